@@ -1,6 +1,6 @@
-//! The copy of a running broker's data directory: where it may go, and how far it is. The journal
-//! makes it, a piece at a time, so that a copy of any size takes little memory and can be given up
-//! at any moment.
+//! The copy of a running broker's data directory: its target and its progress. The journal makes
+//! the copy a piece at a time. So a copy of any size takes little memory, and can end at any
+//! moment.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use broker::Broker;
 use journal::{Backup, BackupError, RealDisk};
 use management::BackupRow;
 
-/// How often the log says how far a copy is.
+/// How often the log reports the progress of a copy.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
-/// Copies the data directory `data` of `broker` to `to`, an absolute path, for as long as `wanted`.
-/// The error is one line for whoever asked.
+/// Copies the data directory `data` of `broker` to `to`, an absolute path, while `wanted` is true.
+/// An error is one line for the operator.
 pub(crate) fn run(broker: &Broker, data: &Path, to: &Path, wanted: &dyn Fn() -> bool) -> Result<BackupRow, String> {
     let shown = to.display();
     let failed = |error: &dyn std::fmt::Display| format!("{shown}: {error}");
@@ -57,7 +57,7 @@ fn copy(backup: &mut Backup, to: &Path, wanted: &dyn Fn() -> bool) -> Result<(),
     Ok(())
 }
 
-/// Refuses a place inside the data directory, whatever it is called.
+/// Refuses a target inside the data directory, under whatever name.
 fn apart(data: &Path, to: &Path) -> Result<(), String> {
     let data = data.canonicalize().map_err(|error| format!("the data directory {}: {error}", data.display()))?;
     if resolve(to)?.starts_with(&data) {
@@ -66,7 +66,7 @@ fn apart(data: &Path, to: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The path without links, of which only a part may exist yet.
+/// The path without links. Only a part of it needs to exist.
 fn resolve(path: &Path) -> Result<PathBuf, String> {
     if !path.is_absolute() || path.components().any(|component| component == Component::ParentDir) {
         return Err("name it by an absolute path without ..".to_owned());

@@ -42,7 +42,7 @@ use crate::exit::{Exit, Failure};
 /// Settings whose flags `-h` shows; `--help` shows all.
 const PROMINENT: [&str; 6] = ["bind", "data_dir", "durability", "io_threads", "port_offset", "log.level"];
 
-/// Reads the command line and does what it says.
+/// Parses the command line and runs its command.
 pub(crate) fn run() -> Result<(), Failure> {
     let matches = match command().try_get_matches() {
         Ok(matches) => matches,
@@ -85,7 +85,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     }
 }
 
-/// What operators look at and change in a running broker; nothing for another verb.
+/// Runs the commands that list and change the state of a running broker; `None` for other commands.
 fn administer(verb: &str, settings: &Settings, arguments: &ArgMatches) -> Option<Result<(), Failure>> {
     let json = || arguments.get_flag("json");
     Some(match verb {
@@ -110,13 +110,13 @@ fn administer(verb: &str, settings: &Settings, arguments: &ArgMatches) -> Option
     })
 }
 
-/// Help and version are no errors; anything else is one line and exit code 64.
+/// Help and version are not errors; anything else is one line and exit code 64.
 fn explain(message: &clap::Error) -> Result<(), Failure> {
     use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand as NoCommand;
     if message.use_stderr() && message.kind() != NoCommand {
         return Err(Exit::Usage.because(usage::one_line(&message.to_string())));
     }
-    // The terminal may be gone; then no one reads this anyway.
+    // If the terminal is gone, the message has no reader.
     let _ = message.print();
     match message.kind() {
         NoCommand => Err(Exit::Usage.because("no command")),
@@ -215,12 +215,12 @@ fn json() -> Arg {
     Arg::new("json").long("json").action(ArgAction::SetTrue).global(true).help("Print JSON instead of a table")
 }
 
-/// A command that asks a running broker, or looks into its data.
+/// A command that asks a running broker, or reads its data directory.
 fn asking(name: &'static str, about: &'static str) -> Command {
     with_settings(Command::new(name).about(about).arg(json()), &["data_dir"])
 }
 
-/// Which messages of which queue an operator means.
+/// The messages of a queue that a command is about.
 #[derive(Debug, Clone)]
 pub(crate) struct Which {
     vhost: String,
@@ -288,7 +288,8 @@ fn with_settings(command: Command, names: &[&str]) -> Command {
     describe_all().into_iter().filter(|setting| names.contains(&setting.name)).fold(command, |command, setting| {
         let shown = if setting.secret { String::new() } else { format!(" [default: {}]", setting.default) };
         let argument = Arg::new(setting.name).long(setting.flag());
-        // Of a repeated flag the last one counts, so that a script can add to what it was given.
+        // The last of repeated flags counts, so that a script can add to the flags that it was
+        // given.
         let argument = if setting.is_list() {
             argument.action(ArgAction::Append)
         } else {

@@ -1,8 +1,8 @@
-//! The effective configuration: defaults, then the file, then the environment, then flags, the last
-//! one winning.
+//! The effective configuration: defaults, then the file, then the environment, then flags. The last
+//! one wins.
 //!
-//! A key that no setting has is an error that names the nearest one: a misspelt limit must not go
-//! unnoticed. Variables are only warned about, since others may write into the environment
+//! An unknown key is an error that names the nearest setting, so that a misspelt limit is noticed.
+//! An unknown variable is only a warning, because other programs may write into the environment
 //! (Kubernetes does, for a service named `hermod`).
 
 mod file;
@@ -27,14 +27,14 @@ pub(crate) use value::bytes as parse_size;
 
 use reader::{Layer, Reader};
 
-/// Where the file is looked for when nobody names one.
+/// The configuration file, if no other one is named.
 const SYSTEM_FILE: &str = "/etc/hermod/hermod.toml";
-/// What all variables begin with.
+/// The prefix of all variables.
 const VARIABLE_PREFIX: &str = "HERMOD_";
 /// Variable that names the file.
 const FILE_VARIABLE: &str = "HERMOD_CONFIG";
 
-/// Why the configuration cannot be used, in one line.
+/// Why the configuration is invalid, in one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ConfigError(String);
 
@@ -60,20 +60,20 @@ impl std::fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Settings, and where each came from.
+/// Settings, and the origin of each.
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) settings: Settings,
     pub(crate) described: Vec<Described>,
     /// The file that was read.
     pub(crate) file: Option<PathBuf>,
-    /// Variables that look like settings and are none, with what they probably were to be.
+    /// Variables that look like misspelt settings, each with the variable that was probably meant.
     pub(crate) suspects: Vec<(String, String)>,
 }
 
 impl Config {
-    /// Reads everything. `flags` holds values by setting name, `file` the file that was named on
-    /// the command line.
+    /// Reads the whole configuration. `flags` has values by setting name; `file` is the file that
+    /// the command line names.
     pub(crate) fn load(
         flags: &BTreeMap<String, String>,
         file: Option<&Path>,
@@ -111,7 +111,7 @@ impl Config {
 /// Every setting with its default.
 pub(crate) fn describe_all() -> Vec<Described> {
     let mut reader = Reader::default();
-    // The defaults are right, which a test sees to; a wrong one would end the list early.
+    // A test checks that all defaults are valid. An invalid one would end the list early.
     let _ = Settings::read(&mut reader);
     reader.into_described()
 }
@@ -148,7 +148,7 @@ fn read_environment(environment: &BTreeMap<String, String>, known: &[Described])
     (layer, suspects)
 }
 
-/// What no setting can check alone.
+/// Checks that need several settings.
 fn check_together(settings: &Settings) -> Result<(), ConfigError> {
     let Settings { ports, port_offset, .. } = settings;
     let mut taken = BTreeMap::new();
@@ -190,7 +190,7 @@ fn secure_ports(ports: &Ports) -> [(&'static str, u16); 4] {
     ]
 }
 
-/// A port for TLS that somebody asked for is not left closed without a word.
+/// A port for TLS that was set, without a certificate, is an error: it would stay closed silently.
 fn check_secure_ports(settings: &Settings, described: &[Described]) -> Result<(), ConfigError> {
     let Settings { ports, tls, .. } = settings;
     for (name, port) in secure_ports(ports) {
@@ -203,7 +203,7 @@ fn check_secure_ports(settings: &Settings, described: &[Described]) -> Result<()
     Ok(())
 }
 
-/// A body lies in one file of the journal, of which it may take three quarters.
+/// A body must fit into three quarters of one file of the journal.
 fn check_largest_message(settings: &Settings) -> Result<(), ConfigError> {
     let (largest, sizes) = (settings.limits.max_message_size, &settings.journal);
     let (file, limiting) = match sizes.max_bytes / 8 {

@@ -1,5 +1,5 @@
-//! Where the data directory lies when nobody says: one place per user that does not depend on the
-//! working directory, so that `hermod status` finds what `hermod serve` opened.
+//! The default data directory: one per user, independent of the working directory. So `hermod
+//! status` finds the one that `hermod serve` opened.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -20,12 +20,12 @@ pub(crate) fn data_dir(settings: &Settings) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Where the control socket of a server with these settings lies.
+/// The control socket of a server with these settings.
 pub(crate) fn control_socket(settings: &Settings) -> Result<PathBuf, Failure> {
     Ok(data_dir(settings)?.join(CONTROL))
 }
 
-/// Removes a control socket that nobody listens on any more. A running server's is left alone.
+/// Removes a control socket that no server listens on. The socket of a running server stays.
 pub(crate) fn sweep(settings: &Settings) -> Result<(), Failure> {
     #[cfg(unix)]
     {
@@ -33,7 +33,7 @@ pub(crate) fn sweep(settings: &Settings) -> Result<(), Failure> {
         use std::os::unix::net::UnixStream;
         let path = control_socket(settings)?;
         if UnixStream::connect(&path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused) {
-            // If it stays, the new server says that it has no control socket.
+            // If it stays, the new server reports that it has no control socket.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -43,7 +43,8 @@ pub(crate) fn sweep(settings: &Settings) -> Result<(), Failure> {
 }
 
 fn choose(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    // systemd sets it for units with StateDirectory=; several directories are joined by colons.
+    // systemd sets this for units with StateDirectory=; several directories are separated by
+    // colons.
     if let Some(state) = variable("STATE_DIRECTORY") {
         return state.into_string().ok()?.split(':').next().map(PathBuf::from);
     }

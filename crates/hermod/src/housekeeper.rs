@@ -1,5 +1,5 @@
-//! The thread that runs the broker's housekeeping, tells what the scrub has found, and gives memory
-//! back that messages have left: it sleeps until something is due or somebody wakes it.
+//! The thread of the broker's housekeeping. It also logs damage that the scrub found, and returns
+//! memory that messages have left to the system. It sleeps until something is due or it is woken.
 
 use std::io;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::allocator;
 use crate::spare::Spare;
 use crate::worker::{Rest, Worker};
 
-/// Comes by this often even if nothing was announced.
+/// The longest time between two rounds.
 const ROUND: Duration = Duration::from_secs(10);
-/// Memory that messages have left goes back to the system this often at most.
+/// The shortest time between two returns of memory to the system.
 const BETWEEN: Duration = Duration::from_secs(5);
 
-/// Starts the thread. What holds up its timers is counted by `watch`.
+/// Starts the thread. `watch` counts rounds that hold up its timers.
 pub(crate) fn start(broker: Broker, watch: Arc<Watch>) -> io::Result<Worker> {
     let (mut left, mut given) = (false, Instant::now());
     let mut spare = Spare::new(given);
@@ -38,7 +38,7 @@ pub(crate) fn start(broker: Broker, watch: Arc<Watch>) -> io::Result<Worker> {
     })
 }
 
-/// Bytes that are resident for something other than messages; 0 where the system does not tell.
+/// Bytes that are resident and not for messages; 0 if the system does not tell.
 fn spare_bytes(broker: &Broker) -> usize {
     let resident = management::resident_bytes().unwrap_or(0);
     usize::try_from(resident).unwrap_or(usize::MAX).saturating_sub(broker.memory_used())

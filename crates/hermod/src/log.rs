@@ -1,8 +1,8 @@
-//! Log lines on stderr: one event, one line, as text or JSON, with nothing in it that a terminal
-//! would act on.
+//! Log lines on stderr: one event, one line, as text or JSON, without control characters.
 //!
-//! What announces the start is always logged, whatever the level: scripts wait for it. What a peer
-//! can make the log say again and again passes a gate, for each user and each kind of line.
+//! Lines that announce the start are always logged, whatever the level, because scripts wait for
+//! them. Lines that a peer can cause again and again pass a gate, for each user and each kind of
+//! line.
 
 mod gate;
 mod line;
@@ -19,10 +19,10 @@ use self::line::Lines;
 use crate::config::{LogFormat, Settings};
 use crate::exit::{Exit, Failure};
 
-/// Target of the events that are never filtered.
+/// Target of events that are never filtered.
 pub(crate) const START: &str = "hermod::start";
 
-/// Changes what is logged while the process runs.
+/// Changes the level of the log while the process runs.
 pub(crate) type Level = Box<dyn Fn(&Settings) -> Result<(), Failure>>;
 
 /// Starts logging for the rest of the process.

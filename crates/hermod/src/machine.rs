@@ -1,29 +1,29 @@
-//! What the machine, or the container that the server runs in, has to offer.
+//! The resources of the machine, or of the container that the server runs in.
 
 use std::path::Path;
 
-/// Taken for the memory of a machine that does not tell.
+/// Assumed if the machine does not tell its memory.
 const ASSUMED_MEMORY: u64 = 4 << 30;
 
-/// Bytes of memory of this machine, or of this container where that is less.
+/// Bytes of memory of this machine, or of this container if that is less.
 pub(crate) fn memory() -> u64 {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let total = meminfo_total(&read("/proc/meminfo")).unwrap_or(ASSUMED_MEMORY);
     let groups = read("/proc/self/cgroup");
-    // Every group above has a limit of its own, down from the root as this process sees it. Version
-    // 2 has one tree, version 1 one for each controller.
+    // Each group in the hierarchy has a limit of its own, down from the root as this process sees
+    // it. Version 2 has one tree; version 1 has one for each controller.
     let version_2 = limits_above(group(&groups, ""), "/sys/fs/cgroup", "memory.max", &read);
     let version_1 = limits_above(group(&groups, "memory"), "/sys/fs/cgroup/memory", "memory.limit_in_bytes", &read);
     version_2.into_iter().chain(version_1).fold(total, u64::min)
 }
 
-/// The limits of a group and all above it, each in the file `name`.
+/// The limits of a group and of all groups above it, each in the file `name`.
 fn limits_above(group: Option<&str>, root: &str, name: &str, read: &dyn Fn(&str) -> String) -> Vec<u64> {
     let above = Path::new(group.unwrap_or("/")).ancestors().filter_map(Path::to_str);
     above.filter_map(|group| limit(&read(&format!("{root}{}/{name}", group.trim_end_matches('/'))))).collect()
 }
 
-/// Its name, without what would need quoting.
+/// The name of the machine.
 #[cfg(unix)]
 pub(crate) fn name() -> String {
     let system = rustix::system::uname();
@@ -31,25 +31,25 @@ pub(crate) fn name() -> String {
     if name.is_empty() { "localhost".to_owned() } else { name }
 }
 
-/// It is not asked for here.
+/// The name is not read on this system.
 #[cfg(not(unix))]
 pub(crate) fn name() -> String {
     "localhost".to_owned()
 }
 
-/// How many files and sockets this process may have open, after asking for as many as it is allowed
-/// to ask for.
+/// How many files and sockets this process may have open. Raises the limit to the most that is
+/// allowed.
 #[cfg(unix)]
 pub(crate) fn descriptors() -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
     let allowed = getrlimit(Resource::Nofile);
-    // A wish: what is refused stays as it was.
+    // If this is refused, the limit stays as it was.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: allowed.maximum, maximum: allowed.maximum });
     getrlimit(Resource::Nofile).current.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX))
 }
 
-/// There is no such limit here.
+/// This system has no such limit.
 #[cfg(not(unix))]
 pub(crate) fn descriptors() -> usize {
     usize::MAX
@@ -65,7 +65,7 @@ fn meminfo_total(text: &str) -> Option<u64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
-/// The path of this process in the tree of `controller`, which has no name in version 2: lines are
+/// The path of this process in the tree of `controller`, which has no name in version 2. Lines are
 /// `NUMBER:CONTROLLER,CONTROLLER:PATH`.
 fn group<'a>(text: &'a str, controller: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {

@@ -1,4 +1,4 @@
-//! `hermod`: the broker and its command line. `hermod serve` runs the broker; the other verbs ask a
+//! `hermod`: the broker and its command line. `hermod serve` runs the broker; other commands ask a
 //! running one.
 
 mod allocator;

@@ -1,5 +1,5 @@
-//! The thread that reads messages back from the disk for the queues that wait for them, and tells
-//! what can't be read.
+//! The thread that reads messages from the disk for the queues that wait for them. It logs messages
+//! that can't be read.
 
 use std::io;
 

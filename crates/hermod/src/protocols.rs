@@ -1,5 +1,4 @@
-//! The table of protocols: what each is called, where it listens and how it is made. One entry per
-//! protocol.
+//! The table of protocols: the name of each, its ports, and how to make it. One entry per protocol.
 
 use std::sync::Arc;
 
@@ -16,27 +15,27 @@ use crate::config::Settings;
 pub(crate) struct Served {
     /// Its port before `port_offset`; 0 turns it off.
     pub(crate) port: fn(&Settings) -> u16,
-    /// The same within TLS.
+    /// Its port over TLS.
     pub(crate) secure_port: fn(&Settings) -> u16,
-    /// Makes its server side.
+    /// Makes the server side of the protocol.
     pub(crate) make: fn(&Broker, &Settings) -> Arc<dyn Protocol>,
-    /// How pages in browsers speak it; `None`: they don't.
+    /// How pages in browsers can use it; `None` if they can't.
     pub(crate) web: Option<ServedWeb>,
 }
 
-/// A protocol within WebSockets.
+/// A protocol over WebSockets.
 pub(crate) struct ServedWeb {
-    /// What its listeners are called.
+    /// The name of its listeners.
     pub(crate) name: &'static str,
-    /// What a handshake may ask for, the best first.
+    /// The subprotocols of its handshake, the best first.
     pub(crate) subprotocols: &'static [&'static str],
     /// Its port before `port_offset`; 0 turns it off.
     pub(crate) port: fn(&Settings) -> u16,
-    /// The same within TLS.
+    /// Its port over TLS.
     pub(crate) secure_port: fn(&Settings) -> u16,
 }
 
-/// What RabbitMQ's Web STOMP is.
+/// The equivalent of RabbitMQ's Web STOMP.
 const WEB_STOMP: ServedWeb = ServedWeb {
     name: "web-stomp",
     subprotocols: &["v12.stomp", "v11.stomp", "v10.stomp"],
@@ -44,7 +43,7 @@ const WEB_STOMP: ServedWeb = ServedWeb {
     secure_port: |settings| settings.ports.web_stomps,
 };
 
-/// All of them.
+/// All protocols.
 pub(crate) const SERVED: [Served; 2] = [
     Served {
         port: |settings| settings.ports.amqp,
@@ -60,7 +59,8 @@ pub(crate) const SERVED: [Served; 2] = [
     },
 ];
 
-/// The encodings of every protocol, served or not: stored messages may be in any.
+/// The encodings of all protocols, including those that are turned off: stored messages may have
+/// any.
 pub(crate) fn dialects() -> Dialects {
     Dialects::new(vec![Arc::new(Amqp091Dialect), Arc::new(StompDialect)])
 }

@@ -1,9 +1,9 @@
 //! The program under the names of RabbitMQ's tools: `rabbitmqctl`, `rabbitmq-diagnostics`,
 //! `rabbitmq-plugins`.
 //!
-//! For scripts and test suites that call these: the verbs that Hermod has a meaning for, with
-//! RabbitMQ's shapes of output and exit codes. What it has none for is refused by name. The broker
-//! is found as the other commands find it, by the settings.
+//! This is for scripts and test suites that call these tools. It has the verbs that make sense for
+//! Hermod, with RabbitMQ's output and exit codes. Other verbs are refused by name. The settings
+//! locate the broker, as for the other commands.
 
 mod call;
 mod format;
@@ -28,17 +28,17 @@ use call::Call;
 use format::Format;
 use lists::{LISTS, List};
 
-/// Names that the program answers to in RabbitMQ's words.
+/// Names under which the program acts as one of RabbitMQ's tools.
 const NAMES: [&str; 3] = ["rabbitmqctl", "rabbitmq-diagnostics", "rabbitmq-plugins"];
 
-/// RabbitMQ's exit code for data that makes no sense.
+/// RabbitMQ's exit code for invalid data.
 const DATA: u8 = 65;
 /// RabbitMQ's exit code for a user that does not exist.
 const NO_USER: u8 = 67;
-/// RabbitMQ's exit code for most of what fails.
+/// RabbitMQ's exit code for most failures.
 const SOFTWARE: u8 = 70;
 
-/// Why it ends without having done what it was asked to.
+/// Why it ends without having done its task.
 struct Refusal {
     code: u8,
     text: String,
@@ -71,7 +71,7 @@ impl From<Failure> for Refusal {
 enum Output {
     Nothing,
     Text(String),
-    /// One thing with names in it, and the same for people.
+    /// An object, as JSON and as text.
     Object {
         document: Json,
         text: String,
@@ -91,7 +91,7 @@ pub(crate) fn run() -> Option<ExitCode> {
     let line: Vec<String> = line.collect();
     Some(match answer(name, &line) {
         Ok(text) => {
-            // A reader that has gone has what it wanted.
+            // If the reader is gone, it has all that it wanted.
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
@@ -139,7 +139,7 @@ fn listed(list: &List, call: &Call, settings: &Settings) -> Result<Output, Refus
     let vhost = list.in_vhost.then(|| call.vhost());
     let mut rows = crate::cli::list(settings, list.what, vhost)?;
     if let Some(vhost) = vhost {
-        // A vhost without anything is told from one that is not there.
+        // An empty vhost differs from one that does not exist.
         let vhosts = crate::cli::list(settings, management::Listed::Vhosts, None)?;
         if !vhosts.iter().any(|known| known["name"] == vhost) {
             return Err(Refusal::new(DATA, format!("Virtual host '{vhost}' does not exist")));

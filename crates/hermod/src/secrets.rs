@@ -1,4 +1,4 @@
-//! Randomness from the operating system, and the credentials that the first start needs.
+//! Random bytes from the operating system, and the credentials of the first user.
 
 use std::path::Path;
 

@@ -24,17 +24,17 @@ use crate::protocols::{self, SERVED, ServedWeb};
 use crate::tls::Certificates;
 use crate::{backup, data_dir, housekeeper, log, machine, pager, secrets, signals};
 
-/// Files that the broker itself may have open at a time: the log's, segments that are being read,
+/// Files that the broker itself may have open: those of the log, segments that are being read, and
 /// listeners.
 const KEPT_DESCRIPTORS: usize = 96;
-/// HTTP connections at a time: each may wait for an answer of some megabytes, and tools and people
-/// need few.
+/// The most HTTP connections at the same time. Each may wait for an answer of some megabytes, and
+/// tools need few.
 const MOST_HTTP_CONNECTIONS: usize = 256;
-/// Bytes that may be received behind an unfinished frame.
+/// Bytes that may be received after an incomplete frame.
 const INPUT_SLACK: usize = 64 * 1024;
-/// A few tools of an administrator's at a time.
+/// Enough for a few tools of an administrator.
 const LEAST_RESERVE: u64 = 4;
-/// Between these `memory.budget` follows `memory.limit`.
+/// The range within which `memory.budget` follows `memory.limit`.
 const LEAST_BUDGET: u64 = 32 << 20;
 const MOST_BUDGET: u64 = 8 << 30;
 
@@ -69,8 +69,8 @@ pub(crate) fn run(
         amqp091::encode,
     ));
     define(settings, &source)?;
-    // Not before: who came earlier would find less than the definitions say, and a user of theirs
-    // no log-in.
+    // Listeners open only after the import. An earlier client would find only some of the
+    // definitions, and a user of theirs could not log in.
     entrances.into_iter().try_for_each(|entrance| entrance.open(&net)).map_err(|error| thread_failure(&error))?;
     let control = data_dir::control_socket(settings)?;
     let management = manage(&source, endpoints, &control)?;
@@ -103,7 +103,7 @@ pub(crate) fn run(
     Ok(())
 }
 
-/// What management tells that does not change.
+/// Facts for management that do not change.
 fn facts(settings: &Settings, directory: &Path, listeners: Vec<ListenerRow>, started: Instant) -> Facts {
     Facts {
         product: settings.compat.product.clone(),
@@ -118,7 +118,7 @@ fn facts(settings: &Settings, directory: &Path, listeners: Vec<ListenerRow>, sta
     }
 }
 
-/// Takes over the definitions that the settings name.
+/// Imports the definitions that the settings name.
 fn define(settings: &Settings, source: &Source) -> Result<(), Failure> {
     let Some(file) = &settings.definitions else { return Ok(()) };
     let wrong = |what: &dyn std::fmt::Display| Exit::Config.because(format!("definitions: {}: {what}", file.display()));
@@ -131,7 +131,7 @@ fn define(settings: &Settings, source: &Source) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads the files again that TLS names.
+/// Reads the files of TLS again.
 fn reload(certificates: Option<&Certificates>) {
     match certificates {
         Some(certificates) => certificates.reload(),
@@ -139,16 +139,16 @@ fn reload(certificates: Option<&Certificates>) {
     }
 }
 
-/// Settings that are taken up while the server runs.
+/// Settings that SIGHUP applies while the server runs.
 const TAKEN_UP: [&str; 3] = ["log.level", "limits.channel_max", "loopback_users"];
 
-/// Has the broker go by those of them that it knows; they are for connections and log-ins to come.
+/// Applies those of them that the broker has; they affect later connections and log-ins.
 fn adopt(broker: &Broker, settings: &Settings) {
     broker.set_sessions_per_connection(narrow(settings.limits.channel_max));
     broker.authority().set_loopback_users(settings.users.loopback.iter().cloned().collect());
 }
 
-/// Sets the log's level, and tells what differs from the start.
+/// Sets the log's level, and logs which other settings differ from the start.
 fn compare(before: &Config, now: &Config, level: &log::Level) {
     if let Err(failure) = level(&now.settings) {
         tracing::error!("SIGHUP: {}", failure.text);
@@ -162,14 +162,14 @@ fn compare(before: &Config, now: &Config, level: &log::Level) {
     }
 }
 
-/// Sockets are bound before anything is opened: a taken port is told at once, and early clients
-/// wait instead of failing.
+/// Sockets are bound before anything is opened. So a port in use is reported at once, and early
+/// clients wait instead of failing.
 struct Bound {
     /// In the order of [`SERVED`].
     protocols: Vec<Vec<Listener>>,
-    /// The same within TLS.
+    /// The same ports over TLS.
     secure: Vec<Vec<Listener>>,
-    /// For WebSockets, in the same order; and the same within TLS.
+    /// For WebSockets, in the same order; and the same over TLS.
     web: Vec<Vec<Listener>>,
     secure_web: Vec<Vec<Listener>>,
     http: Vec<Listener>,
@@ -178,7 +178,7 @@ struct Bound {
 
 fn bind(config: &Config) -> Result<Bound, Failure> {
     let settings = &config.settings;
-    // What nobody asked for may be missing: a machine without IPv6 is no error.
+    // An address of the default may be missing: a machine without IPv6 is not an error.
     let lenient = config.described.iter().any(|setting| setting.name == "bind" && setting.origin == Origin::Default);
     let on = |port: u16| bind_port(&settings.bind, port, settings.port_offset, settings.tcp.nodelay, lenient);
     let protocols = SERVED.iter().map(|served| on((served.port)(settings))).collect::<Result<_, _>>()?;
@@ -227,10 +227,10 @@ fn bind_port(
     Ok(bound)
 }
 
-/// Opens the broker. A journal that writes nothing takes no lock of the directory; the second
-/// result is then held instead.
+/// Opens the broker. A journal that writes nothing does not lock the directory, so then the second
+/// result holds the lock.
 ///
-/// With `accept_damage` a log that is damaged in that file is ended before the damage first.
+/// With `accept_damage`, a log that is damaged in that file is first ended before the damage.
 fn open(settings: &Settings, directory: &Path, accept_damage: Option<&str>) -> Result<(Broker, Option<Lock>), Failure> {
     let path = directory.display();
     let unusable = |error| Exit::Io.because(format!("{path}: the data directory cannot be used: {error}"));
@@ -262,7 +262,7 @@ fn open(settings: &Settings, directory: &Path, accept_damage: Option<&str>) -> R
     Ok((broker, lock))
 }
 
-/// Ends a damaged log before the damage in `file`, and says what is gone with it.
+/// Ends a damaged log before the damage in `file`, and logs what is lost with it.
 fn leave_out(disk: &RealDisk, file: &str) -> Result<(), journal::OpenError> {
     match journal::accept_damage(disk, file)? {
         None => tracing::warn!("--accept-damage {file}: the log is not damaged; nothing is left out"),
@@ -302,7 +302,7 @@ fn parts(settings: &Settings, disk: RealDisk) -> Result<Parts, Failure> {
         dialects: protocols::dialects(),
         clock: Arc::new(SystemClock),
         name_key: secrets::random()?,
-        // With definitions, who may log in is what they say.
+        // With definitions, all users come from them.
         default_user: match settings.definitions {
             Some(_) => None,
             None => Some(secrets::default_user(&settings.users)?),
@@ -311,8 +311,8 @@ fn parts(settings: &Settings, disk: RealDisk) -> Result<Parts, Failure> {
     })
 }
 
-/// Nothing may be confirmed any more, and what a flush has lost no second try brings back: only a
-/// restart helps.
+/// Ends the server, because nothing can be confirmed any more. A second flush would not bring back
+/// what the first one lost: only a restart helps.
 fn end_without_journal(error: &std::io::Error) {
     tracing::error!(%error, "the journal cannot be written any more; the server ends so that it confirms nothing it has lost");
     std::process::exit(Exit::Io.code().into());
@@ -326,14 +326,14 @@ fn journal_class(class: Durability) -> journal::Durability {
     }
 }
 
-/// What the broker calls itself. Scripts around RabbitMQ build its name from the machine's.
+/// The name of the node. Scripts for RabbitMQ build its name from the machine's name.
 pub(crate) fn node_name(settings: &Settings) -> String {
     let by_product = if settings.compat.product == "RabbitMQ" { "rabbit" } else { "hermod" };
     let name = settings.names.node.as_deref().unwrap_or(by_product);
     if name.contains('@') { name.to_owned() } else { format!("{name}@{}", machine::name()) }
 }
 
-/// What it calls itself among other brokers.
+/// The name of the cluster.
 pub(crate) fn cluster_name(settings: &Settings) -> String {
     settings.names.cluster.clone().unwrap_or_else(|| node_name(settings))
 }
@@ -391,51 +391,50 @@ fn net_settings(settings: &Settings) -> net::Settings {
         detect_timeout: limits.handshake_timeout,
         tls_timeout: settings.tls.handshake_timeout,
         keepalive: Some(settings.tcp.keepalive).filter(|idle| !idle.is_zero()),
-        // Who has not authenticated takes no place from those who have: of these the last are kept
-        // for administrators.
+        // Connections that have not authenticated are counted in addition, so that they take no
+        // place of the others. The last of those are reserved for administrators.
         connections: size(connections + pending),
         pending: size(pending),
         connects_per_address: narrow(settings.strangers.connects_per_address),
         pending_per_address: size(limits.pending_per_address),
-        // A frame is the largest unit that a protocol insists on seeing whole; bodies it gathers
-        // itself.
+        // A frame is the largest unit that a protocol needs as a whole. Protocols gather bodies
+        // themselves.
         input_limit: size(limits.frame_max) + INPUT_SLACK,
         spin: settings.io_spin,
         ..net::Settings::default()
     }
 }
 
-/// Connections that there may be at a time, and how many may be beside them that have not
-/// authenticated yet.
+/// The most connections, and the most further ones that have not authenticated.
 fn connections(settings: &Settings) -> (u64, u64) {
     let room = room_for_connections(machine::descriptors()) as u64;
     connections_in(room, settings.limits.connections, settings.strangers.pending)
 }
 
-/// The same where there is room for so many in all. Where that is little, strangers have a quarter
-/// of it.
+/// The same numbers, if there is room for `room` connections in all. Those that have not
+/// authenticated get at most a quarter of it.
 fn connections_in(room: u64, connections: u64, pending: u64) -> (u64, u64) {
     let pending = pending.min(room / 4);
     (connections.min(room - pending), pending)
 }
 
-/// Of these so many are kept for administrators, unless the settings say how many.
+/// How many connections are reserved for administrators by default.
 fn reserve(connections: u64) -> u64 {
     (connections / 20).max(LEAST_RESERVE)
 }
 
-/// How many of the files that may be open are left for connections: without one for its next file
-/// the log would stand still.
+/// How many connections the limit of open files allows. Enough files are kept for the log, which
+/// stops without a file to write to.
 fn room_for_connections(descriptors: usize) -> usize {
     descriptors.saturating_sub(KEPT_DESCRIPTORS + room_for_http(descriptors)).max(descriptors / 2)
 }
 
-/// How many of them HTTP connections may have.
+/// How many of these files HTTP connections may use.
 fn room_for_http(descriptors: usize) -> usize {
     (descriptors / 8).min(MOST_HTTP_CONNECTIONS)
 }
 
-/// Names what was set and changes nothing.
+/// Logs settings and variables that have no effect.
 fn warn_of_no_effect(config: &Config) {
     for (variable, nearest) in &config.suspects {
         tracing::warn!("{variable} is no setting and has no effect; did you mean {nearest}?");
@@ -457,7 +456,7 @@ fn warn_of_no_effect(config: &Config) {
     }
 }
 
-/// Tells of a log that the disk has less room for than was asked for.
+/// Warns if the disk has less room for the log than the settings ask for.
 fn warn_of_short_disk(settings: &Settings, broker: &Broker) {
     let (asked, given) = (settings.journal.max_bytes, broker.overview().journal.max_bytes);
     if given < asked {
@@ -481,11 +480,11 @@ fn io_threads(settings: &Settings) -> usize {
     }
 }
 
-/// A bound socket, and what is to be spoken there. Whoever comes waits until it is opened.
+/// A bound socket and its protocols. Clients that connect early wait until it is opened.
 struct Entrance {
     name: String,
     listener: Listener,
-    /// The first answers strangers.
+    /// The first one answers peers of unknown protocols.
     protocols: Vec<Arc<dyn Protocol>>,
     tls: Option<Arc<dyn net::Tls>>,
     web: Option<net::Web>,
@@ -497,8 +496,7 @@ impl Entrance {
     }
 }
 
-/// Says what is spoken on which socket: on those of protocols, and what management is to be reached
-/// by.
+/// Decides which protocols each socket serves, and how management is reached.
 fn furnish(
     settings: &Settings,
     broker: &Broker,
@@ -530,8 +528,8 @@ fn furnish(
     (entrances, rows, Endpoints { http: sockets(bound.http), https, limits, hosts, per_object, control: None })
 }
 
-/// All plain sockets of protocols, or all within TLS. Each speaks every protocol that has one; its
-/// own comes first.
+/// The plain sockets of protocols, or those over TLS. Each serves every protocol that has such a
+/// port, and its own first.
 fn for_protocols(
     made: &[Arc<dyn Protocol>],
     bound: Vec<Vec<Listener>>,
@@ -557,7 +555,7 @@ fn for_protocols(
     entrances
 }
 
-/// Pages that may open WebSockets.
+/// The pages that may open WebSockets.
 struct Pages {
     origins: Arc<[String]>,
     hosts: Arc<Hosts>,
@@ -571,7 +569,7 @@ impl Pages {
     }
 }
 
-/// All plain sockets for WebSockets, or all within TLS. Each speaks one protocol.
+/// The plain sockets of WebSockets, or those over TLS. Each serves one protocol.
 fn for_web(
     made: &[Arc<dyn Protocol>],
     bound: Vec<Vec<Listener>>,
@@ -608,7 +606,7 @@ fn row(protocol: &str, listener: &Listener) -> ListenerRow {
     ListenerRow { protocol: protocol.to_owned(), address }
 }
 
-/// `watch` is that over housekeeping.
+/// The figures of the sockets; `watch` is the one of housekeeping.
 fn network_of(net: &Net, certificates: Option<Arc<Certificates>>, watch: Arc<Watch>) -> Network {
     let socket = |connection: net::ConnectionInfo| Socket {
         peer: format!("{} -> {}", connection.remote, connection.local),
@@ -632,7 +630,7 @@ fn network_of(net: &Net, certificates: Option<Arc<Certificates>>, watch: Arc<Wat
     }
 }
 
-/// What copies the data directory.
+/// The function that copies the data directory.
 fn copying(
     broker: &Broker,
     directory: &Path,
@@ -641,8 +639,8 @@ fn copying(
     move |to, wanted| backup::run(&broker, &directory, to, wanted)
 }
 
-/// Without its control socket a server works as well, only `hermod status` does not: worth a
-/// warning, not an end.
+/// Starts management. If the control socket can't be made, only `hermod status` and similar
+/// commands fail. So that is a warning and does not end the server.
 fn manage(source: &Arc<Source>, endpoints: Endpoints, control: &Path) -> Result<Management, Failure> {
     let endpoints = Endpoints { control: Some(control.to_owned()), ..endpoints };
     let (management, no_control) = Management::start(source, endpoints).map_err(|error| thread_failure(&error))?;

@@ -4,7 +4,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::exit::{Exit, Failure};
 
-/// Signals that are caught from its making on.
+/// Signals, which are caught from its creation on.
 pub(crate) struct Signals {
     runtime: Runtime,
     #[cfg(unix)]
@@ -34,8 +34,8 @@ impl Signals {
         Ok(Self { runtime })
     }
 
-    /// Blocks until one of them comes that stops the server; returns its name. Calls `reload` at
-    /// each SIGHUP before.
+    /// Blocks until a signal stops the server, and returns its name. Calls `reload` at each SIGHUP
+    /// before that.
     #[cfg(unix)]
     pub(crate) fn wait(self, reload: impl Fn()) -> &'static str {
         let Self { runtime, mut terminate, mut interrupt, mut hangup } = self;
@@ -50,11 +50,11 @@ impl Signals {
         })
     }
 
-    /// Blocks until Ctrl-C; there is no SIGHUP.
+    /// Blocks until Ctrl-C; this system has no SIGHUP.
     #[cfg(not(unix))]
     pub(crate) fn wait(self, _reload: impl Fn()) -> &'static str {
-        // An error means that there is no console to press it on: then only the end of the process
-        // ends it.
+        // An error means that there is no console. Then only the end of the process ends the
+        // server.
         if self.runtime.block_on(tokio::signal::ctrl_c()).is_err() {
             loop {
                 std::thread::park();

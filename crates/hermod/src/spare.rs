@@ -1,26 +1,26 @@
-//! When memory that no message has is worth giving back to the system.
+//! Decides when memory that messages have left should go back to the system.
 //!
-//! What went back has to be asked for again, page by page, when the next burst comes. So only what
-//! was spare at every look of half a minute counts, and looks are counted rather than time: a
-//! process that was stopped meanwhile has not been idle.
+//! The next burst must ask the system for that memory again, page by page. So only memory that was
+//! spare at every look within half a minute counts. Looks are counted instead of time, because a
+//! process that was stopped meanwhile was not idle.
 
 use std::time::{Duration, Instant};
 
-/// From one look to the next.
+/// Time between two looks.
 const BETWEEN: Duration = Duration::from_secs(10);
-/// So many looks decide.
+/// How many looks decide.
 const LOOKS: u32 = 3;
-/// Bytes that are worth the walk through the allocator's lists.
+/// Bytes for which it is worth walking through the allocator's lists.
 const WORTH: usize = 16 << 20;
 
-/// What the last looks saw.
+/// The results of the last looks.
 #[derive(Debug)]
 pub(crate) struct Spare {
     looked: Instant,
     looks: u32,
-    /// The least that was spare at these looks, in bytes.
+    /// The fewest spare bytes at these looks.
     least: usize,
-    /// What can't be given back: connections, queues, code.
+    /// Bytes that can't be given back: connections, queues, code.
     fixed: usize,
 }
 
@@ -29,8 +29,8 @@ impl Spare {
         Self { looked: now, looks: 0, least: usize::MAX, fixed: 0 }
     }
 
-    /// Looks, if it is time to, at how many bytes are resident and not for messages. True when
-    /// memory should go back.
+    /// If a look is due, reads how many bytes are resident and not for messages. True if memory
+    /// should go back.
     pub(crate) fn look(&mut self, now: Instant, bytes: impl FnOnce() -> usize) -> bool {
         if now < self.looked + BETWEEN {
             return false;
@@ -47,8 +47,7 @@ impl Spare {
         idle - self.fixed >= WORTH
     }
 
-    /// Memory went back, and so many bytes are still resident and not for messages: those are in
-    /// use.
+    /// Memory went back. The bytes that are still resident and not for messages are in use.
     pub(crate) fn gave_back(&mut self, bytes: usize) {
         self.fixed = bytes;
     }
@@ -60,7 +59,8 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// What becomes of looks that see so many MiB; those that give memory back find 20 in use.
+    /// The looks at which memory goes back, for looks that see so many MiB. After that 20 MiB are
+    /// in use.
     fn given(seen: &[usize]) -> Vec<usize> {
         let mut now = Instant::now();
         let mut spare = Spare::new(now);
@@ -82,7 +82,7 @@ mod tests {
             (vec![90, 90, 90, 20, 20, 20], vec![2]),
             (vec![90, 90, 10, 90, 90, 90], vec![5]),
             (vec![90, 90, 90, 35, 35, 35, 36, 36, 36], vec![2, 8]),
-            // What was in use has gone, and its memory with it: it is no measure any more.
+            // The memory in use shrank, so its former size no longer counts.
             (vec![90, 90, 90, 8, 8, 8, 24, 24, 24], vec![2, 8]),
         ] {
             assert_eq!(given(&seen), expected, "{seen:?}");

@@ -1,7 +1,7 @@
 //! TLS of all listeners: one certificate, read at the start and again when its files change.
 //!
-//! A connection keeps what it began with; a new one gets the newest that could be read. Files that
-//! cannot be used any more are reported once, and the last good ones stay.
+//! A connection keeps its certificate. A new connection gets the newest one that could be read. If
+//! the files become invalid, that is reported once, and the last valid certificate stays.
 
 mod names;
 mod pem;
@@ -23,7 +23,7 @@ use crate::config::{Tls, Verify, Version};
 use crate::exit::{Exit, Failure};
 use pem::PemFile;
 
-/// The certificates of this server, as the files have them.
+/// The certificates of this server, from their files.
 pub(crate) struct Certificates {
     settings: Tls,
     certificate: PathBuf,
@@ -32,20 +32,20 @@ pub(crate) struct Certificates {
 
 struct Current {
     config: Arc<ServerConfig>,
-    /// When the certificate ends.
+    /// When the certificate expires.
     ends: Option<SystemTime>,
-    /// How the files looked when they were read, whether or not they could be used.
+    /// The state of the files when they were read, whether or not they were valid.
     seen: Vec<Look>,
 }
 
-/// Time of the last change and length of a file; `None` when there is none to look at.
+/// Time of the last change and length of a file; `None` if it does not exist.
 type Look = Option<(SystemTime, u64)>;
 
 impl Certificates {
-    /// Reads what the settings name; `None` when they name no certificate.
+    /// Reads the files of the settings; `None` if they name no certificate.
     ///
     /// # Errors
-    /// When a file cannot be used.
+    /// If a file is invalid.
     pub(crate) fn load(settings: &Tls) -> Result<Option<Arc<Self>>, Failure> {
         let Some(certificate) = settings.certificate.clone() else { return Ok(None) };
         let seen = look(settings, &certificate);
@@ -54,7 +54,7 @@ impl Certificates {
         Ok(Some(Arc::new(Self { settings: settings.clone(), certificate, current })))
     }
 
-    /// When the certificate ends that new connections get.
+    /// When the certificate of new connections expires.
     pub(crate) fn end(&self) -> Option<SystemTime> {
         self.current.lock().ends
     }
@@ -79,8 +79,7 @@ impl Certificates {
 
 impl net::Tls for Certificates {
     fn config(&self) -> Arc<ServerConfig> {
-        // Three looks at files that the system has at hand are nothing beside the handshake that
-        // follows.
+        // Checking three files costs nothing beside the handshake that follows.
         let seen = look(&self.settings, &self.certificate);
         let mut current = self.current.lock();
         if seen != current.seen {
@@ -106,7 +105,7 @@ fn look(settings: &Tls, certificate: &Path) -> Vec<Look> {
     [Some(certificate), settings.key.as_deref(), settings.ca.as_deref()].into_iter().flatten().map(look).collect()
 }
 
-/// What connections are served with, and when its certificate ends.
+/// The configuration of connections, and when its certificate expires.
 fn build(settings: &Tls, certificate: &Path) -> Result<(ServerConfig, Option<SystemTime>), String> {
     let chain_file = PemFile { setting: "tls.certificate", path: certificate };
     let chain = chain_file.certificates()?;
@@ -142,7 +141,7 @@ fn versions(least: Version) -> Vec<&'static SupportedProtocolVersion> {
     }
 }
 
-/// Who checks the certificates of clients.
+/// The verifier of clients' certificates.
 fn verifier(settings: &Tls) -> Result<Arc<dyn ClientCertVerifier>, String> {
     let (Some(ca), Verify::Peer | Verify::Required) = (&settings.ca, settings.verify) else {
         return Ok(Arc::new(NoClientAuth));

@@ -1,5 +1,5 @@
-//! A thread of the server that repeats one step: it sleeps in between, until the next is due or
-//! somebody wakes it, and ends after the step that it is in when it is told to stop.
+//! A thread that repeats one step. Between steps it sleeps until the next one is due or it is
+//! woken. When it is told to stop, it ends after the current step.
 
 use std::io;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use std::task::{Wake, Waker};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
-/// What a worker does before its next step.
+/// How a worker rests before its next step.
 pub(crate) enum Rest {
-    /// Nothing.
+    /// Not at all.
     None,
-    /// Sleeps for so long, unless it is woken.
+    /// It sleeps for this long, unless it is woken.
     For(Duration),
-    /// Sleeps until it is woken.
+    /// It sleeps until it is woken.
     UntilWoken,
 }
 
@@ -38,14 +38,14 @@ impl Wake for Unpark {
 }
 
 impl Worker {
-    /// Starts a thread of this name. Each step is given what wakes the thread.
+    /// Starts a thread of this name. Each step gets a waker of the thread.
     pub(crate) fn start(name: &str, mut step: impl FnMut(&Waker) -> Rest + Send + 'static) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
             while !stopped.load(Ordering::Acquire) {
-                // Who wakes it before it sleeps is not missed: the next park returns at once.
+                // A wake-up before the thread sleeps is not lost: the next park returns at once.
                 match step(&waker) {
                     Rest::None => {}
                     Rest::For(time) => std::thread::park_timeout(time),
@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    /// Long enough that a test which waits for it never ends.
+    /// So long that a test which waits for it never ends.
     const EVER: Duration = Duration::from_secs(3600);
 
     #[test]

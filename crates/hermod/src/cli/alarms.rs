@@ -30,7 +30,7 @@ pub(crate) fn command(command: Command) -> Command {
         )))
 }
 
-/// Does what `hermod alarms …` says.
+/// Runs `hermod alarms …`.
 pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
     let Some((verb, given)) = arguments.subcommand() else { return list(settings, json) };
     match verb {

@@ -1,18 +1,18 @@
-//! Shapes of arguments that several commands have, and how their values are read back.
+//! Kinds of arguments that several commands have, and how to read their values.
 
 use clap::{Arg, ArgAction, ArgMatches};
 
-/// A value that must be given, known by its place.
+/// A required value without a flag.
 pub(crate) fn position(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(name).value_name(value).required(true).help(help)
 }
 
-/// A value behind a flag.
+/// A value after a flag.
 pub(crate) fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(value).help(help)
 }
 
-/// A number behind a flag.
+/// A number after a flag.
 pub(crate) fn count(name: &'static str, help: &'static str) -> Arg {
     option(name, "COUNT", help).value_parser(clap::value_parser!(u32))
 }
@@ -27,7 +27,7 @@ pub(crate) fn vhost() -> Arg {
     option("vhost", "VHOST", "The vhost").default_value("/")
 }
 
-/// The text that was given; empty when none was, or none can be.
+/// The text that was given; empty if there is none.
 pub(crate) fn text(given: &ArgMatches, name: &str) -> String {
     given.try_get_one::<String>(name).ok().flatten().cloned().unwrap_or_default()
 }
@@ -37,12 +37,13 @@ pub(crate) fn words(given: &ArgMatches, name: &str) -> Vec<String> {
     given.get_many::<String>(name).into_iter().flatten().cloned().collect()
 }
 
-/// The parts of a text between commas.
+/// The parts of a text that is separated by commas.
 pub(crate) fn list_of(given: &ArgMatches, name: &str) -> Vec<String> {
     split(given.get_one::<String>(name).map_or("", String::as_str))
 }
 
-/// The parts of a text between commas, without spaces around them and without empty ones.
+/// The parts of a text that is separated by commas, without spaces around them and without empty
+/// ones.
 pub(crate) fn split(text: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }

@@ -7,7 +7,7 @@ use crate::config::Settings;
 use crate::data_dir;
 use crate::exit::{Exit, Failure};
 
-/// The answer of the server whose data directory `settings` name.
+/// The answer of the server with the data directory of `settings`.
 #[cfg(unix)]
 pub(crate) fn ask(settings: &Settings, request: &Request) -> Result<Answer, Failure> {
     use std::io::ErrorKind;
@@ -26,7 +26,7 @@ pub(crate) fn ask(settings: &Settings, request: &Request) -> Result<Answer, Fail
     })
 }
 
-/// There are no UNIX sockets here.
+/// Systems without UNIX sockets have no control socket.
 #[cfg(not(unix))]
 pub(crate) fn ask(settings: &Settings, _: &Request) -> Result<Answer, Failure> {
     let path = data_dir::control_socket(settings)?;
@@ -34,7 +34,8 @@ pub(crate) fn ask(settings: &Settings, _: &Request) -> Result<Answer, Failure> {
         .because(format!("{}: this system has no such sockets; ask over HTTP instead", path.display())))
 }
 
-/// Has the server change something. Returns how many messages or connections that cost.
+/// Asks the server for a change. Returns the number of messages or connections that it deleted or
+/// closed.
 pub(crate) fn change(settings: &Settings, change: Change) -> Result<u64, Failure> {
     match ask(settings, &Request::Change(change))? {
         Answer::Changed(count) => Ok(count),
@@ -43,7 +44,7 @@ pub(crate) fn change(settings: &Settings, change: Change) -> Result<u64, Failure
     }
 }
 
-/// How a command ends that the server refuses.
+/// How a command ends if the server refuses it.
 pub(crate) fn refusal(refused: Refused) -> Failure {
     let exit = match refused.why {
         Why::NotFound => Exit::NotFound,
@@ -54,7 +55,7 @@ pub(crate) fn refusal(refused: Refused) -> Failure {
     Failure { items: refused.items, ..exit.because(refused.text) }
 }
 
-/// Everything of one kind, or what of it is in a vhost, in the shape of RabbitMQ's HTTP API.
+/// All objects of one kind, or those in a vhost, in the shape of RabbitMQ's HTTP API.
 pub(crate) fn list(settings: &Settings, what: Listed, vhost: Option<&str>) -> Result<Vec<serde_json::Value>, Failure> {
     match ask(settings, &Request::List { what, vhost: vhost.map(str::to_owned) })? {
         Answer::List(rows) => Ok(rows),
@@ -62,7 +63,7 @@ pub(crate) fn list(settings: &Settings, what: Listed, vhost: Option<&str>) -> Re
     }
 }
 
-/// For an answer to another question than the one that was asked.
+/// The failure if the answer is of another kind than the request.
 pub(crate) fn strange(answer: &Answer) -> Failure {
     Exit::Bug.because(format!("the server answered another question: {answer:?}; is it of another version?"))
 }

@@ -11,11 +11,11 @@ use crate::cli::status::size;
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
-/// Has the broker copy its data directory to `directory`, which is new or empty, and waits for the
-/// end.
+/// Asks the broker to copy its data directory to `directory`, which must be new or empty. Waits for
+/// the end.
 pub(crate) fn run(settings: &Settings, directory: &Path, json: bool) -> Result<(), Failure> {
     let unusable = |why: &dyn std::fmt::Display| Exit::Usage.because(format!("{}: {why}", directory.display()));
-    // The broker has a working directory of its own.
+    // The broker has another working directory.
     let whole = std::path::absolute(directory).map_err(|error| unusable(&error))?;
     let whole = whole.to_str().ok_or_else(|| unusable(&"the name of the directory is not UTF-8"))?;
     let row = match ask(settings, &Request::Backup { directory: whole.to_owned() })? {

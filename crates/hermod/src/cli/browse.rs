@@ -1,4 +1,4 @@
-//! `hermod browse`: the messages of a queue, none of which is taken.
+//! `hermod browse`: the messages of a queue, without taking them.
 
 use management::MessageRow;
 use management::control::{Answer, Request};
@@ -11,7 +11,7 @@ use crate::cli::table;
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
-/// Characters of a body or of the headers in a table.
+/// The most characters of a body or of the headers in a table.
 const WIDTH: usize = 60;
 
 /// Asks and prints.
@@ -43,7 +43,7 @@ fn row(message: &MessageRow) -> Vec<String> {
     ]
 }
 
-/// As much as fits a line.
+/// The beginning of a text, as much as fits a line.
 fn beginning(text: &str) -> String {
     let mut line = String::new();
     for char in text.chars().take(WIDTH) {

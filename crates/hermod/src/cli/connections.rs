@@ -1,4 +1,4 @@
-//! `hermod connections`: the connections of a running broker, and the end of some.
+//! `hermod connections`: lists and closes connections of a running broker.
 
 use clap::{Arg, ArgMatches, Command};
 use management::control::{Answer, Request};
@@ -30,7 +30,7 @@ pub(crate) fn command(command: Command) -> Command {
     )
 }
 
-/// Does what `hermod connections …` says.
+/// Runs `hermod connections …`.
 pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
     match arguments.subcommand() {
         Some(("close", given)) => close(settings, given),

@@ -1,4 +1,4 @@
-//! Numbers of things in words: the noun agrees with its number.
+//! Numbers with nouns that agree with them.
 
 /// `number` and the noun, in the singular or the plural: `1 queue`, `0 queues`.
 pub(crate) fn counted(number: u64, [one, many]: [&str; 2]) -> String {

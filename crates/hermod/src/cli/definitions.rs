@@ -1,4 +1,4 @@
-//! `hermod export` and `hermod import`: users, vhosts, rights and what is declared, as RabbitMQ's
+//! `hermod export` and `hermod import`: users, vhosts, permissions and declarations as RabbitMQ's
 //! JSON document.
 
 use std::io::{Read, Write};
@@ -33,7 +33,7 @@ pub(crate) fn import_command(command: Command) -> Command {
         .arg(option("vhost", "VHOST", "The vhost to import into, for a document of one vhost"))
 }
 
-/// Does what `hermod export` says.
+/// Runs `hermod export`.
 pub(crate) fn export(settings: &Settings, given: &ArgMatches) -> Result<(), Failure> {
     write(settings, given.get_one::<String>("file").map(String::as_str))
 }
@@ -53,8 +53,8 @@ pub(crate) fn write(settings: &Settings, file: Option<&str>) -> Result<(), Failu
     }
 }
 
-/// There are password hashes in it, so nobody else can read it from the beginning on, whatever was
-/// there under its name. It is whole or not there, and a link in its place leads nowhere else.
+/// Writes a file with password hashes. From the beginning only its owner can read it, whatever was
+/// there under its name. The file is complete or absent, and a link in its place is refused.
 fn private(file: &Path, text: &str) -> std::io::Result<()> {
     let other = |what: &str| std::io::Error::other(format!("{what}; name a file, or none for standard output"));
     match file.symlink_metadata() {
@@ -66,7 +66,7 @@ fn private(file: &Path, text: &str) -> std::io::Result<()> {
     let new = file.with_file_name(format!(".{name}.{}.new", std::process::id()));
     let written = write_new(&new, text).and_then(|()| std::fs::rename(&new, file));
     if written.is_err() {
-        // What is not there need not be taken away.
+        // The file may not exist.
         let _ = std::fs::remove_file(&new);
     }
     written
@@ -82,7 +82,7 @@ fn write_new(file: &Path, text: &str) -> std::io::Result<()> {
     new.sync_all()
 }
 
-/// Does what `hermod import` says.
+/// Runs `hermod import`.
 pub(crate) fn import(settings: &Settings, given: &ArgMatches, json: bool) -> Result<(), Failure> {
     let file = given.get_one::<String>("file").map_or("-", String::as_str);
     let extent = if given.get_flag("dry-run") { Extent::DryRun } else { Extent::Whole };
@@ -104,7 +104,7 @@ pub(crate) fn import(settings: &Settings, given: &ArgMatches, json: bool) -> Res
     show(&format!("{}{} definitions {end}\n", skipped.chain(notes).collect::<String>(), imported.taken))
 }
 
-/// How a document is to be taken over.
+/// How to import a document.
 #[derive(Default)]
 pub(crate) struct How {
     skip_unsupported: bool,
@@ -112,7 +112,7 @@ pub(crate) struct How {
     extent: Extent,
 }
 
-/// Has the server take over the document in `file`.
+/// Asks the server to import the document in `file`.
 pub(crate) fn read(settings: &Settings, file: &str, how: How) -> Result<Imported, Failure> {
     let failed = |error: std::io::Error| Exit::NotFound.because(format!("{file}: {error}"));
     let mut document = String::new();

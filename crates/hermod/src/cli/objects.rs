@@ -1,5 +1,5 @@
-//! What is declared in a running broker: `hermod queues`, `exchanges`, `bindings` and `consumers`,
-//! beyond the list of queues.
+//! Declarations in a running broker: `hermod queues`, `exchanges`, `bindings` and `consumers`,
+//! except for the list of queues.
 
 use clap::{ArgMatches, Command};
 use management::{BindingChange, Change, DestinationType, Listed, ObjectChange};
@@ -36,7 +36,7 @@ pub(crate) fn queues_command(command: Command) -> Command {
         .subcommand(Command::new("purge").about("Drop the messages that wait in a queue").arg(name()).arg(vhost()))
 }
 
-/// Does what `hermod queues VERB …` says.
+/// Runs `hermod queues VERB …`.
 pub(crate) fn queues(settings: &Settings, verb: &str, given: &ArgMatches) -> Result<(), Failure> {
     let name = text(given, "name");
     let made = match verb {
@@ -78,15 +78,15 @@ pub(crate) fn exchanges_command(command: Command) -> Command {
         )
 }
 
-/// The field that names the arguments that nothing comes of.
+/// The field with the names of arguments that have no effect.
 const WITHOUT_EFFECT: &str = "arguments_without_effect";
 
-/// Does what `hermod exchanges …` says.
+/// Runs `hermod exchanges …`.
 pub(crate) fn exchanges(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
     let columns = ["vhost", "name", "type", "durable", "auto_delete", "internal", "arguments", WITHOUT_EFFECT];
     let all = || {
         let rows = list(settings, Listed::Exchanges, None)?;
-        // Most brokers have none.
+        // The column is left out if it is empty, as in most brokers.
         let has_idle = |row: &Json| row[WITHOUT_EFFECT].as_array().is_some_and(|names| !names.is_empty());
         let shown = columns.len() - usize::from(!rows.iter().any(has_idle));
         rows::print(&rows, &columns[..shown], json)
@@ -131,7 +131,7 @@ pub(crate) fn bindings_command(command: Command) -> Command {
         .subcommand(ends(Command::new("delete").about("Delete a binding")))
 }
 
-/// Does what `hermod bindings …` says.
+/// Runs `hermod bindings …`.
 pub(crate) fn bindings(settings: &Settings, given: &ArgMatches, json: bool) -> Result<(), Failure> {
     let columns = ["vhost", "source", "destination", "destination_type", "routing_key", "arguments"];
     let all = || rows::print(&list(settings, Listed::Bindings, None)?, &columns, json);
@@ -150,7 +150,7 @@ pub(crate) fn bindings(settings: &Settings, given: &ArgMatches, json: bool) -> R
     object(settings, given, change).map(drop)
 }
 
-/// `hermod consumers`.
+/// Runs `hermod consumers`.
 pub(crate) fn consumers(settings: &Settings, json: bool) -> Result<(), Failure> {
     let columns = ["vhost", "queue_name", "connection", "consumer_tag", "ack_required", "prefetch_count", "exclusive"];
     rows::print(&list(settings, Listed::Consumers, None)?, &columns, json)

@@ -1,5 +1,5 @@
-//! Standard output, where every answer goes. A reader that has gone (`hermod queues | head`) has
-//! what it wanted: that is no failure, and takes nothing from the exit code.
+//! Standard output, where every answer goes. If its reader closes it early (`hermod queues |
+//! head`), that is not an error and does not change the exit code.
 
 use std::io::{ErrorKind, Write, stdout};
 
@@ -7,8 +7,8 @@ use auth::shown::{escaped, escaped_in_json};
 
 use crate::exit::{Exit, Failure};
 
-/// Writes `text`, which ends with a line break, at once. No character of it moves a cursor but line
-/// breaks and tabs.
+/// Writes `text`, which ends with a line break, at once. Control characters are escaped, except for
+/// line breaks and tabs.
 pub(crate) fn show(text: &str) -> Result<(), Failure> {
     let lines = text.split_inclusive('\n').map(|line| match line.strip_suffix('\n') {
         Some(line) => plain(line) + "\n",
@@ -21,7 +21,7 @@ fn plain(line: &str) -> String {
     line.split('\t').map(escaped).collect::<Vec<_>>().join("\t")
 }
 
-/// Writes a document of JSON at once.
+/// Writes a JSON document at once.
 pub(crate) fn show_document(text: &str) -> Result<(), Failure> {
     write(&mut stdout().lock(), &escaped_in_json(text))
 }

@@ -1,14 +1,14 @@
-//! A password from where no other user of the machine can read it: a prompt that does not show it,
-//! or standard input. The command line, which every process can list, is for those who ask for it.
+//! Reads a password from a place that other users of the machine can't read: a prompt that does not
+//! show it, or standard input. Any process can list command lines, so a password there is optional.
 
 use std::io::{BufRead, IsTerminal, Write, stdin};
 
 use crate::exit::{Exit, Failure};
 
-/// Longer than any password that the server takes.
+/// Longer than any password that the server accepts.
 const LONGEST_LINE: u64 = 4096;
 
-/// The one that was given, else the one that is typed, else the first line of standard input.
+/// The given password, else the typed one, else the first line of standard input.
 pub(crate) fn read(given: Option<&String>) -> Result<String, Failure> {
     let password = match given {
         Some(password) => password.clone(),
@@ -32,7 +32,7 @@ fn first_line(input: &mut impl BufRead) -> Result<String, Failure> {
     Ok(line.trim_end_matches(['\n', '\r']).to_owned())
 }
 
-/// While it lives, the terminal does not show what is typed.
+/// While it exists, the terminal does not show typed characters.
 struct Hidden {
     #[cfg(unix)]
     before: rustix::termios::Termios,
@@ -62,7 +62,7 @@ impl Hidden {
 #[cfg(unix)]
 impl Drop for Hidden {
     fn drop(&mut self) {
-        // A terminal that has gone shows nothing anyway.
+        // If the terminal is gone, there is nothing to restore.
         let _ = rustix::termios::tcsetattr(stdin(), rustix::termios::OptionalActions::Flush, &self.before);
         eprintln!();
     }

@@ -1,5 +1,5 @@
-//! `hermod policies`: arguments for the queues and exchanges of a running broker, by their names.
-//! And `hermod losses`: what became of messages, as policies and arguments would have it.
+//! `hermod policies`: arguments for the queues and exchanges of a running broker whose names match.
+//! And `hermod losses`: messages that were dropped, often by a policy or an argument.
 
 use clap::{ArgMatches, Command};
 use management::{Change, Listed, PolicyChange};
@@ -42,7 +42,7 @@ pub(crate) fn command(command: Command) -> Command {
         .subcommand(Command::new("clear").about("Clear a policy").arg(name()).arg(vhost()).arg(operator()))
 }
 
-/// Does what `hermod policies …` says.
+/// Runs `hermod policies …`.
 pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
     let columns = ["vhost", "name", "pattern", "apply-to", "definition", "priority"];
     let all = |what| rows::print(&list(settings, what, None)?, &columns, json);
@@ -72,7 +72,7 @@ fn number(text: &str) -> Result<i64, Failure> {
     text.parse().map_err(|_| Exit::Usage.because(format!("the priority '{text}' is no whole number")))
 }
 
-/// `hermod losses`.
+/// Runs `hermod losses`.
 pub(crate) fn losses(settings: &Settings, json: bool) -> Result<(), Failure> {
     let columns = ["at", "vhost", "reason", "queue", "exchange", "routing_key", "body_bytes"];
     rows::print(&list(settings, Listed::Losses, None)?, &columns, json)

@@ -1,4 +1,4 @@
-//! `hermod redrive`: dead letters back to where they came from.
+//! `hermod redrive`: moves dead letters back to where they came from.
 
 use management::control::{Answer, Request};
 
@@ -8,8 +8,7 @@ use crate::cli::{Which, counted};
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
-/// Asks the broker to move the dead letters of a queue back, or with `dry_run` how many that would
-/// be.
+/// Asks the broker to move the dead letters of a queue back. With `dry_run`, they are only counted.
 pub(crate) fn run(settings: &Settings, which: &Which, dry_run: bool, json: bool) -> Result<(), Failure> {
     let Which { vhost, queue, selector, limit } = which.clone();
     let row = match ask(settings, &Request::Redrive { vhost, queue: queue.clone(), selector, limit, dry_run })? {

@@ -1,4 +1,5 @@
-//! `hermod repair`: what of a queue can't be read, and the queue's way on without it.
+//! `hermod repair`: finds the unreadable messages of a queue, and gives them up so that the queue
+//! can go on.
 
 use management::control::{Answer, Request};
 
@@ -8,7 +9,7 @@ use crate::cli::output::{show, show_json};
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
-/// Asks the broker to look through a queue, and with `accept_loss` to give up what can't be read.
+/// Asks the broker to read a queue, and with `accept_loss` to give up the unreadable messages.
 pub(crate) fn run(settings: &Settings, vhost: &str, queue: &str, accept_loss: bool, json: bool) -> Result<(), Failure> {
     let request = Request::Repair { vhost: vhost.to_owned(), queue: queue.to_owned(), accept_loss };
     let row = match ask(settings, &request)? {

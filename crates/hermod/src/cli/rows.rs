@@ -1,4 +1,4 @@
-//! Lists that the server gives as JSON objects, printed as they are or as a table of some of their
+//! Lists of JSON objects from the server, printed as they are or as a table of some of their
 //! fields.
 
 use serde_json::Value as Json;
@@ -17,7 +17,7 @@ pub(crate) fn print(rows: &[Json], columns: &[&str], json: bool) -> Result<(), F
     show(&table::text(columns, &cells))
 }
 
-/// A field in one cell: texts as they are, lists with commas, objects as `name=value`.
+/// A field as one cell: texts as they are, lists with commas, objects as `name=value`.
 fn text(value: &Json) -> String {
     match value {
         Json::Null => String::new(),

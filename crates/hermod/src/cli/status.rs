@@ -1,4 +1,4 @@
-//! `hermod status`: one screen about a running broker.
+//! `hermod status`: a summary of a running broker on one screen.
 
 use management::Status;
 use management::control::{Answer, Request};
@@ -107,7 +107,7 @@ fn uptime(seconds: u64) -> String {
     }
 }
 
-/// Bytes for people: three digits at most, in the unit that fits.
+/// Bytes in a short form: at most three digits, in the unit that fits.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut whole = bytes;
@@ -119,7 +119,7 @@ pub(crate) fn size(bytes: u64) -> String {
     if unit == 0 {
         return format!("{bytes} B");
     }
-    // At most 1024 times 10, so that nothing overflows.
+    // At most 1024 times 10, so it can't overflow.
     let tenths = (bytes >> (10 * (unit - 1))) % 1024 * 10 / 1024;
     if whole < 10 && tenths > 0 {
         format!("{whole}.{tenths} {}", UNITS[unit])

@@ -1,12 +1,12 @@
-//! Tables for people: aligned columns on a terminal, tab-separated lines elsewhere. Control
-//! characters in names, which peers give, are shown as escapes.
+//! Tables: aligned columns on a terminal, tab-separated lines elsewhere. Control characters in
+//! names, which come from peers, are escaped.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
 
 use auth::shown::escaped;
 
-/// `rows` under `head`, for what standard output is; a head of empty titles is left out.
+/// `rows` under `head`, in the form for this standard output. A head of empty titles is left out.
 pub(crate) fn text(head: &[&str], rows: &[Vec<String>]) -> String {
     layout(head, rows, std::io::stdout().is_terminal())
 }

@@ -1,4 +1,4 @@
-//! `hermod trace`: copies of what is published and delivered, for people who look for a message.
+//! `hermod trace`: turns copies of published and delivered messages on and off.
 
 use clap::{ArgMatches, Command};
 use management::{Change, Listed};
@@ -18,7 +18,7 @@ pub(crate) fn command(command: Command) -> Command {
         .subcommand(Command::new("off").about("Turn tracing off").arg(vhost()))
 }
 
-/// Does what `hermod trace …` says.
+/// Runs `hermod trace …`.
 pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
     match arguments.subcommand() {
         Some((verb @ ("on" | "off"), given)) => {

@@ -1,8 +1,8 @@
-//! What was wrong with a command line, on one line: the parser's message whole, its suggestion, and
-//! where help is.
+//! Explains an error of the command line on one line: the parser's whole message, its suggestion,
+//! and where to find help.
 //!
 //! The parser (clap) writes a paragraph: the error, indented names, tips, a synopsis, a hint.
-//! Scripts and logs want one line.
+//! Scripts and logs need one line.
 
 /// `text`, the parser's message, on one line.
 pub(super) fn one_line(text: &str) -> String {
@@ -37,7 +37,7 @@ mod tests {
     use super::super::command;
     use super::*;
 
-    /// Each of these said less than it knew: only the first line of the message was shown.
+    /// The first line of clap's message alone lacks the names that each of these must contain.
     #[test]
     fn a_wrong_command_line_is_told_whole() {
         for (line, expected) in [

@@ -1,4 +1,4 @@
-//! `hermod users`, `hermod permissions`: who may log in to a running broker, and what each may do.
+//! `hermod users` and `hermod permissions`: the users of a running broker, and their permissions.
 
 use clap::{Arg, ArgMatches, Command};
 use management::control::{Answer, Request};
@@ -42,7 +42,7 @@ pub(crate) fn users_command(command: Command) -> Command {
         )
 }
 
-/// Does what `hermod users …` says.
+/// Runs `hermod users …`.
 pub(crate) fn users(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
     let Some((verb, given)) = arguments.subcommand() else { return list_users(settings, json) };
     let name = || text(given, "name");
@@ -122,7 +122,7 @@ pub(crate) fn permissions_command(command: Command) -> Command {
         .subcommand(Command::new("list-topic").about("List the topic permissions of users"))
 }
 
-/// Does what `hermod permissions …` says.
+/// Runs `hermod permissions …`.
 pub(crate) fn permissions(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
     const COLUMNS: [&str; 5] = ["user", "vhost", "configure", "write", "read"];
     let all = |vhost: Option<&str>| rows::print(&list(settings, Listed::Permissions, vhost)?, &COLUMNS, json);

@@ -1,5 +1,5 @@
-//! `hermod verify`: reads a data directory from end to end while no broker runs on it, and says
-//! what is in it and what of it is damaged. Nothing is changed.
+//! `hermod verify`: reads the whole data directory of a stopped broker, and reports its contents
+//! and its damage. It changes nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -69,7 +69,7 @@ struct DamageRow {
     waiting: Option<u64>,
 }
 
-/// Reads `directory`, or the data directory of the settings, and prints what it found.
+/// Reads `directory`, or the data directory of the settings, and prints the result.
 pub(crate) fn run(settings: &Settings, directory: Option<&Path>, json: bool) -> Result<(), Failure> {
     let directory = directory.map_or_else(|| data_dir::data_dir(settings), |path| Ok(path.to_owned()))?;
     let report = read(directory)?;
@@ -89,7 +89,7 @@ pub(crate) fn run(settings: &Settings, directory: Option<&Path>, json: bool) -> 
 
 fn read(directory: PathBuf) -> Result<Report, Failure> {
     let shown = directory.display().to_string();
-    // What is opened as a data directory is made if it is missing, and here nothing is to be made.
+    // Opening a data directory would create it if it is missing, and nothing must be created here.
     if !directory.join("FORMAT").is_file() {
         return Err(Exit::NotFound.because(format!("{shown} is no data directory: it has no file FORMAT")));
     }

@@ -1,4 +1,4 @@
-//! `hermod vhosts`: the virtual hosts of a running broker, and how much each may have.
+//! `hermod vhosts`: the virtual hosts of a running broker, and their limits.
 
 use clap::{ArgMatches, Command};
 use management::{Change, Listed};
@@ -35,7 +35,7 @@ pub(crate) fn command(command: Command) -> Command {
         .subcommand(Command::new("limits").about("List the limits of vhosts"))
 }
 
-/// Does what `hermod vhosts …` says.
+/// Runs `hermod vhosts …`.
 pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
     let columns = ["name", "description", "tags", "default_queue_type"];
     let all = || rows::print(&list(settings, Listed::Vhosts, None)?, &columns, json);

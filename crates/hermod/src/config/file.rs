@@ -1,4 +1,4 @@
-//! The configuration file: TOML tables become dotted names, each with the line it was written on.
+//! The configuration file: TOML tables become dotted names, each with its line.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 use super::ConfigError;
 use super::reader::{Layer, Origin};
 
-/// TOML itself allows deeper tables; settings have two levels.
+/// The deepest table that is read. TOML allows deeper ones; settings have two levels.
 const DEEPEST: usize = 4;
 
 /// Reads `path`.
@@ -42,8 +42,7 @@ fn parse(path: &str, text: &str) -> Result<Layer, ConfigError> {
     Ok(layer)
 }
 
-/// Reports every leaf with its dotted name, its offset in the file and its value as text, if it has
-/// one.
+/// Reports every value with its dotted name, its offset in the file, and its text if it has one.
 fn flatten(
     table: &DeTable<'_>,
     prefix: &str,

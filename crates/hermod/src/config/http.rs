@@ -1,4 +1,4 @@
-//! What HTTP is asked for by, and what of it needs no password.
+//! The settings of HTTP: the names of the server, and access without a password.
 
 use management::{Names, PerObject};
 
@@ -9,7 +9,7 @@ use super::value;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Http {
-    /// What the server may be called in `Host`.
+    /// Names that the server may be called by in `Host`.
     pub(crate) hosts: Names,
     /// Who may read the figures of each queue.
     pub(crate) per_object: PerObject,

@@ -1,5 +1,5 @@
-//! The manual's page of settings, generated from their declarations. A test keeps the page in the
-//! repository fresh.
+//! The manual's page of settings, generated from their declarations. A test compares it with the
+//! page in the repository.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! The name that somebody probably meant.
+//! Finds the name that a misspelt one was probably meant to be.
 
 /// The one of `names` that is closest to `wrong`, if any is close.
 pub(crate) fn nearest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
@@ -7,7 +7,7 @@ pub(crate) fn nearest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> 
     names
         .map(|name| {
             let right = name.to_ascii_lowercase();
-            // The right word under the wrong table is a likelier slip than many wrong letters.
+            // The right name in the wrong table is more likely than many wrong letters.
             let distance = if last(&right) == last(&wrong) { 1 } else { distance(&wrong, &right) };
             (distance, name)
         })
@@ -16,7 +16,8 @@ pub(crate) fn nearest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> 
         .map(|(_, name)| name)
 }
 
-/// Levenshtein distance: insertions, removals and replacements that make one word of the other.
+/// Levenshtein distance: the insertions, removals and replacements that turn one word into the
+/// other.
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();

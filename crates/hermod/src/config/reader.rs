@@ -1,9 +1,8 @@
-//! Resolves settings: default, then file, then environment, then flag; and keeps a description of
-//! each on the way.
+//! Resolves settings: default, then file, then environment, then flag. It also keeps a description
+//! of each setting.
 //!
-//! A setting is declared by asking for it. Whoever asks for all of them ends up with the values
-//! and, as a by-product, with the list that listings, flags, the manual and the search for misspelt
-//! keys are made from.
+//! A setting is declared by asking for its value. Reading all settings therefore also produces the
+//! list of them. Listings, flags, the manual and the search for misspelt keys use that list.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +11,7 @@ use super::ConfigError;
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Nobody set it.
+    /// No source sets it.
     Default,
     /// A line of a file.
     File {
@@ -46,17 +45,17 @@ pub(crate) type Layer = BTreeMap<String, (String, Origin)>;
 pub(crate) struct Described {
     /// Its name, with dots between the parts: `limits.frame_max`.
     pub(crate) name: &'static str,
-    /// What kind of value it takes, in a word or two.
+    /// The kind of its value, in a word or two.
     pub(crate) kind: &'static str,
-    /// Its default, as one would write it.
+    /// Its default, in the form of the configuration file.
     pub(crate) default: String,
     /// What it does, in a sentence or two.
     pub(crate) doc: &'static str,
     /// The effective value; empty for secrets.
     pub(crate) value: String,
-    /// Where that came from.
+    /// The origin of the effective value.
     pub(crate) origin: Origin,
-    /// True when the value is not to be shown.
+    /// Whether its value must not be shown.
     pub(crate) secret: bool,
 }
 
@@ -66,7 +65,7 @@ impl Described {
         format!("HERMOD_{}", self.name.replace('.', "_").to_ascii_uppercase())
     }
 
-    /// True when it takes several values, which repeated flags may give one by one.
+    /// Whether it takes several values, which repeated flags may give one by one.
     pub(crate) fn is_list(&self) -> bool {
         matches!(self.kind, "addresses" | "names")
     }
@@ -77,7 +76,7 @@ impl Described {
     }
 }
 
-/// What is known about one setting when it is declared.
+/// The parts of a setting's declaration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Declaration<'a> {
     /// See [`Described::name`].
@@ -90,7 +89,7 @@ pub(crate) struct Declaration<'a> {
     pub(crate) doc: &'static str,
 }
 
-/// Answers with the effective value of each setting that is asked for.
+/// Returns the effective value of each setting that is asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     /// The strongest first.
@@ -133,7 +132,7 @@ impl Reader {
         Ok(value)
     }
 
-    /// Every setting that was asked for, in that order.
+    /// All settings that were asked for, in that order.
     pub(crate) fn into_described(self) -> Vec<Described> {
         self.described
     }

@@ -1,5 +1,5 @@
 //! Every setting, declared once: name, kind, default and meaning. File keys, variables, flags,
-//! listings and the manual page are made from what is declared here.
+//! listings and the manual page are made from these declarations.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub(crate) struct Settings {
     /// Zero: off.
     pub(crate) io_spin: Duration,
     pub(crate) shutdown_timeout: Duration,
-    /// A document to take over at the start.
+    /// A document to import at the start.
     pub(crate) definitions: Option<PathBuf>,
     pub(crate) users: Users,
     pub(crate) stomp: Stomp,
@@ -54,16 +54,16 @@ pub(crate) enum Durability {
 }
 
 impl Durability {
-    /// The three classes and how they are written.
+    /// The three classes and their names.
     pub(crate) const CHOICES: [(&'static str, Self); 3] =
         [("fsync", Self::Fsync), ("os", Self::Os), ("memory", Self::Memory)];
 
-    /// How the class is written.
+    /// The name of the class.
     pub(crate) fn name(self) -> &'static str {
         Self::CHOICES.iter().find(|(_, class)| *class == self).map_or("", |(name, _)| name)
     }
 
-    /// What the class promises, for people.
+    /// What the class promises, as a text.
     pub(crate) fn promise(self) -> &'static str {
         match self {
             Self::Fsync => "confirmed messages are flushed to disk and survive a power cut",
@@ -85,12 +85,12 @@ pub(crate) struct Ports {
     pub(crate) web_stomps: u16,
 }
 
-/// What the broker calls itself where RabbitMQ's tools ask.
+/// The names of the broker in RabbitMQ's API and tools.
 #[derive(Debug, Clone)]
 pub(crate) struct Names {
-    /// `None`: by the product and the machine.
+    /// `None`: made from the product and the machine's name.
     pub(crate) node: Option<String>,
-    /// `None`: that of the node.
+    /// `None`: the name of the node.
     pub(crate) cluster: Option<String>,
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct Compat {
     pub(crate) product: String,
     pub(crate) version: String,
     pub(crate) unknown_arguments: UnknownArguments,
-    /// By the version.
+    /// Follows from the version.
     pub(crate) counted_returns: CountedReturns,
 }
 
@@ -132,7 +132,7 @@ pub(crate) struct Limits {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Memory {
-    /// Bytes; `None`: a share of what the machine or the container has.
+    /// Bytes; `None`: a share of the memory of the machine or the container.
     pub(crate) limit: Option<u64>,
     /// Bytes; `None`: a share of the limit.
     pub(crate) budget: Option<u64>,
@@ -142,7 +142,7 @@ pub(crate) struct Memory {
 pub(crate) struct JournalSizes {
     pub(crate) max_bytes: u64,
     pub(crate) file_bytes: u64,
-    /// Bytes for each second.
+    /// Bytes per second.
     pub(crate) scrub: u64,
 }
 
@@ -177,7 +177,7 @@ pub(crate) enum LogFormat {
 }
 
 impl Settings {
-    /// Asks `reader` for every setting, in the order in which listings show them.
+    /// Asks `reader` for every setting, in the order of listings.
     pub(crate) fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
         let (bind, port_offset, ports) = listeners(reader)?;
         let data_dir = reader.get(declare("data_dir", "path", "auto", DATA_DIR), |text| value::or_auto(text, path))?;
@@ -215,7 +215,7 @@ impl Settings {
     }
 }
 
-/// A core that is kept busy for longer between two requests saves nobody any time.
+/// A core that stays busy for longer between two requests saves no time.
 const MOST_SPIN: Duration = Duration::from_millis(10);
 
 const DATA_DIR: &str = "Directory of the data and of the control socket. `auto` is `$STATE_DIRECTORY` under systemd, \
@@ -303,8 +303,8 @@ const COMPAT_VERSION: &str = "The version that the server announces. It also dec
     RabbitMQ. Otherwise only failures count: a rejection with requeue (`basic.reject`), and the end of a channel or \
     connection before the message is settled.";
 
-/// What counts in this version of RabbitMQ. Hermod's own versions, of which the first number is 0,
-/// are none.
+/// Which returns count in this version of RabbitMQ. Hermod's own versions begin with 0, and are not
+/// versions of RabbitMQ.
 fn counted_returns(version: &str) -> CountedReturns {
     let mut numbers = version.split(['.', '-', '+']).map_while(|number| number.parse::<u32>().ok());
     let version_of = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));

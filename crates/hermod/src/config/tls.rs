@@ -8,22 +8,22 @@ use super::reader::Reader;
 use super::settings::{declare, optional_path};
 use super::value;
 
-/// How listeners with TLS show who they are, and whom they trust. Without `certificate` there are
-/// none.
+/// The certificates of listeners with TLS, and the clients that they trust. Without `certificate`
+/// there are no such listeners.
 #[derive(Debug, Clone)]
 pub(crate) struct Tls {
     pub(crate) certificate: Option<PathBuf>,
-    /// `None`: it lies in the file of `certificate`.
+    /// `None`: the key is in the file of `certificate`.
     pub(crate) key: Option<PathBuf>,
     pub(crate) ca: Option<PathBuf>,
     pub(crate) verify: Verify,
-    /// Least version that is spoken; 1.3 always is.
+    /// Oldest version that is accepted; 1.3 is always accepted.
     pub(crate) least: Version,
     pub(crate) login_from: LoginFrom,
     pub(crate) handshake_timeout: Duration,
 }
 
-/// Whether clients have to show certificates.
+/// Whether clients must present certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verify {
     None,
@@ -38,7 +38,7 @@ pub(crate) enum Version {
     V1_3,
 }
 
-/// Where in a client's certificate its user is named.
+/// The field of a client's certificate that names its user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LoginFrom {
     DistinguishedName,
@@ -113,7 +113,7 @@ impl Tls {
         Ok(Self { certificate, key, ca, verify, least, login_from, handshake_timeout })
     }
 
-    /// What no setting can check alone.
+    /// Checks that need several settings.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let wrong = |text: &str| Err(ConfigError::new(text.to_owned()));
         match (&self.certificate, self.verify, &self.ca) {

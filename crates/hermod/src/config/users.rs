@@ -1,4 +1,4 @@
-//! The settings that say who may log in, and how; declared once like all others.
+//! The settings of users and log-ins, declared once like all others.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use super::reader::Reader;
 use super::settings::{at_least, between, declare, optional_path};
 use super::value;
 
-/// The first user, and how users show who they are.
+/// The first user, and how users log in.
 #[derive(Clone)]
 pub(crate) struct Users {
     pub(crate) name: String,
@@ -28,7 +28,7 @@ impl std::fmt::Debug for Users {
     }
 }
 
-/// What those may do who have not shown who they are.
+/// The limits of peers that have not logged in.
 #[derive(Debug, Clone)]
 pub(crate) struct Strangers {
     pub(crate) pending: u64,
@@ -37,14 +37,14 @@ pub(crate) struct Strangers {
     pub(crate) failed_logins_per_user: u64,
 }
 
-/// Who STOMP clients are that do not say, from where pages may connect, and how frames end.
+/// The user of STOMP clients without a log-in, the pages that may connect, and the end of frames.
 #[derive(Clone)]
 pub(crate) struct Stomp {
-    /// User and password of a CONNECT that names nobody.
+    /// User and password of a CONNECT without `login`.
     pub(crate) default_login: Option<(String, String)>,
     /// Origins of pages besides those of the broker's own host.
     pub(crate) web_origins: Vec<String>,
-    /// A line feed comes behind each frame that is sent.
+    /// Whether a line feed follows each frame that is sent.
     pub(crate) trailing_lf: bool,
 }
 

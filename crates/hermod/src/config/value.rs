@@ -1,6 +1,6 @@
-//! How values are written: the same in the file, the environment and on the command line.
+//! The syntax of values, which is the same in the file, in the environment and on the command line.
 //!
-//! Every kind has one function from text to value, whose error says what would have been right.
+//! Each kind has one function from text to value. Its error says what would be valid.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -39,8 +39,8 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         "h" => 3_600_000,
         _ => return Err(wrong()),
     };
-    // A year is more than any timeout means, and far below where adding it to a point in time could
-    // overflow.
+    // A year is longer than any useful timeout. It is far below the limit at which adding it to a
+    // time overflows.
     const YEAR_MS: u64 = 366 * 24 * 3_600_000;
     match number.checked_mul(scale_ms) {
         Some(ms) if ms <= YEAR_MS => Ok(Duration::from_millis(ms)),
@@ -48,7 +48,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The same for what is shorter than any timeout: also `25 us`.
+/// A shorter time span, also in microseconds: `25 us`.
 pub(crate) fn short_duration(text: &str) -> Result<Duration, String> {
     match split_unit(text) {
         (digits, "us" | "µs") => digits
@@ -64,7 +64,7 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("'{text}' is no whole number"))
 }
 
-/// A TCP port; 0 is none.
+/// A TCP port; 0 means none.
 pub(crate) fn port(text: &str) -> Result<u16, String> {
     text.parse().map_err(|_| format!("'{text}' is no port; write a number from 1 to 65535, or 0 for none"))
 }
@@ -83,18 +83,18 @@ pub(crate) fn text(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Names with commas between them.
+/// Names that are separated by commas.
 pub(crate) fn names(text: &str) -> Result<Vec<String>, String> {
     Ok(text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect())
 }
 
-/// IP addresses with commas between them: `127.0.0.1, [::1]`.
+/// IP addresses that are separated by commas: `127.0.0.1, [::1]`.
 pub(crate) fn addresses(text: &str) -> Result<Vec<IpAddr>, String> {
     let address = |name: String| {
         let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&name);
         match bare {
             "localhost" => Ok(IpAddr::from([127, 0, 0, 1])),
-            // IPv4 is served through it as well.
+            // This address serves IPv4 as well.
             "*" => Ok(IpAddr::from([0u16; 8])),
             _ => bare.parse().map_err(|_| {
                 format!(
@@ -106,7 +106,7 @@ pub(crate) fn addresses(text: &str) -> Result<Vec<IpAddr>, String> {
     names(text)?.into_iter().map(address).collect()
 }
 
-/// `auto`, or what `parse` takes.
+/// `auto`, or a value that `parse` accepts.
 pub(crate) fn or_auto<T>(text: &str, parse: fn(&str) -> Result<T, String>) -> Result<Option<T>, String> {
     if text.eq_ignore_ascii_case("auto") {
         Ok(None)

@@ -1,9 +1,10 @@
-//! Keeps users from filling the log with warnings that they cause: for each user, or address, and
-//! each kind of line some come at once, then one in a second. The next that passes says how many
-//! were left out.
+//! Prevents users from filling the log with warnings. For each user or address, and each kind of
+//! line, some lines may come at once, and then one per second. The next line that passes says how
+//! many were left out.
 //!
-//! Who has not logged in chooses the user's name, so an event about a stranger has the field
-//! `stranger`, which is empty and not written: its lines are counted by the network of `peer`.
+//! A client that has not logged in can choose any user name. So an event about a stranger has the
+//! field `stranger`, which is empty and not written. Its lines are counted by the network of
+//! `peer`.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -16,27 +17,27 @@ use tracing_subscriber::layer::{Context, Filter};
 
 use super::line;
 
-/// Lines of a user and kind that come at once.
+/// Lines of a user and kind that may come at once.
 const BURST: u32 = 20;
-/// After that one comes in each of these.
+/// After these, one line may come in each such interval.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Users and kinds that are told apart; all others are one.
+/// Users and kinds that are counted separately; all others are counted together.
 const MOST: usize = 1024;
-/// Bytes of a name that tell users apart.
+/// Bytes of a name by which users are told apart.
 const NAME: usize = 64;
-/// Fields that say who has caused an event, the better ones first.
+/// Fields that identify the cause of an event, the better ones first.
 const WHO: [&str; 3] = ["user", "who", PEER];
 const PEER: &str = "peer";
-/// Marks an event whose `user` is a name that nothing has proved.
+/// Marks an event whose `user` has not been authenticated.
 const STRANGER: &str = "stranger";
 
-/// A kind of line and who has caused it.
+/// A kind of line, and the user or network that causes it.
 type Key = (callsite::Identifier, String);
 
-/// What is known of the lines of one kind that somebody has caused.
+/// The count of lines of one kind and cause.
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
-    /// Lines that may still come at `at`.
+    /// Lines that may still come, counted at `at`.
     left: u32,
     at: Instant,
     left_out: u64,
@@ -46,13 +47,13 @@ struct Bucket {
 pub(super) struct Gate(Mutex<HashMap<Key, Bucket>>);
 
 impl Gate {
-    /// Whether a line may pass, and then how many did not since the last one.
+    /// Whether a line may pass; then also how many were left out since the last one.
     fn pass(&self, key: Key, now: Instant) -> Option<u64> {
         let mut buckets = self.0.lock();
         let key = match buckets.contains_key(&key) || buckets.len() < MOST {
             true => key,
             false => {
-                // Who has caused none for that long begins anew.
+                // A cause without lines for this long is forgotten, so it starts with a full burst.
                 buckets.retain(|_, bucket| now.saturating_duration_since(bucket.at) < INTERVAL * BURST);
                 if buckets.len() < MOST { key } else { (key.0, String::new()) }
             }
@@ -102,7 +103,7 @@ impl<S> Filter<S> for Gate {
     }
 }
 
-/// Who has caused an event, by each of the fields that can be trusted to say it.
+/// The cause of an event, by each of the fields that can be trusted.
 struct Who {
     trusted: &'static [&'static str],
     names: [String; WHO.len()],
@@ -111,7 +112,8 @@ struct Who {
 impl Visit for Who {
     fn record_str(&mut self, field: &Field, value: &str) {
         let Some(place) = self.trusted.iter().position(|name| *name == field.name()) else { return };
-        // Ports are as many as connections, and addresses of IPv6 as many as a peer likes.
+        // Counted by network: there may be as many ports as connections, and a peer may have any
+        // number of IPv6 addresses.
         let network = value.parse().ok().filter(|_| field.name() == PEER);
         let network = network.map(|peer: SocketAddr| wire::network(peer.ip()).to_string());
         let name = network.as_deref().unwrap_or(value);
@@ -157,7 +159,7 @@ mod tests {
         assert_eq!([at("low", 1), at("low", 1), at("low", 3)], [Some(2), None, Some(1)]);
     }
 
-    /// The lines of `emit` that pass a gate of their own.
+    /// How many lines of `emit` pass a gate of their own.
     fn passed(emit: impl FnOnce()) -> usize {
         use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,8 +1,6 @@
-//! One event, one line: whatever a peer has put into a field, it ends no line and reaches no
-//! terminal as a command.
+//! One event, one line: text from a peer can't end the line or control the terminal.
 //!
-//! The whole line is looked at as it is written, so that no field and no format has to be thought
-//! of.
+//! The whole line is escaped when it is written, whatever its fields and its format are.
 
 use std::cell::Cell;
 use std::io::{self, Stderr, Write};
@@ -16,12 +14,12 @@ thread_local! {
     static LEFT_OUT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Says how many lines were left out in front of the one that this thread writes next.
+/// Sets how many lines were left out before the next line of this thread.
 pub(super) fn left_out(count: u64) {
     LEFT_OUT.set(count);
 }
 
-/// Where lines go; each is written at once.
+/// The output of lines; each is written at once.
 pub(super) struct Lines<W> {
     format: LogFormat,
     to: W,

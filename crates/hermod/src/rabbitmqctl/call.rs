@@ -1,4 +1,4 @@
-//! The command line of `rabbitmqctl`: a verb, words, and options that may stand anywhere.
+//! The command line of `rabbitmqctl`: a verb, words, and options at any place.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ const FLAGS: [&str; 16] = [
     "global",
     "all",
 ];
-/// Short options and what they are short for. `-u` is a flag of one verb only.
+/// Short options and their long names. `-u` is a flag of one verb only.
 const SHORT: [(&str, &str); 12] = [
     ("-n", "node"),
     ("-p", "vhost"),
@@ -37,7 +37,7 @@ const SHORT: [(&str, &str); 12] = [
     ("-d", "description"),
 ];
 
-/// What was asked for.
+/// A parsed command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) verb: String,
@@ -46,10 +46,10 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Reads the command line behind the program's name.
+    /// Parses the command line after the program's name.
     ///
     /// # Errors
-    /// In words, what of it makes no sense.
+    /// The part that is invalid, as a text.
     pub(super) fn parse(line: &[String]) -> Result<Self, String> {
         let mut call = Self::default();
         let mut line = line.iter();
@@ -83,7 +83,7 @@ impl Call {
         self.option("vhost").unwrap_or("/")
     }
 
-    /// The words, if they are so many.
+    /// The words, if there are exactly this many.
     ///
     /// # Errors
     /// RabbitMQ's text for too few or too many.
@@ -94,13 +94,13 @@ impl Call {
     }
 }
 
-/// The long name of an option, with its value if that stands in the same word.
+/// The long name of an option, and its value if that is in the same word.
 fn option_of(word: &str) -> Option<(String, Option<String>)> {
     if let Some(long) = word.strip_prefix("--").filter(|long| !long.is_empty()) {
         let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value.to_owned())));
         return Some((name.replace('_', "-"), value));
     }
-    // Anything else that begins with a dash is a word: patterns and passwords may.
+    // Any other word may begin with a dash, such as a pattern or a password.
     SHORT.iter().find(|(short, _)| *short == word).map(|(_, name)| ((*name).to_owned(), None))
 }
 

@@ -1,7 +1,7 @@
-//! What `rabbitmqctl` prints, in the formats that RabbitMQ's has.
+//! The output of `rabbitmqctl`, in RabbitMQ's formats.
 //!
-//! A format for programs has nothing on standard output but what was asked for. One that is not
-//! known is refused, so that no script takes a table for something else.
+//! Formats for programs write only the result to standard output. An unknown format is refused, so
+//! that a script does not mistake a table for something else.
 
 use auth::shown::escaped;
 use comfy_table::{ContentLineStyle, LineStyle, Table, TableStyle};
@@ -20,7 +20,7 @@ const BORDERS: TableStyle = TableStyle::new()
     .row_separator(LineStyle::new('├', '─', '┼', '┤'))
     .bottom_border(LineStyle::new('└', '─', '┴', '┘'));
 
-/// The formats, and how they are asked for.
+/// The formats, and the names that ask for them.
 const FORMATS: [(&str, Format); 6] = [
     ("table", Format::Table),
     ("pretty_table", Format::PrettyTable),
@@ -42,7 +42,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// The one that a command line asks for.
+    /// The format that a command line asks for.
     pub(super) fn of(call: &Call) -> Result<Self, Refusal> {
         let Some(asked) = call.option("formatter") else { return Ok(Self::Table) };
         let known = FORMATS.iter().find(|(name, _)| asked.eq_ignore_ascii_case(name));
@@ -52,7 +52,7 @@ impl Format {
         })
     }
 
-    /// Nothing is said around it.
+    /// Whether the format has no text around the result.
     fn is_for_programs(self) -> bool {
         matches!(self, Self::Csv | Self::Json | Self::JsonStream)
     }
@@ -65,7 +65,7 @@ enum Head {
     Hidden,
 }
 
-/// Everything on standard output.
+/// Everything that is written to standard output.
 pub(super) fn shown(call: &Call, format: Format, banner: &str, output: Output) -> String {
     let quiet = format.is_for_programs() || call.flag("quiet") || call.flag("silent");
     let mut text = if quiet || banner.is_empty() { String::new() } else { format!("{banner}\n") };
@@ -84,7 +84,7 @@ pub(super) fn shown(call: &Call, format: Format, banner: &str, output: Output) -
     text
 }
 
-/// One thing with names in it.
+/// An object.
 fn object(format: Format, document: &Json, text: String) -> String {
     match format {
         Format::Json | Format::JsonStream => format!("{document}\n"),
@@ -128,13 +128,12 @@ fn lines(
     text
 }
 
-/// A cell for people: what a peer has named begins no line, no column and no command of the
-/// terminal.
+/// A cell in a table. Control characters are escaped, because names come from peers.
 fn shown_cell(cell: &Json) -> String {
     escaped(&cell_text(cell)).into_owned()
 }
 
-/// A cell of CSV (RFC 4180): numbers and truth values as they are, everything else in quotes.
+/// A cell of CSV (RFC 4180): numbers and booleans as they are, everything else in quotes.
 fn quoted(cell: Json) -> String {
     match cell {
         Json::Number(_) | Json::Bool(_) => cell.to_string(),

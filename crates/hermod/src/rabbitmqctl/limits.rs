@@ -1,7 +1,7 @@
 //! The verbs of `rabbitmqctl` that set, clear and list limits of users and vhosts.
 //!
-//! As in RabbitMQ, a document names the limits of a user that it changes, and all that a vhost is
-//! to have.
+//! As in RabbitMQ, a document for a user has the limits to change, and a document for a vhost has
+//! all of its limits.
 
 use management::{Change, Listed};
 use serde_json::{Value as Json, json};
@@ -14,17 +14,17 @@ use crate::config::Settings;
 const OF_VHOSTS: [&str; 2] = ["max-connections", "max-queues"];
 const OF_USERS: [&str; 2] = ["max-connections", "max-channels"];
 
-/// Limits under their names, none where there is none.
+/// Limits in the order of their names; `None` for no limit.
 type Limits = [Option<u64>; 2];
 
-/// Those of a user that hold now.
+/// The present limits of a user.
 fn present(settings: &Settings, user: &str) -> Result<Limits, Refusal> {
     let rows = crate::cli::list(settings, Listed::UserLimits, None)?;
     let row = rows.iter().find(|row| row["user"] == user);
     Ok(OF_USERS.map(|limit| row.and_then(|row| row["value"][limit].as_u64())))
 }
 
-/// The same after a change by RabbitMQ's JSON, where a negative limit is none.
+/// These limits after a change by RabbitMQ's JSON, where a negative limit means none.
 fn changed(document: &str, names: [&str; 2], present: Limits) -> Result<Limits, Refusal> {
     let wrong =
         |what: &dyn std::fmt::Display| Refusal::new(DATA, format!("the limits are no JSON object of numbers: {what}"));
@@ -69,7 +69,7 @@ pub(super) fn set_user(call: &Call, settings: &Settings) -> Result<(String, Outp
     limit_user(settings, format!("Setting user limits to \"{document}\" for user \"{name}\" ..."), name, limits)
 }
 
-/// One limit, or all of them.
+/// Clears one limit, or all of them.
 pub(super) fn clear_user(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     let [name, which] = words(call)?;
     let mut limits = present(settings, name)?;
@@ -85,7 +85,7 @@ pub(super) fn clear_user(call: &Call, settings: &Settings) -> Result<(String, Ou
     limit_user(settings, format!("Clearing {what} for user \"{name}\" ..."), name, limits)
 }
 
-/// Of one vhost the document of its limits; with `--global` a row for each vhost that has some.
+/// The limits of one vhost as a document; with `--global` a row for each vhost that has limits.
 pub(super) fn list_vhost(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     let rows = crate::cli::list(settings, Listed::VhostLimits, None)?;
     if call.flag("global") {
@@ -101,7 +101,7 @@ pub(super) fn list_vhost(call: &Call, settings: &Settings) -> Result<(String, Ou
     Ok((format!("Listing limits for vhost \"{vhost}\" ..."), one("vhost", vhost, &rows)))
 }
 
-/// Of one user the document of its limits; with `--global` a row for each user that has some.
+/// The limits of one user as a document; with `--global` a row for each user that has limits.
 pub(super) fn list_user(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     let rows = crate::cli::list(settings, Listed::UserLimits, None)?;
     if call.flag("global") {
@@ -115,8 +115,8 @@ pub(super) fn list_user(call: &Call, settings: &Settings) -> Result<(String, Out
     Ok((format!("Listing limits for user \"{user}\" ..."), one("user", user, &rows)))
 }
 
-/// Where one limit is set, the other one is shown as none: Ansible's module sets both at once, and
-/// looks whether it finds both.
+/// If one limit is set, the other one is shown as -1. Ansible's module sets both at once, and
+/// checks that it finds both.
 fn with_absent(row: &mut Json) {
     for name in OF_VHOSTS {
         if row["value"][name].is_null() {

@@ -1,4 +1,4 @@
-//! The lists of `rabbitmqctl`: which columns each has, and how it prints them.
+//! The lists of `rabbitmqctl`: the columns of each, and how it prints them.
 
 use management::Listed;
 use serde_json::Value as Json;
@@ -9,13 +9,13 @@ use super::call::Call;
 pub(super) struct List {
     pub(super) verb: &'static str,
     pub(super) what: Listed,
-    /// What it says before it starts, without the vhost.
+    /// The text before the list, without the vhost.
     pub(super) banner: &'static str,
-    /// It is about one vhost.
+    /// Whether it lists the objects of one vhost.
     pub(super) in_vhost: bool,
-    /// Columns without a choice of them.
+    /// The columns if none are asked for.
     default: &'static [&'static str],
-    /// Columns that may be asked for besides those that the server gives; they are empty.
+    /// Columns that RabbitMQ has and the server does not give; they are empty.
     unknown: &'static [&'static str],
     /// Columns that the server gives under another name.
     renamed: &'static [(&'static str, &'static str)],
@@ -211,7 +211,7 @@ pub(super) const LISTS: [List; 14] = [
 ];
 
 impl List {
-    /// The line that says what comes.
+    /// The line before the list.
     pub(super) fn banner(&self, call: &Call) -> String {
         match (self.in_vhost, self.of_user(call)) {
             (true, _) => format!("{} {} ...", self.banner, call.vhost()),
@@ -220,15 +220,16 @@ impl List {
         }
     }
 
-    /// The user that it is about.
+    /// The user of a list about one user.
     pub(super) fn of_user<'a>(&self, call: &'a Call) -> Option<&'a str> {
         self.banner.ends_with("for user").then(|| call.words.first().map_or("", String::as_str))
     }
 
-    /// The columns that were asked for: words, each of them one or some with commas between.
+    /// The columns that were asked for. Each word has one column, or several that are separated by
+    /// commas.
     ///
     /// # Errors
-    /// RabbitMQ's text for one that there is not.
+    /// RabbitMQ's text for an unknown column.
     pub(super) fn columns(&self, call: &Call, rows: &[Json]) -> Result<Vec<String>, String> {
         let asked = if self.of_user(call).is_some() { &[] } else { &call.words[..] };
         let asked: Vec<String> =
@@ -256,8 +257,8 @@ impl List {
                 let node = row.get("node").and_then(Json::as_str).unwrap_or_default();
                 Json::String(format!("<{node}.1.{number}.0>"))
             }
-            // RabbitMQ keeps it as the text that it was given as.
-            // A cell that is empty would move the next one to its place for whoever counts words.
+            // A process id of RabbitMQ's form, never an empty cell. A script that counts words
+            // would take the next cell for this one.
             ("channel_pid", None) => {
                 let number = &row["channel_details"]["number"];
                 Json::String(format!("<0.{}.{number}>", row["connection"]))
@@ -269,7 +270,7 @@ impl List {
     }
 }
 
-/// Columns of rows that may not be there to look at.
+/// Columns that are known even if there is no row to take them from.
 const KNOWN: [&str; 51] = [
     "name",
     "vhost",
@@ -324,7 +325,7 @@ const KNOWN: [&str; 51] = [
     "connection",
 ];
 
-/// The number of a connection from what `list_connections` prints as its `pid`.
+/// The number of a connection whose `pid` was printed by `list_connections`.
 pub(super) fn connection_number(pid: &str) -> Option<u64> {
     let parts: Vec<&str> = pid.trim_matches(['<', '>', '\'', '"']).split('.').collect();
     match parts.len() {

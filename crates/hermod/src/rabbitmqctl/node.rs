@@ -1,4 +1,4 @@
-//! The verbs of `rabbitmqctl` and `rabbitmq-diagnostics` that tell of the node.
+//! The verbs of `rabbitmqctl` and `rabbitmq-diagnostics` about the node.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::verbs::{told, words};
 use super::{Output, Refusal, SOFTWARE};
 use crate::config::Settings;
 
-/// How long a listener may take to be reached.
+/// How long connecting to a listener may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 type Said = Result<(String, Output), Refusal>;
@@ -32,7 +32,7 @@ pub(super) fn status(_: &Call, settings: &Settings) -> Said {
     Ok((banner, Output::Object { document: document(&status, vhosts), text: for_people(&status, vhosts) }))
 }
 
-/// Scripts look for the version by RabbitMQ's name.
+/// The status as text. Scripts look for the version under RabbitMQ's name.
 fn for_people(status: &Status, vhosts: usize) -> String {
     let alarms = if status.alarms.is_empty() { "(none)".to_owned() } else { status.alarms.join("\n") };
     let listeners: String = status
@@ -55,7 +55,7 @@ fn for_people(status: &Status, vhosts: usize) -> String {
     )
 }
 
-/// RabbitMQ's keys. What is Erlang's is left out.
+/// The status as JSON with RabbitMQ's keys, without those about Erlang.
 fn document(status: &Status, vhosts: usize) -> Json {
     let listeners = status.listeners.iter().map(|listener| {
         let interface = listener.address.rsplit_once(':').map_or("", |(host, _)| host);
@@ -122,7 +122,7 @@ pub(super) fn server_version(_: &Call, settings: &Settings) -> Said {
     said("Asking node for its version ...", format!("{}\n", status.compat_version))
 }
 
-/// Of the tool; there is one program.
+/// The version of the tool. Tool and server are one program.
 pub(super) fn version(_: &Call, settings: &Settings) -> Said {
     said("", format!("{}\n", settings.compat.version))
 }
@@ -132,13 +132,13 @@ pub(super) fn is_running(_: &Call, settings: &Settings) -> Said {
     said("Asking node for its status ...", format!("Node {} is running\n", status.node))
 }
 
-/// What answers has booted.
+/// A broker that answers has booted.
 pub(super) fn is_booting(_: &Call, settings: &Settings) -> Said {
     let status = told(settings)?;
     said("Asking node for its boot status ...", format!("Node {} is fully booted\n", status.node))
 }
 
-/// Every listener is connected to.
+/// Connects to every listener.
 pub(super) fn check_connectivity(_: &Call, settings: &Settings) -> Said {
     let status = told(settings)?;
     let reached = |address: &str| {
@@ -153,7 +153,7 @@ pub(super) fn check_connectivity(_: &Call, settings: &Settings) -> Said {
     said(&banner, format!("Successfully connected to ports {} on node {}.\n", ports(&status), status.node))
 }
 
-/// What listens on every address is reached on this machine's own.
+/// The address to connect to: a listener on all addresses is reached at the loopback address.
 fn here(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(if address.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() });
@@ -180,21 +180,21 @@ pub(super) fn check_port(call: &Call, settings: &Settings) -> Said {
     said(&banner, format!("A listener is running on port {wanted}\n"))
 }
 
-/// Every vhost of a broker that answers is up.
+/// In a broker that answers, every vhost is up.
 pub(super) fn check_vhosts(_: &Call, settings: &Settings) -> Said {
     let status = told(settings)?;
     let banner = format!("Checking if all vhosts are running on node {} ...", status.node);
     said(&banner, format!("Node {} reported all vhosts as running\n", status.node))
 }
 
-/// What only members of a cluster can be.
+/// Checks that can fail only in a cluster.
 pub(super) fn check_members(_: &Call, settings: &Settings) -> Said {
     let status = told(settings)?;
     let banner = format!("Checking if node {} is critical for quorum of any quorum queues ...", status.node);
     said(&banner, format!("Node {} reported no queues that it is critical for\n", status.node))
 }
 
-/// Nothing that Hermod has is kept as a parameter.
+/// Hermod has no parameters.
 pub(super) fn parameters(call: &Call, _: &Settings) -> Said {
     let banner = format!("Listing runtime parameters for vhost \"{}\" ...", call.vhost());
     Ok((banner, Output::Rows { columns: ["component", "name", "value"].map(str::to_owned).to_vec(), rows: Vec::new() }))

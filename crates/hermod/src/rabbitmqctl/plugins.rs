@@ -1,10 +1,10 @@
-//! `rabbitmq-plugins`: what RabbitMQ has as plugins and Hermod has built in counts as enabled, and
-//! anything else is refused by name.
+//! `rabbitmq-plugins`: RabbitMQ's plugins that are built into Hermod count as enabled. Others are
+//! refused by name.
 
 use super::call::Call;
 use super::{Refusal, SOFTWARE};
 
-/// What is built in, under RabbitMQ's names.
+/// Built-in features, by the names of RabbitMQ's plugins.
 pub(super) const BUILT_IN: [&str; 6] = [
     "rabbitmq_consistent_hash_exchange",
     "rabbitmq_delayed_message_exchange",
@@ -14,7 +14,7 @@ pub(super) const BUILT_IN: [&str; 6] = [
     "rabbitmq_stomp",
 ];
 
-/// What is built in and off, and the setting that turns it on at the next start.
+/// Built-in features that are off by default, and the setting that turns each on at the next start.
 const OFF: [(&str, &str); 1] = [("rabbitmq_web_stomp", "ports.web_stomp = 15674")];
 
 pub(super) fn help() -> String {
@@ -45,7 +45,7 @@ pub(super) fn run(call: &Call) -> Result<String, Refusal> {
     }
 }
 
-/// What to do about plugins that are not enabled.
+/// The remedy for plugins that are not enabled.
 fn lacking(missing: &[&str]) -> String {
     let setting = |name: &str| OFF.iter().find(|(off, _)| *off == name).map(|(_, setting)| *setting);
     let text = |name: &&str| match setting(name) {

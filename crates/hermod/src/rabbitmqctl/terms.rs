@@ -1,5 +1,5 @@
-//! Values as Erlang writes them: in the cells of tables everything that is no plain text, in its
-//! own format everything.
+//! Values in Erlang's syntax: in tables for everything except plain text, in Erlang's own format
+//! for everything.
 
 use serde_json::{Map, Value as Json};
 

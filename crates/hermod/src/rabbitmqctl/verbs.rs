@@ -1,4 +1,4 @@
-//! The verbs of `rabbitmqctl` that are no lists.
+//! The verbs of `rabbitmqctl` that are not lists.
 
 use std::time::{Duration, Instant};
 
@@ -12,14 +12,15 @@ use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 use crate::machine;
 
-/// How long `await_startup` waits if nobody says.
+/// How long `await_startup` waits by default.
 const STARTUP_SECONDS: u64 = 300;
-/// How often it looks.
+/// How often it asks.
 const STARTUP_PERIOD: Duration = Duration::from_millis(200);
-/// `set_vm_memory_high_watermark` is as exact as this: less is nothing, and raises the alarm.
+/// `set_vm_memory_high_watermark` rounds down to this step. A smaller size is 0, which raises the
+/// alarm.
 const WATERMARK_STEP: u64 = 1 << 20;
-/// A share of the memory that no broker's process fits into, which is how the alarm is raised on
-/// purpose.
+/// A smaller share of memory counts as 0. No broker fits into it, so scripts use it to raise the
+/// alarm.
 const LEAST_SHARE: u64 = 16 << 20;
 
 type Verb = fn(&Call, &Settings) -> Result<(String, Output), Refusal>;
@@ -84,17 +85,17 @@ const VERBS: [(&str, Verb); 57] = [
     ("wait", await_startup),
 ];
 
-/// All of them.
+/// All verbs.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     VERBS.iter().map(|(name, _)| *name)
 }
 
-/// The refusal of a verb that there is not.
+/// The refusal of an unknown verb.
 pub(super) fn unknown(verb: &str) -> Refusal {
     Refusal::usage(format!("Hermod has nothing for `rabbitmqctl {verb}`; `rabbitmqctl help` lists what there is"))
 }
 
-/// Does what was asked. The text is what it says before its output.
+/// Runs the verb. Returns the text before its output, and the output.
 pub(super) fn run(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     let (_, verb) = VERBS.iter().find(|(name, _)| *name == call.verb).ok_or_else(|| unknown(&call.verb))?;
     verb(call, settings)
@@ -109,7 +110,7 @@ pub(super) fn done(settings: &Settings, banner: String, what: Change) -> Result<
     Ok((banner, Output::Nothing))
 }
 
-/// The second word, else what is typed or written to standard input.
+/// The second word, or else a password that is typed or written to standard input.
 fn secret(call: &Call) -> Result<Secret, Refusal> {
     let word = call.words.get(1).cloned();
     if call.words.is_empty() || call.words.len() > 2 {
@@ -312,7 +313,7 @@ fn set_watermark(call: &Call, settings: &Settings) -> Result<(String, Output), R
     done(settings, format!("Setting memory threshold to {bytes} bytes ..."), Change::MemoryLimit { bytes })
 }
 
-/// Units of RabbitMQ's sizes, in lower case: one letter counts in powers of two.
+/// Units of RabbitMQ's sizes, in lower case. Units of one letter are powers of two.
 const UNITS: [(&str, u64); 12] = [
     ("k", 1 << 10),
     ("kib", 1 << 10),
@@ -328,7 +329,7 @@ const UNITS: [(&str, u64); 12] = [
     ("tb", 1_000_000_000_000),
 ];
 
-/// A size as RabbitMQ takes it, or as Hermod's settings do.
+/// A size in RabbitMQ's syntax, or in the syntax of Hermod's settings.
 fn size_of(text: &str) -> Result<u64, Refusal> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = (text[..digits].parse::<u64>(), text[digits..].trim().to_lowercase());
@@ -358,7 +359,8 @@ fn import_definitions(call: &Call, settings: &Settings) -> Result<(String, Outpu
     Ok((banner, Output::Text(format!("Successfully started definition import: {} taken over\n", imported.taken))))
 }
 
-/// There is no Erlang here: what suites write to raise and clear alarms is known by its text.
+/// Hermod runs no Erlang. The expressions by which test suites raise and clear alarms are
+/// recognised by their text.
 fn eval(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     let [expression] = words(call)?;
     let plain: String = expression.chars().filter(|letter| !letter.is_whitespace()).collect();
@@ -373,7 +375,7 @@ fn eval(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     Err(Refusal::usage(format!("Hermod runs no Erlang, and knows no other command for: {expression}")))
 }
 
-/// What it has is always on.
+/// All feature flags that exist are always enabled.
 fn enable_feature_flag(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     let [name] = words(call)?;
     if name == "all" {

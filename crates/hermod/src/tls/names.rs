@@ -1,7 +1,7 @@
-//! What certificates say: the user that a client's stands for, after it has been verified, and when
-//! the server's ends.
+//! The contents of certificates: the user of a client's certificate, after it was verified, and
+//! when the server's certificate expires.
 //!
-//! What is ambiguous names nobody: two common names are no user.
+//! An ambiguous certificate has no user: two common names do not name one.
 
 use std::time::{Duration, SystemTime};
 
@@ -19,7 +19,7 @@ use crate::config::LoginFrom;
 /// `id-at-commonName` (RFC 5280 appendix A.1).
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
-/// The name of the user, if the certificate has what `from` asks for.
+/// The name of the user, if the certificate has the field `from`.
 pub(super) fn user(certificate: &CertificateDer<'_>, from: LoginFrom) -> Option<String> {
     let certificate = Certificate::from_der(certificate).ok()?;
     let name = match from {
@@ -41,13 +41,13 @@ pub(super) fn user(certificate: &CertificateDer<'_>, from: LoginFrom) -> Option<
     name.filter(|name| !name.is_empty())
 }
 
-/// When a certificate ends.
+/// When a certificate expires.
 pub(super) fn end(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     let certificate = Certificate::from_der(certificate).ok()?;
     Some(certificate.tbs_certificate.validity.not_after.to_system_time())
 }
 
-/// What a certificate says, for listings.
+/// A certificate's subject, issuer and validity, for listings.
 pub(super) fn describe(certificate: &CertificateDer<'_>) -> Option<PeerCertificate> {
     let certificate = Certificate::from_der(certificate).ok()?.tbs_certificate;
     let (from, until) = (certificate.validity.not_before, certificate.validity.not_after);
@@ -58,7 +58,7 @@ pub(super) fn describe(certificate: &CertificateDer<'_>) -> Option<PeerCertifica
     })
 }
 
-/// A warning about a certificate that has ended or will soon.
+/// A warning about a certificate that has expired or will soon.
 pub(super) fn expiry(certificate: &CertificateDer<'_>, now: SystemTime) -> Option<String> {
     const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
     let certificate = Certificate::from_der(certificate).ok()?;
@@ -84,7 +84,7 @@ fn common_name(certificate: &Certificate) -> Option<String> {
     }
 }
 
-/// The kinds of text that issuers write names in.
+/// The text of an attribute, in the encodings that issuers use for names.
 fn text(attribute: &AttributeTypeAndValue) -> Option<String> {
     let value = &attribute.value;
     if let Ok(text) = value.decode_as::<Utf8StringRef<'_>>() {
@@ -99,7 +99,7 @@ fn text(attribute: &AttributeTypeAndValue) -> Option<String> {
     value.decode_as::<TeletexStringRef<'_>>().ok().map(|text| text.as_str().to_owned())
 }
 
-/// The first alternative name that `pick` takes.
+/// The first alternative name that `pick` accepts.
 fn alternative(certificate: &Certificate, pick: impl Fn(&GeneralName) -> Option<&str>) -> Option<String> {
     let (_, names) = certificate.tbs_certificate.get::<SubjectAltName>().ok()??;
     names.0.iter().find_map(pick).map(str::to_owned)

@@ -1,4 +1,5 @@
-//! Certificates and keys out of PEM files, with errors that name setting, file, line and remedy.
+//! Reads certificates and keys from PEM files. Errors name the setting, the file, the line and the
+//! remedy.
 
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use x509_cert::Certificate;
 use x509_cert::der::Decode;
 
-/// Longer files are no files of certificates.
+/// A longer file is not a file of certificates.
 const MOST_BYTES: u64 = 16 << 20;
 
 /// A PEM file and the setting that names it.
@@ -17,7 +18,7 @@ pub(super) struct PemFile<'a> {
     pub(super) path: &'a Path,
 }
 
-/// What a section holds, and the line it begins at.
+/// The contents of a section, and the line where it begins.
 struct Section {
     kind: SectionKind,
     der: Vec<u8>,
@@ -43,7 +44,7 @@ impl PemFile<'_> {
         Ok(found)
     }
 
-    /// The one private key of the file.
+    /// The only private key of the file.
     pub(super) fn key(self) -> Result<PrivateKeyDer<'static>, String> {
         let text = self.read()?;
         if let Some(line) = line_with(&text, b"ENCRYPTED") {
@@ -115,18 +116,18 @@ fn explain(error: &pem::Error) -> String {
     }
 }
 
-/// Where the next section begins in `text`, or its end.
+/// The position of the next section in `text`, or its end.
 fn begin(text: &[u8]) -> usize {
     const BEGIN: &[u8] = b"-----BEGIN";
     text.windows(BEGIN.len()).position(|window| window == BEGIN).unwrap_or(text.len())
 }
 
-/// The line that the byte at `position` is in, counted from 1.
+/// The line of the byte at `position`, counted from 1.
 fn line_of(text: &[u8], position: usize) -> usize {
     1 + text[..position].iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// The first line that has `word` in it, if it is one that tells about a section.
+/// The first line with `word` in it, if it is a line about a section.
 fn line_with(text: &[u8], word: &[u8]) -> Option<usize> {
     let tells = |line: &[u8]| line.starts_with(b"-----BEGIN") || line.starts_with(b"Proc-Type:");
     text.split(|byte| *byte == b'\n')

@@ -1,4 +1,4 @@
-//! Files good and bad, their change while the server runs, and who a certificate is.
+//! Valid and invalid files, changes while the server runs, and the users of certificates.
 
 use std::time::{Duration, SystemTime};
 
@@ -21,7 +21,7 @@ fn settings(folder: &Path) -> Tls {
     }
 }
 
-/// What the start says to these files; `good` stands for files that fit together.
+/// The error at the start with these files; `good` stands for files that fit together.
 fn refusal(certificate: &str, key: &str, ca: Option<&str>) -> String {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = settings(folder.path());
@@ -99,7 +99,7 @@ fn a_changed_file_is_read_at_the_next_handshake_and_a_bad_one_changes_nothing() 
     let issuer = Issuer::new("tests");
     let mut written = SystemTime::now() - Duration::from_secs(60);
     let mut write = |certificate: &str, key: &str| {
-        // A clock as coarse as a file system's may be must not hide the change.
+        // The change must not be hidden by a file system whose times are coarse.
         written += Duration::from_secs(2);
         for (name, text) in [("cert.pem", certificate), ("key.pem", key)] {
             let path = folder.path().join(name);
@@ -131,7 +131,7 @@ fn an_end_that_is_near_or_over_is_told() {
     let der = |pem: String| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
     let expired = der(issuer.client(Subject { expired: true, ..Subject::default() }).certificate);
     let (now, day) = (SystemTime::now(), Duration::from_secs(24 * 3600));
-    // It ended with the year 2000, and began with 1975.
+    // It was valid from 1975 to the end of 2000.
     let end = SystemTime::UNIX_EPOCH + Duration::from_secs(978_307_200);
     for (certificate, at, expected) in [
         (&der(issuer.server().certificate), now, None),

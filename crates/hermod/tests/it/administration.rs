@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::server::{Server, hermod, run, until};
 use crate::stomp::Stomp;
 
-/// Runs `hermod` with these words; returns its exit code, and what it said on either stream.
+/// Runs `hermod` with these words. Returns its exit code, and its output on both streams.
 fn say(dir: &Path, line: &str) -> (i32, String) {
     let mut words = line.split(' ');
     let verb = words.next().unwrap();
@@ -19,7 +19,7 @@ fn say(dir: &Path, line: &str) -> (i32, String) {
     (code, stdout + &stderr)
 }
 
-/// Each line, its exit code, and what it says, with tabs as bars.
+/// Each line, its exit code, and its output with tabs as bars.
 fn check(dir: &Path, lines: &[(&str, i32, &str)]) {
     for (line, code, said) in lines {
         let (ended, text) = say(dir, line);
@@ -62,7 +62,7 @@ fn users_and_their_rights() {
     );
     let denied = say(dir.path(), "permissions set alice ( .* .*");
     assert!(denied.0 == 73 && denied.1.contains("permission pattern '('"), "{denied:?}");
-    // What was changed is there after a crash: nothing is asked to stop.
+    // The changes survive a crash: the server is killed.
     drop(server);
     let server = Server::start(dir.path(), &[]);
     check(
@@ -185,7 +185,7 @@ fn policies_and_those_of_operators() {
             ("policies clear ceiling --operator", 0, ""),
         ],
     );
-    // What was set is there after a crash: nothing is asked to stop.
+    // The settings survive a crash: the server is killed.
     drop(server);
     let _server = Server::start(dir.path(), &[]);
     check(
@@ -215,7 +215,7 @@ fn losses_are_listed_with_their_reasons() {
     ];
     client.send("SEND\ndestination:/exchange/amq.direct/nowhere\nreceipt:r\n\none");
     client.frame();
-    // One loss of each millisecond is kept.
+    // Only one loss of each millisecond is kept.
     std::thread::sleep(Duration::from_millis(20));
     client.send("SUBSCRIBE\nid:s\ndestination:/queue/orders\nack:client-individual\n\n");
     client.send("SEND\ndestination:/queue/orders\n\nfour");
@@ -299,7 +299,7 @@ fn what_one_user_may_have_leaves_something_for_others_and_for_administrators() {
     }
     let refused = connect("bob");
     assert!(refused.contains("the last 3 of 12 connections are kept for administrators"), "{refused}");
-    // More than there are connections, none of which says who it is.
+    // More than the limit of connections; none of them logs in.
     let strangers: Vec<_> = (0..16).map(|_| TcpStream::connect(("127.0.0.1", server.ports.stomp)).unwrap()).collect();
     assert!(connect("guest").starts_with("CONNECTED\n"));
     drop(strangers);

@@ -1,4 +1,4 @@
-//! `/api`: who is let in, what it shows, and the end of a connection.
+//! `/api`: which users may use it, what it shows, and closing a connection.
 
 mod changes;
 mod tools;
@@ -62,7 +62,7 @@ fn nobody_is_let_in_without_a_password_and_a_tag() {
     assert_eq!(server.ask("GET", "/api/whoami", ALICE), (401, refused.to_owned()));
     add(&["set-tags", "alice", "management"]);
     assert_eq!(json(&server, "/api/whoami", ALICE)["tags"], json!(["management"]));
-    // It sees what is its own, and nothing of users.
+    // It sees its own objects, and nothing of other users.
     let _client = Stomp::connect(&server);
     assert_eq!(json(&server, "/api/connections", ALICE), json!([]));
     assert_eq!(json(&server, "/api/channels", ALICE), json!([]));
@@ -99,7 +99,7 @@ fn what_is_there_is_shown_under_the_names_that_tools_read() {
     assert_eq!(json(&server, "/api/nodes", GUEST)[0]["exchange_types"], overview["exchange_types"]);
     let queue = json(&server, "/api/queues/%2F/orders", GUEST);
     assert_eq!((&queue["name"], &queue["messages"], &queue["vhost"]), (&json!("orders"), &json!(1), &json!("/")));
-    // By itself it has its consumers, too.
+    // The queue alone also shows its consumers.
     let listed = &json(&server, "/api/queues/%2F", GUEST)[0];
     assert_eq!((&listed["name"], &listed["messages"]), (&queue["name"], &queue["messages"]));
     assert_eq!((&queue["consumer_details"], &listed["consumer_details"]), (&json!([]), &Value::Null));

@@ -1,8 +1,7 @@
-//! Attacks on the real program: what a peer can send to it, before and after it has logged in, and
-//! what must come of it. The list of attacks is in docs/attacks.md; each row names its test.
+//! Attacks on the real program: what a peer can send to it, before and after its log-in, and the
+//! required outcome. The list of attacks is in docs/attacks.md; each row names its test.
 //!
-//! While an attack runs, another client does its work, and afterwards the server is as large as
-//! before.
+//! During an attack another client does its work. Afterwards the server is as large as before.
 
 mod after_login;
 mod before_login;
@@ -25,7 +24,7 @@ use amqp091::limits::PROTOCOL_HEADER;
 use crate::server::{HANG, Server};
 use crate::stomp::Stomp;
 
-/// A client that publishes and waits for its receipts while somebody else attacks.
+/// A client that publishes and waits for its receipts during an attack.
 struct Canary {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<u64>,
@@ -46,7 +45,7 @@ impl Canary {
         Self { stop, thread }
     }
 
-    /// Ends it; a round that failed or hung fails the test.
+    /// Stops the client; a round that failed or hung fails the test.
     fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
         assert!(self.thread.join().unwrap() > 0);
@@ -65,7 +64,7 @@ fn open_files(server: &Server) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count()
 }
 
-/// The figure of a metric.
+/// The value of a metric.
 fn metric(server: &Server, name: &str) -> u64 {
     let (_, text) = server.get("/metrics");
     let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("no {name} in {text}"));
@@ -74,14 +73,14 @@ fn metric(server: &Server, name: &str) -> u64 {
 
 fn socket(port: u16) -> TcpStream {
     let socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    // Or two small frames in a row wait 40 ms for an acknowledgement between them.
+    // Otherwise two small frames in a row would wait 40 ms for an acknowledgement between them.
     socket.set_nodelay(true).unwrap();
     socket.set_read_timeout(Some(HANG)).unwrap();
     socket.set_write_timeout(Some(HANG)).unwrap();
     socket
 }
 
-/// Sends what the server may refuse to take to its end.
+/// Sends bytes, of which the server may refuse the end.
 fn shove(socket: &mut TcpStream, bytes: &[u8]) {
     match socket.write_all(bytes) {
         Err(error) if !matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => panic!("{error}"),
@@ -89,7 +88,7 @@ fn shove(socket: &mut TcpStream, bytes: &[u8]) {
     }
 }
 
-/// What the server says until it closes, which it must.
+/// What the server sends until it closes, which it must.
 fn last_words(socket: &mut TcpStream) -> Vec<u8> {
     let mut said = Vec::new();
     match socket.read_to_end(&mut said) {
@@ -98,20 +97,20 @@ fn last_words(socket: &mut TcpStream) -> Vec<u8> {
     }
 }
 
-/// The same of a peer that has nothing more to say, so that the server need not wait for more.
+/// The same for a peer that sends nothing more, so that the server need not wait for it.
 fn answer(socket: &mut TcpStream) -> Vec<u8> {
     socket.shutdown(std::net::Shutdown::Write).unwrap();
     last_words(socket)
 }
 
-/// A client of AMQP that sends what it likes.
+/// A client of AMQP that can send any bytes.
 pub(crate) struct Amqp {
     socket: TcpStream,
     received: Vec<u8>,
 }
 
 impl Amqp {
-    /// One that has been told start, and has said nothing else.
+    /// A client that has received start, and has sent only the protocol header.
     pub(crate) fn started(port: u16) -> Self {
         let mut client = Self { socket: socket(port), received: Vec::new() };
         client.socket.write_all(&PROTOCOL_HEADER).unwrap();
@@ -120,7 +119,7 @@ impl Amqp {
         client
     }
 
-    /// One that has logged in as guest, with channel 1 open.
+    /// A client that has logged in as guest, with channel 1 open.
     fn open(port: u16) -> Self {
         let mut client = Self::started(port);
         client.start_ok("PLAIN", b"\0guest\0guest");
@@ -155,7 +154,7 @@ impl Amqp {
         shove(&mut self.socket, &bytes);
     }
 
-    /// The next method, as text; `closed` when there is none.
+    /// The next method, as text; `closed` if there is none.
     pub(crate) fn method(&mut self) -> String {
         loop {
             if let Some(frame) = decode_frame(&self.received, 0).unwrap() {
@@ -186,7 +185,7 @@ impl Amqp {
         assert!(method.starts_with(beginning), "{method}");
     }
 
-    /// Expects to be closed with this code, answers, and expects the end.
+    /// Expects a close with this code, answers it, and expects the end.
     #[track_caller]
     fn expect_close(&mut self, code: u16) {
         let method = self.method();

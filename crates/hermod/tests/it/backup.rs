@@ -1,4 +1,4 @@
-//! `hermod backup`: copies of a broker under load, and what is refused.
+//! `hermod backup`: copies of a broker under load, and refusals.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::server::{Server, hermod, run, until};
 use crate::stomp::Stomp;
 
-/// A log so small that most of a backlog leaves it.
+/// A log so small that most of a backlog moves out of it.
 const SMALL: [&str; 6] =
     ["--journal-max-bytes", "2MiB", "--journal-file-bytes", "256KiB", "--limits-max-message-size", "64KiB"];
 
@@ -18,7 +18,7 @@ fn backup(server: &Path, to: &Path) -> (i32, String, String) {
     run(hermod("backup", server).arg(to).arg("--json"))
 }
 
-/// Ends the load, also when the test fails.
+/// Stops the load, also if the test fails.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -27,7 +27,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Publishes to `kept` until `stop`, and counts what is confirmed.
+/// Publishes to `kept` until `stop`, and counts confirmed messages.
 fn keep(port: u16, confirmed: &AtomicUsize, stop: &AtomicBool) {
     let mut client = Stomp::connect_to(port);
     for number in 0.. {
@@ -39,8 +39,8 @@ fn keep(port: u16, confirmed: &AtomicUsize, stop: &AtomicBool) {
     }
 }
 
-/// Publishes to `worked`, consumes and acknowledges until `stop`, and counts what is surely
-/// acknowledged.
+/// Publishes to `worked`, consumes and acknowledges until `stop`. Counts the acknowledgements that
+/// are certain.
 fn work(port: u16, acknowledged: &AtomicUsize, stop: &AtomicBool) {
     let mut client = Stomp::connect_to(port);
     let mut consumer = Stomp::connect_to(port);
@@ -58,7 +58,7 @@ fn work(port: u16, acknowledged: &AtomicUsize, stop: &AtomicBool) {
     }
 }
 
-/// Everything in a queue, in order.
+/// All messages of a queue, in order.
 fn drain(server: &Server, copy: &Path, queue: &str) -> Vec<String> {
     let (_, listed, _) = run(hermod("queues", copy).arg("--json"));
     let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();

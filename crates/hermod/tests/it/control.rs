@@ -141,7 +141,7 @@ fn every_port_speaks_every_protocol_that_is_on() {
         drop(server);
         Server::start(dir.path(), &["--ports-stomp", "0"])
     };
-    // With STOMP off, the AMQP port answers it as it answers any stranger.
+    // With STOMP off, the AMQP port answers STOMP like any unknown protocol.
     let mut socket = std::net::TcpStream::connect(("127.0.0.1", server.ports.amqp)).unwrap();
     std::io::Write::write_all(&mut socket, b"CONNECT\naccept-version:1.2\n\n\0").unwrap();
     let mut answer = [0; 8];
@@ -165,8 +165,8 @@ fn config_shows_values_and_their_origin() {
     assert_eq!(shown["bind"]["origin"], "default");
 }
 
-/// `hermod config | head -1`: who stops reading has seen enough. It once ended with a panic and its
-/// backtrace.
+/// `hermod config | head -1`: the reader closes the pipe early, which must not be an error or a
+/// panic.
 #[test]
 fn a_reader_that_has_gone_is_no_failure() {
     let dir = tempfile::tempdir().unwrap();

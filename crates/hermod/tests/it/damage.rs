@@ -1,11 +1,11 @@
-//! Data directories that are damaged: what `hermod verify` says of them.
+//! Damaged data directories, and the report of `hermod verify`.
 
 use std::path::{Path, PathBuf};
 
 use crate::server::{Ports, Server, hermod, run, serve};
 use crate::stomp::Stomp;
 
-/// A log so small that most of a backlog leaves it.
+/// A log so small that most of a backlog moves out of it.
 const SMALL: [&str; 6] =
     ["--journal-max-bytes", "2MiB", "--journal-file-bytes", "256KiB", "--limits-max-message-size", "64KiB"];
 
@@ -27,7 +27,7 @@ fn verify(dir: &Path) -> (i32, String, String) {
     run(hermod("verify", dir).arg(dir))
 }
 
-/// The file of the folder that is found first by name.
+/// The first file of the folder by name.
 fn first_in(dir: &Path, folder: &str, extension: &str) -> PathBuf {
     let mut files: Vec<_> = std::fs::read_dir(dir.join(folder)).unwrap().map(|file| file.unwrap().path()).collect();
     files.retain(|file| file.extension().is_some_and(|found| found == extension));
@@ -71,7 +71,7 @@ fn a_damaged_backlog_is_named_by_its_queue() {
     let (code, stdout, _) = verify(dir.path());
     assert_eq!(code, 65);
     assert!(stdout.contains("(queue 'orders' in vhost '/', numbers "), "{stdout}");
-    // Of an index that is gone only the log knows that it was there.
+    // If an index is missing, only the log knows that it existed.
     std::fs::remove_file(&index).unwrap();
     let (code, stdout, _) = verify(dir.path());
     assert_eq!(code, 65, "{stdout}");

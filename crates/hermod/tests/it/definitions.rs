@@ -1,5 +1,4 @@
-//! Definitions: a document of RabbitMQ taken over, exported, and taken over again by another
-//! broker.
+//! Definitions: a document of RabbitMQ is imported, exported, and imported into another broker.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -14,7 +13,7 @@ use crate::server::{HANG, Ports, Server, hermod, run, serve};
 
 const DOCUMENT: &str = include_str!("../data/definitions.json");
 
-/// Imports `document`; returns the exit code, and what was said on either stream.
+/// Imports `document`. Returns the exit code, and the output on both streams.
 fn import(dir: &Path, document: &Value, flags: &[&str]) -> (i32, String) {
     let file = dir.join("import.json");
     std::fs::write(&file, document.to_string()).unwrap();
@@ -66,13 +65,13 @@ fn a_document_is_taken_over_and_comes_back() {
         }
     }
     assert_eq!(is["bindings"].as_array().unwrap().len(), 2);
-    // Into another one, and into the same again: then nothing changes.
+    // Into another broker, and into the same one again: then nothing changes.
     let _second = Server::start(dirs[1].path(), &[]);
     for dir in &dirs {
         assert_eq!(import(dir.path(), &exported, &[]).0, 0);
         assert_eq!(export(dir.path()), exported);
     }
-    // It is all there after a crash.
+    // Everything survives a crash.
     drop(first);
     let _first = Server::start(dirs[0].path(), &[]);
     assert_eq!(export(dirs[0].path()), exported);
@@ -129,7 +128,7 @@ fn a_server_starts_with_a_document() {
     assert!(code == 78 && said.contains("no document of definitions"), "{said}");
 }
 
-/// A limit counts for what comes after it: more may be there.
+/// A limit applies to later queues: more may exist already.
 #[test]
 fn a_vhost_with_more_queues_than_its_limit_is_taken_over() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
@@ -154,7 +153,7 @@ fn a_vhost_with_more_queues_than_its_limit_is_taken_over() {
     }
 }
 
-/// A document that comes from a pipe holds the start up where it is read.
+/// A pipe as document, which stops the start at the place where it is read.
 #[test]
 fn nobody_is_let_in_before_the_document_is_taken_over() {
     let dir = tempfile::tempdir().unwrap();
@@ -163,7 +162,7 @@ fn nobody_is_let_in_before_the_document_is_taken_over() {
     let flag = pipe.to_str().unwrap().to_owned();
     let server = std::thread::spawn(move || Server::start_on(ports, &data, &["--definitions", &flag]));
     let (sender, opened) = std::sync::mpsc::channel();
-    // Goes through once the server reads from the other end.
+    // Returns when the server opens the other end.
     std::thread::spawn(move || sender.send(std::fs::File::options().write(true).open(pipe).unwrap()));
     let mut document = opened.recv_timeout(HANG).unwrap();
     let mut client = TcpStream::connect(("127.0.0.1", ports.amqp)).unwrap();

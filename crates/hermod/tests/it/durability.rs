@@ -1,4 +1,4 @@
-//! What was confirmed is there after the server was killed.
+//! Confirmed messages survive a kill of the server.
 
 use crate::server::Server;
 use crate::stomp::Stomp;
@@ -28,8 +28,8 @@ fn a_stored_message_survives_a_kill_and_an_acknowledged_one_stays_gone() {
     }
 }
 
-/// What the log goes on writing would be gone with the process, so it ends while what was confirmed
-/// can still be told.
+/// After the deletion, everything that is written to the log would be lost with the process. So the
+/// server ends, and says why.
 #[cfg(unix)]
 #[test]
 fn a_server_whose_log_is_deleted_ends_and_says_so() {
@@ -56,7 +56,7 @@ fn memory_durability_keeps_nothing_and_says_so() {
         let (_, metrics) = server.get("/metrics");
         assert!(metrics.contains("\nrabbitmq_queue_messages_ready 0\n"), "{metrics}");
         Stomp::connect(&server).publish("q", "m");
-        // Killed: the next one has to get along with what it left.
+        // After a kill, the next server must work with what is left.
         server.signal("KILL");
         server.wait();
     }

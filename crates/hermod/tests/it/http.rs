@@ -39,7 +39,7 @@ fn every_family_is_declared_once_and_figures_move() {
     ] {
         assert!(text.lines().any(|shown| shown == line), "{line} is missing in:\n{text}");
     }
-    // Their number depends on how busy the machine is.
+    // Their values depend on how busy the machine is.
     for kind in ["connection", "housekeeping", "management"] {
         let family = format!("hermod_long_turns_total{{kind=\"{kind}\"}} ");
         assert!(text.lines().any(|shown| shown.starts_with(&family)), "{family} is missing in:\n{text}");
@@ -47,7 +47,7 @@ fn every_family_is_declared_once_and_figures_move() {
     let (status, text) = server.ask("GET", "/metrics/per-object", GUEST);
     assert_eq!(status, 200);
     assert!(text.contains("rabbitmq_queue_messages_ready{vhost=\"/\",queue=\"orders\"} 1\n"), "{text}");
-    // Bytes of what is on disk as well are in /metrics/detailed.
+    // Bytes that include those on disk are in /metrics/detailed.
     assert!(
         text.contains("rabbitmq_queue_messages_ram_bytes{") && !text.contains("rabbitmq_queue_messages_bytes"),
         "{text}"
@@ -68,7 +68,7 @@ fn health_is_told_and_other_paths_are_not_there() {
     }
 }
 
-/// The answer to a request of which only these lines are said.
+/// The answer to a request that consists of these lines only.
 fn raw(server: &Server, lines: &[&str]) -> String {
     let mut socket = TcpStream::connect(("127.0.0.1", server.ports.http)).unwrap();
     socket.set_read_timeout(Some(HANG)).unwrap();
@@ -166,7 +166,7 @@ fn a_page_whose_own_name_leads_here_is_refused() {
         ("GET /metrics HTTP/1.1", "Host: localhost.evil.example", "421"),
         ("GET http://evil.example/api/version HTTP/1.1", "Host: localhost", "421"),
         ("GET /api/version HTTP/1.1", "Host: localhost\r\nHost: evil.example", "400"),
-        // A probe of a balancer that names no host.
+        // A load balancer's probe without a host.
         ("GET /health/live HTTP/1.0", "X: y", "200"),
     ] {
         let answer = raw(&server, &[line, header]);
@@ -191,8 +191,7 @@ fn a_page_of_another_site_can_not_act_in_an_operators_name() {
     let alive = "/api/aliveness-test/%2F";
     assert_eq!(server.ask("GET", alive, &format!("{GUEST}{}", foreign[2])).0, 403);
     assert_eq!(server.ask("GET", alive, GUEST).0, 200);
-    // Programs say nothing of where they come from, and a console's own pages that they are its
-    // own.
+    // Programs send no origin. A console's own pages send the console's origin.
     for header in ["", "Origin: http://localhost\r\nSec-Fetch-Site: same-origin\r\n"] {
         assert_eq!(server.ask("POST", bind, &format!("{GUEST}{header}")).0, 201, "{header}");
     }

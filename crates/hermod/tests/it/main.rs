@@ -1,4 +1,4 @@
-//! The real program, started on free ports with a data directory of its own, and asked from
+//! The real program, started on free ports with a data directory of its own, and tested from
 //! outside.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is a failed test")]

@@ -1,9 +1,10 @@
-//! The examples of the manual, run as they stand there: what a page tells people to type works.
+//! The examples of the manual, run as they are written: everything that a page tells readers to
+//! type must work.
 //!
-//! Each page gets a broker of its own with nothing on it: what its examples need, they declare. In
-//! its fenced blocks the lines that call a program of ours, or curl, are run by a shell, in order.
-//! Ports, and folders outside the data directory, are the test's own; a line that would run another
-//! broker is left out.
+//! Each page has an empty broker of its own, and its examples declare what they need. A shell runs,
+//! in order, the lines of its fenced blocks that call our programs or curl. Ports, and folders
+//! outside the data directory, are the test's own. Lines that would run another broker are left
+//! out.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::process::Command;
 use crate::api::GUEST;
 use crate::server::{Server, hermod, run};
 
-/// Pages without an example that could be run here, and why.
+/// Pages without an example that could run here, and why.
 const WITHOUT: [(&str, &str); 10] = [
     ("README", "a table of contents"),
     ("arguments", "its tables are tested by themselves"),
@@ -25,9 +26,9 @@ const WITHOUT: [(&str, &str); 10] = [
     ("tls", "settings of a start"),
     ("transactions", "of protocols"),
 ];
-/// Pages that speak of a queue which the reader has, and that queue.
+/// Pages that assume a queue of the reader's, and that queue.
 const GIVEN: [(&str, &str); 1] = [("damage", "orders")];
-/// Figures of RabbitMQ that the manual names because Hermod has none.
+/// RabbitMQ's metrics that the manual names because Hermod has no such figure.
 const NO_METRICS: [&str; 4] = [
     // A field of the HTTP API.
     "hermod_version",
@@ -35,12 +36,12 @@ const NO_METRICS: [&str; 4] = [
     "rabbitmq_global_publishers",
     "rabbitmq_message_size_bytes",
 ];
-/// What the names of pages begin with that are of another program.
+/// How the names of pages about the benchmark begin.
 const BENCHMARK: [&str; 2] = ["bench", "suite"];
-/// What the lines that are run begin with.
+/// How the lines that are run begin.
 const PROGRAMS: [&str; 5] = ["hermod ", "curl ", "ln ", "rabbitmqctl ", "rabbitmq-diagnostics "];
 
-/// The commands in a page's fenced blocks, each with the lines that it goes on over.
+/// The commands in a page's fenced blocks, each with its continuation lines.
 fn commands(page: &str) -> Vec<String> {
     let mut commands: Vec<String> = Vec::new();
     let (mut fenced, mut goes_on) = (false, false);
@@ -62,7 +63,7 @@ fn commands(page: &str) -> Vec<String> {
     commands
 }
 
-/// Runs a page's commands; returns the first that failed, and what it said.
+/// Runs a page's commands. Returns the first one that failed, and its output.
 fn try_out(title: &str, commands: &[String]) -> Result<(), String> {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| -> PathBuf { dir.path().join(name) };
@@ -90,7 +91,7 @@ fn try_out(title: &str, commands: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// A shell that finds our programs first, and by its data directory the broker.
+/// A shell that finds our programs first, and whose settings name the data directory of the broker.
 fn shell(script: &str, dir: &Path) -> Command {
     let mut command = Command::new("sh");
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("HERMOD_")) {
@@ -102,7 +103,7 @@ fn shell(script: &str, dir: &Path) -> Command {
     command
 }
 
-/// The pages about the broker: their names, and what they say.
+/// The pages about the broker: their names and their texts.
 fn pages() -> Vec<(String, String)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/manual");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -144,7 +145,7 @@ fn the_metrics_that_the_manual_names_are_there() {
     assert!(NO_METRICS.iter().all(|name| !there.contains(name)), "{text}");
     for (page, said) in &pages() {
         for name in names_of_metrics(said) {
-            // What the system tells of the process it tells on Linux alone.
+            // Only Linux has these figures of the process.
             let elsewhere = !cfg!(target_os = "linux") && name.starts_with("rabbitmq_process_");
             assert!(there.contains(name) || NO_METRICS.contains(&name) || elsewhere, "{page}: there is no {name}");
         }

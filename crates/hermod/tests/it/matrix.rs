@@ -1,7 +1,7 @@
-//! Every protocol as publisher against every protocol as consumer: which properties arrive, and
-//! what consumers can ask for.
+//! Every protocol as publisher with every protocol as consumer: which properties arrive, and what
+//! consumers can ask for.
 //!
-//! A protocol joins by one row of [`SPEAKERS`], and a file that speaks it.
+//! A new protocol needs one row of [`SPEAKERS`] and a file with its client.
 
 mod amqp091;
 mod stomp;
@@ -10,17 +10,16 @@ use broker::{Properties, Table, Value};
 
 use crate::server::Server;
 
-/// One end of a connection, whatever it speaks.
+/// A connection, in any protocol.
 pub(super) trait Speaker {
-    /// Publishes to a queue, which is there, and waits until the server says that the message is
-    /// stored.
+    /// Publishes to an existing queue, and waits until the server says that the message is stored.
     fn publish(&mut self, queue: &str, properties: &Properties, body: &[u8]);
-    /// Consumes so many messages of a queue, which is there, answers each, and stops consuming. A
+    /// Consumes this many messages of an existing queue, answers each, and stops consuming. A
     /// browser answers nothing, and waits for its end.
     fn consume(&mut self, queue: &str, asks: Asks, count: usize, answer: Answer) -> Vec<Seen>;
 }
 
-/// What a consumer asks for.
+/// The kind of consumer.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Asks {
     All,
@@ -28,7 +27,7 @@ pub(super) enum Asks {
     Browsing,
 }
 
-/// What it makes of what it gets.
+/// How a consumer settles messages.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Answer {
     Accept,
@@ -48,7 +47,7 @@ pub(super) struct Seen {
 struct Row {
     name: &'static str,
     connect: fn(&Server) -> Box<dyn Speaker>,
-    /// Its headers are text, whatever they were.
+    /// Whether its consumers see all headers as text.
     text_only: bool,
 }
 
@@ -57,8 +56,8 @@ const SPEAKERS: [Row; 2] = [
     Row { name: "STOMP", connect: |server| Box::new(stomp::Stomp::connect(server)), text_only: true },
 ];
 
-/// Runs `check` for every pair of publisher and consumer, with a queue of its own, and one for its
-/// dead letters.
+/// Runs `check` for every pair of publisher and consumer. Each has a queue of its own, and one for
+/// its dead letters.
 fn every_pair(check: impl Fn(&Row, &mut dyn Speaker, &Row, &mut dyn Speaker, &str)) {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);
@@ -128,7 +127,7 @@ fn samples() -> Vec<Properties> {
     ]
 }
 
-/// The same with all headers as text, in the order of their names.
+/// These properties as such a consumer sees them: headers as text, in the order of their names.
 fn seen_as(mut properties: Properties, text_only: bool) -> Properties {
     properties.headers.0.sort_by(|one, other| one.0.cmp(&other.0));
     for (_, value) in properties.headers.0.iter_mut().filter(|_| text_only) {
@@ -169,14 +168,14 @@ fn every_body_reaches_every_consumer() {
     });
 }
 
-/// The bodies of what a consumer gets.
+/// The bodies of messages.
 fn bodies(seen: &[Seen]) -> Vec<&str> {
     seen.iter().map(|seen| std::str::from_utf8(&seen.body).unwrap()).collect()
 }
 
 #[test]
 fn every_consumer_selects_from_every_publisher() {
-    // The selector, and which of the messages it is true of.
+    // The selector, and the messages that match it.
     let cases = [
         ("color = 'red'", vec!["1", "3"]),
         ("convert_string_expressions:n > 1", vec!["2", "3"]),

@@ -1,4 +1,4 @@
-//! Memory that messages had goes back to the system. Only the GNU allocator has to be asked for it.
+//! Memory that messages have left goes back to the system. Only the GNU allocator must be told.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 
@@ -8,8 +8,8 @@ use crate::attacks::resident;
 use crate::server::{Server, hermod, run};
 use crate::stomp::Stomp;
 
-/// A burst of 200 MiB used to stay with the process for good: the allocator keeps small blocks, and
-/// nothing asked it for them unless memory had been short.
+/// Without that, a burst of 200 MiB stays with the process: the allocator keeps small blocks, and
+/// memory is not short.
 #[test]
 fn memory_of_a_burst_goes_back_when_it_has_been_spare_for_a_while() {
     const MESSAGES: usize = 20_000;

@@ -1,5 +1,5 @@
-//! Documents that RabbitMQ 3.10, 4.0 and 4.3 wrote, by its command line and over HTTP, come over
-//! whole; and whatever a document is refused for, it has changed nothing.
+//! Documents that RabbitMQ 3.10, 4.0 and 4.3 wrote, by its command line and over HTTP, are imported
+//! completely. A refused document changes nothing, whatever the reason.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::server::{Server, hermod, run};
 
 const HEADERS: &str = "Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\nContent-Type: application/json\r\n";
-/// Each declares the same objects.
+/// All of them declare the same objects.
 const OF_RABBITMQ: [(&str, &str); 5] = [
     ("3.10, command", include_str!("../data/rabbitmq-3.10-command.json")),
     ("3.10, http", include_str!("../data/rabbitmq-3.10-http.json")),
@@ -33,7 +33,7 @@ fn authenticates(dir: &Path, user: &str, password: &str) -> bool {
     run(hermod("users", dir).args(["authenticate", user, "--password", password])).0 == 0
 }
 
-/// The entry of a list that has these values.
+/// The entry of a list with these values.
 fn entry<'a>(document: &'a Value, list: &str, wanted: &[(&str, &str)]) -> &'a Value {
     let rows = document[list].as_array().unwrap();
     let fits = |row: &&Value| wanted.iter().all(|(field, value)| row[*field] == *value);
@@ -53,7 +53,7 @@ fn what_rabbitmq_wrote_comes_over() {
         assert_eq!(code, 0, "{version}: {said}");
         let skipped: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("skipped: ")).collect();
         assert_eq!(skipped[0], "global parameter 'custom': nothing here reads it", "{version}: {said}");
-        // What is bound to an internal exchange that the document lacks.
+        // Bindings to an internal exchange that the document lacks.
         assert!(skipped[1..].iter().all(|line| line.contains("shop.dead")), "{version}: {said}");
         assert!(
             said.contains("note: 1 quorum queue: ") || said.contains("note: 2 quorum queues: "),
@@ -81,21 +81,21 @@ fn what_rabbitmq_wrote_comes_over() {
         let of_headers =
             &entry(&is, "bindings", &[("source", "shop.heads"), ("destination", "shop.mail")])["arguments"];
         assert_eq!(*of_headers, json!({ "x-match": "any", "a": 1, "b": true, "c": 1.5, "d": "x" }), "{version}");
-        // Documents of 3.10 over HTTP say nothing of vhosts but their names.
+        // Documents of 3.10 over HTTP have only the names of vhosts.
         if version != "3.10, http" {
             let shop = entry(&is, "vhosts", &[("name", "shop")]);
             assert_eq!((&shop["tags"], &shop["description"]), (&json!(["production", "eu"]), &json!("the shop")));
         }
         let kind = &entry(&is, "vhosts", &[("name", "shop")])["default_queue_type"];
         assert_eq!(*kind, if version.starts_with('4') { "quorum" } else { "classic" }, "{version}");
-        // What it writes itself it takes as it is, and then nothing changes.
+        // It imports its own export unchanged, and then nothing changes.
         let (code, said) = import(dir.path(), &is.to_string(), &[]);
         assert_eq!((code, export(dir.path())), (0, is), "{version}: {said}");
     }
 }
 
-/// As `rabbitmqctl export_definitions` of 3.12 has it: mirrored by argument long ago, and nobody
-/// has minded since.
+/// As `rabbitmqctl export_definitions` of 3.12 writes it. The mirroring arguments are old and have
+/// had no effect for long.
 #[test]
 fn arguments_of_mirrors_come_over_and_are_told_to_have_no_effect() {
     let dir = tempfile::tempdir().unwrap();
@@ -112,7 +112,7 @@ fn arguments_of_mirrors_come_over_and_are_told_to_have_no_effect() {
     let is = export(dir.path());
     assert_eq!(entry(&is, "queues", &[("name", "old")])["arguments"], old);
     assert_eq!(entry(&is, "exchanges", &[("name", "x")])["arguments"], mirrored);
-    // What it writes itself it takes as it is.
+    // It imports its own export unchanged.
     let (code, said) = import(dir.path(), &is.to_string(), &[]);
     assert_eq!((code, export(dir.path())), (0, is), "{said}");
     let (_, listed, _) = run(&mut hermod("queues", dir.path()));
@@ -123,7 +123,7 @@ fn arguments_of_mirrors_come_over_and_are_told_to_have_no_effect() {
     server.until_logged("has no effect");
 }
 
-/// What was accepted once stays, whatever the setting is after a restart.
+/// An accepted argument stays, whatever the setting is after a restart.
 #[test]
 fn arguments_that_nobody_knows_come_over_where_that_is_set_and_stay() {
     let dir = tempfile::tempdir().unwrap();
@@ -171,8 +171,8 @@ fn the_document_of_one_vhost_goes_into_one() {
     assert_eq!(entry(&is, "parameters", &[("name", "limits")])["value"], json!({ "max-connections": 60 }));
 }
 
-/// RabbitMQ refuses a document for a hash that it can't read, and passes over fields that it does
-/// not know.
+/// RabbitMQ refuses a document because of a hash that it can't read, and ignores fields that it
+/// does not know.
 #[test]
 fn what_rabbitmq_cannot_read_has_a_field_of_its_own() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
@@ -190,7 +190,7 @@ fn what_rabbitmq_cannot_read_has_a_field_of_its_own() {
     assert_eq!(user["tags"], json!(["a", "b"]));
     assert_eq!(import(second, &is.to_string(), &[]).0, 0);
     assert!(authenticates(second, "u", "old") && !authenticates(second, "u", "new"));
-    // As documents were written before.
+    // As earlier versions wrote documents.
     let hash = user["hermod-password-hash"].as_str().unwrap();
     let older =
         json!({ "users": [{ "name": "v", "password_hash": hash, "hashing_algorithm": "argon2id", "tags": [] }] });
@@ -206,7 +206,7 @@ fn of_users_nothing_is_lost_that_a_document_does_not_say() {
     let first = r#"{"users":[{"name":"u","password":"old","tags":["monitoring"],"limits":{"max-channels":7}}]}"#;
     assert_eq!(import(dir, first, &[]).0, 0);
     let kept = export(dir);
-    // The same password again is kept as it is.
+    // Importing the same password again keeps its hash.
     assert_eq!((import(dir, first, &[]).0, export(dir)), (0, kept));
     let foreign = r#"{"users":[{"name":"u","password_hash":"kI3GCqW5JLMJa4iX1lo7X4D6XbY=","hashing_algorithm":"rabbit_password_hashing_md5"}]}"#;
     let (code, said) = import(dir, foreign, &["--skip-unsupported"]);
@@ -277,7 +277,7 @@ fn a_refused_document_has_changed_nothing_whatever_it_was_refused_for() {
     ];
     let before = export(dir.path());
     for (mut document, expected) in cases {
-        // What could be taken over stands in front.
+        // Definitions that could be imported come first.
         let lists = document.as_object_mut().unwrap();
         let (vhosts, users) = (lists.entry("vhosts").or_insert_with(|| json!([])), json!({ "name": "new" }));
         vhosts.as_array_mut().unwrap().insert(0, users);
@@ -320,10 +320,10 @@ fn forms_of_documents_that_rabbitmq_takes() {
     assert_eq!(entry(&is, "policies", &[("name", "p")])["apply-to"], "all");
     let value = &entry(&is, "parameters", &[("name", "o")])["value"];
     assert_eq!(*value, json!({ "pattern": "^q", "apply-to": "all", "definition": { "max-length": 5 }, "priority": 1 }));
-    // A vhost of which nothing is said is what it was.
+    // A vhost with no fields in the document stays as it is.
     assert_eq!(server.send("POST", "/api/definitions", HEADERS, r#"{"vhosts":[{"name":"tagged"}]}"#).status, 204);
     assert_eq!(entry(&export(dir.path()), "vhosts", &[("name", "tagged")])["description"], "m");
-    // What there is not is left out of a policy, and the rest of it is kept.
+    // Unknown settings of a policy are left out, and the others are kept.
     let mirrored = json!({ "policies": [{ "vhost": "/", "name": "ha", "pattern": "^m", "priority": 0,
                                           "definition": { "ha-mode": "all", "max-length": 9 } }] });
     let (code, said) = import(dir.path(), &mirrored.to_string(), &["--skip-unsupported"]);

@@ -6,8 +6,8 @@ use std::process::Command;
 use crate::server::{Server, hermod, run};
 use crate::stomp::Stomp;
 
-/// Runs one of the tools, for the server in `data`; returns its exit code, and what it said on
-/// either stream.
+/// Runs one of the tools for the server in `data`. Returns its exit code, and its output on both
+/// streams.
 fn tool(tools: &Path, data: &Path, line: &str) -> (i32, String) {
     let mut words = line.split(' ');
     let name = words.next().unwrap();
@@ -101,7 +101,8 @@ fn verbs_answer_in_the_shapes_that_scripts_know() {
     assert!(code == 69 && text.contains("no server answers"), "{text}");
 }
 
-/// As tools ask: Ansible's and Puppet's modules, scripts with awk, monitoring.
+/// The formats and columns that tools ask for: Ansible's and Puppet's modules, scripts with awk,
+/// monitoring.
 #[test]
 fn tools_get_the_format_the_columns_and_the_version_that_they_ask_for() {
     let (tools, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -1,4 +1,4 @@
-//! A server that cannot start says why in one line and tells scripts by its exit code.
+//! A server that cannot start says why in one line, and its exit code tells scripts the reason.
 
 use std::net::TcpListener;
 

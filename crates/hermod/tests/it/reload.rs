@@ -1,4 +1,4 @@
-//! Settings that SIGHUP makes a running server take up, and those that wait for the next start.
+//! Settings that a running server applies on SIGHUP, and settings that wait for the next start.
 
 use crate::attacks::Amqp;
 use crate::server::Server;
@@ -26,12 +26,12 @@ fn settings_are_taken_up_at_a_signal() {
         told += &server.until_logged("SIGHUP: ");
     }
     assert!(offered(&server).starts_with("ConnectionTune { channel_max: 7,"));
-    // What makes no sense changes nothing.
+    // An invalid file changes nothing.
     write("[limits]\nchannel_max = 0\n");
     server.signal("HUP");
     server.until_logged("the settings stay as they are");
     assert!(offered(&server).starts_with("ConnectionTune { channel_max: 7,"));
-    // Back to what it was at the start.
+    // Back to the value at the start.
     write("[limits]\nchannel_max = 5\n");
     server.signal("HUP");
     crate::server::until("the old limit", || offered(&server).starts_with("ConnectionTune { channel_max: 5,"));

@@ -1,10 +1,9 @@
-//! A message that lies on disk for long and does not read back any more is noticed before somebody
-//! asks for it.
+//! The scrub finds a message that has become unreadable on disk before a consumer asks for it.
 
 use crate::server::{Server, hermod, run, until};
 use crate::stomp::Stomp;
 
-/// A log so small that most of a backlog leaves it.
+/// A log so small that most of a backlog moves out of it.
 const SMALL: [&str; 6] =
     ["--journal-max-bytes", "2MiB", "--journal-file-bytes", "256KiB", "--limits-max-message-size", "64KiB"];
 

@@ -1,5 +1,5 @@
-//! Starts and stops the program under test. A server that a failed test leaves behind is killed
-//! when its handle drops.
+//! Starts and stops the program under test. Dropping its handle kills a server that a failed test
+//! left behind.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,19 +9,19 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// Nothing here takes longer unless it hangs.
+/// Nothing here takes longer, unless it hangs.
 pub(crate) const HANG: Duration = Duration::from_secs(30);
 
 /// A running server.
 pub(crate) struct Server {
     child: Child,
     log: Receiver<String>,
-    /// Log lines up to the end of the start.
+    /// Log lines until the end of the start.
     pub(crate) start: Vec<String>,
     pub(crate) ports: Ports,
 }
 
-/// Where it listens, on 127.0.0.1.
+/// Its ports on 127.0.0.1.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ports {
     pub(crate) amqp: u16,
@@ -34,16 +34,16 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Six that nobody listens on. They lie below those that systems give to outgoing connections,
-    /// of which the tests beside this one open many: a port of that range, free a moment ago, was
-    /// taken by the time the server asked for it.
+    /// Six free ports. They are below the range that systems use for outgoing connections, of which
+    /// other tests open many at the same time. A free port of that range could be taken before the
+    /// server binds it.
     pub(crate) fn free() -> Self {
         let [amqp, stomp, http, amqps, stomps, https] = [(); 6].map(|()| free_port());
         Self { amqp, stomp, http, amqps, stomps, https }
     }
 }
 
-/// One that nobody listens on, and that no other test of this process gets.
+/// A free port that no other test of this process gets.
 fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(20_000);
     loop {
@@ -55,7 +55,7 @@ fn free_port() -> u16 {
     }
 }
 
-/// The program, with no setting from this environment.
+/// The program, without settings from this environment.
 pub(crate) fn hermod(verb: &str, data_dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hermod"));
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("HERMOD_")) {
@@ -65,7 +65,7 @@ pub(crate) fn hermod(verb: &str, data_dir: &Path) -> Command {
     command
 }
 
-/// `hermod serve` on `ports`, but for those within TLS, which are not to be asked for without a
+/// `hermod serve` on `ports`. The ports over TLS are left out, because they can't be set without a
 /// certificate.
 pub(crate) fn serve(data_dir: &Path, ports: Ports) -> Command {
     let mut command = hermod("serve", data_dir);
@@ -107,8 +107,8 @@ impl Server {
         self.child.id()
     }
 
-    /// The line of the log with this text: one of the start's, or else the next. What works in the
-    /// background, like the scrub, may have written it before the server served.
+    /// The log line with this text, from the start or after it. Work in the background, like the
+    /// scrub, may have written it before the server was ready.
     pub(crate) fn until_logged(&self, text: &str) -> String {
         if let Some(line) = self.start.iter().find(|line| line.contains(text)) {
             return line.clone();
@@ -128,8 +128,8 @@ impl Server {
         assert!(status.success());
     }
 
-    /// Waits for the end; returns the exit code, if it was not killed, and what was logged since
-    /// the start.
+    /// Waits for the end. Returns the exit code, if it was not killed, and the log lines since the
+    /// start.
     pub(crate) fn wait(mut self) -> (Option<i32>, Vec<String>) {
         let start = Instant::now();
         let status = loop {
@@ -153,14 +153,14 @@ impl Server {
         (reply.status, reply.body)
     }
 
-    /// The same with a document.
+    /// The status and the body of a request with these header lines and this document.
     pub(crate) fn send(&self, method: &str, path: &str, headers: &str, document: &str) -> Reply {
         let mut socket = TcpStream::connect(("127.0.0.1", self.ports.http)).unwrap();
         socket.set_read_timeout(Some(HANG)).unwrap();
         let length = document.len();
         let head =
             format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n");
-        // Who refuses a document need not read it to its end.
+        // A server that refuses a document need not read all of it.
         let _ = socket.write_all(format!("{head}{headers}\r\n{document}").as_bytes());
         let mut text = Vec::new();
         let ended = socket.read_to_end(&mut text);
@@ -179,7 +179,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// The value of a header line; empty without it.
+    /// The value of a header line; empty if there is none.
     pub(crate) fn header(&self, name: &str) -> &str {
         let lines = self.head.lines().filter_map(|line| line.split_once(": "));
         lines.filter(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value).next().unwrap_or_default()
@@ -206,7 +206,7 @@ fn follow(stderr: ChildStderr) -> Receiver<String> {
     receiver
 }
 
-/// Waits until `reached`.
+/// Waits until `reached` is true.
 pub(crate) fn until(what: &str, mut reached: impl FnMut() -> bool) {
     let start = Instant::now();
     while !reached() {

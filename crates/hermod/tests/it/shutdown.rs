@@ -1,4 +1,4 @@
-//! The start as scripts see it, and the way down.
+//! The start as scripts see it, and the shutdown.
 
 use std::net::TcpStream;
 

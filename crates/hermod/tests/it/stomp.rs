@@ -1,5 +1,4 @@
-//! A STOMP client of a few lines: text in, text out, so that a test reads like the conversation
-//! that it is.
+//! A small STOMP client: text in, text out, so that a test reads like the conversation.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -26,12 +25,12 @@ impl Stomp {
         client
     }
 
-    /// Has asked to log in as guest; the answer is to come.
+    /// Asks to log in as guest, and does not wait for the answer.
     pub(crate) fn ask_to_connect(port: u16) -> Self {
         Self::ask_to_connect_as(port, "guest")
     }
 
-    /// Has asked to log in as a user whose password is its name.
+    /// Asks to log in as a user whose password is its name.
     pub(crate) fn ask_to_connect_as(port: u16, user: &str) -> Self {
         let socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
         socket.set_nodelay(true).unwrap();
@@ -41,24 +40,24 @@ impl Stomp {
         client
     }
 
-    /// Sends a frame; its end is added.
+    /// Sends a frame; the final NUL is added.
     pub(crate) fn send(&mut self, frame: &str) {
         self.socket.write_all(format!("{frame}\0").as_bytes()).unwrap();
     }
 
-    /// Publishes and waits until the server says that it is stored.
+    /// Publishes a message and waits until the server says that it is stored.
     pub(crate) fn publish(&mut self, queue: &str, body: &str) {
         self.send(&format!("SEND\ndestination:/queue/{queue}\npersistent:true\nreceipt:p\n\n{body}"));
         let answer = self.frame();
         assert!(answer.starts_with("RECEIPT\n"), "{answer}");
     }
 
-    /// Sends bytes that the server may refuse to take to their end.
+    /// Sends bytes, of which the server may refuse the end.
     pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
         let _ = self.socket.write_all(bytes);
     }
 
-    /// The next frame, or `None` when the server has closed without one.
+    /// The next frame; `None` if the server has closed without one.
     pub(crate) fn frame_or_end(&mut self) -> Option<String> {
         let mut buffer = Vec::new();
         let _ = self.socket.read_to_end(&mut buffer);
@@ -82,7 +81,7 @@ impl Stomp {
         }
     }
 
-    /// True once the server has closed, with nothing more to say.
+    /// Whether the server has closed, without further frames.
     pub(crate) fn is_closed(&mut self) -> bool {
         matches!(self.socket.read(&mut [0; 64]), Ok(0))
     }

@@ -1,5 +1,4 @@
-//! The listeners with TLS of the real program, their certificates, and what happens when those
-//! change.
+//! The TLS listeners of the real program, their certificates, and what happens when these change.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -52,7 +51,7 @@ fn connect(issuer: &Issuer, port: u16, versions: &[&'static SupportedProtocolVer
     StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), socket)
 }
 
-/// What the server answers first; an error when there is no handshake.
+/// The first bytes of the answer; an error if there is no handshake.
 fn ask(socket: &mut Client, request: &[u8], length: usize) -> std::io::Result<Vec<u8>> {
     socket.write_all(request)?;
     let mut answer = vec![0; length];
@@ -160,7 +159,7 @@ fn certificates_change_while_connections_stay() {
     assert!(ask(&mut connect(&new, server.ports.amqps, &BOTH), AMQP, 1).is_ok());
     assert!(ask(&mut connect(&old, server.ports.amqps, &BOTH), AMQP, 1).is_err());
     server.until_logged("the TLS certificate was read again");
-    // By order, too; and files that are no good leave the last good ones in place.
+    // On SIGHUP, too. If the files are invalid, the last valid ones stay in use.
     server.signal("HUP");
     server.until_logged("the TLS certificate was read again");
     std::fs::write(folder.path().join("key.pem"), "nothing").unwrap();

@@ -1,5 +1,5 @@
-//! STOMP within WebSockets, on the ports of the program: the same queues as everybody's, and pages
-//! from elsewhere refused.
+//! STOMP over WebSockets, on the ports of the program: the queues are the same as over other ports,
+//! and pages from other sites are refused.
 
 use std::net::TcpStream;
 
@@ -20,7 +20,7 @@ fn page(port: u16, origin: &str) -> Result<WebSocket<TcpStream>, String> {
     Ok(socket)
 }
 
-/// The next frame; messages may cut frames anywhere.
+/// The next frame; WebSocket messages may split frames anywhere.
 fn frame(socket: &mut WebSocket<TcpStream>) -> String {
     let mut text = String::new();
     while !text.contains('\0') {

@@ -1,11 +1,11 @@
-//! What is changed over HTTP: status codes, the words of refusals, and what is there afterwards.
+//! Changes over HTTP: status codes, texts of refusals, and the state afterwards.
 
 use serde_json::{Value, json};
 
 use super::{GUEST, json as shown};
 use crate::server::{Server, hermod, run};
 
-/// A request, and the status and some words of its answer.
+/// A request, and the status and some text of its answer.
 type Step = (&'static str, &'static str, &'static str, u16, &'static str);
 
 const JSON: &str = "Content-Type: application/json\r\n";
@@ -245,7 +245,7 @@ fn a_binding_is_told_and_deleted_by_what_it_is_known_by() {
     }
 }
 
-/// Some clients put the `properties_key` into the path, others the routing key.
+/// Some clients put the `properties_key` into the path, and others the routing key.
 #[test]
 fn a_binding_is_found_by_its_key_whether_that_is_encoded_once_or_twice() {
     let dir = tempfile::tempdir().unwrap();
@@ -343,8 +343,7 @@ fn definitions_go_in_and_out_whole_and_by_vhost() {
     assert!(told.contains("guest"), "{told}");
 }
 
-/// What each tag allows; everything is asked by a user with all rights in the vhost `/` and in no
-/// other.
+/// What each tag allows. The users have all permissions in the vhost `/` and in no other.
 #[test]
 fn tags_decide_who_may_do_what() {
     let dir = tempfile::tempdir().unwrap();
@@ -402,8 +401,8 @@ fn tags_decide_who_may_do_what() {
     }
 }
 
-/// A policy is no second way to have messages moved: what a declaration asks of its author, it asks
-/// too.
+/// A policy must not be a second way to move messages: it needs the same permissions of its author
+/// as a declaration.
 #[test]
 fn a_policymaker_takes_no_messages_that_it_may_not_read() {
     let dir = tempfile::tempdir().unwrap();
@@ -433,8 +432,8 @@ fn a_policymaker_takes_no_messages_that_it_may_not_read() {
     check(&server, GUEST, &[("PUT", "policies/%2F/p", take, 204, "")]);
 }
 
-/// For who may not enter it, a vhost that is there answers every request like one that is not, and
-/// so does what is in it.
+/// To a user that may not enter it, a vhost that exists answers every request like one that does
+/// not. So do its objects.
 #[test]
 fn nothing_tells_what_there_is_in_a_vhost_of_others() {
     let dir = tempfile::tempdir().unwrap();

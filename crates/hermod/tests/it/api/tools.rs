@@ -1,4 +1,4 @@
-//! The fields, types and paths that other people's tools read, as they read them.
+//! The fields, types and paths that other projects' tools read, in the way in which they read them.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -75,7 +75,7 @@ fn a_queue_tells_how_its_messages_moved_and_what_they_weigh() {
     let stats = &queue["message_stats"];
     let fetched = stats["get"].as_u64().unwrap() + stats["get_no_ack"].as_u64().unwrap();
     assert_eq!(fetched, 1, "{stats}");
-    // The first gives back what it holds, which goes to the other.
+    // The first client's messages return to the queue, and go to the other one.
     drop(client);
     other.frame();
     until("the redelivery", || shown(&server, path, GUEST)["message_stats"]["redeliver"] == 1);
@@ -164,7 +164,7 @@ fn sums_count_only_what_the_asker_may_see() {
     let overview = shown(&server, "/api/overview", ALICE);
     assert_eq!(overview["message_stats"]["publish"], 0);
     assert!(overview["listeners"].is_null() && overview["churn_rates"].is_null(), "{overview}");
-    // Its own vhost it sees.
+    // It sees its own vhost.
     assert_eq!(send(&server, "PUT", "/api/vhosts/hers", &json!({})), 201);
     let all = json!({ "configure": "", "write": "", "read": "" });
     assert_eq!(send(&server, "PUT", "/api/permissions/hers/alice", &all), 201);
@@ -260,7 +260,7 @@ fn a_refused_request_names_the_realm_that_plug_ins_know() {
     }
     assert_eq!(send(&server, "POST", "/api/vhosts/%2F/deletion/protection", &json!({})), 400);
     assert_eq!(send(&server, "DELETE", "/api/vhosts/%2F/deletion/protection", &json!({})), 204);
-    // A password by its hash.
+    // A password given by its hash.
     let hash = shown(&server, "/api/auth/hash_password/sec%20ret", GUEST)["ok"].clone();
     let user =
         json!({ "password_hash": hash, "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": "management" });

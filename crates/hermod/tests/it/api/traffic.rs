@@ -1,4 +1,4 @@
-//! Messages over HTTP, channels and consumers as they are shown, and health checks.
+//! Messages over HTTP, channels and consumers as the API shows them, and health checks.
 
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ fn messages_go_in_and_come_out() {
     let (_, rows) = post(&server, "queues/%2F/q/get", &cut);
     assert_eq!((&rows[0]["payload"], &rows[0]["payload_bytes"]), (&json!(""), &json!(1)));
     assert_eq!(get(&server, 1, "ack_requeue_true"), json!([]));
-    // A crash brings nothing back that was acknowledged.
+    // After a crash no acknowledged message comes back.
     drop(server);
     let server = Server::start(dir.path(), &[]);
     assert_eq!(get(&server, 1, "ack_requeue_true"), json!([]));
@@ -95,8 +95,8 @@ fn a_message_may_live_for_ten_years_and_has_its_time_after_a_restart() {
     assert_eq!(shown(&server), times);
 }
 
-/// The deduplication page's own example: the second time nothing is stored, and the request is
-/// answered all the same, though the log is idle and nothing else has it flushed.
+/// The example of the manual's page on deduplication. The second message is not stored. The request
+/// is still answered, although the log is idle and nothing else flushes it.
 #[test]
 fn a_duplicate_is_answered() {
     let dir = tempfile::tempdir().unwrap();
@@ -114,7 +114,7 @@ fn a_duplicate_is_answered() {
     for _ in 0..3 {
         let before = flushes();
         assert_eq!(publish(&server, "amq.default", &message), (200, json!({ "routed": true })));
-        // The log has been sealed behind the message, and the writer sleeps.
+        // The log is flushed after the message, and its writer sleeps.
         until("a sealed log", || flushes() >= before + 2);
     }
     assert_eq!(get(&server, 5, "ack_requeue_false").as_array().map(Vec::len), Some(1));
@@ -174,14 +174,14 @@ fn messages_that_are_refused() {
     assert!(alarmed.0 == 503 && alarmed.1.contains(r#""resource":"disk""#), "{}", alarmed.1);
 }
 
-/// Whoever is told that a message was refused publishes it again.
+/// A client that is told of a refusal publishes the message again.
 #[test]
 fn what_an_alarm_refuses_is_in_no_queue() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);
     let headers = format!("{GUEST}Content-Type: application/json\r\n");
     assert_eq!(server.send("PUT", "/api/queues/%2F/q", &headers, r#"{"durable":true}"#).status, 201);
-    // What a client holds stays in memory, whatever the limit is.
+    // Messages with a client stay in memory, whatever the limit is.
     let mut client = Stomp::connect(&server);
     let body = "x".repeat(50_000);
     for _ in 0..100 {
@@ -198,7 +198,7 @@ fn what_an_alarm_refuses_is_in_no_queue() {
     let message = json!({
         "routing_key": "q", "properties": { "delivery_mode": 2 }, "payload": "", "payload_encoding": "string",
     });
-    // No alarm; one that leaves some room; one that leaves none.
+    // No alarm; an alarm that leaves some room; an alarm that leaves none.
     for (limit, expected) in [(used * 2, 200), (used * 20 / 21, 200), (used / 2, 400)] {
         assert_eq!(run(hermod("alarms", dir.path()).args(["memory-limit", &limit.to_string()])).0, 0);
         let before = queued();
@@ -227,7 +227,7 @@ fn one_answer_is_bounded_by_headers_as_by_bodies() {
     assert_eq!(count(), 180 - first);
 }
 
-/// They act by the rights of whoever asks.
+/// The requests need the permissions of their user.
 #[test]
 fn rights_count() {
     let dir = tempfile::tempdir().unwrap();
@@ -280,7 +280,7 @@ fn sessions_and_consumers_are_shown() {
     assert_eq!(shown(&server, "/api/vhosts/%2F/channels", GUEST), json!([channel]));
     let consumer = &shown(&server, "/api/consumers/%2F", GUEST)[0];
     assert_eq!((&consumer["ack_required"], &consumer["queue"]["name"]), (&json!(true), &json!("orders")));
-    // rabbitmqadmin reads none of these lists without one of these fields.
+    // rabbitmqadmin can't read any of these lists without one of these fields.
     for (field, value) in
         [("active", json!(true)), ("arguments", json!({ "x-priority": 3 })), ("consumer_timeout", json!(1_800_000))]
     {

@@ -1,12 +1,12 @@
-//! What users can do to the others.
+//! What users can do to other users.
 
 use super::*;
 use crate::api::GUEST;
 use crate::server::until;
 
-/// A table as long as a declaration may bring along.
+/// Declares a queue with these bytes as its arguments.
 fn declare_with(client: &mut Amqp, arguments: &[u8]) {
-    // By hand: the encoder of this program would not make such tables.
+    // Built by hand, because the encoder of this program can't make such tables.
     let mut payload = vec![0, 50, 0, 10, 0, 0, 1, b'q', 0];
     payload.extend((arguments.len() as u32).to_be_bytes());
     payload.extend(arguments);
@@ -126,8 +126,8 @@ fn what_one_client_can_have_is_limited_and_given_back() {
     }
 }
 
-/// Binds queue `x0` to two exchanges by turns until there are as many bindings as may be; half of
-/// them go with an exchange, and leave room for as many.
+/// Binds queue `x0` to two exchanges in turn until the limit of bindings is reached. Half of them
+/// are deleted with an exchange, which makes room for as many.
 fn bind_to_the_limit(client: &mut Amqp, limit: usize) {
     let declare = |client: &mut Amqp, exchange| {
         client.send(1, ExchangeDeclare { exchange, kind: "direct", ..Default::default() });
@@ -148,7 +148,7 @@ fn bind_to_the_limit(client: &mut Amqp, limit: usize) {
     declare(client, "even");
     declare(client, "odd");
     (0..limit).for_each(|number| bind(client, ["even", "odd"][number % 2], number, "QueueBindOk"));
-    // The same once more is no more.
+    // Repeating a binding adds none.
     bind(client, "even", 0, "QueueBindOk");
     for exchange in ["even", "odd"] {
         bind(client, exchange, limit + 1, refused);
@@ -174,7 +174,7 @@ fn who_reads_nothing_is_closed_and_loses_nothing() {
     client.publish("deep", "last");
     let canary = Canary::start(&server);
     let before = resident(&server);
-    // Few enough that what each is sent does not fit into the buffers of the kernel.
+    // So few that the data for each does not fit into the buffers of the kernel.
     let mut slow: Vec<_> = (0..2).map(|_| Stomp::connect(&server)).collect();
     for client in &mut slow {
         client.send("SUBSCRIBE\nid:s\ndestination:/queue/deep\nack:client\nprefetch-count:1000\n\n");
@@ -202,7 +202,7 @@ fn connections_that_come_and_go_leave_nothing_behind() {
                     client.send(0, ConnectionClose { reply_code: 200, ..Default::default() });
                     client.expect("ConnectionCloseOk");
                 }
-                // Not a word.
+                // The connection ends without a close.
                 1 => drop(client),
                 _ => shove(&mut client.socket, &[1, 0]),
             }

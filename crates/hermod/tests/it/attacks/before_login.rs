@@ -1,12 +1,13 @@
-//! What strangers can do.
+//! What clients can do before they have logged in.
 
 use super::*;
 use crate::server::until;
 
-/// Flags of a server that lets many strangers in, so that it is their bytes that are refused.
+/// Flags of a server that lets in many strangers, so that their bytes are refused and not their
+/// connections.
 const CROWD: [&str; 2] = ["--limits-pending-per-address=20000", "--limits-pending=20000"];
 
-/// A frame, complete or not: its head says `length`.
+/// A frame, complete or not, whose head announces `length`.
 fn head(kind: u8, length: u32) -> Vec<u8> {
     let mut bytes = PROTOCOL_HEADER.to_vec();
     bytes.extend([kind, 0, 0]);
@@ -65,7 +66,7 @@ fn a_handshake_that_does_not_go_on_ends_in_time() {
             held.push(socket);
         }
     }
-    // Meanwhile somebody logs in.
+    // Meanwhile another client logs in.
     Amqp::open(server.ports.amqp);
     for socket in &mut held {
         last_words(socket);
@@ -81,7 +82,7 @@ fn nothing_but_the_handshake_is_reached_before_it_is_done() {
     let server = Server::start(folder.path(), &CROWD);
     let objects = |server: &Server| (metric(server, "rabbitmq_queues "), metric(server, "hermod_exchanges "));
     let before = objects(&server);
-    // Every method of every class, with arguments that make sense for some.
+    // Every method of every class, with arguments that are valid for some.
     for class in [10_u16, 20, 30, 40, 50, 60, 85, 90] {
         for method in (10..=130).step_by(1).filter(|method| (class, *method) != (10, 11)) {
             let mut client = Amqp::started(server.ports.amqp);
@@ -134,7 +135,7 @@ fn no_step_of_the_handshake_can_be_left_out_or_repeated() {
     client.start_ok("PLAIN", b"\0guest\0guest");
     client.expect("ConnectionTune");
     client.expect_close(504);
-    // Mechanisms that are not offered here, and responses that are none.
+    // Mechanisms that are not offered, and responses that are invalid.
     for (mechanism, response, code) in [
         ("EXTERNAL", &b"guest"[..], 503),
         ("ANONYMOUS", b"guest", 503),
@@ -148,7 +149,7 @@ fn no_step_of_the_handshake_can_be_left_out_or_repeated() {
         client.start_ok(mechanism, response);
         client.expect_close(code);
     }
-    // A response too large for any password: the frame is refused by its head.
+    // A response too large for any password: the frame is refused because of its head.
     let mut client = Amqp::started(server.ports.amqp);
     client.start_ok("PLAIN", &vec![0; 1 << 20]);
     client.expect("ConnectionClose { reply_code: 501,");
@@ -170,9 +171,9 @@ fn guesses_are_told_nothing_and_end_after_some() {
             assert_eq!(try_as(user, password), refused, "{user} with {password:?}");
         }
     }
-    // An empty password is refused without a look, and is no failure of the user's.
+    // An empty password is refused without a check, and does not count as a failure of the user.
     assert_eq!(metric(&server, "hermod_logins_total{outcome=\"throttled\"}"), 12);
-    // Not even the right password now, from here; other users are let in or not as before.
+    // From this address, even the right password is refused now. Other users are not affected.
     assert_eq!(try_as("guest", "guest"), refused);
     assert_eq!(try_as("other", "x"), refused);
     assert_eq!(metric(&server, "hermod_logins_total{outcome=\"throttled\"}"), 13);
@@ -189,11 +190,11 @@ fn a_peer_cannot_fill_the_log() {
     }
     for round in 0..100 {
         let mut client = socket(server.ports.stomp);
-        // A name of its own each time: a stranger chooses it.
+        // Another name each time, because strangers can choose their names.
         let connect = format!("CONNECT\naccept-version:1.2\nlogin:guest{round}\npasscode:wrong\n\n\0");
         shove(&mut client, connect.as_bytes());
         answer(&mut client);
-        // The same by HTTP, and without a password, of guest and of somebody with a long name.
+        // The same by HTTP and without a password, for guest and for a user with a long name.
         for credentials in ["Z3Vlc3Q6d3Jvbmc=", "Z3Vlc3Q6", &("bm5u".repeat(2000) + "Og==")] {
             let mut client = socket(server.ports.http);
             let request = format!(
@@ -207,7 +208,8 @@ fn a_peer_cannot_fill_the_log() {
     server.signal("TERM");
     let (code, lines) = server.wait();
     assert_eq!(code, Some(0));
-    // Of each of two kinds 20 at once and then one a second, of 400 refusals from one network.
+    // Of each of two kinds 20 lines at once and then one per second, for 400 refusals from one
+    // network.
     let allowed = 20 + 2 * (20 + usize::try_from(started.elapsed().as_secs()).unwrap_or(usize::MAX) + 1);
     assert!(lines.len() < allowed, "{} lines, and {allowed} are allowed: {lines:?}", lines.len());
     assert!(lines.iter().all(|line| line.len() < 1000), "{lines:?}");
@@ -219,11 +221,11 @@ fn by_http_no_more_are_inside_than_may_from_one_address() {
     let server = Server::start(folder.path(), &["--limits-pending-per-address=10", "--limits-handshake-timeout=1h"]);
     let mut held: Vec<_> = (0..10).map(|_| socket(server.ports.http)).collect();
     for socket in &mut held {
-        // Each is let in: it is answered once.
+        // Each is let in: it gets one answer.
         shove(socket, b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HT");
         assert_eq!(socket.read(&mut [0; 4]).unwrap(), 4);
     }
-    // One more is let in, and the one that has waited longest goes for it.
+    // One more is let in, and the one that has waited longest is closed for it.
     let more: Vec<_> = (0..5)
         .map(|_| {
             let mut client = socket(server.ports.http);
@@ -235,7 +237,7 @@ fn by_http_no_more_are_inside_than_may_from_one_address() {
     for (number, socket) in held.iter_mut().enumerate() {
         shove(socket, b"TP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         let said = String::from_utf8(last_words(socket)).unwrap();
-        // Behind the first answer there is a second one where it is still served.
+        // A connection that is still served gets a second answer after the first.
         assert_eq!(said.contains("<title>Hermod</title>"), number >= 5, "{number}: {said}");
     }
     drop((held, more));
@@ -254,7 +256,8 @@ fn by_http_who_does_not_go_on_is_closed() {
             assert_eq!(answer.starts_with(b"HTTP/1.1 200"), said.ends_with(b"\r\n\r\n"), "{}", answer.escape_ascii());
         }
     }
-    // Who asks for much and reads next to nothing of it: more than the buffers of the kernel take.
+    // A client that asks for much and reads very little of it: more than the buffers of the kernel
+    // hold.
     let files = open_files(&server);
     let mut client = socket(server.ports.http);
     let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";

@@ -1,5 +1,5 @@
-//! Documents over HTTP that are huge, deep, contradict themselves or are of other types than they
-//! should be: refused, with nothing changed.
+//! Documents over HTTP that are huge, deeply nested, contradictory, or of wrong types: they are
+//! refused and change nothing.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn queue(arguments: &str) -> String {
     )
 }
 
-/// A document that declares a queue first, and ends with a binding.
+/// A document that first declares a queue and ends with a binding.
 fn bound(source: &str, key: &str, arguments: &str) -> String {
     let exchange = |name: &str, kind: &str, arguments: &str| {
         format!(
@@ -153,7 +153,7 @@ fn definitions_that_make_no_sense_change_nothing() {
     let grown = resident(&server).saturating_sub(resident_before);
     assert!(grown < 200 << 10, "{grown} KiB more");
     let mut after = definitions(&server);
-    // The queue of whoever worked meanwhile.
+    // The queue of the client that worked meanwhile.
     after["queues"].as_array_mut().unwrap().retain(|queue| queue["name"] != "canary");
     assert_eq!(after, before);
 }

@@ -1,4 +1,4 @@
-//! Names and values that mean something elsewhere: in logs, metrics, files, other protocols.
+//! Names and values that have a meaning elsewhere: in logs, metrics, files, or other protocols.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -67,7 +67,7 @@ fn names_are_names_wherever_they_are_shown() {
     }
 }
 
-/// What a peer writes into each way to an error that the log has a line of.
+/// Sends control characters on every path to an error that the log has a line for.
 #[test]
 fn what_peers_write_ends_no_line_of_the_log_and_moves_no_cursor() {
     const FORGED: &str = "x\r\n2026-01-01T00:00:00Z  INFO forged user=\"admin\"\u{1b}[2J\u{9b}1m\u{7f}";
@@ -131,7 +131,8 @@ fn what_peers_write_ends_no_line_of_the_log_and_moves_no_cursor() {
     }
 }
 
-/// One user's refusals cost some lines, then one in a second, each with the count of the others.
+/// One user's refusals cause some lines, and then one per second. Each has the count of the lines
+/// that were left out.
 #[test]
 fn a_user_cannot_fill_the_log_with_refusals() {
     let folder = tempfile::tempdir().unwrap();
@@ -198,11 +199,11 @@ fn secrets_are_neither_logged_nor_stored_nor_shown() {
     }
 }
 
-/// A body that is a frame of its own to whoever takes its first NUL for the end of the one around
-/// it.
+/// A body that looks like a frame of its own to a client that takes its first NUL for the end of
+/// the frame.
 const FORGED: &[u8] = b"\0MESSAGE\nsubscription:s\nmessage-id:x\ndestination:/queue/q\n\nforged\0";
 
-/// The commands, headers and bodies of the frames that `received` begins with.
+/// The commands, headers and bodies of the frames at the start of `received`.
 fn stomp_frames(received: &[u8]) -> Vec<(Command, HashMap<String, String>, Vec<u8>)> {
     let mut frames = Vec::new();
     let limits = Limits { header_line: 1 << 16, ..Limits::default() };
@@ -232,7 +233,7 @@ fn what_one_protocol_allows_ends_no_client_of_another() {
         odd("", Value::from("no name")),
         odd(&"n".repeat(255), Value::from("v".repeat(60_000).as_str())),
         odd("nested", Value::Table(vec![("deep".to_owned(), Value::Bool(true))])),
-        // Text that is no UTF-8.
+        // Text that is not UTF-8.
         b"\x01tS\0\0\0\x02\xff\xfe".to_vec(),
         b"\x02\xff\xfeV".to_vec(),
     ];
@@ -258,7 +259,7 @@ fn what_one_protocol_allows_ends_no_client_of_another() {
     let mut received = Vec::new();
     let mut buffer = [0; 65536];
     let mut frames = Vec::new();
-    // The first is CONNECTED.
+    // The first one is CONNECTED.
     while frames.len() < 1 + count + 3 {
         let length = reader.read(&mut buffer).unwrap();
         assert!(length > 0, "the reader was closed after {} frames: {}", frames.len(), received.escape_ascii());

@@ -1,10 +1,9 @@
-//! What HTTP holds while its askers are many, slow, or strangers.
+//! How much memory HTTP takes while its clients are many, slow, or strangers.
 
 use super::*;
 use crate::api::GUEST;
 
-/// Queues with long names and arguments: a list of them is more than the buffers of the kernel
-/// take.
+/// Queues with long names and arguments: a list of them is larger than the buffers of the kernel.
 const QUEUES: usize = 8000;
 
 fn with_queues(server: &Server) {
@@ -22,8 +21,8 @@ fn with_queues(server: &Server) {
     assert_eq!(reply.status, 204, "{}", reply.body);
 }
 
-/// Connections that have asked for this and read nothing but the first bytes of the answer, which
-/// are shown.
+/// Connections that have sent this request and read only the first bytes of the answer, which are
+/// returned.
 fn askers(server: &Server, count: usize, path: &str) -> Vec<(TcpStream, String)> {
     let ask = |_| {
         let mut socket = socket(server.ports.http);
@@ -56,7 +55,7 @@ fn unread_answers_take_little_and_others_are_served_meanwhile() {
     }
     assert_eq!(server.ask("GET", "/api/whoami", GUEST).0, 200);
     drop(lists);
-    // What is sorted is held, and refused beyond a user's share.
+    // A sorted list is held in memory, and refused beyond a user's share.
     let sorted = askers(&server, 50, "/api/queues?sort=name");
     let refused = sorted.iter().filter(|(_, status)| status == "HTTP/1.1 503").count();
     assert!(refused > 10 && refused < 50, "{refused} of 50 are told to come again, of {} bytes each", whole.len());
@@ -74,7 +73,7 @@ fn an_answer_that_is_hardly_read_ends() {
     with_queues(&server);
     let files = open_files(&server);
     let mut held = askers(&server, 4, "/api/queues");
-    // A byte now and then is no reading.
+    // Reading a byte now and then does not keep a connection.
     crate::server::until("they are given up", || {
         held.iter_mut().for_each(|(socket, _)| drop(socket.read(&mut [0])));
         open_files(&server) <= files
@@ -90,7 +89,7 @@ fn strangers_are_held_to_small_buffers() {
     let before = resident(&server);
     let upgrade = b"GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n";
-    // A mebibyte is announced, and 600 kB of it come.
+    // One mebibyte is announced, and 600 kB of it are sent.
     let message = [&[0x82, 0xFF, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0][..], &[b'x'; 600_000]].concat();
     let web: Vec<_> = (0..60)
         .map(|_| {

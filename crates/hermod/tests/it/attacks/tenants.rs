@@ -1,17 +1,17 @@
-//! What an ordinary user can make the broker do with few bytes: each is refused or ends in bounded
-//! pieces, and another client goes on meanwhile. With one thread for all connections and with
-//! three: a long turn stops them all.
+//! What an ordinary user can make the broker do with few bytes. Each attack is refused or ends in
+//! bounded pieces, and another client goes on meanwhile. Each runs with one thread for all
+//! connections, which a long turn would stop, and with three.
 
 use super::*;
 
-/// A server with this many threads for connections, a client that attacks it, and one that works.
+/// A server with this many I/O threads, a client that attacks it, and a client that works.
 fn house(threads: usize, data: &std::path::Path) -> (Server, Amqp, Canary) {
     let server = Server::start(data, &[&format!("--io-threads={threads}")]);
     let (attacker, canary) = (Amqp::open(server.ports.amqp), Canary::start(&server));
     (server, attacker, canary)
 }
 
-/// Declares transient queues and binds each by these keys.
+/// Declares transient queues, and binds each with these keys.
 fn declare(attacker: &mut Amqp, count: usize, exchange: &str, keys: &[&str]) {
     for number in 0..count {
         let queue = &format!("q{number}");
@@ -24,7 +24,7 @@ fn declare(attacker: &mut Amqp, count: usize, exchange: &str, keys: &[&str]) {
     attacker.expect("QueueDeclareOk");
 }
 
-/// Properties that are these headers and nothing else.
+/// The encoded properties of a message with these headers only.
 fn headers(fields: &[(String, Value)]) -> Vec<u8> {
     let fields = encode_fields(fields);
     let mut properties = vec![0x20, 0];
@@ -43,7 +43,7 @@ fn publish(attacker: &mut Amqp, exchange: &str, key: &str, properties: &[u8], co
     shove(&mut attacker.socket, &bytes);
 }
 
-/// Expects the channel to be closed with this in its text, and opens it again.
+/// Expects a close of the channel with this in its text, and opens the channel again.
 fn refused(attacker: &mut Amqp, part: &str) {
     let said = attacker.method();
     assert!(said.starts_with("ChannelClose { reply_code: 406,") && said.contains(part), "{said}");
@@ -123,8 +123,8 @@ fn a_flood_of_copies_is_taken_in_turns_and_counted() {
     }
 }
 
-/// Messages that die at once: each into two thousand queues, and through eight that die into all of
-/// the eight.
+/// Messages that expire at once: each is dead-lettered to two thousand queues, and through eight
+/// queues whose dead letters go to all eight.
 #[test]
 fn dead_letters_of_a_flood_come_in_pieces_and_do_not_multiply() {
     for threads in [1, 3] {
@@ -145,8 +145,7 @@ fn dead_letters_of_a_flood_come_in_pieces_and_do_not_multiply() {
         let dropped = "hermod_dropped_total{reason=\"dead_letter_unroutable\"}";
         publish(&mut attacker, "", "dying", &[0, 0], 200);
         publish(&mut attacker, "", "d0", &[0, 0], 5);
-        // All have come to the last of the queues, once each, and what went round has ended
-        // somewhere.
+        // All have arrived in the last queue, once each, and the messages in the cycle have ended.
         let end = std::time::Instant::now() + HANG;
         let mut said = String::new();
         while !said.contains("message_count: 200,") || metric(&server, dropped) == 0 {

@@ -17,7 +17,7 @@ use crate::server::{HANG, Server};
 
 const CHANNEL: u16 = 1;
 
-/// A connection with one channel that confirms.
+/// A connection with one channel in confirm mode.
 pub(super) struct Amqp091 {
     socket: TcpStream,
     client: Client,
@@ -60,7 +60,7 @@ impl Amqp091 {
         self.socket.write_all(&out).unwrap();
     }
 
-    /// Reads until an event is what is waited for.
+    /// Reads events until `wanted` accepts one.
     fn wait<T>(&mut self, mut wanted: impl FnMut(&Event<'_>) -> Option<T>) -> T {
         loop {
             let mut out = Vec::new();
@@ -121,8 +121,8 @@ impl Speaker for Amqp091 {
                 _ => None,
             });
             all.push(seen);
-            // The last one is answered when nobody consumes any more: else what goes back would
-            // come again.
+            // The last one is settled after the consumer has stopped. Otherwise a requeued message
+            // would come again.
             if all.len() == count && !browses {
                 self.stop();
             }

@@ -12,20 +12,20 @@ use stomp::limits::Limits;
 use super::{Answer, Asks, Seen, Speaker};
 use crate::server::{HANG, Server};
 
-/// Headers of a MESSAGE that are not the message's.
+/// Headers of a MESSAGE that the server adds.
 const SERVERS: [&str; 6] = ["subscription", "message-id", "destination", "redelivered", "ack", "content-length"];
 const RECEIPT: &str = "r";
 
-/// A connection that speaks the newest version.
+/// A connection that uses the newest version.
 pub(super) struct Stomp {
     socket: TcpStream,
     client: Client,
     input: Vec<u8>,
-    /// Frames that nobody has waited for yet.
+    /// Frames that were received while another one was waited for.
     heard: VecDeque<Heard>,
 }
 
-/// What the server said.
+/// A frame from the server.
 enum Heard {
     Connected,
     Receipt,
@@ -124,8 +124,8 @@ impl Speaker for Stomp {
         while all.len() < count {
             let Heard::Message(seen, id) = self.hear() else { panic!("a message was to come") };
             all.push(*seen);
-            // The last one is answered when nobody consumes any more: else what goes back would
-            // come again.
+            // The last one is settled after the consumer has stopped. Otherwise a requeued message
+            // would come again.
             if all.len() == count && !browses {
                 self.stop();
             }
