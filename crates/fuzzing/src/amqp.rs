@@ -1,14 +1,14 @@
-//! AMQP 0-9-1: frames, methods, tables, properties and a whole conversation as a client reads it.
+//! AMQP 0-9-1: frames, methods, tables, properties, and a whole conversation as a client reads it.
 //!
-//! The property of every decoder: what it accepts, its encoder writes so that it is read as the
-//! same again.
+//! The property of every decoder: if it accepts an input, its encoder writes bytes that it reads as
+//! the same value.
 
 use amqp091::client::{Client, Options};
 use amqp091::codec::frame::ContentHeader;
 use amqp091::codec::table::encode_fields;
 use amqp091::codec::{Table, decode_frame, decode_method, decode_properties, decode_table, scan_properties};
 
-/// Frames one after the other; each also as what its kind says it is.
+/// Frames one after the other; the payload of each is also decoded by its kind.
 pub(super) fn frame(input: &[u8]) {
     for frame_max in [4096, 131_072] {
         let mut rest = input;
@@ -34,13 +34,13 @@ pub(super) fn method(input: &[u8]) {
     assert_eq!(format!("{:?}", Some(Ok::<_, ()>(method))), format!("{:?}", again.map(|again| again.map_err(drop))));
 }
 
-/// A table with its length in front.
+/// A table with its length before it.
 pub(super) fn table(input: &[u8]) {
     let Ok(table) = decode_table(input) else { return };
     let fields = table.to_fields();
     let bytes = encode_fields(&fields);
     let again = Table::new(&bytes).map(|table| table.to_fields());
-    // Compared as text, since a float that is no number does not equal itself.
+    // Compared as text, because a NaN does not equal itself.
     assert_eq!(format!("{:?}", Ok::<_, wire::DecodeError>(fields)), format!("{again:?}"));
 }
 

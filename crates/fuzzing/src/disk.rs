@@ -1,4 +1,4 @@
-//! A directory of files in memory, so that recovery can be run a thousand times a second.
+//! A directory of files in memory, so that recovery can run a thousand times per second.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 use journal::{Disk, DiskFile, Lock};
 use parking_lot::Mutex;
 
-/// Room that the disk claims to have.
+/// Free bytes that the disk reports.
 const FREE: u64 = 1 << 40;
-/// No file grows past this: a damaged length must not become memory.
+/// No file grows beyond this, so that a damaged length can't take much memory.
 const MAX_FILE: u64 = 16 << 20;
 
 type Content = Arc<Mutex<Vec<u8>>>;
@@ -66,7 +66,7 @@ impl Disk for Files {
     }
 }
 
-/// `offset` as an index into a file that may be that long.
+/// `offset` as an index into a file, if a file may be that long.
 fn place(offset: u64) -> io::Result<usize> {
     if offset > MAX_FILE {
         return Err(io::Error::from(io::ErrorKind::StorageFull));

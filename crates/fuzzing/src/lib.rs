@@ -1,9 +1,8 @@
-//! What fuzzers call: one function per decoder of bytes from outside, each with the properties that
-//! must hold for any input. The package in `fuzz/` drives them with libFuzzer; a test here replays
-//! the corpus and simple mutations of it.
+//! The entries for fuzzers: one function per decoder of bytes from outside, each with the
+//! properties that must hold for any input. The package in `fuzz/` runs them with libFuzzer. A test
+//! here replays the corpus and simple mutations of it.
 //!
-//! A target returns for every input. A broken property, like a panic in the code under test,
-//! panics.
+//! A target returns for every input. A broken property panics, like a panic in the code under test.
 
 mod amqp;
 mod disk;
@@ -16,7 +15,7 @@ mod stomp_frames;
 pub struct Target {
     /// The name of its folder in `fuzz/corpus` and of its program in `fuzz/fuzz_targets`.
     pub name: &'static str,
-    /// Feeds it one input.
+    /// Runs the target with one input.
     pub run: fn(&[u8]),
 }
 
@@ -36,7 +35,7 @@ pub const TARGETS: [Target; 9] = [
 /// Runs the target called `name`.
 ///
 /// # Panics
-/// When there is no such target, or the input breaks a property.
+/// If there is no such target, or if the input breaks a property.
 pub fn run(name: &str, input: &[u8]) {
     let target = TARGETS.iter().find(|target| target.name == name);
     (target.expect("the name is written in a fuzz target, next to this list").run)(input);

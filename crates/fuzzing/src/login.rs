@@ -1,11 +1,11 @@
-//! What is read before anybody is known, SASL responses, and the stored users of the data
+//! Input that is read before the log-in, SASL responses, and the stored users of the data
 //! directory.
 
 use auth::sasl::{amqplain, plain, scram};
 use auth::{Pattern, User};
 
-/// The input as a response of each mechanism, as a stored user, and as a pattern with a name to
-/// search in.
+/// The input as a response of each mechanism, as a stored user, and as a pattern with a name that
+/// it is searched for in.
 pub(super) fn login(input: &[u8]) {
     if let Ok(found) = plain::parse(input) {
         assert!(found.user.len() + found.password.len() < input.len());

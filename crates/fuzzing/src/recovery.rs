@@ -1,7 +1,7 @@
-//! Recovery of a damaged journal: whatever is on the disk, opening it ends with a value, and never
-//! invents a record. Some files of the log have become segments, adopted and copied.
+//! Recovery of a damaged journal. Whatever is on the disk, opening it returns a value, and never
+//! invents a record. Some files of the log have become segments, by adoption and by copying.
 //!
-//! The log is a good one to begin with; an input is a list of damages to it.
+//! The log is undamaged at first; an input is a list of damages to it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -12,14 +12,13 @@ use crate::disk::Files;
 
 /// Messages in the undamaged log.
 const MESSAGES: u64 = 90;
-/// Of the later ones only every sixteenth stays.
+/// From here on only every sixteenth message is unsettled.
 const EARLY: u64 = 30;
 const QUEUE: Owner = 7;
-/// Bytes of one damage: four of place, one of kind, one of value.
+/// Bytes of one damage: four of position, one of kind, one of value.
 const DAMAGE: usize = 6;
 
-/// Each six bytes of the input damage one place: the byte there is changed, zeroed, or the file is
-/// cut.
+/// Each six bytes of the input damage one place: its byte is changed or zeroed, or the file is cut.
 pub(super) fn recovery(input: &[u8]) {
     let mut files = good_log().clone();
     for damage in input.chunks_exact(DAMAGE) {
@@ -42,13 +41,13 @@ pub(super) fn recovery(input: &[u8]) {
     }
 }
 
-/// Whether message `seq` of the undamaged log is settled: of the early ones every third, of the
-/// later ones nearly all.
+/// Whether message `seq` of the undamaged log is settled: every third of the early ones, and nearly
+/// all later ones.
 fn is_settled(seq: u64) -> bool {
     if seq < EARLY { seq.is_multiple_of(3) } else { !seq.is_multiple_of(16) }
 }
 
-/// A body that can be read at all is the one that was written.
+/// If a body can be read, it must be the one that was written.
 fn check_body(opened: &Opened, seq: u64, address: Address) {
     if let Ok(body) = opened.read(address) {
         assert_eq!(&body[..], body_of(seq), "the body of message {seq}");
@@ -87,7 +86,7 @@ fn body_of(seq: u64) -> Vec<u8> {
     vec![seq as u8; 2000 + seq as usize * 10]
 }
 
-/// The files of a journal with some batches, a group, settlements and segments; made once.
+/// The files of a journal with some batches, a group, settlements and segments; made only once.
 fn good_log() -> &'static Vec<(String, Vec<u8>)> {
     static LOG: OnceLock<Vec<(String, Vec<u8>)>> = OnceLock::new();
     LOG.get_or_init(|| {
@@ -127,7 +126,7 @@ fn good_log() -> &'static Vec<(String, Vec<u8>)> {
     })
 }
 
-/// What a replay delivered.
+/// The records that a replay reported.
 #[derive(Default)]
 struct Found {
     references: BTreeMap<u64, Address>,
@@ -137,7 +136,7 @@ struct Found {
 }
 
 impl Found {
-    /// Adds what the chunks list; false if one of them is damaged.
+    /// Adds the messages of the chunks; false if a chunk is damaged.
     fn add_chunks(&mut self, opened: &Opened) -> bool {
         let mut listed = Vec::new();
         let whole = self.chunks.iter().all(|(page, chunk)| opened.read_chunk(*chunk, *page, &mut listed).is_ok());
@@ -183,7 +182,7 @@ impl Replay for Found {
     }
 }
 
-/// The one owner: what it has not settled.
+/// The only owner: its unsettled messages.
 #[derive(Default)]
 struct Queue(Mutex<BTreeMap<u64, Reference>>);
 

@@ -1,9 +1,9 @@
-//! Selectors: any text is refused at a place that it has, or is a selector whose NOT is its
+//! Selectors: any text is either refused at a position within it, or is a selector whose NOT is its
 //! opposite.
 
 use selector::{Lookup, Selector, Value};
 
-/// Properties that depend on nothing but the first byte of their names, so that inputs reach all
+/// Properties whose types depend only on the first byte of their names, so that inputs reach all
 /// types.
 struct ByName;
 
@@ -20,7 +20,7 @@ impl Lookup for ByName {
     }
 }
 
-/// The input is the text of a selector; what is not UTF-8 is replaced.
+/// The input is the text of a selector; bytes that are not UTF-8 are replaced.
 pub(super) fn selector(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let selector = match Selector::parse(&text) {
@@ -38,7 +38,7 @@ pub(super) fn selector(input: &[u8]) {
         Some(condition) => ("convert_string_expressions:", condition),
         None => ("", &*text),
     };
-    // The opposite is longer and may break a limit.
+    // The opposite is longer, so it may exceed a limit.
     if let Ok(Some(opposite)) = Selector::parse(&format!("{prefix}NOT ({condition})")) {
         assert_eq!(opposite.evaluate(&ByName), truth.map(|truth| !truth), "NOT is no opposite");
     }

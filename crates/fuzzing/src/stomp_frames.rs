@@ -1,4 +1,4 @@
-//! STOMP frames: the decoder gives the same frames however the bytes are cut, in all three
+//! STOMP frames: the decoder gives the same frames however the bytes are split, in all three
 //! versions.
 
 use stomp::codec::{Decoder, FrameError, Version, decode};
@@ -7,7 +7,7 @@ use stomp::limits::Limits;
 /// Small limits, so that inputs reach them.
 const LIMITS: Limits = Limits { headers: 16, header_line: 128, head: 2048, body: 1024 };
 
-/// The first byte says where to cut, the rest is what the peer sends.
+/// The first byte says where to split the input; the rest is the peer's bytes.
 pub(super) fn stomp(input: &[u8]) {
     let Some((&cut, bytes)) = input.split_first() else { return };
     for version in [Version::V1_0, Version::V1_1, Version::V1_2] {

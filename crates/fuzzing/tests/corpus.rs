@@ -1,13 +1,13 @@
-//! Replays the committed corpus through the same entries that the fuzzers use, and then simple
-//! mutations of it: every seed cut at every offset, and with single bytes changed by a fixed
-//! sequence. It is no fuzzing; it keeps what fuzzing has found from coming back, and shows that the
-//! entries work.
+//! Replays the committed corpus through the entries that the fuzzers use, and simple mutations of
+//! it: every seed cut at every offset, and with single bytes changed by a fixed sequence. This is
+//! not fuzzing. It catches the return of faults that fuzzing found, and shows that the entries
+//! work.
 
 use std::path::{Path, PathBuf};
 
 /// Changed copies per seed.
 const CHANGES: usize = 200;
-/// Seeds longer than this are not cut everywhere.
+/// Longer seeds are not cut at every offset.
 const CUT_EVERYWHERE: usize = 2048;
 
 fn folder(name: &str) -> PathBuf {
