@@ -2,9 +2,9 @@
 //!
 //! The caller owns the socket. [`Client::start`] and [`Client::send`] append frames to a vector
 //! that the caller writes. [`Client::poll`] takes bytes that the caller read, and returns one
-//! [`Event`] at a time, borrowed from them. The handshake and the close handshakes happen inside.
-//! Publishes and deliveries are cheap: a [`PublishTemplate`] copies a prepared prefix, and a
-//! delivery that is complete in the input is not copied.
+//! [`Event`] at a time, borrowed from them; handshakes happen inside. Publishes and deliveries are
+//! cheap: a [`PublishTemplate`] copies a prepared prefix, and a delivery that is complete in the
+//! input is not copied.
 //!
 //! ```
 //! use amqp091::client::{Client, Event, Options};
@@ -285,7 +285,7 @@ impl Client {
         }
     }
 
-    /// A server that speaks another protocol answers with its own header, which is no frame.
+    /// A server that speaks another protocol answers with its own header, which is not a frame.
     fn version_or(&self, input: &[u8], error: FrameError) -> ClientError {
         match input.first_chunk::<8>() {
             Some(header) if header.starts_with(b"AMQP") => ClientError::Version(*header),

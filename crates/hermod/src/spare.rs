@@ -59,8 +59,8 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// The looks at which memory goes back, for looks that see so many MiB. After that 20 MiB are
-    /// in use.
+    /// The numbers of the looks at which memory goes back. A look sees this many MiB; after memory
+    /// went back, 20 MiB are in use.
     fn given(seen: &[usize]) -> Vec<usize> {
         let mut now = Instant::now();
         let mut spare = Spare::new(now);

@@ -1,6 +1,6 @@
 //! Limits the number of HTTP connections: in all, of strangers, from one network, and of one user.
 //!
-//! Every connection needs a [`Place`]. It counts as a stranger's until a request on it has logged
+//! Every connection needs a [`Place`], and counts as a stranger's until a request on it has logged
 //! in. If places are short, a new connection replaces one that waits for its peer. The first to go
 //! is one of the network or user that has the most connections. A few places are reserved for
 //! health checks, so that a probe gets in however many other connections there are.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use axum::body::Bytes;
 use tokio::sync::Semaphore;
 
-/// After a scrape there is a pause of so many times its duration.
+/// After a scrape there is a pause, this many times as long as the scrape took.
 const REST: u32 = 4;
 
 /// See the module.

@@ -252,7 +252,7 @@ impl AmqpConnection {
         }
         let Some(running) = &mut self.running else { return };
         let over = match &self.link.waiting {
-            // Both end with an event in `drain`.
+            // Both end in `drain`.
             None | Some(Waiting::Commit { .. } | Waiting::Unparked(_)) => false,
             Some(Waiting::Reply { ticket, .. } | Waiting::Durable(ticket)) => running.client.durable(*ticket),
         };

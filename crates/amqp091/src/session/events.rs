@@ -25,7 +25,8 @@ pub(super) fn report(link: &mut Link, sessions: &mut Sessions, broker: &Broker, 
         }
         Event::Refused { session, number, .. } => {
             let Some(known) = sessions.get_mut(session) else { return };
-            // If publishes before it are still open, the next confirm must cover this one too.
+            // The next confirm must cover earlier publishes that are still open, so `answered` must
+            // not pass them.
             if number == known.answered + 1 {
                 known.answered = number;
             }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::ConfigError;
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// No source sets it.

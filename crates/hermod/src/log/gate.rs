@@ -2,7 +2,7 @@
 //! line, some lines may come at once, and then one per second. The next line that passes says how
 //! many were left out.
 //!
-//! A client that has not logged in can choose any user name. So an event about a stranger has the
+//! A client that has not logged in can choose any user name, so an event about a stranger has the
 //! field `stranger`, which is empty and not written. Its lines are counted by the network of
 //! `peer`.
 

@@ -263,6 +263,7 @@ impl List {
                 let number = &row["channel_details"]["number"];
                 Json::String(format!("<0.{}.{number}>", row["connection"]))
             }
+            // RabbitMQ keeps a definition as the text that it was given as.
             ("definition", Some(definition)) => Json::String(definition.to_string()),
             ("source_kind", None) => Json::String("exchange".to_owned()),
             (_, value) => value.cloned().unwrap_or_default(),
