@@ -1,5 +1,5 @@
-//! Whether the figures of a slice may be believed. The rules are the benchmark's own and the same for
-//! every target.
+//! Whether the figures of a slice may be believed. The rules are the benchmark's own and the same
+//! for every target.
 
 use std::ops::RangeInclusive;
 
@@ -108,8 +108,7 @@ pub fn verdict(scenario: &Scenario, measured: &Measured, circumstances: Circumst
         && scenario.mode == Mode::Throughput
     {
         let text = "the generator was the limit: one of its threads used a whole core, the rate is a lower bound";
-        // A relay is the floor of CPU, and nobody is disappointed when it could have been faster
-        // still.
+        // A relay is the floor of CPU: a faster one would not change what is said of a broker.
         let list = if is_relay { &mut notes } else { &mut violations };
         list.push(format!("{text} ({})", name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-')));
     }

@@ -36,8 +36,8 @@ pub(crate) fn is_copied(file: u32) -> bool {
 /// copied segments.
 pub(crate) const SPILLED: u32 = COPIED | 1 << 30;
 
-/// Whether `file`, of an [`Address`](crate::Address), is one of those that end with the process: see
-/// [`crate::Journal::spill`].
+/// Whether `file`, of an [`Address`](crate::Address), is one of those that end with the process:
+/// see [`crate::Journal::spill`].
 #[inline]
 pub fn is_spilled(file: u32) -> bool {
     file & SPILLED == SPILLED && file != LOST
