@@ -228,7 +228,7 @@ pub(crate) fn encode(neutral: &Properties) -> Result<Vec<u8>, Error> {
     })
 }
 
-/// Encodes properties with what the broker adds. Its marks replace headers of the same names and
+/// Encodes properties with what the broker adds. Its annotations replace headers of the names and
 /// remove the expiration. The counts say how often the message came back.
 fn rewritten(
     basic: BasicProperties<'_>,
@@ -237,10 +237,10 @@ fn rewritten(
     counts: Counts,
 ) -> Vec<u8> {
     let mut fields = headers;
-    let marks = message.marks();
-    let expiration = if marks.is_some() { None } else { basic.expiration };
-    if let Some(marks) = marks {
-        for (name, value) in marks.headers() {
+    let annotations = message.annotations();
+    let expiration = if annotations.is_some() { None } else { basic.expiration };
+    if let Some(annotations) = annotations {
+        for (name, value) in annotations.headers() {
             set(fields.get_or_insert_default(), &name, value_from_neutral(&value));
         }
     }

@@ -1,7 +1,7 @@
 //! What operators change while the broker runs: vhosts, users, how much each may have, and
 //! policies.
 //!
-//! Changes come one after the other (`Core::administration`). Each is logged before it counts and
+//! Changes come one after the other (`Engine::administration`). Each is logged before it counts and
 //! returns what its answer waits for: it is durable when [`Broker::is_durable`] says so. Who may
 //! ask for one is checked by whoever asks.
 
@@ -17,7 +17,7 @@ use journal::Ticket;
 
 use crate::alarms::{DISK, MEMORY};
 use crate::broker::Broker;
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::session::ClientShared;
 
@@ -27,10 +27,10 @@ pub use vhosts::{VhostLimits, VhostReport, VhostSpec};
 impl Broker {
     /// True when everything up to `ticket` is durable; if it is not, `waker` is woken when it is.
     pub fn is_durable(&self, ticket: Ticket, waker: &Waker) -> bool {
-        if self.core.journal.durable() >= ticket {
+        if self.engine.journal.durable() >= ticket {
             return true;
         }
-        self.core.journal.when_durable(ticket, waker);
+        self.engine.journal.when_durable(ticket, waker);
         false
     }
 }
@@ -49,18 +49,18 @@ impl Broker {
                 return Err(Error::not_found(format!("there is no alarm for '{other}', only for memory and disk")));
             }
         };
-        self.core.force_alarms(which, up);
+        self.engine.force_alarms(which, up);
         Ok(())
     }
 
     /// Sets the bytes of queued messages in memory at which the memory alarm rises, until the
     /// process ends. At 0 it is up.
     pub fn set_memory_limit(&self, bytes: u64) {
-        self.core.memory.set_limit(bytes);
+        self.engine.memory.set_limit(bytes);
     }
 }
 
-impl Core {
+impl Engine {
     /// Fails for a record of so many bytes that is too large for the log.
     pub(crate) fn check_storable(&self, bytes: usize) -> Result<(), Error> {
         let largest = self.journal.max_body();

@@ -10,7 +10,7 @@ use std::task::Waker;
 use journal::Admission;
 use parking_lot::Mutex;
 
-use crate::engine::Core;
+use crate::engine::Engine;
 
 pub(crate) const MEMORY: u8 = 1;
 pub(crate) const DISK: u8 = 2;
@@ -49,7 +49,7 @@ struct Watch {
     polled: bool,
 }
 
-impl Core {
+impl Engine {
     fn alarms_now(&self) -> u8 {
         let memory = if self.memory.is_full() { MEMORY } else { 0 };
         let disk = if self.journal.admission() == Admission::Open { 0 } else { DISK };

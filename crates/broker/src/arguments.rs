@@ -16,7 +16,7 @@ use std::sync::{Arc, LazyLock};
 pub(crate) use self::deduplication::Remember;
 pub(crate) use self::equivalence::{Declared, DeclaredExchange, exchange_inequivalence, inequivalence};
 pub(crate) use self::groups::Grouping;
-pub(crate) use self::retry::{Retry, Return};
+pub(crate) use self::retry::{Retry, ReturnCause};
 use crate::clock::LONGEST_SPAN_MS;
 use crate::encoding::check_depth;
 use crate::error::Error;

@@ -16,10 +16,10 @@ use crate::catalog::{Catalog, OWNERS_PER_VHOST, Vhost};
 use crate::clock::Clock;
 use crate::engine::checkpoint::Restater;
 use crate::engine::recovery::Rebuilt;
-use crate::engine::{Core, CoreParts};
+use crate::engine::{Engine, EngineParts};
 use crate::error::Error;
 use crate::message::dialect::Dialects;
-use crate::names::Names;
+use crate::names::NameGenerator;
 use crate::queue::Visit;
 use crate::session::{Client, Login, Terms};
 use crate::settings::{Limits, Settings};
@@ -93,7 +93,7 @@ impl From<Error> for OpenError {
 /// A running broker. Cloning gives another handle to the same one.
 #[derive(Clone)]
 pub struct Broker {
-    pub(crate) core: Arc<Core>,
+    pub(crate) engine: Arc<Engine>,
 }
 
 impl Broker {
@@ -136,7 +136,7 @@ impl Broker {
         let restater = Arc::new(Restater::default());
         let owners = Arc::clone(&restater);
         let journal = start(opened, &mut live.into_iter(), owners, parts.on_journal_failure);
-        let core = Arc::new(Core::new(CoreParts {
+        let engine = Arc::new(Engine::new(EngineParts {
             journal,
             catalog,
             authority,
@@ -148,46 +148,46 @@ impl Broker {
             users,
             definitions,
             next_owner: rebuilt.next_owner(),
-            names: Names::new(parts.name_key),
+            names: NameGenerator::new(parts.name_key),
         }));
-        let broker = Self { core };
+        let broker = Self { engine };
         for user in curtailed {
-            broker.core.log_user(&user, &mut broker.core.users.lock())?;
+            broker.engine.log_user(&user, &mut broker.engine.users.lock())?;
         }
         if rebuilt.is_empty() {
             broker.create_defaults(parts.default_user, parts.salt)?;
         }
         // Behind the first user and vhost: a directory with anything in it gets neither.
-        broker.core.keep_decoy_key(&decoy_key);
+        broker.engine.keep_decoy_key(&decoy_key);
         broker.resume(&mut rebuilt)?;
-        broker.core.journal.note_lasting(broker.core.catalog.bindings.load().logged);
+        broker.engine.journal.note_lasting(broker.engine.catalog.bindings.load().logged);
         // Before, it could have told the journal nothing.
-        restater.answer_for(&broker.core);
+        restater.answer_for(&broker.engine);
         Ok(broker)
     }
 
     /// Fills the queues, and takes up what the last run left undone.
     fn resume(&self, rebuilt: &mut Rebuilt) -> Result<(), OpenError> {
-        let decided = rebuilt.fill(&self.core)?;
+        let decided = rebuilt.fill(&self.engine)?;
         // First, since they may say where a message goes whose death was decided.
-        let bound = self.core.resume_policies()?;
+        let bound = self.engine.resume_policies()?;
         let mut work = Vec::new();
         for decided in decided {
-            decided.place(&self.core);
-            let now = self.core.clock.unix_ms();
-            let mut visit = Visit { core: &self.core, now, work: &mut work };
+            decided.place(&self.engine);
+            let now = self.engine.clock.unix_ms();
+            let mut visit = Visit { engine: &self.engine, now, work: &mut work };
             decided.queue.resume_waiting(&decided.waiting, &mut visit);
             decided.queue.resume_dying(&decided.dying, &mut visit);
-            decided.queue.supersede_all(&decided.keyed.outdated, &self.core);
+            decided.queue.supersede_all(&decided.keyed.outdated, &self.engine);
         }
-        self.core.run_work(&mut work);
+        self.engine.run_work(&mut work);
         // What was to die has been taken out by now, so that limits take nothing in its place.
-        let mut visit = Visit { core: &self.core, now: self.core.clock.unix_ms(), work: &mut work };
-        bound.iter().for_each(|queue| queue.abide(&mut visit));
-        self.core.run_work(&mut work);
-        for vhost in self.core.catalog.vhosts() {
+        let mut visit = Visit { engine: &self.engine, now: self.engine.clock.unix_ms(), work: &mut work };
+        bound.iter().for_each(|queue| queue.enforce_arguments(&mut visit));
+        self.engine.run_work(&mut work);
+        for vhost in self.engine.catalog.vhosts() {
             let queues: Vec<_> = vhost.tables.read().all_queues().cloned().collect();
-            queues.iter().for_each(|queue| self.core.watch(queue));
+            queues.iter().for_each(|queue| self.engine.watch(queue));
         }
         Ok(())
     }
@@ -195,26 +195,26 @@ impl Broker {
     /// A name that no other thing has and that can't be guessed: `prefix` and 22 characters of
     /// URL-safe base 64.
     pub fn name(&self, prefix: &str) -> String {
-        self.core.names.name(prefix)
+        self.engine.names.name(prefix)
     }
 
     fn create_defaults(&self, user: Option<(String, String)>, salt: [u8; 16]) -> Result<(), OpenError> {
-        let core = &self.core;
+        let engine = &self.engine;
         let failed = |what: &dyn std::fmt::Display| OpenError::DefaultUser(what.to_string());
         let mut record = None;
         if let Some((name, password)) = user {
-            let hash = core.authority.hash_password(password.as_bytes(), salt).map_err(|error| failed(&error))?;
+            let hash = engine.authority.hash_password(password.as_bytes(), salt).map_err(|error| failed(&error))?;
             let mut user = User::new(&name, Some(hash));
             user.tags = Tags::new(["administrator"]);
             user.permissions.insert("/".into(), Permission::full());
-            record = Some((core.owner(), user.encode().map_err(|error| failed(&error))?));
-            core.users.lock().extend(record.iter().map(|(owner, _)| (name.clone(), *owner)));
-            core.authority.put(user).map_err(|error| failed(&error))?;
+            record = Some((engine.owner(), user.encode().map_err(|error| failed(&error))?));
+            engine.users.lock().extend(record.iter().map(|(owner, _)| (name.clone(), *owner)));
+            engine.authority.put(user).map_err(|error| failed(&error))?;
         }
         // Both or neither: a directory with one of them is what an operator left of it, and gets
         // nothing again.
-        let id = core.owners(OWNERS_PER_VHOST);
-        let mut appender = core.journal.appender();
+        let id = engine.owners(OWNERS_PER_VHOST);
+        let mut appender = engine.journal.appender();
         let group = appender.begin_group();
         if let Some((owner, bytes)) = record {
             appender.fact(Some(group), owner, facts::USER, &[&bytes]);
@@ -222,43 +222,43 @@ impl Broker {
         facts::log_vhost(&mut appender, Some(group), id, "/");
         appender.end_group(group);
         drop(appender);
-        core.catalog.insert_vhost(Arc::new(Vhost::new(id, "/", &core.catalog.bindings)));
+        engine.catalog.insert_vhost(Arc::new(Vhost::new(id, "/", &engine.catalog.bindings)));
         Ok(())
     }
 
     /// Who may log in, and what they may do.
     pub fn authority(&self) -> &Authority {
-        &self.core.authority
+        &self.engine.authority
     }
 
     /// True when there is a vhost of this name.
     pub fn has_vhost(&self, name: &str) -> bool {
-        self.core.catalog.vhost(name).is_some()
+        self.engine.catalog.vhost(name).is_some()
     }
 
     /// Reads the properties of messages from other protocols.
     pub fn dialects(&self) -> &Dialects {
-        &self.core.dialects
+        &self.engine.dialects
     }
 
     /// What clients may ask for.
     pub fn limits(&self) -> &Limits {
-        &self.core.settings.limits
+        &self.engine.settings.limits
     }
 
     /// Connections that are kept for administrators.
     pub fn reserved_connections(&self) -> u64 {
-        self.core.reserved_connections()
+        self.engine.reserved_connections()
     }
 
     /// Sessions (AMQP 0-9-1: channels) of one connection, for connections to come.
     pub fn sessions_per_connection(&self) -> u32 {
-        self.core.sessions_per_connection.load(Ordering::Relaxed)
+        self.engine.sessions_per_connection.load(Ordering::Relaxed)
     }
 
     /// Changes that. Connections that are open keep what they were told.
     pub fn set_sessions_per_connection(&self, sessions: u32) {
-        self.core.sessions_per_connection.store(sessions, Ordering::Relaxed);
+        self.engine.sessions_per_connection.store(sessions, Ordering::Relaxed);
     }
 
     /// Attaches an authenticated connection to a vhost. `waker` is woken when `Client::drain`
@@ -267,7 +267,7 @@ impl Broker {
     /// # Errors
     /// `NotAllowed`: no such vhost, no access to it, too many connections.
     pub fn attach(&self, login: Login, waker: Waker) -> Result<Client, Error> {
-        Client::attach(&self.core, login, waker)
+        Client::attach(&self.engine, login, waker)
     }
 
     /// A client for one request of management: it acts as `identity` in a vhost, is listed nowhere
@@ -285,42 +285,42 @@ impl Broker {
             properties: Table::default(),
             terms: Terms::default(),
         };
-        Client::attach_unlisted(&self.core, login, waker)
+        Client::attach_unlisted(&self.engine, login, waker)
     }
 
     /// Does what is due, and says when to come again if `waker` is not woken before. One task runs
     /// it.
     pub fn housekeep(&self, now: Instant, waker: &Waker) -> Option<Instant> {
-        self.core.housekeep(now, waker)
+        self.engine.housekeep(now, waker)
     }
 
     /// Whether messages have left memory, because it was short, since the last call.
     pub fn take_swept(&self) -> bool {
-        self.core.memory.take_swept()
+        self.engine.memory.take_swept()
     }
 
     /// Bytes of memory that messages, and what it takes to know where they are, have now.
     pub fn memory_used(&self) -> usize {
-        self.core.memory.used()
+        self.engine.memory.used()
     }
 
     /// Reads one thing that a queue waits for from the disk. True when more waits; else `waker` is
     /// woken when there is something. One thread runs it, since it waits for the disk.
     pub fn page(&self, waker: &Waker) -> bool {
-        self.core.page(waker)
+        self.engine.page(waker)
     }
 
     /// What could not be read since the last call: a line for each queue that stopped, for the log.
     pub fn take_damages(&self) -> Vec<String> {
-        let mut damages = std::mem::take(&mut *self.core.news.lock());
-        damages.extend(self.core.take_damages());
+        let mut damages = std::mem::take(&mut *self.engine.news.lock());
+        damages.extend(self.engine.take_damages());
         damages
     }
 
     /// Has the files of backlogs read from time to time, at most so many bytes of them each second;
     /// zero for never.
     pub fn scrub(&self, bytes_per_second: u64) {
-        self.core.journal.scrub(bytes_per_second);
+        self.engine.journal.scrub(bytes_per_second);
     }
 
     /// What that found damaged since the last call: a line for each file, for the log.
@@ -332,7 +332,7 @@ impl Broker {
                  look at the disk, and at hermod repair"
             )
         };
-        self.core.journal.take_damages().into_iter().map(line).collect()
+        self.engine.journal.take_damages().into_iter().map(line).collect()
     }
 
     /// Begins to copy the data directory into `to`, which must be empty: everything confirmed by
@@ -341,12 +341,12 @@ impl Broker {
     /// # Errors
     /// Why there can't be a copy.
     pub fn backup(&self, to: Arc<dyn Disk>) -> Result<journal::Backup, journal::BackupError> {
-        self.core.journal.backup(to)
+        self.engine.journal.backup(to)
     }
 
     /// Has a connection closed by its protocol. False when there is none of that number.
     pub fn kick(&self, client: u64, reason: &str) -> bool {
-        let clients = self.core.clients.lock();
+        let clients = self.engine.clients.lock();
         let Some(shared) = clients.get(&client) else { return false };
         shared.kick(reason);
         true
@@ -358,18 +358,18 @@ impl Broker {
     /// # Errors
     /// When the journal could not take its last records.
     pub fn close(self) -> io::Result<()> {
-        while self.core.go_on_ending() {}
-        for vhost in self.core.catalog.vhosts() {
+        while self.engine.go_on_ending() {}
+        for vhost in self.engine.catalog.vhosts() {
             let tables = vhost.tables.read();
             for queue in tables.queues().filter(|queue| queue.logged()) {
-                let mut inner = queue.lock(&self.core);
+                let mut inner = queue.lock(&self.engine);
                 for lane in inner.lanes_mut().filter(|lane| lane.live() > 0) {
                     let (next, mark) = lane.last_position();
-                    facts::log_position(&mut self.core.journal.appender(), queue.id, next, mark);
+                    facts::log_position(&mut self.engine.journal.appender(), queue.id, next, mark);
                 }
             }
         }
-        self.core.journal.close()
+        self.engine.journal.close()
     }
 }
 

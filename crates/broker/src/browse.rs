@@ -9,7 +9,7 @@ use journal::Reference;
 use selector::Selector;
 
 use crate::broker::Broker;
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::message::Message;
 use crate::message::properties::Properties;
@@ -55,12 +55,12 @@ impl Broker {
         wanted: &dyn Fn() -> bool,
         show: &mut dyn FnMut(Browsed),
     ) -> Result<(), Error> {
-        let core = &self.core;
-        let (queue, selector) = core.find(browse)?;
+        let engine = &self.engine;
+        let (queue, selector) = engine.find(browse)?;
         let mut shown = 0;
-        core.walk(&queue, selector.as_ref(), wanted, &mut |glimpse, message| {
+        engine.walk(&queue, selector.as_ref(), wanted, &mut |glimpse, message| {
             if shown < browse.limit {
-                let properties = core.dialects.read_message(&message)?;
+                let properties = engine.dialects.read_message(&message)?;
                 let redelivered = glimpse.redelivered;
                 show(Browsed { number: glimpse.seq, message, properties, redelivered });
                 shown += 1;
@@ -70,7 +70,7 @@ impl Broker {
     }
 }
 
-impl Core {
+impl Engine {
     /// The queue and the selector that somebody means.
     pub(crate) fn find(&self, browse: &Browse<'_>) -> Result<(Arc<Queue>, Option<Selector>), Error> {
         let selector = Selector::parse(browse.selector).map_err(|error| Error::precondition(error.to_string()))?;

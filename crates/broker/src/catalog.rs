@@ -19,7 +19,7 @@ use parking_lot::RwLock;
 use crate::arguments::idle::Told;
 use crate::arguments::{QueueArguments, QueueType, Remember};
 use crate::error::Error;
-use crate::queue::{Bounds, Gate, Queue};
+use crate::queue::{Bounds, DeduplicatingExchange, Queue};
 use crate::routing::{Binding, Bindings, Destination, Envelope, ExchangeKind, HashOn, STEPS, Tally, Weight};
 use crate::value::Table;
 use policies::Policies;
@@ -72,7 +72,7 @@ pub(crate) struct Routing {
     /// The same exchange and key always lead here, until the catalog changes.
     pub(crate) cacheable: bool,
     /// The exchanges that let nothing through twice, by the queue to which they led.
-    pub(crate) gates: HashMap<Owner, Gate>,
+    pub(crate) gates: HashMap<Owner, DeduplicatingExchange>,
     /// The queues to which an exchange that delays led.
     pub(crate) delayed: HashSet<Owner>,
     /// What finding them took, of [`STEPS`].

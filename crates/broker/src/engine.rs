@@ -33,10 +33,10 @@ use crate::engine::dead_letter::postponed::Postponed;
 use crate::engine::pager::spill::Spilling;
 use crate::engine::pager::{Pager, Sweep};
 use crate::engine::replies::Replies;
-use crate::memory::ingress::Intake;
+use crate::memory::ingress::Ingress;
 use crate::memory::{Housekeeper, Memory};
 use crate::message::dialect::Dialects;
-use crate::names::Names;
+use crate::names::NameGenerator;
 use crate::queue::Queue;
 use crate::queue::dropped::Losses;
 use crate::session::ClientShared;
@@ -80,7 +80,7 @@ impl Ord for TimerQueue {
 }
 
 /// See the module.
-pub(crate) struct Core {
+pub(crate) struct Engine {
     pub(crate) journal: Journal,
     pub(crate) catalog: Catalog,
     pub(crate) authority: Authority,
@@ -92,7 +92,7 @@ pub(crate) struct Core {
     pub(crate) totals: Totals,
     pub(crate) losses: Losses,
     pub(crate) memory: Arc<Memory>,
-    pub(crate) intake: Arc<Intake>,
+    pub(crate) ingress: Arc<Ingress>,
     pub(crate) alarms: Alarms,
     pub(crate) housekeeper: Arc<Housekeeper>,
     pub(crate) waiting: Mutex<Waiting>,
@@ -121,17 +121,17 @@ pub(crate) struct Core {
     pub(crate) id_bundles: Mutex<HashMap<Owner, Owner>>,
     next_client: AtomicU64,
     next_owner: AtomicU64,
-    pub(crate) names: Names,
+    pub(crate) names: NameGenerator,
 }
 
-/// The right to write a group, beside others or alone; see [`Core::groups`].
+/// The right to write a group, beside others or alone; see [`Engine::groups`].
 pub(crate) enum Writing<'a> {
     Beside(#[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'a, ()>),
     Alone(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'a, ()>),
 }
 
-/// What a core is made of.
-pub(crate) struct CoreParts {
+/// What an engine is made of.
+pub(crate) struct EngineParts {
     pub(crate) journal: Journal,
     pub(crate) catalog: Catalog,
     pub(crate) authority: Authority,
@@ -143,16 +143,16 @@ pub(crate) struct CoreParts {
     pub(crate) users: HashMap<String, u64>,
     pub(crate) definitions: Definitions,
     pub(crate) next_owner: u64,
-    pub(crate) names: Names,
+    pub(crate) names: NameGenerator,
 }
 
-impl Core {
-    pub(crate) fn new(parts: CoreParts) -> Self {
+impl Engine {
+    pub(crate) fn new(parts: EngineParts) -> Self {
         let housekeeper = Arc::new(Housekeeper::default());
         let (limit, budget) = (parts.settings.memory_limit, parts.settings.memory_budget);
         let memory = Arc::new(Memory::new(limit, budget, Arc::clone(&housekeeper)));
         Self {
-            intake: Arc::new(Intake::new(Arc::clone(&memory))),
+            ingress: Arc::new(Ingress::new(Arc::clone(&memory))),
             memory,
             journal: parts.journal,
             catalog: parts.catalog,
@@ -215,7 +215,7 @@ impl Core {
     /// The right to write a group that brings messages to these queues: alone where one compares
     /// ids, so that what it knows is in the log whole.
     pub(crate) fn write_group(&self, targets: &[Vec<Arc<Queue>>]) -> Writing<'_> {
-        if targets.iter().flatten().any(|queue| queue.sifts()) {
+        if targets.iter().flatten().any(|queue| queue.deduplicates()) {
             Writing::Alone(self.groups.write())
         } else {
             Writing::Beside(self.groups.read())

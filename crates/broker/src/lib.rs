@@ -47,7 +47,7 @@ pub use engine::verify::{Verified, VerifiedQueue};
 pub use error::{Error, ErrorKind};
 pub use journal::Ticket;
 pub use message::Message;
-pub use message::annotations::{Death, Marks, Place, Reason};
+pub use message::annotations::{Annotations, Death, DeathPlace, Reason};
 pub use message::body::{Body, Gathered};
 pub use message::cc::Copies;
 pub use message::dialect::{Dialect, DialectId, Dialects, Field};

@@ -16,7 +16,7 @@ pub(crate) mod selected;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::error::Error;
-use crate::message::annotations::Marks;
+use crate::message::annotations::Annotations;
 use crate::message::body::Body;
 use crate::message::cc::Copies;
 use crate::message::dialect::DialectId;
@@ -64,8 +64,8 @@ pub(crate) struct Head<'a> {
     pub(crate) exchange: &'a str,
     pub(crate) routing_key: &'a str,
     pub(crate) properties: &'a [u8],
-    /// Encoded [`Marks`], empty for none.
-    pub(crate) marks: &'a [u8],
+    /// Encoded [`Annotations`], empty for none.
+    pub(crate) annotations: &'a [u8],
 }
 
 impl Head<'_> {
@@ -76,7 +76,7 @@ impl Head<'_> {
     /// What lies in front of the body, in bytes.
     #[inline]
     fn length(&self) -> usize {
-        HEAD + self.address_length() + self.properties.len() + self.marks.len()
+        HEAD + self.address_length() + self.properties.len() + self.annotations.len()
     }
 
     /// Writes what lies in front of the body.
@@ -103,14 +103,14 @@ impl Head<'_> {
         fixed[8..16].copy_from_slice(&self.published_at.to_le_bytes());
         fixed[16..20].copy_from_slice(&expiration[..4]);
         fixed[20..24].copy_from_slice(&(self.properties.len() as u32).to_le_bytes());
-        fixed[24..28].copy_from_slice(&(self.marks.len() as u32).to_le_bytes());
+        fixed[24..28].copy_from_slice(&(self.annotations.len() as u32).to_le_bytes());
         block.put_slice(&fixed);
         block.put_u8(self.exchange.len() as u8);
         block.put_slice(self.exchange.as_bytes());
         block.put_u8(self.routing_key.len() as u8);
         block.put_slice(self.routing_key.as_bytes());
         block.put_slice(self.properties);
-        block.put_slice(self.marks);
+        block.put_slice(self.annotations);
     }
 }
 
@@ -269,18 +269,18 @@ impl Message {
     }
 
     /// What happened to it in this broker, if anything.
-    pub fn marks(&self) -> Option<Marks> {
+    pub fn annotations(&self) -> Option<Annotations> {
         let bytes = self.marks_bytes();
-        if bytes.is_empty() { None } else { Marks::decode(bytes).ok() }
+        if bytes.is_empty() { None } else { Annotations::decode(bytes).ok() }
     }
 
-    /// Its marks as they are stored; empty for none.
+    /// Its annotations as they are stored; empty for none.
     pub(crate) fn marks_bytes(&self) -> &[u8] {
         let start = HEAD + self.address_len() + self.word(20);
         &self.0[start..start + self.word(24)]
     }
 
-    /// True when it carries marks.
+    /// True when it carries annotations.
     #[inline]
     pub fn is_marked(&self) -> bool {
         self.word(24) != 0
@@ -372,7 +372,7 @@ mod tests {
             exchange: "orders",
             routing_key: "eu.de",
             properties: b"\x10\x00\x02",
-            marks: b"",
+            annotations: b"",
         }
     }
 

@@ -16,13 +16,13 @@ const BYTES: usize = 16;
 
 /// The generator. It takes no lock and asks the system for nothing: a name costs one addition that
 /// cores share.
-pub(crate) struct Names {
+pub(crate) struct NameGenerator {
     key: [u8; 32],
     /// How many names there are: each has a stream of its own.
     given: AtomicU64,
 }
 
-impl Names {
+impl NameGenerator {
     /// With the same key come the same names, in the same order: simulations replay.
     pub(crate) fn new(key: [u8; 32]) -> Self {
         Self { key, given: AtomicU64::new(0) }
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn names_have_their_form_and_differ() {
-        let names = Names::new([3; 32]);
+        let names = NameGenerator::new([3; 32]);
         let is_part = |part: &str| {
             let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
             part.len() == 22 && part.bytes().all(legal)
@@ -81,7 +81,8 @@ mod tests {
 
     #[test]
     fn the_key_alone_decides_which_names_there_are() {
-        let first = |key| (0..50).map(|_| key).map(Names::new).map(|names| names.name("")).collect::<BTreeSet<_>>();
+        let first =
+            |key| (0..50).map(|_| key).map(NameGenerator::new).map(|names| names.name("")).collect::<BTreeSet<_>>();
         assert_eq!(first([1; 32]).len(), 1);
         let mut other = [1; 32];
         other[31] = 2;
@@ -92,7 +93,7 @@ mod tests {
     /// them.
     #[test]
     fn names_are_the_key_stream_of_chacha20() {
-        let names = Names::new([0; 32]);
+        let names = NameGenerator::new([0; 32]);
         assert_eq!(names.name("n-"), "n-drjgraDxPZBAXWrlU4a9KA");
         assert_eq!(names.name("n-"), "n-7z_f1sYVePv1zzW9PdM7gA");
     }

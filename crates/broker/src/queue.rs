@@ -48,7 +48,7 @@ pub(crate) use bindings::{Bound, Bounds};
 pub(crate) use bitmap::Bitmap;
 pub(crate) use consumers::{Consumer, ConsumerKey, Resume, SharedCredit, Window};
 pub(crate) use death::{Dying, Reason, reason_code};
-pub(crate) use deduplication::{Gate, Identity, Kept, Seen};
+pub(crate) use deduplication::{DeduplicatingExchange, MessageIdentity, RememberedId, SeenIds};
 pub(crate) use delay::{Bucket, Delays, Dues, Span, ToSort};
 pub(crate) use dispatch::{Fetched, Unattached};
 pub use figures::{QueueFigures, QueueTotals};
@@ -56,21 +56,21 @@ pub(crate) use filter::Filter;
 pub use filter::SelectorReport;
 pub(crate) use lane::{Coming, Entry, Lane, Placed, State};
 pub(crate) use lanes::{LaneNumber, Lanes, Position, Positions, first_of, lane_of};
-pub(crate) use last_value::{Keyed, Latest, Recovered};
-pub(crate) use page::{Listed, Page, Place};
+pub(crate) use last_value::{Keyed, LastValues, Recovered};
+pub(crate) use page::{BodyPlace, Listed, Page};
 pub(crate) use paging::{Damage, Purpose, Task};
 pub(crate) use retry::Waiters;
 pub use returns::Counts;
 pub(crate) use returns::Returns;
 pub(crate) use scan::{Glimpse, Seized, Step};
-pub(crate) use settle::{SETTLED_BEFORE, Settlement, Verdict};
+pub(crate) use settle::{EntryOutcome, SETTLED_BEFORE, Settlement};
 pub(crate) use spill::Picked;
 
 use crate::arguments::{Overflow, QueueArguments, QueueType, Remember};
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::message::Message;
 use crate::queue::arrival::{Arrival, Work};
-use crate::queue::dropped::Lost;
+use crate::queue::dropped::DroppedEntries;
 use crate::routing::{Load, Tally, Weight};
 use crate::value::Table;
 
@@ -110,7 +110,7 @@ pub(crate) struct Queue {
     pub(crate) declared: Table,
     /// Batches of its dead letters that wait to be read from the disk; what dies later waits behind
     /// them.
-    pub(crate) mourned: AtomicUsize,
+    pub(crate) awaiting_read: AtomicUsize,
     /// An exchange that lets nothing through twice has led here.
     gated: AtomicBool,
     /// What makes it a bucket of another queue.
@@ -162,13 +162,13 @@ pub(crate) struct Inner {
     /// Deaths whose decision is logged and whose move waits for room.
     decided: BTreeMap<u64, Reason>,
     /// The ids of messages that it was given.
-    seen: Option<Box<Seen>>,
+    seen: Option<Box<SeenIds>>,
     /// The queue's own ids are remembered only while their messages are here.
     seen_while_queued: bool,
     /// Messages that were not taken since they had come before.
     pub(crate) duplicates: u64,
     /// The keys of entries, where only the last value of each is kept.
-    latest: Option<Box<Latest>>,
+    latest: Option<Box<LastValues>>,
     /// Messages that newer ones of their keys took the place of.
     pub(crate) superseded: u64,
     /// Entries that came back and wait.
@@ -186,7 +186,7 @@ pub(crate) struct Inner {
     settled: Vec<settle::Settled>,
     dying: Vec<Dying>,
     /// What this visit lost for good.
-    lost: Option<Box<Lost>>,
+    lost: Option<Box<DroppedEntries>>,
     #[cfg(feature = "sabotage")]
     held_back: sabotage::HeldBack,
     /// Deaths since start, by reason.
@@ -198,7 +198,7 @@ pub(crate) struct Inner {
 /// any more.
 pub(crate) struct Guard<'a> {
     inner: MutexGuard<'a, Inner>,
-    core: &'a Core,
+    engine: &'a Engine,
     bytes_before: usize,
     index_before: usize,
     listed_before: usize,
@@ -225,17 +225,17 @@ impl Drop for Guard<'_> {
             std::process::abort();
         }
         let index = self.inner.index_bytes();
-        self.core.memory.changed(self.bytes_before + self.index_before, self.inner.bytes + index);
+        self.engine.memory.changed(self.bytes_before + self.index_before, self.inner.bytes + index);
         let listed = self.inner.listed_bytes();
         if listed != self.listed_before {
-            self.core.memory.index_changed(self.listed_before, listed);
+            self.engine.memory.index_changed(self.listed_before, listed);
         }
     }
 }
 
 /// The circumstances of one visit, and what it leaves to be done.
 pub(crate) struct Visit<'a> {
-    pub(crate) core: &'a Core,
+    pub(crate) engine: &'a Engine,
     /// Milliseconds since 1970.
     pub(crate) now: u64,
     pub(crate) work: &'a mut Vec<Work>,
@@ -338,7 +338,7 @@ impl Queue {
             deduplication,
             last_value_key,
             declared: parts.declared,
-            mourned: AtomicUsize::new(0),
+            awaiting_read: AtomicUsize::new(0),
             gated: AtomicBool::new(false),
             bucket: parts.bucket,
             delays: Mutex::default(),
@@ -351,23 +351,23 @@ impl Queue {
         self.durable && self.exclusive_to.is_none()
     }
 
-    pub(crate) fn lock<'a>(&'a self, core: &'a Core) -> Guard<'a> {
+    pub(crate) fn lock<'a>(&'a self, engine: &'a Engine) -> Guard<'a> {
         let inner = self.inner.lock();
         let (bytes_before, index_before) = (inner.bytes, inner.index_bytes());
         let listed_before = inner.listed_bytes();
-        Guard { inner, core, bytes_before, index_before, listed_before, unwinding: std::thread::panicking() }
+        Guard { inner, engine, bytes_before, index_before, listed_before, unwinding: std::thread::panicking() }
     }
 
     /// What its own arguments and its policies come to now.
-    pub(crate) fn arguments(&self, core: &Core) -> Arc<QueueArguments> {
-        Arc::clone(&self.lock(core).arguments)
+    pub(crate) fn arguments(&self, engine: &Engine) -> Arc<QueueArguments> {
+        Arc::clone(&self.lock(engine).arguments)
     }
 
     /// True when taking one more message would be refused, behind those that are `coming` and those
     /// that are not seen yet: asked before a transaction is committed, and before dead letters go
     /// back.
-    pub(crate) fn would_refuse(&self, mut coming: Coming, core: &Core) -> bool {
-        let inner = self.lock(core);
+    pub(crate) fn would_refuse(&self, mut coming: Coming, engine: &Engine) -> bool {
+        let inner = self.lock(engine);
         if !inner.arguments.overflow.refuses() {
             return false;
         }
@@ -391,15 +391,15 @@ impl Queue {
 
     /// Takes other arguments: what counts for messages counts for those that are there too, but
     /// their priorities stay.
-    pub(crate) fn adopt(self: &Arc<Self>, arguments: QueueArguments, visit: &mut Visit<'_>) {
-        if self.take_on(arguments, visit) {
-            self.abide(visit);
+    pub(crate) fn apply_arguments(self: &Arc<Self>, arguments: QueueArguments, visit: &mut Visit<'_>) {
+        if self.set_arguments(arguments, visit) {
+            self.enforce_arguments(visit);
         }
     }
 
     /// Takes other arguments, and leaves what is there as it is. False if they are no others.
-    pub(crate) fn take_on(&self, arguments: QueueArguments, visit: &Visit<'_>) -> bool {
-        let mut guard = self.lock(visit.core);
+    pub(crate) fn set_arguments(&self, arguments: QueueArguments, visit: &Visit<'_>) -> bool {
+        let mut guard = self.lock(visit.engine);
         let inner = &mut *guard;
         if inner.deleted || *inner.arguments == arguments {
             return false;
@@ -421,8 +421,8 @@ impl Queue {
     }
 
     /// Does what arguments say that were taken on.
-    pub(crate) fn abide(self: &Arc<Self>, visit: &mut Visit<'_>) {
-        let mut guard = self.lock(visit.core);
+    pub(crate) fn enforce_arguments(self: &Arc<Self>, visit: &mut Visit<'_>) {
+        let mut guard = self.lock(visit.engine);
         let inner = &mut *guard;
         if inner.deleted {
             return;
@@ -438,13 +438,13 @@ impl Queue {
             self.dispatch(&mut inner, visit);
         }
         inner.active_at = visit.now;
-        let ticket = self.log_settled(&mut inner, visit.core);
+        let ticket = self.log_settled(&mut inner, visit.engine);
         if !inner.dying.is_empty() {
             let dying = std::mem::take(&mut inner.dying);
             visit.work.push(Work::DeadLetter { queue: Arc::clone(self), dying });
         }
         if let Some(lost) = inner.lost.take() {
-            visit.core.note_lost(self, &lost, visit.now);
+            visit.engine.note_lost(self, &lost, visit.now);
         }
         if inner.lanes.away() > 0 || inner.views.need_pager() {
             self.ask(&mut inner, visit);
@@ -487,7 +487,7 @@ impl Queue {
 
     /// Sets the timer of a queue that is new here.
     pub(crate) fn watch(self: &Arc<Self>, visit: &mut Visit<'_>) {
-        let inner = self.lock(visit.core);
+        let inner = self.lock(visit.engine);
         self.finish(inner, visit);
     }
 }
@@ -678,12 +678,12 @@ impl Inner {
     }
 
     /// The ids by which the queue knows what it was given.
-    pub(crate) fn seen(&self) -> Option<&Seen> {
+    pub(crate) fn seen(&self) -> Option<&SeenIds> {
         self.seen.as_deref()
     }
 
     /// The keys of entries, where only the last value of each is kept.
-    pub(crate) fn latest(&self) -> Option<&Latest> {
+    pub(crate) fn latest(&self) -> Option<&LastValues> {
         self.latest.as_deref()
     }
 

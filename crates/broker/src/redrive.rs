@@ -12,9 +12,9 @@ use journal::{Admission, Owner, PAGE};
 use crate::broker::Broker;
 use crate::browse::Browse;
 use crate::catalog::Vhost;
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::error::Error;
-use crate::message::annotations::{Death, Marks};
+use crate::message::annotations::{Annotations, Death};
 use crate::message::cc::Copies;
 use crate::message::{Arena, Head, Message};
 use crate::queue::arrival::Arrival;
@@ -41,7 +41,7 @@ pub struct Redriven {
 }
 
 /// A message that is about to go back.
-struct Return {
+struct RedriveEntry {
     seq: u64,
     message: Message,
     durable: bool,
@@ -56,25 +56,25 @@ impl Broker {
     /// # Errors
     /// As [`Broker::browse`]. What was moved before stays moved.
     pub fn redrive(&self, browse: &Browse<'_>, dry_run: bool, wanted: &dyn Fn() -> bool) -> Result<Redriven, Error> {
-        let core = &self.core;
-        let (queue, selector) = core.find(browse)?;
-        let vhost = core.catalog.vhost(browse.vhost);
+        let engine = &self.engine;
+        let (queue, selector) = engine.find(browse)?;
+        let vhost = engine.catalog.vhost(browse.vhost);
         let vhost = vhost.ok_or_else(|| Error::not_found(format!("no vhost '{}'", browse.vhost)))?;
         let mut redriven = Redriven::default();
-        let mut returns = Returns { list: Vec::new(), bytes: 0, arena: Arena::default(), coming: HashMap::new() };
+        let mut returns = RedriveBatch { list: Vec::new(), bytes: 0, arena: Arena::default(), coming: HashMap::new() };
         let mut taken = 0;
-        core.walk(&queue, selector.as_ref(), wanted, &mut |glimpse, message| {
+        engine.walk(&queue, selector.as_ref(), wanted, &mut |glimpse, message| {
             if taken == browse.limit || redriven.out_of_room {
                 return Ok(false);
             }
-            let Some((message, targets)) = core.way_back(&vhost, &queue, &message, &mut returns.arena) else {
+            let Some((message, targets)) = engine.way_back(&vhost, &queue, &message, &mut returns.arena) else {
                 let homeless = message.is_marked();
                 *(if homeless { &mut redriven.homeless } else { &mut redriven.alive }) += 1;
                 return Ok(true);
             };
             let coming = |target: &Queue| returns.coming.get(&target.id).copied().unwrap_or_default();
-            let is_full = targets.iter().any(|target| target.would_refuse(coming(target), core));
-            if is_full || core.is_too_large(&message, &targets) {
+            let is_full = targets.iter().any(|target| target.would_refuse(coming(target), engine));
+            if is_full || engine.is_too_large(&message, &targets) {
                 redriven.refused += 1;
                 return Ok(true);
             }
@@ -85,29 +85,29 @@ impl Broker {
                 return Ok(true);
             }
             returns.bytes += message.cost();
-            returns.list.push(Return { seq: glimpse.seq, message, durable: glimpse.durable, targets });
+            returns.list.push(RedriveEntry { seq: glimpse.seq, message, durable: glimpse.durable, targets });
             if returns.list.len() >= CHUNK || returns.bytes >= CHUNK_BYTES {
                 returns.bytes = 0;
                 returns.coming.clear();
-                core.bring_back(&queue, std::mem::take(&mut returns.list), &mut redriven)?;
+                engine.bring_back(&queue, std::mem::take(&mut returns.list), &mut redriven)?;
             }
             Ok(true)
         })?;
-        core.bring_back(&queue, returns.list, &mut redriven)?;
+        engine.bring_back(&queue, returns.list, &mut redriven)?;
         Ok(redriven)
     }
 }
 
 /// What goes back together.
-struct Returns {
-    list: Vec<Return>,
+struct RedriveBatch {
+    list: Vec<RedriveEntry>,
     bytes: usize,
     arena: Arena,
     /// What each queue will have of it. If nothing is moved it is all that would be.
     coming: HashMap<Owner, Coming>,
 }
 
-impl Core {
+impl Engine {
     /// The message as it was published, and the queues that it goes back to; `None` if it never
     /// died, or has nowhere to go.
     fn way_back(
@@ -117,9 +117,9 @@ impl Core {
         message: &Message,
         arena: &mut Arena,
     ) -> Option<(Message, Vec<Arc<Queue>>)> {
-        let mut marks = message.marks()?;
-        let first = marks.first.clone()?;
-        let death = first_death(&marks)?;
+        let mut annotations = message.annotations()?;
+        let first = annotations.first.clone()?;
+        let death = first_death(&annotations)?;
         let keys = death.routing_keys.clone();
         let key = keys.first().map_or("", String::as_str);
         let tables = vhost.tables.read();
@@ -137,9 +137,9 @@ impl Core {
         if targets.is_empty() {
             return None;
         }
-        marks.carry();
+        annotations.carry();
         let mut encoded = Vec::new();
-        marks.encode(&mut encoded);
+        annotations.encode(&mut encoded);
         let head = Head {
             dialect: message.dialect(),
             persistent: message.persistent(),
@@ -152,13 +152,13 @@ impl Core {
             exchange: &first.exchange,
             routing_key: key,
             properties: message.properties(),
-            marks: &encoded,
+            annotations: &encoded,
         };
         Some((arena.add(&head, message.body()), targets))
     }
 
     /// Moves these, as far as they are still there.
-    fn bring_back(&self, queue: &Arc<Queue>, returns: Vec<Return>, redriven: &mut Redriven) -> Result<(), Error> {
+    fn bring_back(&self, queue: &Arc<Queue>, returns: Vec<RedriveEntry>, redriven: &mut Redriven) -> Result<(), Error> {
         if returns.is_empty() {
             return Ok(());
         }
@@ -182,7 +182,7 @@ impl Core {
         redriven.moved += seized.len() as u64;
         self.totals.redriven.add(seized.len() as u64);
         let mut work = Vec::new();
-        let mut visit = Visit { core: self, now: self.clock.unix_ms(), work: &mut work };
+        let mut visit = Visit { engine: self, now: self.clock.unix_ms(), work: &mut work };
         let leave = |group| queue.let_go_of_moved(&seized, group, self);
         self.move_together(arrivals, &targets, durable, &leave, &mut visit);
         self.run_work(&mut work);
@@ -208,7 +208,11 @@ impl Core {
 }
 
 /// What is known of the first death of all.
-fn first_death(marks: &Marks) -> Option<&Death> {
-    let first = marks.first.as_ref()?;
-    marks.deaths.iter().find(|death| death.queue == first.queue && death.reason == first.reason).or(marks.deaths.last())
+fn first_death(annotations: &Annotations) -> Option<&Death> {
+    let first = annotations.first.as_ref()?;
+    annotations
+        .deaths
+        .iter()
+        .find(|death| death.queue == first.queue && death.reason == first.reason)
+        .or(annotations.deaths.last())
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use journal::{PAGE, Reference};
 
 use crate::broker::Broker;
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::message::Message;
 use crate::queue::arrival::Work;
 use crate::queue::{Queue, Visit};
@@ -37,13 +37,13 @@ impl Broker {
     /// be read are settled, and the queue goes on. `None` if there is no such queue. Takes as long
     /// as the disk needs for the whole queue.
     pub fn repair(&self, vhost: &str, queue: &str, accept_loss: bool) -> Option<Repair> {
-        let vhost = self.core.catalog.vhost(vhost)?;
+        let vhost = self.engine.catalog.vhost(vhost)?;
         let queue = vhost.tables.read().queue(queue).cloned()?;
-        Some(self.core.repair(&queue, accept_loss))
+        Some(self.engine.repair(&queue, accept_loss))
     }
 }
 
-impl Core {
+impl Engine {
     fn repair(&self, queue: &Arc<Queue>, accept_loss: bool) -> Repair {
         let mut repair = Repair { read: 0, unreadable: 0, numbers: (u64::MAX, 0), given_up: 0 };
         let mut work = Vec::new();
@@ -58,7 +58,7 @@ impl Core {
             self.lost.lock().remove(&queue.id);
             // It stopped at one of them.
             let now = self.clock.unix_ms();
-            queue.repaired(&mut Visit { core: self, now, work: &mut work });
+            queue.repaired(&mut Visit { engine: self, now, work: &mut work });
         }
         self.run_work(&mut work);
         repair
@@ -76,7 +76,7 @@ impl Core {
             }
             if accept_loss {
                 let now = self.clock.unix_ms();
-                repair.given_up += queue.give_up(&unreadable, &mut Visit { core: self, now, work });
+                repair.given_up += queue.give_up(&unreadable, &mut Visit { engine: self, now, work });
             }
             queue.leave_page(page, self);
         }

@@ -257,20 +257,20 @@ pub struct SessionReport {
 impl Broker {
     /// Numbers about the whole broker.
     pub fn overview(&self) -> Overview {
-        let core = &self.core;
-        let totals = &core.totals;
-        let census = core.catalog.census();
-        let (memory_alarm, disk_alarm) = core.alarms_up();
+        let engine = &self.engine;
+        let totals = &engine.totals;
+        let census = engine.catalog.census();
+        let (memory_alarm, disk_alarm) = engine.alarms_up();
         let mut overview = Overview {
             queues: census.queues,
             exchanges: census.exchanges,
             bindings: census.bindings,
-            memory_used: (core.memory.total() + core.intake.used()) as u64,
-            held: Held::ALL.map(|(kind, _, _)| core.memory.held().of(kind) as u64),
-            declarations_bytes: core.catalog.bindings.load().memory,
-            logged_declarations_bytes: core.catalog.bindings.load().logged,
-            arriving_bytes: core.intake.used() as u64,
-            memory_limit: core.memory.limit() as u64,
+            memory_used: (engine.memory.total() + engine.ingress.used()) as u64,
+            held: Held::ALL.map(|(kind, _, _)| engine.memory.held().of(kind) as u64),
+            declarations_bytes: engine.catalog.bindings.load().memory,
+            logged_declarations_bytes: engine.catalog.bindings.load().logged,
+            arriving_bytes: engine.ingress.used() as u64,
+            memory_limit: engine.memory.limit() as u64,
             memory_alarm,
             disk_alarm,
             connections_opened: totals.connections_opened.get(),
@@ -303,7 +303,7 @@ impl Broker {
             superseded: totals.superseded.get(),
             lost: totals.lost.each_ref().map(Counter::get),
             parked_dropped: totals.parked_dropped.get(),
-            journal: core.journal.stats(),
+            journal: engine.journal.stats(),
             connections: 0,
             sessions: 0,
             consumers: 0,
@@ -312,7 +312,7 @@ impl Broker {
             delayed: 0,
             damaged_queues: 0,
         };
-        for client in core.clients.lock().values() {
+        for client in engine.clients.lock().values() {
             overview.connections += 1;
             overview.sessions += u64::from(client.sessions.load(Ordering::Relaxed));
             overview.consumers += u64::from(client.consumers.load(Ordering::Relaxed));
@@ -323,13 +323,13 @@ impl Broker {
 
     /// Adds what is in queues, one after the other and without a report of any.
     fn add_queues(&self, overview: &mut Overview) {
-        let core = &self.core;
-        let lost = core.lost.lock().clone();
-        for vhost in core.catalog.vhosts() {
+        let engine = &self.engine;
+        let lost = engine.lost.lock().clone();
+        for vhost in engine.catalog.vhosts() {
             let tables = vhost.tables.read();
             for queue in tables.queues() {
-                let delayed = queue.delayed(core);
-                let inner = queue.lock(core);
+                let delayed = queue.delayed(engine);
+                let inner = queue.lock(engine);
                 overview.ready += inner.ready() as u64;
                 overview.unacked += inner.unsettled() as u64;
                 overview.delayed += delayed + inner.waiting() as u64;
@@ -341,14 +341,14 @@ impl Broker {
 
     /// The last messages that nobody gets any more, oldest first: a sample, see [`Loss`].
     pub fn losses(&self) -> Vec<Loss> {
-        self.core.losses.all()
+        self.engine.losses.all()
     }
 
     /// Every queue, by vhost and name.
     pub fn queues(&self) -> Vec<QueueReport> {
         let mut reports = Vec::new();
-        let lost = self.core.lost.lock().clone();
-        for vhost in self.core.catalog.vhosts() {
+        let lost = self.engine.lost.lock().clone();
+        for vhost in self.engine.catalog.vhosts() {
             let tables = vhost.tables.read();
             reports.extend(tables.queues().map(|queue| self.queue_report(queue, &tables, &lost)));
         }
@@ -358,8 +358,8 @@ impl Broker {
 
     /// One of them; `lost` says why what the last run left of some can't be read.
     fn queue_report(&self, queue: &Queue, tables: &Tables, lost: &HashMap<Owner, String>) -> QueueReport {
-        let delayed = queue.delayed(&self.core);
-        let mut inner = queue.lock(&self.core);
+        let delayed = queue.delayed(&self.engine);
+        let mut inner = queue.lock(&self.engine);
         let policies = tables.policies.of_queue(&queue.name, queue.queue_type);
         let name_of = |policy: Option<&Policy>| policy.map(|policy| policy.name.clone());
         QueueReport {
@@ -375,7 +375,7 @@ impl Broker {
             operator_policy: name_of(policies.operator),
             policy_definition: policies.definition(),
             owner: queue.exclusive_to,
-            figures: queue.figures(&mut inner, &self.core),
+            figures: queue.figures(&mut inner, &self.engine),
             ready: inner.ready() as u64,
             unacked: inner.unsettled() as u64,
             bytes: inner.bytes() as u64,
@@ -398,7 +398,7 @@ impl Broker {
 
     /// Every session, by client and number.
     pub fn sessions(&self) -> Vec<SessionReport> {
-        let clients = self.core.clients.lock();
+        let clients = self.engine.clients.lock();
         let mut all: Vec<_> = clients.values().collect();
         all.sort_by_key(|client| client.number);
         all.into_iter().flat_map(|client| client.session_reports()).collect()
@@ -406,7 +406,7 @@ impl Broker {
 
     /// Every attached client, by number.
     pub fn clients(&self) -> Vec<ClientReport> {
-        let clients = self.core.clients.lock();
+        let clients = self.engine.clients.lock();
         let mut reports: Vec<_> = clients.values().map(|client| client_report(client)).collect();
         reports.sort_by_key(|report| report.number);
         reports

@@ -19,7 +19,7 @@ mod topic;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use self::binding::Identity;
+use self::binding::BindingIdentity;
 pub(crate) use self::binding::{Binding, Destination, Load, Tally, Weight};
 use self::direct::Direct;
 pub(crate) use self::envelope::Envelope;
@@ -92,7 +92,7 @@ pub(crate) struct Bindings {
     /// All of them, those of one destination together, so that a destination goes with its bindings
     /// at no cost to the others. One map, not one for each destination: most have a single binding,
     /// and a map's node has room for many.
-    index: BTreeMap<(Destination, Identity), Binding>,
+    index: BTreeMap<(Destination, BindingIdentity), Binding>,
     matcher: Matcher,
     /// Has counted what the index holds.
     tally: Tally,
@@ -143,7 +143,7 @@ fn kept_weight(binding: &Binding) -> u64 {
 
 /// Where among the bindings of an exchange one is.
 #[derive(Clone, Debug)]
-pub(crate) struct Place((Destination, Identity));
+pub(crate) struct BindingCursor((Destination, BindingIdentity));
 
 impl Bindings {
     /// No bindings yet, of an exchange that routes as `kind`: never as one that delays. Only a
@@ -176,7 +176,7 @@ impl Bindings {
     /// and when there are as many as `limit` already, of all exchanges together.
     pub(crate) fn insert(&mut self, binding: Binding, limit: u64) -> Result<bool, Error> {
         self.check(&binding.key, &binding.arguments)?;
-        let place = (binding.destination, Identity::of(&binding)?);
+        let place = (binding.destination, BindingIdentity::of(&binding)?);
         if self.index.contains_key(&place) {
             return Ok(false);
         }
@@ -192,7 +192,7 @@ impl Bindings {
 
     /// Removes a binding: false when it was not there.
     pub(crate) fn remove(&mut self, binding: &Binding) -> bool {
-        let Ok(identity) = Identity::of(binding) else { return false };
+        let Ok(identity) = BindingIdentity::of(binding) else { return false };
         let removed = self.index.remove(&(binding.destination, identity)).is_some();
         if removed {
             self.tally.left(1);
@@ -222,15 +222,15 @@ impl Bindings {
     }
 
     /// The next bindings behind a place, no more than `most`, and the place of the last.
-    pub(crate) fn page(&self, after: Option<&Place>, most: usize) -> (Vec<&Binding>, Option<Place>) {
-        let from = after.map_or(Bound::Unbounded, |Place(place)| Bound::Excluded(place));
+    pub(crate) fn page(&self, after: Option<&BindingCursor>, most: usize) -> (Vec<&Binding>, Option<BindingCursor>) {
+        let from = after.map_or(Bound::Unbounded, |BindingCursor(place)| Bound::Excluded(place));
         let mut last = None;
         let page = self.index.range((from, Bound::Unbounded)).take(most).map(|(place, binding)| {
             last = Some(place);
             binding
         });
         let page = page.collect();
-        (page, last.cloned().map(Place))
+        (page, last.cloned().map(BindingCursor))
     }
 
     /// The bindings that lead to `destination`.
@@ -239,14 +239,14 @@ impl Bindings {
     }
 
     /// The same, with what tells them apart.
-    fn leading_to(&self, destination: Destination) -> impl Iterator<Item = (&Identity, &Binding)> {
-        let all = self.index.range((destination, Identity::least())..);
+    fn leading_to(&self, destination: Destination) -> impl Iterator<Item = (&BindingIdentity, &Binding)> {
+        let all = self.index.range((destination, BindingIdentity::least())..);
         all.take_while(move |((other, _), _)| *other == destination).map(|((_, identity), binding)| (identity, binding))
     }
 
     /// Whether this binding is there.
     pub(crate) fn contains(&self, binding: &Binding) -> bool {
-        Identity::of(binding).is_ok_and(|identity| self.index.contains_key(&(binding.destination, identity)))
+        BindingIdentity::of(binding).is_ok_and(|identity| self.index.contains_key(&(binding.destination, identity)))
     }
 
     /// Number of bindings.

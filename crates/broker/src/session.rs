@@ -35,12 +35,12 @@ use parking_lot::Mutex;
 use crate::alarms::Flow;
 use crate::catalog::Vhost;
 use crate::encoding::{Reader, write_table};
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::memory::ledger::Account;
 use crate::message::{Arena, Message};
 use crate::queue::arrival::{Arrival, Work};
-use crate::queue::mailbox::{Lent, Mailbox, Notice};
+use crate::queue::mailbox::{Mailbox, Notice, Outgoing};
 use crate::queue::{ConsumerKey, Queue, SharedCredit, Visit};
 use crate::value::Table;
 use ack_timeout::Notes;
@@ -48,7 +48,7 @@ use blocked::Parking;
 use ending::Ended;
 use publish::Routes;
 use replies::ReplyConsumer;
-use settle::{Lien, Unsettled};
+use settle::{Unacked, Unsettled};
 use slots::QueueSlot;
 use stats::Shown;
 use transaction::Open;
@@ -129,10 +129,10 @@ pub(crate) struct ClientShared {
 }
 
 impl ClientShared {
-    fn new(core: &Core, login: Login, waker: Waker) -> Self {
-        let account = Arc::new(Account::new(&core.memory, &core.settings));
+    fn new(engine: &Engine, login: Login, waker: Waker) -> Self {
+        let account = Arc::new(Account::new(&engine.memory, &engine.settings));
         Self {
-            number: core.client_number(),
+            number: engine.client_number(),
             user: login.identity.user().to_owned(),
             identity: login.identity,
             vhost: login.vhost,
@@ -141,8 +141,8 @@ impl ClientShared {
             name: login.name,
             properties: encoded(&login.properties),
             terms: login.terms,
-            since: core.clock.unix_ms(),
-            mailbox: Arc::new(Mailbox::counted(core.settings.mailbox_bytes, &account, waker)),
+            since: engine.clock.unix_ms(),
+            mailbox: Arc::new(Mailbox::counted(engine.settings.mailbox_bytes, &account, waker)),
             account,
             sessions: AtomicU32::new(0),
             consumers: AtomicU32::new(0),
@@ -242,7 +242,7 @@ struct Session {
     parking: Parking,
     published_ticket: Ticket,
     /// Of one that ends: what its open transactions would have settled.
-    abandoned: Vec<Lien>,
+    abandoned: Vec<Unacked>,
     failed: bool,
     /// It failed since it held a delivery for too long.
     overdue: bool,
@@ -250,7 +250,7 @@ struct Session {
 
 /// See the module. Dropping it closes it.
 pub struct Client {
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     shared: Arc<ClientShared>,
     vhost: Arc<Vhost>,
     sessions: HashMap<u32, Session>,
@@ -279,7 +279,7 @@ pub struct Client {
     turn_cost: usize,
     /// Its calendar time in milliseconds since 1970, once somebody asked.
     turn_ms: u64,
-    inbox: Vec<Lent>,
+    inbox: Vec<Outgoing>,
     notices: Vec<Notice>,
     settled_ticket: Ticket,
     open: HashMap<u64, Open>,
@@ -309,35 +309,35 @@ pub struct Client {
 
 impl Client {
     /// A client that is listed nowhere and counts against no limit, for one request of management.
-    pub(crate) fn attach_unlisted(core: &Arc<Core>, login: Login, waker: Waker) -> Result<Self, Error> {
-        let vhost = core.enter(&login.identity, &login.vhost)?;
-        let shared = ClientShared::new(core, login, waker);
-        Ok(Self::new(Arc::clone(core), Arc::new(shared), vhost))
+    pub(crate) fn attach_unlisted(engine: &Arc<Engine>, login: Login, waker: Waker) -> Result<Self, Error> {
+        let vhost = engine.enter(&login.identity, &login.vhost)?;
+        let shared = ClientShared::new(engine, login, waker);
+        Ok(Self::new(Arc::clone(engine), Arc::new(shared), vhost))
     }
 
-    pub(crate) fn attach(core: &Arc<Core>, login: Login, waker: Waker) -> Result<Self, Error> {
-        let vhost = core.enter(&login.identity, &login.vhost)?;
-        let shared = Arc::new(ClientShared::new(core, login, waker));
-        core.admit_client(&shared, &vhost)?;
+    pub(crate) fn attach(engine: &Arc<Engine>, login: Login, waker: Waker) -> Result<Self, Error> {
+        let vhost = engine.enter(&login.identity, &login.vhost)?;
+        let shared = Arc::new(ClientShared::new(engine, login, waker));
+        engine.admit_client(&shared, &vhost)?;
         // Whoever deleted its vhost, or changed its user, before it was listed has not told it.
-        let entered = core.enter(&shared.identity, &shared.vhost);
+        let entered = engine.enter(&shared.identity, &shared.vhost);
         let outdated = match entered {
             Err(refused) => Some(refused),
             Ok(again) if again.id != vhost.id => Some(no_vhost(&shared.vhost)),
-            Ok(_) if core.authority.is_current(&shared.identity) => None,
+            Ok(_) if engine.authority.is_current(&shared.identity) => None,
             Ok(_) => Some(Error::not_allowed(format!("the password of user '{}' has changed", shared.user))),
         };
         if let Some(error) = outdated {
-            core.clients.lock().remove(&shared.number);
+            engine.clients.lock().remove(&shared.number);
             return Err(error);
         }
-        core.totals.connections_opened.add(1);
-        Ok(Self::new(Arc::clone(core), shared, vhost))
+        engine.totals.connections_opened.add(1);
+        Ok(Self::new(Arc::clone(engine), shared, vhost))
     }
 
-    fn new(core: Arc<Core>, shared: Arc<ClientShared>, vhost: Arc<Vhost>) -> Self {
+    fn new(engine: Arc<Engine>, shared: Arc<ClientShared>, vhost: Arc<Vhost>) -> Self {
         Self {
-            core,
+            engine,
             shared,
             vhost,
             sessions: HashMap::new(),
@@ -386,7 +386,7 @@ impl Client {
 
     /// The broker's time, in milliseconds since 1970.
     pub fn unix_ms(&self) -> u64 {
-        self.core.clock.unix_ms()
+        self.engine.clock.unix_ms()
     }
 
     /// The user it acts for.
@@ -402,8 +402,8 @@ impl Client {
     /// The number of sessions that its user may have, on all its connections, if it has as many
     /// already.
     pub fn session_limit_reached(&self) -> Option<u32> {
-        let limit = self.core.authority.limits(&self.shared.user).sessions?;
-        let clients = self.core.clients.lock();
+        let limit = self.engine.authority.limits(&self.shared.user).sessions?;
+        let clients = self.engine.clients.lock();
         let of_user = clients.values().filter(|client| client.user == self.shared.user);
         let sessions: u64 = of_user.map(|client| u64::from(client.sessions.load(Ordering::Relaxed))).sum();
         (sessions >= u64::from(limit)).then_some(limit)
@@ -417,7 +417,7 @@ impl Client {
         self.shared.shown.lock().push(Arc::clone(&session.shown));
         self.sessions.insert(number, session);
         self.shared.sessions.fetch_add(1, Ordering::Relaxed);
-        self.core.totals.sessions_opened.add(1);
+        self.engine.totals.sessions_opened.add(1);
         SessionId(number)
     }
 
@@ -441,7 +441,7 @@ impl Client {
         }
         self.shared.shown.lock().retain(|shown| !Arc::ptr_eq(shown, &ended.shown));
         self.shared.sessions.fetch_sub(1, Ordering::Relaxed);
-        self.core.totals.sessions_closed.add(1);
+        self.engine.totals.sessions_closed.add(1);
         Some(ended)
     }
 
@@ -459,8 +459,8 @@ impl Client {
         sessions.sort_unstable_by_key(|session| session.0);
         let ended = sessions.into_iter().filter_map(|session| self.take_session(session)).collect();
         let ticket = self.end_all(ended);
-        if self.core.clients.lock().remove(&self.shared.number).is_some() {
-            self.core.totals.connections_closed.add(1);
+        if self.engine.clients.lock().remove(&self.shared.number).is_some() {
+            self.engine.totals.connections_closed.add(1);
         }
         ticket
     }
@@ -469,7 +469,7 @@ impl Client {
     pub fn durable(&mut self, ticket: Ticket) -> bool {
         if ticket == consume::ARRIVAL {
             // Whoever reads it has been given the waker.
-            self.fetching.take_if(|queue| !queue.will_wake(self.shared.mailbox.waker(), &self.core));
+            self.fetching.take_if(|queue| !queue.will_wake(self.shared.mailbox.waker(), &self.engine));
             return self.fetching.is_none();
         }
         let ticket = match ticket {
@@ -479,10 +479,10 @@ impl Client {
             },
             ticket => ticket,
         };
-        if self.core.journal.durable() >= ticket {
+        if self.engine.journal.durable() >= ticket {
             return true;
         }
-        self.core.journal.when_durable(ticket, self.shared.mailbox.waker());
+        self.engine.journal.when_durable(ticket, self.shared.mailbox.waker());
         false
     }
 
@@ -499,7 +499,7 @@ impl Client {
     /// Whether to read on.
     pub fn flow(&self) -> Flow {
         let alarmed = self.blocked && !self.consumes && !self.has_place();
-        let lagging = self.core.journal.durable() < self.lag_ticket;
+        let lagging = self.engine.journal.durable() < self.lag_ticket;
         if alarmed || lagging || self.waits_for_place() || self.committing > 0 { Flow::Pause } else { Flow::Run }
     }
 
@@ -567,18 +567,18 @@ impl Client {
         if !self.work.is_empty() {
             let mut work = std::mem::take(&mut self.work);
             let rejected = work.iter().any(|item| matches!(item, Work::DeadLetter { .. }));
-            let gone = self.core.run_work(&mut work);
+            let gone = self.engine.run_work(&mut work);
             self.work = work;
             self.settled_ticket = self.settled_ticket.max(gone);
             if rejected {
-                self.settled_ticket = self.core.journal.appender().ticket();
+                self.settled_ticket = self.engine.journal.appender().ticket();
             }
         }
     }
 
     fn visit<R>(&mut self, act: impl FnOnce(&mut Visit<'_>) -> R) -> R {
-        let now = self.core.clock.unix_ms();
-        let mut visit = Visit { core: &self.core, now, work: &mut self.work };
+        let now = self.engine.clock.unix_ms();
+        let mut visit = Visit { engine: &self.engine, now, work: &mut self.work };
         let result = act(&mut visit);
         self.run_work();
         result
@@ -601,7 +601,7 @@ fn no_vhost(name: &str) -> Error {
     Error::not_allowed(format!("vhost {name} not found"))
 }
 
-impl Core {
+impl Engine {
     /// The vhost, if the user may be there. That there is none is told to those who see all of
     /// them; to all others it is as one that they may not enter.
     fn enter(&self, identity: &Identity, name: &str) -> Result<Arc<Vhost>, Error> {

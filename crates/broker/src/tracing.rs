@@ -12,7 +12,7 @@ use journal::Ticket;
 use crate::broker::Broker;
 use crate::catalog::{Exchange, Vhost};
 use crate::encoding::write_table;
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::message::cc::{CC, Copies, named_keys};
 use crate::message::dialect::DialectId;
@@ -33,15 +33,15 @@ impl Broker {
     /// # Errors
     /// `NotFound`.
     pub fn trace(&self, vhost: &str, on: bool) -> Result<Ticket, Error> {
-        let _alone = self.core.administration.lock();
-        let vhost = self.core.existing_vhost(vhost)?;
-        let ticket = if on { self.core.make_trace_exchange(&vhost) } else { Ticket::NONE };
+        let _alone = self.engine.administration.lock();
+        let vhost = self.engine.existing_vhost(vhost)?;
+        let ticket = if on { self.engine.make_trace_exchange(&vhost) } else { Ticket::NONE };
         vhost.traced.store(on, Ordering::Release);
         Ok(ticket)
     }
 }
 
-impl Core {
+impl Engine {
     /// Makes the exchange that copies go to, which is there from its first use on. Returns what
     /// waits for it to stay.
     pub(crate) fn make_trace_exchange(&self, vhost: &Vhost) -> Ticket {
@@ -118,7 +118,7 @@ impl Core {
             exchange: EXCHANGE,
             routing_key: &key,
             properties: &bytes,
-            marks: &[],
+            annotations: &[],
         };
         arena.add(&head, message.body())
     }

@@ -63,7 +63,7 @@ impl Received {
     /// Copies what matters of a delivery.
     pub fn of(delivery: &broker::Delivery<'_>) -> Self {
         let message = delivery.message;
-        let marks = message.marks().unwrap_or_default();
+        let annotations = message.annotations().unwrap_or_default();
         Self {
             session: delivery.session,
             consumer: delivery.consumer_tag.to_owned(),
@@ -71,7 +71,7 @@ impl Received {
             redelivered: delivery.redelivered,
             counts: delivery.counts,
             body: body_of(message),
-            deaths: marks
+            deaths: annotations
                 .deaths
                 .iter()
                 .map(|death| (death.queue.clone(), death.reason.name().to_owned(), death.count))

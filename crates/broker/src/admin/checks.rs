@@ -20,13 +20,13 @@ impl Broker {
     /// Those of [`crate::Client::declare_queue`].
     pub fn check_queue_spec(&self, vhost: &str, spec: &QueueSpec) -> Result<(), Error> {
         check_name(&spec.name)?;
-        if let Some(existing) = self.core.catalog.vhost(vhost).and_then(|vhost| vhost.queue(&spec.name)) {
+        if let Some(existing) = self.engine.catalog.vhost(vhost).and_then(|vhost| vhost.queue(&spec.name)) {
             return same_queue(&existing, spec);
         }
         if !is_generated(&spec.name) {
             refuse_reserved("queue", &spec.name)?;
         }
-        let parsed = QueueArguments::parse(&spec.name, vhost, &spec.arguments, self.core.settings.unknown_arguments)?;
+        let parsed = QueueArguments::parse(&spec.name, vhost, &spec.arguments, self.engine.settings.unknown_arguments)?;
         parsed.check_properties(&spec.name, vhost, spec.durable, spec.exclusive, spec.auto_delete)
     }
 
@@ -41,13 +41,13 @@ impl Broker {
         let Some(kind) = ExchangeKind::parse(&spec.kind) else {
             return Err(Error::precondition(format!("unknown exchange type '{}' of '{}'", spec.kind, spec.name)));
         };
-        if let Some(known) = self.core.catalog.vhost(vhost)
+        if let Some(known) = self.engine.catalog.vhost(vhost)
             && let Some(existing) = known.tables.read().exchange(&spec.name)
         {
             return same_exchange(existing, spec, kind, vhost);
         }
         refuse_reserved("exchange", &spec.name)?;
-        ExchangeArguments::parse(kind, &spec.name, vhost, &spec.arguments, self.core.settings.unknown_arguments)
+        ExchangeArguments::parse(kind, &spec.name, vhost, &spec.arguments, self.engine.settings.unknown_arguments)
             .map(drop)
     }
 
@@ -59,7 +59,7 @@ impl Broker {
     /// Those of [`crate::Client::bind`].
     pub fn check_binding(&self, vhost: &str, spec: &BindingSpec, source: Option<&ExchangeSpec>) -> Result<bool, Error> {
         check_binding_names(spec)?;
-        if let Some(known) = self.core.catalog.vhost(vhost) {
+        if let Some(known) = self.engine.catalog.vhost(vhost) {
             let tables = known.tables.read();
             let destination = existing_destination(&tables, vhost, &spec.destination)?;
             if let Some(existing) = tables.exchange(&spec.source) {
@@ -76,7 +76,7 @@ impl Broker {
                     &source.name,
                     vhost,
                     &source.arguments,
-                    self.core.settings.unknown_arguments,
+                    self.engine.settings.unknown_arguments,
                 )?;
                 (parsed.routes_as, parsed.hash_on)
             }

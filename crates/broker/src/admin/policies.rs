@@ -9,12 +9,12 @@ use crate::admin::checks::refuse_control;
 use crate::arguments::{ExchangeArguments, QueueArguments, bound_stored};
 use crate::broker::Broker;
 use crate::catalog::Vhost;
-use crate::catalog::definitions::{Key, Sort};
+use crate::catalog::definitions::{DefinitionKey, Sort};
 use crate::catalog::policies::{
     ALTERNATE, ApplyTo, Changed, DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY, Policies, Policy, PolicyKind,
     PolicySpec, argument,
 };
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::message::NAME_MAX;
 use crate::queue::{Queue, Visit};
@@ -65,12 +65,13 @@ impl Broker {
         spec: PolicySpec,
         author: &Identity,
     ) -> Result<Ticket, Error> {
-        let policy = self.core.checked_policy(kind, name, spec)?;
-        let _alone = self.core.administration.lock();
-        let vhost = self.core.existing_vhost(vhost)?;
-        self.core.authorize_policy(&vhost, &policy, author)?;
-        let ticket = self.core.define(Key::new(Sort::of_policy(kind), vhost.id, name), fields_of(&policy.spec))?;
-        self.core.change_policies(vhost.id, |policies| policies.put(kind, policy));
+        let policy = self.engine.checked_policy(kind, name, spec)?;
+        let _alone = self.engine.administration.lock();
+        let vhost = self.engine.existing_vhost(vhost)?;
+        self.engine.authorize_policy(&vhost, &policy, author)?;
+        let ticket =
+            self.engine.define(DefinitionKey::new(Sort::of_policy(kind), vhost.id, name), fields_of(&policy.spec))?;
+        self.engine.change_policies(vhost.id, |policies| policies.put(kind, policy));
         Ok(ticket)
     }
 
@@ -79,7 +80,7 @@ impl Broker {
     /// # Errors
     /// `Precondition`.
     pub fn check_policy(&self, kind: PolicyKind, name: &str, spec: PolicySpec) -> Result<(), Error> {
-        self.core.checked_policy(kind, name, spec).map(drop)
+        self.engine.checked_policy(kind, name, spec).map(drop)
     }
 
     /// Fails where a policy of this kind could not have these settings.
@@ -95,18 +96,18 @@ impl Broker {
     /// # Errors
     /// `NotFound` without the vhost or the policy.
     pub fn clear_policy(&self, vhost: &str, kind: PolicyKind, name: &str) -> Result<Ticket, Error> {
-        let _alone = self.core.administration.lock();
-        let id = self.core.existing_vhost(vhost)?.id;
-        let Some(ticket) = self.core.undefine(&Key::new(Sort::of_policy(kind), id, name)) else {
+        let _alone = self.engine.administration.lock();
+        let id = self.engine.existing_vhost(vhost)?.id;
+        let Some(ticket) = self.engine.undefine(&DefinitionKey::new(Sort::of_policy(kind), id, name)) else {
             return Err(Error::not_found(format!("{} '{name}' does not exist in vhost '{vhost}'", kind.name())));
         };
-        self.core.change_policies(id, |policies| policies.remove(kind, name));
+        self.engine.change_policies(id, |policies| policies.remove(kind, name));
         Ok(ticket)
     }
 
     /// The policies of a kind, by vhost; in each, those that count first in front.
     pub fn policies(&self, kind: PolicyKind) -> Vec<PolicyReport> {
-        let mut vhosts = self.core.catalog.vhosts();
+        let mut vhosts = self.engine.catalog.vhosts();
         vhosts.sort_by(|one, other| one.name.cmp(&other.name));
         let mut reports = Vec::new();
         for vhost in vhosts {
@@ -122,7 +123,7 @@ impl Broker {
     }
 }
 
-impl Core {
+impl Engine {
     /// A policy that can be kept.
     fn checked_policy(&self, kind: PolicyKind, name: &str, spec: PolicySpec) -> Result<Policy, Error> {
         if name.is_empty() || name.len() > NAME_MAX {
@@ -131,7 +132,7 @@ impl Core {
         }
         refuse_control("policy", name)?;
         let policy = Policy::new(kind, name, spec)?;
-        self.check_definition(&Key::new(Sort::of_policy(kind), 0, name), &fields_of(&policy.spec))?;
+        self.check_definition(&DefinitionKey::new(Sort::of_policy(kind), 0, name), &fields_of(&policy.spec))?;
         Ok(policy)
     }
 
@@ -177,8 +178,8 @@ impl Core {
         let Some(vhost) = self.catalog.vhosts().into_iter().find(|other| other.id == vhost) else { return };
         let changed = change(&mut vhost.tables.write().policies);
         let mut work = Vec::new();
-        let mut visit = Visit { core: self, now: self.clock.unix_ms(), work: &mut work };
-        self.apply_policies(&vhost, &changed, &mut |queue, arguments| queue.adopt(arguments, &mut visit));
+        let mut visit = Visit { engine: self, now: self.clock.unix_ms(), work: &mut work };
+        self.apply_policies(&vhost, &changed, &mut |queue, arguments| queue.apply_arguments(arguments, &mut visit));
         self.run_work(&mut work);
     }
 
@@ -220,10 +221,10 @@ impl Core {
     }
 
     /// Takes up the policies that the log has kept. Returns the queues that they are for, which
-    /// have yet to abide by them.
+    /// have yet to enforce_arguments by them.
     pub(crate) fn resume_policies(&self) -> Result<Vec<Arc<Queue>>, Error> {
         let (mut work, mut bound) = (Vec::new(), Vec::new());
-        let visit = Visit { core: self, now: self.clock.unix_ms(), work: &mut work };
+        let visit = Visit { engine: self, now: self.clock.unix_ms(), work: &mut work };
         for vhost in self.catalog.vhosts() {
             for kind in [PolicyKind::User, PolicyKind::Operator] {
                 for (name, fields) in self.definitions.all(Sort::of_policy(kind), vhost.id) {
@@ -238,7 +239,7 @@ impl Core {
                 continue;
             }
             self.apply_policies(&vhost, &Changed::Everything, &mut |queue, arguments| {
-                if queue.take_on(arguments, &visit) {
+                if queue.set_arguments(arguments, &visit) {
                     bound.push(Arc::clone(queue));
                 }
             });

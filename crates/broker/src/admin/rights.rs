@@ -13,7 +13,7 @@ use auth::{Resource, Right, User};
 use hashbrown::HashMap;
 
 use crate::catalog::Vhost;
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::queue::{Queue, Visit};
 use crate::routing::{Binding, Destination, ExchangeKind};
 use crate::session::ClientShared;
@@ -62,7 +62,7 @@ struct Held {
     binding: Binding,
 }
 
-impl Core {
+impl Engine {
     /// Holds the clients of a user to what it may do now. Those that it could not log in as, or not
     /// to this vhost, are closed; consumers whose queues it must not read are cancelled, and
     /// bindings that it could not make now are taken from exclusive queues.
@@ -90,7 +90,7 @@ impl Core {
             let Some(vhost) = self.catalog.vhost(&name) else { continue };
             self.sever(&vhost, &clients);
             let queues: Vec<_> = vhost.tables.read().queues().cloned().collect();
-            let mut visit = Visit { core: self, now: self.clock.unix_ms(), work: &mut work };
+            let mut visit = Visit { engine: self, now: self.clock.unix_ms(), work: &mut work };
             queues.iter().for_each(|queue| self.expel_unentitled(queue, &clients, &mut visit));
         }
         self.run_work(&mut work);
@@ -156,7 +156,7 @@ impl Core {
         owns: &dyn Fn(u64) -> bool,
     ) {
         let mut work = Vec::new();
-        let mut visit = Visit { core: self, now: self.clock.unix_ms(), work: &mut work };
+        let mut visit = Visit { engine: self, now: self.clock.unix_ms(), work: &mut work };
         for (name, binding, queue) in lost {
             let mut tables = vhost.tables.write();
             let Some(exchange) = tables.exchange_mut(&name) else { continue };

@@ -9,7 +9,7 @@ use crate::admin::checks::refuse_control;
 use crate::admin::rights::Change;
 use crate::broker::Broker;
 use crate::catalog::admission::Asker;
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::routing::Load;
 use crate::store::facts;
@@ -20,11 +20,11 @@ impl Broker {
     /// # Errors
     /// `Precondition` if there is one of this name, or its record can't be stored.
     pub fn add_user(&self, user: User) -> Result<Ticket, Error> {
-        let _alone = self.core.administration.lock();
-        if self.core.authority.user(&user.name).is_some() {
+        let _alone = self.engine.administration.lock();
+        if self.engine.authority.user(&user.name).is_some() {
             return Err(Error::precondition(format!("user '{}' already exists", user.name)));
         }
-        self.core.put_user(user)
+        self.engine.put_user(user)
     }
 
     /// Adds a user, or replaces the one of its name. Returns what the answer waits for.
@@ -32,8 +32,8 @@ impl Broker {
     /// # Errors
     /// `Precondition` if its record can't be stored.
     pub fn put_user(&self, user: User) -> Result<Ticket, Error> {
-        let _alone = self.core.administration.lock();
-        self.core.put_user(user)
+        let _alone = self.engine.administration.lock();
+        self.engine.put_user(user)
     }
 
     /// Fails where [`Broker::put_user`] would.
@@ -41,7 +41,7 @@ impl Broker {
     /// # Errors
     /// As there.
     pub fn check_user(&self, user: &User) -> Result<(), Error> {
-        self.core.user_record(user).map(drop)
+        self.engine.user_record(user).map(drop)
     }
 
     /// Changes a user; `change` says how, and nothing is changed when it fails. Returns what the
@@ -54,10 +54,10 @@ impl Broker {
         name: &str,
         change: impl FnOnce(&mut User) -> Result<(), Error>,
     ) -> Result<Ticket, Error> {
-        let _alone = self.core.administration.lock();
-        let mut user = self.core.authority.user(name).ok_or_else(|| no_user(name))?;
+        let _alone = self.engine.administration.lock();
+        let mut user = self.engine.authority.user(name).ok_or_else(|| no_user(name))?;
         change(&mut user)?;
-        self.core.put_user(user)
+        self.engine.put_user(user)
     }
 
     /// Deletes a user and closes its connections. Returns what the answer waits for.
@@ -65,21 +65,21 @@ impl Broker {
     /// # Errors
     /// `NotFound`.
     pub fn delete_user(&self, name: &str) -> Result<Ticket, Error> {
-        let _alone = self.core.administration.lock();
-        if self.core.authority.user(name).is_none() {
+        let _alone = self.engine.administration.lock();
+        if self.engine.authority.user(name).is_none() {
             return Err(no_user(name));
         }
         let ticket = {
-            let mut users = self.core.users.lock();
-            let mut appender = self.core.journal.appender();
+            let mut users = self.engine.users.lock();
+            let mut appender = self.engine.journal.appender();
             if let Some(owner) = users.remove(name) {
                 appender.drop_owner(None, owner, &mut std::iter::empty());
             }
             appender.ticket()
         };
-        self.core.authority.remove(name);
-        self.core.catalog.changed();
-        self.core.kick_all(|client| client.user == name, &format!("user '{name}' is deleted"));
+        self.engine.authority.remove(name);
+        self.engine.catalog.changed();
+        self.engine.kick_all(|client| client.user == name, &format!("user '{name}' is deleted"));
         Ok(ticket)
     }
 }
@@ -88,7 +88,7 @@ fn no_user(name: &str) -> Error {
     Error::not_found(format!("user '{name}' does not exist"))
 }
 
-impl Core {
+impl Engine {
     /// Logs a user, and lets it count from then on, also for what its clients have under way:
     /// routes that they remember were allowed by its old rights, and so were its consumers.
     pub(crate) fn put_user(&self, user: User) -> Result<Ticket, Error> {

@@ -11,9 +11,9 @@ use journal::{Owner, Ticket};
 use crate::admin::checks::refuse_control;
 use crate::arguments::{check_queue_type, is_no_choice};
 use crate::broker::Broker;
-use crate::catalog::definitions::{Key, Sort};
+use crate::catalog::definitions::{DefinitionKey, Sort};
 use crate::catalog::{OWNERS_PER_VHOST, Vhost};
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::message::NAME_MAX;
 use crate::store::facts;
@@ -66,20 +66,20 @@ impl Broker {
     /// vhost too many.
     pub fn put_vhost(&self, name: &str, spec: &VhostSpec) -> Result<Ticket, Error> {
         self.check_vhost(name, spec)?;
-        let _alone = self.core.administration.lock();
-        let id = match self.core.catalog.vhost(name) {
+        let _alone = self.engine.administration.lock();
+        let id = match self.engine.catalog.vhost(name) {
             Some(vhost) => vhost.id,
             None => {
-                let limit = self.core.settings.limits.vhosts;
-                if self.core.catalog.vhosts().len() as u64 >= limit {
+                let limit = self.engine.settings.limits.vhosts;
+                if self.engine.catalog.vhosts().len() as u64 >= limit {
                     return Err(Error::precondition(format!(
                         "cannot create vhost '{name}': vhost limit ({limit}) is reached; delete one, or raise limits.vhosts"
                     )));
                 }
-                self.core.add_vhost(name)
+                self.engine.add_vhost(name)
             }
         };
-        self.core.define(Key::new(Sort::Vhost, id, ""), spec.to_table())
+        self.engine.define(DefinitionKey::new(Sort::Vhost, id, ""), spec.to_table())
     }
 
     /// Fails where [`Broker::put_vhost`] would, but for the limit.
@@ -93,13 +93,13 @@ impl Broker {
                 name.len()
             )));
         }
-        if self.core.catalog.vhost(name).is_none() {
+        if self.engine.catalog.vhost(name).is_none() {
             refuse_control("vhost", name)?;
         }
         if let Some(kind) = &spec.default_queue_type {
             check_queue_type(kind).map_err(|what| Error::precondition(format!("vhost '{name}': {what}")))?;
         }
-        self.core.check_definition(&Key::new(Sort::Vhost, 0, ""), &spec.to_table()).map(drop)
+        self.engine.check_definition(&DefinitionKey::new(Sort::Vhost, 0, ""), &spec.to_table()).map(drop)
     }
 
     /// Deletes a vhost with all that is in it, and closes its connections. Returns what the answer
@@ -108,13 +108,13 @@ impl Broker {
     /// # Errors
     /// `NotFound`.
     pub fn delete_vhost(&self, name: &str) -> Result<Ticket, Error> {
-        let _alone = self.core.administration.lock();
-        let vhost = self.core.existing_vhost(name)?;
-        let mut ticket = self.core.end_vhost(&vhost);
-        for user in self.core.authority.remove_vhost(name) {
-            ticket = ticket.max(self.core.log_user(&user, &mut self.core.users.lock())?);
+        let _alone = self.engine.administration.lock();
+        let vhost = self.engine.existing_vhost(name)?;
+        let mut ticket = self.engine.end_vhost(&vhost);
+        for user in self.engine.authority.remove_vhost(name) {
+            ticket = ticket.max(self.engine.log_user(&user, &mut self.engine.users.lock())?);
         }
-        self.core.kick_all(|client| client.vhost == name, &format!("vhost '{name}' is deleted"));
+        self.engine.kick_all(|client| client.vhost == name, &format!("vhost '{name}' is deleted"));
         Ok(ticket)
     }
 
@@ -139,32 +139,32 @@ impl Broker {
         name: &str,
         change: impl FnOnce(&mut VhostLimits) -> Result<(), Error>,
     ) -> Result<Ticket, Error> {
-        let _alone = self.core.administration.lock();
-        let vhost = self.core.existing_vhost(name)?;
-        let mut limits = self.core.vhost_limits(vhost.id);
+        let _alone = self.engine.administration.lock();
+        let vhost = self.engine.existing_vhost(name)?;
+        let mut limits = self.engine.vhost_limits(vhost.id);
         change(&mut limits)?;
-        let key = Key::new(Sort::VhostLimits, vhost.id, "");
+        let key = DefinitionKey::new(Sort::VhostLimits, vhost.id, "");
         if limits == VhostLimits::default() {
-            return Ok(self.core.undefine(&key).unwrap_or(Ticket::NONE));
+            return Ok(self.engine.undefine(&key).unwrap_or(Ticket::NONE));
         }
-        self.core.define(key, limits.to_table())
+        self.engine.define(key, limits.to_table())
     }
 
     /// Every vhost, by name.
     pub fn vhosts(&self) -> Vec<VhostReport> {
         let report = |vhost: Arc<Vhost>| VhostReport {
             name: vhost.name.to_string(),
-            spec: self.core.vhost_spec(vhost.id),
-            limits: self.core.vhost_limits(vhost.id),
+            spec: self.engine.vhost_spec(vhost.id),
+            limits: self.engine.vhost_limits(vhost.id),
             traced: vhost.is_traced(),
         };
-        let mut reports: Vec<_> = self.core.catalog.vhosts().into_iter().map(report).collect();
+        let mut reports: Vec<_> = self.engine.catalog.vhosts().into_iter().map(report).collect();
         reports.sort_by(|a, b| a.name.cmp(&b.name));
         reports
     }
 }
 
-impl Core {
+impl Engine {
     /// Logs and makes a vhost; returns its number.
     fn add_vhost(&self, name: &str) -> Owner {
         let id = self.owners(OWNERS_PER_VHOST);

@@ -10,7 +10,7 @@ pub(super) const MAX: &str = "x-delayed-retry-max";
 
 /// How a message came back.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Return {
+pub(crate) enum ReturnCause {
     /// Its consumer could not do with it what it should, or has gone.
     Failed,
     /// Its consumer gives it back, or held it for too long.
@@ -21,7 +21,7 @@ pub(crate) enum Return {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Retry {
     /// Only those that came back so; none for all.
-    only: Option<Return>,
+    only: Option<ReturnCause>,
     /// Milliseconds.
     min: u64,
     max: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Retry {
 
 impl Retry {
     /// How many milliseconds a message waits that came back so, and so often as far as that counts.
-    pub(crate) fn delay(&self, how: Return, returns: u32) -> Option<u64> {
+    pub(crate) fn delay(&self, how: ReturnCause, returns: u32) -> Option<u64> {
         let waits = self.only.is_none_or(|only| only == how);
         waits.then(|| self.min.saturating_mul(returns.max(1).into()).min(self.max))
     }
@@ -46,8 +46,8 @@ impl QueueArguments {
         let only = match table.get(TYPE).map(word).transpose()? {
             None | Some("disabled") => None,
             Some("all") => Some(None),
-            Some("failed") => Some(Some(Return::Failed)),
-            Some("returned") => Some(Some(Return::Returned)),
+            Some("failed") => Some(Some(ReturnCause::Failed)),
+            Some("returned") => Some(Some(ReturnCause::Returned)),
             Some(other) => {
                 return Err(format!(
                     "{other} is not a valid delayed retry type. Must be one of: all, failed, returned, disabled"
@@ -86,9 +86,9 @@ mod tests {
     #[test]
     fn the_delay_grows_with_each_return_up_to_the_most() {
         let retry = Retry { only: None, min: 100, max: 250 };
-        let delays: Vec<_> = (0..5).map(|returns| retry.delay(Return::Failed, returns)).collect();
+        let delays: Vec<_> = (0..5).map(|returns| retry.delay(ReturnCause::Failed, returns)).collect();
         assert_eq!(delays, [Some(100), Some(100), Some(200), Some(250), Some(250)]);
-        let retry = Retry { only: Some(Return::Failed), ..retry };
-        assert_eq!((retry.delay(Return::Failed, 1), retry.delay(Return::Returned, 1)), (Some(100), None));
+        let retry = Retry { only: Some(ReturnCause::Failed), ..retry };
+        assert_eq!((retry.delay(ReturnCause::Failed, 1), retry.delay(ReturnCause::Returned, 1)), (Some(100), None));
     }
 }

@@ -6,7 +6,7 @@
 
 use journal::Admission;
 
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::routing::Load;
 
@@ -21,7 +21,7 @@ pub(crate) enum Asker {
     Operator,
 }
 
-impl Core {
+impl Engine {
     /// Fails where a declaration finds no room in memory or, if it is logged, in the log.
     pub(crate) fn admit_load(&self, what: &str, load: Load, asker: Asker) -> Result<(), Error> {
         let (now, most) = (self.catalog.bindings.load(), self.settings.limits.declarations_bytes);

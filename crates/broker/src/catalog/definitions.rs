@@ -12,7 +12,7 @@ use journal::{Journal, Owner, Ticket};
 use parking_lot::Mutex;
 
 use crate::catalog::admission::Asker;
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::routing::Load;
 use crate::store::facts;
@@ -60,43 +60,43 @@ impl Sort {
 
 /// What a definition is known by.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
+pub(crate) struct DefinitionKey {
     pub(crate) sort: Sort,
     /// The vhost that it ends with, or [`EVERYWHERE`].
     pub(crate) vhost: Owner,
     pub(crate) name: String,
 }
 
-impl Key {
+impl DefinitionKey {
     pub(crate) fn new(sort: Sort, vhost: Owner, name: &str) -> Self {
         Self { sort, vhost, name: name.to_owned() }
     }
 }
 
-impl std::fmt::Display for Key {
+impl std::fmt::Display for DefinitionKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} '{}'", self.sort.name(), self.name)
     }
 }
 
 #[derive(Debug)]
-struct Kept {
+struct Definition {
     owner: Owner,
     value: Arc<Table>,
 }
 
 /// All of them. Its lock is taken after a vhost's tables and before the journal's buffer.
 #[derive(Debug, Default)]
-pub(crate) struct Definitions(Mutex<BTreeMap<Key, Kept>>);
+pub(crate) struct Definitions(Mutex<BTreeMap<DefinitionKey, Definition>>);
 
 impl Definitions {
     /// Takes over what the journal said.
-    pub(crate) fn recover(&self, owner: Owner, key: Key, value: Table) {
-        self.0.lock().insert(key, Kept { owner, value: Arc::new(value) });
+    pub(crate) fn recover(&self, owner: Owner, key: DefinitionKey, value: Table) {
+        self.0.lock().insert(key, Definition { owner, value: Arc::new(value) });
     }
 
     pub(crate) fn get(&self, sort: Sort, vhost: Owner, name: &str) -> Option<Arc<Table>> {
-        self.0.lock().get(&Key::new(sort, vhost, name)).map(|kept| Arc::clone(&kept.value))
+        self.0.lock().get(&DefinitionKey::new(sort, vhost, name)).map(|kept| Arc::clone(&kept.value))
     }
 
     /// The names and values of all definitions of a sort in a vhost.
@@ -131,14 +131,14 @@ impl Definitions {
     }
 }
 
-impl Core {
+impl Engine {
     /// Keeps the key of decoys for the next start, if the log has none yet. One without room for it
     /// has more to do than that, and the next start tries again.
     pub(crate) fn keep_decoy_key(&self, key: &[u8; 32]) {
         if self.definitions.decoy_key().is_none() {
             let mut table = Table::default();
             table.set(KEY, Value::Bytes(key.to_vec()));
-            let _ = self.define(Key::new(Sort::Decoys, EVERYWHERE, ""), table);
+            let _ = self.define(DefinitionKey::new(Sort::Decoys, EVERYWHERE, ""), table);
         }
     }
 
@@ -147,7 +147,7 @@ impl Core {
     ///
     /// # Errors
     /// `Precondition` for a value that is nested too deeply or too large to be stored.
-    pub(crate) fn define(&self, key: Key, value: Table) -> Result<Ticket, Error> {
+    pub(crate) fn define(&self, key: DefinitionKey, value: Table) -> Result<Ticket, Error> {
         let bytes = self.check_definition(&key, &value)?;
         let mut kept = self.definitions.0.lock();
         if !kept.contains_key(&key) {
@@ -158,7 +158,7 @@ impl Core {
         appender.fact(None, owner, facts::DEFINITION, &[&bytes]);
         let ticket = appender.ticket();
         drop(appender);
-        kept.insert(key, Kept { owner, value: Arc::new(value) });
+        kept.insert(key, Definition { owner, value: Arc::new(value) });
         Ok(ticket)
     }
 
@@ -166,14 +166,14 @@ impl Core {
     ///
     /// # Errors
     /// `Precondition` for one that can't be kept.
-    pub(crate) fn check_definition(&self, key: &Key, value: &Table) -> Result<Vec<u8>, Error> {
+    pub(crate) fn check_definition(&self, key: &DefinitionKey, value: &Table) -> Result<Vec<u8>, Error> {
         let bytes = facts::definition_bytes(key, value)?;
         self.check_storable(bytes.len())?;
         Ok(bytes)
     }
 
     /// Ends a definition. Returns what the answer waits for; nothing if there is none.
-    pub(crate) fn undefine(&self, key: &Key) -> Option<Ticket> {
+    pub(crate) fn undefine(&self, key: &DefinitionKey) -> Option<Ticket> {
         let mut kept = self.definitions.0.lock();
         let owner = kept.get(key)?.owner;
         let mut appender = self.journal.appender();

@@ -12,7 +12,7 @@ use hashbrown::HashSet;
 use journal::Owner;
 
 use super::{Exchange, Routing, Tables, Unrouted};
-use crate::queue::{Gate, Queue};
+use crate::queue::{DeduplicatingExchange, Queue};
 use crate::routing::{Destination, Envelope, ExchangeKind, Reached, STEPS};
 
 /// What matters of the exchanges by which something was found; of several ways the one that was
@@ -20,14 +20,14 @@ use crate::routing::{Destination, Envelope, ExchangeKind, Reached, STEPS};
 #[derive(Debug, Clone, Copy, Default)]
 struct Way {
     /// The last one that lets nothing through twice.
-    gate: Option<Gate>,
+    gate: Option<DeduplicatingExchange>,
     /// One of them delays.
     delays: bool,
 }
 
 impl Way {
     fn through(self, exchange: &Exchange) -> Self {
-        let own = exchange.remember.map(|remember| Gate { exchange: exchange.id, remember });
+        let own = exchange.remember.map(|remember| DeduplicatingExchange { exchange: exchange.id, remember });
         Self { gate: own.or(self.gate), delays: self.delays || exchange.kind == ExchangeKind::Delayed }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use journal::{Bits, Chunk, Journal, Owner, Owners, Reference};
 use parking_lot::{Condvar, Mutex};
 
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::engine::pages;
 use crate::queue::{Lane, Queue};
 use crate::store::facts::{self, LaneFacts};
@@ -19,23 +19,23 @@ use crate::store::facts::{self, LaneFacts};
 /// Answers the journal's questions, once the broker has filled its queues: until then they wait.
 #[derive(Default)]
 pub(crate) struct Restater {
-    core: Mutex<Option<Weak<Core>>>,
+    engine: Mutex<Option<Weak<Engine>>>,
     known: Condvar,
 }
 
 impl Restater {
-    pub(crate) fn answer_for(&self, core: &Arc<Core>) {
-        *self.core.lock() = Some(Arc::downgrade(core));
+    pub(crate) fn answer_for(&self, engine: &Arc<Engine>) {
+        *self.engine.lock() = Some(Arc::downgrade(engine));
         self.known.notify_all();
     }
 
     /// The broker. Without it there is no answer, and any other would cost messages: the journal's
     /// background waits.
-    fn core(&self) -> Arc<Core> {
-        let mut known = self.core.lock();
+    fn engine(&self) -> Arc<Engine> {
+        let mut known = self.engine.lock();
         loop {
-            if let Some(core) = known.as_ref().and_then(Weak::upgrade) {
-                return core;
+            if let Some(engine) = known.as_ref().and_then(Weak::upgrade) {
+                return engine;
             }
             self.known.wait(&mut known);
         }
@@ -44,45 +44,45 @@ impl Restater {
 
 impl Owners for Restater {
     fn restate(&self, owners: &[Owner], journal: &Journal) {
-        let core = self.core();
+        let engine = self.engine();
         for owner in owners {
-            restate_one(&core, *owner, journal);
+            restate_one(&engine, *owner, journal);
         }
     }
 
     fn referenced(&self, owner: Owner, file: u32, found: &mut Vec<Reference>) {
-        let core = self.core();
-        if let Some(queue) = queue_of(&core, owner) {
-            queue.lock(&core).referenced(file, found);
+        let engine = self.engine();
+        if let Some(queue) = queue_of(&engine, owner) {
+            queue.lock(&engine).referenced(file, found);
         }
     }
 
     fn unsettled(&self, owner: Owner, page: u64, bits: &mut Bits) {
-        let core = self.core();
-        if let Some(queue) = queue_of(&core, owner) {
-            queue.lock(&core).unsettled_of(page, bits);
+        let engine = self.engine();
+        if let Some(queue) = queue_of(&engine, owner) {
+            queue.lock(&engine).unsettled_of(page, bits);
         }
     }
 
     fn moved(&self, owner: Owner, page: u64, from: &[u32], chunk: Chunk, entries: &[Reference]) -> u64 {
-        let core = self.core();
-        queue_of(&core, owner).map_or(0, |queue| queue.lock(&core).moved(page, from, chunk, entries))
+        let engine = self.engine();
+        queue_of(&engine, owner).map_or(0, |queue| queue.lock(&engine).moved(page, from, chunk, entries))
     }
 }
 
-fn queue_of(core: &Core, owner: Owner) -> Option<Arc<Queue>> {
-    core.catalog.vhosts().into_iter().find_map(|vhost| vhost.tables.read().queue_by_id(owner).cloned())
+fn queue_of(engine: &Engine, owner: Owner) -> Option<Arc<Queue>> {
+    engine.catalog.vhosts().into_iter().find_map(|vhost| vhost.tables.read().queue_by_id(owner).cloned())
 }
 
 /// Holding the table's read lock keeps every declaration away, the queue's lock every entry, and
 /// the groups' lock every half of a group: what is said is true at the place in the log where it is
 /// said.
-fn restate_one(core: &Core, owner: Owner, journal: &Journal) {
-    let _whole = core.groups.write();
-    if restate_ids(core, owner, journal) {
+fn restate_one(engine: &Engine, owner: Owner, journal: &Journal) {
+    let _whole = engine.groups.write();
+    if restate_ids(engine, owner, journal) {
         return;
     }
-    for vhost in core.catalog.vhosts() {
+    for vhost in engine.catalog.vhosts() {
         let tables = vhost.tables.read();
         if tables.is_ended() {
             // Its end stands in the log, and nothing may stand behind that.
@@ -93,7 +93,7 @@ fn restate_one(core: &Core, owner: Owner, journal: &Journal) {
             return;
         }
         if let Some(queue) = tables.queue_by_id(owner).filter(|queue| queue.logged()) {
-            let mut inner = queue.lock(core);
+            let mut inner = queue.lock(engine);
             if !inner.is_deleted() {
                 let lanes: Vec<_> = inner.lanes_mut().map(facts_of).collect();
                 let mut appender = journal.housekeeping_appender();
@@ -119,17 +119,17 @@ fn restate_one(core: &Core, owner: Owner, journal: &Journal) {
             return;
         }
     }
-    if !core.definitions.restate(owner, journal) {
-        restate_user(core, owner, journal);
+    if !engine.definitions.restate(owner, journal) {
+        restate_user(engine, owner, journal);
     }
 }
 
 /// Says the ids or keys of a bundle again; false if the owner is none. What is left of none is
 /// forgotten here.
-fn restate_ids(core: &Core, bundle: Owner, journal: &Journal) -> bool {
-    let Some(queue) = core.id_bundles.lock().get(&bundle).copied() else { return false };
-    let said = queue_of(core, queue).is_some_and(|queue| {
-        let inner = queue.lock(core);
+fn restate_ids(engine: &Engine, bundle: Owner, journal: &Journal) -> bool {
+    let Some(queue) = engine.id_bundles.lock().get(&bundle).copied() else { return false };
+    let said = queue_of(engine, queue).is_some_and(|queue| {
+        let inner = queue.lock(engine);
         let ids = inner.seen().and_then(|seen| seen.logged(bundle));
         let keys = inner.latest().and_then(|latest| latest.logged(bundle));
         if ids.is_none() && keys.is_none() {
@@ -147,7 +147,7 @@ fn restate_ids(core: &Core, bundle: Owner, journal: &Journal) -> bool {
         true
     });
     if !said {
-        core.id_bundles.lock().remove(&bundle);
+        engine.id_bundles.lock().remove(&bundle);
     }
     true
 }
@@ -158,10 +158,10 @@ fn facts_of(lane: &mut Lane) -> LaneFacts {
     LaneFacts { position, accounted, settled }
 }
 
-fn restate_user(core: &Core, owner: Owner, journal: &Journal) {
-    let users = core.users.lock();
+fn restate_user(engine: &Engine, owner: Owner, journal: &Journal) {
+    let users = engine.users.lock();
     let Some(name) = users.iter().find(|(_, id)| **id == owner).map(|(name, _)| name) else { return };
-    if let Some(Ok(bytes)) = core.authority.user(name).map(|user| user.encode()) {
+    if let Some(Ok(bytes)) = engine.authority.user(name).map(|user| user.encode()) {
         journal.housekeeping_appender().fact(None, owner, facts::USER, &[&bytes]);
     }
 }

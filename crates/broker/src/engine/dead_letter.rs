@@ -19,14 +19,14 @@ use journal::{Admission, Group, Ticket};
 
 use crate::arguments::QueueArguments;
 use crate::catalog::Unrouted;
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::engine::dead_letter::postponed::LIKELY_BYTES;
-use crate::message::annotations::{Death, Marks};
+use crate::message::annotations::{Annotations, Death};
 use crate::message::cc::{CC, Copies, named_keys};
 use crate::message::{Arena, Head, Message};
 use crate::queue::arrival::{Arrival, Work};
 use crate::queue::dropped::Nowhere;
-use crate::queue::{Dying, Identity, Queue, Reason, Visit};
+use crate::queue::{Dying, MessageIdentity, Queue, Reason, Visit};
 use crate::routing::{Envelope, STEPS};
 use crate::session::publish::{STEPS_PER_ENTRY, STORED_BESIDES, TURN_ENTRIES, release_holds};
 use crate::session::transaction::{Sealed, hide_arrivals};
@@ -40,7 +40,7 @@ const RESERVED: usize = 64 << 10;
 const COPIED_KEYS: usize = 1 << 10;
 
 /// A message as it goes on, where to, and what makes it a duplicate there.
-type Hop = (Message, Vec<Arc<Queue>>, Option<Box<Identity>>);
+type Hop = (Message, Vec<Arc<Queue>>, Option<Box<MessageIdentity>>);
 
 /// So many deaths are decided before others may have the queue and the log.
 const DECIDED_AT_ONCE: usize = 1000;
@@ -77,13 +77,13 @@ impl Budget {
 
 /// Logs that these die, so that a start does not bring them back; one whose time is over dies then
 /// without that.
-fn decide_all(queue: &Queue, dying: &[Dying], core: &Core) {
+fn decide_all(queue: &Queue, dying: &[Dying], engine: &Engine) {
     for some in dying.chunks(DECIDED_AT_ONCE) {
-        queue.decide(some.iter().filter(|dead| dead.reason != Reason::Expired), core);
+        queue.decide(some.iter().filter(|dead| dead.reason != Reason::Expired), engine);
     }
 }
 
-impl Core {
+impl Engine {
     /// Moves dead messages on, or notes why they must wait.
     pub(crate) fn dead_letter(&self, queue: &Arc<Queue>, dying: Vec<Dying>, budget: &mut Budget, work: &mut Vec<Work>) {
         let mut dying = dying;
@@ -127,7 +127,7 @@ impl Core {
             let Some((queue, chunk)) = next else { return false };
             // What the disk has of a queue is read for some of it at a time: the rest waits here
             // until that has moved.
-            let left = if queue.mourns() { chunk } else { self.move_read(&queue, chunk, &mut budget, work) };
+            let left = if queue.awaits_read() { chunk } else { self.move_read(&queue, chunk, &mut budget, work) };
             stuck = if left.is_empty() { 0 } else { stuck + 1 };
             self.postponed.lock().end_turn(&queue, left);
             if closed {
@@ -157,13 +157,13 @@ impl Core {
         budget: &mut Budget,
         work: &mut Vec<Work>,
     ) -> Vec<Dying> {
-        if queue.mourns() || chunk.iter().any(|dead| dead.message.is_none()) {
+        if queue.awaits_read() || chunk.iter().any(|dead| dead.message.is_none()) {
             // Who rejected one is answered before it has moved, and must not get it again: that it
             // dies is logged now.
             queue.decide(chunk.iter().filter(|dead| dead.reason == Reason::Rejected), self);
             budget.charge(chunk.len());
             budget.has_moved = true;
-            self.pager.mourn(Arc::clone(queue), chunk);
+            self.pager.await_read(Arc::clone(queue), chunk);
             return Vec::new();
         }
         self.move_chunk(queue, chunk, budget, work)
@@ -194,7 +194,7 @@ impl Core {
     fn postpone_unread(&self, queue: &Arc<Queue>, mut dying: Vec<Dying>) {
         decide_all(queue, &dying, self);
         let mut postponed = self.postponed.lock();
-        dying.extend(self.pager.take_mourned(queue));
+        dying.extend(self.pager.take_awaiting_read(queue));
         postponed.push_front(queue, dying);
     }
 
@@ -259,12 +259,18 @@ impl Core {
             queue.decide(stay.iter(), self);
         }
         let durable = leave.iter().any(|dead| dead.durable);
-        let mut visit = Visit { core: self, now, work };
+        let mut visit = Visit { engine: self, now, work };
         // A crash before it is durable lets the message die once more: had it been delivered, it
         // would come again as new.
         if !leave.is_empty() {
             budget.has_moved = true;
-            self.move_together(arrivals, &targets, durable, &|group| queue.bury(&leave, group, self), &mut visit);
+            self.move_together(
+                arrivals,
+                &targets,
+                durable,
+                &|group| queue.settle_dead(&leave, group, self),
+                &mut visit,
+            );
         }
         wait
     }
@@ -339,7 +345,7 @@ impl Core {
             (Some(key), _) => (key, Copies::Spent),
         };
         let read = || self.dialects.read(message.dialect(), message.properties()).ok();
-        let mut marks = self.marks_after(queue, message, dead.reason, now);
+        let mut annotations = self.marks_after(queue, message, dead.reason, now);
         let vhost = self.catalog.vhost(&queue.vhost).ok_or(unroutable)?;
         let envelope = Envelope::new(key, copies, &read);
         let routed = vhost.tables.read().route(exchange, &envelope);
@@ -350,26 +356,26 @@ impl Core {
             Unrouted::TooMuch { .. } => Nowhere::OutOfSteps,
         })?;
         {
-            let cycles = marks.cycles();
+            let cycles = annotations.cycles();
             routing.queues.retain(|target| !cycles.contains(&*target.name));
         }
         if routing.queues.is_empty() {
             return Err(unroutable);
         }
-        if !marks.share_moves(routing.queues.len()) {
+        if !annotations.share_moves(routing.queues.len()) {
             return Err(Nowhere::OutOfMoves);
         }
         let (queues, identity) = match message.instructed() {
             // What was published with them made sense then.
             true => {
                 let published_at = (!message.was_delayed()).then_some(now);
-                self.follow(&mut routing, envelope.headers(), published_at, now).map_err(|_| unroutable)?
+                self.apply_scheduling(&mut routing, envelope.headers(), published_at, now).map_err(|_| unroutable)?
             }
             false => (routing.queues, None),
         };
-        let identity = identity.map(|identity| identity.returning(&queues, &marks.queues()));
+        let identity = identity.map(|identity| identity.returning(&queues, &annotations.queues()));
         let mut encoded = Vec::new();
-        marks.encode(&mut encoded);
+        annotations.encode(&mut encoded);
         if encoded.len() as u64 > STORED_BESIDES / 2 {
             return Err(unroutable);
         }
@@ -385,15 +391,15 @@ impl Core {
             exchange,
             routing_key: key,
             properties: message.properties(),
-            marks: &encoded,
+            annotations: &encoded,
         };
         Ok((arena.add(&head, message.body()), queues, identity))
     }
 
-    fn marks_after(&self, queue: &Queue, message: &Message, reason: Reason, now: u64) -> Marks {
+    fn marks_after(&self, queue: &Queue, message: &Message, reason: Reason, now: u64) -> Annotations {
         let read = || self.dialects.read(message.dialect(), message.properties()).ok();
         // Deaths that a client made up, or brings along from another life, are its own headers.
-        let mut marks = message.marks().unwrap_or_default();
+        let mut annotations = message.annotations().unwrap_or_default();
         let mut routing_keys = vec![message.routing_key().to_owned()];
         if message.copies() == Copies::Named
             && let Some(properties) = read()
@@ -406,7 +412,7 @@ impl Core {
             };
             routing_keys.extend(named_keys(&properties.headers, CC).take_while(fits).map(str::to_owned));
         }
-        marks.record(Death {
+        annotations.record(Death {
             queue: queue.name.to_string(),
             reason,
             exchange: message.exchange().to_owned(),
@@ -415,6 +421,6 @@ impl Core {
             time: now / 1000,
             original_expiration: message.expiration(),
         });
-        marks
+        annotations
     }
 }

@@ -12,12 +12,12 @@ use journal::{Admission, Reference};
 
 use crate::arguments::QueueArguments;
 use crate::catalog::Routing;
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::message::scheduling::Instructions;
 use crate::message::{Arena, Head, Message};
 use crate::queue::arrival::{Arrival, Work};
-use crate::queue::{Bucket, Dying, Identity, Queue, QueueParts, Span, ToSort, Visit};
+use crate::queue::{Bucket, Dying, MessageIdentity, Queue, QueueParts, Span, ToSort, Visit};
 use crate::routing::Envelope;
 use crate::store::facts;
 use crate::value::Table;
@@ -43,12 +43,12 @@ enum Moved {
 }
 
 /// Where a message goes, and what makes it a duplicate there.
-pub(crate) type Followed = (Vec<Arc<Queue>>, Option<Box<Identity>>);
+pub(crate) type Followed = (Vec<Arc<Queue>>, Option<Box<MessageIdentity>>);
 
 /// An entry that is due: when, of which bucket, and its number.
 type Due = (u64, usize, u64);
 
-impl Core {
+impl Engine {
     /// When a stored message is due, in milliseconds since 1970.
     pub(crate) fn due_of(&self, message: &Message) -> u64 {
         let read = self.dialects.read(message.dialect(), message.properties());
@@ -118,7 +118,7 @@ impl Core {
             self.pager.release(queue);
             return;
         }
-        let mut visit = Visit { core: self, now, work };
+        let mut visit = Visit { engine: self, now, work };
         for bucket in near {
             // What is due already could not be moved, or waits for room in memory.
             let at = bucket.looks_at(self).map_or(now + LATER, |at| if at <= now { now + LATER } else { at });
@@ -273,12 +273,12 @@ impl Core {
                 }
             }
         };
-        self.move_together(arrivals, &targets, durable, &leave, &mut Visit { core: self, now, work });
+        self.move_together(arrivals, &targets, durable, &leave, &mut Visit { engine: self, now, work });
     }
 
     /// Where a message with instructions goes: into buckets, where it is not due yet; and what
     /// makes it a duplicate. Without `published_at` its delay is spent.
-    pub(crate) fn follow(
+    pub(crate) fn apply_scheduling(
         &self,
         routing: &mut Routing,
         headers: &Table,
@@ -289,7 +289,7 @@ impl Core {
         if let Some(published_at) = published_at {
             instructions.check_due(headers, published_at)?;
         }
-        let identity = Identity::of(&instructions, &routing.queues, std::mem::take(&mut routing.gates));
+        let identity = MessageIdentity::of(&instructions, &routing.queues, std::mem::take(&mut routing.gates));
         let delay = if routing.delayed.is_empty() { None } else { Instructions::exchange_delay(headers)? };
         let mut queues = std::mem::take(&mut routing.queues);
         for queue in &mut queues {
@@ -304,7 +304,7 @@ impl Core {
 
     /// What makes a message a duplicate in `queue`: which exchanges stand before it is asked again,
     /// as they are now.
-    fn identity_at(&self, queue: &Arc<Queue>, message: &Message) -> Option<Box<Identity>> {
+    fn identity_at(&self, queue: &Arc<Queue>, message: &Message) -> Option<Box<MessageIdentity>> {
         if !message.instructed() {
             return None;
         }
@@ -314,10 +314,10 @@ impl Core {
         let vhost = self.catalog.vhost(&queue.vhost)?;
         let routing = vhost.tables.read().route(message.exchange(), &envelope);
         let gates = routing.map(|routing| routing.gates).unwrap_or_default();
-        let identity = Identity::of(&instructions, std::slice::from_ref(queue), gates)?;
+        let identity = MessageIdentity::of(&instructions, std::slice::from_ref(queue), gates)?;
         // A dead letter that waited on its way back is no duplicate of itself.
-        let marks = message.marks().unwrap_or_default();
-        Some(identity.returning(std::slice::from_ref(queue), &marks.queues()))
+        let annotations = message.annotations().unwrap_or_default();
+        Some(identity.returning(std::slice::from_ref(queue), &annotations.queues()))
     }
 
     /// Ends a bucket that is empty and whose time is over. False if it is not.
@@ -342,7 +342,7 @@ impl Core {
 
 /// The message as it enters its queue: its life begins now, and its delay is spent.
 fn awake(message: &Message, now: u64, arena: &mut Arena) -> Message {
-    let marks = message.marks_bytes();
+    let annotations = message.marks_bytes();
     let head = Head {
         dialect: message.dialect(),
         persistent: message.persistent(),
@@ -355,7 +355,7 @@ fn awake(message: &Message, now: u64, arena: &mut Arena) -> Message {
         exchange: message.exchange(),
         routing_key: message.routing_key(),
         properties: message.properties(),
-        marks,
+        annotations,
     };
     arena.add(&head, message.body())
 }

@@ -1,8 +1,8 @@
 //! Everything that happens without a client asking: work left by visits, timers, flushes that
 //! somebody waits for, alarms.
 //!
-//! One task runs [`Core::housekeep`]; it is woken when something new waits and otherwise comes when
-//! the next timer is due.
+//! One task runs [`Engine::housekeep`]; it is woken when something new waits and otherwise comes
+//! when the next timer is due.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use journal::Ticket;
 
 use crate::catalog::Tables;
 use crate::engine::dead_letter::Budget;
-use crate::engine::{Core, TimerQueue};
+use crate::engine::{Engine, TimerQueue};
 use crate::queue::arrival::Work;
 use crate::queue::mailbox::Notice;
 use crate::queue::{Guard, Queue, Visit};
@@ -24,7 +24,7 @@ use crate::session::transaction::Sealed;
 /// this often.
 const ALARM_PERIOD: Duration = Duration::from_millis(50);
 
-impl Core {
+impl Engine {
     /// Does what visits left behind, and what that leaves behind, until nothing does. Returns when
     /// the queues that went with it are gone for good.
     pub(crate) fn run_work(&self, work: &mut Vec<Work>) -> Ticket {
@@ -34,7 +34,7 @@ impl Core {
             for item in std::mem::take(work) {
                 match item {
                     Work::DeadLetter { queue, dying } => self.dead_letter(&queue, dying, &mut budget, work),
-                    Work::Vanish { queue } => gone = gone.max(self.vanish(&queue)),
+                    Work::DeleteIfUnused { queue } => gone = gone.max(self.delete_if_unused(&queue)),
                     Work::Arm { queue, at } => {
                         let timer = Reverse((at, TimerQueue(Arc::downgrade(&queue))));
                         self.waiting.lock().timers.push(timer);
@@ -69,7 +69,7 @@ impl Core {
     /// Sets the timer of a queue that is new here.
     pub(crate) fn watch(&self, queue: &Arc<Queue>) {
         let mut work = Vec::new();
-        queue.watch(&mut Visit { core: self, now: self.clock.unix_ms(), work: &mut work });
+        queue.watch(&mut Visit { engine: self, now: self.clock.unix_ms(), work: &mut work });
         self.run_work(&mut work);
     }
 
@@ -105,7 +105,7 @@ impl Core {
             let rest = rest.chain(waiting.sealed.iter().map(|sealed| sealed.ticket)).min();
             (marks, sealed, rest)
         };
-        let mut visit = Visit { core: self, now, work };
+        let mut visit = Visit { engine: self, now, work };
         for (_, queue) in marks {
             queue.mark_raised(&mut visit);
         }
@@ -129,13 +129,13 @@ impl Core {
             };
             let Some(Reverse((at, TimerQueue(queue)))) = due else { return };
             if let Some(queue) = queue.upgrade() {
-                queue.grow_old(at, &mut Visit { core: self, now, work });
+                queue.on_timer(at, &mut Visit { engine: self, now, work });
             }
         }
     }
 
     /// Deletes a queue if it still should go. Returns when it is gone for good.
-    fn vanish(&self, queue: &Arc<Queue>) -> Ticket {
+    fn delete_if_unused(&self, queue: &Arc<Queue>) -> Ticket {
         let Some(vhost) = self.catalog.vhost(&queue.vhost) else { return Ticket::NONE };
         let mut tables = vhost.tables.write();
         let ended = self.end_queue(&mut tables, queue, &|inner| {

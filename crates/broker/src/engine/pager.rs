@@ -1,8 +1,8 @@
 //! Messages that come back from the disk, and those that leave memory.
 //!
-//! One thread, the pager, runs [`Core::page`]: it reads and spills without any lock and hands what
-//! came of it to the queue. The housekeeping sweeps the queues while memory is short. A message
-//! that can't be read stops its queue and no other.
+//! One thread, the pager, runs [`Engine::page`]: it reads and spills without any lock and hands
+//! what came of it to the queue. The housekeeping sweeps the queues while memory is short. A
+//! message that can't be read stops its queue and no other.
 
 pub(crate) mod spill;
 
@@ -18,7 +18,7 @@ use bytes::Bytes;
 use journal::{Chunk, PAGE, Reference};
 use parking_lot::Mutex;
 
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::message::{Arena, Message};
 use crate::queue::{Damage, Dying, Picked, Placed, Purpose, Queue, Task, Visit};
@@ -39,7 +39,7 @@ enum Errand {
     /// What this queue can't go on without.
     Load(Arc<Queue>),
     /// The messages of these, which then move on to the dead-letter exchange.
-    Mourn { queue: Arc<Queue>, dying: Vec<Dying> },
+    ReadDying { queue: Arc<Queue>, dying: Vec<Dying> },
     /// What of this queue is due, or soon will be.
     Release(Arc<Queue>),
     /// These messages are to be written where memory need not hold them.
@@ -62,18 +62,18 @@ impl Pager {
     }
 
     /// Reads the messages of dead letters and moves them on.
-    pub(crate) fn mourn(&self, queue: Arc<Queue>, dying: Vec<Dying>) {
-        queue.mourned.fetch_add(1, Ordering::AcqRel);
-        self.send(Errand::Mourn { queue, dying });
+    pub(crate) fn await_read(&self, queue: Arc<Queue>, dying: Vec<Dying>) {
+        queue.awaiting_read.fetch_add(1, Ordering::AcqRel);
+        self.send(Errand::ReadDying { queue, dying });
     }
 
     /// Takes back all dead letters of `queue` that are still to be read, in their order.
-    pub(crate) fn take_mourned(&self, queue: &Arc<Queue>) -> Vec<Dying> {
+    pub(crate) fn take_awaiting_read(&self, queue: &Arc<Queue>) -> Vec<Dying> {
         let mut errands = self.errands.lock();
         let mut taken = Vec::new();
         errands.retain_mut(|errand| match errand {
-            Errand::Mourn { queue: other, dying } if other.id == queue.id => {
-                queue.mourned.fetch_sub(1, Ordering::AcqRel);
+            Errand::ReadDying { queue: other, dying } if other.id == queue.id => {
+                queue.awaiting_read.fetch_sub(1, Ordering::AcqRel);
                 taken.append(dying);
                 false
             }
@@ -146,7 +146,7 @@ fn unlisted(queue: &Queue) -> String {
     queue.damage_text(None, &"an index does not list what it should")
 }
 
-impl Core {
+impl Engine {
     /// Runs the oldest errand, or tidies up if there is none. True when there may be more to do;
     /// else `waker` is woken when there is.
     pub(crate) fn page(&self, waker: &Waker) -> bool {
@@ -158,7 +158,7 @@ impl Core {
             Some(Errand::Load(queue)) => {
                 let came = self.fetch_for(&queue);
                 let now = self.clock.unix_ms();
-                let mut visit = Visit { core: self, now, work: &mut work };
+                let mut visit = Visit { engine: self, now, work: &mut work };
                 match came {
                     Came::Selection => queue.looked_at(&mut visit),
                     Came::Load { damage } => {
@@ -167,10 +167,10 @@ impl Core {
                     }
                 }
             }
-            Some(Errand::Mourn { queue, dying }) => {
+            Some(Errand::ReadDying { queue, dying }) => {
                 let moved = self.move_unread(&queue, dying, &mut work);
                 // Only now: what died later comes behind it.
-                queue.mourned.fetch_sub(1, Ordering::AcqRel);
+                queue.awaiting_read.fetch_sub(1, Ordering::AcqRel);
                 if moved && self.postponed.lock().has(&queue) {
                     self.housekeeper.wake();
                 }

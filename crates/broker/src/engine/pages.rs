@@ -12,7 +12,7 @@ use std::io;
 
 use journal::{Address, Bits, Chunk, LOST, PAGE, Reference};
 
-use crate::queue::{Bitmap, Listed, Page, Place, first_of, lane_of};
+use crate::queue::{Bitmap, BodyPlace, Listed, Page, first_of, lane_of};
 
 const WORDS: usize = (PAGE / 64) as usize;
 
@@ -47,12 +47,12 @@ pub(super) struct Pages {
 pub(crate) struct Found {
     pub(crate) pages: VecDeque<Box<Page>>,
     pub(crate) chunked: bool,
-    pub(crate) lost: Lost,
+    pub(crate) lost: UnreadableEntries,
 }
 
 /// Entries of a queue that can't be read, since what lists them is damaged or missing.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Lost {
+pub(crate) struct UnreadableEntries {
     /// How many there are; a few of them may be numbers that no entry ever had.
     pub(crate) count: u64,
     /// The first and the last of their numbers.
@@ -62,7 +62,7 @@ pub(crate) struct Lost {
     pub(crate) doubtful: u64,
 }
 
-impl std::fmt::Display for Lost {
+impl std::fmt::Display for UnreadableEntries {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (first, last) = self.numbers;
         if self.count > 0 {
@@ -76,7 +76,7 @@ impl std::fmt::Display for Lost {
     }
 }
 
-impl Lost {
+impl UnreadableEntries {
     /// True when nothing is known to be lost.
     pub(crate) fn is_none(&self) -> bool {
         self.count == 0 && self.doubtful == 0
@@ -187,7 +187,7 @@ impl Replayed {
         !self.chunks.is_empty() || self.stated > 0
     }
 
-    fn finish(self, number: u64, next: u64, read: &ReadChunk<'_>, lost: &mut Lost) -> Option<Page> {
+    fn finish(self, number: u64, next: u64, read: &ReadChunk<'_>, lost: &mut UnreadableEntries) -> Option<Page> {
         let (told, settled) = (self.told.bits(), self.settled.bits());
         let in_log = minus(&told, &settled);
         if !self.may_be_listed() {
@@ -209,7 +209,13 @@ impl Replayed {
     }
 
     /// Reads what the chunks list.
-    fn finish_by_lists(self, number: u64, next: u64, read: &ReadChunk<'_>, lost: &mut Lost) -> Option<Page> {
+    fn finish_by_lists(
+        self,
+        number: u64,
+        next: u64,
+        read: &ReadChunk<'_>,
+        lost: &mut UnreadableEntries,
+    ) -> Option<Page> {
         let in_log = minus(&self.told.bits(), &self.settled.bits());
         let (mut all, mut lists, mut members) = (Vec::new(), Vec::new(), [0; WORDS]);
         let mut unreadable = None;
@@ -263,7 +269,7 @@ impl Replayed {
         for one in listed {
             let bit = (one.seq % PAGE) as usize;
             members[bit / 64] |= 1 << (bit % 64);
-            elsewhere.insert(bit, Place { address: one.address, length: one.length });
+            elsewhere.insert(bit, BodyPlace { address: one.address, length: one.length });
         }
         let left = count(&members) as usize;
         if left == 0 {
@@ -275,7 +281,7 @@ impl Replayed {
                 Some(place) => places.push(*place),
                 None => {
                     let address = *self.addresses.get(bit - self.base)?;
-                    places.push(Place { address, length: 0 });
+                    places.push(BodyPlace { address, length: 0 });
                 }
             }
         }

@@ -13,15 +13,15 @@ use hashbrown::{HashMap, HashSet};
 use journal::{Address, Chunk, Owner, PAGE, Replay};
 
 use crate::arguments::{ExchangeArguments, QueueArguments};
-use crate::catalog::definitions::{Definitions, EVERYWHERE, Key};
+use crate::catalog::definitions::{DefinitionKey, Definitions, EVERYWHERE};
 use crate::catalog::{Catalog, Exchange, OWNERS_PER_VHOST, Tables, Vhost, binding_of};
 use crate::encoding::Malformed;
-use crate::engine::Core;
-use crate::engine::pages::{Lost, Pages, ReadChunk};
+use crate::engine::Engine;
+use crate::engine::pages::{Pages, ReadChunk, UnreadableEntries};
 use crate::error::Error;
 use crate::queue::{
-    Bound, Bounds, Lanes, Latest, Position, Positions, Queue, QueueParts, Reason, Recovered, Returns, Seen, Span,
-    reason_code,
+    Bound, Bounds, Lanes, LastValues, Position, Positions, Queue, QueueParts, Reason, Recovered, Returns, SeenIds,
+    Span, reason_code,
 };
 use crate::routing::{Bindings, Destination, Load, Weight};
 use crate::settings::UnknownArguments;
@@ -37,8 +37,8 @@ struct Entries {
     dying: BTreeMap<u64, u8>,
     /// When entries are due that came back.
     waiting: BTreeMap<u64, u64>,
-    seen: Seen,
-    latest: Latest,
+    seen: SeenIds,
+    latest: LastValues,
 }
 
 impl Entries {
@@ -57,8 +57,8 @@ struct Left {
     lanes: Lanes,
     dying: BTreeMap<u64, u8>,
     waiting: BTreeMap<u64, u64>,
-    seen: Seen,
-    latest: Latest,
+    seen: SeenIds,
+    latest: LastValues,
 }
 
 /// What the journal said, so far.
@@ -73,11 +73,11 @@ pub(crate) struct Rebuilt {
     entries: HashMap<Owner, Entries>,
     left: HashMap<Owner, Left>,
     pub(crate) users: BTreeMap<Owner, Vec<u8>>,
-    definitions: BTreeMap<Owner, (Key, Table)>,
+    definitions: BTreeMap<Owner, (DefinitionKey, Table)>,
     /// Segments that are damaged, and what is wrong with each.
     pub(crate) lost_segments: BTreeMap<u32, String>,
     /// Queues of which entries can't be read.
-    pub(crate) lost: BTreeMap<Owner, Lost>,
+    pub(crate) lost: BTreeMap<Owner, UnreadableEntries>,
     dropped: HashSet<Owner>,
     last_owner: Owner,
     damage: Option<String>,
@@ -332,36 +332,36 @@ impl Rebuilt {
     }
 
     /// Binds, and puts the entries into their queues. Returns entries whose death was decided.
-    pub(crate) fn fill(&mut self, core: &Core) -> Result<Vec<Decided>, Error> {
+    pub(crate) fn fill(&mut self, engine: &Engine) -> Result<Vec<Decided>, Error> {
         let mut left = std::mem::take(&mut self.left);
         let mut decided = Vec::new();
-        for vhost in core.catalog.vhosts() {
+        for vhost in engine.catalog.vhosts() {
             let mut tables = vhost.tables.write();
             let here = |owner: &Owner| tables.queue_by_id(*owner).is_some() || tables.exchange_by_id(*owner).is_some();
             let owners: Vec<Owner> = self.bound.keys().copied().filter(here).collect();
             for owner in owners {
                 let list = self.bound.remove(&owner).unwrap_or_default();
-                bind(&mut tables, core, owner, list)?;
+                bind(&mut tables, engine, owner, list)?;
             }
             for queue in tables.queues() {
-                decided.extend(left.remove(&queue.id).map(|left| left.fill(core, &tables, queue)));
+                decided.extend(left.remove(&queue.id).map(|left| left.fill(engine, &tables, queue)));
             }
         }
-        self.fill_buckets(core, &mut left);
-        core.catalog.changed();
+        self.fill_buckets(engine, &mut left);
+        engine.catalog.changed();
         Ok(decided)
     }
 
     /// Makes the buckets of queues that are there. What is due by now is seen to by the pager.
-    fn fill_buckets(&self, core: &Core, left: &mut HashMap<Owner, Left>) {
-        let now = core.clock.unix_ms();
+    fn fill_buckets(&self, engine: &Engine, left: &mut HashMap<Owner, Left>) {
+        let now = engine.clock.unix_ms();
         for (owner, (of, span)) in &self.buckets {
-            for vhost in core.catalog.vhosts() {
+            for vhost in engine.catalog.vhosts() {
                 let mut tables = vhost.tables.write();
                 let Some(queue) = tables.queue_by_id(*of).cloned() else { continue };
-                let bucket = core.new_bucket(&queue, *owner, *span, now);
+                let bucket = engine.new_bucket(&queue, *owner, *span, now);
                 if let Some(left) = left.remove(owner) {
-                    bucket.recover_delayed(left.lanes, core);
+                    bucket.recover_delayed(left.lanes, engine);
                 }
                 queue.delays.lock().buckets.insert(*span, Arc::clone(&bucket));
                 tables.insert_bucket(bucket);
@@ -371,7 +371,7 @@ impl Rebuilt {
 }
 
 /// Binds a queue or an exchange, and lets it keep its bindings, but for those whose source is gone.
-fn bind(tables: &mut Tables, core: &Core, owner: Owner, mut list: Vec<Bound>) -> Result<(), Error> {
+fn bind(tables: &mut Tables, engine: &Engine, owner: Owner, mut list: Vec<Bound>) -> Result<(), Error> {
     let queue = tables.queue_by_id(owner).cloned();
     let destination = if queue.is_some() { Destination::Queue(owner) } else { Destination::Exchange(owner) };
     list.retain(|bound| tables.exchange_by_id(bound.exchange).is_some());
@@ -381,7 +381,7 @@ fn bind(tables: &mut Tables, core: &Core, owner: Owner, mut list: Vec<Bound>) ->
         }
     }
     if let Some(queue) = queue {
-        let mut inner = queue.lock(core);
+        let mut inner = queue.lock(engine);
         list.into_iter().for_each(|bound| inner.bindings.keep(bound));
     } else if let Some(exchange) = tables.exchange_by_id_mut(owner) {
         list.into_iter().for_each(|bound| exchange.bound.keep(bound));
@@ -390,10 +390,10 @@ fn bind(tables: &mut Tables, core: &Core, owner: Owner, mut list: Vec<Bound>) ->
 }
 
 impl Left {
-    fn fill(mut self, core: &Core, tables: &Tables, queue: &Arc<Queue>) -> Decided {
-        queue.lock(core).recover(self.lanes);
+    fn fill(mut self, engine: &Engine, tables: &Tables, queue: &Arc<Queue>) -> Decided {
+        queue.lock(engine).recover(self.lanes);
         if !self.seen.is_empty() {
-            queue.recover_seen(self.seen, &|exchange| tables.exchange_by_id(exchange).is_some(), core);
+            queue.recover_seen(self.seen, &|exchange| tables.exchange_by_id(exchange).is_some(), engine);
         }
         let reasons = [Reason::Rejected, Reason::Expired, Reason::MaxLength, Reason::DeliveryLimit];
         let dying = self
@@ -403,8 +403,8 @@ impl Left {
         let dying: Vec<_> = dying.collect();
         // What is to die is the last value of nothing, as it was not before the stop.
         dying.iter().for_each(|(seq, _)| self.latest.left(*seq));
-        let keyed = queue.recover_latest(self.latest, core);
-        let now = core.clock.unix_ms();
+        let keyed = queue.recover_latest(self.latest, engine);
+        let now = engine.clock.unix_ms();
         let waiting = self.waiting.into_iter().filter(|(_, due)| *due > now).collect();
         Decided { queue: Arc::clone(queue), dying, waiting, keyed }
     }
@@ -424,17 +424,17 @@ pub(crate) struct Decided {
 impl Decided {
     /// Finds out where these entries lie, if only an index knows. What is damaged is told of, and
     /// stops its queue when its turn comes; of its page nothing that was decided is taken up.
-    pub(crate) fn place(&self, core: &Core) {
+    pub(crate) fn place(&self, engine: &Engine) {
         let numbers = self.dying.iter().map(|(seq, _)| seq).chain(self.waiting.iter().map(|(seq, _)| seq));
         let pages: BTreeSet<_> = numbers.map(|seq| seq / PAGE).collect();
         for page in pages {
-            if let Err(damage) = core.place(&self.queue, page) {
-                core.pager.tell(damage);
+            if let Err(damage) = engine.place(&self.queue, page) {
+                engine.pager.tell(damage);
             }
         }
         for page in &self.keyed.pages {
             // Nothing was decided here: it is told of when its turn comes.
-            let _ = core.place(&self.queue, *page);
+            let _ = engine.place(&self.queue, *page);
         }
     }
 }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::message::Message;
 use crate::queue::Returns;
-use crate::queue::mailbox::{Lent, Mailbox};
+use crate::queue::mailbox::{Mailbox, Outgoing};
 
 /// What the address of every reply consumer begins with; RabbitMQ's clients and servers know it.
 pub const REPLY_PREFIX: &str = "amq.rabbitmq.reply-to.";
@@ -33,8 +33,9 @@ pub(crate) struct Requester {
 impl Requester {
     /// False when it leaves too much unread.
     pub(crate) fn deliver(&self, message: Message) -> bool {
-        let lent = Lent { consumer: self.consumer, redelivered: false, returns: Returns::default(), seq: 0, message };
-        self.mailbox.deliver_reply(lent, REPLIES_MAX)
+        let outgoing =
+            Outgoing { consumer: self.consumer, redelivered: false, returns: Returns::default(), seq: 0, message };
+        self.mailbox.deliver_reply(outgoing, REPLIES_MAX)
     }
 }
 
@@ -60,7 +61,7 @@ impl Replies {
     }
 }
 
-impl Core {
+impl Engine {
     /// The requester that a message is a reply to. Ask this only of what no queue has taken: no
     /// queue has such a name.
     pub(crate) fn requester(&self, vhost: &str, message: &Message) -> Option<Requester> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use journal::{Disk, Owner, Verification};
 
 use crate::broker::OpenError;
-use crate::engine::pages::Lost;
+use crate::engine::pages::UnreadableEntries;
 use crate::engine::recovery::Rebuilt;
 
 /// See [`Verified::read`].
@@ -52,7 +52,7 @@ impl Verified {
         let mut queues = Vec::new();
         let mut names = Vec::new();
         for (owner, vhost, name, entries) in rebuilt.queue_counts() {
-            let Lost { count, numbers, .. } = rebuilt.lost.get(&owner).copied().unwrap_or_default();
+            let UnreadableEntries { count, numbers, .. } = rebuilt.lost.get(&owner).copied().unwrap_or_default();
             names.push((owner, format!("queue '{name}' in vhost '{vhost}'")));
             queues.push(VerifiedQueue { vhost, name, entries, lost: count, lost_numbers: numbers });
         }

@@ -39,7 +39,7 @@ pub(crate) enum Order {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Intake {
+pub(crate) struct Ingress {
     line: Mutex<Line>,
     /// Bytes that may be under way.
     room: usize,
@@ -50,12 +50,12 @@ pub(crate) struct Intake {
 struct Line {
     /// Bytes of the bodies that were let in.
     used: usize,
-    waiting: VecDeque<(Arc<Place>, Waker)>,
+    waiting: VecDeque<(Arc<IngressPlace>, Waker)>,
 }
 
 #[derive(Debug)]
-struct Place {
-    intake: Arc<Intake>,
+struct IngressPlace {
+    ingress: Arc<Ingress>,
     bytes: usize,
     first: bool,
     granted: AtomicBool,
@@ -66,9 +66,9 @@ struct Place {
 /// As a waker it does nothing when it is woken: the journal drops it when the ticket that it waits
 /// for is durable.
 #[derive(Debug)]
-pub(crate) struct Claim(Arc<Place>);
+pub(crate) struct Claim(Arc<IngressPlace>);
 
-impl Intake {
+impl Ingress {
     pub(crate) fn new(memory: Arc<Memory>) -> Self {
         Self { line: Mutex::default(), room: (memory.limit() / SHARE).min(MOST), memory }
     }
@@ -88,7 +88,8 @@ impl Intake {
         let mut line = self.line.lock();
         let granted = order == Order::Now || (line.waiting.is_empty() && self.fits(line.used, bytes));
         let first = order == Order::First;
-        let place = Arc::new(Place { intake: Arc::clone(self), bytes, first, granted: AtomicBool::new(granted) });
+        let place =
+            Arc::new(IngressPlace { ingress: Arc::clone(self), bytes, first, granted: AtomicBool::new(granted) });
         if granted {
             line.used += bytes;
         } else {
@@ -104,7 +105,7 @@ impl Intake {
         used == 0 || used.saturating_add(bytes) <= self.room.min(free)
     }
 
-    fn leave(&self, place: &Arc<Place>) {
+    fn leave(&self, place: &Arc<IngressPlace>) {
         let mut woken = Vec::new();
         let mut line = self.line.lock();
         if place.granted.load(Ordering::Relaxed) {
@@ -143,7 +144,7 @@ impl Wake for Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.0.intake.leave(&self.0);
+        self.0.ingress.leave(&self.0);
     }
 }
 
@@ -152,16 +153,16 @@ mod tests {
     use super::*;
     use crate::memory::Housekeeper;
 
-    fn intake(limit: u64) -> Arc<Intake> {
+    fn ingress(limit: u64) -> Arc<Ingress> {
         let memory = Memory::new(limit, limit, Arc::new(Housekeeper::default()));
-        Arc::new(Intake::new(Arc::new(memory)))
+        Arc::new(Ingress::new(Arc::new(memory)))
     }
 
     /// `+NAME BYTES` claims, with `!` now and `^` first; `-NAME` leaves; `*BYTES` sets what queues
     /// hold. Each line names who was let in so far and is still there, and the bytes.
     #[test]
     fn bodies_are_let_in_in_turn_as_far_as_there_is_room() {
-        let intake = intake(400);
+        let ingress = ingress(400);
         let mut held = 0;
         let mut claims: Vec<(&str, Claim)> = Vec::new();
         for (action, expected) in [
@@ -206,29 +207,29 @@ mod tests {
                 "-" => claims.retain(|(other, _)| *other != name),
                 "*" => {
                     let now = name.parse().unwrap();
-                    intake.memory.changed(held, now);
+                    ingress.memory.changed(held, now);
                     held = now;
                 }
-                _ => claims.push((name, intake.claim(bytes, order, Waker::noop()))),
+                _ => claims.push((name, ingress.claim(bytes, order, Waker::noop()))),
             }
             let mut seen: Vec<String> =
                 claims.iter().filter(|(_, c)| c.is_granted()).map(|(n, _)| (*n).to_owned()).collect();
             seen.sort();
-            seen.push(intake.used().to_string());
+            seen.push(ingress.used().to_string());
             assert_eq!(seen.join(" "), expected, "after {action}");
         }
-        assert!(!intake.is_awaited());
+        assert!(!ingress.is_awaited());
     }
 
     #[test]
     fn a_place_kept_as_a_waker_is_given_back_with_the_last_of_them() {
-        let intake = intake(400);
-        let waker = intake.claim(100, Order::Turn, Waker::noop()).into_waker();
+        let ingress = ingress(400);
+        let waker = ingress.claim(100, Order::Turn, Waker::noop()).into_waker();
         let other = waker.clone();
         drop(waker);
         other.wake_by_ref();
-        assert_eq!(intake.used(), 100);
+        assert_eq!(ingress.used(), 100);
         other.wake();
-        assert_eq!(intake.used(), 0);
+        assert_eq!(ingress.used(), 0);
     }
 }

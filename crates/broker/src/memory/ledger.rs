@@ -16,7 +16,7 @@ use crate::settings::Settings;
 pub enum Held {
     /// Messages of transactions that are not committed.
     Transactions,
-    /// Bodies of up to 64 KiB that are not whole. Larger ones have a place in the intake.
+    /// Bodies of up to 64 KiB that are not whole. Larger ones have a place in the ingress.
     Bodies,
     /// Replies without a queue that are not read.
     Replies,

@@ -1,8 +1,8 @@
-//! The broker's own marks on a dead-lettered message: where it died, why and how often.
+//! The broker's own annotations on a dead-lettered message: where it died, why and how often.
 //!
 //! They are kept beside the publisher's properties, which stay as they were; a dialect's writer
-//! merges [`Marks::headers`] into what it delivers. Names and types of the headers, and what a
-//! cycle is, are those of RabbitMQ.
+//! merges [`Annotations::headers`] into what it delivers. Names and types of the headers, and what
+//! a cycle is, are those of RabbitMQ.
 
 use std::fmt;
 
@@ -81,7 +81,7 @@ pub struct Death {
 
 /// The queue, reason and exchange of one death.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct DeathPlace {
     /// Name of the queue it died in.
     pub queue: String,
     /// Why.
@@ -90,7 +90,7 @@ pub struct Place {
     pub exchange: String,
 }
 
-impl From<&Death> for Place {
+impl From<&Death> for DeathPlace {
     fn from(death: &Death) -> Self {
         Self { queue: death.queue.clone(), reason: death.reason, exchange: death.exchange.clone() }
     }
@@ -107,13 +107,13 @@ const LEAST_MOVES: u64 = 16;
 
 /// The deaths of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Marks {
+pub struct Annotations {
     /// Newest first, one for each queue and reason.
     pub deaths: Vec<Death>,
     /// The first death of all; none only where there are no deaths.
-    pub first: Option<Place>,
+    pub first: Option<DeathPlace>,
     /// The newest death; none only where there are no deaths.
-    pub last: Option<Place>,
+    pub last: Option<DeathPlace>,
     /// How many at the end of `deaths` a client brought along when it published the message again,
     /// and that have not happened again since. Only messages of earlier versions have such deaths.
     carried: usize,
@@ -121,10 +121,10 @@ pub struct Marks {
     moves_left: Option<u64>,
 }
 
-impl Marks {
+impl Annotations {
     /// Takes the moves of a hop to so many queues off what is left, and shares out the rest: each
-    /// of them gets one copy with these marks. False when it is more than is left. The first hop,
-    /// and the first behind a rejection, may lead to any number of queues: publishing to them
+    /// of them gets one copy with these annotations. False when it is more than is left. The first
+    /// hop, and the first behind a rejection, may lead to any number of queues: publishing to them
     /// directly may, too.
     pub(crate) fn share_moves(&mut self, queues: usize) -> bool {
         let rejected = self.last.as_ref().is_some_and(|last| last.reason == Reason::Rejected);
@@ -140,7 +140,7 @@ impl Marks {
     /// Adds a death, which happened just now. If the message died in this queue for this reason
     /// before, that is counted once more and becomes the newest.
     pub fn record(&mut self, death: Death) {
-        let place = Place::from(&death);
+        let place = DeathPlace::from(&death);
         let before = self.deaths.iter().position(|known| known.queue == death.queue && known.reason == death.reason);
         let newest = match before {
             Some(at) => {
@@ -228,13 +228,13 @@ impl Marks {
         }
     }
 
-    /// Reads what [`Marks::encode`] wrote. An error of kind `Internal` says where the bytes can't
-    /// be right.
+    /// Reads what [`Annotations::encode`] wrote. An error of kind `Internal` says where the bytes
+    /// can't be right.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes);
-        let marks = decode_marks(&mut reader)?;
+        let annotations = decode_annotations(&mut reader)?;
         reader.end()?;
-        Ok(marks)
+        Ok(annotations)
     }
 }
 
@@ -269,17 +269,17 @@ fn encode_place(into: &mut Vec<u8>, queue: &str, reason: Reason, exchange: &str)
     write_text(into, exchange);
 }
 
-fn decode_place(reader: &mut Reader<'_>) -> Result<Place, Malformed> {
+fn decode_place(reader: &mut Reader<'_>) -> Result<DeathPlace, Malformed> {
     let queue = reader.text()?.to_owned();
     let id = reader.byte()?;
     let Some(reason) = Reason::ALL.into_iter().find(|reason| reason.id() == id) else {
         return Err(reader.malformed("an unknown reason of death before this"));
     };
-    Ok(Place { queue, reason, exchange: reader.text()?.to_owned() })
+    Ok(DeathPlace { queue, reason, exchange: reader.text()?.to_owned() })
 }
 
 fn decode_death(reader: &mut Reader<'_>) -> Result<Death, Malformed> {
-    let Place { queue, reason, exchange } = decode_place(reader)?;
+    let DeathPlace { queue, reason, exchange } = decode_place(reader)?;
     let mut routing_keys = Vec::new();
     for _ in 0..reader.varint()? {
         routing_keys.push(reader.text()?.to_owned());
@@ -295,7 +295,7 @@ fn decode_death(reader: &mut Reader<'_>) -> Result<Death, Malformed> {
     })
 }
 
-fn decode_marks(reader: &mut Reader<'_>) -> Result<Marks, Malformed> {
+fn decode_annotations(reader: &mut Reader<'_>) -> Result<Annotations, Malformed> {
     let mut deaths = Vec::new();
     for _ in 0..reader.varint()? {
         deaths.push(decode_death(reader)?);
@@ -308,7 +308,7 @@ fn decode_marks(reader: &mut Reader<'_>) -> Result<Marks, Malformed> {
     let (first, last) = (place()?, place()?);
     // Earlier versions end here.
     let moves_left = if reader.is_empty() { None } else { Some(reader.varint()?) };
-    Ok(Marks { deaths, carried, first, last, moves_left })
+    Ok(Annotations { deaths, carried, first, last, moves_left })
 }
 
 #[cfg(test)]

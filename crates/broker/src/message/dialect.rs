@@ -89,7 +89,7 @@ impl Dialects {
     /// The neutral view of a message's properties, with what the broker has added to one that died.
     pub fn read_message(&self, message: &Message) -> Result<Properties, Error> {
         let mut properties = self.read(message.dialect(), message.properties())?;
-        for (name, value) in message.marks().map(|marks| marks.headers()).unwrap_or_default() {
+        for (name, value) in message.annotations().map(|annotations| annotations.headers()).unwrap_or_default() {
             properties.headers.set(&name, value);
         }
         Ok(properties)

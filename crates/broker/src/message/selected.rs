@@ -83,8 +83,8 @@ impl Selected<'_> {
 
     /// What the broker has added to a message that died, such as `x-first-death-queue`.
     fn mark(&self, name: &str) -> Option<Value<'static>> {
-        let marks = self.message.marks()?;
-        let (_, value) = marks.headers().into_iter().find(|(known, _)| known == name)?;
+        let annotations = self.message.annotations()?;
+        let (_, value) = annotations.headers().into_iter().find(|(known, _)| known == name)?;
         Some(value.into_selected())
     }
 }
@@ -172,7 +172,7 @@ mod tests {
             exchange: "orders",
             routing_key: "eu.de",
             properties: b"",
-            marks: b"",
+            annotations: b"",
         };
         let message = Arena::default().add(&head, b"");
         let selected = Selected { message: &message, dialects: &dialects, redelivered: true };

@@ -7,7 +7,7 @@ use journal::{Address, Ticket};
 
 use crate::memory::ingress::Claim;
 use crate::message::Message;
-use crate::queue::{Dying, Identity, Queue};
+use crate::queue::{Dying, MessageIdentity, Queue};
 
 /// A message on its way into queues.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Arrival {
     /// The place of a large body among those under way, until it is durable.
     pub(crate) claim: Option<Claim>,
     /// What makes it a duplicate, if it said so.
-    pub(crate) identity: Option<Box<Identity>>,
+    pub(crate) identity: Option<Box<MessageIdentity>>,
 }
 
 impl Arrival {
@@ -98,7 +98,7 @@ pub(crate) enum Work {
     /// Move these to the queue's dead-letter exchange.
     DeadLetter { queue: Arc<Queue>, dying: Vec<Dying> },
     /// The queue has nobody left who needs it: check again, delete.
-    Vanish { queue: Arc<Queue> },
+    DeleteIfUnused { queue: Arc<Queue> },
     /// Look at the queue again at this time (milliseconds since 1970).
     Arm { queue: Arc<Queue>, at: u64 },
     /// Look what of the queue is due.

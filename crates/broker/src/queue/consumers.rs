@@ -17,7 +17,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use crate::queue::mailbox::{FORGOTTEN_MAX, Lent, Mailbox};
+use crate::queue::mailbox::{FORGOTTEN_MAX, Mailbox, Outgoing};
 use crate::queue::rings::Rings;
 use crate::value::Table;
 
@@ -29,7 +29,7 @@ const SPARE_MAX: usize = 16;
 thread_local! {
     /// Memory for what visits lend, empty between uses: a few lists for each thread, since there
     /// are many more queues, and a list that once was long stays so.
-    static SPARE: RefCell<Vec<Vec<Lent>>> = const { RefCell::new(Vec::new()) };
+    static SPARE: RefCell<Vec<Vec<Outgoing>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Names a consumer in the whole broker: its client, and its number there.
@@ -169,7 +169,7 @@ struct Outbox {
     /// Consumers of that connection.
     users: u32,
     /// Has no memory of its own between visits.
-    pending: Vec<Lent>,
+    pending: Vec<Outgoing>,
     bytes: usize,
 }
 
@@ -564,7 +564,7 @@ impl Consumers {
     }
 
     /// Puts a delivery of `cost` bytes into the outbox of the consumer at `slot`.
-    pub(crate) fn lend(&mut self, slot: u32, lent: Lent, cost: usize) {
+    pub(crate) fn lend(&mut self, slot: u32, outgoing: Outgoing, cost: usize) {
         let Some(number) = self.slots[slot as usize].as_ref().map(|consumer| consumer.outbox) else { return };
         let Some(outbox) = self.outboxes[number as usize].as_mut() else { return };
         if outbox.pending.is_empty() {
@@ -572,7 +572,7 @@ impl Consumers {
             outbox.pending = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
         }
         outbox.bytes += cost;
-        outbox.pending.push(lent);
+        outbox.pending.push(outgoing);
     }
 
     fn next_slot(&mut self) -> Option<u32> {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use journal::Group;
 
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::message::Message;
-use crate::queue::dropped::Lost;
+use crate::queue::dropped::DroppedEntries;
 use crate::queue::{Inner, Queue, State, Visit, settle};
 use crate::store::facts;
 
@@ -40,13 +40,13 @@ impl Queue {
     /// Takes an entry out of the queue for `reason`. False, and nothing happens, while it is not
     /// known where it lies.
     pub(super) fn die(&self, inner: &mut Inner, seq: u64, reason: Reason) -> bool {
-        let mourned = inner.arguments.dead_letter_exchange.is_some();
+        let awaiting_read = inner.arguments.dead_letter_exchange.is_some();
         let Some(entry) = inner.lanes.get_mut(seq) else {
             inner.head_wanted = true;
             return false;
         };
         let address = entry.address;
-        if mourned {
+        if awaiting_read {
             let (message, durable) = (entry.message.clone(), entry.is_durable());
             if message.is_some() || address.is_some() {
                 inner.dying.push(Dying { seq, message, durable, reason });
@@ -54,7 +54,7 @@ impl Queue {
             inner.leave_ready(seq, State::Dying);
             inner.forget_key(seq);
         } else {
-            Lost::add(&mut inner.lost, reason, entry.message.as_ref(), entry.weight());
+            DroppedEntries::add(&mut inner.lost, reason, entry.message.as_ref(), entry.weight());
             if let Some(address) = address {
                 inner.settled.push(settle::Settled { seq, address, reason: reason_code(reason) });
             }
@@ -65,8 +65,8 @@ impl Queue {
     }
 
     /// Logs that these entries have left, as part of `group`, and forgets them.
-    pub(crate) fn bury(&self, dying: &[Dying], group: Option<Group>, core: &Core) {
-        let mut inner = self.lock(core);
+    pub(crate) fn settle_dead(&self, dying: &[Dying], group: Option<Group>, engine: &Engine) {
+        let mut inner = self.lock(engine);
         if inner.deleted {
             return;
         }
@@ -79,16 +79,16 @@ impl Queue {
             inner.decided.remove(&dead.seq);
             inner.remove_or_set(dead.seq, State::Done);
         }
-        self.log_settled_in(&mut inner, group, core);
+        self.log_settled_in(&mut inner, group, engine);
     }
 
     /// The decision is logged, once, and the move waits: for room, or for what must be read first.
-    pub(crate) fn decide<'a>(&self, dying: impl Iterator<Item = &'a Dying>, core: &Core) {
-        let mut inner = self.lock(core);
+    pub(crate) fn decide<'a>(&self, dying: impl Iterator<Item = &'a Dying>, engine: &Engine) {
+        let mut inner = self.lock(engine);
         if inner.deleted {
             return;
         }
-        let mut appender = core.journal.appender();
+        let mut appender = engine.journal.appender();
         for dead in dying.filter(|dead| dead.durable) {
             if inner.decided.insert(dead.seq, dead.reason).is_none() {
                 facts::log_dying(&mut appender, self.id, dead.seq, dead.reason);
@@ -98,7 +98,7 @@ impl Queue {
 
     /// After a restart: entries whose death was decided go on dying.
     pub(crate) fn resume_dying(self: &Arc<Self>, decided: &[(u64, Reason)], visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.core);
+        let mut inner = self.lock(visit.engine);
         for (seq, reason) in decided {
             if inner.lanes.get_mut(*seq).is_some_and(|entry| entry.state == State::Ready) {
                 self.die(&mut inner, *seq, *reason);

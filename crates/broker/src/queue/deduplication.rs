@@ -18,7 +18,7 @@ use hashbrown::{HashMap, HashSet};
 use journal::{Group, Owner};
 
 use crate::arguments::Remember;
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::message::scheduling::Instructions;
 use crate::queue::arrival::Arrival;
 use crate::queue::{Inner, Queue, Visit};
@@ -33,29 +33,29 @@ const BUNDLE: u64 = 1024;
 
 /// An exchange that lets nothing through twice, on the way to a queue.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Gate {
+pub(crate) struct DeduplicatingExchange {
     pub(crate) exchange: Owner,
     pub(crate) remember: Remember,
 }
 
 /// What makes a message a duplicate, and for whom.
 #[derive(Debug, Clone)]
-pub(crate) struct Identity {
+pub(crate) struct MessageIdentity {
     id: Arc<[u8]>,
     remembered_for: Option<u64>,
     /// By queue.
-    gates: HashMap<Owner, Gate>,
+    gates: HashMap<Owner, DeduplicatingExchange>,
     /// Queues that the message has been in and comes back to: there it is no duplicate, of itself
     /// above all.
     returns_to: HashSet<Owner>,
 }
 
-impl Identity {
+impl MessageIdentity {
     /// The identity of a message with these instructions that goes to `queues`, through `gates`.
     pub(crate) fn of(
         instructions: &Instructions,
         queues: &[Arc<Queue>],
-        gates: HashMap<Owner, Gate>,
+        gates: HashMap<Owner, DeduplicatingExchange>,
     ) -> Option<Box<Self>> {
         let id = Arc::clone(instructions.id.as_ref()?);
         for queue in queues.iter().filter(|queue| gates.contains_key(&queue.id)) {
@@ -80,7 +80,7 @@ impl Identity {
 
 /// One id.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct RememberedId {
     pub(crate) id: Arc<[u8]>,
     /// The number of its message.
     pub(crate) number: u64,
@@ -90,7 +90,7 @@ pub(crate) struct Kept {
     pub(crate) durable: bool,
 }
 
-impl Kept {
+impl RememberedId {
     fn is_over(&self, now: u64) -> bool {
         self.until != 0 && self.until <= now
     }
@@ -100,7 +100,7 @@ impl Kept {
 #[derive(Debug, Default)]
 struct Scope {
     places: HashMap<Arc<[u8]>, u64>,
-    kept: BTreeMap<u64, Kept>,
+    kept: BTreeMap<u64, RememberedId>,
     next: u64,
     /// The owners of bundles, as far as the log speaks of them.
     bundles: BTreeMap<u64, Owner>,
@@ -118,7 +118,7 @@ impl Scope {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct SeenIds {
     scopes: BTreeMap<Owner, Scope>,
     /// The places of the queue's own ids, by the numbers of their messages.
     own: HashMap<u64, u64>,
@@ -128,7 +128,7 @@ pub(crate) struct Seen {
     count: usize,
 }
 
-impl Seen {
+impl SeenIds {
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -143,7 +143,7 @@ impl Seen {
 
     /// Remembers an id, of which at most `size` are remembered, and forgets what is over by `now`.
     /// Returns its place.
-    fn keep(&mut self, scope: Owner, kept: Kept, size: u64, now: u64) -> u64 {
+    fn keep(&mut self, scope: Owner, kept: RememberedId, size: u64, now: u64) -> u64 {
         let place = self.scopes.get(&scope).map_or(0, |ids| ids.next);
         if let Some(before) = self.put(scope, place, kept) {
             self.remove(scope, before);
@@ -164,7 +164,7 @@ impl Seen {
     }
 
     /// Puts an id at a place that is free, and returns where it was before.
-    fn put(&mut self, scope: Owner, place: u64, kept: Kept) -> Option<u64> {
+    fn put(&mut self, scope: Owner, place: u64, kept: RememberedId) -> Option<u64> {
         let ids = self.scopes.entry(scope).or_default();
         ids.next = ids.next.max(place + 1);
         if scope == OWN {
@@ -195,7 +195,7 @@ impl Seen {
     /// Takes an id as the log says it, in a bundle of this owner. The log may say one more than
     /// once, and more of them than anybody is to remember; which came first is told by their
     /// places, not by where in the log they stand.
-    pub(crate) fn recover(&mut self, bundle: Owner, scope: Owner, place: u64, kept: Kept) {
+    pub(crate) fn recover(&mut self, bundle: Owner, scope: Owner, place: u64, kept: RememberedId) {
         let ids = self.scopes.entry(scope).or_default();
         if ids.kept.contains_key(&place) {
             return;
@@ -220,7 +220,7 @@ impl Seen {
     }
 
     /// The scope of a bundle, and the ids in it whose messages are in the log, with their places.
-    pub(crate) fn logged(&self, bundle: Owner) -> Option<(Owner, Vec<(u64, &Kept)>)> {
+    pub(crate) fn logged(&self, bundle: Owner) -> Option<(Owner, Vec<(u64, &RememberedId)>)> {
         let found = |ids: &Scope| ids.bundles.iter().find(|(_, owner)| **owner == bundle).map(|(number, _)| *number);
         let (scope, ids, number) = self.scopes.iter().find_map(|(scope, ids)| Some((*scope, ids, found(ids)?)))?;
         let places = ids.kept.range(number * BUNDLE..(number + 1) * BUNDLE);
@@ -258,7 +258,7 @@ impl Seen {
 impl Queue {
     /// True when messages may have to be compared with those that came before.
     #[inline]
-    pub(crate) fn sifts(&self) -> bool {
+    pub(crate) fn deduplicates(&self) -> bool {
         self.deduplication.is_some() || self.gated.load(Ordering::Relaxed)
     }
 
@@ -280,7 +280,7 @@ impl Queue {
     pub(super) fn remember(
         &self,
         inner: &mut Inner,
-        identity: &Identity,
+        identity: &MessageIdentity,
         number: u64,
         durable: bool,
         group: Option<Group>,
@@ -288,14 +288,14 @@ impl Queue {
     ) {
         for (scope, remember) in identity.scopes(self) {
             let until = remember.until(visit.now, identity.remembered_for);
-            let kept = Kept { id: Arc::clone(&identity.id), number, until, durable };
+            let kept = RememberedId { id: Arc::clone(&identity.id), number, until, durable };
             let seen = inner.seen.get_or_insert_default();
             let place = seen.keep(scope, kept.clone(), remember.size(), visit.now);
             #[cfg(feature = "sabotage")]
             let durable = durable && !super::sabotage::armed("forget-ids");
             if durable {
-                let bundle = seen.bundle_of(scope, place, &|| visit.core.id_bundle(self.id));
-                let mut appender = visit.core.journal.appender();
+                let bundle = seen.bundle_of(scope, place, &|| visit.engine.id_bundle(self.id));
+                let mut appender = visit.engine.journal.appender();
                 facts::log_seen(&mut appender, group, bundle, (self.id, scope), &[(place, &kept)]);
             }
         }
@@ -303,13 +303,13 @@ impl Queue {
 
     /// Takes the ids that recovery found; `exists` says whether the exchange of a scope is still
     /// there.
-    pub(crate) fn recover_seen(&self, mut found: Seen, exists: &dyn Fn(Owner) -> bool, core: &Core) {
+    pub(crate) fn recover_seen(&self, mut found: SeenIds, exists: &dyn Fn(Owner) -> bool, engine: &Engine) {
         found.retain_scopes(&mut |scope| {
             if scope == OWN { self.deduplication.is_some() } else { exists(scope) }
         });
         self.gated.store(found.scopes.keys().any(|scope| *scope != OWN), Ordering::Relaxed);
-        found.bundles().for_each(|bundle| core.keep_id_bundle(bundle, self.id));
-        let mut inner = self.lock(core);
+        found.bundles().for_each(|bundle| engine.keep_id_bundle(bundle, self.id));
+        let mut inner = self.lock(engine);
         inner.seen = Some(Box::new(found));
         self.forget_absent(&mut inner);
     }
@@ -350,18 +350,18 @@ impl Inner {
 mod tests {
     use super::*;
 
-    fn kept(id: &str, number: u64, until: u64, durable: bool) -> Kept {
-        Kept { id: id.as_bytes().into(), number, until, durable }
+    fn kept(id: &str, number: u64, until: u64, durable: bool) -> RememberedId {
+        RememberedId { id: id.as_bytes().into(), number, until, durable }
     }
 
     #[test]
     fn the_oldest_ids_are_forgotten_first_and_those_that_are_over() {
-        let mut seen = Seen::default();
+        let mut seen = SeenIds::default();
         // Numbers say nothing of the order: messages have priorities.
         for (number, id, until) in [(9, "a", 0), (2, "b", 50), (8, "c", 0), (4, "d", 500)] {
             seen.keep(OWN, kept(id, number, until, true), 3, 0);
         }
-        let known = |seen: &Seen, now| {
+        let known = |seen: &SeenIds, now| {
             let ids = ["a", "b", "c", "d"].into_iter();
             ids.filter(|id| seen.knows(OWN, id.as_bytes(), true, now)).collect::<String>()
         };
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn scopes_do_not_know_of_each_other() {
-        let mut seen = Seen::default();
+        let mut seen = SeenIds::default();
         seen.keep(7, kept("a", 1, 0, true), 1, 0);
         assert!(seen.knows(7, b"a", true, 0) && !seen.knows(OWN, b"a", true, 0) && !seen.knows(8, b"a", true, 0));
         seen.left(1);
@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn what_survives_is_no_duplicate_of_what_does_not() {
-        let mut seen = Seen::default();
+        let mut seen = SeenIds::default();
         seen.keep(OWN, kept("a", 1, 0, false), 9, 0);
         assert!(seen.knows(OWN, b"a", false, 0) && !seen.knows(OWN, b"a", true, 0));
         assert_eq!(seen.bundle_of(OWN, 0, &|| 77), 77);
@@ -406,7 +406,7 @@ mod tests {
     }
 
     /// Places and numbers of what is said of a bundle.
-    fn logged(seen: &Seen, bundle: Owner) -> Vec<(u64, u64)> {
+    fn logged(seen: &SeenIds, bundle: Owner) -> Vec<(u64, u64)> {
         let (scope, ids) = seen.logged(bundle).unwrap();
         assert_eq!(scope, OWN);
         ids.into_iter().map(|(place, kept)| (place, kept.number)).collect()
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn places_tell_the_order_whatever_the_log_says_first() {
-        let mut seen = Seen::default();
+        let mut seen = SeenIds::default();
         // The bundle of the older ids was said again, behind the newer ones; "b" came a second
         // time.
         for (bundle, place, id, number) in
@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn a_bundle_is_forgotten_once_it_is_full_and_empty() {
-        let mut seen = Seen::default();
+        let mut seen = SeenIds::default();
         for number in 0..BUNDLE + 1 {
             let place = seen.keep(OWN, kept(&number.to_string(), number, 0, true), BUNDLE, 0);
             seen.bundle_of(OWN, place, &|| 100 + place / BUNDLE);

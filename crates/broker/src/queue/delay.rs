@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 
 use journal::{Group, Owner, Ticket};
 
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::message::Message;
 use crate::queue::arrival::{Arrival, Work};
 use crate::queue::{Dying, Gone, Inner, Lanes, Queue, Reason, State, Visit, settle};
@@ -113,7 +113,7 @@ pub(crate) enum ToSort {
 impl Queue {
     /// Takes arrivals as [`Queue::publish`]; a bucket that has ended hands them on, since they are
     /// due.
-    pub(crate) fn publish_or_hand_on(
+    pub(crate) fn publish_or_pass_to_successor(
         self: &Arc<Self>,
         arrivals: &mut [Arrival],
         picks: &[u32],
@@ -127,14 +127,14 @@ impl Queue {
 
     /// The queue that takes what this one was to get: itself, but of a bucket that has ended the
     /// queue that it was of.
-    pub(crate) fn taker(self: Arc<Self>, core: &Core) -> Arc<Self> {
+    pub(crate) fn successor(self: Arc<Self>, engine: &Engine) -> Arc<Self> {
         let of = self.bucket.as_ref().and_then(|bucket| bucket.of.upgrade());
-        of.filter(|_| self.lock(core).deleted).unwrap_or(self)
+        of.filter(|_| self.lock(engine).deleted).unwrap_or(self)
     }
 
     /// Takes what recovery found of a bucket.
-    pub(crate) fn recover_delayed(&self, lanes: Lanes, core: &Core) {
-        let mut inner = self.lock(core);
+    pub(crate) fn recover_delayed(&self, lanes: Lanes, engine: &Engine) {
+        let mut inner = self.lock(engine);
         inner.recover(lanes);
         inner.dues = Some(Box::default());
     }
@@ -145,8 +145,8 @@ impl Queue {
     }
 
     /// Messages that wait for their time.
-    pub(crate) fn delayed(&self, core: &Core) -> u64 {
-        self.buckets().iter().map(|bucket| bucket.lock(core).live() as u64).sum()
+    pub(crate) fn delayed(&self, engine: &Engine) -> u64 {
+        self.buckets().iter().map(|bucket| bucket.lock(engine).live() as u64).sum()
     }
 
     /// The queue is gone, and its buckets go with it.
@@ -184,20 +184,20 @@ impl Queue {
             }
             for seq in *first..*end {
                 let entry = inner.lanes.get_mut(seq).filter(|entry| entry.state == State::Ready);
-                let due = entry.and_then(|entry| entry.message.as_ref()).map(|message| visit.core.due_of(message));
+                let due = entry.and_then(|entry| entry.message.as_ref()).map(|message| visit.engine.due_of(message));
                 if let (Some(due), Some(dues)) = (due, &mut inner.dues) {
                     dues.order.insert((due, seq));
                 }
             }
-            if self.logged() && visit.core.memory.is_tight() {
-                inner.let_go(*first, *end, visit.core);
+            if self.logged() && visit.engine.memory.is_tight() {
+                inner.let_go(*first, *end, visit.engine);
             }
         }
     }
 
     /// What is next to be looked through of a bucket.
-    pub(crate) fn to_sort(&self, core: &Core) -> ToSort {
-        match self.lock(core).dues.as_ref().map(|dues| dues.sorted) {
+    pub(crate) fn to_sort(&self, engine: &Engine) -> ToSort {
+        match self.lock(engine).dues.as_ref().map(|dues| dues.sorted) {
             Some(Sorted::Not) => ToSort::All,
             Some(Sorted::To(page)) => ToSort::Page(page),
             Some(Sorted::Whole) | None => ToSort::Nothing,
@@ -205,14 +205,14 @@ impl Queue {
     }
 
     /// The first page from `number` on that has anything in it.
-    pub(crate) fn page_to_sort(&self, number: u64, core: &Core) -> Option<u64> {
-        self.lock(core).lanes.first_page(number)
+    pub(crate) fn page_to_sort(&self, number: u64, engine: &Engine) -> Option<u64> {
+        self.lock(engine).lanes.first_page(number)
     }
 
     /// Everything before `page` has been looked through, and the due times of what was found are
     /// `found`; without a page that was all.
-    pub(crate) fn sorted_to(&self, page: Option<u64>, found: &[(u64, u64)], core: &Core) {
-        let mut inner = self.lock(core);
+    pub(crate) fn sorted_to(&self, page: Option<u64>, found: &[(u64, u64)], engine: &Engine) {
+        let mut inner = self.lock(engine);
         if let Some(dues) = &mut inner.dues {
             dues.order.extend(found);
             dues.sorted = page.map_or(Sorted::Whole, Sorted::To);
@@ -220,8 +220,8 @@ impl Queue {
     }
 
     /// The messages of a page that are in memory.
-    pub(crate) fn in_memory(&self, page: u64, core: &Core) -> Vec<(u64, Message)> {
-        let mut inner = self.lock(core);
+    pub(crate) fn in_memory(&self, page: u64, engine: &Engine) -> Vec<(u64, Message)> {
+        let mut inner = self.lock(engine);
         let mut found = Vec::new();
         for seq in page * journal::PAGE..(page + 1) * journal::PAGE {
             let entry = inner.lanes.get_mut(seq).filter(|entry| entry.state == State::Ready);
@@ -231,13 +231,13 @@ impl Queue {
     }
 
     /// Due times that a bucket has in memory.
-    pub(crate) fn sorted_count(&self, core: &Core) -> usize {
-        self.lock(core).dues.as_ref().map_or(0, |dues| dues.order.len())
+    pub(crate) fn sorted_count(&self, engine: &Engine) -> usize {
+        self.lock(engine).dues.as_ref().map_or(0, |dues| dues.order.len())
     }
 
     /// When the first of a bucket is due, as far as it is sorted.
-    pub(crate) fn first_due(&self, core: &Core) -> Option<u64> {
-        self.lock(core).dues.as_ref()?.order.first().map(|(due, _)| *due)
+    pub(crate) fn first_due(&self, engine: &Engine) -> Option<u64> {
+        self.lock(engine).dues.as_ref()?.order.first().map(|(due, _)| *due)
     }
 
     /// When the span of a bucket begins.
@@ -246,17 +246,17 @@ impl Queue {
     }
 
     /// The first of a bucket that are due by `now`: time and number.
-    pub(crate) fn due_by(&self, now: u64, limit: usize, core: &Core) -> Vec<(u64, u64)> {
+    pub(crate) fn due_by(&self, now: u64, limit: usize, engine: &Engine) -> Vec<(u64, u64)> {
         #[cfg(feature = "sabotage")]
         let now = now + if super::sabotage::armed("early") { super::sabotage::EARLY } else { 0 };
-        let inner = self.lock(core);
+        let inner = self.lock(engine);
         let order = inner.dues.iter().flat_map(|dues| &dues.order);
         order.take_while(|(due, _)| *due <= now).take(limit).copied().collect()
     }
 
     /// The pages of these entries that are not in memory.
-    pub(crate) fn pages_to_place(&self, due: &[(u64, u64)], core: &Core) -> Vec<u64> {
-        let mut inner = self.lock(core);
+    pub(crate) fn pages_to_place(&self, due: &[(u64, u64)], engine: &Engine) -> Vec<u64> {
+        let mut inner = self.lock(engine);
         let mut pages: Vec<u64> = due.iter().map(|(_, seq)| seq / journal::PAGE).collect();
         pages.dedup();
         pages.retain(|page| inner.lanes.absent_chunks_of(*page).is_some());
@@ -266,8 +266,8 @@ impl Queue {
     /// Takes entries that are due out of a bucket; they are on their way from here on. What is not
     /// there any more was purged, and what can't be found in one of the pages `damaged` stays.
     /// Those whose page has become absent again are left in `due`.
-    pub(crate) fn take_due(&self, due: &mut Vec<(u64, u64)>, damaged: &[u64], core: &Core) -> Vec<Dying> {
-        let mut inner = self.lock(core);
+    pub(crate) fn take_due(&self, due: &mut Vec<(u64, u64)>, damaged: &[u64], engine: &Engine) -> Vec<Dying> {
+        let mut inner = self.lock(engine);
         let mut taken = Vec::with_capacity(due.len());
         due.retain(|(at, seq)| {
             let page = seq / journal::PAGE;
@@ -288,8 +288,8 @@ impl Queue {
     }
 
     /// Logs that these entries have moved on, as part of `group`, and forgets them.
-    pub(crate) fn depart(&self, gone: &[u64], group: Option<Group>, core: &Core) {
-        let mut inner = self.lock(core);
+    pub(crate) fn depart(&self, gone: &[u64], group: Option<Group>, engine: &Engine) {
+        let mut inner = self.lock(engine);
         if inner.deleted {
             return;
         }
@@ -300,14 +300,14 @@ impl Queue {
             }
             inner.remove_or_set(*seq, State::Done);
         }
-        self.log_settled_in(&mut inner, group, core);
+        self.log_settled_in(&mut inner, group, engine);
     }
 
     /// Drops what waits for its time, with the rest of the queue.
-    pub(super) fn purge_delayed(&self, core: &Core) -> (u64, Ticket) {
+    pub(super) fn purge_delayed(&self, engine: &Engine) -> (u64, Ticket) {
         let mut all = (0, Ticket::NONE);
         for bucket in self.buckets() {
-            let (count, ticket) = bucket.purge_ready(core);
+            let (count, ticket) = bucket.purge_ready(engine);
             all = (all.0 + count, all.1.max(ticket));
         }
         all
@@ -315,7 +315,7 @@ impl Queue {
 
     /// Has a bucket looked at again at this time.
     pub(crate) fn look_at(self: &Arc<Self>, at: u64, visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.core);
+        let mut inner = self.lock(visit.engine);
         if at < inner.timer_at && !inner.deleted {
             inner.timer_at = at;
             visit.work.push(Work::Arm { queue: Arc::clone(self), at });
@@ -323,14 +323,14 @@ impl Queue {
     }
 
     /// When a bucket must be looked at, if that is known.
-    pub(crate) fn looks_at(&self, core: &Core) -> Option<u64> {
+    pub(crate) fn looks_at(&self, engine: &Engine) -> Option<u64> {
         let bucket = self.bucket.as_ref()?;
-        self.next_look(bucket, &self.lock(core))
+        self.next_look(bucket, &self.lock(engine))
     }
 
     /// True for a bucket that is empty, and will stay so.
-    pub(crate) fn is_spent(&self, now: u64, core: &Core) -> bool {
-        self.bucket.as_ref().is_some_and(|bucket| bucket.span.ends() <= now) && self.lock(core).live() == 0
+    pub(crate) fn is_spent(&self, now: u64, engine: &Engine) -> bool {
+        self.bucket.as_ref().is_some_and(|bucket| bucket.span.ends() <= now) && self.lock(engine).live() == 0
     }
 }
 

@@ -11,7 +11,7 @@ use journal::Ticket;
 use crate::message::Message;
 use crate::queue::arrival::Work;
 use crate::queue::consumers::Turn;
-use crate::queue::mailbox::{Lent, Notice};
+use crate::queue::mailbox::{Notice, Outgoing};
 use crate::queue::{Consumer, ConsumerKey, Filter, Gone, Inner, Queue, Reason, Resume, Returns, State, Visit, settle};
 use crate::store::facts;
 
@@ -108,8 +108,8 @@ impl Queue {
     /// Delivers one entry to the consumer whose turn it is; false when nobody is ready.
     fn deliver(inner: &mut Inner, seq: u64) -> bool {
         let Some(turn) = inner.consumers.next() else { return false };
-        let Some((lent, cost)) = inner.lend(seq, turn) else { return false };
-        inner.consumers.lend(turn.slot, lent, cost);
+        let Some((outgoing, cost)) = inner.lend(seq, turn) else { return false };
+        inner.consumers.lend(turn.slot, outgoing, cost);
         true
     }
 
@@ -117,16 +117,16 @@ impl Queue {
     /// need.
     pub(super) fn mark_covers(self: &Arc<Self>, inner: &mut Inner, seq: u64, visit: &mut Visit<'_>) -> bool {
         let Some(lane) = inner.lanes.of_mut(seq) else { return false };
-        lane.mark.settle(visit.core.journal.durable());
+        lane.mark.settle(visit.engine.journal.durable());
         let next = lane.next();
         let near = seq + STRIDE / 2 >= lane.mark.at() && lane.mark.at() < next;
         if near && lane.mark.awaited().is_none() {
             let mark = next.min(seq + STRIDE);
-            let mut appender = visit.core.journal.appender();
+            let mut appender = visit.engine.journal.appender();
             facts::log_position(&mut appender, self.id, next, mark);
             let ticket = appender.ticket();
             drop(appender);
-            if visit.core.journal.durable() >= ticket {
+            if visit.engine.journal.durable() >= ticket {
                 lane.mark.raise(mark);
             } else {
                 lane.mark.rise(mark, ticket);
@@ -138,7 +138,7 @@ impl Queue {
 
     /// A higher mark is on disk: go on.
     pub(crate) fn mark_raised(self: &Arc<Self>, visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.core);
+        let mut inner = self.lock(visit.engine);
         self.dispatch(&mut inner, visit);
         self.finish(inner, visit);
     }
@@ -150,7 +150,7 @@ impl Queue {
         filter: Filter,
         visit: &mut Visit<'_>,
     ) -> Result<(), Unattached> {
-        let mut inner = self.lock(visit.core);
+        let mut inner = self.lock(visit.engine);
         if inner.deleted {
             return Err(Unattached::Gone);
         }
@@ -160,7 +160,8 @@ impl Queue {
         if alone && !filter.browses {
             return Err(Unattached::InUse);
         }
-        let (there, most) = (inner.consumers.len() + inner.views.len(), visit.core.settings.limits.consumers_per_queue);
+        let (there, most) =
+            (inner.consumers.len() + inner.views.len(), visit.engine.settings.limits.consumers_per_queue);
         if there as u64 >= u64::from(most) {
             return Err(Unattached::TooMany);
         }
@@ -188,7 +189,7 @@ impl Queue {
 
     /// Detaches a consumer. An auto-delete queue goes with its last one.
     pub(crate) fn detach(self: &Arc<Self>, key: ConsumerKey, visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.core);
+        let mut inner = self.lock(visit.engine);
         if self.take_away(&mut inner, key, visit) {
             inner.consumers.succeed(key);
             self.dispatch(&mut inner, visit);
@@ -198,7 +199,7 @@ impl Queue {
 
     /// Detaches those of some clients, and tells them. What they hold stays theirs to settle.
     pub(crate) fn expel(self: &Arc<Self>, whose: &dyn Fn(u64) -> bool, visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.core);
+        let mut inner = self.lock(visit.engine);
         let consumers = inner.consumers().map(|(consumer, _)| consumer).filter(|consumer| whose(consumer.key.client));
         let leaving: Vec<_> = consumers.map(|consumer| (consumer.key, Arc::clone(&consumer.mailbox))).collect();
         if leaving.is_empty() {
@@ -216,13 +217,13 @@ impl Queue {
     /// The same for a consumer whose session ends, in two steps: what it holds comes back between
     /// them, before anybody else is active. True if it was there; then [`Queue::left`] follows.
     pub(crate) fn leave(self: &Arc<Self>, key: ConsumerKey, visit: &mut Visit<'_>) -> bool {
-        let mut inner = self.lock(visit.core);
+        let mut inner = self.lock(visit.engine);
         self.take_away(&mut inner, key, visit)
     }
 
     /// What consumers held that have left is here again.
     pub(crate) fn left(self: &Arc<Self>, keys: &[ConsumerKey], visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.core);
+        let mut inner = self.lock(visit.engine);
         if inner.deleted {
             return;
         }
@@ -240,14 +241,14 @@ impl Queue {
         }
         inner.used_at = visit.now;
         if self.should_go(inner, visit.now) {
-            visit.work.push(Work::Vanish { queue: Arc::clone(self) });
+            visit.work.push(Work::DeleteIfUnused { queue: Arc::clone(self) });
         }
         true
     }
 
     /// A consumer may be ready again.
     pub(crate) fn resume(self: &Arc<Self>, key: ConsumerKey, why: Resume, visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.core);
+        let mut inner = self.lock(visit.engine);
         inner.consumers.resume(key, why);
         let view = inner.views.resume(key, why);
         self.dispatch_to(&mut inner, view, visit);
@@ -256,8 +257,8 @@ impl Queue {
 
     /// The timer that was set for `at` has fired: whatever is too old dies. A timer that was set
     /// for later, and then overtaken, is not heeded.
-    pub(crate) fn grow_old(self: &Arc<Self>, at: u64, visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.core);
+    pub(crate) fn on_timer(self: &Arc<Self>, at: u64, visit: &mut Visit<'_>) {
+        let mut inner = self.lock(visit.engine);
         if inner.timer_at != at || inner.deleted {
             return;
         }
@@ -273,7 +274,7 @@ impl Queue {
         }
         self.expire(&mut inner, visit.now);
         if self.should_go(&inner, visit.now) {
-            visit.work.push(Work::Vanish { queue: Arc::clone(self) });
+            visit.work.push(Work::DeleteIfUnused { queue: Arc::clone(self) });
         }
         self.finish(inner, visit);
     }
@@ -281,7 +282,7 @@ impl Queue {
     /// Takes the first message for `basic.get`; it stays out until it is settled, unless `no_ack`.
     /// `waker` is woken when a message arrives that was away.
     pub(crate) fn fetch(self: &Arc<Self>, no_ack: bool, waker: &Waker, visit: &mut Visit<'_>) -> Result<Fetched, Gone> {
-        let mut inner = self.lock(visit.core);
+        let mut inner = self.lock(visit.engine);
         if inner.deleted {
             return Err(Gone);
         }
@@ -331,7 +332,7 @@ impl Queue {
 impl Inner {
     /// Takes an entry out for a consumer; with what it costs. One that needs no settling is done.
     #[inline]
-    pub(super) fn lend(&mut self, seq: u64, turn: Turn) -> Option<(Lent, usize)> {
+    pub(super) fn lend(&mut self, seq: u64, turn: Turn) -> Option<(Outgoing, usize)> {
         let Turn { consumer, no_ack, .. } = turn;
         let entry = self.lanes.get_mut(seq)?;
         self.resident -= super::resident_of(entry);
@@ -362,6 +363,6 @@ impl Inner {
         } else {
             self.unsettled += 1;
         }
-        Some((Lent { consumer, redelivered, returns, seq, message }, cost))
+        Some((Outgoing { consumer, redelivered, returns, seq, message }, cost))
     }
 }

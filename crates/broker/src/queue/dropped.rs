@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::message::Message;
 use crate::queue::{Queue, Reason};
 
@@ -87,7 +87,7 @@ impl Losses {
 
 /// What one visit to a queue lost.
 #[derive(Debug)]
-pub(crate) struct Lost {
+pub(crate) struct DroppedEntries {
     /// By reason.
     counts: [u64; 4],
     /// One of them, if memory has it.
@@ -96,7 +96,7 @@ pub(crate) struct Lost {
     body_bytes: u64,
 }
 
-impl Lost {
+impl DroppedEntries {
     /// Counts one more, and keeps the first.
     pub(crate) fn add(lost: &mut Option<Box<Self>>, reason: Reason, message: Option<&Message>, body_bytes: u64) {
         let fresh = || Box::new(Self { counts: [0; 4], sample: message.cloned(), reason, body_bytes });
@@ -104,10 +104,10 @@ impl Lost {
     }
 }
 
-impl Core {
+impl Engine {
     /// Counts and notes what a queue lost.
     #[cold]
-    pub(crate) fn note_lost(&self, queue: &Queue, lost: &Lost, now: u64) {
+    pub(crate) fn note_lost(&self, queue: &Queue, lost: &DroppedEntries, now: u64) {
         for (total, count) in self.totals.lost.iter().zip(lost.counts) {
             total.add(count);
         }

@@ -27,9 +27,9 @@ impl Queue {
     ) -> Result<Ticket, Gone> {
         // What is known to have come is then in the log whole: nobody is in the middle of a
         // transaction.
-        let singly = self.sifts() || self.keeps_latest();
-        let whole = singly.then(|| visit.core.groups.read());
-        let mut inner = self.lock(visit.core);
+        let singly = self.deduplicates() || self.keeps_last_values();
+        let whole = singly.then(|| visit.engine.groups.read());
+        let mut inner = self.lock(visit.engine);
         if inner.deleted {
             return Err(Gone);
         }
@@ -65,17 +65,17 @@ impl Queue {
         }
         self.dispatch(inner, visit);
         self.enforce_length(inner);
-        if self.logged() && visit.core.memory.is_tight() {
+        if self.logged() && visit.engine.memory.is_tight() {
             for lane in (0..inner.lanes.count()).rev() {
                 let (first, end) = inner.lanes.added_to(lane);
-                inner.let_go(first, end, visit.core);
+                inner.let_go(first, end, visit.engine);
             }
         }
     }
 
     /// Takes messages into a group: they have their places, and nobody sees them before
     /// [`Queue::reveal`]. Adds to `hidden` where they are: runs of numbers, each (first, end). What
-    /// came before is not taken; the caller holds the groups alone if the queue sifts.
+    /// came before is not taken; the caller holds the groups alone if the queue deduplicates.
     pub(crate) fn publish_hidden(
         self: &Arc<Self>,
         arrivals: &mut [Arrival],
@@ -84,7 +84,7 @@ impl Queue {
         hidden: &mut Vec<HiddenRun>,
         visit: &mut Visit<'_>,
     ) -> Result<(), Gone> {
-        let mut inner = self.lock(visit.core);
+        let mut inner = self.lock(visit.engine);
         if inner.deleted {
             return Err(Gone);
         }
@@ -96,12 +96,12 @@ impl Queue {
 
     /// The group that brought these entries, all of this queue, has ended: they are ready.
     pub(crate) fn reveal(self: &Arc<Self>, runs: &[HiddenRun], visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.core);
+        let mut inner = self.lock(visit.engine);
         for seq in runs.iter().flat_map(|run| run.first..run.end) {
             let hidden = inner.lanes.get_mut(seq).is_some_and(|entry| entry.state == State::Hidden);
             if hidden {
                 inner.make_ready(seq);
-                inner.show_key(seq, visit.core);
+                inner.show_key(seq, visit.engine);
             }
         }
         if self.bucket.is_some() {
@@ -112,8 +112,8 @@ impl Queue {
         }
         self.dispatch(&mut inner, visit);
         self.enforce_length(&mut inner);
-        if self.logged() && visit.core.memory.is_tight() {
-            runs.iter().rev().for_each(|run| inner.let_go(run.first, run.end, visit.core));
+        if self.logged() && visit.engine.memory.is_tight() {
+            runs.iter().rev().for_each(|run| inner.let_go(run.first, run.end, visit.engine));
         }
         self.finish(inner, visit);
     }
@@ -132,23 +132,23 @@ impl Queue {
             let arrival = &mut arrivals[*pick as usize];
             if self.drops(inner, arrival, visit.now) {
                 // The first one is in the log before here.
-                ticket = ticket.max(visit.core.journal.appender().ticket());
+                ticket = ticket.max(visit.engine.journal.appender().ticket());
                 continue;
             }
             let full = inner.arguments.overflow.refuses() && inner.is_full();
-            if full && !self.replaces(inner, arrival, visit.core) {
+            if full && !self.replaces(inner, arrival, visit.engine) {
                 inner.refuse(arrival);
                 continue;
             }
             let durable = self.logged() && arrival.address.is_some();
-            let more = arrival.identity.is_some() || self.keeps_latest();
-            let group = (durable && more).then(|| visit.core.journal.appender().begin_group());
+            let more = arrival.identity.is_some() || self.keeps_last_values();
+            let group = (durable && more).then(|| visit.engine.journal.appender().begin_group());
             self.insert_all(inner, arrivals, std::slice::from_ref(pick), State::Ready, group, visit);
             ticket = ticket.max(self.log_references(inner, group, visit));
             // What it supersedes.
-            ticket = ticket.max(self.log_settled_in(inner, group, visit.core));
+            ticket = ticket.max(self.log_settled_in(inner, group, visit.engine));
             if let Some(group) = group {
-                let mut appender = visit.core.journal.appender();
+                let mut appender = visit.engine.journal.appender();
                 appender.end_group(group);
                 ticket = appender.ticket();
             }
@@ -179,7 +179,7 @@ impl Queue {
                 continue;
             }
             let (address, message) = (arrival.address, arrival.take_share());
-            let key = self.key_of(&message, visit.core);
+            let key = self.key_of(&message, visit.engine);
             inner.totals.published_bytes += message.body().len() as u64;
             let (lane, now) = (lane_of_message(queue_type, max_priority, &message), visit.now);
             // What is not due does not age.
@@ -195,7 +195,7 @@ impl Queue {
             if let Some(key) = key {
                 self.note_key(inner, Keyed { key, number, durable }, group, visit);
                 if state == State::Ready {
-                    inner.show_key(number, visit.core);
+                    inner.show_key(number, visit.engine);
                 }
             }
             inner.totals.published += 1;
@@ -226,7 +226,7 @@ impl Queue {
                     continue;
                 }
                 if !addresses.is_empty() {
-                    let appender = appender.get_or_insert_with(|| visit.core.journal.appender());
+                    let appender = appender.get_or_insert_with(|| visit.engine.journal.appender());
                     appender.reference(group, self.id, run, mark, &addresses);
                     addresses.clear();
                 }

@@ -16,13 +16,13 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 use selector::Selector;
 
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::message::Message;
 use crate::message::selected::Selected;
 use crate::queue::consumers::{Consumer, ConsumerKey, Consumers, Resume};
 use crate::queue::lane::Away;
 use crate::queue::lanes::{LaneNumber, Lanes, height, lane_of};
-use crate::queue::mailbox::{Lent, Notice};
+use crate::queue::mailbox::{Notice, Outgoing};
 use crate::queue::message_groups::Grouped;
 use crate::queue::paging::Purpose;
 use crate::queue::{Inner, Queue, Reason, State, Task, Visit, settle};
@@ -508,7 +508,7 @@ impl Queue {
             }
             view.left = view.left.saturating_sub(view.looks_for(message));
             view.looked += 1;
-            let selected = Selected { message, dialects: &visit.core.dialects, redelivered: entry.redelivered };
+            let selected = Selected { message, dialects: &visit.engine.dialects, redelivered: entry.redelivered };
             if let (Some(member), Some(groups)) = (view.member, &mut inner.groups) {
                 view.grouped = groups.group_of(&selected);
                 if view.grouped.is_some_and(|grouped| !groups.is_for(grouped, member, seq)) {
@@ -536,9 +536,9 @@ impl Queue {
     /// Delivers an entry to the consumer of the view whose turn it is; false when none is ready.
     fn hand_to(inner: &mut Inner, view: &mut View, seq: u64) -> bool {
         let Some(turn) = view.consumers.next() else { return false };
-        let lent = if view.browses() { inner.show(seq, turn.consumer) } else { inner.lend(seq, turn) };
-        let Some((lent, cost)) = lent else { return false };
-        view.consumers.lend(turn.slot, lent, cost);
+        let outgoing = if view.browses() { inner.show(seq, turn.consumer) } else { inner.lend(seq, turn) };
+        let Some((outgoing, cost)) = outgoing else { return false };
+        view.consumers.lend(turn.slot, outgoing, cost);
         if let (Some(grouped), Some(groups)) = (view.grouped, &mut inner.groups) {
             groups.delivered(grouped, seq, !turn.no_ack);
         }
@@ -548,8 +548,8 @@ impl Queue {
 
     /// Messages of these numbers can't be read: views that come to one go on behind the last.
     /// Whoever takes messages as they come stops there.
-    pub(crate) fn pass_over(&self, numbers: &Range<u64>, core: &Core) {
-        let mut inner = self.lock(core);
+    pub(crate) fn pass_over(&self, numbers: &Range<u64>, engine: &Engine) {
+        let mut inner = self.lock(engine);
         let inner = &mut *inner;
         for view in inner.views.all.values_mut() {
             while let Some(seq) = view.next(&inner.lanes).filter(|seq| numbers.contains(seq)) {
@@ -560,7 +560,7 @@ impl Queue {
 
     /// What could not be read was given up. What was passed over with it may be for somebody.
     pub(crate) fn repaired(self: &Arc<Self>, visit: &mut Visit<'_>) {
-        self.lock(visit.core).views.look_again();
+        self.lock(visit.engine).views.look_again();
         self.loaded(None, visit);
     }
 }
@@ -575,11 +575,11 @@ impl Inner {
     }
 
     /// A copy of an entry for a browser.
-    fn show(&mut self, seq: u64, consumer: u32) -> Option<(Lent, usize)> {
+    fn show(&mut self, seq: u64, consumer: u32) -> Option<(Outgoing, usize)> {
         let entry = self.lanes.get_mut(seq)?;
         let message = entry.message.clone()?;
         let cost = message.cost();
-        Some((Lent { consumer, redelivered: entry.redelivered, returns: entry.returns, seq, message }, cost))
+        Some((Outgoing { consumer, redelivered: entry.redelivered, returns: entry.returns, seq, message }, cost))
     }
 
     /// What the pager is to do for the views, in turn; it reads up to `piece` bytes.

@@ -6,7 +6,7 @@
 //! back while a newer one is there, it is superseded then.
 //!
 //! In the log keys are in bundles of consecutive places, each an owner of its own, as ids are
-//! ([`crate::queue::Seen`]).
+//! ([`crate::queue::SeenIds`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use journal::{Group, Owner, PAGE};
 
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::message::Message;
 use crate::message::selected::Selected;
 use crate::queue::arrival::Arrival;
@@ -40,7 +40,7 @@ pub(crate) struct Keyed {
 
 /// The entries of a queue that have keys. See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Latest {
+pub(crate) struct LastValues {
     /// As they came: the places that they got are in that order, which their numbers are not if
     /// there are priorities.
     all: BTreeMap<u64, Keyed>,
@@ -64,7 +64,7 @@ enum Standing {
     Outdated,
 }
 
-impl Latest {
+impl LastValues {
     /// An entry has come, and counts once it is shown. Returns its place.
     fn come(&mut self, keyed: Keyed) -> u64 {
         let place = self.next;
@@ -175,23 +175,23 @@ impl Latest {
 impl Queue {
     /// True for a queue that keeps the last value of each key.
     #[inline]
-    pub(crate) fn keeps_latest(&self) -> bool {
+    pub(crate) fn keeps_last_values(&self) -> bool {
         self.last_value_key.is_some()
     }
 
     /// The key that a message has here.
     #[inline]
-    pub(super) fn key_of(&self, message: &Message, core: &Core) -> Option<Arc<[u8]>> {
+    pub(super) fn key_of(&self, message: &Message, engine: &Engine) -> Option<Arc<[u8]>> {
         let name = self.last_value_key.as_deref()?;
-        let selected = Selected { message, dialects: &core.dialects, redelivered: false };
+        let selected = Selected { message, dialects: &engine.dialects, redelivered: false };
         let text = selected.text(name)?;
         (1..=KEY_MAX).contains(&text.len()).then(|| text.as_bytes().into())
     }
 
     /// True when an arrival takes the place of an entry that waits, so that the queue does not
     /// grow.
-    pub(super) fn replaces(&self, inner: &mut Inner, arrival: &Arrival, core: &Core) -> bool {
-        let Some(key) = self.key_of(arrival.message(), core) else { return false };
+    pub(super) fn replaces(&self, inner: &mut Inner, arrival: &Arrival, engine: &Engine) -> bool {
+        let Some(key) = self.key_of(arrival.message(), engine) else { return false };
         let newest = inner.latest.as_ref().and_then(|latest| latest.newest_of(&key));
         let entry = newest.and_then(|number| inner.lanes.get_mut(number));
         entry.is_some_and(|entry| entry.state == State::Ready)
@@ -202,8 +202,8 @@ impl Queue {
         let latest = inner.latest.get_or_insert_default();
         let place = latest.come(keyed.clone());
         if keyed.durable {
-            let bundle = latest.bundle_of(place, &|| visit.core.id_bundle(self.id));
-            let mut appender = visit.core.journal.appender();
+            let bundle = latest.bundle_of(place, &|| visit.engine.id_bundle(self.id));
+            let mut appender = visit.engine.journal.appender();
             facts::log_keyed(&mut appender, group, bundle, self.id, &[(place, &keyed)]);
         }
     }
@@ -211,26 +211,26 @@ impl Queue {
     /// Takes the keys that recovery found. Returns the entries that were superseded and are still
     /// there, since a consumer held them or a transaction had just ended, and the pages of all
     /// entries with keys.
-    pub(crate) fn recover_latest(&self, mut found: Latest, core: &Core) -> Recovered {
-        if !self.keeps_latest() {
+    pub(crate) fn recover_latest(&self, mut found: LastValues, engine: &Engine) -> Recovered {
+        if !self.keeps_last_values() {
             return Recovered::default();
         }
-        let mut inner = self.lock(core);
+        let mut inner = self.lock(engine);
         found.retain(&mut |number| inner.lanes.is_live(number));
         let outdated = found.show_all();
         let mut pages: Vec<u64> = found.places.keys().map(|number| number / PAGE).collect();
         pages.sort_unstable();
         pages.dedup();
-        found.bundles.values().for_each(|bundle| core.keep_id_bundle(*bundle, self.id));
+        found.bundles.values().for_each(|bundle| engine.keep_id_bundle(*bundle, self.id));
         inner.latest = Some(Box::new(found));
         Recovered { outdated, pages }
     }
 
     /// Settles what recovery found superseded, in pages that are placed.
-    pub(crate) fn supersede_all(&self, outdated: &[u64], core: &Core) {
-        let mut inner = self.lock(core);
-        outdated.iter().for_each(|number| inner.supersede(*number, core));
-        self.log_settled(&mut inner, core);
+    pub(crate) fn supersede_all(&self, outdated: &[u64], engine: &Engine) {
+        let mut inner = self.lock(engine);
+        outdated.iter().for_each(|number| inner.supersede(*number, engine));
+        self.log_settled(&mut inner, engine);
     }
 }
 
@@ -247,16 +247,16 @@ pub(crate) struct Recovered {
 impl Inner {
     /// A new entry is ready: the one that it supersedes, or it itself, is settled.
     #[inline]
-    pub(super) fn show_key(&mut self, number: u64, core: &Core) {
+    pub(super) fn show_key(&mut self, number: u64, engine: &Engine) {
         match self.latest.as_mut().and_then(|latest| latest.show(number)) {
             None | Some(Standing::Newest { before: None }) => {}
-            Some(Standing::Newest { before: Some(before) }) => self.supersede(before, core),
-            Some(Standing::Outdated) => self.supersede(number, core),
+            Some(Standing::Newest { before: Some(before) }) => self.supersede(before, engine),
+            Some(Standing::Outdated) => self.supersede(number, engine),
         }
     }
 
     /// Settles an entry that is to be delivered, now or later, since there is a newer one.
-    fn supersede(&mut self, number: u64, core: &Core) {
+    fn supersede(&mut self, number: u64, engine: &Engine) {
         let entry = self.lanes.get_mut(number);
         let Some(entry) = entry.filter(|entry| matches!(entry.state, State::Ready | State::Waiting)) else { return };
         if let Some(address) = entry.address {
@@ -265,21 +265,21 @@ impl Inner {
         self.leave_ready(number, State::Done);
         self.wait_no_more(number);
         self.superseded += 1;
-        core.totals.superseded.add(1);
+        engine.totals.superseded.add(1);
     }
 
     /// A consumer gives an entry back. True if there is a newer one: then it is settled and does
     /// not come back.
     #[inline]
-    pub(super) fn comes_back_late(&mut self, number: u64, core: &Core) -> bool {
+    pub(super) fn comes_back_late(&mut self, number: u64, engine: &Engine) -> bool {
         let standing = self.latest.as_mut().and_then(|latest| latest.show(number));
         if standing == Some(Standing::Outdated) {
             self.make_ready(number);
-            self.supersede(number, core);
+            self.supersede(number, engine);
             return true;
         }
         if let Some(Standing::Newest { before: Some(before) }) = standing {
-            self.supersede(before, core);
+            self.supersede(before, engine);
         }
         false
     }
@@ -313,8 +313,8 @@ mod tests {
         Keyed { key: key.as_bytes().into(), number, durable: true }
     }
 
-    fn latest(entries: &[(&str, u64)]) -> Latest {
-        let mut latest = Latest::default();
+    fn latest(entries: &[(&str, u64)]) -> LastValues {
+        let mut latest = LastValues::default();
         for (key, number) in entries {
             latest.come(keyed(key, *number));
         }
@@ -322,7 +322,7 @@ mod tests {
     }
 
     /// The numbers of what is said of a bundle.
-    fn logged(latest: &Latest, bundle: Owner) -> Vec<u64> {
+    fn logged(latest: &LastValues, bundle: Owner) -> Vec<u64> {
         latest.logged(bundle).unwrap().into_iter().map(|(_, keyed)| keyed.number).collect()
     }
 
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn places_tell_the_order_whatever_the_log_says_first_and_twice() {
-        let mut all = Latest::default();
+        let mut all = LastValues::default();
         // The older bundle was said again behind the newer one.
         for (bundle, place, key, number) in
             [(8, BUNDLE, "a", 2), (8, BUNDLE + 1, "c", 4), (7, 0, "a", 1), (7, 1, "b", 3), (7, 0, "a", 1)]
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_bundle_is_forgotten_once_it_is_full_and_empty() {
-        let mut all = Latest::default();
+        let mut all = LastValues::default();
         for number in 0..BUNDLE + 1 {
             let place = all.come(keyed("k", number));
             all.bundle_of(place, &|| 100 + place / BUNDLE);

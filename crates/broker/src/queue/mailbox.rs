@@ -19,9 +19,9 @@ use crate::queue::Returns;
 /// Consumers that are no more and stay noted.
 pub(crate) const FORGOTTEN_MAX: usize = 64;
 
-/// A message lent to a consumer.
+/// A message on its way to a consumer.
 #[derive(Debug)]
-pub(crate) struct Lent {
+pub(crate) struct Outgoing {
     /// The consumer, by its number within the client.
     pub(crate) consumer: u32,
     pub(crate) redelivered: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Lent {
     pub(crate) message: Message,
 }
 
-impl Lent {
+impl Outgoing {
     /// True for a reply, which has no queue: no entry of a queue has this number.
     #[inline]
     pub(crate) fn is_reply(&self) -> bool {
@@ -53,7 +53,7 @@ pub(crate) enum Notice {
 
 #[derive(Debug, Default)]
 struct Inbox {
-    lent: Vec<Lent>,
+    outgoing: Vec<Outgoing>,
     notices: Vec<Notice>,
     /// Consumers that queues passed by, each once, in the order in which they try again.
     passed: VecDeque<u32>,
@@ -92,14 +92,14 @@ impl Mailbox {
 
     /// Moves a reply in, unless `most` bytes lie here already or memory is short, for everybody or
     /// for this client.
-    pub(crate) fn deliver_reply(&self, lent: Lent, most: usize) -> bool {
-        let cost = lent.message.cost();
+    pub(crate) fn deliver_reply(&self, outgoing: Outgoing, most: usize) -> bool {
+        let cost = outgoing.message.cost();
         let short = |account: &Arc<Account>| account.is_full() || !account.has_room(cost);
         if self.bytes() >= most || self.account.as_ref().is_some_and(short) {
             return false;
         }
         self.account.iter().for_each(|account| account.hold(Held::Replies, cost));
-        self.deliver(&mut vec![lent], cost);
+        self.deliver(&mut vec![outgoing], cost);
         true
     }
 
@@ -156,15 +156,15 @@ impl Mailbox {
             && self.passed_by.swap(false, Ordering::SeqCst)
     }
 
-    /// Moves `lent` in and wakes the connection.
-    pub(crate) fn deliver(&self, lent: &mut Vec<Lent>, bytes: usize) {
+    /// Moves `outgoing` in and wakes the connection.
+    pub(crate) fn deliver(&self, outgoing: &mut Vec<Outgoing>, bytes: usize) {
         {
             let mut inbox = self.inbox.lock();
             self.bytes.fetch_add(bytes, Ordering::Relaxed);
-            if inbox.lent.is_empty() {
-                std::mem::swap(&mut inbox.lent, lent);
+            if inbox.outgoing.is_empty() {
+                std::mem::swap(&mut inbox.outgoing, outgoing);
             } else {
-                inbox.lent.append(lent);
+                inbox.outgoing.append(outgoing);
             }
         }
         self.waker.wake_by_ref();
@@ -175,17 +175,18 @@ impl Mailbox {
         self.waker.wake_by_ref();
     }
 
-    /// Takes everything; `lent` and `notices` must be empty and become the mailbox's next buffers.
-    pub(crate) fn take(&self, lent: &mut Vec<Lent>, notices: &mut Vec<Notice>) {
+    /// Takes everything; `outgoing` and `notices` must be empty and become the mailbox's next
+    /// buffers.
+    pub(crate) fn take(&self, outgoing: &mut Vec<Outgoing>, notices: &mut Vec<Notice>) {
         let mut inbox = self.inbox.lock();
-        std::mem::swap(&mut inbox.lent, lent);
+        std::mem::swap(&mut inbox.outgoing, outgoing);
         std::mem::swap(&mut inbox.notices, notices);
     }
 
     /// Takes everything and puts it behind what was taken before.
-    pub(crate) fn take_more(&self, lent: &mut Vec<Lent>, notices: &mut Vec<Notice>) {
+    pub(crate) fn take_more(&self, outgoing: &mut Vec<Outgoing>, notices: &mut Vec<Notice>) {
         let mut inbox = self.inbox.lock();
-        lent.append(&mut inbox.lent);
+        outgoing.append(&mut inbox.outgoing);
         notices.append(&mut inbox.notices);
     }
 

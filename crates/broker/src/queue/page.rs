@@ -24,14 +24,14 @@ const FAR: u64 = 1 << 62;
 /// When an entry dies of age of which nobody has looked: late enough to be no time at all.
 pub(super) const NOT_KNOWN: u64 = u64::MAX - 1;
 /// What one place of a lean page costs.
-pub(super) const PLACE_COST: usize = size_of::<Place>();
+pub(super) const PLACE_COST: usize = size_of::<BodyPlace>();
 
 /// What an entry is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     /// Waits for a consumer.
     Ready,
-    /// Lent to a consumer.
+    /// Outgoing to a consumer.
     Out,
     /// Came back, and is not delivered again before its time.
     Waiting,
@@ -155,7 +155,7 @@ impl Entry {
 
 /// Where a body lies, and how long it is (0 where that is not known).
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct BodyPlace {
     pub(crate) address: Address,
     pub(crate) length: u32,
 }
@@ -163,13 +163,13 @@ pub(crate) struct Place {
 /// The places of a page's entries, in order; the entries are those that are ready.
 #[derive(Debug)]
 struct Lean {
-    places: Vec<Place>,
+    places: Vec<BodyPlace>,
     /// The lowest and the highest file among them, or wider.
     files: (u32, u32),
 }
 
 impl Lean {
-    fn new(places: Vec<Place>) -> Self {
+    fn new(places: Vec<BodyPlace>) -> Self {
         let mut files = (u32::MAX, 0);
         for place in &places {
             files = (files.0.min(place.address.file), files.1.max(place.address.file));
@@ -262,7 +262,7 @@ impl Page {
 
     /// A recovered page: where each of its entries lies, in order; `chunks` list those of them that
     /// lie in segments.
-    pub(crate) fn lean(number: u64, members: Bits, places: Vec<Place>, chunks: Vec<Listed>) -> Self {
+    pub(crate) fn lean(number: u64, members: Bits, places: Vec<BodyPlace>, chunks: Vec<Listed>) -> Self {
         let mut page = Self::cold(number, members, chunks);
         page.content = Content::Lean(Box::new(Lean::new(places)));
         page
@@ -383,12 +383,12 @@ impl Page {
         if listed.len() != self.live {
             return Placed::Wrong;
         }
-        self.hydrate(listed.iter().map(|one| Place { address: one.address, length: one.length }), memo);
+        self.hydrate(listed.iter().map(|one| BodyPlace { address: one.address, length: one.length }), memo);
         Placed::Whole
     }
 
     /// Makes entries of what is ready, with these places.
-    fn hydrate(&mut self, places: impl Iterator<Item = Place>, memo: &mut Memo) {
+    fn hydrate(&mut self, places: impl Iterator<Item = BodyPlace>, memo: &mut Memo) {
         let start = self.start();
         let returned = self.returned.take();
         self.content = Content::Hot;
@@ -422,7 +422,7 @@ impl Page {
         let mut returned = Bitmap::default();
         for (seq, entry) in (self.first..).zip(&self.entries) {
             let (State::Ready, Some(address)) = (entry.state, entry.address) else { continue };
-            places.push(Place { address, length: entry.length });
+            places.push(BodyPlace { address, length: entry.length });
             if entry.redelivered && seq >= memo.mark {
                 returned.put(bit_of(seq));
             }

@@ -12,7 +12,7 @@ use std::task::Waker;
 
 use journal::{Address, Chunk, Reference};
 
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::message::Message;
 use crate::queue::arrival::Work;
 use crate::queue::dispatch::Fetched;
@@ -64,7 +64,7 @@ impl Queue {
         if inner.loading || inner.deleted {
             return;
         }
-        if inner.need(visit.core).is_some() {
+        if inner.need(visit.engine).is_some() {
             inner.loading = true;
             visit.work.push(Work::Load { queue: Arc::clone(self) });
         }
@@ -89,19 +89,19 @@ impl Queue {
     }
 
     /// True until `waker`, which [`Queue::fetch`] was given, has been woken.
-    pub(crate) fn will_wake(&self, waker: &Waker, core: &Core) -> bool {
-        self.lock(core).fetchers.iter().any(|fetcher| fetcher.will_wake(waker))
+    pub(crate) fn will_wake(&self, waker: &Waker, engine: &Engine) -> bool {
+        self.lock(engine).fetchers.iter().any(|fetcher| fetcher.will_wake(waker))
     }
 
     /// What to read next.
-    pub(crate) fn task(&self, core: &Core) -> Task {
-        let mut inner = self.lock(core);
+    pub(crate) fn task(&self, engine: &Engine) -> Task {
+        let mut inner = self.lock(engine);
         if inner.deleted {
             return Task::Nothing;
         }
-        let Some(need) = inner.need(core) else { return Task::Nothing };
+        let Some(need) = inner.need(engine) else { return Task::Nothing };
         if need == Need::Look {
-            return inner.look_further(core.memory.piece());
+            return inner.look_further(engine.memory.piece());
         }
         inner.views.take_turns(false);
         if need == Need::Peek {
@@ -129,27 +129,27 @@ impl Queue {
     }
 
     /// What `chunks`, all of an absent page, list.
-    pub(crate) fn place(&self, page: u64, chunks: &[Chunk], listed: Vec<Reference>, core: &Core) -> Placed {
-        let mut inner = self.lock(core);
+    pub(crate) fn place(&self, page: u64, chunks: &[Chunk], listed: Vec<Reference>, engine: &Engine) -> Placed {
+        let mut inner = self.lock(engine);
         let placed = inner.lanes.place(page, chunks, listed);
         inner.head_wanted &= placed != Placed::Whole;
         placed
     }
 
     /// The chunks of a page, if only they know where its entries lie.
-    pub(crate) fn absent_chunks_of(&self, page: u64, core: &Core) -> Option<Vec<Chunk>> {
-        self.lock(core).lanes.absent_chunks_of(page)
+    pub(crate) fn absent_chunks_of(&self, page: u64, engine: &Engine) -> Option<Vec<Chunk>> {
+        self.lock(engine).lanes.absent_chunks_of(page)
     }
 
     /// True when the body of an entry lies where this says, whether or not it can be read there.
-    pub(crate) fn lies_at(&self, one: &Reference, core: &Core) -> bool {
-        self.lock(core).lanes.lies_at(one)
+    pub(crate) fn lies_at(&self, one: &Reference, engine: &Engine) -> bool {
+        self.lock(engine).lanes.lies_at(one)
     }
 
     /// Messages that were read: those of entries that are still away are in memory again, or are
     /// only noted.
-    pub(crate) fn install(&self, read: Vec<(Reference, Message)>, purpose: Purpose, core: &Core) {
-        let mut inner = self.lock(core);
+    pub(crate) fn install(&self, read: Vec<(Reference, Message)>, purpose: Purpose, engine: &Engine) {
+        let mut inner = self.lock(engine);
         let inner = &mut *inner;
         if purpose == Purpose::Deliver {
             inner.kept = read.first().map(|(one, _)| one.seq);
@@ -175,8 +175,8 @@ impl Queue {
     }
 
     /// When the entry `seq` dies of age.
-    pub(crate) fn peeked(&self, seq: u64, message: &Message, core: &Core) {
-        let mut inner = self.lock(core);
+    pub(crate) fn peeked(&self, seq: u64, message: &Message, engine: &Engine) {
+        let mut inner = self.lock(engine);
         let expires_at = expires_at(inner.arguments.message_ttl, message, message.published_at());
         if let Some(lane) = inner.lanes.of_mut(seq) {
             lane.peeked = Some((seq, expires_at));
@@ -187,7 +187,7 @@ impl Queue {
     /// Who came while it read did not ask, so this must, even if there was nothing to read: the
     /// need may be younger than the look at it.
     pub(crate) fn loaded(self: &Arc<Self>, damage: Option<Damage>, visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.core);
+        let mut inner = self.lock(visit.engine);
         inner.loading = false;
         inner.damage = damage.map(Box::new);
         let fetchers = std::mem::take(&mut inner.fetchers);
@@ -203,7 +203,7 @@ impl Queue {
     /// of it. What a client waits for may have been among it, and need not be the first any more;
     /// while the first is away the pager reads it next.
     pub(crate) fn looked_at(self: &Arc<Self>, visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.core);
+        let mut inner = self.lock(visit.engine);
         inner.loading = false;
         if !inner.deleted {
             self.dispatch(&mut inner, visit);
@@ -218,8 +218,8 @@ impl Queue {
     }
 
     /// Where the messages of dying entries lie that are away.
-    pub(crate) fn whereabouts(&self, dying: &[Dying], core: &Core) -> Vec<Reference> {
-        let mut inner = self.lock(core);
+    pub(crate) fn whereabouts(&self, dying: &[Dying], engine: &Engine) -> Vec<Reference> {
+        let mut inner = self.lock(engine);
         let away = dying.iter().filter(|dead| dead.message.is_none());
         let mut found = Vec::new();
         for dead in away {
@@ -234,29 +234,29 @@ impl Queue {
     }
 
     /// True when dead letters must queue up behind others that wait to be read.
-    pub(crate) fn mourns(&self) -> bool {
-        self.mourned.load(Ordering::Acquire) > 0
+    pub(crate) fn awaits_read(&self) -> bool {
+        self.awaiting_read.load(Ordering::Acquire) > 0
     }
 
     /// One step of making room: lets go of what memory need not hold, and if it `may_spill` has
     /// some of what is on no disk written there. True when the whole queue was looked at, as far as
     /// can be now.
-    pub(crate) fn sweep(self: &Arc<Self>, may_spill: bool, core: &Core) -> bool {
-        let mut inner = self.lock(core);
+    pub(crate) fn sweep(self: &Arc<Self>, may_spill: bool, engine: &Engine) -> bool {
+        let mut inner = self.lock(engine);
         let inner = &mut *inner;
         if inner.spilling {
             return true;
         }
-        let stays = if inner.consumers.is_empty() { 0 } else { core.memory.window() };
+        let stays = if inner.consumers.is_empty() { 0 } else { engine.memory.window() };
         let excess = inner.resident.saturating_sub(stays);
-        let room = if may_spill { core.memory.spill_piece() } else { 0 };
+        let room = if may_spill { engine.memory.spill_piece() } else { 0 };
         let mut swept = inner.lanes.sweep(excess, inner.kept, room);
         inner.forget(swept.dropped);
         if !swept.picked.is_empty() {
             // In the order in which they will be read.
             swept.picked.reverse();
             inner.spilling = true;
-            core.pager.spill(Arc::clone(self), swept.picked);
+            engine.pager.spill(Arc::clone(self), swept.picked);
         }
         swept.whole
     }
@@ -294,12 +294,12 @@ enum Need {
 
 impl Inner {
     /// Those who ask for some messages and the others get the pager in turn.
-    fn need(&mut self, core: &Core) -> Option<Need> {
+    fn need(&mut self, engine: &Engine) -> Option<Need> {
         let look = self.views.need_pager().then_some(Need::Look);
         if look.is_some() && (self.views.are_next() || self.damage.is_some()) {
             return look;
         }
-        let others = if self.is_stopped() { None } else { self.need_of_others(core) };
+        let others = if self.is_stopped() { None } else { self.need_of_others(engine) };
         others.or(look)
     }
 
@@ -321,11 +321,11 @@ impl Inner {
         !self.fetchers.is_empty() || self.consumers.may_take()
     }
 
-    fn need_of_others(&mut self, core: &Core) -> Option<Need> {
+    fn need_of_others(&mut self, engine: &Engine) -> Option<Need> {
         if self.lanes.away() == 0 || self.dues.is_some() {
             return None;
         }
-        let piece = core.memory.piece();
+        let piece = engine.memory.piece();
         if self.is_hungry() && (self.resident < piece || self.head_is_away()) {
             return Some(Need::Messages(piece));
         }
@@ -346,8 +346,8 @@ impl Inner {
 
     /// Bytes of messages that may stay while memory is tight. A hundred thousand short queues are a
     /// backlog too, so one that nobody consumes keeps none.
-    pub(super) fn window(&self, core: &Core) -> usize {
-        if self.consumers.is_empty() && core.memory.is_short() { 0 } else { core.memory.window() }
+    pub(super) fn window(&self, engine: &Engine) -> usize {
+        if self.consumers.is_empty() && engine.memory.is_short() { 0 } else { engine.memory.window() }
     }
 
     /// Lets go of one message, if the disk has it and it is ready.
@@ -364,8 +364,8 @@ impl Inner {
 
     /// Lets go of messages from `first` up to `end`, all of one lane, that came in this visit and
     /// are not wanted soon.
-    pub(super) fn let_go(&mut self, first: u64, end: u64, core: &Core) {
-        self.let_go_beyond(first, end, self.window(core));
+    pub(super) fn let_go(&mut self, first: u64, end: u64, engine: &Engine) {
+        self.let_go_beyond(first, end, self.window(engine));
     }
 
     /// The same, the last ones first, until `window` bytes are left in memory.

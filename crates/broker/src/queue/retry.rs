@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::arguments::Return;
+use crate::arguments::ReturnCause;
 use crate::queue::{Inner, Queue, Reason, State, Visit};
 use crate::settings::CountedReturns;
 use crate::store::facts;
@@ -54,13 +54,13 @@ impl Waiters {
 impl Queue {
     /// A delivery came back: the entry is ready again at its place, at once or after a while, or
     /// dies of having come back too often.
-    pub(super) fn come_back(&self, inner: &mut Inner, seq: u64, how: Return, visit: &Visit<'_>) {
+    pub(super) fn come_back(&self, inner: &mut Inner, seq: u64, how: ReturnCause, visit: &Visit<'_>) {
         let arguments = Arc::clone(&inner.arguments);
         let Some(entry) = inner.lanes.get_mut(seq) else { return };
         entry.redelivered = true;
         if arguments.counts_returns() {
-            let all = visit.core.settings.counted_returns == CountedReturns::All;
-            entry.returns.add(all || how == Return::Failed);
+            let all = visit.engine.settings.counted_returns == CountedReturns::All;
+            entry.returns.add(all || how == ReturnCause::Failed);
             let (returns, durable) = (entry.returns, entry.is_durable());
             if arguments.delivery_limit.is_some_and(|limit| u64::from(returns.counted()) > limit) {
                 self.die(inner, seq, Reason::DeliveryLimit);
@@ -69,7 +69,7 @@ impl Queue {
             let delay = arguments.retry.and_then(|retry| retry.delay(how, returns.counted()));
             let due = delay.map(|delay| visit.now.saturating_add(delay));
             if durable {
-                let mut appender = visit.core.journal.appender();
+                let mut appender = visit.engine.journal.appender();
                 facts::log_returns(&mut appender, self.id, seq, returns);
                 if let Some(due) = due {
                     facts::log_retry(&mut appender, self.id, seq, due);
@@ -77,7 +77,7 @@ impl Queue {
             }
             if let Some(due) = due {
                 inner.make_ready(seq);
-                if durable && visit.core.memory.is_tight() {
+                if durable && visit.engine.memory.is_tight() {
                     inner.let_go_of(seq);
                 }
                 inner.leave_ready(seq, State::Waiting);
@@ -91,7 +91,7 @@ impl Queue {
     /// What an earlier run left waiting, with its due times, goes on waiting; all of it lies in
     /// pages that are placed.
     pub(crate) fn resume_waiting(self: &Arc<Self>, waiting: &[(u64, u64)], visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.core);
+        let mut inner = self.lock(visit.engine);
         for (seq, due) in waiting.iter().filter(|(_, due)| *due > visit.now) {
             if inner.lanes.get_mut(*seq).is_some_and(|entry| entry.state == State::Ready) {
                 inner.leave_ready(*seq, State::Waiting);

@@ -44,7 +44,7 @@ impl Queue {
     /// Logs the references of all durable entries that this visit added, but some visits late. The
     /// ticket is for what is logged now.
     pub(super) fn log_references_late(&self, inner: &mut Inner, visit: &Visit<'_>) -> Ticket {
-        let mut appender = visit.core.journal.appender();
+        let mut appender = visit.engine.journal.appender();
         inner.lanes.all_mut().for_each(|lane| drop(lane.mark_of_added()));
         let added: Vec<_> = inner.lanes.added().collect();
         for seq in added.into_iter().flat_map(|(first, end)| first..end) {

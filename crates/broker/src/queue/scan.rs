@@ -5,7 +5,7 @@
 
 use journal::{Group, PAGE, Reference};
 
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::message::Message;
 use crate::queue::filter::Cursor;
 use crate::queue::{Queue, State, settle};
@@ -62,13 +62,13 @@ pub(crate) enum Seized {
 
 impl Queue {
     /// Begins at the front.
-    pub(crate) fn walk(&self, core: &Core) -> Walk {
-        Walk { at: Cursor::default(), until: Cursor::end_of(&self.lock(core).lanes), page: None }
+    pub(crate) fn walk(&self, engine: &Engine) -> Walk {
+        Walk { at: Cursor::default(), until: Cursor::end_of(&self.lock(engine).lanes), page: None }
     }
 
     /// Goes on.
-    pub(crate) fn step(&self, walk: &mut Walk, core: &Core) -> Step {
-        let mut inner = self.lock(core);
+    pub(crate) fn step(&self, walk: &mut Walk, engine: &Engine) -> Step {
+        let mut inner = self.lock(engine);
         let mut found = Vec::new();
         while found.len() < AT_ONCE {
             let next = inner.lanes.ready_between(&walk.at, Some(&walk.until));
@@ -100,8 +100,8 @@ impl Queue {
     }
 
     /// Takes an entry out that is going to be moved: nobody gets it any more.
-    pub(crate) fn seize(&self, seq: u64, core: &Core) -> Seized {
-        let mut inner = self.lock(core);
+    pub(crate) fn seize(&self, seq: u64, engine: &Engine) -> Seized {
+        let mut inner = self.lock(engine);
         if inner.deleted || !inner.lanes.is_ready(seq) {
             return Seized::Gone;
         }
@@ -115,8 +115,8 @@ impl Queue {
 
     /// Logs that these entries, which were seized, have moved, as part of `group`, and forgets
     /// them.
-    pub(crate) fn let_go_of_moved(&self, seized: &[u64], group: Option<Group>, core: &Core) {
-        let mut inner = self.lock(core);
+    pub(crate) fn let_go_of_moved(&self, seized: &[u64], group: Option<Group>, engine: &Engine) {
+        let mut inner = self.lock(engine);
         if inner.deleted {
             return;
         }
@@ -128,6 +128,6 @@ impl Queue {
             }
             inner.remove_or_set(*seq, State::Done);
         }
-        self.log_settled_in(&mut inner, group, core);
+        self.log_settled_in(&mut inner, group, engine);
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use journal::{Address, Group, Ticket};
 
-use crate::arguments::Return;
-use crate::engine::Core;
+use crate::arguments::ReturnCause;
+use crate::engine::Engine;
 use crate::queue::{ADDRESSES, ConsumerKey, Guard, Inner, Queue, Reason, State, Visit};
 use crate::routing::Load;
 
@@ -41,7 +41,7 @@ pub(crate) struct Settled {
 
 /// What becomes of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum EntryOutcome {
     Accepted,
     /// Came back from a consumer: to its place, marked as delivered before.
     Released,
@@ -54,7 +54,7 @@ pub(crate) enum Verdict {
     Rejected,
 }
 
-impl Verdict {
+impl EntryOutcome {
     /// True when the entry is there for others again.
     fn brings_back(self) -> bool {
         matches!(self, Self::Released | Self::Failed | Self::Unsent)
@@ -67,14 +67,14 @@ pub(crate) struct Settlement {
     pub(crate) seq: u64,
     /// The number of its consumer within the client; `u32::MAX` for one that was fetched.
     pub(crate) consumer: u32,
-    pub(crate) verdict: Verdict,
+    pub(crate) outcome: EntryOutcome,
 }
 
 impl Queue {
     /// Settles deliveries of one client, in order, and dispatches. The ticket covers the
     /// settlements.
     pub(crate) fn settle(self: &Arc<Self>, settlements: &[Settlement], client: u64, visit: &mut Visit<'_>) -> Ticket {
-        let mut inner = self.lock(visit.core);
+        let mut inner = self.lock(visit.engine);
         if inner.deleted {
             return Ticket::NONE;
         }
@@ -82,7 +82,7 @@ impl Queue {
             self.settle_one(&mut inner, *settlement, visit);
         }
         Self::return_credit(&mut inner, settlements, client);
-        let ticket = self.log_settled(&mut inner, visit.core);
+        let ticket = self.log_settled(&mut inner, visit.engine);
         self.dispatch(&mut inner, visit);
         self.enforce_length(&mut inner);
         ticket.max(self.finish(inner, visit))
@@ -91,7 +91,7 @@ impl Queue {
     /// Settles accepted deliveries as part of a group. They are gone at once: a session that dies
     /// can't bring them back.
     pub(crate) fn settle_in(&self, settlements: &[Settlement], client: u64, group: Group, visit: &Visit<'_>) -> Ticket {
-        let mut inner = self.lock(visit.core);
+        let mut inner = self.lock(visit.engine);
         if inner.deleted {
             return Ticket::NONE;
         }
@@ -99,7 +99,7 @@ impl Queue {
             self.settle_one(&mut inner, *settlement, visit);
         }
         Self::return_credit(&mut inner, settlements, client);
-        self.log_settled_in(&mut inner, Some(group), visit.core)
+        self.log_settled_in(&mut inner, Some(group), visit.engine)
     }
 
     fn settle_one(&self, inner: &mut Inner, settlement: Settlement, visit: &Visit<'_>) {
@@ -113,26 +113,26 @@ impl Queue {
         if inner.groups.as_mut().is_some_and(|groups| groups.settled(seq)) {
             inner.views.look_again();
         }
-        if settlement.verdict.brings_back() && inner.comes_back_late(seq, visit.core) {
+        if settlement.outcome.brings_back() && inner.comes_back_late(seq, visit.engine) {
             return;
         }
-        match settlement.verdict {
-            Verdict::Accepted => {
+        match settlement.outcome {
+            EntryOutcome::Accepted => {
                 if let Some(address) = address {
                     inner.settled.push(Settled { seq, address, reason: ACKNOWLEDGED });
                 }
                 inner.remove_or_set(seq, State::Done);
                 inner.totals.acknowledged += 1;
             }
-            Verdict::Unsent => {
+            EntryOutcome::Unsent => {
                 if let Some(entry) = inner.lanes.get_mut(seq) {
                     entry.redelivered = true;
                 }
                 inner.make_ready(seq);
             }
-            Verdict::Failed => self.come_back(inner, seq, Return::Failed, visit),
-            Verdict::Released => self.come_back(inner, seq, Return::Returned, visit),
-            Verdict::Rejected => {
+            EntryOutcome::Failed => self.come_back(inner, seq, ReturnCause::Failed, visit),
+            EntryOutcome::Released => self.come_back(inner, seq, ReturnCause::Returned, visit),
+            EntryOutcome::Rejected => {
                 self.die(inner, seq, Reason::Rejected);
             }
         }
@@ -151,13 +151,13 @@ impl Queue {
         }
     }
 
-    pub(super) fn log_settled(&self, inner: &mut Inner, core: &Core) -> Ticket {
-        self.log_settled_in(inner, None, core)
+    pub(super) fn log_settled(&self, inner: &mut Inner, engine: &Engine) -> Ticket {
+        self.log_settled_in(inner, None, engine)
     }
 
     /// Logs what this visit settled, in runs of consecutive entries, one record for each reason in
     /// a row.
-    pub(super) fn log_settled_in(&self, inner: &mut Inner, group: Option<Group>, core: &Core) -> Ticket {
+    pub(super) fn log_settled_in(&self, inner: &mut Inner, group: Option<Group>, engine: &Engine) -> Ticket {
         if inner.settled.is_empty() {
             return Ticket::NONE;
         }
@@ -165,7 +165,7 @@ impl Queue {
         if inner.spilled > 0 {
             // The log never heard of these.
             for one in settled.extract_if(.., |one| one.address.is_spilled()) {
-                inner.free_spilled(one.address.file, 1, core);
+                inner.free_spilled(one.address.file, 1, engine);
             }
             if settled.is_empty() {
                 inner.settled = settled;
@@ -174,7 +174,7 @@ impl Queue {
         }
         let mut addresses = ADDRESSES.take();
         let mut runs: Vec<(u64, u64)> = Vec::new();
-        let mut appender = core.journal.appender();
+        let mut appender = engine.journal.appender();
         for (index, one) in settled.iter().enumerate() {
             match runs.last_mut() {
                 Some((first, count)) if *first + *count == one.seq => *count += 1,
@@ -204,20 +204,20 @@ impl Queue {
 
     /// Drops every ready entry, and all that is not due yet. Returns how many, and what its reply
     /// waits for.
-    pub(crate) fn purge(self: &Arc<Self>, core: &Core) -> (u64, Ticket) {
-        let (delayed, before) = self.purge_delayed(core);
-        let (ready, ticket) = self.purge_ready(core);
+    pub(crate) fn purge(self: &Arc<Self>, engine: &Engine) -> (u64, Ticket) {
+        let (delayed, before) = self.purge_delayed(engine);
+        let (ready, ticket) = self.purge_ready(engine);
         (delayed + ready, ticket.max(before))
     }
 
     /// Drops every ready entry.
-    pub(super) fn purge_ready(&self, core: &Core) -> (u64, Ticket) {
-        let mut inner = self.lock(core);
-        inner.used_at = core.clock.unix_ms();
+    pub(super) fn purge_ready(&self, engine: &Engine) -> (u64, Ticket) {
+        let mut inner = self.lock(engine);
+        inner.used_at = engine.clock.unix_ms();
         // What waits goes too.
         inner.wake(u64::MAX);
         let mut purged = inner.lanes.purge();
-        inner.free_spilled_of(&mut purged.freed, core);
+        inner.free_spilled_of(&mut purged.freed, engine);
         inner.bytes -= purged.bytes;
         self.forget_absent(&mut inner);
         inner.forget_absent_keys();
@@ -227,7 +227,7 @@ impl Queue {
         if purged.freed.is_empty() || !self.logged() {
             return (purged.count, Ticket::NONE);
         }
-        let mut appender = core.journal.appender();
+        let mut appender = engine.journal.appender();
         appender.settle_counted(None, self.id, PURGED, &purged.runs, &mut purged.freed.into_iter());
         (purged.count, appender.ticket())
     }
@@ -235,14 +235,14 @@ impl Queue {
     /// Ends the queue under its lock: nothing enters or leaves any more. Returns its consumers and
     /// the ready count. The caller holds the catalog's write lock and has checked what must be
     /// checked, on `inner`.
-    pub(crate) fn end(&self, inner: &mut Guard<'_>, core: &Core) -> (Vec<super::Consumer>, u64, Ticket) {
+    pub(crate) fn end(&self, inner: &mut Guard<'_>, engine: &Engine) -> (Vec<super::Consumer>, u64, Ticket) {
         let ready = inner.lanes.ready() as u64;
         inner.deleted = true;
         let mut ticket = Ticket::NONE;
         let mut freed = inner.lanes.files();
-        inner.free_spilled_of(&mut freed, core);
+        inner.free_spilled_of(&mut freed, engine);
         if self.logged() {
-            let mut appender = core.journal.appender();
+            let mut appender = engine.journal.appender();
             appender.drop_owner(None, self.id, &mut freed.into_iter());
             ticket = appender.ticket();
         }

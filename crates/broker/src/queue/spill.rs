@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use journal::{Address, PAGE, Reference, is_spilled};
 
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::message::Message;
 use crate::queue::{Inner, Queue};
 
@@ -19,15 +19,15 @@ pub(crate) type Picked = (u64, Message);
 impl Queue {
     /// Picked messages were written: those of entries that still wait may leave memory. Of the
     /// others nothing is kept.
-    pub(crate) fn spilled(&self, picked: &[Picked], addresses: &[Address], core: &Core) {
-        let mut inner = self.lock(core);
+    pub(crate) fn spilled(&self, picked: &[Picked], addresses: &[Address], engine: &Engine) {
+        let mut inner = self.lock(engine);
         let inner = &mut *inner;
         inner.spilling = false;
-        let window = inner.window(core);
+        let window = inner.window(engine);
         // What consumers have come near meanwhile stays in memory.
         for ((seq, _), address) in picked.iter().zip(addresses).rev() {
             if inner.deleted || !inner.lanes.spill(*seq, *address) {
-                core.free_spilled(address.file, 1);
+                engine.free_spilled(address.file, 1);
                 continue;
             }
             inner.spilled += 1;
@@ -41,18 +41,18 @@ impl Queue {
     }
 
     /// Picked messages could not be written: they stay.
-    pub(crate) fn not_spilled(&self, core: &Core) {
-        self.lock(core).spilling = false;
+    pub(crate) fn not_spilled(&self, engine: &Engine) {
+        self.lock(engine).spilling = false;
     }
 
     /// True while messages are on their way.
-    pub(crate) fn is_spilling(&self, core: &Core) -> bool {
-        self.lock(core).spilling
+    pub(crate) fn is_spilling(&self, engine: &Engine) -> bool {
+        self.lock(engine).spilling
     }
 
     /// What is wanted of a spilled file.
-    pub(crate) fn spilled_in(&self, file: u32, core: &Core) -> Vec<Reference> {
-        let inner = self.lock(core);
+    pub(crate) fn spilled_in(&self, file: u32, engine: &Engine) -> Vec<Reference> {
+        let inner = self.lock(engine);
         let mut found = Vec::new();
         if inner.spilled > 0 {
             inner.referenced(file, &mut found);
@@ -61,27 +61,27 @@ impl Queue {
     }
 
     /// Messages were spilled anew: entries that still lie where they were read lie there now.
-    pub(crate) fn spilled_anew(&self, before: &[Reference], addresses: &[Address], core: &Core) {
-        let mut inner = self.lock(core);
+    pub(crate) fn spilled_anew(&self, before: &[Reference], addresses: &[Address], engine: &Engine) {
+        let mut inner = self.lock(engine);
         for (one, address) in before.iter().zip(addresses) {
             let moved = inner.lanes.relocate(one, *address);
-            core.free_spilled(if moved { one.address.file } else { address.file }, 1);
+            engine.free_spilled(if moved { one.address.file } else { address.file }, 1);
         }
     }
 }
 
 impl Inner {
     /// An entry that was spilled has ended.
-    pub(super) fn free_spilled(&mut self, file: u32, count: u64, core: &Core) {
+    pub(super) fn free_spilled(&mut self, file: u32, count: u64, engine: &Engine) {
         self.spilled = self.spilled.saturating_sub(count as usize);
-        core.free_spilled(file, count);
+        engine.free_spilled(file, count);
     }
 
     /// Lets go of what was spilled among bodies that ended, and leaves those that the log has.
-    pub(super) fn free_spilled_of(&mut self, freed: &mut BTreeMap<u32, u64>, core: &Core) {
+    pub(super) fn free_spilled_of(&mut self, freed: &mut BTreeMap<u32, u64>, engine: &Engine) {
         if self.spilled > 0 {
             let spilled: Vec<_> = freed.extract_if(.., |file, _| is_spilled(*file)).collect();
-            spilled.into_iter().for_each(|(file, count)| self.free_spilled(file, count, core));
+            spilled.into_iter().for_each(|(file, count)| self.free_spilled(file, count, engine));
         }
     }
 }

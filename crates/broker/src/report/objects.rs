@@ -100,7 +100,7 @@ impl Broker {
     /// Every exchange, by vhost and name, with the default exchange of each vhost.
     pub fn exchanges(&self) -> Vec<ExchangeReport> {
         let mut reports = Vec::new();
-        for vhost in self.core.catalog.vhosts() {
+        for vhost in self.engine.catalog.vhosts() {
             let tables = vhost.tables.read();
             reports.push(default_exchange(&vhost.name));
             reports.extend(tables.exchanges().map(|exchange| exchange_report(&vhost.name, exchange)));
@@ -113,7 +113,7 @@ impl Broker {
     /// exchange.
     pub fn bindings(&self) -> Vec<BindingReport> {
         let mut reports = Vec::new();
-        for vhost in self.core.catalog.vhosts() {
+        for vhost in self.engine.catalog.vhosts() {
             let tables = vhost.tables.read();
             reports.extend(tables.queues().map(|queue| default_binding(&vhost.name, &queue.name)));
             for exchange in tables.exchanges() {
@@ -128,7 +128,7 @@ impl Broker {
     /// Every consumer of a queue, by vhost and queue.
     pub fn consumers(&self) -> Vec<ConsumerReport> {
         let mut reports = Vec::new();
-        for vhost in self.core.catalog.vhosts() {
+        for vhost in self.engine.catalog.vhosts() {
             let tables = vhost.tables.read();
             tables.queues().for_each(|queue| self.consumers_of(queue, &mut reports));
         }
@@ -137,7 +137,7 @@ impl Broker {
     }
 
     pub(super) fn consumers_of(&self, queue: &Queue, reports: &mut Vec<ConsumerReport>) {
-        let inner = queue.lock(&self.core);
+        let inner = queue.lock(&self.engine);
         reports.extend(inner.consumers().map(|(consumer, active)| ConsumerReport {
             vhost: queue.vhost.to_string(),
             queue: queue.name.to_string(),
@@ -158,7 +158,7 @@ impl Broker {
 
     /// The client of this number; of one that has just gone nothing is known.
     fn holder(&self, client: u64) -> Holder {
-        let clients = self.core.clients.lock();
+        let clients = self.engine.clients.lock();
         let holder = clients.get(&client).map(|client| Holder { user: client.user.clone(), peer: client.peer.clone() });
         holder.unwrap_or_default()
     }

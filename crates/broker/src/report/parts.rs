@@ -9,24 +9,24 @@ use crate::report::objects::{binding_report, default_binding, default_exchange, 
 use crate::report::{
     BindingReport, ClientReport, ConsumerReport, ExchangeReport, QueueReport, SessionReport, client_report,
 };
-use crate::routing::{Destination, Place};
+use crate::routing::{BindingCursor, Destination};
 
 /// Names in order.
 pub type Names = Vec<Arc<str>>;
 
 /// Where among the bindings of an exchange a list has come to.
 #[derive(Debug, Clone)]
-pub struct BindingPlace(Place);
+pub struct BindingPlace(BindingCursor);
 
 impl Broker {
     /// Whether an alarm is up, of memory and of the disk. Takes no lock.
     pub fn alarms(&self) -> (bool, bool) {
-        self.core.alarms_up()
+        self.engine.alarms_up()
     }
 
     /// The names of all vhosts.
     pub fn vhost_names(&self) -> Names {
-        in_name_order(self.core.catalog.vhosts().into_iter().map(|vhost| Arc::clone(&vhost.name)))
+        in_name_order(self.engine.catalog.vhosts().into_iter().map(|vhost| Arc::clone(&vhost.name)))
     }
 
     /// The names of all queues of a vhost.
@@ -53,7 +53,7 @@ impl Broker {
 
     /// Those of these queues that are there.
     pub fn some_queues(&self, vhost: &str, names: &[Arc<str>]) -> Vec<QueueReport> {
-        let lost = self.core.lost.lock().clone();
+        let lost = self.engine.lost.lock().clone();
         let reports = |tables: &Tables| {
             let queues = names.iter().filter_map(|name| tables.queue(name));
             queues.map(|queue| self.queue_report(queue, tables, &lost)).collect()
@@ -143,34 +143,34 @@ impl Broker {
 
     /// The numbers of all attached clients.
     pub fn client_numbers(&self) -> Vec<u64> {
-        let mut numbers: Vec<_> = self.core.clients.lock().keys().copied().collect();
+        let mut numbers: Vec<_> = self.engine.clients.lock().keys().copied().collect();
         numbers.sort_unstable();
         numbers
     }
 
     /// The number of the client whose connection has these ends.
     pub fn client_at(&self, peer: &str) -> Option<u64> {
-        let clients = self.core.clients.lock();
+        let clients = self.engine.clients.lock();
         clients.values().find(|client| client.peer == peer).map(|client| client.number)
     }
 
     /// Those of these clients that are there.
     pub fn some_clients(&self, numbers: &[u64]) -> Vec<ClientReport> {
-        let clients = self.core.clients.lock();
+        let clients = self.engine.clients.lock();
         numbers.iter().filter_map(|number| clients.get(number)).map(|client| client_report(client)).collect()
     }
 
     /// Sessions of these clients.
     pub fn some_sessions(&self, numbers: &[u64]) -> Vec<SessionReport> {
         let clients: Vec<_> = {
-            let clients = self.core.clients.lock();
+            let clients = self.engine.clients.lock();
             numbers.iter().filter_map(|number| clients.get(number).cloned()).collect()
         };
         clients.iter().flat_map(|client| client.session_reports()).collect()
     }
 
     fn read<T>(&self, vhost: &str, look: impl FnOnce(&Tables) -> T) -> Option<T> {
-        let vhost = self.core.catalog.vhost(vhost)?;
+        let vhost = self.engine.catalog.vhost(vhost)?;
         let tables = vhost.tables.read();
         Some(look(&tables))
     }

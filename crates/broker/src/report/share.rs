@@ -47,11 +47,11 @@ impl Broker {
     /// Sums over the vhosts that `sees` is true of, and over the connections of `user`.
     pub fn share(&self, user: &str, sees: impl Fn(&str) -> bool) -> Share {
         let mut share = Share::default();
-        for vhost in self.core.catalog.vhosts().into_iter().filter(|vhost| sees(&vhost.name)) {
+        for vhost in self.engine.catalog.vhosts().into_iter().filter(|vhost| sees(&vhost.name)) {
             let tables = vhost.tables.read();
             share.exchanges += 1 + tables.exchanges().count() as u64;
             for queue in tables.queues() {
-                let inner = queue.lock(&self.core);
+                let inner = queue.lock(&self.engine);
                 share.queues += 1;
                 share.consumers += inner.consumer_count() as u64;
                 share.ready += inner.ready() as u64;
@@ -59,7 +59,7 @@ impl Broker {
                 share += inner.totals;
             }
         }
-        for client in self.core.clients.lock().values().filter(|client| client.user == user) {
+        for client in self.engine.clients.lock().values().filter(|client| client.user == user) {
             share.connections += 1;
             share.sessions += u64::from(client.sessions.load(Ordering::Relaxed));
         }

@@ -140,7 +140,7 @@ impl Tally {
 /// Key and arguments of a binding in one comparable form. Bytes, because field values have neither
 /// order nor, with floating point, an equality to rely on.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Identity(Box<[u8]>);
+pub(super) struct BindingIdentity(Box<[u8]>);
 
 impl Binding {
     /// Bytes of memory for its key and arguments, which are kept three times.
@@ -149,7 +149,7 @@ impl Binding {
     }
 }
 
-impl Identity {
+impl BindingIdentity {
     /// Not behind any other.
     pub(super) fn least() -> Self {
         Self(Box::default())

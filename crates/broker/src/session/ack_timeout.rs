@@ -65,7 +65,7 @@ impl Client {
 
     /// What was fetched may be held as long as the broker says.
     fn fetch_timeout(&self) -> Option<Duration> {
-        Some(self.core.settings.consumer_timeout).filter(|timeout| !timeout.is_zero())
+        Some(self.engine.settings.consumer_timeout).filter(|timeout| !timeout.is_zero())
     }
 
     /// Fails sessions that hold a delivery for too long.
@@ -109,8 +109,10 @@ impl Session {
             return None;
         }
         let is_over = |tag: u64, timeout: Duration| self.notes.given_out_by(tag).is_some_and(|at| at + timeout <= now);
-        let over =
-            self.unsettled.iter().find_map(|(tag, lien)| timeout(lien.consumer).filter(|most| is_over(tag, *most)));
+        let over = self
+            .unsettled
+            .iter()
+            .find_map(|(tag, unacked)| timeout(unacked.consumer).filter(|most| is_over(tag, *most)));
         (self.failed, self.overdue) = (over.is_some(), over.is_some());
         over
     }

@@ -47,7 +47,7 @@ impl Client {
 
     /// When `drain` must be called though nothing woke the connection.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let timeout = self.core.settings.park_timeout;
+        let timeout = self.engine.settings.park_timeout;
         let parked = self.sessions.values().filter_map(|session| session.parking.since).min();
         let commits = self.open.values().filter_map(|open| open.waiting_since).min();
         let waiting = [parked, commits].into_iter().flatten().min().map(|since| since + timeout);
@@ -55,7 +55,7 @@ impl Client {
     }
 
     pub(super) fn park(&mut self, session: u32, arrival: Arrival) {
-        let full = self.parked_bytes > self.core.settings.park_bytes;
+        let full = self.parked_bytes > self.engine.settings.park_bytes;
         let Some(entry) = self.sessions.get_mut(&session) else { return };
         self.parked_bytes += arrival.message().cost();
         entry.parking.push(arrival);
@@ -85,21 +85,21 @@ impl Client {
         let waiting: Vec<u32> =
             self.sessions.iter().filter(|(_, session)| !session.parking.is_empty()).map(|(id, _)| *id).collect();
         if !waiting.is_empty() {
-            let allowed = self.core.allowance() != Allowance::None;
+            let allowed = self.engine.allowance() != Allowance::None;
             for session in waiting {
                 self.retry_session(session, allowed, now);
             }
             if allowed {
                 self.flush(now);
             } else {
-                self.core.when_alarms_change(self.shared.mailbox.waker());
+                self.engine.when_alarms_change(self.shared.mailbox.waker());
             }
         }
         self.lift_alarm();
     }
 
     fn retry_session(&mut self, session: u32, allowed: bool, now: Instant) {
-        let timeout = self.core.settings.park_timeout;
+        let timeout = self.engine.settings.park_timeout;
         let Some(entry) = self.sessions.get_mut(&session) else { return };
         let since = *entry.parking.since.get_or_insert(now);
         if allowed {
@@ -136,23 +136,23 @@ impl Client {
 
     fn lift_alarm(&mut self) {
         if self.blocked {
-            if self.core.allowance() == Allowance::All {
+            if self.engine.allowance() == Allowance::All {
                 self.blocked = false;
                 self.shared.state.store(RUNNING, Ordering::Relaxed);
             } else {
-                self.core.when_alarms_change(self.shared.mailbox.waker());
+                self.engine.when_alarms_change(self.shared.mailbox.waker());
             }
         }
     }
 
     fn refuse(&mut self, session: u32, parked: VecDeque<Arrival>, why: &str) {
-        let alarm = self.core.alarm_text().unwrap_or("an alarm");
+        let alarm = self.engine.alarm_text().unwrap_or("an alarm");
         for arrival in parked {
             if arrival.number > 0 {
-                self.core.totals.refused.add(1);
+                self.engine.totals.refused.add(1);
                 self.answer(session, Answer::Refused { number: arrival.number, why: Refusal::Alarm });
             } else {
-                self.core.totals.parked_dropped.add(1);
+                self.engine.totals.parked_dropped.add(1);
                 self.fail(session, Error::precondition(format!("publish refused: broker is {alarm}: {why}")));
             }
         }
@@ -171,6 +171,6 @@ impl Client {
     /// The session ends before the alarm: nobody can be told any more, so they are counted.
     pub(super) fn refuse_parked_of_closed(&mut self, session: &mut Session) {
         self.parked_bytes -= session.parking.bytes;
-        self.core.totals.parked_dropped.add(session.parking.take().len() as u64);
+        self.engine.totals.parked_dropped.add(session.parking.take().len() as u64);
     }
 }

@@ -13,7 +13,7 @@ use crate::clock::{LONGEST_SPAN_MS, SPAN_WANTED};
 use crate::error::{Error, ErrorKind};
 use crate::queue::{Consumer, Fetched, Filter, Queue, Resume, Unattached, Visit, Window};
 use crate::session::drain::{Delivery, Event};
-use crate::session::settle::{FETCHED, Lien};
+use crate::session::settle::{FETCHED, Unacked};
 use crate::session::{Client, ConsumerRecord, SessionId};
 use crate::value::{Table, Value};
 
@@ -88,7 +88,7 @@ impl Client {
 
     /// What a prefetch comes to within what any consumer may hold.
     fn window(&self, asked: u32) -> Window {
-        let most = self.core.settings.limits.unsettled;
+        let most = self.engine.settings.limits.unsettled;
         Window { asked, most: if asked == 0 { most } else { asked.min(most) } }
     }
 
@@ -125,12 +125,12 @@ impl Client {
     pub fn consume(&mut self, session: SessionId, consume: Consume, now: Instant) -> Result<String, Error> {
         self.flush(now);
         let queue = self.queue_to(&consume.queue, Right::Read)?;
-        let (wishes, arguments) = (Wishes::of(&consume, &queue)?, queue.arguments(&self.core));
+        let (wishes, arguments) = (Wishes::of(&consume, &queue)?, queue.arguments(&self.engine));
         wishes.check_single(&arguments, &queue)?;
         let tag = self.consumer_tag(session, &consume.tag)?;
         let slot = self.slot(&queue);
         let number = self.add_consumer(session, &tag, Some(slot), consume.no_ack)?;
-        let timeout = wishes.timeout(&arguments, self.core.settings.consumer_timeout).filter(|_| !consume.no_ack);
+        let timeout = wishes.timeout(&arguments, self.engine.settings.consumer_timeout).filter(|_| !consume.no_ack);
         if let Some(record) = self.consumers.get_mut(&number) {
             record.timeout = timeout;
         }
@@ -154,7 +154,7 @@ impl Client {
             return Err(match why {
                 Unattached::Gone => no_queue(&consume.queue, &self.shared.vhost),
                 Unattached::InUse => in_use(&queue),
-                Unattached::TooMany => too_many(&queue, self.core.settings.limits.consumers_per_queue),
+                Unattached::TooMany => too_many(&queue, self.engine.settings.limits.consumers_per_queue),
             });
         }
         // Whoever took the right away before it was attached has not found it. It may have
@@ -174,7 +174,7 @@ impl Client {
         slot: Option<u32>,
         no_ack: bool,
     ) -> Result<u32, Error> {
-        let limits = &self.core.settings.limits;
+        let limits = &self.engine.settings.limits;
         let (of_session, of_client) = (limits.consumers_per_session, limits.consumers_per_connection);
         let (number, there) = (self.next_consumer, self.consumers.len());
         let entry = self.session_mut(session)?;
@@ -199,7 +199,7 @@ impl Client {
 
     pub(super) fn consumer_tag(&self, session: SessionId, wanted: &str) -> Result<String, Error> {
         if wanted.is_empty() {
-            return Ok(self.core.names.name("amq.ctag-"));
+            return Ok(self.engine.names.name("amq.ctag-"));
         }
         if self.find_consumer(session, wanted).is_some() {
             return Err(Error::not_allowed(format!("attempt to reuse consumer tag '{wanted}'")));
@@ -269,10 +269,10 @@ impl Client {
         self.flush(now);
         let queue = self.queue_to(queue, Right::Read)?;
         // As in RabbitMQ: from any other queue everybody fetches, past whoever consumes alone.
-        if queue.queue_type == QueueType::Quorum && queue.arguments(&self.core).single_active_consumer {
+        if queue.queue_type == QueueType::Quorum && queue.arguments(&self.engine).single_active_consumer {
             return Err(one_at_a_time(&queue));
         }
-        let (held, most) = (self.session_mut(session)?.unsettled.len(), self.core.settings.limits.unsettled as usize);
+        let (held, most) = (self.session_mut(session)?.unsettled.len(), self.engine.settings.limits.unsettled as usize);
         if !no_ack && held >= most {
             return Err(Error::precondition(format!(
                 "channel holds {held} unacknowledged deliveries; acknowledge some first"
@@ -286,7 +286,7 @@ impl Client {
             .map_err(|_| no_queue(&queue.name, &queue.vhost))?;
         let (seq, message, redelivered, returns, remaining) = match fetched {
             Fetched::Empty => {
-                self.core.totals.fetched_empty.add(1);
+                self.engine.totals.fetched_empty.add(1);
                 return Ok(Fetch::Empty);
             }
             Fetched::Wait(ticket) => return Ok(Fetch::Wait(ticket)),
@@ -302,17 +302,17 @@ impl Client {
         if let Some(slot) = self.slot_mut(slot) {
             slot.uses += u32::from(!no_ack);
         }
-        let totals = &self.core.totals;
+        let totals = &self.engine.totals;
         if no_ack { &totals.fetched_auto } else { &totals.fetched_manual }.add(1);
         totals.redelivered.add(u64::from(redelivered));
         let entry = self.session_mut(session)?;
-        let lien = Lien { slot, consumer: FETCHED, seq };
-        let tag = entry.unsettled.add((!no_ack).then_some(lien));
+        let unacked = Unacked { slot, consumer: FETCHED, seq };
+        let tag = entry.unsettled.add((!no_ack).then_some(unacked));
         if !no_ack {
             entry.shared.add_fetched();
         }
         self.watch_deliveries(now);
-        let counts = returns.shown(self.core.settings.counted_returns);
+        let counts = returns.shown(self.engine.settings.counted_returns);
         let delivery = Delivery { session, consumer_tag: "", tag, redelivered, counts, message: &message };
         report(&delivery, remaining);
         if self.traces(&message) {
@@ -323,7 +323,7 @@ impl Client {
 
     /// A queue that this client may use with `right`.
     pub(super) fn queue_to(&self, name: &str, right: Right) -> Result<Arc<Queue>, Error> {
-        self.core
+        self.engine
             .authority
             .authorize(&self.shared.identity, &self.shared.vhost, Resource::queue(name), right)
             .map_err(|denied| Error::refused(denied.to_string()))?;

@@ -96,7 +96,7 @@ pub struct BindingSpec {
 
 impl Client {
     pub(super) fn authorize(&self, resource: Resource<'_>, right: Right) -> Result<(), Error> {
-        self.core
+        self.engine
             .authority
             .authorize(&self.shared.identity, &self.shared.vhost, resource, right)
             .map_err(|denied| Error::refused(denied.to_string()))
@@ -114,7 +114,7 @@ impl Client {
         if !self.vhost.tables.read().exchange(exchange).is_some_and(is_topic) {
             return Ok(());
         }
-        let (authority, vhost) = (&self.core.authority, &self.shared.vhost);
+        let (authority, vhost) = (&self.engine.authority, &self.shared.vhost);
         keys.try_for_each(|key| authority.authorize_topic(&self.shared.identity, vhost, exchange, key, right))
             .map_err(|denied| Error::refused(denied.to_string()))
     }
@@ -129,7 +129,7 @@ impl Client {
     /// Fails for a declaration that is too large, or for which there is no room. `what` names it in
     /// words.
     fn admit_declaration(&self, what: &str, arguments: &Table, load: Load) -> Result<(), Error> {
-        let (bytes, most) = (table_bytes(arguments) as u64, self.core.settings.limits.declaration_bytes);
+        let (bytes, most) = (table_bytes(arguments) as u64, self.engine.settings.limits.declaration_bytes);
         if bytes > most {
             return Err(Error::precondition(format!(
                 "arguments of {what} in vhost '{}' take {bytes} bytes, of {most} that they may (limits.declaration_bytes)",
@@ -137,7 +137,7 @@ impl Client {
             )));
         }
         let asker = if self.consumes { Asker::Consumer } else { Asker::Publisher };
-        self.core.admit_load(what, load, asker)
+        self.engine.admit_load(what, load, asker)
     }
 
     fn no_exchange(&self, name: &str) -> Error {
@@ -166,18 +166,18 @@ impl Client {
         refuse_ended(&tables, &vhost.name)?;
         refuse_reserved("exchange", name)?;
         let parsed =
-            ExchangeArguments::parse(kind, name, &vhost.name, &spec.arguments, self.core.settings.unknown_arguments)?;
+            ExchangeArguments::parse(kind, name, &vhost.name, &spec.arguments, self.engine.settings.unknown_arguments)?;
         self.authorize_alternate(name, &parsed)?;
         let load = Load::of(name, &spec.arguments);
         let load = if spec.durable { load } else { load.unlogged() };
         self.admit_declaration(&format!("exchange '{name}'"), &spec.arguments, load)?;
-        let limit = self.core.settings.limits.exchanges;
+        let limit = self.engine.settings.limits.exchanges;
         self.check_share(&format!("exchange '{name}'"), "exchanges", tables.count_exchanges() as u64, limit)?;
-        if !self.core.catalog.admit_exchange(limit) {
+        if !self.engine.catalog.admit_exchange(limit) {
             return Err(Self::over_limit("exchanges", limit));
         }
         let exchange = Exchange {
-            id: self.core.owner(),
+            id: self.engine.owner(),
             name: name.into(),
             kind,
             durable: spec.durable,
@@ -187,13 +187,13 @@ impl Client {
             alternate: parsed.alternate.or_else(|| tables.policies.alternate_of(name)),
             remember: parsed.remember,
             bindings: Bindings::new(parsed.routes_as, parsed.hash_on, &vhost.bindings),
-            bound: Bounds::new(&self.core.catalog.bindings),
-            weight: Weight::new(&self.core.catalog.bindings, load),
+            bound: Bounds::new(&self.engine.catalog.bindings),
+            weight: Weight::new(&self.engine.catalog.bindings, load),
             predeclared: false,
         };
         let mut ticket = self.settled_ticket;
         if exchange.durable {
-            let mut appender = self.core.journal.appender();
+            let mut appender = self.engine.journal.appender();
             facts::log_exchange(&mut appender, vhost.id, &exchange);
             ticket = appender.ticket();
             tables.note_logged(ticket);
@@ -203,7 +203,7 @@ impl Client {
         tables.told.retain_new(&mut idle);
         drop(tables);
         self.tell_idle("exchange", name, &idle);
-        self.core.catalog.changed();
+        self.engine.catalog.changed();
         Ok(ticket)
     }
 
@@ -255,7 +255,7 @@ impl Client {
     /// The exchange of the firehose is there from its first use on.
     fn make_if_traced(&self, name: &str) {
         if name == tracing::EXCHANGE {
-            self.core.make_trace_exchange(&self.vhost);
+            self.engine.make_trace_exchange(&self.vhost);
         }
     }
 
@@ -280,7 +280,7 @@ impl Client {
             }
             Some(_) => {}
         }
-        let ticket = self.core.end_exchange(&mut tables, name);
+        let ticket = self.engine.end_exchange(&mut tables, name);
         Ok(ticket.max(self.settled_ticket))
     }
 
@@ -297,7 +297,7 @@ impl Client {
         let (destination, queue) = self.resolve(&tables, spec)?;
         let Some(source) = tables.exchange_mut(&spec.source) else { return Err(self.no_exchange(&spec.source)) };
         let binding = binding_of(destination, &spec.key, &spec.arguments);
-        let limit = self.core.settings.limits.bindings;
+        let limit = self.engine.settings.limits.bindings;
         if !source.bindings.contains(&binding) {
             let what = format!("binding from exchange '{}'", spec.source);
             self.check_share(&what, "bindings", vhost.bindings.part_count(), limit)?;
@@ -313,13 +313,13 @@ impl Client {
         let source_durable = source.durable;
         let ticket = self.log_binding(&mut tables, destination, queue.as_ref(), source_durable, facts::BIND, bound);
         drop(tables);
-        self.core.catalog.changed();
+        self.engine.catalog.changed();
         // Whoever took the right away before it was bound has not found it.
         if let Some(queue) = queue.filter(|queue| queue.exclusive_to.is_some())
             && let Err(refused) = self.authorize_binding(spec)
         {
             let binding = binding_of(destination, &spec.key, &spec.arguments);
-            self.core.unbind_lost(&vhost, vec![(spec.source.as_str().into(), binding, queue)], &|client| {
+            self.engine.unbind_lost(&vhost, vec![(spec.source.as_str().into(), binding, queue)], &|client| {
                 client == self.shared.number
             });
             return Err(refused);
@@ -352,9 +352,9 @@ impl Client {
         let mut ticket =
             self.log_binding(&mut tables, destination, queue.as_ref(), source_durable, facts::UNBIND, bound);
         if orphaned {
-            ticket = ticket.max(self.core.end_exchange(&mut tables, &spec.source));
+            ticket = ticket.max(self.engine.end_exchange(&mut tables, &spec.source));
         }
-        self.core.catalog.changed();
+        self.engine.catalog.changed();
         Ok(ticket)
     }
 
@@ -397,7 +397,7 @@ impl Client {
         };
         let owner = match (queue, destination) {
             (Some(queue), _) if source_durable && queue.logged() => {
-                keep(&mut queue.lock(&self.core).bindings);
+                keep(&mut queue.lock(&self.engine).bindings);
                 queue.id
             }
             (None, Destination::Exchange(id)) if source_durable => match tables.exchange_by_id_mut(id) {
@@ -409,7 +409,7 @@ impl Client {
             },
             _ => return self.settled_ticket,
         };
-        let mut appender = self.core.journal.appender();
+        let mut appender = self.engine.journal.appender();
         facts::log_binding(&mut appender, owner, kind, &bound);
         let ticket = appender.ticket();
         drop(appender);
@@ -427,7 +427,7 @@ impl Client {
         let vhost = Arc::clone(&self.vhost);
         let spec = &self.with_default_type(spec);
         let named = !spec.name.is_empty();
-        let name = if named { spec.name.clone() } else { self.core.names.name(GENERATED) };
+        let name = if named { spec.name.clone() } else { self.engine.names.name(GENERATED) };
         check_name(&name)?;
         self.authorize(Resource::queue(&name), Right::Configure)?;
         let mut tables = vhost.tables.write();
@@ -435,15 +435,16 @@ impl Client {
             let existing = Arc::clone(existing);
             self.check_owner(&existing)?;
             same_queue(&existing, spec)?;
-            existing.lock(&self.core).used_at = self.core.clock.unix_ms();
-            self.core.totals.queues_declared.add(1);
+            existing.lock(&self.engine).used_at = self.engine.clock.unix_ms();
+            self.engine.totals.queues_declared.add(1);
             return Ok(self.declared(&existing, self.settled_and(&tables)));
         }
         refuse_ended(&tables, &vhost.name)?;
         if named && !(self.shared.identity.is_operator() && is_generated(&name)) {
             refuse_reserved("queue", &name)?;
         }
-        let parsed = QueueArguments::parse(&name, &vhost.name, &spec.arguments, self.core.settings.unknown_arguments)?;
+        let parsed =
+            QueueArguments::parse(&name, &vhost.name, &spec.arguments, self.engine.settings.unknown_arguments)?;
         parsed.check_properties(&name, &vhost.name, spec.durable, spec.exclusive, spec.auto_delete)?;
         if !named {
             parsed.check_server_named()?;
@@ -453,12 +454,12 @@ impl Client {
         let load = if spec.durable && !spec.exclusive { load } else { load.unlogged() };
         self.admit_declaration(&format!("queue '{name}'"), &spec.arguments, load)?;
         self.check_room_for_queue(&tables, &name)?;
-        let limit = self.core.settings.limits.queues;
-        if !self.core.catalog.admit_queue(limit) {
+        let limit = self.engine.settings.limits.queues;
+        if !self.engine.catalog.admit_queue(limit) {
             return Err(Self::over_limit("queues", limit));
         }
         let queue = Queue::new(QueueParts {
-            id: self.core.owner(),
+            id: self.engine.owner(),
             vhost: Arc::clone(&vhost.name),
             name: name.as_str().into(),
             durable: spec.durable,
@@ -466,13 +467,13 @@ impl Client {
             auto_delete: spec.auto_delete,
             arguments: tables.arguments_of(&name, &vhost.name, parsed.queue_type, &spec.arguments)?,
             declared: spec.arguments.clone(),
-            tally: self.core.catalog.bindings.clone(),
+            tally: self.engine.catalog.bindings.clone(),
             bucket: None,
-            now: self.core.clock.unix_ms(),
+            now: self.engine.clock.unix_ms(),
         });
         let mut ticket = self.settled_ticket;
         if queue.logged() {
-            let mut appender = self.core.journal.appender();
+            let mut appender = self.engine.journal.appender();
             facts::log_queue(&mut appender, vhost.id, &queue);
             ticket = appender.ticket();
             tables.note_logged(ticket);
@@ -485,10 +486,10 @@ impl Client {
         if spec.exclusive {
             self.keep_exclusive(&queue);
         }
-        self.core.catalog.changed();
-        self.core.watch(&queue);
-        self.core.totals.queues_declared.add(1);
-        self.core.totals.queues_created.add(1);
+        self.engine.catalog.changed();
+        self.engine.watch(&queue);
+        self.engine.totals.queues_declared.add(1);
+        self.engine.totals.queues_created.add(1);
         Ok(self.declared(&queue, ticket))
     }
 
@@ -498,7 +499,7 @@ impl Client {
         if !plain || spec.arguments.get(QUEUE_TYPE).is_some() {
             return Cow::Borrowed(spec);
         }
-        match self.core.vhost_spec(self.vhost.id).default_queue_type {
+        match self.engine.vhost_spec(self.vhost.id).default_queue_type {
             Some(kind) => {
                 let mut spec = spec.clone();
                 spec.arguments.set(QUEUE_TYPE, Value::Text(kind));
@@ -509,11 +510,11 @@ impl Client {
     }
 
     fn check_room_for_queue(&self, tables: &Tables, name: &str) -> Result<(), Error> {
-        let limit = self.core.vhost_limits(self.vhost.id).queues;
+        let limit = self.engine.vhost_limits(self.vhost.id).queues;
         let there = tables.count_queues() as u64;
         match limit.filter(|limit| there >= *limit) {
             None if limit.is_some() => Ok(()),
-            None => self.check_share(&format!("queue '{name}'"), "queues", there, self.core.settings.limits.queues),
+            None => self.check_share(&format!("queue '{name}'"), "queues", there, self.engine.settings.limits.queues),
             Some(limit) => Err(Error::precondition(format!(
                 "cannot declare queue '{name}': queue limit in vhost '{}' ({limit}) is reached",
                 self.vhost.name
@@ -522,7 +523,7 @@ impl Client {
     }
 
     fn declared(&self, queue: &Queue, ticket: Ticket) -> Declared {
-        let inner = queue.lock(&self.core);
+        let inner = queue.lock(&self.engine);
         Declared {
             name: queue.name.to_string(),
             ready: inner.ready() as u64,
@@ -553,7 +554,7 @@ impl Client {
         let tables = self.vhost.tables.read();
         let queue = tables.queue(name).ok_or_else(|| no_queue(name, &self.shared.vhost))?;
         self.check_owner(queue)?;
-        queue.lock(&self.core).used_at = self.core.clock.unix_ms();
+        queue.lock(&self.engine).used_at = self.engine.clock.unix_ms();
         Ok(self.declared(queue, self.settled_and(&tables)))
     }
 
@@ -588,8 +589,8 @@ impl Client {
         let mut tables = vhost.tables.write();
         let Some(queue) = tables.queue(name).cloned() else { return Ok((0, self.settled_and(&tables))) };
         self.check_owner(&queue)?;
-        let delayed = if if_empty { queue.delayed(&self.core) } else { 0 };
-        let ended = self.core.end_queue(&mut tables, &queue, &|inner| match () {
+        let delayed = if if_empty { queue.delayed(&self.engine) } else { 0 };
+        let ended = self.engine.end_queue(&mut tables, &queue, &|inner| match () {
             () if if_unused && inner.consumer_count() > 0 => Err("in use"),
             () if if_empty && (inner.ready() + inner.waiting() > 0 || delayed > 0) => Err("not empty"),
             () => Ok(()),
@@ -606,7 +607,7 @@ impl Client {
     pub fn purge_queue(&mut self, name: &str, now: Instant) -> Result<(u64, Ticket), Error> {
         self.flush(now);
         let queue = self.queue_to(name, Right::Read)?;
-        let (purged, ticket) = queue.purge(&self.core);
+        let (purged, ticket) = queue.purge(&self.engine);
         Ok((purged, ticket.max(self.settled_ticket)))
     }
 
@@ -614,8 +615,8 @@ impl Client {
     /// doubled.
     fn keep_exclusive(&mut self, queue: &Arc<Queue>) {
         if self.exclusive.len() >= 16 && self.exclusive.len().is_power_of_two() {
-            let core = &self.core;
-            self.exclusive.retain(|queue| !queue.lock(core).is_deleted());
+            let engine = &self.engine;
+            self.exclusive.retain(|queue| !queue.lock(engine).is_deleted());
         }
         self.exclusive.push(Arc::clone(queue));
     }

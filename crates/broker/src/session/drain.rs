@@ -7,11 +7,11 @@ use journal::Ticket;
 use crate::error::Error;
 use crate::message::Message;
 use crate::queue::Counts;
-use crate::queue::mailbox::{Lent, Notice, TransactionId};
-use crate::session::settle::Lien;
+use crate::queue::mailbox::{Notice, Outgoing, TransactionId};
+use crate::session::settle::Unacked;
 use crate::session::{Answer, Client, SessionId};
 
-/// A message lent to a consumer.
+/// A message on its way to a consumer.
 #[derive(Debug, Clone, Copy)]
 pub struct Delivery<'a> {
     /// The consumer's session.
@@ -171,7 +171,7 @@ impl Client {
         if self.answering.is_empty() {
             return;
         }
-        let durable = self.core.journal.durable();
+        let durable = self.engine.journal.durable();
         let mut waits = Ticket::NONE;
         let mut confirmed = 0;
         let sessions = &mut self.sessions;
@@ -203,9 +203,9 @@ impl Client {
             entry.shown.set_unconfirmed(entry.published.saturating_sub(entry.answered));
             false
         });
-        self.core.totals.confirmed.add(confirmed);
+        self.engine.totals.confirmed.add(confirmed);
         if waits > Ticket::NONE {
-            self.core.journal.when_durable(waits, self.shared.mailbox.waker());
+            self.engine.journal.when_durable(waits, self.shared.mailbox.waker());
         }
     }
 
@@ -246,22 +246,22 @@ impl Client {
         let mut inbox = std::mem::take(&mut self.inbox);
         let count = inbox
             .iter()
-            .take_while(|lent| {
+            .take_while(|outgoing| {
                 let fits = bytes < budget;
                 if fits {
-                    bytes += lent.message.cost();
+                    bytes += outgoing.message.cost();
                 }
                 fits
             })
             .count();
         let (mut auto, mut redelivered) = (0, 0);
-        for lent in inbox.drain(..count) {
-            redelivered += u64::from(lent.redelivered);
-            auto += u64::from(self.report_one(lent, report));
+        for outgoing in inbox.drain(..count) {
+            redelivered += u64::from(outgoing.redelivered);
+            auto += u64::from(self.report_one(outgoing, report));
         }
         self.inbox = inbox;
         self.shared.mailbox.handed_on(bytes);
-        let totals = &self.core.totals;
+        let totals = &self.engine.totals;
         totals.delivered_auto.add(auto);
         totals.delivered_manual.add(count as u64 - auto);
         totals.redelivered.add(redelivered);
@@ -269,15 +269,15 @@ impl Client {
     }
 
     /// True for a delivery that needs no settling.
-    fn report_one(&mut self, lent: Lent, report: &mut dyn FnMut(Event<'_>)) -> bool {
-        if lent.is_reply() {
-            self.shared.mailbox.replies_taken(lent.message.cost());
+    fn report_one(&mut self, outgoing: Outgoing, report: &mut dyn FnMut(Event<'_>)) -> bool {
+        if outgoing.is_reply() {
+            self.shared.mailbox.replies_taken(outgoing.message.cost());
         }
-        let Some(consumer) = self.consumers.get(&lent.consumer) else { return false };
+        let Some(consumer) = self.consumers.get(&outgoing.consumer) else { return false };
         let Some(session) = self.sessions.get_mut(&consumer.session.0) else { return false };
         let settles = consumer.slot.filter(|_| !consumer.no_ack);
-        let lien = settles.map(|slot| Lien { slot, consumer: lent.consumer, seq: lent.seq });
-        let tag = session.unsettled.add(lien);
+        let unacked = settles.map(|slot| Unacked { slot, consumer: outgoing.consumer, seq: outgoing.seq });
+        let tag = session.unsettled.add(unacked);
         if let Some(Some(slot)) = settles.and_then(|slot| self.slots.get_mut(slot as usize)) {
             slot.uses += 1;
         }
@@ -285,13 +285,13 @@ impl Client {
             session: consumer.session,
             consumer_tag: &consumer.tag,
             tag,
-            redelivered: lent.redelivered,
-            counts: lent.returns.shown(self.core.settings.counted_returns),
-            message: &lent.message,
+            redelivered: outgoing.redelivered,
+            counts: outgoing.returns.shown(self.engine.settings.counted_returns),
+            message: &outgoing.message,
         }));
         let (no_ack, of, slot) = (consumer.no_ack, consumer.session, consumer.slot);
-        if self.traces(&lent.message) {
-            self.trace_delivery(of, slot, &lent.message, lent.redelivered);
+        if self.traces(&outgoing.message) {
+            self.trace_delivery(of, slot, &outgoing.message, outgoing.redelivered);
         }
         no_ack
     }

@@ -16,10 +16,10 @@ use journal::{Owner, Ticket};
 use parking_lot::Mutex;
 
 use crate::catalog::Vhost;
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::queue::arrival::Work;
-use crate::queue::mailbox::{Lent, Mailbox};
-use crate::queue::{ConsumerKey, Queue, Settlement, Verdict, Visit};
+use crate::queue::mailbox::{Mailbox, Outgoing};
+use crate::queue::{ConsumerKey, EntryOutcome, Queue, Settlement, Visit};
 use crate::session::{Client, Session};
 
 /// Stands for the end of sessions that the housekeeping is at; the journal never gives it.
@@ -58,7 +58,7 @@ pub(crate) struct Ending {
     /// The queues of those consumers whose deliveries come back, and deliveries that were never
     /// sent.
     lenders: HashMap<u32, Arc<Queue>>,
-    lent: Vec<Lent>,
+    outgoing: Vec<Outgoing>,
     /// The mailbox of a client that ends: what lies in it was never sent either.
     mailbox: Option<Arc<Mailbox>>,
     /// What comes back to each queue.
@@ -81,7 +81,7 @@ impl Ending {
     /// About how many settlements it is worth.
     fn weight(&self) -> usize {
         let back: usize = self.back.values().map(|(_, settlements)| settlements.len()).sum();
-        self.leaving.len() + self.lent.len() + back + self.exclusive.len() * QUEUE_WEIGHT
+        self.leaving.len() + self.outgoing.len() + back + self.exclusive.len() * QUEUE_WEIGHT
     }
 
     fn comes_back(&mut self, queue: &Arc<Queue>, settlement: Settlement) {
@@ -106,21 +106,21 @@ impl Ending {
     /// What was never sent comes back. True if there was any.
     fn take_unsent(&mut self) -> bool {
         if let Some(mailbox) = self.mailbox.take() {
-            mailbox.take_more(&mut self.lent, &mut Vec::new());
+            mailbox.take_more(&mut self.outgoing, &mut Vec::new());
         }
-        let lent = std::mem::take(&mut self.lent);
-        for lent in &lent {
-            let Some(queue) = self.lenders.get(&lent.consumer).cloned() else { continue };
-            let verdict = Verdict::Unsent;
-            self.comes_back(&queue, Settlement { seq: lent.seq, consumer: lent.consumer, verdict });
+        let outgoing = std::mem::take(&mut self.outgoing);
+        for outgoing in &outgoing {
+            let Some(queue) = self.lenders.get(&outgoing.consumer).cloned() else { continue };
+            let outcome = EntryOutcome::Unsent;
+            self.comes_back(&queue, Settlement { seq: outgoing.seq, consumer: outgoing.consumer, outcome });
         }
-        !lent.is_empty()
+        !outgoing.is_empty()
     }
 
     /// Does one piece. False when nothing is left.
-    fn step(&mut self, core: &Core, work: &mut Vec<Work>) -> bool {
-        let now = core.clock.unix_ms();
-        let mut visit = Visit { core, now, work };
+    fn step(&mut self, engine: &Engine, work: &mut Vec<Work>) -> bool {
+        let now = engine.clock.unix_ms();
+        let mut visit = Visit { engine, now, work };
         if !self.leaving.is_empty() {
             self.leave(&mut visit);
             return true;
@@ -145,11 +145,11 @@ impl Ending {
             }
             return true;
         }
-        self.end_queues(core);
+        self.end_queues(engine);
         !self.exclusive.is_empty()
     }
 
-    fn end_queues(&mut self, core: &Core) {
+    fn end_queues(&mut self, engine: &Engine) {
         if self.exclusive.is_empty() {
             return;
         }
@@ -158,19 +158,19 @@ impl Ending {
         let from = self.exclusive.len().saturating_sub((PIECE / each).max(1));
         for queue in self.exclusive.drain(from..) {
             // Nothing is asked, so nothing can refuse.
-            let _ = core.end_queue(&mut tables, &queue, &|_| Ok(()));
+            let _ = engine.end_queue(&mut tables, &queue, &|_| Ok(()));
         }
     }
 
     /// Does one piece and what that leaves behind. True when more is left.
-    fn advance(&mut self, core: &Core) -> bool {
+    fn advance(&mut self, engine: &Engine) -> bool {
         let mut work = Vec::new();
-        let more = self.step(core, &mut work);
+        let more = self.step(engine, &mut work);
         let rejected = work.iter().any(|item| matches!(item, Work::DeadLetter { .. }));
-        self.ticket = self.ticket.max(core.run_work(&mut work));
+        self.ticket = self.ticket.max(engine.run_work(&mut work));
         if rejected {
             // It is settled only where its dead letters are logged.
-            self.ticket = core.journal.appender().ticket();
+            self.ticket = engine.journal.appender().ticket();
         }
         more
     }
@@ -181,7 +181,7 @@ impl Ending {
     }
 }
 
-impl Core {
+impl Engine {
     /// Goes on with large ends, a piece of each. True when more is left of any.
     pub(crate) fn go_on_ending(&self) -> bool {
         let ends = std::mem::take(&mut self.waiting.lock().ending);
@@ -205,17 +205,17 @@ impl Client {
         // Before anything else is taken from the mailbox: what lies there for them would have
         // nobody to return it. There are no more than one session may have.
         let mut work = Vec::new();
-        let core = Arc::clone(&self.core);
+        let engine = Arc::clone(&self.engine);
         while !ending.leaving.is_empty() {
-            ending.leave(&mut Visit { core: &core, now: core.clock.unix_ms(), work: &mut work });
+            ending.leave(&mut Visit { engine: &engine, now: engine.clock.unix_ms(), work: &mut work });
         }
-        ending.ticket = ending.ticket.max(core.run_work(&mut work));
+        ending.ticket = ending.ticket.max(engine.run_work(&mut work));
         if !consumers.is_empty() {
             self.shared.mailbox.take_more(&mut self.inbox, &mut self.notices);
-            ending.lent = self.inbox.extract_if(.., |lent| consumers.contains(&lent.consumer)).collect();
-            self.shared.mailbox.handed_on(ending.lent.iter().map(|lent| lent.message.cost()).sum());
-            let replies = ending.lent.iter().filter(|lent| lent.is_reply());
-            self.shared.mailbox.replies_taken(replies.map(|lent| lent.message.cost()).sum());
+            ending.outgoing = self.inbox.extract_if(.., |outgoing| consumers.contains(&outgoing.consumer)).collect();
+            self.shared.mailbox.handed_on(ending.outgoing.iter().map(|outgoing| outgoing.message.cost()).sum());
+            let replies = ending.outgoing.iter().filter(|outgoing| outgoing.is_reply());
+            self.shared.mailbox.replies_taken(replies.map(|outgoing| outgoing.message.cost()).sum());
         }
         for consumer in consumers {
             self.forget_consumer(consumer);
@@ -227,7 +227,7 @@ impl Client {
     pub(super) fn end_all(&mut self, sessions: Vec<Session>) -> Ticket {
         let exclusive = std::mem::take(&mut self.exclusive);
         let mut ending = self.ending(sessions, exclusive);
-        ending.lent = std::mem::take(&mut self.inbox);
+        ending.outgoing = std::mem::take(&mut self.inbox);
         ending.mailbox = Some(Arc::clone(&self.shared.mailbox));
         self.consumers.clear();
         self.shared.consumers.store(0, Ordering::Relaxed);
@@ -241,7 +241,7 @@ impl Client {
             leaving: Vec::new(),
             left: HashMap::new(),
             lenders: HashMap::new(),
-            lent: Vec::new(),
+            outgoing: Vec::new(),
             mailbox: None,
             back: HashMap::new(),
             exclusive,
@@ -256,13 +256,13 @@ impl Client {
             });
             ending.leaving.extend(leaving);
             // What is taken from a consumer because it held it for too long did not fail.
-            let verdict = if session.overdue { Verdict::Released } else { Verdict::Failed };
-            let mut liens = session.unsettled.take_all();
-            liens.extend(std::mem::take(&mut session.abandoned));
-            for lien in liens {
-                let Some(slot) = self.slot_mut(lien.slot) else { continue };
+            let outcome = if session.overdue { EntryOutcome::Released } else { EntryOutcome::Failed };
+            let mut deliveries = session.unsettled.take_all();
+            deliveries.extend(std::mem::take(&mut session.abandoned));
+            for unacked in deliveries {
+                let Some(slot) = self.slot_mut(unacked.slot) else { continue };
                 slot.uses -= 1;
-                let settlement = Settlement { seq: lien.seq, consumer: lien.consumer, verdict };
+                let settlement = Settlement { seq: unacked.seq, consumer: unacked.consumer, outcome };
                 ending.comes_back(&slot.queue, settlement);
             }
         }
@@ -271,18 +271,18 @@ impl Client {
 
     fn run_end(&mut self, mut ending: Ending) -> Ticket {
         if ending.weight() <= AT_ONCE {
-            while ending.advance(&self.core) {}
+            while ending.advance(&self.engine) {}
             self.settled_ticket = self.settled_ticket.max(ending.ticket);
             return self.settled_ticket;
         }
         // Whoever waits for this may wait for anything else that it asked for before, and names no
         // other ticket.
-        ending.ticket = ending.ticket.max(self.core.journal.appender().ticket());
+        ending.ticket = ending.ticket.max(self.engine.journal.appender().ticket());
         // Of ends that nobody waits for nothing more is kept once they are over.
         let _ = self.ended_ticket();
         self.endings.push(Arc::clone(&ending.ended));
-        self.core.waiting.lock().ending.push(ending);
-        self.core.housekeeper.wake();
+        self.engine.waiting.lock().ending.push(ending);
+        self.engine.housekeeper.wake();
         ENDING
     }
 

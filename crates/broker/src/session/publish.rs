@@ -12,14 +12,14 @@ use hashbrown::HashMap;
 use journal::{Owner, Ticket, Unwoken};
 
 use crate::alarms::Allowance;
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::message::body::Body;
 use crate::message::cc::Copies;
 use crate::message::dialect::DialectId;
 use crate::message::{Head, Message, NAME_MAX};
 use crate::queue::arrival::Arrival;
-use crate::queue::{Identity, Queue, Visit};
+use crate::queue::{MessageIdentity, Queue, Visit};
 use crate::routing::{Envelope, STEPS};
 use crate::session::slots::QueueSlot;
 use crate::session::{Answer, BLOCKED, Client, Refusal, SessionId};
@@ -138,7 +138,7 @@ impl<'a> Wanted<'a> {
 /// Where a message goes, and what makes it a duplicate there.
 pub(super) struct Routed {
     pub(super) route: Route,
-    pub(super) identity: Option<Box<Identity>>,
+    pub(super) identity: Option<Box<MessageIdentity>>,
     /// The steps that finding out took.
     pub(super) steps: u32,
 }
@@ -193,14 +193,14 @@ impl Client {
     }
 
     pub(super) fn check_publish(&self, publish: &Publish<'_>) -> Result<(), Error> {
-        let (size, limit) = (publish.body.as_slice().len() as u64, self.core.settings.limits.max_message_bytes);
+        let (size, limit) = (publish.body.as_slice().len() as u64, self.engine.settings.limits.max_message_bytes);
         if size > limit {
             return Err(Error::precondition(format!("message size {size} is larger than configured max size {limit}")));
         }
         let stored = size + publish.properties.len() as u64 + STORED_BESIDES;
-        let largest = u64::from(self.core.journal.max_body());
+        let largest = u64::from(self.engine.journal.max_body());
         if publish.persistent && stored > largest {
-            let remedy = if self.core.journal.is_short_of_disk() {
+            let remedy = if self.engine.journal.is_short_of_disk() {
                 "its disk was short when the broker started: make room there, and start it again"
             } else {
                 "raise journal.file_bytes, and journal.max_bytes to eight times that"
@@ -229,7 +229,7 @@ impl Client {
             exchange: publish.exchange,
             routing_key: publish.routing_key,
             properties: publish.properties,
-            marks: &[],
+            annotations: &[],
         };
         self.arena.add_body(&head, publish.body)
     }
@@ -237,7 +237,7 @@ impl Client {
     /// The calendar time of this turn, read once.
     fn turn_time(&mut self) -> u64 {
         if self.turn_ms == 0 {
-            self.turn_ms = self.core.clock.unix_ms();
+            self.turn_ms = self.engine.clock.unix_ms();
         }
         self.turn_ms
     }
@@ -246,7 +246,7 @@ impl Client {
     /// exchange. The route of a message whose headers name more keys or say what to do with it is
     /// neither one that is remembered nor one to remember.
     pub(super) fn route(&mut self, wanted: Wanted<'_>) -> Result<Routed, Error> {
-        let generation = self.core.catalog.generation();
+        let generation = self.engine.catalog.generation();
         if self.routes.generation != generation {
             self.forget_routes();
             self.routes.generation = generation;
@@ -261,7 +261,7 @@ impl Client {
         }
         self.authorize(Resource::exchange(exchange), Right::Write)?;
         let vhost = Arc::clone(&self.vhost);
-        let dialects = self.core.dialects.clone();
+        let dialects = self.engine.dialects.clone();
         let read = || dialects.read(wanted.dialect, wanted.properties).ok();
         let envelope = Envelope::new(key, copies, &read);
         self.check_copies(&envelope)?;
@@ -272,7 +272,7 @@ impl Client {
         let cacheable = routing.cacheable && !single;
         let (queues, identity) = if wanted.instructed {
             let now = self.turn_time();
-            self.core.follow(&mut routing, envelope.headers(), Some(wanted.published_at), now)?
+            self.engine.apply_scheduling(&mut routing, envelope.headers(), Some(wanted.published_at), now)?
         } else {
             (routing.queues, None)
         };
@@ -284,7 +284,7 @@ impl Client {
     }
 
     fn check_copies(&self, envelope: &Envelope<'_>) -> Result<(), Error> {
-        let limit = self.core.settings.limits.cc_keys as usize;
+        let limit = self.engine.settings.limits.cc_keys as usize;
         if envelope.named().nth(limit).is_none() {
             return Ok(());
         }
@@ -368,7 +368,7 @@ impl Client {
     }
 
     fn flush_arrivals(&mut self) {
-        let allowance = self.core.allowance();
+        let allowance = self.engine.allowance();
         if allowance != Allowance::All {
             self.meet_alarm();
             if allowance == Allowance::None {
@@ -391,29 +391,29 @@ impl Client {
     /// everything logged.
     fn enqueue(&mut self, arrivals: &mut [Arrival]) -> Ticket {
         let now = self.turn_time();
-        let core = &*self.core;
+        let engine = &*self.engine;
         // Held until the end: whatever stays out of its queues, what is logged gets its flush.
-        let logged = self.log_bodies(arrivals, core);
+        let logged = self.log_bodies(arrivals, engine);
         let mut ticket = Ticket::NONE;
         for slot in &self.touched {
             let Some(QueueSlot { queue, picks, .. }) = &self.slots[*slot as usize] else { continue };
             if picks.is_empty() {
                 continue;
             }
-            let mut visit = Visit { core, now, work: &mut self.work };
-            match queue.publish_or_hand_on(arrivals, picks, &mut visit) {
+            let mut visit = Visit { engine, now, work: &mut self.work };
+            match queue.publish_or_pass_to_successor(arrivals, picks, &mut visit) {
                 Ok(reached) => ticket = ticket.max(reached),
                 Err(_) => picks.iter().for_each(|pick| arrivals[*pick as usize].miss()),
             }
         }
         if logged.is_some() {
-            release_holds(arrivals, core);
+            release_holds(arrivals, engine);
         }
         ticket
     }
 
     /// Logs the body of each message that a durable queue will refer to, if there is one.
-    fn log_bodies<'c>(&self, arrivals: &mut [Arrival], core: &'c Core) -> Option<Unwoken<'c>> {
+    fn log_bodies<'c>(&self, arrivals: &mut [Arrival], engine: &'c Engine) -> Option<Unwoken<'c>> {
         let mut durable = vec![];
         for slot in &self.touched {
             let Some(entry) = self.slots.get(*slot as usize).and_then(Option::as_ref) else { continue };
@@ -424,7 +424,7 @@ impl Client {
         if durable.is_empty() || !arrivals.iter().any(|arrival| arrival.message().persistent()) {
             return None;
         }
-        let mut appender = core.journal.appender();
+        let mut appender = engine.journal.appender();
         for picks in durable {
             for pick in picks {
                 let arrival = &mut arrivals[*pick as usize];
@@ -439,7 +439,7 @@ impl Client {
     }
 
     pub(super) fn count_received(&self, arrivals: &[Arrival]) {
-        let totals = &self.core.totals;
+        let totals = &self.engine.totals;
         totals.received.add(arrivals.len() as u64);
         totals.received_bytes.add(arrivals.iter().map(|arrival| arrival.message().body().len() as u64).sum());
         totals.received_confirm.add(arrivals.iter().filter(|arrival| arrival.number > 0).count() as u64);
@@ -454,7 +454,7 @@ impl Client {
             // A duplicate is safe when the first one is.
             let durable = arrival.address.is_some() || arrival.repeated;
             if let Some(claim) = arrival.claim.take_if(|_| durable) {
-                self.core.journal.when_durable(ticket, &claim.into_waker());
+                self.engine.journal.when_durable(ticket, &claim.into_waker());
             }
             if arrival.taken > 0 {
                 routed += 1;
@@ -467,7 +467,7 @@ impl Client {
                 continue;
             }
             if arrival.repeated {
-                self.core.totals.duplicates.add(1);
+                self.engine.totals.duplicates.add(1);
             }
             if arrival.is_lost() {
                 if self.reply(&arrival) {
@@ -477,7 +477,12 @@ impl Client {
                     self.answer(session, Answer::Returned { message: arrival.into_message() });
                 } else {
                     dropped += 1;
-                    self.core.note_unroutable(&self.shared.vhost, None, arrival.message(), self.core.clock.unix_ms());
+                    self.engine.note_unroutable(
+                        &self.shared.vhost,
+                        None,
+                        arrival.message(),
+                        self.engine.clock.unix_ms(),
+                    );
                 }
             }
             if number > 0 || durable {
@@ -485,7 +490,7 @@ impl Client {
                 self.answer_taken(session, number, ticket, turn);
             }
         }
-        let totals = &self.core.totals;
+        let totals = &self.engine.totals;
         totals.routed.add(routed);
         totals.refused.add(refused);
         totals.unroutable_returned.add(returned);
@@ -497,7 +502,7 @@ impl Client {
 
     /// Hands on what is a reply rather than a message for a queue.
     fn reply(&self, arrival: &Arrival) -> bool {
-        let requester = self.core.requester(&self.vhost.name, arrival.message());
+        let requester = self.engine.requester(&self.vhost.name, arrival.message());
         requester.is_some_and(|requester| requester.deliver(arrival.message().clone()))
     }
 
@@ -520,21 +525,21 @@ impl Client {
     /// Asks to be woken when `ticket` is durable, if somebody waits for it, and paces a connection
     /// whose records pile up.
     fn watch(&mut self, ticket: Ticket) {
-        if self.core.journal.lag() > self.core.settings.lag_bytes {
+        if self.engine.journal.lag() > self.engine.settings.lag_bytes {
             self.lag_ticket = ticket;
         }
         if !self.answering.is_empty() || self.lag_ticket == ticket {
-            self.core.journal.when_durable(ticket, self.shared.mailbox.waker());
+            self.engine.journal.when_durable(ticket, self.shared.mailbox.waker());
         }
     }
 
     /// An alarm is up: say so once, and wait for it to pass.
     pub(super) fn meet_alarm(&mut self) {
-        self.core.when_alarms_change(self.shared.mailbox.waker());
+        self.engine.when_alarms_change(self.shared.mailbox.waker());
         if !self.blocked {
             self.blocked = true;
             self.shared.state.store(BLOCKED, std::sync::atomic::Ordering::Relaxed);
-            self.tell_blocked = self.core.alarm_text();
+            self.tell_blocked = self.engine.alarm_text();
             self.shared.mailbox.waker().wake_by_ref();
         }
     }
@@ -554,8 +559,8 @@ fn copies_of(publish: &Publish<'_>) -> Copies {
 }
 
 /// The publisher has brought its messages to all queues: only their references keep the bodies now.
-pub(crate) fn release_holds(arrivals: &[Arrival], core: &Core) {
-    let mut appender = core.journal.appender();
+pub(crate) fn release_holds(arrivals: &[Arrival], engine: &Engine) {
+    let mut appender = engine.journal.appender();
     for address in arrivals.iter().filter_map(|arrival| arrival.address) {
         appender.release_hold(address);
     }

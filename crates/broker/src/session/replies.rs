@@ -30,10 +30,10 @@ impl Client {
             return Err(Error::precondition("reply consumer already set"));
         }
         let consumer = self.add_consumer(session, &tag, None, true)?;
-        let address = self.core.names.address(REPLY_PREFIX);
+        let address = self.engine.names.address(REPLY_PREFIX);
         let requester =
             Requester { vhost: Arc::clone(&self.vhost.name), mailbox: Arc::clone(&self.shared.mailbox), consumer };
-        self.core.replies.insert(address.clone(), requester);
+        self.engine.replies.insert(address.clone(), requester);
         self.session_mut(session)?.replies = Some(ReplyConsumer { consumer, address });
         Ok(tag)
     }
@@ -48,7 +48,7 @@ impl Client {
     /// know: it is its own, or it could send the reply. A replier asks so whether the requester is
     /// still there.
     pub(super) fn finds_reply_address(&self, name: &str) -> bool {
-        let Some(requester) = self.core.replies.at(&self.vhost.name, name) else { return false };
+        let Some(requester) = self.engine.replies.at(&self.vhost.name, name) else { return false };
         let own = Arc::ptr_eq(&requester.mailbox, &self.shared.mailbox);
         own || self.authorize(Resource::exchange(""), Right::Write).is_ok()
     }
@@ -62,6 +62,6 @@ impl Client {
     }
 
     pub(super) fn end_replies(&self, replies: &ReplyConsumer) {
-        self.core.replies.remove(&replies.address);
+        self.engine.replies.remove(&replies.address);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use journal::Ticket;
 
 use crate::error::Error;
-use crate::queue::{Resume, Settlement, SharedCredit, Verdict, Visit};
+use crate::queue::{EntryOutcome, Resume, Settlement, SharedCredit, Visit};
 use crate::session::slots::QueueSlot;
 use crate::session::{Client, SessionId};
 
@@ -25,12 +25,12 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    pub(super) fn verdict(self) -> Verdict {
+    pub(super) fn for_entry(self) -> EntryOutcome {
         match self {
-            Self::Accepted => Verdict::Accepted,
-            Self::Released => Verdict::Released,
-            Self::Failed => Verdict::Failed,
-            Self::Rejected => Verdict::Rejected,
+            Self::Accepted => EntryOutcome::Accepted,
+            Self::Released => EntryOutcome::Released,
+            Self::Failed => EntryOutcome::Failed,
+            Self::Rejected => EntryOutcome::Rejected,
         }
     }
 }
@@ -40,7 +40,7 @@ pub(super) const FETCHED: u32 = u32::MAX;
 
 /// A delivery that is not settled.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Lien {
+pub(super) struct Unacked {
     pub(super) slot: u32,
     /// [`FETCHED`] for one that was fetched.
     pub(super) consumer: u32,
@@ -58,7 +58,7 @@ pub(super) struct Unsettled {
     next: u64,
     /// In the order of their tags: the first one is not settled, of the others some are and keep
     /// their places.
-    liens: VecDeque<(u64, Option<Lien>)>,
+    deliveries: VecDeque<(u64, Option<Unacked>)>,
     count: usize,
     /// Tags that an open transaction is going to settle.
     aside: BTreeSet<u64>,
@@ -69,18 +69,18 @@ pub(super) struct Unsettled {
 
 impl Default for Unsettled {
     fn default() -> Self {
-        Self { next: 1, liens: VecDeque::new(), count: 0, aside: BTreeSet::new(), aside_to: 0 }
+        Self { next: 1, deliveries: VecDeque::new(), count: 0, aside: BTreeSet::new(), aside_to: 0 }
     }
 }
 
 impl Unsettled {
-    /// The tag of a delivery; without a lien there is nothing to settle.
-    pub(super) fn add(&mut self, lien: Option<Lien>) -> u64 {
+    /// The tag of a delivery; without a delivery there is nothing to settle.
+    pub(super) fn add(&mut self, unacked: Option<Unacked>) -> u64 {
         let tag = self.next;
         self.next += 1;
-        if lien.is_some() {
+        if unacked.is_some() {
             self.count += 1;
-            self.liens.push_back((tag, lien));
+            self.deliveries.push_back((tag, unacked));
         }
         tag
     }
@@ -96,71 +96,71 @@ impl Unsettled {
 
     /// The tag of the first that is not settled, or the next one; and the next one to be given out.
     pub(super) fn tags(&self) -> (u64, u64) {
-        (self.liens.front().map_or(self.next, |(tag, _)| *tag), self.next)
+        (self.deliveries.front().map_or(self.next, |(tag, _)| *tag), self.next)
     }
 
     /// All of them with their tags, in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Lien)> {
-        self.liens.iter().filter_map(|(tag, lien)| Some((*tag, lien.as_ref()?)))
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Unacked)> {
+        self.deliveries.iter().filter_map(|(tag, unacked)| Some((*tag, unacked.as_ref()?)))
     }
 
     /// How many places in the list have lower tags than this one. While no tag is missing before it
     /// that takes no search.
     fn place(&self, tag: u64) -> usize {
         let Some(most) = tag.checked_sub(self.tags().0) else { return 0 };
-        let most = usize::try_from(most).map_or(self.liens.len(), |most| most.min(self.liens.len()));
-        match most.checked_sub(1).and_then(|before| self.liens.get(before)) {
-            Some((before, _)) if *before >= tag => self.liens.partition_point(|(other, _)| *other < tag),
+        let most = usize::try_from(most).map_or(self.deliveries.len(), |most| most.min(self.deliveries.len()));
+        match most.checked_sub(1).and_then(|before| self.deliveries.get(before)) {
+            Some((before, _)) if *before >= tag => self.deliveries.partition_point(|(other, _)| *other < tag),
             _ => most,
         }
     }
 
     fn index(&self, tag: u64) -> Option<usize> {
         let index = self.place(tag);
-        self.liens.get(index).is_some_and(|(other, lien)| *other == tag && lien.is_some()).then_some(index)
+        self.deliveries.get(index).is_some_and(|(other, unacked)| *other == tag && unacked.is_some()).then_some(index)
     }
 
     /// Lets go of places whose deliveries are settled.
     fn trim(&mut self) {
-        while let Some((_, None)) = self.liens.front() {
-            self.liens.pop_front();
+        while let Some((_, None)) = self.deliveries.front() {
+            self.deliveries.pop_front();
         }
         // More were settled since the last time than are moved now.
-        if self.liens.len() > 2 * self.count + SETTLED_MAX {
-            self.liens.retain(|(_, lien)| lien.is_some());
+        if self.deliveries.len() > 2 * self.count + SETTLED_MAX {
+            self.deliveries.retain(|(_, unacked)| unacked.is_some());
         }
     }
 
-    fn take_one(&mut self, index: usize) -> Option<Lien> {
-        let (tag, lien) = self.liens.get_mut(index)?;
-        let (tag, lien) = (*tag, lien.take()?);
+    fn take_one(&mut self, index: usize) -> Option<Unacked> {
+        let (tag, unacked) = self.deliveries.get_mut(index)?;
+        let (tag, unacked) = (*tag, unacked.take()?);
         self.aside.remove(&tag);
         self.count -= 1;
         self.trim();
-        Some(lien)
+        Some(unacked)
     }
 
     /// Takes the first place, and the delivery if it is not settled.
-    fn take_front(&mut self) -> Option<Lien> {
-        let (tag, lien) = self.liens.pop_front()?;
+    fn take_front(&mut self) -> Option<Unacked> {
+        let (tag, unacked) = self.deliveries.pop_front()?;
         self.aside.remove(&tag);
-        self.count -= usize::from(lien.is_some());
-        lien
+        self.count -= usize::from(unacked.is_some());
+        unacked
     }
 
-    pub(super) fn take_all(&mut self) -> Vec<Lien> {
+    pub(super) fn take_all(&mut self) -> Vec<Unacked> {
         self.count = 0;
         self.aside.clear();
-        std::mem::take(&mut self.liens).into_iter().filter_map(|(_, lien)| lien).collect()
+        std::mem::take(&mut self.deliveries).into_iter().filter_map(|(_, unacked)| unacked).collect()
     }
 
     /// Takes all that no open transaction is going to settle.
-    fn take_free(&mut self) -> Vec<Lien> {
+    fn take_free(&mut self) -> Vec<Unacked> {
         if self.aside.is_empty() {
             return self.take_all();
         }
-        let free = self.liens.iter_mut().filter(|(tag, _)| !self.aside.contains(tag));
-        let taken: Vec<_> = free.filter_map(|(_, lien)| lien.take()).collect();
+        let free = self.deliveries.iter_mut().filter(|(tag, _)| !self.aside.contains(tag));
+        let taken: Vec<_> = free.filter_map(|(_, unacked)| unacked.take()).collect();
         self.count -= taken.len();
         self.trim();
         taken
@@ -175,9 +175,9 @@ impl Unsettled {
         }
         let last = if all { self.next - 1 } else { tag };
         let first = if multiple { self.aside_to + 1 } else { tag };
-        let named = self.liens.range(self.place(first)..).take_while(|(tag, _)| *tag <= last);
-        for (tag, lien) in named {
-            if lien.is_some() && self.aside.insert(*tag) {
+        let named = self.deliveries.range(self.place(first)..).take_while(|(tag, _)| *tag <= last);
+        for (tag, unacked) in named {
+            if unacked.is_some() && self.aside.insert(*tag) {
                 each(*tag);
             }
         }
@@ -200,38 +200,38 @@ impl Client {
     /// # Errors
     /// `Precondition` when the tag is not one of an unsettled delivery of this session.
     pub fn settle(&mut self, session: SessionId, tag: u64, multiple: bool, outcome: Outcome) -> Result<(), Error> {
-        self.take_liens(session, tag, multiple, &mut |client, lien, shared| {
-            client.gather_settlement(lien, shared, outcome.verdict());
+        self.take_deliveries(session, tag, multiple, &mut |client, unacked, shared| {
+            client.gather_settlement(unacked, shared, outcome.for_entry());
         })
     }
 
     /// Takes the deliveries that `tag` names out of the unsettled ones.
-    pub(super) fn take_liens(
+    pub(super) fn take_deliveries(
         &mut self,
         session: SessionId,
         tag: u64,
         multiple: bool,
-        each: &mut dyn FnMut(&mut Self, Lien, &Arc<SharedCredit>),
+        each: &mut dyn FnMut(&mut Self, Unacked, &Arc<SharedCredit>),
     ) -> Result<(), Error> {
         let entry = self.session_mut(session)?;
         let shared = Arc::clone(&entry.shared);
         if multiple && tag == 0 {
-            for lien in entry.unsettled.take_all() {
-                each(self, lien, &shared);
+            for unacked in entry.unsettled.take_all() {
+                each(self, unacked, &shared);
             }
             return Ok(());
         }
         let index = entry.unsettled.index(tag).ok_or_else(|| unknown_tag(tag))?;
         if !multiple {
-            if let Some(lien) = entry.unsettled.take_one(index) {
-                each(self, lien, &shared);
+            if let Some(unacked) = entry.unsettled.take_one(index) {
+                each(self, unacked, &shared);
             }
             return Ok(());
         }
         for _ in 0..=index {
             let Some(entry) = self.sessions.get_mut(&session.0) else { break };
-            if let Some(lien) = entry.unsettled.take_front() {
-                each(self, lien, &shared);
+            if let Some(unacked) = entry.unsettled.take_front() {
+                each(self, unacked, &shared);
             }
         }
         if let Some(entry) = self.sessions.get_mut(&session.0) {
@@ -268,17 +268,17 @@ impl Client {
     }
 
     #[inline]
-    fn gather_settlement(&mut self, lien: Lien, shared: &Arc<SharedCredit>, verdict: Verdict) {
-        self.uncount(lien, shared);
-        if let Some(slot) = self.touch(lien.slot) {
+    fn gather_settlement(&mut self, unacked: Unacked, shared: &Arc<SharedCredit>, outcome: EntryOutcome) {
+        self.uncount(unacked, shared);
+        if let Some(slot) = self.touch(unacked.slot) {
             slot.uses -= 1;
-            slot.settlements.push(Settlement { seq: lien.seq, consumer: lien.consumer, verdict });
+            slot.settlements.push(Settlement { seq: unacked.seq, consumer: unacked.consumer, outcome });
         }
     }
 
     /// Visits each queue that has settlements gathered.
     pub(super) fn settle_touched(&mut self) {
-        let now = self.core.clock.unix_ms();
+        let now = self.engine.clock.unix_ms();
         let client = self.shared.number;
         let mut ticket = Ticket::NONE;
         let mut accepted = 0;
@@ -287,19 +287,19 @@ impl Client {
             if settlements.is_empty() {
                 continue;
             }
-            let mut visit = Visit { core: &self.core, now, work: &mut self.work };
+            let mut visit = Visit { engine: &self.engine, now, work: &mut self.work };
             ticket = ticket.max(queue.settle(settlements, client, &mut visit));
-            accepted += settlements.iter().filter(|one| one.verdict == Verdict::Accepted).count();
+            accepted += settlements.iter().filter(|one| one.outcome == EntryOutcome::Accepted).count();
             settlements.clear();
         }
-        self.core.totals.acknowledged.add(accepted as u64);
+        self.engine.totals.acknowledged.add(accepted as u64);
         self.settled_ticket = self.settled_ticket.max(ticket);
         self.resume_shared();
     }
 
     /// A delivery of the session that `shared` is of is settled.
-    pub(super) fn uncount(&mut self, lien: Lien, shared: &Arc<SharedCredit>) {
-        if lien.consumer == FETCHED {
+    pub(super) fn uncount(&mut self, unacked: Unacked, shared: &Arc<SharedCredit>) {
+        if unacked.consumer == FETCHED {
             shared.remove_fetched();
         } else {
             self.return_credit(shared);
@@ -351,8 +351,8 @@ impl Client {
         self.flush(now);
         let Some(entry) = self.sessions.get_mut(&session.0) else { return Ticket::NONE };
         let shared = Arc::clone(&entry.shared);
-        for lien in entry.unsettled.take_free() {
-            self.gather_settlement(lien, &shared, Verdict::Released);
+        for unacked in entry.unsettled.take_free() {
+            self.gather_settlement(unacked, &shared, EntryOutcome::Released);
         }
         self.flush(now);
         self.settled_ticket
@@ -371,41 +371,45 @@ mod tests {
 
     use super::*;
 
-    fn lien(seq: u64) -> Lien {
-        Lien { slot: 0, consumer: 1, seq }
+    fn unacked(seq: u64) -> Unacked {
+        Unacked { slot: 0, consumer: 1, seq }
     }
 
     #[test]
     fn tags_rise_whether_or_not_a_delivery_needs_settling() {
         let mut unsettled = Unsettled::default();
         assert_eq!(unsettled.add(None), 1);
-        assert_eq!(unsettled.add(Some(lien(10))), 2);
+        assert_eq!(unsettled.add(Some(unacked(10))), 2);
         assert_eq!(unsettled.add(None), 3);
-        assert_eq!(unsettled.add(Some(lien(11))), 4);
+        assert_eq!(unsettled.add(Some(unacked(11))), 4);
         assert_eq!(unsettled.index(1), None);
         assert_eq!(unsettled.index(3), None);
         let second = unsettled.index(4).and_then(|index| unsettled.take_one(index));
-        assert_eq!(second.map(|lien| lien.seq), Some(11));
+        assert_eq!(second.map(|unacked| unacked.seq), Some(11));
         assert_eq!(unsettled.index(4), None, "settled twice");
         assert_eq!(unsettled.take_all().len(), 1);
-        assert_eq!(unsettled.add(Some(lien(12))), 5);
+        assert_eq!(unsettled.add(Some(unacked(12))), 5);
     }
 
     /// Each left a place behind that nothing took away before the first one was settled.
     #[test]
     fn what_is_settled_or_needs_no_settling_takes_no_room_behind_what_is_held() {
         let mut unsettled = Unsettled::default();
-        unsettled.add(Some(lien(1)));
+        unsettled.add(Some(unacked(1)));
         for seq in 2..100_000 {
-            let tag = unsettled.add(Some(lien(seq)));
+            let tag = unsettled.add(Some(unacked(seq)));
             unsettled.add(None);
             assert_eq!(
-                unsettled.index(tag).and_then(|index| unsettled.take_one(index)).map(|lien| lien.seq),
+                unsettled.index(tag).and_then(|index| unsettled.take_one(index)).map(|unacked| unacked.seq),
                 Some(seq)
             );
-            assert!(unsettled.liens.len() <= 2 + SETTLED_MAX, "{} places for one delivery", unsettled.liens.len());
+            assert!(
+                unsettled.deliveries.len() <= 2 + SETTLED_MAX,
+                "{} places for one delivery",
+                unsettled.deliveries.len()
+            );
         }
-        assert_eq!(unsettled.iter().map(|(tag, lien)| (tag, lien.seq)).collect::<Vec<_>>(), [(1, 1)]);
+        assert_eq!(unsettled.iter().map(|(tag, unacked)| (tag, unacked.seq)).collect::<Vec<_>>(), [(1, 1)]);
     }
 
     proptest! {
@@ -418,18 +422,18 @@ mod tests {
                 let tag = 1 + number % next;
                 match kind {
                     0..5 => {
-                        let added = (kind < 4).then_some(lien(number));
+                        let added = (kind < 4).then_some(unacked(number));
                         prop_assert_eq!(unsettled.add(added), next);
-                        expected.extend(added.map(|lien| (next, lien.seq)));
+                        expected.extend(added.map(|unacked| (next, unacked.seq)));
                         next += 1;
                     }
                     5..15 => {
                         let taken = unsettled.index(tag).and_then(|index| unsettled.take_one(index));
-                        prop_assert_eq!(taken.map(|lien| lien.seq), expected.remove(&tag));
+                        prop_assert_eq!(taken.map(|unacked| unacked.seq), expected.remove(&tag));
                     }
                     _ => {
                         let Some(index) = unsettled.index(tag / 8) else { continue };
-                        let taken = (0..=index).filter_map(|_| unsettled.take_front()).map(|lien| lien.seq);
+                        let taken = (0..=index).filter_map(|_| unsettled.take_front()).map(|unacked| unacked.seq);
                         let taken: Vec<_> = taken.collect();
                         unsettled.trim();
                         let later = expected.split_off(&(tag / 8 + 1));
@@ -440,7 +444,7 @@ mod tests {
                 prop_assert_eq!(unsettled.len(), expected.len());
                 prop_assert_eq!(unsettled.tags(), (expected.keys().next().copied().unwrap_or(next), next));
             }
-            let left: Vec<_> = unsettled.iter().map(|(tag, lien)| (tag, lien.seq)).collect();
+            let left: Vec<_> = unsettled.iter().map(|(tag, unacked)| (tag, unacked.seq)).collect();
             prop_assert_eq!(left, expected.into_iter().collect::<Vec<_>>());
         }
     }
@@ -449,7 +453,7 @@ mod tests {
     fn what_is_put_aside_is_named_once_and_passed_over() {
         let mut unsettled = Unsettled::default();
         for seq in 1..=5 {
-            unsettled.add((seq != 3).then_some(lien(seq)));
+            unsettled.add((seq != 3).then_some(unacked(seq)));
         }
         // Tag and multiple, and what is put aside; none is a refusal.
         let steps: [(u64, bool, Option<&[u64]>); 9] = [
@@ -470,14 +474,14 @@ mod tests {
         }
         assert_eq!(unsettled.take_free().len(), 0);
         unsettled.aside.remove(&4);
-        assert_eq!(unsettled.take_free().iter().map(|lien| lien.seq).collect::<Vec<_>>(), [4]);
-        assert_eq!(unsettled.index(5).and_then(|index| unsettled.take_one(index)).map(|lien| lien.seq), Some(5));
+        assert_eq!(unsettled.take_free().iter().map(|unacked| unacked.seq).collect::<Vec<_>>(), [4]);
+        assert_eq!(unsettled.index(5).and_then(|index| unsettled.take_one(index)).map(|unacked| unacked.seq), Some(5));
         unsettled.take_up_again();
         let mut tags = Vec::new();
         unsettled.put_aside(2, true, &mut |tag| tags.push(tag));
         assert_eq!(tags, [1, 2]);
         unsettled.take_up_again();
-        assert_eq!(unsettled.take_free().iter().map(|lien| lien.seq).collect::<Vec<_>>(), [1, 2]);
-        assert_eq!(unsettled.add(Some(lien(6))), 6);
+        assert_eq!(unsettled.take_free().iter().map(|unacked| unacked.seq).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(unsettled.add(Some(unacked(6))), 6);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::catalog::Vhost;
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::session::{Client, ClientShared};
 
@@ -26,8 +26,8 @@ impl Client {
     /// Fails where the vhost has its share of a limit already. Whoever runs the broker may go
     /// beyond.
     pub(super) fn check_share(&self, what: &str, of: &str, there: u64, of_all: u64) -> Result<(), Error> {
-        let share = share(of_all, self.core.settings.limits.vhost_share);
-        if there < share || self.shared.identity.is_operator() || self.core.catalog.has_one_vhost() {
+        let share = share(of_all, self.engine.settings.limits.vhost_share);
+        if there < share || self.shared.identity.is_operator() || self.engine.catalog.has_one_vhost() {
             return Ok(());
         }
         let vhost = &self.shared.vhost;
@@ -37,7 +37,7 @@ impl Client {
     }
 }
 
-impl Core {
+impl Engine {
     /// Lists a client, unless that is one too many for the broker, its vhost or its user.
     pub(super) fn admit_client(&self, client: &Arc<ClientShared>, vhost: &Vhost) -> Result<(), Error> {
         let administers = self.authority.has_tag(&client.user, ADMINISTRATOR);

@@ -51,8 +51,8 @@ impl Client {
             ("channel".to_owned(), Value::I32(i32::try_from(session.0).unwrap_or(i32::MAX))),
             ("user".to_owned(), text(&self.shared.user)),
         ]);
-        let core = Arc::clone(&self.core);
-        let copy = core.traced(message, key, more, &mut self.arena);
+        let engine = Arc::clone(&self.engine);
+        let copy = engine.traced(message, key, more, &mut self.arena);
         let envelope = Envelope::new(copy.routing_key(), Copies::None, &|| None);
         let routing = self.vhost.tables.read().route(EXCHANGE, &envelope);
         let queues = routing.map(|routing| routing.queues).unwrap_or_default();

@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use journal::{Group, Owner, Ticket, Unwoken};
 
 use crate::alarms::Allowance;
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::engine::replies::Requester;
 use crate::error::Error;
 use crate::memory::ledger::{Charge, Held};
@@ -22,7 +22,7 @@ use crate::queue::arrival::Arrival;
 use crate::queue::mailbox::{Mailbox, Notice, TransactionId};
 use crate::queue::{Coming, HiddenRun, Queue, Settlement, Visit};
 use crate::session::publish::{Publish, picks_of, release_holds};
-use crate::session::settle::{Lien, Outcome};
+use crate::session::settle::{Outcome, Unacked};
 use crate::session::{Answer, Client, SessionId};
 
 /// What a commit may come to, in entries (see [`Client::is_turn_full`]): all of it happens at once.
@@ -33,7 +33,7 @@ const COMMIT_ENTRIES: usize = 1_000_000;
 pub(super) struct Open {
     pub(super) session: SessionId,
     arrivals: Vec<Arrival>,
-    liens: Vec<(Lien, Outcome)>,
+    deliveries: Vec<(Unacked, Outcome)>,
     /// What its messages take.
     charge: Charge,
     /// It was committed and waits for an alarm to pass, since then.
@@ -61,7 +61,7 @@ impl Sealed {
         }
         for (requester, message) in self.replies {
             let counted = requester.deliver(message);
-            let totals = &visit.core.totals;
+            let totals = &visit.engine.totals;
             if counted { &totals.routed } else { &totals.unroutable_dropped }.add(1);
         }
         if let Some((transaction, mailbox)) = self.committed {
@@ -76,7 +76,7 @@ impl Client {
         let number = self.next_transaction;
         self.next_transaction += 1;
         let charge = Charge::new(&self.shared.account, Held::Transactions);
-        let open = Open { session, arrivals: Vec::new(), liens: Vec::new(), charge, waiting_since: None };
+        let open = Open { session, arrivals: Vec::new(), deliveries: Vec::new(), charge, waiting_since: None };
         self.open.insert(number, open);
         self.show_transactional(session);
         TransactionId(number)
@@ -99,7 +99,7 @@ impl Client {
         publish: Publish<'_>,
     ) -> Result<(), Error> {
         self.check_publish(&publish)?;
-        let limit = self.core.settings.limits.transaction_bytes;
+        let limit = self.engine.settings.limits.transaction_bytes;
         let mandatory = publish.mandatory;
         let message = self.write_message(publish);
         let routed = self.route_again(&message)?;
@@ -134,9 +134,9 @@ impl Client {
         outcome: Outcome,
     ) -> Result<(), Error> {
         self.open_mut(transaction)?;
-        let mut liens = Vec::new();
-        self.take_liens(session, tag, multiple, &mut |_, lien, _| liens.push((lien, outcome)))?;
-        self.open_mut(transaction)?.liens.extend(liens);
+        let mut deliveries = Vec::new();
+        self.take_deliveries(session, tag, multiple, &mut |_, unacked, _| deliveries.push((unacked, outcome)))?;
+        self.open_mut(transaction)?.deliveries.extend(deliveries);
         Ok(())
     }
 
@@ -147,10 +147,10 @@ impl Client {
     /// back.
     pub fn commit(&mut self, transaction: TransactionId, now: Instant) -> Result<(), Error> {
         self.flush(now);
-        let core = Arc::clone(&self.core);
+        let engine = Arc::clone(&self.engine);
         let open = self.open_mut(transaction)?;
         let (publishes, own) = (!open.arrivals.is_empty(), open.charge.bytes());
-        if publishes && core.allowance_beside(own) == Allowance::None {
+        if publishes && engine.allowance_beside(own) == Allowance::None {
             self.meet_alarm();
             self.open_mut(transaction)?.waiting_since = Some(now);
             return Ok(());
@@ -170,44 +170,44 @@ impl Client {
                 return Err(error);
             }
         };
-        let core = Arc::clone(&self.core);
+        let engine = Arc::clone(&self.engine);
         self.count_received(&open.arrivals);
         for (arrival, queues) in open.arrivals.iter().zip(&targets) {
             if self.traces(arrival.message()) {
                 self.trace_publish(open.session, arrival.message(), queues);
             }
         }
-        let written = core.write_group(&targets);
-        let group = core.journal.appender().begin_group();
-        let (hidden, now) = (self.hide(&mut open.arrivals, &targets, group), core.clock.unix_ms());
-        self.settle_group(&open.liens, group);
-        let mut appender = core.journal.appender();
+        let written = engine.write_group(&targets);
+        let group = engine.journal.appender().begin_group();
+        let (hidden, now) = (self.hide(&mut open.arrivals, &targets, group), engine.clock.unix_ms());
+        self.settle_group(&open.deliveries, group);
+        let mut appender = engine.journal.appender();
         appender.end_group(group);
         let ticket = appender.ticket();
         drop(appender);
         drop(written);
-        release_holds(&open.arrivals, &core);
+        release_holds(&open.arrivals, &engine);
         self.settled_ticket = self.settled_ticket.max(ticket);
-        self.settle_rest(open.session, &open.liens);
+        self.settle_rest(open.session, &open.deliveries);
         let replies = self.return_unroutable(open.session, &mut open.arrivals);
         let sealed = Sealed { ticket, hidden, replies, committed: None };
         self.committing += 1;
         // Only behind nothing else of this client's: commits become visible in their order.
-        let at_once = self.committing == 1 && core.journal.durable() >= ticket;
+        let at_once = self.committing == 1 && engine.journal.durable() >= ticket;
         if at_once {
-            sealed.reveal(&mut Visit { core: &core, now, work: &mut self.work });
+            sealed.reveal(&mut Visit { engine: &engine, now, work: &mut self.work });
         } else {
-            core.wait_for_sealed(sealed);
+            engine.wait_for_sealed(sealed);
         }
         self.run_work();
         // What it rejected is logged behind the group, and must not come back either once the
         // client is told.
         let committed = Some((transaction, Arc::clone(&self.shared.mailbox)));
         let behind = Sealed { ticket: self.settled_ticket, hidden: Vec::new(), replies: Vec::new(), committed };
-        if at_once && core.journal.durable() >= behind.ticket {
-            behind.reveal(&mut Visit { core: &core, now, work: &mut self.work });
+        if at_once && engine.journal.durable() >= behind.ticket {
+            behind.reveal(&mut Visit { engine: &engine, now, work: &mut self.work });
         } else {
-            core.wait_for_sealed(behind);
+            engine.wait_for_sealed(behind);
         }
         Ok(())
     }
@@ -216,10 +216,10 @@ impl Client {
     /// returned.
     fn return_unroutable(&mut self, session: SessionId, arrivals: &mut Vec<Arrival>) -> Vec<(Requester, Message)> {
         let (all, mut replies) = (arrivals.len(), Vec::new());
-        self.core.totals.duplicates.add(arrivals.iter().filter(|arrival| arrival.repeated).count() as u64);
+        self.engine.totals.duplicates.add(arrivals.iter().filter(|arrival| arrival.repeated).count() as u64);
         let (mut lost, mut returned) = (0, 0);
         for arrival in arrivals.drain(..).filter(Arrival::is_lost) {
-            if let Some(requester) = self.core.requester(&self.vhost.name, arrival.message()) {
+            if let Some(requester) = self.engine.requester(&self.vhost.name, arrival.message()) {
                 replies.push((requester, arrival.into_message()));
                 continue;
             }
@@ -229,7 +229,7 @@ impl Client {
                 self.answer(session.0, Answer::Returned { message: arrival.into_message() });
             }
         }
-        let totals = &self.core.totals;
+        let totals = &self.engine.totals;
         totals.routed.add((all - lost - replies.len()) as u64);
         totals.unroutable_returned.add(returned);
         totals.unroutable_dropped.add(lost as u64 - returned);
@@ -257,7 +257,7 @@ impl Client {
                 .filter_map(|slot| self.slots[*slot as usize].as_ref().map(|slot| Arc::clone(&slot.queue)))
                 .collect();
             let before = |queue: &Queue| coming.get(&queue.id).copied().unwrap_or_default();
-            if let Some(full) = queues.iter().find(|queue| queue.would_refuse(before(queue), &self.core)) {
+            if let Some(full) = queues.iter().find(|queue| queue.would_refuse(before(queue), &self.engine)) {
                 let (name, vhost) = (&full.name, &full.vhost);
                 return Err(Error::precondition(format!(
                     "queue '{name}' in vhost '{vhost}' is full and refuses publishes"
@@ -265,7 +265,8 @@ impl Client {
             }
             // What came before is not taken, and a newer value may take the place of one that
             // waits: these are not counted.
-            let may_stay_out = |queue: &Queue| queue.keeps_latest() || (arrival.identity.is_some() && queue.sifts());
+            let may_stay_out =
+                |queue: &Queue| queue.keeps_last_values() || (arrival.identity.is_some() && queue.deduplicates());
             for queue in queues.iter().filter(|queue| !may_stay_out(queue)) {
                 coming.entry(queue.id).or_default().add(arrival.message());
             }
@@ -276,42 +277,42 @@ impl Client {
 
     /// Logs bodies and hidden references as part of the group.
     fn hide(&mut self, arrivals: &mut [Arrival], targets: &[Vec<Arc<Queue>>], group: Group) -> Vec<HiddenRun> {
-        let core = Arc::clone(&self.core);
-        let mut visit = Visit { core: &core, now: core.clock.unix_ms(), work: &mut self.work };
+        let engine = Arc::clone(&self.engine);
+        let mut visit = Visit { engine: &engine, now: engine.clock.unix_ms(), work: &mut self.work };
         hide_arrivals(arrivals, targets, Some(group), &mut visit)
     }
 
     /// Accepted deliveries are settled in the group.
-    fn settle_group(&mut self, liens: &[(Lien, Outcome)], group: Group) {
-        let (client, now) = (self.shared.number, self.core.clock.unix_ms());
-        let core = Arc::clone(&self.core);
-        for (queue, settlements) in self.by_queue(liens, |outcome| outcome == Outcome::Accepted) {
-            queue.settle_in(&settlements, client, group, &Visit { core: &core, now, work: &mut self.work });
-            core.totals.acknowledged.add(settlements.len() as u64);
+    fn settle_group(&mut self, deliveries: &[(Unacked, Outcome)], group: Group) {
+        let (client, now) = (self.shared.number, self.engine.clock.unix_ms());
+        let engine = Arc::clone(&self.engine);
+        for (queue, settlements) in self.by_queue(deliveries, |outcome| outcome == Outcome::Accepted) {
+            queue.settle_in(&settlements, client, group, &Visit { engine: &engine, now, work: &mut self.work });
+            engine.totals.acknowledged.add(settlements.len() as u64);
         }
     }
 
     /// Released and rejected deliveries have effects of their own; they take place when the group
     /// is in the log.
-    fn settle_rest(&mut self, session: SessionId, liens: &[(Lien, Outcome)]) {
-        let (client, now) = (self.shared.number, self.core.clock.unix_ms());
-        let core = Arc::clone(&self.core);
-        let rest = self.by_queue(liens, |outcome| outcome != Outcome::Accepted);
+    fn settle_rest(&mut self, session: SessionId, deliveries: &[(Unacked, Outcome)]) {
+        let (client, now) = (self.shared.number, self.engine.clock.unix_ms());
+        let engine = Arc::clone(&self.engine);
+        let rest = self.by_queue(deliveries, |outcome| outcome != Outcome::Accepted);
         for (queue, settlements) in rest {
-            let ticket = queue.settle(&settlements, client, &mut Visit { core: &core, now, work: &mut self.work });
+            let ticket = queue.settle(&settlements, client, &mut Visit { engine: &engine, now, work: &mut self.work });
             self.settled_ticket = self.settled_ticket.max(ticket);
         }
-        for (queue, _) in self.by_queue(liens, |outcome| outcome == Outcome::Accepted) {
+        for (queue, _) in self.by_queue(deliveries, |outcome| outcome == Outcome::Accepted) {
             // Credit came back inside the group; whoever has it now may be served.
-            queue.settle(&[], client, &mut Visit { core: &core, now, work: &mut self.work });
+            queue.settle(&[], client, &mut Visit { engine: &engine, now, work: &mut self.work });
         }
         let shared = self.sessions.get(&session.0).map(|entry| Arc::clone(&entry.shared));
-        for (lien, _) in liens {
-            if let Some(slot) = self.slot_mut(lien.slot) {
+        for (unacked, _) in deliveries {
+            if let Some(slot) = self.slot_mut(unacked.slot) {
                 slot.uses -= 1;
             }
             if let Some(shared) = &shared {
-                self.uncount(*lien, shared);
+                self.uncount(*unacked, shared);
             }
         }
         self.resume_shared();
@@ -319,13 +320,13 @@ impl Client {
 
     fn by_queue(
         &self,
-        liens: &[(Lien, Outcome)],
+        deliveries: &[(Unacked, Outcome)],
         pick: impl Fn(Outcome) -> bool,
     ) -> Vec<(Arc<Queue>, Vec<Settlement>)> {
         let mut queues: Vec<(Arc<Queue>, Vec<Settlement>)> = Vec::new();
-        for (lien, outcome) in liens.iter().filter(|(_, outcome)| pick(*outcome)) {
-            let Some(slot) = self.slots[lien.slot as usize].as_ref() else { continue };
-            let settlement = Settlement { seq: lien.seq, consumer: lien.consumer, verdict: outcome.verdict() };
+        for (unacked, outcome) in deliveries.iter().filter(|(_, outcome)| pick(*outcome)) {
+            let Some(slot) = self.slots[unacked.slot as usize].as_ref() else { continue };
+            let settlement = Settlement { seq: unacked.seq, consumer: unacked.consumer, outcome: outcome.for_entry() };
             match queues.iter_mut().find(|(queue, _)| queue.id == slot.queue.id) {
                 Some((_, settlements)) => settlements.push(settlement),
                 None => queues.push((Arc::clone(&slot.queue), vec![settlement])),
@@ -342,16 +343,16 @@ impl Client {
     }
 
     fn undo(&mut self, open: Open) {
-        let released: Vec<_> = open.liens.iter().map(|(lien, _)| (*lien, Outcome::Released)).collect();
+        let released: Vec<_> = open.deliveries.iter().map(|(unacked, _)| (*unacked, Outcome::Released)).collect();
         self.settle_rest(open.session, &released);
         self.run_work();
     }
 
     /// Drops every transaction of a session that ends: its publishes are forgotten, the deliveries
     /// that it would have settled are returned.
-    pub(super) fn abandon_transactions(&mut self, session: SessionId) -> Vec<Lien> {
+    pub(super) fn abandon_transactions(&mut self, session: SessionId) -> Vec<Unacked> {
         let abandoned = self.open.extract_if(|_, open| open.session == session);
-        abandoned.flat_map(|(_, open)| open.liens).map(|(lien, _)| lien).collect()
+        abandoned.flat_map(|(_, open)| open.deliveries).map(|(unacked, _)| unacked).collect()
     }
 
     /// Commits what waited for an alarm, or rolls back what waited too long.
@@ -359,21 +360,21 @@ impl Client {
         if self.open.values().all(|open| open.waiting_since.is_none()) {
             return;
         }
-        let timeout = self.core.settings.park_timeout;
+        let timeout = self.engine.settings.park_timeout;
         let waiting =
             self.open.iter().filter_map(|(number, open)| Some((*number, open.waiting_since?, open.charge.bytes())));
         let waiting: Vec<_> = waiting.collect();
         for (number, since, own) in waiting {
             let transaction = TransactionId(number);
-            let allowed = self.core.allowance_beside(own) != Allowance::None;
+            let allowed = self.engine.allowance_beside(own) != Allowance::None;
             let result = if allowed {
                 self.commit_now(transaction)
             } else if now >= since + timeout {
                 self.rollback(transaction);
-                let alarm = self.core.alarm_text().unwrap_or("in alarm");
+                let alarm = self.engine.alarm_text().unwrap_or("in alarm");
                 Err(Error::precondition(format!("commit refused: broker is {alarm}")))
             } else {
-                self.core.when_alarms_change(self.shared.mailbox.waker());
+                self.engine.when_alarms_change(self.shared.mailbox.waker());
                 Ok(())
             };
             if let Err(error) = result {
@@ -392,18 +393,18 @@ pub(crate) fn hide_arrivals(
     group: Option<Group>,
     visit: &mut Visit<'_>,
 ) -> Vec<HiddenRun> {
-    let _unwoken = log_bodies(arrivals, targets, visit.core);
+    let _unwoken = log_bodies(arrivals, targets, visit.engine);
     let mut hidden = Vec::new();
     for (queue, picks) in picks_of(arrivals, targets) {
-        if queue.taker(visit.core).publish_hidden(arrivals, &picks, group, &mut hidden, visit).is_err() {
+        if queue.successor(visit.engine).publish_hidden(arrivals, &picks, group, &mut hidden, visit).is_err() {
             picks.iter().for_each(|pick| arrivals[*pick as usize].miss());
         }
     }
     hidden
 }
 
-fn log_bodies<'c>(arrivals: &mut [Arrival], targets: &[Vec<Arc<Queue>>], core: &'c Core) -> Unwoken<'c> {
-    let mut appender = core.journal.appender();
+fn log_bodies<'c>(arrivals: &mut [Arrival], targets: &[Vec<Arc<Queue>>], engine: &'c Engine) -> Unwoken<'c> {
+    let mut appender = engine.journal.appender();
     for (arrival, targets) in arrivals.iter_mut().zip(targets) {
         if arrival.message().persistent() && targets.iter().any(|queue| queue.logged()) {
             arrival.address = Some(appender.body(&[arrival.message().block()]));

@@ -1,11 +1,11 @@
 //! Large bodies that this client is sending, at most one in each session, and the place that each
-//! has in the [`Intake`].
+//! has in the [`Ingress`].
 //!
 //! While one of them is let in the client is read on, whatever alarm is up, and its others are let
 //! in too. While all of them wait it is not read. Who sends nothing of a body that was let in loses
 //! the session when others wait for the place.
 //!
-//! [`Intake`]: crate::memory::ingress::Intake
+//! [`Ingress`]: crate::memory::ingress::Ingress
 
 use std::time::Instant;
 
@@ -63,10 +63,10 @@ impl Client {
     /// # Errors
     /// `Precondition`.
     pub fn check_hold(&self, holding: usize, what: &str) -> Result<(), Error> {
-        if holding <= self.core.settings.park_bytes || self.core.allowance() != Allowance::None {
+        if holding <= self.engine.settings.park_bytes || self.engine.allowance() != Allowance::None {
             return Ok(());
         }
-        let alarm = self.core.alarm_text().unwrap_or("in alarm");
+        let alarm = self.engine.alarm_text().unwrap_or("in alarm");
         Err(Error::precondition(format!("{what} refused: broker is {alarm}, and the connection holds {holding} bytes")))
     }
 
@@ -114,7 +114,7 @@ impl Client {
     /// Finds places for the bodies that have none, and starts the clock of those that were let in.
     fn find_places(&mut self, now: Instant) {
         let stopped = self.blocked && !self.consumes;
-        let urgent = self.consumes && self.core.allowance() != Allowance::All;
+        let urgent = self.consumes && self.engine.allowance() != Allowance::All;
         let mut let_in = self.has_place();
         let mut in_line = self.arriving.iter().any(|body| body.claim.is_some());
         for body in &mut self.arriving {
@@ -125,7 +125,7 @@ impl Client {
                     (false, true) => Order::First,
                     (false, false) => Order::Turn,
                 };
-                body.claim = Some(self.core.intake.claim(body.bytes, order, self.shared.mailbox.waker()));
+                body.claim = Some(self.engine.ingress.claim(body.bytes, order, self.shared.mailbox.waker()));
                 in_line = true;
             }
             if body.is_let_in() {
@@ -142,9 +142,9 @@ impl Client {
             return;
         }
         self.find_places(now);
-        let timeout = self.core.settings.park_timeout;
+        let timeout = self.engine.settings.park_timeout;
         // A client that is not read can't be blamed.
-        let to_blame = self.flow() == Flow::Run && self.core.intake.is_awaited();
+        let to_blame = self.flow() == Flow::Run && self.engine.ingress.is_awaited();
         let mut given_up = Vec::new();
         for body in &mut self.arriving {
             if body.heard.is_some_and(|heard| now >= heard + timeout) {
@@ -163,6 +163,6 @@ impl Client {
     /// When [`Client::look_after_bodies`] has to be called though nothing woke the connection.
     pub(super) fn bodies_deadline(&self) -> Option<Instant> {
         let heard = self.arriving.iter().filter_map(|body| body.heard).min();
-        heard.map(|heard| heard + self.core.settings.park_timeout)
+        heard.map(|heard| heard + self.engine.settings.park_timeout)
     }
 }

@@ -9,10 +9,12 @@ use std::sync::Arc;
 use journal::{Appender, Group, Owner};
 
 use crate::catalog::Exchange;
-use crate::catalog::definitions::{Key, Sort};
+use crate::catalog::definitions::{DefinitionKey, Sort};
 use crate::encoding::{Malformed, Reader, write_bool, write_bytes, write_table, write_text, write_varint};
 use crate::error::Error;
-use crate::queue::{Bound, Kept, Keyed, Queue, Reason, Remains, Returns, SETTLED_BEFORE, Span, Waiters, reason_code};
+use crate::queue::{
+    Bound, Keyed, Queue, Reason, Remains, RememberedId, Returns, SETTLED_BEFORE, Span, Waiters, reason_code,
+};
 use crate::routing::ExchangeKind;
 use crate::store::runs::log_valued;
 use crate::value::Table;
@@ -217,7 +219,7 @@ pub(crate) fn log_seen(
     group: Option<Group>,
     bundle: Owner,
     (queue, scope): (Owner, Owner),
-    ids: &[(u64, &Kept)],
+    ids: &[(u64, &RememberedId)],
 ) {
     for part in ids.chunks(IDS_TOGETHER) {
         let mut bytes = Vec::with_capacity(32 + part.iter().map(|(_, kept)| 24 + kept.id.len()).sum::<usize>());
@@ -235,7 +237,7 @@ pub(crate) struct SeenFact {
     pub(crate) queue: Owner,
     pub(crate) scope: Owner,
     /// Each with its place.
-    pub(crate) ids: Vec<(u64, Kept)>,
+    pub(crate) ids: Vec<(u64, RememberedId)>,
 }
 
 /// Reads ids of a bundle.
@@ -244,7 +246,7 @@ pub(crate) fn read_seen(bytes: &[u8]) -> Result<SeenFact, Malformed> {
     let (queue, scope, mut ids) = (reader.varint()?, reader.varint()?, Vec::new());
     while !reader.is_empty() {
         let (place, number, until) = (reader.varint()?, reader.varint()?, reader.varint()?);
-        ids.push((place, Kept { id: reader.bytes()?.into(), number, until, durable: true }));
+        ids.push((place, RememberedId { id: reader.bytes()?.into(), number, until, durable: true }));
     }
     Ok(SeenFact { queue, scope, ids })
 }
@@ -304,7 +306,7 @@ pub(crate) fn read_pair(bytes: &[u8]) -> Result<(u64, u64), Malformed> {
 ///
 /// # Errors
 /// For fields that are nested too deeply.
-pub(crate) fn definition_bytes(key: &Key, value: &Table) -> Result<Vec<u8>, Error> {
+pub(crate) fn definition_bytes(key: &DefinitionKey, value: &Table) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     write_text(&mut bytes, key.sort.name());
     write_varint(&mut bytes, key.vhost);
@@ -313,10 +315,10 @@ pub(crate) fn definition_bytes(key: &Key, value: &Table) -> Result<Vec<u8>, Erro
     Ok(bytes)
 }
 
-pub(crate) fn read_definition(bytes: &[u8]) -> Result<(Key, Table), Malformed> {
+pub(crate) fn read_definition(bytes: &[u8]) -> Result<(DefinitionKey, Table), Malformed> {
     let mut reader = Reader::new(bytes);
     let sort = Sort::parse(reader.text()?).ok_or_else(|| reader.malformed("unknown sort of definition"))?;
-    let key = Key { sort, vhost: reader.varint()?, name: reader.text()?.to_owned() };
+    let key = DefinitionKey { sort, vhost: reader.varint()?, name: reader.text()?.to_owned() };
     let value = reader.table()?;
     reader.end()?;
     Ok((key, value))
@@ -400,7 +402,7 @@ mod tests {
     fn a_definition_is_stored_in_these_bytes_and_every_cut_is_noticed() {
         let mut value = Table::default();
         value.set("max-queues", Value::I64(3));
-        let key = Key::new(Sort::VhostLimits, 300, "n");
+        let key = DefinitionKey::new(Sort::VhostLimits, 300, "n");
         let bytes = definition_bytes(&key, &value).unwrap();
         assert_eq!(bytes, b"\x0cvhost-limits\xac\x02\x01n\x01\x0amax-queues\x09\x03\0\0\0\0\0\0\0");
         for end in 0..bytes.len() {

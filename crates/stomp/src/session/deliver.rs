@@ -248,15 +248,15 @@ fn write_properties(
     version: Version,
 ) -> Result<(), Failure> {
     let raw = message.properties();
-    let marks = message.marks();
+    let annotations = message.annotations();
     if message.dialect() != DialectId::STOMP {
         let mut properties = dialects.read(message.dialect(), raw)?;
         if let Some(spent) = message.spent_delay(properties.headers.get(DELAY)) {
             properties.headers.set(DELAY, spent);
         }
-        if let Some(marks) = marks {
+        if let Some(annotations) = annotations {
             properties.expiration = None;
-            for (name, value) in marks.headers() {
+            for (name, value) in annotations.headers() {
                 properties.headers.set(&name, value);
             }
         }
@@ -265,19 +265,19 @@ fn write_properties(
         });
         return Ok(());
     }
-    if marks.is_none() && !message.was_delayed() && (version == Version::V1_2 || memchr(b'\\', raw).is_none()) {
+    if annotations.is_none() && !message.was_delayed() && (version == Version::V1_2 || memchr(b'\\', raw).is_none()) {
         frame.lines(raw);
         return Ok(());
     }
     // The broker's own headers come first, because the first of repeated ones counts.
-    if let Some(marks) = &marks {
-        let headers = broker::Table(marks.headers());
+    if let Some(annotations) = &annotations {
+        let headers = broker::Table(annotations.headers());
         dialect::write_table(&headers, &mut |name, value| {
             frame.header(name, value);
         });
     }
     for (name, value) in dialect::lines(raw) {
-        if marks.is_some() && name == b"expiration" {
+        if annotations.is_some() && name == b"expiration" {
             continue;
         }
         let value = dialect::text(value);

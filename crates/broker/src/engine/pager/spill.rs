@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use journal::{Address, Reference};
 
-use crate::engine::Core;
+use crate::engine::Engine;
 use crate::queue::{Picked, Queue};
 
 /// After the disk has taken none, nothing is picked for so long.
@@ -27,7 +27,7 @@ pub(crate) struct Spilling {
     told: AtomicBool,
 }
 
-impl Core {
+impl Engine {
     /// Whether the sweep may pick messages now; `retry_at` is when it may again after the disk has
     /// taken none.
     pub(crate) fn may_spill(&self, now: Instant, retry_at: &mut Option<Instant>) -> bool {

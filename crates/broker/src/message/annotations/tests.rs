@@ -8,7 +8,7 @@ use super::*;
 /// Deaths in the order in which they happened.
 type Steps<'a> = &'a [(&'a str, Reason)];
 
-/// Queue, reason and count of each death, as they stand in the marks.
+/// Queue, reason and count of each death, as they stand in the annotations.
 type Counts<'a> = &'a [(&'a str, Reason, u64)];
 
 fn death(queue: &str, reason: Reason) -> Death {
@@ -23,16 +23,16 @@ fn death(queue: &str, reason: Reason) -> Death {
     }
 }
 
-fn place(queue: &str, reason: Reason) -> Option<Place> {
-    Some(Place { queue: queue.to_owned(), reason, exchange: "x".to_owned() })
+fn place(queue: &str, reason: Reason) -> Option<DeathPlace> {
+    Some(DeathPlace { queue: queue.to_owned(), reason, exchange: "x".to_owned() })
 }
 
-fn marks(deaths: Steps<'_>) -> Marks {
-    let mut marks = Marks::default();
+fn annotations(deaths: Steps<'_>) -> Annotations {
+    let mut annotations = Annotations::default();
     for (queue, reason) in deaths {
-        marks.record(death(queue, *reason));
+        annotations.record(death(queue, *reason));
     }
-    marks
+    annotations
 }
 
 #[test]
@@ -49,23 +49,28 @@ fn deaths_are_counted_by_queue_and_reason_newest_first() {
         ),
     ];
     for (steps, expected) in cases {
-        let marks = marks(steps);
+        let annotations = annotations(steps);
         let found: Vec<_> =
-            marks.deaths.iter().map(|death| (death.queue.as_str(), death.reason, death.count)).collect();
+            annotations.deaths.iter().map(|death| (death.queue.as_str(), death.reason, death.count)).collect();
         assert_eq!(found, *expected);
-        assert_eq!(marks.first, place(steps[0].0, steps[0].1));
-        assert_eq!(marks.last, steps.last().and_then(|(queue, reason)| place(queue, *reason)));
+        assert_eq!(annotations.first, place(steps[0].0, steps[0].1));
+        assert_eq!(annotations.last, steps.last().and_then(|(queue, reason)| place(queue, *reason)));
     }
 }
 
 #[test]
 fn a_repeated_death_tells_of_the_first_but_the_last_place_of_the_last() {
-    let mut marks = Marks::default();
-    marks.record(Death { original_expiration: Some(500), ..death("q", Expired) });
-    marks.record(Death { exchange: "other".into(), routing_keys: vec![], time: 1_800_000_000, ..death("q", Expired) });
-    assert_eq!(marks.deaths, [Death { count: 2, original_expiration: Some(500), ..death("q", Expired) }]);
-    assert_eq!(marks.first, place("q", Expired));
-    assert_eq!(marks.last.map(|place| place.exchange), Some("other".to_owned()));
+    let mut annotations = Annotations::default();
+    annotations.record(Death { original_expiration: Some(500), ..death("q", Expired) });
+    annotations.record(Death {
+        exchange: "other".into(),
+        routing_keys: vec![],
+        time: 1_800_000_000,
+        ..death("q", Expired)
+    });
+    assert_eq!(annotations.deaths, [Death { count: 2, original_expiration: Some(500), ..death("q", Expired) }]);
+    assert_eq!(annotations.first, place("q", Expired));
+    assert_eq!(annotations.last.map(|place| place.exchange), Some("other".to_owned()));
 }
 
 #[test]
@@ -87,13 +92,13 @@ fn cycles_are_automatic_or_none() {
         (&[("a", Rejected), ("a", Expired)], "a", true),
     ];
     for (deaths, target, expected) in cases {
-        assert_eq!(marks(deaths).cycles().contains(target), *expected, "{deaths:?} to {target}");
+        assert_eq!(annotations(deaths).cycles().contains(target), *expected, "{deaths:?} to {target}");
     }
 }
 
 #[test]
 fn what_a_client_brought_along_to_an_earlier_version_makes_no_cycle() {
-    let mut again = Marks { carried: 2, ..marks(&[("a", Expired), ("b", Expired)]) };
+    let mut again = Annotations { carried: 2, ..annotations(&[("a", Expired), ("b", Expired)]) };
     assert!(!again.cycles().contains("a") && !again.cycles().contains("b"));
     again.record(death("b", Expired));
     assert_eq!(again.deaths[0].count, 2, "the count goes on");
@@ -107,8 +112,8 @@ fn what_a_client_brought_along_to_an_earlier_version_makes_no_cycle() {
 
 #[test]
 fn headers_have_known_names_and_types() {
-    let mut marks = marks(&[("q1", Rejected)]);
-    marks.record(Death { original_expiration: Some(2500), exchange: String::new(), ..death("q2", Expired) });
+    let mut annotations = annotations(&[("q1", Rejected)]);
+    annotations.record(Death { original_expiration: Some(2500), exchange: String::new(), ..death("q2", Expired) });
     let entry = |count, reason: &str, queue: &str, exchange: &str| {
         vec![
             ("count".to_owned(), Value::I64(count)),
@@ -131,22 +136,22 @@ fn headers_have_known_names_and_types() {
         ("x-last-death-reason", text("expired")),
         ("x-last-death-exchange", text("")),
     ];
-    assert_eq!(marks.headers(), expected.map(|(name, value)| (name.to_owned(), value)));
-    assert_eq!(Marks::default().headers(), []);
+    assert_eq!(annotations.headers(), expected.map(|(name, value)| (name.to_owned(), value)));
+    assert_eq!(Annotations::default().headers(), []);
 }
 
 #[test]
 fn the_durable_form_has_known_bytes() {
-    let mut marks = marks(&[("q", Expired)]);
-    marks.deaths[0].time = 300;
-    marks.deaths[0].original_expiration = Some(5);
+    let mut annotations = annotations(&[("q", Expired)]);
+    annotations.deaths[0].time = 300;
+    annotations.deaths[0].original_expiration = Some(5);
     let mut bytes = Vec::new();
-    marks.encode(&mut bytes);
+    annotations.encode(&mut bytes);
     let place = [1, b'q', 2, 1, b'x'];
     let expected =
         [&[1][..], &place, &[1, 1, b'k'], &[1], &[0xac, 2], &[1, 5], &[0], &[1], &place, &[1], &place].concat();
     assert_eq!(bytes, expected);
-    assert_eq!(Marks::decode(&bytes), Ok(marks));
+    assert_eq!(Annotations::decode(&bytes), Ok(annotations));
 
     let mut unknown_reason = bytes.clone();
     unknown_reason[3] = 5;
@@ -155,21 +160,21 @@ fn the_durable_form_has_known_bytes() {
     let mut longer = bytes.clone();
     longer.extend([0, 0]);
     for (what, bad) in [("reason", unknown_reason), ("carried", carries_too_many), ("longer", longer)] {
-        assert!(Marks::decode(&bad).is_err(), "{what}");
+        assert!(Annotations::decode(&bad).is_err(), "{what}");
     }
 }
 
 #[test]
 fn moves_are_shared_out_and_written_down() {
-    let mut one = marks(&[("q", Expired)]);
+    let mut one = annotations(&[("q", Expired)]);
     assert!(one.share_moves(4));
     assert_eq!(one.moves_left, Some((MOVES - 4) / 4));
     let mut bytes = Vec::new();
     one.encode(&mut bytes);
-    assert_eq!(Marks::decode(&bytes), Ok(one.clone()));
+    assert_eq!(Annotations::decode(&bytes), Ok(one.clone()));
     // What an earlier version wrote has all of them.
     let old = &bytes[..bytes.len() - 2];
-    assert_eq!(Marks::decode(old), Ok(Marks { moves_left: None, ..one.clone() }));
+    assert_eq!(Annotations::decode(old), Ok(Annotations { moves_left: None, ..one.clone() }));
 
     one.moves_left = Some(3);
     assert!(!one.share_moves(4), "it may not make more than are left");
@@ -203,21 +208,21 @@ proptest! {
         before in prop::collection::vec(any_death(), 0..6),
         after in prop::collection::vec(any_death(), 0..6),
     ) {
-        let mut marks = Marks::default();
-        before.into_iter().for_each(|death| marks.record(death));
-        marks.carried = marks.deaths.len();
-        after.into_iter().for_each(|death| marks.record(death));
+        let mut annotations = Annotations::default();
+        before.into_iter().for_each(|death| annotations.record(death));
+        annotations.carried = annotations.deaths.len();
+        after.into_iter().for_each(|death| annotations.record(death));
 
         let mut bytes = Vec::new();
-        marks.encode(&mut bytes);
-        prop_assert_eq!(Marks::decode(&bytes), Ok(marks.clone()));
+        annotations.encode(&mut bytes);
+        prop_assert_eq!(Annotations::decode(&bytes), Ok(annotations.clone()));
         for cut in 0..bytes.len() {
-            prop_assert!(Marks::decode(&bytes[..cut]).is_err(), "cut at {}", cut);
+            prop_assert!(Annotations::decode(&bytes[..cut]).is_err(), "cut at {}", cut);
         }
     }
 
     #[test]
     fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-        let _ = Marks::decode(&bytes);
+        let _ = Annotations::decode(&bytes);
     }
 }

@@ -46,12 +46,12 @@ enum Step {
     /// The bodies of one file are copied into a segment; or the file is adopted as it is.
     Evacuate {
         pick: u16,
-        adopt: bool,
+        apply_arguments: bool,
     },
     /// Only the first half of that: the bodies are copied, and the lane hears of it later.
     Copy {
         pick: u16,
-        adopt: bool,
+        apply_arguments: bool,
     },
     Tell,
     Merge,
@@ -72,8 +72,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => any::<(u16, u16)>().prop_map(|(excess, room)| Step::Spill(excess, room)),
         1 => any::<u16>().prop_map(Step::SpillAnew),
         4 => any::<u16>().prop_map(Step::LeanDown),
-        3 => any::<(u16, bool)>().prop_map(|(pick, adopt)| Step::Evacuate { pick, adopt }),
-        2 => (any::<u16>(), any::<bool>()).prop_map(|(pick, adopt)| Step::Copy { pick, adopt }),
+        3 => any::<(u16, bool)>().prop_map(|(pick, apply_arguments)| Step::Evacuate { pick, apply_arguments }),
+        2 => (any::<u16>(), any::<bool>()).prop_map(|(pick, apply_arguments)| Step::Copy { pick, apply_arguments }),
         2 => Just(Step::Tell),
         1 => Just(Step::Merge),
         4 => any::<u8>().prop_map(Step::Load),
@@ -94,7 +94,7 @@ fn message(seq: u64) -> Message {
         exchange: "",
         routing_key: "q",
         properties: b"",
-        marks: b"",
+        annotations: b"",
     };
     Arena::default().add(&head, &seq.to_le_bytes())
 }
@@ -260,12 +260,12 @@ impl World {
         pages
     }
 
-    fn evacuate(&mut self, pick: u16, adopt: bool) {
-        self.copy(pick, adopt);
+    fn evacuate(&mut self, pick: u16, apply_arguments: bool) {
+        self.copy(pick, apply_arguments);
         self.tell();
     }
 
-    fn copy(&mut self, pick: u16, adopt: bool) {
+    fn copy(&mut self, pick: u16, apply_arguments: bool) {
         self.tell();
         let files: BTreeSet<u32> =
             self.model.values().filter_map(|item| item.file).filter(|file| *file < 1 << 31).collect();
@@ -273,7 +273,7 @@ impl World {
         if self.indexes.contains_key(&file) {
             return;
         }
-        let segment = if adopt { file } else { self.segment() };
+        let segment = if apply_arguments { file } else { self.segment() };
         self.leaving = Some((file, segment, self.referenced(file)));
     }
 
@@ -346,8 +346,8 @@ impl World {
             Step::Spill(excess, room) => self.spill(excess as usize * 8, room.into()),
             Step::SpillAnew(pick) => self.spill_anew(pick),
             Step::LeanDown(pick) => self.pick(pick).into_iter().for_each(|seq| self.lane.lean_down(seq)),
-            Step::Evacuate { pick, adopt } => self.evacuate(pick, adopt),
-            Step::Copy { pick, adopt } => self.copy(pick, adopt),
+            Step::Evacuate { pick, apply_arguments } => self.evacuate(pick, apply_arguments),
+            Step::Copy { pick, apply_arguments } => self.copy(pick, apply_arguments),
             Step::Tell => self.tell(),
             Step::Merge => self.merge(),
             Step::Load(bytes) => self.load(bytes.into()),
@@ -478,7 +478,7 @@ fn a_recovered_lane_delivers_in_order_and_gives_out_new_numbers() {
     let mut second = first;
     [5, 70, 4095].iter().for_each(|bit| put(&mut first, *bit));
     [0, 1].iter().for_each(|bit| put(&mut second, *bit));
-    let place = |offset| crate::queue::Place { address: Address { file: 3, offset }, length: 0 };
+    let place = |offset| crate::queue::BodyPlace { address: Address { file: 3, offset }, length: 0 };
     let pages = [
         Page::absent(0, first, vec![crate::queue::Listed { chunk, live: 3 }]),
         Page::lean(1, second, vec![place(1), place(2)], Vec::new()),
