@@ -26,7 +26,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Chore {
     /// Check the rules of the house: crate edges, sizes, names, headers, links, words.
-    Tidy,
+    Tidy(tidy::Options),
     /// Kill a loaded broker again and again and check what it promised.
     Crash(crash::Options),
     /// Break something under a broker and check what it promised.
@@ -44,7 +44,7 @@ enum Chore {
 fn main() -> ExitCode {
     let outcome = match (root(), Arguments::parse().chore) {
         (Err(error), _) => Err(error),
-        (Ok(root), Chore::Tidy) => tidy::report(&root),
+        (Ok(root), Chore::Tidy(options)) => tidy::report(&root, &options),
         (Ok(root), Chore::Crash(options)) => crash::run(&root, &options),
         #[cfg(target_os = "linux")]
         (Ok(root), Chore::Fault(options)) => fault::run(&root, &options),

@@ -12,6 +12,7 @@ use super::Finding;
 use super::files::File;
 use super::paths::{CratePath, crate_paths, root_uses};
 use super::source;
+use super::test_files::TestFiles;
 
 mod table;
 
@@ -36,10 +37,10 @@ struct Allowed {
 /// Where the table is.
 const TABLE: &str = "xtask/src/tidy/layers/table.rs";
 
-/// Holds every folder of the table against its files. `test_modules` are those of the whole tree.
-pub(super) fn check(files: &[File], test_modules: &[PathBuf], findings: &mut Vec<Finding>) {
+/// Holds every folder of the table against its files.
+pub(super) fn check(files: &[File], tests: &TestFiles, findings: &mut Vec<Finding>) {
     for folder in table::FOLDERS {
-        check_folder(folder, files, test_modules, findings);
+        check_folder(folder, files, tests, findings);
     }
 }
 
@@ -51,8 +52,8 @@ struct Arrow {
     to: String,
 }
 
-fn check_folder(folder: &Folder, files: &[File], test_modules: &[PathBuf], findings: &mut Vec<Finding>) {
-    let arrows = arrows(folder, files, test_modules, findings);
+fn check_folder(folder: &Folder, files: &[File], tests: &TestFiles, findings: &mut Vec<Finding>) {
+    let arrows = arrows(folder, files, tests, findings);
     for arrow in &arrows {
         let Arrow { path, line, from, to } = arrow;
         let (Some(low), Some(high)) = (folder.layer(from), folder.layer(to)) else { continue };
@@ -121,10 +122,10 @@ fn leads(arrows: &[Arrow], from: &str, to: &str, inside: impl Fn(&str) -> bool) 
 }
 
 /// All arrows between the modules of a folder; a module without a layer is a finding.
-fn arrows(folder: &Folder, files: &[File], test_modules: &[PathBuf], findings: &mut Vec<Finding>) -> Vec<Arrow> {
+fn arrows(folder: &Folder, files: &[File], tests: &TestFiles, findings: &mut Vec<Finding>) -> Vec<Arrow> {
     let (roots, inner): (Vec<_>, Vec<_>) = files
         .iter()
-        .filter(|file| file.extension("rs") && !is_test(&file.path, test_modules))
+        .filter(|file| file.extension("rs") && !tests.has_module(&file.path))
         .filter(|file| file.path.starts_with(folder.path) || folder.is_root(&file.path))
         .partition(|file| folder.is_root(&file.path));
     let brought_in: Vec<CratePath> = roots.iter().flat_map(|root| root_uses(&source::lines(&root.text))).collect();
@@ -158,10 +159,6 @@ fn origin<'a>(brought_in: &'a [CratePath], base: &[String], name: &str) -> Optio
     path.names.strip_prefix(base).unwrap_or(&path.names).first()
 }
 
-fn is_test(path: &Path, test_modules: &[PathBuf]) -> bool {
-    test_modules.iter().any(|module| path.with_extension("").starts_with(module))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,10 +176,10 @@ mod tests {
         let mut files = vec![file("lib.rs", "pub use roof::{Roof, high::Tile as Slate};\npub fn own() {}\n")];
         let modules = ["ground.rs", "left.rs", "right.rs", "roof.rs", "roof/low.rs", "roof/high.rs"];
         files.extend(modules.map(|path| file(path, "")));
-        files[1].text = "use crate::roof::Roof;".into();
+        files[1].text = "use crate::roof::Roof;\n#[cfg(test)]\nmod tests;\n".into();
         files.extend(given.iter().map(|(path, text)| file(path, text)));
         let mut findings = Vec::new();
-        check_folder(folder, &files, &[PathBuf::from("crates/a/src/ground/tests")], &mut findings);
+        check_folder(folder, &files, &TestFiles::of(&files), &mut findings);
         findings.iter().map(ToString::to_string).collect()
     }
 

@@ -4,6 +4,7 @@
 //! A `use` with braces is as many paths as it has leaves.
 
 use super::source::{Line, identifiers};
+use super::tokens::{Token, product, text};
 
 /// One path.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub(super) struct CratePath {
 
 /// The paths in the lines outside tests of the module `module`.
 pub(super) fn crate_paths(lines: &[Line], module: &[String]) -> Vec<CratePath> {
-    let tokens = tokens(lines);
+    let tokens = product(lines);
     let mut found = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
@@ -35,40 +36,12 @@ pub(super) fn crate_paths(lines: &[Line], module: &[String]) -> Vec<CratePath> {
 
 /// What the `use` statements of a crate's root bring in, with paths that begin with a module of it.
 pub(super) fn root_uses(lines: &[Line]) -> Vec<CratePath> {
-    let tokens = tokens(lines);
+    let tokens = product(lines);
     let mut found = Vec::new();
     for at in (0..tokens.len()).filter(|at| tokens[*at].text == "use") {
         tree(&tokens, at + 1, &[], &mut found);
     }
     found
-}
-
-struct Token<'a> {
-    line: usize,
-    text: &'a str,
-}
-
-/// The names and signs outside tests; `::` is one of them.
-fn tokens(lines: &[Line]) -> Vec<Token<'_>> {
-    let mut found = Vec::new();
-    for (number, line) in lines.iter().enumerate().filter(|(_, line)| !line.test) {
-        let mut rest = line.code.trim_start();
-        while let Some(first) = rest.chars().next() {
-            let length = match identifiers(rest).first() {
-                Some(word) if rest.starts_with(word) => word.len(),
-                _ if rest.starts_with("::") => 2,
-                _ => first.len_utf8(),
-            };
-            let (text, after) = rest.split_at(length);
-            found.push(Token { line: number, text });
-            rest = after.trim_start();
-        }
-    }
-    found
-}
-
-fn text<'a>(tokens: &[Token<'a>], at: usize) -> &'a str {
-    tokens.get(at).map_or("", |token| token.text)
 }
 
 /// Reads the tree of paths at `at`, whose names follow `base`, and gives the place behind it.

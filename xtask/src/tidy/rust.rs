@@ -1,11 +1,12 @@
 //! The rules for one Rust file: its header, its sizes, what it may not contain, and how things may
 //! not be called.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::Finding;
 use super::files::File;
 use super::source::{self, Line};
+use super::test_files::TestFiles;
 
 const MAX_FILE_LINES: usize = 800;
 const MAX_FUNCTION_LINES: usize = 70;
@@ -22,9 +23,6 @@ const FORBIDDEN_CODE: [(&str, &str); 5] = [
     ("dbg!(", "remove it"),
 ];
 
-/// Crates that only tests use: a panic there is a failed test.
-const TEST_CRATES: [&str; 1] = ["testkit"];
-
 /// Marks of unfinished work.
 const UNFINISHED: [&str; 4] = ["TODO", "FIXME", "XXX", "HACK"];
 
@@ -32,7 +30,7 @@ const UNFINISHED: [&str; 4] = ["TODO", "FIXME", "XXX", "HACK"];
 const EMPTY_NAMES: [&str; 9] =
     ["common", "util", "utils", "utility", "utilities", "helper", "helpers", "manager", "misc"];
 
-/// Keywords in front of a name that somebody chose.
+/// Keywords in front of a name that is declared.
 const DECLARING: [&str; 7] = ["struct", "enum", "trait", "mod", "type", "fn", "union"];
 
 /// Words of one protocol that may not name anything in these crates, where they would mean
@@ -43,24 +41,8 @@ const FOREIGN_WORDS: [(&str, &[&str]); 3] = [
     ("vhost", &["journal", "selector", "wire", "net"]),
 ];
 
-/// The modules that are declared under `#[cfg(test)]` and live in files of their own: paths without
-/// extension.
-pub(super) fn test_modules(file: &File) -> Vec<PathBuf> {
-    let is_root = ["mod.rs", "lib.rs", "main.rs"].iter().any(|name| file.path.ends_with(name));
-    let folder = if is_root { file.path.with_file_name("") } else { file.path.with_extension("") };
-    let lines = source::lines(&file.text);
-    let declared = lines.iter().filter(|line| line.test && line.code.trim_end().ends_with(';'));
-    declared
-        .filter_map(|line| match source::identifiers(&line.code).as_slice() {
-            [.., "mod", name] => Some(folder.join(name)),
-            _ => None,
-        })
-        .collect()
-}
-
-/// Applies all rules to one file. `test_modules` are those of the whole tree.
-pub(super) fn check(file: &File, test_modules: &[PathBuf], findings: &mut Vec<Finding>) {
-    let lines = source::lines(&file.text);
+/// Applies all rules to one file with its lines.
+pub(super) fn check(file: &File, lines: &[Line], tests: &TestFiles, findings: &mut Vec<Finding>) {
     let mut find = |line: usize, text: String| findings.push(Finding::new(&file.path, line, text));
     if !file.text.starts_with("//! ") {
         find(1, "the file does not open with a //! header: say what lives here and what it keeps true".into());
@@ -69,10 +51,8 @@ pub(super) fn check(file: &File, test_modules: &[PathBuf], findings: &mut Vec<Fi
     if count > MAX_FILE_LINES {
         find(0, format!("{count} lines; at most {MAX_FILE_LINES}: divide it by subject"));
     }
-    let whole_file_is_test = is_test_file(&file.path)
-        || test_modules.iter().any(|module| file.path.with_extension("").starts_with(module))
-        || crate_of(&file.path).is_some_and(|name| TEST_CRATES.contains(&name));
-    for function in source::functions(&lines) {
+    let whole_file_is_test = tests.has(&file.path);
+    for function in source::functions(lines) {
         // A test may be a long table.
         if whole_file_is_test || lines[function.first].test {
             continue;
@@ -136,6 +116,11 @@ fn check_name(path: &Path, is_function: bool, name: &str, find: &mut dyn FnMut(S
 }
 
 fn check_file_name(path: &Path, find: &mut dyn FnMut(String)) {
+    // Cargo takes any other file directly in `tests` for a program of its own.
+    let shared_by_tests = path.ancestors().nth(2).is_some_and(|folder| folder.ends_with("tests"));
+    if path.ends_with("mod.rs") && !shared_by_tests {
+        find("a module `name` is the file `name.rs` beside its folder, and no `mod.rs` in it".into());
+    }
     for part in path.with_extension("").iter().filter_map(|part| part.to_str()) {
         if EMPTY_NAMES.contains(&part) {
             find(format!("the name `{part}` says nothing about what is inside"));
@@ -166,27 +151,15 @@ fn crate_of(path: &Path) -> Option<&str> {
     path.strip_prefix("crates").ok()?.iter().next()?.to_str()
 }
 
-fn is_test_file(path: &Path) -> bool {
-    path.iter().any(|part| part == "tests" || part == "benches" || part == "tests.rs")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn texts(path: &str, text: &str) -> Vec<String> {
         let mut findings = Vec::new();
-        let test_modules = [PathBuf::from("crates/broker/src/queue/only")];
-        check(&File { path: path.into(), text: text.into() }, &test_modules, &mut findings);
+        let file = File { path: path.into(), text: text.into() };
+        check(&file, &source::lines(text), &TestFiles::of(&[]), &mut findings);
         findings.into_iter().map(|finding| finding.text).collect()
-    }
-
-    #[test]
-    fn modules_for_tests_are_known() {
-        let text = "//! x\n#[cfg(test)]\nmod simulated;\nmod real;\n#[cfg(test)]\nmod tests {\n    use x::y;\n}\n";
-        let modules = |path: &str| test_modules(&File { path: path.into(), text: text.into() });
-        assert_eq!(modules("crates/a/src/load.rs"), [PathBuf::from("crates/a/src/load/simulated")]);
-        assert_eq!(modules("crates/a/src/lib.rs"), [PathBuf::from("crates/a/src/simulated")]);
     }
 
     #[test]
@@ -198,9 +171,6 @@ mod tests {
             (path, "//! x\nfn f() { x.unwrap_or(1); }\n", ""),
             (path, "//! x\n#[cfg(test)]\nmod tests {\n    fn f() { x.unwrap(); panic!(); }\n}\n", ""),
             ("crates/broker/src/queue/tests.rs", "//! x\nfn f() { x.unwrap(); }\n", ""),
-            ("crates/broker/src/queue/only.rs", "//! x\nfn f() { x.unwrap(); }\n", ""),
-            ("crates/broker/src/queue/only/deep.rs", "//! x\nfn f() { x.unwrap(); }\n", ""),
-            ("crates/broker/src/queue/onlyx.rs", "//! x\nfn f() { x.unwrap(); }\n", "`.unwrap()`"),
             (path, "//! x\nfn the_common_part() {}\n", ""),
             (path, "fn f() {}\n", "//! header"),
             (path, "//! x\nfn f() { x.unwrap(); }\n", "`.unwrap()`"),
@@ -212,6 +182,9 @@ mod tests {
             (path, "//! x\nstruct ChannelState;\n", "\"channel\""),
             ("crates/amqp091/src/x.rs", "//! x\nstruct ChannelState;\n", ""),
             ("crates/broker/src/common.rs", "//! x\n", "`common`"),
+            ("crates/broker/src/queue/mod.rs", "//! x\n", "`mod.rs`"),
+            ("crates/broker/tests/it/deep/mod.rs", "//! x\n", "`mod.rs`"),
+            ("crates/broker/tests/shared/mod.rs", "//! x\n", ""),
             (path, &long_function, "71 lines"),
             ("crates/broker/tests/x.rs", &long_function, ""),
             ("crates/testkit/src/x.rs", "//! x\nfn f() { panic!(); }\n", ""),

@@ -1,5 +1,5 @@
-//! Words that do not belong into the tree: the project speaks of itself, not of the place where
-//! somebody works on it.
+//! Words that do not belong into the tree: the project speaks of itself, not of the places where
+//! it is worked on.
 
 use super::Finding;
 use super::files::File;
