@@ -1,9 +1,9 @@
 //! A queue: entries in order, consumers in turn, and one lock around both.
 //!
 //! Every visit takes the lock once for a whole batch. A visit logs first and shows afterwards: the
-//! reference of an entry is in the journal's buffer before any consumer can see it. Whoever makes
-//! the queue deliverable dispatches, in the same visit. Effects on anything else (dead letters,
-//! deletion, timers) leave as [`Work`] for after the lock.
+//! reference of an entry is in the journal's buffer before any consumer can see it. A visit that
+//! makes the queue deliverable also dispatches. Effects on anything else (dead letters, deletion,
+//! timers) leave as [`Work`] for after the lock.
 
 pub(crate) mod arrival;
 mod bindings;
@@ -91,7 +91,7 @@ thread_local! {
     static ADDRESSES: Cell<Vec<Address>> = const { Cell::new(Vec::new()) };
 }
 
-/// What stays the same while a queue lives.
+/// The parts of a queue that stay the same while it lives, and the lock around the others.
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) id: Owner,
@@ -102,16 +102,16 @@ pub(crate) struct Queue {
     pub(crate) exclusive_to: Option<u64>,
     pub(crate) auto_delete: bool,
     pub(crate) queue_type: QueueType,
-    /// No policy changes it.
+    /// How long ids are remembered, where duplicates are dropped. No policy changes it.
     pub(crate) deduplication: Option<Remember>,
-    /// What the key of a message is called whose last value alone is kept. No policy changes it.
+    /// The name of the property that is the key of a last value. No policy changes it.
     last_value_key: Option<Box<str>>,
     /// The arguments as declared.
     pub(crate) declared: Table,
-    /// Batches of its dead letters that wait to be read from the disk; what dies later waits behind
-    /// them.
+    /// Batches of its dead letters that wait to be read from the disk. Entries that die later wait
+    /// behind them.
     pub(crate) awaiting_read: AtomicUsize,
-    /// An exchange that lets nothing through twice has led here.
+    /// An exchange that drops duplicates has led here.
     gated: AtomicBool,
     /// What makes it a bucket of another queue.
     pub(crate) bucket: Option<Bucket>,
@@ -122,21 +122,20 @@ pub(crate) struct Queue {
 
 #[derive(Debug)]
 pub(crate) struct Inner {
-    /// What its own arguments and its policies come to.
+    /// The result of its own arguments and its policies.
     pub(crate) arguments: Arc<QueueArguments>,
     lanes: Lanes,
     consumers: Consumers,
-    /// Consumers that ask for some messages only, and browsers; where messages have groups, all
-    /// consumers.
+    /// Consumers with a selector, and browsers. Where messages have groups, all consumers.
     views: Views,
-    /// Whose each group is.
+    /// The consumer that each group belongs to.
     groups: Option<Box<Groups>>,
     pub(crate) bindings: Bounds,
     /// What its declaration weighs.
     weight: Weight,
     deleted: bool,
     had_consumer: bool,
-    /// What the messages cost that are in memory.
+    /// The cost of the messages in memory, in bytes.
     bytes: usize,
     /// Bytes of the messages in memory that are ready.
     resident: usize,
@@ -144,34 +143,34 @@ pub(crate) struct Inner {
     spilled: usize,
     /// Messages are on their way to be spilled.
     spilling: bool,
-    /// Bytes of the bodies that are ready, where their sum is limited; and the entries that nobody
-    /// has weighed since the start, which count nothing.
+    /// Bytes of the bodies that are ready, where their sum is limited. `unweighed` counts the
+    /// entries whose length is unknown since the start; they count as nothing.
     ready_bytes: u64,
     unweighed: usize,
     weighs: bool,
-    /// Somebody has been asked to read what is away.
+    /// The pager has been asked to read messages that are away.
     loading: bool,
     /// The first ready entry must be known, and its page is absent.
     head_wanted: bool,
-    /// The first entry that was read last: its message stays until somebody takes it, or nobody
-    /// ever would.
+    /// The entry that was read last for the head. Its message stays in memory until a consumer
+    /// takes it; evicted first, it could never be delivered.
     kept: Option<u64>,
     /// Clients that wait for a message that is away.
     fetchers: Vec<Waker>,
     damage: Option<Box<Damage>>,
     /// Deaths whose decision is logged and whose move waits for room.
     decided: BTreeMap<u64, Reason>,
-    /// The ids of messages that it was given.
+    /// The ids of messages that it has taken.
     seen: Option<Box<SeenIds>>,
     /// The queue's own ids are remembered only while their messages are here.
     seen_while_queued: bool,
-    /// Messages that were not taken since they had come before.
+    /// Messages that were dropped as duplicates.
     pub(crate) duplicates: u64,
     /// The keys of entries, where only the last value of each is kept.
     latest: Option<Box<LastValues>>,
-    /// Messages that newer ones of their keys took the place of.
+    /// Messages that were superseded by newer ones of their keys.
     pub(crate) superseded: u64,
-    /// Entries that came back and wait.
+    /// Entries that were returned and wait before they are delivered again.
     waiting: Option<Box<Waiters>>,
     /// When messages are due; of a bucket only.
     dues: Option<Box<Dues>>,
@@ -180,12 +179,12 @@ pub(crate) struct Inner {
     pub(crate) timer_at: u64,
     /// When it was last used, for its own expiry.
     pub(crate) used_at: u64,
-    /// When anything happened to it, in milliseconds since 1970.
+    /// When anything last happened to it, in milliseconds since 1970.
     active_at: u64,
     /// Entries that this visit settled by itself or for a client, to be logged at its end.
     settled: Vec<settle::Settled>,
     dying: Vec<Dying>,
-    /// What this visit lost for good.
+    /// The messages that this visit dropped for good.
     lost: Option<Box<DroppedEntries>>,
     #[cfg(feature = "sabotage")]
     held_back: sabotage::HeldBack,
@@ -364,8 +363,8 @@ impl Queue {
     }
 
     /// True when taking one more message would be refused, behind those that are `coming` and those
-    /// that are not seen yet: asked before a transaction is committed, and before dead letters go
-    /// back.
+    /// True when one more message would be refused, behind those that are `coming` and those that
+    /// are hidden. Asked before a transaction is committed, and before dead letters are redriven.
     pub(crate) fn would_refuse(&self, mut coming: Coming, engine: &Engine) -> bool {
         let inner = self.lock(engine);
         if !inner.arguments.overflow.refuses() {
@@ -389,15 +388,15 @@ impl Queue {
         }
     }
 
-    /// Takes other arguments: what counts for messages counts for those that are there too, but
-    /// their priorities stay.
+    /// Replaces the arguments and enforces them on the messages that are there too. Only their
+    /// priorities stay.
     pub(crate) fn apply_arguments(self: &Arc<Self>, arguments: QueueArguments, visit: &mut Visit<'_>) {
         if self.set_arguments(arguments, visit) {
             self.enforce_arguments(visit);
         }
     }
 
-    /// Takes other arguments, and leaves what is there as it is. False if they are no others.
+    /// Replaces the arguments and leaves the messages as they are. False if nothing differs.
     pub(crate) fn set_arguments(&self, arguments: QueueArguments, visit: &Visit<'_>) -> bool {
         let mut guard = self.lock(visit.engine);
         let inner = &mut *guard;
@@ -415,12 +414,12 @@ impl Queue {
         if before.expires != arguments.expires {
             inner.used_at = visit.now;
         }
-        // A timer that was set for what does not count any more finds nothing to do.
+        // An old timer may still fire; it then finds nothing to do.
         inner.timer_at = u64::MAX;
         true
     }
 
-    /// Does what arguments say that were taken on.
+    /// Enforces arguments that were set before.
     pub(crate) fn enforce_arguments(self: &Arc<Self>, visit: &mut Visit<'_>) {
         let mut guard = self.lock(visit.engine);
         let inner = &mut *guard;
@@ -456,9 +455,9 @@ impl Queue {
         ticket
     }
 
-    /// When an entry at the head of a lane dies of age, or the queue itself goes for want of use.
-    /// What can't die before the pager has found out where it lies is left out until then: it would
-    /// be tried again at once, for ever if no index says it.
+    /// When an entry at the head of a lane expires, or the unused queue itself. Entries that the
+    /// pager must place first are left out: their timer would fire at once, again and again, if no
+    /// index lists them.
     fn next_timer(&self, inner: &mut Inner) -> Option<u64> {
         if let Some(bucket) = &self.bucket {
             return self.next_look(bucket, inner);
@@ -472,14 +471,14 @@ impl Queue {
         [head, self.idle_until(inner), inner.next_waking()].into_iter().flatten().min()
     }
 
-    /// When a queue that nobody consumes goes for want of use.
+    /// When a queue without consumers expires.
     fn idle_until(&self, inner: &Inner) -> Option<u64> {
         let ttl = inner.arguments.expires.filter(|_| !inner.is_attended() && !inner.deleted)?;
         Some(inner.used_at.saturating_add(ttl))
     }
 
-    /// True for a queue that should be deleted by now: its last consumer has left, or nobody used
-    /// it for its time.
+    /// True for a queue that should be deleted by now: its last consumer has left, or its time
+    /// without use is over.
     pub(crate) fn should_go(&self, inner: &Inner, now: u64) -> bool {
         let abandoned = self.auto_delete && inner.had_consumer && !inner.is_attended();
         abandoned || self.idle_until(inner).is_some_and(|due| due <= now)
@@ -504,13 +503,13 @@ impl Inner {
             || full(self.arguments.max_length_bytes, self.ready_bytes + coming.bytes)
     }
 
-    /// True where more must be known of entries than the page of a backlog says: how long their
-    /// bodies are, or where they lie at any time.
+    /// True where a lean page does not know enough of its entries: the lengths of their bodies, or
+    /// their places at any time.
     fn keeps_hot(&self) -> bool {
         self.weighs || self.arguments.last_value_key.is_some()
     }
 
-    /// From now on bodies that are ready are counted in bytes, or not any more.
+    /// Begins or stops to count the bytes of ready bodies.
     fn weigh(&mut self, weighs: bool) {
         if std::mem::replace(&mut self.weighs, weighs) != weighs {
             self.lanes.keep_hot(self.keeps_hot());
@@ -518,8 +517,8 @@ impl Inner {
         }
     }
 
-    /// Does not take a message, which may go to the dead-letter exchange instead. It never had a
-    /// number here.
+    /// Refuses a message, which may go to the dead-letter exchange instead. It never had a number
+    /// here.
     fn refuse(&mut self, arrival: &mut Arrival) {
         let dies = self.arguments.overflow == Overflow::RejectPublishDeadLetter;
         if dies && self.arguments.dead_letter_exchange.is_some() {
@@ -610,12 +609,12 @@ impl Inner {
         self.lanes.index_bytes() + self.seen_bytes() + self.keys_bytes() + self.dues_bytes() + groups
     }
 
-    /// What it costs to know where messages lie that the log has, or could list.
+    /// The cost of places in memory that the log has, or could list.
     fn listed_bytes(&self) -> usize {
         self.lanes.index_bytes().saturating_sub(self.spilled * lane::PLACE_COST)
     }
 
-    /// True when somebody takes messages.
+    /// True when some consumer takes messages.
     #[inline]
     fn is_attended(&self) -> bool {
         !self.consumers.is_empty() || self.views.takers() > 0
@@ -626,7 +625,7 @@ impl Inner {
         self.views.report()
     }
 
-    /// Those that take what comes, those with selectors, and browsers; each with whether it is
+    /// All consumers: plain ones, those with selectors, and browsers; each with whether it is
     /// active.
     pub(crate) fn consumers(&self) -> impl Iterator<Item = (&Consumer, bool)> {
         self.consumers.with_activity().chain(self.views.consumers().map(|consumer| (consumer, true)))
@@ -671,13 +670,13 @@ impl Inner {
         self.lanes.moved(page, from, chunk, entries)
     }
 
-    /// What a restatement says besides declaration, bindings and lanes: how often entries came
-    /// back, and whose death is decided.
+    /// The facts of a restatement besides declaration, bindings and lanes: how often entries were
+    /// returned, and which deaths are decided.
     pub(crate) fn remains(&self) -> Remains<'_> {
         Remains { returns: self.lanes.returns(), decided: &self.decided, waiting: self.waiting.as_deref() }
     }
 
-    /// The ids by which the queue knows what it was given.
+    /// The ids of messages that the queue has taken.
     pub(crate) fn seen(&self) -> Option<&SeenIds> {
         self.seen.as_deref()
     }
@@ -687,13 +686,13 @@ impl Inner {
         self.latest.as_deref()
     }
 
-    /// Why the queue can't go on delivering, if it can't.
+    /// Why the queue has stopped delivering, if it has.
     pub(crate) fn damage(&self) -> Option<&str> {
         self.damage.as_ref().map(|damage| damage.text.as_str())
     }
 }
 
-/// What a restatement says of a queue's entries.
+/// The facts of a restatement about a queue's entries.
 pub(crate) struct Remains<'a> {
     pub(crate) returns: Vec<(u64, Returns)>,
     pub(crate) decided: &'a BTreeMap<u64, Reason>,

@@ -1,5 +1,4 @@
-//! What a visit to a queue begins with and leaves behind: messages on their way in, and work on
-//! anything else.
+//! A message on its way into queues, and the work that a visit to a queue leaves behind.
 
 use std::sync::Arc;
 
@@ -19,17 +18,17 @@ pub(crate) struct Arrival {
     pub(crate) shares: u32,
     /// Queues that took it.
     pub(crate) taken: u32,
-    /// Some queue was given it before, and does not take it again.
+    /// Some queue has dropped it as a duplicate.
     pub(crate) repeated: bool,
     /// Some queue was full and refuses it.
     pub(crate) refused: bool,
     pub(crate) mandatory: bool,
-    /// Its session, and its publish number there; 0 where nobody waits for a confirm.
+    /// Its session, and its publish number there; 0 where no client waits for a confirm.
     pub(crate) session: u32,
     pub(crate) number: u64,
-    /// The place of a large body among those under way, until it is durable.
+    /// The claim of a large body, held until the body is durable.
     pub(crate) claim: Option<Claim>,
-    /// What makes it a duplicate, if it said so.
+    /// Its id for deduplication, if it has one.
     pub(crate) identity: Option<Box<MessageIdentity>>,
 }
 
@@ -73,7 +72,7 @@ impl Arrival {
         self.repeated = true;
     }
 
-    /// True when it was for no queue at all.
+    /// True when no queue took it, or dropped it as a duplicate.
     pub(crate) fn is_lost(&self) -> bool {
         self.taken == 0 && !self.repeated
     }
@@ -97,14 +96,14 @@ impl Arrival {
 pub(crate) enum Work {
     /// Move these to the queue's dead-letter exchange.
     DeadLetter { queue: Arc<Queue>, dying: Vec<Dying> },
-    /// The queue has nobody left who needs it: check again, delete.
+    /// The queue is no longer used: check again under the locks, then delete it.
     DeleteIfUnused { queue: Arc<Queue> },
-    /// Look at the queue again at this time (milliseconds since 1970).
+    /// Visit the queue again at this time (milliseconds since 1970).
     Arm { queue: Arc<Queue>, at: u64 },
-    /// Look what of the queue is due.
+    /// Move the messages of the queue that are due.
     Release { queue: Arc<Queue> },
-    /// Read what the queue can't go on without.
+    /// Read what the queue needs from the disk before it can go on.
     Load { queue: Arc<Queue> },
-    /// When the ticket is durable the queue's delivery mark is higher: deliver on.
+    /// Deliver on when the ticket is durable: the queue's delivery mark is higher then.
     Raise { queue: Arc<Queue>, ticket: Ticket },
 }

@@ -12,7 +12,7 @@ use crate::value::Table;
 pub(crate) struct Bound {
     pub(crate) exchange: Owner,
     pub(crate) key: String,
-    /// By name: their order makes no other binding.
+    /// Sorted by name: the same arguments in another order are the same binding.
     pub(crate) arguments: Table,
 }
 
@@ -53,7 +53,7 @@ impl Bounds {
         self.retain(&|other| other != bound);
     }
 
-    /// Keeps only those.
+    /// Keeps only those that `stays` is true of.
     pub(crate) fn retain(&mut self, stays: &dyn Fn(&Bound) -> bool) {
         let mut gone = 0;
         self.all.retain(|bound| {

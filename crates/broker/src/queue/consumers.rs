@@ -1,11 +1,11 @@
-//! Who gets the next message of a queue: consumers with credit and room, highest priority first, in
-//! turn. Where only one is to be active at a time, that is the first that came, until it goes; then
-//! of those with the highest priority the one that came first.
+//! The consumers of a queue, and which of them gets the next message: one with credit and room,
+//! highest priority first, in turn. With a single active consumer, the first that came stays active
+//! until it goes. The next one is the oldest of the highest priority.
 //!
-//! A consumer that lacks credit or room leaves the ring and comes back when [`Consumers::resume`]
-//! is called for it: it has told its mailbox, or its session, that it waits. What one visit lends
-//! to the consumers of one connection goes to its mailbox together, in the order of the queue.
-//! Nothing here looks through all consumers but reports.
+//! A consumer that lacks credit or room leaves the ring. It has told its mailbox or its session
+//! that it waits, and [`Consumers::resume`] brings it back. The deliveries of one visit to the
+//! consumers of one connection go to its mailbox together, in the order of the queue. Only reports
+//! look through all consumers.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -21,14 +21,14 @@ use crate::queue::mailbox::{FORGOTTEN_MAX, Mailbox, Outgoing};
 use crate::queue::rings::Rings;
 use crate::value::Table;
 
-/// So many consumers, and no more, are looked through for one of them.
+/// Up to this number of consumers a search looks through all; beyond it an index is kept.
 const LOOKED_THROUGH: usize = 16;
 /// Lists that a thread keeps for its next visits.
 const SPARE_MAX: usize = 16;
 
 thread_local! {
-    /// Memory for what visits lend, empty between uses: a few lists for each thread, since there
-    /// are many more queues, and a list that once was long stays so.
+    /// Memory for the deliveries of a visit, empty between uses. Each thread has a few lists, since
+    /// there are many more queues than threads, and a list never shrinks.
     static SPARE: RefCell<Vec<Vec<Outgoing>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct SharedCredit {
     out: AtomicU32,
     /// Fetched messages that are not settled; no limit is on them.
     fetched: AtomicU32,
-    /// Consumers that the limit holds back, in the order in which their turns come.
+    /// Consumers without credit under this limit, in the order of their turns.
     starved: Mutex<VecDeque<u32>>,
 }
 
@@ -62,8 +62,7 @@ impl SharedCredit {
         self.starved.lock().pop_front()
     }
 
-    /// A consumer is no more: where most that are noted are none of those that are `there`, they
-    /// are forgotten.
+    /// A consumer has gone. Where most that are noted are not in `there`, those are forgotten.
     pub(crate) fn forget_starved(&self, there: &BTreeSet<u32>) {
         let mut starved = self.starved.lock();
         if starved.len() > 2 * there.len() + FORGOTTEN_MAX {
@@ -100,7 +99,7 @@ impl SharedCredit {
         limit == 0 || self.out.load(Ordering::SeqCst) < limit
     }
 
-    /// Counts one delivery that will be settled, if there is room. What was fetched does not count.
+    /// Counts one delivery that needs settling, if there is room. Fetched messages do not count.
     fn try_take(&self) -> bool {
         let limit = self.limit.load(Ordering::SeqCst);
         if limit == 0 {
@@ -120,7 +119,7 @@ impl SharedCredit {
 pub(crate) struct Window {
     /// What its client asked for; 0 for no limit.
     pub(crate) asked: u32,
-    /// What the broker bounds that to.
+    /// The broker's own upper bound on it.
     pub(crate) most: u32,
 }
 
@@ -135,13 +134,13 @@ pub(crate) struct Consumer {
     pub(crate) no_ack: bool,
     pub(crate) exclusive: bool,
     pub(crate) priority: i32,
-    /// Most unsettled deliveries; 0 for no limit.
+    /// Most unsettled deliveries at a time; 0 for no limit.
     pub(crate) prefetch: u32,
-    /// What its client asked for of that; 0 for no limit.
+    /// The prefetch that its client asked for; 0 for no limit.
     pub(crate) asked: u32,
     /// What its protocol calls its session, for reports.
     pub(crate) session: u32,
-    /// How long it may hold a delivery; none is without end.
+    /// How long it may hold a delivery; `None` for any time.
     pub(crate) timeout: Option<Duration>,
     /// What it asked for, for reports.
     pub(crate) arguments: Table,
@@ -151,7 +150,7 @@ pub(crate) struct Consumer {
     outbox: u32,
     /// Its priority's place among the rings.
     level: u32,
-    /// Its number among all that the queue ever had.
+    /// Its number in the order of arrival, among all consumers that the queue ever had.
     came: u64,
     in_ring: bool,
     /// Its mailbox has been told that it waits for room.
@@ -160,7 +159,7 @@ pub(crate) struct Consumer {
     starved: bool,
 }
 
-/// What this visit to the queue hands to one connection at its end.
+/// The deliveries of this visit to one connection, handed over at its end.
 #[derive(Debug)]
 struct Outbox {
     /// The connection's number.
@@ -168,21 +167,21 @@ struct Outbox {
     mailbox: Arc<Mailbox>,
     /// Consumers of that connection.
     users: u32,
-    /// Has no memory of its own between visits.
+    /// Takes its memory from a spare list of the thread, and gives it back after each visit.
     pending: Vec<Outgoing>,
     bytes: usize,
 }
 
 impl Outbox {
-    /// An empty mailbox takes one delivery of any size, so a full one is one without a byte of
-    /// room.
+    /// An empty mailbox takes one delivery of any size. So only a mailbox without a byte of room is
+    /// full.
     #[inline]
     fn has_room(&self) -> bool {
         self.mailbox.room() > self.bytes
     }
 }
 
-/// Whose turn it is.
+/// The consumer whose turn it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Turn {
     pub(crate) slot: u32,
@@ -222,8 +221,8 @@ impl Consumer {
         has_credit && self.shared.has_room() && self.mailbox.room() > 0
     }
 
-    /// Takes what shared credit a delivery needs, if it can be made now. Whoever can make it
-    /// possible has been told if not.
+    /// Takes the shared credit of a delivery, if it can be made now. If not, the mailbox or the
+    /// session has been told that this consumer waits.
     ///
     /// Deliveries that are settled as they are sent use no credit, but like all others of the
     /// session they wait while the shared limit is reached, as in RabbitMQ.
@@ -239,7 +238,8 @@ impl Consumer {
         self.no_ack || self.shared.try_take() || (self.finds_credit() && self.shared.try_take())
     }
 
-    /// Told first and asked again, so that a mailbox which empties in between is not missed.
+    /// Tells the mailbox first and asks it again, so that one that empties in between is not
+    /// missed.
     #[cold]
     fn finds_room(&mut self, outbox: &Outbox) -> bool {
         if !std::mem::replace(&mut self.passed_by, true) {
@@ -273,18 +273,18 @@ pub(crate) enum Resume {
     Prefetch(Window),
 }
 
-/// Where only one is to be active at a time.
+/// The state of a queue with a single active consumer.
 #[derive(Debug, Default)]
 struct Single {
     active: Option<u32>,
-    /// The active one has left, and nobody follows it before what it held has come back.
+    /// The active one has left. It has no successor until its unsettled messages are back.
     vacated: Option<ConsumerKey>,
-    /// All of them as they follow each other: by priority, then as they came.
+    /// All of them in the order of succession: by priority, then by arrival.
     order: BTreeSet<(Reverse<i32>, u64, u32)>,
 }
 
 impl Single {
-    /// Who is active after the one that was has gone.
+    /// The next active consumer, once the last one has gone.
     fn successor(&self) -> Option<u32> {
         self.order.first().map(|(_, _, slot)| *slot)
     }
@@ -301,9 +301,9 @@ struct Index {
 #[derive(Debug, Default)]
 pub(crate) struct Consumers {
     slots: Vec<Option<Consumer>>,
-    /// Slots that nobody has and no ring names.
+    /// Slots without a consumer that no ring names.
     free: Vec<u32>,
-    /// Slots that nobody has and a ring still names.
+    /// How many slots without a consumer a ring still names.
     stale: usize,
     count: usize,
     exclusive: usize,
@@ -329,7 +329,7 @@ impl Consumers {
         Self { single: single.then(Box::default), ..Self::default() }
     }
 
-    /// From now on one of them is active at a time, or not any more.
+    /// Switches between a single active consumer and many.
     pub(crate) fn set_single(&mut self, single: bool) {
         if self.single.is_some() == single {
             return;
@@ -356,7 +356,7 @@ impl Consumers {
         self.count == 0
     }
 
-    /// How many of them want to be alone.
+    /// How many of them are exclusive.
     pub(crate) fn exclusive(&self) -> usize {
         self.exclusive
     }
@@ -365,8 +365,8 @@ impl Consumers {
         self.slots.iter().flatten()
     }
 
-    /// The same, each with whether it is active: where only one is to be, the others wait until it
-    /// goes.
+    /// The same, each with whether it is active. With a single active consumer the others wait
+    /// until it goes.
     pub(crate) fn with_activity(&self) -> impl Iterator<Item = (&Consumer, bool)> {
         let is_active = move |slot: u32| self.single.as_ref().is_none_or(|single| single.active == Some(slot));
         (0..).zip(&self.slots).filter_map(move |(slot, consumer)| Some((consumer.as_ref()?, is_active(slot))))
@@ -467,7 +467,7 @@ impl Consumers {
         self.slots.iter().position(of).map(|slot| slot as u32)
     }
 
-    /// Takes a consumer out. If it was the active one, nobody is before [`Consumers::succeed`].
+    /// Removes a consumer. If it was the active one, none is active before [`Consumers::succeed`].
     pub(crate) fn remove(&mut self, key: ConsumerKey) -> Option<Consumer> {
         let slot = self.slot_of(key)?;
         let consumer = self.slots[slot as usize].take()?;
@@ -501,14 +501,15 @@ impl Consumers {
         Some(consumer)
     }
 
-    /// No ring names a slot that nobody has any more.
+    /// Removes the slots without a consumer from all rings.
     fn sweep(&mut self) {
         let slots = &self.slots;
         self.rings.sweep(&mut self.free, &|slot| slots[slot as usize].is_some());
         self.stale = 0;
     }
 
-    /// What this consumer held has come back: if it was the active one, the next one is now.
+    /// The unsettled messages of this consumer are back: if it was the active one, the next one is
+    /// now.
     pub(crate) fn succeed(&mut self, key: ConsumerKey) {
         let Some(single) = &mut self.single else { return };
         if single.vacated.take_if(|gone| *gone == key).is_some() {
@@ -528,7 +529,7 @@ impl Consumers {
         self.in_rings > 0
     }
 
-    /// `count` deliveries of this consumer were settled. One that shares a limit waits for its turn
+    /// `count` deliveries of this consumer were settled. One with a shared limit waits for its turn
     /// in the session, which resumes it.
     pub(crate) fn settled(&mut self, key: ConsumerKey, count: u32) {
         let Some(slot) = self.slot_of(key) else { return };
@@ -553,7 +554,7 @@ impl Consumers {
         self.enter_ring(slot);
     }
 
-    /// Takes credit from the consumer whose turn it is. None when nobody is ready.
+    /// Takes credit from the consumer whose turn it is. `None` when no consumer is ready.
     pub(crate) fn next(&mut self) -> Option<Turn> {
         let slot = self.next_slot()?;
         let consumer = self.slots[slot as usize].as_mut()?;
@@ -595,7 +596,7 @@ impl Consumers {
         None
     }
 
-    /// Hands what this visit gathered to the mailboxes, one lock and one wake-up for each
+    /// Moves the deliveries of this visit to the mailboxes, with one lock and one wake-up for each
     /// connection.
     pub(crate) fn hand_over(&mut self) {
         for number in self.touched.drain(..) {
@@ -693,7 +694,8 @@ mod tests {
     }
 
     /// Priorities, connections and departures out of order, with more consumers than are looked
-    /// through: an index finds them, and no slot that a ring still names is given to somebody else.
+    /// through. The index finds them, and no slot that a ring still names is given to another
+    /// consumer.
     #[test]
     fn many_come_and_go_and_each_keeps_its_own_turn() {
         const MANY: u32 = 300;

@@ -1,8 +1,8 @@
 //! How entries leave a queue without having been accepted, and why.
 //!
-//! An entry that has somewhere to go (a dead-letter exchange) turns *dying*: it is never delivered
-//! again, and the work list moves it as a group. One that has nowhere to go is settled at once,
-//! with its reason.
+//! An entry that has somewhere to go (a dead-letter exchange) turns *dying*. It is never delivered
+//! again, and the work list moves it as a group. An entry that has nowhere to go is settled at
+//! once, with its reason.
 
 use std::sync::Arc;
 
@@ -37,8 +37,8 @@ pub(crate) fn reason_code(reason: Reason) -> u8 {
 }
 
 impl Queue {
-    /// Takes an entry out of the queue for `reason`. False, and nothing happens, while it is not
-    /// known where it lies.
+    /// Takes an entry out of the queue for `reason`. Does nothing and returns false while its place
+    /// is unknown.
     pub(super) fn die(&self, inner: &mut Inner, seq: u64, reason: Reason) -> bool {
         let awaiting_read = inner.arguments.dead_letter_exchange.is_some();
         let Some(entry) = inner.lanes.get_mut(seq) else {
@@ -82,7 +82,7 @@ impl Queue {
         self.log_settled_in(&mut inner, group, engine);
     }
 
-    /// The decision is logged, once, and the move waits: for room, or for what must be read first.
+    /// Logs once that these entries die, while the move waits for room or for a read.
     pub(crate) fn decide<'a>(&self, dying: impl Iterator<Item = &'a Dying>, engine: &Engine) {
         let mut inner = self.lock(engine);
         if inner.deleted {
@@ -96,7 +96,7 @@ impl Queue {
         }
     }
 
-    /// After a restart: entries whose death was decided go on dying.
+    /// After a restart: moves on the entries whose death was decided.
     pub(crate) fn resume_dying(self: &Arc<Self>, decided: &[(u64, Reason)], visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.engine);
         for (seq, reason) in decided {

@@ -1,14 +1,14 @@
-//! The ids by which a queue knows messages that it was given already.
+//! The ids by which a queue knows the messages that it has taken.
 //!
-//! Ids belong to a *scope*: the queue itself (0), or an exchange that lets nothing through twice,
-//! by its owner. Within a scope they are in the order in which they came, and the oldest are
-//! forgotten first. An id and the reference of its message are logged in one group, so that after a
-//! crash either both are there or neither: a duplicate is never confirmed for a message that is
-//! gone, and never taken beside one that is not.
+//! Ids belong to a *scope*: the queue itself (0), or the owner of an exchange that drops
+//! duplicates. Within a scope ids keep their order of arrival, and the oldest are forgotten first.
+//! An id and the reference of its message are logged in one group: after a crash both are there or
+//! neither. So a duplicate is never confirmed for a message that is gone, and never stored beside
+//! one that is there.
 //!
-//! In the log the ids of a scope are in *bundles* of consecutive places, each an owner of its own:
-//! when a log file leaves, only the bundles that it speaks of are said again, so that what must be
-//! said again is never more than what leaves.
+//! In the log the ids of a scope are in *bundles* of consecutive places, each an owner of its own.
+//! When a log file leaves, only the bundles that it mentions are restated, so a restatement is
+//! never larger than what leaves.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,22 +31,22 @@ const ID_COST: usize = 120;
 /// Places in a bundle.
 const BUNDLE: u64 = 1024;
 
-/// An exchange that lets nothing through twice, on the way to a queue.
+/// An exchange that drops duplicates, on the way to a queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DeduplicatingExchange {
     pub(crate) exchange: Owner,
     pub(crate) remember: Remember,
 }
 
-/// What makes a message a duplicate, and for whom.
+/// The id that makes a message a duplicate, and the scopes in which it counts.
 #[derive(Debug, Clone)]
 pub(crate) struct MessageIdentity {
     id: Arc<[u8]>,
     remembered_for: Option<u64>,
     /// By queue.
     gates: HashMap<Owner, DeduplicatingExchange>,
-    /// Queues that the message has been in and comes back to: there it is no duplicate, of itself
-    /// above all.
+    /// Queues that the message has been in and returns to. There it is no duplicate of itself or of
+    /// others.
     returns_to: HashSet<Owner>,
 }
 
@@ -64,7 +64,7 @@ impl MessageIdentity {
         Some(Box::new(Self { id, remembered_for: instructions.remembered_for, gates, returns_to: HashSet::new() }))
     }
 
-    /// The same of a dead letter that has been in the queues `been_in`.
+    /// The same for a dead letter that has been in the queues `been_in`.
     pub(crate) fn returning(mut self: Box<Self>, queues: &[Arc<Queue>], been_in: &HashSet<&str>) -> Box<Self> {
         self.returns_to = queues.iter().filter(|queue| been_in.contains(&*queue.name)).map(|queue| queue.id).collect();
         self
@@ -84,7 +84,7 @@ pub(crate) struct RememberedId {
     pub(crate) id: Arc<[u8]>,
     /// The number of its message.
     pub(crate) number: u64,
-    /// In milliseconds since 1970; 0 for without end.
+    /// In milliseconds since 1970; 0 for never forgotten.
     pub(crate) until: u64,
     /// Its message is in the log.
     pub(crate) durable: bool,
@@ -96,7 +96,7 @@ impl RememberedId {
     }
 }
 
-/// The ids of one scope, at places in the order in which they came.
+/// The ids of one scope, each at its place in the order of arrival.
 #[derive(Debug, Default)]
 struct Scope {
     places: HashMap<Arc<[u8]>, u64>,
@@ -133,16 +133,16 @@ impl SeenIds {
         self.count == 0
     }
 
-    /// Whether a message of this id was taken. One that will survive a restart is no duplicate of
-    /// one that will not.
+    /// Whether a message of this id was taken. One that survives a restart is no duplicate of one
+    /// that does not.
     fn knows(&self, scope: Owner, id: &[u8], durable: bool, now: u64) -> bool {
         let Some(scope) = self.scopes.get(&scope) else { return false };
         let kept = scope.places.get(id).and_then(|place| scope.kept.get(place));
         kept.is_some_and(|kept| !kept.is_over(now) && (kept.durable || !durable))
     }
 
-    /// Remembers an id, of which at most `size` are remembered, and forgets what is over by `now`.
-    /// Returns its place.
+    /// Remembers an id among at most `size`, and forgets those that have run out by `now`. Returns
+    /// its place.
     fn keep(&mut self, scope: Owner, kept: RememberedId, size: u64, now: u64) -> u64 {
         let place = self.scopes.get(&scope).map_or(0, |ids| ids.next);
         if let Some(before) = self.put(scope, place, kept) {
@@ -180,7 +180,7 @@ impl SeenIds {
     fn remove(&mut self, scope: Owner, place: u64) {
         let Some(ids) = self.scopes.get_mut(&scope) else { return };
         let Some(kept) = ids.kept.remove(&place) else { return };
-        // It may be there again, with another place and another message.
+        // The id may be there once more, with another place and another message.
         if ids.places.get(&kept.id) == Some(&place) {
             ids.places.remove(&kept.id);
         }
@@ -192,9 +192,9 @@ impl SeenIds {
         ids.close(place / BUNDLE);
     }
 
-    /// Takes an id as the log says it, in a bundle of this owner. The log may say one more than
-    /// once, and more of them than anybody is to remember; which came first is told by their
-    /// places, not by where in the log they stand.
+    /// Takes an id from the log, in a bundle of this owner. The log may repeat an id, and have more
+    /// than the limit allows. Their places tell the order of arrival; their order in the log does
+    /// not.
     pub(crate) fn recover(&mut self, bundle: Owner, scope: Owner, place: u64, kept: RememberedId) {
         let ids = self.scopes.entry(scope).or_default();
         if ids.kept.contains_key(&place) {
@@ -219,7 +219,7 @@ impl SeenIds {
         self.scopes.values().flat_map(|ids| ids.bundles.values().copied())
     }
 
-    /// The scope of a bundle, and the ids in it whose messages are in the log, with their places.
+    /// The scope of a bundle, and its ids whose messages are in the log, with their places.
     pub(crate) fn logged(&self, bundle: Owner) -> Option<(Owner, Vec<(u64, &RememberedId)>)> {
         let found = |ids: &Scope| ids.bundles.iter().find(|(_, owner)| **owner == bundle).map(|(number, _)| *number);
         let (scope, ids, number) = self.scopes.iter().find_map(|(scope, ids)| Some((*scope, ids, found(ids)?)))?;
@@ -240,7 +240,7 @@ impl SeenIds {
         gone.into_iter().for_each(|number| self.left(number));
     }
 
-    /// Forgets scopes that are not there any more.
+    /// Forgets scopes that no longer exist.
     fn retain_scopes(&mut self, is_there: &mut dyn FnMut(Owner) -> bool) {
         let scopes: Vec<Owner> = self.scopes.keys().copied().filter(|scope| !is_there(*scope)).collect();
         for scope in scopes {
@@ -256,13 +256,13 @@ impl SeenIds {
 }
 
 impl Queue {
-    /// True when messages may have to be compared with those that came before.
+    /// True when arrivals may have to be compared with earlier ids.
     #[inline]
     pub(crate) fn deduplicates(&self) -> bool {
         self.deduplication.is_some() || self.gated.load(Ordering::Relaxed)
     }
 
-    /// Whether an arrival came before; then it is counted, and is done with.
+    /// True when an arrival is a duplicate: it is counted and dropped.
     pub(super) fn drops(&self, inner: &mut Inner, arrival: &mut Arrival, now: u64) -> bool {
         let (Some(identity), Some(seen)) = (&arrival.identity, &inner.seen) else { return false };
         let durable = self.logged() && arrival.address.is_some();
@@ -301,7 +301,7 @@ impl Queue {
         }
     }
 
-    /// Takes the ids that recovery found; `exists` says whether the exchange of a scope is still
+    /// Takes the ids that recovery found. `exists` says whether the exchange of a scope is still
     /// there.
     pub(crate) fn recover_seen(&self, mut found: SeenIds, exists: &dyn Fn(Owner) -> bool, engine: &Engine) {
         found.retain_scopes(&mut |scope| {
@@ -314,7 +314,7 @@ impl Queue {
         self.forget_absent(&mut inner);
     }
 
-    /// Forgets ids that are remembered only while their messages are there, and are not.
+    /// Forgets ids that last only as long as their messages, where the messages are gone.
     pub(super) fn forget_absent(&self, inner: &mut Inner) {
         if self.deduplication == Some(Remember::WhileQueued)
             && let Some(seen) = &mut inner.seen
@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn the_oldest_ids_are_forgotten_first_and_those_that_are_over() {
         let mut seen = SeenIds::default();
-        // Numbers say nothing of the order: messages have priorities.
+        // Numbers say nothing of the order of arrival: messages have priorities.
         for (number, id, until) in [(9, "a", 0), (2, "b", 50), (8, "c", 0), (4, "d", 500)] {
             seen.keep(OWN, kept(id, number, until, true), 3, 0);
         }
@@ -370,7 +370,7 @@ mod tests {
         seen.keep(OWN, kept("a", 5, 0, true), 3, 60);
         assert_eq!(known(&seen, 60), "acd");
         assert_eq!((seen.count, seen.bytes), (3, 3));
-        // An id that comes again once it is over is that of the new message.
+        // An id that comes again after it ran out is that of the new message.
         seen.keep(OWN, kept("d", 6, 0, true), 3, 600);
         assert_eq!((known(&seen, 600).as_str(), seen.count), ("acd", 3));
         seen.left(4);
@@ -405,7 +405,7 @@ mod tests {
         assert_eq!(logged(&seen, 77), [(1, 2)]);
     }
 
-    /// Places and numbers of what is said of a bundle.
+    /// Places and numbers in the restatement of a bundle.
     fn logged(seen: &SeenIds, bundle: Owner) -> Vec<(u64, u64)> {
         let (scope, ids) = seen.logged(bundle).unwrap();
         assert_eq!(scope, OWN);
@@ -415,8 +415,7 @@ mod tests {
     #[test]
     fn places_tell_the_order_whatever_the_log_says_first() {
         let mut seen = SeenIds::default();
-        // The bundle of the older ids was said again, behind the newer ones; "b" came a second
-        // time.
+        // The bundle of the older ids was restated behind the newer ones; "b" came a second time.
         for (bundle, place, id, number) in
             [(8, BUNDLE, "c", 3), (8, BUNDLE + 1, "b", 4), (7, 0, "a", 1), (7, 1, "b", 2), (7, 0, "a", 1)]
         {

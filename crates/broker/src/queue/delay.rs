@@ -1,9 +1,9 @@
-//! Messages of a queue that are not due yet: they lie in *buckets*, each for a span of time, and
+//! Messages of a queue that are not due yet. They lie in *buckets*, each for a span of time, and
 //! move into the queue when their time comes.
 //!
-//! A bucket is a queue of its own in the log, without a name and without consumers, so that what
-//! waits long costs what any backlog on disk costs. Only when its span nears is a bucket *sorted*:
-//! the due times of its messages are then in memory. Spans grow with their distance, so that a
+//! A bucket is a queue of its own in the log, without a name and without consumers. So a message
+//! that waits long costs what any backlog on disk costs. A bucket is *sorted* only shortly before
+//! its span: the due times of its messages are then in memory. Spans grow with their distance, so a
 //! queue has a few hundred buckets at most, however far ahead messages are due.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// The span for what comes at `now` and is due at `due`.
+    /// The span for a message that comes at `now` and is due at `due`.
     pub(crate) fn of(due: u64, now: u64) -> Self {
         let ahead = due.saturating_sub(now).max(1);
         let exponent = ahead.ilog2().saturating_sub(FINENESS).max(SHORTEST);
@@ -55,7 +55,7 @@ impl Span {
 /// What makes a queue a bucket.
 #[derive(Debug)]
 pub(crate) struct Bucket {
-    /// Where its messages go when they are due.
+    /// The queue that its messages go to when they are due.
     pub(crate) of: Weak<Queue>,
     pub(crate) owner: Owner,
     pub(crate) span: Span,
@@ -65,9 +65,9 @@ pub(crate) struct Bucket {
 #[derive(Debug, Default)]
 pub(crate) struct Delays {
     pub(crate) buckets: BTreeMap<Span, Arc<Queue>>,
-    /// The queue is deleted: there will be no more.
+    /// The queue is deleted: no bucket is added any more.
     pub(crate) closed: bool,
-    /// Somebody has been asked to see what is due.
+    /// A visit to move due messages has been asked for.
     pub(crate) asked: bool,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Delays {
 enum Sorted {
     #[default]
     Not,
-    /// All before this page, and everything that came since.
+    /// All pages before this one, and all later arrivals.
     To(u64),
     Whole,
 }
@@ -84,13 +84,13 @@ enum Sorted {
 /// The due times of a bucket.
 #[derive(Debug, Default)]
 pub(crate) struct Dues {
-    /// Time and number.
+    /// Due time in milliseconds since 1970, and sequence number.
     order: BTreeSet<(u64, u64)>,
     sorted: Sorted,
 }
 
 impl Dues {
-    /// Those of a bucket that is empty still: sorted from the beginning if it is `near`.
+    /// Those of an empty bucket: sorted from the beginning if it is `near`.
     pub(crate) fn new(near: bool) -> Self {
         Self { order: BTreeSet::new(), sorted: if near { Sorted::Whole } else { Sorted::Not } }
     }
@@ -100,19 +100,19 @@ impl Dues {
     }
 }
 
-/// What is still to be done before a bucket is sorted.
+/// The work that is left before a bucket is sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ToSort {
     Nothing,
-    /// Nobody has begun.
+    /// Sorting has not begun.
     All,
     /// This page is next.
     Page(u64),
 }
 
 impl Queue {
-    /// Takes arrivals as [`Queue::publish`]; a bucket that has ended hands them on, since they are
-    /// due.
+    /// Takes arrivals as [`Queue::publish`] does. A bucket that has ended passes them on to its
+    /// queue, since they are due.
     pub(crate) fn publish_or_pass_to_successor(
         self: &Arc<Self>,
         arrivals: &mut [Arrival],
@@ -125,14 +125,13 @@ impl Queue {
         })
     }
 
-    /// The queue that takes what this one was to get: itself, but of a bucket that has ended the
-    /// queue that it was of.
+    /// The queue that takes arrivals for this one: itself, or the queue of a bucket that has ended.
     pub(crate) fn successor(self: Arc<Self>, engine: &Engine) -> Arc<Self> {
         let of = self.bucket.as_ref().and_then(|bucket| bucket.of.upgrade());
         of.filter(|_| self.lock(engine).deleted).unwrap_or(self)
     }
 
-    /// Takes what recovery found of a bucket.
+    /// Takes the entries that recovery found of a bucket.
     pub(crate) fn recover_delayed(&self, lanes: Lanes, engine: &Engine) {
         let mut inner = self.lock(engine);
         inner.recover(lanes);
@@ -149,14 +148,14 @@ impl Queue {
         self.buckets().iter().map(|bucket| bucket.lock(engine).live() as u64).sum()
     }
 
-    /// The queue is gone, and its buckets go with it.
+    /// The queue is gone: returns its buckets, which go with it.
     pub(crate) fn close_delays(&self) -> Vec<Arc<Queue>> {
         let mut delays = self.delays.lock();
         delays.closed = true;
         std::mem::take(&mut delays.buckets).into_values().collect()
     }
 
-    /// When a bucket must be looked at.
+    /// When a bucket needs its next visit.
     pub(super) fn next_look(&self, bucket: &Bucket, inner: &Inner) -> Option<u64> {
         let dues = inner.dues.as_ref().filter(|_| !inner.deleted)?;
         match dues.sorted {
@@ -164,15 +163,15 @@ impl Queue {
             Sorted::To(_) => None,
             Sorted::Whole => match dues.order.first() {
                 Some((due, _)) => Some(*due),
-                // What is still there can't be read, or its group has not ended.
+                // Entries that are left can't be read, or their group has not ended.
                 None if inner.lanes.live() > 0 => None,
                 None => Some(bucket.span.ends()),
             },
         }
     }
 
-    /// A bucket has new entries, in these runs from the first number up to the last: their due
-    /// times are noted if it is sorted, and what is far ahead leaves memory at once.
+    /// A bucket has new entries, in these runs from the first number up to the last. Their due
+    /// times are noted if it is sorted. Messages that are due far ahead leave memory at once.
     pub(super) fn take_delayed(&self, inner: &mut Inner, runs: &[(u64, u64)], visit: &Visit<'_>) {
         let far = inner.dues.as_ref().is_none_or(|dues| dues.sorted == Sorted::Not);
         for (first, end) in runs {
@@ -195,7 +194,7 @@ impl Queue {
         }
     }
 
-    /// What is next to be looked through of a bucket.
+    /// The next step of sorting a bucket.
     pub(crate) fn to_sort(&self, engine: &Engine) -> ToSort {
         match self.lock(engine).dues.as_ref().map(|dues| dues.sorted) {
             Some(Sorted::Not) => ToSort::All,
@@ -209,8 +208,8 @@ impl Queue {
         self.lock(engine).lanes.first_page(number)
     }
 
-    /// Everything before `page` has been looked through, and the due times of what was found are
-    /// `found`; without a page that was all.
+    /// Notes the due times `found` in everything before `page`. Without a page the bucket is
+    /// sorted.
     pub(crate) fn sorted_to(&self, page: Option<u64>, found: &[(u64, u64)], engine: &Engine) {
         let mut inner = self.lock(engine);
         if let Some(dues) = &mut inner.dues {
@@ -235,7 +234,7 @@ impl Queue {
         self.lock(engine).dues.as_ref().map_or(0, |dues| dues.order.len())
     }
 
-    /// When the first of a bucket is due, as far as it is sorted.
+    /// When the first message of a bucket is due, as far as it is sorted.
     pub(crate) fn first_due(&self, engine: &Engine) -> Option<u64> {
         self.lock(engine).dues.as_ref()?.order.first().map(|(due, _)| *due)
     }
@@ -245,7 +244,7 @@ impl Queue {
         self.bucket.as_ref().map(|bucket| bucket.span.begins)
     }
 
-    /// The first of a bucket that are due by `now`: time and number.
+    /// The first messages of a bucket that are due by `now`: time and number.
     pub(crate) fn due_by(&self, now: u64, limit: usize, engine: &Engine) -> Vec<(u64, u64)> {
         #[cfg(feature = "sabotage")]
         let now = now + if super::sabotage::armed("early") { super::sabotage::EARLY } else { 0 };
@@ -263,9 +262,9 @@ impl Queue {
         pages
     }
 
-    /// Takes entries that are due out of a bucket; they are on their way from here on. What is not
-    /// there any more was purged, and what can't be found in one of the pages `damaged` stays.
-    /// Those whose page has become absent again are left in `due`.
+    /// Takes entries that are due out of a bucket; from here on they are on their way. Entries that
+    /// are gone were purged. Entries without a place in one of the pages `damaged` stay. Those
+    /// whose page has become absent again are left in `due`.
     pub(crate) fn take_due(&self, due: &mut Vec<(u64, u64)>, damaged: &[u64], engine: &Engine) -> Vec<Dying> {
         let mut inner = self.lock(engine);
         let mut taken = Vec::with_capacity(due.len());
@@ -303,7 +302,7 @@ impl Queue {
         self.log_settled_in(&mut inner, group, engine);
     }
 
-    /// Drops what waits for its time, with the rest of the queue.
+    /// Drops the messages that are not due, with the rest of the queue.
     pub(super) fn purge_delayed(&self, engine: &Engine) -> (u64, Ticket) {
         let mut all = (0, Ticket::NONE);
         for bucket in self.buckets() {
@@ -313,7 +312,7 @@ impl Queue {
         all
     }
 
-    /// Has a bucket looked at again at this time.
+    /// Sets the timer of a bucket to this time.
     pub(crate) fn look_at(self: &Arc<Self>, at: u64, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.engine);
         if at < inner.timer_at && !inner.deleted {
@@ -322,7 +321,7 @@ impl Queue {
         }
     }
 
-    /// When a bucket must be looked at, if that is known.
+    /// When a bucket needs its next visit, if that is known.
     pub(crate) fn looks_at(&self, engine: &Engine) -> Option<u64> {
         let bucket = self.bucket.as_ref()?;
         self.next_look(bucket, &self.lock(engine))

@@ -7,7 +7,7 @@ use journal::Ticket;
 pub(crate) struct Mark {
     /// In the log: every durable entry below it may have been delivered.
     at: u64,
-    /// The entry behind the last one that was delivered.
+    /// The number behind the last entry that was delivered.
     delivered_to: u64,
     /// A higher mark is on its way to the disk: it counts once the ticket is durable.
     rising: Option<(u64, Ticket)>,
@@ -24,18 +24,18 @@ impl Mark {
         self.at
     }
 
-    /// The entry behind the last one that was delivered: what a good stop says.
+    /// The number behind the last entry that was delivered, as a clean stop logs it.
     pub(super) fn delivered_to(&self) -> u64 {
         self.delivered_to
     }
 
-    /// The mark that the log says already. Recovery takes the last one it reads, so no record may
-    /// say less.
+    /// The highest mark that is in the log. Recovery takes the last mark that it reads, so no
+    /// record may carry a lower one.
     pub(super) fn said(&self) -> u64 {
         self.rising.map_or(self.at, |(mark, _)| mark.max(self.at))
     }
 
-    /// What deliveries wait for, if a higher mark is on its way.
+    /// The ticket that deliveries wait for, if a higher mark is on its way.
     pub(super) fn awaited(&self) -> Option<Ticket> {
         self.rising.map(|(_, ticket)| ticket)
     }

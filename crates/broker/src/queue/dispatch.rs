@@ -1,7 +1,8 @@
 //! Handing ready entries to consumers, under the queue's lock.
 //!
-//! Before a durable entry is delivered, the delivery mark past it is on disk (or rides on its own
-//! reference record): after a crash, everything below the mark counts as delivered before.
+//! Before a durable entry is delivered, the delivery mark past it is on disk, or rides on the
+//! entry's own reference record. After a crash, everything below the mark counts as delivered
+//! before.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -23,13 +24,13 @@ const STRIDE: u64 = 4096;
 pub(crate) enum Unattached {
     /// The queue was deleted.
     Gone,
-    /// It, or the one that is there, wants to be alone.
+    /// It, or a consumer that is there, is exclusive.
     InUse,
-    /// The queue has as many as it may have.
+    /// The queue has as many consumers as it may have.
     TooMany,
 }
 
-/// What `get` found.
+/// The result of `get`.
 #[derive(Debug)]
 pub(crate) enum Fetched {
     Empty,
@@ -51,15 +52,14 @@ pub(crate) enum Fetched {
 impl Queue {
     /// Delivers what can be delivered.
     pub(super) fn dispatch(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
-        // Who asks for some messages goes before those who take them all.
+        // Consumers with a selector go before those that take everything.
         if !inner.views.is_empty() {
             self.dispatch_views(inner, visit);
         }
         self.dispatch_plain(inner, visit);
     }
 
-    /// The same where nothing has changed but for one consumer, which has this view, or takes what
-    /// comes.
+    /// The same where only one consumer has changed, which has this view or takes everything.
     fn dispatch_to(self: &Arc<Self>, inner: &mut Inner, view: Option<u64>, visit: &mut Visit<'_>) {
         if let Some(view) = view {
             self.serve_views(inner, vec![view], visit);
@@ -67,7 +67,7 @@ impl Queue {
         self.dispatch_plain(inner, visit);
     }
 
-    /// Delivers to those who take what comes.
+    /// Delivers to consumers that take everything.
     #[inline]
     fn dispatch_plain(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
         while let Some(seq) = inner.lanes.first_ready() {
@@ -91,8 +91,8 @@ impl Queue {
         self.expire(inner, visit.now);
     }
 
-    /// Lets the heads of the lanes die while they are too old. One that the pager must find first
-    /// keeps no other lane from it.
+    /// Expires the heads of the lanes that are too old. A head that the pager must place first does
+    /// not hold up other lanes.
     fn expire(&self, inner: &mut Inner, now: u64) {
         #[cfg(feature = "sabotage")]
         let now = now + if super::sabotage::armed("early") { super::sabotage::EARLY } else { 0 };
@@ -105,7 +105,7 @@ impl Queue {
         }
     }
 
-    /// Delivers one entry to the consumer whose turn it is; false when nobody is ready.
+    /// Delivers one entry to the consumer whose turn it is; false when none is ready.
     fn deliver(inner: &mut Inner, seq: u64) -> bool {
         let Some(turn) = inner.consumers.next() else { return false };
         let Some((outgoing, cost)) = inner.lend(seq, turn) else { return false };
@@ -113,8 +113,8 @@ impl Queue {
         true
     }
 
-    /// Whether `seq` may be delivered as far as the mark is concerned. Raises the mark ahead of
-    /// need.
+    /// Whether the delivery mark covers `seq`, so that it may be delivered. Raises the mark ahead
+    /// of need.
     pub(super) fn mark_covers(self: &Arc<Self>, inner: &mut Inner, seq: u64, visit: &mut Visit<'_>) -> bool {
         let Some(lane) = inner.lanes.of_mut(seq) else { return false };
         lane.mark.settle(visit.engine.journal.durable());
@@ -136,7 +136,7 @@ impl Queue {
         seq < lane.mark.at()
     }
 
-    /// A higher mark is on disk: go on.
+    /// Goes on delivering: a higher mark is on disk.
     pub(crate) fn mark_raised(self: &Arc<Self>, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.engine);
         self.dispatch(&mut inner, visit);
@@ -154,7 +154,7 @@ impl Queue {
         if inner.deleted {
             return Err(Unattached::Gone);
         }
-        // A browser takes nothing from anybody.
+        // A browser takes no message from other consumers.
         let shared = inner.is_attended() || inner.arguments.single_active_consumer;
         let alone = inner.has_exclusive_consumer() || (consumer.exclusive && shared);
         if alone && !filter.browses {
@@ -175,7 +175,7 @@ impl Queue {
         } else {
             Some(attached.views.add(consumer, filter, member, &attached.lanes))
         };
-        // What could not be read is tried once more.
+        // A read that failed is tried once more.
         inner.damage = None;
         inner.used_at = visit.now;
         if member.is_some() {
@@ -197,7 +197,8 @@ impl Queue {
         }
     }
 
-    /// Detaches those of some clients, and tells them. What they hold stays theirs to settle.
+    /// Detaches the consumers of some clients, and tells them. The clients may still settle their
+    /// deliveries.
     pub(crate) fn expel(self: &Arc<Self>, whose: &dyn Fn(u64) -> bool, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.engine);
         let consumers = inner.consumers().map(|(consumer, _)| consumer).filter(|consumer| whose(consumer.key.client));
@@ -214,14 +215,15 @@ impl Queue {
         self.finish(inner, visit);
     }
 
-    /// The same for a consumer whose session ends, in two steps: what it holds comes back between
-    /// them, before anybody else is active. True if it was there; then [`Queue::left`] follows.
+    /// The first of two steps for a consumer whose session ends. Between them its deliveries come
+    /// back, before another consumer becomes active. True if it was there; then [`Queue::left`]
+    /// follows.
     pub(crate) fn leave(self: &Arc<Self>, key: ConsumerKey, visit: &mut Visit<'_>) -> bool {
         let mut inner = self.lock(visit.engine);
         self.take_away(&mut inner, key, visit)
     }
 
-    /// What consumers held that have left is here again.
+    /// The second step: the deliveries of these consumers are back.
     pub(crate) fn left(self: &Arc<Self>, keys: &[ConsumerKey], visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.engine);
         if inner.deleted {
@@ -255,8 +257,8 @@ impl Queue {
         self.finish(inner, visit);
     }
 
-    /// The timer that was set for `at` has fired: whatever is too old dies. A timer that was set
-    /// for later, and then overtaken, is not heeded.
+    /// The timer that was set for `at` has fired: entries that are too old expire. A timer that an
+    /// earlier one has replaced does nothing.
     pub(crate) fn on_timer(self: &Arc<Self>, at: u64, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.engine);
         if inner.timer_at != at || inner.deleted {
@@ -279,8 +281,8 @@ impl Queue {
         self.finish(inner, visit);
     }
 
-    /// Takes the first message for `basic.get`; it stays out until it is settled, unless `no_ack`.
-    /// `waker` is woken when a message arrives that was away.
+    /// Takes the first message for `basic.get`. It stays out until it is settled, unless `no_ack`.
+    /// `waker` is woken when a message that was away is in memory.
     pub(crate) fn fetch(self: &Arc<Self>, no_ack: bool, waker: &Waker, visit: &mut Visit<'_>) -> Result<Fetched, Gone> {
         let mut inner = self.lock(visit.engine);
         if inner.deleted {
@@ -330,7 +332,8 @@ impl Queue {
 }
 
 impl Inner {
-    /// Takes an entry out for a consumer; with what it costs. One that needs no settling is done.
+    /// Takes an entry out for a consumer, and returns its cost too. With `no_ack` the entry is
+    /// done.
     #[inline]
     pub(super) fn lend(&mut self, seq: u64, turn: Turn) -> Option<(Outgoing, usize)> {
         let Turn { consumer, no_ack, .. } = turn;

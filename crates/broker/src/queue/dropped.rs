@@ -1,8 +1,8 @@
-//! Messages that nobody gets any more: counted by reason, and the last of them told of, so that
-//! none goes silently.
+//! Messages that are dropped for good: counted by reason, and the last of them described, so that
+//! no loss is silent.
 //!
-//! What is told of is a sample: of those that go within the same millisecond one is noted, so that
-//! a flood of them costs little. They live in memory and are gone with the process.
+//! The descriptions are a sample, at most one in each millisecond, so that a flood costs little.
+//! They are in memory only and end with the process.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,18 +32,18 @@ pub struct Loss {
     pub exchange: String,
     /// Its routing key, likewise.
     pub routing_key: String,
-    /// Bytes of its body; 0 where nobody has looked.
+    /// Bytes of its body; 0 where the length is unknown.
     pub body_bytes: u64,
 }
 
 /// Why a dead letter goes nowhere.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Nowhere {
-    /// No queue takes it, or only ones to which it would go round.
+    /// No queue takes it, or only queues that would return it in a circle.
     Unroutable,
-    /// Finding its queues takes more than one message may.
+    /// Routing it takes more steps than one message may use.
     OutOfSteps,
-    /// It and its copies have been moved as often as they may.
+    /// It and its copies have been moved as often as is allowed.
     OutOfMoves,
 }
 
@@ -85,7 +85,7 @@ impl Losses {
     }
 }
 
-/// What one visit to a queue lost.
+/// The messages that one visit to a queue dropped.
 #[derive(Debug)]
 pub(crate) struct DroppedEntries {
     /// By reason.
@@ -105,7 +105,7 @@ impl DroppedEntries {
 }
 
 impl Engine {
-    /// Counts and notes what a queue lost.
+    /// Counts and notes the messages that a queue dropped.
     #[cold]
     pub(crate) fn note_lost(&self, queue: &Queue, lost: &DroppedEntries, now: u64) {
         for (total, count) in self.totals.lost.iter().zip(lost.counts) {
@@ -123,7 +123,7 @@ impl Engine {
         });
     }
 
-    /// Notes a message that reached no queue, from `queue` if it was a dead letter.
+    /// Notes a message that reached no queue; a dead letter has the queue that it came from.
     #[cold]
     pub(crate) fn note_unroutable(&self, vhost: &str, dead: Option<(&str, Nowhere)>, message: &Message, now: u64) {
         self.losses.note(now, || Loss {

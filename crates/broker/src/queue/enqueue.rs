@@ -1,7 +1,7 @@
 //! Messages on their way into a queue: each gets its place, is logged, and is shown, in this order.
 //!
-//! Invariant: the reference of an entry is in the journal's buffer before anybody can see the
-//! entry. What comes as part of a group stays hidden until the group has ended.
+//! Invariant: the reference of an entry is in the journal's buffer before a consumer can see the
+//! entry. The entries of a group stay hidden until the group has ended.
 
 use std::sync::Arc;
 
@@ -25,8 +25,7 @@ impl Queue {
         picks: &[u32],
         visit: &mut Visit<'_>,
     ) -> Result<Ticket, Gone> {
-        // What is known to have come is then in the log whole: nobody is in the middle of a
-        // transaction.
+        // No transaction is then halfway through the log: every known id has its message there.
         let singly = self.deduplicates() || self.keeps_last_values();
         let whole = singly.then(|| visit.engine.groups.read());
         let mut inner = self.lock(visit.engine);
@@ -39,7 +38,7 @@ impl Queue {
             return Ok(ticket);
         }
         let mut ticket = Ticket::NONE;
-        // Whether the next message is refused depends on what consumers take of this one.
+        // Whether the next message is refused depends on how many of these the consumers take.
         let refuses = inner.arguments.overflow.refuses();
         let step = if refuses { 1 } else { picks.len().max(1) };
         for picks in picks.chunks(step) {
@@ -57,7 +56,7 @@ impl Queue {
         Ok(ticket)
     }
 
-    /// This visit has added entries: delivers, and keeps to the limits.
+    /// Delivers the entries that this visit has added, and keeps to the limits.
     fn show_new(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
         if self.bucket.is_some() {
             let added: Vec<_> = inner.lanes.added().collect();
@@ -73,9 +72,9 @@ impl Queue {
         }
     }
 
-    /// Takes messages into a group: they have their places, and nobody sees them before
-    /// [`Queue::reveal`]. Adds to `hidden` where they are: runs of numbers, each (first, end). What
-    /// came before is not taken; the caller holds the groups alone if the queue deduplicates.
+    /// Takes messages as part of a group: they have their places and are hidden before
+    /// [`Queue::reveal`]. Adds their runs of numbers to `hidden`, each (first, end). Duplicates are
+    /// dropped; where the queue looks for them, the caller holds the groups alone.
     pub(crate) fn publish_hidden(
         self: &Arc<Self>,
         arrivals: &mut [Arrival],
@@ -94,7 +93,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The group that brought these entries, all of this queue, has ended: they are ready.
+    /// The group of these entries, all of this queue, has ended: they are ready.
     pub(crate) fn reveal(self: &Arc<Self>, runs: &[HiddenRun], visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.engine);
         for seq in runs.iter().flat_map(|run| run.first..run.end) {
@@ -118,8 +117,9 @@ impl Queue {
         self.finish(inner, visit);
     }
 
-    /// Takes the picked arrivals one by one, but those that came before: each with all that belongs
-    /// to it in one group. The caller holds the groups: what is known then is in the log whole.
+    /// Takes the picked arrivals one by one, without the duplicates: each in one group with its id,
+    /// its key and the entry it supersedes. The caller holds the groups, so every known id is in
+    /// the log with its message.
     fn publish_singly(
         self: &Arc<Self>,
         inner: &mut Inner,
@@ -131,7 +131,7 @@ impl Queue {
         for pick in picks {
             let arrival = &mut arrivals[*pick as usize];
             if self.drops(inner, arrival, visit.now) {
-                // The first one is in the log before here.
+                // The ticket covers the first message of this id too.
                 ticket = ticket.max(visit.engine.journal.appender().ticket());
                 continue;
             }
@@ -145,7 +145,7 @@ impl Queue {
             let group = (durable && more).then(|| visit.engine.journal.appender().begin_group());
             self.insert_all(inner, arrivals, std::slice::from_ref(pick), State::Ready, group, visit);
             ticket = ticket.max(self.log_references(inner, group, visit));
-            // What it supersedes.
+            // The entry that it supersedes.
             ticket = ticket.max(self.log_settled_in(inner, group, visit.engine));
             if let Some(group) = group {
                 let mut appender = visit.engine.journal.appender();
@@ -157,8 +157,8 @@ impl Queue {
         ticket
     }
 
-    /// Gives the picked arrivals their places, each at the end of its lane, but those that came
-    /// before. The ids and keys of the others are logged in `group`.
+    /// Gives the picked arrivals without the duplicates their places, each at the end of its lane.
+    /// Their ids and keys are logged in `group`.
     fn insert_all(
         &self,
         inner: &mut Inner,
@@ -170,8 +170,8 @@ impl Queue {
     ) {
         let attended = inner.is_attended();
         inner.lanes.begin_visit(attended);
-        // What most queues are declared with is one piece of memory for all of them: who counted
-        // another holder of it would fetch it from whatever core did so last.
+        // Most queues share one piece of memory for their arguments. Its count of holders would
+        // move between cores, so it is not touched here.
         let QueueArguments { queue_type, max_priority, message_ttl, .. } = *inner.arguments;
         for pick in picks {
             let arrival = &mut arrivals[*pick as usize];
@@ -182,7 +182,7 @@ impl Queue {
             let key = self.key_of(&message, visit.engine);
             inner.totals.published_bytes += message.body().len() as u64;
             let (lane, now) = (lane_of_message(queue_type, max_priority, &message), visit.now);
-            // What is not due does not age.
+            // A message that is not due does not age.
             let ages = self.bucket.is_none();
             let expires_at = if ages { expires_at(message_ttl, &message, now) } else { u64::MAX };
             let address = if self.logged() { address } else { None };
@@ -238,11 +238,11 @@ impl Queue {
     }
 }
 
-/// The highest priority that a quorum queue tells apart, and that of a message that was given none.
+/// The highest priority that a quorum queue tells apart, and that of a message without one.
 const QUORUM_PRIORITIES: (u8, u8) = (31, 4);
 
-/// The lane of a message: its priority, as far as the queue knows any. One without a priority is in
-/// lane 0 of any queue.
+/// The lane of a message: its priority, as far as the queue has priorities. A message without a
+/// priority is in lane 0 of any queue.
 #[inline]
 fn lane_of_message(queue_type: QueueType, max_priority: Option<u8>, message: &Message) -> LaneNumber {
     if queue_type == QueueType::Quorum {
@@ -253,8 +253,8 @@ fn lane_of_message(queue_type: QueueType, max_priority: Option<u8>, message: &Me
     max_priority.map_or(0, |max| message.priority().min(max).into())
 }
 
-/// When a message dies of age that came at `since` to a queue where all have `message_ttl`, in
-/// milliseconds since 1970.
+/// When a message expires that came at `since`, in a queue with `message_ttl`. In milliseconds
+/// since 1970.
 #[inline]
 pub(super) fn expires_at(message_ttl: Option<u64>, message: &Message, since: u64) -> u64 {
     let ttl = match (message.expiration(), message_ttl) {

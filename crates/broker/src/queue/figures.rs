@@ -1,8 +1,8 @@
-//! What reports show of a queue beyond its counts: how its messages moved, what they weigh, and who
-//! takes them.
+//! The figures of a queue in reports, beyond its counts: how its messages moved, how many bytes
+//! they have, and which consumers take them.
 //!
-//! Everything is read from counters that the queue keeps anyway, so a list of queues looks at no
-//! message but each head.
+//! All are read from counters that the queue keeps anyway, so a list of queues looks at no message
+//! except each head.
 
 use crate::engine::Engine;
 use crate::message::dialect::Field;
@@ -18,7 +18,7 @@ pub struct QueueTotals {
     pub published: u64,
     /// Bytes of their bodies.
     pub published_bytes: u64,
-    /// Messages handed out, by any way.
+    /// Messages delivered, in any way.
     pub delivered: u64,
     /// Those of them that went to consumers and need no settling.
     pub delivered_auto: u64,
@@ -28,7 +28,7 @@ pub struct QueueTotals {
     pub fetched_auto: u64,
     /// Fetches that found nothing.
     pub fetched_empty: u64,
-    /// Messages handed out that were marked as redelivered.
+    /// Messages delivered that were marked as redelivered.
     pub redelivered: u64,
     /// Deliveries accepted.
     pub acknowledged: u64,
@@ -40,7 +40,7 @@ impl QueueTotals {
         self.delivered - self.delivered_auto - self.fetched
     }
 
-    /// Fetches that are to be settled.
+    /// Fetches that need settling.
     pub fn fetched_manual(&self) -> u64 {
         self.fetched - self.fetched_auto
     }
@@ -51,29 +51,30 @@ impl QueueTotals {
 pub struct QueueFigures {
     /// How its messages moved.
     pub totals: QueueTotals,
-    /// Messages that the log has.
+    /// Messages that are in the log.
     pub persistent: u64,
-    /// Ready messages that memory has too.
+    /// Ready messages that are in memory too.
     pub ready_in_memory: u64,
-    /// Bytes of the bodies that are ready, where they are counted for a limit.
+    /// Bytes of the ready bodies, where they are counted for a limit.
     pub ready_bytes: Option<u64>,
-    /// What the next message says of when it was made, in seconds since 1970; unknown while only
-    /// the disk has it.
+    /// The timestamp of the next message, in seconds since 1970; unknown while only the disk has
+    /// it.
     pub head_timestamp: Option<u64>,
-    /// Since when nothing has happened to it, in milliseconds since 1970, if that is a while.
+    /// When it became idle, in milliseconds since 1970, if it is.
     pub idle_since: Option<u64>,
-    /// A message that came now would go to a consumer at once.
+    /// A message that came now would be delivered at once.
     pub can_deliver: bool,
-    /// The tag of the consumer that is alone by its own wish.
+    /// The tag of the exclusive consumer.
     pub exclusive_consumer: Option<String>,
-    /// The tag of the one consumer that is active, where only one is at a time.
+    /// The tag of the single active consumer.
     pub single_active_consumer: Option<String>,
-    /// How often a message may come back; none is without limit.
+    /// How often a message may come back; `None` for no limit.
     pub delivery_limit: Option<u64>,
 }
 
 impl QueueFigures {
-    /// What so many bodies weigh, by the mean of all that came since start; unknown where none did.
+    /// The bytes of so many bodies, by the mean of all published since the start; unknown where
+    /// none was.
     pub fn bytes_of(&self, messages: u64) -> Option<u64> {
         let QueueTotals { published, published_bytes, .. } = self.totals;
         let bytes = u128::from(published_bytes) * u128::from(messages) / u128::from(published.max(1));
@@ -82,7 +83,7 @@ impl QueueFigures {
 }
 
 impl Queue {
-    /// What reports show of this queue, which is locked.
+    /// The figures of this queue, which is locked.
     pub(crate) fn figures(&self, inner: &mut Inner, engine: &Engine) -> QueueFigures {
         let consumers = || inner.consumers.with_activity();
         let single = inner.arguments.single_active_consumer;

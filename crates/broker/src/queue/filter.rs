@@ -1,12 +1,12 @@
-//! What consumers with a selector, and browsers, see of a queue: a view for each selector, and one
-//! for each browser. Where messages have groups, each consumer has a view, which passes over what
-//! is for others.
+//! The part of a queue that consumers with a selector, and browsers, see. There is one view for
+//! each selector, and one for each browser. Where messages have groups each consumer has a view,
+//! which passes over the groups of others.
 //!
-//! A view goes through the queue once, in the order of delivery. Its cursors say how far it has
-//! looked; what comes back before them is remembered by itself, so that an entry is looked at once
-//! for each selector and each return, whatever lies around it. A visit looks at a bounded number of
-//! entries, of which those with long properties count more; the pager goes on, and reads what is
-//! away piece by piece without keeping what nobody asked for.
+//! A view goes through the queue once, in the order of delivery, and its cursors say how far it has
+//! looked. Entries that come back before them are remembered one by one. So an entry is looked at
+//! once for each selector and each return. A visit looks at a bounded number of entries, and long
+//! properties count for several. The pager goes on from there: it reads messages that are away in
+//! pieces, and keeps only the selected ones.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,31 +29,31 @@ use crate::queue::{Inner, Queue, Reason, State, Task, Visit, settle};
 
 /// Entries that one visit looks at for each view.
 const LOOKED_AT_ONCE: usize = 1024;
-/// Bytes of properties, times those of the selector that may read all of them again and again, that
-/// count as one entry more.
+/// A selector may read all properties again and again. So many bytes of properties, times bytes of
+/// selector, count as one entry more.
 const READ_AS_ONE: usize = 64 << 10;
-/// Entries that came back and are remembered one by one; with more of them the view looks again
+/// Entries that came back and are remembered one by one. With more of them the view looks again
 /// from the first on.
 const RETURNED_MAX: usize = 4096;
 
-/// Which messages a consumer asks for.
+/// The messages that a consumer asks for.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
     pub(crate) selector: Option<Selector>,
     /// It sees messages and takes none.
     pub(crate) browses: bool,
-    /// What the selector is not true of is dropped.
+    /// Messages that the selector is not true of are dropped.
     pub(crate) drops_others: bool,
 }
 
 impl Filter {
-    /// True for a consumer that takes whatever comes.
+    /// True for a consumer that takes everything.
     pub(crate) fn is_none(&self) -> bool {
         self.selector.is_none() && !self.browses
     }
 }
 
-/// How far somebody has looked in each lane: the number behind the last one.
+/// How far a view or a scan has looked in each lane: the number behind the last one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cursor(BTreeMap<LaneNumber, u64>);
 
@@ -77,10 +77,10 @@ impl Cursor {
     }
 }
 
-/// What keeps a view from going on.
+/// The reason why a view does not go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waits {
-    /// Nothing but consumers, new messages, or the delivery mark.
+    /// Only consumers, new messages or the delivery mark are missing.
     No,
     /// It has looked at enough for one visit.
     Turn,
@@ -88,7 +88,7 @@ enum Waits {
     Read,
 }
 
-/// What came of a look at an entry.
+/// The result of a look at an entry.
 enum Look {
     Passed,
     Wanted,
@@ -104,17 +104,17 @@ fn place(seq: u64) -> (Reverse<i16>, u64) {
 #[derive(Debug)]
 struct View {
     selector: Option<Selector>,
-    /// What the selector is not true of is dropped.
+    /// Messages that the selector is not true of are dropped.
     drops_others: bool,
-    /// Where messages have groups: its one consumer, as they know it.
+    /// Where messages have groups: the number of its one consumer among their members.
     member: Option<u32>,
-    /// Of a browser: where its queue ended when it came.
+    /// Of a browser: the end of its queue when it came.
     until: Option<Cursor>,
     consumers: Consumers,
     cursor: Cursor,
     /// Entries before the cursor that have come back since.
     returned: BTreeSet<(Reverse<i16>, u64)>,
-    /// The next entry, if it is known to be wanted, and its group.
+    /// The next entry, if it is known to be selected, and its group.
     found: Option<u64>,
     grouped: Option<Grouped>,
     /// Entries that it may still look at in this visit.
@@ -151,7 +151,7 @@ impl View {
 
     /// The next entry that it has to look at.
     fn next(&mut self, lanes: &Lanes) -> Option<u64> {
-        // Others may have taken it meanwhile.
+        // Other views may have taken it meanwhile.
         while self.returned.first().is_some_and(|(_, seq)| !lanes.is_ready(*seq)) {
             self.returned.pop_first();
         }
@@ -167,13 +167,13 @@ impl View {
         }
     }
 
-    /// How many of the entries that a visit may look at this message counts for.
+    /// How many entries of a visit's limit this message counts for.
     fn looks_for(&self, message: &Message) -> usize {
         let length = self.selector.as_ref().map_or(0, |selector| selector.text().len());
         1 + length.saturating_mul(message.properties().len()) / READ_AS_ONE
     }
 
-    /// An entry is ready again. A browser sees nothing twice.
+    /// An entry is ready again. A browser sees no entry twice.
     fn came_back(&mut self, seq: u64) {
         if self.browses() || seq >= self.cursor.of(lane_of(seq)) {
             return;
@@ -186,7 +186,7 @@ impl View {
         }
     }
 
-    /// What it has passed over may be for it now: it begins anew.
+    /// Entries that it has passed over may be for it now: it starts again from the front.
     fn look_again(&mut self) {
         if !self.browses() {
             self.cursor = Cursor::default();
@@ -208,15 +208,14 @@ impl View {
     }
 }
 
-/// What management shows of a selector.
+/// A selector in reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SelectorReport {
     /// As the consumers gave it.
     pub selector: String,
     /// Consumers that have it.
     pub consumers: u64,
-    /// Messages that were looked at, and that were selected, since the first of these consumers
-    /// came.
+    /// Messages that were looked at since the first of these consumers came.
     pub looked_at: u64,
     /// Those of them that were selected.
     pub selected: u64,
@@ -225,27 +224,27 @@ pub struct SelectorReport {
 /// The views of a queue; most have none.
 #[derive(Debug, Default)]
 pub(super) struct Views {
-    /// By their numbers, which rise: who came first looks first.
+    /// By their numbers, which rise: the oldest view looks first.
     all: BTreeMap<u64, View>,
     /// The view of each consumer.
     of: HashMap<ConsumerKey, u64>,
-    /// The views that consumers with the same selector share: by its text, and whether it drops
-    /// what it is not true of.
+    /// The views that consumers with the same selector share: by its text, and whether it drops the
+    /// others.
     shared: HashMap<(Box<str>, bool), u64>,
     /// Where messages have groups: the view of each member.
     of_member: HashMap<u32, u64>,
     /// Views that wait for the pager.
     waiting: BTreeSet<u64>,
-    /// Consumers that take messages, and those of them that want to be alone.
+    /// Consumers that take messages, and how many of them are exclusive.
     takers: usize,
     exclusive: usize,
     /// The number of the view that comes next.
     next: u64,
-    /// The view that the pager looks after first.
+    /// The view that the pager serves first.
     in_turn: u64,
     /// Entries whose messages were read for a look.
     borrowed: Vec<u64>,
-    /// The pager reads for them next, and not for other consumers.
+    /// The pager reads for the views next, and not for other consumers.
     are_next: bool,
 }
 
@@ -270,7 +269,7 @@ impl Views {
         takers.any(|view| view.consumers.iter().any(Consumer::is_open))
     }
 
-    /// How many of those want to be alone.
+    /// How many of those are exclusive.
     pub(super) fn exclusive(&self) -> usize {
         self.exclusive
     }
@@ -280,11 +279,11 @@ impl Views {
         self.of.len()
     }
 
-    /// Adds a consumer; the number of its view. Those with the same selector share one, but for the
-    /// members of groups.
+    /// Adds a consumer; the number of its view. Those with the same selector share a view, unless
+    /// they are members of groups.
     pub(super) fn add(&mut self, consumer: Consumer, filter: Filter, member: Option<u32>, lanes: &Lanes) -> u64 {
         if member.is_some() {
-            // Its groups may have been those of others.
+            // Its groups may have been assigned to others.
             self.all.values_mut().for_each(|view| view.found = None);
         }
         let text = filter.selector.as_ref().map_or("", Selector::text);
@@ -357,30 +356,30 @@ impl Views {
         self.all.values_mut().for_each(|view| view.came_back(seq));
     }
 
-    /// What consumers have passed over may be for them now.
+    /// Entries that consumers have passed over may be for them now.
     #[cold]
     pub(super) fn look_again(&mut self) {
         self.all.values_mut().for_each(View::look_again);
     }
 
-    /// True when the pager has to do something for a view, and is to do it now.
+    /// True when a view needs the pager and can go on now.
     pub(super) fn need_pager(&self) -> bool {
         self.next_waiting().is_some()
     }
 
-    /// The view that the pager looks after next.
+    /// The view that the pager serves next.
     fn next_waiting(&self) -> Option<u64> {
         let takes = |number: &&u64| self.all.get(*number).is_some_and(|view| view.consumers.may_take());
         let behind = self.waiting.range(self.in_turn..).find(takes);
         behind.or_else(|| self.waiting.range(..self.in_turn).find(takes)).copied()
     }
 
-    /// True when it is their turn with the pager.
+    /// True when it is the views' turn with the pager.
     pub(super) fn are_next(&self) -> bool {
         self.are_next
     }
 
-    /// The pager works for them, or for other consumers; next time it is the others' turn.
+    /// The pager works for the views, or for other consumers; next time it is the others' turn.
     pub(super) fn take_turns(&mut self, for_views: bool) {
         self.are_next = !for_views;
     }
@@ -405,7 +404,7 @@ impl Queue {
         self.serve_views(inner, all, visit);
     }
 
-    /// Delivers to these views: of the others nothing has changed.
+    /// Delivers to these views, since the others have not changed.
     pub(super) fn serve_views(self: &Arc<Self>, inner: &mut Inner, mut due: Vec<u64>, visit: &mut Visit<'_>) {
         let mut all = std::mem::take(&mut inner.views.all);
         for number in &due {
@@ -434,9 +433,9 @@ impl Queue {
         }
     }
 
-    /// Delivers one message to each view after the other, so that what has no group is shared out,
-    /// until nobody takes any more. Who has taken none is asked again only if groups became its
-    /// own. `due` comes to be all that were asked.
+    /// Delivers one message to each view in turn, so that messages without a group are shared out,
+    /// until no view takes any more. A view that took none is asked again only if it has got a
+    /// group. `due` becomes the views that were asked.
     fn serve_in_turn(
         self: &Arc<Self>,
         inner: &mut Inner,
@@ -457,7 +456,7 @@ impl Queue {
             for (member, seq) in inner.groups.iter_mut().flat_map(|groups| groups.take_to_look()) {
                 let Some(number) = inner.views.of_member.get(&member) else { continue };
                 let Some(view) = all.get_mut(number) else { continue };
-                // Of other lanes it is not known.
+                // For other lanes that is unknown.
                 if inner.lanes.count() > 1 {
                     view.look_again();
                 }
@@ -473,7 +472,7 @@ impl Queue {
         *due = asked.into_iter().collect();
     }
 
-    /// Delivers to a view, at most so many; how many it got.
+    /// Delivers at most so many entries to a view; returns how many it got.
     fn serve(self: &Arc<Self>, inner: &mut Inner, view: &mut View, most: usize, visit: &mut Visit<'_>) -> usize {
         view.waits = Waits::No;
         let mut count = 0;
@@ -546,8 +545,8 @@ impl Queue {
         true
     }
 
-    /// Messages of these numbers can't be read: views that come to one go on behind the last.
-    /// Whoever takes messages as they come stops there.
+    /// Messages of these numbers can't be read. Views that come to one go on behind the last.
+    /// Consumers that take everything stop there.
     pub(crate) fn pass_over(&self, numbers: &Range<u64>, engine: &Engine) {
         let mut inner = self.lock(engine);
         let inner = &mut *inner;
@@ -558,7 +557,8 @@ impl Queue {
         }
     }
 
-    /// What could not be read was given up. What was passed over with it may be for somebody.
+    /// Unreadable messages were given up. Views look again, since a message behind them may be
+    /// selected.
     pub(crate) fn repaired(self: &Arc<Self>, visit: &mut Visit<'_>) {
         self.lock(visit.engine).views.look_again();
         self.loaded(None, visit);
@@ -566,7 +566,7 @@ impl Queue {
 }
 
 impl Inner {
-    /// Nobody is there for this entry.
+    /// Drops an entry that no consumer has selected.
     fn drop_unwanted(&mut self, seq: u64) {
         if let Some(address) = self.lanes.get_mut(seq).and_then(|entry| entry.address) {
             self.settled.push(settle::Settled { seq, address, reason: settle::NOT_SELECTED });
@@ -582,7 +582,7 @@ impl Inner {
         Some((Outgoing { consumer, redelivered: entry.redelivered, returns: entry.returns, seq, message }, cost))
     }
 
-    /// What the pager is to do for the views, in turn; it reads up to `piece` bytes.
+    /// The next work of the pager for the views, in turn; it reads up to `piece` bytes.
     pub(super) fn look_further(&mut self, piece: usize) -> Task {
         self.views.take_turns(true);
         let Some(at) = self.views.next_waiting() else { return Task::Nothing };
@@ -604,8 +604,8 @@ impl Inner {
         task
     }
 
-    /// Lets go of what was read for a look and is still there, but for what a view is about to
-    /// deliver.
+    /// Drops from memory the messages that were read for a look. Those that a view is about to
+    /// deliver stay.
     pub(super) fn give_back_borrowed(&mut self) {
         let mut borrowed = std::mem::take(&mut self.views.borrowed);
         // These are given back the next time.

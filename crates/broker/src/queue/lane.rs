@@ -2,9 +2,9 @@
 //! hidden or done.
 //!
 //! An entry is found by its sequence number, so settling out of order and requeuing to its place
-//! change one bit. A page whose entries are all done gives its memory back, whatever lies around
-//! it. An entry that is ready and on disk may be *away*: only the disk has its message; whole pages
-//! of such entries shrink to a few bytes for each, or none.
+//! change one bit. A page whose entries are all done gives its memory back, also in the middle. An
+//! entry that is ready and on disk may be *away*: only the disk has its message. Whole pages of
+//! such entries shrink to a few bytes for each entry, or none.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -31,7 +31,7 @@ pub(crate) use weight::Coming;
 
 /// What an entry of a hot page costs in memory while its message is away, in bytes.
 const AWAY_COST: usize = size_of::<Entry>();
-/// What a message is taken to be long while nobody knows.
+/// The assumed length of a message of unknown length, in bytes.
 const LIKELY_LENGTH: usize = 1024;
 
 /// Entries in order.
@@ -45,11 +45,11 @@ pub(crate) struct Lane {
     ready: usize,
     hidden: usize,
     live: usize,
-    /// Those of them that the log has.
+    /// How many of its entries are in the log.
     durable: usize,
     /// Ready entries whose message is away.
     away: usize,
-    /// What these cost in memory.
+    /// The memory that these take, in bytes.
     index_bytes: usize,
     memo: Memo,
     /// Some index may list numbers of this queue.
@@ -60,26 +60,25 @@ pub(crate) struct Lane {
     keep_hot: bool,
     /// How far deliveries may have gone.
     pub(super) mark: Mark,
-    /// When a message dies of age that was read for nothing else: its number, and milliseconds
+    /// The number of a message that was read only for its age, and when it expires, in milliseconds
     /// since 1970.
     pub(super) peeked: Option<(u64, u64)>,
-    /// The first number that this visit gave out, or will.
+    /// The first number that this visit gives out.
     fresh: u64,
-    /// The references of what this visit adds carry the mark past it.
+    /// The references of this visit's entries carry the mark past them.
     rides: bool,
 }
 
-/// What is to be read of a lane's ready entries.
+/// The kind of data to read for a lane's ready entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Want {
     /// The messages of those that are away, until they are about so many bytes.
     Messages(usize),
-    /// When those die of age of which nobody knows, likewise, up to the first of which that is
-    /// known.
+    /// When the entries of unknown age expire, likewise, up to the first one of known age.
     Ages(usize),
-    /// How long those are of which nobody knows, likewise.
+    /// The lengths of the entries of unknown length, likewise.
     Weights(usize),
-    /// Only where the first one lies.
+    /// Only the place of the first one.
     Head,
 }
 
@@ -119,7 +118,7 @@ impl Lane {
     }
 
     /// A lane as recovery found it: pages in order, none of them hot or empty. `chunked` says that
-    /// some index lists numbers of it, `mark` that entries below it count as delivered, `returns`
+    /// some index lists numbers of it. Entries below `mark` count as delivered, and `returns` says
     /// how often entries came back.
     pub(crate) fn recovered(
         pages: VecDeque<Box<Page>>,
@@ -128,14 +127,14 @@ impl Lane {
         returns: BTreeMap<u64, Returns>,
         chunked: bool,
     ) -> Self {
-        // A page that is not hot takes no more entries, and one of which an index may list settled
-        // numbers is not begun anew.
+        // A page that is not hot takes no more entries. A page with settled numbers in an index is
+        // not restarted either.
         let next = if chunked { next.next_multiple_of(PAGE) } else { next };
         let next = pages.back().map_or(next, |last| next.max((last.number + 1) * PAGE));
         let mut lane = Self::starting_at(next);
         for page in &pages {
             lane.live += page.live;
-            // What was spilled did not survive.
+            // Spilled bodies did not survive.
             lane.durable += page.live;
             lane.index_bytes += page.cost();
         }
@@ -148,7 +147,7 @@ impl Lane {
         lane
     }
 
-    /// More must be known of entries than a lean page knows.
+    /// Lean pages must keep more of their entries.
     pub(crate) fn keep_hot(&mut self, keep: bool) {
         self.keep_hot = keep;
     }
@@ -164,34 +163,33 @@ impl Lane {
         self.next
     }
 
-    /// The next sequence number, and the mark that the log says: what a restatement says.
+    /// The next sequence number, and the mark in the log, for a restatement.
     pub(crate) fn position(&self) -> (u64, u64) {
         (self.next, self.mark.said())
     }
 
-    /// The next sequence number, and up to where entries really were delivered: what a good stop
-    /// says.
+    /// The next sequence number, and the end of the real deliveries, for a clean stop.
     pub(crate) fn last_position(&self) -> (u64, u64) {
         (self.next, self.mark.delivered_to())
     }
 
-    /// A visit begins that may add entries. Their references may carry the delivery mark past
-    /// themselves if there is somebody to deliver to, and nothing older waits above the mark, which
-    /// would then be delivered on the strength of a record that may still be lost.
+    /// Begins a visit that may add entries. With consumers the references may carry the delivery
+    /// mark past themselves, if no older entry waits above the mark. Such an entry would be
+    /// delivered on the strength of a record that may still be lost.
     #[inline]
     pub(super) fn begin_visit(&mut self, attended: bool) {
         self.fresh = self.next;
         self.rides = attended && (self.mark.at() >= self.next || !self.has_waiting());
     }
 
-    /// What this visit has added: the first number, and the one behind the last.
+    /// The entries that this visit has added: the first number, and the one behind the last.
     #[inline]
     pub(super) fn added(&self) -> (u64, u64) {
         (self.fresh, self.next)
     }
 
-    /// The mark that the references of what this visit added are to say. If it rides on them, none
-    /// has to wait for one of its own.
+    /// The mark for the references of this visit's entries. If it rides on them, none waits for a
+    /// mark of its own.
     pub(super) fn mark_of_added(&mut self) -> u64 {
         if self.rides {
             self.mark.raise(self.next);
@@ -210,7 +208,7 @@ impl Lane {
         self.away
     }
 
-    /// What entries cost in memory whose message is away, in bytes.
+    /// The memory of entries whose message is away, in bytes.
     #[inline]
     pub(crate) fn index_bytes(&self) -> usize {
         self.index_bytes
@@ -339,13 +337,13 @@ impl Lane {
         None
     }
 
-    /// True for an entry that waits.
+    /// True for an entry that is ready.
     pub(super) fn is_ready(&self, seq: u64) -> bool {
         let page = self.last_starting_by(seq).map(|index| &self.pages[index]);
         page.is_some_and(|page| page.number == seq / PAGE && page.ready.has(bit_of(seq)))
     }
 
-    /// Moves an entry to another state; `Done` gives its message back. Nothing happens to an entry
+    /// Moves an entry to another state; `Done` returns its message. Nothing happens to an entry
     /// that is gone.
     pub(crate) fn set(&mut self, seq: u64, state: State) -> Option<Message> {
         let index = self.page_of(seq)?;
@@ -405,11 +403,10 @@ impl Lane {
         }
     }
 
-    /// Gives back what an empty lane keeps for speed.
+    /// Gives back the spare memory of an empty lane.
     pub(crate) fn shrink(&mut self) {
         self.spare = None;
-        // A page of which an index may list settled numbers is remembered as such while it may
-        // restart.
+        // A page with settled numbers in an index stays known as such while it may restart.
         if self.live == 0 && self.pages.back().is_none_or(|page| !page.chunked) {
             self.pages = VecDeque::new();
         }
@@ -420,7 +417,7 @@ impl Lane {
         self.ready > 0 || self.hidden > 0
     }
 
-    /// The first ready entry, if nobody has looked whether it dies of age.
+    /// The first ready entry, if its age is unknown.
     pub(crate) fn ageless_head(&mut self) -> Option<u64> {
         let head = self.first_ready()?;
         let unaged = self.pages.get(self.last_starting_by(head)?)?.is_unaged(head);
@@ -433,8 +430,7 @@ impl Lane {
         self.pages.get(self.last_starting_by(head)?).map(Box::as_ref)
     }
 
-    /// When the first ready entry dies of age, as far as anybody has looked, in milliseconds
-    /// since 1970.
+    /// When the first ready entry expires, as far as that is known, in milliseconds since 1970.
     #[inline]
     pub(crate) fn head_expires_at(&mut self) -> u64 {
         let Some(head) = self.first_ready() else { return u64::MAX };
@@ -448,13 +444,13 @@ impl Lane {
         }
     }
 
-    /// Entries die of age at other times, as `die_at` says of a message.
+    /// The time to live has changed: `die_at` says when a message expires.
     pub(super) fn age_anew(&mut self, die_at: &dyn Fn(&Message) -> u64) {
         self.peeked = None;
         self.pages.iter_mut().for_each(|page| page.age_anew(die_at));
     }
 
-    /// How to look when the first ready entry dies of age while its page stays as it is.
+    /// How to learn when the first ready entry expires while its page stays as it is.
     pub(crate) fn peek(&mut self) -> Task {
         let Some(seq) = self.first_ready() else { return Task::Nothing };
         let Some(index) = self.last_starting_by(seq) else { return Task::Nothing };
@@ -462,8 +458,8 @@ impl Lane {
         Task::Peek { seq, place: page.reference_of(seq) }
     }
 
-    /// The body of an entry that is not on disk was spilled to `address`; false unless it is ready
-    /// and in memory.
+    /// The body of a memory-only entry was spilled to `address`; false unless it is ready and in
+    /// memory.
     pub(crate) fn spill(&mut self, seq: u64, address: Address) -> bool {
         let entry = self
             .get_mut(seq)
@@ -471,12 +467,12 @@ impl Lane {
         entry.map(|entry| entry.address = Some(address)).is_some()
     }
 
-    /// The body of an entry lies at `to` now; false if it does not lie where `one` says any more.
+    /// The body of an entry lies at `to` now; false if it no longer lies where `one` says.
     pub(crate) fn relocate(&mut self, one: &Reference, to: Address) -> bool {
         self.page_mut(one.seq / PAGE).is_some_and(|page| page.relocate(one, to))
     }
 
-    /// What must be read for `want`. Pages on the way become hot where that takes no reading.
+    /// The data to read for `want`. Pages become hot on the way where that takes no reading.
     pub(crate) fn away_of(&mut self, want: Want) -> Away {
         let Some(head) = self.first_ready() else { return Away::Nothing };
         self.away_behind(head, want)
@@ -550,8 +546,8 @@ impl Lane {
         self.page_mut(number).filter(|page| page.is_absent()).map(|page| page.chunks())
     }
 
-    /// True when the body of an entry that is not done lies where this says; of an absent page,
-    /// when some chunk of it is in that segment.
+    /// True when the body of an unsettled entry lies at this address. For an absent page it is true
+    /// when one of its chunks is in that segment.
     pub(crate) fn lies_at(&mut self, one: &Reference) -> bool {
         match self.page_mut(one.seq / PAGE).filter(|page| page.is_absent()) {
             Some(page) => page.chunks().iter().any(|chunk| chunk.segment == one.address.file),
@@ -599,20 +595,20 @@ impl Lane {
         }
     }
 
-    /// Sets the bits of the entries of a page that are not done and that the disk has.
+    /// Sets the bits of the entries of a page that are on disk and not done.
     pub(crate) fn stored(&mut self, number: u64, bits: &mut Bits) {
         if let Some(page) = self.page_mut(number) {
             page.stored(bits);
         }
     }
 
-    /// Bodies of a page lie in `chunk` now that lay in one of the files `from`. Returns how many of
-    /// them are still wanted.
+    /// The bodies of a page that lay in one of the files `from` lie in `chunk` now. Returns how
+    /// many of them are still needed.
     pub(crate) fn moved(&mut self, number: u64, from: &[u32], chunk: Chunk, entries: &[Reference]) -> u64 {
         self.chunked = true;
         let Ok(index) = self.pages.binary_search_by_key(&number, |page| page.number) else {
-            // A purge gave the page back while its chunk was written, and it takes more entries
-            // yet.
+            // A purge gave the page back while its chunk was written, and the page still takes
+            // entries.
             if number == self.next / PAGE && bit_of(self.next) != 0 {
                 let mut page = Box::new(Page::new(self.next));
                 page.chunked = true;
@@ -628,7 +624,7 @@ impl Lane {
         count
     }
 
-    /// The numbers that are settled, as far as an index may still list them, in runs.
+    /// The settled numbers that an index may still list, in runs.
     pub(crate) fn settled_runs(&self) -> Vec<(u64, u64)> {
         let mut runs = Runs::default();
         if !self.chunked {
@@ -652,12 +648,12 @@ impl Lane {
         runs.0
     }
 
-    /// Adds how many durable entries that are not done have their bodies in each file.
+    /// Counts the durable unsettled entries that have their bodies in each file.
     pub(crate) fn count_files(&self, counts: &mut BTreeMap<u32, u64>) {
         self.pages.iter().for_each(|page| page.count_files(counts));
     }
 
-    /// How often entries came back, for those of which that counts.
+    /// How often entries came back, where that counts.
     pub(crate) fn returns(&self) -> Vec<(u64, Returns)> {
         let hot = self.pages.iter().flat_map(|page| (page.first..).zip(&page.entries));
         let hot = hot.filter(|(_, entry)| entry.state != State::Done && !entry.returns.is_none() && entry.is_durable());

@@ -1,11 +1,11 @@
-//! The lanes of a queue, one for each priority that its messages came with: the highest goes first,
-//! each keeps its own order.
+//! The lanes of a queue, one for each priority among its messages. The highest goes first, and each
+//! keeps its own order.
 //!
-//! A sequence number begins with the number of its lane. So the log, the segments and recovery need
-//! know nothing of priorities: that of an entry is as durable as its number, and each lane has its
-//! own pages, position and delivery mark. Lane 0 is for what has no priority of its own. The
-//! numbers of the others have a sign: how far above it they are, or below. A queue without
-//! priorities has lane 0 alone, and pays for the others with a look whether there are any.
+//! A sequence number begins with the number of its lane. So the log, the segments and recovery do
+//! without priorities: that of an entry is as durable as its number. Each lane has its own pages,
+//! position and delivery mark. Lane 0 has the messages without a priority of their own. The numbers
+//! of the others have a sign: how far they are above lane 0 or below it. A queue without priorities
+//! has lane 0 alone, and pays one look for the others.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, VecDeque};
@@ -22,16 +22,16 @@ use crate::queue::{Returns, Task};
 /// How many numbers each lane has: at a million messages a second they last for nine years.
 const NUMBERS: u64 = 1 << 48;
 
-/// The number of a lane: the bits of how far it is above lane 0, below zero for one that is below.
+/// The number of a lane: the bits of its distance above lane 0, negative for one below.
 pub(crate) type LaneNumber = u16;
 
-/// The lane that is so far above lane 0.
+/// The lane at this distance above lane 0.
 #[inline]
 pub(crate) fn lane_above(normal: i16) -> LaneNumber {
     normal.cast_unsigned()
 }
 
-/// How far a lane is above lane 0: the highest is delivered first.
+/// The distance of a lane above lane 0. The highest is delivered first.
 #[inline]
 pub(crate) fn height(lane: LaneNumber) -> i16 {
     lane.cast_signed()
@@ -62,7 +62,7 @@ pub(crate) struct Position {
     pub(crate) mark: u64,
 }
 
-/// How far the lanes of one queue have come, as the log says.
+/// How far the lanes of one queue have come, by the log.
 #[derive(Debug, Default)]
 pub(crate) struct Positions {
     normal: Position,
@@ -127,7 +127,7 @@ impl Lanes {
         lanes
     }
 
-    /// More must be known of entries than a lean page knows.
+    /// Lean pages must keep more of their entries.
     pub(crate) fn keep_hot(&mut self, keep: bool) {
         self.keep_hot = keep;
         self.all_mut().for_each(|lane| lane.keep_hot(keep));
@@ -151,7 +151,7 @@ impl Lanes {
         std::iter::once(&mut self.normal).chain(above.iter_mut().rev()).chain(below.iter_mut().rev())
     }
 
-    /// The lane of which `at` are delivered before it.
+    /// The lane that has `at` lanes before it in the order of delivery.
     #[inline]
     fn nth_mut(&mut self, at: usize) -> Option<&mut Lane> {
         match at.cmp(&self.above) {
@@ -180,7 +180,7 @@ impl Lanes {
         self.of_mut(page * PAGE)
     }
 
-    /// The lane of this number, which is made if it is new.
+    /// The lane of this number; a new one is made.
     #[inline]
     fn open(&mut self, number: LaneNumber) -> &mut Lane {
         if number == 0 {
@@ -204,8 +204,8 @@ impl Lanes {
         self.all_mut().for_each(|lane| lane.begin_visit(attended));
     }
 
-    /// What this visit has added, (first, end) for each lane that got something, in the order in
-    /// which they are delivered.
+    /// The entries that this visit has added, (first, end) for each lane that got some, in the
+    /// order of delivery.
     pub(crate) fn added(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> {
         self.all().map(Lane::added).filter(|(first, end)| first < end)
     }
@@ -215,7 +215,7 @@ impl Lanes {
         self.others.len() + 1
     }
 
-    /// The same of one lane, of which `at` are delivered before it.
+    /// The entries that this visit has added to the lane with `at` lanes before it.
     pub(super) fn added_to(&mut self, at: usize) -> (u64, u64) {
         self.nth_mut(at).map_or((0, 0), |lane| lane.added())
     }
@@ -239,7 +239,7 @@ impl Lanes {
         self.all().map(Lane::live).sum()
     }
 
-    /// Number of entries that the log has and that are not done.
+    /// Number of unsettled entries that are in the log.
     pub(crate) fn durable(&self) -> usize {
         self.all().map(Lane::durable).sum()
     }
@@ -250,7 +250,7 @@ impl Lanes {
         self.all().map(Lane::away).sum()
     }
 
-    /// What entries cost in memory whose message is away, in bytes.
+    /// The memory of entries whose message is away, in bytes.
     #[inline]
     pub(crate) fn index_bytes(&self) -> usize {
         self.all().map(Lane::index_bytes).sum()
@@ -284,25 +284,25 @@ impl Lanes {
         })
     }
 
-    /// True when one of these entries waits, all of one lane.
+    /// True when one of these entries, all of one lane, is ready.
     pub(super) fn has_ready(&self, numbers: &Range<u64>) -> bool {
         let first = self.of(numbers.start).and_then(|lane| lane.ready_from(numbers.start));
         first.is_some_and(|seq| seq < numbers.end)
     }
 
-    /// True for an entry that waits.
+    /// True for an entry that is ready.
     pub(super) fn is_ready(&self, seq: u64) -> bool {
         self.of(seq).is_some_and(|lane| lane.is_ready(seq))
     }
 
-    /// What must be read, up to `limit` bytes, to have the messages of a ready entry and of those
-    /// behind it in its lane.
+    /// The data to read, up to `limit` bytes, for the messages of a ready entry and of those behind
+    /// it in its lane.
     pub(super) fn away_from(&mut self, seq: u64, limit: usize) -> Away {
         self.of_mut(seq).map_or(Away::Nothing, |lane| lane.away_behind(seq, Want::Messages(limit)))
     }
 
-    /// The first entry of the lane of which `at` are delivered before it, if it has died of age by
-    /// `now`, in milliseconds since 1970, as far as anybody has looked.
+    /// The first entry of the lane with `at` lanes before it, if it is known to have expired by
+    /// `now`, in milliseconds since 1970.
     #[inline]
     pub(super) fn first_expired(&mut self, at: usize, now: u64) -> Option<u64> {
         let lane = self.nth_mut(at)?;
@@ -323,15 +323,14 @@ impl Lanes {
         self.of_mut(seq)?.set(seq, state)
     }
 
-    /// How to look when a first entry dies of age of which that is not known, while its page stays
-    /// as it is.
+    /// How to learn when a head of unknown age expires while its page stays as it is.
     pub(crate) fn peek(&mut self) -> Task {
         let mut unread = self.all_mut().filter_map(|lane| lane.ageless_head().map(|_| lane));
         let cold = |lane: &mut Lane| if lane.head_page().is_some_and(Page::is_hot) { None } else { Some(lane.peek()) };
         unread.find_map(cold).unwrap_or(Task::Nothing)
     }
 
-    /// Bytes of the bodies of ready entries, and how many there are of which nobody knows.
+    /// Bytes of the ready bodies, and the number of entries of unknown length.
     pub(crate) fn weight(&self) -> (u64, usize) {
         let lanes = self.all().map(Lane::weight);
         lanes.fold((0, 0), |(bytes, unread), (more, others)| (bytes + more, unread + others))
@@ -377,7 +376,7 @@ impl Lanes {
         self.of_mut(one.seq).is_some_and(|lane| lane.relocate(one, to))
     }
 
-    /// What must be read for `want`, of the first lane that lacks something.
+    /// The data to read for `want`, of the first lane that lacks some.
     pub(crate) fn away_of(&mut self, want: Want) -> Away {
         for lane in self.all_mut() {
             match lane.away_of(want) {
@@ -461,14 +460,14 @@ impl Lanes {
         self.all().find(|lane| lane.number() == lane_of(seq)).is_some_and(|lane| lane.is_live(seq))
     }
 
-    /// How many durable entries that are not done have their bodies in each file.
+    /// The number of durable unsettled entries that have their bodies in each file.
     pub(crate) fn files(&self) -> BTreeMap<u32, u64> {
         let mut counts = BTreeMap::new();
         self.all().for_each(|lane| lane.count_files(&mut counts));
         counts
     }
 
-    /// How often entries came back, for those of which that counts.
+    /// How often entries came back, where that counts.
     pub(crate) fn returns(&self) -> Vec<(u64, Returns)> {
         self.all().flat_map(Lane::returns).collect()
     }
@@ -495,7 +494,7 @@ mod tests {
         Entry { message: Some(Message::moved()), state: State::Ready, ..Entry::gone() }
     }
 
-    /// Lanes with an entry in each of these, so far above lane 0.
+    /// Lanes with one entry each, at these distances above lane 0.
     fn with_entries(heights: &[i16]) -> Lanes {
         let mut lanes = Lanes::new();
         for height in heights {
@@ -519,7 +518,7 @@ mod tests {
         assert_eq!(delivered, order(&lanes));
     }
 
-    /// Who goes through all pages goes on behind the one that he has.
+    /// A walk over all pages goes on behind the page that it has.
     #[test]
     fn pages_are_gone_through_in_the_order_of_their_numbers() {
         let mut lanes = with_entries(&[-1, 3, 0, -4]);

@@ -1,9 +1,12 @@
 //! Last values: of the messages of one key only the newest waits, in memory as in the log.
 //!
-//! The key of an entry is logged in one group with its reference, and so is the settlement of the
-//! entry that it supersedes: after a crash one of the two is there, never both and never neither.
-//! Entries are in the order in which they came. What a consumer holds stays with it; if it comes
-//! back while a newer one is there, it is superseded then.
+//! The key of an entry and its reference are logged in one group, with the settlement of the entry
+//! that it supersedes. After a crash one of the two is there, never both and never neither. Entries
+//! keep the order of their arrival. An entry that a consumer holds stays with it. It is superseded
+//! on its return if a newer one is there.
+//!
+//! In the log keys are in bundles of consecutive places, each an owner of its own, as ids are
+//! ([`crate::queue::Seen`]).
 //!
 //! In the log keys are in bundles of consecutive places, each an owner of its own, as ids are
 //! ([`crate::queue::SeenIds`]).
@@ -34,15 +37,14 @@ pub(crate) struct Keyed {
     pub(crate) key: Arc<[u8]>,
     /// The number of the entry.
     pub(crate) number: u64,
-    /// The log has it.
+    /// It is in the log.
     pub(crate) durable: bool,
 }
 
 /// The entries of a queue that have keys. See the module.
 #[derive(Debug, Default)]
 pub(crate) struct LastValues {
-    /// As they came: the places that they got are in that order, which their numbers are not if
-    /// there are priorities.
+    /// In the order of arrival, by place. Numbers are not in that order if there are priorities.
     all: BTreeMap<u64, Keyed>,
     /// Their places, by number.
     places: HashMap<u64, u64>,
@@ -55,7 +57,7 @@ pub(crate) struct LastValues {
     bytes: usize,
 }
 
-/// What an entry is among those of its key.
+/// The standing of an entry among those of its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     /// It is the newest; this one was before.
@@ -65,7 +67,7 @@ enum Standing {
 }
 
 impl LastValues {
-    /// An entry has come, and counts once it is shown. Returns its place.
+    /// Adds the key of a new entry, which counts once the entry is shown. Returns its place.
     fn come(&mut self, keyed: Keyed) -> u64 {
         let place = self.next;
         self.put(place, keyed);
@@ -84,12 +86,12 @@ impl LastValues {
         self.all.insert(place, keyed);
     }
 
-    /// Takes a key as the log says it, which may say one more than once, in a bundle of this owner.
+    /// Takes a key from the log, in a bundle of this owner. The log may repeat a key.
     pub(crate) fn recover(&mut self, bundle: Owner, place: u64, keyed: Keyed) {
         self.bundles.insert(place / BUNDLE, bundle);
         match self.all.get(&place).map(|other| other.number) {
             Some(other) if other == keyed.number => return,
-            // An entry that is gone, and whose place was given out again.
+            // The place of an entry that is gone was given out again.
             Some(other) => self.left(other),
             None => {}
         }
@@ -110,7 +112,7 @@ impl LastValues {
         }
     }
 
-    /// An entry is there for consumers; `None` if it has no key.
+    /// Shows an entry to consumers; `None` if it has no key.
     fn show(&mut self, number: u64) -> Option<Standing> {
         let place = *self.places.get(&number)?;
         let key = &self.all.get(&place)?.key;
@@ -148,13 +150,13 @@ impl LastValues {
         }
     }
 
-    /// Forgets entries that are not there.
+    /// Forgets entries that are gone.
     fn retain(&mut self, is_there: &mut dyn FnMut(u64) -> bool) {
         let gone: Vec<u64> = self.places.keys().copied().filter(|number| !is_there(*number)).collect();
         gone.into_iter().for_each(|number| self.left(number));
     }
 
-    /// Shows all entries, as they came; those that are superseded by others.
+    /// Shows all entries in the order of arrival. Returns those that others supersede.
     fn show_all(&mut self) -> Vec<u64> {
         let numbers: Vec<u64> = self.all.values().map(|keyed| keyed.number).collect();
         let before = |standing| match standing {
@@ -188,8 +190,7 @@ impl Queue {
         (1..=KEY_MAX).contains(&text.len()).then(|| text.as_bytes().into())
     }
 
-    /// True when an arrival takes the place of an entry that waits, so that the queue does not
-    /// grow.
+    /// True when an arrival supersedes a ready entry, so that the queue does not grow.
     pub(super) fn replaces(&self, inner: &mut Inner, arrival: &Arrival, engine: &Engine) -> bool {
         let Some(key) = self.key_of(arrival.message(), engine) else { return false };
         let newest = inner.latest.as_ref().and_then(|latest| latest.newest_of(&key));
@@ -208,9 +209,9 @@ impl Queue {
         }
     }
 
-    /// Takes the keys that recovery found. Returns the entries that were superseded and are still
-    /// there, since a consumer held them or a transaction had just ended, and the pages of all
-    /// entries with keys.
+    /// Takes the keys that recovery found. Returns the superseded entries that are still there,
+    /// since a consumer held them or a transaction had just ended. Returns the pages of all entries
+    /// with keys too.
     pub(crate) fn recover_latest(&self, mut found: LastValues, engine: &Engine) -> Recovered {
         if !self.keeps_last_values() {
             return Recovered::default();
@@ -226,7 +227,7 @@ impl Queue {
         Recovered { outdated, pages }
     }
 
-    /// Settles what recovery found superseded, in pages that are placed.
+    /// Settles the superseded entries that recovery found, in pages that are placed.
     pub(crate) fn supersede_all(&self, outdated: &[u64], engine: &Engine) {
         let mut inner = self.lock(engine);
         outdated.iter().for_each(|number| inner.supersede(*number, engine));
@@ -234,18 +235,18 @@ impl Queue {
     }
 }
 
-/// What recovery found of a queue that keeps last values.
+/// The result of a recovery of last values.
 #[derive(Debug, Default)]
 pub(crate) struct Recovered {
     /// Entries that others have superseded.
     pub(crate) outdated: Vec<u64>,
-    /// Where entries with keys lie. They must be known one by one, so that they can be superseded
-    /// at any time.
+    /// The pages of entries with keys. They stay placed, so that each entry can be superseded at
+    /// any time.
     pub(crate) pages: Vec<u64>,
 }
 
 impl Inner {
-    /// A new entry is ready: the one that it supersedes, or it itself, is settled.
+    /// A new entry is ready: settles the entry that it supersedes, or itself if a newer one is there.
     #[inline]
     pub(super) fn show_key(&mut self, number: u64, engine: &Engine) {
         match self.latest.as_mut().and_then(|latest| latest.show(number)) {
@@ -255,7 +256,7 @@ impl Inner {
         }
     }
 
-    /// Settles an entry that is to be delivered, now or later, since there is a newer one.
+    /// Settles an entry that is ready, or will be: there is a newer one.
     fn supersede(&mut self, number: u64, engine: &Engine) {
         let entry = self.lanes.get_mut(number);
         let Some(entry) = entry.filter(|entry| matches!(entry.state, State::Ready | State::Waiting)) else { return };
@@ -268,8 +269,8 @@ impl Inner {
         engine.totals.superseded.add(1);
     }
 
-    /// A consumer gives an entry back. True if there is a newer one: then it is settled and does
-    /// not come back.
+    /// A consumer returns an entry. True if there is a newer one: the entry is then settled and
+    /// does not come back.
     #[inline]
     pub(super) fn comes_back_late(&mut self, number: u64, engine: &Engine) -> bool {
         let standing = self.latest.as_mut().and_then(|latest| latest.show(number));
@@ -292,14 +293,14 @@ impl Inner {
         }
     }
 
-    /// Forgets the keys of entries that are not there any more.
+    /// Forgets the keys of entries that are gone.
     pub(super) fn forget_absent_keys(&mut self) {
         if let Some(latest) = &mut self.latest {
             latest.retain(&mut |number| self.lanes.is_live(number));
         }
     }
 
-    /// What the keys cost in memory.
+    /// The memory of the keys, in bytes.
     pub(super) fn keys_bytes(&self) -> usize {
         self.latest.as_ref().map_or(0, |latest| latest.bytes + latest.all.len() * KEY_COST)
     }
@@ -321,7 +322,7 @@ mod tests {
         latest
     }
 
-    /// The numbers of what is said of a bundle.
+    /// The numbers in the restatement of a bundle.
     fn logged(latest: &LastValues, bundle: Owner) -> Vec<u64> {
         latest.logged(bundle).unwrap().into_iter().map(|(_, keyed)| keyed.number).collect()
     }
@@ -344,7 +345,7 @@ mod tests {
     #[test]
     fn places_tell_the_order_whatever_the_log_says_first_and_twice() {
         let mut all = LastValues::default();
-        // The older bundle was said again behind the newer one.
+        // The older bundle was restated behind the newer one.
         for (bundle, place, key, number) in
             [(8, BUNDLE, "a", 2), (8, BUNDLE + 1, "c", 4), (7, 0, "a", 1), (7, 1, "b", 3), (7, 0, "a", 1)]
         {

@@ -1,8 +1,9 @@
-//! The mailbox of a connection: what queues and the broker hand to it, bounded in bytes.
+//! The mailbox of a connection, bounded in bytes: queues and the broker put deliveries and notices
+//! into it.
 //!
-//! A full mailbox makes its consumers not ready; entries then stay in their queues, and the mailbox
-//! remembers which consumers were passed by. Locked last: under a queue's lock, never the other way
-//! round.
+//! A full mailbox makes its consumers not ready. Entries then stay in their queues, and the mailbox
+//! remembers which consumers were passed by. It is locked last: under a queue's lock, never the
+//! other way round.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::memory::ledger::{Account, Held};
 use crate::message::Message;
 use crate::queue::Returns;
 
-/// Consumers that are no more and stay noted.
+/// Consumers that have gone and stay noted.
 pub(crate) const FORGOTTEN_MAX: usize = 64;
 
 /// A message on its way to a consumer.
@@ -42,7 +43,7 @@ impl Outgoing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TransactionId(pub u64);
 
-/// Everything else that reaches a client unasked.
+/// All other events that a client gets.
 #[derive(Debug)]
 pub(crate) enum Notice {
     /// The queue under this consumer is gone.
@@ -90,7 +91,7 @@ impl Mailbox {
         mailbox
     }
 
-    /// Moves a reply in, unless `most` bytes lie here already or memory is short, for everybody or
+    /// Puts a reply in, unless `most` bytes lie here already or memory is short, in the broker or
     /// for this client.
     pub(crate) fn deliver_reply(&self, outgoing: Outgoing, most: usize) -> bool {
         let cost = outgoing.message.cost();
@@ -108,20 +109,20 @@ impl Mailbox {
         self.account.iter().for_each(|account| account.let_go(Held::Replies, bytes));
     }
 
-    /// How many bytes may still be put in; at least one delivery always fits into an empty one.
+    /// How many bytes may still be put in. An empty mailbox always takes at least one delivery.
     ///
-    /// In one order with [`Mailbox::pass_by`] and [`Mailbox::handed_on`]: of a queue that passes by
+    /// It has one order with [`Mailbox::pass_by`] and [`Mailbox::handed_on`]. If a queue passes by
     /// while the mailbox empties, at least one side sees the other.
     pub(crate) fn room(&self) -> usize {
         self.limit.saturating_sub(self.bytes.load(Ordering::SeqCst))
     }
 
-    /// From here on there is no room: its client goes.
+    /// Leaves no room from here on: its client goes.
     pub(crate) fn shut(&self) {
         self.bytes.fetch_add(self.limit, Ordering::SeqCst);
     }
 
-    /// A queue had something for this consumer and found no room.
+    /// Notes a consumer for which a queue found no room.
     pub(crate) fn pass_by(&self, consumer: u32) {
         self.inbox.lock().passed.push_back(consumer);
         self.passed_by.store(true, Ordering::SeqCst);
@@ -132,8 +133,7 @@ impl Mailbox {
         self.inbox.lock().passed.pop_front()
     }
 
-    /// A consumer is no more: where most that are noted are none of those that are `there`, they
-    /// are forgotten.
+    /// A consumer has gone. Where most that are noted are not `there`, those are forgotten.
     pub(crate) fn forget_passed(&self, count: usize, there: &dyn Fn(u32) -> bool) {
         let mut inbox = self.inbox.lock();
         if inbox.passed.len() > 2 * count + FORGOTTEN_MAX {
@@ -141,8 +141,8 @@ impl Mailbox {
         }
     }
 
-    /// Some that were passed by have not tried again: [`Mailbox::take_passed_by`] says so once
-    /// more.
+    /// Some consumers that were passed by have not tried again: [`Mailbox::take_passed_by`] is true
+    /// once more.
     pub(crate) fn leave_passed(&self) {
         if !self.inbox.lock().passed.is_empty() {
             self.passed_by.store(true, Ordering::SeqCst);
@@ -183,14 +183,14 @@ impl Mailbox {
         std::mem::swap(&mut inbox.notices, notices);
     }
 
-    /// Takes everything and puts it behind what was taken before.
+    /// Takes everything and appends it to earlier deliveries and notices.
     pub(crate) fn take_more(&self, outgoing: &mut Vec<Outgoing>, notices: &mut Vec<Notice>) {
         let mut inbox = self.inbox.lock();
         outgoing.append(&mut inbox.outgoing);
         notices.append(&mut inbox.notices);
     }
 
-    /// `bytes` of what was taken has been handed on.
+    /// Makes room: `bytes` of the deliveries have been handed on.
     pub(crate) fn handed_on(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::SeqCst);
     }
@@ -205,7 +205,7 @@ impl Mailbox {
 }
 
 impl Drop for Mailbox {
-    /// What is left in it goes with it.
+    /// Replies that are left in it go with it.
     fn drop(&mut self) {
         self.account.iter().for_each(|account| account.let_go(Held::Replies, account.of(Held::Replies)));
     }

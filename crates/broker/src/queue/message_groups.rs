@@ -1,13 +1,12 @@
-//! Message groups: the messages of a group go to one consumer, in their order, as long as it is
-//! there.
+//! Message groups: the messages of a group go to one consumer, in order, as long as it is there.
 //!
 //! Groups fall into a fixed number of buckets by a hash of their names, and a bucket belongs to a
-//! consumer; so memory is bounded, however many groups there are. Invariant: while messages of a
-//! bucket are out with a consumer that has left, the bucket is nobody else's; its later messages
+//! consumer. So memory is bounded, however many groups there are. Invariant: while a consumer that
+//! has left still holds messages of a bucket, no other consumer owns the bucket. Its later messages
 //! wait until the earlier ones are settled or back at their places.
 //!
 //! Each consumer of such a queue has a view of its own ([`crate::queue::filter`]), which passes
-//! over what is for others: nobody's group waits for somebody else's credit.
+//! over the groups of others. So no group waits for the credit of another consumer.
 
 use std::cmp::Reverse;
 
@@ -19,36 +18,36 @@ use crate::message::selected::Selected;
 use crate::queue::ConsumerKey;
 use crate::routing::digest;
 
-/// What the name of a group is called; the first one counts.
+/// The properties with the name of a group; the first one counts.
 const NAMES: [&str; 2] = ["JMSXGroupID", "x-group-id"];
 /// A negative number here ends the group: what comes later may go to another consumer.
 const SEQUENCE: &str = "JMSXGroupSeq";
 /// What an entry that is out costs in memory, in bytes.
 const HELD_COST: usize = 24;
 
-/// Stands for nobody.
+/// Stands for no member.
 const NOBODY: u32 = 0;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Bucket {
     /// The number of a member, or [`NOBODY`].
     owner: u32,
-    /// Entries that are out and to be settled.
+    /// Unsettled entries that are out.
     out: u32,
 }
 
-/// A consumer, as groups see it.
+/// A consumer of a queue with groups.
 #[derive(Debug)]
 struct Member {
     number: u32,
     key: ConsumerKey,
     priority: i32,
     buckets: usize,
-    /// It has left, and others wait for what it still holds.
+    /// It has left with unsettled messages, and others wait for them.
     gone: bool,
 }
 
-/// Where a message belongs.
+/// The bucket that a message belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Grouped {
     bucket: u32,
@@ -63,12 +62,12 @@ pub(super) struct Groups {
     /// Empty until a message has a group.
     buckets: Vec<Bucket>,
     members: Vec<Member>,
-    /// Members that there have been.
+    /// The number of members that there have been.
     came: u32,
     /// The buckets of entries that are out.
     held: HashMap<u64, u32>,
-    /// Members that have to look again from this number on, since they may have passed what is for
-    /// them now.
+    /// Members that look again from this number on, since they may have passed over entries of
+    /// groups that are now their own.
     to_look: Vec<(u32, u64)>,
 }
 
@@ -84,7 +83,7 @@ impl Groups {
         }
     }
 
-    /// Where a message belongs; `None` if it has no group.
+    /// The bucket of a message; `None` if it has no group.
     pub(super) fn group_of(&self, selected: &Selected<'_>) -> Option<Grouped> {
         let name = NAMES.iter().find_map(|name| selected.text(name).filter(|name| !name.is_empty()))?;
         let bucket = (digest(name.as_bytes()) % u64::from(self.grouping.buckets)) as u32;
@@ -96,8 +95,8 @@ impl Groups {
         Some(Grouped { bucket, ends })
     }
 
-    /// A consumer has come; its number. Where groups are shared out anew, those move of which
-    /// nothing is out.
+    /// Adds a consumer; its number. Where groups are shared out again, only buckets without
+    /// unsettled messages move.
     pub(super) fn join(&mut self, key: ConsumerKey, priority: i32) -> u32 {
         self.came += 1;
         self.members.push(Member { number: self.came, key, priority, buckets: 0, gone: false });
@@ -128,7 +127,7 @@ impl Groups {
         self.members.retain(|member| !member.gone || member.buckets > 0);
     }
 
-    /// A consumer has left. True if others may have what was its own.
+    /// A consumer has left. True if others may take over its groups.
     pub(super) fn leave(&mut self, key: ConsumerKey) -> bool {
         let Some(member) = self.members.iter_mut().find(|member| member.key == key && !member.gone) else {
             return false;
@@ -146,8 +145,8 @@ impl Groups {
         freed
     }
 
-    /// True when an entry is for this member: then the bucket is its own. A bucket that is nobody's
-    /// goes to the member of the highest priority that has the fewest.
+    /// True when an entry is for this member, which then owns the bucket. A bucket without an owner
+    /// goes to the member with the fewest, among those of the highest priority.
     pub(super) fn is_for(&mut self, grouped: Grouped, member: u32, seq: u64) -> bool {
         if self.buckets.is_empty() {
             self.buckets.resize(self.grouping.buckets as usize, Bucket::default());
@@ -166,7 +165,7 @@ impl Groups {
         bucket.owner == member
     }
 
-    /// An entry has been delivered; it is out if it `is_held`.
+    /// Notes that an entry has been delivered. It is out if it `is_held`.
     pub(super) fn delivered(&mut self, grouped: Grouped, seq: u64, is_held: bool) {
         if is_held {
             self.buckets[grouped.bucket as usize].out += 1;
@@ -179,8 +178,8 @@ impl Groups {
         }
     }
 
-    /// An entry that was out is settled, or back at its place. True if others may have what was its
-    /// consumer's own.
+    /// An entry that was out is settled, or back at its place. True if others may take over the
+    /// groups of its consumer.
     pub(super) fn settled(&mut self, seq: u64) -> bool {
         let Some(at) = self.held.remove(&seq) else { return false };
         let bucket = &mut self.buckets[at as usize];
@@ -226,7 +225,7 @@ mod tests {
         groups
     }
 
-    /// Who has each bucket, after member 1 has looked at all.
+    /// The owner of each bucket, after member 1 has looked at all.
     fn owners(groups: &mut Groups) -> [u32; 4] {
         ALL.map(|grouped| {
             groups.is_for(grouped, 1, 100 + u64::from(grouped.bucket));

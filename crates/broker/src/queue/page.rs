@@ -1,10 +1,11 @@
 //! A page of a lane: 4096 consecutive sequence numbers, and as much of their entries as memory
 //! keeps.
 //!
-//! A *hot* page has an entry for each number; only in hot pages entries change one by one. A *lean*
-//! page knows where each body lies, an *absent* one only which entries there are: the indexes of
-//! its chunks say the rest. Invariant: all live entries of a page that is not hot are ready and on
-//! disk, and an absent page's are durable: its chunks list every one of them.
+//! A *hot* page has an entry for each number, and only in hot pages entries change one by one. A
+//! *lean* page knows the place of each body. An *absent* page knows only which entries there are;
+//! the indexes of its chunks have the rest. Invariant: all live entries of a page that is not hot
+//! are ready and on disk. Those of an absent page are durable, and its chunks list every one of
+//! them.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
@@ -17,27 +18,27 @@ use crate::queue::bitmap::Bitmap;
 
 /// Entries in a page.
 pub(super) const SIZE: usize = PAGE as usize;
-/// What a page that is not hot costs in memory besides its places and its bits, in bytes.
+/// The memory of a page that is not hot, besides its places and its bits, in bytes.
 const PAGE_COST: usize = size_of::<Page>() + 48;
 /// A number beyond all that are ever given out.
 const FAR: u64 = 1 << 62;
-/// When an entry dies of age of which nobody has looked: late enough to be no time at all.
+/// Stands for an unknown time of expiry: so late that it never counts as a real one.
 pub(super) const NOT_KNOWN: u64 = u64::MAX - 1;
-/// What one place of a lean page costs.
+/// The memory of one place of a lean page, in bytes.
 pub(super) const PLACE_COST: usize = size_of::<BodyPlace>();
 
-/// What an entry is doing.
+/// The states of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     /// Waits for a consumer.
     Ready,
     /// Outgoing to a consumer.
     Out,
-    /// Came back, and is not delivered again before its time.
+    /// Came back, and is not delivered again before its due time.
     Waiting,
-    /// Leaves for another queue; never delivered from here again.
+    /// Leaves for another queue. Never delivered from here again.
     Dying,
-    /// Part of a group that has not ended: not there yet for anybody.
+    /// Part of a group that has not ended: no consumer sees it yet.
     Hidden,
     /// Gone.
     Done,
@@ -48,11 +49,11 @@ pub(crate) enum State {
 pub(crate) struct Besides(NonZeroU16);
 
 impl Besides {
-    /// From here on only whole units count, and what is left over counts as the body's.
+    /// From here on whole units count, and the remainder counts as the body's.
     const MANY: usize = 1 << 15;
     const UNIT: usize = 256;
 
-    /// There is always a head.
+    /// Never zero: a stored message always has a head.
     fn of(message: &Message) -> Option<Self> {
         let bytes = message.block().len() - message.body().len();
         let units = Self::MANY + (bytes / Self::UNIT).min(Self::MANY - 1);
@@ -73,26 +74,25 @@ pub(crate) struct Entry {
     pub(crate) message: Option<Message>,
     /// Where its body lies in the journal, if it is durable or was spilled.
     pub(crate) address: Option<Address>,
-    /// When it dies of age, in milliseconds since 1970; `u64::MAX` for never, [`NOT_KNOWN`] while
-    /// nobody has looked.
+    /// When it expires, in milliseconds since 1970. `u64::MAX` is never, and [`NOT_KNOWN`] is
+    /// unknown.
     pub(crate) expires_at: u64,
-    /// Bytes of the stored message while only the disk has it; 0 if that is not known.
+    /// Bytes of the stored message while only the disk has it; 0 if unknown.
     pub(crate) length: u32,
     /// How often it was delivered and came back.
     pub(crate) returns: Returns,
-    /// What the stored message has besides its body while only the disk has it; `None` if nobody
-    /// has looked.
+    /// Bytes of the stored message besides its body while only the disk has it; `None` if unknown.
     pub(crate) besides: Option<Besides>,
     /// True when it may have been delivered before.
     pub(crate) redelivered: bool,
     pub(crate) state: State,
 }
 
-// Most of what a short message costs.
+// Most of the memory of a short message.
 const _: () = assert!(size_of::<Entry>() <= 64);
 
 impl Entry {
-    /// A number that no entry has any more.
+    /// Stands for a number without an entry.
     pub(crate) fn gone() -> Self {
         Self {
             message: None,
@@ -106,7 +106,7 @@ impl Entry {
         }
     }
 
-    /// True when the log has it: it is there after a restart.
+    /// True when it is in the log, and so is there after a restart.
     #[inline]
     pub(crate) fn is_durable(&self) -> bool {
         self.address.is_some_and(|address| !address.is_spilled())
@@ -121,46 +121,46 @@ impl Entry {
         besides.map_or(0, |besides| u64::from(length.saturating_sub(besides.bytes())))
     }
 
-    /// True when it has died of age. With no time to live at all a message may be delivered as it
-    /// comes, but not when it comes back.
+    /// True when it has expired. With a time to live of zero a message may be delivered on arrival,
+    /// but not after a return.
     #[inline]
     pub(crate) fn is_too_old(&self, now: u64) -> bool {
         self.expires_at < now || (self.redelivered && self.expires_at <= now)
     }
 
-    /// True when only the disk has the message, and it is not known when it dies of age.
+    /// True when only the disk has the message, and its time of expiry is unknown.
     pub(crate) fn is_unaged(&self) -> bool {
         self.message.is_none() && self.expires_at == NOT_KNOWN
     }
 
-    /// True when only the disk has the message, and it is not known how long its body is.
+    /// True when only the disk has the message, and the length of its body is unknown.
     pub(crate) fn is_unweighed(&self) -> bool {
         self.message.is_none() && self.besides.is_none()
     }
 
-    /// Notes what is worth knowing of its message before that leaves memory, or when it was read
-    /// for that alone.
+    /// Notes the figures of its message before that leaves memory, or when it was read for them
+    /// alone.
     pub(crate) fn note(&mut self, message: &Message) {
         self.length = message.block().len() as u32;
         self.besides = Besides::of(message);
     }
 
-    /// True when memory need not know more of it than its place. How often it came back is noted
-    /// for a restart as well, which only a durable one sees.
+    /// True when memory needs only its place. Its returns are noted for a restart as well, which
+    /// only a durable entry sees.
     fn is_plain(&self) -> bool {
         let away = self.state == State::Ready && self.message.is_none();
         away && self.address.is_some_and(|address| self.returns.is_none() || !address.is_spilled())
     }
 }
 
-/// Where a body lies, and how long it is (0 where that is not known).
+/// Where a body lies, and its length (0 if unknown).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BodyPlace {
     pub(crate) address: Address,
     pub(crate) length: u32,
 }
 
-/// The places of a page's entries, in order; the entries are those that are ready.
+/// The places of a page's entries, in order. The entries are the ready ones.
 #[derive(Debug)]
 struct Lean {
     places: Vec<BodyPlace>,
@@ -178,14 +178,14 @@ impl Lean {
     }
 }
 
-/// What came of making an absent page hot.
+/// The result of making an absent page hot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placed {
-    /// It is hot, or was not absent any more.
+    /// It is hot, or was no longer absent.
     Whole,
-    /// Its chunks are other ones now.
+    /// It has other chunks now.
     Moved,
-    /// Its chunks do not list what they should.
+    /// Its chunks do not list all of its entries.
     Wrong,
 }
 
@@ -203,12 +203,12 @@ pub(crate) struct Listed {
     pub(crate) live: u64,
 }
 
-/// What pages of a lane share.
+/// The state that the pages of a lane share.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
     /// Every recovered entry below it counts as delivered before.
     pub(super) mark: u64,
-    /// How often entries came back that are not in a hot page.
+    /// How often entries came back, where these are not in a hot page.
     pub(super) returns: BTreeMap<u64, Returns>,
 }
 
@@ -225,11 +225,11 @@ pub(crate) struct Page {
     pub(super) ready_count: usize,
     content: Content,
     chunks: Vec<Listed>,
-    /// Some index may still list numbers of this page that are settled.
+    /// Some index may still list settled numbers of this page.
     pub(super) chunked: bool,
-    /// Entries that came back; only while the page is not hot.
+    /// Entries that came back. Used only while the page is not hot.
     returned: Option<Box<Bitmap>>,
-    /// It is known that no entry dies of age; only while the page is not hot.
+    /// No entry expires. Used only while the page is not hot.
     timeless: bool,
 }
 
@@ -254,14 +254,13 @@ impl Page {
         }
     }
 
-    /// Some index may list numbers of this page that are settled, whether or not it lists live
-    /// ones.
+    /// Some index may list settled numbers of this page, whether or not it lists live ones.
     pub(crate) fn note_chunks(&mut self) {
         self.chunked = true;
     }
 
-    /// A recovered page: where each of its entries lies, in order; `chunks` list those of them that
-    /// lie in segments.
+    /// A recovered page: the place of each of its entries, in order. `chunks` list those that lie
+    /// in segments.
     pub(crate) fn lean(number: u64, members: Bits, places: Vec<BodyPlace>, chunks: Vec<Listed>) -> Self {
         let mut page = Self::cold(number, members, chunks);
         page.content = Content::Lean(Box::new(Lean::new(places)));
@@ -311,7 +310,7 @@ impl Page {
         matches!(self.content, Content::Absent)
     }
 
-    /// What it costs in memory while it is not hot.
+    /// Its memory while it is not hot, in bytes.
     pub(super) fn cost(&self) -> usize {
         match &self.content {
             Content::Hot => 0,
@@ -334,7 +333,7 @@ impl Page {
         self.ready_count -= 1;
     }
 
-    /// True when it is not known whether this ready entry dies of age.
+    /// True when it is unknown whether this ready entry expires.
     pub(super) fn is_unaged(&self, seq: u64) -> bool {
         if !self.is_hot() {
             return !self.timeless;
@@ -343,7 +342,7 @@ impl Page {
         entry.is_some_and(Entry::is_unaged)
     }
 
-    /// Bytes of the bodies of its ready entries, and how many there are of which nobody knows.
+    /// Bytes of its ready bodies, and the number of entries of unknown length.
     pub(super) fn weight(&self) -> (u64, usize) {
         if !self.is_hot() {
             return (0, self.live);
@@ -354,8 +353,8 @@ impl Page {
         })
     }
 
-    /// Entries die of age at other times, as `die_at` says of a message; of those that only the
-    /// disk has it is not known any more.
+    /// The time to live has changed: `die_at` says when a message expires. For entries that only
+    /// the disk has it is unknown again.
     pub(super) fn age_anew(&mut self, die_at: &dyn Fn(&Message) -> u64) {
         self.timeless = false;
         for entry in &mut self.entries {
@@ -370,10 +369,10 @@ impl Page {
         }
     }
 
-    /// Makes an absent page hot from what `chunks` list; nothing happens if they do not list every
-    /// entry, or are not its chunks any more.
+    /// Makes an absent page hot from the lists of `chunks`. Nothing happens if they do not list
+    /// every entry, or are no longer its chunks.
     pub(super) fn place(&mut self, chunks: &[Chunk], mut listed: Vec<Reference>, memo: &mut Memo) -> Placed {
-        // Where a list had an entry before that list was merged is no place any more.
+        // After a merge the places in an older list are wrong.
         if !self.chunks.iter().map(|listed| listed.chunk).eq(chunks.iter().copied()) {
             return Placed::Moved;
         }
@@ -387,7 +386,7 @@ impl Page {
         Placed::Whole
     }
 
-    /// Makes entries of what is ready, with these places.
+    /// Makes entries of the ready numbers, with these places.
     fn hydrate(&mut self, places: impl Iterator<Item = BodyPlace>, memo: &mut Memo) {
         let start = self.start();
         let returned = self.returned.take();
@@ -411,7 +410,7 @@ impl Page {
         self.entries = entries;
     }
 
-    /// Makes a hot page lean if every entry of it is ready, durable and not in memory.
+    /// Makes a hot page lean if all its entries are ready, durable and away.
     pub(super) fn lean_down(&mut self, memo: &mut Memo) -> bool {
         let live = self.entries.iter().filter(|entry| entry.state != State::Done);
         if !self.is_hot() || self.live == 0 || self.ready_count != self.live || !live.clone().all(Entry::is_plain) {
@@ -437,7 +436,7 @@ impl Page {
         true
     }
 
-    /// Makes a lean page absent if its chunks list every entry of it.
+    /// Makes a lean page absent if its chunks list all its entries.
     pub(super) fn forget_places(&mut self) -> bool {
         let listed: u64 = self.chunks.iter().map(|listed| listed.live).sum();
         let forgets = matches!(self.content, Content::Lean(_)) && listed == self.live as u64;
@@ -478,7 +477,7 @@ impl Page {
         self.chunks.retain(|listed| listed.live > 0);
     }
 
-    /// How many durable entries that are not done have their bodies in each file.
+    /// Counts the durable unsettled entries that have their bodies in each file.
     pub(super) fn count_files(&self, counts: &mut BTreeMap<u32, u64>) {
         let mut count = |file: u32, more: u64| *counts.entry(file).or_default() += more;
         match &self.content {
@@ -516,7 +515,7 @@ impl Page {
         }
     }
 
-    /// Sets the bits of the entries that are not done and whose body lies where `counts` says.
+    /// Sets the bits of the unsettled entries whose address `counts`.
     fn mark(&self, counts: impl Fn(Address) -> bool, bits: &mut Bits) {
         let mut set = |bit: usize| bits[bit / 64] |= 1 << (bit % 64);
         match &self.content {
@@ -540,13 +539,12 @@ impl Page {
         self.mark(|address| !address.is_spilled(), bits);
     }
 
-    /// Sets the bits of the entries that are not done and that the disk has, whether or not they
-    /// are durable.
+    /// Sets the bits of the unsettled entries that are on disk, durable or not.
     pub(super) fn stored(&self, bits: &mut Bits) {
         self.mark(|_| true, bits);
     }
 
-    /// The body of an entry lies at `to` now; false if it does not lie where `one` says any more.
+    /// The body of an entry lies at `to` now; false if it no longer lies where `one` says.
     pub(super) fn relocate(&mut self, one: &Reference, to: Address) -> bool {
         let place = self.place_mut(one.seq).filter(|(address, _)| **address == one.address);
         let Some((address, _)) = place else { return false };
@@ -557,8 +555,8 @@ impl Page {
         true
     }
 
-    /// Bodies lie in `chunk` now that lay in one of the files `from`. Returns how many entries they
-    /// are of that are live.
+    /// Bodies that lay in one of the files `from` lie in `chunk` now. Returns how many of their
+    /// entries are live.
     pub(super) fn moved(&mut self, from: &[u32], chunk: Chunk, entries: &[Reference]) -> u64 {
         self.chunked = true;
         let mut count = 0;
@@ -576,7 +574,7 @@ impl Page {
             count += 1;
         }
         if self.is_absent() {
-            // The chunks of files that are moved are moved as a whole.
+            // The chunks of such files are moved as a whole.
             self.chunks.retain(|listed| !from.contains(&listed.chunk.segment));
         }
         if self.is_listed() {
@@ -600,12 +598,12 @@ impl Page {
         entry.is_some_and(|entry| entry.state != State::Done)
     }
 
-    /// Where the body of a live entry lies, if that is known.
+    /// The place of the body of a live entry, if it is known.
     pub(super) fn reference_of(&mut self, seq: u64) -> Option<Reference> {
         self.place_mut(seq).map(|(address, length)| Reference { seq, address: *address, length: *length })
     }
 
-    /// Where the body of a live entry lies, and its length.
+    /// The place of the body of a live entry, and its length.
     fn place_mut(&mut self, seq: u64) -> Option<(&mut Address, &mut u32)> {
         match &mut self.content {
             Content::Hot => {

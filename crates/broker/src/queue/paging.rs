@@ -1,9 +1,9 @@
-//! Entries whose message is away: when it is asked for, what is read, and how it comes back. And
-//! the way out of memory.
+//! Entries whose message is away: when the pager is asked, what it reads, and how messages come
+//! back. And how messages leave memory.
 //!
-//! Whoever meets such an entry under the queue's lock asks once and stops; the pager reads without
-//! the lock and comes back with what it read, which counts only if the body still lies where it
-//! lay. Nothing is delivered past an entry that is away.
+//! A visit that comes to such an entry asks the pager once and stops. The pager reads without the
+//! queue's lock and returns with messages. One counts only if its body still lies where it was
+//! read. Nothing is delivered past an entry that is away.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,38 +20,38 @@ use crate::queue::enqueue::expires_at;
 use crate::queue::lane::{Away, Dropped, Placed, Want};
 use crate::queue::{Dying, Guard, Inner, Page, Queue, State, Visit};
 
-/// Bytes of messages that are looked at together for the time of their death.
+/// Bytes of messages that are read together for their times of expiry.
 const AGES_AT_ONCE: usize = 64 << 10;
 
-/// What the pager is to read for a queue.
+/// The next read of the pager for a queue.
 #[derive(Debug)]
 pub(crate) enum Task {
     /// Nothing more.
     Nothing,
-    /// What the chunks of this page list; [`Queue::place`] takes it.
+    /// The lists of this page's chunks; [`Queue::place`] takes them.
     Place { page: u64, purpose: Purpose },
     /// These messages; [`Queue::install`] takes them.
     Messages { wanted: Vec<Reference>, purpose: Purpose },
-    /// Those who ask for some messages only look further at what is in memory.
+    /// Views go on with messages that are in memory.
     GoOn,
-    /// When the first ready entry dies of age, whose page stays as small as it is;
-    /// [`Queue::peeked`] takes it.
+    /// When the first ready entry expires, whose page stays as small as it is. [`Queue::peeked`]
+    /// takes the answer.
     Peek { seq: u64, place: Option<Reference> },
 }
 
-/// What messages are read for.
+/// The purpose of reading messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To be delivered as they come; the first one stays until somebody takes it.
+    /// They are delivered in order. The first one stays in memory until a consumer takes it.
     Deliver,
-    /// For those who ask for some messages only: most of them will be let go of again.
+    /// Views look at them. Most will leave memory again.
     Select,
-    /// To note what is worth knowing of them.
+    /// Their figures are noted.
     Note,
 }
 
-/// Why a queue can't go on, in words, and up to which of its numbers it can't: it goes on when none
-/// of them is ready any more.
+/// Why a queue has stopped, in words, and the numbers of the messages that it can't read. It goes
+/// on when none of them is ready any more.
 #[derive(Debug)]
 pub(crate) struct Damage {
     pub(crate) numbers: Range<u64>,
@@ -59,7 +59,7 @@ pub(crate) struct Damage {
 }
 
 impl Queue {
-    /// Asks the pager for what this queue can't go on without, once.
+    /// Asks the pager once for the data that this queue needs.
     pub(super) fn ask(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
         if inner.loading || inner.deleted {
             return;
@@ -70,7 +70,7 @@ impl Queue {
         }
     }
 
-    /// A client wants a message that is away.
+    /// Asks for a message that is away and that a client wants.
     pub(super) fn fetch_away(self: &Arc<Self>, mut inner: Guard<'_>, waker: &Waker, visit: &mut Visit<'_>) -> Fetched {
         let head = inner.lanes.first_ready();
         if let Some(damage) =
@@ -115,7 +115,7 @@ impl Queue {
         };
         match inner.lanes.away_of(want) {
             Away::Nothing => {
-                // Or it would be asked for again, and again.
+                // Otherwise the queue would ask for it again and again.
                 debug_assert!(matches!(need, Need::Head | Need::Weights), "{need:?}: nothing is away");
                 inner.head_wanted = false;
                 if need == Need::Weights {
@@ -128,7 +128,7 @@ impl Queue {
         }
     }
 
-    /// What `chunks`, all of an absent page, list.
+    /// Takes the lists of `chunks`, which are all of an absent page.
     pub(crate) fn place(&self, page: u64, chunks: &[Chunk], listed: Vec<Reference>, engine: &Engine) -> Placed {
         let mut inner = self.lock(engine);
         let placed = inner.lanes.place(page, chunks, listed);
@@ -136,18 +136,18 @@ impl Queue {
         placed
     }
 
-    /// The chunks of a page, if only they know where its entries lie.
+    /// The chunks of a page, if only they have the places of its entries.
     pub(crate) fn absent_chunks_of(&self, page: u64, engine: &Engine) -> Option<Vec<Chunk>> {
         self.lock(engine).lanes.absent_chunks_of(page)
     }
 
-    /// True when the body of an entry lies where this says, whether or not it can be read there.
+    /// True when the body of an entry lies at this address, readable or not.
     pub(crate) fn lies_at(&self, one: &Reference, engine: &Engine) -> bool {
         self.lock(engine).lanes.lies_at(one)
     }
 
-    /// Messages that were read: those of entries that are still away are in memory again, or are
-    /// only noted.
+    /// Takes messages that were read. Those of entries that are still away are in memory again, or
+    /// only their figures are noted.
     pub(crate) fn install(&self, read: Vec<(Reference, Message)>, purpose: Purpose, engine: &Engine) {
         let mut inner = self.lock(engine);
         let inner = &mut *inner;
@@ -174,7 +174,7 @@ impl Queue {
         }
     }
 
-    /// When the entry `seq` dies of age.
+    /// Notes when the entry `seq` expires.
     pub(crate) fn peeked(&self, seq: u64, message: &Message, engine: &Engine) {
         let mut inner = self.lock(engine);
         let expires_at = expires_at(inner.arguments.message_ttl, message, message.published_at());
@@ -184,8 +184,8 @@ impl Queue {
     }
 
     /// The pager has read what it could: goes on delivering, and asks again if that is not enough.
-    /// Who came while it read did not ask, so this must, even if there was nothing to read: the
-    /// need may be younger than the look at it.
+    /// Visits during the read did not ask. So this one must ask for them, even if there was nothing
+    /// to read: their need may be younger than the pager's look.
     pub(crate) fn loaded(self: &Arc<Self>, damage: Option<Damage>, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.engine);
         inner.loading = false;
@@ -199,9 +199,9 @@ impl Queue {
         fetchers.into_iter().for_each(Waker::wake);
     }
 
-    /// The pager has read for those who ask for some messages only: delivers to them what they want
-    /// of it. What a client waits for may have been among it, and need not be the first any more;
-    /// while the first is away the pager reads it next.
+    /// The pager has read for views: delivers to them. The message that a client waits for may have
+    /// been among those read, and may no longer be the first. While the first is away the pager
+    /// reads it next.
     pub(crate) fn looked_at(self: &Arc<Self>, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.engine);
         inner.loading = false;
@@ -209,15 +209,14 @@ impl Queue {
             self.dispatch(&mut inner, visit);
             inner.give_back_borrowed();
         }
-        // Nobody looks for the first one unless somebody waits for it: its page may be small, and
-        // would not be any more.
+        // The first entry is not looked at without a waiting client: that would make its page hot.
         let waits = !inner.fetchers.is_empty() && !inner.deleted && inner.head_is_away();
         let fetchers = if waits { Vec::new() } else { std::mem::take(&mut inner.fetchers) };
         self.finish(inner, visit);
         fetchers.into_iter().for_each(Waker::wake);
     }
 
-    /// Where the messages of dying entries lie that are away.
+    /// The places of dying entries whose messages are away.
     pub(crate) fn whereabouts(&self, dying: &[Dying], engine: &Engine) -> Vec<Reference> {
         let mut inner = self.lock(engine);
         let away = dying.iter().filter(|dead| dead.message.is_none());
@@ -238,9 +237,9 @@ impl Queue {
         self.awaiting_read.load(Ordering::Acquire) > 0
     }
 
-    /// One step of making room: lets go of what memory need not hold, and if it `may_spill` has
-    /// some of what is on no disk written there. True when the whole queue was looked at, as far as
-    /// can be now.
+    /// One step of making room. Drops messages that memory need not hold. If it `may_spill`, some
+    /// that are on no disk are picked to be written. True when the whole queue was looked at, as
+    /// far as it can be now.
     pub(crate) fn sweep(self: &Arc<Self>, may_spill: bool, engine: &Engine) -> bool {
         let mut inner = self.lock(engine);
         let inner = &mut *inner;
@@ -261,7 +260,7 @@ impl Queue {
         swept.whole
     }
 
-    /// The queue can't go on: where its first message should lie, in words.
+    /// The text of a damage: the place of the first message, and the error.
     pub(crate) fn damage_text(&self, address: Option<Address>, error: &dyn std::fmt::Display) -> String {
         let place = match address {
             Some(address) => format!("at byte {} of file {}", address.offset, address.file),
@@ -275,25 +274,25 @@ impl Queue {
     }
 }
 
-/// What a queue can't go on without.
+/// The data that a queue needs before it can go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Need {
-    /// Messages to deliver, so many bytes.
+    /// Messages to deliver, up to so many bytes.
     Messages(usize),
-    /// To know the first ready entry.
+    /// The first ready entry.
     Head,
-    /// When the first ready entry dies of age.
+    /// When the first ready entry expires.
     Peek,
-    /// The same, once its page is hot: it and those behind it.
+    /// The same for the first ready entry and those behind it, once its page is hot.
     Ages,
-    /// How long bodies are whose sum is limited.
+    /// The lengths of bodies whose sum is limited.
     Weights,
-    /// For those who ask for some messages only to look further.
+    /// Messages for views to look at.
     Look,
 }
 
 impl Inner {
-    /// Those who ask for some messages and the others get the pager in turn.
+    /// The next need. Views and other consumers take turns with the pager.
     fn need(&mut self, engine: &Engine) -> Option<Need> {
         let look = self.views.need_pager().then_some(Need::Look);
         if look.is_some() && (self.views.are_next() || self.damage.is_some()) {
@@ -303,8 +302,8 @@ impl Inner {
         others.or(look)
     }
 
-    /// True while nothing is read but for those who ask for some messages only. Somebody may wait
-    /// for what came back, or is of a higher priority: that lies before the damage.
+    /// True while the damage stops all reading except for views. Messages that came back, or have a
+    /// higher priority, lie before the damage and may still be delivered.
     fn is_stopped(&mut self) -> bool {
         let Some(damage) = &self.damage else { return false };
         let numbers = damage.numbers.clone();
@@ -312,7 +311,7 @@ impl Inner {
         !(before && self.is_hungry() && self.head_is_away())
     }
 
-    /// Forgets why the queue could not go on if that has gone; true if it did.
+    /// Forgets the damage if its messages have gone; true if it did.
     pub(super) fn forget_damage(&mut self) -> bool {
         self.damage.take_if(|damage| !self.lanes.has_ready(&damage.numbers)).is_some()
     }
@@ -344,13 +343,13 @@ impl Inner {
         head.is_some_and(|head| self.lanes.get_mut(head).is_none_or(|entry| entry.message.is_none()))
     }
 
-    /// Bytes of messages that may stay while memory is tight. A hundred thousand short queues are a
-    /// backlog too, so one that nobody consumes keeps none.
+    /// Bytes of messages that may stay while memory is tight. A queue without consumers keeps none
+    /// then: a hundred thousand short queues are a backlog too.
     pub(super) fn window(&self, engine: &Engine) -> usize {
         if self.consumers.is_empty() && engine.memory.is_short() { 0 } else { engine.memory.window() }
     }
 
-    /// Lets go of one message, if the disk has it and it is ready.
+    /// Drops one message from memory, if it is ready and on disk.
     pub(super) fn let_go_of(&mut self, seq: u64) {
         if let Some(dropped) = self.lanes.drop_message(seq) {
             self.forget(dropped);
@@ -362,8 +361,8 @@ impl Inner {
         self.resident -= dropped.length;
     }
 
-    /// Lets go of messages from `first` up to `end`, all of one lane, that came in this visit and
-    /// are not wanted soon.
+    /// Drops messages of this visit from memory that are not needed soon: from `first` up to `end`,
+    /// all of one lane.
     pub(super) fn let_go(&mut self, first: u64, end: u64, engine: &Engine) {
         self.let_go_beyond(first, end, self.window(engine));
     }

@@ -1,4 +1,4 @@
-//! A queue looked through for what can't be read, page by page, and how it goes on without that.
+//! Looks through a queue for messages that can't be read, page by page, and gives them up.
 //!
 //! Invariant: an entry is given up only if it is still ready, not in memory, and lies where it
 //! could not be read.
@@ -23,8 +23,8 @@ impl Queue {
         self.lock(engine).lanes.first_stored_page(number)
     }
 
-    /// Makes an absent page hot from what could be read of the lists of `chunks`. Entries that are
-    /// in none of them lie nowhere. False if the page has other chunks by now.
+    /// Makes an absent page hot from the lists of `chunks` that could be read. Entries in none of
+    /// them have no place. False if the page has other chunks by now.
     pub(crate) fn place_what_is_listed(
         &self,
         page: u64,
@@ -45,7 +45,7 @@ impl Queue {
     }
 
     /// The ready entries of a page that only the disk has; `None` while the page is absent, since
-    /// it is not known where they lie.
+    /// their places are unknown.
     pub(crate) fn on_disk(&self, page: u64, engine: &Engine) -> Option<Vec<Reference>> {
         let mut inner = self.lock(engine);
         if inner.lanes.absent_chunks_of(page).is_some() {
@@ -62,12 +62,12 @@ impl Queue {
         Some(found)
     }
 
-    /// Makes a page small again that was looked through.
+    /// Makes a page small again after the look.
     pub(crate) fn leave_page(&self, page: u64, engine: &Engine) {
         self.lock(engine).lanes.lean_down(page * PAGE);
     }
 
-    /// Settles these entries, for they can't be read. Returns how many.
+    /// Settles these unreadable entries. Returns how many.
     pub(crate) fn give_up(self: &Arc<Self>, lost: &[Reference], visit: &mut Visit<'_>) -> u64 {
         let mut inner = self.lock(visit.engine);
         let mut count = 0;

@@ -1,8 +1,8 @@
 //! Entries that came back and wait before they are delivered again: each keeps its place, its count
 //! and its number.
 //!
-//! When such an entry is due is logged with its return, so a restart makes nothing earlier. Nothing
-//! else of the queue waits for it.
+//! The due time of such an entry is logged with its return, so a restart makes none earlier. Other
+//! entries do not wait for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::queue::{Inner, Queue, Reason, State, Visit};
 use crate::settings::CountedReturns;
 use crate::store::facts;
 
-/// The entries of a queue that wait: when each is due, in milliseconds since 1970, and in the order
-/// of that.
+/// The entries of a queue that wait, with their due times in milliseconds since 1970. `in_order`
+/// has the same in the order of these.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     due: BTreeMap<u64, u64>,
@@ -21,7 +21,7 @@ pub(crate) struct Waiters {
 }
 
 impl Waiters {
-    /// Each one: its number, and when it is due.
+    /// The number and the due time of each.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.in_order.iter().map(|(due, seq)| (*seq, *due))
     }
@@ -52,8 +52,8 @@ impl Waiters {
 }
 
 impl Queue {
-    /// A delivery came back: the entry is ready again at its place, at once or after a while, or
-    /// dies of having come back too often.
+    /// Returns a delivery: the entry is ready again at its place, at once or after a while. Past
+    /// the delivery limit it dies.
     pub(super) fn come_back(&self, inner: &mut Inner, seq: u64, how: ReturnCause, visit: &Visit<'_>) {
         let arguments = Arc::clone(&inner.arguments);
         let Some(entry) = inner.lanes.get_mut(seq) else { return };
@@ -88,8 +88,8 @@ impl Queue {
         inner.make_ready(seq);
     }
 
-    /// What an earlier run left waiting, with its due times, goes on waiting; all of it lies in
-    /// pages that are placed.
+    /// Takes the waiting entries of an earlier run, with their due times. All of them lie in pages
+    /// that are placed.
     pub(crate) fn resume_waiting(self: &Arc<Self>, waiting: &[(u64, u64)], visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.engine);
         for (seq, due) in waiting.iter().filter(|(_, due)| *due > visit.now) {
@@ -103,7 +103,7 @@ impl Queue {
 }
 
 impl Inner {
-    /// Those that are due by `now` are ready again. True if there was one.
+    /// Makes the entries that are due by `now` ready again. True if there was one.
     pub(super) fn wake(&mut self, now: u64) -> bool {
         let mut woken = false;
         while let Some(seq) = self.waiting.as_mut().and_then(|waiting| waiting.take_due(now)) {
@@ -120,14 +120,14 @@ impl Inner {
         self.waiting.as_ref()?.first_due()
     }
 
-    /// An entry has gone that may have waited.
+    /// Forgets an entry that has gone and may have waited.
     pub(super) fn wait_no_more(&mut self, seq: u64) {
         if let Some(waiting) = &mut self.waiting {
             waiting.remove(seq);
         }
     }
 
-    /// Entries that wait before they are delivered again.
+    /// Number of entries that wait before they are delivered again.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.as_ref().map_or(0, |waiting| waiting.due.len())
     }

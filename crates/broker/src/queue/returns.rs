@@ -1,5 +1,4 @@
-//! How often entries came back, and how often of these counts towards the delivery limit of their
-//! queue.
+//! How often entries came back, and how many of these returns count towards the delivery limit.
 
 use crate::settings::CountedReturns;
 
@@ -24,27 +23,27 @@ impl Returns {
         self.came_back == 0
     }
 
-    /// How often of these counts.
+    /// How many of these returns count.
     pub(crate) fn counted(self) -> u32 {
         self.counted.into()
     }
 
-    /// What the log says in front of [`Returns::counted`] where not all of them count: this tells
-    /// both numbers.
+    /// The extra number in the log in front of [`Returns::counted`], where not all returns count:
+    /// it holds both numbers.
     pub(crate) fn both(self) -> Option<u64> {
         let differ = self.came_back != self.counted;
         differ.then(|| u64::from(self.came_back) << 32 | u64::from(self.counted))
     }
 
-    /// Takes in what the log says next. A version that knew one number wrote and read that alone:
-    /// it counted every return.
+    /// Takes the next number from the log. An older version knew one number and counted every
+    /// return.
     pub(crate) fn take_in(&mut self, stored: u64) {
         let narrow = |number: u64| u16::try_from(number).unwrap_or(u16::MAX);
         self.counted = narrow(stored & u64::from(u32::MAX));
         self.came_back = self.came_back.max(narrow(stored >> 32)).max(self.counted);
     }
 
-    /// What consumers are shown of it.
+    /// The counts that consumers are shown.
     #[inline]
     pub(crate) fn shown(self, counting: CountedReturns) -> Counts {
         let of = |number: u16| (number > 0).then_some(u32::from(number));
@@ -53,10 +52,10 @@ impl Returns {
     }
 }
 
-/// How often a message came back, as far as its queue counts that and it is more than never.
+/// How often a message came back, as far as its queue shows that. Zero is not shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// How often of these counts towards the delivery limit.
+    /// How many returns count towards the delivery limit.
     pub delivery: Option<u32>,
     /// How often in all.
     pub acquired: Option<u32>,
@@ -81,12 +80,11 @@ impl Counts {
 mod tests {
     use super::*;
 
-    /// What the log says of it, read by this version, and by one that takes the last number for
-    /// all.
+    /// The log's numbers, read by this version, and by one that takes the last number for all.
     fn read(returns: Returns) -> (Returns, u64) {
         let stored: Vec<u64> = returns.both().into_iter().chain([returns.counted().into()]).collect();
         let mut read = Returns::default();
-        // Facts may be said again.
+        // The log may repeat facts.
         stored.iter().chain(&stored).for_each(|number| read.take_in(*number));
         (read, stored[stored.len() - 1])
     }

@@ -1,9 +1,9 @@
-//! Whose turn it is among consumers that may be ready: one ring for each priority, the highest
+//! The order of turns among consumers that may be ready: one ring for each priority, the highest
 //! first.
 //!
 //! A ring names places in the list of consumers. A consumer that leaves stays named until its turn
-//! comes, or until the list is swept, so that no departure looks through a ring. What a delivery
-//! costs does not grow with consumers or priorities.
+//! comes, or until the list is swept, so that no departure looks through a ring. The cost of a
+//! delivery does not grow with consumers or priorities.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -24,12 +24,12 @@ pub(super) struct Rings {
     vacant: Vec<u32>,
     /// Each level with members, the highest priority first.
     by_priority: Vec<(Reverse<i32>, u32)>,
-    /// Those of them whose ring is not empty, in the same order.
+    /// The levels among them whose ring is not empty, in the same order.
     waiting: Vec<(Reverse<i32>, u32)>,
 }
 
 impl Rings {
-    /// One more consumer of this priority; the level that it belongs to.
+    /// Adds a consumer of this priority; the level that it belongs to.
     pub(super) fn join(&mut self, priority: i32) -> u32 {
         let at = match self.by_priority.binary_search_by_key(&Reverse(priority), |(key, _)| *key) {
             Ok(known) => self.by_priority[known].1,
@@ -47,8 +47,8 @@ impl Rings {
         at
     }
 
-    /// One less. With the last one of its priority the ring goes too: `free` is given the places
-    /// that it named.
+    /// Removes a consumer. With the last one of its priority the ring goes too, and its places go
+    /// to `free`.
     pub(super) fn leave(&mut self, at: u32, free: &mut Vec<u32>) {
         let level = &mut self.levels[at as usize];
         level.members -= 1;
@@ -95,7 +95,7 @@ impl Rings {
         self.levels[*at as usize].ring.front().copied()
     }
 
-    /// It has had its turn and stays.
+    /// Ends the turn of the front, which stays in its ring.
     #[inline]
     pub(super) fn rotate(&mut self) {
         if let Some(ring) = self.first().filter(|ring| ring.len() > 1) {
@@ -103,7 +103,7 @@ impl Rings {
         }
     }
 
-    /// It leaves its ring.
+    /// Takes the front out of its ring.
     pub(super) fn pop(&mut self) {
         let Some(ring) = self.first() else { return };
         ring.pop_front();
@@ -112,7 +112,7 @@ impl Rings {
         }
     }
 
-    /// Takes out every place that `stays` is not true of; `free` is given these.
+    /// Takes out every place that `stays` is not true of, and adds it to `free`.
     pub(super) fn sweep(&mut self, free: &mut Vec<u32>, stays: &dyn Fn(u32) -> bool) {
         for (_, at) in &self.waiting {
             let ring = &mut self.levels[*at as usize].ring;

@@ -1,11 +1,14 @@
-//! Deliberate faults, in builds for the crash harness only. `ack-before-message`: references are
-//! logged some visits late, so that settlements and confirms precede them in the log. `forget-ids`:
-//! the log does not hear of ids. `early`: what is delayed comes before its time, and what has a
-//! time to live dies before it. `flat`: messages have no priorities. `copy`: what is redriven stays
-//! in its queue as well. A harness that does not find them is worth nothing.
+//! Deliberate faults, in builds for the crash harness only; a harness that does not find them is
+//! worth nothing.
 //!
-//! Invariant: a body lives as long as the log says that it does, whatever the order; the fault is
-//! found by what clients see, and not by a broker that stumbles over it.
+//! - `ack-before-message`: references are logged some visits late, behind settlements and confirms.
+//! - `forget-ids`: ids are not logged.
+//! - `early`: delayed messages come before their time, and messages expire early.
+//! - `flat`: messages have no priorities.
+//! - `copy`: redriven messages stay in their queue as well.
+//!
+//! Invariant: a body lives as long as the log says, whatever the order. So clients see the fault,
+//! and the broker does not stumble over it.
 
 use journal::{Address, Owner, Ticket};
 
@@ -14,10 +17,10 @@ use super::{Inner, Queue, Visit};
 
 /// Visits by which references are late.
 const LATE: u32 = 3;
-/// An owner that is never declared: replay drops its references, which do nothing but keep bodies.
+/// An owner that is never declared. Replay drops its references, which only keep bodies.
 const NOBODY: Owner = 0;
 
-/// What one queue has not logged yet.
+/// The references that one queue has not logged yet.
 #[derive(Debug, Default)]
 pub(super) struct HeldBack {
     entries: Vec<(u64, Address)>,
@@ -25,24 +28,24 @@ pub(super) struct HeldBack {
 }
 
 impl HeldBack {
-    /// Whether the body of this entry stays when the entry is settled: its reference, still to
-    /// come, revives it.
+    /// Whether the body of this entry stays when the entry is settled: its late reference revives
+    /// it.
     pub(super) fn keeps(&self, seq: u64) -> bool {
         self.entries.iter().any(|(held, _)| *held == seq)
     }
 }
 
-/// How early what is delayed comes, and what has a time to live dies, in milliseconds.
+/// How early delayed messages come, and messages expire, in milliseconds.
 pub(super) const EARLY: u64 = 300;
 
-/// Whether this process is to have this fault.
+/// Whether this process has this fault.
 pub(super) fn armed(fault: &str) -> bool {
     std::env::var_os("HERMOD_SABOTAGE").is_some_and(|armed| armed == fault)
 }
 
 impl Queue {
-    /// Logs the references of all durable entries that this visit added, but some visits late. The
-    /// ticket is for what is logged now.
+    /// Logs the references of all durable entries that this visit added some visits late. The
+    /// ticket covers those that are logged now.
     pub(super) fn log_references_late(&self, inner: &mut Inner, visit: &Visit<'_>) -> Ticket {
         let mut appender = visit.engine.journal.appender();
         inner.lanes.all_mut().for_each(|lane| drop(lane.mark_of_added()));

@@ -1,7 +1,7 @@
-//! A queue walked through by the broker's own hand, without consumers: what is ready, a few entries
-//! at a time, each visit short; and entries taken out of it to be moved elsewhere.
+//! A walk through a queue without consumers: a few ready entries at a time, each visit short. And
+//! entries taken out of a queue to be moved.
 //!
-//! Invariant: a walk ends at what was there when it began, whatever comes meanwhile.
+//! Invariant: a walk ends at the last entry that was there when it began, whatever comes meanwhile.
 
 use journal::{Group, PAGE, Reference};
 
@@ -13,7 +13,7 @@ use crate::queue::{Queue, State, settle};
 /// Entries that one visit looks at.
 const AT_ONCE: usize = 64;
 
-/// Where a walk is.
+/// The position of a walk.
 #[derive(Debug, Clone)]
 pub(crate) struct Walk {
     at: Cursor,
@@ -23,7 +23,7 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// This entry was seen.
+    /// Notes that this entry was seen.
     pub(crate) fn pass(&mut self, seq: u64) {
         self.at.pass(seq);
     }
@@ -35,38 +35,38 @@ pub(crate) struct Glimpse {
     pub(crate) seq: u64,
     /// `None` while only the disk has it.
     pub(crate) message: Option<Message>,
-    /// Where it lies then.
+    /// Its place then.
     pub(crate) place: Option<Reference>,
     pub(crate) durable: bool,
     pub(crate) redelivered: bool,
 }
 
-/// What comes next on a walk.
+/// The next step of a walk.
 #[derive(Debug)]
 pub(crate) enum Step {
     Entries(Vec<Glimpse>),
-    /// First the chunks of this page, to know where its entries lie.
+    /// The lists of this page's chunks are needed first, for the places of its entries.
     Place(u64),
     End,
 }
 
-/// What came of taking an entry out.
+/// The result of taking an entry out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seized {
     Taken,
     /// It is not ready any more.
     Gone,
-    /// First the chunks of its page, to know where it lies.
+    /// The lists of its page's chunks are needed first, for its place.
     Absent,
 }
 
 impl Queue {
-    /// Begins at the front.
+    /// Starts a walk at the front.
     pub(crate) fn walk(&self, engine: &Engine) -> Walk {
         Walk { at: Cursor::default(), until: Cursor::end_of(&self.lock(engine).lanes), page: None }
     }
 
-    /// Goes on.
+    /// Takes the next step.
     pub(crate) fn step(&self, walk: &mut Walk, engine: &Engine) -> Step {
         let mut inner = self.lock(engine);
         let mut found = Vec::new();
@@ -99,7 +99,7 @@ impl Queue {
         if found.is_empty() { Step::End } else { Step::Entries(found) }
     }
 
-    /// Takes an entry out that is going to be moved: nobody gets it any more.
+    /// Takes an entry out to be moved: consumers no longer get it.
     pub(crate) fn seize(&self, seq: u64, engine: &Engine) -> Seized {
         let mut inner = self.lock(engine);
         if inner.deleted || !inner.lanes.is_ready(seq) {

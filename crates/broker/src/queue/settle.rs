@@ -1,5 +1,5 @@
-//! Settling deliveries: accepted entries go, released ones return to their places, rejected ones
-//! die.
+//! Settling deliveries: accepted entries go, released ones return to their places, and rejected
+//! ones die.
 
 use std::sync::Arc;
 
@@ -23,15 +23,15 @@ pub(crate) const SETTLED_BEFORE: u8 = 6;
 pub(crate) const UNREADABLE: u8 = 7;
 /// Moved to other queues by an operator.
 pub(crate) const MOVED: u8 = 8;
-/// The selector of the subscription that the queue is for was not true of it.
+/// The selector of the subscription was not true of it.
 pub(crate) const NOT_SELECTED: u8 = 9;
-/// Its time came: it moved from its bucket into its queue.
+/// It was due: it moved from its bucket into its queue.
 pub(crate) const DUE: u8 = 10;
 
-/// A newer message of its key took its place.
+/// A newer message of its key superseded it.
 pub(crate) const SUPERSEDED: u8 = 11;
 
-/// An entry whose settlement is still to be logged in this visit.
+/// An entry whose settlement this visit has still to log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settled {
     pub(crate) seq: u64,
@@ -39,23 +39,23 @@ pub(crate) struct Settled {
     pub(crate) reason: u8,
 }
 
-/// What becomes of a delivery.
+/// The outcome of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EntryOutcome {
     Accepted,
-    /// Came back from a consumer: to its place, marked as delivered before.
+    /// Came back from a consumer: to its place, marked as redelivered.
     Released,
-    /// The same, since its consumer could not do with it what it should, or has gone.
+    /// The same, since its consumer failed or has gone.
     Failed,
-    /// Never left the broker: to its place, without counting as a return. It is marked as delivered
-    /// before all the same, since it may now come after later ones: only what is marked may come
-    /// out of order.
+    /// Never left the broker: to its place, without counting as a return. It is still marked as
+    /// redelivered, since it may now come after later ones. Only marked messages may come out of
+    /// order.
     Unsent,
     Rejected,
 }
 
 impl EntryOutcome {
-    /// True when the entry is there for others again.
+    /// True when the entry returns to its queue.
     fn brings_back(self) -> bool {
         matches!(self, Self::Released | Self::Failed | Self::Unsent)
     }
@@ -88,8 +88,8 @@ impl Queue {
         ticket.max(self.finish(inner, visit))
     }
 
-    /// Settles accepted deliveries as part of a group. They are gone at once: a session that dies
-    /// can't bring them back.
+    /// Settles accepted deliveries as part of a group. They are gone at once: the end of the
+    /// session can't bring them back.
     pub(crate) fn settle_in(&self, settlements: &[Settlement], client: u64, group: Group, visit: &Visit<'_>) -> Ticket {
         let mut inner = self.lock(visit.engine);
         if inner.deleted {
@@ -155,15 +155,15 @@ impl Queue {
         self.log_settled_in(inner, None, engine)
     }
 
-    /// Logs what this visit settled, in runs of consecutive entries, one record for each reason in
-    /// a row.
+    /// Logs the settlements of this visit, in runs of consecutive entries, with one record for each
+    /// row of a reason.
     pub(super) fn log_settled_in(&self, inner: &mut Inner, group: Option<Group>, engine: &Engine) -> Ticket {
         if inner.settled.is_empty() {
             return Ticket::NONE;
         }
         let mut settled = std::mem::take(&mut inner.settled);
         if inner.spilled > 0 {
-            // The log never heard of these.
+            // These were never in the log.
             for one in settled.extract_if(.., |one| one.address.is_spilled()) {
                 inner.free_spilled(one.address.file, 1, engine);
             }
@@ -202,8 +202,8 @@ impl Queue {
         ticket
     }
 
-    /// Drops every ready entry, and all that is not due yet. Returns how many, and what its reply
-    /// waits for.
+    /// Drops every ready entry, and all that are not due yet. Returns their number, and the ticket
+    /// for the reply.
     pub(crate) fn purge(self: &Arc<Self>, engine: &Engine) -> (u64, Ticket) {
         let (delayed, before) = self.purge_delayed(engine);
         let (ready, ticket) = self.purge_ready(engine);
@@ -214,7 +214,7 @@ impl Queue {
     pub(super) fn purge_ready(&self, engine: &Engine) -> (u64, Ticket) {
         let mut inner = self.lock(engine);
         inner.used_at = engine.clock.unix_ms();
-        // What waits goes too.
+        // Entries that wait after a return go too.
         inner.wake(u64::MAX);
         let mut purged = inner.lanes.purge();
         inner.free_spilled_of(&mut purged.freed, engine);
@@ -233,8 +233,8 @@ impl Queue {
     }
 
     /// Ends the queue under its lock: nothing enters or leaves any more. Returns its consumers and
-    /// the ready count. The caller holds the catalog's write lock and has checked what must be
-    /// checked, on `inner`.
+    /// the ready count. The caller holds the catalog's write lock and has done its checks on
+    /// `inner`.
     pub(crate) fn end(&self, inner: &mut Guard<'_>, engine: &Engine) -> (Vec<super::Consumer>, u64, Ticket) {
         let ready = inner.lanes.ready() as u64;
         inner.deleted = true;

@@ -1,9 +1,8 @@
-//! What is not in the log and leaves memory all the same: spilled to files that end with the
-//! process.
+//! Memory-only messages leave memory too: they are spilled to files that end with the process.
 //!
-//! The pager writes, without the lock; an entry gets its address afterwards, if it still waits
-//! then. Invariant: each entry with such an address that is not done holds its body once, and
-//! whoever ends the entry lets go of it in the same visit.
+//! The pager writes without the lock, and an entry that still waits then gets its address.
+//! Invariant: each unsettled entry with such an address holds its body once. The visit that ends
+//! the entry frees the body too.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +12,18 @@ use crate::engine::Engine;
 use crate::message::Message;
 use crate::queue::{Inner, Queue};
 
-/// A message that is to be spilled, and its number.
+/// A message to spill, with its number.
 pub(crate) type Picked = (u64, Message);
 
 impl Queue {
-    /// Picked messages were written: those of entries that still wait may leave memory. Of the
-    /// others nothing is kept.
+    /// Picked messages were written. Those of entries that still wait may leave memory; the others
+    /// are freed.
     pub(crate) fn spilled(&self, picked: &[Picked], addresses: &[Address], engine: &Engine) {
         let mut inner = self.lock(engine);
         let inner = &mut *inner;
         inner.spilling = false;
         let window = inner.window(engine);
-        // What consumers have come near meanwhile stays in memory.
+        // Messages that are now near to delivery stay in memory.
         for ((seq, _), address) in picked.iter().zip(addresses).rev() {
             if inner.deleted || !inner.lanes.spill(*seq, *address) {
                 engine.free_spilled(address.file, 1);
@@ -40,17 +39,17 @@ impl Queue {
         }
     }
 
-    /// Picked messages could not be written: they stay.
+    /// Picked messages could not be written: they stay in memory.
     pub(crate) fn not_spilled(&self, engine: &Engine) {
         self.lock(engine).spilling = false;
     }
 
-    /// True while messages are on their way.
+    /// True while messages are on their way to disk.
     pub(crate) fn is_spilling(&self, engine: &Engine) -> bool {
         self.lock(engine).spilling
     }
 
-    /// What is wanted of a spilled file.
+    /// The bodies of a spilled file that are still needed.
     pub(crate) fn spilled_in(&self, file: u32, engine: &Engine) -> Vec<Reference> {
         let inner = self.lock(engine);
         let mut found = Vec::new();
@@ -60,7 +59,7 @@ impl Queue {
         found
     }
 
-    /// Messages were spilled anew: entries that still lie where they were read lie there now.
+    /// Messages were spilled once more: entries that still lie at the old place get the new one.
     pub(crate) fn spilled_anew(&self, before: &[Reference], addresses: &[Address], engine: &Engine) {
         let mut inner = self.lock(engine);
         for (one, address) in before.iter().zip(addresses) {
@@ -71,13 +70,13 @@ impl Queue {
 }
 
 impl Inner {
-    /// An entry that was spilled has ended.
+    /// Frees the bodies of spilled entries that have ended.
     pub(super) fn free_spilled(&mut self, file: u32, count: u64, engine: &Engine) {
         self.spilled = self.spilled.saturating_sub(count as usize);
         engine.free_spilled(file, count);
     }
 
-    /// Lets go of what was spilled among bodies that ended, and leaves those that the log has.
+    /// Frees the spilled bodies among those that ended, and leaves those that are in the log.
     pub(super) fn free_spilled_of(&mut self, freed: &mut BTreeMap<u32, u64>, engine: &Engine) {
         if self.spilled > 0 {
             let spilled: Vec<_> = freed.extract_if(.., |file, _| is_spilled(*file)).collect();

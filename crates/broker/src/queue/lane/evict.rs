@@ -1,8 +1,8 @@
 //! Eviction: messages that are on disk leave memory, and pages in which everything is away become
 //! smaller.
 //!
-//! An entry stays what it was. Only one that is ready loses its message, so what a consumer holds
-//! stays in memory.
+//! An entry keeps its state. Only a ready entry loses its message, so what a consumer holds stays
+//! in memory.
 
 use journal::PAGE;
 
@@ -13,26 +13,26 @@ use crate::queue::page::{Entry, Page, State};
 /// Pages that one visit looks at to make them smaller.
 const SWEPT_AT_ONCE: usize = 8;
 
-/// What a lane let go of.
+/// The messages that a lane dropped from memory.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Dropped {
-    /// What the messages cost.
+    /// Their cost in bytes.
     pub(crate) bytes: usize,
-    /// Their lengths.
+    /// The sum of their lengths.
     pub(crate) length: usize,
 }
 
-/// What a sweep came to.
+/// The result of a sweep.
 #[derive(Debug, Default)]
 pub(crate) struct Swept {
     pub(crate) dropped: Dropped,
-    /// To be spilled, the farthest back first.
+    /// Messages to spill, the farthest back first.
     pub(crate) picked: Vec<Picked>,
     /// It has come to the front.
     pub(crate) whole: bool,
 }
 
-/// How many bytes of messages are still to go, and how many may be picked.
+/// How many bytes of messages must still go, and how many may be picked.
 struct Left {
     excess: usize,
     room: usize,
@@ -73,7 +73,7 @@ impl Left {
 }
 
 impl Lane {
-    /// Lets go of the message of an entry that is ready and on disk.
+    /// Drops the message of an entry that is ready and on disk from memory.
     pub(crate) fn drop_message(&mut self, seq: u64) -> Option<Dropped> {
         let entry = self.get_mut(seq)?;
         let dropped = let_go(entry)?;
@@ -82,7 +82,7 @@ impl Lane {
         Some(dropped)
     }
 
-    /// Makes the page smaller in which `seq` lies, if everything in it is away.
+    /// Makes the page of `seq` smaller, if everything in it is away.
     pub(crate) fn lean_down(&mut self, seq: u64) {
         let Ok(index) = self.pages.binary_search_by_key(&(seq / PAGE), |page| page.number) else { return };
         self.lean_page(index);
@@ -109,10 +109,10 @@ impl Lane {
         self.index_bytes += page.cost();
     }
 
-    /// Lets go of messages, those farthest back first, until they are `excess` bytes, and makes
-    /// pages smaller in which everything is away; in a few pages only, the next call goes on. Of
-    /// messages that are not on disk up to `room` bytes are picked to be spilled, but at least one,
-    /// and count as if they had gone; with no room none. The message of `kept` stays.
+    /// Drops messages from memory, those farthest back first, until `excess` bytes are gone. Pages
+    /// in which everything is away become smaller. One call looks at a few pages, and the next one
+    /// goes on. Messages that are not on disk are picked to be spilled, up to `room` bytes but at
+    /// least one, and count as gone. With no room none is picked. The message of `kept` stays.
     pub(crate) fn sweep(&mut self, excess: usize, kept: Option<u64>, room: usize) -> Swept {
         let mut swept = Swept { dropped: Dropped::default(), picked: Vec::new(), whole: false };
         let mut left = Left { excess, room };
@@ -130,7 +130,7 @@ impl Lane {
                 self.away += gone;
                 self.index_bytes += gone * AWAY_COST;
                 if !swept.picked.is_empty() && left.room == 0 {
-                    // The page is not done with.
+                    // More of this page may go with the next call.
                     self.swept += 1;
                     return swept;
                 }
@@ -143,7 +143,7 @@ impl Lane {
     }
 }
 
-/// Drops the message of an entry that is ready and on disk, and notes what is worth knowing of it.
+/// Drops the message of an entry that is ready and on disk from memory, and notes its figures.
 fn let_go(entry: &mut Entry) -> Option<Dropped> {
     if entry.state != State::Ready || entry.address.is_none() {
         return None;

@@ -1,4 +1,4 @@
-//! Taking every ready entry out at once, page by page: what is away is not read for it.
+//! Purging: every ready entry goes at once, page by page, and messages that are away are not read.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,16 @@ use crate::queue::page::{Page, State, bit_of};
 #[derive(Debug, Default)]
 pub(crate) struct Purged {
     pub(crate) count: u64,
-    /// What the messages cost that were in memory.
+    /// The cost of the messages that were in memory, in bytes.
     pub(crate) bytes: usize,
-    /// The numbers that are settled by it, each (first, count); numbers that were settled before
-    /// may lie in between.
+    /// The numbers that it settled, each (first, count). Numbers that were settled before may lie
+    /// in between.
     pub(crate) runs: Vec<(u64, u64)>,
     /// Durable entries, by the file that their bodies lay in.
     pub(crate) freed: BTreeMap<u32, u64>,
     /// Entries whose message was away, in hot pages.
     away: usize,
-    /// The run that goes on until something comes that stays: its first number, and the one behind
-    /// its last.
+    /// The run that is still open: its first number, and the one behind its last.
     open: Option<(u64, u64)>,
 }
 
@@ -41,9 +40,9 @@ impl Runs {
         }
     }
 
-    /// Adds the numbers from `from` on that are not set in `bits`, which begin at `start`, up to
-    /// the last one that is set. Returns the number behind that. A word without a gap costs a
-    /// comparison: a backlog has little else.
+    /// Adds the numbers from `from` up to the last bit of `bits` that are not set; the bits begin
+    /// at `start`. Returns the number behind that. A word without a gap costs one comparison, and
+    /// most words of a backlog have none.
     pub(super) fn add_gaps(&mut self, mut from: u64, start: u64, bits: &Bits) -> u64 {
         for (start, word) in (start..).step_by(64).zip(bits) {
             if *word == u64::MAX {

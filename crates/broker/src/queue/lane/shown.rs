@@ -1,4 +1,4 @@
-//! What reports see of a lane: nothing is read or opened for it.
+//! The figures of a lane in reports: no page is read or opened for them.
 
 use crate::message::Message;
 use crate::queue::lane::Lane;
@@ -9,7 +9,7 @@ impl Lane {
         self.live
     }
 
-    /// Number of entries that the log has and that are not done.
+    /// Number of unsettled entries that are in the log.
     pub(crate) fn durable(&self) -> usize {
         self.durable
     }

@@ -1,5 +1,5 @@
-//! The lane against a naive model, a sorted map of everything that is not done, while entries leave
-//! memory, their bodies are moved into segments, and both come back.
+//! The lane against a naive model, a sorted map of all entries that are not done. Meanwhile entries
+//! leave memory, their bodies are moved into segments, and both come back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::queue::bitmap::Bitmap;
 /// Numbers whose bodies lie in one file.
 const FILE: u64 = 700;
 
-/// What the model knows of an entry.
+/// An entry of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Item {
     state: State,
@@ -43,12 +43,12 @@ enum Step {
     Spill(u16, u16),
     SpillAnew(u16),
     LeanDown(u16),
-    /// The bodies of one file are copied into a segment; or the file is adopted as it is.
+    /// The bodies of one file are copied into a segment; or the file becomes one as it is.
     Evacuate {
         pick: u16,
         apply_arguments: bool,
     },
-    /// Only the first half of that: the bodies are copied, and the lane hears of it later.
+    /// Only the first half of that: the bodies are copied, and the lane is told later.
     Copy {
         pick: u16,
         apply_arguments: bool,
@@ -59,7 +59,7 @@ enum Step {
     Purge,
 }
 
-/// A file or segment whose bodies are copied: itself, what comes of it, and what is in it by page.
+/// A file or segment whose bodies are copied: itself, its successor, and its entries by page.
 type Leaving = (u32, u32, BTreeMap<u64, Vec<Reference>>);
 
 fn step() -> impl Strategy<Value = Step> {
@@ -181,7 +181,7 @@ impl World {
         assert!(self.model.insert(seq, Item { state, file, returns: 0 }).is_none());
     }
 
-    /// Reads as the pager does, until nothing is missing of so many bytes from the head on.
+    /// Reads as the pager does, until so many bytes from the head on are in memory.
     fn load(&mut self, bytes: usize) {
         for _ in 0..100 {
             match self.lane.away_of(Want::Messages(bytes)) {
@@ -300,7 +300,7 @@ impl World {
         self.indexes.entry(segment).or_default().extend(entries);
     }
 
-    /// All segments become one, as far as they are not settled.
+    /// All segments become one, without their settled entries.
     fn merge(&mut self) {
         self.tell();
         let old = std::mem::take(&mut self.indexes);
@@ -371,7 +371,8 @@ impl World {
         self.check_settled();
     }
 
-    /// Whatever an index lists and is settled is said again; whatever is live and durable is not.
+    /// Settled numbers that an index lists are said again; numbers that are live and durable are
+    /// not.
     fn check_settled(&self) {
         let runs = self.lane.settled_runs();
         let settled = |seq: u64| {
@@ -419,8 +420,8 @@ proptest! {
     }
 }
 
-/// Purged messages came back after a restart: the purge had given back the page, and what an index
-/// lists of it was taken for what nobody lists.
+/// Purged messages came back after a restart. The purge had given back the page, and the numbers
+/// that an index lists of it were taken for unlisted ones.
 #[test]
 fn what_is_purged_while_its_bodies_are_copied_stays_settled() {
     let mut world = World::new(1);
@@ -465,7 +466,7 @@ fn a_backlog_shrinks_to_a_few_bytes_for_each_entry_and_then_to_none() {
     world.drain();
 }
 
-/// What recovery makes of a lane: lean where the log has bodies, absent where segments have all.
+/// The lane after a recovery: lean where the log has bodies, absent where segments have all.
 fn put(bits: &mut Bits, bit: usize) {
     bits[bit / 64] |= 1 << (bit % 64);
 }
@@ -501,7 +502,7 @@ fn a_recovered_lane_delivers_in_order_and_gives_out_new_numbers() {
     assert_eq!(lane.settled_runs(), [(1, 4), (6, 64), (71, 4024)], "and nothing of pages that no index lists");
 }
 
-/// The pager reads what chunks list without the lock; a merge that came in between has moved the
+/// The pager reads the lists of chunks without the lock. A merge that came in between has moved the
 /// bodies and removes the old segments. A queue stopped for good at a body that was no longer
 /// there, until the next start.
 #[test]
@@ -524,8 +525,8 @@ fn lists_of_chunks_that_were_merged_meanwhile_are_no_places() {
     assert!(lane.lies_at(&at(10, 5)) && !lane.lies_at(&at(9, 5)));
 }
 
-/// Lean pages know where spilled messages lie too. An entry among durable ones that is settled for
-/// a restart must not be taken for one that an index should list.
+/// Lean pages know where spilled messages lie too. A spilled entry among durable ones is settled
+/// for a restart. It must not be taken for one that an index should list.
 #[test]
 fn spilled_entries_shrink_with_their_page_and_are_none_of_the_logs_business() {
     let mut world = World::new(1);

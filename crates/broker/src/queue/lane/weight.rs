@@ -1,11 +1,11 @@
-//! What the entries of a lane come to that count where its queue is bounded: those that are ready,
-//! and those that nobody sees yet.
+//! The messages and bytes of a lane that count towards the limits of its queue: those of ready
+//! entries, and those of hidden ones.
 
 use crate::message::Message;
 use crate::queue::State;
 use crate::queue::lane::Lane;
 
-/// Messages that a queue will have which nobody sees there yet.
+/// Messages on their way into a queue that are still hidden there.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Coming {
     pub(crate) messages: u64,
@@ -22,7 +22,7 @@ impl Coming {
 }
 
 impl Lane {
-    /// Bytes of the bodies of its ready entries, and how many there are of which nobody knows.
+    /// Bytes of the bodies of its ready entries, and the number of entries of unknown length.
     pub(in crate::queue) fn weight(&self) -> (u64, usize) {
         let pages = self.pages.iter().map(|page| page.weight());
         pages.fold((0, 0), |(bytes, unread), (more, others)| (bytes + more, unread + others))
