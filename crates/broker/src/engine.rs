@@ -1,9 +1,9 @@
-//! What every part of the broker shares: the journal, the catalog, the clock, the alarms, the
-//! totals.
+//! The state that every part of the broker shares: the journal, the catalog, the clock, the alarms,
+//! the totals.
 //!
 //! Lock order: groups → catalog write → queue → journal buffer → mailbox. The small locks here
-//! (timers, waiting lists) are leaves: nothing else is locked while one is held, but the errands of
-//! the pager behind what is postponed.
+//! (timers, waiting lists) are leaves: nothing else is locked while one is held. One exception: the
+//! pager's errands are locked behind the postponed dead letters.
 
 pub(crate) mod checkpoint;
 pub(crate) mod dead_letter;
@@ -45,14 +45,14 @@ use crate::session::transaction::Sealed;
 use crate::settings::Settings;
 use crate::stats::Totals;
 
-/// What waits for a time or a flush, to be taken up by the housekeeping.
+/// Queues and clients that wait for a time or a flush, for the housekeeping.
 #[derive(Default)]
 pub(crate) struct Waiting {
     /// Due times in milliseconds since 1970, earliest first.
     pub(crate) timers: BinaryHeap<Reverse<(u64, TimerQueue)>>,
     pub(crate) marks: Vec<(Ticket, Arc<Queue>)>,
     pub(crate) sealed: Vec<Sealed>,
-    /// Large ends of sessions.
+    /// Ends of sessions with many deliveries.
     pub(crate) ending: Vec<Ending>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Engine {
     pub(crate) dialects: Dialects,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
-    /// As [`crate::Limits::sessions_per_connection`] says, or whoever changed it since.
+    /// As [`crate::Limits::sessions_per_connection`] says, or a later change.
     pub(crate) sessions_per_connection: AtomicU32,
     pub(crate) totals: Totals,
     pub(crate) losses: Losses,
@@ -100,24 +100,23 @@ pub(crate) struct Engine {
     pub(crate) pager: Pager,
     pub(crate) sweep: Mutex<Sweep>,
     pub(crate) spilling: Spilling,
-    /// Held by whoever writes a group, from its first settlement to its end, and exclusively while
-    /// a queue is restated: what is restated as settled must not be undone by a group that never
+    /// Held while a group is written, from its first settlement to its end, and exclusively while a
+    /// queue is restated. A settlement that is restated must not be undone by a group that never
     /// ends. Locked before any queue.
     pub(crate) groups: RwLock<()>,
     pub(crate) clients: Mutex<HashMap<u64, Arc<ClientShared>>>,
     pub(crate) replies: Replies,
-    /// Queues of which entries can't be read since the start, and what is known of those, in words.
+    /// Queues with unreadable entries since the start, and a description of the damage.
     pub(crate) lost: Mutex<HashMap<Owner, String>>,
-    /// What the log should say of damage that was found at the start.
+    /// Lines for the log about damage that was found at the start.
     pub(crate) news: Mutex<Vec<String>>,
     /// Owners of the users' records in the journal.
     pub(crate) users: Mutex<HashMap<String, u64>>,
     pub(crate) definitions: Definitions,
-    /// Held by whoever adds, changes or deletes vhosts, users and definitions, from the look at
-    /// what is there to the end: these changes come one after the other. Locked before everything
-    /// else.
+    /// Held while vhosts, users and definitions are added, changed or deleted, from the first look
+    /// to the end. So these changes come one after the other. Locked before everything else.
     pub(crate) administration: Mutex<()>,
-    /// The queue of each bundle of ids. One that is no more leaves when the log would say it again.
+    /// The queue of each bundle of ids. A bundle that has ended leaves at its next restatement.
     pub(crate) id_bundles: Mutex<HashMap<Owner, Owner>>,
     next_client: AtomicU64,
     next_owner: AtomicU64,
@@ -130,7 +129,7 @@ pub(crate) enum Writing<'a> {
     Alone(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'a, ()>),
 }
 
-/// What an engine is made of.
+/// The parts of a new core.
 pub(crate) struct EngineParts {
     pub(crate) journal: Journal,
     pub(crate) catalog: Catalog,
@@ -202,7 +201,7 @@ impl Engine {
         bundle
     }
 
-    /// Notes whose ids a bundle holds.
+    /// Notes that the ids of `queue` are in this bundle.
     pub(crate) fn keep_id_bundle(&self, bundle: Owner, queue: Owner) {
         self.id_bundles.lock().insert(bundle, queue);
     }
@@ -212,8 +211,8 @@ impl Engine {
         self.next_owner.fetch_add(count, Ordering::Relaxed)
     }
 
-    /// The right to write a group that brings messages to these queues: alone where one compares
-    /// ids, so that what it knows is in the log whole.
+    /// The right to write a group that brings messages to these queues. It is exclusive where a
+    /// queue looks for duplicates: every known id is then in the log with its message.
     pub(crate) fn write_group(&self, targets: &[Vec<Arc<Queue>>]) -> Writing<'_> {
         if targets.iter().flatten().any(|queue| queue.deduplicates()) {
             Writing::Alone(self.groups.write())

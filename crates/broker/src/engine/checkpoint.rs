@@ -1,10 +1,10 @@
-//! What the journal asks the broker: to say again, at the head of the log, what its oldest file
-//! says; which entries have their bodies in a file, and which of a page are not settled; and to
-//! note where bodies lie that were moved.
+//! The journal's questions and the broker's answers. It asks which entries have their bodies in a
+//! file, and which of a page are not settled. It asks for a restatement of the facts in its oldest
+//! file, and tells where moved bodies lie.
 //!
 //! An entry's body and its reference need no restating: the journal keeps them, or lists them in an
-//! index. What came after them is restated: which numbers are settled that an index may list, how
-//! often entries came back, whose death is decided.
+//! index. The later facts are restated: settled numbers that an index may list, how often entries
+//! came back, and which deaths are decided.
 
 use std::sync::{Arc, Weak};
 
@@ -16,7 +16,7 @@ use crate::engine::pages;
 use crate::queue::{Lane, Queue};
 use crate::store::facts::{self, LaneFacts};
 
-/// Answers the journal's questions, once the broker has filled its queues: until then they wait.
+/// Answers the journal's questions once the broker has filled its queues. Until then they wait.
 #[derive(Default)]
 pub(crate) struct Restater {
     engine: Mutex<Option<Weak<Engine>>>,
@@ -29,8 +29,8 @@ impl Restater {
         self.known.notify_all();
     }
 
-    /// The broker. Without it there is no answer, and any other would cost messages: the journal's
-    /// background waits.
+    /// The broker. Until it is known the journal's background thread waits, since a wrong answer
+    /// would cost messages.
     fn engine(&self) -> Arc<Engine> {
         let mut known = self.engine.lock();
         loop {
@@ -74,9 +74,8 @@ fn queue_of(engine: &Engine, owner: Owner) -> Option<Arc<Queue>> {
     engine.catalog.vhosts().into_iter().find_map(|vhost| vhost.tables.read().queue_by_id(owner).cloned())
 }
 
-/// Holding the table's read lock keeps every declaration away, the queue's lock every entry, and
-/// the groups' lock every half of a group: what is said is true at the place in the log where it is
-/// said.
+/// The table's read lock excludes every declaration, the queue's lock every entry, and the groups'
+/// lock every half of a group. So the restated facts are true at their place in the log.
 fn restate_one(engine: &Engine, owner: Owner, journal: &Journal) {
     let _whole = engine.groups.write();
     if restate_ids(engine, owner, journal) {
@@ -85,7 +84,7 @@ fn restate_one(engine: &Engine, owner: Owner, journal: &Journal) {
     for vhost in engine.catalog.vhosts() {
         let tables = vhost.tables.read();
         if tables.is_ended() {
-            // Its end stands in the log, and nothing may stand behind that.
+            // Its end is in the log, and no record of it may follow.
             continue;
         }
         if vhost.id == owner {
@@ -124,7 +123,7 @@ fn restate_one(engine: &Engine, owner: Owner, journal: &Journal) {
     }
 }
 
-/// Says the ids or keys of a bundle again; false if the owner is none. What is left of none is
+/// Restates the ids or keys of a bundle; false if the owner is no bundle. A bundle without ids is
 /// forgotten here.
 fn restate_ids(engine: &Engine, bundle: Owner, journal: &Journal) -> bool {
     let Some(queue) = engine.id_bundles.lock().get(&bundle).copied() else { return false };
@@ -136,7 +135,7 @@ fn restate_ids(engine: &Engine, bundle: Owner, journal: &Journal) -> bool {
             return false;
         }
         let mut appender = journal.housekeeping_appender();
-        // Once in each turn of the log is enough, in however many files it stands.
+        // One restatement in each turn of the log is enough, however many files mention it.
         appender.supersede(bundle);
         if let Some((scope, ids)) = ids {
             facts::log_seen(&mut appender, None, bundle, (queue.id, scope), &ids);

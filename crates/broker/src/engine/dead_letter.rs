@@ -1,15 +1,15 @@
-//! Where dead messages go: to their queue's dead-letter exchange, as new messages that carry the
-//! story of their deaths.
+//! Dead letters: messages that move to their queue's dead-letter exchange, as new messages with the
+//! history of their deaths.
 //!
 //! Each hop is a group: the settlement in the old queue and the arrivals in the new ones happen
-//! together, so a crash neither loses nor doubles the message; the arrivals are visible once the
-//! group is durable. A hop that closes a cycle without a rejection in it is not taken, nor one that
-//! would multiply a message beyond its share of moves ([`crate::message::annotations::MOVES`]).
+//! together. So a crash neither loses nor doubles the message, and the arrivals are visible once
+//! the group is durable. A hop is not taken if it closes a cycle without a rejection in it, or
+//! would exceed the message's moves ([`crate::message::annotations::MOVES`]).
 //!
 //! Invariant: a run ends with the message that spends its [`Budget`]. While memory is full, one run
 //! in a second moves messages to several queues. The rest waits
-//! ([`crate::engine::dead_letter::postponed`]); why it died is logged before, unless a start would
-//! find it out anew.
+//! ([`crate::engine::dead_letter::postponed`]), and the reason of each death is logged first unless
+//! a start finds it out by itself.
 
 pub(crate) mod postponed;
 
@@ -35,24 +35,24 @@ use crate::session::transaction::{Sealed, hide_arrivals};
 const CHUNK: usize = 64;
 /// Bytes moved at once while the log is full, but at least one message.
 const RESERVED: usize = 64 << 10;
-/// Bytes of keys from `CC` that the story of one death tells, so that a long list leaves room for
-/// more deaths.
+/// Bytes of keys from `CC` in the history of one death, so that a long list leaves room for more
+/// deaths.
 const COPIED_KEYS: usize = 1 << 10;
 
-/// A message as it goes on, where to, and what makes it a duplicate there.
+/// The message of the next hop, its queues, and its identity for deduplication there.
 type Hop = (Message, Vec<Arc<Queue>>, Option<Box<MessageIdentity>>);
 
-/// So many deaths are decided before others may have the queue and the log.
+/// So many deaths are logged before the queue and the log are free for others in between.
 const DECIDED_AT_ONCE: usize = 1000;
 
-/// What a run may still make of dead letters, in entries: as many as a turn. Its last message may
+/// How many more entries a run may make of dead letters: as many as a turn. Its last message may
 /// exceed it.
 #[derive(Debug)]
 pub(crate) struct Budget {
     left: usize,
-    /// Something has moved, or will when it has been read.
+    /// Some message has moved, or will when it has been read.
     has_moved: bool,
-    /// Full memory is no reason to wait.
+    /// A run that moves messages while memory is full.
     ignores_memory: bool,
 }
 
@@ -65,7 +65,8 @@ impl Budget {
         self.left == 0
     }
 
-    /// What waits can go on at once: this run has brought it further, and has no more to give.
+    /// True when postponed dead letters can go on at once: this run moved some and has spent its
+    /// budget.
     fn goes_on(&self) -> bool {
         self.is_spent() && self.has_moved
     }
@@ -75,8 +76,7 @@ impl Budget {
     }
 }
 
-/// Logs that these die, so that a start does not bring them back; one whose time is over dies then
-/// without that.
+/// Logs that these die, so that a start does not bring them back. Expired ones need no record.
 fn decide_all(queue: &Queue, dying: &[Dying], engine: &Engine) {
     for some in dying.chunks(DECIDED_AT_ONCE) {
         queue.decide(some.iter().filter(|dead| dead.reason != Reason::Expired), engine);
@@ -84,7 +84,7 @@ fn decide_all(queue: &Queue, dying: &[Dying], engine: &Engine) {
 }
 
 impl Engine {
-    /// Moves dead messages on, or notes why they must wait.
+    /// Moves dead messages on, or postpones them.
     pub(crate) fn dead_letter(&self, queue: &Arc<Queue>, dying: Vec<Dying>, budget: &mut Budget, work: &mut Vec<Work>) {
         let mut dying = dying;
         let mut waits = self.postponed.lock().has(queue);
@@ -101,23 +101,22 @@ impl Engine {
         }
     }
 
-    /// What waits for room is looked at from time to time; what waits for the next run only, as
-    /// soon as others had theirs.
+    /// Dead letters that wait for room are tried from time to time. Those that wait for the next
+    /// run are tried after the other work.
     fn go_on_soon(&self, budget: &Budget) {
         if budget.goes_on() {
             self.housekeeper.wake();
         }
     }
 
-    /// Goes on with some of what waits; each queue that can go on has its turn. True when there is
-    /// more that can.
+    /// Moves some of the postponed dead letters on, each queue in turn. True when more can go on.
     pub(crate) fn retry_postponed(&self, work: &mut Vec<Work>) -> bool {
         let mut budget = Budget::of_a_run();
         let mut stuck = 0;
         while !budget.is_spent() && stuck < self.postponed.lock().queues() {
-            // They may be all that keeps the oldest file of a full log: then no room would ever
-            // come by itself. What a move appends it frees, if not at once, so a few at a time are
-            // taken from the reserve while there is one.
+            // They may be all that keeps the oldest file of a full log, and then no room would ever
+            // come by itself. A move frees as much as it appends, if not at once. So a few at a
+            // time are taken from the reserve while there is one.
             let closed = self.journal.admission() == Admission::Closed;
             let journal = self.journal.stats();
             if closed && journal.used_bytes >= journal.max_bytes {
@@ -125,8 +124,8 @@ impl Engine {
             }
             let next = self.postponed.lock().next(CHUNK, if closed { RESERVED } else { usize::MAX });
             let Some((queue, chunk)) = next else { return false };
-            // What the disk has of a queue is read for some of it at a time: the rest waits here
-            // until that has moved.
+            // Only one batch of a queue is read from the disk at a time: the rest waits here until
+            // it has moved.
             let left = if queue.awaits_read() { chunk } else { self.move_read(&queue, chunk, &mut budget, work) };
             stuck = if left.is_empty() { 0 } else { stuck + 1 };
             self.postponed.lock().end_turn(&queue, left);
@@ -137,9 +136,9 @@ impl Engine {
         budget.goes_on()
     }
 
-    /// Whether a message may go to several queues, which takes more memory than it gives. Where
-    /// what waits is all that fills the memory nothing else would make room, so once in a while a
-    /// run goes on all the same.
+    /// Whether a message may go to several queues, which takes more memory than it frees. Postponed
+    /// messages may be all that fills the memory, and nothing else would make room. So once in a
+    /// while a run goes on all the same.
     fn may_take_more(&self, budget: &mut Budget, now: u64) -> bool {
         if budget.ignores_memory || !self.memory.is_full() {
             return true;
@@ -148,8 +147,8 @@ impl Engine {
         budget.ignores_memory
     }
 
-    /// Moves some, after they have been read if the disk has them; nothing overtakes what waits for
-    /// that. Returns those that have to wait.
+    /// Moves some, after a read if only the disk has them; none overtakes those that wait for a
+    /// read. Returns those that have to wait.
     fn move_read(
         &self,
         queue: &Arc<Queue>,
@@ -158,8 +157,8 @@ impl Engine {
         work: &mut Vec<Work>,
     ) -> Vec<Dying> {
         if queue.awaits_read() || chunk.iter().any(|dead| dead.message.is_none()) {
-            // Who rejected one is answered before it has moved, and must not get it again: that it
-            // dies is logged now.
+            // A rejection is answered before the message has moved, and its consumer must not get
+            // it again. So this death is logged now.
             queue.decide(chunk.iter().filter(|dead| dead.reason == Reason::Rejected), self);
             budget.charge(chunk.len());
             budget.has_moved = true;
@@ -169,9 +168,8 @@ impl Engine {
         self.move_chunk(queue, chunk, budget, work)
     }
 
-    /// Reads dead letters and moves them on. All that were asked for before may have left less room
-    /// than there was; then only few at a time go on, as they are taken from what waits. Returns
-    /// whether any have moved.
+    /// Reads dead letters and moves them on. Earlier reads may have left less room than there was;
+    /// then all of them are postponed, and few at a time go on. Returns whether any have moved.
     pub(crate) fn move_unread(&self, queue: &Arc<Queue>, dying: Vec<Dying>, work: &mut Vec<Work>) -> bool {
         let many = dying.len() > RESERVED / LIKELY_BYTES && self.journal.admission() == Admission::Closed;
         if many {
@@ -183,14 +181,15 @@ impl Engine {
         let read = self.read_dying(queue, dying.clone());
         let left = self.move_chunk(queue, read, &mut budget, work);
         if let Some(first) = left.first() {
-            // As they came: what only the disk has is not to wait in memory.
+            // Postpones them as they were before the read: a message that is on disk must not wait
+            // in memory.
             self.postpone_unread(queue, dying.into_iter().skip_while(|dead| dead.seq != first.seq).collect());
         }
         budget.has_moved
     }
 
-    /// What was to be read and moved waits, and so does all that was to be read behind it: it is
-    /// older than what waits already.
+    /// Postpones dead letters that could not move, and in front of earlier ones all that were to be
+    /// read after them.
     fn postpone_unread(&self, queue: &Arc<Queue>, mut dying: Vec<Dying>) {
         decide_all(queue, &dying, self);
         let mut postponed = self.postponed.lock();
@@ -198,16 +197,16 @@ impl Engine {
         postponed.push_front(queue, dying);
     }
 
-    /// The move waits, and the decision is logged.
+    /// Postpones the move, and logs the decision.
     fn postpone(&self, queue: &Arc<Queue>, dying: Vec<Dying>) {
         decide_all(queue, &dying, self);
         self.postponed.lock().push(queue, dying);
     }
 
     /// Moves some whose messages are in memory. Those that the log can't take stay, dying, until a
-    /// start with a larger one. Returns those that have to wait, the last ones of the chunk: the
+    /// start with a larger one. Returns the last ones of the chunk, which have to wait. Either the
     /// budget is spent, or memory is full and the next one goes to several queues, which takes more
-    /// memory than it gives.
+    /// memory than it frees.
     fn move_chunk(
         &self,
         queue: &Arc<Queue>,
@@ -255,13 +254,13 @@ impl Engine {
             leave.push(dead);
         }
         if !stay.is_empty() {
-            // Whoever rejected one must not get it again after a restart.
+            // A consumer that rejected one must not get it again after a restart.
             queue.decide(stay.iter(), self);
         }
         let durable = leave.iter().any(|dead| dead.durable);
         let mut visit = Visit { engine: self, now, work };
-        // A crash before it is durable lets the message die once more: had it been delivered, it
-        // would come again as new.
+        // A crash before the group is durable lets the message die once more. Had it been
+        // delivered, it would come again as new.
         if !leave.is_empty() {
             budget.has_moved = true;
             self.move_together(
@@ -275,14 +274,14 @@ impl Engine {
         wait
     }
 
-    /// True for a message that these queues would have in the log, which has become too small for
-    /// it: it was published when the log's files were larger.
+    /// True for a durable message that is larger than the log now allows. It was published when the
+    /// log's files were larger.
     pub(crate) fn is_too_large(&self, message: &Message, targets: &[Arc<Queue>]) -> bool {
         let large = message.persistent() && message.block().len() > self.journal.max_body() as usize;
         large && targets.iter().any(|queue| queue.logged())
     }
 
-    /// Tells of a message of `queue` that is too large to move.
+    /// Reports a message of `queue` that is too large to move.
     pub(crate) fn tell_too_large(&self, queue: &Queue, dead: &Dying) {
         let (name, vhost, largest) = (&queue.name, &queue.vhost, self.journal.max_body());
         let bytes = dead.message.as_ref().map_or(0, |message| message.block().len());
@@ -293,9 +292,9 @@ impl Engine {
         ));
     }
 
-    /// Messages leave one queue and arrive in others, all in one group: `leave` settles them where
-    /// they were. They are visible once that is durable; `durable` says whether the log knows them,
-    /// or it does from now on.
+    /// Messages leave one queue and arrive in others, all in one group; `leave` settles them in the
+    /// old one. They are visible once the group is durable. `durable` says whether they are in the
+    /// log already; if not, they are from now on.
     pub(crate) fn move_together(
         &self,
         mut arrivals: Vec<Arrival>,
@@ -325,7 +324,7 @@ impl Engine {
         }
     }
 
-    /// The message as it goes on, and where to, or why it goes nowhere.
+    /// The message of the next hop and its queues, or why it goes nowhere.
     fn next_hop(
         &self,
         (queue, arguments): (&Queue, &QueueArguments),
@@ -338,7 +337,8 @@ impl Engine {
         let unroutable = Nowhere::Unroutable;
         let exchange = arguments.dead_letter_exchange.as_deref().ok_or(unroutable)?;
         let message = dead.message.as_ref().ok_or(unroutable)?;
-        // A key of the queue's own stands for all that the message had, also at its next death.
+        // A routing key of the queue's arguments replaces all keys of the message, also at its next
+        // death.
         let (key, copies) = match (arguments.dead_letter_routing_key.as_deref(), message.copies()) {
             (None, copies) => (message.routing_key(), copies),
             (Some(key), Copies::None) => (key, Copies::None),
@@ -366,7 +366,7 @@ impl Engine {
             return Err(Nowhere::OutOfMoves);
         }
         let (queues, identity) = match message.instructed() {
-            // What was published with them made sense then.
+            // Its instructions were valid when it was published.
             true => {
                 let published_at = (!message.was_delayed()).then_some(now);
                 self.apply_scheduling(&mut routing, envelope.headers(), published_at, now).map_err(|_| unroutable)?
@@ -398,7 +398,7 @@ impl Engine {
 
     fn marks_after(&self, queue: &Queue, message: &Message, reason: Reason, now: u64) -> Annotations {
         let read = || self.dialects.read(message.dialect(), message.properties()).ok();
-        // Deaths that a client made up, or brings along from another life, are its own headers.
+        // A history that a client wrote, or that comes from another broker, is a plain header.
         let mut annotations = message.annotations().unwrap_or_default();
         let mut routing_keys = vec![message.routing_key().to_owned()];
         if message.copies() == Copies::Named

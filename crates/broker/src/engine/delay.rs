@@ -1,10 +1,10 @@
-//! Who makes buckets for messages that are not due, sorts them when their time nears, and moves
-//! what is due.
+//! Buckets of messages that are not due: makes them, sorts them before their time, and moves
+//! messages that are due.
 //!
-//! The pager does both, since it may wait for the disk: one page of a bucket, or one group of
+//! The pager sorts and moves, since it may wait for the disk: one page of a bucket, or one group of
 //! messages, in each step. A move is a group: the settlement in the bucket and the arrival in the
-//! queue happen together, so a crash neither loses nor doubles the message. What is due moves in
-//! the order of its due times, over all buckets of its queue.
+//! queue happen together. So a crash neither loses nor doubles the message. Messages move in the
+//! order of their due times, over all buckets of their queue.
 
 use std::sync::Arc;
 
@@ -28,24 +28,24 @@ const CHUNK: usize = 256;
 const RESERVED: usize = 4;
 /// While a queue has more due times in memory than this, it sorts no further bucket.
 const MOST_SORTED: usize = 1 << 18;
-/// What could not be done is tried again after so many milliseconds.
+/// A step that failed is tried again after so many milliseconds.
 const LATER: u64 = 50;
 /// Messages that are read together for their due times.
 const READ_AT_ONCE: usize = 512;
 
-/// What one step came to.
+/// The result of one step.
 #[derive(PartialEq, Eq)]
 enum Moved {
     Nothing,
     Some,
-    /// The log takes nothing now.
+    /// The log takes no message now.
     Later,
 }
 
-/// Where a message goes, and what makes it a duplicate there.
+/// The queues of a message, and its identity for deduplication there.
 pub(crate) type Followed = (Vec<Arc<Queue>>, Option<Box<MessageIdentity>>);
 
-/// An entry that is due: when, of which bucket, and its number.
+/// An entry that is due: its time, the index of its bucket, and its number.
 type Due = (u64, usize, u64);
 
 impl Engine {
@@ -60,7 +60,7 @@ impl Engine {
         due.unwrap_or_else(|| message.published_at())
     }
 
-    /// The bucket of `queue` for what is due at `due`; the queue itself if it is gone.
+    /// The bucket of `queue` for a message that is due at `due`; the queue itself if it is gone.
     pub(crate) fn bucket(&self, queue: &Arc<Queue>, due: u64, now: u64) -> Arc<Queue> {
         let span = Span::of(due, now);
         if let Some(bucket) = queue.delays.lock().buckets.get(&span) {
@@ -87,7 +87,7 @@ impl Engine {
         bucket
     }
 
-    /// A bucket of `queue` that nobody knows yet.
+    /// A new bucket of `queue` that is not yet in its list.
     pub(crate) fn new_bucket(&self, queue: &Arc<Queue>, owner: u64, span: Span, now: u64) -> Arc<Queue> {
         Queue::new(QueueParts {
             id: owner,
@@ -104,8 +104,8 @@ impl Engine {
         })
     }
 
-    /// Looks what of a queue is due, sorts a page of what soon will be, and moves some. To be
-    /// called by the pager.
+    /// One step for a queue with delayed messages: sorts a page of a bucket whose time is near, and
+    /// moves messages that are due. Called by the pager.
     pub(crate) fn release_due(&self, queue: &Arc<Queue>, work: &mut Vec<Work>) {
         queue.delays.lock().asked = false;
         let now = self.clock.unix_ms();
@@ -120,19 +120,18 @@ impl Engine {
         }
         let mut visit = Visit { engine: self, now, work };
         for bucket in near {
-            // What is due already could not be moved, or waits for room in memory.
+            // Messages that are due could not be moved, or wait for room in memory.
             let at = bucket.looks_at(self).map_or(now + LATER, |at| if at <= now { now + LATER } else { at });
             bucket.look_at(at, &mut visit);
         }
     }
 
-    /// Looks through one page of the earliest bucket that is not sorted. True if there is more to
-    /// do.
+    /// Sorts one page of the earliest unsorted bucket. True if there is more to do.
     fn sort_some(&self, near: &[Arc<Queue>]) -> bool {
         let sorted: usize = near.iter().map(|bucket| bucket.sorted_count(self)).sum();
         let first = near.iter().filter_map(|bucket| bucket.first_due(self)).min();
         for bucket in near {
-            // What is due before can go first, and make room.
+            // Earlier due messages can go first, and make room.
             let can_wait = first < bucket.begins();
             let from = match bucket.to_sort(self) {
                 ToSort::Nothing => continue,
@@ -144,14 +143,14 @@ impl Engine {
                 bucket.sorted_to(None, &[], self);
                 return true;
             };
-            // Whatever comes from here on is noted as it comes.
+            // The due times of all later arrivals are noted as they come.
             bucket.sorted_to(Some(page), &[], self);
             let damage = self.place(bucket, page).err();
             let mut found: Vec<_> =
                 bucket.in_memory(page, self).iter().map(|(seq, message)| (self.due_of(message), *seq)).collect();
             let on_disk = bucket.on_disk(page, self);
-            // A page that could be placed may have become absent again since, and is looked at
-            // anew.
+            // The page was placed, and may have become absent again since. It is then looked at
+            // once more.
             let mut whole = damage.is_some() || on_disk.is_some();
             damage.into_iter().for_each(|damage| self.pager.tell(damage));
             for piece in on_disk.unwrap_or_default().chunks(READ_AT_ONCE) {
@@ -165,8 +164,8 @@ impl Engine {
         false
     }
 
-    /// Reads messages. Those that can't be read are told of, and stay where they are; false if some
-    /// were moved meanwhile and must be looked for again.
+    /// Reads messages. Unreadable ones are reported and stay where they are. False if some were
+    /// moved meanwhile, so that their places must be looked up again.
     fn read_what_can_be(&self, bucket: &Queue, wanted: &[Reference], found: &mut dyn FnMut(u64, Message)) -> bool {
         let (mut whole, mut rest) = (true, wanted);
         while !rest.is_empty() {
@@ -180,15 +179,15 @@ impl Engine {
         whole
     }
 
-    /// Moves the first of what is due.
+    /// Moves the first messages that are due.
     fn move_due(&self, queue: &Arc<Queue>, near: &[Arc<Queue>], now: u64, work: &mut Vec<Work>) -> Moved {
         let limit = match self.journal.admission() {
             Admission::Closed if self.journal.stats().used_bytes >= self.journal.stats().max_bytes => 0,
-            // What a move appends it frees, if not at once.
+            // A move frees as much as it appends, if not at once.
             Admission::Closed => RESERVED,
             _ => CHUNK,
         };
-        // What is not sorted may be due before what is.
+        // Messages of unsorted buckets may be due before the sorted ones.
         let unsorted = near.iter().filter(|bucket| bucket.to_sort(self) != ToSort::Nothing);
         let until = unsorted.filter_map(|bucket| bucket.begins()?.checked_sub(1)).fold(now, u64::min);
         let mut due: Vec<Due> = Vec::new();
@@ -219,9 +218,9 @@ impl Engine {
         taken
     }
 
-    /// Takes these entries out of a bucket. While other pages are placed the sweep may make one
-    /// absent again of which nothing has been taken; then it is placed once more, for what is due
-    /// must not be overtaken by what is due later.
+    /// Takes these entries out of a bucket. While other pages are placed, the sweep may make one
+    /// absent again before its entries are taken. It is then placed once more, since a later due
+    /// time must not overtake an earlier one.
     fn take_placed(&self, bucket: &Arc<Queue>, mut due: Vec<(u64, u64)>) -> Vec<Dying> {
         let mut taken = Vec::with_capacity(due.len());
         let mut damaged = Vec::new();
@@ -246,7 +245,7 @@ impl Engine {
         now: u64,
         work: &mut Vec<Work>,
     ) {
-        // In the order of their times, not of their buckets.
+        // In the order of their due times, not of their buckets.
         let place = |index: usize, seq: u64| order.iter().position(|due| (due.1, due.2) == (index, seq));
         taken.sort_by_cached_key(|(index, dying)| place(*index, dying.seq));
         let mut arena = Arena::default();
@@ -276,8 +275,8 @@ impl Engine {
         self.move_together(arrivals, &targets, durable, &leave, &mut Visit { engine: self, now, work });
     }
 
-    /// Where a message with instructions goes: into buckets, where it is not due yet; and what
-    /// makes it a duplicate. Without `published_at` its delay is spent.
+    /// The queues of a message with instructions, or their buckets where it is not due yet; and its
+    /// identity for deduplication. Without `published_at` its delay is over.
     pub(crate) fn apply_scheduling(
         &self,
         routing: &mut Routing,
@@ -302,8 +301,8 @@ impl Engine {
         Ok((queues, identity))
     }
 
-    /// What makes a message a duplicate in `queue`: which exchanges stand before it is asked again,
-    /// as they are now.
+    /// The identity of a message in `queue`. The exchanges in front of the queue are looked up
+    /// again, as they are now.
     fn identity_at(&self, queue: &Arc<Queue>, message: &Message) -> Option<Box<MessageIdentity>> {
         if !message.instructed() {
             return None;
@@ -315,12 +314,12 @@ impl Engine {
         let routing = vhost.tables.read().route(message.exchange(), &envelope);
         let gates = routing.map(|routing| routing.gates).unwrap_or_default();
         let identity = MessageIdentity::of(&instructions, std::slice::from_ref(queue), gates)?;
-        // A dead letter that waited on its way back is no duplicate of itself.
+        // A dead letter that was delayed on its return is no duplicate of itself.
         let annotations = message.annotations().unwrap_or_default();
         Some(identity.returning(std::slice::from_ref(queue), &annotations.queues()))
     }
 
-    /// Ends a bucket that is empty and whose time is over. False if it is not.
+    /// Ends a bucket that is empty and whose span is over. False if it is not.
     fn end_bucket(&self, queue: &Arc<Queue>, bucket: &Arc<Queue>) -> bool {
         let Some(vhost) = self.catalog.vhost(&queue.vhost) else { return true };
         let mut tables = vhost.tables.write();
@@ -340,7 +339,7 @@ impl Engine {
     }
 }
 
-/// The message as it enters its queue: its life begins now, and its delay is spent.
+/// The message as it enters its queue: its time to live begins now, and its delay is over.
 fn awake(message: &Message, now: u64, arena: &mut Arena) -> Message {
     let annotations = message.marks_bytes();
     let head = Head {

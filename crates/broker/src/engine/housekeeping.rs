@@ -1,8 +1,8 @@
-//! Everything that happens without a client asking: work left by visits, timers, flushes that
-//! somebody waits for, alarms.
+//! Everything that happens without a request of a client: work that visits leave, timers, flushes,
+//! alarms.
 //!
-//! One task runs [`Engine::housekeep`]; it is woken when something new waits and otherwise comes
-//! when the next timer is due.
+//! One task runs [`Core::housekeep`]. It is woken for new work, and otherwise runs when the next
+//! timer is due.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -20,13 +20,12 @@ use crate::queue::{Guard, Queue, Visit};
 use crate::routing::Destination;
 use crate::session::transaction::Sealed;
 
-/// While somebody waits for an alarm to pass, or dead letters wait for room, they are looked at
-/// this often.
+/// How often alarms and postponed dead letters are looked at, while a client or a message waits.
 const ALARM_PERIOD: Duration = Duration::from_millis(50);
 
 impl Engine {
-    /// Does what visits left behind, and what that leaves behind, until nothing does. Returns when
-    /// the queues that went with it are gone for good.
+    /// Does the work that visits left, and the work that this leaves, until none is left. Returns a
+    /// ticket: once it is durable the deleted queues are gone for good.
     pub(crate) fn run_work(&self, work: &mut Vec<Work>) -> Ticket {
         let mut gone = Ticket::NONE;
         let mut budget = Budget::of_a_run();
@@ -52,7 +51,7 @@ impl Engine {
         gone
     }
 
-    /// Has the housekeeper woken when `ticket` is durable.
+    /// Wakes the housekeeper when `ticket` is durable.
     fn wait_for(&self, ticket: Ticket) {
         if let Some(waker) = self.housekeeper.waker() {
             self.journal.when_durable(ticket, &waker);
@@ -73,7 +72,8 @@ impl Engine {
         self.run_work(&mut work);
     }
 
-    /// Runs what is due. Returns when to come again if nobody wakes the housekeeper before.
+    /// Runs everything that is due. Returns when to run again unless the housekeeper is woken
+    /// before.
     pub(crate) fn housekeep(&self, now: Instant, waker: &Waker) -> Option<Instant> {
         self.housekeeper.set(waker);
         let ms = self.clock.unix_ms();
@@ -94,7 +94,7 @@ impl Engine {
         [timer, alarm, sweep].into_iter().flatten().min()
     }
 
-    /// Goes on with what waited for a flush. True when something still does.
+    /// Goes on with everything that waited for a flush. True when some still waits.
     fn resume_flushed(&self, now: u64, work: &mut Vec<Work>) -> bool {
         let durable = self.journal.durable();
         let (marks, sealed, waits) = {
@@ -134,19 +134,19 @@ impl Engine {
         }
     }
 
-    /// Deletes a queue if it still should go. Returns when it is gone for good.
+    /// Deletes a queue if it is still unused. Returns when it is gone for good.
     fn delete_if_unused(&self, queue: &Arc<Queue>) -> Ticket {
         let Some(vhost) = self.catalog.vhost(&queue.vhost) else { return Ticket::NONE };
         let mut tables = vhost.tables.write();
         let ended = self.end_queue(&mut tables, queue, &|inner| {
             if queue.should_go(inner, self.clock.unix_ms()) { Ok(()) } else { Err("in use") }
         });
-        // A refusal says that somebody came to need it meanwhile.
+        // It is refused if a client has come to use the queue meanwhile.
         ended.map_or(Ticket::NONE, |(_, ticket)| ticket)
     }
 
-    /// Deletes a queue with its bindings, unless `check`, which is asked under its lock, says what
-    /// keeps it. Returns the number of entries that were ready, and what the reply waits for.
+    /// Deletes a queue with its bindings. `check` runs under the queue's lock and may return an
+    /// error that keeps it. Returns the number of ready entries, and the ticket for the reply.
     pub(crate) fn end_queue(
         &self,
         tables: &mut Tables,
@@ -181,8 +181,8 @@ impl Engine {
         Ok((ready, ticket))
     }
 
-    /// Deletes an exchange with the bindings to it and from it, and auto-delete exchanges that this
-    /// leaves unbound.
+    /// Deletes an exchange with the bindings to it and from it. Auto-delete exchanges that this
+    /// leaves unbound go too.
     pub(crate) fn end_exchange(&self, tables: &mut Tables, name: &str) -> Ticket {
         let mut ticket = Ticket::NONE;
         let mut names: Vec<Arc<str>> = vec![name.into()];

@@ -1,8 +1,8 @@
-//! Messages that come back from the disk, and those that leave memory.
+//! Messages that come back from the disk, and messages that leave memory.
 //!
-//! One thread, the pager, runs [`Engine::page`]: it reads and spills without any lock and hands
-//! what came of it to the queue. The housekeeping sweeps the queues while memory is short. A
-//! message that can't be read stops its queue and no other.
+//! One thread, the pager, runs [`Core::page`]: it reads and spills without any lock and hands the
+//! result to the queue. The housekeeping sweeps the queues while memory is short. An unreadable
+//! message stops its queue and no other.
 
 pub(crate) mod spill;
 
@@ -26,37 +26,37 @@ use crate::queue::{Damage, Dying, Picked, Placed, Purpose, Queue, Task, Visit};
 /// Steps of one errand at most: an index or two, and the messages, some of them again if they were
 /// moved meanwhile.
 const STEPS: usize = 64;
-/// Messages up to this length are copied out of the piece that they were read with, which would
-/// otherwise stay as long as the last of them.
+/// Messages up to this length are copied out of the block that they were read with. It would
+/// otherwise stay in memory as long as the last of them.
 const COPIED: usize = 4 << 10;
 /// Queues that one step of the sweep looks at.
 const SWEPT_AT_ONCE: usize = 64;
-/// While memory is short and nothing more can leave it, the sweep comes again so often.
+/// While memory is short and no more can leave it, the sweep runs this often.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 
-/// What the pager is asked for.
+/// A request to the pager.
 enum Errand {
-    /// What this queue can't go on without.
+    /// Reads the data that this queue needs before it can go on.
     Load(Arc<Queue>),
-    /// The messages of these, which then move on to the dead-letter exchange.
+    /// Reads these messages, which then move on to the dead-letter exchange.
     ReadDying { queue: Arc<Queue>, dying: Vec<Dying> },
-    /// What of this queue is due, or soon will be.
+    /// Moves the messages of this queue that are due, and sorts buckets whose time is near.
     Release(Arc<Queue>),
-    /// These messages are to be written where memory need not hold them.
+    /// Writes these messages to disk, so that they can leave memory.
     Spill { queue: Arc<Queue>, picked: Vec<Picked> },
 }
 
-/// What waits for the pager.
+/// The pager's errands.
 #[derive(Default)]
 pub(crate) struct Pager {
     errands: Mutex<VecDeque<Errand>>,
     waker: Mutex<Option<Waker>>,
-    /// What could not be read, in words, until somebody takes it.
+    /// Descriptions of failed reads, until they are taken for the log.
     damages: Mutex<Vec<String>>,
 }
 
 impl Pager {
-    /// Reads what `queue` can't go on without.
+    /// Reads the data that `queue` needs before it can go on.
     pub(crate) fn load(&self, queue: Arc<Queue>) {
         self.send(Errand::Load(queue));
     }
@@ -67,7 +67,7 @@ impl Pager {
         self.send(Errand::ReadDying { queue, dying });
     }
 
-    /// Takes back all dead letters of `queue` that are still to be read, in their order.
+    /// Takes back all dead letters of `queue` that are still unread, in their order.
     pub(crate) fn take_awaiting_read(&self, queue: &Arc<Queue>) -> Vec<Dying> {
         let mut errands = self.errands.lock();
         let mut taken = Vec::new();
@@ -87,14 +87,14 @@ impl Pager {
         self.send(Errand::Spill { queue, picked });
     }
 
-    /// Moves what of `queue` is due, unless somebody is about to.
+    /// Moves the messages of `queue` that are due, unless that is asked for already.
     pub(crate) fn release(&self, queue: &Arc<Queue>) {
         if !std::mem::replace(&mut queue.delays.lock().asked, true) {
             self.send(Errand::Release(Arc::clone(queue)));
         }
     }
 
-    /// Something can't be read, in words for the log.
+    /// Reports a failed read, for the log.
     pub(crate) fn tell(&self, damage: String) {
         self.damages.lock().push(damage);
     }
@@ -112,28 +112,28 @@ impl Pager {
     }
 }
 
-/// Where the sweep is.
+/// The position of the sweep.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
-    /// The queues it has still to look at in this round.
+    /// The queues that are left in this round.
     queues: Vec<Weak<Queue>>,
-    /// What was in use when the round began.
+    /// The memory in use when the round began, in bytes.
     used: usize,
-    /// Nothing is spilled before that.
+    /// No message is spilled before this time.
     retry_at: Option<Instant>,
 }
 
-/// What was read, and what could not be.
+/// The messages that were read, and the one that could not be.
 struct Read {
     messages: Vec<(Reference, Message)>,
     failed: Option<(Reference, String)>,
 }
 
-/// What came of an errand for a queue.
+/// The result of an errand for a queue.
 enum Came {
-    /// What was there to be read; or what keeps the queue from going on.
+    /// The data was read, or `damage` keeps the queue from going on.
     Load { damage: Option<Damage> },
-    /// Those who ask for some messages only can look further.
+    /// Views can look further.
     Selection,
 }
 
@@ -148,7 +148,7 @@ fn unlisted(queue: &Queue) -> String {
 
 impl Engine {
     /// Runs the oldest errand, or tidies up if there is none. True when there may be more to do;
-    /// else `waker` is woken when there is.
+    /// otherwise `waker` is woken when there is.
     pub(crate) fn page(&self, waker: &Waker) -> bool {
         *self.pager.waker.lock() = Some(waker.clone());
         let errand = self.pager.errands.lock().pop_front();
@@ -169,7 +169,7 @@ impl Engine {
             }
             Some(Errand::ReadDying { queue, dying }) => {
                 let moved = self.move_unread(&queue, dying, &mut work);
-                // Only now: what died later comes behind it.
+                // Not earlier: later dead letters wait behind these.
                 queue.awaiting_read.fetch_sub(1, Ordering::AcqRel);
                 if moved && self.postponed.lock().has(&queue) {
                     self.housekeeper.wake();
@@ -187,12 +187,12 @@ impl Engine {
         true
     }
 
-    /// What could not be read since the last call, a line for each queue.
+    /// The reports of failed reads since the last call, a line for each queue.
     pub(crate) fn take_damages(&self) -> Vec<String> {
         std::mem::take(&mut self.pager.damages.lock())
     }
 
-    /// Reads what a queue needs.
+    /// Reads the data that a queue needs.
     fn fetch_for(&self, queue: &Arc<Queue>) -> Came {
         for _ in 0..STEPS {
             let done = match queue.task(self) {
@@ -231,8 +231,7 @@ impl Engine {
         Came::Load { damage: None }
     }
 
-    /// Reads messages for those who ask for some only. What can't be read they do without; it is
-    /// told of.
+    /// Reads messages for views. Unreadable ones are reported and left out.
     fn read_selection(&self, queue: &Arc<Queue>, wanted: &[Reference]) {
         let Read { messages, failed } = self.read_messages(wanted);
         queue.install(messages, Purpose::Select, self);
@@ -243,15 +242,15 @@ impl Engine {
         }
     }
 
-    /// A body that could not be read where it lay: damage, in words, if it lies there still, and
-    /// nothing if it was moved meanwhile. Queues hear of a move before the old place goes, so there
-    /// is no third case.
+    /// Judges a body that could not be read. If it still lies there it is damaged, and the error
+    /// says so; if it was moved meanwhile all is well. Queues know of a move before the old place
+    /// goes, so there is no third case.
     fn blame(&self, queue: &Queue, one: &Reference, error: &str) -> Result<(), String> {
         if queue.lies_at(one, self) { Err(queue.damage_text(Some(one.address), &error)) } else { Ok(()) }
     }
 
-    /// Makes an absent page of a queue hot. Merges go on meanwhile; what was read of other chunks
-    /// stays good, so that even a page with hundreds of them is placed in the end. The error is in
+    /// Makes an absent page of a queue hot. Merges go on meanwhile. Lists of the other chunks stay
+    /// good, so that even a page with hundreds of chunks is placed in the end. The error is in
     /// words.
     pub(crate) fn place(&self, queue: &Arc<Queue>, page: u64) -> Result<(), String> {
         let mut lists: BTreeMap<u32, Vec<Reference>> = BTreeMap::new();
@@ -274,7 +273,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What a chunk lists; `None` if it was merged meanwhile. The error is in words.
+    /// The list of a chunk; `None` if it was merged meanwhile. The error is in words.
     fn list_of(&self, queue: &Queue, page: u64, chunk: Chunk) -> Result<Option<Vec<Reference>>, String> {
         let mut listed = Vec::new();
         match self.journal.read_chunk(chunk, page, &mut listed) {
@@ -286,8 +285,7 @@ impl Engine {
         }
     }
 
-    /// Finds out when the first ready entry dies of age; nothing comes of it if its body was moved
-    /// meanwhile.
+    /// Finds out when the first ready entry expires. Notes nothing if its body was moved meanwhile.
     fn peek(&self, queue: &Arc<Queue>, seq: u64, place: Option<Reference>) -> Result<(), String> {
         let place = match place {
             Some(place) => Some(place),
@@ -301,7 +299,7 @@ impl Engine {
         failed.map_or(Ok(()), |(one, error)| self.blame(queue, &one, &error))
     }
 
-    /// Where an entry of an absent page lies; `None` if that has changed meanwhile.
+    /// The place of an entry of an absent page; `None` if that has changed meanwhile.
     fn look_up(&self, queue: &Queue, seq: u64) -> Result<Option<Reference>, String> {
         let page = seq / PAGE;
         let Some(chunks) = queue.absent_chunks_of(page, self) else { return Ok(None) };
@@ -318,11 +316,11 @@ impl Engine {
         }
     }
 
-    /// Reads messages, up to the first that can't be read.
+    /// Reads messages, up to the first unreadable one.
     fn read_messages(&self, wanted: &[Reference]) -> Read {
         let blocks = match self.journal.read_all(wanted) {
             Ok(blocks) => blocks.into_iter().map(Ok).collect(),
-            // One by one, so that all before a bad one are there.
+            // One by one, so that all before the unreadable one are there.
             Err(_) => self.read_singly(wanted),
         };
         let mut arena = Arena::default();
@@ -340,7 +338,7 @@ impl Engine {
         Read { messages, failed: None }
     }
 
-    /// Reads messages for somebody who is not in a hurry; those that were moved meanwhile are left
+    /// Reads messages for a caller that can try again: those that were moved meanwhile are left
     /// out.
     pub(crate) fn read_all_messages(
         &self,
@@ -360,7 +358,7 @@ impl Engine {
         Ok(all)
     }
 
-    /// The same; and in words what is wrong with the first that can't be read, if that is damage.
+    /// The same, with a description of the first one that is damaged.
     pub(crate) fn read_up_to_damage(
         &self,
         queue: &Queue,
@@ -384,8 +382,8 @@ impl Engine {
         blocks
     }
 
-    /// Gives dead letters their messages. One that can't be read stays where it is, dying, and is
-    /// told of.
+    /// Reads the messages of dead letters. An unreadable one is reported and stays where it is,
+    /// dying.
     pub(crate) fn read_dying(&self, queue: &Arc<Queue>, mut dying: Vec<Dying>) -> Vec<Dying> {
         let mut unreadable: Vec<u64> = Vec::new();
         loop {
@@ -411,15 +409,14 @@ impl Engine {
         dying
     }
 
-    /// While memory is short, lets queues let go of what they can do without, some queues in each
-    /// step. Returns when to come again.
+    /// While memory is short, sweeps some queues in each step. Returns when to run again.
     pub(crate) fn sweep(&self, now: Instant) -> Option<Instant> {
         if self.memory.index_is_large() {
             self.journal.relieve();
         }
         let mut sweep = self.sweep.lock();
-        // A round goes to its end. Messages that came together share memory: those of the queues
-        // that were not reached would keep that of all the others.
+        // A round goes to its end. Messages that came together share memory, so one queue that was
+        // left out could keep the memory of all others.
         if sweep.queues.is_empty() && !self.memory.is_short() {
             return None;
         }
@@ -447,7 +444,7 @@ impl Engine {
         if sweep.queues.is_empty() {
             self.memory.swept();
         }
-        // A round that brought nothing is not begun again at once.
+        // A round that freed nothing is not repeated at once.
         let barren = sweep.queues.is_empty() && self.memory.used() >= sweep.used;
         Some(if barren { now + SWEEP_PERIOD } else { now })
     }

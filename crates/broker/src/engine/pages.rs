@@ -1,11 +1,10 @@
 //! The entries of one queue while the log is replayed, by page: eight bytes for each reference, a
 //! bit for each settlement.
 //!
-//! Nothing of a body is read. A page of which segments hold a part is known exactly when every
-//! number of it is accounted for, by references in the log and by what chunks count; otherwise the
-//! chunks' lists are read. Invariant: a number of which the log says that an index lists it, and
-//! that no index lists which can be read, stays as an entry that can't be read; it never goes
-//! silently.
+//! No body is read. A page with a part in segments is known exactly when references in the log and
+//! the counts of chunks account for every number of it. Otherwise the chunks' lists are read.
+//! Invariant: a number that should be in an index, and is in no readable one, stays as an
+//! unreadable entry; none goes silently.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -16,20 +15,21 @@ use crate::queue::{Bitmap, BodyPlace, Listed, Page, first_of, lane_of};
 
 const WORDS: usize = (PAGE / 64) as usize;
 
-/// Reads what a chunk of a page lists.
+/// Reads the list of a chunk of a page.
 pub(crate) type ReadChunk<'a> = dyn Fn(Chunk, u64, &mut Vec<Reference>) -> io::Result<()> + 'a;
 
-/// What the log says of one page.
+/// The log's records of one page.
 #[derive(Debug, Default)]
 struct Replayed {
-    /// The references in the log, from `base` on; those in gaps mean nothing.
+    /// The references in the log, from `base` on. Those in gaps mean nothing.
     addresses: Vec<Address>,
     base: usize,
-    /// Which numbers the log references.
+    /// The numbers that the log references.
     told: Bitmap,
     settled: Bitmap,
     chunks: Vec<Chunk>,
-    /// Each number below this is in the log, settled, or listed by an index: a restatement says so.
+    /// A restatement says that each number below this is in the log, settled, or listed by an
+    /// index.
     stated: u64,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Pages {
     chunked: bool,
 }
 
-/// What is left of a queue's entries.
+/// The remaining entries of a queue.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) pages: VecDeque<Box<Page>>,
@@ -50,15 +50,14 @@ pub(crate) struct Found {
     pub(crate) lost: UnreadableEntries,
 }
 
-/// Entries of a queue that can't be read, since what lists them is damaged or missing.
+/// Unreadable entries of a queue: their index is damaged or missing.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct UnreadableEntries {
-    /// How many there are; a few of them may be numbers that no entry ever had.
+    /// Their number. A few of them may be numbers that no entry ever had.
     pub(crate) count: u64,
-    /// The first and the last of their numbers.
+    /// The first and the last of them.
     pub(crate) numbers: (u64, u64),
-    /// How many are listed in segments that are damaged, at most: some of them may be whole, or
-    /// settled.
+    /// How many are at most in damaged segments. Some of them may be whole, or settled.
     pub(crate) doubtful: u64,
 }
 
@@ -94,7 +93,8 @@ impl Pages {
         self.pages.entry(page).or_default().chunks.push(chunk);
     }
 
-    /// Of these pages each number below `next` is in the log, settled, or listed by an index.
+    /// Notes that each number below `next` of these pages is in the log, settled, or listed by an
+    /// index.
     pub(super) fn state(&mut self, next: u64, pages: &[(u64, u64)]) {
         self.chunked = true;
         for (first, count) in pages {
@@ -116,7 +116,7 @@ impl Pages {
         }
     }
 
-    /// The numbers from `first` on are settled. A page of which nothing is left is forgotten.
+    /// Settles the numbers from `first` on. A page without entries is forgotten.
     pub(super) fn settle(&mut self, first: u64, count: u64) {
         let end = first.saturating_add(count);
         let mut over = Vec::new();
@@ -132,10 +132,10 @@ impl Pages {
         over.into_iter().for_each(|number| drop(self.pages.remove(&number)));
     }
 
-    /// What is left, when in the lane of a page all numbers below what `next` says of it may have
-    /// been given out.
+    /// The remaining entries. Numbers of a lane may have been given out if they are below its
+    /// `next`.
     ///
-    /// Segments in `damaged` may have bodies that can't be read.
+    /// Segments in `damaged` may have unreadable bodies.
     pub(super) fn finish(
         self,
         next: &dyn Fn(u64) -> u64,
@@ -167,8 +167,8 @@ impl Replayed {
         let missing = bit.saturating_sub(self.base + self.addresses.len());
         self.addresses.extend(std::iter::repeat_n(Address { file: 0, offset: 0 }, missing));
         for (bit, address) in (bit..).zip(addresses) {
-            // A number that is told again is told the same; one below all others can't come,
-            // numbers rise.
+            // A repeated reference is the same. A number below all others can't come, since numbers
+            // rise.
             match self.addresses.get_mut(bit.wrapping_sub(self.base)) {
                 Some(known) => *known = *address,
                 None => self.addresses.push(*address),
@@ -177,7 +177,7 @@ impl Replayed {
         }
     }
 
-    /// True when nothing of the page can be live.
+    /// True when no number of the page can be live.
     fn is_over(&self) -> bool {
         if self.may_be_listed() { self.settled.is_full() } else { self.told.is_within(&self.settled) }
     }
@@ -253,7 +253,7 @@ impl Replayed {
         self.lean(number, in_log, lists, &all)
     }
 
-    /// The numbers that something should list and nothing does that can be read.
+    /// The numbers that should be listed, and are in no readable list.
     fn missed(&self, number: u64, next: u64, unreadable: bool, members: &Bits) -> Bits {
         let known = match self.stated {
             0 if unreadable => next,
@@ -289,7 +289,7 @@ impl Replayed {
     }
 }
 
-/// The numbers of a page that may have been given out, when all below `next` may have been.
+/// The numbers of a page that may have been given out, those below `next`.
 fn given_out(page: u64, next: u64) -> Bits {
     let mut given = Bitmap::default();
     // The number before the first of a lane is never given out.
@@ -300,8 +300,8 @@ fn given_out(page: u64, next: u64) -> Bits {
     given.bits()
 }
 
-/// The pages of a lane of which each number below `next` is in `settled`, which are runs in order,
-/// or live as `live` tells, in runs. Those of which no number is live are left out.
+/// The pages of a lane with an account of each number below `next`: in `settled`, which are runs in
+/// order, or live as `live` tells. Pages without a live number are left out.
 pub(super) fn accounted(next: u64, settled: &[(u64, u64)], live: &mut dyn FnMut(u64, &mut Bits)) -> Vec<(u64, u64)> {
     let mut pages: Vec<(u64, u64)> = Vec::new();
     let origin = first_of(lane_of(next));
@@ -314,7 +314,7 @@ pub(super) fn accounted(next: u64, settled: &[(u64, u64)], live: &mut dyn FnMut(
         if let Some((first, count)) =
             rest.first().filter(|(first, count)| *first <= start.max(origin) && first + count >= end)
         {
-            // Whole pages at once: a queue may have had a great many.
+            // Many whole pages at once: a queue may have had a great many.
             number = ((first + count) / PAGE).max(number + 1);
             continue;
         }
@@ -326,7 +326,7 @@ pub(super) fn accounted(next: u64, settled: &[(u64, u64)], live: &mut dyn FnMut(
         }
         let covered = count(&minus(&minus(&given_out(number, next), &known), &gone.bits())) == 0;
         if !covered && settled.is_empty() {
-            // Nothing is said of what is settled.
+            // A page that is settled as a whole needs no record.
             return pages;
         }
         match pages.last_mut() {

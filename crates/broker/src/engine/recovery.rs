@@ -1,10 +1,10 @@
-//! The world rebuilt from the journal: what was declared, which entries are left, and how far
-//! deliveries may have gone.
+//! The broker's state rebuilt from the journal: the declarations, the remaining entries, and how
+//! far deliveries may have gone.
 //!
-//! The log is read once, in order, into plain maps; only then is it decided what is alive, since a
-//! restated declaration may stand behind what it declares. No message is read. References of an
-//! owner that is not declared are dead. A fact that can't be read stops the start: a broker with
-//! half a catalog would lose what it routes.
+//! The log is read once, in order, into plain maps. Only then is it decided what is alive, since a
+//! restated declaration may come after records that need it. No message is read. References of an
+//! undeclared owner are dead. An unreadable fact stops the start: a broker with half a catalog
+//! would lose the messages that it routes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ struct Entries {
     positions: Positions,
     returns: BTreeMap<u64, Returns>,
     dying: BTreeMap<u64, u8>,
-    /// When entries are due that came back.
+    /// The due times of entries that came back.
     waiting: BTreeMap<u64, u64>,
     seen: SeenIds,
     latest: LastValues,
@@ -51,7 +51,7 @@ impl Entries {
     }
 }
 
-/// What is left of a queue once everything is read.
+/// The remaining entries of a queue, after the whole log.
 #[derive(Debug)]
 struct Left {
     lanes: Lanes,
@@ -61,7 +61,7 @@ struct Left {
     latest: LastValues,
 }
 
-/// What the journal said, so far.
+/// The records of the journal, so far.
 #[derive(Debug, Default)]
 pub(crate) struct Rebuilt {
     vhosts: BTreeMap<Owner, String>,
@@ -74,9 +74,9 @@ pub(crate) struct Rebuilt {
     left: HashMap<Owner, Left>,
     pub(crate) users: BTreeMap<Owner, Vec<u8>>,
     definitions: BTreeMap<Owner, (DefinitionKey, Table)>,
-    /// Segments that are damaged, and what is wrong with each.
+    /// Damaged segments, with a description of each damage.
     pub(crate) lost_segments: BTreeMap<u32, String>,
-    /// Queues of which entries can't be read.
+    /// Queues with unreadable entries.
     pub(crate) lost: BTreeMap<Owner, UnreadableEntries>,
     dropped: HashSet<Owner>,
     last_owner: Owner,
@@ -180,14 +180,14 @@ impl Rebuilt {
         self.last_owner + 1
     }
 
-    /// True when nothing is declared here, and nothing has been that the log still knows of: its
-    /// last vhost may be gone because an operator wanted so.
+    /// True when nothing is declared here, and the log knows of no earlier declaration either. An
+    /// operator may have deleted the last vhost on purpose.
     pub(crate) fn is_empty(&self) -> bool {
         self.vhosts.is_empty() && self.users.is_empty() && self.dropped.is_empty()
     }
 
-    /// Forgets what belongs to a vhost that is gone: the end of a vhost is one record, which ends
-    /// all that is in it.
+    /// Forgets everything in a vhost that is gone: the end of a vhost is one record, which ends all
+    /// in it.
     fn end_with_vhosts(&mut self) {
         self.exchanges.retain(|_, fact| self.vhosts.contains_key(&fact.vhost));
         self.queues.retain(|_, fact| self.vhosts.contains_key(&fact.vhost));
@@ -199,20 +199,20 @@ impl Rebuilt {
         self.vhosts.values().any(|known| known == name)
     }
 
-    /// Gives the definitions over.
+    /// Moves the definitions over.
     pub(crate) fn define(&mut self, definitions: &Definitions) {
         for (owner, (key, value)) in std::mem::take(&mut self.definitions) {
             definitions.recover(owner, key, value);
         }
     }
 
-    /// What keeps the broker from starting, if something does.
+    /// The reason why the broker can't start, if there is one.
     pub(crate) fn damage(&self) -> Option<&str> {
         self.damage.as_deref()
     }
 
-    /// Drops what belongs to nobody, decides what is left of each queue, and counts the entries
-    /// that are left by the file that their bodies lie in.
+    /// Drops records without an owner, decides which entries of each queue remain, and counts these
+    /// by the file of their bodies.
     pub(crate) fn settle_pages(&mut self, read: &ReadChunk<'_>) -> BTreeMap<u32, u64> {
         self.end_with_vhosts();
         let mut live = BTreeMap::new();
@@ -238,7 +238,7 @@ impl Rebuilt {
         live
     }
 
-    /// Every queue: its owner, vhost and name, and how many entries are left of it.
+    /// Every queue: its owner, vhost and name, and the number of its remaining entries.
     pub(crate) fn queue_counts(&self) -> impl Iterator<Item = (Owner, String, String, u64)> + '_ {
         self.queues.iter().map(|(owner, fact)| {
             let vhost = self.vhosts.get(&fact.vhost).cloned().unwrap_or_default();
@@ -249,12 +249,12 @@ impl Rebuilt {
         })
     }
 
-    /// What is lost of queues, in words.
+    /// Descriptions of the lost entries of queues.
     pub(crate) fn losses(&self) -> HashMap<Owner, String> {
         self.lost.iter().map(|(owner, lost)| (*owner, lost.to_string())).collect()
     }
 
-    /// What a start with damaged segments says, a line for each file and each queue.
+    /// The report of a start with damaged segments, a line for each file and each queue.
     pub(crate) fn news(&self) -> Vec<String> {
         let segments = self.lost_segments.values().map(|what| {
             let meaning = if self.lost.is_empty() {
@@ -331,7 +331,8 @@ impl Rebuilt {
         catalog.vhost(self.vhosts.get(&id)?)
     }
 
-    /// Binds, and puts the entries into their queues. Returns entries whose death was decided.
+    /// Binds, and puts the entries into their queues. Returns the entries with decided deaths or
+    /// returns that wait.
     pub(crate) fn fill(&mut self, engine: &Engine) -> Result<Vec<Decided>, Error> {
         let mut left = std::mem::take(&mut self.left);
         let mut decided = Vec::new();
@@ -352,7 +353,8 @@ impl Rebuilt {
         Ok(decided)
     }
 
-    /// Makes the buckets of queues that are there. What is due by now is seen to by the pager.
+    /// Makes the buckets of queues that are there. The pager moves the messages that are due by
+    /// now.
     fn fill_buckets(&self, engine: &Engine, left: &mut HashMap<Owner, Left>) {
         let now = engine.clock.unix_ms();
         for (owner, (of, span)) in &self.buckets {
@@ -370,7 +372,8 @@ impl Rebuilt {
     }
 }
 
-/// Binds a queue or an exchange, and lets it keep its bindings, but for those whose source is gone.
+/// Binds a queue or an exchange, and keeps its bindings with it. Bindings without a source are left
+/// out.
 fn bind(tables: &mut Tables, engine: &Engine, owner: Owner, mut list: Vec<Bound>) -> Result<(), Error> {
     let queue = tables.queue_by_id(owner).cloned();
     let destination = if queue.is_some() { Destination::Queue(owner) } else { Destination::Exchange(owner) };
@@ -401,7 +404,7 @@ impl Left {
             .iter()
             .filter_map(|(seq, code)| Some((*seq, *reasons.iter().find(|reason| reason_code(**reason) == *code)?)));
         let dying: Vec<_> = dying.collect();
-        // What is to die is the last value of nothing, as it was not before the stop.
+        // An entry whose death is decided is no last value, as before the stop.
         dying.iter().for_each(|(seq, _)| self.latest.left(*seq));
         let keyed = queue.recover_latest(self.latest, engine);
         let now = engine.clock.unix_ms();
@@ -410,20 +413,20 @@ impl Left {
     }
 }
 
-/// A recovered queue, its entries whose death was decided before the stop, and those that are not
-/// due again.
+/// A recovered queue, its entries whose death was decided before the stop, and those that wait
+/// after a return.
 pub(crate) struct Decided {
     pub(crate) queue: Arc<Queue>,
     pub(crate) dying: Vec<(u64, Reason)>,
-    /// Each with its time.
+    /// Each with its due time.
     pub(crate) waiting: Vec<(u64, u64)>,
-    /// What belongs to keys.
+    /// Its entries with keys.
     pub(crate) keyed: Recovered,
 }
 
 impl Decided {
-    /// Finds out where these entries lie, if only an index knows. What is damaged is told of, and
-    /// stops its queue when its turn comes; of its page nothing that was decided is taken up.
+    /// Finds the places of these entries, if only an index knows them. Damage is reported, and
+    /// stops its queue when its turn comes. Decided entries of a damaged page are left as they are.
     pub(crate) fn place(&self, engine: &Engine) {
         let numbers = self.dying.iter().map(|(seq, _)| seq).chain(self.waiting.iter().map(|(seq, _)| seq));
         let pages: BTreeSet<_> = numbers.map(|seq| seq / PAGE).collect();
@@ -433,7 +436,7 @@ impl Decided {
             }
         }
         for page in &self.keyed.pages {
-            // Nothing was decided here: it is told of when its turn comes.
+            // Damage is reported when the turn of the page comes, since no death was decided here.
             let _ = engine.place(&self.queue, *page);
         }
     }
@@ -443,7 +446,7 @@ impl Replay for Rebuilt {
     fn cold(&mut self, owner: Owner, page: u64, _: u64, chunk: Chunk) {
         if self.see(owner) {
             let entries = self.entries.entry(owner).or_default();
-            // That there is a lane is known from then on.
+            // This makes the lane known.
             entries.positions.of_mut(page * PAGE);
             entries.pages.cold(page, chunk);
         }

@@ -1,8 +1,8 @@
 //! Replies without a queue: addresses by which publishes to the default exchange reach a session.
 //!
-//! An address is a routing key of its own that lives exactly as long as its consumer, and that only
-//! those know who were told. A reply goes straight into the requester's mailbox, at most once and
-//! never to the disk; for whoever is not there, or leaves its replies unread, it is unroutable.
+//! An address is a routing key that lives exactly as long as its consumer. Only clients that were
+//! told it know it. A reply goes straight into the requester's mailbox, at most once and never to
+//! the disk. It is unroutable if the requester has gone or leaves its replies unread.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use crate::queue::mailbox::{Mailbox, Outgoing};
 /// What the address of every reply consumer begins with; RabbitMQ's clients and servers know it.
 pub const REPLY_PREFIX: &str = "amq.rabbitmq.reply-to.";
 
-/// Bytes that may lie in a mailbox for one more reply to be put in. A reply has no queue to wait
-/// in, so this is more than what queues fill: it is up to a requester how much it asks for before
-/// it reads.
+/// Bytes that may lie in a mailbox before another reply is refused. Replies have no queue to wait
+/// in, so this is more than queues put there. A requester decides how much it asks for before it
+/// reads.
 const REPLIES_MAX: usize = 16 << 20;
 
 /// Where a reply goes.
@@ -31,7 +31,7 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    /// False when it leaves too much unread.
+    /// False when its client leaves too much unread.
     pub(crate) fn deliver(&self, message: Message) -> bool {
         let outgoing =
             Outgoing { consumer: self.consumer, redelivered: false, returns: Returns::default(), seq: 0, message };
@@ -62,8 +62,8 @@ impl Replies {
 }
 
 impl Engine {
-    /// The requester that a message is a reply to. Ask this only of what no queue has taken: no
-    /// queue has such a name.
+    /// The requester that a message is a reply to. Called only for a message that no queue took,
+    /// since no queue has such a name.
     pub(crate) fn requester(&self, vhost: &str, message: &Message) -> Option<Requester> {
         if !message.exchange().is_empty() {
             return None;

@@ -1,8 +1,8 @@
-//! What a data directory that no broker has open holds, by the names of its queues, and what of it
-//! is damaged.
+//! The contents of a data directory that no broker has open, by the names of its queues, and its
+//! damage.
 //!
-//! Invariant: the facts are read by the same code that a start reads them with, so what is whole
-//! here opens there.
+//! Invariant: the facts are read by the code of a start, so a directory that is whole here opens
+//! there.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct Verified {
     pub journal: Verification,
     /// The queues, by vhost and name.
     pub queues: Vec<VerifiedQueue>,
-    /// What a fact says that can't be read, or that a start would not take.
+    /// The fact that can't be read, or that a start would not take, in words.
     pub facts: Option<String>,
     names: Vec<(Owner, String)>,
 }
@@ -30,9 +30,9 @@ pub struct VerifiedQueue {
     pub vhost: String,
     /// Its name.
     pub name: String,
-    /// Entries that are not settled, those lost among them.
+    /// Entries that are not settled, the lost ones included.
     pub entries: u64,
-    /// Entries that the facts speak of and nothing lists any more: how many.
+    /// Entries that the facts mention and no index lists any more.
     pub lost: u64,
     /// The first and the last of their numbers.
     pub lost_numbers: (u64, u64),
@@ -60,12 +60,12 @@ impl Verified {
         Ok(Self { journal, queues, facts, names })
     }
 
-    /// True when a broker opens the directory and can read all that is in it.
+    /// True when a broker can open the directory and read all of it.
     pub fn is_whole(&self) -> bool {
         self.journal.is_whole() && self.facts.is_none() && self.queues.iter().all(|queue| queue.lost == 0)
     }
 
-    /// The queue that has this number in the journal, in words.
+    /// The name of the queue with this number in the journal.
     pub fn name_of(&self, owner: Owner) -> Option<&str> {
         self.names.iter().find(|(known, _)| *known == owner).map(|(_, name)| name.as_str())
     }

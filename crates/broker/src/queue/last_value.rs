@@ -246,7 +246,8 @@ pub(crate) struct Recovered {
 }
 
 impl Inner {
-    /// A new entry is ready: settles the entry that it supersedes, or itself if a newer one is there.
+    /// A new entry is ready: settles the entry that it supersedes, or the new one if a newer one is
+    /// there.
     #[inline]
     pub(super) fn show_key(&mut self, number: u64, engine: &Engine) {
         match self.latest.as_mut().and_then(|latest| latest.show(number)) {

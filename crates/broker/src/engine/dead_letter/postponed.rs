@@ -1,8 +1,7 @@
-//! Dead letters that wait: for room in the log, for memory, or since a run has moved as many as one
-//! may.
+//! Dead letters that wait: for room in the log, for memory, or for the next run.
 //!
-//! Invariant: those of a queue keep their order, and queues take turns, so that nobody's dead
-//! letters wait for all of somebody else's.
+//! Invariant: the dead letters of a queue keep their order. Queues take turns, so that none waits
+//! for all dead letters of another.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,21 +12,21 @@ use journal::Owner;
 use crate::message::Message;
 use crate::queue::{Dying, Queue};
 
-/// What a message is taken to be long that only the disk has.
+/// The assumed length of a message that only the disk has, in bytes.
 pub(crate) const LIKELY_BYTES: usize = 4 << 10;
 
-/// While memory is full, what goes to several queues has a run in so many milliseconds.
+/// While memory is full, one run in so many milliseconds moves messages to several queues.
 const FULL_PERIOD: u64 = 1000;
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Postponed {
-    /// Of a queue that has its turn also where nothing is left: what comes meanwhile waits behind
-    /// it.
+    /// By queue. A queue that has its turn has an entry even if it is empty, so that later dead
+    /// letters wait behind the turn.
     waiting: HashMap<Owner, VecDeque<Dying>>,
     /// The queues that wait for their turn, the next one first.
     turns: VecDeque<Arc<Queue>>,
-    /// When there was the last run while memory was full, in milliseconds since 1970.
+    /// The time of the last run while memory was full, in milliseconds since 1970.
     full_at: u64,
 }
 
@@ -54,14 +53,14 @@ impl Postponed {
         })
     }
 
-    /// These wait behind all others of their queue.
+    /// Puts these behind all others of their queue.
     pub(crate) fn push(&mut self, queue: &Arc<Queue>, dying: Vec<Dying>) {
         if !dying.is_empty() {
             self.of(queue).extend(dying);
         }
     }
 
-    /// These wait in front of all others of their queue.
+    /// Puts these in front of all others of their queue.
     pub(crate) fn push_front(&mut self, queue: &Arc<Queue>, dying: Vec<Dying>) {
         if !dying.is_empty() {
             let waiting = self.of(queue);
@@ -70,7 +69,7 @@ impl Postponed {
         }
     }
 
-    /// The turn of a queue is over; these of what was taken go on waiting, in front of all others.
+    /// Ends the turn of a queue. Those that are `left` go on waiting, in front of all others.
     pub(crate) fn end_turn(&mut self, queue: &Arc<Queue>, left: Vec<Dying>) {
         self.push_front(queue, left);
         if self.waiting.get(&queue.id).is_some_and(VecDeque::is_empty) {
@@ -80,8 +79,8 @@ impl Postponed {
         }
     }
 
-    /// Whether a run may go on as if memory were not full: what waits would wait for ever where it
-    /// is all that fills it.
+    /// Whether a run may go on as if memory were not full. Otherwise postponed messages would wait
+    /// for ever where they are all that fills it.
     pub(crate) fn has_run_while_full(&mut self, now: u64) -> bool {
         let is_due = now.abs_diff(self.full_at) >= FULL_PERIOD;
         if is_due {
@@ -90,7 +89,7 @@ impl Postponed {
         is_due
     }
 
-    /// Takes the oldest of the queue whose turn it is: `count` at most and up to so many bytes, but
+    /// Takes the oldest of the queue whose turn it is: at most `count`, and up to so many bytes but
     /// at least one. [`Postponed::end_turn`] follows.
     pub(crate) fn next(&mut self, count: usize, bytes: usize) -> Option<(Arc<Queue>, Vec<Dying>)> {
         let queue = self.turns.pop_front()?;

@@ -1,8 +1,8 @@
-//! Messages that the log does not have, on their way out of memory while memory is short.
+//! Memory-only messages that leave memory while it is short.
 //!
-//! The sweep picks them and the pager writes them, since that waits for the disk. A disk that takes
-//! none is no failure: they stay in memory, the memory alarm does what it does, and a second later
-//! the sweep tries again.
+//! The sweep picks them and the pager writes them, since that waits for the disk. If the disk takes
+//! none they stay in memory: the memory alarm does its work, and a second later the sweep tries
+//! again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,23 +13,23 @@ use journal::{Address, Reference};
 use crate::engine::Engine;
 use crate::queue::{Picked, Queue};
 
-/// After the disk has taken none, nothing is picked for so long.
+/// After the disk has taken none, no message is picked for so long.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Bytes that are read, and written anew, with one operation.
+/// Bytes that are read, and written again, with one operation.
 const MOVED_AT_ONCE: usize = 1 << 20;
 
-/// Whether the disk takes what memory should not hold.
+/// Whether the disk takes spilled messages.
 #[derive(Debug, Default)]
 pub(crate) struct Spilling {
-    /// It has not, since the sweep looked last.
+    /// It took none since the sweep looked last.
     refused: AtomicBool,
-    /// The log says so.
+    /// The log has been told so.
     told: AtomicBool,
 }
 
 impl Engine {
-    /// Whether the sweep may pick messages now; `retry_at` is when it may again after the disk has
-    /// taken none.
+    /// Whether the sweep may pick messages now. After the disk has taken none, `retry_at` is the
+    /// time of the next try.
     pub(crate) fn may_spill(&self, now: Instant, retry_at: &mut Option<Instant>) -> bool {
         if self.spilling.refused.swap(false, Ordering::AcqRel) {
             *retry_at = Some(now + RETRY_AFTER);
@@ -38,9 +38,9 @@ impl Engine {
         self.journal.spills() && retry_at.is_none()
     }
 
-    /// Writes what the sweep has picked, and while memory is short picks more of the same queue:
-    /// the sweep may run on another thread, which would cost more than the writing. False when it
-    /// is the sweep's turn again.
+    /// Writes the messages that the sweep has picked. While memory is short it picks more of the
+    /// same queue: the sweep may run on another thread, which would cost more than the writing.
+    /// False when it is the sweep's turn again.
     pub(crate) fn spill(&self, queue: &Arc<Queue>, picked: Vec<Picked>) -> bool {
         let bodies: Vec<&[u8]> = picked.iter().map(|(_, message)| message.block()).collect();
         match self.journal.spill(&bodies) {
@@ -66,14 +66,14 @@ impl Engine {
         }
     }
 
-    /// Lets go of bodies that were spilled. To be called under a queue's lock, too.
+    /// Frees spilled bodies. Also called under a queue's lock.
     pub(crate) fn free_spilled(&self, file: u32, count: u64) {
         if self.journal.free_spilled(file, count) {
             self.pager.wake();
         }
     }
 
-    /// Gives back room that spilled files take for nothing. True when there is more to do.
+    /// Gives back the unused room of spilled files. True when there is more to do.
     pub(crate) fn tidy_spilled(&self) -> bool {
         let more = self.journal.tidy_spilled();
         match self.journal.sparse_spilled() {
@@ -85,8 +85,8 @@ impl Engine {
         }
     }
 
-    /// Writes anew what is wanted of a file, which goes then. What can't be moved stays where it
-    /// is.
+    /// Writes the bodies of a file that are still needed again, and deletes the file. Bodies that
+    /// can't be moved stay where they are.
     fn spill_anew(&self, file: u32) {
         for vhost in self.catalog.vhosts() {
             let queues: Vec<Arc<Queue>> = vhost.tables.read().all_queues().cloned().collect();
@@ -106,7 +106,7 @@ impl Engine {
     }
 }
 
-/// Runs of about so many bytes as are moved at once.
+/// Runs of references with about as many bytes as one operation moves.
 fn pieces(all: &[Reference]) -> impl Iterator<Item = &[Reference]> {
     let mut bytes = 0;
     all.chunk_by(move |one, _| {
