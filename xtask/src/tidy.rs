@@ -85,7 +85,7 @@ fn look(root: &Path) -> Result<(Vec<Finding>, Vec<Broken>), String> {
         }
         if file.extension("md") {
             documents::check(root, file, &mut findings);
-            prose::check_page(file, &mut broken, &mut findings);
+            prose::check_page(file, &mut broken);
         }
         words::check(file, &mut findings);
     }

@@ -5,7 +5,6 @@
 
 use std::path::Path;
 
-use super::Finding;
 use super::files::File;
 use super::ratchet::{Broken, Rule};
 use super::source::Line;
@@ -13,9 +12,6 @@ use super::source::Line;
 const MAX_COLUMNS: usize = 100;
 /// A comment behind code may be as wide as code.
 const MAX_CODE_COLUMNS: usize = 120;
-
-/// Pages that are wider; the list only gets shorter.
-const WIDE_PAGES: [&str; 1] = ["docs/manual/settings.md"];
 
 /// Words of another age, or of persons where a part of the program is meant.
 const WORDS: [&str; 12] = [
@@ -51,9 +47,7 @@ pub(super) fn check_rust(file: &File, lines: &[Line], broken: &mut Vec<Broken>) 
 }
 
 /// Looks at one page.
-pub(super) fn check_page(file: &File, broken: &mut Vec<Broken>, findings: &mut Vec<Finding>) {
-    let is_wide = WIDE_PAGES.iter().any(|page| file.path == Path::new(page));
-    let mut found = Vec::new();
+pub(super) fn check_page(file: &File, broken: &mut Vec<Broken>) {
     let mut fenced = false;
     // Code that is only indented follows an empty line.
     let mut indented = true;
@@ -63,16 +57,9 @@ pub(super) fn check_page(file: &File, broken: &mut Vec<Broken>, findings: &mut V
         if text.starts_with("```") {
             fenced = !fenced;
         } else if !fenced && !indented {
-            check_line(&file.path, number + 1, line, text, MAX_COLUMNS, &mut found);
+            check_line(&file.path, number + 1, line, text, MAX_COLUMNS, broken);
         }
     }
-    let count = found.len();
-    found.retain(|broken| !is_wide || broken.rule != Rule::WideLine);
-    if is_wide && found.len() == count {
-        let text = "the page has no wide line any more: take it out of the list in xtask/src/tidy/prose.rs";
-        findings.push(Finding::new(&file.path, 0, text));
-    }
-    broken.append(&mut found);
 }
 
 /// Checks the `text` of the line `whole`.
@@ -138,18 +125,16 @@ mod tests {
     #[test]
     fn pages_are_checked() {
         let wide = "word ".repeat(21);
-        for (path, text, expected, count) in [
-            ("a.md", format!("{wide}\n"), "WideLine", 0),
-            ("a.md", format!("- {wide}\n"), "WideLine", 0),
-            ("a.md", format!("| {wide} |\n[a]: {wide}\n- https://{}\n", "x".repeat(100)), "", 0),
-            ("a.md", format!("x\n\n    {wide}\n    {wide}\nx\n    {wide}\n\n    - {wide}\n"), "WideLine WideLine", 0),
-            ("a.md", format!("```\n{wide} whom\n```\n`whom` whom\n"), "BannedWord", 0),
-            ("docs/manual/settings.md", format!("{wide}\nwhom\n"), "BannedWord", 0),
-            ("docs/manual/settings.md", "short\n".to_owned(), "", 1),
+        for (path, text, expected) in [
+            ("a.md", format!("{wide}\n"), "WideLine"),
+            ("a.md", format!("- {wide}\n"), "WideLine"),
+            ("a.md", format!("| {wide} |\n[a]: {wide}\n- https://{}\n", "x".repeat(100)), ""),
+            ("a.md", format!("x\n\n    {wide}\n    {wide}\nx\n    {wide}\n\n    - {wide}\n"), "WideLine WideLine"),
+            ("a.md", format!("```\n{wide} whom\n```\n`whom` whom\n"), "BannedWord"),
         ] {
-            let (mut broken, mut findings) = (Vec::new(), Vec::new());
-            check_page(&File { path: path.into(), text: text.clone() }, &mut broken, &mut findings);
-            assert_eq!((shown(&broken).as_str(), findings.len()), (expected, count), "{text}");
+            let mut broken = Vec::new();
+            check_page(&File { path: path.into(), text: text.clone() }, &mut broken);
+            assert_eq!(shown(&broken), expected, "{text}");
         }
     }
 
