@@ -175,14 +175,14 @@ impl Broker {
         for decided in decided {
             decided.place(&self.engine);
             let now = self.engine.clock.unix_ms();
-            let mut visit = Visit { engine: &self.engine, now, work: &mut work };
+            let mut visit = Visit { context: &self.engine, now, work: &mut work };
             decided.queue.resume_waiting(&decided.waiting, &mut visit);
             decided.queue.resume_dying(&decided.dying, &mut visit);
             decided.queue.supersede_all(&decided.keyed.outdated, &self.engine);
         }
         self.engine.run_work(&mut work);
         // What was to die has been taken out by now, so that limits take nothing in its place.
-        let mut visit = Visit { engine: &self.engine, now: self.engine.clock.unix_ms(), work: &mut work };
+        let mut visit = Visit { context: &self.engine, now: self.engine.clock.unix_ms(), work: &mut work };
         bound.iter().for_each(|queue| queue.enforce_arguments(&mut visit));
         self.engine.run_work(&mut work);
         for vhost in self.engine.catalog.vhosts() {

@@ -17,6 +17,7 @@ pub(crate) mod verify;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -30,15 +31,16 @@ use crate::catalog::Catalog;
 use crate::catalog::definitions::Definitions;
 use crate::clock::Clock;
 use crate::engine::dead_letter::postponed::Postponed;
+use crate::engine::pager::Sweep;
 use crate::engine::pager::spill::Spilling;
-use crate::engine::pager::{Pager, Sweep};
 use crate::engine::replies::Replies;
 use crate::memory::ingress::Ingress;
 use crate::memory::{Housekeeper, Memory};
 use crate::message::dialect::Dialects;
 use crate::names::NameGenerator;
-use crate::queue::Queue;
 use crate::queue::dropped::Losses;
+use crate::queue::errands::Pager;
+use crate::queue::{Queue, QueueContext};
 use crate::session::ClientShared;
 use crate::session::ending::Ending;
 use crate::session::transaction::Sealed;
@@ -81,29 +83,19 @@ impl Ord for TimerQueue {
 
 /// See the module.
 pub(crate) struct Engine {
-    pub(crate) journal: Journal,
+    /// What queues use of it.
+    pub(crate) context: QueueContext,
     pub(crate) catalog: Catalog,
     pub(crate) authority: Authority,
-    pub(crate) dialects: Dialects,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) settings: Settings,
     /// As [`crate::Limits::sessions_per_connection`] says, or a later change.
     pub(crate) sessions_per_connection: AtomicU32,
-    pub(crate) totals: Totals,
-    pub(crate) losses: Losses,
-    pub(crate) memory: Arc<Memory>,
     pub(crate) ingress: Arc<Ingress>,
     pub(crate) alarms: Alarms,
     pub(crate) housekeeper: Arc<Housekeeper>,
     pub(crate) waiting: Mutex<Waiting>,
     pub(crate) postponed: Mutex<Postponed>,
-    pub(crate) pager: Pager,
     pub(crate) sweep: Mutex<Sweep>,
     pub(crate) spilling: Spilling,
-    /// Held while a group is written, from its first settlement to its end, and exclusively while a
-    /// queue is restated. A settlement that is restated must not be undone by a group that never
-    /// ends. Locked before any queue.
-    pub(crate) groups: RwLock<()>,
     pub(crate) clients: Mutex<HashMap<u64, Arc<ClientShared>>>,
     pub(crate) replies: Replies,
     /// Queues with unreadable entries since the start, and a description of the damage.
@@ -116,14 +108,11 @@ pub(crate) struct Engine {
     /// Held while vhosts, users and definitions are added, changed or deleted, from the first look
     /// to the end. So these changes come one after the other. Locked before everything else.
     pub(crate) administration: Mutex<()>,
-    /// The queue of each bundle of ids. A bundle that has ended leaves at its next restatement.
-    pub(crate) id_bundles: Mutex<HashMap<Owner, Owner>>,
     next_client: AtomicU64,
-    next_owner: AtomicU64,
     pub(crate) names: NameGenerator,
 }
 
-/// The right to write a group, beside others or alone; see [`Engine::groups`].
+/// The right to write a group, beside others or alone; see [`QueueContext::groups`].
 pub(crate) enum Writing<'a> {
     Beside(#[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'a, ()>),
     Alone(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'a, ()>),
@@ -145,31 +134,47 @@ pub(crate) struct EngineParts {
     pub(crate) names: NameGenerator,
 }
 
+/// What queues use is as near to the engine as its own: every visit to a queue is given it.
+impl Deref for Engine {
+    type Target = QueueContext;
+
+    fn deref(&self) -> &QueueContext {
+        &self.context
+    }
+}
+
 impl Engine {
     pub(crate) fn new(parts: EngineParts) -> Self {
         let housekeeper = Arc::new(Housekeeper::default());
         let (limit, budget) = (parts.settings.memory_limit, parts.settings.memory_budget);
         let memory = Arc::new(Memory::new(limit, budget, Arc::clone(&housekeeper)));
-        Self {
-            ingress: Arc::new(Ingress::new(Arc::clone(&memory))),
-            memory,
+        let ingress = Arc::new(Ingress::new(Arc::clone(&memory)));
+        let sessions_per_connection = AtomicU32::new(parts.settings.limits.sessions_per_connection);
+        let context = QueueContext {
             journal: parts.journal,
-            catalog: parts.catalog,
-            authority: parts.authority,
             dialects: parts.dialects,
             clock: parts.clock,
-            sessions_per_connection: AtomicU32::new(parts.settings.limits.sessions_per_connection),
             settings: parts.settings,
             totals: Totals::default(),
             losses: Losses::default(),
+            memory,
+            pager: Pager::default(),
+            groups: RwLock::new(()),
+            id_bundles: Mutex::default(),
+            next_owner: AtomicU64::new(parts.next_owner),
+        };
+        Self {
+            context,
+            catalog: parts.catalog,
+            authority: parts.authority,
+            sessions_per_connection,
+            ingress,
             alarms: Alarms::default(),
             housekeeper,
             waiting: Mutex::default(),
             postponed: Mutex::default(),
-            pager: Pager::default(),
             sweep: Mutex::default(),
             spilling: Spilling::default(),
-            groups: RwLock::new(()),
             clients: Mutex::default(),
             replies: Replies::default(),
             lost: Mutex::new(parts.lost),
@@ -177,9 +182,7 @@ impl Engine {
             users: Mutex::new(parts.users),
             definitions: parts.definitions,
             administration: Mutex::new(()),
-            id_bundles: Mutex::default(),
             next_client: AtomicU64::new(1),
-            next_owner: AtomicU64::new(parts.next_owner),
             names: parts.names,
         }
     }
@@ -187,28 +190,6 @@ impl Engine {
     /// A number for a client, never used before in this run.
     pub(crate) fn client_number(&self) -> u64 {
         self.next_client.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// An owner, never used before in this data directory.
-    pub(crate) fn owner(&self) -> u64 {
-        self.owners(1)
-    }
-
-    /// A new bundle of ids that `queue` knows.
-    pub(crate) fn id_bundle(&self, queue: Owner) -> Owner {
-        let bundle = self.owner();
-        self.keep_id_bundle(bundle, queue);
-        bundle
-    }
-
-    /// Notes that the ids of `queue` are in this bundle.
-    pub(crate) fn keep_id_bundle(&self, bundle: Owner, queue: Owner) {
-        self.id_bundles.lock().insert(bundle, queue);
-    }
-
-    /// The first of so many owners in a row.
-    pub(crate) fn owners(&self, count: u64) -> u64 {
-        self.next_owner.fetch_add(count, Ordering::Relaxed)
     }
 
     /// The right to write a group that brings messages to these queues. It is exclusive where a

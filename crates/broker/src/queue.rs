@@ -9,6 +9,7 @@ pub(crate) mod arrival;
 mod bindings;
 mod bitmap;
 mod consumers;
+mod context;
 mod death;
 mod deduplication;
 mod delay;
@@ -16,6 +17,7 @@ mod delivery_mark;
 mod dispatch;
 pub(crate) mod dropped;
 mod enqueue;
+pub(crate) mod errands;
 mod figures;
 mod filter;
 mod lane;
@@ -47,6 +49,7 @@ use parking_lot::{Mutex, MutexGuard};
 pub(crate) use bindings::{Bound, Bounds};
 pub(crate) use bitmap::Bitmap;
 pub(crate) use consumers::{Consumer, ConsumerKey, Resume, SharedCredit, Window};
+pub(crate) use context::QueueContext;
 pub(crate) use death::{Dying, Reason, reason_code};
 pub(crate) use deduplication::{DeduplicatingExchange, MessageIdentity, RememberedId, SeenIds};
 pub(crate) use delay::{Bucket, Delays, Dues, Span, ToSort};
@@ -67,7 +70,6 @@ pub(crate) use settle::{EntryOutcome, SETTLED_BEFORE, Settlement};
 pub(crate) use spill::Picked;
 
 use crate::arguments::{Overflow, QueueArguments, QueueType, Remember};
-use crate::engine::Engine;
 use crate::message::Message;
 use crate::queue::arrival::{Arrival, Work};
 use crate::queue::dropped::DroppedEntries;
@@ -197,7 +199,7 @@ pub(crate) struct Inner {
 /// any more.
 pub(crate) struct Guard<'a> {
     inner: MutexGuard<'a, Inner>,
-    engine: &'a Engine,
+    context: &'a QueueContext,
     bytes_before: usize,
     index_before: usize,
     listed_before: usize,
@@ -224,17 +226,17 @@ impl Drop for Guard<'_> {
             std::process::abort();
         }
         let index = self.inner.index_bytes();
-        self.engine.memory.changed(self.bytes_before + self.index_before, self.inner.bytes + index);
+        self.context.memory.changed(self.bytes_before + self.index_before, self.inner.bytes + index);
         let listed = self.inner.listed_bytes();
         if listed != self.listed_before {
-            self.engine.memory.index_changed(self.listed_before, listed);
+            self.context.memory.index_changed(self.listed_before, listed);
         }
     }
 }
 
 /// The circumstances of one visit, and what it leaves to be done.
 pub(crate) struct Visit<'a> {
-    pub(crate) engine: &'a Engine,
+    pub(crate) context: &'a QueueContext,
     /// Milliseconds since 1970.
     pub(crate) now: u64,
     pub(crate) work: &'a mut Vec<Work>,
@@ -350,23 +352,23 @@ impl Queue {
         self.durable && self.exclusive_to.is_none()
     }
 
-    pub(crate) fn lock<'a>(&'a self, engine: &'a Engine) -> Guard<'a> {
+    pub(crate) fn lock<'a>(&'a self, context: &'a QueueContext) -> Guard<'a> {
         let inner = self.inner.lock();
         let (bytes_before, index_before) = (inner.bytes, inner.index_bytes());
         let listed_before = inner.listed_bytes();
-        Guard { inner, engine, bytes_before, index_before, listed_before, unwinding: std::thread::panicking() }
+        Guard { inner, context, bytes_before, index_before, listed_before, unwinding: std::thread::panicking() }
     }
 
     /// What its own arguments and its policies come to now.
-    pub(crate) fn arguments(&self, engine: &Engine) -> Arc<QueueArguments> {
-        Arc::clone(&self.lock(engine).arguments)
+    pub(crate) fn arguments(&self, context: &QueueContext) -> Arc<QueueArguments> {
+        Arc::clone(&self.lock(context).arguments)
     }
 
     /// True when taking one more message would be refused, behind those that are `coming` and those
     /// True when one more message would be refused, behind those that are `coming` and those that
     /// are hidden. Asked before a transaction is committed, and before dead letters are redriven.
-    pub(crate) fn would_refuse(&self, mut coming: Coming, engine: &Engine) -> bool {
-        let inner = self.lock(engine);
+    pub(crate) fn would_refuse(&self, mut coming: Coming, context: &QueueContext) -> bool {
+        let inner = self.lock(context);
         if !inner.arguments.overflow.refuses() {
             return false;
         }
@@ -398,7 +400,7 @@ impl Queue {
 
     /// Replaces the arguments and leaves the messages as they are. False if nothing differs.
     pub(crate) fn set_arguments(&self, arguments: QueueArguments, visit: &Visit<'_>) -> bool {
-        let mut guard = self.lock(visit.engine);
+        let mut guard = self.lock(visit.context);
         let inner = &mut *guard;
         if inner.deleted || *inner.arguments == arguments {
             return false;
@@ -421,7 +423,7 @@ impl Queue {
 
     /// Enforces arguments that were set before.
     pub(crate) fn enforce_arguments(self: &Arc<Self>, visit: &mut Visit<'_>) {
-        let mut guard = self.lock(visit.engine);
+        let mut guard = self.lock(visit.context);
         let inner = &mut *guard;
         if inner.deleted {
             return;
@@ -437,13 +439,13 @@ impl Queue {
             self.dispatch(&mut inner, visit);
         }
         inner.active_at = visit.now;
-        let ticket = self.log_settled(&mut inner, visit.engine);
+        let ticket = self.log_settled(&mut inner, visit.context);
         if !inner.dying.is_empty() {
             let dying = std::mem::take(&mut inner.dying);
             visit.work.push(Work::DeadLetter { queue: Arc::clone(self), dying });
         }
         if let Some(lost) = inner.lost.take() {
-            visit.engine.note_lost(self, &lost, visit.now);
+            visit.context.note_lost(self, &lost, visit.now);
         }
         if inner.lanes.away() > 0 || inner.views.need_pager() {
             self.ask(&mut inner, visit);
@@ -486,7 +488,7 @@ impl Queue {
 
     /// Sets the timer of a queue that is new here.
     pub(crate) fn watch(self: &Arc<Self>, visit: &mut Visit<'_>) {
-        let inner = self.lock(visit.engine);
+        let inner = self.lock(visit.context);
         self.finish(inner, visit);
     }
 }

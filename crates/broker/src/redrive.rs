@@ -182,7 +182,7 @@ impl Engine {
         redriven.moved += seized.len() as u64;
         self.totals.redriven.add(seized.len() as u64);
         let mut work = Vec::new();
-        let mut visit = Visit { engine: self, now: self.clock.unix_ms(), work: &mut work };
+        let mut visit = Visit { context: self, now: self.clock.unix_ms(), work: &mut work };
         let leave = |group| queue.let_go_of_moved(&seized, group, self);
         self.move_together(arrivals, &targets, durable, &leave, &mut visit);
         self.run_work(&mut work);

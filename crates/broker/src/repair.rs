@@ -58,7 +58,7 @@ impl Engine {
             self.lost.lock().remove(&queue.id);
             // It stopped at one of them.
             let now = self.clock.unix_ms();
-            queue.repaired(&mut Visit { engine: self, now, work: &mut work });
+            queue.repaired(&mut Visit { context: self, now, work: &mut work });
         }
         self.run_work(&mut work);
         repair
@@ -76,7 +76,7 @@ impl Engine {
             }
             if accept_loss {
                 let now = self.clock.unix_ms();
-                repair.given_up += queue.give_up(&unreadable, &mut Visit { engine: self, now, work });
+                repair.given_up += queue.give_up(&unreadable, &mut Visit { context: self, now, work });
             }
             queue.leave_page(page, self);
         }

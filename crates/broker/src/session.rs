@@ -578,7 +578,7 @@ impl Client {
 
     fn visit<R>(&mut self, act: impl FnOnce(&mut Visit<'_>) -> R) -> R {
         let now = self.engine.clock.unix_ms();
-        let mut visit = Visit { engine: &self.engine, now, work: &mut self.work };
+        let mut visit = Visit { context: &self.engine, now, work: &mut self.work };
         let result = act(&mut visit);
         self.run_work();
         result

@@ -178,7 +178,7 @@ impl Engine {
         let Some(vhost) = self.catalog.vhosts().into_iter().find(|other| other.id == vhost) else { return };
         let changed = change(&mut vhost.tables.write().policies);
         let mut work = Vec::new();
-        let mut visit = Visit { engine: self, now: self.clock.unix_ms(), work: &mut work };
+        let mut visit = Visit { context: self, now: self.clock.unix_ms(), work: &mut work };
         self.apply_policies(&vhost, &changed, &mut |queue, arguments| queue.apply_arguments(arguments, &mut visit));
         self.run_work(&mut work);
     }
@@ -224,7 +224,7 @@ impl Engine {
     /// have yet to enforce_arguments by them.
     pub(crate) fn resume_policies(&self) -> Result<Vec<Arc<Queue>>, Error> {
         let (mut work, mut bound) = (Vec::new(), Vec::new());
-        let visit = Visit { engine: self, now: self.clock.unix_ms(), work: &mut work };
+        let visit = Visit { context: self, now: self.clock.unix_ms(), work: &mut work };
         for vhost in self.catalog.vhosts() {
             for kind in [PolicyKind::User, PolicyKind::Operator] {
                 for (name, fields) in self.definitions.all(Sort::of_policy(kind), vhost.id) {

@@ -90,7 +90,7 @@ impl Engine {
             let Some(vhost) = self.catalog.vhost(&name) else { continue };
             self.sever(&vhost, &clients);
             let queues: Vec<_> = vhost.tables.read().queues().cloned().collect();
-            let mut visit = Visit { engine: self, now: self.clock.unix_ms(), work: &mut work };
+            let mut visit = Visit { context: self, now: self.clock.unix_ms(), work: &mut work };
             queues.iter().for_each(|queue| self.expel_unentitled(queue, &clients, &mut visit));
         }
         self.run_work(&mut work);
@@ -156,7 +156,7 @@ impl Engine {
         owns: &dyn Fn(u64) -> bool,
     ) {
         let mut work = Vec::new();
-        let mut visit = Visit { engine: self, now: self.clock.unix_ms(), work: &mut work };
+        let mut visit = Visit { context: self, now: self.clock.unix_ms(), work: &mut work };
         for (name, binding, queue) in lost {
             let mut tables = vhost.tables.write();
             let Some(exchange) = tables.exchange_mut(&name) else { continue };

@@ -258,7 +258,7 @@ impl Engine {
             queue.decide(stay.iter(), self);
         }
         let durable = leave.iter().any(|dead| dead.durable);
-        let mut visit = Visit { engine: self, now, work };
+        let mut visit = Visit { context: self, now, work };
         // A crash before the group is durable lets the message die once more. Had it been
         // delivered, it would come again as new.
         if !leave.is_empty() {

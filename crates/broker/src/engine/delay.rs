@@ -49,17 +49,6 @@ pub(crate) type Followed = (Vec<Arc<Queue>>, Option<Box<MessageIdentity>>);
 type Due = (u64, usize, u64);
 
 impl Engine {
-    /// When a stored message is due, in milliseconds since 1970.
-    pub(crate) fn due_of(&self, message: &Message) -> u64 {
-        let read = self.dialects.read(message.dialect(), message.properties());
-        let due = read.ok().and_then(|properties| {
-            let instructions = Instructions::read(&properties.headers).ok()?;
-            let delay = Instructions::exchange_delay(&properties.headers).ok()?;
-            instructions.due(message.published_at(), delay)
-        });
-        due.unwrap_or_else(|| message.published_at())
-    }
-
     /// The bucket of `queue` for a message that is due at `due`; the queue itself if it is gone.
     pub(crate) fn bucket(&self, queue: &Arc<Queue>, due: u64, now: u64) -> Arc<Queue> {
         let span = Span::of(due, now);
@@ -118,7 +107,7 @@ impl Engine {
             self.pager.release(queue);
             return;
         }
-        let mut visit = Visit { engine: self, now, work };
+        let mut visit = Visit { context: self, now, work };
         for bucket in near {
             // Messages that are due could not be moved, or wait for room in memory.
             let at = bucket.looks_at(self).map_or(now + LATER, |at| if at <= now { now + LATER } else { at });
@@ -272,7 +261,7 @@ impl Engine {
                 }
             }
         };
-        self.move_together(arrivals, &targets, durable, &leave, &mut Visit { engine: self, now, work });
+        self.move_together(arrivals, &targets, durable, &leave, &mut Visit { context: self, now, work });
     }
 
     /// The queues of a message with instructions, or their buckets where it is not due yet; and its

@@ -68,7 +68,7 @@ impl Engine {
     /// Sets the timer of a queue that is new here.
     pub(crate) fn watch(&self, queue: &Arc<Queue>) {
         let mut work = Vec::new();
-        queue.watch(&mut Visit { engine: self, now: self.clock.unix_ms(), work: &mut work });
+        queue.watch(&mut Visit { context: self, now: self.clock.unix_ms(), work: &mut work });
         self.run_work(&mut work);
     }
 
@@ -105,7 +105,7 @@ impl Engine {
             let rest = rest.chain(waiting.sealed.iter().map(|sealed| sealed.ticket)).min();
             (marks, sealed, rest)
         };
-        let mut visit = Visit { engine: self, now, work };
+        let mut visit = Visit { context: self, now, work };
         for (_, queue) in marks {
             queue.mark_raised(&mut visit);
         }
@@ -129,7 +129,7 @@ impl Engine {
             };
             let Some(Reverse((at, TimerQueue(queue)))) = due else { return };
             if let Some(queue) = queue.upgrade() {
-                queue.on_timer(at, &mut Visit { engine: self, now, work });
+                queue.on_timer(at, &mut Visit { context: self, now, work });
             }
         }
     }

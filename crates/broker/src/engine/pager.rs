@@ -6,7 +6,7 @@
 
 pub(crate) mod spill;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use journal::{Chunk, PAGE, Reference};
-use parking_lot::Mutex;
 
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::message::{Arena, Message};
-use crate::queue::{Damage, Dying, Picked, Placed, Purpose, Queue, Task, Visit};
+use crate::queue::errands::Errand;
+use crate::queue::{Damage, Dying, Placed, Purpose, Queue, Task, Visit};
 
 /// Steps of one errand at most: an index or two, and the messages, some of them again if they were
 /// moved meanwhile.
@@ -33,84 +33,6 @@ const COPIED: usize = 4 << 10;
 const SWEPT_AT_ONCE: usize = 64;
 /// While memory is short and no more can leave it, the sweep runs this often.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
-
-/// A request to the pager.
-enum Errand {
-    /// Reads the data that this queue needs before it can go on.
-    Load(Arc<Queue>),
-    /// Reads these messages, which then move on to the dead-letter exchange.
-    ReadDying { queue: Arc<Queue>, dying: Vec<Dying> },
-    /// Moves the messages of this queue that are due, and sorts buckets whose time is near.
-    Release(Arc<Queue>),
-    /// Writes these messages to disk, so that they can leave memory.
-    Spill { queue: Arc<Queue>, picked: Vec<Picked> },
-}
-
-/// The pager's errands.
-#[derive(Default)]
-pub(crate) struct Pager {
-    errands: Mutex<VecDeque<Errand>>,
-    waker: Mutex<Option<Waker>>,
-    /// Descriptions of failed reads, until they are taken for the log.
-    damages: Mutex<Vec<String>>,
-}
-
-impl Pager {
-    /// Reads the data that `queue` needs before it can go on.
-    pub(crate) fn load(&self, queue: Arc<Queue>) {
-        self.send(Errand::Load(queue));
-    }
-
-    /// Reads the messages of dead letters and moves them on.
-    pub(crate) fn await_read(&self, queue: Arc<Queue>, dying: Vec<Dying>) {
-        queue.awaiting_read.fetch_add(1, Ordering::AcqRel);
-        self.send(Errand::ReadDying { queue, dying });
-    }
-
-    /// Takes back all dead letters of `queue` that are still unread, in their order.
-    pub(crate) fn take_awaiting_read(&self, queue: &Arc<Queue>) -> Vec<Dying> {
-        let mut errands = self.errands.lock();
-        let mut taken = Vec::new();
-        errands.retain_mut(|errand| match errand {
-            Errand::ReadDying { queue: other, dying } if other.id == queue.id => {
-                queue.awaiting_read.fetch_sub(1, Ordering::AcqRel);
-                taken.append(dying);
-                false
-            }
-            _ => true,
-        });
-        taken
-    }
-
-    /// Writes these messages of `queue` to the disk.
-    pub(crate) fn spill(&self, queue: Arc<Queue>, picked: Vec<Picked>) {
-        self.send(Errand::Spill { queue, picked });
-    }
-
-    /// Moves the messages of `queue` that are due, unless that is asked for already.
-    pub(crate) fn release(&self, queue: &Arc<Queue>) {
-        if !std::mem::replace(&mut queue.delays.lock().asked, true) {
-            self.send(Errand::Release(Arc::clone(queue)));
-        }
-    }
-
-    /// Reports a failed read, for the log.
-    pub(crate) fn tell(&self, damage: String) {
-        self.damages.lock().push(damage);
-    }
-
-    fn send(&self, errand: Errand) {
-        self.errands.lock().push_back(errand);
-        self.wake();
-    }
-
-    /// There is something to do.
-    pub(crate) fn wake(&self) {
-        if let Some(waker) = &*self.waker.lock() {
-            waker.wake_by_ref();
-        }
-    }
-}
 
 /// The position of the sweep.
 #[derive(Debug, Default)]
@@ -158,7 +80,7 @@ impl Engine {
             Some(Errand::Load(queue)) => {
                 let came = self.fetch_for(&queue);
                 let now = self.clock.unix_ms();
-                let mut visit = Visit { engine: self, now, work: &mut work };
+                let mut visit = Visit { context: self, now, work: &mut work };
                 match came {
                     Came::Selection => queue.looked_at(&mut visit),
                     Came::Load { damage } => {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use journal::Group;
 
-use crate::engine::Engine;
 use crate::message::Message;
+use crate::queue::QueueContext;
 use crate::queue::dropped::DroppedEntries;
 use crate::queue::{Inner, Queue, State, Visit, settle};
 use crate::store::facts;
@@ -65,8 +65,8 @@ impl Queue {
     }
 
     /// Logs that these entries have left, as part of `group`, and forgets them.
-    pub(crate) fn settle_dead(&self, dying: &[Dying], group: Option<Group>, engine: &Engine) {
-        let mut inner = self.lock(engine);
+    pub(crate) fn settle_dead(&self, dying: &[Dying], group: Option<Group>, context: &QueueContext) {
+        let mut inner = self.lock(context);
         if inner.deleted {
             return;
         }
@@ -79,16 +79,16 @@ impl Queue {
             inner.decided.remove(&dead.seq);
             inner.remove_or_set(dead.seq, State::Done);
         }
-        self.log_settled_in(&mut inner, group, engine);
+        self.log_settled_in(&mut inner, group, context);
     }
 
     /// Logs once that these entries die, while the move waits for room or for a read.
-    pub(crate) fn decide<'a>(&self, dying: impl Iterator<Item = &'a Dying>, engine: &Engine) {
-        let mut inner = self.lock(engine);
+    pub(crate) fn decide<'a>(&self, dying: impl Iterator<Item = &'a Dying>, context: &QueueContext) {
+        let mut inner = self.lock(context);
         if inner.deleted {
             return;
         }
-        let mut appender = engine.journal.appender();
+        let mut appender = context.journal.appender();
         for dead in dying.filter(|dead| dead.durable) {
             if inner.decided.insert(dead.seq, dead.reason).is_none() {
                 facts::log_dying(&mut appender, self.id, dead.seq, dead.reason);
@@ -98,7 +98,7 @@ impl Queue {
 
     /// After a restart: moves on the entries whose death was decided.
     pub(crate) fn resume_dying(self: &Arc<Self>, decided: &[(u64, Reason)], visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.engine);
+        let mut inner = self.lock(visit.context);
         for (seq, reason) in decided {
             if inner.lanes.get_mut(*seq).is_some_and(|entry| entry.state == State::Ready) {
                 self.die(&mut inner, *seq, *reason);

@@ -18,8 +18,8 @@ use hashbrown::{HashMap, HashSet};
 use journal::{Group, Owner};
 
 use crate::arguments::Remember;
-use crate::engine::Engine;
 use crate::message::scheduling::Instructions;
+use crate::queue::QueueContext;
 use crate::queue::arrival::Arrival;
 use crate::queue::{Inner, Queue, Visit};
 use crate::store::facts;
@@ -294,8 +294,8 @@ impl Queue {
             #[cfg(feature = "sabotage")]
             let durable = durable && !super::sabotage::armed("forget-ids");
             if durable {
-                let bundle = seen.bundle_of(scope, place, &|| visit.engine.id_bundle(self.id));
-                let mut appender = visit.engine.journal.appender();
+                let bundle = seen.bundle_of(scope, place, &|| visit.context.id_bundle(self.id));
+                let mut appender = visit.context.journal.appender();
                 facts::log_seen(&mut appender, group, bundle, (self.id, scope), &[(place, &kept)]);
             }
         }
@@ -303,13 +303,13 @@ impl Queue {
 
     /// Takes the ids that recovery found. `exists` says whether the exchange of a scope is still
     /// there.
-    pub(crate) fn recover_seen(&self, mut found: SeenIds, exists: &dyn Fn(Owner) -> bool, engine: &Engine) {
+    pub(crate) fn recover_seen(&self, mut found: SeenIds, exists: &dyn Fn(Owner) -> bool, context: &QueueContext) {
         found.retain_scopes(&mut |scope| {
             if scope == OWN { self.deduplication.is_some() } else { exists(scope) }
         });
         self.gated.store(found.scopes.keys().any(|scope| *scope != OWN), Ordering::Relaxed);
-        found.bundles().for_each(|bundle| engine.keep_id_bundle(bundle, self.id));
-        let mut inner = self.lock(engine);
+        found.bundles().for_each(|bundle| context.keep_id_bundle(bundle, self.id));
+        let mut inner = self.lock(context);
         inner.seen = Some(Box::new(found));
         self.forget_absent(&mut inner);
     }

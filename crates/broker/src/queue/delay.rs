@@ -11,8 +11,8 @@ use std::sync::{Arc, Weak};
 
 use journal::{Group, Owner, Ticket};
 
-use crate::engine::Engine;
 use crate::message::Message;
+use crate::queue::QueueContext;
 use crate::queue::arrival::{Arrival, Work};
 use crate::queue::{Dying, Gone, Inner, Lanes, Queue, Reason, State, Visit, settle};
 
@@ -126,14 +126,14 @@ impl Queue {
     }
 
     /// The queue that takes arrivals for this one: itself, or the queue of a bucket that has ended.
-    pub(crate) fn successor(self: Arc<Self>, engine: &Engine) -> Arc<Self> {
+    pub(crate) fn successor(self: Arc<Self>, context: &QueueContext) -> Arc<Self> {
         let of = self.bucket.as_ref().and_then(|bucket| bucket.of.upgrade());
-        of.filter(|_| self.lock(engine).deleted).unwrap_or(self)
+        of.filter(|_| self.lock(context).deleted).unwrap_or(self)
     }
 
     /// Takes the entries that recovery found of a bucket.
-    pub(crate) fn recover_delayed(&self, lanes: Lanes, engine: &Engine) {
-        let mut inner = self.lock(engine);
+    pub(crate) fn recover_delayed(&self, lanes: Lanes, context: &QueueContext) {
+        let mut inner = self.lock(context);
         inner.recover(lanes);
         inner.dues = Some(Box::default());
     }
@@ -144,8 +144,8 @@ impl Queue {
     }
 
     /// Messages that wait for their time.
-    pub(crate) fn delayed(&self, engine: &Engine) -> u64 {
-        self.buckets().iter().map(|bucket| bucket.lock(engine).live() as u64).sum()
+    pub(crate) fn delayed(&self, context: &QueueContext) -> u64 {
+        self.buckets().iter().map(|bucket| bucket.lock(context).live() as u64).sum()
     }
 
     /// The queue is gone: returns its buckets, which go with it.
@@ -183,20 +183,20 @@ impl Queue {
             }
             for seq in *first..*end {
                 let entry = inner.lanes.get_mut(seq).filter(|entry| entry.state == State::Ready);
-                let due = entry.and_then(|entry| entry.message.as_ref()).map(|message| visit.engine.due_of(message));
+                let due = entry.and_then(|entry| entry.message.as_ref()).map(|message| visit.context.due_of(message));
                 if let (Some(due), Some(dues)) = (due, &mut inner.dues) {
                     dues.order.insert((due, seq));
                 }
             }
-            if self.logged() && visit.engine.memory.is_tight() {
-                inner.let_go(*first, *end, visit.engine);
+            if self.logged() && visit.context.memory.is_tight() {
+                inner.let_go(*first, *end, visit.context);
             }
         }
     }
 
     /// The next step of sorting a bucket.
-    pub(crate) fn to_sort(&self, engine: &Engine) -> ToSort {
-        match self.lock(engine).dues.as_ref().map(|dues| dues.sorted) {
+    pub(crate) fn to_sort(&self, context: &QueueContext) -> ToSort {
+        match self.lock(context).dues.as_ref().map(|dues| dues.sorted) {
             Some(Sorted::Not) => ToSort::All,
             Some(Sorted::To(page)) => ToSort::Page(page),
             Some(Sorted::Whole) | None => ToSort::Nothing,
@@ -204,14 +204,14 @@ impl Queue {
     }
 
     /// The first page from `number` on that has anything in it.
-    pub(crate) fn page_to_sort(&self, number: u64, engine: &Engine) -> Option<u64> {
-        self.lock(engine).lanes.first_page(number)
+    pub(crate) fn page_to_sort(&self, number: u64, context: &QueueContext) -> Option<u64> {
+        self.lock(context).lanes.first_page(number)
     }
 
     /// Notes the due times `found` in everything before `page`. Without a page the bucket is
     /// sorted.
-    pub(crate) fn sorted_to(&self, page: Option<u64>, found: &[(u64, u64)], engine: &Engine) {
-        let mut inner = self.lock(engine);
+    pub(crate) fn sorted_to(&self, page: Option<u64>, found: &[(u64, u64)], context: &QueueContext) {
+        let mut inner = self.lock(context);
         if let Some(dues) = &mut inner.dues {
             dues.order.extend(found);
             dues.sorted = page.map_or(Sorted::Whole, Sorted::To);
@@ -219,8 +219,8 @@ impl Queue {
     }
 
     /// The messages of a page that are in memory.
-    pub(crate) fn in_memory(&self, page: u64, engine: &Engine) -> Vec<(u64, Message)> {
-        let mut inner = self.lock(engine);
+    pub(crate) fn in_memory(&self, page: u64, context: &QueueContext) -> Vec<(u64, Message)> {
+        let mut inner = self.lock(context);
         let mut found = Vec::new();
         for seq in page * journal::PAGE..(page + 1) * journal::PAGE {
             let entry = inner.lanes.get_mut(seq).filter(|entry| entry.state == State::Ready);
@@ -230,13 +230,13 @@ impl Queue {
     }
 
     /// Due times that a bucket has in memory.
-    pub(crate) fn sorted_count(&self, engine: &Engine) -> usize {
-        self.lock(engine).dues.as_ref().map_or(0, |dues| dues.order.len())
+    pub(crate) fn sorted_count(&self, context: &QueueContext) -> usize {
+        self.lock(context).dues.as_ref().map_or(0, |dues| dues.order.len())
     }
 
     /// When the first message of a bucket is due, as far as it is sorted.
-    pub(crate) fn first_due(&self, engine: &Engine) -> Option<u64> {
-        self.lock(engine).dues.as_ref()?.order.first().map(|(due, _)| *due)
+    pub(crate) fn first_due(&self, context: &QueueContext) -> Option<u64> {
+        self.lock(context).dues.as_ref()?.order.first().map(|(due, _)| *due)
     }
 
     /// When the span of a bucket begins.
@@ -245,17 +245,17 @@ impl Queue {
     }
 
     /// The first messages of a bucket that are due by `now`: time and number.
-    pub(crate) fn due_by(&self, now: u64, limit: usize, engine: &Engine) -> Vec<(u64, u64)> {
+    pub(crate) fn due_by(&self, now: u64, limit: usize, context: &QueueContext) -> Vec<(u64, u64)> {
         #[cfg(feature = "sabotage")]
         let now = now + if super::sabotage::armed("early") { super::sabotage::EARLY } else { 0 };
-        let inner = self.lock(engine);
+        let inner = self.lock(context);
         let order = inner.dues.iter().flat_map(|dues| &dues.order);
         order.take_while(|(due, _)| *due <= now).take(limit).copied().collect()
     }
 
     /// The pages of these entries that are not in memory.
-    pub(crate) fn pages_to_place(&self, due: &[(u64, u64)], engine: &Engine) -> Vec<u64> {
-        let mut inner = self.lock(engine);
+    pub(crate) fn pages_to_place(&self, due: &[(u64, u64)], context: &QueueContext) -> Vec<u64> {
+        let mut inner = self.lock(context);
         let mut pages: Vec<u64> = due.iter().map(|(_, seq)| seq / journal::PAGE).collect();
         pages.dedup();
         pages.retain(|page| inner.lanes.absent_chunks_of(*page).is_some());
@@ -265,8 +265,8 @@ impl Queue {
     /// Takes entries that are due out of a bucket; from here on they are on their way. Entries that
     /// are gone were purged. Entries without a place in one of the pages `damaged` stay. Those
     /// whose page has become absent again are left in `due`.
-    pub(crate) fn take_due(&self, due: &mut Vec<(u64, u64)>, damaged: &[u64], engine: &Engine) -> Vec<Dying> {
-        let mut inner = self.lock(engine);
+    pub(crate) fn take_due(&self, due: &mut Vec<(u64, u64)>, damaged: &[u64], context: &QueueContext) -> Vec<Dying> {
+        let mut inner = self.lock(context);
         let mut taken = Vec::with_capacity(due.len());
         due.retain(|(at, seq)| {
             let page = seq / journal::PAGE;
@@ -287,8 +287,8 @@ impl Queue {
     }
 
     /// Logs that these entries have moved on, as part of `group`, and forgets them.
-    pub(crate) fn depart(&self, gone: &[u64], group: Option<Group>, engine: &Engine) {
-        let mut inner = self.lock(engine);
+    pub(crate) fn depart(&self, gone: &[u64], group: Option<Group>, context: &QueueContext) {
+        let mut inner = self.lock(context);
         if inner.deleted {
             return;
         }
@@ -299,14 +299,14 @@ impl Queue {
             }
             inner.remove_or_set(*seq, State::Done);
         }
-        self.log_settled_in(&mut inner, group, engine);
+        self.log_settled_in(&mut inner, group, context);
     }
 
     /// Drops the messages that are not due, with the rest of the queue.
-    pub(super) fn purge_delayed(&self, engine: &Engine) -> (u64, Ticket) {
+    pub(super) fn purge_delayed(&self, context: &QueueContext) -> (u64, Ticket) {
         let mut all = (0, Ticket::NONE);
         for bucket in self.buckets() {
-            let (count, ticket) = bucket.purge_ready(engine);
+            let (count, ticket) = bucket.purge_ready(context);
             all = (all.0 + count, all.1.max(ticket));
         }
         all
@@ -314,7 +314,7 @@ impl Queue {
 
     /// Sets the timer of a bucket to this time.
     pub(crate) fn look_at(self: &Arc<Self>, at: u64, visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.engine);
+        let mut inner = self.lock(visit.context);
         if at < inner.timer_at && !inner.deleted {
             inner.timer_at = at;
             visit.work.push(Work::Arm { queue: Arc::clone(self), at });
@@ -322,14 +322,14 @@ impl Queue {
     }
 
     /// When a bucket needs its next visit, if that is known.
-    pub(crate) fn looks_at(&self, engine: &Engine) -> Option<u64> {
+    pub(crate) fn looks_at(&self, context: &QueueContext) -> Option<u64> {
         let bucket = self.bucket.as_ref()?;
-        self.next_look(bucket, &self.lock(engine))
+        self.next_look(bucket, &self.lock(context))
     }
 
     /// True for a bucket that is empty, and will stay so.
-    pub(crate) fn is_spent(&self, now: u64, engine: &Engine) -> bool {
-        self.bucket.as_ref().is_some_and(|bucket| bucket.span.ends() <= now) && self.lock(engine).live() == 0
+    pub(crate) fn is_spent(&self, now: u64, context: &QueueContext) -> bool {
+        self.bucket.as_ref().is_some_and(|bucket| bucket.span.ends() <= now) && self.lock(context).live() == 0
     }
 }
 

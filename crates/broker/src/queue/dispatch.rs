@@ -117,16 +117,16 @@ impl Queue {
     /// of need.
     pub(super) fn mark_covers(self: &Arc<Self>, inner: &mut Inner, seq: u64, visit: &mut Visit<'_>) -> bool {
         let Some(lane) = inner.lanes.of_mut(seq) else { return false };
-        lane.mark.settle(visit.engine.journal.durable());
+        lane.mark.settle(visit.context.journal.durable());
         let next = lane.next();
         let near = seq + STRIDE / 2 >= lane.mark.at() && lane.mark.at() < next;
         if near && lane.mark.awaited().is_none() {
             let mark = next.min(seq + STRIDE);
-            let mut appender = visit.engine.journal.appender();
+            let mut appender = visit.context.journal.appender();
             facts::log_position(&mut appender, self.id, next, mark);
             let ticket = appender.ticket();
             drop(appender);
-            if visit.engine.journal.durable() >= ticket {
+            if visit.context.journal.durable() >= ticket {
                 lane.mark.raise(mark);
             } else {
                 lane.mark.rise(mark, ticket);
@@ -138,7 +138,7 @@ impl Queue {
 
     /// Goes on delivering: a higher mark is on disk.
     pub(crate) fn mark_raised(self: &Arc<Self>, visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.engine);
+        let mut inner = self.lock(visit.context);
         self.dispatch(&mut inner, visit);
         self.finish(inner, visit);
     }
@@ -150,7 +150,7 @@ impl Queue {
         filter: Filter,
         visit: &mut Visit<'_>,
     ) -> Result<(), Unattached> {
-        let mut inner = self.lock(visit.engine);
+        let mut inner = self.lock(visit.context);
         if inner.deleted {
             return Err(Unattached::Gone);
         }
@@ -161,7 +161,7 @@ impl Queue {
             return Err(Unattached::InUse);
         }
         let (there, most) =
-            (inner.consumers.len() + inner.views.len(), visit.engine.settings.limits.consumers_per_queue);
+            (inner.consumers.len() + inner.views.len(), visit.context.settings.limits.consumers_per_queue);
         if there as u64 >= u64::from(most) {
             return Err(Unattached::TooMany);
         }
@@ -189,7 +189,7 @@ impl Queue {
 
     /// Detaches a consumer. An auto-delete queue goes with its last one.
     pub(crate) fn detach(self: &Arc<Self>, key: ConsumerKey, visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.engine);
+        let mut inner = self.lock(visit.context);
         if self.take_away(&mut inner, key, visit) {
             inner.consumers.succeed(key);
             self.dispatch(&mut inner, visit);
@@ -200,7 +200,7 @@ impl Queue {
     /// Detaches the consumers of some clients, and tells them. The clients may still settle their
     /// deliveries.
     pub(crate) fn expel(self: &Arc<Self>, whose: &dyn Fn(u64) -> bool, visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.engine);
+        let mut inner = self.lock(visit.context);
         let consumers = inner.consumers().map(|(consumer, _)| consumer).filter(|consumer| whose(consumer.key.client));
         let leaving: Vec<_> = consumers.map(|consumer| (consumer.key, Arc::clone(&consumer.mailbox))).collect();
         if leaving.is_empty() {
@@ -219,13 +219,13 @@ impl Queue {
     /// back, before another consumer becomes active. True if it was there; then [`Queue::left`]
     /// follows.
     pub(crate) fn leave(self: &Arc<Self>, key: ConsumerKey, visit: &mut Visit<'_>) -> bool {
-        let mut inner = self.lock(visit.engine);
+        let mut inner = self.lock(visit.context);
         self.take_away(&mut inner, key, visit)
     }
 
     /// The second step: the deliveries of these consumers are back.
     pub(crate) fn left(self: &Arc<Self>, keys: &[ConsumerKey], visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.engine);
+        let mut inner = self.lock(visit.context);
         if inner.deleted {
             return;
         }
@@ -250,7 +250,7 @@ impl Queue {
 
     /// A consumer may be ready again.
     pub(crate) fn resume(self: &Arc<Self>, key: ConsumerKey, why: Resume, visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.engine);
+        let mut inner = self.lock(visit.context);
         inner.consumers.resume(key, why);
         let view = inner.views.resume(key, why);
         self.dispatch_to(&mut inner, view, visit);
@@ -260,7 +260,7 @@ impl Queue {
     /// The timer that was set for `at` has fired: entries that are too old expire. A timer that an
     /// earlier one has replaced does nothing.
     pub(crate) fn on_timer(self: &Arc<Self>, at: u64, visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.engine);
+        let mut inner = self.lock(visit.context);
         if inner.timer_at != at || inner.deleted {
             return;
         }
@@ -284,7 +284,7 @@ impl Queue {
     /// Takes the first message for `basic.get`. It stays out until it is settled, unless `no_ack`.
     /// `waker` is woken when a message that was away is in memory.
     pub(crate) fn fetch(self: &Arc<Self>, no_ack: bool, waker: &Waker, visit: &mut Visit<'_>) -> Result<Fetched, Gone> {
-        let mut inner = self.lock(visit.engine);
+        let mut inner = self.lock(visit.context);
         if inner.deleted {
             return Err(Gone);
         }

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::engine::Engine;
 use crate::message::Message;
+use crate::queue::QueueContext;
 use crate::queue::{Queue, Reason};
 
 /// How many are kept.
@@ -104,7 +104,7 @@ impl DroppedEntries {
     }
 }
 
-impl Engine {
+impl QueueContext {
     /// Counts and notes the messages that a queue dropped.
     #[cold]
     pub(crate) fn note_lost(&self, queue: &Queue, lost: &DroppedEntries, now: u64) {

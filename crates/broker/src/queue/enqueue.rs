@@ -27,8 +27,8 @@ impl Queue {
     ) -> Result<Ticket, Gone> {
         // No transaction is then halfway through the log: every known id has its message there.
         let singly = self.deduplicates() || self.keeps_last_values();
-        let whole = singly.then(|| visit.engine.groups.read());
-        let mut inner = self.lock(visit.engine);
+        let whole = singly.then(|| visit.context.groups.read());
+        let mut inner = self.lock(visit.context);
         if inner.deleted {
             return Err(Gone);
         }
@@ -64,10 +64,10 @@ impl Queue {
         }
         self.dispatch(inner, visit);
         self.enforce_length(inner);
-        if self.logged() && visit.engine.memory.is_tight() {
+        if self.logged() && visit.context.memory.is_tight() {
             for lane in (0..inner.lanes.count()).rev() {
                 let (first, end) = inner.lanes.added_to(lane);
-                inner.let_go(first, end, visit.engine);
+                inner.let_go(first, end, visit.context);
             }
         }
     }
@@ -83,7 +83,7 @@ impl Queue {
         hidden: &mut Vec<HiddenRun>,
         visit: &mut Visit<'_>,
     ) -> Result<(), Gone> {
-        let mut inner = self.lock(visit.engine);
+        let mut inner = self.lock(visit.context);
         if inner.deleted {
             return Err(Gone);
         }
@@ -95,12 +95,12 @@ impl Queue {
 
     /// The group of these entries, all of this queue, has ended: they are ready.
     pub(crate) fn reveal(self: &Arc<Self>, runs: &[HiddenRun], visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.engine);
+        let mut inner = self.lock(visit.context);
         for seq in runs.iter().flat_map(|run| run.first..run.end) {
             let hidden = inner.lanes.get_mut(seq).is_some_and(|entry| entry.state == State::Hidden);
             if hidden {
                 inner.make_ready(seq);
-                inner.show_key(seq, visit.engine);
+                inner.show_key(seq, visit.context);
             }
         }
         if self.bucket.is_some() {
@@ -111,8 +111,8 @@ impl Queue {
         }
         self.dispatch(&mut inner, visit);
         self.enforce_length(&mut inner);
-        if self.logged() && visit.engine.memory.is_tight() {
-            runs.iter().rev().for_each(|run| inner.let_go(run.first, run.end, visit.engine));
+        if self.logged() && visit.context.memory.is_tight() {
+            runs.iter().rev().for_each(|run| inner.let_go(run.first, run.end, visit.context));
         }
         self.finish(inner, visit);
     }
@@ -132,23 +132,23 @@ impl Queue {
             let arrival = &mut arrivals[*pick as usize];
             if self.drops(inner, arrival, visit.now) {
                 // The ticket covers the first message of this id too.
-                ticket = ticket.max(visit.engine.journal.appender().ticket());
+                ticket = ticket.max(visit.context.journal.appender().ticket());
                 continue;
             }
             let full = inner.arguments.overflow.refuses() && inner.is_full();
-            if full && !self.replaces(inner, arrival, visit.engine) {
+            if full && !self.replaces(inner, arrival, visit.context) {
                 inner.refuse(arrival);
                 continue;
             }
             let durable = self.logged() && arrival.address.is_some();
             let more = arrival.identity.is_some() || self.keeps_last_values();
-            let group = (durable && more).then(|| visit.engine.journal.appender().begin_group());
+            let group = (durable && more).then(|| visit.context.journal.appender().begin_group());
             self.insert_all(inner, arrivals, std::slice::from_ref(pick), State::Ready, group, visit);
             ticket = ticket.max(self.log_references(inner, group, visit));
             // The entry that it supersedes.
-            ticket = ticket.max(self.log_settled_in(inner, group, visit.engine));
+            ticket = ticket.max(self.log_settled_in(inner, group, visit.context));
             if let Some(group) = group {
-                let mut appender = visit.engine.journal.appender();
+                let mut appender = visit.context.journal.appender();
                 appender.end_group(group);
                 ticket = appender.ticket();
             }
@@ -179,7 +179,7 @@ impl Queue {
                 continue;
             }
             let (address, message) = (arrival.address, arrival.take_share());
-            let key = self.key_of(&message, visit.engine);
+            let key = self.key_of(&message, visit.context);
             inner.totals.published_bytes += message.body().len() as u64;
             let (lane, now) = (lane_of_message(queue_type, max_priority, &message), visit.now);
             // A message that is not due does not age.
@@ -195,7 +195,7 @@ impl Queue {
             if let Some(key) = key {
                 self.note_key(inner, Keyed { key, number, durable }, group, visit);
                 if state == State::Ready {
-                    inner.show_key(number, visit.engine);
+                    inner.show_key(number, visit.context);
                 }
             }
             inner.totals.published += 1;
@@ -226,7 +226,7 @@ impl Queue {
                     continue;
                 }
                 if !addresses.is_empty() {
-                    let appender = appender.get_or_insert_with(|| visit.engine.journal.appender());
+                    let appender = appender.get_or_insert_with(|| visit.context.journal.appender());
                     appender.reference(group, self.id, run, mark, &addresses);
                     addresses.clear();
                 }

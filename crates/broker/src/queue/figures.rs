@@ -4,8 +4,8 @@
 //! All are read from counters that the queue keeps anyway, so a list of queues looks at no message
 //! except each head.
 
-use crate::engine::Engine;
 use crate::message::dialect::Field;
+use crate::queue::QueueContext;
 use crate::queue::{Inner, Queue};
 
 /// A queue is idle when so many milliseconds have passed since anything happened to it.
@@ -84,7 +84,7 @@ impl QueueFigures {
 
 impl Queue {
     /// The figures of this queue, which is locked.
-    pub(crate) fn figures(&self, inner: &mut Inner, engine: &Engine) -> QueueFigures {
+    pub(crate) fn figures(&self, inner: &mut Inner, context: &QueueContext) -> QueueFigures {
         let consumers = || inner.consumers.with_activity();
         let single = inner.arguments.single_active_consumer;
         let active = if single { consumers().find(|(_, active)| *active) } else { None };
@@ -95,22 +95,22 @@ impl Queue {
             persistent: inner.lanes.durable() as u64,
             ready_in_memory: (inner.ready() - inner.lanes.away()) as u64,
             ready_bytes: (inner.weighs && inner.unweighed == 0).then_some(inner.ready_bytes),
-            idle_since: (engine.clock.unix_ms() >= inner.active_at + IDLE).then_some(inner.active_at),
+            idle_since: (context.clock.unix_ms() >= inner.active_at + IDLE).then_some(inner.active_at),
             can_deliver: consumers().any(|(consumer, active)| active && consumer.is_open())
                 || inner.views.has_open_taker(),
             exclusive_consumer: exclusive.map(|(consumer, _)| consumer.tag.to_string()),
             single_active_consumer: active.map(|(consumer, _)| consumer.tag.to_string()),
             delivery_limit: inner.arguments.delivery_limit,
-            head_timestamp: inner.head_timestamp(engine),
+            head_timestamp: inner.head_timestamp(context),
         }
     }
 }
 
 impl Inner {
-    fn head_timestamp(&mut self, engine: &Engine) -> Option<u64> {
+    fn head_timestamp(&mut self, context: &QueueContext) -> Option<u64> {
         let seq = self.lanes.first_ready()?;
         let message = self.lanes.message_of(seq)?;
-        match engine.dialects.look_up(message.dialect(), message.properties(), Field::Timestamp) {
+        match context.dialects.look_up(message.dialect(), message.properties(), Field::Timestamp) {
             selector::Value::Int(seconds) => u64::try_from(seconds).ok(),
             _ => None,
         }

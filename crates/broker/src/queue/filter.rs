@@ -16,9 +16,9 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 use selector::Selector;
 
-use crate::engine::Engine;
 use crate::message::Message;
 use crate::message::selected::Selected;
+use crate::queue::QueueContext;
 use crate::queue::consumers::{Consumer, ConsumerKey, Consumers, Resume};
 use crate::queue::lane::Away;
 use crate::queue::lanes::{LaneNumber, Lanes, height, lane_of};
@@ -507,7 +507,7 @@ impl Queue {
             }
             view.left = view.left.saturating_sub(view.looks_for(message));
             view.looked += 1;
-            let selected = Selected { message, dialects: &visit.engine.dialects, redelivered: entry.redelivered };
+            let selected = Selected { message, dialects: &visit.context.dialects, redelivered: entry.redelivered };
             if let (Some(member), Some(groups)) = (view.member, &mut inner.groups) {
                 view.grouped = groups.group_of(&selected);
                 if view.grouped.is_some_and(|grouped| !groups.is_for(grouped, member, seq)) {
@@ -547,8 +547,8 @@ impl Queue {
 
     /// Messages of these numbers can't be read. Views that come to one go on behind the last.
     /// Consumers that take everything stop there.
-    pub(crate) fn pass_over(&self, numbers: &Range<u64>, engine: &Engine) {
-        let mut inner = self.lock(engine);
+    pub(crate) fn pass_over(&self, numbers: &Range<u64>, context: &QueueContext) {
+        let mut inner = self.lock(context);
         let inner = &mut *inner;
         for view in inner.views.all.values_mut() {
             while let Some(seq) = view.next(&inner.lanes).filter(|seq| numbers.contains(seq)) {
@@ -560,7 +560,7 @@ impl Queue {
     /// Unreadable messages were given up. Views look again, since a message behind them may be
     /// selected.
     pub(crate) fn repaired(self: &Arc<Self>, visit: &mut Visit<'_>) {
-        self.lock(visit.engine).views.look_again();
+        self.lock(visit.context).views.look_again();
         self.loaded(None, visit);
     }
 }

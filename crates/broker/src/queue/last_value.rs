@@ -17,9 +17,9 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use journal::{Group, Owner, PAGE};
 
-use crate::engine::Engine;
 use crate::message::Message;
 use crate::message::selected::Selected;
+use crate::queue::QueueContext;
 use crate::queue::arrival::Arrival;
 use crate::queue::{Inner, Queue, State, Visit, settle};
 use crate::store::facts;
@@ -183,16 +183,16 @@ impl Queue {
 
     /// The key that a message has here.
     #[inline]
-    pub(super) fn key_of(&self, message: &Message, engine: &Engine) -> Option<Arc<[u8]>> {
+    pub(super) fn key_of(&self, message: &Message, context: &QueueContext) -> Option<Arc<[u8]>> {
         let name = self.last_value_key.as_deref()?;
-        let selected = Selected { message, dialects: &engine.dialects, redelivered: false };
+        let selected = Selected { message, dialects: &context.dialects, redelivered: false };
         let text = selected.text(name)?;
         (1..=KEY_MAX).contains(&text.len()).then(|| text.as_bytes().into())
     }
 
     /// True when an arrival supersedes a ready entry, so that the queue does not grow.
-    pub(super) fn replaces(&self, inner: &mut Inner, arrival: &Arrival, engine: &Engine) -> bool {
-        let Some(key) = self.key_of(arrival.message(), engine) else { return false };
+    pub(super) fn replaces(&self, inner: &mut Inner, arrival: &Arrival, context: &QueueContext) -> bool {
+        let Some(key) = self.key_of(arrival.message(), context) else { return false };
         let newest = inner.latest.as_ref().and_then(|latest| latest.newest_of(&key));
         let entry = newest.and_then(|number| inner.lanes.get_mut(number));
         entry.is_some_and(|entry| entry.state == State::Ready)
@@ -203,8 +203,8 @@ impl Queue {
         let latest = inner.latest.get_or_insert_default();
         let place = latest.come(keyed.clone());
         if keyed.durable {
-            let bundle = latest.bundle_of(place, &|| visit.engine.id_bundle(self.id));
-            let mut appender = visit.engine.journal.appender();
+            let bundle = latest.bundle_of(place, &|| visit.context.id_bundle(self.id));
+            let mut appender = visit.context.journal.appender();
             facts::log_keyed(&mut appender, group, bundle, self.id, &[(place, &keyed)]);
         }
     }
@@ -212,26 +212,26 @@ impl Queue {
     /// Takes the keys that recovery found. Returns the superseded entries that are still there,
     /// since a consumer held them or a transaction had just ended. Returns the pages of all entries
     /// with keys too.
-    pub(crate) fn recover_latest(&self, mut found: LastValues, engine: &Engine) -> Recovered {
+    pub(crate) fn recover_latest(&self, mut found: LastValues, context: &QueueContext) -> Recovered {
         if !self.keeps_last_values() {
             return Recovered::default();
         }
-        let mut inner = self.lock(engine);
+        let mut inner = self.lock(context);
         found.retain(&mut |number| inner.lanes.is_live(number));
         let outdated = found.show_all();
         let mut pages: Vec<u64> = found.places.keys().map(|number| number / PAGE).collect();
         pages.sort_unstable();
         pages.dedup();
-        found.bundles.values().for_each(|bundle| engine.keep_id_bundle(*bundle, self.id));
+        found.bundles.values().for_each(|bundle| context.keep_id_bundle(*bundle, self.id));
         inner.latest = Some(Box::new(found));
         Recovered { outdated, pages }
     }
 
     /// Settles the superseded entries that recovery found, in pages that are placed.
-    pub(crate) fn supersede_all(&self, outdated: &[u64], engine: &Engine) {
-        let mut inner = self.lock(engine);
-        outdated.iter().for_each(|number| inner.supersede(*number, engine));
-        self.log_settled(&mut inner, engine);
+    pub(crate) fn supersede_all(&self, outdated: &[u64], context: &QueueContext) {
+        let mut inner = self.lock(context);
+        outdated.iter().for_each(|number| inner.supersede(*number, context));
+        self.log_settled(&mut inner, context);
     }
 }
 
@@ -249,16 +249,16 @@ impl Inner {
     /// A new entry is ready: settles the entry that it supersedes, or the new one if a newer one is
     /// there.
     #[inline]
-    pub(super) fn show_key(&mut self, number: u64, engine: &Engine) {
+    pub(super) fn show_key(&mut self, number: u64, context: &QueueContext) {
         match self.latest.as_mut().and_then(|latest| latest.show(number)) {
             None | Some(Standing::Newest { before: None }) => {}
-            Some(Standing::Newest { before: Some(before) }) => self.supersede(before, engine),
-            Some(Standing::Outdated) => self.supersede(number, engine),
+            Some(Standing::Newest { before: Some(before) }) => self.supersede(before, context),
+            Some(Standing::Outdated) => self.supersede(number, context),
         }
     }
 
     /// Settles an entry that is ready, or will be: there is a newer one.
-    fn supersede(&mut self, number: u64, engine: &Engine) {
+    fn supersede(&mut self, number: u64, context: &QueueContext) {
         let entry = self.lanes.get_mut(number);
         let Some(entry) = entry.filter(|entry| matches!(entry.state, State::Ready | State::Waiting)) else { return };
         if let Some(address) = entry.address {
@@ -267,21 +267,21 @@ impl Inner {
         self.leave_ready(number, State::Done);
         self.wait_no_more(number);
         self.superseded += 1;
-        engine.totals.superseded.add(1);
+        context.totals.superseded.add(1);
     }
 
     /// A consumer returns an entry. True if there is a newer one: the entry is then settled and
     /// does not come back.
     #[inline]
-    pub(super) fn comes_back_late(&mut self, number: u64, engine: &Engine) -> bool {
+    pub(super) fn comes_back_late(&mut self, number: u64, context: &QueueContext) -> bool {
         let standing = self.latest.as_mut().and_then(|latest| latest.show(number));
         if standing == Some(Standing::Outdated) {
             self.make_ready(number);
-            self.supersede(number, engine);
+            self.supersede(number, context);
             return true;
         }
         if let Some(Standing::Newest { before: Some(before) }) = standing {
-            self.supersede(before, engine);
+            self.supersede(before, context);
         }
         false
     }

@@ -12,8 +12,8 @@ use std::task::Waker;
 
 use journal::{Address, Chunk, Reference};
 
-use crate::engine::Engine;
 use crate::message::Message;
+use crate::queue::QueueContext;
 use crate::queue::arrival::Work;
 use crate::queue::dispatch::Fetched;
 use crate::queue::enqueue::expires_at;
@@ -64,7 +64,7 @@ impl Queue {
         if inner.loading || inner.deleted {
             return;
         }
-        if inner.need(visit.engine).is_some() {
+        if inner.need(visit.context).is_some() {
             inner.loading = true;
             visit.work.push(Work::Load { queue: Arc::clone(self) });
         }
@@ -89,19 +89,19 @@ impl Queue {
     }
 
     /// True until `waker`, which [`Queue::fetch`] was given, has been woken.
-    pub(crate) fn will_wake(&self, waker: &Waker, engine: &Engine) -> bool {
-        self.lock(engine).fetchers.iter().any(|fetcher| fetcher.will_wake(waker))
+    pub(crate) fn will_wake(&self, waker: &Waker, context: &QueueContext) -> bool {
+        self.lock(context).fetchers.iter().any(|fetcher| fetcher.will_wake(waker))
     }
 
     /// What to read next.
-    pub(crate) fn task(&self, engine: &Engine) -> Task {
-        let mut inner = self.lock(engine);
+    pub(crate) fn task(&self, context: &QueueContext) -> Task {
+        let mut inner = self.lock(context);
         if inner.deleted {
             return Task::Nothing;
         }
-        let Some(need) = inner.need(engine) else { return Task::Nothing };
+        let Some(need) = inner.need(context) else { return Task::Nothing };
         if need == Need::Look {
-            return inner.look_further(engine.memory.piece());
+            return inner.look_further(context.memory.piece());
         }
         inner.views.take_turns(false);
         if need == Need::Peek {
@@ -129,27 +129,27 @@ impl Queue {
     }
 
     /// Takes the lists of `chunks`, which are all of an absent page.
-    pub(crate) fn place(&self, page: u64, chunks: &[Chunk], listed: Vec<Reference>, engine: &Engine) -> Placed {
-        let mut inner = self.lock(engine);
+    pub(crate) fn place(&self, page: u64, chunks: &[Chunk], listed: Vec<Reference>, context: &QueueContext) -> Placed {
+        let mut inner = self.lock(context);
         let placed = inner.lanes.place(page, chunks, listed);
         inner.head_wanted &= placed != Placed::Whole;
         placed
     }
 
     /// The chunks of a page, if only they have the places of its entries.
-    pub(crate) fn absent_chunks_of(&self, page: u64, engine: &Engine) -> Option<Vec<Chunk>> {
-        self.lock(engine).lanes.absent_chunks_of(page)
+    pub(crate) fn absent_chunks_of(&self, page: u64, context: &QueueContext) -> Option<Vec<Chunk>> {
+        self.lock(context).lanes.absent_chunks_of(page)
     }
 
     /// True when the body of an entry lies at this address, readable or not.
-    pub(crate) fn lies_at(&self, one: &Reference, engine: &Engine) -> bool {
-        self.lock(engine).lanes.lies_at(one)
+    pub(crate) fn lies_at(&self, one: &Reference, context: &QueueContext) -> bool {
+        self.lock(context).lanes.lies_at(one)
     }
 
     /// Takes messages that were read. Those of entries that are still away are in memory again, or
     /// only their figures are noted.
-    pub(crate) fn install(&self, read: Vec<(Reference, Message)>, purpose: Purpose, engine: &Engine) {
-        let mut inner = self.lock(engine);
+    pub(crate) fn install(&self, read: Vec<(Reference, Message)>, purpose: Purpose, context: &QueueContext) {
+        let mut inner = self.lock(context);
         let inner = &mut *inner;
         if purpose == Purpose::Deliver {
             inner.kept = read.first().map(|(one, _)| one.seq);
@@ -175,8 +175,8 @@ impl Queue {
     }
 
     /// Notes when the entry `seq` expires.
-    pub(crate) fn peeked(&self, seq: u64, message: &Message, engine: &Engine) {
-        let mut inner = self.lock(engine);
+    pub(crate) fn peeked(&self, seq: u64, message: &Message, context: &QueueContext) {
+        let mut inner = self.lock(context);
         let expires_at = expires_at(inner.arguments.message_ttl, message, message.published_at());
         if let Some(lane) = inner.lanes.of_mut(seq) {
             lane.peeked = Some((seq, expires_at));
@@ -187,7 +187,7 @@ impl Queue {
     /// Visits during the read did not ask. So this one must ask for them, even if there was nothing
     /// to read: their need may be younger than the pager's look.
     pub(crate) fn loaded(self: &Arc<Self>, damage: Option<Damage>, visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.engine);
+        let mut inner = self.lock(visit.context);
         inner.loading = false;
         inner.damage = damage.map(Box::new);
         let fetchers = std::mem::take(&mut inner.fetchers);
@@ -203,7 +203,7 @@ impl Queue {
     /// been among those read, and may no longer be the first. While the first is away the pager
     /// reads it next.
     pub(crate) fn looked_at(self: &Arc<Self>, visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.engine);
+        let mut inner = self.lock(visit.context);
         inner.loading = false;
         if !inner.deleted {
             self.dispatch(&mut inner, visit);
@@ -217,8 +217,8 @@ impl Queue {
     }
 
     /// The places of dying entries whose messages are away.
-    pub(crate) fn whereabouts(&self, dying: &[Dying], engine: &Engine) -> Vec<Reference> {
-        let mut inner = self.lock(engine);
+    pub(crate) fn whereabouts(&self, dying: &[Dying], context: &QueueContext) -> Vec<Reference> {
+        let mut inner = self.lock(context);
         let away = dying.iter().filter(|dead| dead.message.is_none());
         let mut found = Vec::new();
         for dead in away {
@@ -240,22 +240,22 @@ impl Queue {
     /// One step of making room. Drops messages that memory need not hold. If it `may_spill`, some
     /// that are on no disk are picked to be written. True when the whole queue was looked at, as
     /// far as it can be now.
-    pub(crate) fn sweep(self: &Arc<Self>, may_spill: bool, engine: &Engine) -> bool {
-        let mut inner = self.lock(engine);
+    pub(crate) fn sweep(self: &Arc<Self>, may_spill: bool, context: &QueueContext) -> bool {
+        let mut inner = self.lock(context);
         let inner = &mut *inner;
         if inner.spilling {
             return true;
         }
-        let stays = if inner.consumers.is_empty() { 0 } else { engine.memory.window() };
+        let stays = if inner.consumers.is_empty() { 0 } else { context.memory.window() };
         let excess = inner.resident.saturating_sub(stays);
-        let room = if may_spill { engine.memory.spill_piece() } else { 0 };
+        let room = if may_spill { context.memory.spill_piece() } else { 0 };
         let mut swept = inner.lanes.sweep(excess, inner.kept, room);
         inner.forget(swept.dropped);
         if !swept.picked.is_empty() {
             // In the order in which they will be read.
             swept.picked.reverse();
             inner.spilling = true;
-            engine.pager.spill(Arc::clone(self), swept.picked);
+            context.pager.spill(Arc::clone(self), swept.picked);
         }
         swept.whole
     }
@@ -293,12 +293,12 @@ enum Need {
 
 impl Inner {
     /// The next need. Views and other consumers take turns with the pager.
-    fn need(&mut self, engine: &Engine) -> Option<Need> {
+    fn need(&mut self, context: &QueueContext) -> Option<Need> {
         let look = self.views.need_pager().then_some(Need::Look);
         if look.is_some() && (self.views.are_next() || self.damage.is_some()) {
             return look;
         }
-        let others = if self.is_stopped() { None } else { self.need_of_others(engine) };
+        let others = if self.is_stopped() { None } else { self.need_of_others(context) };
         others.or(look)
     }
 
@@ -320,11 +320,11 @@ impl Inner {
         !self.fetchers.is_empty() || self.consumers.may_take()
     }
 
-    fn need_of_others(&mut self, engine: &Engine) -> Option<Need> {
+    fn need_of_others(&mut self, context: &QueueContext) -> Option<Need> {
         if self.lanes.away() == 0 || self.dues.is_some() {
             return None;
         }
-        let piece = engine.memory.piece();
+        let piece = context.memory.piece();
         if self.is_hungry() && (self.resident < piece || self.head_is_away()) {
             return Some(Need::Messages(piece));
         }
@@ -345,8 +345,8 @@ impl Inner {
 
     /// Bytes of messages that may stay while memory is tight. A queue without consumers keeps none
     /// then: a hundred thousand short queues are a backlog too.
-    pub(super) fn window(&self, engine: &Engine) -> usize {
-        if self.consumers.is_empty() && engine.memory.is_short() { 0 } else { engine.memory.window() }
+    pub(super) fn window(&self, context: &QueueContext) -> usize {
+        if self.consumers.is_empty() && context.memory.is_short() { 0 } else { context.memory.window() }
     }
 
     /// Drops one message from memory, if it is ready and on disk.
@@ -363,8 +363,8 @@ impl Inner {
 
     /// Drops messages of this visit from memory that are not needed soon: from `first` up to `end`,
     /// all of one lane.
-    pub(super) fn let_go(&mut self, first: u64, end: u64, engine: &Engine) {
-        self.let_go_beyond(first, end, self.window(engine));
+    pub(super) fn let_go(&mut self, first: u64, end: u64, context: &QueueContext) {
+        self.let_go_beyond(first, end, self.window(context));
     }
 
     /// The same, the last ones first, until `window` bytes are left in memory.

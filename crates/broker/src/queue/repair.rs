@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use journal::{Address, Bits, Chunk, LOST, PAGE, Reference};
 
-use crate::engine::Engine;
+use crate::queue::QueueContext;
 use crate::queue::lane::Placed;
 use crate::queue::{Queue, State, Visit, settle};
 
@@ -19,8 +19,8 @@ fn numbers(page: u64, bits: &Bits) -> impl Iterator<Item = u64> + '_ {
 
 impl Queue {
     /// The first page from `number` on that has entries on disk.
-    pub(crate) fn page_from(&self, number: u64, engine: &Engine) -> Option<u64> {
-        self.lock(engine).lanes.first_stored_page(number)
+    pub(crate) fn page_from(&self, number: u64, context: &QueueContext) -> Option<u64> {
+        self.lock(context).lanes.first_stored_page(number)
     }
 
     /// Makes an absent page hot from the lists of `chunks` that could be read. Entries in none of
@@ -30,10 +30,10 @@ impl Queue {
         page: u64,
         chunks: &[Chunk],
         listed: Vec<Reference>,
-        engine: &Engine,
+        context: &QueueContext,
     ) -> bool {
         let mut bits: Bits = [0; (PAGE / 64) as usize];
-        self.lock(engine).lanes.unsettled(page, &mut bits);
+        self.lock(context).lanes.unsettled(page, &mut bits);
         let mut all = listed;
         for bit in all.iter().filter(|one| one.seq / PAGE == page).map(|one| one.seq % PAGE) {
             bits[(bit / 64) as usize] &= !(1 << (bit % 64));
@@ -41,13 +41,13 @@ impl Queue {
         let missing: Vec<u64> = numbers(page, &bits).collect();
         let nowhere = Address { file: LOST, offset: 0 };
         all.extend(missing.into_iter().map(|seq| Reference { seq, address: nowhere, length: 0 }));
-        self.place(page, chunks, all, engine) != Placed::Moved
+        self.place(page, chunks, all, context) != Placed::Moved
     }
 
     /// The ready entries of a page that only the disk has; `None` while the page is absent, since
     /// their places are unknown.
-    pub(crate) fn on_disk(&self, page: u64, engine: &Engine) -> Option<Vec<Reference>> {
-        let mut inner = self.lock(engine);
+    pub(crate) fn on_disk(&self, page: u64, context: &QueueContext) -> Option<Vec<Reference>> {
+        let mut inner = self.lock(context);
         if inner.lanes.absent_chunks_of(page).is_some() {
             return None;
         }
@@ -63,13 +63,13 @@ impl Queue {
     }
 
     /// Makes a page small again after the look.
-    pub(crate) fn leave_page(&self, page: u64, engine: &Engine) {
-        self.lock(engine).lanes.lean_down(page * PAGE);
+    pub(crate) fn leave_page(&self, page: u64, context: &QueueContext) {
+        self.lock(context).lanes.lean_down(page * PAGE);
     }
 
     /// Settles these unreadable entries. Returns how many.
     pub(crate) fn give_up(self: &Arc<Self>, lost: &[Reference], visit: &mut Visit<'_>) -> u64 {
-        let mut inner = self.lock(visit.engine);
+        let mut inner = self.lock(visit.context);
         let mut count = 0;
         for one in lost {
             let same = inner.lanes.get_mut(one.seq).is_some_and(|entry| {

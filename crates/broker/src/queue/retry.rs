@@ -59,7 +59,7 @@ impl Queue {
         let Some(entry) = inner.lanes.get_mut(seq) else { return };
         entry.redelivered = true;
         if arguments.counts_returns() {
-            let all = visit.engine.settings.counted_returns == CountedReturns::All;
+            let all = visit.context.settings.counted_returns == CountedReturns::All;
             entry.returns.add(all || how == ReturnCause::Failed);
             let (returns, durable) = (entry.returns, entry.is_durable());
             if arguments.delivery_limit.is_some_and(|limit| u64::from(returns.counted()) > limit) {
@@ -69,7 +69,7 @@ impl Queue {
             let delay = arguments.retry.and_then(|retry| retry.delay(how, returns.counted()));
             let due = delay.map(|delay| visit.now.saturating_add(delay));
             if durable {
-                let mut appender = visit.engine.journal.appender();
+                let mut appender = visit.context.journal.appender();
                 facts::log_returns(&mut appender, self.id, seq, returns);
                 if let Some(due) = due {
                     facts::log_retry(&mut appender, self.id, seq, due);
@@ -77,7 +77,7 @@ impl Queue {
             }
             if let Some(due) = due {
                 inner.make_ready(seq);
-                if durable && visit.engine.memory.is_tight() {
+                if durable && visit.context.memory.is_tight() {
                     inner.let_go_of(seq);
                 }
                 inner.leave_ready(seq, State::Waiting);
@@ -91,7 +91,7 @@ impl Queue {
     /// Takes the waiting entries of an earlier run, with their due times. All of them lie in pages
     /// that are placed.
     pub(crate) fn resume_waiting(self: &Arc<Self>, waiting: &[(u64, u64)], visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.engine);
+        let mut inner = self.lock(visit.context);
         for (seq, due) in waiting.iter().filter(|(_, due)| *due > visit.now) {
             if inner.lanes.get_mut(*seq).is_some_and(|entry| entry.state == State::Ready) {
                 inner.leave_ready(*seq, State::Waiting);

@@ -5,8 +5,8 @@
 
 use journal::{Group, PAGE, Reference};
 
-use crate::engine::Engine;
 use crate::message::Message;
+use crate::queue::QueueContext;
 use crate::queue::filter::Cursor;
 use crate::queue::{Queue, State, settle};
 
@@ -62,13 +62,13 @@ pub(crate) enum Seized {
 
 impl Queue {
     /// Starts a walk at the front.
-    pub(crate) fn walk(&self, engine: &Engine) -> Walk {
-        Walk { at: Cursor::default(), until: Cursor::end_of(&self.lock(engine).lanes), page: None }
+    pub(crate) fn walk(&self, context: &QueueContext) -> Walk {
+        Walk { at: Cursor::default(), until: Cursor::end_of(&self.lock(context).lanes), page: None }
     }
 
     /// Takes the next step.
-    pub(crate) fn step(&self, walk: &mut Walk, engine: &Engine) -> Step {
-        let mut inner = self.lock(engine);
+    pub(crate) fn step(&self, walk: &mut Walk, context: &QueueContext) -> Step {
+        let mut inner = self.lock(context);
         let mut found = Vec::new();
         while found.len() < AT_ONCE {
             let next = inner.lanes.ready_between(&walk.at, Some(&walk.until));
@@ -100,8 +100,8 @@ impl Queue {
     }
 
     /// Takes an entry out to be moved: consumers no longer get it.
-    pub(crate) fn seize(&self, seq: u64, engine: &Engine) -> Seized {
-        let mut inner = self.lock(engine);
+    pub(crate) fn seize(&self, seq: u64, context: &QueueContext) -> Seized {
+        let mut inner = self.lock(context);
         if inner.deleted || !inner.lanes.is_ready(seq) {
             return Seized::Gone;
         }
@@ -115,8 +115,8 @@ impl Queue {
 
     /// Logs that these entries, which were seized, have moved, as part of `group`, and forgets
     /// them.
-    pub(crate) fn let_go_of_moved(&self, seized: &[u64], group: Option<Group>, engine: &Engine) {
-        let mut inner = self.lock(engine);
+    pub(crate) fn let_go_of_moved(&self, seized: &[u64], group: Option<Group>, context: &QueueContext) {
+        let mut inner = self.lock(context);
         if inner.deleted {
             return;
         }
@@ -128,6 +128,6 @@ impl Queue {
             }
             inner.remove_or_set(*seq, State::Done);
         }
-        self.log_settled_in(&mut inner, group, engine);
+        self.log_settled_in(&mut inner, group, context);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use journal::{Address, Group, Ticket};
 
 use crate::arguments::ReturnCause;
-use crate::engine::Engine;
+use crate::queue::QueueContext;
 use crate::queue::{ADDRESSES, ConsumerKey, Guard, Inner, Queue, Reason, State, Visit};
 use crate::routing::Load;
 
@@ -74,7 +74,7 @@ impl Queue {
     /// Settles deliveries of one client, in order, and dispatches. The ticket covers the
     /// settlements.
     pub(crate) fn settle(self: &Arc<Self>, settlements: &[Settlement], client: u64, visit: &mut Visit<'_>) -> Ticket {
-        let mut inner = self.lock(visit.engine);
+        let mut inner = self.lock(visit.context);
         if inner.deleted {
             return Ticket::NONE;
         }
@@ -82,7 +82,7 @@ impl Queue {
             self.settle_one(&mut inner, *settlement, visit);
         }
         Self::return_credit(&mut inner, settlements, client);
-        let ticket = self.log_settled(&mut inner, visit.engine);
+        let ticket = self.log_settled(&mut inner, visit.context);
         self.dispatch(&mut inner, visit);
         self.enforce_length(&mut inner);
         ticket.max(self.finish(inner, visit))
@@ -91,7 +91,7 @@ impl Queue {
     /// Settles accepted deliveries as part of a group. They are gone at once: the end of the
     /// session can't bring them back.
     pub(crate) fn settle_in(&self, settlements: &[Settlement], client: u64, group: Group, visit: &Visit<'_>) -> Ticket {
-        let mut inner = self.lock(visit.engine);
+        let mut inner = self.lock(visit.context);
         if inner.deleted {
             return Ticket::NONE;
         }
@@ -99,7 +99,7 @@ impl Queue {
             self.settle_one(&mut inner, *settlement, visit);
         }
         Self::return_credit(&mut inner, settlements, client);
-        self.log_settled_in(&mut inner, Some(group), visit.engine)
+        self.log_settled_in(&mut inner, Some(group), visit.context)
     }
 
     fn settle_one(&self, inner: &mut Inner, settlement: Settlement, visit: &Visit<'_>) {
@@ -113,7 +113,7 @@ impl Queue {
         if inner.groups.as_mut().is_some_and(|groups| groups.settled(seq)) {
             inner.views.look_again();
         }
-        if settlement.outcome.brings_back() && inner.comes_back_late(seq, visit.engine) {
+        if settlement.outcome.brings_back() && inner.comes_back_late(seq, visit.context) {
             return;
         }
         match settlement.outcome {
@@ -151,13 +151,13 @@ impl Queue {
         }
     }
 
-    pub(super) fn log_settled(&self, inner: &mut Inner, engine: &Engine) -> Ticket {
-        self.log_settled_in(inner, None, engine)
+    pub(super) fn log_settled(&self, inner: &mut Inner, context: &QueueContext) -> Ticket {
+        self.log_settled_in(inner, None, context)
     }
 
     /// Logs the settlements of this visit, in runs of consecutive entries, with one record for each
     /// row of a reason.
-    pub(super) fn log_settled_in(&self, inner: &mut Inner, group: Option<Group>, engine: &Engine) -> Ticket {
+    pub(super) fn log_settled_in(&self, inner: &mut Inner, group: Option<Group>, context: &QueueContext) -> Ticket {
         if inner.settled.is_empty() {
             return Ticket::NONE;
         }
@@ -165,7 +165,7 @@ impl Queue {
         if inner.spilled > 0 {
             // These were never in the log.
             for one in settled.extract_if(.., |one| one.address.is_spilled()) {
-                inner.free_spilled(one.address.file, 1, engine);
+                inner.free_spilled(one.address.file, 1, context);
             }
             if settled.is_empty() {
                 inner.settled = settled;
@@ -174,7 +174,7 @@ impl Queue {
         }
         let mut addresses = ADDRESSES.take();
         let mut runs: Vec<(u64, u64)> = Vec::new();
-        let mut appender = engine.journal.appender();
+        let mut appender = context.journal.appender();
         for (index, one) in settled.iter().enumerate() {
             match runs.last_mut() {
                 Some((first, count)) if *first + *count == one.seq => *count += 1,
@@ -204,20 +204,20 @@ impl Queue {
 
     /// Drops every ready entry, and all that are not due yet. Returns their number, and the ticket
     /// for the reply.
-    pub(crate) fn purge(self: &Arc<Self>, engine: &Engine) -> (u64, Ticket) {
-        let (delayed, before) = self.purge_delayed(engine);
-        let (ready, ticket) = self.purge_ready(engine);
+    pub(crate) fn purge(self: &Arc<Self>, context: &QueueContext) -> (u64, Ticket) {
+        let (delayed, before) = self.purge_delayed(context);
+        let (ready, ticket) = self.purge_ready(context);
         (delayed + ready, ticket.max(before))
     }
 
     /// Drops every ready entry.
-    pub(super) fn purge_ready(&self, engine: &Engine) -> (u64, Ticket) {
-        let mut inner = self.lock(engine);
-        inner.used_at = engine.clock.unix_ms();
+    pub(super) fn purge_ready(&self, context: &QueueContext) -> (u64, Ticket) {
+        let mut inner = self.lock(context);
+        inner.used_at = context.clock.unix_ms();
         // Entries that wait after a return go too.
         inner.wake(u64::MAX);
         let mut purged = inner.lanes.purge();
-        inner.free_spilled_of(&mut purged.freed, engine);
+        inner.free_spilled_of(&mut purged.freed, context);
         inner.bytes -= purged.bytes;
         self.forget_absent(&mut inner);
         inner.forget_absent_keys();
@@ -227,7 +227,7 @@ impl Queue {
         if purged.freed.is_empty() || !self.logged() {
             return (purged.count, Ticket::NONE);
         }
-        let mut appender = engine.journal.appender();
+        let mut appender = context.journal.appender();
         appender.settle_counted(None, self.id, PURGED, &purged.runs, &mut purged.freed.into_iter());
         (purged.count, appender.ticket())
     }
@@ -235,14 +235,14 @@ impl Queue {
     /// Ends the queue under its lock: nothing enters or leaves any more. Returns its consumers and
     /// the ready count. The caller holds the catalog's write lock and has done its checks on
     /// `inner`.
-    pub(crate) fn end(&self, inner: &mut Guard<'_>, engine: &Engine) -> (Vec<super::Consumer>, u64, Ticket) {
+    pub(crate) fn end(&self, inner: &mut Guard<'_>, context: &QueueContext) -> (Vec<super::Consumer>, u64, Ticket) {
         let ready = inner.lanes.ready() as u64;
         inner.deleted = true;
         let mut ticket = Ticket::NONE;
         let mut freed = inner.lanes.files();
-        inner.free_spilled_of(&mut freed, engine);
+        inner.free_spilled_of(&mut freed, context);
         if self.logged() {
-            let mut appender = engine.journal.appender();
+            let mut appender = context.journal.appender();
             appender.drop_owner(None, self.id, &mut freed.into_iter());
             ticket = appender.ticket();
         }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use journal::{Address, PAGE, Reference, is_spilled};
 
-use crate::engine::Engine;
 use crate::message::Message;
+use crate::queue::QueueContext;
 use crate::queue::{Inner, Queue};
 
 /// A message to spill, with its number.
@@ -18,15 +18,15 @@ pub(crate) type Picked = (u64, Message);
 impl Queue {
     /// Picked messages were written. Those of entries that still wait may leave memory; the others
     /// are freed.
-    pub(crate) fn spilled(&self, picked: &[Picked], addresses: &[Address], engine: &Engine) {
-        let mut inner = self.lock(engine);
+    pub(crate) fn spilled(&self, picked: &[Picked], addresses: &[Address], context: &QueueContext) {
+        let mut inner = self.lock(context);
         let inner = &mut *inner;
         inner.spilling = false;
-        let window = inner.window(engine);
+        let window = inner.window(context);
         // Messages that are now near to delivery stay in memory.
         for ((seq, _), address) in picked.iter().zip(addresses).rev() {
             if inner.deleted || !inner.lanes.spill(*seq, *address) {
-                engine.free_spilled(address.file, 1);
+                context.free_spilled(address.file, 1);
                 continue;
             }
             inner.spilled += 1;
@@ -40,18 +40,18 @@ impl Queue {
     }
 
     /// Picked messages could not be written: they stay in memory.
-    pub(crate) fn not_spilled(&self, engine: &Engine) {
-        self.lock(engine).spilling = false;
+    pub(crate) fn not_spilled(&self, context: &QueueContext) {
+        self.lock(context).spilling = false;
     }
 
     /// True while messages are on their way to disk.
-    pub(crate) fn is_spilling(&self, engine: &Engine) -> bool {
-        self.lock(engine).spilling
+    pub(crate) fn is_spilling(&self, context: &QueueContext) -> bool {
+        self.lock(context).spilling
     }
 
     /// The bodies of a spilled file that are still needed.
-    pub(crate) fn spilled_in(&self, file: u32, engine: &Engine) -> Vec<Reference> {
-        let inner = self.lock(engine);
+    pub(crate) fn spilled_in(&self, file: u32, context: &QueueContext) -> Vec<Reference> {
+        let inner = self.lock(context);
         let mut found = Vec::new();
         if inner.spilled > 0 {
             inner.referenced(file, &mut found);
@@ -60,27 +60,27 @@ impl Queue {
     }
 
     /// Messages were spilled once more: entries that still lie at the old place get the new one.
-    pub(crate) fn spilled_anew(&self, before: &[Reference], addresses: &[Address], engine: &Engine) {
-        let mut inner = self.lock(engine);
+    pub(crate) fn spilled_anew(&self, before: &[Reference], addresses: &[Address], context: &QueueContext) {
+        let mut inner = self.lock(context);
         for (one, address) in before.iter().zip(addresses) {
             let moved = inner.lanes.relocate(one, *address);
-            engine.free_spilled(if moved { one.address.file } else { address.file }, 1);
+            context.free_spilled(if moved { one.address.file } else { address.file }, 1);
         }
     }
 }
 
 impl Inner {
     /// Frees the bodies of spilled entries that have ended.
-    pub(super) fn free_spilled(&mut self, file: u32, count: u64, engine: &Engine) {
+    pub(super) fn free_spilled(&mut self, file: u32, count: u64, context: &QueueContext) {
         self.spilled = self.spilled.saturating_sub(count as usize);
-        engine.free_spilled(file, count);
+        context.free_spilled(file, count);
     }
 
     /// Frees the spilled bodies among those that ended, and leaves those that are in the log.
-    pub(super) fn free_spilled_of(&mut self, freed: &mut BTreeMap<u32, u64>, engine: &Engine) {
+    pub(super) fn free_spilled_of(&mut self, freed: &mut BTreeMap<u32, u64>, context: &QueueContext) {
         if self.spilled > 0 {
             let spilled: Vec<_> = freed.extract_if(.., |file, _| is_spilled(*file)).collect();
-            spilled.into_iter().for_each(|(file, count)| self.free_spilled(file, count, engine));
+            spilled.into_iter().for_each(|(file, count)| self.free_spilled(file, count, context));
         }
     }
 }

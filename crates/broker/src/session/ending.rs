@@ -120,7 +120,7 @@ impl Ending {
     /// Does one piece. False when nothing is left.
     fn step(&mut self, engine: &Engine, work: &mut Vec<Work>) -> bool {
         let now = engine.clock.unix_ms();
-        let mut visit = Visit { engine, now, work };
+        let mut visit = Visit { context: engine, now, work };
         if !self.leaving.is_empty() {
             self.leave(&mut visit);
             return true;
@@ -207,7 +207,7 @@ impl Client {
         let mut work = Vec::new();
         let engine = Arc::clone(&self.engine);
         while !ending.leaving.is_empty() {
-            ending.leave(&mut Visit { engine: &engine, now: engine.clock.unix_ms(), work: &mut work });
+            ending.leave(&mut Visit { context: &engine, now: engine.clock.unix_ms(), work: &mut work });
         }
         ending.ticket = ending.ticket.max(engine.run_work(&mut work));
         if !consumers.is_empty() {

@@ -400,7 +400,7 @@ impl Client {
             if picks.is_empty() {
                 continue;
             }
-            let mut visit = Visit { engine, now, work: &mut self.work };
+            let mut visit = Visit { context: engine, now, work: &mut self.work };
             match queue.publish_or_pass_to_successor(arrivals, picks, &mut visit) {
                 Ok(reached) => ticket = ticket.max(reached),
                 Err(_) => picks.iter().for_each(|pick| arrivals[*pick as usize].miss()),

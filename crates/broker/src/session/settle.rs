@@ -287,7 +287,7 @@ impl Client {
             if settlements.is_empty() {
                 continue;
             }
-            let mut visit = Visit { engine: &self.engine, now, work: &mut self.work };
+            let mut visit = Visit { context: &self.engine, now, work: &mut self.work };
             ticket = ticket.max(queue.settle(settlements, client, &mut visit));
             accepted += settlements.iter().filter(|one| one.outcome == EntryOutcome::Accepted).count();
             settlements.clear();

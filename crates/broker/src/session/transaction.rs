@@ -13,14 +13,13 @@ use hashbrown::HashMap;
 use journal::{Group, Owner, Ticket, Unwoken};
 
 use crate::alarms::Allowance;
-use crate::engine::Engine;
 use crate::engine::replies::Requester;
 use crate::error::Error;
 use crate::memory::ledger::{Charge, Held};
 use crate::message::Message;
 use crate::queue::arrival::Arrival;
 use crate::queue::mailbox::{Mailbox, Notice, TransactionId};
-use crate::queue::{Coming, HiddenRun, Queue, Settlement, Visit};
+use crate::queue::{Coming, HiddenRun, Queue, QueueContext, Settlement, Visit};
 use crate::session::publish::{Publish, picks_of, release_holds};
 use crate::session::settle::{Outcome, Unacked};
 use crate::session::{Answer, Client, SessionId};
@@ -61,7 +60,7 @@ impl Sealed {
         }
         for (requester, message) in self.replies {
             let counted = requester.deliver(message);
-            let totals = &visit.engine.totals;
+            let totals = &visit.context.totals;
             if counted { &totals.routed } else { &totals.unroutable_dropped }.add(1);
         }
         if let Some((transaction, mailbox)) = self.committed {
@@ -195,7 +194,7 @@ impl Client {
         // Only behind nothing else of this client's: commits become visible in their order.
         let at_once = self.committing == 1 && engine.journal.durable() >= ticket;
         if at_once {
-            sealed.reveal(&mut Visit { engine: &engine, now, work: &mut self.work });
+            sealed.reveal(&mut Visit { context: &engine, now, work: &mut self.work });
         } else {
             engine.wait_for_sealed(sealed);
         }
@@ -205,7 +204,7 @@ impl Client {
         let committed = Some((transaction, Arc::clone(&self.shared.mailbox)));
         let behind = Sealed { ticket: self.settled_ticket, hidden: Vec::new(), replies: Vec::new(), committed };
         if at_once && engine.journal.durable() >= behind.ticket {
-            behind.reveal(&mut Visit { engine: &engine, now, work: &mut self.work });
+            behind.reveal(&mut Visit { context: &engine, now, work: &mut self.work });
         } else {
             engine.wait_for_sealed(behind);
         }
@@ -278,7 +277,7 @@ impl Client {
     /// Logs bodies and hidden references as part of the group.
     fn hide(&mut self, arrivals: &mut [Arrival], targets: &[Vec<Arc<Queue>>], group: Group) -> Vec<HiddenRun> {
         let engine = Arc::clone(&self.engine);
-        let mut visit = Visit { engine: &engine, now: engine.clock.unix_ms(), work: &mut self.work };
+        let mut visit = Visit { context: &engine, now: engine.clock.unix_ms(), work: &mut self.work };
         hide_arrivals(arrivals, targets, Some(group), &mut visit)
     }
 
@@ -287,7 +286,7 @@ impl Client {
         let (client, now) = (self.shared.number, self.engine.clock.unix_ms());
         let engine = Arc::clone(&self.engine);
         for (queue, settlements) in self.by_queue(deliveries, |outcome| outcome == Outcome::Accepted) {
-            queue.settle_in(&settlements, client, group, &Visit { engine: &engine, now, work: &mut self.work });
+            queue.settle_in(&settlements, client, group, &Visit { context: &engine, now, work: &mut self.work });
             engine.totals.acknowledged.add(settlements.len() as u64);
         }
     }
@@ -299,12 +298,12 @@ impl Client {
         let engine = Arc::clone(&self.engine);
         let rest = self.by_queue(deliveries, |outcome| outcome != Outcome::Accepted);
         for (queue, settlements) in rest {
-            let ticket = queue.settle(&settlements, client, &mut Visit { engine: &engine, now, work: &mut self.work });
+            let ticket = queue.settle(&settlements, client, &mut Visit { context: &engine, now, work: &mut self.work });
             self.settled_ticket = self.settled_ticket.max(ticket);
         }
         for (queue, _) in self.by_queue(deliveries, |outcome| outcome == Outcome::Accepted) {
             // Credit came back inside the group; whoever has it now may be served.
-            queue.settle(&[], client, &mut Visit { engine: &engine, now, work: &mut self.work });
+            queue.settle(&[], client, &mut Visit { context: &engine, now, work: &mut self.work });
         }
         let shared = self.sessions.get(&session.0).map(|entry| Arc::clone(&entry.shared));
         for (unacked, _) in deliveries {
@@ -393,18 +392,18 @@ pub(crate) fn hide_arrivals(
     group: Option<Group>,
     visit: &mut Visit<'_>,
 ) -> Vec<HiddenRun> {
-    let _unwoken = log_bodies(arrivals, targets, visit.engine);
+    let _unwoken = log_bodies(arrivals, targets, visit.context);
     let mut hidden = Vec::new();
     for (queue, picks) in picks_of(arrivals, targets) {
-        if queue.successor(visit.engine).publish_hidden(arrivals, &picks, group, &mut hidden, visit).is_err() {
+        if queue.successor(visit.context).publish_hidden(arrivals, &picks, group, &mut hidden, visit).is_err() {
             picks.iter().for_each(|pick| arrivals[*pick as usize].miss());
         }
     }
     hidden
 }
 
-fn log_bodies<'c>(arrivals: &mut [Arrival], targets: &[Vec<Arc<Queue>>], engine: &'c Engine) -> Unwoken<'c> {
-    let mut appender = engine.journal.appender();
+fn log_bodies<'c>(arrivals: &mut [Arrival], targets: &[Vec<Arc<Queue>>], context: &'c QueueContext) -> Unwoken<'c> {
+    let mut appender = context.journal.appender();
     for (arrival, targets) in arrivals.iter_mut().zip(targets) {
         if arrival.message().persistent() && targets.iter().any(|queue| queue.logged()) {
             arrival.address = Some(appender.body(&[arrival.message().block()]));

@@ -66,13 +66,6 @@ impl Engine {
         }
     }
 
-    /// Frees spilled bodies. Also called under a queue's lock.
-    pub(crate) fn free_spilled(&self, file: u32, count: u64) {
-        if self.journal.free_spilled(file, count) {
-            self.pager.wake();
-        }
-    }
-
     /// Gives back the unused room of spilled files. True when there is more to do.
     pub(crate) fn tidy_spilled(&self) -> bool {
         let more = self.journal.tidy_spilled();

@@ -1,0 +1,80 @@
+//! What queues use of everything around them. There is one for all queues of a broker, and the
+//! engine is built around it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hashbrown::HashMap;
+use journal::{Journal, Owner};
+use parking_lot::{Mutex, RwLock};
+
+use crate::clock::Clock;
+use crate::memory::Memory;
+use crate::message::Message;
+use crate::message::dialect::Dialects;
+use crate::message::scheduling::Instructions;
+use crate::queue::dropped::Losses;
+use crate::queue::errands::Pager;
+use crate::settings::Settings;
+use crate::stats::Totals;
+
+/// See the module.
+pub(crate) struct QueueContext {
+    pub(crate) journal: Journal,
+    pub(crate) dialects: Dialects,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) settings: Settings,
+    pub(crate) totals: Totals,
+    pub(crate) losses: Losses,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) pager: Pager,
+    /// Held by whoever writes a group, from its first settlement to its end, and exclusively while
+    /// a queue is restated: what is restated as settled must not be undone by a group that never
+    /// ends. Locked before any queue.
+    pub(crate) groups: RwLock<()>,
+    /// The queue of each bundle of ids. One that is no more leaves when the log would say it again.
+    pub(crate) id_bundles: Mutex<HashMap<Owner, Owner>>,
+    pub(crate) next_owner: AtomicU64,
+}
+
+impl QueueContext {
+    /// When a stored message is due, in milliseconds since 1970.
+    pub(crate) fn due_of(&self, message: &Message) -> u64 {
+        let read = self.dialects.read(message.dialect(), message.properties());
+        let due = read.ok().and_then(|properties| {
+            let instructions = Instructions::read(&properties.headers).ok()?;
+            let delay = Instructions::exchange_delay(&properties.headers).ok()?;
+            instructions.due(message.published_at(), delay)
+        });
+        due.unwrap_or_else(|| message.published_at())
+    }
+
+    /// Lets go of bodies that were spilled. To be called under a queue's lock, too.
+    pub(crate) fn free_spilled(&self, file: u32, count: u64) {
+        if self.journal.free_spilled(file, count) {
+            self.pager.wake();
+        }
+    }
+
+    /// An owner, never used before in this data directory.
+    pub(crate) fn owner(&self) -> u64 {
+        self.owners(1)
+    }
+
+    /// A new bundle of ids that `queue` knows.
+    pub(crate) fn id_bundle(&self, queue: Owner) -> Owner {
+        let bundle = self.owner();
+        self.keep_id_bundle(bundle, queue);
+        bundle
+    }
+
+    /// Notes whose ids a bundle holds.
+    pub(crate) fn keep_id_bundle(&self, bundle: Owner, queue: Owner) {
+        self.id_bundles.lock().insert(bundle, queue);
+    }
+
+    /// The first of so many owners in a row.
+    pub(crate) fn owners(&self, count: u64) -> u64 {
+        self.next_owner.fetch_add(count, Ordering::Relaxed)
+    }
+}
