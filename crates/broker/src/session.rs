@@ -1,9 +1,9 @@
 //! A client of the broker: one authenticated connection with its sessions, its mailbox and the turn
-//! it gathers.
+//! that it gathers.
 //!
 //! A protocol calls publish and settle as it parses, then `flush` at the end of the turn, and
-//! `drain` to write what waits. Everything else flushes first, so a session's effects happen in the
-//! order in which it asked for them.
+//! `drain` to write the events that wait. Everything else flushes first, so the effects of a
+//! session happen in the order of its requests.
 
 mod ack_timeout;
 mod blocked;
@@ -65,7 +65,7 @@ pub use settle::Outcome;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionId(pub u32);
 
-/// Who attaches, and where.
+/// The user that attaches, and the vhost.
 #[derive(Debug)]
 pub struct Login {
     /// The authenticated user.
@@ -74,25 +74,25 @@ pub struct Login {
     pub vhost: String,
     /// The protocol's short name.
     pub protocol: &'static str,
-    /// Both ends of the connection, for people.
+    /// Both ends of the connection, for reports.
     pub peer: String,
-    /// What the client calls its connection.
+    /// The client's name for its connection.
     pub name: Option<String>,
-    /// What else it says of itself, for people.
+    /// The client's other properties, for reports.
     pub properties: Table,
-    /// What was agreed on with it, for reports.
+    /// The agreed terms, for reports.
     pub terms: Terms,
 }
 
-/// What a protocol and its peer have agreed on, for reports; zero where a protocol knows no such
-/// thing.
+/// The terms that a protocol and its peer have agreed on, for reports; zero where the protocol has
+/// no such term.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// How it has shown who it is.
+    /// The mechanism of its authentication.
     pub mechanism: &'static str,
-    /// How often the peer wants a sign of life.
+    /// The interval in which the peer wants a sign of life.
     pub keep_alive: Duration,
-    /// Most bytes of what either side sends in one piece.
+    /// Most bytes of one piece that either side sends.
     pub piece_bytes: u32,
     /// Most sessions.
     pub sessions: u32,
@@ -101,18 +101,18 @@ pub struct Terms {
 const RUNNING: u8 = 0;
 const BLOCKED: u8 = 1;
 
-/// What the rest of the broker knows of a client.
+/// The part of a client that the rest of the broker uses.
 #[derive(Debug)]
 pub(crate) struct ClientShared {
     pub(crate) number: u64,
     pub(crate) user: String,
-    /// The same as it has logged in: what it may do is asked by this.
+    /// The identity of the log-in: permissions are checked against it.
     pub(crate) identity: Identity,
     pub(crate) vhost: String,
     pub(crate) protocol: &'static str,
     pub(crate) peer: String,
     pub(crate) name: Option<String>,
-    /// As they are stored: decoded they take thirty times as much.
+    /// Encoded, since decoded they take thirty times as much.
     properties: Box<[u8]>,
     pub(crate) terms: Terms,
     /// Milliseconds since 1970.
@@ -123,7 +123,7 @@ pub(crate) struct ClientShared {
     pub(crate) consumers: AtomicU32,
     shown: Mutex<Vec<Arc<Shown>>>,
     state: AtomicU8,
-    /// Why it must be closed, until it has been told.
+    /// The reason why it must be closed, until its protocol has read it.
     kicked: Mutex<Option<String>>,
     is_kicked: AtomicBool,
 }
@@ -153,12 +153,12 @@ impl ClientShared {
         }
     }
 
-    /// What else the client says of itself.
+    /// The client's other properties.
     pub(crate) fn properties(&self) -> Table {
         Reader::new(&self.properties).table().unwrap_or_default()
     }
 
-    /// Has its protocol close it. Nothing more is put into its mailbox, whether it reads or not.
+    /// Makes its protocol close it. Nothing more is put into its mailbox, whether it reads or not.
     pub(crate) fn kick(&self, reason: &str) {
         self.mailbox.shut();
         *self.kicked.lock() = Some(reason.to_owned());
@@ -178,15 +178,15 @@ impl ClientShared {
     }
 }
 
-/// A table as it is stored; nothing of one that is nested too deeply.
+/// An encoded table; empty for one that is nested too deeply.
 fn encoded(table: &Table) -> Box<[u8]> {
     let mut bytes = Vec::new();
-    // It is for people, and tells them nothing then.
+    // It is for reports only, which then show an empty one.
     let _ = write_table(&mut bytes, table);
     bytes.into_boxed_slice()
 }
 
-/// What a publisher is still to be told, in order.
+/// An answer that a publisher still waits for, in order.
 #[derive(Debug)]
 enum Answer {
     /// Everything up to this number is safe when the ticket is durable.
@@ -217,7 +217,7 @@ struct ConsumerRecord {
     /// Its queue; the consumer of replies has none.
     slot: Option<u32>,
     no_ack: bool,
-    /// How long it may hold a delivery; none is without end.
+    /// How long it may hold a delivery; `None` for any time.
     timeout: Option<Duration>,
 }
 
@@ -233,7 +233,7 @@ struct Session {
     notes: Notes,
     shared: Arc<SharedCredit>,
     shown: Arc<Shown>,
-    /// For consumers to come.
+    /// For later consumers.
     prefetch: u32,
     consumers: BTreeSet<u32>,
     /// The same by their tags.
@@ -241,10 +241,10 @@ struct Session {
     replies: Option<ReplyConsumer>,
     parking: Parking,
     published_ticket: Ticket,
-    /// Of one that ends: what its open transactions would have settled.
+    /// Of a session that ends: the deliveries in its open transactions.
     abandoned: Vec<Unacked>,
     failed: bool,
-    /// It failed since it held a delivery for too long.
+    /// It failed because it held a delivery for too long.
     overdue: bool,
 }
 
@@ -257,12 +257,12 @@ pub struct Client {
     next_session: u32,
     consumers: HashMap<u32, ConsumerRecord>,
     next_consumer: u32,
-    /// Ends of its sessions that the housekeeping is at.
+    /// Ends of its sessions that the housekeeping still works on.
     endings: Vec<Arc<Ended>>,
     /// Sessions with answers waiting.
     answering: Vec<u32>,
     arena: Arena,
-    /// Large bodies that are not whole.
+    /// Large bodies that have not arrived in full.
     arriving: Vec<Arriving>,
     arrivals: Vec<Arrival>,
     slots: Vec<Option<QueueSlot>>,
@@ -277,7 +277,7 @@ pub struct Client {
     turn: u64,
     /// What it has gathered so far, in entries.
     turn_cost: usize,
-    /// Its calendar time in milliseconds since 1970, once somebody asked.
+    /// The calendar time of the turn in milliseconds since 1970; 0 until it is read.
     turn_ms: u64,
     inbox: Vec<Outgoing>,
     notices: Vec<Notice>,
@@ -288,27 +288,27 @@ pub struct Client {
     committing: usize,
     /// It has consumed or fetched: it is never stopped by an alarm before the headroom is used up.
     consumes: bool,
-    /// Some session limits its consumers together.
+    /// Some session has a limit for its consumers together.
     shares_limits: bool,
-    /// Shared credit that comes back at the end of this turn's settlements.
+    /// Shared credit that returns at the end of this turn's settlements.
     returning: Vec<(Arc<SharedCredit>, u32)>,
     blocked: bool,
-    /// Bytes of what its sessions have waiting behind an alarm.
+    /// Bytes of its sessions' parked messages.
     parked_bytes: usize,
-    /// This turn brings copies of what was traced.
+    /// This turn has copies of traced messages.
     traced: bool,
-    /// An alarm to tell the peer about.
+    /// An alarm that the peer must be told of.
     tell_blocked: Option<&'static str>,
     lag_ticket: Ticket,
     /// The queue whose first message is being read for a fetch.
     fetching: Option<Arc<Queue>>,
-    /// When to look for deliveries that are held too long.
+    /// When to look for overdue deliveries.
     look_at: Option<Instant>,
     closed: bool,
 }
 
 impl Client {
-    /// A client that is listed nowhere and counts against no limit, for one request of management.
+    /// A client for one request of management, which is in no list and counts against no limit.
     pub(crate) fn attach_unlisted(engine: &Arc<Engine>, login: Login, waker: Waker) -> Result<Self, Error> {
         let vhost = engine.enter(&login.identity, &login.vhost)?;
         let shared = ClientShared::new(engine, login, waker);
@@ -319,7 +319,8 @@ impl Client {
         let vhost = engine.enter(&login.identity, &login.vhost)?;
         let shared = Arc::new(ClientShared::new(engine, login, waker));
         engine.admit_client(&shared, &vhost)?;
-        // Whoever deleted its vhost, or changed its user, before it was listed has not told it.
+        // The vhost may have been deleted, or the user changed, before this client was listed. Then
+        // it was not told.
         let entered = engine.enter(&shared.identity, &shared.vhost);
         let outdated = match entered {
             Err(refused) => Some(refused),
@@ -399,8 +400,7 @@ impl Client {
         self.shared.number
     }
 
-    /// The number of sessions that its user may have, on all its connections, if it has as many
-    /// already.
+    /// The most sessions of its user on all connections, if it has so many already.
     pub fn session_limit_reached(&self) -> Option<u32> {
         let limit = self.engine.authority.limits(&self.shared.user).sessions?;
         let clients = self.engine.clients.lock();
@@ -409,7 +409,7 @@ impl Client {
         (sessions >= u64::from(limit)).then_some(limit)
     }
 
-    /// Starts a session; its protocol calls it by this number.
+    /// Starts a session. Its protocol calls it by the number `called`.
     pub fn open_session(&mut self, called: u32) -> SessionId {
         let number = self.next_session;
         self.next_session += 1;
@@ -422,8 +422,8 @@ impl Client {
     }
 
     /// Ends a session: its consumers go, its unsettled deliveries return to their places, its
-    /// parked publishes are refused. Returns what the reply must wait for. A large end is still
-    /// under way then; the ticket says so, too.
+    /// parked publishes are refused. Returns the ticket for the reply. A large end is still under
+    /// way then, and the ticket covers it too.
     pub fn close_session(&mut self, session: SessionId, now: Instant) -> Ticket {
         self.flush(now);
         self.forget_body(session);
@@ -431,7 +431,7 @@ impl Client {
         self.end_session(ended)
     }
 
-    /// Takes a session out: nothing reaches it any more.
+    /// Takes a session out: no event reaches it any more.
     fn take_session(&mut self, session: SessionId) -> Option<Session> {
         let mut ended = self.sessions.remove(&session.0)?;
         self.refuse_parked_of_closed(&mut ended);
@@ -453,7 +453,7 @@ impl Client {
         self.closed = true;
         self.flush(now);
         self.arriving.clear();
-        // What some of the sessions give back must not go to a consumer of another.
+        // Deliveries that some sessions give back must not go to a consumer of another.
         self.shared.mailbox.shut();
         let mut sessions: Vec<_> = self.sessions.keys().map(|session| SessionId(*session)).collect();
         sessions.sort_unstable_by_key(|session| session.0);
@@ -468,7 +468,7 @@ impl Client {
     /// True when `ticket` is durable; if it is not, the waker is woken when it is.
     pub fn durable(&mut self, ticket: Ticket) -> bool {
         if ticket == consume::ARRIVAL {
-            // Whoever reads it has been given the waker.
+            // The pager has been given the waker.
             self.fetching.take_if(|queue| !queue.will_wake(self.shared.mailbox.waker(), &self.engine));
             return self.fetching.is_none();
         }
@@ -486,12 +486,12 @@ impl Client {
         false
     }
 
-    /// What everything settled so far waits for.
+    /// The ticket of everything that was settled so far.
     pub fn settled_ticket(&self, _session: SessionId) -> Ticket {
         self.settled_ticket
     }
 
-    /// What everything that this session has published so far waits for.
+    /// The ticket of everything that this session has published so far.
     pub fn published_ticket(&self, session: SessionId) -> Ticket {
         self.sessions.get(&session.0).map_or(Ticket::NONE, |session| session.published_ticket)
     }
@@ -507,7 +507,7 @@ impl Client {
         self.sessions.get_mut(&session.0).ok_or_else(|| Error::internal(format!("session {} is not open", session.0)))
     }
 
-    /// The slot of a queue in this client's table, made if need be.
+    /// The slot of a queue in this client's table; a new one is made if needed.
     fn slot(&mut self, queue: &Arc<Queue>) -> u32 {
         if let Some(slot) = self.slot_of.get(&queue.id) {
             return *slot;
@@ -561,8 +561,8 @@ impl Client {
         ConsumerKey { client: self.shared.number, consumer }
     }
 
-    /// Runs what visits left behind. What it rejected is settled only where its dead letters are
-    /// logged; replies wait for the end of queues that went with their last consumer.
+    /// Does the work that visits left. A rejection is settled only once its dead letter is logged.
+    /// Replies wait for the end of queues that went with their last consumer.
     fn run_work(&mut self) {
         if !self.work.is_empty() {
             let mut work = std::mem::take(&mut self.work);
@@ -602,8 +602,8 @@ fn no_vhost(name: &str) -> Error {
 }
 
 impl Engine {
-    /// The vhost, if the user may be there. That there is none is told to those who see all of
-    /// them; to all others it is as one that they may not enter.
+    /// The vhost, if the user may enter it. Only users that see all vhosts learn that one does not
+    /// exist. For all others it looks like one that they may not enter.
     fn enter(&self, identity: &Identity, name: &str) -> Result<Arc<Vhost>, Error> {
         let sees_all = |tag| self.authority.has_tag(identity.user(), tag);
         let found = self.catalog.vhost(name);

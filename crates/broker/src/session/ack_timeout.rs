@@ -2,8 +2,8 @@
 //! queues.
 //!
 //! Nothing is noted of a single delivery. From time to time each session notes which tags it has
-//! given out by then; a delivery is at least as old as the first such note that covers it. So it is
-//! noticed up to a quarter of its timeout late, but never early.
+//! given out by then. A delivery is at least as old as the first such note that covers it. So an
+//! overdue one is found up to a quarter of its timeout late, but never early.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -16,14 +16,14 @@ const SHORTEST_PERIOD: Duration = Duration::from_millis(10);
 /// And at least this often.
 const LONGEST_PERIOD: Duration = Duration::from_mins(1);
 
-/// Which tags a session had given out at some times, in order.
+/// The tags that a session had given out at certain times, in order.
 #[derive(Debug, Default)]
 pub(super) struct Notes(VecDeque<(Instant, u64)>);
 
 impl Notes {
     /// All tags below `next` were given out by `now`.
     fn note(&mut self, now: Instant, first_unsettled: u64, next: u64) {
-        // Of what is settled nobody asks.
+        // A note that covers only settled tags is no longer needed.
         while self.0.front().is_some_and(|(_, covered)| *covered <= first_unsettled) {
             self.0.pop_front();
         }
@@ -32,12 +32,12 @@ impl Notes {
         }
     }
 
-    /// Whether anything can be as old as that.
+    /// Whether a delivery can be as old as that.
     fn reach_back_to(&self, then: Instant) -> bool {
         self.0.front().is_some_and(|(at, _)| *at <= then)
     }
 
-    /// When the delivery with this tag had been given out for certain.
+    /// A time by which the delivery with this tag had certainly been given out.
     fn given_out_by(&self, tag: u64) -> Option<Instant> {
         let at = self.0.partition_point(|(_, next)| *next <= tag);
         self.0.get(at).map(|(at, _)| *at)
@@ -45,7 +45,7 @@ impl Notes {
 }
 
 impl Client {
-    /// Deliveries went out: sessions are to be looked at from now on.
+    /// Deliveries went out: sessions are looked at from now on.
     #[inline]
     pub(super) fn watch_deliveries(&mut self, now: Instant) {
         if self.look_at.is_none() {
@@ -63,7 +63,7 @@ impl Client {
         consumers.chain(self.fetch_timeout()).min()
     }
 
-    /// What was fetched may be held as long as the broker says.
+    /// A fetched message may be held as long as the broker's setting says.
     fn fetch_timeout(&self) -> Option<Duration> {
         Some(self.engine.settings.consumer_timeout).filter(|timeout| !timeout.is_zero())
     }
@@ -76,7 +76,7 @@ impl Client {
         let (consumers, fetched) = (&self.consumers, self.fetch_timeout());
         let timeout = |consumer: u32| match consumer {
             FETCHED => fetched,
-            // Of a consumer that was cancelled only its deliveries are left.
+            // Only the deliveries of a cancelled consumer are left.
             consumer => consumers.get(&consumer).map_or(fetched, |record| record.timeout),
         };
         let shortest = self.shortest_timeout();
@@ -96,7 +96,7 @@ impl Client {
 }
 
 impl Session {
-    /// The timeout that a delivery has passed, if one has; `timeout` says that of a consumer.
+    /// The timeout that a delivery has passed, if one has; `timeout` gives that of a consumer.
     fn overdue(
         &mut self,
         now: Instant,

@@ -1,8 +1,8 @@
 //! Publishes that wait behind an alarm, in order; settlements and fetches overtake them.
 //!
 //! They are taken as soon as the alarm allows. After the park timeout, or when the connection's
-//! byte budget is full, they are refused: nacked where the session confirms, else the session
-//! fails. Nothing is dropped in silence.
+//! byte budget is full, they are refused. A session with confirms gets a nack; any other fails.
+//! Nothing is dropped in silence.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::queue::arrival::Arrival;
 use crate::session::{Answer, Client, RUNNING, Refusal, Session, SessionId};
 
-/// What one session has waiting.
+/// The parked publishes of one session.
 #[derive(Debug, Default)]
 pub(super) struct Parking {
     parked: VecDeque<Arrival>,
@@ -45,7 +45,7 @@ impl Client {
         publishes || self.open.values().any(|open| open.session == session && open.waiting_since.is_some())
     }
 
-    /// When `drain` must be called though nothing woke the connection.
+    /// When `drain` must be called even if the connection was not woken.
     pub fn next_deadline(&self) -> Option<Instant> {
         let timeout = self.engine.settings.park_timeout;
         let parked = self.sessions.values().filter_map(|session| session.parking.since).min();
@@ -60,7 +60,7 @@ impl Client {
         self.parked_bytes += arrival.message().cost();
         entry.parking.push(arrival);
         if full {
-            // All of the session's, so that nothing is refused before what it published earlier.
+            // All of the session's: no publish is refused before an earlier one.
             let parked = self.take_parked(session);
             self.refuse(session, parked, "more waits for the alarm to pass than may");
         }
@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    /// Takes parked publishes if the alarm allows it by now, or refuses those that waited too long.
+    /// Takes parked publishes if the alarm allows it, or refuses those that waited too long.
     pub(super) fn retry_parked(&mut self, now: Instant) {
         self.turn_cost = 0;
         let waiting: Vec<u32> =
@@ -111,7 +111,7 @@ impl Client {
     }
 
     /// Takes as many parked publishes as make a turn. The others stay parked, behind those of the
-    /// turn if an alarm is up again, and the connection looks again at once.
+    /// turn if an alarm is up again. The connection looks again at once.
     fn take_turn_of_parked(&mut self, session: u32, now: Instant) {
         let mut parked = self.take_parked(session).into_iter();
         for arrival in parked.by_ref() {
@@ -168,7 +168,8 @@ impl Client {
         }
     }
 
-    /// The session ends before the alarm: nobody can be told any more, so they are counted.
+    /// The session ends before the alarm. No answer can be sent any more, so the publishes are
+    /// counted.
     pub(super) fn refuse_parked_of_closed(&mut self, session: &mut Session) {
         self.parked_bytes -= session.parking.bytes;
         self.engine.totals.parked_dropped.add(session.parking.take().len() as u64);

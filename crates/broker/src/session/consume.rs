@@ -17,27 +17,27 @@ use crate::session::settle::{FETCHED, Unacked};
 use crate::session::{Client, ConsumerRecord, SessionId};
 use crate::value::{Table, Value};
 
-/// What a new consumer wants.
+/// A new consumer to start.
 #[derive(Debug, Clone, Default)]
 pub struct Consume {
     /// The queue.
     pub queue: String,
-    /// Its tag; empty to be given one.
+    /// Its tag; empty for a generated one.
     pub tag: String,
     /// Deliveries are settled as they are sent.
     pub no_ack: bool,
-    /// Nobody else may consume.
+    /// No other consumer may be on the queue.
     pub exclusive: bool,
-    /// The queue is there for this consumer alone: what its selector is not true of is dropped
-    /// instead of left.
+    /// The queue serves this consumer alone: messages that its selector is not true of are dropped
+    /// instead of kept.
     pub drops_others: bool,
-    /// `x-priority`; `x-consumer-timeout`; `x-selector` to be given only messages that a selector
-    /// is true of; `x-browse` to see what there is and take nothing, which needs `no_ack` and ends
-    /// with [`Event::Cancelled`].
+    /// `x-priority`; `x-consumer-timeout`; `x-selector` for messages that the selector is true of;
+    /// `x-browse` to see all messages and take none. A browser needs `no_ack` and ends with
+    /// [`Event::Cancelled`].
     pub arguments: Table,
 }
 
-/// Which consumers a prefetch is for.
+/// The consumers that a prefetch is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prefetch {
     /// Each consumer that the session starts from here on.
@@ -48,20 +48,20 @@ pub enum Prefetch {
     Shared,
 }
 
-/// So many consumers, which were passed by, try again before others get their turn.
+/// At most so many passed-by consumers try again before others get their turn.
 const RESUMED_AT_ONCE: usize = 1024;
 
-/// Stands for the arrival of a message that is read from the disk; the journal never gives it.
+/// Stands for the arrival of a message that is read from the disk. The journal never returns it.
 pub(super) const ARRIVAL: Ticket = Ticket(u64::MAX - 1);
 
-/// What a fetch came to.
+/// The result of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fetch {
     /// A message was reported.
     Message,
     /// The queue has none that is ready.
     Empty,
-    /// Ask again when [`Client::durable`] says so of this ticket: it may stand for something else
+    /// Ask again when [`Client::durable`] is true for this ticket. It may stand for something else
     /// than a flush.
     Wait(Ticket),
 }
@@ -86,7 +86,7 @@ impl Client {
         }
     }
 
-    /// What a prefetch comes to within what any consumer may hold.
+    /// A prefetch within the limit of every consumer.
     fn window(&self, asked: u32) -> Window {
         let most = self.engine.settings.limits.unsettled;
         Window { asked, most: if asked == 0 { most } else { asked.min(most) } }
@@ -96,8 +96,8 @@ impl Client {
         self.sessions.get(&session.0).into_iter().flat_map(|session| session.consumers.iter().copied())
     }
 
-    /// Lets consumers try again that queues passed by, as far as the mailbox has room and for a
-    /// bounded time: those that it has none for are first the next time.
+    /// Lets passed-by consumers try again while the mailbox has room, and at most so many. The rest
+    /// is first the next time.
     pub(super) fn resume_passed(&mut self) {
         for _ in 0..RESUMED_AT_ONCE {
             if self.shared.mailbox.room() == 0 {
@@ -157,8 +157,9 @@ impl Client {
                 Unattached::TooMany => too_many(&queue, self.engine.settings.limits.consumers_per_queue),
             });
         }
-        // Whoever took the right away before it was attached has not found it. It may have
-        // deliveries by now: it is cancelled behind them, as when the right goes a moment later.
+        // The right may have been taken away before the consumer was attached, and was not checked
+        // then. It may have deliveries by now, so it is cancelled behind them. The same happens
+        // when the right goes a moment later.
         if self.authorize(Resource::queue(&queue.name), Right::Read).is_err() {
             let own = self.shared.number;
             self.visit(|visit| queue.expel(&|client| client == own, visit));
@@ -211,9 +212,9 @@ impl Client {
         self.sessions.get(&session.0)?.tags.get(tag).copied()
     }
 
-    /// Stops a consumer. What was already on its way is reported first; nothing of it comes after.
-    /// Its unsettled deliveries stay with the session. Returns what the reply waits for. An unknown
-    /// tag is no error.
+    /// Stops a consumer. Its deliveries that are on their way are reported first, and none comes
+    /// after. Its unsettled deliveries stay with the session. Returns the ticket for the reply. An
+    /// unknown tag is no error.
     pub fn cancel(&mut self, session: SessionId, tag: &str, now: Instant, report: &mut dyn FnMut(Event<'_>)) -> Ticket {
         self.flush(now);
         let Some(number) = self.find_consumer(session, tag) else { return self.settled_ticket };
@@ -268,7 +269,7 @@ impl Client {
     ) -> Result<Fetch, Error> {
         self.flush(now);
         let queue = self.queue_to(queue, Right::Read)?;
-        // As in RabbitMQ: from any other queue everybody fetches, past whoever consumes alone.
+        // As in RabbitMQ: any client fetches from any other queue, past a single consumer.
         if queue.queue_type == QueueType::Quorum && queue.arguments(&self.engine).single_active_consumer {
             return Err(one_at_a_time(&queue));
         }
@@ -364,7 +365,7 @@ fn too_many(queue: &Queue, limit: u32) -> Error {
     Error::not_allowed(format!("reached maximum ({limit}) of consumers of queue '{name}' in vhost '{vhost}'"))
 }
 
-/// RabbitMQ's words; who fetched would go past the consumer whose turn it is.
+/// In RabbitMQ's words. A fetch would go past the consumer whose turn it is.
 fn one_at_a_time(queue: &Queue) -> Error {
     let (name, vhost, kind) = (&queue.name, &queue.vhost, queue.queue_type.name());
     let text = format!(
@@ -374,29 +375,29 @@ fn one_at_a_time(queue: &Queue) -> Error {
     Error::new(ErrorKind::Locked, text)
 }
 
-/// What the arguments of a consumer ask for.
+/// The parsed arguments of a consumer.
 #[derive(Debug, Default)]
 struct Wishes {
     priority: i32,
     /// How long it may hold a delivery, in milliseconds.
     timeout: Option<u64>,
-    /// Which messages it asks for.
+    /// The messages that it asks for.
     filter: Filter,
-    /// All of these as they were said. What means nothing here is not kept: it could be of any
-    /// size.
+    /// All of these as they were given. Arguments without a meaning here are not kept, since they
+    /// could be of any size.
     arguments: Table,
 }
 
 impl Wishes {
-    /// How long it may hold a delivery: as it says itself, as its queue says, as the broker says;
-    /// none is without end.
+    /// How long it may hold a delivery: its own value, its queue's, or the broker's; `None` for any
+    /// time.
     fn timeout(&self, queue: &QueueArguments, default: Duration) -> Option<Duration> {
         let own = self.timeout.or(queue.consumer_timeout).map(Duration::from_millis);
         Some(own.unwrap_or(default)).filter(|timeout| !timeout.is_zero())
     }
 
-    /// A single active consumer takes whatever comes: it can't ask for some messages, and the queue
-    /// can't share out groups.
+    /// A single active consumer takes everything: it can't have a selector, and the queue can't
+    /// share out groups.
     fn check_single(&self, arguments: &QueueArguments, queue: &Queue) -> Result<(), Error> {
         let argument = match (&self.filter.selector, arguments.grouping) {
             (Some(_), _) => "x-selector",
@@ -440,8 +441,7 @@ impl Wishes {
                     Value::Bool(browses) => wishes.filter.browses = *browses,
                     _ => return Err(invalid("expected true or false")),
                 },
-                // A queue has no mirrors that could take over from one another, so there is never a
-                // fail-over to tell of.
+                // Queues have no mirrors, so there is never a fail-over to report.
                 "x-cancel-on-ha-failover" => match value {
                     Value::Bool(_) => {}
                     _ => return Err(invalid("expected a bool")),

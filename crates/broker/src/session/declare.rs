@@ -1,7 +1,7 @@
 //! Declaring, binding, deleting and purging: changes of the catalog on behalf of a client.
 //!
 //! Each change is logged under the vhost's write lock before it is visible, and its reply waits
-//! until that is durable.
+//! until the change is durable.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,19 +24,19 @@ use crate::store::facts;
 use crate::tracing;
 use crate::value::{Table, Value};
 
-/// What the names begin with that the broker gives to queues.
+/// The prefix of generated queue names.
 const GENERATED: &str = "amq.gen-";
 
 /// A queue to declare.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct QueueSpec {
-    /// Its name; empty to be given one.
+    /// Its name; empty for a generated one.
     pub name: String,
     /// It survives a restart.
     pub durable: bool,
-    /// It belongs to this connection and goes with it.
+    /// It belongs to this connection and is deleted with it.
     pub exclusive: bool,
-    /// It goes with its last consumer.
+    /// It is deleted with its last consumer.
     pub auto_delete: bool,
     /// `x-…` arguments.
     pub arguments: Table,
@@ -51,7 +51,7 @@ pub struct Declared {
     pub ready: u64,
     /// Its consumers.
     pub consumers: u64,
-    /// What the reply waits for.
+    /// The ticket for the reply.
     pub ticket: Ticket,
 }
 
@@ -64,15 +64,15 @@ pub struct ExchangeSpec {
     pub kind: String,
     /// It survives a restart.
     pub durable: bool,
-    /// It goes with its last binding.
+    /// It is deleted with its last binding.
     pub auto_delete: bool,
-    /// It takes no messages from clients.
+    /// Clients may not publish to it.
     pub internal: bool,
     /// Arguments.
     pub arguments: Table,
 }
 
-/// Where a binding leads.
+/// The destination of a binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DestinationName {
     /// A queue.
@@ -81,12 +81,12 @@ pub enum DestinationName {
     Exchange(String),
 }
 
-/// A binding to make or to undo.
+/// A binding to make or to remove.
 #[derive(Debug, Clone)]
 pub struct BindingSpec {
     /// The exchange that messages come from.
     pub source: String,
-    /// Where they go.
+    /// The destination of the messages.
     pub destination: DestinationName,
     /// The routing key or pattern.
     pub key: String,
@@ -119,15 +119,14 @@ impl Client {
             .map_err(|denied| Error::refused(denied.to_string()))
     }
 
-    /// Whether the user may learn that the thing is there, and how it is: any right on it will do,
-    /// as in RabbitMQ.
+    /// Whether the user may learn that the resource exists, and its properties. Any right on it is
+    /// enough, as in RabbitMQ.
     fn authorize_look(&self, resource: Resource<'_>) -> Result<(), Error> {
         let may = |right| self.authorize(resource, right);
         may(Right::Read).or_else(|_| may(Right::Write)).or_else(|_| may(Right::Configure))
     }
 
-    /// Fails for a declaration that is too large, or for which there is no room. `what` names it in
-    /// words.
+    /// Fails for a declaration that is too large, or has no room. `what` names it in words.
     fn admit_declaration(&self, what: &str, arguments: &Table, load: Load) -> Result<(), Error> {
         let (bytes, most) = (table_bytes(arguments) as u64, self.engine.settings.limits.declaration_bytes);
         if bytes > most {
@@ -144,7 +143,7 @@ impl Client {
         Error::not_found(format!("no exchange '{name}' in vhost '{}'", self.shared.vhost))
     }
 
-    /// Declares an exchange, or checks that it is what exists.
+    /// Declares an exchange, or checks that an existing one is the same.
     ///
     /// # Errors
     /// `Precondition` for another kind, other properties or bad arguments, `AccessRefused` for a
@@ -207,8 +206,8 @@ impl Client {
         Ok(ticket)
     }
 
-    /// Tells the log of arguments without effect. Peers choose them, so the line has its user,
-    /// whose lines are bounded.
+    /// Warns of arguments without effect. Peers choose them, so the line counts against the limit
+    /// on their user's lines.
     fn tell_idle(&self, what: &str, name: &str, arguments: &[&str]) {
         let ClientShared { user, peer, vhost, .. } = &*self.shared;
         for argument in arguments {
@@ -222,19 +221,19 @@ impl Client {
         }
     }
 
-    /// Messages move on with the rights of whoever declared the exchange: read on it, write on its
-    /// alternate exchange.
+    /// Messages move on with the rights of the user that declared the exchange: read on it, write
+    /// on its alternate exchange.
     fn authorize_alternate(&self, name: &str, parsed: &ExchangeArguments) -> Result<(), Error> {
         let Some(alternate) = &parsed.alternate else { return Ok(()) };
         self.authorize(Resource::exchange(name), Right::Read)?;
         self.authorize(Resource::exchange(alternate), Right::Write)
     }
 
-    /// Checks that an exchange exists. Returns what the reply waits for.
+    /// Checks that an exchange exists. Returns the ticket for the reply.
     ///
     /// # Errors
-    /// `NotFound`; `AccessRefused` without any right on it, and for the default exchange, which is
-    /// not declared even so.
+    /// `NotFound`; `AccessRefused` without any right on it, and for the default exchange, which
+    /// can't be declared.
     pub fn check_exchange(&mut self, name: &str, now: Instant) -> Result<Ticket, Error> {
         self.flush(now);
         refuse_default_exchange(name)?;
@@ -247,12 +246,12 @@ impl Client {
         Err(self.no_exchange(name))
     }
 
-    /// What a reply waits for that says how the vhost's tables are, having changed nothing.
+    /// The ticket for a reply that depends on the vhost's tables but changed nothing.
     fn settled_and(&self, tables: &Tables) -> Ticket {
         self.settled_ticket.max(tables.logged())
     }
 
-    /// The exchange of the firehose is there from its first use on.
+    /// Makes the exchange of the firehose at its first use.
     fn make_if_traced(&self, name: &str) {
         if name == tracing::EXCHANGE {
             self.engine.make_trace_exchange(&self.vhost);
@@ -314,7 +313,7 @@ impl Client {
         let ticket = self.log_binding(&mut tables, destination, queue.as_ref(), source_durable, facts::BIND, bound);
         drop(tables);
         self.engine.catalog.changed();
-        // Whoever took the right away before it was bound has not found it.
+        // The right may have been taken away before the queue was bound, and was not checked then.
         if let Some(queue) = queue.filter(|queue| queue.exclusive_to.is_some())
             && let Err(refused) = self.authorize_binding(spec)
         {
@@ -327,7 +326,7 @@ impl Client {
         Ok(ticket)
     }
 
-    /// Undoes a binding. One that does not exist, or ends that do not, are no error.
+    /// Removes a binding. A missing binding, or a missing end of it, is no error.
     ///
     /// # Errors
     /// `Locked`, `AccessRefused`.
@@ -417,11 +416,11 @@ impl Client {
         ticket
     }
 
-    /// Declares a queue, or checks that it is what exists.
+    /// Declares a queue, or checks that an existing one is the same.
     ///
     /// # Errors
-    /// `Precondition` for other properties or bad arguments, `Locked` for somebody else's exclusive
-    /// queue, `AccessRefused` for a reserved name or a missing right.
+    /// `Precondition` for other properties or bad arguments, `Locked` for an exclusive queue of
+    /// another client, `AccessRefused` for a reserved name or a missing right.
     pub fn declare_queue(&mut self, spec: &QueueSpec, now: Instant) -> Result<Declared, Error> {
         self.flush(now);
         let vhost = Arc::clone(&self.vhost);
@@ -493,7 +492,7 @@ impl Client {
         Ok(self.declared(&queue, ticket))
     }
 
-    /// The declaration with its vhost's default type, if it names none and can be of that type.
+    /// The declaration with its vhost's default type, if it has none and that type allows it.
     fn with_default_type<'a>(&self, spec: &'a QueueSpec) -> Cow<'a, QueueSpec> {
         let plain = spec.durable && !spec.exclusive && !spec.auto_delete && !spec.name.is_empty();
         if !plain || spec.arguments.get(QUEUE_TYPE).is_some() {
@@ -532,16 +531,16 @@ impl Client {
         }
     }
 
-    /// Dead letters move with the rights of whoever declared the queue: read on it, write on their
-    /// exchange.
+    /// Dead letters move with the rights of the user that declared the queue: read on it, write on
+    /// their exchange.
     fn authorize_dead_letters(&self, name: &str, parsed: &QueueArguments) -> Result<(), Error> {
         let Some(exchange) = &parsed.dead_letter_exchange else { return Ok(()) };
         self.authorize(Resource::queue(name), Right::Read)?;
         self.authorize(Resource::exchange(exchange), Right::Write)
     }
 
-    /// Checks that a queue exists, or that a session waits for replies at this address. Who asks
-    /// uses it: a queue that goes when it is unused for long stays as much longer.
+    /// Checks that a queue exists, or that a session waits for replies at this address. The check
+    /// counts as a use, so the queue's expiry starts again.
     ///
     /// # Errors
     /// `NotFound`, `Locked`; `AccessRefused` without any right on it.
@@ -558,9 +557,9 @@ impl Client {
         Ok(self.declared(queue, self.settled_and(&tables)))
     }
 
-    /// Checks that a publish reaches a queue by its name, an exclusive one of another client, too:
-    /// only its owner may consume from it, bind or delete it, but all may publish to it. A client
-    /// without a right on it is told nothing. Returns what a reply waits for.
+    /// Checks that a publish reaches a queue by its name. This includes an exclusive queue of
+    /// another client: all may publish to it, but only its owner may consume from it, bind it or
+    /// delete it. A client without a right on it learns nothing. Returns the ticket for the reply.
     ///
     /// # Errors
     /// `NotFound`.
@@ -600,7 +599,7 @@ impl Client {
         Ok((ready, ticket.max(self.settled_ticket)))
     }
 
-    /// Drops what is ready in a queue, and what is not due yet. Returns how many entries that were.
+    /// Drops the ready entries of a queue, and those that are not due yet. Returns their number.
     ///
     /// # Errors
     /// `NotFound`, `Locked`, `AccessRefused`.
@@ -611,8 +610,7 @@ impl Client {
         Ok((purged, ticket.max(self.settled_ticket)))
     }
 
-    /// Remembers an exclusive queue, and forgets those that are gone whenever their number has
-    /// doubled.
+    /// Remembers an exclusive queue. Deleted ones are forgotten whenever the number has doubled.
     fn keep_exclusive(&mut self, queue: &Arc<Queue>) {
         if self.exclusive.len() >= 16 && self.exclusive.len().is_power_of_two() {
             let engine = &self.engine;
@@ -622,7 +620,7 @@ impl Client {
     }
 }
 
-/// Fails unless a queue is what a declaration asks for.
+/// Fails unless a queue has the properties of a declaration.
 pub(crate) fn same_queue(existing: &Queue, spec: &QueueSpec) -> Result<(), Error> {
     if existing.exclusive_to.is_some() != spec.exclusive {
         return Err(locked(&existing.name, &existing.vhost));
@@ -643,7 +641,7 @@ pub(crate) fn same_queue(existing: &Queue, spec: &QueueSpec) -> Result<(), Error
     }
 }
 
-/// Fails unless an exchange is what a declaration asks for.
+/// Fails unless an exchange has the properties of a declaration.
 pub(crate) fn same_exchange(
     existing: &Exchange,
     spec: &ExchangeSpec,
@@ -689,7 +687,7 @@ pub(crate) fn refuse_default_exchange(name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses to put anything into a vhost that was deleted: its connections are being closed.
+/// Refuses any change in a vhost that was deleted: its connections are being closed.
 fn refuse_ended(tables: &Tables, vhost: &str) -> Result<(), Error> {
     if tables.is_ended() {
         return Err(Error::not_found(format!("vhost '{vhost}' is deleted")));
@@ -697,8 +695,7 @@ fn refuse_ended(tables: &Tables, vhost: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// True for the name of a queue that the broker has named, or would: whoever runs it may bring that
-/// back.
+/// True for a name that the broker could have generated. An operator may restore such a queue.
 pub(crate) fn is_generated(name: &str) -> bool {
     name.starts_with(GENERATED)
 }

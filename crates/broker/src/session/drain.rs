@@ -1,4 +1,4 @@
-//! Reporting: what waits for a client, in order, as far as its output has room.
+//! Reporting: the events that wait for a client, in order, as far as its output has room.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ pub struct Delivery<'a> {
     pub session: SessionId,
     /// The consumer's tag; empty for a fetched message.
     pub consumer_tag: &'a str,
-    /// What the client settles it by.
+    /// The tag that the client settles it by.
     pub tag: u64,
     /// It may have been delivered before.
     pub redelivered: bool,
@@ -28,21 +28,21 @@ pub struct Delivery<'a> {
     pub message: &'a Message,
 }
 
-/// Why a publish was not taken.
+/// Why a publish was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// A queue is full and refuses publishes.
     Full,
-    /// It waited behind an alarm for too long, or more did than may.
+    /// It waited behind an alarm for too long, or more waited than may.
     Alarm,
 }
 
-/// What a client has to be told.
+/// An event for a client.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A message for a consumer.
     Deliver(Delivery<'a>),
-    /// Every publish up to this number that was not answered yet is as safe as the durability class
+    /// Every publish up to this number without an answer is as safe as its durability class
     /// promises.
     Confirmed {
         /// The publisher's session.
@@ -50,7 +50,7 @@ pub enum Event<'a> {
         /// The number.
         up_to: u64,
     },
-    /// This publish was not taken.
+    /// This publish was refused.
     Refused {
         /// The publisher's session.
         session: SessionId,
@@ -92,7 +92,7 @@ pub enum Event<'a> {
         /// Why.
         error: Error,
     },
-    /// A consumer of the session has held a delivery for longer than its timeout; the session must
+    /// A consumer of the session has held a delivery for longer than its timeout. The session must
     /// be closed with an error that says so.
     Overdue {
         /// The session.
@@ -115,12 +115,12 @@ pub enum Event<'a> {
 }
 
 impl Client {
-    /// Reports what waits, in order, until nothing does or about `budget` bytes of messages were
-    /// reported. True when more waits. Call it only while the output is short: what is not drained
-    /// stays in the queues.
+    /// Reports waiting events in order, until none is left or about `budget` bytes of messages were
+    /// reported. True when more wait. Call it only while the output is short: messages that are not
+    /// drained stay in the queues.
     pub fn drain(&mut self, now: Instant, budget: usize, report: &mut dyn FnMut(Event<'_>)) -> bool {
-        // First, and whatever room there is: who leaves its deliveries unread is not to stay for
-        // that.
+        // First, and even without room: a client that leaves its deliveries unread must not stay
+        // because of them.
         if let Some(reason) = self.shared.take_kick() {
             report(Event::Kicked { reason });
         }
@@ -149,8 +149,8 @@ impl Client {
         more
     }
 
-    /// Reports what a session's publishes, or all sessions', got back, though confirms before it
-    /// wait for their flush: nobody is told after the end, which is to follow.
+    /// Reports the returned messages of a session, or of all sessions, even if confirms before them
+    /// wait for their flush. The session ends next, and nothing can be reported after that.
     pub fn report_returned(&mut self, session: Option<SessionId>, now: Instant, report: &mut dyn FnMut(Event<'_>)) {
         self.flush(now);
         for (number, entry) in &mut self.sessions {
@@ -213,7 +213,7 @@ impl Client {
         let mut reported = 0;
         loop {
             if self.inbox.is_empty() {
-                // Now the deliveries that came with these, or before them, have been reported.
+                // The deliveries that came before or with these have been reported now.
                 self.report_notices(report);
                 self.shared.mailbox.take(&mut self.inbox, &mut self.notices);
                 self.report_urgent(report);
@@ -231,7 +231,7 @@ impl Client {
         }
     }
 
-    /// Reports at once what does not speak of deliveries.
+    /// Reports at once the notices that do not depend on deliveries.
     fn report_urgent(&mut self, report: &mut dyn FnMut(Event<'_>)) {
         let all = std::mem::take(&mut self.notices);
         let (cancelled, urgent) = all.into_iter().partition(|notice| matches!(notice, Notice::Cancelled { .. }));

@@ -1,10 +1,10 @@
-//! The end of sessions: their consumers leave, what they held returns to its places, exclusive
-//! queues go.
+//! The end of sessions: consumers leave, their unsettled deliveries return to their places, and
+//! exclusive queues go.
 //!
-//! It is done in bounded pieces, and no lock is held from one to the next. A small end is done at
-//! once; a large one is the housekeeping's, so that the connection's thread serves others
-//! meanwhile, and whoever waits for the end is woken by it. The order is the same: all consumers
-//! leave, then everything comes back, then others may take the place of who has left.
+//! An end is done in bounded pieces, and no lock is held from one to the next. A small end is done
+//! at once. A large one is left to the housekeeping, which wakes the clients that wait for it, so
+//! the connection's thread is free for others. The order is the same: all consumers leave, then all
+//! deliveries return, then others succeed the consumers that have left.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,46 +22,45 @@ use crate::queue::mailbox::{Mailbox, Outgoing};
 use crate::queue::{ConsumerKey, EntryOutcome, Queue, Settlement, Visit};
 use crate::session::{Client, Session};
 
-/// Stands for the end of sessions that the housekeeping is at; the journal never gives it.
+/// Stands for ends of sessions that the housekeeping works on. The journal never returns it.
 pub(super) const ENDING: Ticket = Ticket(u64::MAX - 2);
 
-/// An end that weighs no more than this is done at once.
+/// An end of at most this weight is done at once.
 const AT_ONCE: usize = 4096;
-/// A piece of an end weighs about so much.
+/// The weight of a piece of an end, about.
 const PIECE: usize = 2048;
-/// What the end of a queue weighs, in settlements; each exchange of its vhost is asked for bindings
-/// to it besides.
+/// The weight of a queue's end, in settlements. The exchanges of its vhost that are asked for
+/// bindings count besides.
 const QUEUE_WEIGHT: usize = 16;
 /// So many exchanges are asked at the cost of one settlement.
 const ASKED_AS_ONE: usize = 8;
 
-/// Where whoever waits for an end learns of it.
+/// The result of an end, for the clients that wait for it.
 #[derive(Debug, Default)]
 pub(super) struct Ended(Mutex<Option<Ticket>>);
 
 impl Ended {
-    /// What it left to wait for, once it is over.
+    /// The ticket that it left, once it is over.
     pub(super) fn ticket(&self) -> Option<Ticket> {
         *self.0.lock()
     }
 }
 
-/// What is left of one or more sessions of a client.
+/// The remaining work of one or more ended sessions of a client.
 #[derive(Debug)]
 pub(crate) struct Ending {
     client: u64,
     vhost: Arc<Vhost>,
     /// Consumers that have not left their queues.
     leaving: Vec<Leaving>,
-    /// Consumers that have left, by queue: others take their places in the end.
+    /// Consumers that have left, by queue: others succeed them in the end.
     left: HashMap<Owner, (Arc<Queue>, Vec<ConsumerKey>)>,
-    /// The queues of those consumers whose deliveries come back, and deliveries that were never
-    /// sent.
+    /// The queues of consumers whose deliveries return, and deliveries that were never sent.
     lenders: HashMap<u32, Arc<Queue>>,
     outgoing: Vec<Outgoing>,
-    /// The mailbox of a client that ends: what lies in it was never sent either.
+    /// The mailbox of a client that ends: its deliveries were never sent either.
     mailbox: Option<Arc<Mailbox>>,
-    /// What comes back to each queue.
+    /// Deliveries that return, by queue.
     back: HashMap<Owner, (Arc<Queue>, VecDeque<Settlement>)>,
     exclusive: Vec<Arc<Queue>>,
     ticket: Ticket,
@@ -78,7 +77,7 @@ struct Leaving {
 }
 
 impl Ending {
-    /// About how many settlements it is worth.
+    /// Its weight, about, in settlements.
     fn weight(&self) -> usize {
         let back: usize = self.back.values().map(|(_, settlements)| settlements.len()).sum();
         self.leaving.len() + self.outgoing.len() + back + self.exclusive.len() * QUEUE_WEIGHT
@@ -89,7 +88,7 @@ impl Ending {
         self.back.entry(queue.id).or_insert_with(fresh).1.push_back(settlement);
     }
 
-    /// Takes some consumers away from their queues.
+    /// Detaches some consumers from their queues.
     fn leave(&mut self, visit: &mut Visit<'_>) {
         let from = self.leaving.len().saturating_sub(PIECE);
         for Leaving { queue, consumer, no_ack } in self.leaving.split_off(from) {
@@ -103,7 +102,7 @@ impl Ending {
         }
     }
 
-    /// What was never sent comes back. True if there was any.
+    /// Collects the deliveries that were never sent. True if there were any.
     fn take_unsent(&mut self) -> bool {
         if let Some(mailbox) = self.mailbox.take() {
             mailbox.take_more(&mut self.outgoing, &mut Vec::new());
@@ -117,7 +116,7 @@ impl Ending {
         !outgoing.is_empty()
     }
 
-    /// Does one piece. False when nothing is left.
+    /// Does one piece. False when none is left.
     fn step(&mut self, engine: &Engine, work: &mut Vec<Work>) -> bool {
         let now = engine.clock.unix_ms();
         let mut visit = Visit { context: engine, now, work };
@@ -157,19 +156,19 @@ impl Ending {
         let each = QUEUE_WEIGHT + tables.exchanges().count() / ASKED_AS_ONE;
         let from = self.exclusive.len().saturating_sub((PIECE / each).max(1));
         for queue in self.exclusive.drain(from..) {
-            // Nothing is asked, so nothing can refuse.
+            // The check is empty, so it can't refuse.
             let _ = engine.end_queue(&mut tables, &queue, &|_| Ok(()));
         }
     }
 
-    /// Does one piece and what that leaves behind. True when more is left.
+    /// Does one piece and the work that it leaves. True when more is left.
     fn advance(&mut self, engine: &Engine) -> bool {
         let mut work = Vec::new();
         let more = self.step(engine, &mut work);
         let rejected = work.iter().any(|item| matches!(item, Work::DeadLetter { .. }));
         self.ticket = self.ticket.max(engine.run_work(&mut work));
         if rejected {
-            // It is settled only where its dead letters are logged.
+            // A rejection is settled only once its dead letter is logged.
             self.ticket = engine.journal.appender().ticket();
         }
         more
@@ -190,7 +189,7 @@ impl Engine {
             if ending.advance(self) { more.push(ending) } else { ending.finish() }
         }
         let mut waiting = self.waiting.lock();
-        // What came meanwhile takes its turn behind these.
+        // Ends that came meanwhile are behind these.
         more.append(&mut waiting.ending);
         waiting.ending = more;
         !waiting.ending.is_empty()
@@ -198,12 +197,12 @@ impl Engine {
 }
 
 impl Client {
-    /// Ends a session that nobody can use any more. Returns what a reply waits for.
+    /// Ends a session that no call can reach any more. Returns the ticket for the reply.
     pub(super) fn end_session(&mut self, session: Session) -> Ticket {
         let consumers = session.consumers.clone();
         let mut ending = self.ending([session], Vec::new());
-        // Before anything else is taken from the mailbox: what lies there for them would have
-        // nobody to return it. There are no more than one session may have.
+        // Before anything else is taken from the mailbox: deliveries for these consumers would not
+        // return to their queues. A session has a limited number of them.
         let mut work = Vec::new();
         let engine = Arc::clone(&self.engine);
         while !ending.leaving.is_empty() {
@@ -255,7 +254,7 @@ impl Client {
                 Some(Leaving { queue: self.consumed_by(*consumer)?, consumer: *consumer, no_ack })
             });
             ending.leaving.extend(leaving);
-            // What is taken from a consumer because it held it for too long did not fail.
+            // A delivery that was taken from a consumer for its timeout did not fail.
             let outcome = if session.overdue { EntryOutcome::Released } else { EntryOutcome::Failed };
             let mut deliveries = session.unsettled.take_all();
             deliveries.extend(std::mem::take(&mut session.abandoned));
@@ -275,10 +274,10 @@ impl Client {
             self.settled_ticket = self.settled_ticket.max(ending.ticket);
             return self.settled_ticket;
         }
-        // Whoever waits for this may wait for anything else that it asked for before, and names no
-        // other ticket.
+        // A client that waits for this may also wait for its earlier requests, with no other
+        // ticket.
         ending.ticket = ending.ticket.max(self.engine.journal.appender().ticket());
-        // Of ends that nobody waits for nothing more is kept once they are over.
+        // An end without a waiting client is forgotten once it is over.
         let _ = self.ended_ticket();
         self.endings.push(Arc::clone(&ending.ended));
         self.engine.waiting.lock().ending.push(ending);
@@ -286,7 +285,7 @@ impl Client {
         ENDING
     }
 
-    /// What the ends of sessions left to wait for, once all of them are over.
+    /// The ticket that the ends of sessions left, once all of them are over.
     pub(super) fn ended_ticket(&mut self) -> Option<Ticket> {
         let all: Option<Vec<Ticket>> = self.endings.iter().map(|ended| ended.ticket()).collect();
         self.settled_ticket = all?.into_iter().fold(self.settled_ticket, Ticket::max);

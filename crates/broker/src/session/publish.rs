@@ -1,8 +1,8 @@
 //! Publishing: route and gather, then log and enqueue a whole turn at once.
 //!
-//! A body is logged before any queue is locked, each queue's references under its lock, and a
+//! A body is logged before any queue is locked, and each queue's references under its lock. A
 //! confirm waits for the last reference. Each touched queue is visited once, with its messages in
-//! the order in which they were published.
+//! the order of publishing.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,7 +24,7 @@ use crate::routing::{Envelope, STEPS};
 use crate::session::slots::QueueSlot;
 use crate::session::{Answer, BLOCKED, Client, Refusal, SessionId};
 
-/// A message as a protocol hands it over. What is borrowed the broker copies once.
+/// A message from a protocol. The broker copies its borrowed parts once.
 #[derive(Debug)]
 pub struct Publish<'a> {
     /// The exchange; empty for the default one.
@@ -43,7 +43,7 @@ pub struct Publish<'a> {
     pub expiration: Option<u64>,
     /// Its body.
     pub body: Body<'a>,
-    /// It must come back when it reaches no queue.
+    /// It is returned when it reaches no queue.
     pub mandatory: bool,
     /// Its headers name more routing keys, in lists called `CC` and `BCC`.
     pub copies: bool,
@@ -51,27 +51,26 @@ pub struct Publish<'a> {
     pub instructed: bool,
 }
 
-/// Bytes of a stored message besides its body and properties: its head, its address, and the deaths
-/// it may live to see.
+/// Bytes of a stored message besides its body and properties: its head, its address, and the
+/// history of its deaths.
 pub const STORED_BESIDES: u64 = 64 << 10;
 
-/// Entries that a turn enqueues at most, but for those of its last message.
+/// Entries that a turn enqueues at most; its last message may exceed it.
 pub(crate) const TURN_ENTRIES: usize = 10_000;
 /// Steps of routing ([`crate::routing::STEPS`]) that cost a turn as much as an entry.
 pub(crate) const STEPS_PER_ENTRY: usize = 16;
-/// What a message costs that is refused since it has no route: nobody knows how much was looked at
-/// for it.
+/// The cost of a message that is refused without a route. The steps of its routing are unknown.
 const REFUSED: usize = STEPS as usize / STEPS_PER_ENTRY;
 
-/// Routes kept at most, more than a stock market has symbols; beyond it all are forgotten, and the
-/// slots that they led to: a connection that publishes to a hundred thousand queues, one after the
-/// other, is not to remember all of them.
+/// Routes kept at most, more than a stock market has symbols. Beyond it all routes and their slots
+/// are forgotten: a connection that publishes to a hundred thousand queues in turn must not keep
+/// all of them.
 const ROUTES_MAX: usize = 16 * 1024;
 
 /// The slots of the queues that a message goes to.
 type Route = Arc<[u32]>;
 
-/// Where each exchange and routing key led, valid for one generation of the catalog and of the
+/// The route of each exchange and routing key, valid for one generation of the catalog and of the
 /// permissions.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
@@ -103,13 +102,13 @@ impl Routes {
         Some(Arc::clone(route))
     }
 
-    /// Remembers the route that was looked for last.
+    /// Remembers the route of the last search.
     fn remember(&mut self, route: &Route) {
         self.known.insert(self.wanted.as_slice().into(), Arc::clone(route));
     }
 }
 
-/// What routing looks at.
+/// The parts of a message that routing reads.
 pub(super) struct Wanted<'a> {
     exchange: &'a str,
     key: &'a str,
@@ -135,11 +134,11 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Where a message goes, and what makes it a duplicate there.
+/// The route of a message, and its identity for deduplication.
 pub(super) struct Routed {
     pub(super) route: Route,
     pub(super) identity: Option<Box<MessageIdentity>>,
-    /// The steps that finding out took.
+    /// The routing steps that it took.
     pub(super) steps: u32,
 }
 
@@ -156,7 +155,7 @@ impl Client {
     ///
     /// # Errors
     /// `NotFound` for an unknown exchange, `AccessRefused`, `Precondition` for a message that is
-    /// too large. Nothing was taken then.
+    /// too large. Nothing is taken then.
     pub fn publish(&mut self, session: SessionId, publish: Publish<'_>) -> Result<(), Error> {
         self.check_publish(&publish)?;
         let now = self.turn_time();
@@ -182,8 +181,8 @@ impl Client {
         Ok(())
     }
 
-    /// Checks what [`Client::publish`] checks of an exchange, for a protocol that has to refuse the
-    /// message for a reason that comes after this one.
+    /// Does the checks of [`Client::publish`] on an exchange. For a protocol with a later reason to
+    /// refuse the message.
     ///
     /// # Errors
     /// `AccessRefused` without the right to write or for an internal exchange, `NotFound`.
@@ -242,9 +241,9 @@ impl Client {
         self.turn_ms
     }
 
-    /// Where a message goes, by the client's queue slots. Checks the right to write to the
-    /// exchange. The route of a message whose headers name more keys or say what to do with it is
-    /// neither one that is remembered nor one to remember.
+    /// The route of a message, in the client's queue slots. Checks the right to write to the
+    /// exchange. The route of a message with more keys or instructions in its headers is neither
+    /// looked up nor remembered.
     pub(super) fn route(&mut self, wanted: Wanted<'_>) -> Result<Routed, Error> {
         let generation = self.engine.catalog.generation();
         if self.routes.generation != generation {
@@ -266,7 +265,7 @@ impl Client {
         let envelope = Envelope::new(key, copies, &read);
         self.check_copies(&envelope)?;
         self.authorize_topics(exchange, envelope.keys(), Right::Write)?;
-        // What was looked at in vain is paid for, too.
+        // A search without a result has its cost, too.
         let mut routing = vhost.route(exchange, &envelope).inspect_err(|_| self.turn_cost += REFUSED)?;
         let steps = routing.steps;
         let cacheable = routing.cacheable && !single;
@@ -293,7 +292,7 @@ impl Client {
         Err(Error::precondition(text))
     }
 
-    /// Where a message goes that has waited.
+    /// The route of a parked message.
     pub(super) fn route_again(&mut self, message: &Message) -> Result<Routed, Error> {
         self.route(Wanted {
             exchange: message.exchange(),
@@ -306,7 +305,7 @@ impl Client {
         })
     }
 
-    /// Counts the work of finding out where a message goes that this turn does not bring there.
+    /// Counts the routing of a message that does not go out with this turn.
     pub(super) fn note_steps(&mut self, routed: &Routed) {
         self.turn_cost += routed.steps as usize / STEPS_PER_ENTRY;
     }
@@ -331,8 +330,8 @@ impl Client {
         }
     }
 
-    /// True when the turn has gathered as much as one may: the protocol takes no more of its input
-    /// and ends the turn, so that the alarms are asked and other connections get theirs.
+    /// True when the turn has gathered as much as it may. The protocol then ends the turn, so that
+    /// alarms are looked at and other connections get theirs.
     #[inline]
     pub fn is_turn_full(&self) -> bool {
         self.turn_cost >= TURN_ENTRIES
@@ -387,12 +386,11 @@ impl Client {
         }
     }
 
-    /// Logs bodies, then visits each queue that something was picked for. The ticket covers
-    /// everything logged.
+    /// Logs bodies, then visits each queue with picks. The ticket covers everything logged.
     fn enqueue(&mut self, arrivals: &mut [Arrival]) -> Ticket {
         let now = self.turn_time();
         let engine = &*self.engine;
-        // Held until the end: whatever stays out of its queues, what is logged gets its flush.
+        // Held until the end, so that logged bodies are flushed even if no queue takes them.
         let logged = self.log_bodies(arrivals, engine);
         let mut ticket = Ticket::NONE;
         for slot in &self.touched {
@@ -412,7 +410,7 @@ impl Client {
         ticket
     }
 
-    /// Logs the body of each message that a durable queue will refer to, if there is one.
+    /// Logs the body of each message with a durable target. Returns the appender if there is one.
     fn log_bodies<'c>(&self, arrivals: &mut [Arrival], engine: &'c Engine) -> Option<Unwoken<'c>> {
         let mut durable = vec![];
         for slot in &self.touched {
@@ -445,13 +443,13 @@ impl Client {
         totals.received_confirm.add(arrivals.iter().filter(|arrival| arrival.number > 0).count() as u64);
     }
 
-    /// Queues what each publisher is to be told.
+    /// Queues the answer to each publisher.
     fn answer_all(&mut self, arrivals: &mut Vec<Arrival>, ticket: Ticket) {
         let (mut routed, mut refused, mut returned, mut dropped) = (0, 0, 0, 0);
         let turn = self.turn;
         for mut arrival in arrivals.drain(..) {
             let (session, number) = (arrival.session, arrival.number);
-            // A duplicate is safe when the first one is.
+            // A duplicate is as safe as the first one.
             let durable = arrival.address.is_some() || arrival.repeated;
             if let Some(claim) = arrival.claim.take_if(|_| durable) {
                 self.engine.journal.when_durable(ticket, &claim.into_waker());
@@ -500,7 +498,7 @@ impl Client {
         }
     }
 
-    /// Hands on what is a reply rather than a message for a queue.
+    /// Passes on a message that is a reply and has no queue.
     fn reply(&self, arrival: &Arrival) -> bool {
         let requester = self.engine.requester(&self.vhost.name, arrival.message());
         requester.is_some_and(|requester| requester.deliver(arrival.message().clone()))
@@ -522,7 +520,7 @@ impl Client {
         self.answer(session, Answer::UpTo { number, ticket, turn });
     }
 
-    /// Asks to be woken when `ticket` is durable, if somebody waits for it, and paces a connection
+    /// Asks to be woken when `ticket` is durable, if a client waits for it. Paces a connection
     /// whose records pile up.
     fn watch(&mut self, ticket: Ticket) {
         if self.engine.journal.lag() > self.engine.settings.lag_bytes {
@@ -533,7 +531,7 @@ impl Client {
         }
     }
 
-    /// An alarm is up: say so once, and wait for it to pass.
+    /// An alarm is up: reports it once, and waits for its end.
     pub(super) fn meet_alarm(&mut self) {
         self.engine.when_alarms_change(self.shared.mailbox.waker());
         if !self.blocked {
@@ -558,7 +556,7 @@ fn copies_of(publish: &Publish<'_>) -> Copies {
     if publish.copies { Copies::Named } else { Copies::None }
 }
 
-/// The publisher has brought its messages to all queues: only their references keep the bodies now.
+/// The messages are in all their queues: only their references keep the bodies now.
 pub(crate) fn release_holds(arrivals: &[Arrival], engine: &Engine) {
     let mut appender = engine.journal.appender();
     for address in arrivals.iter().filter_map(|arrival| arrival.address) {
@@ -566,8 +564,8 @@ pub(crate) fn release_holds(arrivals: &[Arrival], engine: &Engine) {
     }
 }
 
-/// Enqueues what the broker itself sends, outside any client's turn; groups are the caller's
-/// affair.
+/// The picks of messages that the broker itself sends, outside any client's turn. Groups are left
+/// to the caller.
 pub(crate) fn picks_of(arrivals: &mut [Arrival], targets: &[Vec<Arc<Queue>>]) -> Vec<(Arc<Queue>, Vec<u32>)> {
     let mut queues: Vec<(Arc<Queue>, Vec<u32>)> = Vec::new();
     let mut places: HashMap<Owner, usize> = HashMap::new();

@@ -1,4 +1,4 @@
-//! Settling: a session's unsettled deliveries by tag, and how settlements reach their queues.
+//! Settling: a session's unsettled deliveries by tag, and the way of settlements to their queues.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use crate::queue::{EntryOutcome, Resume, Settlement, SharedCredit, Visit};
 use crate::session::slots::QueueSlot;
 use crate::session::{Client, SessionId};
 
-/// What a client makes of a delivery.
+/// A client's outcome of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Done with: it leaves the queue.
+    /// It leaves the queue.
     Accepted,
-    /// Back to its place in the queue.
+    /// It returns to its place in the queue.
     Released,
-    /// The same, since the consumer could not do with it what it should: it counts as failed where
-    /// that matters.
+    /// The same, and it counts as failed where that matters: the consumer could not do its work
+    /// with it.
     Failed,
-    /// To the dead-letter exchange, or away.
+    /// It goes to the dead-letter exchange, or is dropped.
     Rejected,
 }
 
@@ -35,34 +35,34 @@ impl Outcome {
     }
 }
 
-/// Stands for a consumer where there was none.
+/// Stands for the consumer of a fetched message.
 pub(super) const FETCHED: u32 = u32::MAX;
 
 /// A delivery that is not settled.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unacked {
     pub(super) slot: u32,
-    /// [`FETCHED`] for one that was fetched.
+    /// [`FETCHED`] for a fetched one.
     pub(super) consumer: u32,
     pub(super) seq: u64,
 }
 
-/// What is settled out of order keeps its place in the list until there are so many more such
-/// places than others.
+/// Deliveries that are settled out of order keep their places in the list. The list is cleaned when
+/// so many more places than unsettled ones are there.
 const SETTLED_MAX: usize = 64;
 
 /// Unsettled deliveries by tag. Tags rise from 1.
 #[derive(Debug)]
 pub(super) struct Unsettled {
-    /// The tag to be given out next.
+    /// The next tag.
     next: u64,
-    /// In the order of their tags: the first one is not settled, of the others some are and keep
-    /// their places.
+    /// In the order of their tags. The first one is unsettled. Some of the others are settled and
+    /// keep their places.
     deliveries: VecDeque<(u64, Option<Unacked>)>,
     count: usize,
-    /// Tags that an open transaction is going to settle.
+    /// Tags that an open transaction will settle.
     aside: BTreeSet<u64>,
-    /// All up to this tag are aside, so that a row of settlements, each of all there are, costs
+    /// All tags up to this one are aside. So a row of settlements that each name all of them costs
     /// each of them once.
     aside_to: u64,
 }
@@ -74,7 +74,7 @@ impl Default for Unsettled {
 }
 
 impl Unsettled {
-    /// The tag of a delivery; without a delivery there is nothing to settle.
+    /// The tag of a delivery; `None` needs no settling.
     pub(super) fn add(&mut self, unacked: Option<Unacked>) -> u64 {
         let tag = self.next;
         self.next += 1;
@@ -94,7 +94,7 @@ impl Unsettled {
         self.count
     }
 
-    /// The tag of the first that is not settled, or the next one; and the next one to be given out.
+    /// The first unsettled tag, or the next one; and the next one.
     pub(super) fn tags(&self) -> (u64, u64) {
         (self.deliveries.front().map_or(self.next, |(tag, _)| *tag), self.next)
     }
@@ -104,8 +104,8 @@ impl Unsettled {
         self.deliveries.iter().filter_map(|(tag, unacked)| Some((*tag, unacked.as_ref()?)))
     }
 
-    /// How many places in the list have lower tags than this one. While no tag is missing before it
-    /// that takes no search.
+    /// How many places in the list have lower tags than this one. If no tag before it is missing
+    /// this takes no search.
     fn place(&self, tag: u64) -> usize {
         let Some(most) = tag.checked_sub(self.tags().0) else { return 0 };
         let most = usize::try_from(most).map_or(self.deliveries.len(), |most| most.min(self.deliveries.len()));
@@ -120,12 +120,12 @@ impl Unsettled {
         self.deliveries.get(index).is_some_and(|(other, unacked)| *other == tag && unacked.is_some()).then_some(index)
     }
 
-    /// Lets go of places whose deliveries are settled.
+    /// Removes places whose deliveries are settled.
     fn trim(&mut self) {
         while let Some((_, None)) = self.deliveries.front() {
             self.deliveries.pop_front();
         }
-        // More were settled since the last time than are moved now.
+        // More places were settled since the last cleaning than are moved now.
         if self.deliveries.len() > 2 * self.count + SETTLED_MAX {
             self.deliveries.retain(|(_, unacked)| unacked.is_some());
         }
@@ -140,7 +140,7 @@ impl Unsettled {
         Some(unacked)
     }
 
-    /// Takes the first place, and the delivery if it is not settled.
+    /// Takes the first place, and its delivery if that is unsettled.
     fn take_front(&mut self) -> Option<Unacked> {
         let (tag, unacked) = self.deliveries.pop_front()?;
         self.aside.remove(&tag);
@@ -154,7 +154,7 @@ impl Unsettled {
         std::mem::take(&mut self.deliveries).into_iter().filter_map(|(_, unacked)| unacked).collect()
     }
 
-    /// Takes all that no open transaction is going to settle.
+    /// Takes all that are in no open transaction.
     fn take_free(&mut self) -> Vec<Unacked> {
         if self.aside.is_empty() {
             return self.take_all();
@@ -166,8 +166,8 @@ impl Unsettled {
         taken
     }
 
-    /// Puts aside what `tag` names; None when it is not that of an unsettled delivery, or was put
-    /// aside before.
+    /// Puts the deliveries of `tag` aside. `None` if it is not the tag of an unsettled delivery, or
+    /// was put aside before.
     fn put_aside(&mut self, tag: u64, multiple: bool, each: &mut dyn FnMut(u64)) -> Option<()> {
         let all = multiple && tag == 0;
         if !all && (self.index(tag).is_none() || self.aside.contains(&tag)) {
@@ -194,7 +194,7 @@ impl Unsettled {
 }
 
 impl Client {
-    /// Settles deliveries: one, or all up to `tag` (all there are with tag 0). Gathered until the
+    /// Settles deliveries: one, or all up to `tag` (all of them with tag 0). Gathered until the
     /// turn is flushed.
     ///
     /// # Errors
@@ -205,7 +205,7 @@ impl Client {
         })
     }
 
-    /// Takes the deliveries that `tag` names out of the unsettled ones.
+    /// Takes the deliveries of `tag` out of the unsettled ones.
     pub(super) fn take_deliveries(
         &mut self,
         session: SessionId,
@@ -240,11 +240,11 @@ impl Client {
         Ok(())
     }
 
-    /// Puts deliveries aside that a transaction is going to settle, and reports their tags: one, or
-    /// all up to `tag` (all there are with tag 0). They stay the session's, but nobody names them
-    /// again before [`Client::settle_in`] or [`Client::take_up_again`], and [`Client::recover`]
-    /// passes them over. This is for a protocol in which a rollback leaves deliveries with the
-    /// client; the bare [`Client::settle_in`] gives them back to their queues.
+    /// Puts deliveries aside that a transaction will settle, and reports their tags: one, or all up
+    /// to `tag` (all of them with tag 0). They stay the session's. They can't be named again before
+    /// [`Client::settle_in`] or [`Client::take_up_again`], and [`Client::recover`] passes them
+    /// over. Some protocols leave deliveries with the client after a rollback, and need this. The
+    /// bare [`Client::settle_in`] gives them back to their queues.
     ///
     /// # Errors
     /// `Precondition` when the tag is not one of an unsettled delivery of this session, or was put
@@ -260,7 +260,7 @@ impl Client {
         aside.ok_or_else(|| unknown_tag(tag))
     }
 
-    /// What this session has put aside is unsettled again.
+    /// Makes the deliveries that this session has put aside unsettled again.
     pub fn take_up_again(&mut self, session: SessionId) {
         if let Some(entry) = self.sessions.get_mut(&session.0) {
             entry.unsettled.take_up_again();
@@ -276,7 +276,7 @@ impl Client {
         }
     }
 
-    /// Visits each queue that has settlements gathered.
+    /// Visits each queue with gathered settlements.
     pub(super) fn settle_touched(&mut self) {
         let now = self.engine.clock.unix_ms();
         let client = self.shared.number;
@@ -297,7 +297,7 @@ impl Client {
         self.resume_shared();
     }
 
-    /// A delivery of the session that `shared` is of is settled.
+    /// Uncounts a settled delivery of the session that `shared` belongs to.
     pub(super) fn uncount(&mut self, unacked: Unacked, shared: &Arc<SharedCredit>) {
         if unacked.consumer == FETCHED {
             shared.remove_fetched();
@@ -306,8 +306,8 @@ impl Client {
         }
     }
 
-    /// Credit that several consumers share comes back when the queues have been visited: else the
-    /// queue that something was settled in would have it back each time.
+    /// Returns credit that several consumers share, once the queues have been visited. Otherwise
+    /// the queue of the settlement would always be the first to use it.
     fn return_credit(&mut self, shared: &Arc<SharedCredit>) {
         if !self.shares_limits {
             shared.give_back(1);
@@ -319,7 +319,7 @@ impl Client {
         }
     }
 
-    /// Consumers that share a limit may go on where any of them had something settled.
+    /// Resumes consumers that share a limit, where some of them had deliveries settled.
     pub(super) fn resume_shared(&mut self) {
         for (shared, count) in self.returning.drain(..) {
             shared.give_back(count);
@@ -334,8 +334,8 @@ impl Client {
         }
     }
 
-    /// Lets those consumers of a session try again that its limit held back, in turn, as long as
-    /// there is credit.
+    /// Resumes the consumers of a session that its limit held back, in turn, as long as there is
+    /// credit.
     pub(super) fn resume_starved(&mut self, session: u32) {
         let Some(shared) = self.sessions.get(&session).map(|entry| Arc::clone(&entry.shared)) else { return };
         while shared.has_room()
@@ -345,8 +345,8 @@ impl Client {
         }
     }
 
-    /// Puts everything that a session has not settled back to its place, but for what it has put
-    /// aside. Returns what the reply waits for.
+    /// Returns all unsettled deliveries of a session to their places, except those put aside.
+    /// Returns the ticket for the reply.
     pub fn recover(&mut self, session: SessionId, now: std::time::Instant) -> Ticket {
         self.flush(now);
         let Some(entry) = self.sessions.get_mut(&session.0) else { return Ticket::NONE };
@@ -391,7 +391,7 @@ mod tests {
         assert_eq!(unsettled.add(Some(unacked(12))), 5);
     }
 
-    /// Each left a place behind that nothing took away before the first one was settled.
+    /// Each left a place behind that stayed until the first one was settled.
     #[test]
     fn what_is_settled_or_needs_no_settling_takes_no_room_behind_what_is_held() {
         let mut unsettled = Unsettled::default();
@@ -455,7 +455,7 @@ mod tests {
         for seq in 1..=5 {
             unsettled.add((seq != 3).then_some(unacked(seq)));
         }
-        // Tag and multiple, and what is put aside; none is a refusal.
+        // The tag, multiple, and the tags that are put aside. `None` is a refusal.
         let steps: [(u64, bool, Option<&[u64]>); 9] = [
             (0, false, None),
             (3, false, None),

@@ -1,6 +1,6 @@
-//! What one vhost or user may take of what there is for all, where it has no limit of its own, and
-//! the connections that are kept for administrators. So nobody can keep all others out, nor whoever
-//! could end that.
+//! The share of the broker's limits that one vhost or user without limits of its own may use. And
+//! the connections that are kept for administrators. So one vhost or user can't keep all others
+//! out, nor the administrators who could end that.
 
 use std::sync::Arc;
 
@@ -23,8 +23,7 @@ fn share(of_all: u64, percent: u32) -> u64 {
 }
 
 impl Client {
-    /// Fails where the vhost has its share of a limit already. Whoever runs the broker may go
-    /// beyond.
+    /// Fails where the vhost has used its share of a limit. An operator may go beyond it.
     pub(super) fn check_share(&self, what: &str, of: &str, there: u64, of_all: u64) -> Result<(), Error> {
         let share = share(of_all, self.engine.settings.limits.vhost_share);
         if there < share || self.shared.identity.is_operator() || self.engine.catalog.has_one_vhost() {
@@ -43,8 +42,8 @@ impl Engine {
         let administers = self.authority.has_tag(&client.user, ADMINISTRATOR);
         let mut clients = self.clients.lock();
         let [of_all, of_one_vhost, of_one_user] = &self.totals.connections_refused;
-        // The first refusal ends it: each of them may have to count all clients, and log-ins wait
-        // for one another here.
+        // The first refusal ends it. Each check may have to count all clients, and log-ins wait for
+        // one another here.
         self.refuse_any(clients.len() as u64, administers).inspect_err(|_| of_all.add(1))?;
         self.refuse_in_vhost(client, vhost, &clients, administers).inspect_err(|_| of_one_vhost.add(1))?;
         self.refuse_user(client, &clients, administers).inspect_err(|_| of_one_user.add(1))?;
@@ -104,8 +103,7 @@ impl Engine {
             Some(limit) if reaches(limit) => Err(Error::not_allowed(format!(
                 "connection refused for user '{user}': user connection limit ({limit}) is reached"
             ))),
-            // Who is alone takes nothing from anybody: administrators have connections of their
-            // own.
+            // A lone user takes no room from others: administrators have connections of their own.
             None if !administers && self.authority.has_several_without(ADMINISTRATOR) && reaches(share) => {
                 Err(Error::not_allowed(format!(
                     "connection refused for user '{user}': it has its share of all connections ({share}); give it a limit of its own, or \
@@ -117,8 +115,8 @@ impl Engine {
     }
 }
 
-/// Whether as many of them are of this kind as may be. They are counted only where there are as
-/// many of all kinds.
+/// Whether the limit of clients of this kind is reached. They are counted only where the number of
+/// all clients reaches it.
 fn has_as_many(clients: &Clients, limit: u64, which: &dyn Fn(&ClientShared) -> bool) -> bool {
     clients.len() as u64 >= limit && clients.values().filter(|client| which(client)).count() as u64 >= limit
 }

@@ -1,17 +1,17 @@
-//! The queues that a client has to do with, and what a turn brings each: what one read of a socket
-//! asked for is gathered so that each queue is visited once.
+//! The queues that a client uses, and the work of a turn for each. The requests of one read of a
+//! socket are gathered so that each queue is visited once.
 
 use std::sync::Arc;
 
 use crate::queue::{Queue, Settlement};
 
-/// A queue that a client has to do with, and what this turn brings it.
+/// A queue that a client uses, and the work of this turn for it.
 #[derive(Debug)]
 pub(super) struct QueueSlot {
     pub(super) queue: Arc<Queue>,
     pub(super) picks: Vec<u32>,
     pub(super) settlements: Vec<Settlement>,
     pub(super) touched: bool,
-    /// Unsettled deliveries and consumers that point here; the slot stays as long.
+    /// Unsettled deliveries and consumers that point here. The slot stays as long as there are any.
     pub(super) uses: u32,
 }

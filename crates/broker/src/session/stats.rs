@@ -1,4 +1,4 @@
-//! What reports see of a client's sessions: written where it changes, and never for a single
+//! The figures of a client's sessions in reports: written where they change, and never for a single
 //! message.
 
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use crate::queue::SharedCredit;
 use crate::report::SessionReport;
 use crate::session::{Client, ClientShared, Session, SessionId};
 
-/// One session, as the rest of the broker sees it.
+/// One session, as reports see it.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
-    /// What its protocol calls it.
+    /// Its protocol's number for it.
     number: u32,
     confirming: AtomicBool,
     transactional: AtomicBool,
@@ -26,7 +26,7 @@ impl Shown {
         Self { number, credit: Arc::clone(credit), ..Self::default() }
     }
 
-    /// What its protocol calls it.
+    /// Its protocol's number for it.
     pub(super) fn number(&self) -> u32 {
         self.number
     }
@@ -58,7 +58,7 @@ impl Session {
 }
 
 impl Client {
-    /// Says that a session works in transactions.
+    /// Notes that a session works in transactions.
     pub(super) fn show_transactional(&self, session: SessionId) {
         if let Some(entry) = self.sessions.get(&session.0) {
             entry.shown.transactional.store(true, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! What a client publishes and is delivered in a vhost that is traced: copies of it, published with
-//! its turn.
+//! Tracing: copies of the messages that a client publishes or gets in a traced vhost, published
+//! with its turn.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl Client {
         self.vhost.is_traced() && message.exchange() != EXCHANGE
     }
 
-    /// A message was published and goes to these queues.
+    /// Traces a message that was published and goes to these queues.
     #[cold]
     pub(super) fn trace_publish(&mut self, session: SessionId, message: &Message, queues: &[Arc<Queue>]) {
         let names = queues.iter().map(|queue| Value::Text(queue.name.to_string()));
@@ -28,7 +28,7 @@ impl Client {
         self.trace(session, message, ("publish", message.exchange()), vec![routed]);
     }
 
-    /// A message of the queue in this slot is delivered.
+    /// Traces the delivery of a message of the queue in this slot.
     #[cold]
     pub(super) fn trace_delivery(
         &mut self,
@@ -42,7 +42,7 @@ impl Client {
         self.trace(session, message, ("deliver", &queue.name), vec![redelivered]);
     }
 
-    /// Publishes a copy with this turn, if anybody wants it.
+    /// Publishes a copy with this turn, if a queue takes it.
     fn trace(&mut self, session: SessionId, message: &Message, key: (&str, &str), mut more: Vec<(String, Value)>) {
         let text = |text: &str| Value::Text(text.to_owned());
         more.extend([

@@ -2,9 +2,9 @@
 //! crashes.
 //!
 //! A commit writes one group: bodies, hidden references, settlements, end. When the group is
-//! durable the messages become visible, and when what takes effect behind it is durable too the
-//! client is told; until then its connection is not read. What the group settles is gone from its
-//! end record on, whatever happens to the session.
+//! durable the messages become visible. The client is told when the effects behind the group are
+//! durable too; until then its connection is not read. Entries that the group settles are gone from
+//! its end record on, whatever happens to the session.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,7 +24,7 @@ use crate::session::publish::{Publish, picks_of, release_holds};
 use crate::session::settle::{Outcome, Unacked};
 use crate::session::{Answer, Client, SessionId};
 
-/// What a commit may come to, in entries (see [`Client::is_turn_full`]): all of it happens at once.
+/// The most entries of a commit (see [`Client::is_turn_full`]): all of it happens at once.
 const COMMIT_ENTRIES: usize = 1_000_000;
 
 /// A transaction that is being gathered, or waits behind an alarm.
@@ -33,22 +33,22 @@ pub(super) struct Open {
     pub(super) session: SessionId,
     arrivals: Vec<Arrival>,
     deliveries: Vec<(Unacked, Outcome)>,
-    /// What its messages take.
+    /// The memory of its messages.
     charge: Charge,
-    /// It was committed and waits for an alarm to pass, since then.
+    /// Since when it waits for an alarm to pass, after its commit.
     pub(super) waiting_since: Option<Instant>,
 }
 
-/// A group that has ended, on its way to the disk: of a committed transaction, or of dead letters.
-/// Also what is behind the group of a transaction.
+/// A group that has ended and is not durable yet: of a committed transaction, or of dead letters.
+/// Also the records behind the group of a transaction.
 #[derive(Debug)]
 pub(crate) struct Sealed {
     pub(crate) ticket: Ticket,
-    /// Where its messages are, those of one queue next to each other.
+    /// The places of its messages, those of one queue next to each other.
     pub(crate) hidden: Vec<HiddenRun>,
     /// Messages that go to no queue.
     pub(crate) replies: Vec<(Requester, Message)>,
-    /// The transaction, and whom to tell.
+    /// The transaction, and the mailbox of its client.
     pub(crate) committed: Option<(TransactionId, Arc<Mailbox>)>,
 }
 
@@ -114,13 +114,13 @@ impl Client {
         }
         open.charge.add(cost);
         open.arrivals.push(Arrival::new(message, mandatory, session.0, 0));
-        // From here on the transaction's own limit counts it.
+        // From here on it counts against the limit of the transaction.
         self.forget_body(session);
         Ok(())
     }
 
-    /// Gathers a settlement. The delivery is no longer unsettled, but nothing happens to it before
-    /// the commit.
+    /// Gathers a settlement. The delivery is no longer unsettled, but stays as it is before the
+    /// commit.
     ///
     /// # Errors
     /// As [`Client::settle`].
@@ -160,7 +160,7 @@ impl Client {
     fn commit_now(&mut self, transaction: TransactionId) -> Result<(), Error> {
         let Some(mut open) = self.open.remove(&transaction.0) else { return Ok(()) };
         let targets = self.targets(&mut open.arrivals);
-        // The turn was over before; the next one has a time of its own.
+        // The last turn is over; the next one has a time of its own.
         self.turn_ms = 0;
         let targets = match targets {
             Ok(targets) => targets,
@@ -191,7 +191,7 @@ impl Client {
         let replies = self.return_unroutable(open.session, &mut open.arrivals);
         let sealed = Sealed { ticket, hidden, replies, committed: None };
         self.committing += 1;
-        // Only behind nothing else of this client's: commits become visible in their order.
+        // Not before an earlier commit of this client: commits become visible in order.
         let at_once = self.committing == 1 && engine.journal.durable() >= ticket;
         if at_once {
             sealed.reveal(&mut Visit { context: &engine, now, work: &mut self.work });
@@ -199,8 +199,8 @@ impl Client {
             engine.wait_for_sealed(sealed);
         }
         self.run_work();
-        // What it rejected is logged behind the group, and must not come back either once the
-        // client is told.
+        // Rejections are logged behind the group. They must not come back either once the client is
+        // told.
         let committed = Some((transaction, Arc::clone(&self.shared.mailbox)));
         let behind = Sealed { ticket: self.settled_ticket, hidden: Vec::new(), replies: Vec::new(), committed };
         if at_once && engine.journal.durable() >= behind.ticket {
@@ -211,8 +211,8 @@ impl Client {
         Ok(())
     }
 
-    /// What reached no queue and is no reply comes back, if that was asked for. Replies are
-    /// returned.
+    /// Returns the messages that reached no queue, where the publisher asked for that. The result
+    /// has the replies.
     fn return_unroutable(&mut self, session: SessionId, arrivals: &mut Vec<Arrival>) -> Vec<(Requester, Message)> {
         let (all, mut replies) = (arrivals.len(), Vec::new());
         self.engine.totals.duplicates.add(arrivals.iter().filter(|arrival| arrival.repeated).count() as u64);
@@ -239,7 +239,7 @@ impl Client {
     fn targets(&mut self, arrivals: &mut [Arrival]) -> Result<Vec<Vec<Arc<Queue>>>, Error> {
         let mut targets = Vec::with_capacity(arrivals.len());
         let mut cost = 0;
-        // What each queue will have of those before.
+        // The arrivals before this one, by queue.
         let mut coming: HashMap<Owner, Coming> = HashMap::new();
         for arrival in arrivals {
             let routed = self.route_again(arrival.message())?;
@@ -262,8 +262,8 @@ impl Client {
                     "queue '{name}' in vhost '{vhost}' is full and refuses publishes"
                 )));
             }
-            // What came before is not taken, and a newer value may take the place of one that
-            // waits: these are not counted.
+            // Duplicates are dropped, and a newer value may supersede a ready one. Such messages
+            // are not counted.
             let may_stay_out =
                 |queue: &Queue| queue.keeps_last_values() || (arrival.identity.is_some() && queue.deduplicates());
             for queue in queues.iter().filter(|queue| !may_stay_out(queue)) {
@@ -281,7 +281,7 @@ impl Client {
         hide_arrivals(arrivals, targets, Some(group), &mut visit)
     }
 
-    /// Accepted deliveries are settled in the group.
+    /// Settles accepted deliveries in the group.
     fn settle_group(&mut self, deliveries: &[(Unacked, Outcome)], group: Group) {
         let (client, now) = (self.shared.number, self.engine.clock.unix_ms());
         let engine = Arc::clone(&self.engine);
@@ -291,8 +291,8 @@ impl Client {
         }
     }
 
-    /// Released and rejected deliveries have effects of their own; they take place when the group
-    /// is in the log.
+    /// Settles released and rejected deliveries. They have effects of their own, which follow when
+    /// the group is in the log.
     fn settle_rest(&mut self, session: SessionId, deliveries: &[(Unacked, Outcome)]) {
         let (client, now) = (self.shared.number, self.engine.clock.unix_ms());
         let engine = Arc::clone(&self.engine);
@@ -302,7 +302,7 @@ impl Client {
             self.settled_ticket = self.settled_ticket.max(ticket);
         }
         for (queue, _) in self.by_queue(deliveries, |outcome| outcome == Outcome::Accepted) {
-            // Credit came back inside the group; whoever has it now may be served.
+            // Credit came back inside the group, so other consumers may be served.
             queue.settle(&[], client, &mut Visit { context: &engine, now, work: &mut self.work });
         }
         let shared = self.sessions.get(&session.0).map(|entry| Arc::clone(&entry.shared));
@@ -347,14 +347,14 @@ impl Client {
         self.run_work();
     }
 
-    /// Drops every transaction of a session that ends: its publishes are forgotten, the deliveries
-    /// that it would have settled are returned.
+    /// Drops all transactions of a session that ends. Their publishes are forgotten, and their
+    /// deliveries are returned.
     pub(super) fn abandon_transactions(&mut self, session: SessionId) -> Vec<Unacked> {
         let abandoned = self.open.extract_if(|_, open| open.session == session);
         abandoned.flat_map(|(_, open)| open.deliveries).map(|(unacked, _)| unacked).collect()
     }
 
-    /// Commits what waited for an alarm, or rolls back what waited too long.
+    /// Commits transactions that waited for an alarm, or rolls back those that waited too long.
     pub(super) fn retry_commits(&mut self, now: Instant) {
         if self.open.values().all(|open| open.waiting_since.is_none()) {
             return;
@@ -384,8 +384,8 @@ impl Client {
     }
 }
 
-/// Logs the bodies of arrivals that a durable target will refer to, and gives each its hidden place
-/// in each target.
+/// Logs the bodies of arrivals with a durable target, and gives each its hidden place in each
+/// target.
 pub(crate) fn hide_arrivals(
     arrivals: &mut [Arrival],
     targets: &[Vec<Arc<Queue>>],

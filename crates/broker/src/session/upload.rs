@@ -1,9 +1,9 @@
-//! Large bodies that this client is sending, at most one in each session, and the place that each
-//! has in the [`Ingress`].
+//! Large bodies that this client is sending, at most one in each session, and the claim of each in
+//! the [`Ingress`].
 //!
-//! While one of them is let in the client is read on, whatever alarm is up, and its others are let
-//! in too. While all of them wait it is not read. Who sends nothing of a body that was let in loses
-//! the session when others wait for the place.
+//! While one of them is let in the client is read, whatever alarm is up, and its others are let in
+//! too. While all of them wait it is not read. A client that stops sending a body that was let in
+//! loses the session when others wait.
 //!
 //! [`Ingress`]: crate::memory::ingress::Ingress
 
@@ -15,15 +15,14 @@ use crate::memory::ingress::{Claim, LARGE_BODY, Order};
 use crate::memory::ledger::{Charge, Held};
 use crate::session::{Client, SessionId};
 
-/// A body of which the end has not come.
+/// A body that has not arrived in full.
 #[derive(Debug)]
 pub(super) struct Arriving {
     session: u32,
     bytes: usize,
-    /// None while it does not even wait in line: an alarm is up, or another body of the client
-    /// waits.
+    /// `None` while it is not even in line: an alarm is up, or another body of the client waits.
     claim: Option<Claim>,
-    /// When something of it came last; none before it is let in.
+    /// When its last bytes came; `None` before it is let in.
     heard: Option<Instant>,
 }
 
@@ -34,10 +33,10 @@ impl Arriving {
 }
 
 impl Client {
-    /// Some of a body that has `bytes` bytes in all has arrived in this session, or its header has.
-    /// A large one needs a place among all that are under way; until it has one, [`Client::flow`]
-    /// says pause. True when it has, and memory for all of it is accounted for. To be called before
-    /// the publish.
+    /// Notes that a part of a body of `bytes` bytes has arrived in this session, or its header. A
+    /// large body needs a claim among all that are under way. Until it has one, [`Client::flow`]
+    /// says pause. True when it has one, and its memory is accounted for. Called before the
+    /// publish.
     pub fn body_arrives(&mut self, session: SessionId, bytes: u64, now: Instant) -> bool {
         if bytes <= LARGE_BODY {
             return false;
@@ -52,13 +51,13 @@ impl Client {
         self.arriving.last().is_some_and(Arriving::is_let_in)
     }
 
-    /// What counts a small body that is not whole, until it is dropped.
+    /// The charge of a small body that is not complete, until it is dropped.
     pub fn body_charge(&self) -> Charge {
         Charge::new(&self.shared.account, Held::Bodies)
     }
 
     /// Fails where memory is short and the client already holds as much as may wait behind an
-    /// alarm: `holding` bytes, by `what` it does.
+    /// alarm. It holds `holding` bytes, by `what` it does.
     ///
     /// # Errors
     /// `Precondition`.
@@ -70,8 +69,7 @@ impl Client {
         Err(Error::precondition(format!("{what} refused: broker is {alarm}, and the connection holds {holding} bytes")))
     }
 
-    /// Fails where so many bytes more, by `what` it does, are beyond what one connection may make
-    /// the broker hold.
+    /// Fails where so many more bytes, by `what` it does, exceed the limit of one connection.
     ///
     /// # Errors
     /// `Precondition`.
@@ -86,7 +84,7 @@ impl Client {
         )))
     }
 
-    /// The session's body is whole: its place, if it was let in.
+    /// The session's body is complete: its claim, if it was let in.
     #[inline]
     pub(super) fn body_arrived(&mut self, session: SessionId) -> Option<Claim> {
         if self.arriving.is_empty() {
@@ -96,7 +94,7 @@ impl Client {
         self.arriving.swap_remove(at).claim.filter(Claim::is_granted)
     }
 
-    /// Nothing more is to come of the session's body.
+    /// The session's body ends here.
     pub(super) fn forget_body(&mut self, session: SessionId) {
         self.arriving.retain(|body| body.session != session.0);
     }
@@ -111,7 +109,7 @@ impl Client {
         self.arriving.iter().any(Arriving::is_let_in)
     }
 
-    /// Finds places for the bodies that have none, and starts the clock of those that were let in.
+    /// Finds claims for the bodies without one, and starts the clock of those that were let in.
     fn find_places(&mut self, now: Instant) {
         let stopped = self.blocked && !self.consumes;
         let urgent = self.consumes && self.engine.allowance() != Allowance::All;
@@ -135,15 +133,15 @@ impl Client {
         }
     }
 
-    /// Looks after the bodies that are arriving: whether their turn has come, and whether they
-    /// come.
+    /// Checks the bodies that are arriving: whether a claim is free for them, and whether their
+    /// bytes come.
     pub(super) fn look_after_bodies(&mut self, now: Instant) {
         if self.arriving.is_empty() {
             return;
         }
         self.find_places(now);
         let timeout = self.engine.settings.park_timeout;
-        // A client that is not read can't be blamed.
+        // While the client is not read a delay is not its fault.
         let to_blame = self.flow() == Flow::Run && self.engine.ingress.is_awaited();
         let mut given_up = Vec::new();
         for body in &mut self.arriving {
@@ -160,7 +158,7 @@ impl Client {
         }
     }
 
-    /// When [`Client::look_after_bodies`] has to be called though nothing woke the connection.
+    /// When [`Client::look_after_bodies`] must be called even if the connection was not woken.
     pub(super) fn bodies_deadline(&self) -> Option<Instant> {
         let heard = self.arriving.iter().filter_map(|body| body.heard).min();
         heard.map(|heard| heard + self.engine.settings.park_timeout)
