@@ -1,9 +1,8 @@
 //! The arguments of queue and exchange declarations, with RabbitMQ's names, rules and reply texts.
 //!
-//! Nothing is accepted and ignored unseen: an `x-` argument is understood, is one that has no
-//! effect in RabbitMQ either and is shown so ([`idle`]), or is refused by name, unless
-//! [`UnknownArguments`] has it shown so too. Arguments without `x-` are the application's and are
-//! only kept.
+//! No argument is ignored unseen. An `x-` argument is understood, or has no effect in RabbitMQ
+//! either and is shown so ([`idle`]), or is refused by name. [`UnknownArguments`] can have unknown
+//! ones shown so too. Arguments without `x-` are the application's and are only stored.
 
 mod deduplication;
 mod equivalence;
@@ -27,25 +26,25 @@ use crate::value::{Table, Value};
 pub(crate) const QUEUE_TYPE: &str = "x-queue-type";
 pub(crate) const CONSUMER_TIMEOUT: &str = "x-consumer-timeout";
 const DISCONNECTED_TIMEOUT: &str = "x-consumer-disconnected-timeout";
-/// What the key of a message is called whose last value alone is kept.
+/// The name of the property that is the key of a last value.
 const LAST_VALUE_KEY: &str = "x-last-value-key";
-/// How an exchange routes that delays.
+/// The kind that a delayed exchange routes as.
 const DELAYED_TYPE: &str = "x-delayed-type";
 const ALTERNATE_EXCHANGE: &str = "alternate-exchange";
 
 /// The longest text that AMQP 0-9-1 can carry as a name or key.
 const LONGEST_NAME: usize = 255;
 
-/// Where a queue may be asked to be; there is one place.
+/// The values for a queue's node; there is one node.
 const LOCATORS: &[&str] = &["client-local", "balanced", "random", "least-leaders", "min-masters"];
 
-/// How often a quorum queue delivers a message before it is dead, if nothing else is said.
+/// How often a quorum queue delivers a message before it dies, without an argument.
 const QUORUM_DELIVERY_LIMIT: u64 = 20;
 
-/// Types that some clients send who would rather have sent none.
+/// Types that some clients send to mean none.
 const UNSAID: [&str; 2] = ["", "undefined"];
 
-/// What the arguments of a classic queue may be named; those refused as not built are among them.
+/// The names of arguments of a classic queue, including those refused as not built.
 const CLASSIC: &[&str] = &[
     "x-expires",
     "x-message-ttl",
@@ -74,7 +73,7 @@ const CLASSIC: &[&str] = &[
     groups::REBALANCE,
 ];
 
-/// What the arguments of a quorum queue may be named; those refused as not built are among them.
+/// The names of arguments of a quorum queue, including those refused as not built.
 const QUORUM: &[&str] = &[
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",
@@ -106,11 +105,11 @@ const QUORUM: &[&str] = &[
     groups::REBALANCE,
 ];
 
-/// What only the arguments of a stream may be named.
+/// The names of arguments that only a stream has.
 const STREAM: &[&str] =
     &["x-max-age", "x-stream-max-segment-size-bytes", "x-stream-filter-size-bytes", "x-initial-cluster-size"];
 
-/// What the value of an argument is, for those to whom all is text.
+/// The type of an argument's value, for texts that stand for values.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum ArgumentKind {
     /// Text.
@@ -121,8 +120,8 @@ pub enum ArgumentKind {
     Truth,
 }
 
-/// What the value of an argument of queues is; `None` for a name that none of them has. Whether a
-/// queue of some type takes it is another question.
+/// The type of the value of a queue argument; `None` for a name that no queue type has. Not every
+/// queue type takes every name.
 pub fn queue_argument(name: &str) -> Option<ArgumentKind> {
     if !name.starts_with("x-") || ![CLASSIC, QUORUM, STREAM].iter().any(|known| known.contains(&name)) {
         return None;
@@ -147,7 +146,7 @@ pub fn queue_argument(name: &str) -> Option<ArgumentKind> {
     })
 }
 
-/// What a queue promises, and which arguments it takes.
+/// The promises of a queue, and the arguments that it takes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) enum QueueType {
     /// The default.
@@ -174,9 +173,9 @@ impl QueueType {
         }
     }
 
-    /// The arguments that a queue may have that is declared with these. A type that is asked for
-    /// holds to its list, as in RabbitMQ; a queue that asks for none takes those of every type
-    /// together, since it is promised no more than it can keep.
+    /// The arguments that a queue with this declaration may have. A declared type takes its own
+    /// list, as in RabbitMQ. A queue without one takes those of every type together, since it
+    /// promises no more than it can keep.
     fn lists(table: &Table) -> &'static [&'static [&'static str]] {
         match (Self::of(table), table.get(QUEUE_TYPE).and_then(Value::as_text)) {
             (Ok(Self::Quorum), _) => &[QUORUM],
@@ -185,7 +184,7 @@ impl QueueType {
         }
     }
 
-    /// The type that a declaration asks for, or what is wrong with its `x-queue-type`.
+    /// The type in a declaration, or the error in its `x-queue-type`.
     fn of(table: &Table) -> Result<Self, String> {
         match table.get(QUEUE_TYPE) {
             None => Ok(Self::Classic),
@@ -201,13 +200,13 @@ impl QueueType {
     }
 }
 
-/// True for what says no more of the type of a vhost's queues than saying nothing does, so that
-/// these take the arguments of every type.
+/// True for a default type of a vhost that says no more than none does. Its queues then take the
+/// arguments of every type.
 pub(crate) fn is_no_choice(name: &str) -> bool {
     name == QueueType::Classic.name() || UNSAID.contains(&name)
 }
 
-/// Says what is wrong with a type that queues are to have by default.
+/// Checks a default type for queues.
 pub(crate) fn check_queue_type(name: &str) -> Result<(), String> {
     QueueType::of(&Table(vec![(QUEUE_TYPE.to_owned(), Value::Text(name.to_owned()))])).map(drop)
 }
@@ -236,10 +235,10 @@ impl Overflow {
 pub(crate) struct QueueArguments {
     /// `x-queue-type`.
     pub(crate) queue_type: QueueType,
-    /// `x-message-ttl`: how long a message stays, in milliseconds; 0 is until it can't be delivered
-    /// at once.
+    /// `x-message-ttl`: how long a message stays, in milliseconds. With 0 it expires unless it can
+    /// be delivered at once.
     pub(crate) message_ttl: Option<u64>,
-    /// `x-expires`: after how long without use the queue goes, in milliseconds, at least 1.
+    /// `x-expires`: the time without use until the queue is deleted, in milliseconds, at least 1.
     pub(crate) expires: Option<u64>,
     /// `x-max-length`, in messages that are ready.
     pub(crate) max_length: Option<u64>,
@@ -247,48 +246,48 @@ pub(crate) struct QueueArguments {
     pub(crate) max_length_bytes: Option<u64>,
     /// `x-max-priority`, 1 to 255: the highest priority that it tells apart.
     pub(crate) max_priority: Option<u8>,
-    /// `x-single-active-consumer`: one consumer at a time gets messages, another one when it goes.
+    /// `x-single-active-consumer`: one consumer at a time gets messages, and another one when it
+    /// goes.
     pub(crate) single_active_consumer: bool,
-    /// `x-consumer-timeout`: how long a consumer may hold a delivery, in milliseconds; 0 is without
-    /// end.
+    /// `x-consumer-timeout`: how long a consumer may hold a delivery, in milliseconds; 0 is for any
+    /// time.
     pub(crate) consumer_timeout: Option<u64>,
     /// `x-overflow`.
     pub(crate) overflow: Overflow,
     /// `x-dead-letter-exchange`; the empty name is the default exchange.
     pub(crate) dead_letter_exchange: Option<String>,
-    /// `x-dead-letter-routing-key`; none keeps the message's own keys.
+    /// `x-dead-letter-routing-key`; `None` keeps the message's own keys.
     pub(crate) dead_letter_routing_key: Option<String>,
-    /// `x-delivery-limit`; none is no limit.
+    /// `x-delivery-limit`; `None` is no limit.
     pub(crate) delivery_limit: Option<u64>,
-    /// `x-message-deduplication`: a message whose id is remembered is not taken again.
+    /// `x-message-deduplication`: a message whose id is remembered is dropped.
     pub(crate) deduplication: Option<Remember>,
-    /// `x-last-value-key`: of the messages that have the same value of this header only the newest
-    /// waits.
+    /// `x-last-value-key`: only the newest of the messages with one value of this header waits.
     pub(crate) last_value_key: Option<String>,
     /// `x-message-groups`: the messages of a group go to one consumer.
     pub(crate) grouping: Option<Grouping>,
-    /// `x-delayed-retry-type`: messages that come back wait.
+    /// `x-delayed-retry-type`: messages that come back wait before they are delivered again.
     pub(crate) retry: Option<Retry>,
 }
 
-/// What a refusal says of an argument that nobody knows.
+/// The text of a refusal for an unknown argument.
 const UNKNOWN: &str =
     ": unknown; arguments of the application must not begin with x-, unless compat.unknown_arguments is accept";
 
-/// After the colon of a refusal that is Hermod's and not the argument's fault.
+/// The end of a refusal for a feature that Hermod does not have.
 const NOT_BUILT: &str = "not implemented yet";
 
 impl QueueArguments {
-    /// These arguments, in one piece of memory for all queues that have none.
+    /// These arguments; all queues without any share one piece of memory.
     pub(crate) fn shared(self) -> Arc<Self> {
         static NONE: LazyLock<Arc<QueueArguments>> = LazyLock::new(Arc::default);
         if self == **NONE { Arc::clone(&NONE) } else { Arc::new(self) }
     }
 
-    /// What the arguments of queue `name` in `vhost` ask for, or an error of kind `Precondition`
-    /// that names the first argument which is wrong, belongs to another type of queue, or is not
-    /// built. Arguments nested too deep to be kept are refused too. What is declared already is
-    /// parsed with those that nobody knows, whatever the setting is by now.
+    /// The parsed arguments of queue `name` in `vhost`, or an error of kind `Precondition`. It
+    /// names the first argument that is wrong, belongs to another type of queue, or is not built.
+    /// Arguments nested too deep to be stored are refused too. Stored declarations are parsed with
+    /// unknown arguments, whatever the setting is now.
     pub(crate) fn parse(name: &str, vhost: &str, table: &Table, unknown: UnknownArguments) -> Result<Self, Error> {
         let invalid = |argument: &str, what: &str| {
             Error::precondition(format!("invalid arg '{argument}' for queue '{name}' in vhost '{vhost}'{what}"))
@@ -322,7 +321,7 @@ impl QueueArguments {
         Ok(parsed)
     }
 
-    /// The same of what is declared already. It may be of a version that took any timeout, and of
+    /// The same for a stored declaration. It may be of a version that took any timeout, and of
     /// another setting.
     pub(crate) fn parse_stored(name: &str, vhost: &str, table: &Table) -> Result<Self, Error> {
         let mut bounded = table.clone();
@@ -330,10 +329,10 @@ impl QueueArguments {
         Self::parse(name, vhost, &bounded, UnknownArguments::Accept)
     }
 
-    /// Sets what one argument asks for, or says what is wrong with it.
+    /// Parses one argument, or says what is wrong with it.
     fn take(&mut self, argument: &str, value: &Value, table: &Table) -> Result<(), String> {
         match argument {
-            // Read before all others, since it decides about them.
+            // Read before all others, since they depend on it.
             QUEUE_TYPE => {}
             "x-message-ttl" => self.message_ttl = Some(span(value)?),
             "x-expires" => self.expires = Some(positive_span(value)?),
@@ -355,9 +354,9 @@ impl QueueArguments {
                 }
                 self.dead_letter_routing_key = Some(key);
             }
-            // Below zero is without limit.
+            // A negative number is no limit.
             "x-delivery-limit" => self.delivery_limit = u64::try_from(integer(value)?).ok(),
-            // A move is a group of the log, so that it always happens once.
+            // A move is a group of the log, so it always happens exactly once.
             "x-dead-letter-strategy" => {
                 if !matches!(word(value)?, "at-most-once" | "at-least-once") {
                     return Err("invalid_dlx_strategy".to_owned());
@@ -368,7 +367,7 @@ impl QueueArguments {
                 other => return Err(unacceptable(other)),
             },
             CONSUMER_TIMEOUT => self.consumer_timeout = Some(span(value)?),
-            // The rest has no effect in current RabbitMQ either, or none where there is one node.
+            // The others have no effect in current RabbitMQ either, or none with one node.
             "x-queue-mode" => {
                 if !matches!(word(value)?, "default" | "lazy") {
                     return Err("invalid_queue_mode".to_owned());
@@ -400,7 +399,7 @@ impl QueueArguments {
         Ok(())
     }
 
-    /// Refuses what a queue of this type can't be.
+    /// Refuses properties that a queue of this type can't have.
     pub(crate) fn check_properties(
         &self,
         name: &str,
@@ -420,7 +419,7 @@ impl QueueArguments {
         Err(Error::precondition(text))
     }
 
-    /// Refuses to let the broker choose the name of a queue whose users must know it to share it.
+    /// Refuses a generated name for a queue whose users must know it to share it.
     pub(crate) fn check_server_named(&self) -> Result<(), Error> {
         match self.queue_type {
             QueueType::Classic => Ok(()),
@@ -435,14 +434,14 @@ impl QueueArguments {
 /// What the arguments of an exchange ask for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ExchangeArguments {
-    /// `alternate-exchange`: where messages go that no binding of the exchange takes; the empty
-    /// name is the default one.
+    /// `alternate-exchange`: takes the messages that no binding of the exchange matches. The empty
+    /// name is the default exchange.
     pub(crate) alternate: Option<String>,
-    /// What a consistent-hash exchange hashes.
+    /// The value that a consistent-hash exchange hashes.
     pub(crate) hash_on: HashOn,
-    /// How long an exchange that drops duplicates remembers their ids.
+    /// How long an exchange that drops duplicates remembers ids.
     pub(crate) remember: Option<Remember>,
-    /// How it routes: an exchange that delays says so, any other by its kind.
+    /// The kind that it routes as: declared for a delayed exchange, its own for any other.
     pub(crate) routes_as: ExchangeKind,
 }
 
@@ -457,9 +456,9 @@ pub(crate) fn known_to(kind: ExchangeKind) -> &'static [&'static str] {
 }
 
 impl ExchangeArguments {
-    /// What the arguments of exchange `name` in `vhost` ask for, or an error of kind `Precondition`
-    /// that names the first argument which is wrong or not built. Arguments nested too deep to be
-    /// kept are refused too.
+    /// The parsed arguments of exchange `name` in `vhost`, or an error of kind `Precondition`. It
+    /// names the first argument that is wrong or not built. Arguments nested too deep to be stored
+    /// are refused too.
     pub(crate) fn parse(
         kind: ExchangeKind,
         name: &str,
@@ -503,7 +502,7 @@ impl ExchangeArguments {
     }
 }
 
-/// What an exchange that delays routes as, or what is wrong with that in the words of RabbitMQ's
+/// The kind that a delayed exchange routes as, or the error in it in the words of RabbitMQ's
 /// plugin.
 fn delayed_type(table: &Table) -> Result<ExchangeKind, String> {
     let name = table.get(DELAYED_TYPE).and_then(Value::as_text);
@@ -511,7 +510,7 @@ fn delayed_type(table: &Table) -> Result<ExchangeKind, String> {
         Some((_, Some(ExchangeKind::Delayed))) => {
             Err(format!("Invalid argument, 'x-delayed-message' can't be used for '{DELAYED_TYPE}'"))
         }
-        // Its cache would have nowhere to be said.
+        // There is no argument for its cache.
         Some((_, Some(ExchangeKind::Deduplication))) => Err(format!(
             "Invalid argument, 'x-message-deduplication' can't be used for '{DELAYED_TYPE}'; bind one to the other"
         )),
@@ -559,8 +558,7 @@ fn positive_span(value: &Value) -> Result<u64, String> {
     positive(value).and_then(|_| span(value))
 }
 
-/// Brings a timeout that was stored before timeouts had a bound down to it, so that what has one is
-/// still there.
+/// Lowers a stored timeout to the bound that later versions have, so that its owner is still there.
 pub(crate) fn bound_stored(argument: &str, value: &mut Value) {
     let most = LONGEST_SPAN_MS as i64;
     if [CONSUMER_TIMEOUT, DISCONNECTED_TIMEOUT].contains(&argument) && value.as_integer().is_some_and(|ms| ms > most) {
@@ -578,7 +576,7 @@ fn word(value: &Value) -> Result<&str, String> {
     value.as_text().ok_or_else(|| unacceptable(value))
 }
 
-/// Text that will have to fit into a name or key on delivery.
+/// Text that must fit into a name or key on delivery.
 fn name(value: &Value) -> Result<String, String> {
     let text = word(value)?;
     if text.len() > LONGEST_NAME {

@@ -1,8 +1,8 @@
 //! A message: one block of bytes that is the same in memory, in the journal and on its way to a
 //! consumer.
 //!
-//! The block is written once, at publish, and never edited; what the broker itself adds later
-//! (deaths) makes a new block. `docs/formats/message.md` draws it. Properties stay in the
+//! The block is written once, at publish, and never edited; later annotations of the broker
+//! (deaths) make a new block. `docs/formats/message.md` draws it. Properties stay in the
 //! publisher's encoding, named by its dialect.
 
 pub(crate) mod annotations;
@@ -25,8 +25,7 @@ use crate::value::Value;
 
 /// Version of the block; the first byte of every message on disk.
 const VERSION: u8 = 2;
-/// The version before, whose expiration had 32 bits: the two bytes in which [`VERSION`] goes on
-/// were zero.
+/// The version before, whose expiration had 32 bits. The two bytes that [`VERSION`] adds were zero.
 const SHORT_TIMES: u8 = 1;
 /// Bytes in front of the address.
 const HEAD: usize = 28;
@@ -36,30 +35,31 @@ const COPIES_SPENT: u8 = 4;
 const INSTRUCTED: u8 = 8;
 const DELAYED: u8 = 16;
 const PRIORITY_GIVEN: u8 = 32;
-/// All the 48 bits that an expiration has, and all the 32 that it had: there is none.
+/// No expiration: all 48 bits set, or all 32 bits of the older version.
 const NO_EXPIRATION: u64 = (1 << 48) - 1;
 const NO_SHORT_EXPIRATION: u64 = u32::MAX as u64;
-/// Small messages of a connection share blocks of this size: one live message pins at most this
+/// Small messages of a connection share blocks of this size. One live message keeps at most one
+/// block in memory.
 /// much.
 const BLOCK: usize = 32 * 1024;
 /// The longest exchange name or routing key, in bytes.
 pub(crate) const NAME_MAX: usize = 255;
 
-/// What the broker reads of a message that is being made.
+/// The parts of a new message that the broker reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Head<'a> {
     pub(crate) dialect: DialectId,
     pub(crate) persistent: bool,
-    /// None where none was given.
+    /// `None` where none was given.
     pub(crate) priority: Option<u8>,
     /// Milliseconds since 1970.
     pub(crate) published_at: u64,
     /// Time to live in milliseconds.
     pub(crate) expiration: Option<u64>,
     pub(crate) copies: Copies,
-    /// Its headers tell the broker what to do with it.
+    /// Its headers have instructions for the broker.
     pub(crate) instructed: bool,
-    /// It has waited for its time, and does not again.
+    /// Its delay is over, and it is not delayed again.
     pub(crate) delayed: bool,
     pub(crate) exchange: &'a str,
     pub(crate) routing_key: &'a str,
@@ -73,17 +73,17 @@ impl Head<'_> {
         self.exchange.len() + self.routing_key.len() + 2
     }
 
-    /// What lies in front of the body, in bytes.
+    /// The bytes in front of the body.
     #[inline]
     fn length(&self) -> usize {
         HEAD + self.address_length() + self.properties.len() + self.annotations.len()
     }
 
-    /// Writes what lies in front of the body.
+    /// Writes the bytes in front of the body.
     #[inline]
     fn write(&self, block: &mut impl BufMut) {
         debug_assert!(self.exchange.len() <= NAME_MAX && self.routing_key.len() <= NAME_MAX);
-        // Protocols refuse what is longer by far.
+        // Protocols refuse much shorter times already.
         let expiration = self.expiration.map_or(NO_EXPIRATION, |ms| ms.min(NO_EXPIRATION - 1)).to_le_bytes();
         let mut fixed = [0u8; HEAD];
         fixed[0] = VERSION;
@@ -114,17 +114,17 @@ impl Head<'_> {
     }
 }
 
-/// An immutable message. Cloning counts a reference.
+/// An immutable message. A clone counts a reference.
 #[derive(Debug, Clone)]
 pub struct Message(Bytes);
 
 impl Message {
-    /// Stands where a message has been moved out.
+    /// Stands for a message that has been moved out.
     pub(crate) fn moved() -> Self {
         Self(Bytes::new())
     }
 
-    /// Takes a block that was stored, after checking that its parts lie within it.
+    /// Takes a stored block, after checking that its parts are within it.
     pub(crate) fn from_stored(block: Bytes) -> Result<Self, Error> {
         let damaged = |what: &str| Err(Error::internal(format!("a stored message is damaged: {what}")));
         if block.len() < HEAD {
@@ -162,7 +162,7 @@ impl Message {
         &self.0
     }
 
-    /// What the message costs in memory, in bytes.
+    /// The message's cost in memory, in bytes.
     #[inline]
     pub(crate) fn cost(&self) -> usize {
         self.0.len() + crate::queue::ENTRY_COST
@@ -190,21 +190,21 @@ impl Message {
         }
     }
 
-    /// True when its headers tell the broker what to do with it: see [`instructions`].
+    /// True when its headers have instructions for the broker: see [`scheduling`].
     #[inline]
     pub(crate) fn instructed(&self) -> bool {
         self.0[2] & INSTRUCTED != 0
     }
 
-    /// True when it has waited for its time: its delay is shown to consumers below zero.
+    /// True when its delay is over. Consumers then see it as a negative number.
     #[inline]
     pub fn was_delayed(&self) -> bool {
         self.0[2] & DELAYED != 0
     }
 
-    /// What consumers are shown in place of the header `x-delay`, which is `delay`, if that was
-    /// spent: below zero, as RabbitMQ's plugin shows it, so that the message is not delayed again
-    /// when it is published as it came.
+    /// The value that consumers see for the header `x-delay`, which is `delay`, after the delay. It
+    /// is negative, as RabbitMQ's plugin shows it. So the message is not delayed again when it is
+    /// published as it came.
     pub fn spent_delay(&self, delay: Option<&Value>) -> Option<Value> {
         if !self.was_delayed() {
             return None;
@@ -218,15 +218,15 @@ impl Message {
         self.0[3]
     }
 
-    /// The priority that it was given, which may be 0. Of a block that an older version wrote it is
-    /// not known whether a 0 was given.
+    /// The priority that it was given, which may be 0. In a block of an older version a given 0
+    /// looks like none.
     #[inline]
     pub(crate) fn given_priority(&self) -> Option<u8> {
         let given = self.0[2] & PRIORITY_GIVEN != 0 || self.0[3] != 0;
         given.then_some(self.0[3])
     }
 
-    /// When the broker took it, in milliseconds since 1970.
+    /// When it was published, in milliseconds since 1970.
     pub fn published_at(&self) -> u64 {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&self.0[8..16]);
@@ -236,7 +236,7 @@ impl Message {
     /// Its own time to live in milliseconds.
     #[inline]
     pub(crate) fn expiration(&self) -> Option<u64> {
-        // One check of bounds instead of seven: each message that comes is asked.
+        // One check of bounds instead of seven, since every new message is asked.
         let head = self.0.first_chunk::<HEAD>()?;
         let stored = u64::from_le_bytes([head[16], head[17], head[18], head[19], head[6], head[7], 0, 0]);
         let none = if head[0] == SHORT_TIMES { NO_SHORT_EXPIRATION } else { NO_EXPIRATION };
@@ -268,7 +268,7 @@ impl Message {
         &self.0[start..start + self.word(20)]
     }
 
-    /// What happened to it in this broker, if anything.
+    /// Its history in this broker, if it has one.
     pub fn annotations(&self) -> Option<Annotations> {
         let bytes = self.marks_bytes();
         if bytes.is_empty() { None } else { Annotations::decode(bytes).ok() }
@@ -303,7 +303,7 @@ impl Message {
     }
 }
 
-/// Where the messages of one connection are written, several to a block of memory.
+/// The memory for the messages of one connection, several to a block.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     block: BytesMut,
@@ -317,8 +317,8 @@ impl Arena {
         self.take()
     }
 
-    /// What was written. A block that is for one message alone is not kept: what is left of it
-    /// would keep all of it alive.
+    /// Takes the written bytes. A block for one message alone is not kept: its rest would keep all
+    /// of it in memory.
     fn take(&mut self) -> Bytes {
         if self.block.len() > BLOCK / 2 {
             return std::mem::take(&mut self.block).freeze();
@@ -342,7 +342,7 @@ impl Arena {
         Message(self.take())
     }
 
-    /// The same; a body that was gathered stays where it is.
+    /// The same; a body that was gathered is not copied.
     #[inline]
     pub(crate) fn add_body(&mut self, head: &Head<'_>, body: Body<'_>) -> Message {
         match body {
@@ -398,12 +398,12 @@ mod tests {
             let message = Arena::default().add(&Head { priority: given, ..head() }, b"body");
             assert_eq!((message.priority(), message.given_priority()), (given.unwrap_or(0), given));
         }
-        // An older version kept no note of it.
+        // An older version had no such bit.
         let message = Message::from_stored(short([0, 0, 0, 0])).unwrap();
         assert_eq!(message.given_priority(), Some(7));
     }
 
-    /// What version 1 wrote for the message of [`head`] with this expiration.
+    /// The block that version 1 wrote for the message of [`head`] with this expiration.
     fn short(expiration: [u8; 4]) -> Bytes {
         let mut block = Vec::new();
         block.extend([1, 1, 1, 7, 13, 0, 0, 0]);
@@ -456,7 +456,7 @@ mod tests {
         assert_eq!(endless.expiration(), Some((1 << 48) - 2), "what can't be stored is no message without end");
     }
 
-    /// Reply addresses make properties longer than they came.
+    /// A reply address makes properties longer than they came.
     #[test]
     fn a_body_that_came_in_pieces_makes_the_same_message_with_and_without_room() {
         let (head, body) = (head(), b"in three pieces".as_slice());
@@ -475,7 +475,7 @@ mod tests {
         }
     }
 
-    /// Who announces a body and sends none of it takes no memory.
+    /// A client that announces a body and sends none of it takes no memory.
     #[test]
     fn memory_for_a_body_is_taken_as_it_comes() {
         let whole = 16 << 20;

@@ -1,9 +1,8 @@
-//! Which destinations a message goes to: the bindings of one exchange and how its kind matches
-//! them.
+//! The destinations of a message: the bindings of one exchange, and how its kind matches them.
 //!
-//! Pure, and by ids only: queues and exchanges are looked up by whoever asks. The index of all
-//! bindings and the matcher of the kind hold the same bindings at any time. Nothing here depends on
-//! the order of a hash map, so that the same steps always give the same routes in the same order.
+//! Pure, and by ids only: the caller looks up queues and exchanges. The index of all bindings and
+//! the matcher of the kind hold the same bindings at any time. Nothing here depends on the order of
+//! a hash map, so the same steps always give the same routes in the same order.
 
 mod binding;
 mod direct;
@@ -48,9 +47,9 @@ pub(crate) enum ExchangeKind {
     ConsistentHash,
     /// One of them, by the hash of the routing key modulo their number.
     ModulusHash,
-    /// All of them, but nothing twice.
+    /// All of them, without duplicates.
     Deduplication,
-    /// As another kind, but later.
+    /// Like another kind, after a delay.
     Delayed,
 }
 
@@ -89,18 +88,18 @@ impl ExchangeKind {
 /// The bindings of one exchange.
 #[derive(Debug)]
 pub(crate) struct Bindings {
-    /// All of them, those of one destination together, so that a destination goes with its bindings
-    /// at no cost to the others. One map, not one for each destination: most have a single binding,
-    /// and a map's node has room for many.
+    /// All of them, those of one destination together. So a destination is removed with its
+    /// bindings at no cost to the others. One map, not one for each destination: most have a single
+    /// binding, and a map's node has room for many.
     index: BTreeMap<(Destination, BindingIdentity), Binding>,
     matcher: Matcher,
-    /// Has counted what the index holds.
+    /// Counts the bindings of the index.
     tally: Tally,
-    /// Its memory.
+    /// Their memory.
     weight: Weight,
 }
 
-/// What the exchange's kind routes by.
+/// The matcher of the exchange's kind.
 #[derive(Debug)]
 enum Matcher {
     Direct(Direct),
@@ -136,21 +135,21 @@ impl Matcher {
     }
 }
 
-/// The weight of a binding that was let in: its key is a good one.
+/// The weight of an accepted binding, whose key is a valid weight.
 fn kept_weight(binding: &Binding) -> u64 {
     hash::weight(&binding.key).unwrap_or_default()
 }
 
-/// Where among the bindings of an exchange one is.
+/// The position of a binding among those of its exchange.
 #[derive(Clone, Debug)]
 pub(crate) struct BindingCursor((Destination, BindingIdentity));
 
 impl Bindings {
-    /// No bindings yet, of an exchange that routes as `kind`: never as one that delays. Only a
-    /// consistent-hash exchange looks at `hash_on`. What comes and goes is counted by `tally`.
+    /// The empty bindings of an exchange that routes as `kind`; a delayed exchange gives another
+    /// kind here. Only a consistent-hash exchange uses `hash_on`. Bindings are counted by `tally`.
     pub(crate) fn new(kind: ExchangeKind, hash_on: HashOn, tally: &Tally) -> Self {
         let matcher = match kind {
-            // What delays says what it routes as.
+            // A delayed exchange gives the kind that it routes as.
             ExchangeKind::Direct | ExchangeKind::Delayed => Matcher::Direct(Direct::default()),
             ExchangeKind::Fanout | ExchangeKind::Deduplication => Matcher::Fanout(Fanout::default()),
             ExchangeKind::Topic => Matcher::Topic(Topic::default()),
@@ -161,8 +160,8 @@ impl Bindings {
         Self { index: BTreeMap::new(), matcher, tally: tally.clone(), weight: Weight::new(tally, Load::default()) }
     }
 
-    /// An error of kind `Precondition` when the arguments can't be matched by or are nested too
-    /// deep to be kept, or the key is no weight where it should be one.
+    /// An error of kind `Precondition` when the arguments can't be matched, or are nested too deep
+    /// to be stored. Also when the key must be a weight and is none.
     pub(crate) fn check(&self, key: &str, arguments: &Table) -> Result<(), Error> {
         match self.matcher {
             Matcher::Headers => headers::validate(arguments)?,
@@ -173,7 +172,7 @@ impl Bindings {
     }
 
     /// Adds a binding: false when it was there already. An error where [`Bindings::check`] has one,
-    /// and when there are as many as `limit` already, of all exchanges together.
+    /// and when all exchanges together have `limit` bindings already.
     pub(crate) fn insert(&mut self, binding: Binding, limit: u64) -> Result<bool, Error> {
         self.check(&binding.key, &binding.arguments)?;
         let place = (binding.destination, BindingIdentity::of(&binding)?);
@@ -202,8 +201,7 @@ impl Bindings {
         removed
     }
 
-    /// Removes and gives back all bindings that lead to `destination`, at a cost that grows with
-    /// their number only.
+    /// Removes and returns all bindings to `destination`. The cost grows with their number only.
     pub(crate) fn remove_destination(&mut self, destination: Destination) -> Vec<Binding> {
         let identities: Vec<_> = self.leading_to(destination).map(|(identity, _)| identity.clone()).collect();
         let removed: Vec<Binding> =
@@ -221,7 +219,7 @@ impl Bindings {
         self.weight.set(Load { logged: 0, memory });
     }
 
-    /// The next bindings behind a place, no more than `most`, and the place of the last.
+    /// The next bindings behind a position, no more than `most`, and the position of the last.
     pub(crate) fn page(&self, after: Option<&BindingCursor>, most: usize) -> (Vec<&Binding>, Option<BindingCursor>) {
         let from = after.map_or(Bound::Unbounded, |BindingCursor(place)| Bound::Excluded(place));
         let mut last = None;
@@ -233,12 +231,12 @@ impl Bindings {
         (page, last.cloned().map(BindingCursor))
     }
 
-    /// The bindings that lead to `destination`.
+    /// The bindings to `destination`.
     pub(crate) fn to(&self, destination: Destination) -> impl Iterator<Item = &Binding> {
         self.leading_to(destination).map(|(_, binding)| binding)
     }
 
-    /// The same, with what tells them apart.
+    /// The same, with their identities.
     fn leading_to(&self, destination: Destination) -> impl Iterator<Item = (&BindingIdentity, &Binding)> {
         let all = self.index.range((destination, BindingIdentity::least())..);
         all.take_while(move |((other, _), _)| *other == destination).map(|((_, identity), binding)| (identity, binding))
@@ -264,8 +262,8 @@ impl Bindings {
         self.index.values()
     }
 
-    /// True when a message's own routing key decides alone, so that the route of one message is
-    /// that of all with its key.
+    /// True when a message's own routing key decides alone. Then all messages with one key have one
+    /// route.
     pub(crate) fn are_by_key(&self) -> bool {
         match &self.matcher {
             Matcher::Direct(_) | Matcher::Fanout(_) | Matcher::Topic(_) | Matcher::Modulus(_) => true,
@@ -274,7 +272,7 @@ impl Bindings {
         }
     }
 
-    /// Adds the destinations of a message, as long as there are steps left.
+    /// Adds the destinations of a message while steps are left.
     pub(crate) fn route(&self, envelope: &Envelope<'_>, into: &mut Reached) {
         match &self.matcher {
             Matcher::Direct(direct) => by_each_key(envelope, into, |key, into| direct.route(key, into)),
@@ -293,7 +291,7 @@ impl Bindings {
         let headers = Headers::of(envelope.headers());
         let mut last = None;
         for binding in self.index.values() {
-            // Those of one destination lie together.
+            // Bindings of one destination are together.
             if last != Some(binding.destination) && headers::matches(&binding.arguments, &headers, into) {
                 last = Some(binding.destination);
                 into.add(binding.destination);
@@ -305,7 +303,7 @@ impl Bindings {
     }
 }
 
-/// Routes by each of a message's keys in turn, as long as there are steps left.
+/// Routes by each of a message's keys in turn while steps are left.
 fn by_each_key(envelope: &Envelope<'_>, into: &mut Reached, route: impl Fn(&str, &mut Reached)) {
     for key in envelope.keys() {
         route(key, into);
@@ -316,7 +314,7 @@ fn by_each_key(envelope: &Envelope<'_>, into: &mut Reached, route: impl Fn(&str,
 }
 
 impl Drop for Bindings {
-    /// An exchange goes with its bindings.
+    /// The bindings go with their exchange.
     fn drop(&mut self) {
         self.tally.left(self.len());
     }

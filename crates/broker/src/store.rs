@@ -1,4 +1,4 @@
-//! What is durable: facts about owners as the journal keeps them.
+//! The durable facts about owners, as the journal stores them.
 
 pub(crate) mod facts;
 pub(crate) mod runs;

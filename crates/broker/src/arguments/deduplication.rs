@@ -8,13 +8,13 @@ use crate::value::{Table, Value};
 pub(super) const ENABLED: &str = "x-message-deduplication";
 pub(super) const SIZE: &str = "x-cache-size";
 pub(super) const TTL: &str = "x-cache-ttl";
-/// What the plugin calls the choice between memory and disk. Here ids are as durable as their
-/// messages, so both are kept.
+/// The plugin's choice between memory and disk. Here ids are as durable as their messages, so
+/// either value is stored.
 pub(super) const PERSISTENCE: &str = "x-cache-persistence";
 
-/// Ids that a queue or an exchange remembers if nothing is said.
+/// Ids that a queue or an exchange remembers without an argument.
 pub(crate) const USUAL_SIZE: u64 = 100_000;
-/// The most that can be asked for: each takes memory, and is said again when the log is recycled.
+/// The largest size of an argument: each id takes memory, and is restated when the log is recycled.
 const LARGEST_SIZE: u64 = 1_000_000;
 
 /// How long the id of a message is remembered.
@@ -35,8 +35,8 @@ impl Remember {
         }
     }
 
-    /// Until when an id is remembered that comes at `now` and asks for `own` milliseconds; 0 is
-    /// without end. In milliseconds since 1970.
+    /// The time until which an id of `now` is remembered, with its `own` milliseconds, if any. In
+    /// milliseconds since 1970; 0 is for ever.
     pub(crate) fn until(self, now: u64, own: Option<u64>) -> u64 {
         let ttl = match self {
             Self::WhileQueued => None,
@@ -45,8 +45,7 @@ impl Remember {
         ttl.map_or(0, |ttl| now.saturating_add(ttl))
     }
 
-    /// What the arguments of an exchange that drops duplicates ask for. The error is in words, the
-    /// plugin's.
+    /// The arguments of an exchange that drops duplicates. The error is in the plugin's words.
     pub(super) fn of_exchange(table: &Table) -> Result<Self, String> {
         let number = |name: &str| -> Option<u64> {
             match table.get(name)? {
@@ -79,7 +78,7 @@ impl Remember {
 }
 
 impl QueueArguments {
-    /// Sets what one of the queue's arguments named here asks for, or says what is wrong with it.
+    /// Parses one of the queue arguments named here, or says what is wrong with it.
     pub(super) fn take_deduplication(&mut self, argument: &str, value: &Value, table: &Table) -> Result<(), String> {
         if argument != ENABLED {
             match argument {

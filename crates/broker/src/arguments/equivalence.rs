@@ -1,5 +1,5 @@
-//! Whether a second declaration asks for what exists already; if not, the first difference in
-//! RabbitMQ's words.
+//! Whether a second declaration equals the existing one; if not, the first difference in RabbitMQ's
+//! words.
 //!
 //! Only arguments that the existing queue may have are compared. Values are compared within a class
 //! of types: integers of all widths are one class, floating point of both another.
@@ -9,38 +9,38 @@ use crate::error::Error;
 use crate::routing::ExchangeKind;
 use crate::value::{Table, Value};
 
-/// How a queue was, or is to be, declared.
+/// The declaration of an existing or a wanted queue.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(crate) struct Declared<'a> {
-    /// Survives a restart. An exclusive queue counts as not durable, whatever was declared.
+    /// Survives a restart. An exclusive queue counts as not durable, whatever its declaration says.
     pub(crate) durable: bool,
-    /// Goes with its last consumer.
+    /// Deleted with its last consumer.
     pub(crate) auto_delete: bool,
     /// As the client gave them.
     pub(crate) arguments: &'a Table,
 }
 
-/// How an exchange was, or is to be, declared.
+/// The declaration of an existing or a wanted exchange.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(crate) struct DeclaredExchange<'a> {
     /// How it routes.
     pub(crate) kind: ExchangeKind,
     /// Survives a restart.
     pub(crate) durable: bool,
-    /// Goes with its last binding.
+    /// Deleted with its last binding.
     pub(crate) auto_delete: bool,
-    /// Takes no messages from clients.
+    /// Clients may not publish to it.
     pub(crate) internal: bool,
     /// As the client gave them.
     pub(crate) arguments: &'a Table,
 }
 
 /// The first difference between two declarations of queue `name` in `vhost`, as an error of kind
-/// `Precondition`. Exclusivity is not compared here: it is an error of another kind and comes
+/// `Precondition`. Exclusivity is not compared here: it has an error of another kind, which comes
 /// first.
 pub(crate) fn inequivalence(name: &str, vhost: &str, existing: &Declared<'_>, wanted: &Declared<'_>) -> Option<Error> {
     let object = format!("queue '{name}' in vhost '{vhost}'");
-    // What exists was refused if its type was not known.
+    // An existing queue has a known type.
     let mut known = QueueType::lists(existing.arguments).iter().copied().flatten();
     flag(&object, "durable", existing.durable, wanted.durable)
         .or_else(|| flag(&object, "auto_delete", existing.auto_delete, wanted.auto_delete))
@@ -48,8 +48,8 @@ pub(crate) fn inequivalence(name: &str, vhost: &str, existing: &Declared<'_>, wa
 }
 
 /// The first difference between two declarations of exchange `name` in `vhost`, as an error of kind
-/// `Precondition`. What a consistent-hash exchange hashes is compared too, unlike in RabbitMQ's
-/// plugin: nothing is accepted and ignored.
+/// `Precondition`. The hashed value of a consistent-hash exchange is compared too, unlike in
+/// RabbitMQ's plugin: no argument is accepted and ignored.
 pub(crate) fn exchange_inequivalence(
     name: &str,
     vhost: &str,
@@ -71,7 +71,7 @@ fn flag(object: &str, key: &str, existing: bool, wanted: bool) -> Option<Error> 
 }
 
 fn argument(object: &str, key: &str, existing: &Table, wanted: &Table) -> Option<Error> {
-    // An absent type, and what stands for it, is the default one.
+    // A missing type equals the default one.
     if key == QUEUE_TYPE && QueueType::of(existing).is_ok() && QueueType::of(existing) == QueueType::of(wanted) {
         return None;
     }
@@ -81,7 +81,7 @@ fn argument(object: &str, key: &str, existing: &Table, wanted: &Table) -> Option
         (Some(existing), Some(wanted)) if shown(existing) != shown(wanted) => {
             Some(quoted(object, key, &shown(existing), &shown(wanted)))
         }
-        // The types make the difference, so that they are named.
+        // The types make the difference, so the text names them.
         (existing, wanted) => Some(difference(object, key, &typed(existing), &typed(wanted))),
     }
 }

@@ -1,5 +1,5 @@
-//! Message groups: `x-message-groups`, `x-group-buckets` and `x-group-rebalance`, what Artemis
-//! calls groups, group buckets and group rebalance.
+//! Message groups: `x-message-groups`, `x-group-buckets` and `x-group-rebalance`, as in Artemis
+//! (groups, group buckets and group rebalance).
 
 use super::{QueueArguments, positive, unacceptable};
 use crate::value::{Table, Value};
@@ -8,9 +8,9 @@ pub(super) const ENABLED: &str = "x-message-groups";
 pub(super) const BUCKETS: &str = "x-group-buckets";
 pub(super) const REBALANCE: &str = "x-group-rebalance";
 
-/// Buckets that groups fall into if nothing is said.
+/// Buckets for groups without an argument.
 const USUAL_BUCKETS: u32 = 1024;
-/// The most that can be asked for: each takes eight bytes.
+/// The largest number in an argument: each bucket takes eight bytes.
 const MOST_BUCKETS: u64 = 65_536;
 
 /// How the groups of a queue are shared out.
@@ -18,7 +18,7 @@ const MOST_BUCKETS: u64 = 65_536;
 pub(crate) struct Grouping {
     /// 1 to [`MOST_BUCKETS`].
     pub(crate) buckets: u32,
-    /// A consumer that comes gets groups from those that are there.
+    /// A new consumer gets groups from the others.
     pub(crate) rebalance: bool,
 }
 
@@ -37,7 +37,7 @@ fn buckets(value: &Value) -> Result<u32, String> {
 }
 
 impl QueueArguments {
-    /// Sets what one of the arguments named here asks for, or says what is wrong with it.
+    /// Parses one of the arguments named here, or says what is wrong with it.
     pub(super) fn take_groups(&mut self, argument: &str, value: &Value, table: &Table) -> Result<(), String> {
         match argument {
             BUCKETS => drop(buckets(value)?),

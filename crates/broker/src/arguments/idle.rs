@@ -1,8 +1,7 @@
-//! Arguments that nothing comes of: what RabbitMQ takes and ignores, and what it has an answer to
-//! that one broker needs not.
+//! Arguments without effect: RabbitMQ takes and ignores them, or they concern several nodes.
 //!
-//! Clients that still send them are not refused. So that nothing is ignored unseen, each is kept,
-//! shown as without effect, and told to the log once in a vhost.
+//! Clients that still send them are not refused. So that no argument is ignored unseen, each is
+//! stored, shown as without effect, and logged once in a vhost.
 
 use hashbrown::HashSet;
 
@@ -10,11 +9,11 @@ use super::{CLASSIC, QUORUM, STREAM, known_to};
 use crate::routing::ExchangeKind;
 use crate::value::Table;
 
-/// Arguments of queues of any type and of exchanges that no RabbitMQ looks at any more, or none
-/// with one node. Their values may be anything, as there, and a second declaration may leave them
+/// Arguments of queues of any type and of exchanges that have no effect in any current RabbitMQ, or
+/// none with one node. As there, they may have any values, and a second declaration may leave them
 /// out.
 const LEGACY: &[&str] = &[
-    // How queues were mirrored before RabbitMQ 3.0, and by libraries ever since.
+    // They mirrored queues before RabbitMQ 3.0, and libraries still send them.
     "x-ha-policy",
     "x-ha-policy-params",
     "x-ha-nodes",
@@ -27,9 +26,9 @@ const LEGACY: &[&str] = &[
     "x-ha-promote-on-shutdown",
     // An argument of consumers, sent with queues.
     "x-cancel-on-ha-failover",
-    // How many copies a quorum queue is to get in time.
+    // The wanted number of copies of a quorum queue.
     "x-quorum-target-group-size",
-    // What RabbitMQ's federation marks its own queues and exchanges with.
+    // RabbitMQ's federation marks its own queues and exchanges with it.
     "x-internal-purpose",
 ];
 
@@ -46,39 +45,39 @@ const CHECKED: &[&str] = &[
     "x-consumer-disconnected-timeout",
 ];
 
-/// Arguments that a vhost remembers to have told of; of more nothing is said.
+/// Logged arguments that a vhost remembers; further ones are not logged.
 const MOST_TOLD: usize = 64;
 /// Bytes of a name that tell arguments apart.
 const NAME: usize = 64;
 
-/// True for an argument that every queue and exchange takes and none minds.
+/// True for an argument that every queue and exchange takes and ignores.
 pub(super) fn is_legacy(argument: &str) -> bool {
     LEGACY.contains(&argument)
 }
 
-/// The arguments of a queue that nothing comes of.
+/// The arguments of a queue that have no effect.
 pub(crate) fn of_queue(table: &Table) -> Vec<&str> {
     let unknown = |name: &str| ![CLASSIC, QUORUM, STREAM].iter().any(|known| known.contains(&name));
     names(table, |name| CHECKED.contains(&name) || unknown(name))
 }
 
-/// The arguments of an exchange that nothing comes of.
+/// The arguments of an exchange that have no effect.
 pub(crate) fn of_exchange(kind: ExchangeKind, table: &Table) -> Vec<&str> {
     names(table, |name| !known_to(kind).contains(&name))
 }
 
-/// What is not the application's, and idle.
+/// The names that are not the application's and are idle.
 fn names(table: &Table, is_idle: impl Fn(&str) -> bool) -> Vec<&str> {
     let names = table.0.iter().map(|(name, _)| name.as_str());
     names.filter(|name| name.starts_with("x-") && is_idle(name)).collect()
 }
 
-/// The arguments of a vhost that the log has been told of.
+/// The arguments of a vhost that were logged.
 #[derive(Debug, Default)]
 pub(crate) struct Told(HashSet<Box<str>>);
 
 impl Told {
-    /// Keeps the beginnings of those of `names` of which the log has yet to be told.
+    /// Keeps the beginnings of those `names` that were not logged before.
     pub(crate) fn retain_new(&mut self, names: &mut Vec<&str>) {
         names.retain_mut(|name| {
             *name = &name[..name.floor_char_boundary(NAME)];
@@ -123,7 +122,7 @@ mod tests {
         assert_eq!(of_queue(&all), ["x-queue-mode", "x-ha-policy", "x-unheard-of", "x-delayed-type"]);
         let of_delayed = of_exchange(ExchangeKind::Delayed, &all);
         assert_eq!(of_delayed, ["x-queue-mode", "x-max-length", "x-ha-policy", "x-unheard-of"]);
-        // A name in a list of its own is one that queues know.
+        // Queues know every name in a list of its own.
         assert!(CHECKED.iter().all(|name| CLASSIC.contains(name) || QUORUM.contains(name)));
         assert!(LEGACY.iter().all(|name| ![CLASSIC, QUORUM, STREAM].iter().any(|known| known.contains(name))));
     }

@@ -1,4 +1,4 @@
-//! After how long messages that came back are delivered again: `x-delayed-retry-type`, `-min` and
+//! The delay before returned messages are delivered again: `x-delayed-retry-type`, `-min` and
 //! `-max`, with the names and rules of RabbitMQ's quorum queues, for queues of every type.
 
 use super::{QueueArguments, positive, positive_span, word};
@@ -8,19 +8,19 @@ pub(super) const TYPE: &str = "x-delayed-retry-type";
 pub(super) const MIN: &str = "x-delayed-retry-min";
 pub(super) const MAX: &str = "x-delayed-retry-max";
 
-/// How a message came back.
+/// The way in which a message came back.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ReturnCause {
-    /// Its consumer could not do with it what it should, or has gone.
+    /// Its consumer failed or has gone.
     Failed,
-    /// Its consumer gives it back, or held it for too long.
+    /// Its consumer returned it, or held it for too long.
     Returned,
 }
 
-/// When messages wait before they are delivered again.
+/// The messages that wait before they are delivered again, and how long.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Retry {
-    /// Only those that came back so; none for all.
+    /// Only those that came back in this way; `None` for all.
     only: Option<ReturnCause>,
     /// Milliseconds.
     min: u64,
@@ -28,7 +28,8 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// How many milliseconds a message waits that came back so, and so often as far as that counts.
+    /// How many milliseconds a message waits, by the way in which it came back and by the returns
+    /// that count.
     pub(crate) fn delay(&self, how: ReturnCause, returns: u32) -> Option<u64> {
         let waits = self.only.is_none_or(|only| only == how);
         waits.then(|| self.min.saturating_mul(returns.max(1).into()).min(self.max))
@@ -41,7 +42,7 @@ impl QueueArguments {
         self.delivery_limit.is_some() || self.retry.is_some()
     }
 
-    /// Sets what one of the arguments named here asks for, or says what is wrong with it.
+    /// Parses one of the arguments named here, or says what is wrong with it.
     pub(super) fn take_retry(&mut self, argument: &str, value: &Value, table: &Table) -> Result<(), String> {
         let only = match table.get(TYPE).map(word).transpose()? {
             None | Some("disabled") => None,

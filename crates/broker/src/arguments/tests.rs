@@ -1,4 +1,4 @@
-//! Declarations and what becomes of them, text by text.
+//! Declarations and their results, text by text.
 
 use super::UnknownArguments::{Accept, Refuse};
 use super::*;
@@ -196,7 +196,7 @@ fn what_is_refused_and_how() {
 
 #[test]
 fn no_name_of_an_argument_is_accepted_by_chance() {
-    // Every argument that a type knows minds what it is given: none takes a list.
+    // Every argument that a type knows checks its value: none takes a list.
     for (queue_type, list) in [(QueueType::Classic, CLASSIC), (QueueType::Quorum, QUORUM)] {
         for argument in list.iter().filter(|argument| **argument != QUEUE_TYPE) {
             let arguments = table(&[(QUEUE_TYPE, text(queue_type.name())), (argument, Value::Array(vec![]))]);
@@ -292,7 +292,7 @@ fn exchange_arguments() {
             ),
         ),
         (ConsistentHash, table(&[("hash-header", text("h"))]), Ok(header())),
-        // To another kind it is the application's.
+        // For another kind it is the application's.
         (Direct, table(&[("hash-header", text("h"))]), Ok(none())),
         (ConsistentHash, table(&[("hash-property", text("app_id"))]), Err("Unsupported property: app_id")),
     ];
@@ -302,7 +302,8 @@ fn exchange_arguments() {
     }
 }
 
-/// What a redeclaration of `q` says: None, or the error without the words that all of them share.
+/// The result of a redeclaration of `q`: `None`, or the error without the words that all of them
+/// share.
 fn redeclared(existing: Declared<'_>, wanted: Declared<'_>) -> Option<String> {
     let error = inequivalence("q", "/", &existing, &wanted)?;
     assert_eq!(error.kind, crate::error::ErrorKind::Precondition);
@@ -362,8 +363,8 @@ fn queues_declared_again_with_other_arguments() {
             table(std::slice::from_ref(&priority)),
             Some("x-max-priority: the value '5' of type 'signedint' but current is none"),
         ),
-        // A quorum queue has no such argument, so that it is not compared; nor has one that is
-        // classic by name a limit.
+        // A quorum queue has no such argument, so it is not compared. A queue with the classic type
+        // has no limit either.
         (quorum(&[]), quorum(&[priority]), None),
         (classic(), table(std::slice::from_ref(&limit)), None),
         (
@@ -434,7 +435,7 @@ fn each_argument_of_a_queue_takes_values_of_its_kind_only() {
         (queue_argument("x-mesage-ttl"), queue_argument("x-priority"), queue_argument("owner")),
         (None, None, None)
     );
-    // Its type decides about all others, and is looked at before them.
+    // All others depend on the type, which is read before them.
     for argument in [CLASSIC, QUORUM, STREAM].concat().into_iter().filter(|argument| *argument != QUEUE_TYPE) {
         let kind = queue_argument(argument).unwrap();
         for (other, value) in [

@@ -1,8 +1,8 @@
 //! The broker's own annotations on a dead-lettered message: where it died, why and how often.
 //!
-//! They are kept beside the publisher's properties, which stay as they were; a dialect's writer
-//! merges [`Annotations::headers`] into what it delivers. Names and types of the headers, and what
-//! a cycle is, are those of RabbitMQ.
+//! They are stored beside the publisher's properties, which stay as they were. A dialect's writer
+//! merges [`Annotations::headers`] into the delivery. Names and types of the headers, and the rule
+//! for cycles, are those of RabbitMQ.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub enum Reason {
     Expired,
     /// The queue was over its length limit.
     MaxLength,
-    /// It was delivered, and came back, as often as the queue allows.
+    /// It came back as often as the queue allows.
     DeliveryLimit,
 }
 
@@ -59,23 +59,23 @@ impl fmt::Display for Reason {
     }
 }
 
-/// All deaths of a message in one queue for one reason. All but the count tells of the first of
-/// them.
+/// All deaths of a message in one queue for one reason. Everything except the count is of the first
+/// of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Death {
     /// Name of the queue it died in.
     pub queue: String,
     /// Why.
     pub reason: Reason,
-    /// Name of the exchange it came to the queue by.
+    /// Name of the exchange that it came through.
     pub exchange: String,
-    /// The keys it was routed by; those of `CC` included, those of `BCC` not.
+    /// The routing keys that brought it there: those of `CC` included, those of `BCC` not.
     pub routing_keys: Vec<String>,
     /// How often it died there for this reason, at least 1.
     pub count: u64,
     /// When, in seconds since 1970-01-01T00:00:00Z.
     pub time: u64,
-    /// The time to live, in milliseconds, that was taken off it so that it does not expire again.
+    /// The time to live, in milliseconds, that was removed so that it does not expire again.
     pub original_expiration: Option<u64>,
 }
 
@@ -86,7 +86,7 @@ pub struct DeathPlace {
     pub queue: String,
     /// Why.
     pub reason: Reason,
-    /// Name of the exchange it came to the queue by.
+    /// Name of the exchange that it came through.
     pub exchange: String,
 }
 
@@ -96,13 +96,13 @@ impl From<&Death> for DeathPlace {
     }
 }
 
-/// Moves that a message and all that becomes of it may make by themselves: from queue to queue
-/// without a consumer's rejection. More than any chain of queues has, and few enough that no choice
-/// of queues and bindings multiplies one message without end.
+/// The moves that a message and all its copies may make from queue to queue without a rejection. No
+/// chain of queues is so long. The bound keeps queues and bindings from multiplying one message
+/// without end.
 pub(crate) const MOVES: u64 = 10_000;
 
-/// What each copy of a first hop has at least: a hop to thousands of queues leaves them a chain of
-/// some queues yet.
+/// The moves that each copy has at least after a first hop, so that a hop to thousands of queues
+/// leaves each a short chain.
 const LEAST_MOVES: u64 = 16;
 
 /// The deaths of a message.
@@ -110,22 +110,21 @@ const LEAST_MOVES: u64 = 16;
 pub struct Annotations {
     /// Newest first, one for each queue and reason.
     pub deaths: Vec<Death>,
-    /// The first death of all; none only where there are no deaths.
+    /// The first death of all; `None` only without deaths.
     pub first: Option<DeathPlace>,
-    /// The newest death; none only where there are no deaths.
+    /// The newest death; `None` only without deaths.
     pub last: Option<DeathPlace>,
-    /// How many at the end of `deaths` a client brought along when it published the message again,
-    /// and that have not happened again since. Only messages of earlier versions have such deaths.
+    /// How many at the end of `deaths` came from a client that published the message again, and
+    /// have not happened since. Only messages of earlier versions have such deaths.
     carried: usize,
-    /// Of [`MOVES`], those that are left to this copy; none as long as all are.
+    /// The part of [`MOVES`] that is left to this copy; `None` while all are.
     moves_left: Option<u64>,
 }
 
 impl Annotations {
-    /// Takes the moves of a hop to so many queues off what is left, and shares out the rest: each
-    /// of them gets one copy with these annotations. False when it is more than is left. The first
-    /// hop, and the first behind a rejection, may lead to any number of queues: publishing to them
-    /// directly may, too.
+    /// Takes the moves of a hop to so many queues off, and shares out the rest: each queue gets one
+    /// copy with these annotations. False when too few are left. The first hop, and the first after
+    /// a rejection, may lead to any number of queues, as a publish may.
     pub(crate) fn share_moves(&mut self, queues: usize) -> bool {
         let rejected = self.last.as_ref().is_some_and(|last| last.reason == Reason::Rejected);
         let queues = queues.max(1) as u64;
@@ -137,8 +136,8 @@ impl Annotations {
         each.is_some()
     }
 
-    /// Adds a death, which happened just now. If the message died in this queue for this reason
-    /// before, that is counted once more and becomes the newest.
+    /// Adds a death of just now. If the message died in this queue for this reason before, that
+    /// death counts one more and becomes the newest.
     pub fn record(&mut self, death: Death) {
         let place = DeathPlace::from(&death);
         let before = self.deaths.iter().position(|known| known.queue == death.queue && known.reason == death.reason);
@@ -160,23 +159,22 @@ impl Annotations {
         self.last = Some(place);
     }
 
-    /// Somebody sends the message on its way again: what it died of so far makes no cycle any more.
+    /// The message is sent on its way again: its earlier deaths no longer count for cycles.
     pub(crate) fn carry(&mut self) {
         self.carried = self.deaths.len();
         self.moves_left = None;
     }
 
-    /// The queues to which the message would go round without anyone's doing: it died there before,
-    /// and neither then nor since by a consumer's rejection. It is not sent there.
+    /// The queues to which the message would return in a cycle: it died there before, and
+    /// neither that death nor a later one was a rejection. It is not sent there.
     ///
-    /// Deaths that a client brought along don't count here: publishing the message was somebody's
-    /// doing.
+    /// Deaths that a client brought along don't count here, since the client published the message.
     pub fn cycles(&self) -> HashSet<&str> {
         let unasked = self.own().iter().take_while(|death| death.reason != Reason::Rejected);
         unasked.map(|death| death.queue.as_str()).collect()
     }
 
-    /// The queues in which the message died. What a client says of that does not count.
+    /// The queues in which the message died. A client's own history does not count.
     pub fn queues(&self) -> HashSet<&str> {
         self.own().iter().map(|death| death.queue.as_str()).collect()
     }
@@ -203,7 +201,7 @@ impl Annotations {
         headers
     }
 
-    /// Appends the durable encoding.
+    /// Appends the encoding for the log.
     pub fn encode(&self, into: &mut Vec<u8>) {
         write_varint(into, self.deaths.len() as u64);
         for death in &self.deaths {
@@ -228,8 +226,8 @@ impl Annotations {
         }
     }
 
-    /// Reads what [`Annotations::encode`] wrote. An error of kind `Internal` says where the bytes
-    /// can't be right.
+    /// Reads the encoding of [`Annotations::encode`]. An error of kind `Internal` says where the
+    /// bytes can't be right.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes);
         let annotations = decode_annotations(&mut reader)?;
@@ -242,7 +240,7 @@ fn text(text: &str) -> Value {
     Value::Text(text.to_owned())
 }
 
-/// AMQP's long is signed; no message dies that often.
+/// AMQP's long is signed, and no message dies that often.
 fn long(number: u64) -> Value {
     Value::I64(i64::try_from(number).unwrap_or(i64::MAX))
 }

@@ -1,23 +1,23 @@
-//! A body on its way in: as it lies in somebody's buffer, or gathered piece by piece where its
-//! message will be.
+//! A body on its way in: borrowed from a buffer, or gathered piece by piece in the place of its
+//! message.
 //!
-//! Invariant: what was gathered is copied no more. In front of it there is room for the rest of the
-//! block, so that the message is made around it; where more room is needed than was expected, it is
-//! copied like any other.
+//! Invariant: a gathered body is not copied. In front of it there is room for the rest of the
+//! block, so that the message is made around it. If the rest needs more room than expected, the
+//! body is copied like any other.
 
 use bytes::{Buf, BufMut, Bytes};
 
 use crate::message::{HEAD, Message};
 
-/// Memory for a body whose place is sure is taken up to so many bytes before they have come.
+/// Memory for a body with a place is taken up to so many bytes ahead of them.
 const AHEAD: usize = 1 << 20;
 
 /// The body of a message that is published.
 #[derive(Debug)]
 pub enum Body<'a> {
-    /// It lies elsewhere, and is copied.
+    /// In another buffer; it is copied.
     Borrowed(&'a [u8]),
-    /// It came in pieces.
+    /// Gathered from pieces.
     Gathered(Gathered),
 }
 
@@ -41,19 +41,19 @@ impl<'a> From<&'a [u8]> for Body<'a> {
 /// A body that comes in pieces.
 #[derive(Debug)]
 pub struct Gathered {
-    /// The room, then what has come.
+    /// The room, then the bytes so far.
     block: Vec<u8>,
     room: usize,
 }
 
 impl Gathered {
-    /// Nothing yet of the body of a message with this address and so many bytes of properties.
+    /// The empty body of a message with this address and so many bytes of properties.
     pub fn new(exchange: &str, routing_key: &str, properties: usize) -> Self {
         let room = HEAD + 2 + exchange.len() + routing_key.len() + properties;
         Self { block: vec![0; room], room }
     }
 
-    /// How much has come, in bytes.
+    /// Bytes that have come.
     pub fn len(&self) -> usize {
         self.block.len() - self.room
     }
@@ -63,7 +63,7 @@ impl Gathered {
         self.len() == 0
     }
 
-    /// What has come.
+    /// The bytes that have come.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         &self.block[self.room..]
@@ -75,10 +75,10 @@ impl Gathered {
         self.block.capacity() - self.room
     }
 
-    /// Adds a piece of a body that will have `whole` bytes. Memory is taken for at most twice what
-    /// has come, or, if the body's place is `sure`
-    /// ([`Client::body_arrives`](crate::Client::body_arrives)), for a mebibyte; never for more than
-    /// the whole.
+    /// Adds a piece of a body that will have `whole` bytes. Memory is taken for at most twice the
+    /// bytes so far. If the body's place is `sure`
+    /// ([`Client::body_arrives`](crate::Client::body_arrives)), a mebibyte may be taken. It is
+    /// never more than the whole.
     pub fn push(&mut self, piece: &[u8], whole: u64, sure: bool) {
         let need = self.len() + piece.len();
         if self.room + need > self.block.capacity() {
@@ -90,7 +90,7 @@ impl Gathered {
         self.block.extend_from_slice(piece);
     }
 
-    /// The message of this body, and of what `write` puts into so many bytes `before` it; the body
+    /// The message of this body, with the bytes `before` it that `write` puts there; the body
     /// itself if there is no room.
     pub(super) fn complete(mut self, before: usize, write: impl FnOnce(&mut dyn BufMut)) -> Result<Message, Self> {
         let Some(start) = self.room.checked_sub(before) else { return Err(self) };

@@ -1,6 +1,7 @@
-//! Which protocol's encoding a message's properties are in, and how to read each.
+//! Dialects: the protocol whose encoding a message's properties have, and the readers of all of
+//! them.
 //!
-//! Ids stand in the journal and are never reused or renumbered.
+//! Ids are in the journal and are never reused or renumbered.
 
 use std::sync::Arc;
 
@@ -21,11 +22,11 @@ impl DialectId {
     pub const AMQP_091: Self = Self(1);
     /// STOMP: the frame's header lines `name:value\n`, escaped as STOMP 1.2 writes them.
     pub const STOMP: Self = Self(2);
-    /// The broker itself, of its own messages: their headers, as declarations are stored.
+    /// The broker's own messages: their headers, encoded like declarations.
     pub const BROKER: Self = Self(3);
 }
 
-/// A property that is looked up by itself.
+/// A property that can be looked up alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field<'a> {
     /// The application's header of this name.
@@ -54,10 +55,10 @@ pub enum Field<'a> {
 pub trait Dialect: Send + Sync {
     /// Its id.
     fn id(&self) -> DialectId;
-    /// The neutral view of properties that this dialect validated when they were published.
+    /// The neutral view of properties that this dialect validated at publish.
     fn read(&self, raw: &[u8]) -> Result<Properties, Error>;
-    /// One property, as selectors see it; unknown if it is not there. A dialect that finds it
-    /// without reading all others makes selectors fast.
+    /// One property for selectors; null if it is missing. A dialect that finds it without reading
+    /// all others makes selectors fast.
     fn look_up<'m>(&self, raw: &'m [u8], field: Field<'_>) -> Selected<'m> {
         self.read(raw).map_or(Selected::Null, |properties| properties.look_up(field))
     }
@@ -86,7 +87,7 @@ impl Dialects {
         }
     }
 
-    /// The neutral view of a message's properties, with what the broker has added to one that died.
+    /// The neutral view of a message's properties, with the broker's annotations of a dead letter.
     pub fn read_message(&self, message: &Message) -> Result<Properties, Error> {
         let mut properties = self.read(message.dialect(), message.properties())?;
         for (name, value) in message.annotations().map(|annotations| annotations.headers()).unwrap_or_default() {
@@ -95,7 +96,7 @@ impl Dialects {
         Ok(properties)
     }
 
-    /// One property of `raw`, written in `dialect`; unknown if it is not there.
+    /// One property of `raw`, written in `dialect`; null if it is missing.
     pub(crate) fn look_up<'m>(&self, dialect: DialectId, raw: &'m [u8], field: Field<'_>) -> Selected<'m> {
         match self.known.iter().find(|known| known.id() == dialect) {
             Some(known) => known.look_up(raw, field),
@@ -134,7 +135,7 @@ impl Properties {
 }
 
 impl Value {
-    /// As selectors see it: numbers, truth values and text; of everything else nothing is known.
+    /// The value for selectors: numbers, truth values and text; anything else is null.
     pub(crate) fn into_selected(self) -> Selected<'static> {
         match self {
             Self::Bool(truth) => Selected::Bool(truth),

@@ -1,10 +1,11 @@
-//! The neutral view of a message's properties: what one protocol's reader hands to another one's
+//! The neutral view of a message's properties, between one protocol's reader and another one's
 //! writer.
 
 use crate::value::Table;
 
-/// Everything that protocols say about a message besides its body. Built only where a message
-/// crosses protocols, meets a headers exchange or dies; same-protocol delivery never builds it.
+/// Everything that protocols say about a message besides its body. It is built only where a message
+/// crosses protocols, meets a headers exchange or dies; a delivery within one protocol never builds
+/// it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Properties {
     /// MIME type of the body.
@@ -19,7 +20,7 @@ pub struct Properties {
     pub priority: Option<u8>,
     /// Relates a reply to its request.
     pub correlation_id: Option<String>,
-    /// Where replies go.
+    /// The address for replies.
     pub reply_to: Option<String>,
     /// Time to live as published, in milliseconds.
     pub expiration: Option<u64>,
@@ -33,6 +34,6 @@ pub struct Properties {
     pub user_id: Option<String>,
     /// The application that published it.
     pub app_id: Option<String>,
-    /// A name of clusters that old clients set.
+    /// A cluster name that old clients set.
     pub cluster_id: Option<String>,
 }

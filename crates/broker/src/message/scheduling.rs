@@ -1,8 +1,8 @@
-//! The headers by which a publisher tells the broker what to do with one message: what makes it a
-//! duplicate of another, and when it is due.
+//! The headers with a publisher's instructions for one message: the id that makes it a duplicate,
+//! and when it is due.
 //!
 //! A protocol says at publish whether a message has such headers ([`is_instruction`]), and its
-//! block keeps that: whoever routes or delivers one without need not look for them.
+//! block keeps that. So they are not looked for in a message without them.
 
 use std::sync::Arc;
 
@@ -10,26 +10,24 @@ use crate::clock::{LONGEST_SPAN_MS, SPAN_WANTED, TIME_WANTED};
 use crate::error::Error;
 use crate::value::{Table, Value};
 
-/// What makes a message a duplicate, as RabbitMQ's plugin and as Artemis calls it; the first one
-/// counts.
+/// The headers with a message's id for deduplication, as RabbitMQ's plugin and Artemis call it. The
+/// first one counts.
 const IDS: [&str; 2] = ["x-deduplication-header", "_AMQ_DUPL_ID"];
-/// How long a message's id is remembered, in milliseconds, instead of what the exchange or queue
-/// says.
+/// How long a message's id is remembered, in milliseconds. It overrides the exchange or queue.
 const REMEMBERED_FOR: &str = "x-cache-ttl";
-/// The longest id, in bytes: ids are kept in memory and in the log as they are.
+/// The longest id, in bytes: ids are stored in memory and in the log as they are.
 const ID_MAX: usize = 255;
-/// After how many milliseconds a message is due: in AMQP 1.0's annotations, and as ActiveMQ calls
-/// it.
+/// The delay of a message in milliseconds: in AMQP 1.0's annotations, and as ActiveMQ calls it.
 const AFTER: [&str; 2] = ["x-opt-delivery-delay", "AMQ_SCHEDULED_DELAY"];
 /// When it is due, in milliseconds since 1970: in AMQP 1.0's annotations, and as Artemis calls it.
 const AT: [&str; 2] = ["x-opt-delivery-time", "_AMQ_SCHED_DELIVERY"];
-/// After how many milliseconds a message is due that comes by way of an exchange that delays.
+/// The delay in milliseconds of a message through a delayed exchange.
 pub const DELAY: &str = "x-delay";
 
-/// The longest delay, as a number that may be below zero.
+/// The longest delay, as a signed number.
 const LONGEST: i64 = LONGEST_SPAN_MS as i64;
 
-/// Whether a header of this name tells the broker what to do with the message.
+/// Whether a header of this name is an instruction for the broker.
 #[inline]
 pub fn is_instruction(name: &str) -> bool {
     matches!(
@@ -44,21 +42,21 @@ pub fn is_instruction(name: &str) -> bool {
     )
 }
 
-/// What the headers of a message say.
+/// The instructions in the headers of a message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Instructions {
-    /// What makes it a duplicate.
+    /// Its id for deduplication.
     pub(crate) id: Option<Arc<[u8]>>,
-    /// How long that is remembered, in milliseconds.
+    /// How long the id is remembered, in milliseconds.
     pub(crate) remembered_for: Option<u64>,
     /// When it is due, in milliseconds since 1970.
     at: Option<u64>,
-    /// After how many milliseconds it is.
+    /// Its delay in milliseconds.
     after: Option<u64>,
 }
 
 impl Instructions {
-    /// Reads them. Integers count as their digits, so that every protocol can say the same.
+    /// Reads them. Integers count as their digits, so that all protocols can express the same id.
     ///
     /// # Errors
     /// `Precondition` names the header that can't be understood.
@@ -86,11 +84,10 @@ impl Instructions {
         Ok(read)
     }
 
-    /// The delay in milliseconds that holds for what comes by way of an exchange that delays. A
-    /// negative one was spent.
+    /// The delay in milliseconds for a delayed exchange. A negative one is over.
     ///
     /// # Errors
-    /// `Precondition` if it can't be understood.
+    /// `Precondition` if it is invalid.
     pub(crate) fn exchange_delay(headers: &Table) -> Result<Option<u64>, Error> {
         let Some(value) = headers.get(DELAY) else { return Ok(None) };
         let ms = number_of(value).filter(|ms| *ms <= LONGEST);
@@ -98,7 +95,7 @@ impl Instructions {
         Ok(u64::try_from(ms).ok().filter(|ms| *ms > 0))
     }
 
-    /// Refuses headers that make a message due later than it may be that is published at that time.
+    /// Refuses headers whose due time is too far behind `published_at`.
     ///
     /// # Errors
     /// `Precondition` names the header.
@@ -110,10 +107,9 @@ impl Instructions {
         }
     }
 
-    /// When a message is due that was published at that time; `exchange` is the delay of an
-    /// exchange on its way. What the message says of itself counts first. All in milliseconds
-    /// since 1970. A stored message may be of a version that took every time for ten years that was
-    /// farther ahead.
+    /// When a message is due, in milliseconds since 1970. It was published at `published_at`,
+    /// through an exchange with the delay `exchange`, if any. The message's own instructions count
+    /// first. A stored message may be of a version that read every time farther ahead as ten years.
     pub(crate) fn due(&self, published_at: u64, exchange: Option<u64>) -> Option<u64> {
         let latest = published_at.saturating_add(LONGEST_SPAN_MS);
         let after = self.after.or(exchange).map(|ms| published_at.saturating_add(ms));
@@ -121,12 +117,12 @@ impl Instructions {
     }
 }
 
-/// The first of these headers that there is.
+/// The first of these headers that is there.
 fn first<'a>(headers: &'a Table, names: &[&'a str]) -> Option<(&'a str, &'a Value)> {
     names.iter().find_map(|name| Some((*name, headers.get(name)?)))
 }
 
-/// The number that the first of these headers has, which is `what`, at least 0 and at most `most`.
+/// The number in the first of these headers, which is `what`, at least 0 and at most `most`.
 fn first_time(headers: &Table, names: &[&str], what: &str, most: i64) -> Result<Option<u64>, Error> {
     let Some((name, value)) = first(headers, names) else { return Ok(None) };
     let number = match value {
@@ -149,7 +145,7 @@ fn id_of(value: &Value) -> Option<Arc<[u8]>> {
     })
 }
 
-/// A number, or text that says one, or the whole part of a fraction, as RabbitMQ's plugins take it.
+/// A number, the number in a text, or the whole part of a fraction, as RabbitMQ's plugins read it.
 pub(super) fn number_of(value: &Value) -> Option<i64> {
     match value {
         Value::Text(text) => text.trim().parse().ok(),

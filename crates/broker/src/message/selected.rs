@@ -1,8 +1,7 @@
-//! What a selector sees of a message: its properties under the names of JMS and of AMQP 0-9-1, and
-//! its headers.
+//! The view of a message for selectors: its properties under the names of JMS and of AMQP 0-9-1,
+//! and its headers.
 //!
-//! `docs/manual/selectors.md` lists the names. Looking one up reads no more of the message than
-//! that needs.
+//! `docs/manual/selectors.md` lists the names. A lookup reads no more of the message than it needs.
 
 use std::borrow::Cow;
 
@@ -20,8 +19,8 @@ pub(crate) struct Selected<'m> {
 }
 
 impl Selected<'_> {
-    /// What has this name, if that is text, a number or a truth value. Numbers count as their
-    /// digits, so that every protocol can say the same.
+    /// The value of this name, if it is text, a number or a truth value. Numbers count as their
+    /// digits, so that all protocols can express the same value.
     pub(crate) fn text(&self, name: &str) -> Option<Cow<'_, str>> {
         Some(match self.get(name) {
             Value::Text(text) => text,
@@ -81,7 +80,7 @@ impl Selected<'_> {
         }
     }
 
-    /// What the broker has added to a message that died, such as `x-first-death-queue`.
+    /// An annotation of a dead letter, such as `x-first-death-queue`.
     fn mark(&self, name: &str) -> Option<Value<'static>> {
         let annotations = self.message.annotations()?;
         let (_, value) = annotations.headers().into_iter().find(|(known, _)| known == name)?;
@@ -121,7 +120,7 @@ mod tests {
     use crate::message::{Arena, Head};
     use crate::value::{Table, Value as Field};
 
-    /// One message, whatever the bytes are.
+    /// A dialect with one message, whatever the bytes are.
     struct OneDialect;
 
     impl Dialect for OneDialect {

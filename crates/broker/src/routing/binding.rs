@@ -1,5 +1,5 @@
-//! One binding, what makes two of them the same one (destination, key and arguments, whatever the
-//! order of the arguments), and how many there are of all exchanges together.
+//! One binding, its identity (destination, key and arguments, whatever the order of the arguments),
+//! and the number of bindings of all exchanges together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,33 +8,32 @@ use crate::encoding::{table_bytes, write_table, write_text};
 use crate::error::Error;
 use crate::value::Table;
 
-/// Where a binding leads.
+/// The destination of a binding.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Destination {
     /// The queue of this id.
     Queue(u64),
-    /// The exchange of this id, which routes the message further.
+    /// The exchange of this id, which routes the message on.
     Exchange(u64),
 }
 
-/// What leads from one exchange to a destination.
+/// A binding of an exchange to a destination.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Binding {
     /// Where it leads.
     pub(crate) destination: Destination,
-    /// The binding key; a headers or fanout exchange keeps it but does not look at it.
+    /// The binding key. A headers or fanout exchange keeps it and does not use it.
     pub(crate) key: String,
-    /// What a headers exchange matches; other kinds keep it but do not look at it.
+    /// The fields that a headers exchange matches. Other kinds keep them and do not use them.
     pub(crate) arguments: Table,
 }
 
-/// How many bindings there are, of all exchanges that were given the same one, and what
-/// declarations weigh. Each exchange's [`super::Bindings`], and each [`Weight`], keep it true for
-/// as long as they are.
+/// The number of bindings of all exchanges with the same tally, and the bytes of declarations. Each
+/// exchange's [`super::Bindings`], and each [`Weight`], counts in it while it lives.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Tally {
     all: Arc<Counts>,
-    /// Of the bindings those that this part counts.
+    /// The bindings that this part counts.
     part: Arc<AtomicU64>,
 }
 
@@ -45,7 +44,7 @@ struct Counts {
     memory: AtomicU64,
 }
 
-/// What one or more declarations weigh, counted as long as it is.
+/// The bytes of one or more declarations, counted while it lives.
 #[derive(Debug, Default)]
 pub(crate) struct Weight {
     tally: Tally,
@@ -55,23 +54,23 @@ pub(crate) struct Weight {
 /// Bytes of declarations.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Load {
-    /// That the log says of them.
+    /// In the log.
     pub(crate) logged: u64,
     /// In memory, for names, keys and arguments.
     pub(crate) memory: u64,
 }
 
-/// What a record of the log takes besides its text, in bytes.
+/// The bytes of a log record besides its text.
 const RECORD_BYTES: usize = 48;
 
 impl Load {
-    /// Of a declaration that is logged.
+    /// The bytes of a logged declaration.
     pub(crate) fn of(name: &str, arguments: &Table) -> Self {
         let logged = (RECORD_BYTES + name.len() + table_bytes(arguments)) as u64;
         Self { logged, memory: (name.len() + arguments.heap_bytes()) as u64 }
     }
 
-    /// The same of one that is not.
+    /// The same for a declaration that is not logged.
     pub(crate) fn unlogged(self) -> Self {
         Self { logged: 0, ..self }
     }
@@ -88,7 +87,7 @@ impl Weight {
         self.load
     }
 
-    /// It weighs something else from now on.
+    /// Replaces its bytes.
     pub(crate) fn set(&mut self, load: Load) {
         let counts = &self.tally.all;
         counts.logged.fetch_add(load.logged.wrapping_sub(self.load.logged), Ordering::Relaxed);
@@ -104,7 +103,7 @@ impl Drop for Weight {
 }
 
 impl Tally {
-    /// One that counts with this one, and what it counts itself besides.
+    /// A tally that counts in this one, and its own part besides.
     pub(crate) fn part(&self) -> Self {
         Self { all: Arc::clone(&self.all), part: Arc::default() }
     }
@@ -113,17 +112,17 @@ impl Tally {
         self.all.bindings.load(Ordering::Relaxed)
     }
 
-    /// Those of its part.
+    /// The bindings of its part.
     pub(crate) fn part_count(&self) -> u64 {
         self.part.load(Ordering::Relaxed)
     }
 
-    /// What all declarations weigh together.
+    /// The bytes of all declarations together.
     pub(crate) fn load(&self) -> Load {
         Load { logged: self.all.logged.load(Ordering::Relaxed), memory: self.all.memory.load(Ordering::Relaxed) }
     }
 
-    /// Counts one more, unless that is one too many.
+    /// Counts one more, unless the limit is reached.
     pub(super) fn admit(&self, limit: u64) -> bool {
         let more = |count| (count < limit).then_some(count + 1);
         let admitted = self.all.bindings.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
@@ -143,19 +142,19 @@ impl Tally {
 pub(super) struct BindingIdentity(Box<[u8]>);
 
 impl Binding {
-    /// Bytes of memory for its key and arguments, which are kept three times.
+    /// Bytes of memory for its key and arguments, which are stored three times.
     pub(super) fn heap_bytes(&self) -> u64 {
         (3 * self.key.len() + 2 * self.arguments.heap_bytes()) as u64
     }
 }
 
 impl BindingIdentity {
-    /// Not behind any other.
+    /// The smallest identity of all.
     pub(super) fn least() -> Self {
         Self(Box::default())
     }
 
-    /// An error when the arguments are nested too deep to be kept.
+    /// An error when the arguments are nested too deep to be stored.
     pub(super) fn of(binding: &Binding) -> Result<Self, Error> {
         let mut bytes = Vec::new();
         write_text(&mut bytes, &binding.key);

@@ -1,4 +1,5 @@
-//! Direct exchanges: a message goes where its routing key is the binding key, byte for byte.
+//! Direct exchanges: a message goes to the bindings whose key equals its routing key, byte for
+//! byte.
 
 use hashbrown::HashMap;
 

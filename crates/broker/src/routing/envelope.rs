@@ -1,5 +1,5 @@
-//! What routing may ask of a message: its routing keys, of which its own comes first, and its
-//! properties, which are read when they are first asked for.
+//! The parts of a message that routing uses: its routing keys, its own first, and its properties,
+//! which are read at their first use.
 
 use std::cell::OnceCell;
 
@@ -18,8 +18,8 @@ pub(crate) struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// A message with this routing key and, where `copies` says so, those that its headers name.
-    /// `read` gives its properties; it is called at most once, and only if they matter.
+    /// A message with this routing key and, where `copies` says so, the keys in its headers. `read`
+    /// gives its properties; it is called at most once, and only if they matter.
     pub(crate) fn new(key: &'a str, copies: Copies, read: &'a dyn Fn() -> Option<Properties>) -> Self {
         Self { key, copies, read, properties: OnceCell::new() }
     }
@@ -36,7 +36,7 @@ impl<'a> Envelope<'a> {
         std::iter::once(self.key).chain(self.named()).filter(move |key| !has_copies || seen.insert(*key))
     }
 
-    /// The routing keys that its headers name. One may come several times.
+    /// The routing keys in its headers. One may come several times.
     pub(crate) fn named(&self) -> impl Iterator<Item = &str> {
         let lists: &[&str] = if self.copies == Copies::Named { &[CC, BCC] } else { &[] };
         lists.iter().flat_map(|name| named_keys(self.headers(), name))

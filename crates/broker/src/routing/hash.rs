@@ -1,9 +1,9 @@
-//! Hashing exchanges: each message goes to one destination, chosen by a hash, so that what hashes
-//! alike stays together.
+//! Hashing exchanges: each message goes to one destination, chosen by a hash, so messages with the
+//! same hash stay together.
 //!
-//! The choice is a pure function of what is hashed and of the set of bindings: neither the order in
-//! which they were made nor a restart nor the machine changes it. The hash functions must never
-//! change, since they decide where the messages of one key lie.
+//! The choice is a pure function of the hashed value and the set of bindings. The order of the
+//! bindings, a restart or another machine do not change it. The hash functions must never change,
+//! since they decide where the messages of one key lie.
 
 use std::collections::BTreeMap;
 use std::f64::consts::LN_2;
@@ -24,7 +24,7 @@ pub(crate) const HASH_PROPERTY: &str = "hash-property";
 /// The greatest weight of a binding. It costs nothing; the bound keeps sums of weights exact.
 const WEIGHT_MAX: i64 = u32::MAX as i64;
 
-/// What an exchange hashes. A message that lacks it goes where all such messages go.
+/// The value that an exchange hashes. All messages without it go to one destination.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) enum HashOn {
     /// The routing key; of several the message's own.
@@ -41,8 +41,8 @@ pub(crate) enum HashOn {
 }
 
 impl HashOn {
-    /// What a consistent-hash exchange with these arguments hashes, or what is wrong with them: in
-    /// the words of RabbitMQ's plugin, but that it has none for a value that is not text.
+    /// The value that a consistent-hash exchange with these arguments hashes, or the error in them.
+    /// The texts are those of RabbitMQ's plugin, which has none for a value that is not text.
     pub(crate) fn of(arguments: &Table) -> Result<Self, String> {
         let text = |name: &str| match arguments.get(name) {
             None => Ok(None),
@@ -74,15 +74,15 @@ impl HashOn {
     }
 }
 
-/// FNV-1a of 64 bits (Fowler, Noll, Vo), whose weak upper bits `mix` makes up for.
+/// FNV-1a of 64 bits (Fowler, Noll, Vo). `mix` makes up for its weak upper bits.
 pub(crate) fn digest(bytes: &[u8]) -> u64 {
     const OFFSET: u64 = 0xCBF2_9CE4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01B3;
     mix(bytes.iter().fold(OFFSET, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME)))
 }
 
-/// Integers of all widths are one class, and so are text and bytes: what is equal to a headers
-/// exchange hashes alike.
+/// Integers of all widths are one class, and so are text and bytes: values that a headers exchange
+/// finds equal hash alike.
 fn digest_value(value: &Value) -> u64 {
     if let Some(number) = value.as_integer() {
         return digest(&number.to_le_bytes());
@@ -94,7 +94,7 @@ fn digest_value(value: &Value) -> u64 {
             let mut bytes = Vec::new();
             match write_table(&mut bytes, &Table(vec![(String::new(), other.clone())])) {
                 Ok(()) => digest(&bytes),
-                // Nested too deep: such values go together.
+                // Nested too deep: all such values hash alike.
                 Err(_) => 0,
             }
         }
@@ -112,14 +112,14 @@ fn mix(mut z: u64) -> u64 {
 /// Consistent hashing by weighted rendezvous (Thaler, Ravishankar 1998; Schindelhauer, Schomaker
 /// 2005).
 ///
-/// For each key, each destination draws a waiting time, exponential with its weight as the rate,
-/// from a hash of both; the shortest wins. So a destination gets keys in proportion to its weight,
-/// one that comes takes its share evenly from all others, and one that goes leaves all other keys
-/// where they are. A message costs one draw for each destination.
+/// For each key, each destination draws a waiting time from a hash of both, exponential with its
+/// weight as the rate; the shortest wins. So a destination gets keys in proportion to its weight. A
+/// new one takes its share evenly from all others, and one that goes leaves all other keys where
+/// they are. A message costs one draw for each destination.
 #[derive(Debug, Default)]
 pub(super) struct Consistent {
     on: HashOn,
-    /// Sums, since several bindings may lead to one destination.
+    /// The sums of the weights, since several bindings may lead to one destination.
     weights: BTreeMap<Destination, u64>,
 }
 
@@ -156,8 +156,7 @@ impl Consistent {
     }
 }
 
-/// The weight that a binding key stands for, or what is wrong with it, in the words of RabbitMQ's
-/// plugin.
+/// The weight in a binding key, or the error in it, in the words of RabbitMQ's plugin.
 pub(super) fn weight(key: &str) -> Result<u64, Error> {
     let digits = key.strip_prefix(['+', '-']).unwrap_or(key);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -184,8 +183,8 @@ fn draw(key: u64, destination: Destination, weight: u64) -> f64 {
     (53.0 * LN_2 - logarithm(bits)) / weight as f64
 }
 
-/// The natural logarithm, by a series: the standard library's differs from machine to machine in
-/// its last bits.
+/// The natural logarithm, by a series: the last bits of the standard library's differ between
+/// machines.
 fn logarithm(number: u64) -> f64 {
     let power = number.max(1).ilog2();
     let mantissa = number as f64 / (1u64 << power) as f64;
@@ -196,9 +195,9 @@ fn logarithm(number: u64) -> f64 {
     f64::from(power) * LN_2 + 2.0 * t * series
 }
 
-/// The routing key's hash modulo the number of destinations, which are in the order of their
-/// numbers. Evener than consistent hashing and one step whatever their number, but nearly all keys
-/// move when it changes.
+/// The routing key's hash modulo the number of destinations, in the order of their numbers. It is
+/// evener than consistent hashing, and one step for any number of destinations. When their number
+/// changes, nearly all keys move.
 #[derive(Debug, Default)]
 pub(super) struct Modulus {
     /// How many bindings each has.

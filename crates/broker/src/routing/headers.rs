@@ -1,7 +1,7 @@
-//! Headers exchanges: a message goes where its headers hold all, or any, of the fields that the
-//! binding's arguments name. `x-match` says which: `all` (the default) and `any` pass over
-//! arguments whose names begin with `x-`, `all-with-x` and `any-with-x` only over `x-match` itself.
-//! Every binding is compared with every message; the routing key plays no part.
+//! Headers exchanges: a message matches a binding if its headers have all, or any, of the fields in
+//! the binding's arguments. `x-match` decides: `all` (the default) and `any` pass over arguments
+//! whose names begin with `x-`, `all-with-x` and `any-with-x` only over `x-match` itself. Every
+//! binding is compared with every message, and the routing key is not used.
 
 use hashbrown::HashMap;
 
@@ -12,7 +12,7 @@ use crate::value::{Table, Value};
 const MATCH: &str = "x-match";
 const MODES: [&str; 4] = ["all", "any", "all-with-x", "any-with-x"];
 
-/// Refuses what can't be matched by, in RabbitMQ's words.
+/// Refuses arguments that can't be matched, in RabbitMQ's words.
 pub(super) fn validate(arguments: &Table) -> Result<(), Error> {
     let refusal = match arguments.get(MATCH) {
         None => return Ok(()),
@@ -25,12 +25,12 @@ pub(super) fn validate(arguments: &Table) -> Result<(), Error> {
     Err(Error::precondition(format!("Invalid {MATCH} field {refusal}")))
 }
 
-/// Up to here a scan of the headers beats a map of them.
+/// Up to this number a scan of the headers beats a map of them.
 const SCANNED: usize = 8;
 /// Bytes of a value that are compared in one step.
 const COMPARED: usize = 64;
 
-/// The headers of a message, found by name at the same cost however many there are.
+/// The headers of a message, found by name at one cost for any number of them.
 pub(super) enum Headers<'a> {
     Few(&'a Table),
     Many(HashMap<&'a str, &'a Value>),
@@ -53,11 +53,11 @@ impl<'a> Headers<'a> {
     }
 }
 
-/// Whether a message with these headers goes where the binding with these arguments leads. Without
-/// fields to match, `all` is true and `any` is false. Each argument looked at is charged to
-/// `budget`; without a step left nothing matches.
+/// Whether a message with these headers matches the binding with these arguments. Without fields to
+/// match, `all` is true and `any` is false. Each argument costs a step of `budget`; without a step
+/// left nothing matches.
 pub(super) fn matches(arguments: &Table, headers: &Headers<'_>, budget: &mut Reached) -> bool {
-    // The argument that names the mode is looked for among all.
+    // The argument with the mode is looked up among all.
     if !budget.charge(1 + arguments.len() / SCANNED) {
         return false;
     }
@@ -77,8 +77,8 @@ pub(super) fn matches(arguments: &Table, headers: &Headers<'_>, budget: &mut Rea
     !any
 }
 
-/// Whether a header is what is wanted, and the steps that the comparison took. A wanted value of
-/// null asks for the field alone, whatever its value.
+/// Whether a header has the wanted value, and the steps of the comparison. A wanted null asks for
+/// the field alone, with any value.
 fn holds(headers: &Headers<'_>, name: &str, wanted: &Value) -> (bool, usize) {
     match headers.get(name) {
         None => (false, 1),
@@ -151,7 +151,7 @@ mod tests {
         for (what, arguments, headers, expected) in cases {
             let (arguments, headers) = (table(arguments), table(headers));
             assert_eq!(matched(&arguments, &headers), *expected, "{what}");
-            // Headers that are too many to scan, of which the first one of a name counts.
+            // More headers than a scan looks at; the first one of a name counts.
             let more = (0..20).map(|number| (format!("other{number}"), Value::Null));
             let again = headers.0.iter().map(|(name, _)| (name.clone(), text("not the first")));
             let many = Table(headers.0.iter().cloned().chain(more).chain(again).collect());

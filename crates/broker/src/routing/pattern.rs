@@ -1,5 +1,5 @@
-//! Topic keys as words. Words are what stands between dots; the empty key has no words, and `a.`
-//! has two.
+//! Topic keys as words. Words are the parts between dots; the empty key has no words, and `a.` has
+//! two.
 
 /// One word of a binding key.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -14,7 +14,7 @@ pub(super) enum Word<'a> {
 
 /// The words of a routing key.
 pub(super) fn words(key: &str) -> impl Iterator<Item = &str> {
-    // Splitting an empty text gives one empty word, where the key has none.
+    // Splitting an empty text gives one empty word; the empty key has none.
     let count = if key.is_empty() { 0 } else { usize::MAX };
     key.split('.').take(count)
 }

@@ -1,20 +1,20 @@
-//! What routing finds, and what it may cost: destinations, each once, and a budget of steps.
+//! The result of routing and its cost: destinations, each once, and a budget of steps.
 //!
-//! A publisher chooses the factors of the work of a match: how many keys, patterns, arguments and
-//! headers are compared, and how often the same destination comes up. So each step is charged, and
-//! a message whose budget is used up is refused. A destination that comes up for the first time
-//! costs nothing: there are no more than were declared.
+//! A publisher chooses the factors of a match's work: how many keys, patterns, arguments and
+//! headers are compared, and how often the same destination is found. So each step is charged, and
+//! a message whose budget is used up is refused. A new destination costs no step: their number is
+//! that of the declarations.
 
 use hashbrown::HashSet;
 
 use super::binding::Destination;
 
-/// Steps that routing one message may take: nodes of patterns, comparisons, and destinations that
-/// were found before. Some tens of milliseconds, and far beyond what bindings that are meant to be
-/// used come to.
+/// Steps that routing one message may take: nodes of patterns, comparisons, and repeated
+/// destinations. They take some tens of milliseconds, and no useful set of bindings comes near that
+/// number.
 pub(crate) const STEPS: u32 = 250_000;
 
-/// Destinations of one exchange, and what is left of a message's steps.
+/// Destinations of one exchange, and the steps that a message has left.
 #[derive(Debug)]
 pub(crate) struct Reached {
     list: Vec<Destination>,
@@ -29,7 +29,7 @@ impl Reached {
         Self { list: Vec::new(), seen: HashSet::new(), left: steps }
     }
 
-    /// Takes steps off the budget. False when that was the rest of it: whoever asks stops.
+    /// Takes steps off the budget. False when none is left: the caller stops.
     #[inline]
     pub(crate) fn charge(&mut self, steps: usize) -> bool {
         self.left = self.left.saturating_sub(u32::try_from(steps).unwrap_or(u32::MAX));
@@ -56,7 +56,7 @@ impl Reached {
         self.extend(std::iter::once(destination));
     }
 
-    /// Adds destinations of which each comes once.
+    /// Adds destinations, each of which comes once.
     pub(super) fn extend(&mut self, destinations: impl Iterator<Item = Destination>) {
         if self.list.is_empty() {
             self.list.extend(destinations);
@@ -74,7 +74,7 @@ impl Reached {
         }
     }
 
-    /// Gives what was found, for the next exchange to begin with nothing.
+    /// Returns the destinations, so that the next exchange begins with none.
     pub(crate) fn take(&mut self) -> Vec<Destination> {
         self.seen.clear();
         std::mem::take(&mut self.list)

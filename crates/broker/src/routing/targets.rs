@@ -1,16 +1,15 @@
-//! A set of destinations in which each counts how many bindings brought it, since several bindings
-//! of one destination may differ in arguments alone. Adding and removing take constant time at any
-//! size.
+//! A set of destinations that counts the bindings to each, since several bindings of one
+//! destination may differ in arguments alone. Adding and removing take constant time at any size.
 
 use hashbrown::HashMap;
 
 use super::binding::Destination;
 use super::reached::Reached;
 
-/// Up to here a scan of the list beats an index.
+/// Up to this size a scan of the list beats an index.
 const SCANNED: usize = 16;
 
-/// Destinations, each once. Most keys have one, so that takes no memory of its own.
+/// Destinations, each once. Most keys have one, which takes no memory of its own.
 #[derive(Default, Debug)]
 pub(super) enum Targets {
     #[default]

@@ -6,11 +6,11 @@ use crate::message::cc::Copies;
 use crate::message::properties::Properties;
 use crate::value::{Table, Value};
 
-/// Those that take any binding key; the keys of the others are weights.
+/// The kinds that take any binding key; the keys of the others are weights.
 const KINDS: [ExchangeKind; 5] =
     [ExchangeKind::Direct, ExchangeKind::Fanout, ExchangeKind::Topic, ExchangeKind::Headers, ExchangeKind::ModulusHash];
 
-/// Those of them that choose among destinations, not one of all.
+/// The kinds among them that choose destinations by key or headers.
 const CHOOSING: [ExchangeKind; 4] =
     [ExchangeKind::Direct, ExchangeKind::Fanout, ExchangeKind::Topic, ExchangeKind::Headers];
 
@@ -264,7 +264,7 @@ fn bindings_are_counted_for_all_exchanges_together() {
     assert_eq!(tally.count(), 0);
 }
 
-/// Would not end in reasonable time if one removal looked at all bindings.
+/// Would not end in reasonable time if a removal looked at all bindings.
 #[test]
 fn a_hundred_thousand_bindings_come_and_go() {
     const COUNT: u64 = 100_000;

@@ -1,8 +1,7 @@
 //! Topic exchanges: binding keys in a trie by word, walked by all matches at once.
 //!
-//! The walk keeps the set of nodes that the words so far can reach, each at most once, so that a
-//! message costs at most (words of its key) × (nodes of the trie), however many `#` the binding
-//! keys hold.
+//! The walk keeps the set of nodes that the words so far can reach, each at most once. So a message
+//! costs at most (words of its key) × (nodes of the trie), however many `#` the binding keys have.
 
 use std::cell::RefCell;
 
@@ -27,8 +26,8 @@ pub(super) struct Topic {
     free: Vec<NodeId>,
 }
 
-/// What follows after some words of a binding key. Apart from the root, a node without followers
-/// and targets is free.
+/// The continuations after some words of a binding key. Apart from the root, a node without
+/// followers and targets is free.
 #[derive(Default, Debug)]
 struct Node {
     literals: HashMap<Box<str>, NodeId>,
@@ -72,14 +71,14 @@ impl Node {
     }
 }
 
-/// Where a walk is; empty between walks. Kept from one message to the next, since allocating it
-/// costs more than most walks do.
+/// The state of a walk; empty between walks. It is kept between messages, since allocating it costs
+/// more than most walks do.
 #[derive(Default)]
 struct Walk {
-    /// Nodes that the words so far lead to, `#` apart. No node comes up twice: each has one parent,
+    /// Nodes that the words so far lead to, `#` apart. No node comes twice: each has one parent,
     /// and each parent is in `here` or in `many` once.
     here: Vec<NodeId>,
-    /// Nodes that one word more leads to.
+    /// Nodes that one more word leads to.
     next: Vec<NodeId>,
     /// The `#` nodes reached so far. They stay reached to the end of the key, since `#` takes any
     /// word.
@@ -88,7 +87,7 @@ struct Walk {
     seen: HashSet<NodeId>,
 }
 
-/// What a walk keeps room for. A larger one gives its memory back.
+/// The size of the lists that a walk keeps. A larger one gives its memory back.
 const KEPT: usize = 1024;
 
 thread_local! {
@@ -106,7 +105,7 @@ impl Walk {
         }
     }
 
-    /// Reaches the `#` that may follow `node` and so far matches no words. A `#` never follows
+    /// Reaches the `#` that may follow `node` and has matched no words yet. A `#` never follows
     /// another one.
     fn open(&mut self, node: &Node) {
         if let Some(many) = node.many
@@ -153,7 +152,7 @@ impl Topic {
                 return;
             }
             self.nodes[parent].remove_child(word);
-            // A fresh node also gives back the memory that the old one's maps hold.
+            // A fresh node also gives back the memory of the old one's maps.
             self.nodes[at] = Node::default();
             self.free.push(at);
             at = parent;
@@ -174,8 +173,8 @@ impl Topic {
     }
 
     /// Leaves in `here` and `many` the nodes at which a binding key that matches `key` ends. It
-    /// stops where `into` has no step left: no node of the trie takes part twice in a step, so that
-    /// it goes too far by the nodes of one word at most.
+    /// stops where `into` has no step left. No node of the trie takes part twice in a step, so it
+    /// exceeds the budget by the nodes of one word at most.
     fn walk(&self, key: &str, walk: &mut Walk, into: &mut Reached) {
         walk.here.push(ROOT);
         walk.open(&self.nodes[ROOT]);

@@ -1,7 +1,7 @@
 //! The facts that the broker journals: their kinds, and their bytes both ways.
 //! `docs/formats/facts.md` draws them.
 //!
-//! Kinds are never renumbered. Each fact is complete in itself and says the same when it is
+//! Kinds are never renumbered. Each fact is complete in itself, and has the same effect when it is
 //! replayed twice.
 
 use std::sync::Arc;
@@ -33,38 +33,38 @@ pub(crate) const UNBIND: u8 = 5;
 pub(crate) const POSITION: u8 = 6;
 /// How often an entry came back.
 pub(crate) const RETURNS: u8 = 7;
-/// A user, as the authority encodes it; empty when it was removed.
+/// A user, as the authority encodes it; empty when the user was removed.
 pub(crate) const USER: u8 = 8;
-/// An entry whose death is decided and whose move is still to come.
+/// An entry whose death is decided and whose move has not happened.
 pub(crate) const DYING: u8 = 9;
-/// Of which pages of a queue every number is accounted for: in the log, settled, or listed by an
-/// index.
+/// The pages of a queue that are accounted for: every number is in the log, settled, or listed by
+/// an index.
 pub(crate) const ACCOUNTED: u8 = 10;
-/// How often entries came back, said again for many at once.
+/// How often entries came back, restated for many at once.
 pub(crate) const RETURNS_RUNS: u8 = 11;
-/// Entries whose death is decided, said again for many at once.
+/// Entries whose death is decided, restated for many at once.
 pub(crate) const DYING_RUNS: u8 = 12;
-/// What an operator has defined: sort, vhost, name, fields.
+/// A definition of an operator: sort, vhost, name, fields.
 pub(crate) const DEFINITION: u8 = 13;
 
-/// A bucket: the queue that it is of, and its span.
+/// A bucket: its queue, and its span.
 pub(crate) const BUCKET: u8 = 17;
 
-/// When an entry is due that came back.
+/// The due time of an entry that came back.
 pub(crate) const RETRY: u8 = 18;
 
-/// Ids of a bundle: their queue and scope, and of each its place, the number of its message, and
-/// until when it is remembered.
+/// Ids of a bundle: their queue and scope. Each has its place, the number of its message, and the
+/// time until which it is remembered.
 pub(crate) const SEEN: u8 = 19;
 
-/// Keys of a bundle, of messages of which only the last value is kept: their queue, and of each its
-/// place and the number of its message.
+/// Last-value keys of a bundle: their queue, and for each key its place and the number of its
+/// message.
 pub(crate) const KEYED: u8 = 20;
 
-/// Ids or keys that one fact says at most when a bundle is said again.
+/// Ids or keys in one fact at most, in the restatement of a bundle.
 const IDS_TOGETHER: usize = 128;
 
-/// A declared exchange, as it is replayed.
+/// A declared exchange, as replayed.
 #[derive(Debug)]
 pub(crate) struct ExchangeFact {
     pub(crate) vhost: Owner,
@@ -75,7 +75,7 @@ pub(crate) struct ExchangeFact {
     pub(crate) arguments: Table,
 }
 
-/// A declared queue, as it is replayed.
+/// A declared queue, as replayed.
 #[derive(Debug)]
 pub(crate) struct QueueFact {
     pub(crate) vhost: Owner,
@@ -86,8 +86,8 @@ pub(crate) struct QueueFact {
 
 fn table_bytes(into: &mut Vec<u8>, table: &Table) {
     let written = write_table(into, table);
-    // Declarations refuse tables that nest too deeply, the only ones that can't be written, before
-    // they are logged.
+    // Only tables that nest too deeply can't be written, and declarations refuse those before they
+    // are logged.
     debug_assert!(written.is_ok(), "a table that was accepted can't be stored");
 }
 
@@ -196,14 +196,14 @@ fn log_accounted(appender: &mut Appender<'_>, group: Option<Group>, queue: Owner
     appender.fact(group, queue, ACCOUNTED, &[&bytes]);
 }
 
-/// Logs that there is a bucket `owner` of a queue.
+/// Logs the bucket `owner` of a queue.
 pub(crate) fn log_bucket(appender: &mut Appender<'_>, owner: Owner, queue: Owner, span: Span) {
     let mut bytes = Vec::with_capacity(21);
     [queue, span.begins, span.exponent.into()].into_iter().for_each(|number| write_varint(&mut bytes, number));
     appender.fact(None, owner, BUCKET, &[&bytes]);
 }
 
-/// Reads which queue a bucket is of, and its span.
+/// Reads the queue of a bucket, and its span.
 pub(crate) fn read_bucket(bytes: &[u8]) -> Result<(Owner, Span), Malformed> {
     let mut reader = Reader::new(bytes);
     let (queue, begins, exponent) = (reader.varint()?, reader.varint()?, reader.varint()?);
@@ -232,7 +232,7 @@ pub(crate) fn log_seen(
     }
 }
 
-/// Ids of a bundle, as the log says them.
+/// Ids of a bundle, as logged.
 pub(crate) struct SeenFact {
     pub(crate) queue: Owner,
     pub(crate) scope: Owner,
@@ -331,12 +331,12 @@ pub(crate) fn read_name(bytes: &[u8]) -> Result<String, Malformed> {
     Ok(name)
 }
 
-/// What a restatement says of one lane of a queue.
+/// The facts of one lane of a queue in a restatement.
 #[derive(Debug)]
 pub(crate) struct LaneFacts {
     /// The next sequence number, and the delivery mark.
     pub(crate) position: (u64, u64),
-    /// Of which pages every number is accounted for, in runs.
+    /// The pages that are accounted for, in runs.
     pub(crate) accounted: Vec<(u64, u64)>,
     /// The numbers that are settled, in runs.
     pub(crate) settled: Vec<(u64, u64)>,
@@ -346,11 +346,11 @@ impl LaneFacts {
     fn log(&self, appender: &mut Appender<'_>, queue: Owner) {
         log_position(appender, queue, self.position.0, self.position.1);
         let both = !self.accounted.is_empty() && !self.settled.is_empty();
-        // One without the other would lie: what the log no longer says to be settled would be
+        // The two belong together: numbers that the log no longer says to be settled would be
         // missed.
         let group = both.then(|| appender.begin_group());
         if !self.accounted.is_empty() {
-            // Before what is settled: of pages of which nothing is known that is not kept.
+            // Before the settled numbers: those of pages about which nothing is known are dropped.
             log_accounted(appender, group, queue, self.position.0, &self.accounted);
         }
         if !self.settled.is_empty() {
@@ -362,7 +362,7 @@ impl LaneFacts {
     }
 }
 
-/// Logs everything about a queue but its entries.
+/// Logs everything about a queue except its entries.
 pub(crate) fn log_whole_queue(
     appender: &mut Appender<'_>,
     vhost: Owner,
@@ -381,7 +381,7 @@ pub(crate) fn log_whole_queue(
     for bound in bound {
         log_binding(appender, queue.id, BIND, bound);
     }
-    // In front of what an earlier version reads alone.
+    // In front of the numbers that an earlier version reads alone.
     let both = remains.returns.iter().filter_map(|(seq, returns)| Some((*seq, returns.both()?)));
     log_valued(appender, queue.id, RETURNS_RUNS, both);
     let counted = remains.returns.iter().map(|(seq, returns)| (*seq, u64::from(returns.counted())));
@@ -419,7 +419,7 @@ mod tests {
         let keys = [(0, keyed("a", 1)), (300, keyed("longer", (1 << 48) + 5))];
         let bytes = keyed_bytes(7, &keys.each_ref().map(|(place, keyed)| (*place, keyed)));
         assert_eq!(bytes, b"\x07\0\x01\x01a\xac\x02\x85\x80\x80\x80\x80\x80\x40\x06longer");
-        // Keys go to the end of the fact, whose length the log knows.
+        // Keys go to the end of the fact, whose length the log has.
         let whole = [(1, 0), (5, 1), (bytes.len(), 2)];
         for end in 0..=bytes.len() {
             let expected = whole.iter().find(|(at, _)| *at == end).map(|(_, count)| (7, keys[..*count].to_vec()));

@@ -1,9 +1,8 @@
-//! Facts about many entries of a queue at once: the numbers that have one value in common, in runs.
+//! Facts about many entries of a queue at once: the numbers with one common value, in runs.
 //!
-//! A restatement says what is left of a backlog in every file that leaves the log, so what it says
-//! of an entry must cost far less than the entry did: a run of any length is two varints. No fact
-//! is about more than [`ENTRIES_PER_FACT`] entries, so that none makes its reader allocate more
-//! than that.
+//! A restatement has facts about a backlog for every file that leaves the log. So a fact about an
+//! entry must cost far less than the entry did: a run of any length is two varints. No fact is
+//! about more than [`ENTRIES_PER_FACT`] entries, which bounds the allocation of its reader.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +10,10 @@ use journal::{Appender, Owner};
 
 use crate::encoding::{Malformed, Reader, write_varint};
 
-/// How many entries one fact is about at most.
+/// The most entries of one fact.
 const ENTRIES_PER_FACT: u64 = 1 << 16;
 
-/// What one fact says: a value, and the runs (first number, count) of the entries that have it.
+/// One fact: a value, and the runs (first number, count) of the entries that have it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Valued {
     pub(crate) value: u64,
@@ -40,8 +39,8 @@ impl Valued {
     }
 }
 
-/// Logs a fact of `kind` for each value that `entries`, numbers and their values, have; for more if
-/// there are many entries.
+/// Logs a fact of `kind` for each value among `entries`, which are numbers and their values;
+/// several facts if there are many entries.
 pub(crate) fn log_valued(
     appender: &mut Appender<'_>,
     queue: Owner,

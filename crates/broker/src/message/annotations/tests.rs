@@ -1,4 +1,4 @@
-//! Deaths as they are counted, shown and kept.
+//! Deaths as they are counted, shown and stored.
 
 use proptest::prelude::*;
 
@@ -85,9 +85,9 @@ fn cycles_are_automatic_or_none() {
         (&[("a", Expired), ("b", Expired)], "a", true),
         (&[("a", Expired), ("b", Rejected)], "a", false),
         (&[("a", Rejected), ("b", Expired)], "a", false),
-        // Work is rejected, waits in a retry queue and expires back: that may go on for ever.
+        // A message is rejected, waits in a retry queue and expires back: that may go on for ever.
         (&[("work", Rejected), ("retry", Expired), ("work", Rejected), ("retry", Expired)], "work", false),
-        // The rejection came before the death in the target, so that it is not part of the cycle.
+        // The rejection came before the death in the target, so it is not part of the cycle.
         (&[("b", Rejected), ("a", Expired)], "a", true),
         (&[("a", Rejected), ("a", Expired)], "a", true),
     ];
@@ -172,7 +172,7 @@ fn moves_are_shared_out_and_written_down() {
     let mut bytes = Vec::new();
     one.encode(&mut bytes);
     assert_eq!(Annotations::decode(&bytes), Ok(one.clone()));
-    // What an earlier version wrote has all of them.
+    // The annotations of an earlier version have all moves.
     let old = &bytes[..bytes.len() - 2];
     assert_eq!(Annotations::decode(old), Ok(Annotations { moves_left: None, ..one.clone() }));
 

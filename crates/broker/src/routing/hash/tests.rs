@@ -1,5 +1,5 @@
-//! Where keys go, by count and by comparison; what is hashed; which weights and arguments are
-//! refused.
+//! The places of keys, by count and by comparison; the hashed values; and the refused weights and
+//! arguments.
 
 use super::*;
 use crate::message::cc::Copies;
@@ -36,7 +36,7 @@ fn count(queues: &[u64], id: u64) -> u64 {
     queues.iter().filter(|queue| **queue == id).count() as u64
 }
 
-/// Within a tenth; keys and hashes are fixed, so that this is no matter of luck.
+/// Within a tenth. Keys and hashes are fixed, so the result is no matter of luck.
 #[track_caller]
 fn assert_near(count: u64, expected: u64) {
     assert!(count.abs_diff(expected) * 10 <= expected, "{count} should be near {expected}");
