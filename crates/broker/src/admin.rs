@@ -1,9 +1,8 @@
-//! What operators change while the broker runs: vhosts, users, how much each may have, and
-//! policies.
+//! Changes by operators while the broker runs: vhosts, users, their limits, and policies.
 //!
 //! Changes come one after the other (`Engine::administration`). Each is logged before it counts and
-//! returns what its answer waits for: it is durable when [`Broker::is_durable`] says so. Who may
-//! ask for one is checked by whoever asks.
+//! returns the ticket for its answer: it is durable when [`Broker::is_durable`] says so. The caller
+//! checks the rights of its user.
 
 mod checks;
 mod policies;
@@ -36,7 +35,7 @@ impl Broker {
 }
 
 impl Broker {
-    /// Raises an alarm, `memory` or `disk`, whatever room there is, or stops doing so: then room
+    /// Raises an alarm, `memory` or `disk`, whatever room there is, or takes it back: then room
     /// decides again. It ends with the process.
     ///
     /// # Errors
@@ -70,7 +69,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Has those clients closed by their protocols. Returns how many they are.
+    /// Makes the protocols of the clients that `whom` is true of close them. Returns their number.
     pub(crate) fn kick_all(&self, whom: impl Fn(&ClientShared) -> bool, reason: &str) -> u64 {
         let clients = self.clients.lock();
         let mut count = 0;

@@ -1,7 +1,7 @@
-//! Alarms, and who must stop publishing because of them.
+//! Alarms, and the publishers that they stop.
 //!
-//! The journal's lag passes by itself: it only pauses a socket. Alarms pass when consumers work:
-//! clients that only publish stop at once; a client that consumes goes on into a headroom, and past
+//! The journal's lag passes by itself and only pauses a socket. Alarms pass when consumers work.
+//! Clients that only publish stop at once. A client that consumes goes on into a headroom, and past
 //! that its publishes are parked.
 
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -24,18 +24,18 @@ pub enum Flow {
     Pause,
 }
 
-/// What the alarms allow a publish.
+/// The publishes that the alarms allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Allowance {
-    /// Anything.
+    /// All.
     All,
-    /// Only what comes from clients that also consume.
+    /// Those of clients that also consume.
     Consuming,
     /// Nothing.
     None,
 }
 
-/// Who wants to know when the alarms change, and which are up by hand.
+/// The clients that wait for a change of the alarms, and the alarms that are up by hand.
 #[derive(Debug, Default)]
 pub(crate) struct Alarms {
     watch: Mutex<Watch>,
@@ -66,12 +66,12 @@ impl Engine {
         self.housekeeper.wake();
     }
 
-    /// What publishers may do now.
+    /// The publishes that are allowed now.
     pub(crate) fn allowance(&self) -> Allowance {
         self.allowance_beside(0)
     }
 
-    /// The same for who holds so many bytes itself: they are there already.
+    /// The same for a client that holds so many bytes itself: they are there already.
     pub(crate) fn allowance_beside(&self, own: usize) -> Allowance {
         let limit = self.memory.limit();
         let used = self.memory.total().saturating_sub(own);
@@ -89,7 +89,7 @@ impl Engine {
         };
         let by_hand = match self.alarms.by_hand.load(Ordering::Relaxed) {
             0 => Allowance::All,
-            // Nobody is to make room by it, so nobody is let in.
+            // No client could make room, so none is let in.
             _ => Allowance::None,
         };
         memory.max(disk).max(by_hand)
@@ -111,7 +111,7 @@ impl Engine {
         (now & MEMORY != 0, now & DISK != 0)
     }
 
-    /// Wakes `waker` at the next look at the alarms, and sees to it that there is one.
+    /// Wakes `waker` at the next look at the alarms, and schedules that look.
     pub(crate) fn when_alarms_change(&self, waker: &Waker) {
         let polled = {
             let mut watch = self.alarms.watch.lock();
@@ -125,8 +125,8 @@ impl Engine {
         }
     }
 
-    /// Tells everybody who waits to look again. True when the housekeeping must look again too:
-    /// somebody was told, who may go on waiting.
+    /// Wakes all that wait for a change. True when the housekeeping must look again too, since a
+    /// client that was woken may go on waiting.
     pub(crate) fn announce_alarms(&self) -> bool {
         let waiting = {
             let mut watch = self.alarms.watch.lock();

@@ -1,5 +1,5 @@
-//! The broker as the server program sees it: opened from a data directory, attached to by clients,
-//! reported on, closed.
+//! The broker for the server program: opening a data directory, attaching clients, reports,
+//! closing.
 
 use std::io;
 use std::sync::Arc;
@@ -26,27 +26,25 @@ use crate::settings::{Limits, Settings};
 use crate::store::facts;
 use crate::value::Table;
 
-/// What a broker is opened with.
+/// The parts of a new broker.
 pub struct Parts {
-    /// Where its journal lies.
+    /// The disk of its journal.
     pub disk: Arc<dyn Disk>,
-    /// How the journal is kept.
+    /// The journal's options.
     pub journal: Options,
     /// Called once when the journal can't be written any more; should end the process.
     pub on_journal_failure: Box<dyn Fn(&io::Error) + Send + Sync>,
-    /// What can be set.
+    /// The settings.
     pub settings: Settings,
-    /// How logging in works. The key of decoys is for a directory that has none.
+    /// The settings of log-in. The key of decoys is for a directory without one.
     pub authority: AuthoritySettings,
-    /// The encodings of all protocols, also of those that are not served: stored messages may be in
-    /// any.
+    /// The encodings of all protocols, unserved ones included: stored messages may have any.
     pub dialects: Dialects,
     /// Calendar time.
     pub clock: Arc<dyn Clock>,
-    /// Random bytes from which the broker's names follow: a secret.
+    /// Secret random bytes from which the broker's names follow.
     pub name_key: [u8; 32],
-    /// Name and password of the user that an empty data directory gets, with vhost `/` and every
-    /// right there.
+    /// Name and password of the user in a new data directory, with vhost `/` and every right there.
     pub default_user: Option<(String, String)>,
     /// Random bytes for the hash of that password.
     pub salt: [u8; 16],
@@ -57,7 +55,7 @@ pub struct Parts {
 pub enum OpenError {
     /// The journal.
     Journal(journal::OpenError),
-    /// What the journal holds makes no sense.
+    /// The journal's contents contradict each other.
     Damaged(String),
     /// The default user.
     DefaultUser(String),
@@ -97,7 +95,7 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Opens the data directory, recovers what it holds, and starts the journal.
+    /// Opens the data directory, recovers its contents, and starts the journal.
     ///
     /// # Errors
     /// One line that says what is wrong with the directory, and what to do.
@@ -157,19 +155,19 @@ impl Broker {
         if rebuilt.is_empty() {
             broker.create_defaults(parts.default_user, parts.salt)?;
         }
-        // Behind the first user and vhost: a directory with anything in it gets neither.
+        // Behind the first user and vhost: a directory with any contents gets neither.
         broker.engine.keep_decoy_key(&decoy_key);
         broker.resume(&mut rebuilt)?;
         broker.engine.journal.note_lasting(broker.engine.catalog.bindings.load().logged);
-        // Before, it could have told the journal nothing.
+        // It could not answer the journal before.
         restater.answer_for(&broker.engine);
         Ok(broker)
     }
 
-    /// Fills the queues, and takes up what the last run left undone.
+    /// Fills the queues, and takes up the unfinished work of the last run.
     fn resume(&self, rebuilt: &mut Rebuilt) -> Result<(), OpenError> {
         let decided = rebuilt.fill(&self.engine)?;
-        // First, since they may say where a message goes whose death was decided.
+        // First, since a policy may decide where a dead letter goes.
         let bound = self.engine.resume_policies()?;
         let mut work = Vec::new();
         for decided in decided {
@@ -181,7 +179,7 @@ impl Broker {
             decided.queue.supersede_all(&decided.keyed.outdated, &self.engine);
         }
         self.engine.run_work(&mut work);
-        // What was to die has been taken out by now, so that limits take nothing in its place.
+        // Dying entries are out by now, so limits drop no others in their place.
         let mut visit = Visit { context: &self.engine, now: self.engine.clock.unix_ms(), work: &mut work };
         bound.iter().for_each(|queue| queue.enforce_arguments(&mut visit));
         self.engine.run_work(&mut work);
@@ -192,8 +190,7 @@ impl Broker {
         Ok(())
     }
 
-    /// A name that no other thing has and that can't be guessed: `prefix` and 22 characters of
-    /// URL-safe base 64.
+    /// A unique name that can't be guessed: `prefix` and 22 characters of URL-safe base 64.
     pub fn name(&self, prefix: &str) -> String {
         self.engine.names.name(prefix)
     }
@@ -211,8 +208,8 @@ impl Broker {
             engine.users.lock().extend(record.iter().map(|(owner, _)| (name.clone(), *owner)));
             engine.authority.put(user).map_err(|error| failed(&error))?;
         }
-        // Both or neither: a directory with one of them is what an operator left of it, and gets
-        // nothing again.
+        // Both or neither: a directory with one of them was left so by an operator, and gets
+        // nothing.
         let id = engine.owners(OWNERS_PER_VHOST);
         let mut appender = engine.journal.appender();
         let group = appender.begin_group();
@@ -226,7 +223,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Who may log in, and what they may do.
+    /// The users and their rights.
     pub fn authority(&self) -> &Authority {
         &self.engine.authority
     }
@@ -241,7 +238,7 @@ impl Broker {
         &self.engine.dialects
     }
 
-    /// What clients may ask for.
+    /// The limits on clients.
     pub fn limits(&self) -> &Limits {
         &self.engine.settings.limits
     }
@@ -251,12 +248,12 @@ impl Broker {
         self.engine.reserved_connections()
     }
 
-    /// Sessions (AMQP 0-9-1: channels) of one connection, for connections to come.
+    /// Sessions (AMQP 0-9-1: channels) of one connection, for later connections.
     pub fn sessions_per_connection(&self) -> u32 {
         self.engine.sessions_per_connection.load(Ordering::Relaxed)
     }
 
-    /// Changes that. Connections that are open keep what they were told.
+    /// Changes that. Open connections keep their number.
     pub fn set_sessions_per_connection(&self, sessions: u32) {
         self.engine.sessions_per_connection.store(sessions, Ordering::Relaxed);
     }
@@ -270,8 +267,8 @@ impl Broker {
         Client::attach(&self.engine, login, waker)
     }
 
-    /// A client for one request of management: it acts as `identity` in a vhost, is listed nowhere
-    /// and counts against no limit.
+    /// A client for one request of management. It acts as `identity` in a vhost, is in no list, and
+    /// counts against no limit.
     ///
     /// # Errors
     /// `NotAllowed`: no such vhost, or no access to it.
@@ -288,8 +285,8 @@ impl Broker {
         Client::attach_unlisted(&self.engine, login, waker)
     }
 
-    /// Does what is due, and says when to come again if `waker` is not woken before. One task runs
-    /// it.
+    /// Does the work that is due, and returns when to run again if `waker` is not woken before. One
+    /// task runs it.
     pub fn housekeep(&self, now: Instant, waker: &Waker) -> Option<Instant> {
         self.engine.housekeep(now, waker)
     }
@@ -299,31 +296,31 @@ impl Broker {
         self.engine.memory.take_swept()
     }
 
-    /// Bytes of memory that messages, and what it takes to know where they are, have now.
+    /// Bytes of memory of messages and of their places.
     pub fn memory_used(&self) -> usize {
         self.engine.memory.used()
     }
 
-    /// Reads one thing that a queue waits for from the disk. True when more waits; else `waker` is
-    /// woken when there is something. One thread runs it, since it waits for the disk.
+    /// Runs one read from the disk that a queue waits for. True when more wait; otherwise `waker`
+    /// is woken when there are. One thread runs it, since it waits for the disk.
     pub fn page(&self, waker: &Waker) -> bool {
         self.engine.page(waker)
     }
 
-    /// What could not be read since the last call: a line for each queue that stopped, for the log.
+    /// The failed reads since the last call: a line for each queue that stopped, for the log.
     pub fn take_damages(&self) -> Vec<String> {
         let mut damages = std::mem::take(&mut *self.engine.news.lock());
         damages.extend(self.engine.take_damages());
         damages
     }
 
-    /// Has the files of backlogs read from time to time, at most so many bytes of them each second;
-    /// zero for never.
+    /// Has the files of backlogs read from time to time, at most so many bytes each second; 0 for
+    /// never.
     pub fn scrub(&self, bytes_per_second: u64) {
         self.engine.journal.scrub(bytes_per_second);
     }
 
-    /// What that found damaged since the last call: a line for each file, for the log.
+    /// The damage that it found since the last call: a line for each file, for the log.
     pub fn take_scrubbed(&self) -> Vec<String> {
         let line = |damage: journal::Damage| {
             let journal::Damage { file, offset, what, .. } = damage;
@@ -335,16 +332,16 @@ impl Broker {
         self.engine.journal.take_damages().into_iter().map(line).collect()
     }
 
-    /// Begins to copy the data directory into `to`, which must be empty: everything confirmed by
-    /// now will be in the copy.
+    /// Begins to copy the data directory into `to`, which must be empty. Everything that is
+    /// confirmed by now will be in the copy.
     ///
     /// # Errors
-    /// Why there can't be a copy.
+    /// The reason why there can't be a copy.
     pub fn backup(&self, to: Arc<dyn Disk>) -> Result<journal::Backup, journal::BackupError> {
         self.engine.journal.backup(to)
     }
 
-    /// Has a connection closed by its protocol. False when there is none of that number.
+    /// Makes the protocol of a connection close it. False when there is none of that number.
     pub fn kick(&self, client: u64, reason: &str) -> bool {
         let clients = self.engine.clients.lock();
         let Some(shared) = clients.get(&client) else { return false };
@@ -352,7 +349,7 @@ impl Broker {
         true
     }
 
-    /// Writes how far deliveries really went, flushes and stops the journal. Call it when all
+    /// Logs how far deliveries really went, then flushes and stops the journal. Call it when all
     /// clients are gone.
     ///
     /// # Errors
@@ -373,8 +370,8 @@ impl Broker {
     }
 }
 
-/// Users as they were, but for their rights in vhosts that are gone: the end of a vhost ends those
-/// too. The second result is whom that changed.
+/// The stored users, without rights in vhosts that are gone: the end of a vhost ends those too. The
+/// second result has the users that this changed.
 fn load_users(rebuilt: &Rebuilt, authority: &Authority) -> Result<(HashMap<String, u64>, Vec<User>), OpenError> {
     let (mut users, mut curtailed) = (HashMap::new(), Vec::new());
     for (owner, bytes) in &rebuilt.users {

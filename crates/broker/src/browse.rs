@@ -1,7 +1,7 @@
-//! Looking through the ready messages of a queue for an operator, who takes none of them.
+//! Browsing the ready messages of a queue for an operator, without taking any.
 //!
-//! Messages that only the disk has are read without a lock and not kept. Expired ones are shown as
-//! long as they are there.
+//! Messages that only the disk has are read without a lock and not kept. Expired ones are shown
+//! while they are there.
 
 use std::sync::Arc;
 
@@ -19,32 +19,32 @@ use crate::queue::{Glimpse, Queue, Step};
 /// A message in a queue.
 #[derive(Debug)]
 pub struct Browsed {
-    /// Its number in the queue: rising in each priority.
+    /// Its number in the queue, which rises within each priority.
     pub number: u64,
     /// The message.
     pub message: Message,
-    /// Its properties, with what the broker has added to a message that died.
+    /// Its properties, with the broker's annotations of a dead letter.
     pub properties: Properties,
     /// It may have been delivered before.
     pub redelivered: bool,
 }
 
-/// A queue, and which of its messages somebody is after.
+/// A queue, and a choice of its messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Browse<'a> {
     /// The vhost.
     pub vhost: &'a str,
     /// The queue.
     pub queue: &'a str,
-    /// Only messages that it is true of; blank for all.
+    /// Only messages that this selector is true of; blank for all.
     pub selector: &'a str,
     /// No more than so many.
     pub limit: u64,
 }
 
 impl Broker {
-    /// Shows the ready messages of a queue in order, from the front, for as long as `wanted` says.
-    /// Reads what only the disk has, so it may take a while.
+    /// Shows the ready messages of a queue in order, from the front, while `wanted` is true. Reads
+    /// from the disk where needed, so it may take a while.
     ///
     /// # Errors
     /// `NotFound` without such a queue, `Precondition` for a text that is no selector, `Internal`
@@ -71,7 +71,7 @@ impl Broker {
 }
 
 impl Engine {
-    /// The queue and the selector that somebody means.
+    /// The queue and the selector of a request.
     pub(crate) fn find(&self, browse: &Browse<'_>) -> Result<(Arc<Queue>, Option<Selector>), Error> {
         let selector = Selector::parse(browse.selector).map_err(|error| Error::precondition(error.to_string()))?;
         let vhost = self.catalog.vhost(browse.vhost);
@@ -81,8 +81,7 @@ impl Engine {
         Ok((queue.ok_or_else(no_queue)?, selector))
     }
 
-    /// Hands every ready message that is selected to `each`, in order, for as long as both want
-    /// more.
+    /// Passes every selected ready message to `each`, in order, while both want more.
     pub(crate) fn walk(
         &self,
         queue: &Arc<Queue>,
@@ -119,8 +118,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Reads what only the disk has, up to the first that has left its place meanwhile: the log
-    /// moves what it holds, and it lies elsewhere if it is still there.
+    /// Reads messages that only the disk has, up to the first that has left its place meanwhile.
+    /// The log moves bodies, and such a message lies elsewhere if it is still there.
     fn with_messages(&self, queue: &Queue, entries: Vec<Glimpse>) -> Result<Vec<(Glimpse, Message)>, Error> {
         let wanted: Vec<Reference> = entries.iter().filter_map(|glimpse| glimpse.place).collect();
         let mut read = self.read_all_messages(queue, &wanted)?.into_iter().peekable();

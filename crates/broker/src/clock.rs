@@ -1,13 +1,14 @@
-//! Time as an argument: the calendar comes from here, the passing of time comes in as `Instant`s.
+//! Time as an argument: the calendar time comes from here, the passing of time comes in as
+//! `Instant`s.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The longest span of time that a peer may ask for, in milliseconds: ten years, as in RabbitMQ.
-/// The present and such a span together are far from what a calendar time or an `Instant` can hold.
+/// The present plus such a span is far below the limits of a calendar time or an `Instant`.
 pub const LONGEST_SPAN_MS: u64 = 315_360_000_000;
-/// What a span of time must be, as refusals say it.
+/// The valid spans of time, in the words of refusals.
 pub const SPAN_WANTED: &str = "a number of milliseconds, ten years at most";
-/// What a time of the calendar must be that something is to happen at, as refusals say it.
+/// The valid calendar times of future events, in the words of refusals.
 pub const TIME_WANTED: &str = "a time in milliseconds since 1970, ten years ahead at most";
 
 /// Tells the calendar time.

@@ -1,8 +1,8 @@
-//! The binary encoding of what the broker keeps in its journal: varints, texts and field tables.
+//! The binary encoding in the journal: varints, texts and field tables.
 //!
-//! Writers append to a buffer; a [`Reader`] gives back exactly what was written or says where the
-//! bytes are [`Malformed`]. No input makes it panic, recurse deeper than [`DEPTH_LIMIT`] or
-//! allocate by a length it was told. Tags stand in journals and are never reused or renumbered.
+//! Writers append to a buffer. A [`Reader`] returns exactly what was written, or says where the
+//! bytes are [`Malformed`]. No input makes it panic, recurse deeper than [`DEPTH_LIMIT`], or
+//! allocate by a length in the input. Tags are in journals and are never reused or renumbered.
 
 use crate::error::Error;
 use crate::value::{Table, Value};
@@ -35,7 +35,7 @@ mod tag {
 }
 
 /// Appends an unsigned integer as LEB128: seven bits a byte, the lowest first, the top bit set on
-/// all but the last.
+/// all except the last.
 pub(crate) fn write_varint(into: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         into.push(number as u8 | 0x80);
@@ -60,7 +60,7 @@ pub(crate) fn write_text(into: &mut Vec<u8>, text: &str) {
     write_bytes(into, text.as_bytes());
 }
 
-/// Appends 0 for none, else 1 and the number.
+/// Appends 0 for `None`, or 1 and the number.
 pub(crate) fn write_optional_varint(into: &mut Vec<u8>, number: Option<u64>) {
     write_bool(into, number.is_some());
     if let Some(number) = number {
@@ -79,15 +79,16 @@ pub(crate) fn write_table(into: &mut Vec<u8>, table: &Table) -> Result<(), Error
     written
 }
 
-/// Bytes that a table takes when it is stored.
+/// Bytes of a stored table.
 pub(crate) fn table_bytes(table: &Table) -> usize {
     let mut bytes = Vec::new();
-    // One that can't be stored is refused before it is kept.
+    // A table that can't be stored was refused before.
     let _ = write_table(&mut bytes, table);
     bytes.len()
 }
 
-/// Refuses what [`write_table`] would refuse, so that nothing is accepted that can't be kept.
+/// Refuses any table that [`write_table`] would refuse, so that none is accepted that can't be
+/// stored.
 pub(crate) fn check_depth(table: &Table) -> Result<(), Error> {
     write_table(&mut Vec::new(), table)
 }
@@ -111,7 +112,7 @@ fn check_nesting(depth: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Appends a tag and what the tag needs; `depth` is that of the list or table that holds the value.
+/// Appends a tag and the value's bytes; `depth` is that of the list or table with the value.
 fn write_value(into: &mut Vec<u8>, value: &Value, depth: usize) -> Result<(), Error> {
     match value {
         Value::Null => into.push(tag::NULL),
@@ -162,7 +163,7 @@ fn write_fixed(into: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
 /// Bytes that no writer of this module wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed {
-    /// Offset of the byte that can't be.
+    /// Offset of the invalid byte.
     pub(crate) at: usize,
     /// What is wrong with it.
     pub(crate) what: &'static str,
@@ -182,7 +183,7 @@ impl From<Malformed> for Error {
     }
 }
 
-/// Reads what the writers of this module wrote, front to back.
+/// Reads the output of this module's writers, front to back.
 #[derive(Debug, Clone)]
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
@@ -331,7 +332,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The error that what was read last can't be.
+    /// The error for the bytes that were read last.
     pub(crate) fn malformed(&self, what: &'static str) -> Malformed {
         Malformed { at: self.at, what }
     }

@@ -60,7 +60,7 @@ pub use report::{
     BindingPlace, BindingReport, ClientReport, ConsumerReport, ExchangeReport, Holder, Names, Overview, QueueReport,
     SessionReport, Share,
 };
-/// What a selector sees of one property.
+/// A property's value for selectors.
 pub use selector::Value as Selected;
 pub use session::{
     BindingSpec, Client, Consume, Declared, Delivery, DestinationName, Event, ExchangeSpec, Fetch, Login, Outcome,

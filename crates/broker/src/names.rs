@@ -1,8 +1,8 @@
-//! The names that the broker gives to queues, consumers, reply addresses and sessions.
+//! The names that the broker generates for queues, consumers, reply addresses and sessions.
 //!
-//! Invariant: any number of them tells nothing of any other. Each is a part of the key stream of
-//! ChaCha20 that no other name has, under a key that never leaves the process; so a name is also
-//! the right to use what it names.
+//! Invariant: no set of names tells anything about another name. Each is a part of its own of
+//! ChaCha20's key stream, under a key that never leaves the process. So a name is also the right to
+//! use the thing it names.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,11 +14,11 @@ use chacha20::rand_core::{Rng, SeedableRng};
 /// Random bytes in a name, and in each part of an address: too many to find one by trying.
 const BYTES: usize = 16;
 
-/// The generator. It takes no lock and asks the system for nothing: a name costs one addition that
-/// cores share.
+/// The generator. It takes no lock and makes no system call. A name costs one addition on a counter
+/// that cores share.
 pub(crate) struct NameGenerator {
     key: [u8; 32],
-    /// How many names there are: each has a stream of its own.
+    /// The number of names so far; each has a stream of its own.
     given: AtomicU64,
 }
 
@@ -36,8 +36,8 @@ impl NameGenerator {
         name
     }
 
-    /// `prefix` and two such parts with a dot between them, the second of them padded: clients
-    /// match this form.
+    /// `prefix` and two such parts with a dot between them, the second one padded: clients match
+    /// this form.
     pub(crate) fn address(&self, prefix: &str) -> String {
         let mut address = self.name(prefix);
         address.push('.');
@@ -89,8 +89,7 @@ mod tests {
         assert!(first([1; 32]).is_disjoint(&first(other)));
     }
 
-    /// The key streams of key 0 with the nonces 0 and 1, as the cipher's first test vectors have
-    /// them.
+    /// The key streams of key 0 with the nonces 0 and 1, as in the cipher's first test vectors.
     #[test]
     fn names_are_the_key_stream_of_chacha20() {
         let names = NameGenerator::new([0; 32]);

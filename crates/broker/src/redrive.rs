@@ -1,8 +1,9 @@
-//! Dead letters back to where they came from, on an operator's word.
+//! Redriving: moves dead letters back to their origin for an operator.
 //!
-//! Each chunk moves as a dead letter does, as a group: the entries leave the queue and arrive in
-//! others together, so a crash neither loses nor doubles a message. A redrive goes through what was
-//! there when it began, so what dies anew meanwhile is not taken again.
+//! Each chunk moves like a dead letter, as a group: the entries leave the queue and arrive in
+//! others together. So a crash neither loses nor doubles a message. A redrive ends at the last
+//! entry that was there when it began, so a message that dies once more meanwhile is not moved
+//! again.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -25,22 +26,22 @@ use crate::routing::Envelope;
 const CHUNK: usize = 64;
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// What became of the messages of a queue.
+/// The result of a redrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Redriven {
-    /// Messages that went back, or would.
+    /// Messages that were moved back, or would be.
     pub moved: u64,
     /// Messages that never died.
     pub alive: u64,
-    /// Messages whose queue is gone, and whose exchange brings them nowhere.
+    /// Messages whose queue is gone, and whose exchange routes them nowhere.
     pub homeless: u64,
-    /// Messages that their queue is too full for, or the log too small.
+    /// Messages for which their queue is too full, or the log too small.
     pub refused: u64,
-    /// Nothing more was moved because the disk has no room.
+    /// The rest was not moved because the disk has no room.
     pub out_of_room: bool,
 }
 
-/// A message that is about to go back.
+/// A message that will be moved back.
 struct RedriveEntry {
     seq: u64,
     message: Message,
@@ -49,12 +50,12 @@ struct RedriveEntry {
 }
 
 impl Broker {
-    /// Moves the dead letters of a queue back to the queue that each died in first, or if that is
-    /// gone, to where the exchange brings it that it was published to. With `dry_run` nothing is
-    /// moved, and the same is counted.
+    /// Moves the dead letters of a queue back to the queue in which each died first. If that is
+    /// gone, the exchange of the publish routes it. With `dry_run` nothing is moved, and the counts
+    /// are the same.
     ///
     /// # Errors
-    /// As [`Broker::browse`]. What was moved before stays moved.
+    /// As [`Broker::browse`]. Messages that were moved before stay moved.
     pub fn redrive(&self, browse: &Browse<'_>, dry_run: bool, wanted: &dyn Fn() -> bool) -> Result<Redriven, Error> {
         let engine = &self.engine;
         let (queue, selector) = engine.find(browse)?;
@@ -98,17 +99,17 @@ impl Broker {
     }
 }
 
-/// What goes back together.
+/// The messages of one move.
 struct RedriveBatch {
     list: Vec<RedriveEntry>,
     bytes: usize,
     arena: Arena,
-    /// What each queue will have of it. If nothing is moved it is all that would be.
+    /// The messages on their way to each queue; in a dry run all of them.
     coming: HashMap<Owner, Coming>,
 }
 
 impl Engine {
-    /// The message as it was published, and the queues that it goes back to; `None` if it never
+    /// The message as it was published, and the queues that it goes back to. `None` if it never
     /// died, or has nowhere to go.
     fn way_back(
         &self,
@@ -157,7 +158,7 @@ impl Engine {
         Some((arena.add(&head, message.body()), targets))
     }
 
-    /// Moves these, as far as they are still there.
+    /// Moves these messages, those that are still there.
     fn bring_back(&self, queue: &Arc<Queue>, returns: Vec<RedriveEntry>, redriven: &mut Redriven) -> Result<(), Error> {
         if returns.is_empty() {
             return Ok(());
@@ -167,7 +168,7 @@ impl Engine {
             return Ok(());
         }
         let (mut seized, mut arrivals, mut targets, mut durable) = (Vec::new(), Vec::new(), Vec::new(), false);
-        // The walk may have left a page since, and made it small.
+        // The walk may have left a page since, and made it small again.
         for page in returns.chunk_by(|one, next| one.seq / PAGE == next.seq / PAGE) {
             self.place(queue, page[0].seq / PAGE).map_err(Error::internal)?;
         }
@@ -189,8 +190,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes an entry out, whose page the sweep may have made absent again since it was placed.
-    /// False if it is not there any more, or nobody can say where it lies, which is told of.
+    /// Takes an entry out; the sweep may have made its page absent again since. False if it is
+    /// gone, or its place is unknown, which is reported.
     fn seize(&self, queue: &Arc<Queue>, seq: u64) -> bool {
         loop {
             match queue.seize(seq, self) {
@@ -207,7 +208,7 @@ impl Engine {
     }
 }
 
-/// What is known of the first death of all.
+/// The annotation of the first death of all.
 fn first_death(annotations: &Annotations) -> Option<&Death> {
     let first = annotations.first.as_ref()?;
     annotations

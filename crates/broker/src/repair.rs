@@ -1,8 +1,8 @@
-//! Finds what of a queue can't be read, and lets the queue go on without it, but only when an
-//! operator accepts the loss.
+//! Repairing a queue: finds unreadable messages, and settles them only when an operator accepts the
+//! loss.
 //!
-//! Invariants: looking changes nothing that is durable; nothing is given up that can be read;
-//! everything is read without a lock, page by page, while the queue is in use.
+//! Invariants: a look changes nothing durable; no readable message is given up; everything is read
+//! without a lock, page by page, while the queue is in use.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use crate::queue::{Queue, Visit};
 
 /// How many messages are read at once.
 const READ_AT_ONCE: usize = 64;
-/// A page whose chunks are merged meanwhile is looked at anew so often.
+/// How often a page is looked at again because its chunks were merged meanwhile.
 const ATTEMPTS: usize = 16;
 
-/// What became of a queue that was to be repaired.
+/// The result of a repair of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repair {
     /// Messages that were read.
     pub read: u64,
-    /// Messages that can't be.
+    /// Messages that could not be read.
     pub unreadable: u64,
     /// The first and the last of their numbers.
     pub numbers: (u64, u64),
@@ -33,9 +33,9 @@ pub struct Repair {
 }
 
 impl Broker {
-    /// Reads every message of a queue that only the disk has. With `accept_loss` those that can't
-    /// be read are settled, and the queue goes on. `None` if there is no such queue. Takes as long
-    /// as the disk needs for the whole queue.
+    /// Reads every message of a queue that only the disk has. With `accept_loss` the unreadable
+    /// ones are settled, and the queue goes on. `None` if there is no such queue. Takes as long as
+    /// the disk needs for the whole queue.
     pub fn repair(&self, vhost: &str, queue: &str, accept_loss: bool) -> Option<Repair> {
         let vhost = self.engine.catalog.vhost(vhost)?;
         let queue = vhost.tables.read().queue(queue).cloned()?;
@@ -56,7 +56,7 @@ impl Engine {
         }
         if repair.given_up == repair.unreadable {
             self.lost.lock().remove(&queue.id);
-            // It stopped at one of them.
+            // The queue stopped at one of them.
             let now = self.clock.unix_ms();
             queue.repaired(&mut Visit { context: self, now, work: &mut work });
         }
@@ -82,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// Reads a page of a queue: how many messages could be read, and which could not.
+    /// Reads a page of a queue: the number of readable messages, and the unreadable ones.
     fn look_through(&self, queue: &Arc<Queue>, page: u64) -> (u64, Vec<Reference>) {
         for _ in 0..ATTEMPTS {
             let Some(chunks) = queue.absent_chunks_of(page, self) else { break };
@@ -107,7 +107,7 @@ impl Engine {
             }
             for one in piece {
                 let readable = self.journal.read(one.address).is_ok_and(whole);
-                // What was moved meanwhile is read when it is wanted.
+                // A message that was moved meanwhile is read when it is needed.
                 if readable || !queue.lies_at(one, self) {
                     read += 1;
                 } else {

@@ -1,5 +1,5 @@
-//! What management shows: counts, queues, clients. Read from the same state that serves clients,
-//! with short locks.
+//! Reports for management: counts, queues, clients. They are read from the state that serves
+//! clients, with short locks.
 
 mod objects;
 mod parts;
@@ -49,18 +49,18 @@ pub struct Overview {
     /// Bytes of messages in memory: queued ones, those that peers make the broker hold, and large
     /// ones that are under way.
     pub memory_used: u64,
-    /// Of that, what peers make the broker hold besides, by kind: see [`Held::ALL`].
+    /// The part of it that peers make the broker hold, by kind: see [`Held::ALL`].
     pub held: [u64; Held::ALL.len()],
-    /// Bytes of memory that names, keys and arguments of declarations take. They are not among
-    /// those that raise the alarm.
+    /// Bytes of memory of names, keys and arguments of declarations. They do not count for the
+    /// alarm.
     pub declarations_bytes: u64,
-    /// Bytes of the log that durable declarations take.
+    /// Bytes of the log for durable declarations.
     pub logged_declarations_bytes: u64,
     /// Bytes of large messages that are arriving or have not been flushed.
     pub arriving_bytes: u64,
     /// Bytes at which the memory alarm rises.
     pub memory_limit: u64,
-    /// Queues that can't go on delivering at some message.
+    /// Queues that stopped at an unreadable message.
     pub damaged_queues: u64,
     /// The memory alarm is up.
     pub memory_alarm: bool,
@@ -100,7 +100,7 @@ pub struct Overview {
     pub delivered_manual: u64,
     /// Deliveries to consumers that do not.
     pub delivered_auto: u64,
-    /// Fetches to be settled.
+    /// Fetches that need settling.
     pub fetched_manual: u64,
     /// Fetches that need no settling.
     pub fetched_auto: u64,
@@ -115,19 +115,19 @@ pub struct Overview {
     pub dead_lettered: [u64; 4],
     /// Dead letters that no queue took.
     pub dead_letters_dropped: u64,
-    /// Messages that a queue did not take since they had come before.
+    /// Messages that queues dropped as duplicates.
     pub duplicates: u64,
-    /// Dead letters that went back to where they came from.
+    /// Dead letters that were redriven.
     pub redriven: u64,
-    /// Connections that a limit refused once they had authenticated: of the broker, of their vhost,
-    /// of their user.
+    /// Connections that a limit refused after they had authenticated: of the broker, of their
+    /// vhost, of their user.
     pub connections_refused: [u64; 3],
-    /// Messages that newer ones of their keys took the place of.
+    /// Messages that newer ones of their keys superseded.
     pub superseded: u64,
     /// Deaths of messages that had no dead-letter exchange: rejected, expired, maxlen, delivery
     /// limit.
     pub lost: [u64; 4],
-    /// Publishes that waited behind an alarm and were given up without anybody to tell.
+    /// Parked publishes that were given up after their session had ended.
     pub parked_dropped: u64,
     /// The journal.
     pub journal: journal::Stats,
@@ -144,13 +144,13 @@ pub struct QueueReport {
     pub durable: bool,
     /// It belongs to one connection.
     pub exclusive: bool,
-    /// It goes with its last consumer.
+    /// It is deleted with its last consumer.
     pub auto_delete: bool,
     /// `classic` or `quorum`.
     pub kind: &'static str,
     /// As declared.
     pub arguments: Table,
-    /// The names of those that nothing comes of.
+    /// The names of its arguments without effect.
     pub idle_arguments: Vec<String>,
     /// The name of its policy.
     pub policy: Option<String>,
@@ -164,7 +164,7 @@ pub struct QueueReport {
     pub bytes: u64,
     /// Its consumers.
     pub consumers: u64,
-    /// What those of them ask for that have a selector.
+    /// The selectors of its consumers.
     pub selectors: Vec<SelectorReport>,
     /// Messages taken since start.
     pub published: u64,
@@ -174,21 +174,21 @@ pub struct QueueReport {
     pub acknowledged: u64,
     /// Deaths since start: rejected, expired, maxlen, delivery limit.
     pub died: [u64; 4],
-    /// Messages that were not taken since start, because they had come before.
+    /// Messages that were dropped as duplicates since start.
     pub duplicates: u64,
-    /// Messages that newer ones of their keys took the place of since start.
+    /// Messages that newer ones of their keys superseded since start.
     pub superseded: u64,
     /// Messages that are not due yet.
     pub delayed: u64,
-    /// Ids by which such messages are known.
+    /// Ids that it remembers for deduplication.
     pub remembered: u64,
-    /// Why it can't go on delivering, if its first message can't be read.
+    /// Why it stopped, if its first message can't be read.
     pub damaged: Option<String>,
-    /// What both policies say together.
+    /// The merged definition of both policies.
     pub policy_definition: Table,
     /// The number of the client that it belongs to, if it is exclusive.
     pub owner: Option<u64>,
-    /// What else is known of it.
+    /// Its other figures.
     pub figures: QueueFigures,
 }
 
@@ -205,17 +205,17 @@ pub struct ClientReport {
     pub protocol: &'static str,
     /// Both ends of its connection.
     pub peer: String,
-    /// What it calls its connection.
+    /// Its name for its connection.
     pub name: Option<String>,
-    /// What it says of itself.
+    /// Its other properties.
     pub properties: Table,
-    /// What was agreed on with it.
+    /// The agreed terms.
     pub terms: Terms,
     /// Its sessions.
     pub sessions: u64,
     /// Its consumers.
     pub consumers: u64,
-    /// Bytes of deliveries that wait for it.
+    /// Bytes of deliveries in its mailbox.
     pub waiting_bytes: u64,
     /// Bytes that it makes the broker hold besides queued messages: see [`Held::ALL`].
     pub held_bytes: u64,
@@ -230,19 +230,19 @@ pub struct ClientReport {
 pub struct SessionReport {
     /// The number of its client.
     pub client: u64,
-    /// The user of that.
+    /// The user of its client.
     pub user: String,
-    /// The vhost of that.
+    /// The vhost of its client.
     pub vhost: String,
     /// Both ends of the connection.
     pub peer: String,
-    /// What its protocol calls it.
+    /// Its protocol's number for it.
     pub number: u32,
     /// Its publishes are confirmed.
     pub confirming: bool,
     /// It works in transactions, or did.
     pub transactional: bool,
-    /// Most unsettled deliveries of each consumer to come; 0 for no limit.
+    /// Most unsettled deliveries of each later consumer; 0 for no limit.
     pub prefetch: u32,
     /// Most unsettled deliveries of all its consumers; 0 for no limit.
     pub shared_prefetch: u32,
@@ -321,7 +321,7 @@ impl Broker {
         overview
     }
 
-    /// Adds what is in queues, one after the other and without a report of any.
+    /// Adds the counts of queues, one after the other and without a report of each.
     fn add_queues(&self, overview: &mut Overview) {
         let engine = &self.engine;
         let lost = engine.lost.lock().clone();
@@ -339,7 +339,7 @@ impl Broker {
         }
     }
 
-    /// The last messages that nobody gets any more, oldest first: a sample, see [`Loss`].
+    /// The last messages that were dropped for good, oldest first: a sample, see [`Loss`].
     pub fn losses(&self) -> Vec<Loss> {
         self.engine.losses.all()
     }
@@ -356,7 +356,7 @@ impl Broker {
         reports
     }
 
-    /// One of them; `lost` says why what the last run left of some can't be read.
+    /// The report of one queue; `lost` has descriptions of lost entries of the last run.
     fn queue_report(&self, queue: &Queue, tables: &Tables, lost: &HashMap<Owner, String>) -> QueueReport {
         let delayed = queue.delayed(&self.engine);
         let mut inner = queue.lock(&self.engine);

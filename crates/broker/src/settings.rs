@@ -1,4 +1,4 @@
-//! What an operator can set about the broker itself.
+//! The broker's settings.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ pub struct Limits {
     /// Largest body of a message, in bytes.
     pub max_message_bytes: u64,
     /// Sessions (AMQP 0-9-1: channels) of one connection, until
-    /// [`crate::Broker::set_sessions_per_connection`] says otherwise.
+    /// [`crate::Broker::set_sessions_per_connection`] changes it.
     pub sessions_per_connection: u32,
     /// Consumers of one session.
     pub consumers_per_session: u32,
@@ -16,8 +16,8 @@ pub struct Limits {
     pub consumers_per_connection: u32,
     /// Consumers of one queue, browsers included.
     pub consumers_per_queue: u32,
-    /// Deliveries that one consumer, or one session by fetching, may hold unsettled: consumers get
-    /// no more until they settle some, as if that were their prefetch, and a fetch is refused.
+    /// Unsettled deliveries of one consumer, or of one session that fetches. Consumers get no more
+    /// until they settle some, as with a prefetch, and a fetch is refused.
     pub unsettled: u32,
     /// Queues in all.
     pub queues: u64,
@@ -29,13 +29,13 @@ pub struct Limits {
     pub vhosts: u64,
     /// Authenticated connections in all.
     pub connections: u64,
-    /// Of these so many are kept for administrators, a quarter of them at most.
+    /// The part of these that is kept for administrators, at most a quarter.
     pub reserved_connections: u64,
-    /// Percent of connections, queues, exchanges and bindings that one vhost may have where there
-    /// are others, if it has no limit of its own.
+    /// Percent of connections, queues, exchanges and bindings for a vhost without a limit of its
+    /// own, where there are other vhosts.
     pub vhost_share: u32,
-    /// Percent of connections that one user may have where there are several that are no
-    /// administrators, if it is none and has no limit of its own.
+    /// Percent of connections for a user without a limit of its own that is no administrator, where
+    /// there are several such users.
     pub user_share: u32,
     /// Bytes that the arguments of one declaration may take.
     pub declaration_bytes: u64,
@@ -43,7 +43,7 @@ pub struct Limits {
     pub declarations_bytes: u64,
     /// Bytes that one open transaction may hold.
     pub transaction_bytes: u64,
-    /// Routing keys that the `CC` and `BCC` headers of one message may name together.
+    /// Routing keys in the `CC` and `BCC` headers of one message together.
     pub cc_keys: u32,
 }
 
@@ -72,28 +72,27 @@ impl Default for Limits {
     }
 }
 
-/// What becomes of a declaration with an argument that begins with `x-` and that nothing here
-/// knows.
+/// The treatment of unknown arguments that begin with `x-`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UnknownArguments {
-    /// It is refused, and the argument named.
+    /// The declaration is refused, and the text names the argument.
     #[default]
     Refuse,
-    /// The argument is kept and shown as one without effect.
+    /// The argument is stored and shown as one without effect.
     Accept,
 }
 
-/// Which returns of a message count towards the delivery limit of its queue.
+/// The returns of a message that count towards the delivery limit of its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CountedReturns {
-    /// Those by which its consumer says that it failed, or that it has gone.
+    /// Those of a consumer that failed or has gone.
     #[default]
     Failures,
-    /// Every one.
+    /// All of them.
     All,
 }
 
-/// Everything that can be set about the broker.
+/// The settings of the broker.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// See [`Limits`].
@@ -102,23 +101,22 @@ pub struct Settings {
     pub unknown_arguments: UnknownArguments,
     /// Of queues that count.
     pub counted_returns: CountedReturns,
-    /// What the broker calls itself in copies of traced messages.
+    /// The broker's name in copies of traced messages.
     pub node: String,
     /// Bytes of queued messages in memory at which the memory alarm rises.
     pub memory_limit: u64,
     /// Bytes that one connection may make the broker hold besides queued messages
-    /// ([`crate::Held`]); none for a quarter of the memory limit, whatever that is changed to, and
-    /// no less than `park_bytes`.
+    /// ([`crate::Held`]). `None` for a quarter of the current memory limit, at least `park_bytes`.
     pub connection_memory: Option<u64>,
-    /// Bytes that queues keep in memory of what the disk has too; beyond them messages are read
-    /// when they are wanted. Half of the limit at most is in force.
+    /// Bytes of messages in memory that the disk has too. Beyond it messages are read when they are
+    /// needed. At most half of the limit is in force.
     pub memory_budget: u64,
-    /// Bytes of deliveries that wait for one connection at most (but one delivery always fits).
+    /// Most bytes of deliveries that wait for one connection. A single delivery always fits.
     pub mailbox_bytes: usize,
     /// How long a publish waits behind an alarm before it is refused.
     pub park_timeout: Duration,
     /// How long a consumer may hold a delivery before its session is closed, unless it or its queue
-    /// says otherwise; 0 is without end.
+    /// has a timeout of its own; 0 for any time.
     pub consumer_timeout: Duration,
     /// Bytes of publishes of one connection that may wait behind an alarm.
     pub park_bytes: usize,

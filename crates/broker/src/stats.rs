@@ -18,7 +18,7 @@ impl Counter {
     }
 }
 
-/// What the broker did since it started.
+/// Totals of the broker since it started.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) connections_opened: Counter,
@@ -50,7 +50,7 @@ pub(crate) struct Totals {
     pub(crate) lost: [Counter; 4],
     pub(crate) parked_dropped: Counter,
     pub(crate) duplicates: Counter,
-    /// Dead letters that went back to where they came from.
+    /// Dead letters that were redriven.
     pub(crate) redriven: Counter,
     /// Connections that a limit refused: of the broker, of their vhost, of their user.
     pub(crate) connections_refused: [Counter; 3],

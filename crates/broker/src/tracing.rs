@@ -1,9 +1,9 @@
-//! The firehose: while a vhost is traced, what is published and delivered in it is copied to
-//! `amq.rabbitmq.trace`.
+//! The firehose: while a vhost is traced, messages that are published and delivered in it are
+//! copied to `amq.rabbitmq.trace`.
 //!
 //! Copies are transient messages of the broker's own, with RabbitMQ's routing keys and headers.
-//! Nothing that came through that exchange is traced itself. Whether a vhost is traced is not
-//! logged: after a restart none is.
+//! Messages of that exchange are not traced themselves. Tracing is not logged: after a restart no
+//! vhost is traced.
 
 use std::sync::atomic::Ordering;
 
@@ -23,12 +23,12 @@ use crate::routing::{Bindings, ExchangeKind, HashOn, Weight};
 use crate::store::facts;
 use crate::value::{Table, Value};
 
-/// Where copies go.
+/// The exchange of the copies.
 pub(crate) const EXCHANGE: &str = "amq.rabbitmq.trace";
 
 impl Broker {
-    /// Copies what is published and delivered in a vhost to `amq.rabbitmq.trace`, until the next
-    /// start, or not any more. Returns what the answer waits for.
+    /// Starts or stops copying the messages of a vhost to `amq.rabbitmq.trace`, until the next
+    /// start. Returns the ticket for the answer.
     ///
     /// # Errors
     /// `NotFound`.
@@ -42,8 +42,7 @@ impl Broker {
 }
 
 impl Engine {
-    /// Makes the exchange that copies go to, which is there from its first use on. Returns what
-    /// waits for it to stay.
+    /// Makes the exchange of the copies, at its first use. Returns the ticket for an answer.
     pub(crate) fn make_trace_exchange(&self, vhost: &Vhost) -> Ticket {
         let mut tables = vhost.tables.write();
         if tables.is_ended() || tables.exchange(EXCHANGE).is_some() {
@@ -75,8 +74,8 @@ impl Engine {
         ticket
     }
 
-    /// The copy of a message: its routing key is `what`, a dot and `of`, its headers say how the
-    /// original was, and `more`.
+    /// The copy of a message. Its routing key is `what`, a dot and `of`. Its headers describe the
+    /// original, and contain `more`.
     pub(crate) fn traced(
         &self,
         message: &Message,
@@ -99,7 +98,7 @@ impl Engine {
         headers.extend(more);
         let mut bytes = Vec::new();
         if write_table(&mut bytes, &Table(headers.clone())).is_err() {
-            // The headers of the original nest as deep as they may.
+            // The headers of the original may be nested as deep as is allowed.
             headers.retain(|(name, _)| name != "properties");
             let written = write_table(&mut bytes, &Table(headers));
             debug_assert!(written.is_ok(), "what is left is flat");

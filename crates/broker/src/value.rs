@@ -1,7 +1,7 @@
 //! The field types that all protocols can express: header values, declaration arguments.
 //!
-//! A [`Table`] keeps the order in which its fields came. Nesting is bounded by the decoders that
-//! build it.
+//! A [`Table`] keeps its fields in their original order. The decoders that build it bound the
+//! nesting.
 
 /// One field.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,7 +95,7 @@ impl Value {
 }
 
 impl Value {
-    /// Bytes of memory that it takes besides itself.
+    /// Bytes of memory besides its own.
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -107,7 +107,7 @@ impl Value {
     }
 }
 
-/// Named fields, in the order in which they came. Names may repeat; the first one counts.
+/// Named fields, in their original order. Names may repeat; the first one counts.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Table(pub Vec<(String, Value)>);
 
@@ -123,7 +123,7 @@ impl Table {
         self.0.push((name.to_owned(), value));
     }
 
-    /// Bytes of memory that its fields take.
+    /// Bytes of memory of its fields.
     pub(crate) fn heap_bytes(&self) -> usize {
         let one = |(name, value): &(String, Value)| size_of::<(String, Value)>() + name.len() + value.heap_bytes();
         self.0.iter().map(one).sum()

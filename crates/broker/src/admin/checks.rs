@@ -1,5 +1,5 @@
-//! What a declaration would be refused for, told without declaring anything: an import is looked at
-//! whole before it begins.
+//! The refusals of declarations without declaring anything: an import is checked as a whole before
+//! it begins.
 
 use crate::arguments::{ExchangeArguments, QueueArguments};
 use crate::broker::Broker;
@@ -13,8 +13,8 @@ use crate::session::declare::{
 use crate::session::{BindingSpec, DestinationName, ExchangeSpec, QueueSpec};
 
 impl Broker {
-    /// Fails where the operator's declaration of this queue would, but for limits. The vhost need
-    /// not be there yet.
+    /// Fails where the operator's declaration of this queue would, except for limits. The vhost
+    /// need not exist yet.
     ///
     /// # Errors
     /// Those of [`crate::Client::declare_queue`].
@@ -30,8 +30,8 @@ impl Broker {
         parsed.check_properties(&spec.name, vhost, spec.durable, spec.exclusive, spec.auto_delete)
     }
 
-    /// Fails where the operator's declaration of this exchange would, but for limits. The vhost
-    /// need not be there yet.
+    /// Fails where the operator's declaration of this exchange would, except for limits. The vhost
+    /// need not exist yet.
     ///
     /// # Errors
     /// Those of [`crate::Client::declare_exchange`].
@@ -51,9 +51,9 @@ impl Broker {
             .map(drop)
     }
 
-    /// Fails where this binding of the operator's would, but for limits and for ends that are not
-    /// there; `source` is what its exchange will be, if it is not there yet. False when it is there
-    /// already.
+    /// Fails where the operator's declaration of this binding would, except for limits and missing
+    /// ends. `source` is the exchange to come, if it does not exist yet. False when the binding
+    /// exists.
     ///
     /// # Errors
     /// Those of [`crate::Client::bind`].
@@ -80,15 +80,15 @@ impl Broker {
                 )?;
                 (parsed.routes_as, parsed.hash_on)
             }
-            // The one that is made for whoever binds to it takes any binding, as a direct one does.
+            // A binding makes this exchange as a direct one, which takes any binding.
             None => (predeclared(&spec.source).unwrap_or(ExchangeKind::Direct), HashOn::default()),
         };
         Bindings::new(kind, hash_on, &Tally::default()).check(&spec.key, &spec.arguments).map(|()| true)
     }
 }
 
-/// Names that operators give are shown wherever they look: one with a line end or an escape
-/// sequence is a mistake or a trap.
+/// Names from operators are shown in many places: a line end or an escape sequence in one is a
+/// mistake or a trap.
 pub(crate) fn refuse_control(what: &str, name: &str) -> Result<(), Error> {
     match name.chars().any(char::is_control) {
         true => {
@@ -98,7 +98,7 @@ pub(crate) fn refuse_control(what: &str, name: &str) -> Result<(), Error> {
     }
 }
 
-/// Where a binding would lead, if that is there; fails for what belongs to a connection.
+/// The destination of a binding, if it exists. Fails for one that belongs to a connection.
 fn existing_destination(tables: &Tables, vhost: &str, name: &DestinationName) -> Result<Option<Destination>, Error> {
     match name {
         DestinationName::Queue(name) => match tables.queue(name) {

@@ -1,4 +1,5 @@
-//! Policies are set and cleared while the broker runs, and bind what is there at once.
+//! Setting and clearing policies while the broker runs, with effect on existing queues and
+//! exchanges at once.
 
 use std::sync::Arc;
 
@@ -25,9 +26,9 @@ const PATTERN: &str = "pattern";
 const APPLY_TO: &str = "apply-to";
 const PRIORITY: &str = "priority";
 const DEFINITION: &str = "definition";
-/// Names that are held against patterns while a vhost is locked: two milliseconds or so.
+/// Names that are matched against patterns while a vhost is locked: two milliseconds or so.
 const MATCHES_AT_ONCE: usize = 10_000;
-/// The tag of users whose policies say what they like.
+/// The tag of users whose policies need no other rights.
 const ADMINISTRATOR: &str = "administrator";
 
 /// One policy.
@@ -37,7 +38,7 @@ pub struct PolicyReport {
     pub vhost: String,
     /// Its name.
     pub name: String,
-    /// What it says.
+    /// The policy itself.
     pub spec: PolicySpec,
 }
 
@@ -51,12 +52,12 @@ impl Sort {
 }
 
 impl Broker {
-    /// Sets a policy, in place of the one of its kind that has this name, and gives what it says to
-    /// all queues and exchanges that it is for. Returns what the answer waits for.
+    /// Sets a policy, in place of the one of its kind with this name, and applies it to all its
+    /// queues and exchanges. Returns the ticket for the answer.
     ///
     /// # Errors
-    /// `NotFound` without the vhost, `Precondition` for what a policy can't say, `AccessRefused`
-    /// for one that would move messages as its author may not.
+    /// `NotFound` without the vhost, `Precondition` for an invalid policy, `AccessRefused` for one
+    /// that would move messages where its author may not.
     pub fn set_policy(
         &self,
         vhost: &str,
@@ -75,7 +76,7 @@ impl Broker {
         Ok(ticket)
     }
 
-    /// Fails where [`Broker::set_policy`] would, but for the vhost.
+    /// Fails where [`Broker::set_policy`] would, except for the vhost.
     ///
     /// # Errors
     /// `Precondition`.
@@ -91,7 +92,7 @@ impl Broker {
         Policy::check_settings(kind, name, settings)
     }
 
-    /// Clears a policy. Returns what the answer waits for.
+    /// Clears a policy. Returns the ticket for the answer.
     ///
     /// # Errors
     /// `NotFound` without the vhost or the policy.
@@ -105,7 +106,7 @@ impl Broker {
         Ok(ticket)
     }
 
-    /// The policies of a kind, by vhost; in each, those that count first in front.
+    /// The policies of a kind, by vhost; in each, in the order in which they count.
     pub fn policies(&self, kind: PolicyKind) -> Vec<PolicyReport> {
         let mut vhosts = self.engine.catalog.vhosts();
         vhosts.sort_by(|one, other| one.name.cmp(&other.name));
@@ -124,7 +125,7 @@ impl Broker {
 }
 
 impl Engine {
-    /// A policy that can be kept.
+    /// A valid policy.
     fn checked_policy(&self, kind: PolicyKind, name: &str, spec: PolicySpec) -> Result<Policy, Error> {
         if name.is_empty() || name.len() > NAME_MAX {
             let length = name.len();
@@ -136,9 +137,9 @@ impl Engine {
         Ok(policy)
     }
 
-    /// A policy that moves messages needs the rights that a declaration needs for it: its author
-    /// may read each queue and exchange that it is for now, and write to the exchange that they go
-    /// to. What comes later is up to whoever declares it.
+    /// A policy that moves messages needs the rights of a declaration with the same effect. Its
+    /// author may read each queue and exchange that it applies to now, and write to the exchange
+    /// that they move to. For later ones the user that declares them needs the rights.
     fn authorize_policy(&self, vhost: &Vhost, policy: &Policy, author: &Identity) -> Result<(), Error> {
         if author.is_operator() || self.authority.has_tag(author.user(), ADMINISTRATOR) {
             return Ok(());
@@ -152,13 +153,12 @@ impl Engine {
         for exchange in [dead_letters, alternate].into_iter().flatten() {
             ask(Resource::exchange(exchange), Right::Write)?;
         }
-        // Asked without the lock: matching many names takes longer than anybody is to wait for a
-        // declaration.
+        // Checked without the lock: matching many names takes longer than a declaration may wait.
         if dead_letters.is_some() || key.is_some() {
             let queues: Vec<_> = vhost.tables.read().queues().cloned().collect();
             for queue in queues.iter().filter(|queue| policy.is_for_queue(&queue.name, queue.queue_type)) {
                 ask(Resource::queue(&queue.name), Right::Read)?;
-                // The key alone says where another's exchange sends them.
+                // A key alone changes the way through the queue's own exchange.
                 if let Some(own) = queue.declared.get(&argument(DEAD_LETTER_EXCHANGE)).and_then(Value::as_text) {
                     ask(Resource::exchange(own), Right::Write)?;
                 }
@@ -173,7 +173,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Queues and exchanges that no policy which came, changed or went is for stay as they are.
+    /// Changes policies. Queues and exchanges that the changed policies do not apply to stay as
+    /// they are.
     fn change_policies(&self, vhost: Owner, change: impl FnOnce(&mut Policies) -> Changed) {
         let Some(vhost) = self.catalog.vhosts().into_iter().find(|other| other.id == vhost) else { return };
         let changed = change(&mut vhost.tables.write().policies);
@@ -183,9 +184,9 @@ impl Engine {
         self.run_work(&mut work);
     }
 
-    /// Gives every queue, by way of `give`, and every exchange that these are for what its policies
-    /// say now. In pieces that let go of the vhost between them: with many queues and policies, all
-    /// of it takes longer than anybody is to wait for a declaration.
+    /// Updates every queue, by way of `give`, and every exchange that these changes affect. It
+    /// works in pieces and releases the vhost between them: all queues at once would take longer
+    /// than a declaration may wait.
     fn apply_policies(&self, vhost: &Vhost, changed: &Changed, give: &mut dyn FnMut(&Arc<Queue>, QueueArguments)) {
         let (queues, exchanges, matches) = {
             let tables = vhost.tables.read();
@@ -196,7 +197,7 @@ impl Engine {
         for queues in queues.chunks(piece) {
             let tables = vhost.tables.read();
             for queue in queues.iter().filter(|queue| changed.is_for_queue(&queue.name, queue.queue_type)) {
-                // What was declared was parsed when it was.
+                // Declared arguments were parsed before.
                 let arguments = tables.arguments_of(&queue.name, &queue.vhost, queue.queue_type, &queue.declared);
                 arguments.into_iter().for_each(|arguments| give(queue, arguments));
             }
@@ -220,8 +221,8 @@ impl Engine {
         self.catalog.changed();
     }
 
-    /// Takes up the policies that the log has kept. Returns the queues that they are for, which
-    /// have yet to enforce_arguments by them.
+    /// Takes the policies from the log. Returns the queues that they apply to; the caller still has
+    /// to enforce their arguments.
     pub(crate) fn resume_policies(&self) -> Result<Vec<Arc<Queue>>, Error> {
         let (mut work, mut bound) = (Vec::new(), Vec::new());
         let visit = Visit { context: self, now: self.clock.unix_ms(), work: &mut work };

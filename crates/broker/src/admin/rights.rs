@@ -1,9 +1,9 @@
-//! What the clients of a user have under way when its rights change: consumers, bindings of their
-//! own queues, the connection.
+//! The effects of a change of a user's rights on its clients: on consumers, bindings of their own
+//! queues, and connections.
 //!
-//! Operations are checked as they are asked for. What goes on by itself is held to the new rights
-//! here, before the change is answered. Whoever begins such a thing at the same moment checks once
-//! more when it has begun.
+//! Operations are checked when they are requested. Consumers, bindings and connections go on by
+//! themselves, and are checked against the new rights here, before the change is answered. One that
+//! begins at the same moment checks once more after it has begun.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,8 +24,7 @@ type Clients = HashMap<u64, Arc<ClientShared>>;
 /// Bindings that are looked at while a vhost is locked: a millisecond or so.
 const LOOKED_AT_ONCE: usize = 10_000;
 
-/// What is other about a user, of all that its clients have to be held to. Tags and limits count
-/// when something is asked for.
+/// The changed parts of a user that affect its clients. Tags and limits count at the next request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Change {
     password: bool,
@@ -55,7 +54,7 @@ fn differing<'a, K: Ord, V: PartialEq>(
     changed.chain(other.keys().filter(|key| !one.contains_key(key)))
 }
 
-/// A binding with what else the right to it depends on.
+/// A binding, with the other facts that the right to it depends on.
 struct Held {
     exchange: Arc<str>,
     is_topic: bool,
@@ -63,9 +62,9 @@ struct Held {
 }
 
 impl Engine {
-    /// Holds the clients of a user to what it may do now. Those that it could not log in as, or not
-    /// to this vhost, are closed; consumers whose queues it must not read are cancelled, and
-    /// bindings that it could not make now are taken from exclusive queues.
+    /// Enforces the rights of a user on its clients. Those that could no longer log in, or not to
+    /// this vhost, are closed. Consumers are cancelled if the user must not read their queues.
+    /// Bindings that it could not make now are removed from exclusive queues.
     pub(crate) fn hold_to_rights(&self, user: &str, change: &Change) {
         if change.is_none() {
             return;
@@ -100,8 +99,8 @@ impl Engine {
         self.clients.lock().values().filter(|client| client.user == user).cloned().collect()
     }
 
-    /// Cancels the consumers that these clients, which are all of one user, have on a queue that it
-    /// must not read.
+    /// Cancels the consumers of these clients, which are all of one user, on a queue that it must
+    /// not read.
     fn expel_unentitled(&self, queue: &Arc<Queue>, clients: &Clients, visit: &mut Visit<'_>) {
         let unentitled = OnceCell::new();
         let leaves = |client| {
@@ -113,9 +112,9 @@ impl Engine {
         queue.expel(&leaves, visit);
     }
 
-    /// Takes bindings that the user could not make now from the exclusive queues of its clients,
-    /// and cancels the consumers of these: a subscription to a topic is such a queue. What others
-    /// may use as well stays as it was declared.
+    /// Removes bindings that the user could not make now from the exclusive queues of its clients,
+    /// and cancels the consumers of these. A subscription to a topic is such a queue. Shared queues
+    /// stay as they were declared.
     fn sever(&self, vhost: &Vhost, clients: &Clients) {
         let (own, exchanges) = {
             let tables = vhost.tables.read();
@@ -138,7 +137,7 @@ impl Engine {
         self.unbind_lost(vhost, lost, &|client| clients.contains_key(&client));
     }
 
-    /// Asks what declaring the binding asks.
+    /// Checks the rights that declaring the binding needs.
     fn may_bind(&self, client: &ClientShared, held: &Held, queue: &Queue) -> bool {
         let (authority, identity, vhost, name) = (&self.authority, &client.identity, &client.vhost, &held.exchange);
         let is_open =
@@ -147,8 +146,8 @@ impl Engine {
         is_open && asked.into_iter().all(|(asked, right)| authority.authorize(identity, vhost, asked, right).is_ok())
     }
 
-    /// Takes away these bindings of exclusive queues, and the consumers that their owners have
-    /// there. The log knows nothing of such queues and their bindings.
+    /// Removes these bindings of exclusive queues, and the consumers of their owners. The log has
+    /// neither such queues nor their bindings.
     pub(crate) fn unbind_lost(
         &self,
         vhost: &Vhost,
@@ -171,8 +170,8 @@ impl Engine {
     }
 }
 
-/// The bindings to some queues of so many of these exchanges as can be looked through at once. What
-/// they need is asked without the lock.
+/// The bindings to some queues, from as many of these exchanges as can be looked through at once.
+/// Their rights are checked without the lock.
 fn some_bindings(
     vhost: &Vhost,
     exchanges: &mut std::slice::Iter<'_, Arc<str>>,

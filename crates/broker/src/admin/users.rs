@@ -1,5 +1,5 @@
-//! Users come, change and go while the broker runs. A change of rights binds open connections at
-//! once; who is deleted is disconnected.
+//! Adding, changing and deleting users while the broker runs. A change of rights affects open
+//! connections at once, and a deleted user is disconnected.
 
 use auth::User;
 use hashbrown::HashMap;
@@ -15,7 +15,7 @@ use crate::routing::Load;
 use crate::store::facts;
 
 impl Broker {
-    /// Adds a user. Returns what the answer waits for.
+    /// Adds a user. Returns the ticket for the answer.
     ///
     /// # Errors
     /// `Precondition` if there is one of this name, or its record can't be stored.
@@ -27,7 +27,7 @@ impl Broker {
         self.engine.put_user(user)
     }
 
-    /// Adds a user, or replaces the one of its name. Returns what the answer waits for.
+    /// Adds a user, or replaces the one of its name. Returns the ticket for the answer.
     ///
     /// # Errors
     /// `Precondition` if its record can't be stored.
@@ -44,8 +44,8 @@ impl Broker {
         self.engine.user_record(user).map(drop)
     }
 
-    /// Changes a user; `change` says how, and nothing is changed when it fails. Returns what the
-    /// answer waits for.
+    /// Changes a user by `change`; if that fails nothing is changed. Returns the ticket for the
+    /// answer.
     ///
     /// # Errors
     /// `NotFound`, the error of `change`, `Precondition` when the record can't be stored.
@@ -60,7 +60,7 @@ impl Broker {
         self.engine.put_user(user)
     }
 
-    /// Deletes a user and closes its connections. Returns what the answer waits for.
+    /// Deletes a user and closes its connections. Returns the ticket for the answer.
     ///
     /// # Errors
     /// `NotFound`.
@@ -89,16 +89,15 @@ fn no_user(name: &str) -> Error {
 }
 
 impl Engine {
-    /// Logs a user, and lets it count from then on, also for what its clients have under way:
-    /// routes that they remember were allowed by its old rights, and so were its consumers.
+    /// Logs a user, which counts from then on. This includes routes that its clients remember and
+    /// their consumers, which the old rights allowed.
     pub(crate) fn put_user(&self, user: User) -> Result<Ticket, Error> {
         let name = user.name.clone();
         let mut users = self.users.lock();
         let before = self.authority.user(&name).unwrap_or_else(|| User::new(&name, None));
         let change = Change::between(&before, &user);
         let ticket = self.log_user(&user, &mut users)?;
-        // Under the lock: a restatement in between would say the old record again, behind the new
-        // one.
+        // Under the lock: a restatement in between would repeat the old record behind the new one.
         self.authority.put(user).map_err(|error| Error::precondition(error.to_string()))?;
         drop(users);
         self.catalog.changed();

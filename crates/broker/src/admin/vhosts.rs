@@ -1,8 +1,8 @@
-//! Vhosts come, change and go while the broker runs.
+//! Adding, changing and deleting vhosts while the broker runs.
 //!
-//! A vhost ends by one record of the log; what is in it ends with it, at a restart too, whatever
-//! else of the deletion was written. Its connections are closed, and from the record on nothing can
-//! come to be in it.
+//! A vhost ends by one record of the log. Everything in it ends with it, at a restart too, whatever
+//! else of the deletion was written. Its connections are closed, and nothing can be added after the
+//! record.
 
 use std::sync::Arc;
 
@@ -25,18 +25,19 @@ const DEFAULT_QUEUE_TYPE: &str = "default-queue-type";
 const MAX_CONNECTIONS: &str = "max-connections";
 const MAX_QUEUES: &str = "max-queues";
 
-/// What a vhost is for people, and what its queues are by default.
+/// The description of a vhost, and the default type of its queues.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VhostSpec {
-    /// What it is for.
+    /// Its purpose, for people.
     pub description: String,
     /// Words to find it by.
     pub tags: Vec<String>,
-    /// The type of durable queues whose declaration names none; `None` for the broker's default.
+    /// The type of durable queues without one in their declaration; `None` for the broker's
+    /// default.
     pub default_queue_type: Option<String>,
 }
 
-/// How much a vhost may have; `None` for as much as the broker may.
+/// The limits of a vhost; `None` for those of the broker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VhostLimits {
     /// Connections at a time.
@@ -50,20 +51,20 @@ pub struct VhostLimits {
 pub struct VhostReport {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its description.
     pub spec: VhostSpec,
-    /// How much it may have.
+    /// Its limits.
     pub limits: VhostLimits,
-    /// What is published and delivered in it is copied to `amq.rabbitmq.trace`.
+    /// Messages that are published and delivered in it are copied to `amq.rabbitmq.trace`.
     pub traced: bool,
 }
 
 impl Broker {
-    /// Adds a vhost, or changes what it is. Returns what the answer waits for.
+    /// Adds a vhost, or changes its description. Returns the ticket for the answer.
     ///
     /// # Errors
-    /// `Precondition` for an empty or too long name, a default queue type that there is not, or one
-    /// vhost too many.
+    /// `Precondition` for an empty or too long name, an unknown default queue type, or one vhost
+    /// too many.
     pub fn put_vhost(&self, name: &str, spec: &VhostSpec) -> Result<Ticket, Error> {
         self.check_vhost(name, spec)?;
         let _alone = self.engine.administration.lock();
@@ -82,7 +83,7 @@ impl Broker {
         self.engine.define(DefinitionKey::new(Sort::Vhost, id, ""), spec.to_table())
     }
 
-    /// Fails where [`Broker::put_vhost`] would, but for the limit.
+    /// Fails where [`Broker::put_vhost`] would, except for the limit.
     ///
     /// # Errors
     /// As there.
@@ -102,8 +103,8 @@ impl Broker {
         self.engine.check_definition(&DefinitionKey::new(Sort::Vhost, 0, ""), &spec.to_table()).map(drop)
     }
 
-    /// Deletes a vhost with all that is in it, and closes its connections. Returns what the answer
-    /// waits for.
+    /// Deletes a vhost with everything in it, and closes its connections. Returns the ticket for
+    /// the answer.
     ///
     /// # Errors
     /// `NotFound`.
@@ -118,7 +119,7 @@ impl Broker {
         Ok(ticket)
     }
 
-    /// Says how much a vhost may have. Returns what the answer waits for.
+    /// Sets the limits of a vhost. Returns the ticket for the answer.
     ///
     /// # Errors
     /// `NotFound`.
@@ -129,8 +130,8 @@ impl Broker {
         })
     }
 
-    /// Changes how much a vhost may have; `change` says how, and nothing is changed when it fails.
-    /// Returns what the answer waits for.
+    /// Changes the limits of a vhost by `change`; if that fails nothing is changed. Returns the
+    /// ticket for the answer.
     ///
     /// # Errors
     /// `NotFound`, and the error of `change`.
@@ -165,7 +166,7 @@ impl Broker {
 }
 
 impl Engine {
-    /// Logs and makes a vhost; returns its number.
+    /// Logs and adds a vhost; returns its number.
     fn add_vhost(&self, name: &str) -> Owner {
         let id = self.owners(OWNERS_PER_VHOST);
         facts::log_vhost(&mut self.journal.appender(), None, id, name);
@@ -177,7 +178,7 @@ impl Engine {
         self.catalog.vhost(name).ok_or_else(|| Error::not_found(format!("vhost '{name}' does not exist")))
     }
 
-    /// The record first: what is behind it in the log only says how many bodies are free.
+    /// The record comes first: later records only say how many bodies are free.
     fn end_vhost(&self, vhost: &Vhost) -> Ticket {
         let mut tables = vhost.tables.write();
         self.journal.appender().drop_owner(None, vhost.id, &mut std::iter::empty());
@@ -186,7 +187,7 @@ impl Engine {
         self.definitions.vhost_ends(vhost.id);
         let queues: Vec<_> = tables.queues().cloned().collect();
         for queue in queues {
-            // Nothing is asked, so nothing can refuse.
+            // The check is empty, so it can't refuse.
             let _ = self.end_queue(&mut tables, &queue, &|_| Ok(()));
         }
         for exchange in tables.exchange_names() {

@@ -22,7 +22,7 @@ fn decoded(bytes: &[u8]) -> Result<Table, Malformed> {
     Ok(table)
 }
 
-/// A table within which lists and tables are nested to `depth`, the outermost table included.
+/// A table with lists and tables nested to `depth`, the outermost table included.
 fn nested(depth: usize, list: bool) -> Table {
     let mut inner = Value::Null;
     for _ in 1..depth {
@@ -120,7 +120,7 @@ fn nesting_is_limited_both_ways() {
         assert_eq!(refused.map_err(|error| error.kind), Err(ErrorKind::Precondition));
         assert_eq!(bytes, b"kept", "a refused table leaves nothing behind");
     }
-    // One level more than the limit, as no writer writes it.
+    // One level more than the limit, which no writer writes.
     let mut lists = vec![1, 1, b'a'];
     lists.extend([tag::ARRAY, 1].repeat(DEPTH_LIMIT));
     lists.push(tag::NULL);
@@ -154,7 +154,7 @@ fn any_value() -> impl Strategy<Value = Value> {
         any::<i32>().prop_map(Value::I32),
         any::<u32>().prop_map(Value::U32),
         any::<i64>().prop_map(Value::I64),
-        // Not a number is unlike itself, so that it can't be compared here.
+        // NaN does not equal itself, so it can't be compared here.
         any::<f32>().prop_filter("comparable", |n| !n.is_nan()).prop_map(Value::F32),
         any::<f64>().prop_filter("comparable", |n| !n.is_nan()).prop_map(Value::F64),
         (any::<u8>(), any::<u32>()).prop_map(|(scale, value)| Value::Decimal { scale, value }),

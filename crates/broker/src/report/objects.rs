@@ -1,5 +1,5 @@
-//! What is declared, for management: exchanges, bindings and consumers, read vhost by vhost under
-//! its tables' read lock.
+//! Reports of declarations: exchanges, bindings and consumers, read vhost by vhost under its
+//! tables' read lock.
 
 use std::time::Duration;
 
@@ -22,13 +22,13 @@ pub struct ExchangeReport {
     pub kind: &'static str,
     /// It survives a restart.
     pub durable: bool,
-    /// It goes with its last binding.
+    /// It is deleted with its last binding.
     pub auto_delete: bool,
-    /// It takes no messages from clients.
+    /// Clients may not publish to it.
     pub internal: bool,
     /// As declared.
     pub arguments: Table,
-    /// The names of those that nothing comes of.
+    /// The names of its arguments without effect.
     pub idle_arguments: Vec<String>,
 }
 
@@ -39,9 +39,9 @@ pub struct BindingReport {
     pub vhost: String,
     /// The exchange that messages come from; empty for the default exchange.
     pub source: String,
-    /// The name of what they go to.
+    /// The name of its destination.
     pub destination: String,
-    /// That is a queue, and otherwise an exchange.
+    /// The destination is a queue, not an exchange.
     pub to_queue: bool,
     /// The binding key.
     pub key: String,
@@ -67,27 +67,27 @@ pub struct ConsumerReport {
     pub queue: String,
     /// The number of its client.
     pub client: u64,
-    /// Who that is: its user, and both ends of its connection.
+    /// The user of its client, and both ends of its connection.
     pub holder: Holder,
-    /// What the protocol calls its session.
+    /// Its protocol's number for its session.
     pub session: u32,
-    /// What its client calls it.
+    /// Its client's name for it.
     pub tag: String,
     /// Deliveries are settled as they are sent.
     pub no_ack: bool,
-    /// Nobody else may consume.
+    /// It is the only consumer that the queue may have.
     pub exclusive: bool,
-    /// Most unsettled deliveries, as it asked for; 0 for no limit.
+    /// The prefetch that it asked for; 0 for no limit.
     pub prefetch: u32,
     /// Deliveries that it has not settled.
     pub unsettled: u32,
     /// Only one consumer of its queue is active at a time.
     pub single: bool,
-    /// It is given messages. Where only one is to be at a time, the others wait until it goes.
+    /// It gets messages. With a single active consumer the others wait until it goes.
     pub active: bool,
-    /// How long it may hold a delivery; none is without end.
+    /// How long it may hold a delivery; `None` for any time.
     pub timeout: Option<Duration>,
-    /// What it asked for, as far as that means something.
+    /// The arguments that it asked for, those with an effect.
     pub arguments: Table,
 }
 
@@ -156,7 +156,7 @@ impl Broker {
         }));
     }
 
-    /// The client of this number; of one that has just gone nothing is known.
+    /// The client of this number; empty for one that has just gone.
     fn holder(&self, client: u64) -> Holder {
         let clients = self.engine.clients.lock();
         let holder = clients.get(&client).map(|client| Holder { user: client.user.clone(), peer: client.peer.clone() });
@@ -164,7 +164,7 @@ impl Broker {
     }
 }
 
-/// It is in no table: it leads to the queue that the routing key names.
+/// It is in no table: it leads to the queue with the name of the routing key.
 pub(super) fn default_exchange(vhost: &str) -> ExchangeReport {
     ExchangeReport {
         vhost: vhost.to_owned(),
@@ -191,7 +191,7 @@ pub(super) fn exchange_report(vhost: &str, exchange: &Exchange) -> ExchangeRepor
     }
 }
 
-/// What leads from the default exchange to a queue.
+/// The binding of a queue to the default exchange.
 pub(super) fn default_binding(vhost: &str, queue: &str) -> BindingReport {
     BindingReport {
         vhost: vhost.to_owned(),

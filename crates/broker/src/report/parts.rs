@@ -1,5 +1,5 @@
-//! Parts of what management lists: names first, and then what some of them stand for. Nothing here
-//! grows with all there is but the lists of names.
+//! Lists for management in parts: first the names, and then the reports of some of them. Only the
+//! lists of names grow with the number of objects.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::routing::{BindingCursor, Destination};
 /// Names in order.
 pub type Names = Vec<Arc<str>>;
 
-/// Where among the bindings of an exchange a list has come to.
+/// The position of a list among the bindings of an exchange.
 #[derive(Debug, Clone)]
 pub struct BindingPlace(BindingCursor);
 
@@ -51,7 +51,7 @@ impl Broker {
         self.read(vhost, |tables| name.is_empty() || tables.exchange(name).is_some()).unwrap_or(false)
     }
 
-    /// Those of these queues that are there.
+    /// Reports of those of these queues that exist.
     pub fn some_queues(&self, vhost: &str, names: &[Arc<str>]) -> Vec<QueueReport> {
         let lost = self.engine.lost.lock().clone();
         let reports = |tables: &Tables| {
@@ -61,7 +61,7 @@ impl Broker {
         self.read(vhost, reports).unwrap_or_default()
     }
 
-    /// Those of these exchanges that are there.
+    /// Reports of those of these exchanges that exist.
     pub fn some_exchanges(&self, vhost: &str, names: &[Arc<str>]) -> Vec<ExchangeReport> {
         let report = |tables: &Tables, name: &Arc<str>| match &**name {
             "" => Some(default_exchange(vhost)),
@@ -83,7 +83,7 @@ impl Broker {
         reports
     }
 
-    /// What leads from the default exchange to these queues.
+    /// The bindings of these queues to the default exchange.
     pub fn default_bindings(&self, vhost: &str, queues: &[Arc<str>]) -> Vec<BindingReport> {
         let reports = |tables: &Tables| {
             let queues = queues.iter().filter(|name| tables.queue(name).is_some());
@@ -92,7 +92,7 @@ impl Broker {
         self.read(vhost, reports).unwrap_or_default()
     }
 
-    /// The next bindings of an exchange behind a place, and the place of the last of them.
+    /// The next bindings of an exchange behind a position, and the position of the last of them.
     pub fn bindings_of(
         &self,
         vhost: &str,
@@ -111,12 +111,12 @@ impl Broker {
         (reports, last)
     }
 
-    /// What leads to a queue, from the default exchange too.
+    /// The bindings to a queue, with that of the default exchange.
     pub fn bindings_to_queue(&self, vhost: &str, queue: &str) -> Vec<BindingReport> {
         self.bindings_to(vhost, |tables| Some(Destination::Queue(tables.queue(queue)?.id)), Some(queue))
     }
 
-    /// What leads to an exchange.
+    /// The bindings to an exchange.
     pub fn bindings_to_exchange(&self, vhost: &str, exchange: &str) -> Vec<BindingReport> {
         self.bindings_to(vhost, |tables| Some(Destination::Exchange(tables.exchange(exchange)?.id)), None)
     }
@@ -154,7 +154,7 @@ impl Broker {
         clients.values().find(|client| client.peer == peer).map(|client| client.number)
     }
 
-    /// Those of these clients that are there.
+    /// Reports of those of these clients that are attached.
     pub fn some_clients(&self, numbers: &[u64]) -> Vec<ClientReport> {
         let clients = self.engine.clients.lock();
         numbers.iter().filter_map(|number| clients.get(number)).map(|client| client_report(client)).collect()

@@ -1,4 +1,4 @@
-//! What one user may see of the broker's sums: what is in the vhosts that it may enter, and its own
+//! One user's part of the broker's sums: of the vhosts that it may enter, and of its own
 //! connections.
 
 use std::ops::AddAssign;
