@@ -1,8 +1,8 @@
-//! The catalog: the declared world. Vhosts, each with its exchanges, bindings and queues.
+//! The catalog: the declarations. Vhosts, each with its exchanges, bindings and queues.
 //!
-//! A vhost's tables lie behind one lock that is taken for writing by declarations and for reading
-//! by a route that no client remembers yet. Every change raises the generation, which makes clients
-//! forget their routes. A change is logged before it is visible.
+//! A vhost's tables are behind one lock. Declarations take it for writing, and routes that no
+//! client remembers for reading. Every change raises the generation, so that clients forget their
+//! routes. A change is logged before it is visible.
 
 pub(crate) mod admission;
 pub(crate) mod definitions;
@@ -25,7 +25,7 @@ use crate::value::Table;
 use policies::Policies;
 use search::Search;
 
-/// An exchange and what is bound to it.
+/// An exchange and its bindings.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) id: Owner,
@@ -37,45 +37,45 @@ pub(crate) struct Exchange {
     pub(crate) arguments: Table,
     /// The name of its alternate exchange, which need not be there.
     pub(crate) alternate: Option<String>,
-    /// How long it remembers ids, if it lets nothing through twice.
+    /// How long it remembers ids, if it drops duplicates.
     pub(crate) remember: Option<Remember>,
     pub(crate) bindings: Bindings,
     /// Durable bindings of which it is the destination.
     pub(crate) bound: Bounds,
-    /// What its declaration weighs.
+    /// The bytes of its declaration.
     #[expect(dead_code, reason = "counted as long as it is there, not read")]
     pub(crate) weight: Weight,
     /// Every vhost has it; it can't be deleted and is not journaled.
     pub(crate) predeclared: bool,
 }
 
-/// What is declared in a vhost.
+/// The declarations of a vhost.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     queues: HashMap<Arc<str>, Arc<Queue>>,
     queues_by_id: HashMap<Owner, Arc<Queue>>,
     exchanges: HashMap<Arc<str>, Exchange>,
     exchange_names: HashMap<Owner, Arc<str>>,
-    /// The vhost is deleted, and nothing may come to be in it any more.
+    /// The vhost is deleted, and no declaration may be added any more.
     ended: bool,
-    /// The end of what the log was told of queues, exchanges and bindings.
+    /// The end of the log records about queues, exchanges and bindings.
     logged: Ticket,
     pub(crate) policies: Policies,
     pub(crate) told: Told,
 }
 
-/// Where a message goes.
+/// The queues of a message.
 #[derive(Debug, Default)]
 pub(crate) struct Routing {
     /// Each queue once.
     pub(crate) queues: Vec<Arc<Queue>>,
-    /// The same exchange and key always lead here, until the catalog changes.
+    /// The same exchange and key always give this result, until the catalog changes.
     pub(crate) cacheable: bool,
-    /// The exchanges that let nothing through twice, by the queue to which they led.
+    /// The exchanges that drop duplicates, by the queue to which they led.
     pub(crate) gates: HashMap<Owner, DeduplicatingExchange>,
-    /// The queues to which an exchange that delays led.
+    /// The queues to which a delayed exchange led.
     pub(crate) delayed: HashSet<Owner>,
-    /// What finding them took, of [`STEPS`].
+    /// The steps of the search, out of [`STEPS`].
     pub(crate) steps: u32,
 }
 
@@ -84,8 +84,7 @@ pub(crate) struct Routing {
 pub(crate) enum Unrouted {
     /// There is no such exchange.
     NoExchange,
-    /// Its keys, headers and what is bound come to more than [`STEPS`]; the exchange that had the
-    /// last of them.
+    /// Keys, headers and bindings take more than [`STEPS`]. The exchange had the last of them.
     TooMuch { exchange: Box<str> },
 }
 
@@ -94,18 +93,18 @@ impl Tables {
         self.ended
     }
 
-    /// The vhost is deleted.
+    /// Marks the vhost as deleted.
     pub(crate) fn end(&mut self) {
         self.ended = true;
     }
 
-    /// The log was told of a change up to here.
+    /// Notes a change that is logged up to here.
     pub(crate) fn note_logged(&mut self, ticket: Ticket) {
         self.logged = self.logged.max(ticket);
     }
 
-    /// When this is durable, a restart finds what is here now, and nothing else. A reply that says
-    /// so waits for it, since another connection may have made the last change a moment ago.
+    /// When this is durable, a restart finds the present state and no other. A reply about it waits
+    /// for the ticket, since another connection may have made the last change a moment ago.
     pub(crate) fn logged(&self) -> Ticket {
         self.logged
     }
@@ -114,7 +113,7 @@ impl Tables {
         self.queues.len()
     }
 
-    /// Exchanges that were declared.
+    /// The number of declared exchanges.
     pub(crate) fn count_exchanges(&self) -> usize {
         self.exchanges.len().saturating_sub(PREDECLARED.len())
     }
@@ -162,8 +161,8 @@ impl Tables {
         self.queues.remove(&queue.name);
     }
 
-    /// What the arguments of a queue and its policies come to. Each value was checked alone; if
-    /// they do not go together, those of the declaration count.
+    /// The result of a queue's arguments and its policies. Each value was checked alone. If they
+    /// contradict each other, those of the declaration count alone.
     pub(crate) fn arguments_of(
         &self,
         name: &str,
@@ -230,12 +229,12 @@ pub(crate) struct Vhost {
     pub(crate) tables: RwLock<Tables>,
     /// Counts its bindings.
     pub(crate) bindings: Tally,
-    /// What is published and delivered in it is copied.
+    /// Messages that are published and delivered in it are copied.
     pub(crate) traced: AtomicBool,
 }
 
-/// What every vhost has from the start, besides the default exchange, which is not a table entry:
-/// it leads to the queue that the routing key names.
+/// The exchanges of every vhost from the start. The default exchange is not a table entry: it leads
+/// to the queue with the name of the routing key.
 const PREDECLARED: [(&str, ExchangeKind); 5] = [
     ("amq.direct", ExchangeKind::Direct),
     ("amq.fanout", ExchangeKind::Fanout),
@@ -287,8 +286,8 @@ impl Vhost {
         self.tables.read().queue(name).cloned()
     }
 
-    /// Where a message goes; fails for an exchange that is not there or takes no messages from
-    /// clients, and where finding out takes more than [`STEPS`].
+    /// The queues of a message. Fails for a missing exchange or one that clients may not publish
+    /// to, and where the search takes more than [`STEPS`].
     pub(crate) fn route(&self, exchange: &str, envelope: &Envelope<'_>) -> Result<Routing, Error> {
         let tables = self.tables.read();
         self.check_takes(&tables, exchange)?;
@@ -302,7 +301,7 @@ impl Vhost {
         })
     }
 
-    /// Fails for an exchange that is not there or takes no messages from clients.
+    /// Fails for a missing exchange, and for one that clients may not publish to.
     pub(crate) fn check_target(&self, exchange: &str) -> Result<(), Error> {
         let tables = self.tables.read();
         self.check_takes(&tables, exchange)?;
@@ -325,7 +324,7 @@ impl Vhost {
     }
 }
 
-/// Numbers of declared things.
+/// The numbers of declarations.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Census {
     pub(crate) queues: u64,
@@ -340,7 +339,7 @@ pub(crate) struct Catalog {
     generation: AtomicU64,
     queues: AtomicU64,
     exchanges: AtomicU64,
-    /// Those of every exchange.
+    /// The bindings of all exchanges.
     pub(crate) bindings: Tally,
 }
 
@@ -363,7 +362,7 @@ impl Catalog {
         self.vhosts.read().values().cloned().collect()
     }
 
-    /// True where no other vhost wants its share.
+    /// True where no other vhost needs its share.
     pub(crate) fn has_one_vhost(&self) -> bool {
         self.vhosts.read().len() < 2
     }
@@ -378,7 +377,7 @@ impl Catalog {
         self.changed();
     }
 
-    /// Counts one queue, unless that is one too many.
+    /// Counts one queue, unless the limit is reached.
     pub(crate) fn admit_queue(&self, limit: u64) -> bool {
         admit(&self.queues, limit)
     }

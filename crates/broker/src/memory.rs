@@ -1,4 +1,5 @@
-//! Memory: what queued messages and peers make the broker hold, and from when on that is too much.
+//! Memory: the bytes of queued messages, and the other bytes that peers make the broker hold,
+//! against their limits.
 
 pub(crate) mod ingress;
 pub(crate) mod ledger;
@@ -11,8 +12,8 @@ use parking_lot::Mutex;
 
 use crate::memory::ledger::{Held, Ledger};
 
-/// A queue with consumers keeps so many bytes of messages in memory ahead of them that it could
-/// read again.
+/// Bytes of messages that a queue with consumers keeps in memory ahead of them, although the disk
+/// has them too.
 const WINDOW: usize = 1 << 20;
 /// The same, while memory is very short.
 const SMALL_WINDOW: usize = 64 << 10;
@@ -30,19 +31,18 @@ pub(crate) struct Memory {
     /// Bytes of what peers make the broker hold besides.
     held: Ledger,
     limit: AtomicUsize,
-    /// What queues should keep to as far as the disk has what they hold; see [`budget_in_force`].
+    /// The budget for messages that the disk has too; see [`budget_in_force`].
     budget: AtomicUsize,
-    /// The same as it was set.
+    /// The configured budget.
     set_budget: usize,
-    /// Messages have left memory since somebody asked.
+    /// Messages have left memory since the last question.
     swept: AtomicBool,
     /// Woken when the use falls below the limit.
     housekeeper: Arc<Housekeeper>,
 }
 
-/// The budget under a limit: half of that at most, so that a backlog has left memory long before it
-/// could stop publishers. At the limit 0 they are stopped whatever there is, so that nothing has to
-/// leave for it.
+/// The budget under a limit: at most half of that, so that a backlog leaves memory long before it
+/// stops publishers. At the limit 0 publishers are always stopped, and the budget counts alone.
 fn budget_in_force(limit: usize, budget: usize) -> usize {
     if limit == 0 { budget } else { budget.min(limit / 2) }
 }
@@ -79,7 +79,7 @@ impl Memory {
         self.index.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
     }
 
-    /// A round of the sweep has ended.
+    /// Notes that a round of the sweep has ended.
     pub(crate) fn swept(&self) {
         self.swept.store(true, Ordering::Relaxed);
     }
@@ -88,13 +88,13 @@ impl Memory {
         self.swept.swap(false, Ordering::Relaxed)
     }
 
-    /// Half of the budget is used: what need not stay leaves as it comes.
+    /// Half of the budget is used: messages that need not stay leave memory as they come.
     #[inline]
     pub(crate) fn is_tight(&self) -> bool {
         self.used() > self.budget() / 2
     }
 
-    /// Three quarters of the budget are used: what is there leaves too.
+    /// Three quarters of the budget are used: messages that are there leave too.
     pub(crate) fn is_short(&self) -> bool {
         self.used() > self.short()
     }
@@ -108,7 +108,7 @@ impl Memory {
         self.budget.load(Ordering::Relaxed)
     }
 
-    /// Knowing where messages lie takes more than a quarter of the budget.
+    /// The places of messages take more than a quarter of the budget.
     pub(crate) fn index_is_large(&self) -> bool {
         self.index.load(Ordering::Relaxed) > self.budget() / 4
     }
@@ -136,17 +136,17 @@ impl Memory {
         &self.held
     }
 
-    /// Queued messages and everything that peers make the broker hold besides.
+    /// Bytes of queued messages and of everything else that peers make the broker hold.
     pub(crate) fn total(&self) -> usize {
         self.used() + self.held.all()
     }
 
-    /// A peer makes the broker hold so much more.
+    /// Counts bytes that a peer makes the broker hold.
     pub(crate) fn hold(&self, kind: Held, bytes: usize) {
         self.held.add(kind, bytes);
     }
 
-    /// It does not any more.
+    /// Counts them no more.
     pub(crate) fn let_go(&self, kind: Held, bytes: usize) {
         let full = self.is_full();
         self.held.remove(kind, bytes);
@@ -166,14 +166,14 @@ impl Memory {
         self.housekeeper.wake();
     }
 
-    /// More is queued than may be; where nothing may be, that is so from the start.
+    /// True when more is queued than the limit allows; always at the limit 0.
     pub(crate) fn is_full(&self) -> bool {
         let limit = self.limit();
         limit == 0 || self.total() > limit
     }
 }
 
-/// Wakes whoever runs the housekeeping.
+/// Wakes the housekeeping.
 #[derive(Debug, Default)]
 pub(crate) struct Housekeeper(Mutex<Option<Waker>>);
 

@@ -1,8 +1,8 @@
-//! Whether one more declaration fits: into the log, where it stays as long as it is, and into
-//! memory.
+//! Whether one more declaration fits: into memory, and into the log, where it stays as long as it
+//! exists.
 //!
-//! A durable one is admitted as publishes are: where the disk or the log is short, deletes and
-//! settlements make room, and nothing else takes any. What is there already is never refused.
+//! A durable one is admitted like a publish. Where the disk or the log is short, deletes and
+//! settlements make room, and all else waits. An existing one is never refused.
 
 use journal::Admission;
 
@@ -10,19 +10,19 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::routing::Load;
 
-/// Who asks for room in the log.
+/// The side that asks for room in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asker {
     /// A client that only publishes.
     Publisher,
-    /// A client that also consumes, and may need what it declares to make room.
+    /// A client that also consumes. Its declarations may help it to make room.
     Consumer,
-    /// Who runs the broker.
+    /// The operator.
     Operator,
 }
 
 impl Engine {
-    /// Fails where a declaration finds no room in memory or, if it is logged, in the log.
+    /// Fails where a declaration has no room in memory or, if it is logged, in the log.
     pub(crate) fn admit_load(&self, what: &str, load: Load, asker: Asker) -> Result<(), Error> {
         let (now, most) = (self.catalog.bindings.load(), self.settings.limits.declarations_bytes);
         if now.memory + load.memory > most {

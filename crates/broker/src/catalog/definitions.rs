@@ -1,9 +1,9 @@
-//! What operators define at run time besides exchanges and queues: a table of fields under a sort,
-//! a vhost and a name.
+//! Definitions: tables of fields under a sort, a vhost and a name, which operators define at run
+//! time besides exchanges and queues.
 //!
 //! A definition is one fact of an owner of its own ([`facts::DEFINITION`]). It is logged before it
-//! counts, and ends with its owner, or with its vhost. What a sort means is decided where it is
-//! read; here it is only kept.
+//! counts, and ends with its owner, or with its vhost. The reader of a sort decides its meaning;
+//! here it is only stored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use crate::routing::Load;
 use crate::store::facts;
 use crate::value::{Table, Value};
 
-/// The vhost of definitions that belong to none: no owner has this number.
+/// The vhost of definitions without a vhost: no owner has this number.
 pub(crate) const EVERYWHERE: Owner = 0;
 
-/// What a definition is about. The names stand in data directories and are never changed or given
+/// The subject of a definition. The names are in data directories. They are never changed or given
 /// another meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Sort {
-    /// What a vhost is for people, and what its queues are by default; its name is empty.
+    /// The description of a vhost, and the default type of its queues; the name is empty.
     Vhost,
-    /// How much a vhost may have; its name is empty.
+    /// The limits of a vhost; the name is empty.
     VhostLimits,
     /// A policy.
     Policy,
-    /// A policy of the operator's.
+    /// An operator policy.
     OperatorPolicy,
-    /// What the salts of users follow from that are not there; its name is empty.
+    /// The key from which the salts of missing users follow; the name is empty.
     Decoys,
 }
 
@@ -58,7 +58,7 @@ impl Sort {
     }
 }
 
-/// What a definition is known by.
+/// The key of a definition.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DefinitionKey {
     pub(crate) sort: Sort,
@@ -85,12 +85,12 @@ struct Definition {
     value: Arc<Table>,
 }
 
-/// All of them. Its lock is taken after a vhost's tables and before the journal's buffer.
+/// All definitions. Its lock is taken after a vhost's tables and before the journal's buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Definitions(Mutex<BTreeMap<DefinitionKey, Definition>>);
 
 impl Definitions {
-    /// Takes over what the journal said.
+    /// Takes a definition from the journal.
     pub(crate) fn recover(&self, owner: Owner, key: DefinitionKey, value: Table) {
         self.0.lock().insert(key, Definition { owner, value: Arc::new(value) });
     }
@@ -106,7 +106,7 @@ impl Definitions {
         here.map(|(key, kept)| (key.name.clone(), Arc::clone(&kept.value))).collect()
     }
 
-    /// The key of decoys that the log has kept.
+    /// The key of decoys from the log.
     pub(crate) fn decoy_key(&self) -> Option<[u8; 32]> {
         match self.get(Sort::Decoys, EVERYWHERE, "")?.get(KEY) {
             Some(Value::Bytes(bytes)) => bytes.as_slice().try_into().ok(),
@@ -114,26 +114,26 @@ impl Definitions {
         }
     }
 
-    /// Says a definition again if `owner` is one. True if it is.
+    /// Restates the definition of `owner`. True if there is one.
     pub(crate) fn restate(&self, owner: Owner, journal: &Journal) -> bool {
         let kept = self.0.lock();
         let Some((key, found)) = kept.iter().find(|(_, kept)| kept.owner == owner) else { return false };
-        // What was kept could be written, so it can be written again.
+        // It was written before, so it can be written again.
         if let Ok(bytes) = facts::definition_bytes(key, &found.value) {
             journal.housekeeping_appender().fact(None, owner, facts::DEFINITION, &[&bytes]);
         }
         true
     }
 
-    /// Forgets what ends with a vhost. The log says so by the vhost's own end.
+    /// Forgets the definitions of a vhost. In the log the vhost's own end covers them.
     pub(crate) fn vhost_ends(&self, vhost: Owner) {
         self.0.lock().retain(|key, _| key.vhost != vhost);
     }
 }
 
 impl Engine {
-    /// Keeps the key of decoys for the next start, if the log has none yet. One without room for it
-    /// has more to do than that, and the next start tries again.
+    /// Stores the key of decoys for the next start, if the log has none yet. If there is no room
+    /// for it, the next start tries again.
     pub(crate) fn keep_decoy_key(&self, key: &[u8; 32]) {
         if self.definitions.decoy_key().is_none() {
             let mut table = Table::default();
@@ -142,8 +142,7 @@ impl Engine {
         }
     }
 
-    /// Keeps a definition, in place of the one that has this key. Returns what the answer waits
-    /// for.
+    /// Stores a definition, in place of the one with this key. Returns the ticket for the answer.
     ///
     /// # Errors
     /// `Precondition` for a value that is nested too deeply or too large to be stored.
@@ -165,14 +164,14 @@ impl Engine {
     /// The bytes of a definition.
     ///
     /// # Errors
-    /// `Precondition` for one that can't be kept.
+    /// `Precondition` for one that can't be stored.
     pub(crate) fn check_definition(&self, key: &DefinitionKey, value: &Table) -> Result<Vec<u8>, Error> {
         let bytes = facts::definition_bytes(key, value)?;
         self.check_storable(bytes.len())?;
         Ok(bytes)
     }
 
-    /// Ends a definition. Returns what the answer waits for; nothing if there is none.
+    /// Ends a definition. Returns the ticket for the answer; `None` if there is none.
     pub(crate) fn undefine(&self, key: &DefinitionKey) -> Option<Ticket> {
         let mut kept = self.definitions.0.lock();
         let owner = kept.get(key)?.owner;

@@ -1,10 +1,10 @@
-//! Policies: arguments that operators give to queues and exchanges by their names, also to those
-//! that are there.
+//! Policies: arguments that operators give to queues and exchanges by their names, existing ones
+//! included.
 //!
-//! To a queue or an exchange belong the first policy that matches and the first operator policy, by
-//! priority and then by name. What they say and what was declared comes together as in RabbitMQ: of
-//! limits the lowest counts, of everything else what was declared, and between the two policies
-//! what the operator's says.
+//! A queue or an exchange has the first policy that matches and the first operator policy, by
+//! priority and then by name. Policies and declaration are merged as in RabbitMQ. Of limits the
+//! lowest counts, and of all other arguments the declared one. Between the two policies the
+//! operator's counts.
 
 use auth::Pattern;
 
@@ -12,17 +12,17 @@ use crate::arguments::{QueueType, check_value};
 use crate::error::Error;
 use crate::value::{Table, Value};
 
-/// Who a policy is from.
+/// The author of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PolicyKind {
-    /// Whoever runs the applications.
+    /// The users that run the applications.
     User,
-    /// Whoever runs the broker: it bounds what others may ask for.
+    /// The operator of the broker: it bounds the requests of others.
     Operator,
 }
 
 impl PolicyKind {
-    /// What errors and reports call it.
+    /// Its name in errors and reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::User => "policy",
@@ -31,7 +31,7 @@ impl PolicyKind {
     }
 }
 
-/// What a policy is for.
+/// The objects that a policy applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ApplyTo {
     /// Queues and exchanges.
@@ -61,7 +61,7 @@ impl ApplyTo {
         }
     }
 
-    /// What a name means.
+    /// The value with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::EVERY.into_iter().find(|apply_to| apply_to.name() == name)
     }
@@ -76,34 +76,34 @@ impl ApplyTo {
     }
 }
 
-/// What a policy says.
+/// A policy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PolicySpec {
-    /// A regular expression; what is to be searched for in names.
+    /// A regular expression that is searched in names.
     pub pattern: String,
-    /// What it is for.
+    /// The objects that it applies to.
     pub apply_to: ApplyTo,
-    /// Of several that match, the one with the highest counts.
+    /// The policy with the highest priority counts among those that match.
     pub priority: i64,
     /// Names of arguments without `x-`, and their values.
     pub definition: Table,
 }
 
-/// How a value comes together with that of a declaration, or of the other policy.
+/// How a value is merged with that of a declaration, or of the other policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Merge {
-    /// What was declared counts.
+    /// The declared value counts.
     Declared,
     /// The lowest counts.
     Lowest,
-    /// The lowest counts that is a limit at all; below zero is none.
+    /// The lowest value that is a limit counts; a negative one is none.
     LowestLimit,
 }
 
 /// A setting of policies.
 struct Key {
     name: &'static str,
-    /// The types of queues that know it; none for a setting of exchanges.
+    /// The types of queues with this setting; empty for a setting of exchanges.
     types: &'static [QueueType],
     operator: bool,
     merge: Merge,
@@ -115,7 +115,7 @@ const QUORUM: &[QueueType] = &[QueueType::Quorum];
 pub(crate) const ALTERNATE: &str = "alternate-exchange";
 pub(crate) const DEAD_LETTER_EXCHANGE: &str = "dead-letter-exchange";
 pub(crate) const DEAD_LETTER_ROUTING_KEY: &str = "dead-letter-routing-key";
-/// It is no argument: how many copies there are to be, where there is one broker.
+/// It is no argument: the number of copies, which means nothing with one broker.
 const TARGET_GROUP_SIZE: &str = "target-group-size";
 
 const fn key(name: &'static str, types: &'static [QueueType], operator: bool, merge: Merge) -> Key {
@@ -149,7 +149,7 @@ fn key_of(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
 }
 
-/// The argument that a setting of queues stands for.
+/// The argument of a setting of queues.
 pub(crate) fn argument(name: &str) -> String {
     format!("x-{name}")
 }
@@ -166,8 +166,7 @@ impl Key {
         }
     }
 
-    /// What comes of a value that was declared, or is of the policy of a user, and one that is to
-    /// bound it.
+    /// Merges a value of a declaration or a user's policy with the one that bounds it.
     fn merge(&self, own: &Value, bound: &Value) -> Value {
         let (Some(one), Some(other)) = (own.as_integer(), bound.as_integer()) else { return own.clone() };
         let lower = match self.merge {
@@ -179,7 +178,7 @@ impl Key {
     }
 }
 
-/// A policy that can be matched.
+/// A policy whose pattern is parsed.
 #[derive(Debug, Clone)]
 pub(crate) struct Policy {
     pub(crate) name: String,
@@ -188,7 +187,7 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// Checks what a policy says.
+    /// Parses and checks a policy.
     pub(crate) fn new(kind: PolicyKind, name: &str, spec: PolicySpec) -> Result<Self, Error> {
         let refuse = |what: String| Error::precondition(format!("{} '{name}': {what}", kind.name()));
         // An empty pattern is found in every name.
@@ -202,7 +201,7 @@ impl Policy {
         Ok(Self { name: name.to_owned(), spec, pattern })
     }
 
-    /// Checks what a policy sets.
+    /// Checks the settings of a policy.
     pub(crate) fn check_settings(kind: PolicyKind, name: &str, settings: &Table) -> Result<(), Error> {
         let refuse = |what: String| Error::precondition(format!("{} '{name}': {what}", kind.name()));
         for (setting, value) in &settings.0 {
@@ -217,8 +216,8 @@ impl Policy {
         Ok(())
     }
 
-    /// As in RabbitMQ, a policy with a setting that the type does not know is not for the queue at
-    /// all.
+    /// As in RabbitMQ, a policy with a setting that the type does not have does not apply to the
+    /// queue.
     pub(crate) fn is_for_queue(&self, name: &str, queue_type: QueueType) -> bool {
         let known =
             |setting: &str| key_of(setting).is_some_and(|key| key.types.is_empty() || key.types.contains(&queue_type));
@@ -232,12 +231,12 @@ impl Policy {
     }
 }
 
-/// What a change of policies is about; all else stays as it is.
+/// The part of the vhost that a change of policies affects.
 #[derive(Debug)]
 pub(crate) enum Changed {
-    /// All that there is.
+    /// All of it.
     Everything,
-    /// What these policies are for, which came or went.
+    /// The objects of these policies, which were added or removed.
     These(Vec<Policy>),
 }
 
@@ -264,7 +263,7 @@ pub(crate) struct Policies {
     operator: Vec<Policy>,
 }
 
-/// The policies that belong to something.
+/// The policies of one object.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Matched<'a> {
     pub(crate) user: Option<&'a Policy>,
@@ -301,7 +300,7 @@ impl Policies {
         self.user.len() + self.operator.len()
     }
 
-    /// All of a kind, those that count first in front.
+    /// All of a kind, in the order in which they count.
     pub(crate) fn list(&self, kind: PolicyKind) -> &[Policy] {
         match kind {
             PolicyKind::User => &self.user,
@@ -309,7 +308,7 @@ impl Policies {
         }
     }
 
-    /// Those of a queue.
+    /// The policies of a queue.
     pub(crate) fn of_queue(&self, name: &str, queue_type: QueueType) -> Matched<'_> {
         let first = |list: &'_ [Policy]| list.iter().position(|policy| policy.is_for_queue(name, queue_type));
         Matched {
@@ -318,7 +317,7 @@ impl Policies {
         }
     }
 
-    /// The alternate exchange that a policy gives to an exchange.
+    /// The alternate exchange of an exchange by its policy.
     pub(crate) fn alternate_of(&self, name: &str) -> Option<String> {
         let policy = self.user.iter().find(|policy| policy.is_for_exchange(name))?;
         policy.spec.definition.get(ALTERNATE).and_then(Value::as_text).map(str::to_owned)
@@ -326,7 +325,7 @@ impl Policies {
 }
 
 impl Matched<'_> {
-    /// What both policies say together.
+    /// The merged definition of both policies.
     pub(crate) fn definition(&self) -> Table {
         let mut given = self.user.map(|policy| policy.spec.definition.clone()).unwrap_or_default();
         for (setting, bound) in self.operator.iter().flat_map(|policy| &policy.spec.definition.0) {
@@ -340,7 +339,7 @@ impl Matched<'_> {
         given
     }
 
-    /// The arguments of a queue that was declared with these.
+    /// The arguments of a queue with this declaration.
     pub(crate) fn arguments(&self, declared: &Table) -> Table {
         let mut table = declared.clone();
         for (setting, bound) in &self.definition().0 {
@@ -352,12 +351,12 @@ impl Matched<'_> {
             table.set(&argument, value);
         }
         if table.get("x-dead-letter-exchange").is_none() {
-            // A key alone sends nothing anywhere.
+            // A key without an exchange has no effect.
             table.0.retain(|(name, _)| name != "x-dead-letter-routing-key");
         }
         if table.get("x-message-groups") == Some(&Value::Bool(true)) {
-            // The two exclude each other, and groups are always declared. Everything else that the
-            // policies say counts.
+            // The two exclude each other, and only a declaration has groups. Everything else in the
+            // policies counts.
             table.0.retain(|(name, _)| name != "x-single-active-consumer");
         }
         table
@@ -457,7 +456,7 @@ mod tests {
         assert_eq!(Matched::default().arguments(&declared), declared);
     }
 
-    /// Kind, pattern, definition, and how the refusal begins.
+    /// Kind, pattern, definition, and the beginning of the refusal.
     type Refused<'a> = (PolicyKind, &'a str, Vec<(&'a str, Value)>, &'a str);
 
     #[test]

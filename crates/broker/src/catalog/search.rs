@@ -1,10 +1,10 @@
-//! The search for a message's queues: through exchanges, what is bound to them, and their alternate
+//! The search for a message's queues: through exchanges, their bindings, and their alternate
 //! exchanges.
 //!
-//! Each exchange is visited once and each queue found once, so that circles end. An exchange whose
-//! bindings lead nowhere for this message hands it to its alternate exchange, if that is there; a
-//! binding that leads to another exchange leads somewhere, whatever comes of it there (RabbitMQ's
-//! rule). All of it has the steps of one message ([`crate::routing::STEPS`]).
+//! Each exchange is visited once and each queue found once, so circles end. An exchange whose
+//! bindings do not match this message passes it to its alternate exchange, if there is one. A
+//! binding to another exchange counts as a match, whatever is found there (RabbitMQ's rule). All of
+//! it takes the steps of one message ([`crate::routing::STEPS`]).
 
 use std::sync::Arc;
 
@@ -15,13 +15,12 @@ use super::{Exchange, Routing, Tables, Unrouted};
 use crate::queue::{DeduplicatingExchange, Queue};
 use crate::routing::{Destination, Envelope, ExchangeKind, Reached, STEPS};
 
-/// What matters of the exchanges by which something was found; of several ways the one that was
-/// followed first.
+/// The relevant properties of the exchanges on a way; of several ways the first one counts.
 #[derive(Debug, Clone, Copy, Default)]
 struct Way {
-    /// The last one that lets nothing through twice.
+    /// The last exchange that drops duplicates.
     gate: Option<DeduplicatingExchange>,
-    /// One of them delays.
+    /// One of them is delayed.
     delays: bool,
 }
 
@@ -39,7 +38,7 @@ pub(super) struct Search<'a> {
     reached: Reached,
     found: HashSet<Owner>,
     seen: HashSet<Owner>,
-    /// Exchanges to be looked at, each with the way that led there.
+    /// Exchanges to visit, each with the way that led there.
     waiting: Vec<(&'a Exchange, Way)>,
 }
 
@@ -80,7 +79,7 @@ impl<'a> Search<'a> {
         self.end(exchange)
     }
 
-    /// What was found, unless that took too many steps, of which `exchange` had the last.
+    /// The queues, unless the search took too many steps; `exchange` had the last of them.
     fn end(self, exchange: &str) -> Result<Routing, Unrouted> {
         if self.reached.is_spent() {
             return Err(Unrouted::TooMuch { exchange: exchange.into() });
@@ -115,7 +114,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What the default exchange does.
+    /// Routes as the default exchange does.
     fn take_named(&mut self, way: Way) {
         let (tables, envelope) = (self.tables, self.envelope);
         for key in envelope.keys() {
@@ -139,8 +138,8 @@ impl<'a> Search<'a> {
     }
 
     fn enter(&mut self, exchange: &'a Exchange, way: Way) {
-        // Also one whose bindings lead nowhere is a step, or ten thousand of these would cost
-        // nothing.
+        // A binding to an exchange without matches is a step too, or ten thousand of these would
+        // cost nothing.
         if self.reached.charge(1) && self.seen.insert(exchange.id) {
             self.waiting.push((exchange, way));
         }

@@ -1,9 +1,9 @@
-//! Large bodies on their way from a socket into the log: how many there may be at once, and whose
-//! turn it is.
+//! Large bodies on their way from a socket into the log: how many there may be at once, and in
+//! which order.
 //!
-//! A body counts with all it has announced, from its header until it is durable, or until queues
-//! count it where it is not logged. When no more fit, whoever begins one waits in line. One goes on
-//! however large it is, and a connection that was let in is never stopped before its body's end: so
+//! A body counts with its announced length, from its header until it is durable, or until queues
+//! count it where it is not logged. When no more fit, a new one waits in line. One body goes on
+//! whatever its size, and a connection that was let in is never stopped before its body's end. So
 //! the line always moves.
 
 use std::collections::VecDeque;
@@ -15,23 +15,21 @@ use parking_lot::Mutex;
 
 use crate::memory::Memory;
 
-/// Bodies up to so many bytes are not counted: they are not worth a lock, and a read of a socket
-/// brings more.
+/// Bodies up to so many bytes are not counted: a read of a socket brings more, and they are not
+/// worth a lock.
 pub const LARGE_BODY: u64 = 64 << 10;
-/// The part of the memory limit that may be under way: in memory a body may be twice at a time, as
-/// message and in the log's buffer.
+/// The part of the memory limit for such bodies. A body may be in memory twice, as message and in
+/// the log's buffer.
 const SHARE: usize = 4;
-/// And never more than this: it keeps any disk busy, and what waits in a socket instead costs
-/// nothing.
+/// The upper bound of that: it keeps any disk busy, and bytes that wait in a socket cost nothing.
 const MOST: usize = 128 << 20;
 
-/// Who gets a place before whom.
+/// The order in which claims are granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// At once: the connection has another body under way, which ends only if the connection is
-    /// read.
+    /// At once: the connection has another body under way, and must be read for its end.
     Now,
-    /// Before those in `Turn`: whom the broker waits for to make room.
+    /// Before those in `Turn`: the broker waits for this client to make room.
     First,
     /// In turn.
     Turn,
@@ -61,10 +59,9 @@ struct IngressPlace {
     granted: AtomicBool,
 }
 
-/// The place of one body, or its wait for one. Dropping it lets the next ones in.
+/// The claim of one body, granted or waiting. Dropping it lets the next ones in.
 ///
-/// As a waker it does nothing when it is woken: the journal drops it when the ticket that it waits
-/// for is durable.
+/// As a waker it does nothing when it is woken: the journal drops it when its ticket is durable.
 #[derive(Debug)]
 pub(crate) struct Claim(Arc<IngressPlace>);
 
@@ -78,12 +75,12 @@ impl Ingress {
         self.line.lock().used
     }
 
-    /// True while somebody waits for a place.
+    /// True while a claim waits.
     pub(crate) fn is_awaited(&self) -> bool {
         !self.line.lock().waiting.is_empty()
     }
 
-    /// A place for a body of `bytes`. If it has to wait, `waker` is woken when its turn has come.
+    /// A claim for a body of `bytes`. If it has to wait, `waker` is woken when it is granted.
     pub(crate) fn claim(self: &Arc<Self>, bytes: usize, order: Order, waker: &Waker) -> Claim {
         let mut line = self.line.lock();
         let granted = order == Order::Now || (line.waiting.is_empty() && self.fits(line.used, bytes));
@@ -128,11 +125,11 @@ impl Ingress {
 impl Claim {
     /// True once the body may be read.
     pub(crate) fn is_granted(&self) -> bool {
-        // Whoever was let in is woken after this was stored, and nothing else is read in its light.
+        // The waker is called after this store, and no other read depends on it.
         self.0.granted.load(Ordering::Relaxed)
     }
 
-    /// Keeps the place until this is dropped.
+    /// Keeps the claim until this is dropped.
     pub(crate) fn into_waker(self) -> Waker {
         Waker::from(Arc::new(self))
     }
@@ -158,8 +155,8 @@ mod tests {
         Arc::new(Ingress::new(Arc::new(memory)))
     }
 
-    /// `+NAME BYTES` claims, with `!` now and `^` first; `-NAME` leaves; `*BYTES` sets what queues
-    /// hold. Each line names who was let in so far and is still there, and the bytes.
+    /// `+NAME BYTES` claims, with `!` now and `^` first; `-NAME` leaves; `*BYTES` sets the bytes in
+    /// queues. Each line has the granted claims that are still there, and the bytes.
     #[test]
     fn bodies_are_let_in_in_turn_as_far_as_there_is_room() {
         let ingress = ingress(400);
@@ -190,7 +187,7 @@ mod tests {
             ("-i", "j k 35"),
             ("-j", "k 15"),
             ("-k", "0"),
-            // One goes on, however large it is and however little memory there is.
+            // One goes on, whatever its size and however little memory there is.
             ("+l 1000", "l 1000"),
             ("+m 1", "l 1000"),
             ("-l", "m 1"),

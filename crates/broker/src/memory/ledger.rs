@@ -1,9 +1,9 @@
-//! What peers make the broker hold besides queued messages, by kind: counted as long as it is held,
-//! and with the queued messages against the memory limit. Each client has an [`Account`] of its own
-//! part.
+//! The bytes that peers make the broker hold besides queued messages, by kind. They count while
+//! they are held, with the queued messages, against the memory limit. Each client has an
+//! [`Account`] of its own part.
 //!
-//! All of it passes when its peer goes on or goes: so it may raise the alarm. What stays as long as
-//! it is declared is counted and bounded elsewhere ([`crate::catalog::admission`]).
+//! All of them pass when the peer goes on or leaves, so they may raise the alarm. Declarations
+//! stay, and are counted and bounded elsewhere ([`crate::catalog::admission`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,19 +11,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::memory::Memory;
 use crate::settings::Settings;
 
-/// What is held.
+/// The kinds of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
     /// Messages of transactions that are not committed.
     Transactions,
-    /// Bodies of up to 64 KiB that are not whole. Larger ones have a place in the ingress.
+    /// Bodies of up to 64 KiB that have not arrived in full. Larger ones have a claim in the
+    /// ingress.
     Bodies,
-    /// Replies without a queue that are not read.
+    /// Unread replies without a queue.
     Replies,
 }
 
 impl Held {
-    /// Each kind, its name in metrics, and what it is.
+    /// Each kind, its name in metrics, and its description.
     pub const ALL: [(Self, &'static str, &'static str); 3] = [
         (Self::Transactions, "transactions", "messages of open transactions"),
         (Self::Bodies, "bodies", "small bodies that are not whole"),
@@ -55,14 +56,14 @@ impl Ledger {
     }
 }
 
-/// What one client makes the broker hold. All of it is counted in the whole, too.
+/// The bytes that one client makes the broker hold. All are counted in the whole, too.
 #[derive(Debug)]
 pub(crate) struct Account {
     memory: Arc<Memory>,
     own: Ledger,
-    /// Most bytes; none for a quarter of the memory limit, but no less than `least`.
+    /// Most bytes; `None` for a quarter of the memory limit, at least `least`.
     most: Option<usize>,
-    /// What may wait behind an alarm anyway.
+    /// The bytes that may wait behind an alarm anyway.
     least: usize,
 }
 
@@ -92,17 +93,17 @@ impl Account {
         self.own.all()
     }
 
-    /// The most that it may come to.
+    /// The limit on its bytes.
     pub(crate) fn most(&self) -> usize {
         self.most.unwrap_or_else(|| (self.memory.limit() / 4).max(self.least))
     }
 
-    /// Whether so many bytes more are within what the client may hold.
+    /// Whether so many more bytes are within the client's limit.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         self.held().saturating_add(bytes) <= self.most()
     }
 
-    /// Whether memory is short for everybody.
+    /// Whether memory is full for all clients.
     pub(crate) fn is_full(&self) -> bool {
         self.memory.is_full()
     }
@@ -121,13 +122,13 @@ impl Charge {
         Self { account: Arc::clone(account), kind, bytes: 0 }
     }
 
-    /// More is held.
+    /// Adds bytes.
     pub fn add(&mut self, bytes: usize) {
         self.bytes += bytes;
         self.account.hold(self.kind, bytes);
     }
 
-    /// How much is held.
+    /// The bytes that are held.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
