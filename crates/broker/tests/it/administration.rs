@@ -1,5 +1,5 @@
-//! What operators change while the broker runs: what it does to open connections, and that it
-//! outlives a crash.
+//! Changes by operators while the broker runs: their effect on open connections, and that they
+//! outlive a crash.
 
 use auth::{Cost, Identity, PasswordHash, Permission, TopicPermission, User, UserLimits};
 use broker::{ErrorKind, Publish, QueueSpec, Table, Value, VhostLimits, VhostSpec};
@@ -54,7 +54,7 @@ fn vhosts_and_what_they_are_outlive_a_power_cut() {
     let two = broker.broker.vhosts().pop().unwrap();
     assert_eq!((two.spec, two.limits), (spec, limits));
     assert_eq!(broker.broker.vhosts()[1].limits, VhostLimits::default());
-    // New numbers are not those of what is there.
+    // New numbers differ from those of existing vhosts.
     broker.broker.put_vhost("four", &VhostSpec::default()).unwrap();
     broker.flush();
     assert_eq!(names(&power_cut(&disk, broker)), ["/", "four", "one", "two"]);
@@ -73,8 +73,8 @@ fn a_vhost_that_can_not_be_is_refused() {
     assert_eq!(names(&broker), ["/"]);
 }
 
-/// Whatever of the deletion is on disk, all of the vhost is there or nothing, and a vhost of its
-/// name begins anew.
+/// Whatever part of the deletion is on disk, all of the vhost is there or nothing. A new vhost of
+/// its name starts empty.
 #[test]
 fn a_deleted_vhost_takes_everything_with_it() {
     let disk = SimDisk::new(1, 64 << 20);
@@ -170,7 +170,7 @@ fn queues_have_the_default_type_of_their_vhost_if_they_can() {
         (QueueSpec { auto_delete: true, ..durable("auto") }, "classic"),
         (QueueSpec { arguments: classic, ..durable("named") }, "classic"),
     ] {
-        // Twice: what was declared so is what is asked for again.
+        // Twice: the same declaration must match the queue.
         peer.client.declare_queue(&spec, now).unwrap();
         peer.client.declare_queue(&spec, now).unwrap();
         let report = broker.broker.queues().into_iter().find(|queue| queue.name == spec.name).unwrap();
@@ -178,7 +178,7 @@ fn queues_have_the_default_type_of_their_vhost_if_they_can() {
     }
 }
 
-/// RabbitMQ writes `classic` for every vhost for which nobody has chosen.
+/// RabbitMQ writes `classic` for every vhost without a chosen type.
 #[test]
 fn classic_as_default_type_is_no_choice_and_takes_no_argument_away() {
     let broker = TestBroker::open(Setup::memory());
@@ -216,7 +216,7 @@ fn rights_change_under_open_connections_and_outlive_a_power_cut() {
         Ok(())
     };
     broker.broker.change_user("alice", revoke).unwrap();
-    // The route is one that the client remembers.
+    // The client remembers this route.
     let refused = peer.client.publish(session, message("", "q", b"2")).unwrap_err();
     assert_eq!(refused.text, "write access to exchange 'amq.default' in vhost '/' refused for user 'alice'");
     broker.flush();
@@ -293,8 +293,7 @@ fn limits_of_a_user() {
     assert_eq!(peer.client.session_limit_reached(), None);
 }
 
-/// The ring turns many times: what was defined is said again at its head, and what was deleted is
-/// not.
+/// The log is recycled many times: definitions are restated at its head, and deleted ones are not.
 #[test]
 fn definitions_stay_when_the_log_is_recycled() {
     let disk = SimDisk::new(1, 64 << 20);
@@ -344,7 +343,7 @@ fn alarms_by_hand_stop_publishers_until_they_are_cleared() {
         assert_eq!(peer.drain(&broker), [Seen::Unblocked]);
         assert_eq!(peer.client.flow(), broker::Flow::Run);
     }
-    // A client that consumes is let into no headroom either: its publishes wait.
+    // A client that consumes gets no headroom either: its publishes wait.
     let consume = broker::Consume { queue: "q".into(), tag: "c".into(), ..broker::Consume::default() };
     peer.client.consume(session, consume, now).unwrap();
     assert_eq!(peer.drain(&broker).len(), 2);
@@ -362,8 +361,8 @@ fn alarms_by_hand_stop_publishers_until_they_are_cleared() {
     assert_eq!(broker.broker.force_alarm("patience", true).unwrap_err().kind, ErrorKind::NotFound);
 }
 
-/// What management does for somebody leaves no trace among the connections, and passes their limits
-/// but not their rights.
+/// A request of management leaves no trace among the connections. It passes their limits and keeps
+/// to their rights.
 #[test]
 fn a_request_of_management_is_no_connection() {
     let broker = TestBroker::open(Setup::memory());

@@ -1,5 +1,5 @@
-//! Declarations that the log, or memory, has no room for: refused with their reason, while
-//! everything that makes room goes on.
+//! Declarations that the log, or memory, has no room for are refused with their reason. Everything
+//! that makes room goes on.
 
 use broker::{BindingSpec, Consume, DestinationName, ExchangeSpec, QueueSpec, Value};
 use testkit::broker::{Setup, TestBroker};
@@ -16,7 +16,7 @@ fn spec(name: &str, bytes: usize) -> QueueSpec {
     spec
 }
 
-/// Declares queues until one is refused: how many there are, and why there is not one more.
+/// Declares queues until one is refused: their number, and the text of the refusal.
 fn declare_all(peer: &mut Peer, broker: &TestBroker, bytes: usize) -> (usize, String) {
     for number in 0..10_000 {
         if let Err(error) = peer.client.declare_queue(&spec(&format!("q{number}"), bytes), broker.now()) {
@@ -50,7 +50,7 @@ fn arguments_of_one_declaration_are_bounded() {
     assert_eq!(told(refused), "arguments of binding from exchange 'amq.direct'");
 }
 
-/// What all of them may take is counted from what is there: what goes makes room.
+/// The limit for all declarations counts those that exist: a deleted one makes room.
 #[test]
 fn arguments_of_all_declarations_are_bounded_together() {
     let mut setup = Setup::memory();
@@ -76,8 +76,8 @@ fn arguments_of_all_declarations_are_bounded_together() {
     peer.client.bind(&binding, broker.now()).expect("there is room again");
 }
 
-/// The log takes no more of them than it could say again for one file; deletes, fetches and
-/// settlements go on, also behind a stop, and a directory that holds all it may opens.
+/// The log takes no more declarations than it could restate for one file. Deletes, fetches and
+/// settlements go on, also after a stop, and a directory at its limit opens.
 #[test]
 fn durable_declarations_take_no_more_of_the_log_than_it_can_say_again() {
     let disk = SimDisk::new(1, 256 << 20);
@@ -115,8 +115,8 @@ fn durable_declarations_take_no_more_of_the_log_than_it_can_say_again() {
     peer.client.declare_queue(&spec("more", 14_000), broker.now()).expect("there is room again");
 }
 
-/// Who only publishes is refused before who consumes; what is transient, and what goes, needs no
-/// room.
+/// A client that only publishes is refused before one that consumes. Transient declarations and
+/// deletes need no room.
 #[test]
 fn where_the_log_is_short_nothing_durable_is_declared_and_everything_can_go() {
     let disk = SimDisk::new(1, 64 << 20);

@@ -1,5 +1,5 @@
-//! The manual's table of arguments, row by row: each example is declared, and what the broker
-//! answers is what the table says.
+//! The manual's table of arguments, row by row: each example is declared, and the broker answers as
+//! the table says.
 
 use broker::{ApplyTo, ErrorKind, PolicyKind, PolicySpec, Table};
 use testkit::broker::value_of;
@@ -36,7 +36,7 @@ fn queues_answer_as_the_manual_says() {
     }
 }
 
-/// Examples that name no type, with each type by its letter.
+/// Examples without a type, with each type by its letter.
 #[test]
 fn the_types_that_take_an_argument_are_those_that_the_manual_says() {
     let section = MANUAL.split("\n## ").find(|section| section.starts_with("Of queues")).expect("the heading");

@@ -1,5 +1,5 @@
-//! What one message and one turn may cost: steps of routing, keys of copies, entries. A message
-//! beyond it is refused, a turn ends there, and no queue gets anything twice.
+//! The cost of one message and of one turn: steps of routing, keys of copies, entries. A message
+//! beyond it is refused, a turn ends there, and no queue gets a message twice.
 
 use broker::{BindingSpec, Delivery, Error, Publish, Table, Value};
 use testkit::broker::{Setup, TestBroker};
@@ -84,7 +84,7 @@ fn headers_and_arguments_are_compared_within_what_a_message_may_cost() {
     assert_eq!(publish(&mut peer, "amq.headers", "", &headers.join("\n")), "");
     peer.turn(&broker);
     assert_eq!(broker.broker.overview().ready, 1);
-    // None of them matches but for their last comparison.
+    // None of them matches before its last comparison.
     peer.client.purge_queue("q0", broker.now()).expect("it may purge");
     (10..400).for_each(|number| bind(&mut peer, number, 800));
     let mut others = headers;
@@ -137,7 +137,7 @@ fn purge(broker: &TestBroker, peer: &mut Peer, queue: &str) -> u64 {
     peer.client.purge_queue(queue, broker.now()).expect("it may purge").0
 }
 
-/// A queue whose messages die at once, all of them into each of 2 000 queues.
+/// A queue whose messages die at once and go to each of 2 000 queues.
 fn dying_into_many(mut setup: Setup, memory_limit: u64) -> (TestBroker, Peer) {
     setup.settings.memory_limit = memory_limit;
     let (broker, mut peer) = with_queues(setup, 2000, "amq.fanout", "");
@@ -165,7 +165,7 @@ fn dead_letters_of_a_turn_are_moved_in_runs_and_stop_where_memory_does() {
     }
     let overview = broker.broker.overview();
     let run = 10_000 * (overview.memory_used - before) / overview.ready;
-    // One run has gone beyond it: there is one in each second.
+    // One run has exceeded it, and there is one in each second.
     assert!(overview.memory_alarm && overview.memory_used <= LIMIT + 3 * run, "{} bytes", overview.memory_used);
     // When there is room again they go on, each into every queue.
     let mut moved = 0;
@@ -180,7 +180,7 @@ fn dead_letters_of_a_turn_are_moved_in_runs_and_stop_where_memory_does() {
     assert_eq!(broker.broker.overview().dead_letters_dropped, 0);
 }
 
-/// Nobody would make room: what waits is all that fills the memory.
+/// Nothing else makes room: the dead letters are all that fills the memory.
 #[test]
 fn dead_letters_that_alone_fill_the_memory_move_on_all_the_same() {
     let mut setup = Setup::memory();
@@ -204,7 +204,7 @@ fn dead_letters_that_alone_fill_the_memory_move_on_all_the_same() {
     assert_eq!(broker.broker.overview().ready, 10);
 }
 
-/// Five queues whose dead letters cannot move would each spend some of a run, and a run that has
+/// Five queues whose dead letters cannot move would each spend a part of a run. A run that has
 /// moved nothing is followed by a rest.
 #[test]
 fn what_cannot_move_while_memory_is_full_lets_the_housekeeping_rest() {
@@ -218,7 +218,7 @@ fn what_cannot_move_while_memory_is_full_lets_the_housekeeping_rest() {
     peer.client.end_turn(broker.now());
     broker.broker.set_memory_limit(0);
     broker.setup.clock.advance(1000);
-    // It fails when it does not come to rest.
+    // This fails when it never comes to rest.
     broker.flush();
     assert!(broker.broker.overview().ready <= 12_000);
 }
@@ -245,8 +245,8 @@ fn dead_letters_that_wait_for_their_run_keep_their_order_and_are_overtaken_by_no
     }
 }
 
-/// Two hundred queues of one fanout, each the first of a chain of ten: each copy has the moves for
-/// it.
+/// Two hundred queues of one fanout, each the first of a chain of ten: each copy has enough moves
+/// for its chain.
 #[test]
 fn a_wide_first_hop_leaves_each_copy_a_chain_of_moves() {
     let (broker, mut peer) = with_queues(Setup::memory(), 1, "amq.direct", "end");
@@ -274,8 +274,8 @@ fn a_wide_first_hop_leaves_each_copy_a_chain_of_moves() {
     assert_eq!((broker.broker.overview().dead_letters_dropped, purge(&broker, &mut peer, "q0")), (0, 200));
 }
 
-/// A session each, four hundred messages that are refused for their steps were no work of their
-/// turn.
+/// With a session each, four hundred messages that were refused for their steps cost their turn
+/// nothing.
 #[test]
 fn a_refused_message_costs_its_turn_what_it_may_have_cost_the_broker() {
     let (broker, mut peer) = with_queues(Setup::memory(), 1, "amq.direct", "k");
@@ -287,7 +287,7 @@ fn a_refused_message_costs_its_turn_what_it_may_have_cost_the_broker() {
     assert!(!peer.client.is_turn_full());
 }
 
-/// While memory is full, what dies into one queue goes on: it takes no more than it gives.
+/// While memory is full, dead letters to one queue go on: they take no more memory than they free.
 #[test]
 fn a_full_memory_holds_no_dead_letter_back_that_goes_to_one_queue() {
     let (broker, mut peer) = with_queues(Setup::memory(), 1, "amq.direct", "dead");
@@ -338,11 +338,11 @@ fn a_flood_of_copies_stops_where_memory_does() {
     flood(&broker, &mut peer, 1000);
     let overview = broker.broker.overview();
     assert!(overview.memory_alarm);
-    // What one turn brings is not foreseen, and the alarm lets nothing in behind it.
+    // The entries of one turn are not foreseen, and after it the alarm lets nothing in.
     let turn = 10_000 * (overview.memory_used - before) / overview.ready;
     assert!(overview.memory_used <= LIMIT + 2 * turn, "{} bytes, {turn} in a turn", overview.memory_used);
     assert!(overview.ready < 1000 * 2000);
-    // When there is room again, those that waited come, each to every queue.
+    // When there is room again the parked ones come, each to every queue.
     let mut looks = 0;
     while broker.broker.overview().memory_alarm || peer.client.parked(peer.sessions[&1]) {
         for queue in 0..2000 {
@@ -375,8 +375,8 @@ fn a_transaction_of_too_many_copies_is_refused_whole() {
     assert_eq!(broker.broker.overview().ready, 0);
 }
 
-/// Eight queues whose messages die at once, each into all of them: without a bound every order of
-/// the eight is gone through, 109 600 moves for one message.
+/// Eight queues whose messages die at once, each into all of them. Without a bound one message
+/// takes every order of the eight: 109 600 moves.
 #[test]
 fn dead_letters_do_not_multiply_beyond_their_share() {
     let broker = TestBroker::open(Setup::memory());
@@ -396,8 +396,8 @@ fn dead_letters_do_not_multiply_beyond_their_share() {
     assert!(broker.broker.losses().iter().any(|loss| loss.reason == "dead_letter_out_of_moves"));
 }
 
-/// Work that is tried again and again, with a pause in a queue whose messages expire, goes on for
-/// ever: a consumer rejects it each time.
+/// Work that is retried after a pause in a queue with expiry goes on for ever: a consumer rejects
+/// it each time.
 #[test]
 fn a_loop_with_a_rejection_in_it_has_no_end() {
     let mut script = Script::memory();

@@ -1,4 +1,4 @@
-//! Who gets which message, and when: turns, priorities, prefetch, cancelling, fetching, full
+//! The order of deliveries among consumers: turns, priorities, prefetch, cancelling, fetching, full
 //! mailboxes.
 
 use testkit::script::Script;
@@ -68,7 +68,7 @@ fn a_shared_prefetch_bounds_the_session_but_not_what_it_fetches() {
 
 #[test]
 fn shared_credit_goes_round_among_queues_and_consumers() {
-    // Where memory is short, whose message is read back first decides.
+    // Where memory is short, the order in which messages are read back decides.
     Script::memory().check(&[
         ("a queue q; queue r; queue s; prefetch 1 shared", "0 0, 0 0, 0 0"),
         ("a consume q c1; consume q c2; consume r c3; consume s c4", ""),
@@ -220,11 +220,11 @@ fn what_a_peer_does_not_take_stays_in_the_queue() {
     assert_eq!(bodies, (0..100).map(|number| number.to_string()).collect::<Vec<_>>());
 }
 
-/// Whoever was asked first when the mailbox had room again took all of it, each time.
+/// The consumer that was asked first when the mailbox had room took all of it, each time.
 #[test]
 fn consumers_of_one_connection_take_turns_when_it_has_room_again() {
-    // Eight of each fill the mailbox, then nine at a time: with 98 the first queue is empty just
-    // when it has filled the mailbox for the last time, and does not leave word.
+    // Eight of each fill the mailbox, then nine at a time. With 98 the first queue is empty just
+    // when it has filled the mailbox for the last time, and it does not ask to be resumed.
     let data = [
         ("a queue q; queue r; consume q c no-ack; consume r d no-ack; mute", ["q", "r"], 98),
         ("a queue q; queue r; prefetch 100; consume q c; consume r d; mute", ["q", "r"], 100),
@@ -268,7 +268,7 @@ fn a_queue_with_a_single_active_consumer_goes_to_the_next_one_when_it_leaves() {
         ("a ack 1", "first:2=2"),
         ("c get q no-ack", ":1=3 left 1"),
         ("c consume q x exclusive", "403 queue 'q' in vhost '/' in exclusive use"),
-        // What the one holds that stops stays with its session.
+        // The deliveries of the consumer that stops stay with its session.
         ("a cancel first", "cancelled"),
         ("b", "urgent:1=4"),
         ("a close", ""),
@@ -300,7 +300,8 @@ fn nobody_fetches_from_a_quorum_queue_with_a_single_active_consumer() {
     ]);
 }
 
-/// What the active one held came back behind later messages that its successor had got before.
+/// The deliveries of the active one came back behind later messages that its successor had got
+/// before.
 #[test]
 fn the_next_active_consumer_gets_first_what_comes_back_from_a_closed_session() {
     for close in ["a/2 end", "a close"] {
@@ -321,7 +322,7 @@ const LOCKED: &str = "405 cannot obtain access to locked queue 'q' in vhost '/'.
 
 #[test]
 fn who_holds_a_message_too_long_must_close_the_session() {
-    // Where memory is short, whose message is read back first decides.
+    // Where memory is short, the order in which messages are read back decides.
     Script::memory().check(&[
         ("a queue q x-consumer-timeout=1000; queue r; publish - q 1; publish - r 2", "0 0, 0 0"),
         ("a consume q c; consume r d; consume r no-limit x-consumer-timeout=0", "c:1=1, d:2=2"),

@@ -1,4 +1,4 @@
-//! Random operations over a simulated disk that loses power, at rest or in the middle of a flush; a
+//! Random operations over a simulated disk that loses power, at rest or in the middle of a flush. A
 //! checker of the promises runs along. `BROKER_SEED=n` replays one seed, `n..m` many.
 
 use std::collections::BTreeMap;
@@ -11,13 +11,13 @@ use testkit::sim_disk::{Fault, Random, SimDisk};
 use crate::history::{Copy, History, Unit, priority_of};
 use crate::{binding, dead_letters_to, durable, durable_with, message, seeds};
 
-/// `a` and `b` take what the fanout exchange brings, `r` sends what is rejected to `dead`. Of half
-/// the seeds `b` has priorities; of a third each `a` lets what comes back wait, and `b` takes
-/// nothing twice. Some messages are delayed.
+/// `a` and `b` are bound to the fanout exchange, and `r` sends rejected messages to `dead`. Half
+/// the seeds give `b` priorities. A third give `a` a delayed retry, and a third give `b`
+/// deduplication. Some messages are delayed.
 const QUEUES: [&str; 4] = ["a", "b", "r", "dead"];
 const STEPS: u64 = 300;
 
-/// The queue with so many priorities is a quorum queue, which has more, none of which comes here.
+/// The queue with so many priorities is a quorum queue. It has more, which are not used here.
 const QUORUM_MAX: u8 = 4;
 
 struct World {
@@ -37,7 +37,7 @@ struct World {
     units: u64,
     consumers: Vec<BTreeMap<String, String>>,
     crashes: u64,
-    /// Queue `a` lets what comes back wait, and `b` takes nothing twice.
+    /// Queue `a` has a delayed retry, and `b` drops duplicates.
     retries: bool,
     sifts: bool,
 }
@@ -48,7 +48,7 @@ impl World {
         let mut setup = Setup::stepped(&disk, 2 << 20);
         setup.journal.file_bytes = 128 << 10;
         if seed % 2 == 1 {
-            // Nearly everything that waits is read back from the disk.
+            // Nearly all messages that wait are read back from the disk.
             setup.settings.memory_budget = 4 << 10;
         }
         let mut world = Self {
@@ -76,7 +76,7 @@ impl World {
         self.broker.as_ref().unwrap()
     }
 
-    /// Opens the broker, looks at what it holds, and lets clients in.
+    /// Opens the broker, checks its messages, and lets clients in.
     fn begin(&mut self, setup: Setup) {
         self.broker = Some(TestBroker::open(setup));
         self.numbers = vec![BTreeMap::new(); 2];
@@ -125,10 +125,10 @@ impl World {
         spec
     }
 
-    /// Lets the time come of everything that waits for it.
+    /// Moves the clock until every delayed message is due.
     fn ripen(&self) {
         for _ in 0..1000 {
-            // What is on its way into a queue is there when it is flushed.
+            // Messages on their way into a queue are there after a flush.
             self.broker().flush();
             if self.broker().broker.queues().iter().all(|queue| queue.delayed == 0) {
                 return;
@@ -141,13 +141,13 @@ impl World {
         panic!("what is delayed never comes: {:?}", self.broker().broker.queues());
     }
 
-    /// Nothing may come before its time.
+    /// No message may come before its time.
     fn check_due(&self, received: &Received) {
         let (now, due) = (self.broker().setup.clock.unix_ms(), self.history.due_of(&received.body));
         assert!(due <= now, "{} came {} ms early", received.body, due - now);
     }
 
-    /// Fetches everything, to be given back.
+    /// Fetches everything, to give it back afterwards.
     fn look(&self, peer: &mut Peer) -> BTreeMap<String, Vec<Received>> {
         let session = peer.session(1);
         let mut found = BTreeMap::new();
@@ -209,9 +209,9 @@ impl World {
         self.peers[who].client.flush(now);
     }
 
-    /// Sends again what queue `b` was sent, which must not show.
+    /// Sends a message to queue `b` again, without an effect.
     fn repeat(&mut self, who: usize) -> Option<Vec<Copy>> {
-        // What is parked may yet be refused.
+        // A parked message may still be refused.
         let parked = |peer: &Peer| peer.sessions.get(&1).is_some_and(|session| peer.client.parked(*session));
         if self.peers.iter().any(parked) {
             return None;
@@ -226,7 +226,7 @@ impl World {
         Some(vec![("b".to_owned(), name)])
     }
 
-    /// What the headers of a new message say.
+    /// The instructions in the headers of a new message.
     fn instructions(&mut self, name: &str) -> String {
         let mut headers = String::new();
         if self.sifts {
@@ -369,7 +369,7 @@ impl World {
         self.peers[who].client.commit(transaction, now).unwrap();
     }
 
-    /// The connection goes and another one comes.
+    /// A connection goes and another one comes.
     fn part(&mut self, who: usize) {
         self.hear(who);
         let waiting: Vec<u64> = self.commits.iter().filter(|((of, _), _)| *of == who).map(|(_, unit)| *unit).collect();
@@ -387,7 +387,7 @@ impl World {
         self.fences.retain(|(of, ..)| *of != who);
     }
 
-    /// Takes what a peer was told.
+    /// Takes the events of a peer.
     fn hear(&mut self, who: usize) {
         let Some(broker) = self.broker.take() else { return };
         let seen = self.peers[who].drain(&broker);
@@ -426,7 +426,7 @@ impl World {
         }
     }
 
-    /// Flushes, and takes what everybody is told.
+    /// Flushes, and takes the events of all peers.
     fn pump(&mut self) {
         assert!(self.broker().try_flush());
         self.broker().housekeep();
@@ -487,7 +487,7 @@ impl World {
         self.again();
     }
 
-    /// The power goes while the journal writes, flushes, or makes a file.
+    /// The power fails while the journal writes, flushes, or makes a file.
     fn crash_in_a_flush(&mut self) {
         self.crashes += 1;
         let after = 1 + self.random.below(6);
@@ -509,7 +509,7 @@ impl World {
         self.begin(setup);
     }
 
-    /// A good stop: everything that was done is kept.
+    /// A clean stop: everything that was done is kept.
     fn stop(&mut self) {
         self.pump();
         for who in 0..2 {
@@ -534,7 +534,7 @@ fn crashes_of(seed: u64) -> u64 {
 #[test]
 fn promises_are_kept_across_crashes() {
     let seeds = seeds(0..2000);
-    // Each seed is a world of its own; the cores share them.
+    // Each seed is a run of its own, and the cores share them.
     let lanes = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let crashes: u64 = std::thread::scope(|scope| {
         let lanes: Vec<_> = (0..lanes)

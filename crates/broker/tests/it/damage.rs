@@ -1,5 +1,5 @@
-//! Damaged segments: the queues that they concern deliver what comes before and stop there, all
-//! others go on, and an operator can let a damaged queue go on without what is lost.
+//! Damaged segments. The queues with messages in them deliver the earlier messages and stop there,
+//! and all others go on. An operator can let a damaged queue go on without the lost messages.
 
 use broker::{ApplyTo, Consume, Fetch, Outcome, PolicyKind, PolicySpec, Publish, QueueSpec, Repair, Table, Value};
 use testkit::broker::{Setup, TestBroker, table_of};
@@ -44,7 +44,7 @@ impl Scene {
         self.peer.drain(&self.broker).into_iter().filter_map(received).collect()
     }
 
-    /// The numbers of all that comes, which are accepted.
+    /// Accepts all messages that come, and returns their numbers.
     fn drain(&mut self, queue: &str) -> Vec<u64> {
         self.drain_by(Consume { queue: queue.into(), tag: queue.into(), ..Consume::default() })
     }
@@ -55,7 +55,7 @@ impl Scene {
         self.drain_on()
     }
 
-    /// The same, for the consumer that is there.
+    /// The same, for the present consumer.
     fn drain_on(&mut self) -> Vec<u64> {
         let session = self.peer.session(1);
         let mut all: Vec<u64> = Vec::new();
@@ -102,8 +102,8 @@ fn filled(disk: &SimDisk, hurt: &QueueSpec) -> Scene {
     scene
 }
 
-/// The index of the second segment, all of which is the first queue's, and the file with its
-/// bodies.
+/// The index of the second segment, which has messages of the first queue only, and the file with
+/// its bodies.
 fn victim(disk: &SimDisk) -> (String, String) {
     let index = disk.names().into_iter().filter(|name| name.ends_with(".idx")).nth(1).unwrap();
     let bytes = disk.bytes(&index);
@@ -147,7 +147,7 @@ fn a_damaged_segment_stops_its_queue_alone_until_the_loss_is_accepted() {
         let harmless = what.contains("first block");
 
         let mut scene = Scene::open(setup);
-        // No list is read at a start that need not be.
+        // A start reads no more lists than it needs.
         let known = what != "a list is damaged";
         assert_eq!((scene.damaged("hurt"), scene.damaged("well")), (known, false), "{what}");
         assert_eq!(scene.broker.broker.overview().damaged_queues, u64::from(known), "{what}");
@@ -158,7 +158,7 @@ fn a_damaged_segment_stops_its_queue_alone_until_the_loss_is_accepted() {
         let before = scene.drain("hurt");
         assert!(before.iter().copied().eq(0..before.len() as u64), "{what}: in order, up to what is lost");
         assert_eq!(before.len() as u64 == MANY + 500, harmless, "{what}: {}", before.len());
-        // Without its index an adopted segment is a slot like any other that the log is done with.
+        // Without its index an adopted segment looks like a slot that the log no longer needs.
         let kept =
             disk.bytes(&index) == index_left && (disk.bytes(&bodies) == bodies_left || what == "the index is gone");
         assert!(kept || harmless, "{what}: no file is touched");
@@ -185,7 +185,7 @@ fn a_damaged_segment_stops_its_queue_alone_until_the_loss_is_accepted() {
     }
 }
 
-/// The pager read the same list again and again, as long as such a consumer was there.
+/// The pager read the same list again and again while such a consumer was there.
 #[test]
 fn a_consumer_with_a_selector_does_without_what_no_list_tells_until_the_loss_is_accepted() {
     let disk = SimDisk::new(1, 64 << 20);
@@ -220,8 +220,7 @@ fn a_queue_that_is_whole_is_told_so_and_loses_nothing() {
     assert!(scene.drain("hurt").into_iter().eq(0..MANY));
 }
 
-/// What lies behind a dead letter that could not be read, up to 63 of them, was neither moved nor
-/// told of.
+/// Up to 63 messages behind an unreadable dead letter were neither moved nor reported.
 #[test]
 fn a_dead_letter_that_cant_be_read_stays_alone() {
     let disk = SimDisk::new(1, 64 << 20);
@@ -241,8 +240,8 @@ fn a_dead_letter_that_cant_be_read_stays_alone() {
     assert_eq!(told.iter().filter(|line| line.contains("'hurt'")).count(), 1, "{told:?}");
 }
 
-/// What waits to be delivered again has to be found at a start. Where the list of its page was
-/// damaged, the broker did not start.
+/// A start has to find messages that wait for a retry. With a damaged list of their page, the
+/// broker did not start.
 #[test]
 fn a_damaged_list_of_what_waits_for_its_retry_stops_no_start() {
     let disk = SimDisk::new(1, 64 << 20);
@@ -269,8 +268,8 @@ fn a_damaged_list_of_what_waits_for_its_retry_stops_no_start() {
     assert_eq!(rest.len() as u64, MANY - lost);
 }
 
-/// The timer was set to a time in the past, again and again: the housekeeping never came to rest.
-/// Nor did anything of a lower priority die of age meanwhile.
+/// The timer was set to a time in the past, again and again, so the housekeeping never came to
+/// rest. Messages of a lower priority did not expire meanwhile.
 #[test]
 fn what_should_die_of_age_and_cant_be_found_is_not_tried_without_end() {
     let disk = SimDisk::new(1, 64 << 20);
@@ -293,8 +292,8 @@ fn what_should_die_of_age_and_cant_be_found_is_not_tried_without_end() {
     assert_eq!((scene.ready("hurt"), scene.damaged("hurt")), (0, false), "the rest dies then");
 }
 
-/// They waited, and their deaths were not in the log, until the next visit of the queue, its
-/// timer's at the latest.
+/// They waited, and their deaths were not logged, until the queue's next visit, at the latest that
+/// of its timer.
 #[test]
 fn a_get_that_meets_damage_moves_the_dead_letters_before_it() {
     let disk = SimDisk::new(1, 64 << 20);

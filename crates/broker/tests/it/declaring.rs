@@ -1,4 +1,5 @@
-//! Declaring, deleting, purging: names, equivalence, exclusivity, and what goes by itself.
+//! Declaring, deleting, purging: names, equivalence, exclusivity, and queues that are deleted by
+//! themselves.
 
 use crate::check;
 

@@ -1,5 +1,5 @@
-//! Messages that come twice: dropped once their id is known, confirmed when the first one is safe,
-//! also after a crash.
+//! Messages that come twice: dropped once their id is known, and confirmed when the first one is
+//! safe, also after a crash.
 
 use testkit::script::Script;
 use testkit::sim_disk::SimDisk;
@@ -19,7 +19,7 @@ fn an_id_is_known_while_its_message_is_in_the_queue() {
         ("a publish - q 6 persistent x-deduplication-header=7; publish - q 7 x-deduplication-header=7 mandatory", "+7"),
         ("* counts q", "4 0"),
         ("* counts q duplicates", "3"),
-        // Out with a consumer it is still there.
+        // A message out with a consumer still counts.
         ("a get q", ":1=1 left 3"),
         ("a publish - q 8 persistent x-deduplication-header=a", "+8"),
         ("a ack 1", ""),
@@ -32,8 +32,8 @@ fn an_id_is_known_while_its_message_is_in_the_queue() {
     ]);
 }
 
-/// Whatever keeps a message out of all its queues, what was logged for it is flushed, and its
-/// publisher is told. Before each the log is idle and its writer asleep.
+/// Some reason keeps a message out of all its queues. Its log records are flushed all the same, and
+/// its publisher is told. Before each the log is idle and its writer asleep.
 #[test]
 fn a_publish_is_answered_though_nothing_of_it_stays() {
     check(&[
@@ -117,7 +117,7 @@ fn an_exchange_lets_nothing_through_twice() {
         ("a publish x any 3 persistent; publish - q 4 persistent x-deduplication-header=a", "+4"),
         ("* counts q", "3 0"),
         ("* counts r", "2 0"),
-        // By way of another exchange it is the same.
+        // Through another exchange it is the same.
         ("a exchange f fanout; bind f - exchange:x; publish f k 5 x-deduplication-header=a mandatory", "+5"),
         ("a publish f k 6 x-deduplication-header=b", "+6"),
         ("* counts q", "4 0"),
@@ -188,8 +188,8 @@ fn ids_survive_as_their_messages_do() {
     );
 }
 
-/// The first one is not flushed: whoever sends it again must not be told that it is safe, nor be
-/// believed after a crash that it came.
+/// The first one is not flushed. A publisher that sends it again must not be told that it is safe.
+/// After a crash its second copy must be taken.
 #[test]
 fn a_duplicate_is_confirmed_when_the_first_one_is_durable() {
     for (end, left) in [("crash", "0 0"), ("cut", "0 0")] {
@@ -216,9 +216,9 @@ fn a_duplicate_is_confirmed_when_the_first_one_is_durable() {
     }
 }
 
-/// A message may be delivered before it is on disk, and be lost: the copy that its publisher sends
-/// again is new, and `redelivered` says so. One that was on disk stays, and is known to have been
-/// delivered.
+/// A message may be delivered before it is on disk, and be lost. The copy that its publisher sends
+/// again is new, and `redelivered` says so. A message that was on disk stays, and is known to have
+/// been delivered.
 #[test]
 fn what_was_delivered_and_lost_is_new_when_it_is_sent_again() {
     for end in ["crash", "cut"] {
@@ -229,7 +229,7 @@ fn what_was_delivered_and_lost_is_new_when_it_is_sent_again() {
             let mut script = Script::stepped(&disk, 8 << 20);
             script.check(&[
                 ("a queue q durable x-message-deduplication=true x-cache-ttl=60000; confirm", "0 0"),
-                // The mark of what may be delivered is on disk before anything is.
+                // The delivery mark is on disk before any message is.
                 ("b consume q c", ""),
                 ("* hold", ""),
                 ("a publish - q 1 persistent x-deduplication-header=a", ""),
@@ -294,8 +294,8 @@ fn transactions_and_dead_letters_are_sifted_too() {
     );
 }
 
-/// A job that was rejected, waited and came back was found to be a duplicate of itself: its only
-/// copy was dropped.
+/// A job that was rejected, waited and came back was taken for a duplicate of itself: its only copy
+/// was dropped.
 #[test]
 fn what_comes_back_from_a_waiting_queue_is_no_duplicate_of_itself() {
     check_each(
@@ -315,7 +315,7 @@ fn what_comes_back_from_a_waiting_queue_is_no_duplicate_of_itself() {
             ("a reject 1", ""),
             ("* END", ""),
             ("* counts q", "1 0"),
-            // It is still known, and so is another message by its id.
+            // It is still known by its id, which another message has too.
             ("a publish - q 2 persistent x-deduplication-header=a", ""),
             ("* counts q", "1 0"),
             ("a publish - w 3 persistent x-deduplication-header=a; get w", ":1=3 left 0"),
@@ -326,7 +326,7 @@ fn what_comes_back_from_a_waiting_queue_is_no_duplicate_of_itself() {
     );
 }
 
-/// A full queue refuses what is new, and confirms what it has.
+/// A full queue refuses new messages, and confirms duplicates.
 #[test]
 fn a_full_queue_confirms_what_it_has() {
     check(&[
@@ -340,7 +340,7 @@ fn a_full_queue_confirms_what_it_has() {
     ]);
 }
 
-/// The log has gone round many times, and the ids with it.
+/// The log has been recycled many times, and the ids with it.
 #[test]
 fn ids_are_said_again_when_the_log_is_recycled() {
     let disk = SimDisk::new(5, 64 << 20);
@@ -370,9 +370,9 @@ fn ids_are_said_again_when_the_log_is_recycled() {
     assert_eq!(script.say("* counts w"), "1 0", "the oldest of four was forgotten");
 }
 
-/// More ids than fit into a log file. When all of them were said again whenever a file left that
-/// spoke of their queue, the log could never get ahead of them: it stayed full, and publishers
-/// waited for ever.
+/// More ids than fit into a log file. Once all of them were restated whenever a file with some of
+/// them left. Then the log could never get ahead of them: it stayed full, and publishers waited for
+/// ever.
 #[test]
 fn more_ids_than_a_log_file_holds_leave_room_in_the_log() {
     const IDS: u64 = 6000;

@@ -1,5 +1,5 @@
-//! Messages that are not due yet: they come when their time comes, in its order, and not before;
-//! also after a crash.
+//! Messages that are not due yet: they come at their time, in its order, and not before; also after
+//! a crash.
 
 use std::fmt::Write;
 
@@ -91,7 +91,7 @@ fn a_message_can_say_itself_when_it_is_due() {
         ("a get q", ":2=2! left 0"),
         ("* tick 9701", ""),
         ("a get q", ":3=3 left 0"),
-        // It ages from when it is due.
+        // Its age counts from its due time.
         ("* tick 10000", ""),
         ("* tick 299", ""),
         ("* counts q", "1 2"),
@@ -104,7 +104,7 @@ fn a_message_can_say_itself_when_it_is_due() {
     ]);
 }
 
-/// Nothing is delayed for longer than that, whoever says so and how.
+/// No instruction can delay a message for longer.
 #[test]
 fn the_longest_delay_is_ten_years() {
     const NO_SPAN: &str = "must be a number of milliseconds, ten years at most, not long";

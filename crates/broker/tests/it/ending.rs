@@ -1,5 +1,5 @@
-//! Sessions that end with much to give back: in bounded pieces, whole, in order, and behind the
-//! reply's ticket.
+//! Sessions that end with many deliveries to return: in bounded pieces, completely, in order, and
+//! behind the reply's ticket.
 
 use broker::{Consume, ErrorKind, QueueSpec};
 use testkit::broker::{Setup, TestBroker};
@@ -7,7 +7,7 @@ use testkit::peer::{Peer, Seen};
 
 use crate::message;
 
-/// More than is given back at once, and in one piece.
+/// More than one piece, and more than an end does at once.
 const MANY: usize = 10_000;
 
 fn queue(peer: &mut Peer, broker: &TestBroker, name: &str, exclusive: bool) {
@@ -32,8 +32,8 @@ fn bodies(seen: &[Seen]) -> Vec<String> {
         .collect()
 }
 
-/// The end is the housekeeping's, which does a piece a round; the ticket of the reply is not
-/// durable before the last one.
+/// The housekeeping does one piece of the end a round. The ticket of the reply is not durable
+/// before the last one.
 #[test]
 fn a_large_end_goes_on_in_pieces_and_the_reply_waits_for_all_of_them() {
     for whole in [false, true] {
@@ -63,8 +63,8 @@ fn a_large_end_goes_on_in_pieces_and_the_reply_waits_for_all_of_them() {
     }
 }
 
-/// What a dropped client held, and what lay in its mailbox, comes back as well; nothing waits for
-/// it.
+/// The deliveries of a dropped client, and those in its mailbox, come back as well; no reply waits
+/// for them.
 #[test]
 fn what_a_client_that_is_gone_held_and_never_read_comes_back() {
     let broker = TestBroker::open(Setup::memory());
@@ -93,7 +93,7 @@ fn what_a_client_that_is_gone_held_and_never_read_comes_back() {
     assert!(other.client.check_queue("own0", broker.now()).is_err_and(|error| error.kind == ErrorKind::NotFound));
 }
 
-/// A stop in good order waits for no thread: what is left of ends is done then.
+/// A clean stop waits for no thread: it does the rest of all ends itself.
 #[test]
 fn an_end_under_way_is_finished_before_the_log_is_closed() {
     let disk = testkit::sim_disk::SimDisk::new(1, 256 << 20);
@@ -107,7 +107,8 @@ fn an_end_under_way_is_finished_before_the_log_is_closed() {
     broker.stop();
 }
 
-/// Distinct priorities, tags, selectors and browsers: whatever there is one of for each consumer.
+/// Distinct priorities, tags, selectors and browsers: everything that exists once for each
+/// consumer.
 #[test]
 fn consumers_are_limited_for_each_session_connection_and_queue() {
     let mut setup = Setup::memory();

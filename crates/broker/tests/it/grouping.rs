@@ -1,5 +1,5 @@
 //! Message groups: each goes to one consumer, in its order, and to the next when that one has left
-//! and holds nothing of it.
+//! and has settled all of it.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ fn a_group_goes_to_one_consumer_and_what_has_none_to_all_in_turn() {
         ("w publish - q 8; publish - q 9; publish - q 10 JMSXGroupID=; publish - q 11", ""),
         ("a", "c:6=8, c:7=10"),
         ("b", "d:3=9, d:4=11"),
-        // It stays where it is while its consumer is there, also when nothing of it is out.
+        // It stays there while its consumer is there, also when no message of it is out.
         ("b ack 4 multiple; publish - q 12 persistent JMSXGroupID=y", "d:5=12"),
         ("a ack 7 multiple", ""),
         ("* counts q", "0 1"),
@@ -40,7 +40,7 @@ fn a_consumer_without_credit_keeps_its_groups_and_holds_up_no_other() {
         ("a", "c:1=1"),
         ("b", "d:1=3, d:2=5, d:3=6"),
         ("* counts q", "2 4"),
-        // What comes back is first in its group again.
+        // A returned message is first in its group again.
         ("a nack 1", "c:2=1!"),
         ("a ack 2", "c:3=2"),
         ("a ack 3", "c:4=4"),
@@ -57,7 +57,7 @@ fn what_the_last_consumer_holds_comes_before_the_group_goes_on() {
             "",
         ),
         ("a", "c:1=1, c:2=2"),
-        // It has stopped, and may still settle what it has.
+        // It has stopped, and may still settle its deliveries.
         ("a cancel c", "cancelled"),
         ("b", ""),
         ("a ack 1", ""),
@@ -69,7 +69,7 @@ fn what_the_last_consumer_holds_comes_before_the_group_goes_on() {
         ("a prefetch 0; consume q c; publish - q 5 JMSXGroupID=n", "c:3=5"),
         ("a publish - q 6 JMSXGroupID=n; publish - q 7 JMSXGroupID=x", "c:4=6"),
         ("b", "d:4=7"),
-        // All that it held is back before anything else of the group goes out.
+        // All its deliveries are back before another message of the group goes out.
         ("b close", ""),
         ("a", "c:5=2!, c:6=3!, c:7=4!, c:8=7!"),
     ]);
@@ -137,7 +137,7 @@ fn a_queue_with_a_single_active_consumer_has_no_groups() {
     ]);
 }
 
-/// Who holds a message.
+/// The holder of a message.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Held {
     peer: usize,
@@ -146,13 +146,13 @@ struct Held {
     cancelled: bool,
 }
 
-/// One consumer at most for each peer, random settlements, and what must hold of each group.
+/// One consumer at most for each peer, random settlements, and the rules of each group.
 struct Run {
     random: Random,
     script: Script,
-    /// The group of each message that was published; none is 0.
+    /// The group of each published message; 0 for none.
     groups: Vec<u64>,
-    /// What consumers hold.
+    /// The unsettled deliveries of consumers.
     held: BTreeMap<u64, Held>,
     done: Vec<bool>,
     /// Prefetch of the peers that consume.
@@ -193,7 +193,7 @@ impl Run {
         self.script.say(line)
     }
 
-    /// What a peer was told: deliveries, of which each must be the next of its group for this peer.
+    /// Takes the events of a peer. Each delivery must be the next of its group for this peer.
     fn hear(&mut self, peer: usize, said: &str) {
         for word in said.split(", ").filter(|word| word.starts_with("c:")) {
             let (tag, body) = word[2..].split_once('=').unwrap();
@@ -213,7 +213,7 @@ impl Run {
         }
     }
 
-    /// What one peer does may bring something to another, also by way of the disk.
+    /// An operation of one peer may bring messages to another, also by way of the disk.
     fn hear_all(&mut self) {
         let mut quiet = 0;
         while quiet < 3 {
@@ -244,7 +244,7 @@ impl Run {
             4..10 => self.settle(peer),
             10 => self.come_or_go(peer),
             _ => {
-                // The session ends, and what it held comes back.
+                // The session ends, and its deliveries come back.
                 self.held.retain(|_, held| held.peer != peer);
                 self.prefetch[peer] = None;
                 self.say(&format!("p{peer} end"));
@@ -278,8 +278,8 @@ impl Run {
         }
     }
 
-    /// Nothing waits that a consumer with credit is to have. What it held when it was cancelled
-    /// counts for no other consumer.
+    /// No message waits that a consumer with credit should get. The deliveries of a cancelled
+    /// consumer count for no other consumer.
     fn check_credit(&mut self) {
         let full = |run: &Self, peer: usize| {
             let held = run.held.values().filter(|held| held.peer == peer && !held.cancelled).count() as u64;

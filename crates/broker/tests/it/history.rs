@@ -1,5 +1,4 @@
-//! What was promised to the clients of a broker that crashes, and whether a recovered broker keeps
-//! it.
+//! The promises to the clients of a broker that crashes, and whether a recovered broker keeps them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +7,7 @@ use testkit::peer::Received;
 /// A message in a queue.
 pub(crate) type Copy = (String, String);
 
-/// What is known of one copy.
+/// The facts about one copy.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fate {
     /// Its place among the publishes of its publisher.
@@ -17,14 +16,14 @@ pub(crate) struct Fate {
     delivered: bool,
     /// A client has settled it.
     settled: bool,
-    /// And that was durable: it must never be seen again.
+    /// The settlement is durable: the copy must never be seen again.
     fenced: bool,
-    /// Where it goes when it is rejected, and that it was.
+    /// The queue of a rejected copy.
     rejected_to: Option<String>,
     transaction: Option<u64>,
 }
 
-/// A transaction that was committed, and not yet answered.
+/// A committed transaction without an answer yet.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Unit {
     pub(crate) arrivals: Vec<Copy>,
@@ -35,13 +34,13 @@ pub(crate) struct Unit {
 #[derive(Debug, Default)]
 pub(crate) struct History {
     copies: BTreeMap<Copy, Fate>,
-    /// What must never be seen again.
+    /// Copies that must never be seen again.
     gone: BTreeSet<Copy>,
     units: BTreeMap<u64, Unit>,
     made: u64,
-    /// When messages are due that are delayed, by name, in milliseconds since 1970.
+    /// The due times of delayed messages, by name, in milliseconds since 1970.
     dues: BTreeMap<String, u64>,
-    /// This queue tells so many priorities apart, besides 0.
+    /// The queue that tells so many priorities apart, besides 0.
     pub(crate) prioritised: Option<(&'static str, u8)>,
 }
 
@@ -51,7 +50,7 @@ pub(crate) fn priority_of(name: &str) -> u8 {
 }
 
 impl History {
-    /// Nothing was sent yet; this queue tells so many priorities apart besides 0.
+    /// A history without messages. `prioritised` tells so many priorities apart, besides 0.
     pub(crate) fn of_queues(prioritised: Option<(&'static str, u8)>) -> Self {
         Self { prioritised, ..Self::default() }
     }
@@ -62,7 +61,7 @@ impl History {
         format!("m{}", self.made)
     }
 
-    /// It is not to be delivered before `due`.
+    /// Notes that it must not be delivered before `due`.
     pub(crate) fn delay(&mut self, name: &str, due: u64) {
         self.dues.insert(name.to_owned(), due);
     }
@@ -72,11 +71,11 @@ impl History {
         self.dues.get(body.trim_end_matches('.')).copied().unwrap_or(0)
     }
 
-    /// What a queue was sent outside of transactions, as far as it may be there still or was
-    /// settled in this life.
+    /// The messages that a queue was sent outside of transactions, if they may still be there or
+    /// were settled since the start.
     pub(crate) fn names_in(&self, queue: &str) -> Vec<String> {
         let all = self.copies.iter().filter(|((of, _), fate)| of == queue && fate.transaction.is_none());
-        // When what is delayed is compared is another matter.
+        // A delayed message is compared at another time.
         all.filter(|((_, name), _)| !self.dues.contains_key(name)).map(|((_, name), _)| name.clone()).collect()
     }
 
@@ -129,7 +128,7 @@ impl History {
         }
     }
 
-    /// What was settled is durably so.
+    /// Its settlement is durable.
     pub(crate) fn fenced(&mut self, copy: &Copy) {
         if let Some(fate) = self.copies.get_mut(copy).filter(|fate| fate.settled) {
             fate.fenced = true;
@@ -154,7 +153,7 @@ impl History {
         unit.arrivals.iter().for_each(|copy| self.refused(copy));
     }
 
-    /// Checks what a recovered broker holds, queue by queue in order, and goes on from there.
+    /// Checks the messages of a recovered broker, queue by queue in order, and goes on from there.
     pub(crate) fn recovered(&mut self, found: &BTreeMap<String, Vec<Received>>) {
         let present: BTreeSet<Copy> = found
             .iter()
@@ -172,7 +171,7 @@ impl History {
             self.check_order(queue, all);
             all.iter().for_each(|received| self.delivered(queue, received));
         }
-        // What is not there now must never come back; what is there is durable.
+        // A copy that is missing now must never come back. A copy that is there is durable.
         for (copy, mut fate) in std::mem::take(&mut self.copies) {
             if present.contains(&copy) {
                 fate.confirmed = true;
@@ -185,7 +184,7 @@ impl History {
         }
     }
 
-    /// A copy that a rejection brings, not fenced yet: it may still be where it came from.
+    /// A copy that a rejection moves, not fenced yet: it may still be in its old queue.
     fn is_in_motion(&self, copy: &Copy) -> bool {
         self.copies.iter().any(|(from, fate)| {
             from.1 == copy.1 && fate.rejected_to.as_deref() == Some(copy.0.as_str()) && !fate.fenced
@@ -199,7 +198,7 @@ impl History {
         let fate_of = |received: &Received| Some((urgency(&received.body), self.copies.get(&copy_of(received))?));
         let orders: Vec<_> = all.iter().filter_map(fate_of).collect();
         // Dead letters come in the order of their deaths, transactions in that of their commits,
-        // and what was delayed in that of its times.
+        // and delayed messages in that of their due times.
         let delayed = |fate: &Fate| self.dues.contains_key(&format!("m{}", fate.order));
         let plain = |(_, fate): &&(u8, &Fate)| fate.transaction.is_none() && !delayed(fate);
         let sorted =
@@ -221,7 +220,7 @@ impl History {
         }
     }
 
-    /// What was rejected is in one of its two places, and in the new one if that was durable.
+    /// A rejected message is in one of its two queues, and in the new one if that was durable.
     fn check_moves(&self, present: &BTreeSet<Copy>) {
         for (copy, fate) in &self.copies {
             let Some(to) = &fate.rejected_to else { continue };

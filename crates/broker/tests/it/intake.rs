@@ -1,4 +1,5 @@
-//! Large bodies: how many are under way at once, who waits for whom, and that all arrive.
+//! Large bodies: how many are under way at once, the order in which they are let in, and that all
+//! arrive.
 
 use std::time::Instant;
 
@@ -13,10 +14,10 @@ const LARGE: usize = 256 << 10;
 /// Four bodies may be under way.
 const LIMIT: u64 = 16 * LARGE as u64;
 
-/// A client that sends bodies bit by bit, as a protocol does for it.
+/// A client that sends bodies in pieces, as a protocol does for it.
 struct Sender {
     peer: Peer,
-    /// What is left of a body, and its size, in each session.
+    /// The rest of a body, and its size, in each session.
     left: Vec<(SessionId, usize, usize)>,
     sent: usize,
     confirmed: u64,
@@ -41,7 +42,7 @@ impl Sender {
         self.left.push((session, bytes, bytes));
     }
 
-    /// Sends some more of its first body if it is read, or publishes it when it is whole.
+    /// Sends some more of its first body if it is read, or publishes it when it is complete.
     fn send(&mut self, bytes: usize, now: Instant) {
         if self.flow() == Flow::Pause || self.left.is_empty() {
             return;
@@ -113,7 +114,7 @@ fn forty_connections_never_have_more_under_way_than_may_be_and_all_arrive() {
             let sender = &mut senders[at];
             if sender.left.is_empty() && begun[at] < 3 {
                 begun[at] += 1;
-                // One in eight is larger than all that may be under way.
+                // One in eight is larger than the limit for all bodies.
                 let bytes = LARGE / 2 + (random >> 40) as usize % LARGE;
                 let bytes = if random >> 61 == 0 { 5 * LARGE } else { bytes };
                 sender.begin(1, bytes, broker.now());
@@ -148,8 +149,7 @@ fn a_place_is_kept_until_the_flush_and_goes_to_the_next_in_line() {
     broker.flush();
     assert_eq!((flows(&senders).as_str(), arriving(&broker)), ("rrrrr-", LIMIT / 4));
     assert!(senders[4].peer.bell.take() && !senders[5].peer.bell.take());
-    // Whoever goes leaves its place, too; and whoever closes the session of a body that waits
-    // leaves the line.
+    // A client that goes gives back its place. A closed session of a waiting body leaves the line.
     drop(senders.remove(0));
     assert_eq!(flows(&senders), "rrrrr");
     for mut sender in senders {
@@ -184,7 +184,7 @@ fn small_bodies_consumers_and_second_bodies_of_a_connection_do_not_wait() {
     // The frames of two channels alternate: the first body ends only if the second is read.
     senders[0].begin(2, LARGE, now);
     assert_eq!((senders[0].flow(), arriving(&broker)), (Flow::Run, 5 * LARGE as u64));
-    // A connection of which both wait goes on with both when the first may.
+    // When the first of a connection's two waiting bodies may go on, both do.
     senders[4].begin(1, LARGE, now);
     senders[4].begin(2, LARGE, now);
     assert_eq!((senders[4].flow(), arriving(&broker)), (Flow::Pause, 5 * LARGE as u64));
@@ -225,7 +225,7 @@ fn a_body_without_end_gives_its_place_up_when_others_wait() {
     let session = senders[0].peer.session(1);
     senders[0].peer.client.close_session(session, broker.now());
     assert_eq!(flows(&senders), "rrrrr");
-    // The last one has had its place since now.
+    // The last one has had its place from here on.
     senders[4].drain(&broker);
     assert_eq!(late(&senders), 0);
 }
@@ -254,7 +254,7 @@ fn an_alarm_stops_a_publisher_behind_the_body_that_was_let_in() {
     assert_eq!((publisher.seen.as_slice(), publisher.flow()), (&["blocked: low on memory".to_owned()][..], Flow::Run));
     publisher.send_all(now);
     assert_eq!(publisher.flow(), Flow::Pause);
-    // Its next body does not even wait in line.
+    // Its next body is not even in line.
     publisher.begin(1, LARGE, now);
     publisher.drain(&broker);
     assert_eq!((publisher.flow(), arriving(&broker)), (Flow::Pause, 0));
@@ -292,7 +292,7 @@ fn a_body_that_is_parked_keeps_its_place_until_it_is_taken_or_refused() {
     senders[0].send_all(broker.now());
     senders[1].begin(1, LARGE, broker.now());
     senders.iter_mut().for_each(|sender| sender.drain(&broker));
-    // There is no memory for a second one; who has parked the first is read on.
+    // There is no memory for a second one. The client that has parked the first is read.
     assert_eq!((flows(&senders).as_str(), arriving(&broker)), ("r-", LARGE as u64));
     broker.setup.clock.advance(30_000);
     senders.iter_mut().for_each(|sender| sender.drain(&broker));

@@ -1,9 +1,9 @@
-//! A data directory that version 1 of the formats wrote: every later version opens it and finds
-//! everything in it.
+//! A data directory of version 1 of the formats: every later version opens it and finds everything
+//! in it.
 //!
-//! It is never written again. It has a log, segments that lie where they were written and such as
-//! came of merges, queues of both types with some messages settled and some that came back, an
-//! exchange with bindings, and a user.
+//! It is never written again. It has a log, segments in their original place and segments from
+//! merges, and queues of both types. Some of their messages are settled and some came back. It also
+//! has an exchange with bindings, and a user.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ use crate::{binding, durable, durable_with, message};
 
 const RING: u64 = 1 << 20;
 const COUNT: u64 = 3000;
-/// Those in queue `late`.
+/// The messages in queue `late`.
 const LATER: u64 = 1000;
-/// Every so many of queue `mixed` are left.
+/// One in so many messages of queue `mixed` is left.
 const LEFT: u64 = 10;
-/// The one in queue `quorum` that came back.
+/// The message in queue `quorum` that came back.
 const RETURNED: u64 = 4;
 
 fn kept() -> PathBuf {
@@ -43,8 +43,8 @@ fn turn(peer: &mut Peer, broker: &TestBroker) -> Vec<Received> {
     seen.filter_map(|seen| if let Seen::Delivery(received) = seen { Some(received) } else { None }).collect()
 }
 
-/// Takes everything of a queue, and settles what `settle` says; the rest comes back when the client
-/// leaves.
+/// Takes everything of a queue, and settles the messages that `settle` chooses. The rest comes back
+/// when the client leaves.
 fn take(peer: &mut Peer, broker: &TestBroker, queue: &str, settle: impl Fn(u64) -> Option<Outcome>) -> Vec<Received> {
     let (session, now) = (peer.session(1), broker.now());
     let consume = Consume { queue: queue.into(), tag: queue.into(), ..Consume::default() };
@@ -64,7 +64,7 @@ fn take(peer: &mut Peer, broker: &TestBroker, queue: &str, settle: impl Fn(u64) 
     }
 }
 
-/// Writes to `path` what the kept directory has.
+/// Writes the contents of the kept directory to `path`.
 fn make(path: &Path) {
     let broker = open(path);
     let mut peer = Peer::attach(&broker, "guest").unwrap();
@@ -114,8 +114,8 @@ fn the_data_directory_of_version_1_opens_and_has_everything() {
     assert_everything(copy.path());
 }
 
-/// The next directory to keep, when a format gets a new version, is what this writes with
-/// `HERMOD_KEEP=DIR`, a new one.
+/// Writes a directory in this version's formats. When a format gets a new version, run it with
+/// `HERMOD_KEEP=DIR`, a new directory, and keep the result.
 #[test]
 fn the_data_directory_that_this_version_writes_has_the_same() {
     let written = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
-//! A second data directory that every later version opens, with what the first one (`kept.rs`) is
-//! too old for: definitions, ids, delays, waits between retries, priorities, dead letters, and a
-//! user with topic permissions and limits.
+//! A second data directory that every later version opens. It has features that the first one
+//! (`kept.rs`) is too old for: definitions, ids, delays, waits between retries, priorities, dead
+//! letters, and a user with topic permissions and limits.
 //!
-//! It is as a killed broker left it, and is never written again.
+//! A killed broker left it so, and it is never written again.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::kept::copy_all;
 
 const RING: u64 = 1 << 20;
 
-/// What the kept directory was written by.
+/// The script that wrote the directory.
 const WRITTEN: &[(&str, &str)] = &[
     ("a queue sifted durable x-message-deduplication=true x-cache-size=10; queue bound durable", "0 0, 0 0"),
     ("a exchange once x-message-deduplication durable x-cache-size=5; bind once - bound", ""),
@@ -32,7 +32,7 @@ const WRITTEN: &[(&str, &str)] = &[
         "0 0",
     ),
     ("a publish - retry again persistent; get retry", ":3=again left 0"),
-    // When it was written every return counted, and this was a nack.
+    // At that time every return counted, and this was a nack.
     ("a fail 3", ""),
     ("a queue dead durable; queue work durable x-dead-letter-exchange= x-dead-letter-routing-key=dead", "0 0, 0 0"),
     ("a publish - work rejected persistent n=1; publish - work fine persistent; get work", ":4=rejected left 1"),
@@ -140,8 +140,8 @@ fn the_directory_with_the_features_of_version_1_opens_and_has_everything() {
     assert_found(copy.path());
 }
 
-/// The next directory to keep, when a feature brings new facts, is what this writes with
-/// `HERMOD_KEEP_FEATURES=DIR`, a new one.
+/// Writes a directory in this version's formats. When a feature has new facts, run it with
+/// `HERMOD_KEEP_FEATURES=DIR`, a new directory, and keep the result.
 #[test]
 fn the_directory_that_this_version_writes_has_the_same() {
     let written = tempfile::tempdir().unwrap();

@@ -1,10 +1,9 @@
-//! A third data directory that every later version opens: version 1 of the message block wrote it,
-//! with times as they were taken then. A time to live had 49 days at most and was cut to that, a
-//! timeout of consumers had no bound, nor had the time at which a message is due. Both count as the
-//! longest now.
+//! A third data directory that every later version opens, of version 1 of the message block, with
+//! the times of that version. A time to live was cut to 49 days. A consumer's timeout and a due
+//! time had no bound; both count as the longest now.
 //!
-//! It is as a killed broker left it, and is never written again. This is what it was written by,
-//! and by a policy for `minute` with the same timeout:
+//! A killed broker left it so, and it is never written again. This script wrote it, with a policy
+//! for `minute` with the same timeout:
 //!
 //! ```text
 //! queue always durable x-consumer-timeout=4102444800000; queue minute durable; queue longest durable

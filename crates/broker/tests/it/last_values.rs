@@ -1,5 +1,5 @@
-//! Queues that keep the last value of each key: what waits is replaced, what a consumer holds is
-//! not, and a crash leaves one of two values, never both and never neither.
+//! Queues that keep the last value of each key. A ready value is replaced, one that a consumer
+//! holds is not, and a crash leaves one of two values, never both and never neither.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ fn a_newer_value_takes_the_place_of_one_that_waits() {
         ("a publish - q n1 persistent; publish - q b2 stock=b; publish - q n2", "+6"),
         ("* counts q", "4 0"),
         ("* counts q superseded", "2"),
-        // It is at the end now, as everything that comes.
+        // It is at the end now, like every new message.
         ("* browse q", "a2 n1 b2 n2"),
         ("b consume q c no-ack", "c:1=a2, c:2=n1, c:3=b2, c:4=n2"),
         ("a publish - q a3 stock=a; publish - q a4 stock=a", "+8"),
@@ -38,7 +38,7 @@ fn keys_are_alike_by_their_text_and_what_has_none_is_ordinary() {
         ("a publish - q 5 k=7; publish - q 6 k=true; publish - q 7 k=; publish - q 8 k=", ""),
         (&format!("a publish - q 9 k={long}; publish - q 10 k={long}; publish - q 11 K=a"), ""),
         ("* browse q", "3 4 5 6 7 8 9 10 11"),
-        // Whatever selectors have a name for can be the key.
+        // Every name of a selector can be the key.
         ("a bind amq.topic # r; publish amq.topic x 1; publish amq.topic y 2; publish amq.topic x 3", ""),
         ("* browse r", "2 3"),
         (
@@ -56,7 +56,7 @@ fn keys_are_alike_by_their_text_and_what_has_none_is_ordinary() {
     ]);
 }
 
-/// A random run had this order, in which the model took them one by one.
+/// The order of a random run, in which the model took them one by one.
 #[test]
 fn in_a_transaction_what_is_accepted_goes_before_what_is_given_back_returns() {
     check(&[
@@ -81,7 +81,7 @@ fn what_a_consumer_holds_stays_with_it_and_does_not_come_back_past_a_newer_one()
         ("a nack 2", "c:3=2!"),
         ("b publish - q 4 persistent k=a; get q", ":1=3 left 1"),
         ("a ack 3", "c:4=4"),
-        // Rejected and held, each is on its own way.
+        // Rejected and held: each is on its own way.
         ("b publish - q 5 k=a; reject 1", ""),
         ("a reject 4", "c:5=5"),
         ("* browse dead", "3 4"),
@@ -99,7 +99,7 @@ fn an_old_value_that_comes_back_gives_way_to_the_next() {
     check(&[
         ("a queue q x-last-value-key=k; publish - q 1 k=a; get q", "0 0, :1=1 left 0"),
         ("b publish - q 2 k=a; get q no-ack", ":1=2 left 0"),
-        // Nobody else has this key any more.
+        // No other message has this key any more.
         ("a nack 1", ""),
         ("* browse q", "1"),
         ("a publish - q 3 k=a", ""),
@@ -114,7 +114,7 @@ fn limits_ages_priorities_and_transactions_go_along() {
     check(&[
         ("a queue q durable x-last-value-key=k x-max-length=2 x-overflow=reject-publish; confirm", "0 0"),
         ("a publish - q 1 persistent k=a; publish - q 2 persistent k=b; publish - q 3 persistent k=c", "+2, -3"),
-        // A full queue takes what takes a place.
+        // A full queue takes a message that supersedes another.
         ("a publish - q 4 persistent k=a; publish - q 5 persistent", "+4, -5"),
         ("* browse q", "2 4"),
         ("a queue p durable x-last-value-key=k x-max-priority=5", "0 0"),
@@ -127,7 +127,7 @@ fn limits_ages_priorities_and_transactions_go_along() {
         ("* tick 100", ""),
         ("* browse p", "3"),
         ("* counts p superseded", "2"),
-        // A transaction counts when it has ended.
+        // A transaction counts from its end.
         (
             "b queue t durable x-last-value-key=k; publish - t 1 persistent k=a; begin; tx-publish - t 2 persistent k=a",
             "0 0",
@@ -193,7 +193,7 @@ fn only_the_newest_survives() {
             ),
             ("a begin; tx-publish - t 1 persistent k=a; commit", "committed"),
             ("* END", ""),
-            // What was held would have come back late.
+            // A held message would have come back late.
             ("* browse q", "3 4 5 6"),
             ("* browse t", "1"),
             ("a publish - q 7 persistent k=a; publish - q 8 persistent k=b; publish - t 2 persistent k=a", ""),
@@ -236,8 +236,8 @@ fn keys_are_known_when_the_log_has_come_round() {
     }
 }
 
-/// A page that a start had found in the log forgot where its values lay when their file left, and
-/// they stayed beside newer ones.
+/// A start had found a page in the log, and the page forgot the places of its values when their
+/// file left. They stayed beside newer ones.
 #[test]
 fn a_value_that_a_start_found_in_the_log_gives_way_when_its_file_has_left() {
     for (seed, end) in ALL.iter().enumerate() {
@@ -265,9 +265,9 @@ fn a_value_that_a_start_found_in_the_log_gives_way_when_its_file_has_left() {
     }
 }
 
-/// The newer value was to die and had not moved yet when the broker ended: the start took it for
-/// the last one, and so settled the older one, which had come back; then it moved on, and there was
-/// none.
+/// The newer value was dying and had not moved yet when the broker ended. The start took it for the
+/// last one, and so settled the older one, which had come back. Then the newer one moved on, and
+/// none was left.
 #[test]
 fn a_value_that_came_back_outlives_a_newer_one_that_is_to_die() {
     for end in ["crash", "cut"] {
@@ -306,9 +306,9 @@ struct Crashing {
     random: Random,
     disk: SimDisk,
     script: Script,
-    /// The value of each key that is safe.
+    /// The durable value of each key.
     safe: BTreeMap<u64, u64>,
-    /// What was published since the last crash, by publish number.
+    /// The publishes since the last crash, by publish number.
     sent: Vec<(u64, u64)>,
     made: u64,
 }
@@ -347,7 +347,7 @@ impl Crashing {
                     line += &format!("; publish - q {value} persistent k={key} size={size}");
                 }
                 if transaction {
-                    // Nobody is told what is safe.
+                    // No client is told which values are durable.
                     line += "; begin; tx-publish - q 0 persistent k=t; commit";
                 }
                 self.say(&line);

@@ -1,5 +1,5 @@
-//! What peers make the broker hold besides queued messages: counted by kind, against the memory
-//! limit, and given back.
+//! The bytes that peers make the broker hold besides queued messages: counted by kind, against the
+//! memory limit, and given back.
 
 use broker::{Held, Publish, QueueSpec};
 use testkit::broker::{Setup, TestBroker};
@@ -63,7 +63,7 @@ fn open_transactions_count_until_they_end_and_are_refused_where_memory_is_short(
     assert_eq!(held(&broker, Held::Transactions), 0, "they end with their client");
 }
 
-/// What fills memory alone can be committed: it is there already.
+/// A transaction that alone fills the memory can be committed: its messages are there already.
 #[test]
 fn a_transaction_is_not_refused_for_its_own_size() {
     let broker = small();
@@ -108,7 +108,7 @@ fn replies_that_are_not_read_count_and_find_no_room_where_memory_is_short() {
     }
 }
 
-/// Gathers publishes in a transaction until one is refused: what it was told, and what the
+/// Gathers publishes in a transaction until one is refused: the refusal, and the bytes that the
 /// connection holds then.
 fn fill(broker: &TestBroker, peer: &mut Peer, number: u32) -> (String, u64) {
     let session = peer.session(number);
@@ -137,7 +137,7 @@ fn one_connection_holds_no_more_than_its_part() {
         assert_eq!(told, expected);
         assert!((most - 1_500..=most).contains(&holds), "{holds}");
         assert_eq!((held(&broker, Held::Transactions), broker.broker.overview().memory_alarm), (holds, false));
-        // Its other sessions have no part of their own, and other connections have.
+        // Its other sessions have no part of their own; other connections have.
         assert_eq!(fill(&broker, &mut peer, 2), (told.clone(), holds));
         let mut other = Peer::attach(&broker, "guest").expect("it may attach");
         assert_eq!(fill(&broker, &mut other, 1), (told, holds));
@@ -145,7 +145,8 @@ fn one_connection_holds_no_more_than_its_part() {
     }
 }
 
-/// The part follows the limit where nothing is set, and is what may wait behind an alarm at least.
+/// Without a setting the part follows the limit, and is at least the bytes that may wait behind an
+/// alarm.
 #[test]
 fn the_part_of_a_connection_follows_the_memory_limit() {
     let broker = small_with(None);

@@ -1,4 +1,4 @@
-//! Lengths, ages and deliveries that are limited, and where messages go that are over a limit.
+//! Limits on lengths, ages and deliveries, and the ways of messages beyond a limit.
 
 use testkit::script::Script;
 use testkit::sim_disk::SimDisk;
@@ -33,7 +33,7 @@ fn a_consumer_takes_before_the_limit_does() {
     ]);
 }
 
-/// The same log, as large as it was asked for and as large as the disk let it be.
+/// The same log, once with the wanted size and once as small as the disk made it.
 #[test]
 fn who_sends_what_the_log_cannot_hold_is_told_what_keeps_it_small() {
     const MIB: usize = 1 << 20;
@@ -76,7 +76,7 @@ fn a_message_without_time_reaches_only_who_is_ready() {
         ("* counts q", "0 0"),
         ("a prefetch 1; consume q c; publish - q 2; publish - q 3", "c:1=2"),
         ("* counts q", "0 1"),
-        // What comes back has had its time.
+        // A returned message has had its time.
         ("a nack 1", ""),
         ("* counts q", "0 0"),
     ]);
@@ -125,7 +125,7 @@ fn dead_letters_travel_in_chains_and_circles_end_without_a_rejection() {
         ("* tick 100", ""),
         ("* tick 100", ""),
         ("a get q3", ":2=m[q2/expired*2 q1/expired*2 q3/rejected*1] left 0"),
-        // Nobody rejects here: round and round is not allowed.
+        // No consumer rejects here, so a cycle is not allowed.
         ("a queue c x-dead-letter-exchange= x-dead-letter-routing-key=c x-message-ttl=100; publish - c m", "0 0"),
         ("* tick 100", ""),
         ("* counts c", "0 0"),
@@ -149,7 +149,7 @@ fn a_quorum_queue_counts_deliveries_and_gives_up() {
     ]);
 }
 
-/// Nobody can have asked RabbitMQ for that: its classic queues have no limit of deliveries, its
+/// No client can have asked RabbitMQ for that: its classic queues have no delivery limit, its
 /// quorum queues no `x-max-priority`.
 #[test]
 fn a_queue_that_asks_for_no_type_has_limits_of_both_at_once() {

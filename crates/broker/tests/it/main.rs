@@ -1,5 +1,5 @@
-//! The broker's behaviour, as its clients see it: conversations as data, restarts over a real
-//! journal, and random operations against a naive model, with and without crashes.
+//! The broker's behaviour for its clients: conversations as data, restarts over a real journal, and
+//! random operations against a naive model, with and without crashes.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic here is a failed test")]
 
@@ -51,8 +51,8 @@ use testkit::broker::{Setup, TextDialect};
 use testkit::script::Script;
 use testkit::sim_disk::SimDisk;
 
-/// Each conversation, over memory, over a simulated disk, and with next to no memory for what the
-/// disk has too: durability must not show, nor where messages wait.
+/// Each conversation, over memory, over a simulated disk, and with next to no memory for messages
+/// that the disk has too. Neither durability nor the place of messages must show.
 fn check(steps: &[(&str, &str)]) {
     Script::memory().check(steps);
     let disk = SimDisk::new(1, 64 << 20);
@@ -63,8 +63,8 @@ fn check(steps: &[(&str, &str)]) {
     Script::open(setup, Some(disk)).check(steps);
 }
 
-/// The seeds of a random test: one or a range of them (`7`, `300..2000`) as `BROKER_SEED` says,
-/// else the usual ones.
+/// The seeds of a random test: one or a range of them (`7`, `300..2000`) from `BROKER_SEED`, or the
+/// usual ones.
 fn seeds(usual: Range<u64>) -> Range<u64> {
     let Ok(wanted) = std::env::var("BROKER_SEED") else { return usual };
     let number =
@@ -75,7 +75,7 @@ fn seeds(usual: Range<u64>) -> Range<u64> {
     }
 }
 
-/// A persistent message, which nobody need route.
+/// A persistent message that need not reach a queue.
 fn message<'a>(exchange: &'a str, routing_key: &'a str, body: &'a [u8]) -> Publish<'a> {
     Publish {
         exchange,
@@ -112,7 +112,7 @@ fn durable_with(name: &str, arguments: &[(&str, Value)]) -> QueueSpec {
     spec
 }
 
-/// Brings what an exchange is given under this key to a queue.
+/// Binds a queue to an exchange by this key.
 fn binding(exchange: &str, key: &str, queue: &str) -> BindingSpec {
     BindingSpec {
         source: exchange.to_owned(),

@@ -1,16 +1,15 @@
-//! A naive broker: queues are maps from position to message, and nothing is fast. It says what must
-//! be delivered after each step; who of several consumers gets it is the real broker's choice,
-//! within their credit.
+//! A naive broker: queues are maps from position to message, and nothing is fast. It gives the
+//! deliveries after each step. The real broker chooses among several consumers within their credit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a message in a queue is doing.
+/// The state of a message in a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum State {
     Ready,
     /// Part of a transaction that is being committed, or a dead letter that is on its way.
     Hidden,
-    /// Dispatched in this step; to whom is seen later.
+    /// Dispatched in this step; its consumer is seen later.
     Leaving,
     /// With this session's tag, and the consumer that it counts for.
     Out(SessionKey, u64, Option<String>),
@@ -22,15 +21,15 @@ pub(crate) type SessionKey = (usize, u32);
 /// Queue and position of a delivery.
 pub(crate) type Place = (usize, u64);
 
-/// From where, what, why.
+/// The queue, the message, the reason.
 pub(crate) type Dead = (usize, String, &'static str);
 
 /// A message in a queue.
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
     pub(crate) id: String,
-    /// Why it died in the queue where it was before. Of one message a queue may hold what was
-    /// published and what died elsewhere.
+    /// Why it died in its queue before. A queue may hold both the published message and its dead
+    /// letter from elsewhere.
     pub(crate) death: Option<&'static str>,
     pub(crate) redelivered: bool,
     pub(crate) failures: u32,
@@ -43,7 +42,7 @@ impl Item {
     }
 }
 
-/// What a kind of queue does with what it holds.
+/// The rules of a kind of queue.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rules {
     pub(crate) durable: bool,
@@ -85,14 +84,14 @@ pub(crate) struct Consumer {
 pub(crate) struct Queue {
     pub(crate) items: BTreeMap<u64, Item>,
     next: u64,
-    /// What `next` was when the last step ended.
+    /// The value of `next` at the end of the last step.
     since: u64,
     pub(crate) consumers: BTreeMap<String, Consumer>,
-    /// The newest message of each key that was shown, as long as it is here.
+    /// The newest message of each key that was shown, while it is here.
     newest: BTreeMap<u64, u64>,
-    /// What goes if it is not delivered in this step, and the newer one of its key that was
-    /// dispatched before: it is superseded, unless that went to a consumer that acknowledges
-    /// nothing, and was gone by then.
+    /// Messages that go if they are not delivered in this step, each with the newer one of its key
+    /// that was dispatched before. Such a message is superseded, unless the newer one went to a
+    /// consumer that acknowledges nothing and was gone by then.
     doubtful: BTreeMap<u64, u64>,
     /// Positions dispatched in this step, in order.
     pub(crate) leaving: Vec<u64>,
@@ -107,8 +106,7 @@ impl Queue {
         self.items.values().filter(|item| matches!(item.state, State::Out(..))).count()
     }
 
-    /// The higher its priority, as far as that counts, the farther in front is its place, which it
-    /// returns.
+    /// A higher priority, as far as it counts, gives a place farther in front. Returns that place.
     fn push(&mut self, item: Item, rules: &Rules) -> u64 {
         let shown = item.state == State::Ready;
         let behind = rules.max_priority - priority_of(&item.id).min(rules.max_priority);
@@ -121,7 +119,7 @@ impl Queue {
         position
     }
 
-    /// Everything that was to be seen in this step was seen.
+    /// Ends a step, after all its deliveries were seen.
     pub(crate) fn end_step(&mut self) {
         self.since = self.next;
         for (position, newer) in std::mem::take(&mut self.doubtful) {
@@ -138,7 +136,7 @@ impl Queue {
         self.newest.get(&key_of(id)).copied().filter(|position| self.items.contains_key(position))
     }
 
-    /// A message is ready: another one of its key goes, or it itself.
+    /// Shows a message: another one of its key goes, or this one does.
     fn show(&mut self, position: u64) {
         let id = self.items[&position].id.clone();
         let before = self.newest(&id).filter(|before| *before != position);
@@ -191,15 +189,15 @@ pub(crate) struct Model {
     pub(crate) unsettled: BTreeMap<SessionKey, BTreeMap<u64, Place>>,
     /// Dead letters of this step, in order.
     pub(crate) dead: Vec<Dead>,
-    /// Messages that the log does not have.
+    /// Messages that are not in the log.
     pub(crate) transient: BTreeSet<String>,
-    /// There is a disk: what a commit brings is shown when it is there.
+    /// There is a disk: the messages of a commit are shown when they are on it.
     pub(crate) disk: bool,
-    /// What waits is read before it is delivered.
+    /// Messages that wait are read before they are delivered.
     pub(crate) reads: bool,
 }
 
-/// What a consumer says of a delivery.
+/// A consumer's outcome of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Accepted,
@@ -213,12 +211,12 @@ impl Model {
         self.queues.entry(queue).or_default();
     }
 
-    /// Removes a queue; gives its ready count and its consumers' tags.
+    /// Removes a queue; returns its ready count and its consumers' tags.
     pub(crate) fn delete(&mut self, queue: usize) -> (usize, Vec<String>) {
         let Some(gone) = self.queues.remove(&queue) else { return (0, Vec::new()) };
         self.bindings.retain(|(_, _, to)| *to != queue);
         for unsettled in self.unsettled.values_mut() {
-            // The tags stay good, they only point nowhere.
+            // The tags stay valid and lead nowhere.
             unsettled.values_mut().filter(|(of, _)| *of == queue).for_each(|to| to.0 = usize::MAX);
         }
         (gone.ready(), gone.consumers.into_keys().collect())
@@ -234,7 +232,7 @@ impl Model {
         bound.map(|(_, _, queue)| *queue).collect()
     }
 
-    /// A turn of publishes: (exchange, key, id). Gives those that a full queue refused.
+    /// A turn of publishes: (exchange, key, id). Returns those that a full queue refused.
     pub(crate) fn publish(&mut self, turn: &[(String, String, String)]) -> Vec<bool> {
         let targets: Vec<_> = turn.iter().map(|(exchange, key, _)| self.route(exchange, key)).collect();
         let mut refused = vec![false; turn.len()];
@@ -259,7 +257,7 @@ impl Model {
         refused
     }
 
-    /// Dispatches, then drops what is too much.
+    /// Dispatches, then drops messages beyond the limit.
     fn settle_down(&mut self, queue: usize) {
         let rules = self.rules[queue].clone();
         let Some(entry) = self.queues.get_mut(&queue) else { return };
@@ -284,7 +282,7 @@ impl Model {
         }
     }
 
-    /// Dead letters get their places; they are not shown yet.
+    /// Gives dead letters their places; they are not shown yet.
     fn arrive(&mut self, dead: Vec<Dead>) -> Vec<Place> {
         let mut places = Vec::new();
         for (from, id, why) in dead {
@@ -297,7 +295,7 @@ impl Model {
         places
     }
 
-    /// Shows what was hidden.
+    /// Shows hidden messages.
     fn reveal(&mut self, places: &[Place]) {
         for number in places.iter().map(|(number, _)| *number).collect::<BTreeSet<_>>() {
             let Some(queue) = self.queues.get_mut(&number) else { continue };
@@ -313,13 +311,13 @@ impl Model {
         }
     }
 
-    /// True for dead letters that are shown at once: the log need have none of them.
+    /// True for dead letters that are shown at once, since the log has none of them.
     fn are_transient(&self, dead: &[Dead]) -> bool {
         let moves = |from: usize| self.rules[from].dead_letters_to.is_some();
         dead.iter().all(|(from, id, _)| !moves(*from) || self.transient.contains(id))
     }
 
-    /// Settles deliveries that were taken out of the unsettled ones.
+    /// Settles deliveries, which are no longer among the unsettled ones.
     pub(crate) fn settle(&mut self, deliveries: &[(Place, Verdict)]) {
         self.settle_first(deliveries);
         self.bury();
@@ -364,7 +362,7 @@ impl Model {
                 self.rollback(settled);
                 return false;
             }
-            // A newer value may take the place of one that waits.
+            // A newer value may supersede a ready one.
             *before += usize::from(!self.rules[*number].last_values);
         }
         let mut places = Vec::new();
@@ -375,7 +373,7 @@ impl Model {
                 }
             }
         }
-        // What is accepted goes with the group of the commit, the rest takes effect after that.
+        // Accepted deliveries go with the group of the commit; the others take effect after that.
         let mut settled = settled.to_vec();
         settled.sort_by_key(|(_, verdict)| *verdict != Verdict::Accepted);
         self.settle_first(&settled);
@@ -383,10 +381,9 @@ impl Model {
         true
     }
 
-    /// A commit shows what it brought when it is on the disk, if there is one. Dead letters have
-    /// groups of their own: what the settlements made of them, and what fell out of a queue when
-    /// the rest was shown. They go before whatever waits for the disk if they need not be there
-    /// themselves.
+    /// A commit shows its messages when they are on the disk, if there is one. Dead letters have
+    /// groups of their own, from the settlements and from the limits of queues after the rest was
+    /// shown. If they need not be on the disk they go before everything that waits for it.
     fn show_committed(&mut self, places: &[Place]) {
         let rejected = std::mem::take(&mut self.dead);
         let first = self.are_transient(&rejected);
@@ -426,9 +423,9 @@ impl Model {
         }
     }
 
-    /// A message that the model did not dispatch goes in place of the last one that it did, which
-    /// waits on: its position, if the broker may do that. While the other one was read back from
-    /// the disk, a message came with a higher priority: nothing else goes past what is read.
+    /// The real broker may deliver a ready message instead of the last one that the model
+    /// dispatched. That one was being read from the disk when a message of a higher priority came;
+    /// no other message may pass it. Returns the position, if the broker may do that.
     pub(crate) fn overtake(&mut self, number: usize, id: &str, death: Option<&str>) -> Option<u64> {
         let queue = self.queues.get_mut(&number).filter(|_| self.reads)?;
         let last = queue.leaving.iter().copied().max()?;

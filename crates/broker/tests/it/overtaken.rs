@@ -1,6 +1,6 @@
-//! Others that overtake the pager. Merges and the sweep: each time it opens an index they go on
-//! first, on a disk of the test's own. Clients: between what it read and its saying so they go on
-//! first. The sweep overtakes a redrive as well.
+//! Races with the pager. Merges and the sweep go on each time it opens an index, on a disk of the
+//! test's own. Clients go on between its read and its report. The sweep overtakes a redrive as
+//! well.
 
 use std::io;
 use std::ops::Range;
@@ -17,23 +17,23 @@ use testkit::sim_disk::SimDisk;
 
 use crate::{dead_letters_to, durable, durable_with, message};
 
-/// Bytes that queues may hold in memory; what the pager reads at once is a sixteenth.
+/// Bytes that queues may hold in memory; the pager reads a sixteenth of it at once.
 const BUDGET: u64 = 2 << 20;
-/// Steps of the background for each index that the pager opens: about a merge.
+/// Steps of the background for each index that the pager opens: about one merge.
 const STEPS: usize = 10;
 /// As little memory for queues that one page of entries is too much.
 const TIGHT: u64 = 64 << 10;
-/// How far ahead delayed messages are due at the test's begin, in milliseconds.
+/// The distance of the due times at the start of the test, in milliseconds.
 const AHEAD: u64 = 595_968;
-/// When that is, in milliseconds since 1970: the begin of a bucket's span.
+/// The due time, in milliseconds since 1970: the start of a bucket's span.
 const DUE: u64 = 1_700_000_000_000 + AHEAD;
 
-/// A disk on which others are faster than the pager.
+/// A disk on which other work goes on before the pager's reads.
 struct Busy {
     disk: SimDisk,
     broker: OnceLock<Weak<TestBroker>>,
     others: fn(&TestBroker),
-    /// Held while the others work: what is opened then does not make them work more.
+    /// Held while the other work goes on: files that it opens start no more of it.
     working: Mutex<()>,
 }
 
@@ -88,7 +88,7 @@ impl Disk for Busy {
 fn publish(peer: &mut Peer, broker: &TestBroker, count: u64) {
     let session = peer.session(1);
     for number in 0..count {
-        // Half of every segment is of the queue that is drained, so that segments are worth
+        // Half of every segment belongs to the queue that is drained, so that segments are worth
         // merging.
         for queue in ["drained", "kept"] {
             peer.client.publish(session, message("", queue, format!("{number:0300}").as_bytes())).unwrap();
@@ -103,8 +103,7 @@ fn publish(peer: &mut Peer, broker: &TestBroker, count: u64) {
     broker.flush();
 }
 
-/// Takes and accepts everything that comes, with no work of the background but what the disk makes
-/// of it.
+/// Takes and accepts everything that comes. The background works only when the disk makes it.
 fn drain(peer: &mut Peer, broker: &TestBroker, queue: &str) -> Vec<u64> {
     peer.consume(broker, 0, Consume { queue: queue.into(), tag: queue.into(), ..Consume::default() });
     let all = drain_on(peer, broker);
@@ -113,7 +112,7 @@ fn drain(peer: &mut Peer, broker: &TestBroker, queue: &str) -> Vec<u64> {
     all
 }
 
-/// The same with the consumer that is there.
+/// The same with the present consumer.
 fn drain_on(peer: &mut Peer, broker: &TestBroker) -> Vec<u64> {
     let mut all = Vec::new();
     loop {
@@ -126,7 +125,7 @@ fn drain_on(peer: &mut Peer, broker: &TestBroker) -> Vec<u64> {
     }
 }
 
-/// Accepts what came, and notes it; false if nothing came.
+/// Accepts the deliveries, and notes them; false if there was none.
 fn accept(peer: &mut Peer, seen: Vec<Seen>, all: &mut Vec<u64>) -> bool {
     let came: Vec<Received> = seen
         .into_iter()
@@ -139,9 +138,9 @@ fn accept(peer: &mut Peer, seen: Vec<Seen>, all: &mut Vec<u64>) -> bool {
     true
 }
 
-/// A queue stopped "at a message in an index that can't be read", until the next start, when merges
-/// had moved its bodies between four of the pager's attempts. Nothing was lost, but nothing came
-/// either.
+/// A queue stopped "at a message in an index that can't be read", until the next start. Merges had
+/// moved its bodies between four of the pager's attempts. No message was lost, and none was
+/// delivered either.
 #[test]
 fn a_queue_goes_on_while_merges_overtake_its_reading() {
     const COUNT: u64 = 10_000;
@@ -186,7 +185,7 @@ fn backlog(count: u64) -> (Arc<TestBroker>, Peer) {
     (broker, peer)
 }
 
-/// A consumer that takes everything it can get while the pager does nothing, and waits for the disk
+/// A consumer that takes everything it can while the pager does nothing, and waits for the disk
 /// `flushes` times.
 fn race(broker: &TestBroker, peer: &mut Peer, all: &mut Vec<u64>, flushes: usize) -> bool {
     let before = all.len();
@@ -207,9 +206,9 @@ fn race(broker: &TestBroker, peer: &mut Peer, all: &mut Vec<u64>, flushes: usize
     all.len() > before
 }
 
-/// Drains of twenty million messages stopped for good in one of ten runs: the pager had found
-/// nothing to read, as the consumers had all they may hold; before it said so they had taken the
-/// rest of what was in memory, and did not ask, since it was at work.
+/// Drains of twenty million messages stopped for good in one of ten runs. The pager had found
+/// nothing to read, since the consumers had a full prefetch. Before it said so they had taken the
+/// rest from memory, and they did not ask, since the pager was at work.
 #[test]
 fn a_queue_goes_on_when_its_consumer_overtakes_the_pager() {
     const COUNT: u64 = 50_000;
@@ -222,8 +221,8 @@ fn a_queue_goes_on_when_its_consumer_overtakes_the_pager() {
             let (peer, all) = &mut *consumer.lock().unwrap();
             race(&broker, peer, all, 0);
         }
-        // A queue asks the pager while deliveries wait for their mark; and its consumer has all it
-        // may hold once that is flushed.
+        // A queue asks the pager while deliveries wait for their mark. Its consumer has a full
+        // prefetch once that is flushed.
         assert!(broker.try_flush());
         broker.housekeep_only();
         let (faster, shared, count) = (Arc::clone(&broker), Arc::clone(&consumer), Arc::clone(&overtakes));
@@ -239,9 +238,8 @@ fn a_queue_goes_on_when_its_consumer_overtakes_the_pager() {
     assert!(overtakes.load(Ordering::SeqCst) > 3, "{overtakes:?} times the consumer was faster");
 }
 
-/// A get waited for ever, or until something else came for its connection: when the message it
-/// waited for had been read, the pager was asked for more before who had asked for that message
-/// looked.
+/// A get waited for ever, or until the next event of its connection. Its message had been read, and
+/// the pager was asked for more before the client looked.
 #[test]
 fn a_get_has_its_message_as_soon_as_it_is_woken() {
     let (broker, mut peer) = backlog(50_000);
@@ -271,8 +269,8 @@ fn a_get_has_its_message_as_soon_as_it_is_woken() {
     assert!(woken > 3, "{woken} times a get waited");
 }
 
-/// What a get waited for went to a consumer with a selector, or away with its queue, just when the
-/// pager read for that consumer: nobody woke the get.
+/// The message of a get went to a consumer with a selector, or was deleted with its queue, just
+/// when the pager read for that consumer. The get was not woken.
 #[test]
 fn a_get_is_woken_when_what_it_waits_for_goes_to_a_selector_or_with_its_queue() {
     for deleted in [false, true] {
@@ -288,7 +286,7 @@ fn a_get_is_woken_when_what_it_waits_for_goes_to_a_selector_or_with_its_queue() 
             peer.client.publish(session, publish).unwrap();
             peer.turn(&broker);
         }
-        // The pager has read for a get, so that those with selectors come first the next time.
+        // The pager has read for a get, so views come first the next time.
         let fetch = |peer: &mut Peer| peer.client.get(session, "q", true, broker.now(), &mut |_, _| ()).unwrap();
         let got = (0..10).any(|_| {
             let got = fetch(&mut peer);
@@ -315,8 +313,7 @@ fn a_get_is_woken_when_what_it_waits_for_goes_to_a_selector_or_with_its_queue() 
     }
 }
 
-/// Has the log come round, so that what was in it lies in segments. The pager does nothing
-/// meanwhile.
+/// Recycles the log, so that its messages are in segments. The pager does nothing meanwhile.
 fn turn_over(peer: &mut Peer, broker: &TestBroker) {
     peer.client.declare_queue(&durable("other"), broker.now()).unwrap();
     let session = peer.session(1);
@@ -329,7 +326,8 @@ fn turn_over(peer: &mut Peer, broker: &TestBroker) {
     assert!(broker.background(1000));
 }
 
-/// Publishes these to `q`, each due at `due` of its number. The pager does nothing meanwhile.
+/// Publishes these numbers to `q`, each due at `due` of its number. The pager does nothing
+/// meanwhile.
 fn delay(peer: &mut Peer, broker: &TestBroker, numbers: Range<u64>, due: fn(u64) -> u64) {
     let session = peer.session(1);
     for number in numbers {
@@ -344,7 +342,7 @@ fn delay(peer: &mut Peer, broker: &TestBroker, numbers: Range<u64>, due: fn(u64)
     }
 }
 
-/// Takes and accepts what comes in ten seconds, while the log is given room by `background`.
+/// Takes and accepts all deliveries of ten seconds, while `background` makes room in the log.
 fn take_due(peer: &mut Peer, broker: &TestBroker, background: &dyn Fn()) -> Vec<u64> {
     peer.consume(broker, 0, Consume { queue: "q".into(), tag: "q".into(), ..Consume::default() });
     let mut all = Vec::new();
@@ -359,8 +357,8 @@ fn take_due(peer: &mut Peer, broker: &TestBroker, background: &dyn Fn()) -> Vec<
     all
 }
 
-/// What was due in a page that the sweep had made absent again, while the pager placed others, was
-/// taken for purged: it came after the next start.
+/// The sweep had made a page absent again while the pager placed others. Due messages in it were
+/// taken for purged, and came after the next start.
 #[test]
 fn what_is_due_comes_while_the_sweep_overtakes_its_placing() {
     const COUNT: u64 = 10_000;
@@ -368,7 +366,7 @@ fn what_is_due_comes_while_the_sweep_overtakes_its_placing() {
     let broker = TestBroker::open(Setup::stepped(&disk, 1 << 20));
     let mut peer = Peer::attach(&broker, "guest").unwrap();
     peer.client.declare_queue(&durable("q"), broker.now()).unwrap();
-    // What is due together lies in all pages.
+    // Messages that are due together are in all pages.
     delay(&mut peer, &broker, 0..COUNT, |number| DUE + number % 100);
     turn_over(&mut peer, &broker);
     peer.client.close(broker.now());
@@ -386,7 +384,7 @@ fn what_is_due_comes_while_the_sweep_overtakes_its_placing() {
     assert_eq!(came, wanted);
 }
 
-/// The encoding of tests, while somebody else goes first once.
+/// The encoding of tests; its first use runs other work.
 #[derive(Default)]
 struct Interrupted(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 
@@ -402,8 +400,8 @@ impl Dialect for Interrupted {
     }
 }
 
-/// A page that the sweep had made absent again while the pager looked through it was taken for one
-/// in which nothing waits.
+/// The sweep had made a page absent again while the pager looked through it. It was taken for a
+/// page without messages.
 #[test]
 fn due_times_are_found_while_the_sweep_overtakes_the_look_at_them() {
     const BEFORE: u64 = 5000;
@@ -420,8 +418,8 @@ fn due_times_are_found_while_the_sweep_overtakes_the_look_at_them() {
     broker.setup.clock.advance(AHEAD - 4000);
     broker.housekeep_only();
     assert!(broker.page_once());
-    // What comes now is noted as it comes. The rest of the second page is in memory, with its first
-    // entries only on disk.
+    // Later arrivals are noted as they come. The rest of the second page is in memory, with its
+    // first entries only on disk.
     delay(&mut peer, &broker, BEFORE..COUNT, |_| DUE);
     turn_over(&mut peer, &broker);
     let faster = Arc::clone(&broker);
@@ -437,8 +435,8 @@ fn due_times_are_found_while_the_sweep_overtakes_the_look_at_them() {
     assert_eq!(came, (0..COUNT).collect::<Vec<_>>());
 }
 
-/// What lay in a page that the sweep had made absent again, while the redrive placed others, stayed
-/// a dead letter.
+/// The sweep had made a page absent again while the redrive placed others. Messages in it stayed
+/// dead letters.
 #[test]
 fn a_redrive_moves_all_while_the_sweep_overtakes_its_placing() {
     const COUNT: u64 = 10_000;
@@ -466,7 +464,7 @@ fn a_redrive_moves_all_while_the_sweep_overtakes_its_placing() {
     let (_busy, broker) = Busy::open_again(disk, broker, TestBroker::housekeep_only);
     let ready = || broker.broker.queues().iter().map(|queue| (queue.name.clone(), queue.ready)).collect::<Vec<_>>();
     assert_eq!(ready()[0], ("dead".to_owned(), COUNT));
-    // Those that go back together lie in two pages.
+    // The messages of one move are in two pages.
     let some = Browse { vhost: "/", queue: "dead", selector: "n = 0", limit: u64::MAX };
     let redriven = broker.broker.redrive(&some, false, &|| true);
     assert_eq!(redriven.unwrap(), Redriven { moved: COUNT / 100, ..Redriven::default() });

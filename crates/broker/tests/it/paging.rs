@@ -1,6 +1,6 @@
-//! Backlogs much larger than the memory for them: whatever is done with one, what comes out is what
-//! went in, and memory stays small. Each test runs with the backlog in the log, and with most of it
-//! moved into segments.
+//! Backlogs much larger than the memory for them: every message that went in comes out, whatever
+//! happens to the backlog, and memory stays small. Each test runs with the backlog in the log, and
+//! with most of it in segments.
 
 use broker::{ApplyTo, Consume, Counts, Fetch, Flow, Outcome, PolicyKind, PolicySpec, Publish, Value};
 use testkit::broker::{Setup, TestBroker, table_of};
@@ -10,7 +10,7 @@ use testkit::sim_disk::SimDisk;
 use crate::{binding, dead_letters_to, durable_with, message};
 
 const BUDGET: u64 = 1 << 20;
-/// What one piece that is read, a mailbox and the entries of a page or two may come to.
+/// The most that one piece of reading, a mailbox and the entries of a page or two can take.
 const SLACK: u64 = 2 << 20;
 const MANY: u64 = 100_000;
 
@@ -36,7 +36,7 @@ impl Scene {
         Self { broker, peer, disk, peak: 0 }
     }
 
-    /// The backlog lies in the log, or most of it in segments.
+    /// The backlog is in the log, or most of it in segments.
     fn both(test: impl Fn(Scene)) {
         for ring in [64 << 20, 4 << 20] {
             test(Self::open(ring));
@@ -183,8 +183,8 @@ fn a_large_backlog_is_drained_in_order_with_little_memory() {
     });
 }
 
-/// Whoever lowers the limit does not know what the budget is, and whoever sets both may set a
-/// budget above the limit.
+/// An operator who lowers the limit may not know the budget. One who sets both may set a budget
+/// above the limit.
 #[test]
 fn a_backlog_leaves_memory_before_it_stops_publishers_whatever_the_limit() {
     const LIMIT: u64 = 4 << 20;
@@ -221,7 +221,7 @@ fn a_large_backlog_of_a_quorum_queue_survives_stops_and_is_drained_from_the_high
     check_backlog_with_priorities(&[("x-queue-type", Value::Text("quorum".to_owned()))]);
 }
 
-/// Each number has its remainder as its priority, the highest of which comes first.
+/// The remainder of each number is its priority, and the highest comes first.
 fn check_backlog_with_priorities(arguments: &[(&str, Value)]) {
     Scene::both(|mut scene| {
         scene.declare("q", arguments);
@@ -386,7 +386,7 @@ fn a_limit_in_bytes_counts_bodies_wherever_they_are() {
     });
 }
 
-/// What was known never to die of age was taken for weighed, and counted what it was not.
+/// An entry that was known never to expire was taken for weighed, and counted with a wrong length.
 #[test]
 fn a_limit_in_bytes_that_comes_later_weighs_what_is_there() {
     Scene::both(|mut scene| {
@@ -408,7 +408,7 @@ fn a_limit_in_bytes_that_comes_later_weighs_what_is_there() {
     });
 }
 
-/// How long they are was kept in two bytes, and what was beyond counted as a part of the body.
+/// The length of properties was kept in two bytes, and the excess counted as a part of the body.
 #[test]
 fn properties_of_any_length_do_not_count_as_bodies() {
     let publish = |scene: &mut Scene, numbers: std::ops::Range<u64>| {
@@ -423,7 +423,7 @@ fn properties_of_any_length_do_not_count_as_bodies() {
     let mut scene = Scene::open(64 << 20);
     scene.declare("q", &[("x-max-length-bytes", Value::I64(1000))]);
     publish(&mut scene, 0..15);
-    // Some of each may, less than 256 bytes.
+    // A part of less than 256 bytes of each may.
     let held = scene.counts("q").0;
     assert!((3..=10).contains(&held), "{held}");
     let mut scene = scene.restart();
@@ -475,8 +475,8 @@ fn rejected_messages_of_a_backlog_move_in_order() {
     });
 }
 
-/// Rejects messages 0 to 9 of queue `q` while dead letters before them wait to be read, and nobody
-/// reads them.
+/// Rejects messages 0 to 9 of queue `q` while dead letters before them wait to be read, and the
+/// pager does nothing.
 fn reject_behind_what_is_away(scene: &mut Scene) {
     scene.declare("dead", &[]);
     scene.declare("q", &[&dead_letters_to("dead")[..], &[("x-max-length", Value::I64(20_000))]].concat());
@@ -491,7 +491,7 @@ fn reject_behind_what_is_away(scene: &mut Scene) {
     for number in 20_000..22_000 {
         scene.peer.client.publish(session, message("", "q", body(number).as_bytes())).unwrap();
     }
-    // Those that drop now are away.
+    // The next messages to drop are away.
     scene.peer.client.flush(scene.broker.now());
     scene.peer.client.settle(session, came[9].tag, true, Outcome::Rejected).unwrap();
     scene.peer.client.flush(scene.broker.now());
@@ -499,8 +499,8 @@ fn reject_behind_what_is_away(scene: &mut Scene) {
     assert!(scene.broker.try_flush() && scene.peer.client.durable(ticket));
 }
 
-/// After a power cut. The queue is too long, so that they would have dropped again, had it been
-/// forgotten why they died.
+/// After a power cut. The queue is too long, so they would have been dropped once more if their
+/// reason were lost.
 fn assert_still_rejected(scene: Scene) {
     scene.disk.power_cut();
     let Scene { broker, peer, disk, peak } = scene;
@@ -512,8 +512,8 @@ fn assert_still_rejected(scene: Scene) {
     assert!(reasons.iter().all(|received| received.deaths[0].1 == "rejected"), "{reasons:?}");
 }
 
-/// What is rejected waits behind a dead letter that has to be read first. Its client was told that
-/// it is durable when nothing of it was logged yet, and a crash brought it back. Found by killing
+/// A rejected message waits behind a dead letter that has to be read first. Its client was told
+/// that it is durable before any of it was logged, and a crash brought it back. Found by killing
 /// the broker.
 #[test]
 fn a_rejection_is_durable_before_its_message_has_moved() {
@@ -523,7 +523,7 @@ fn a_rejection_is_durable_before_its_message_has_moved() {
     });
 }
 
-/// Sends three times the log's size into another queue, which drops it, without reading anything
+/// Sends three times the log's size into another queue, which drops it, without reading any of it
 /// back. Returns the bytes of the bodies, and those that the log wrote.
 fn turn_the_log_over(scene: &mut Scene) -> (u64, u64) {
     let session = scene.peer.session(2);
@@ -551,8 +551,8 @@ fn a_decided_death_outlives_the_part_of_the_log_that_said_it() {
     assert_still_rejected(scene);
 }
 
-/// What was said of each entry of a backlog was said again one by one in every file that left the
-/// log: from some depth on, the log wrote more than it gave back.
+/// The facts of a backlog were restated entry by entry in every file that left the log. From some
+/// depth on, the log wrote more than it gave back.
 #[test]
 fn how_often_a_backlog_came_back_outlives_the_log_and_costs_it_little() {
     let mut scene = Scene::open(4 << 20);
@@ -624,8 +624,8 @@ fn a_message_that_cannot_be_read_stops_its_queue_and_no_other() {
     assert_eq!(scene.get("q").unwrap().body, body(0));
 }
 
-/// The consumer got nothing more, although what could not be read had gone, until something else
-/// had the queue try again.
+/// The unreadable messages had gone. The consumer still got nothing until something else made the
+/// queue try again.
 #[test]
 fn a_queue_goes_on_when_what_cannot_be_read_has_gone() {
     let mut scene = Scene::open(64 << 20);
@@ -643,8 +643,7 @@ fn a_queue_goes_on_when_what_cannot_be_read_has_gone() {
     assert!(!damaged(&scene));
 }
 
-/// Each queue kept a window of its own in memory, so that many short ones held far more than the
-/// budget.
+/// Each queue kept a window of its own in memory, so many short ones held far more than the budget.
 #[test]
 fn many_short_queues_hold_no_more_than_one_long_one() {
     let mut scene = Scene::open(64 << 20);

@@ -71,7 +71,7 @@ fn messages_and_queues_that_are_there_get_their_time() {
     script.check(&[("* tick 1200", ""), ("* counts q", "none")]);
 }
 
-/// Only those died at another time that were in memory.
+/// Only messages in memory expired at the new time.
 #[test]
 fn what_only_the_disk_has_gets_its_time_too() {
     let scene = || {
@@ -148,7 +148,7 @@ fn policies_bind_queues_to_come_and_survive_any_stop() {
     }
 }
 
-/// The declaration alone counted then, and no limit of the operator's.
+/// The declaration alone counted then, without the operator's limits.
 #[test]
 fn a_single_active_consumer_by_policy_leaves_groups_and_limits_alone() {
     let mut script = script();
@@ -170,7 +170,7 @@ fn a_single_active_consumer_by_policy_leaves_groups_and_limits_alone() {
     script.check(&[("w publish - q 6; publish - q 7; publish - q 8", ""), ("* counts q", "2 3")]);
 }
 
-/// With many queues and policies a change takes long, and others do not wait for all of it.
+/// With many queues and policies a change takes long, and declarations do not wait for all of it.
 #[test]
 fn declarations_go_on_while_a_policy_is_given_to_many_queues() {
     let broker = TestBroker::open(Setup::memory());
@@ -185,11 +185,11 @@ fn declarations_go_on_while_a_policy_is_given_to_many_queues() {
         let author = auth::Identity::operator("test");
         broker.broker.set_policy("/", PolicyKind::User, name, spec, &author).unwrap();
     };
-    // None of them is for any, which is found out anew for each queue.
+    // None of them applies to a queue, which is checked for each queue again.
     for number in 0..300 {
         set(&format!("p{number}"), &format!("(x|y)+[a-z]*{number}$"), 1, "max-length=9");
     }
-    // How long the longest declaration takes beside a policy that comes, and how long that does.
+    // The longest time of a declaration beside a new policy, and the time of that.
     let mut race = |length: u32| {
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -209,8 +209,8 @@ fn declarations_go_on_while_a_policy_is_given_to_many_queues() {
             (other.join().unwrap(), took)
         })
     };
-    // A machine with other work may take the processor away now and then; held back for all of it,
-    // none of them is quick.
+    // A machine with other work may take the processor away now and then. If declarations waited
+    // for all of the change, none of them would be quick.
     assert!((1..=10).map(&mut race).any(|(longest, took)| longest * 2 < took));
     let limited = broker.broker.queues().iter().filter(|queue| queue.policy.as_deref() == Some("all")).count();
     assert_eq!(limited, 6001);

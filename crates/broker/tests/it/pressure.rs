@@ -1,5 +1,4 @@
-//! What happens when memory or the log is full: publishers stop, consumers go on, and everybody
-//! finishes.
+//! Full memory and a full log: publishers stop, consumers go on, and all of them finish.
 
 use broker::{
     ApplyTo, Browse, Consume, Flow, Outcome, PolicyKind, PolicySpec, Prefetch, Publish, QueueSpec, SessionId, Ticket,
@@ -20,7 +19,7 @@ fn tight() -> Script {
     Script::open(setup, None)
 }
 
-/// It is full, and `a`, which has published all of it, consumes as well: from another queue.
+/// It is full. `a` has published all of it, and consumes from another queue.
 fn full() -> Script {
     let mut script = tight();
     script.check(&[("a queue q; queue r; consume r c; confirm", "0 0, 0 0")]);
@@ -92,7 +91,7 @@ fn what_waits_too_long_or_is_too_much_is_refused() {
     ]);
 }
 
-/// Each of its sessions waits for itself, and what they have waiting counts together.
+/// Each of its sessions waits by itself, and their waiting publishes count together.
 #[test]
 fn what_waits_on_all_sessions_of_a_connection_is_bounded_together() {
     let mut script = full();
@@ -129,9 +128,9 @@ fn a_commit_waits_behind_the_alarm_as_one() {
     ]);
 }
 
-/// Nearly all of a message's place in the log is its body. The flushes of a relay that goes one by
-/// one take whole blocks of 4 KiB each, so small messages would need more room when they are moved
-/// than the headroom has.
+/// Nearly all of a message's place in the log is its body. A relay that moves messages one by one
+/// flushes whole blocks of 4 KiB each. So moving small messages would need more room than the
+/// headroom has.
 const SIZE: usize = 64_000;
 
 /// A peer and its one session, over a small log.
@@ -167,7 +166,7 @@ impl Small {
         self.peer.client.consume(self.session, consume, self.broker.now()).unwrap();
     }
 
-    /// Messages that wait, by queue, in the order of their names.
+    /// Ready messages, by queue, in the order of their names.
     fn ready(&self) -> Vec<u64> {
         self.broker.broker.queues().iter().map(|queue| queue.ready).collect()
     }
@@ -194,7 +193,7 @@ impl Small {
         (0..count).for_each(|_| self.turn());
     }
 
-    /// Lets the world turn until `wanted` was seen; takes it out.
+    /// Takes turns until `wanted` was seen, and takes it out.
     fn wait(&mut self, wanted: impl Fn(&Seen) -> bool) -> Seen {
         for _ in 0..50 {
             if let Some(at) = self.seen.iter().position(&wanted) {
@@ -316,8 +315,8 @@ fn a_log_that_pure_publishers_filled_with_expiring_messages_empties_into_the_dea
     assert_eq!(small.ready(), [0, count], "{:?}", small.broker.broker.overview().journal);
 }
 
-/// Dead letters that waited for room were all that kept the oldest file of a full log: they waited
-/// for ever, invisible, and nobody could publish again. The crash harness found it as messages that
+/// Dead letters that waited for room were all that kept the oldest file of a full log. They waited
+/// for ever, invisible, and every publish was refused. The crash harness found it as messages that
 /// were in neither queue.
 #[test]
 fn dead_letters_that_alone_keep_the_log_full_are_moved_all_the_same() {
@@ -329,8 +328,8 @@ fn dead_letters_that_alone_keep_the_log_full_are_moved_all_the_same() {
     assert!(moved >= rejected, "{rejected} were rejected, {moved} arrived");
 }
 
-/// Fills the log by way of a consumer of `q`, which then rejects all that it has. Returns how many
-/// these are.
+/// Fills the log by way of a consumer of `q`, which then rejects all its deliveries. Returns their
+/// number.
 fn fill_and_reject(small: &mut Small) -> u64 {
     small.consume("q");
     while !small.peer.client.parked(small.session) {
@@ -360,8 +359,8 @@ fn fill_reject_and_crash(mut small: Small, disk: &SimDisk) {
     );
 }
 
-/// A start finds room for the first of them and asks for all to be read: moved all at once they
-/// took twice the room that the log may take, and here the last of the disk.
+/// A start finds room for the first of them and reads all. Moved all at once they took twice the
+/// room that the log may take, and here the last of the disk.
 #[test]
 fn dead_letters_of_a_full_log_take_no_more_room_than_there_is_after_a_crash() {
     let disk = SimDisk::new(1, 4 << 20);
@@ -371,7 +370,8 @@ fn dead_letters_of_a_full_log_take_no_more_room_than_there_is_after_a_crash() {
     fill_reject_and_crash(small, &disk);
 }
 
-/// The start took up what was dying before it had read the policies, and so settled it as lost.
+/// The start took up dying messages before it had read the policies, and so settled them as
+/// dropped.
 #[test]
 fn deaths_that_were_decided_before_a_crash_go_where_a_policy_says() {
     let disk = SimDisk::new(1, 4 << 20);
@@ -389,7 +389,7 @@ fn deaths_that_were_decided_before_a_crash_go_where_a_policy_says() {
     fill_reject_and_crash(small, &disk);
 }
 
-/// Their group was begun and never ended, with a panic: the log could not give back a file any
+/// Their group was started and never ended, with a panic: the log could not give back a file any
 /// more.
 #[test]
 fn messages_that_the_log_has_become_too_small_for_stay_and_keep_nothing_else() {

@@ -1,5 +1,5 @@
-//! Queues with `x-max-priority`, and quorum queues: what is delivered first, what dies first, and
-//! what a restart knows of it.
+//! Queues with `x-max-priority`, and quorum queues: the order of deliveries and of deaths, and what
+//! a restart keeps of it.
 
 use testkit::script::Script;
 use testkit::sim_disk::SimDisk;
@@ -11,7 +11,7 @@ fn the_highest_priority_goes_first_and_equals_in_order() {
     check(&[
         ("a queue q durable x-max-priority=5", "0 0"),
         ("p publish - q 1 persistent; publish - q 2 priority=5; publish - q 3 priority=2 persistent", ""),
-        // What is above the highest counts as the highest.
+        // A priority above the highest counts as the highest.
         ("p publish - q 4 priority=200 persistent; publish - q 5 priority=2; publish - q 6 priority=0", ""),
         ("* counts q", "6 0"),
         ("a get q; get q; get q", ":1=2 left 5, :2=4 left 4, :3=3 left 3"),
@@ -131,7 +131,7 @@ fn a_quorum_queue_tells_priorities_apart_without_an_argument() {
         ("a queue q durable x-queue-type=quorum", "0 0"),
         ("p publish - q 1 persistent priority=0; publish - q 2 persistent; publish - q 3 persistent priority=4", ""),
         ("p publish - q 4 persistent priority=3; publish - q 5 persistent priority=5", ""),
-        // 31 is the highest that there is.
+        // 31 is the highest priority.
         ("p publish - q 6 persistent priority=31; publish - q 7 priority=255; publish - q 8 priority=30", ""),
         ("* counts q", "8 0"),
         ("a get q; get q; get q; get q", ":1=6 left 7, :2=7 left 6, :3=8 left 5, :4=5 left 4"),
@@ -179,7 +179,7 @@ fn a_quorum_queue_that_is_too_long_drops_what_it_would_deliver_next() {
     ]);
 }
 
-/// A message without a priority is one of 4 there, and one of 0 is not.
+/// A message without a priority has 4 there, and one of 0 has 0.
 #[test]
 fn a_priority_of_0_is_one_wherever_the_message_goes() {
     check(&[

@@ -1,4 +1,4 @@
-//! What publishers are told: confirms, refusals, returns; and who may publish.
+//! Answers to publishers: confirms, refusals, returns; and the right to publish.
 
 use broker::{Consume, QueueSpec};
 use testkit::broker::{Setup, TestBroker};
@@ -101,8 +101,8 @@ fn rights_are_checked_for_every_operation() {
     ]);
 }
 
-/// A connection remembers only so many routes; it forgets them in the middle of a turn, and nothing
-/// goes astray.
+/// A connection remembers a limited number of routes. It forgets them in the middle of a turn, and
+/// no message goes astray.
 #[test]
 fn one_turn_may_reach_more_queues_than_are_remembered() {
     let broker = TestBroker::open(Setup::memory());

@@ -21,11 +21,11 @@ struct Run {
     broker: TestBroker,
     peers: Vec<Peer>,
     model: Model,
-    /// Tags and publish numbers given so far, by session.
+    /// Tags and publish numbers so far, by session.
     tags: BTreeMap<SessionKey, u64>,
     numbers: BTreeMap<SessionKey, u64>,
-    /// What this step must tell: confirms (true) and refusals, returned bodies, cancelled tags,
-    /// commits.
+    /// The events that this step must bring: confirms (true) and refusals, returned bodies,
+    /// cancelled tags, commits.
     answers: BTreeMap<(SessionKey, u64), bool>,
     returned: Vec<(SessionKey, String)>,
     cancelled: BTreeSet<String>,
@@ -36,15 +36,15 @@ struct Run {
     log: Vec<String>,
 }
 
-/// Queue 0 is plain, 1 is short and sends what it drops to 0, 2 refuses when full, 3 gives up after
-/// two returns. Some seeds give the first three priorities; of some all but the second keep last
-/// values only.
+/// Queue 0 is plain. Queue 1 is short and sends dropped messages to 0. Queue 2 refuses when full,
+/// and queue 3 gives up after two returns. Some seeds give the first three priorities; in some all
+/// except the second keep last values.
 fn rules() -> Vec<Rules> {
     vec![
         Rules { durable: true, ..Rules::default() },
         Rules { durable: true, drop_head: Some(4), dead_letters_to: Some(0), ..Rules::default() },
         Rules { reject: Some(3), ..Rules::default() },
-        // Of a quorum queue: above 4, there are no priorities here.
+        // A quorum queue: there are no priorities above 4 here.
         Rules { durable: true, delivery_limit: Some(2), max_priority: 4, ..Rules::default() },
     ]
 }
@@ -81,9 +81,9 @@ impl Run {
         let (disk, reads) = (!seed.is_multiple_of(2), seed % 4 >= 2);
         let mut setup = if disk { Setup::stepped(&SimDisk::new(seed, 64 << 20), 16 << 20) } else { Setup::memory() };
         if reads {
-            // Nothing that waits stays in memory, but what no log has where there is no disk. While
-            // a message is read for a consumer it may be dropped for a new one: when queues drop
-            // what, the model does not know.
+            // No ready message stays in memory, except memory-only ones without a disk. A message
+            // that is being read for a consumer may be dropped for a new one. The model does not
+            // know the order of such drops.
             setup.settings.memory_budget = 100;
             rules[1].drop_head = None;
         }
@@ -444,7 +444,7 @@ impl Run {
         }
     }
 
-    /// Takes what every client was told in this step, and compares.
+    /// Takes the events of every client in this step, and compares them.
     fn check(&mut self) {
         let mut deliveries: Vec<(usize, Received)> = Vec::new();
         let mut told: BTreeMap<SessionKey, u64> = BTreeMap::new();
@@ -553,8 +553,7 @@ impl Run {
     }
 }
 
-/// Why a message died where it was before: the second queue is the only one that passes on what
-/// dies.
+/// Why a message died in its queue before: only the second queue passes dead letters on.
 fn death_of(received: &Received) -> Option<&str> {
     let (queue, reason, count) = received.deaths.first()?;
     assert_eq!((received.deaths.len(), queue.as_str(), *count), (1, "q1", 1));
@@ -587,7 +586,7 @@ fn spills_of(seed: u64) -> bool {
             std::panic::resume_unwind(panic);
         }
     }
-    // Everything goes back when everybody has gone, and nothing is counted twice.
+    // All messages go back when all clients have gone, and none is counted twice.
     run.peers.clear();
     let unsettled: u64 = run.broker.broker.queues().iter().map(|queue| queue.unacked + queue.consumers).sum();
     assert_eq!(unsettled, 0);

@@ -1,5 +1,5 @@
-//! Dead letters sent back by an operator: where to, in which order, and that nothing is lost,
-//! doubled, or goes round.
+//! Redriven dead letters: their queues and their order, and that none is lost, doubled, or moves in
+//! a circle.
 
 use broker::Browse;
 use testkit::broker::Setup;
@@ -8,7 +8,7 @@ use testkit::sim_disk::SimDisk;
 
 use crate::check;
 
-/// A queue `q` that `orders` brings keys `k` and `l` to, and whose dead letters go to `dead`.
+/// A queue `q` that is bound to `orders` by keys `k` and `l`, and whose dead letters go to `dead`.
 const DECLARE: &str = "a queue dead durable; queue q durable x-dead-letter-exchange= x-dead-letter-routing-key=dead; \
                        exchange orders direct durable; bind orders k q; bind orders l q";
 const DECLARED: &str = "0 0, 0 0";
@@ -37,7 +37,7 @@ fn dead_letters_go_back_to_the_queue_that_they_died_in() {
         ("* redrive dead", "3 0 0 0"),
         ("* counts dead", "0 0"),
         ("a consume q c", "c:4=1[q/rejected*1], c:5=2[q/rejected*1], c:6=3[q/rejected*1]"),
-        // Their deaths are counted on.
+        // Their deaths go on counting.
         ("a reject 6 multiple", ""),
         ("a get dead no-ack", ":7=1[q/rejected*2] left 2"),
         ("* redrive dead", "2 0 0 0"),
@@ -69,7 +69,7 @@ fn what_never_died_or_has_no_home_stays() {
     dead(&[
         ("a publish - dead new", ""),
         ("a delete q", "0"),
-        // By its exchange a message finds the queue that is bound there now.
+        // Through its exchange a message reaches the queue that is bound there now.
         ("a queue other durable; bind orders k other", "0 0"),
         ("* redrive dead", "2 1 1 0"),
         ("* browse other", "1 3"),
@@ -95,7 +95,7 @@ fn a_full_queue_takes_nothing_back() {
     ]);
 }
 
-/// What was about to go back did not count.
+/// Messages that were about to go back did not count.
 #[test]
 fn what_goes_back_together_fits_into_its_queue() {
     for limit in ["x-max-length=2", "x-max-length-bytes=2"] {
@@ -116,7 +116,7 @@ fn what_goes_back_together_fits_into_its_queue() {
     }
 }
 
-/// Nor did what had gone back, as long as it was not durable.
+/// Messages that had gone back did not count while they were not durable.
 #[test]
 fn what_is_not_seen_yet_takes_its_place() {
     for limit in ["x-max-length=2", "x-max-length-bytes=2"] {

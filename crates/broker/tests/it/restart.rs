@@ -1,11 +1,11 @@
-//! What a restart keeps: everything durable after a good stop, everything confirmed after a crash;
-//! and nothing else.
+//! The effects of a restart: everything durable stays after a clean stop, everything confirmed
+//! after a crash, and nothing else.
 
 use testkit::broker::{Setup, TestBroker};
 use testkit::script::Script;
 use testkit::sim_disk::{Fault, SimDisk};
 
-/// The same conversation with each way to end it: a good stop, the end of the process, a power cut.
+/// The same conversation with each end: a clean stop, the end of the process, a power cut.
 pub(crate) fn check_each(ends: &[&str], steps: &[(&str, &str)]) {
     for end in ends {
         let disk = SimDisk::new(3, 64 << 20);
@@ -50,7 +50,7 @@ fn what_is_durable_comes_back_and_what_is_transient_does_not() {
     );
 }
 
-/// A time to live goes on from when the message was published, and 32 bits do not hold it.
+/// A time to live counts from the publish, and may need more than 32 bits.
 #[test]
 fn messages_live_as_long_as_they_were_to() {
     check_each(
@@ -92,8 +92,7 @@ fn bindings_come_back_between_durable_ends_only() {
             ("a publish e c 6 g=2 h=1; publish e c 7 h=1; publish e c 8 h=5 g=6; publish amq.topic y 9", ""),
             ("* counts q", "2 0"),
             ("* counts r", "1 0"),
-            // A binding to what is deleted is not there when something of that name is declared
-            // again.
+            // A deleted object's bindings are gone when another one of its name is declared.
             ("a delete-exchange e; exchange e topic durable; publish e a.x 10", ""),
             ("* counts q", "2 0"),
             ("* END", ""),
@@ -218,8 +217,8 @@ fn after_a_crash_what_may_have_been_delivered_is_marked() {
     );
 }
 
-/// A backlog is waiting, and a new message comes: its record must not vouch for the backlog before
-/// it is flushed.
+/// A backlog is waiting, and a new message comes. Its record must not cover the backlog before it
+/// is flushed.
 #[test]
 fn a_mark_that_is_not_flushed_lets_no_backlog_pass() {
     check_each(
@@ -392,7 +391,7 @@ fn transactions_are_whole_or_not_there() {
     );
 }
 
-/// Whether somebody may log in from this machine.
+/// Whether a user may log in from this machine.
 fn lets_in(broker: &TestBroker, user: &str, password: &str) -> bool {
     let (authority, here) = (broker.broker.authority(), std::net::Ipv4Addr::LOCALHOST.into());
     authority.verify(user, password.as_bytes(), here, broker.now()).is_ok()
@@ -486,9 +485,8 @@ fn a_real_directory_with_threads_keeps_what_was_confirmed() {
     }
 }
 
-/// What a restatement says is settled need not fit into one batch with the pages that it accounts
-/// for. Cut off between the two, it made messages that had been accepted long before pass for lost,
-/// and their queue stopped at its head.
+/// The settled numbers of a restatement may need more than one batch with the accounted pages. Cut
+/// off between the two, it made accepted messages look lost, and their queue stopped at its head.
 #[test]
 fn a_restatement_that_is_cut_off_tells_of_no_loss() {
     let each = |numbers: &[u64], what: &str| {
@@ -504,8 +502,8 @@ fn a_restatement_that_is_cut_off_tells_of_no_loss() {
         setup.journal.max_batch_bytes = 4096;
         let mut script = Script::open(setup, Some(disk.clone()));
         script.say("a queue q durable; queue other durable; consume q c");
-        // A start forgets the page when all of it so far is accepted, and goes on with what came
-        // later.
+        // A start forgets the page when all of it so far is accepted, and goes on with later
+        // messages.
         script.say(&each(&first, "publish - q N persistent"));
         script.say(&each(&first, "ack N"));
         script.say(&each(&later, "publish - q N persistent"));

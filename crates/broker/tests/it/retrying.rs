@@ -1,5 +1,5 @@
-//! Messages that come back wait before they are delivered again, each time longer, and nothing
-//! waits for them.
+//! Messages that come back wait before they are delivered again, each time longer, and no other
+//! message waits for them.
 
 use crate::check;
 use crate::restart::{ALL, check_each};
@@ -28,7 +28,7 @@ fn what_comes_back_waits_longer_each_time_and_keeps_its_place() {
         ("* counts q", "1 1"),
         ("* tick 1", ""),
         ("a get q", ":5=1!(2/3) left 1"),
-        // What did not fail again waits no longer than before.
+        // A message that did not fail again waits no longer than before.
         ("a nack 5", ""),
         ("* tick 199", ""),
         ("* counts q", "1 1"),
@@ -46,8 +46,7 @@ fn what_comes_back_waits_longer_each_time_and_keeps_its_place() {
     ]);
 }
 
-/// What a newer value of its key had taken the place of was counted as waiting until it would have
-/// been due.
+/// A superseded message was counted as waiting until its due time.
 #[test]
 fn what_is_superseded_waits_no_more() {
     check(&[

@@ -1,5 +1,5 @@
-//! Messages that come back to a queue that counts: what counts towards its delivery limit, what is
-//! shown, and what a restart knows of it.
+//! Messages that come back to a queue that counts: the returns that count towards its delivery
+//! limit, those that are shown, and what a restart keeps of them.
 
 use broker::CountedReturns;
 use testkit::broker::Setup;
@@ -55,7 +55,7 @@ fn who_goes_has_failed_but_not_who_held_a_message_for_too_long() {
         ("b", "overdue 1000 ms"),
         ("b close", ""),
         ("c get q", ":1=m!(2/3) left 0"),
-        // What a transaction would have done counts for nothing.
+        // A transaction that is rolled back counts nothing.
         ("c begin; tx-ack 1; rollback; get q", ":2=m!(2/4) left 0"),
     ]);
 }
@@ -91,7 +91,7 @@ fn both_counts_are_known_after_a_stop_of_any_kind() {
             ("a get q", ":1=m!(1/3) left 0"),
             ("a fail 1; get q", ":2=m!(2/4) left 0"),
             ("a fail 2", ""),
-            // Said again by what has left the log.
+            // Restated by a file that has left the log.
             ("* background", ""),
             ("* END", ""),
             ("a get q", ":1=m!(3/5) left 0"),

@@ -1,5 +1,5 @@
-//! Rights that go while something is under way: consumers, bindings of exclusive queues,
-//! connections, attaching.
+//! Rights that are lost while they are in use: by consumers, bindings of exclusive queues,
+//! connections, and attaching clients.
 
 use auth::{Cost, PasswordHash, Permission, TopicPermission, User};
 use broker::{Broker, Consume, ExchangeSpec, QueueSpec, SessionId, VhostSpec};
@@ -61,16 +61,16 @@ fn a_consumer_ends_with_the_right_to_read_its_queue() {
     for (queue, body) in [("mine", "1"), ("ours", "2"), ("ours", "3"), ("views", "4")] {
         put(&broker, &mut guest, "", queue, body);
     }
-    // Before it has read of it: whether a peer reads says nothing of what it may.
+    // Before it has read of it: rights do not depend on whether a peer reads.
     assert_eq!(bodies(&alice.drain(&broker)), ["mine:1=1", "cancelled ours"]);
     assert_eq!(bodies(&guest.drain(&broker)), ["guest:1=2", "guest:2=3"]);
-    // A tag that was cancelled is free, and nothing else has changed.
+    // A cancelled tag is free, and nothing else has changed.
     permit(&broker, "", "", ".*");
     consume(&mut alice, &broker, "views", "views");
     assert_eq!(bodies(&alice.drain(&broker)), ["views:2=4"]);
 }
 
-/// What a consumer was given before it is found out comes back as that of any other does.
+/// The deliveries of such a consumer come back like those of any other.
 #[test]
 fn a_right_that_goes_while_a_consumer_comes_takes_no_messages_along() {
     let broker = with_alice();
@@ -158,7 +158,7 @@ fn a_connection_ends_with_the_password_that_it_has_shown() {
     broker.broker.change_user("alice", other).unwrap();
     assert_eq!(bodies(&before.drain(&broker)), ["kicked: the password of user 'alice' has changed"]);
     assert_eq!(guest.drain(&broker), []);
-    // Who had logged in and was nowhere yet.
+    // A user that had logged in and was not listed yet.
     let login = broker::Login {
         identity,
         vhost: "/".to_owned(),
@@ -173,8 +173,8 @@ fn a_connection_ends_with_the_password_that_it_has_shown() {
     assert_eq!(broker.broker.clients().len(), 2);
 }
 
-/// A subscription to a topic is an exclusive queue with a binding, so its end is that of the right
-/// to bind.
+/// A subscription to a topic is an exclusive queue with a binding, so it ends with the right to
+/// bind.
 #[test]
 fn an_exclusive_queue_gets_nothing_by_what_its_owner_could_not_bind_any_more() {
     let broker = with_alice();
@@ -218,8 +218,7 @@ fn an_exclusive_queue_loses_its_bindings_with_the_right_to_write_to_it() {
     assert_eq!(bodies(&alice.drain(&broker)), ["two:1=m", "cancelled one"]);
 }
 
-/// Each policy beside what it is refused for: it must not do what its author could not do by
-/// declaring.
+/// Each policy with its refusal: it must not do what its author could not do by declaring.
 #[test]
 fn a_policy_moves_no_messages_that_its_author_may_not_move() {
     let broker = with_alice();
@@ -277,7 +276,7 @@ fn a_vhost_that_is_not_there_looks_like_one_that_is_closed() {
     for vhost in ["closed", "absent"] {
         assert_eq!(refused(vhost), format!("access to vhost '{vhost}' refused for user 'alice'"));
     }
-    // Who sees all vhosts is told what is wrong.
+    // A user that sees all vhosts learns the reason.
     let raise = |user: &mut User| {
         user.tags = auth::Tags::new(["monitoring"]);
         Ok(())

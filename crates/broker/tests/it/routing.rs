@@ -1,4 +1,4 @@
-//! Where messages go: the default exchange, the four kinds, exchanges bound to exchanges.
+//! The routes of messages: the default exchange, the four kinds, exchanges bound to exchanges.
 
 use std::collections::BTreeSet;
 
@@ -110,8 +110,8 @@ fn what_no_binding_takes_goes_to_the_alternate_exchange() {
         ("a publish x other m", ""),
         ("* counts lost", "2 0"),
         ("* counts q", "2 0"),
-        // Without the alternate exchange the message is unroutable; it may come back later, and be
-        // internal.
+        // Without the alternate exchange the message is unroutable. That exchange may come back
+        // later, and be internal.
         ("b unbind x other q; delete-exchange ae", ""),
         ("a publish x other m mandatory", "returned m"),
         ("b exchange ae fanout internal; bind ae - lost", ""),
@@ -134,13 +134,13 @@ fn alternate_exchanges_form_chains_and_circles_end() {
         ("a bind y - r x-match=all h=1; publish x k m; publish x k m h=1; publish x k m h=2", ""),
         ("* counts q", "4 0"),
         ("* counts r", "1 0"),
-        // A binding to an exchange leads somewhere, whatever comes of it there: only that one's
+        // A binding to an exchange counts as a match, whatever is found there: only that one's
         // alternate counts.
         ("a exchange empty fanout; exchange half fanout alternate-exchange=z", ""),
         ("a exchange s fanout alternate-exchange=z; bind s - exchange:empty; publish s k m mandatory", "returned m"),
         ("a bind s - exchange:half; publish s k m mandatory", ""),
         ("* counts q", "5 0"),
-        // Named as alternate, the default exchange does what it always does.
+        // As an alternate exchange the default exchange works as always.
         ("a exchange d direct alternate-exchange=; publish d r m mandatory; publish d none m mandatory", "returned m"),
         ("* counts r", "2 0"),
     ]);
@@ -161,7 +161,7 @@ fn the_alternate_exchange_is_part_of_the_declaration_and_needs_rights() {
             "403 read access to exchange 'x' in vhost '/' refused for user 'reader'",
         ),
         ("a exchange x direct alternate-exchange=ae", ""),
-        // What exists is compared, which takes no more than the right to declare it.
+        // An existing exchange is only compared, which needs the right to declare it.
         ("writer exchange x direct alternate-exchange=ae", ""),
         ("a exchange x direct", &format!("{differs} none but current is the value 'ae' of type 'longstr'")),
         ("a exchange x direct alternate-exchange=other", &format!("{differs} 'other' but current is 'ae'")),
@@ -190,7 +190,7 @@ fn copies_go_where_more_keys_lead() {
         ("* counts q", "1 0"),
         ("* counts r", "1 0"),
         ("* counts s", "1 0"),
-        // Nothing of it is remembered for messages with the same key, and what is remembered is not
+        // Its route is not remembered for messages with the same key, and a remembered route is not
         // used for copies.
         ("a publish - q m; publish - q m; publish - q m CC=r,r,q", ""),
         ("* counts q", "4 0"),
@@ -207,7 +207,7 @@ fn copies_go_where_more_keys_lead() {
         ("* counts r", "4 0"),
         ("a exchange f fanout; bind f - q; publish f k m CC=l", ""),
         ("* counts q", "8 0"),
-        // An exchange whose own bindings take none of the keys hands all of them on.
+        // An exchange whose bindings match none of the keys passes all of them on.
         ("a exchange x direct alternate-exchange=d; publish x none m CC=l", ""),
         ("* counts r", "5 0"),
         ("a begin; tx-publish - q m BCC=r; commit", "committed"),
@@ -239,7 +239,7 @@ fn dead_letters_take_all_their_keys_along_unless_the_queue_gives_them_one() {
     ]);
 }
 
-/// The story of a death has bounded room; a list of keys that would fill it must not cost the
+/// The history of a death has bounded room. A list of keys that would fill it must not cost the
 /// message.
 #[test]
 fn a_dead_letter_with_very_many_keys_is_not_lost() {
@@ -266,7 +266,7 @@ fn a_hashing_exchange_brings_each_message_to_one_queue() {
         assert_eq!(script.say(&declare), "");
         let mut before = Vec::new();
         for round in 1..=3 {
-            // Once by a route that is found, then by one that is remembered.
+            // Once by a new route, then by a remembered one.
             assert_eq!(script.say(&format!("a {}", publishes.join("; "))), "");
             let counts: Vec<u64> = ["q", "r", "s"]
                 .iter()
@@ -312,10 +312,10 @@ fn hashing_exchanges_refuse_what_they_cannot_hash_or_weigh() {
     ]);
 }
 
-/// Exchanges, what is bound to them, and messages: exchange, key, and keys of copies.
+/// Exchanges, bindings, and messages: exchange, key, and keys of copies.
 #[derive(Debug, Clone)]
 struct World {
-    /// Type and alternate exchange of each; the last numbers name none that is there.
+    /// Type and alternate exchange of each; the last numbers are of missing ones.
     exchanges: Vec<(&'static str, Option<usize>)>,
     /// Source, key, and a queue or an exchange.
     bindings: Vec<(usize, &'static str, Result<usize, usize>)>,

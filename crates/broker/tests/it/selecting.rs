@@ -1,5 +1,5 @@
-//! Consumers that ask for some messages of a queue, and browsers: who gets what, in which order,
-//! and who is held up by whom.
+//! Consumers with selectors, and browsers: their messages, the order of these, and which of them
+//! holds up another.
 
 use broker::{Consume, Outcome, Publish, SelectorReport, Value};
 use testkit::broker::{Setup, TestBroker};
@@ -154,7 +154,7 @@ fn a_browser_sees_what_there_is_and_takes_nothing() {
     check(&[
         ("a queue q durable; publish - q 1 persistent n=1; publish - q 2 n=2; publish - q 3 persistent n=3", "0 0"),
         ("b get q", ":1=1 left 2"),
-        // What is out with somebody is not there.
+        // A message that is out with a consumer is not shown.
         ("a consume q look no-ack x-browse=true", "look:1=2, look:2=3, cancelled look"),
         ("b nack 1", ""),
         ("a consume q look no-ack x-browse=true", "look:3=1!, look:4=2, look:5=3, cancelled look"),
@@ -216,8 +216,8 @@ fn transactions_and_selectors() {
     ]);
 }
 
-/// A crash loses nothing that a selector has passed over, and nothing that it was given comes back
-/// as new.
+/// A crash loses no message that a selector has passed over, and no delivered one comes back as
+/// new.
 #[test]
 fn a_crash_with_selectors_keeps_what_is_there_and_tells_what_was_delivered() {
     for crash in ["* crash", "* cut"] {
@@ -247,8 +247,8 @@ const SLACK: u64 = 2 << 20;
 const MANY: u64 = 60_000;
 
 impl Scene {
-    /// The backlog lies in the log, or most of it in segments. Each message has its number `n`, and
-    /// `rest`, what is left of it by 1000.
+    /// The backlog is in the log, or most of it in segments. Each message has its number `n`, and
+    /// `rest`, its remainder by 1000.
     fn both(test: impl Fn(Scene)) {
         for ring in [64 << 20, 4 << 20] {
             let disk = SimDisk::new(1, 256 << 20);
@@ -264,7 +264,7 @@ impl Scene {
         }
     }
 
-    /// Publishes, and gives back what was delivered meanwhile.
+    /// Publishes, and returns the numbers of the deliveries meanwhile.
     fn publish(&mut self, numbers: std::ops::Range<u64>) -> Vec<u64> {
         let mut seen = Vec::new();
         let session = self.peer.session(1);
@@ -301,8 +301,8 @@ impl Scene {
         ("x-selector", Value::Text(text.to_owned()))
     }
 
-    /// Takes what comes, and accepts what `tag` gets, until nothing more does: numbers by consumer,
-    /// and who was cancelled.
+    /// Takes all deliveries, and accepts those of the consumer `accepts`, until there are no more.
+    /// Returns numbers by consumer, and the cancelled tags.
     fn drain(&mut self, accepts: &str) -> (Vec<(String, u64)>, Vec<String>) {
         let session = self.peer.session(1);
         let (mut all, mut ended) = (Vec::new(), Vec::new());
@@ -344,7 +344,7 @@ fn a_deep_backlog_is_looked_through_once_and_with_little_memory() {
         assert_eq!(ready, MANY - 60);
         let report = SelectorReport { selector: "rest = 7".into(), consumers: 1, looked_at: MANY, selected: 60 };
         assert_eq!(selectors, [report]);
-        // What comes later is looked at once, and what comes back is.
+        // Later arrivals are looked at once, and so are returned messages.
         assert_eq!(scene.publish(MANY..MANY + 1000), [MANY + 7]);
         assert_eq!(scene.report().1[0].looked_at, MANY + 1000);
         let session = scene.peer.session(1);
@@ -355,8 +355,8 @@ fn a_deep_backlog_is_looked_through_once_and_with_little_memory() {
     });
 }
 
-/// While one consumer looks for what is at the end, others go on from the front, and each gets what
-/// is its own.
+/// One consumer looks for messages at the end. Others go on from the front meanwhile, and each gets
+/// its own.
 #[test]
 fn consumers_of_a_deep_backlog_do_not_hold_each_other_up() {
     Scene::both(|mut scene| {
@@ -390,14 +390,14 @@ fn a_deep_backlog_is_browsed_whole_and_stays() {
         assert_eq!((all.len(), ended.len()), (60, 1));
         assert_eq!(scene.report(), (MANY, vec![]));
         assert!(scene.peak < BUDGET + SLACK, "{} bytes were in memory at most", scene.peak);
-        // Nothing counts as delivered.
+        // No message counts as delivered.
         scene.consume("all", 1, false, &[]);
         let first = scene.turn();
         assert!(matches!(&first[..], [Seen::Delivery(received)] if !received.redelivered), "{first:?}");
     });
 }
 
-/// A visit looked at as many entries whatever each look took.
+/// A visit looked at as many entries whatever the cost of each look.
 #[test]
 fn a_visit_looks_at_few_messages_where_properties_and_selector_are_long() {
     let mut script = Script::memory();

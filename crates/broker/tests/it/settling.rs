@@ -1,5 +1,5 @@
-//! What becomes of deliveries: acknowledged, returned to their places, rejected; and what happens
-//! when nobody says.
+//! The outcomes of deliveries: acknowledged, returned to their places, rejected, or without an
+//! answer.
 
 use crate::check;
 
@@ -94,8 +94,8 @@ fn a_session_that_ends_gives_everything_back_in_order() {
     ]);
 }
 
-/// It may come after later messages now, at a consumer that was there before: unmarked, that would
-/// be a breach of order.
+/// It may come after later messages now, at a consumer that was there before. Unmarked, that would
+/// break the order.
 #[test]
 fn what_was_never_sent_comes_back_marked() {
     check(&[

@@ -1,4 +1,4 @@
-//! What one vhost and one user may take of what there is for all, and what is kept for
+//! The share of the broker's limits that one vhost and one user may use, and the part for
 //! administrators.
 
 use auth::{Tags, User};
@@ -60,7 +60,7 @@ fn a_user_beside_whom_there_are_only_administrators_has_all_connections() {
     let broker = shared(limits);
     let mut open: Vec<_> = (0..4).map(|_| Peer::attach(&broker, "alice").unwrap()).collect();
     assert!(refusal(Peer::attach(&broker, "alice")).unwrap().contains("it has its share of all connections (4)"));
-    // One who is not connected wants its share, too; who is gone wants none.
+    // A user without a connection needs its share, too; a deleted one needs none.
     for other in ["bob", "guest"] {
         broker.broker.delete_user(other).unwrap();
     }
@@ -113,7 +113,7 @@ fn one_vhost_leaves_queues_exchanges_and_bindings_to_others() {
     let third = binding("amq.direct", "3", "1");
     let refused = refused("binding from exchange 'amq.direct'", "bindings");
     assert_eq!(client.bind(&third, now).unwrap_err().text, refused);
-    // What is there already is no more than there is.
+    // An existing queue or binding does not count again.
     client.declare_queue(&durable("2"), now).unwrap();
     client.bind(&binding("amq.direct", "2", "1"), now).unwrap();
     client.unbind(&binding("amq.direct", "2", "1"), now).unwrap();
@@ -122,7 +122,7 @@ fn one_vhost_leaves_queues_exchanges_and_bindings_to_others() {
     client.bind(&binding("amq.direct", "4", "2"), now).unwrap();
     client.delete_exchange("1", false, now).unwrap();
     client.declare_exchange(&exchange("3"), now).unwrap();
-    // A limit of its own is what counts, and whoever is alone has all.
+    // A vhost's own limit counts, and a lone user has everything.
     broker.broker.limit_vhost("/", VhostLimits { queues: Some(3), connections: None }).unwrap();
     client.declare_queue(&durable("3"), now).unwrap();
     client.declare_queue(&durable("4"), now).unwrap();

@@ -1,5 +1,5 @@
-//! Transient messages that memory has no room for: they wait on the disk, behave as any other, and
-//! are gone after a restart.
+//! Transient messages that memory has no room for: they wait on the disk, behave like any other,
+//! and are gone after a restart.
 
 use broker::{Consume, Fetch, Outcome, Publish, QueueSpec, Value};
 use testkit::broker::{Setup, TestBroker};
@@ -9,7 +9,7 @@ use testkit::sim_disk::{Fault, SimDisk};
 use crate::{dead_letters_to, durable_with, message};
 
 const BUDGET: u64 = 1 << 20;
-/// What one piece that is read, a mailbox and the entries of a page or two may come to.
+/// The most that one piece of reading, a mailbox and the entries of a page or two can take.
 const SLACK: u64 = 2 << 20;
 const MANY: u64 = 50_000;
 
@@ -25,7 +25,7 @@ fn body(number: u64) -> String {
     format!("{number:0100}")
 }
 
-/// Of what is published to a queue every third message is persistent, or none.
+/// Every third message of a queue is persistent, or none.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Transient,
@@ -126,7 +126,7 @@ impl Scene {
         self.disk.names().into_iter().filter(|name| name.starts_with("spill/")).collect()
     }
 
-    /// (files, bytes) as the figures have them.
+    /// (files, bytes) of the figures.
     fn spilled(&self) -> (u32, u64) {
         let journal = self.broker.broker.overview().journal;
         (journal.spill.files, journal.spill.bytes)
@@ -185,7 +185,7 @@ fn after_a_stop_or_a_power_cut_nothing_transient_and_no_file_is_there() {
         both(|mut scene, kind| {
             scene.publish("q", 0..MANY, kind);
             assert!(!scene.spilled_files().is_empty());
-            // Recovery has to tell what no index should list from what is lost.
+            // Recovery must tell spilled messages, which no index lists, from lost ones.
             let segments = scene.broker.broker.overview().journal.segments;
             assert_eq!(segments > 0, kind == Kind::Mixed, "{segments} segments");
             let Scene { broker, mut peer, disk, .. } = scene;
@@ -355,7 +355,7 @@ fn a_few_messages_that_stay_do_not_keep_the_files_of_those_that_went() {
 fn a_full_disk_leaves_messages_in_memory_and_is_told_of_once() {
     let mut scene = Scene::open();
     scene.declare("q", false, &[]);
-    // The log keeps what it may still come to need.
+    // The log keeps files that it may still need.
     scene.disk.set_capacity(2 << 20);
     let mut told = Vec::new();
     for piece in 0..30 {
@@ -380,10 +380,10 @@ fn a_full_disk_leaves_messages_in_memory_and_is_told_of_once() {
 fn an_error_of_the_disk_while_spilling_loses_nothing() {
     let mut scene = Scene::open();
     scene.declare("q", false, &[]);
-    // What the log has to write is written.
+    // The log's own writes are done.
     (0..5).for_each(|_| drop(scene.turn()));
     let mut count = 0;
-    // The file is not made; it is made and not written; not written; written in part.
+    // The file is not made; made and not written; not written; written in part.
     for (failures, after, fault) in
         [(1, 1, Fault::Error), (2, 2, Fault::Error), (3, 1, Fault::Error), (3, 1, Fault::Short)]
     {
@@ -422,7 +422,7 @@ fn with_a_full_disk_the_memory_alarm_rises_as_without_one() {
     assert_eq!(scene.ready("q"), count);
 }
 
-/// Whoever removes a file by hand costs a queue what lay there, and no more.
+/// A file that was removed by hand costs a queue the messages in it, and no more.
 #[test]
 fn a_spilled_message_that_cannot_be_read_stops_its_queue_until_the_loss_is_accepted() {
     both(|mut scene, kind| {
@@ -472,8 +472,8 @@ fn many_short_transient_queues_hold_no_more_than_one_long_one() {
             scene.turn();
         }
     }
-    // In memory they would be 4 MiB. The sweep is somewhere on its way around the queues, whose
-    // order is another in each run.
+    // In memory they would be 4 MiB. The sweep is somewhere in its round through the queues, whose
+    // order differs between runs.
     assert!(scene.used() < 2 * BUDGET, "{} bytes are in memory", scene.used());
     for number in 0..3000 {
         assert_eq!(scene.get(&format!("q{number}")).unwrap().body.parse(), Ok(number));

@@ -1,5 +1,5 @@
-//! The firehose: copies of what is published and delivered while a vhost is traced, and of nothing
-//! else.
+//! The firehose: copies of messages that are published and delivered while a vhost is traced, and
+//! of no others.
 
 use testkit::script::Script;
 use testkit::sim_disk::SimDisk;

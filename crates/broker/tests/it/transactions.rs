@@ -58,7 +58,7 @@ fn a_transaction_that_a_full_queue_refuses_is_undone() {
     ]);
 }
 
-/// As many as the transaction had were taken where the queue was not full before.
+/// A full transaction was taken where the queue was not full before.
 #[test]
 fn a_transaction_does_not_overfill_a_queue_that_refuses() {
     const FULL: &str = "406 queue 'q' in vhost '/' is full and refuses publishes";
@@ -100,7 +100,8 @@ fn the_end_of_a_session_rolls_back() {
     ]);
 }
 
-/// What comes back finds no consumer that needs no acknowledgement and goes in the same moment.
+/// A returned message must not go to a consumer without acknowledgements that ends in the same
+/// moment.
 #[test]
 fn what_the_end_of_a_session_or_client_gives_back_is_not_lost() {
     check(&[
@@ -122,7 +123,7 @@ fn what_the_end_of_a_session_or_client_gives_back_is_not_lost() {
         ("a end", "d:1=1!"),
         ("* counts q", "0 0"),
     ]);
-    // Whichever of them is active next, it goes too.
+    // Whichever consumer is active next, it goes too.
     check(&[
         ("a queue q x-single-active-consumer=true; prefetch 1; consume q b", "0 0"),
         ("a publish - q 1; publish - q 2", "b:1=1"),
@@ -169,7 +170,7 @@ fn a_commit_is_answered_and_visible_when_it_is_durable() {
         ("a flow", "Pause, committed"),
         ("a flow", "Run"),
         ("b", "c:1=1"),
-        // What is sealed stands, even if its session ends before the flush.
+        // A sealed transaction stands, even if its session ends before the flush.
         ("* hold", ""),
         ("a begin; tx-publish - q 2 persistent; commit; end", ""),
         ("* release", ""),
@@ -178,8 +179,8 @@ fn a_commit_is_answered_and_visible_when_it_is_durable() {
 }
 
 /// The last block of a log file takes the group and no more, and the disk has no room for the next
-/// file. The commit was answered all the same, and what it had rejected would have come back after
-/// a crash.
+/// file. The commit was answered all the same. Its rejected deliveries would have come back after a
+/// crash.
 #[test]
 fn a_commit_is_answered_when_what_it_rejects_is_durable() {
     const BLOCK: u64 = 4096;
