@@ -40,7 +40,6 @@ const NO_EXPIRATION: u64 = (1 << 48) - 1;
 const NO_SHORT_EXPIRATION: u64 = u32::MAX as u64;
 /// Small messages of a connection share blocks of this size. One live message keeps at most one
 /// block in memory.
-/// much.
 const BLOCK: usize = 32 * 1024;
 /// The longest exchange name or routing key, in bytes.
 pub(crate) const NAME_MAX: usize = 255;

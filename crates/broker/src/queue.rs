@@ -364,7 +364,6 @@ impl Queue {
         Arc::clone(&self.lock(context).arguments)
     }
 
-    /// True when taking one more message would be refused, behind those that are `coming` and those
     /// True when one more message would be refused, behind those that are `coming` and those that
     /// are hidden. Asked before a transaction is committed, and before dead letters are redriven.
     pub(crate) fn would_refuse(&self, mut coming: Coming, context: &QueueContext) -> bool {

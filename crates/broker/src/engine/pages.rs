@@ -208,7 +208,7 @@ impl Replayed {
         self.finish_by_lists(number, next, read, lost)
     }
 
-    /// Reads what the chunks list.
+    /// Reads the lists of the chunks.
     fn finish_by_lists(
         self,
         number: u64,

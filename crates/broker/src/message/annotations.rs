@@ -165,8 +165,8 @@ impl Annotations {
         self.moves_left = None;
     }
 
-    /// The queues to which the message would return in a cycle: it died there before, and
-    /// neither that death nor a later one was a rejection. It is not sent there.
+    /// The queues to which the message would return in a cycle. It died there before, and neither
+    /// that death nor a later one was a rejection. It is not sent there.
     ///
     /// Deaths that a client brought along don't count here, since the client published the message.
     pub fn cycles(&self) -> HashSet<&str> {
