@@ -211,7 +211,7 @@ pub(crate) fn check_queue_type(name: &str) -> Result<(), String> {
     QueueType::of(&Table(vec![(QUEUE_TYPE.to_owned(), Value::Text(name.to_owned()))])).map(drop)
 }
 
-/// What happens when a queue is over its length limit.
+/// The effect of a length limit.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Overflow {
     /// The oldest messages go.
@@ -230,7 +230,7 @@ impl Overflow {
     }
 }
 
-/// What the arguments of a queue ask for.
+/// The parsed arguments of a queue.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct QueueArguments {
     /// `x-queue-type`.
@@ -431,7 +431,7 @@ impl QueueArguments {
     }
 }
 
-/// What the arguments of an exchange ask for.
+/// The parsed arguments of an exchange.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ExchangeArguments {
     /// `alternate-exchange`: takes the messages that no binding of the exchange matches. The empty

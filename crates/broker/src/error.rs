@@ -1,6 +1,6 @@
-//! Errors of clients and of the broker: a kind, which decides the consequence in each protocol, and
-//! a text that says what, where and what to do. The texts are those that clients of AMQP 0-9-1
-//! brokers match on.
+//! Errors of clients and of the broker. The kind decides the consequence in each protocol, and the
+//! text says what, where and what to do. The texts are those that clients of AMQP 0-9-1 brokers
+//! match on.
 
 /// The kind of an error; each protocol maps it to its own code and scope in one place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -28,7 +28,7 @@ pub(crate) struct Memory {
     used: AtomicUsize,
     /// Bytes of it that only say where messages lie.
     index: AtomicUsize,
-    /// Bytes of what peers make the broker hold besides.
+    /// Other bytes that peers make the broker hold.
     held: Ledger,
     limit: AtomicUsize,
     /// The budget for messages that the disk has too; see [`budget_in_force`].

@@ -84,7 +84,7 @@ use message_groups::Groups;
 /// Stands for a number where there was none: the one before the first of a lane is never given out.
 const NO_NUMBER: u64 = 0;
 
-/// What an entry costs in memory besides its message's block, in bytes.
+/// The memory of an entry besides its message's block, in bytes.
 pub(crate) const ENTRY_COST: usize = 96;
 
 thread_local! {
@@ -115,7 +115,7 @@ pub(crate) struct Queue {
     pub(crate) awaiting_read: AtomicUsize,
     /// An exchange that drops duplicates has led here.
     gated: AtomicBool,
-    /// What makes it a bucket of another queue.
+    /// Set for a bucket of another queue.
     pub(crate) bucket: Option<Bucket>,
     /// Its own buckets. Locked after the catalog and before any queue.
     pub(crate) delays: Mutex<Delays>,
@@ -133,7 +133,7 @@ pub(crate) struct Inner {
     /// The consumer that each group belongs to.
     groups: Option<Box<Groups>>,
     pub(crate) bindings: Bounds,
-    /// What its declaration weighs.
+    /// The bytes of its declaration.
     weight: Weight,
     deleted: bool,
     had_consumer: bool,
@@ -234,7 +234,7 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// The circumstances of one visit, and what it leaves to be done.
+/// The context of one visit, and the work that it leaves.
 pub(crate) struct Visit<'a> {
     pub(crate) context: &'a QueueContext,
     /// Milliseconds since 1970.
@@ -254,7 +254,7 @@ pub(crate) struct HiddenRun {
 #[derive(Debug)]
 pub(crate) struct Gone;
 
-/// What a new queue is.
+/// The parts of a new queue.
 pub(crate) struct QueueParts {
     pub(crate) id: Owner,
     pub(crate) vhost: Arc<str>,
@@ -271,7 +271,7 @@ pub(crate) struct QueueParts {
 }
 
 impl QueueParts {
-    /// What the declaration weighs.
+    /// The bytes of the declaration.
     fn load(&self) -> Load {
         let load = Load::of(&self.name, &self.declared);
         if self.durable && self.exclusive_to.is_none() { load } else { load.unlogged() }
@@ -359,7 +359,7 @@ impl Queue {
         Guard { inner, context, bytes_before, index_before, listed_before, unwinding: std::thread::panicking() }
     }
 
-    /// What its own arguments and its policies come to now.
+    /// The present result of its own arguments and its policies.
     pub(crate) fn arguments(&self, context: &QueueContext) -> Arc<QueueArguments> {
         Arc::clone(&self.lock(context).arguments)
     }
@@ -432,7 +432,7 @@ impl Queue {
         self.finish(guard, visit);
     }
 
-    /// Ends a visit: logs what was settled, hands dead letters to the work list, sets the timer.
+    /// Ends a visit: logs its settlements, puts dead letters on the work list, sets the timer.
     fn finish(self: &Arc<Self>, mut inner: Guard<'_>, visit: &mut Visit<'_>) -> Ticket {
         if inner.damage.is_some() && inner.forget_damage() {
             self.dispatch(&mut inner, visit);
@@ -604,7 +604,7 @@ impl Inner {
         self.bytes
     }
 
-    /// What is in memory besides messages.
+    /// The memory of everything besides messages, in bytes.
     fn index_bytes(&self) -> usize {
         let groups = self.groups.as_ref().map_or(0, |groups| groups.heap_bytes());
         self.lanes.index_bytes() + self.seen_bytes() + self.keys_bytes() + self.dues_bytes() + groups
@@ -644,7 +644,7 @@ impl Inner {
         self.deleted
     }
 
-    /// Takes what recovery found.
+    /// Takes the lanes that recovery found.
     pub(crate) fn recover(&mut self, lanes: Lanes) {
         self.unweighed = if self.weighs { lanes.live() } else { 0 };
         self.lanes = lanes;

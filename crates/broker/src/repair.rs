@@ -1,8 +1,8 @@
 //! Repairing a queue: finds unreadable messages, and settles them only when an operator accepts the
 //! loss.
 //!
-//! Invariants: a look changes nothing durable; no readable message is given up; everything is read
-//! without a lock, page by page, while the queue is in use.
+//! Invariants: a look changes nothing durable, and no readable message is given up. Everything is
+//! read without a lock, page by page, while the queue is in use.
 
 use std::sync::Arc;
 

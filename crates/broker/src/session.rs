@@ -275,7 +275,7 @@ pub struct Client {
     work: Vec<Work>,
     /// Number of the turn that is being gathered.
     turn: u64,
-    /// What it has gathered so far, in entries.
+    /// The cost of the turn so far, in entries.
     turn_cost: usize,
     /// The calendar time of the turn in milliseconds since 1970; 0 until it is read.
     turn_ms: u64,

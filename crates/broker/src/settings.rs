@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Limits on what clients may ask for. Each is refused by name when it is reached.
+/// Limits on the requests of clients. Each is refused by name when it is reached.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Largest body of a message, in bytes.
@@ -115,8 +115,8 @@ pub struct Settings {
     pub mailbox_bytes: usize,
     /// How long a publish waits behind an alarm before it is refused.
     pub park_timeout: Duration,
-    /// How long a consumer may hold a delivery before its session is closed, unless it or its queue
-    /// has a timeout of its own; 0 for any time.
+    /// How long a consumer may hold a delivery before its session is closed; 0 for any time. A
+    /// timeout of the consumer or its queue overrides it.
     pub consumer_timeout: Duration,
     /// Bytes of publishes of one connection that may wait behind an alarm.
     pub park_bytes: usize,

@@ -1,5 +1,5 @@
 //! The delay before returned messages are delivered again: `x-delayed-retry-type`, `-min` and
-//! `-max`, with the names and rules of RabbitMQ's quorum queues, for queues of every type.
+//! `-max`. Names and rules are those of RabbitMQ's quorum queues, for queues of every type.
 
 use super::{QueueArguments, positive, positive_span, word};
 use crate::value::{Table, Value};

@@ -188,8 +188,8 @@ impl Engine {
         budget.has_moved
     }
 
-    /// Postpones dead letters that could not move, and in front of earlier ones all that were to be
-    /// read after them.
+    /// Postpones dead letters that could not move, and takes those that wait for a read behind them
+    /// along. All of these are older than the ones that wait already.
     fn postpone_unread(&self, queue: &Arc<Queue>, mut dying: Vec<Dying>) {
         decide_all(queue, &dying, self);
         let mut postponed = self.postponed.lock();

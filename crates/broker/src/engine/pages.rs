@@ -1,8 +1,8 @@
 //! The entries of one queue while the log is replayed, by page: eight bytes for each reference, a
 //! bit for each settlement.
 //!
-//! No body is read. A page with a part in segments is known exactly when references in the log and
-//! the counts of chunks account for every number of it. Otherwise the chunks' lists are read.
+//! No body is read. A page may have a part in segments. It is known exactly when references in the
+//! log and the counts of chunks account for every number. Otherwise the chunks' lists are read.
 //! Invariant: a number that should be in an index, and is in no readable one, stays as an
 //! unreadable entry; none goes silently.
 

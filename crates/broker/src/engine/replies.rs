@@ -14,7 +14,7 @@ use crate::message::Message;
 use crate::queue::Returns;
 use crate::queue::mailbox::{Mailbox, Outgoing};
 
-/// What the address of every reply consumer begins with; RabbitMQ's clients and servers know it.
+/// The prefix of the address of every reply consumer, which RabbitMQ's clients and servers know.
 pub const REPLY_PREFIX: &str = "amq.rabbitmq.reply-to.";
 
 /// Bytes that may lie in a mailbox before another reply is refused. Replies have no queue to wait

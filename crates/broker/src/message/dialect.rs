@@ -1,5 +1,4 @@
-//! Dialects: the protocol whose encoding a message's properties have, and the readers of all of
-//! them.
+//! Dialects: the encodings of a message's properties, one for each protocol, and their readers.
 //!
 //! Ids are in the journal and are never reused or renumbered.
 

@@ -23,13 +23,13 @@ impl Bound {
         Self { exchange, key: key.to_owned(), arguments }
     }
 
-    /// What the log says of it, in bytes.
+    /// The bytes of its log record.
     fn logged_bytes(&self) -> u64 {
         Load::of(&self.key, &self.arguments).logged
     }
 }
 
-/// The durable bindings to a queue or an exchange, and what the log says of them.
+/// The durable bindings to a queue or an exchange, and the bytes of their log records.
 #[derive(Debug, Default)]
 pub(crate) struct Bounds {
     all: Vec<Bound>,

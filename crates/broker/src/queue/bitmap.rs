@@ -1,5 +1,5 @@
-//! Some numbers of a page, a bit for each. It takes memory only for the words from the first that
-//! has a bit to the last: most queues are short, and there may be a hundred thousand of them.
+//! Some numbers of a page, a bit for each. It has memory only for the words from the first bit to
+//! the last. Most queues are short, and there may be a hundred thousand of them.
 
 use journal::{Bits, PAGE};
 

@@ -117,7 +117,7 @@ impl SharedCredit {
 /// How many unsettled deliveries a consumer may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window {
-    /// What its client asked for; 0 for no limit.
+    /// The wish of its client; 0 for no limit.
     pub(crate) asked: u32,
     /// The broker's own upper bound on it.
     pub(crate) most: u32,
@@ -127,7 +127,7 @@ pub(crate) struct Window {
 #[derive(Debug)]
 pub(crate) struct Consumer {
     pub(crate) key: ConsumerKey,
-    /// What its client calls it.
+    /// Its client's name for it.
     pub(crate) tag: Arc<str>,
     pub(crate) mailbox: Arc<Mailbox>,
     /// Deliveries are settled as they are sent.
@@ -138,11 +138,11 @@ pub(crate) struct Consumer {
     pub(crate) prefetch: u32,
     /// The prefetch that its client asked for; 0 for no limit.
     pub(crate) asked: u32,
-    /// What its protocol calls its session, for reports.
+    /// Its protocol's number for its session, for reports.
     pub(crate) session: u32,
     /// How long it may hold a delivery; `None` for any time.
     pub(crate) timeout: Option<Duration>,
-    /// What it asked for, for reports.
+    /// Its arguments, for reports.
     pub(crate) arguments: Table,
     pub(crate) out: u32,
     pub(crate) shared: Arc<SharedCredit>,
@@ -224,8 +224,8 @@ impl Consumer {
     /// Takes the shared credit of a delivery, if it can be made now. If not, the mailbox or the
     /// session has been told that this consumer waits.
     ///
-    /// Deliveries that are settled as they are sent use no credit, but like all others of the
-    /// session they wait while the shared limit is reached, as in RabbitMQ.
+    /// Deliveries that are settled as they are sent use no credit. Like all others of the session
+    /// they wait while the shared limit is reached, as in RabbitMQ.
     #[inline]
     fn takes(&mut self, outbox: &Outbox) -> bool {
         let has_credit = self.no_ack || self.prefetch == 0 || self.out < self.prefetch;

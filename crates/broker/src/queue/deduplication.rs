@@ -26,7 +26,7 @@ use crate::store::facts;
 
 /// The scope of the queue itself.
 const OWN: Owner = 0;
-/// What an id costs in memory besides its bytes.
+/// The memory of an id besides its bytes.
 const ID_COST: usize = 120;
 /// Places in a bundle.
 const BUNDLE: u64 = 1024;
@@ -335,7 +335,7 @@ impl Inner {
         }
     }
 
-    /// What the ids cost in memory.
+    /// The memory of the ids, in bytes.
     pub(super) fn seen_bytes(&self) -> usize {
         self.seen.as_ref().map_or(0, |seen| seen.heap_bytes())
     }

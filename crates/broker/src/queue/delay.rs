@@ -22,7 +22,7 @@ const SHORTEST: u32 = 14;
 const FINENESS: u32 = 6;
 /// How long before its span a bucket is sorted, in milliseconds.
 pub(crate) const LEAD: u64 = 5000;
-/// What a due time in memory costs, in bytes.
+/// The memory of a due time, in bytes.
 const DUE_COST: usize = 32;
 
 /// A span of time.
@@ -52,7 +52,7 @@ impl Span {
     }
 }
 
-/// What makes a queue a bucket.
+/// The additional part of a queue that is a bucket.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     /// The queue that its messages go to when they are due.
@@ -334,7 +334,7 @@ impl Queue {
 }
 
 impl Inner {
-    /// What due times cost in memory.
+    /// The memory of due times, in bytes.
     pub(super) fn dues_bytes(&self) -> usize {
         self.dues.as_ref().map_or(0, |dues| dues.heap_bytes())
     }

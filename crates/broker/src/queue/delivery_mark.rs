@@ -14,7 +14,7 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// What a run before this one delivered stays delivered.
+    /// The mark of an earlier run, whose deliveries stay delivered.
     pub(super) fn starting_at(at: u64) -> Self {
         Self { at, delivered_to: at, rising: None }
     }

@@ -50,7 +50,7 @@ pub(crate) enum Fetched {
 }
 
 impl Queue {
-    /// Delivers what can be delivered.
+    /// Delivers as many entries as it can.
     pub(super) fn dispatch(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
         // Consumers with a selector go before those that take everything.
         if !inner.views.is_empty() {
@@ -215,9 +215,9 @@ impl Queue {
         self.finish(inner, visit);
     }
 
-    /// The first of two steps for a consumer whose session ends. Between them its deliveries come
-    /// back, before another consumer becomes active. True if it was there; then [`Queue::left`]
-    /// follows.
+    /// The first of two steps for a consumer of a session that ends. Between them its deliveries
+    /// come back, before another consumer becomes active. True if it was there; then
+    /// [`Queue::left`] follows.
     pub(crate) fn leave(self: &Arc<Self>, key: ConsumerKey, visit: &mut Visit<'_>) -> bool {
         let mut inner = self.lock(visit.context);
         self.take_away(&mut inner, key, visit)

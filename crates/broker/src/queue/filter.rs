@@ -263,13 +263,13 @@ impl Views {
         self.takers
     }
 
-    /// Whether one of those would take a message now.
+    /// Whether one of them would take a message now.
     pub(super) fn has_open_taker(&self) -> bool {
         let mut takers = self.all.values().filter(|view| !view.browses());
         takers.any(|view| view.consumers.iter().any(Consumer::is_open))
     }
 
-    /// How many of those are exclusive.
+    /// How many of them are exclusive.
     pub(super) fn exclusive(&self) -> usize {
         self.exclusive
     }
@@ -397,7 +397,7 @@ impl Views {
 }
 
 impl Queue {
-    /// Delivers what can be delivered to views.
+    /// Delivers as many entries to views as it can.
     #[cold]
     pub(super) fn dispatch_views(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
         let all: Vec<u64> = inner.views.all.keys().copied().collect();

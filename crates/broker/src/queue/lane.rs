@@ -29,7 +29,7 @@ pub(crate) use purge::Purged;
 use purge::Runs;
 pub(crate) use weight::Coming;
 
-/// What an entry of a hot page costs in memory while its message is away, in bytes.
+/// The memory of an entry in a hot page while its message is away, in bytes.
 const AWAY_COST: usize = size_of::<Entry>();
 /// The assumed length of a message of unknown length, in bytes.
 const LIKELY_LENGTH: usize = 1024;
@@ -82,7 +82,7 @@ pub(crate) enum Want {
     Head,
 }
 
-/// What must be read from the disk for a [`Want`].
+/// The data to read from the disk for a [`Want`].
 #[derive(Debug)]
 pub(crate) enum Away {
     Nothing,
@@ -525,7 +525,7 @@ impl Lane {
         messages(wanted)
     }
 
-    /// Makes an absent page hot from what `chunks` list.
+    /// Makes an absent page hot from the lists of `chunks`.
     pub(crate) fn place(&mut self, number: u64, chunks: &[Chunk], listed: Vec<Reference>) -> Placed {
         let Ok(index) = self.pages.binary_search_by_key(&number, |page| page.number) else { return Placed::Whole };
         let page = &mut self.pages[index];

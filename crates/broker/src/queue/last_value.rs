@@ -26,7 +26,7 @@ use crate::store::facts;
 
 /// The longest key, in bytes: keys are kept in memory and in the log as they are.
 const KEY_MAX: usize = 255;
-/// What a key costs in memory besides its bytes.
+/// The memory of a key besides its bytes.
 const KEY_COST: usize = 200;
 /// Places in a bundle.
 const BUNDLE: u64 = 1024;

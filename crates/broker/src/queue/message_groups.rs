@@ -20,9 +20,9 @@ use crate::routing::digest;
 
 /// The properties with the name of a group; the first one counts.
 const NAMES: [&str; 2] = ["JMSXGroupID", "x-group-id"];
-/// A negative number here ends the group: what comes later may go to another consumer.
+/// A negative number here ends the group: later messages of its name may go to another consumer.
 const SEQUENCE: &str = "JMSXGroupSeq";
-/// What an entry that is out costs in memory, in bytes.
+/// The memory of an entry that is out, in bytes.
 const HELD_COST: usize = 24;
 
 /// Stands for no member.

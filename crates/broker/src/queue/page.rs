@@ -515,7 +515,7 @@ impl Page {
         }
     }
 
-    /// Sets the bits of the unsettled entries whose address `counts`.
+    /// Sets the bits of the unsettled entries with an address that `counts` is true of.
     fn mark(&self, counts: impl Fn(Address) -> bool, bits: &mut Bits) {
         let mut set = |bit: usize| bits[bit / 64] |= 1 << (bit % 64);
         match &self.content {

@@ -93,7 +93,7 @@ impl Queue {
         self.lock(context).fetchers.iter().any(|fetcher| fetcher.will_wake(waker))
     }
 
-    /// What to read next.
+    /// The next read.
     pub(crate) fn task(&self, context: &QueueContext) -> Task {
         let mut inner = self.lock(context);
         if inner.deleted {

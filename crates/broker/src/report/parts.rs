@@ -51,7 +51,7 @@ impl Broker {
         self.read(vhost, |tables| name.is_empty() || tables.exchange(name).is_some()).unwrap_or(false)
     }
 
-    /// Reports of those of these queues that exist.
+    /// Reports of these queues, without the missing ones.
     pub fn some_queues(&self, vhost: &str, names: &[Arc<str>]) -> Vec<QueueReport> {
         let lost = self.engine.lost.lock().clone();
         let reports = |tables: &Tables| {
@@ -61,7 +61,7 @@ impl Broker {
         self.read(vhost, reports).unwrap_or_default()
     }
 
-    /// Reports of those of these exchanges that exist.
+    /// Reports of these exchanges, without the missing ones.
     pub fn some_exchanges(&self, vhost: &str, names: &[Arc<str>]) -> Vec<ExchangeReport> {
         let report = |tables: &Tables, name: &Arc<str>| match &**name {
             "" => Some(default_exchange(vhost)),
@@ -154,7 +154,7 @@ impl Broker {
         clients.values().find(|client| client.peer == peer).map(|client| client.number)
     }
 
-    /// Reports of those of these clients that are attached.
+    /// Reports of these clients, without those that have gone.
     pub fn some_clients(&self, numbers: &[u64]) -> Vec<ClientReport> {
         let clients = self.engine.clients.lock();
         numbers.iter().filter_map(|number| clients.get(number)).map(|client| client_report(client)).collect()

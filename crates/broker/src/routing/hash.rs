@@ -101,8 +101,8 @@ fn digest_value(value: &Value) -> u64 {
     }
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): each bit of the input changes half of
-/// those of the output.
+/// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): each bit of the input changes half the
+/// bits of the output.
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

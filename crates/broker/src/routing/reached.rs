@@ -1,9 +1,9 @@
 //! The result of routing and its cost: destinations, each once, and a budget of steps.
 //!
-//! A publisher chooses the factors of a match's work: how many keys, patterns, arguments and
-//! headers are compared, and how often the same destination is found. So each step is charged, and
-//! a message whose budget is used up is refused. A new destination costs no step: their number is
-//! that of the declarations.
+//! A publisher chooses the factors of a match's work: the numbers of keys, patterns, arguments and
+//! headers, and how often the same destination is found. So each step is charged, and a message
+//! without steps left is refused. A new destination costs no step, since declarations limit their
+//! number.
 
 use hashbrown::HashSet;
 

@@ -558,8 +558,8 @@ impl Client {
     }
 
     /// Checks that a publish reaches a queue by its name. This includes an exclusive queue of
-    /// another client: all may publish to it, but only its owner may consume from it, bind it or
-    /// delete it. A client without a right on it learns nothing. Returns the ticket for the reply.
+    /// another client: all may publish to it. Only its owner may consume from it, bind it or delete
+    /// it. A client without a right on it learns nothing. Returns the ticket for the reply.
     ///
     /// # Errors
     /// `NotFound`.

@@ -47,7 +47,7 @@ pub struct Publish<'a> {
     pub mandatory: bool,
     /// Its headers name more routing keys, in lists called `CC` and `BCC`.
     pub copies: bool,
-    /// It has headers of which [`is_instruction`](crate::is_instruction) is true.
+    /// It has headers that [`is_instruction`](crate::is_instruction) is true of.
     pub instructed: bool,
 }
 
@@ -63,7 +63,7 @@ pub(crate) const STEPS_PER_ENTRY: usize = 16;
 const REFUSED: usize = STEPS as usize / STEPS_PER_ENTRY;
 
 /// Routes kept at most, more than a stock market has symbols. Beyond it all routes and their slots
-/// are forgotten: a connection that publishes to a hundred thousand queues in turn must not keep
+/// are forgotten. A connection may publish to a hundred thousand queues in turn, and must not keep
 /// all of them.
 const ROUTES_MAX: usize = 16 * 1024;
 
@@ -143,7 +143,7 @@ pub(super) struct Routed {
 }
 
 impl Routed {
-    /// What it adds to the cost of a turn, in entries.
+    /// Its part of the cost of a turn, in entries.
     pub(super) fn cost(&self) -> usize {
         self.route.len() + self.steps as usize / STEPS_PER_ENTRY
     }

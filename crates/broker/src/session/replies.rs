@@ -44,9 +44,9 @@ impl Client {
         self.sessions.get(&session.0)?.replies.as_ref().map(|replies| replies.address.as_str())
     }
 
-    /// Whether a session of this vhost waits for replies at this address. A client learns that of
-    /// its own address, and of addresses that it could reply to. A replier asks so whether the
-    /// requester is still there.
+    /// Whether a session of this vhost waits for replies at this address. A client gets an answer
+    /// about its own address, and about addresses that it could reply to. A replier asks so whether
+    /// the requester is still there.
     pub(super) fn finds_reply_address(&self, name: &str) -> bool {
         let Some(requester) = self.engine.replies.at(&self.vhost.name, name) else { return false };
         let own = Arc::ptr_eq(&requester.mailbox, &self.shared.mailbox);

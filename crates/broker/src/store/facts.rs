@@ -419,7 +419,7 @@ mod tests {
         let keys = [(0, keyed("a", 1)), (300, keyed("longer", (1 << 48) + 5))];
         let bytes = keyed_bytes(7, &keys.each_ref().map(|(place, keyed)| (*place, keyed)));
         assert_eq!(bytes, b"\x07\0\x01\x01a\xac\x02\x85\x80\x80\x80\x80\x80\x40\x06longer");
-        // Keys go to the end of the fact, whose length the log has.
+        // The log has the length of the fact, and keys go to its end.
         let whole = [(1, 0), (5, 1), (bytes.len(), 2)];
         for end in 0..=bytes.len() {
             let expected = whole.iter().find(|(at, _)| *at == end).map(|(_, count)| (7, keys[..*count].to_vec()));

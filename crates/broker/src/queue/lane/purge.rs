@@ -7,7 +7,7 @@ use journal::Bits;
 use super::{AWAY_COST, Lane};
 use crate::queue::page::{Page, State, bit_of};
 
-/// What a purge took out.
+/// The result of a purge.
 #[derive(Debug, Default)]
 pub(crate) struct Purged {
     pub(crate) count: u64,

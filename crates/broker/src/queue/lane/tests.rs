@@ -121,7 +121,7 @@ fn files_of(lane: &Lane) -> BTreeMap<u32, u64> {
 struct World {
     lane: Lane,
     model: BTreeMap<u64, Item>,
-    /// What the index of each segment lists.
+    /// The index of each segment.
     indexes: BTreeMap<u32, Vec<Reference>>,
     segments: u32,
     leaving: Option<Leaving>,
@@ -138,7 +138,7 @@ impl World {
         }
     }
 
-    /// Sweeps, and spills what was picked.
+    /// Sweeps, and spills the picked messages.
     fn spill(&mut self, excess: usize, room: usize) {
         let swept = self.lane.sweep(excess, None, room);
         let picked: usize = swept.picked.iter().map(|(_, message)| message.block().len()).sum();
