@@ -165,7 +165,7 @@ fn write_fixed(into: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
 pub(crate) struct Malformed {
     /// Offset of the invalid byte.
     pub(crate) at: usize,
-    /// What is wrong with it.
+    /// The fault, in words.
     pub(crate) what: &'static str,
 }
 

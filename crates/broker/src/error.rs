@@ -26,7 +26,7 @@ pub enum ErrorKind {
 /// An error that goes back to a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// What kind of error.
+    /// The kind of the error.
     pub kind: ErrorKind,
     /// One line for the peer.
     pub text: String,

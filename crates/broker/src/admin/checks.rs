@@ -80,7 +80,7 @@ impl Broker {
                 )?;
                 (parsed.routes_as, parsed.hash_on)
             }
-            // A binding makes this exchange as a direct one, which takes any binding.
+            // The exchange that a binding makes takes any binding, as a direct one does.
             None => (predeclared(&spec.source).unwrap_or(ExchangeKind::Direct), HashOn::default()),
         };
         Bindings::new(kind, hash_on, &Tally::default()).check(&spec.key, &spec.arguments).map(|()| true)

@@ -80,7 +80,7 @@ impl Cursor {
 /// The reason why a view does not go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waits {
-    /// Only consumers, new messages or the delivery mark are missing.
+    /// It waits for consumers, new messages or the delivery mark, and not for the pager.
     No,
     /// It has looked at enough for one visit.
     Turn,

@@ -223,8 +223,8 @@ fn what_a_peer_does_not_take_stays_in_the_queue() {
 /// The consumer that was asked first when the mailbox had room took all of it, each time.
 #[test]
 fn consumers_of_one_connection_take_turns_when_it_has_room_again() {
-    // Eight of each fill the mailbox, then nine at a time. With 98 the first queue is empty just
-    // when it has filled the mailbox for the last time, and it does not ask to be resumed.
+    // Eight of each fill the mailbox, then nine at a time. With 98 the first queue becomes empty
+    // just when it fills the mailbox for the last time. So it does not ask to be resumed.
     let data = [
         ("a queue q; queue r; consume q c no-ack; consume r d no-ack; mute", ["q", "r"], 98),
         ("a queue q; queue r; prefetch 100; consume q c; consume r d; mute", ["q", "r"], 100),

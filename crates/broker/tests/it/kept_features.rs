@@ -1,6 +1,6 @@
-//! A second data directory that every later version opens. It has features that the first one
-//! (`kept.rs`) is too old for: definitions, ids, delays, waits between retries, priorities, dead
-//! letters, and a user with topic permissions and limits.
+//! A second data directory that every later version opens. The first one (`kept.rs`) is too old for
+//! its features: definitions, ids, delays, retries, priorities, dead letters, topic permissions and
+//! limits of a user.
 //!
 //! A killed broker left it so, and it is never written again.
 
@@ -41,7 +41,7 @@ const WRITTEN: &[(&str, &str)] = &[
     ("a queue limited durable; publish - limited 1 persistent", "0 0"),
 ];
 
-/// What every version finds in it.
+/// The contents that every version finds in it.
 const FOUND: &[(&str, &str)] = &[
     (
         "a confirm; publish - sifted 3 persistent x-deduplication-header=a; publish - sifted 4 persistent _AMQ_DUPL_ID=7",

@@ -20,7 +20,8 @@ use testkit::script::Script;
 
 use crate::kept::copy_all;
 
-/// What every version finds in it. The last tick ends ten years after the messages were published.
+/// The contents that every version finds in it. The last tick ends ten years after the messages
+/// were published.
 const FOUND: &[(&str, &str)] = &[
     // A client that starts again declares it as before.
     ("a queue always durable x-consumer-timeout=4102444800000", "1 0"),

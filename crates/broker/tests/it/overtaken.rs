@@ -269,8 +269,8 @@ fn a_get_has_its_message_as_soon_as_it_is_woken() {
     assert!(woken > 3, "{woken} times a get waited");
 }
 
-/// The message of a get went to a consumer with a selector, or was deleted with its queue, just
-/// when the pager read for that consumer. The get was not woken.
+/// While the pager read for a consumer with a selector, the message of a get went to that consumer,
+/// or its queue was deleted. The get was not woken.
 #[test]
 fn a_get_is_woken_when_what_it_waits_for_goes_to_a_selector_or_with_its_queue() {
     for deleted in [false, true] {

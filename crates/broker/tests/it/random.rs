@@ -251,7 +251,7 @@ impl Run {
         self.made += 1;
         let tag = format!("c{}", self.made);
         let (prefetch, no_ack) = (self.below(4) as u32, self.random.chance(25));
-        // A selector that is true of everything changes nothing but the way there.
+        // A selector that is true of everything changes only the way of the delivery.
         let selects = self.made.is_multiple_of(3);
         self.log.push(format!(
             "{key:?} consumes q{queue} as {tag}, prefetch {prefetch}, no-ack {no_ack}, selects {selects}"
@@ -346,7 +346,7 @@ impl Run {
         }
     }
 
-    /// Names some unsettled deliveries: tag, multiple, and what they are.
+    /// Picks some unsettled deliveries: tag, multiple, and their places.
     fn some_unsettled(&mut self, key: SessionKey) -> Option<(u64, bool, Vec<Place>)> {
         let unsettled = self.model.unsettled.get(&key).filter(|unsettled| !unsettled.is_empty())?;
         let tags: Vec<u64> = unsettled.keys().copied().collect();

@@ -1,5 +1,5 @@
-//! Messages that come back to a queue that counts: the returns that count towards its delivery
-//! limit, those that are shown, and what a restart keeps of them.
+//! Messages that come back to a queue with counts: the returns that count towards its delivery
+//! limit, the shown ones, and those that a restart keeps.
 
 use broker::CountedReturns;
 use testkit::broker::Setup;
