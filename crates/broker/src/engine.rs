@@ -118,7 +118,7 @@ pub(crate) enum Writing<'a> {
     Alone(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'a, ()>),
 }
 
-/// The parts of a new core.
+/// The parts of a new engine.
 pub(crate) struct EngineParts {
     pub(crate) journal: Journal,
     pub(crate) catalog: Catalog,

@@ -1,7 +1,7 @@
 //! Everything that happens without a request of a client: work that visits leave, timers, flushes,
 //! alarms.
 //!
-//! One task runs [`Core::housekeep`]. It is woken for new work, and otherwise runs when the next
+//! One task runs [`Engine::housekeep`]. It is woken for new work, and otherwise runs when the next
 //! timer is due.
 
 use std::cmp::Reverse;

@@ -1,6 +1,6 @@
 //! Messages that come back from the disk, and messages that leave memory.
 //!
-//! One thread, the pager, runs [`Core::page`]: it reads and spills without any lock and hands the
+//! One thread, the pager, runs [`Engine::page`]: it reads and spills without any lock and hands the
 //! result to the queue. The housekeeping sweeps the queues while memory is short. An unreadable
 //! message stops its queue and no other.
 

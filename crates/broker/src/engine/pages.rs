@@ -4,7 +4,7 @@
 //! No body is read. A page may have a part in segments. It is known exactly when references in the
 //! log and the counts of chunks account for every number. Otherwise the chunks' lists are read.
 //! Invariant: a number that should be in an index, and is in no readable one, stays as an
-//! unreadable entry; none goes silently.
+//! unreadable entry. None goes silently.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

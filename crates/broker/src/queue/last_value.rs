@@ -6,9 +6,6 @@
 //! on its return if a newer one is there.
 //!
 //! In the log keys are in bundles of consecutive places, each an owner of its own, as ids are
-//! ([`crate::queue::Seen`]).
-//!
-//! In the log keys are in bundles of consecutive places, each an owner of its own, as ids are
 //! ([`crate::queue::SeenIds`]).
 
 use std::collections::BTreeMap;

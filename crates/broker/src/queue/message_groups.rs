@@ -1,8 +1,8 @@
 //! Message groups: the messages of a group go to one consumer, in order, as long as it is there.
 //!
 //! Groups fall into a fixed number of buckets by a hash of their names, and a bucket belongs to a
-//! consumer. So memory is bounded, however many groups there are. Invariant: while a consumer that
-//! has left still holds messages of a bucket, no other consumer owns the bucket. Its later messages
+//! consumer. So memory is bounded for any number of groups. Invariant: while a consumer that has
+//! left still holds messages of a bucket, no other consumer owns the bucket. Its later messages
 //! wait until the earlier ones are settled or back at their places.
 //!
 //! Each consumer of such a queue has a view of its own ([`crate::queue::filter`]), which passes

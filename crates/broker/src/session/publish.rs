@@ -410,7 +410,7 @@ impl Client {
         ticket
     }
 
-    /// Logs the body of each message with a durable target. Returns the appender if there is one.
+    /// Logs the body of each message with a durable target. `None` if there is none.
     fn log_bodies<'c>(&self, arrivals: &mut [Arrival], engine: &'c Engine) -> Option<Unwoken<'c>> {
         let mut durable = vec![];
         for slot in &self.touched {

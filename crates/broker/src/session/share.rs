@@ -1,6 +1,6 @@
-//! The share of the broker's limits that one vhost or user without limits of its own may use. And
-//! the connections that are kept for administrators. So one vhost or user can't keep all others
-//! out, nor the administrators who could end that.
+//! Shares of the broker's limits for vhosts and users without limits of their own, and connections
+//! for administrators. So one vhost or user can't keep all others out, nor the administrators who
+//! could end that.
 
 use std::sync::Arc;
 
