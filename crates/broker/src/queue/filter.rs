@@ -33,7 +33,7 @@ const LOOKED_AT_ONCE: usize = 1024;
 /// selector, count as one entry more.
 const READ_AS_ONE: usize = 64 << 10;
 /// Entries that came back and are remembered one by one. With more of them the view looks again
-/// from the first on.
+/// from the first of them on.
 const RETURNED_MAX: usize = 4096;
 
 /// The messages that a consumer asks for.

@@ -458,7 +458,7 @@ impl Lane {
         Task::Peek { seq, place: page.reference_of(seq) }
     }
 
-    /// The body of a memory-only entry was spilled to `address`; false unless it is ready and in
+    /// The body of a transient entry was spilled to `address`; false unless it is ready and in
     /// memory.
     pub(crate) fn spill(&mut self, seq: u64, address: Address) -> bool {
         let entry = self

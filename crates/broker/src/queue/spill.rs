@@ -1,4 +1,4 @@
-//! Memory-only messages leave memory too: they are spilled to files that end with the process.
+//! Transient messages leave memory too: they are spilled to files that end with the process.
 //!
 //! The pager writes without the lock, and an entry that still waits then gets its address.
 //! Invariant: each unsettled entry with such an address holds its body once. The visit that ends

@@ -81,7 +81,7 @@ impl Run {
         let (disk, reads) = (!seed.is_multiple_of(2), seed % 4 >= 2);
         let mut setup = if disk { Setup::stepped(&SimDisk::new(seed, 64 << 20), 16 << 20) } else { Setup::memory() };
         if reads {
-            // No ready message stays in memory, except memory-only ones without a disk. A message
+            // No ready message stays in memory, except transient ones without a disk. A message
             // that is being read for a consumer may be dropped for a new one. The model does not
             // know the order of such drops.
             setup.settings.memory_budget = 100;

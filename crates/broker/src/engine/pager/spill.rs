@@ -1,4 +1,4 @@
-//! Memory-only messages that leave memory while it is short.
+//! Transient messages that leave memory while it is short.
 //!
 //! The sweep picks them and the pager writes them, since that waits for the disk. If the disk takes
 //! none they stay in memory: the memory alarm does its work, and a second later the sweep tries
