@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::session::{Client, ClientShared};
 
-/// The tag of users for whom connections are kept.
+/// The tag of users that connections are reserved for.
 const ADMINISTRATOR: &str = "administrator";
 
 type Clients = HashMap<u64, Arc<ClientShared>>;
