@@ -9,9 +9,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-mod crash;
-#[cfg(target_os = "linux")]
-mod fault;
 mod interop;
 mod screenshots;
 mod tidy;
@@ -27,14 +24,6 @@ struct Arguments {
 enum Chore {
     /// Check the rules of the house: crate edges, sizes, names, headers, links, words.
     Tidy(tidy::Options),
-    /// Kill a loaded broker again and again and check what it promised.
-    Crash(crash::Options),
-    /// Break something under a broker and check what it promised.
-    #[cfg(target_os = "linux")]
-    Fault(fault::Options),
-    /// Measure what attacks by an ordinary tenant do to another.
-    #[cfg(target_os = "linux")]
-    Tenants(fault::tenants::Options),
     /// Run other people's clients against a fresh server.
     Interop(interop::Options),
     /// Take pictures of a benchmark's report with a browser, to look at.
@@ -45,11 +34,6 @@ fn main() -> ExitCode {
     let outcome = match (root(), Arguments::parse().chore) {
         (Err(error), _) => Err(error),
         (Ok(root), Chore::Tidy(options)) => tidy::report(&root, &options),
-        (Ok(root), Chore::Crash(options)) => crash::run(&root, &options),
-        #[cfg(target_os = "linux")]
-        (Ok(root), Chore::Fault(options)) => fault::run(&root, &options),
-        #[cfg(target_os = "linux")]
-        (Ok(root), Chore::Tenants(options)) => fault::tenants::run(&root, &options),
         (Ok(root), Chore::Interop(options)) => interop::run(&root, &options),
         (Ok(root), Chore::Screenshots(options)) => screenshots::run(&root, &options),
     };

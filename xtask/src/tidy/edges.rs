@@ -34,7 +34,7 @@ const ALL: &[&str] =
     &["amqp091", "auth", "broker", "journal", "management", "net", "selector", "stomp", "testkit", "wire"];
 
 /// The walls, lowest level first.
-const WALLS: [Wall; 18] = [
+const WALLS: [Wall; 19] = [
     wall("wire", &[]),
     // Counts log-ins by the network that they come from, as sockets are counted.
     wall("auth", &["wire"]),
@@ -61,23 +61,26 @@ const WALLS: [Wall; 18] = [
     wall("bench", &["amqp091", "bench-record", "bench-report", "machine", "peers", "stomp", "wire"]),
     // The entries of fuzzers: every decoder of bytes from outside.
     wall("fuzzing", &["amqp091", "auth", "journal", "selector", "stomp", "wire"]),
-    // Drives the programs from outside.
-    wall("xtask", &["amqp091", "stomp", "wire"]),
+    // Breaks things under a broker from outside, and judges it by what clients see.
+    wall("torture", &["amqp091", "stomp", "wire"]),
+    // Reads files and starts programs: it builds in seconds.
+    wall("xtask", &[]),
 ];
 
 /// Heavy dependencies and the crates that may have them.
-const HEAVY: [(&str, &[&str]); 11] = [
+const HEAVY: [(&str, &[&str]); 12] = [
     ("tokio", &["net", "management", "hermod"]),
     ("axum", &["management"]),
     ("hyper", &["management"]),
-    ("clap", &["hermod", "bench-record", "bench-report", "peers", "bench", "xtask"]),
+    ("clap", &["hermod", "bench-record", "bench-report", "peers", "bench", "torture", "xtask"]),
     ("toml", &["hermod", "peers", "bench", "xtask"]),
-    ("serde_json", &["management", "hermod", "bench-record", "bench-report", "peers", "bench", "xtask"]),
+    ("serde_json", &["management", "hermod", "bench-record", "bench-report", "peers", "bench", "torture"]),
     ("argon2", &["auth"]),
     ("rustls", &["net", "management", "hermod"]),
     ("tokio-rustls", &["net", "management"]),
     ("x509-cert", &["hermod"]),
     ("rcgen", &["testkit"]),
+    ("fuser", &["torture"]),
 ];
 
 /// Dependencies that tests may have anywhere.

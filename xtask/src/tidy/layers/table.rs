@@ -80,4 +80,33 @@ pub(super) const FOLDERS: &[Folder] = &[
             reason: "a WebSocket is a stream over a stream: the type has itself in it",
         }],
     },
+    Folder {
+        path: "crates/torture/src",
+        layers: &[
+            &["fence", "gauge", "ledger", "random", "server", "stamp", "topology", "violation"],
+            &["history", "properties"],
+            &["checker", "talk"],
+            &["stage"],
+            &["part"],
+            &["crash", "fault", "tenants"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "xtask/src",
+        layers: &[
+            &["interop", "screenshots", "tidy"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "xtask/src/tidy",
+        layers: &[
+            &["files", "source"],
+            &["test_files", "tokens"],
+            &["paths"],
+            &["documents", "edges", "errors", "glossary", "layers", "prose", "ratchet", "rust", "shape", "words"],
+        ],
+        allowed: &[],
+    },
 ];
