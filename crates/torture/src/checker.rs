@@ -18,7 +18,7 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::fence::Fence;
 use crate::history::{Event, Outcome};
-use crate::stamp::{Damage, Id, Stamp};
+use crate::stamp::{Damage, DeliveryMode, Id, Stamp};
 use crate::topology::{QUEUES, members, source_of};
 use crate::violation::{Invariant, Violation};
 use holders::Holders;
@@ -90,6 +90,13 @@ pub(crate) struct Checker {
     violations: Vec<Violation>,
 }
 
+/// What a delivery says of itself: that it is the first of its message, or that it is not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    First,
+    Again,
+}
+
 impl Checker {
     /// What was counted so far.
     pub(crate) fn counts(&self) -> Counts {
@@ -104,14 +111,16 @@ impl Checker {
     /// Takes the next event.
     pub(crate) fn apply(&mut self, event: &Event) {
         match event {
-            Event::Attempt { stamp, persistent } => self.attempt(stamp, *persistent),
+            Event::Attempt { stamp, mode } => self.attempt(stamp, *mode),
             Event::Confirm(id) => self.confirm(*id),
             Event::Refuse(id) => self.refuse(*id),
             Event::Deliver { consumer, queue, redelivered, content } => {
                 self.counts.delivered += 1;
                 self.counts.redelivered += u64::from(*redelivered);
                 match content {
-                    Ok(stamp) => self.deliver(*consumer, *queue, *redelivered, stamp),
+                    Ok(stamp) => {
+                        self.deliver(*consumer, *queue, stamp, if *redelivered { Turn::Again } else { Turn::First });
+                    }
                     Err(damage) => self.damaged(*queue, *damage),
                 }
             }
@@ -169,14 +178,14 @@ impl Checker {
         self.lanes.get(&(queue, id.producer))?.get(id.seq).map(|entry| entry.marks)
     }
 
-    fn attempt(&mut self, stamp: &Stamp, persistent: bool) {
+    fn attempt(&mut self, stamp: &Stamp, mode: DeliveryMode) {
         self.counts.attempted += 1;
         if let Some(number) = stamp.transaction {
             self.transactions.get_mut(number).members.push((stamp.id, stamp.queues));
         }
         for queue in members(stamp.queues) {
             let entry = self.lanes.entry((queue, stamp.id.producer)).or_default().attempt(stamp.id.seq);
-            if !persistent || !QUEUES[queue].durable {
+            if mode == DeliveryMode::Transient || !QUEUES[queue].durable {
                 entry.marks.set(Marks::TRANSIENT);
             }
             if let (true, Some(target)) = (QUEUES[queue].passes_on(), QUEUES[queue].dead_letter) {
@@ -212,7 +221,7 @@ impl Checker {
         self.violate(Invariant::Phantom, format!("a body from {name} is none of this run's: {damage:?}"));
     }
 
-    fn deliver(&mut self, consumer: u32, queue: usize, redelivered: bool, stamp: &Stamp) {
+    fn deliver(&mut self, consumer: u32, queue: usize, stamp: &Stamp, turn: Turn) {
         let id = stamp.id;
         let place = QUEUES[queue].name;
         if id.producer < self.retired {
@@ -236,12 +245,12 @@ impl Checker {
         self.check_active(consumer, queue, id);
         self.check_rank(consumer, queue, id);
         self.check_place(consumer, queue, id);
-        if !redelivered {
+        if turn == Turn::First {
             self.check_first(consumer, queue, id, entry);
         }
         self.transactions.delivered_again(queue, id);
         if let Some(entry) = self.entry(queue, id) {
-            entry.first = entry.first.saturating_add(u8::from(!redelivered));
+            entry.first = entry.first.saturating_add(u8::from(turn == Turn::First));
             entry.marks.set(Marks::DELIVERED);
             entry.marks.clear(Marks::SETTLEMENT);
             entry.holder = consumer;

@@ -231,7 +231,7 @@ impl Run<'_> {
             |_| true,
             |server, stage| {
                 watch(server, stage, end)?;
-                stage.set_dying(true);
+                stage.begin_dying();
                 server.kill()
             },
         )
@@ -289,8 +289,10 @@ impl Run<'_> {
                 scope.spawn(move || part.play(stage, random, until));
             }
             let outcome = meanwhile(server, stage);
-            // Nobody goes on beside a broker that has failed.
-            stage.set_dying(stage.is_dying() || outcome.is_err());
+            // No part goes on beside a broker that has failed.
+            if outcome.is_err() {
+                stage.begin_dying();
+            }
             outcome
         })
     }
@@ -299,7 +301,7 @@ impl Run<'_> {
     fn kill_and_restart(&mut self, mut server: Server, sizes: Sizes) -> Result<Server, String> {
         server.kill()?;
         self.stage.tell(&[Event::Killed]);
-        self.stage.set_dying(false);
+        self.stage.end_dying();
         if self.random.chance(KILLED_AGAIN) {
             let mut unlucky = self.program.start(&Launch::plain(sizes))?;
             std::thread::sleep(Duration::from_millis(self.random.within(0..=KILLED_WITHIN)));

@@ -5,7 +5,7 @@
 //! been.
 
 use crate::fence::Fence;
-use crate::stamp::{Damage, Id, Stamp};
+use crate::stamp::{Damage, DeliveryMode, Id, Stamp};
 
 /// One thing that a client of the broker did or heard, or the broker's death.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,7 +15,7 @@ pub(crate) enum Event {
         /// Its name, its transaction and the queues that it goes to.
         stamp: Stamp,
         /// Whether it should survive the broker's death.
-        persistent: bool,
+        mode: DeliveryMode,
     },
     /// The broker confirmed it.
     Confirm(Id),
@@ -107,8 +107,8 @@ pub(crate) enum Event {
     Overdue,
     /// All consumers are gone, and what they held and gave back is in its place.
     AtRest,
-    /// From here on this consumer takes all that there is, and nobody else takes or publishes
-    /// anything.
+    /// From here on this consumer takes all that there is. No other one takes anything, and no
+    /// producer publishes.
     Draining(u32),
     /// The broker was killed: no connection of before exists any more.
     Killed,

@@ -17,7 +17,7 @@ use crate::history::{Event, Outcome};
 use crate::random::Random;
 use crate::server::Server;
 use crate::stage::{Stage, now_ms};
-use crate::stamp::{Id, Stamp};
+use crate::stamp::{DeliveryMode, Id, Stamp};
 use crate::talk::{self, Broken, Handle, Heard, Protocol, Purpose};
 use crate::topology::{
     ASTRAY, BRIEF, DEAD, DONE, EXPIRED, FAN, FAN_A, FAN_B, FAR, FULL, LATER, LEFT, LIMITED, PLAIN, QUEUES, RANKS,
@@ -33,7 +33,7 @@ pub(crate) use wait_upon::wait_upon;
 /// What a part does.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
-    Produce { routes: &'static [Route], persistent: bool },
+    Produce { routes: &'static [Route], mode: DeliveryMode },
     Consume { queues: &'static [usize] },
     Transact { from: Option<usize>, routes: &'static [Route] },
 }
@@ -60,7 +60,10 @@ pub(crate) const PARTS: [Part; 15] = [
     Part {
         name: "transient producer",
         protocol: Protocol::Amqp,
-        kind: Kind::Produce { routes: &[straight(TRANSIENT), straight(PLAIN), TOPIC_ONE, UNBOUND], persistent: false },
+        kind: Kind::Produce {
+            routes: &[straight(TRANSIENT), straight(PLAIN), TOPIC_ONE, UNBOUND],
+            mode: DeliveryMode::Transient,
+        },
     },
     transact("stomp transactor", Protocol::Stomp, None, &[straight(LEFT), straight(RIGHT)]),
     transact("amqp transactor", Protocol::Amqp, None, &[straight(LEFT), straight(RIGHT), straight(LEFT)]),
@@ -91,7 +94,7 @@ const WORKS_AND_FULL: [Route; 8] =
     [WORKS[0], WORKS[1], WORKS[2], WORKS[3], WORKS[4], WORKS[5], WORKS[6], straight(FULL)];
 
 const fn produce(name: &'static str, protocol: Protocol, routes: &'static [Route]) -> Part {
-    Part { name, protocol, kind: Kind::Produce { routes, persistent: true } }
+    Part { name, protocol, kind: Kind::Produce { routes, mode: DeliveryMode::Persistent } }
 }
 
 const fn transact(name: &'static str, protocol: Protocol, from: Option<usize>, routes: &'static [Route]) -> Part {
@@ -136,8 +139,8 @@ impl Part {
         };
         let mut talk = talk::open(stage.ports, self.protocol, purpose)?;
         match self.kind {
-            Kind::Produce { routes, persistent } => {
-                produce::Producer::new(stage, random, routes, persistent).run(talk.as_mut(), end)
+            Kind::Produce { routes, mode } => {
+                produce::Producer::new(stage, random, routes, mode).run(talk.as_mut(), end)
             }
             Kind::Consume { queues } => consume::Consumer::new(stage, random, queues).run(talk.as_mut(), end),
             Kind::Transact { from, routes } => {
@@ -147,8 +150,8 @@ impl Part {
     }
 }
 
-/// Publishes what nobody consumes, and waits until it is dead of age: consumers that play may be
-/// quicker than age with everything.
+/// Publishes to a queue without consumers, and waits until the messages have expired. Consumers
+/// that play may take everything before it expires.
 pub(crate) fn let_age(stage: &Stage, random: &mut Random) -> Result<(), Broken> {
     const BRIEFLY: Duration = Duration::from_millis(50);
     const PRODUCER: Part = produce("amqp brief producer", Protocol::Amqp, &[straight(BRIEF)]);

@@ -5,7 +5,7 @@
 //! them.
 
 use crate::random::Random;
-use crate::stamp::{Id, Stamp};
+use crate::stamp::{DeliveryMode, Id, Stamp};
 use crate::topology::{QUEUES, members, route_of, source_of};
 
 /// One property, as text.
@@ -47,10 +47,13 @@ const TYPES: [&str; 4] = ["text/plain", "application/json", "application/octet-s
 const EPOCH: u64 = 1_700_000_000;
 
 /// What a message of this name is published with. Some have fewer properties than others.
-pub(crate) fn of(id: Id, persistent: bool) -> Vec<Field> {
+pub(crate) fn of(id: Id, mode: DeliveryMode) -> Vec<Field> {
     let mut random = Random::new(u64::from(id.producer) << 32 ^ id.seq);
-    // The name tells of the delivery mode, too, so that nobody has to remember it.
-    let mode = if persistent { "kept" } else { "passing" };
+    // The name tells of the delivery mode, too, so that a delivery alone says what was published.
+    let mode = match mode {
+        DeliveryMode::Persistent => "kept",
+        DeliveryMode::Transient => "passing",
+    };
     let mut fields = vec![(CORRELATION_ID, format!("{}-{}-{mode}", id.producer, id.seq))];
     let optional: [Field; 6] = [
         (CONTENT_TYPE, (*random.pick(&TYPES)).to_owned()),
@@ -91,7 +94,8 @@ impl Shown {
     /// What this delivery from `queue` should have shown.
     fn expected(&self, queue: usize, stamp: &Stamp) -> Self {
         let persistent = self.get(PERSISTENT) == Some("true");
-        let mut fields = of(stamp.id, persistent);
+        let mode = if persistent { DeliveryMode::Persistent } else { DeliveryMode::Transient };
+        let mut fields = of(stamp.id, mode);
         fields.push((PERSISTENT, persistent.to_string()));
         let ranked = members(stamp.queues).map(|queue| &QUEUES[queue]).find(|queue| queue.max_priority.is_some());
         fields.extend(ranked.map(|queue| (PRIORITY, queue.rank(stamp.id.seq).to_string())));

@@ -222,13 +222,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already; there is nobody to tell.
+        // It may have ended already, and a drop can return no error.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Whether somebody answers the first bytes of AMQP: the port of a broker that was just killed may
+/// Whether the first bytes of AMQP are answered: the port of a broker that was just killed may
 /// still take a connection, and drops it.
 fn answers(port: u16) -> bool {
     let answer = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).and_then(|mut stream| {
@@ -269,7 +269,7 @@ pub(crate) fn build(root: &Path, sabotage: Option<&str>) -> Result<PathBuf, Stri
     Ok(target_folder(root).join("ci").join("hermod"))
 }
 
-/// An offset at which all ports are free now. Somebody else may take one before the server does;
+/// An offset at which all ports are free now. Another program may take one before the server does;
 /// then its start fails.
 fn free_offset() -> Result<u16, String> {
     let first = 1500 + (std::process::id() % 1000) as u16;

@@ -38,8 +38,7 @@ pub(crate) struct Stage {
     delays: AtomicBool,
     /// When the last message is due that was delayed, in milliseconds since 1970.
     last_due: AtomicU64,
-    /// Messages with ids of which nobody knows whether the broker has them, and their sizes: to be
-    /// sent again.
+    /// Messages with ids that the broker may have or not, and their sizes. They are sent again.
     unsure: Mutex<Vec<(Stamp, usize)>>,
 }
 
@@ -88,7 +87,7 @@ impl Stage {
         self.last_due.load(Ordering::SeqCst) + LATE_MS <= now_ms()
     }
 
-    /// Messages of which nobody knows whether the broker has them.
+    /// Messages that the broker may have or not.
     pub(crate) fn unsure(&self) -> MutexGuard<'_, Vec<(Stamp, usize)>> {
         self.unsure.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -120,9 +119,14 @@ impl Stage {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// From now on connections may break, or (`false`) may not.
-    pub(crate) fn set_dying(&self, dying: bool) {
-        self.dying.store(dying, Ordering::SeqCst);
+    /// From now on connections may break: the broker dies.
+    pub(crate) fn begin_dying(&self) {
+        self.dying.store(true, Ordering::SeqCst);
+    }
+
+    /// From now on connections may not break: the broker is dead, and the next one is to live.
+    pub(crate) fn end_dying(&self) {
+        self.dying.store(false, Ordering::SeqCst);
     }
 
     pub(crate) fn is_dying(&self) -> bool {

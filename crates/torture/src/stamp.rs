@@ -2,6 +2,13 @@
 //! CRC32C, so that a delivery that the harness did not send, or that lost a byte, can't pass for
 //! one that it did.
 
+/// Whether a message is to outlive the broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DeliveryMode {
+    Persistent,
+    Transient,
+}
+
 /// First bytes of every body: "HMX1".
 const MAGIC: u32 = 0x484d_5831;
 /// Length of the stamp, and of the shortest body.

@@ -18,7 +18,7 @@ use crate::fence::Fence;
 use crate::history::Outcome;
 use crate::properties::{self, Field, Shown};
 use crate::server::Ports;
-use crate::stamp::Stamp;
+use crate::stamp::{DeliveryMode, Stamp};
 use crate::topology::Route;
 
 pub(crate) use control::Control;
@@ -65,7 +65,7 @@ impl std::fmt::Display for Broken {
 pub(crate) struct Publish<'a> {
     pub(crate) route: Route,
     pub(crate) body: &'a [u8],
-    pub(crate) persistent: bool,
+    pub(crate) mode: DeliveryMode,
     pub(crate) transaction: Option<u64>,
     /// It is not to come before this, in milliseconds since 1970.
     pub(crate) due: Option<u64>,
@@ -77,12 +77,12 @@ pub(crate) struct Publish<'a> {
 impl<'a> Publish<'a> {
     /// A persistent message, due at once.
     pub(crate) fn persistent(route: Route, body: &'a [u8]) -> Self {
-        Self { route, body, persistent: true, transaction: None, due: None, id: None, priority: None }
+        Self { route, body, mode: DeliveryMode::Persistent, transaction: None, due: None, id: None, priority: None }
     }
 
     /// The properties that belong to the name in its body, if it has one.
     fn properties(&self) -> Vec<Field> {
-        Stamp::id_of(self.body).map_or_else(Vec::new, |id| properties::of(id, self.persistent))
+        Stamp::id_of(self.body).map_or_else(Vec::new, |id| properties::of(id, self.mode))
     }
 }
 
@@ -111,13 +111,20 @@ pub(crate) enum End {
     Abort,
 }
 
+/// Which publishes of a connection an answer names. Their numbers begin with 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Numbers {
+    One(u64),
+    UpTo(u64),
+}
+
 /// Something the broker said.
 #[derive(Debug)]
 pub(crate) enum Heard<'a> {
-    /// A publish was confirmed, by its number from 1; with `multiple` all up to it.
-    Confirmed { number: u64, multiple: bool },
-    /// A publish was refused: nothing is known of it.
-    Refused { number: u64, multiple: bool },
+    /// Publishes were confirmed.
+    Confirmed(Numbers),
+    /// Publishes were refused: nothing is known of them.
+    Refused(Numbers),
     /// A message came.
     Delivered { queue: usize, redelivered: bool, body: &'a [u8], shown: Shown, handle: Handle },
     /// A fence was answered.

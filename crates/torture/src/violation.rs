@@ -30,7 +30,7 @@ pub(crate) enum Invariant {
     Count,
     /// I12: what is confirmed comes in time to consumers that wait for it.
     Stalled,
-    /// I13: a queue with a single active consumer delivers to nobody else while that one lives.
+    /// I13: a queue with a single active consumer delivers to no other one while that one lives.
     Single,
 }
 

@@ -114,7 +114,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already; there is nobody to tell.
+        // It may have ended already, and a drop can return no error.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -137,7 +137,7 @@ fn spawn(program: &Path, folder: &Path, offset: u16) -> Result<Child, String> {
         .map_err(|error| format!("cannot start {}: {error}", program.display()))
 }
 
-/// An offset at which all ports are free now. Somebody else may take one before the server does;
+/// An offset at which all ports are free now. Another program may take one before the server does;
 /// then its start fails.
 fn free_offset() -> Result<u16, String> {
     let first = 100 + (std::process::id() % 1000) as u16;

@@ -64,17 +64,25 @@ pub(super) fn check(file: &File, lines: &[Line], tests: &TestFiles, findings: &m
         }
     }
     for (number, line) in lines.iter().enumerate() {
-        check_line(&file.path, line, line.test || whole_file_is_test, &mut |text| find(number + 1, text));
+        let mut find = |text| find(number + 1, text);
+        check_line(&file.path, line, &mut find);
+        if !(whole_file_is_test || line.test) {
+            check_product_line(line, &mut find);
+        }
     }
     check_file_name(&file.path, &mut |text| find(0, text));
 }
 
-fn check_line(path: &Path, line: &Line, test: bool, find: &mut dyn FnMut(String)) {
+/// Checks what only tests may do.
+fn check_product_line(line: &Line, find: &mut dyn FnMut(String)) {
     for (code, instead) in FORBIDDEN_CODE {
-        if !test && contains_call(&line.code, code) {
+        if contains_call(&line.code, code) {
             find(format!("`{code}` outside a test: {instead}"));
         }
     }
+}
+
+fn check_line(path: &Path, line: &Line, find: &mut dyn FnMut(String)) {
     for mark in UNFINISHED {
         if source::identifiers(&line.comment).contains(&mark) {
             find(format!("{mark}: do it now, or write it where plans are kept"));
@@ -86,7 +94,7 @@ fn check_line(path: &Path, line: &Line, test: bool, find: &mut dyn FnMut(String)
     }
     for pair in words.windows(2) {
         if DECLARING.contains(&pair[0]) {
-            check_name(path, pair[0] == "fn", pair[1], find);
+            check_name(path, pair[0], pair[1], find);
         }
     }
 }
@@ -98,11 +106,11 @@ fn contains_call(code: &str, wanted: &str) -> bool {
     })
 }
 
-/// Checks a declared name. In the name of a function such a word may be an adjective, so only the
-/// whole name counts.
-fn check_name(path: &Path, is_function: bool, name: &str, find: &mut dyn FnMut(String)) {
+/// Checks a name behind its keyword. In the name of a function such a word may be an adjective, so
+/// only the whole name counts.
+fn check_name(path: &Path, keyword: &str, name: &str, find: &mut dyn FnMut(String)) {
     for word in name_words(name) {
-        if EMPTY_NAMES.contains(&word.as_str()) && (!is_function || word == name) {
+        if EMPTY_NAMES.contains(&word.as_str()) && (keyword != "fn" || word == name) {
             find(format!("`{name}` says nothing about what is inside: name it after its noun"));
         }
         for (foreign, crates) in FOREIGN_WORDS {

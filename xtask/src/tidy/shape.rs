@@ -13,7 +13,10 @@ use super::tokens::{self, Token, members, text};
 const MAX_FIELDS: usize = 15;
 
 /// Functions of other people's traits, whose parameters are not ours to choose.
-const FOREIGN_FUNCTIONS: [&str; 3] = ["record_bool", "serialize_bool", "visit_bool"];
+const FOREIGN_FUNCTIONS: [&str; 5] = ["fsync", "fsyncdir", "record_bool", "serialize_bool", "visit_bool"];
+
+/// Functions that assert: the condition is written out where they are called.
+const ASSERTIONS: [&str; 1] = ["demand"];
 
 /// Structs that may have more fields, each with its reason.
 const WIDE_STRUCTS: [(&str, &str); 0] = [];
@@ -22,7 +25,7 @@ const WIDE_STRUCTS: [(&str, &str); 0] = [];
 pub(super) fn check(file: &File, lines: &[Line], tests: &TestFiles, broken: &mut Vec<Broken>) {
     let all = tokens::all(lines.iter().enumerate());
     for (line, name) in bool_parameters(&all) {
-        if !FOREIGN_FUNCTIONS.contains(&name) {
+        if !FOREIGN_FUNCTIONS.contains(&name) && !ASSERTIONS.contains(&name) {
             let problem = format!("`{name}` takes a bool: an enum says what it means, or an options struct");
             broken.push(Broken::new(Rule::BoolParameter, &file.path, line + 1, problem));
         }

@@ -18,7 +18,7 @@ pub(super) struct Holders {
 }
 
 impl Holders {
-    /// Whether nobody has got anything yet, in this life of the broker or since all were gone.
+    /// Whether no consumer has got anything yet, in this life of the broker or since all were gone.
     pub(super) fn is_quiet(&self) -> bool {
         self.last < self.first
     }

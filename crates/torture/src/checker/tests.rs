@@ -6,6 +6,7 @@ mod model;
 use super::*;
 use crate::properties::Shown;
 use crate::random::Random;
+use crate::stamp::DeliveryMode;
 use crate::topology::{DEAD, FULL, LATER, PARKED, PLAIN, RANKS, RETRIED, SHORT, SINGLE, SPILL, TRANSIENT, WORK};
 
 /// The violations of a history that ends drained.
@@ -47,8 +48,12 @@ fn with(history: &[Event], at: usize, event: Event) -> Vec<Event> {
     changed
 }
 
-fn delivery(queue: usize, redelivered: bool, stamp: Stamp) -> Event {
-    Event::Deliver { consumer: 9999, queue, redelivered, content: Ok(stamp) }
+fn first_delivery(queue: usize, stamp: Stamp) -> Event {
+    Event::Deliver { consumer: 9999, queue, redelivered: false, content: Ok(stamp) }
+}
+
+fn redelivery(queue: usize, stamp: Stamp) -> Event {
+    Event::Deliver { consumer: 9999, queue, redelivered: true, content: Ok(stamp) }
 }
 
 fn stamp_of(history: &[Event], name: Id) -> Option<Stamp> {
@@ -183,33 +188,33 @@ fn give_back_to_the_end(history: &[Event], random: &mut Random) -> Option<Vec<Ev
 /// What one consumer holds comes to another one.
 fn deliver_held(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
     let (at, queue, id, _) = any(random, &deliveries(history))?;
-    Some(with(history, at + 1, delivery(queue, true, stamp_of(history, id)?)))
+    Some(with(history, at + 1, redelivery(queue, stamp_of(history, id)?)))
 }
 
 fn resurrect(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
     let (_, queue, id, _) = any(random, &drained(history))?;
-    Some(with(history, history.len(), delivery(queue, true, stamp_of(history, id)?)))
+    Some(with(history, history.len(), redelivery(queue, stamp_of(history, id)?)))
 }
 
 /// What is settled in a dead-letter queue comes back to the queue before it.
 fn resurrect_moved(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
     let moved: Vec<_> = drained(history).into_iter().filter(|(_, queue, ..)| *queue == DEAD).collect();
     let (_, _, id, _) = any(random, &moved)?;
-    Some(with(history, history.len(), delivery(WORK, true, stamp_of(history, id)?)))
+    Some(with(history, history.len(), redelivery(WORK, stamp_of(history, id)?)))
 }
 
 /// What was accepted turns up in the dead-letter queue.
 fn dead_letter_accepted(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
     let kept: Vec<_> = drained(history).into_iter().filter(|(_, queue, ..)| *queue == SHORT).collect();
     let (_, _, id, _) = any(random, &kept)?;
-    Some(with(history, history.len(), delivery(SPILL, false, stamp_of(history, id)?)))
+    Some(with(history, history.len(), first_delivery(SPILL, stamp_of(history, id)?)))
 }
 
 /// A message that was redriven is also where it was.
 fn leave_a_copy(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
     let back: Vec<_> = drained(history).into_iter().filter(|(_, queue, ..)| *queue == RETRIED).collect();
     let (_, _, id, _) = any(random, &back)?;
-    Some(with(history, history.len(), delivery(PARKED, false, stamp_of(history, id)?)))
+    Some(with(history, history.len(), first_delivery(PARKED, stamp_of(history, id)?)))
 }
 
 /// A message that was confirmed before a kill and delivered, and so must not be new again though it
@@ -221,7 +226,7 @@ fn forget_an_id(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
     };
     let places: Vec<_> = deliveries(history).into_iter().filter(known).collect();
     let (_, _, id, _) = any(random, &places)?;
-    Some(with(history, killed + 1, delivery(LATER, false, stamp_of(history, id)?)))
+    Some(with(history, killed + 1, first_delivery(LATER, stamp_of(history, id)?)))
 }
 
 /// What has a lower priority goes first.
@@ -248,7 +253,7 @@ fn misroute(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
     let (at, _, id, _) = any(random, &deliveries(history))?;
     let stamp = stamp_of(history, id)?;
     let wrong = (0..QUEUES.len()).find(|queue| source_of(*queue).is_none() && stamp.queues & 1 << queue == 0)?;
-    Some(with(history, at, delivery(wrong, false, stamp)))
+    Some(with(history, at, first_delivery(wrong, stamp)))
 }
 
 /// A delivery lacks one of its properties, or shows those of another message.
@@ -320,7 +325,7 @@ fn show_early(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
         Event::Attempt { stamp, .. } if stamp.transaction == Some(number) => Some(*stamp),
         _ => None,
     })?;
-    Some(with(history, at, delivery(members(stamp.queues).next()?, false, stamp)))
+    Some(with(history, at, first_delivery(members(stamp.queues).next()?, stamp)))
 }
 
 /// What a transaction that did not happen had accepted does not come back.
@@ -352,7 +357,7 @@ fn return_source(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
         _ => None,
     });
     let (queue, id) = any(random, &sources.collect::<Vec<_>>())?;
-    Some(with(history, history.len(), delivery(queue, true, stamp_of(history, id)?)))
+    Some(with(history, history.len(), redelivery(queue, stamp_of(history, id)?)))
 }
 
 /// What is given back while the broker lives is in its place as soon as all consumers are gone;
@@ -366,7 +371,7 @@ fn what_was_given_back_comes_in_its_place_again() {
     let settle = |consumer, id, outcome| Event::Settle { consumer, queue: PLAIN, id, outcome, transaction: None };
     let mut taken = Vec::new();
     for id in ids {
-        taken.extend([Event::Attempt { stamp: stamp(id), persistent: true }, Event::Confirm(id)]);
+        taken.extend([Event::Attempt { stamp: stamp(id), mode: DeliveryMode::Persistent }, Event::Confirm(id)]);
     }
     taken.extend([deliver(2, false, ids[0]), deliver(2, false, ids[1]), settle(2, ids[0], Outcome::Released)]);
     taken.push(Event::Left(2));
@@ -392,10 +397,10 @@ fn what_was_given_back_comes_in_its_place_again() {
 /// What would not survive a kill is kept as long as the broker lives.
 #[test]
 fn transients_are_lost_by_a_kill_alone() {
-    for (queue, persistent) in [(TRANSIENT, true), (PLAIN, false)] {
+    for (queue, mode) in [(TRANSIENT, DeliveryMode::Persistent), (PLAIN, DeliveryMode::Transient)] {
         let id = Id { producer: 1, seq: 0 };
         let stamp = Stamp { id, transaction: None, queues: 1 << queue, due: 0 };
-        let attempt = Event::Attempt { stamp, persistent };
+        let attempt = Event::Attempt { stamp, mode };
         let accept = Event::Settle { consumer: 2, queue, id, outcome: Outcome::Accepted, transaction: None };
         let taken = [Event::Deliver { consumer: 2, queue, redelivered: false, content: Ok(stamp) }, accept];
         let confirmed = [attempt.clone(), Event::Confirm(id)];
@@ -422,7 +427,7 @@ fn transients_are_lost_by_a_kill_alone() {
 fn what_does_not_come_in_time_is_stalled() {
     let id = Id { producer: 1, seq: 0 };
     let stamp = Stamp { id, transaction: None, queues: 1 << WORK, due: 0 };
-    let attempt = Event::Attempt { stamp, persistent: true };
+    let attempt = Event::Attempt { stamp, mode: DeliveryMode::Persistent };
     let come = |queue| Event::Deliver { consumer: 2, queue, redelivered: false, content: Ok(stamp) };
     let settle = |queue, outcome| Event::Settle { consumer: 2, queue, id, outcome, transaction: None };
     let accepted = [come(WORK), settle(WORK, Outcome::Accepted)];
@@ -455,7 +460,7 @@ fn one_consumer_at_a_time_is_active() {
     let stamps =
         [0, 1].map(|seq| Stamp { id: Id { producer: 1, seq }, transaction: None, queues: 1 << SINGLE, due: 0 });
     let deliver = |consumer, stamp| Event::Deliver { consumer, queue: SINGLE, redelivered: false, content: Ok(stamp) };
-    let published = stamps.map(|stamp| Event::Attempt { stamp, persistent: true });
+    let published = stamps.map(|stamp| Event::Attempt { stamp, mode: DeliveryMode::Persistent });
     for (between, consumer, sound) in [
         (None, 3, false),
         (None, 2, true),
@@ -488,7 +493,9 @@ fn what_was_refused_does_not_come() {
         (Event::Refuse(id), counted(0), None),
     ] {
         let mut checker = Checker::default();
-        [Event::Attempt { stamp, persistent: true }, answer, event].iter().for_each(|event| checker.apply(event));
+        [Event::Attempt { stamp, mode: DeliveryMode::Persistent }, answer, event]
+            .iter()
+            .for_each(|event| checker.apply(event));
         let found = checker.violations().first().map(|violation| violation.invariant);
         assert_eq!(found, expected);
     }
@@ -501,7 +508,7 @@ fn a_queue_holds_no_more_than_its_limit() {
     let mut history = Vec::new();
     for id in (0..=limit).map(|seq| Id { producer: 1, seq }) {
         let stamp = Stamp { id, transaction: None, queues: 1 << SHORT, due: 0 };
-        history.extend([Event::Attempt { stamp, persistent: true }, Event::Confirm(id)]);
+        history.extend([Event::Attempt { stamp, mode: DeliveryMode::Persistent }, Event::Confirm(id)]);
     }
     history.push(Event::Killed);
     for (ready, moved, sound) in
@@ -524,7 +531,7 @@ fn the_answer_to_a_rejection_does_not_stand_for_what_came_after_it() {
     let deliver = |consumer, redelivered| Event::Deliver { consumer, queue: RETRIED, redelivered, content: Ok(stamp) };
     let settle = |consumer, outcome| Event::Settle { consumer, queue: RETRIED, id, outcome, transaction: None };
     let mut history = vec![
-        Event::Attempt { stamp, persistent: true },
+        Event::Attempt { stamp, mode: DeliveryMode::Persistent },
         Event::Confirm(id),
         deliver(2, false),
         settle(2, Outcome::Rejected),
@@ -554,7 +561,7 @@ fn an_answer_that_was_overtaken_fences_nothing_more() {
     let mut history = Vec::new();
     for (number, id) in ids.into_iter().enumerate() {
         let (consumer, queue, stamp) = (2, PLAIN, stamp(id));
-        history.push(Event::Attempt { stamp, persistent: true });
+        history.push(Event::Attempt { stamp, mode: DeliveryMode::Persistent });
         history.push(Event::Deliver { consumer, queue, redelivered: false, content: Ok(stamp) });
         history.push(Event::Settle { consumer, queue, id, outcome: Outcome::Accepted, transaction: None });
         history.push(Event::FenceAsked { consumer, fence: number as u64, kind: Fence::SendReceipt });
@@ -576,7 +583,7 @@ fn what_is_sent_again_is_new_if_it_was_not_confirmed() {
     let stamp = Stamp { id, transaction: None, queues: 1 << LATER, due: 0 };
     let deliver = |consumer| Event::Deliver { consumer, queue: LATER, redelivered: false, content: Ok(stamp) };
     let accept = Event::Settle { consumer: 3, queue: LATER, id, outcome: Outcome::Accepted, transaction: None };
-    let attempt = Event::Attempt { stamp, persistent: true };
+    let attempt = Event::Attempt { stamp, mode: DeliveryMode::Persistent };
     let lost = [attempt.clone(), deliver(2), Event::Killed, Event::Confirm(id), deliver(3), accept.clone()];
     assert_eq!(check(&lost), []);
     let kept = [attempt, Event::Confirm(id), deliver(2), Event::Killed, deliver(3), accept];

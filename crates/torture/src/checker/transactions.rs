@@ -42,7 +42,7 @@ impl Default for Transaction {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Transactions {
     by_number: HashMap<u64, Transaction>,
-    /// Deliveries that a commit accepts of which nobody knows yet whether it happened.
+    /// Deliveries that a commit accepts; whether it happened is not known yet.
     in_doubt: HashMap<(usize, Id), u64>,
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn play(program: &Program, stage: &Stage, random: &mut Random, until:
     }
 }
 
-/// Sends all back that there is. Nobody else publishes or consumes meanwhile.
+/// Sends back all that there is. No part of the load publishes or consumes meanwhile.
 pub(crate) fn all(program: &Program, stage: &Stage) -> Result<(), String> {
     for (source, target) in pairs() {
         let depth = |queue: &Queue| stage.control(|control| control.depth(queue.name));

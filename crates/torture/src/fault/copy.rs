@@ -14,7 +14,7 @@ use super::{Scene, Stop};
 use crate::history::Event;
 use crate::random::Random;
 use crate::server::{Launch, Program, Sizes};
-use crate::stamp::Stamp;
+use crate::stamp::{DeliveryMode, Stamp};
 use crate::talk::{Broken, Protocol};
 use crate::topology::{FAN, FAN_A, FAN_B};
 
@@ -54,7 +54,7 @@ pub(super) fn backup(scene: &Scene) -> Result<String, Stop> {
     // known there.
     let later = publisher.ids_from(before).map(|id| {
         let stamp = Stamp { id, transaction: None, queues: FAN.queues, due: 0 };
-        Event::Attempt { stamp, persistent: true }
+        Event::Attempt { stamp, mode: DeliveryMode::Persistent }
     });
     copy.stage.tell(&later.collect::<Vec<_>>());
     copy.buried();
@@ -78,7 +78,7 @@ fn publish_until_answered(publisher: &mut Publisher<'_>, asked: &mut Child) -> R
             return Ok(());
         }
         if begin.elapsed() > LONGEST {
-            // It may have ended already; there is nobody to tell.
+            // It may have ended already. The error below says more than that of the kill.
             let _ = asked.kill();
             return Err(format!("a backup and the confirms beside it took more than {LONGEST:?}"));
         }

@@ -9,7 +9,7 @@ use super::{Scene, Stop};
 use crate::gauge;
 use crate::history::Outcome;
 use crate::server::{Launch, Sizes};
-use crate::talk::{self, Broken, Control, Heard, Protocol, Publish, Purpose, Settlement, Talk};
+use crate::talk::{self, Broken, Control, Heard, Numbers, Protocol, Publish, Purpose, Settlement, Talk};
 use crate::topology::{PLAIN, straight};
 
 const MIB: u64 = 1 << 20;
@@ -97,8 +97,8 @@ fn publish(talk: &mut dyn Talk, before: u64, count: u64, mut due: impl FnMut() -
             sent += 1;
         }
         talk.exchange(Duration::from_millis(5), &mut |heard| match heard {
-            Heard::Confirmed { number, multiple: true } => confirmed = number - before,
-            Heard::Confirmed { .. } => confirmed += 1,
+            Heard::Confirmed(Numbers::UpTo(number)) => confirmed = number - before,
+            Heard::Confirmed(Numbers::One(_)) => confirmed += 1,
             _ => {}
         })?;
         if Instant::now() > end {

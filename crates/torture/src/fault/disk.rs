@@ -169,8 +169,8 @@ impl Disk {
         Some(number)
     }
 
-    /// Takes a name out of a folder; whoever has the file open keeps it. False if there is no such
-    /// name.
+    /// Takes a name out of a folder. A process that has the file open keeps it. False if there is
+    /// no such name.
     pub(super) fn unlink(&mut self, folder: u64, name: &OsStr) -> bool {
         self.tell();
         self.changes.push(Change::Removed(name.to_owned()));

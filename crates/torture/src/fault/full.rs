@@ -35,7 +35,7 @@ const BEFORE_FOREIGN: u64 = 200;
 const TAKEN: u64 = 20;
 /// A queue that is deleted while the disk is full.
 const SPARE: &str = "fault.spare";
-/// The file of somebody else, in the data directory's file system.
+/// The file of another program, in the data directory's file system.
 const FOREIGN: &str = "foreign";
 
 pub(super) fn tmpfs(scene: &Scene) -> Result<String, Stop> {
@@ -90,8 +90,8 @@ fn until_blocked<P>(scene: &Scene, launch: &Launch, place: impl Fn(&Path) -> Res
     Ok(format!("{figure}; {} confirmed, 0 lost", load.confirmed()))
 }
 
-/// Publishes at least `bytes` into a broker from which nobody consumes, and kills it: it must have
-/// held them all.
+/// Publishes at least `bytes` into a broker without consumers, and kills it: it must have held them
+/// all.
 pub(super) fn held(scene: &Scene, launch: &Launch, bytes: u64) -> Result<String, Stop> {
     let rig = Rig::new(scene)?;
     let mut server = rig.start_new(launch)?;
@@ -112,8 +112,8 @@ pub(super) fn held(scene: &Scene, launch: &Launch, bytes: u64) -> Result<String,
     Ok(format!("{figure}; {} confirmed, 0 lost", load.confirmed()))
 }
 
-/// Somebody else takes the last byte, and gives it back. The broker is killed and started again in
-/// between.
+/// Another program takes the last byte, and gives it back. The broker is killed and started again
+/// in between.
 fn foreign(scene: &Scene, mount: impl Fn(&Path) -> Result<Mount, Stop>) -> Result<String, Stop> {
     let rig = Rig::new(scene)?;
     let mount = mount(&rig.program.data())?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::history::{Event, Outcome};
 use crate::part::{Books, take};
 use crate::stage::Stage;
-use crate::stamp::{Id, Stamp};
+use crate::stamp::{DeliveryMode, Id, Stamp};
 use crate::talk::{self, Broken, Heard, Protocol, Publish, Purpose, Talk};
 use crate::topology::Route;
 
@@ -55,7 +55,7 @@ impl<'a> Publisher<'a> {
         let stamp = Stamp { id, transaction: None, queues: route.queues, due: 0 };
         let body = stamp.body(self.stage.run, size);
         self.talk.publish(&Publish::persistent(route, &body));
-        self.stage.tell(&[Event::Attempt { stamp, persistent: true }]);
+        self.stage.tell(&[Event::Attempt { stamp, mode: DeliveryMode::Persistent }]);
         self.next += 1;
         self.waiting.push_back(self.next);
     }
@@ -65,8 +65,8 @@ impl<'a> Publisher<'a> {
         let mut confirmed = Vec::new();
         let (waiting, blocked) = (&mut self.waiting, &mut self.blocked);
         let outcome = self.talk.exchange(LOOK, &mut |heard| match heard {
-            Heard::Confirmed { number, multiple } => take(waiting, number, multiple, &mut confirmed),
-            Heard::Refused { number, multiple } => take(waiting, number, multiple, &mut Vec::new()),
+            Heard::Confirmed(numbers) => take(waiting, numbers, &mut confirmed),
+            Heard::Refused(numbers) => take(waiting, numbers, &mut Vec::new()),
             Heard::Blocked => *blocked = true,
             Heard::Unblocked => *blocked = false,
             _ => {}

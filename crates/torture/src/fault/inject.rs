@@ -19,7 +19,7 @@ const ROUNDS: u64 = 5;
 const CALLS: (u64, u64) = (10, 300);
 /// How long a round lasts at most; the load makes more calls than the largest n in that time.
 const ROUND: Duration = Duration::from_secs(20);
-/// How long the load goes on after a lie that nobody may notice.
+/// How long the load goes on after a lie that may go unnoticed.
 const LYING: Duration = Duration::from_secs(2);
 /// The exit code of a broker that cannot write its log any more.
 const CANNOT_WRITE: i32 = 74;
@@ -88,8 +88,8 @@ fn fail_stop(scene: &Scene, inject: &str, from_then_on: &str) -> Result<String, 
     Ok(format!("{rounds} times exit code {CANNOT_WRITE}, restarted; {confirmed} confirmed, 0 lost"))
 }
 
-/// A write that claims 512 bytes and wrote nothing. Nobody can notice at once; a restart must, or
-/// the queue that needs what is missing, or nothing is missing.
+/// A write that claims 512 bytes and wrote nothing. It can't be noticed at once. A restart must
+/// notice it, or the queue that needs what is missing, or nothing is missing.
 pub(super) fn write_lies(scene: &Scene) -> Result<String, Stop> {
     let rounds = scene.count.unwrap_or(ROUNDS);
     let (mut refused, mut stopped, mut harmless) = (0, 0, 0);

@@ -33,7 +33,7 @@ pub(super) fn memory(scene: &Scene) -> Result<String, Stop> {
     little_memory(scene, Vec::new())
 }
 
-/// The same with a limit that somebody has set.
+/// The same with a limit that is set.
 pub(super) fn memory_set(scene: &Scene) -> Result<String, Stop> {
     little_memory(scene, vec![("HERMOD_MEMORY_LIMIT", (MEMORY / 10 * 4).to_string())])
 }
@@ -62,7 +62,7 @@ pub(super) fn descriptors(scene: &Scene) -> Result<String, Stop> {
         open.push(publisher);
     }
     demand(open.len() < CONNECTIONS, || "the limit was not reached".to_owned())?;
-    // Nobody accepts these; they must not keep the broker busy.
+    // The broker can't accept these; they must not keep it busy.
     let knocking: Vec<_> = (0..20)
         .filter_map(|_| std::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, rig.stage.ports.amqp)).ok())
         .collect();

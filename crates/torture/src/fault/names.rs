@@ -86,7 +86,7 @@ impl Moments {
 struct Fate {
     moment: usize,
     /// The names that were not flushed and survive a power cut, a bit for each; `None`: the broker
-    /// is only killed, and what the next one sees is flushed by nobody but itself.
+    /// is only killed, and what the next one sees is flushed by that one alone.
     names: Option<u64>,
 }
 
@@ -233,7 +233,9 @@ impl Recording {
         let mounted = MountedDisk::of(&scene.folder.join("disk"), disk)?;
         rig.stage.checker().clone_from(checker);
         rig.buried();
-        judge(rig, &mounted, *declared).map_err(|error| {
+        // What was not declared at that moment is declared now.
+        let look = if *declared { Control::verify } else { Control::declare };
+        judge(rig, &mounted, look).map_err(|error| {
             for (state, name) in [(state, "moment"), (&left, "left"), (mounted.disk().state(), "end")] {
                 let to = scene.folder.join(name);
                 if let Err(error) = std::fs::create_dir_all(&to).and_then(|()| state.save(&to)) {
@@ -270,10 +272,10 @@ impl Recording {
 
 /// Starts the broker and looks at everything. Then the power is cut, and all that was not flushed
 /// is lost: what was there by then is there, and nothing that was settled comes back.
-fn judge(rig: &Rig, mounted: &MountedDisk, declared: bool) -> Result<(), String> {
+fn judge(rig: &Rig, mounted: &MountedDisk, look: fn(&mut Control) -> Result<(), Broken>) -> Result<(), String> {
     let launch = script::launch();
     let mut server = rig.start(&launch)?;
-    rig.stage.control(if declared { Control::verify } else { Control::declare })?;
+    rig.stage.control(look)?;
     // With patience: what was not confirmed may be under way still, and would seem to come back
     // after the second cut.
     part::drain_alive(&rig.stage, &mut server)?;

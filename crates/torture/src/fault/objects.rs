@@ -37,7 +37,7 @@ pub(super) fn kill(scene: &Scene) -> Result<String, Stop> {
                 .map(|(hand, (catalog, random))| scope.spawn(move || change(stage, hand, catalog, random)))
                 .collect();
             std::thread::sleep(load);
-            stage.set_dying(true);
+            stage.begin_dying();
             server.kill()?;
             let answers = threads.into_iter().map(|thread| thread.join());
             answers.map(|answer| answer.unwrap_or_else(|_| Err("a thread panicked".to_owned()))).sum()

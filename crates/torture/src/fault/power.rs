@@ -202,7 +202,7 @@ pub(super) fn slow(scene: &Scene) -> Result<String, Stop> {
     let port = rig.stage.ports.amqp;
     let ended = rig.play(&mut server, || {
         let asking = Instant::now();
-        // Passive declares of a queue that nobody changes need no flush.
+        // Passive declares of a queue that does not change need no flush.
         match Control::open(port).and_then(|mut control| control.depth_of_all()) {
             Ok(_) => asked += 1,
             Err(error) => failed = Some(error.to_string()),

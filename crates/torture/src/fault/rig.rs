@@ -54,7 +54,7 @@ impl Rig {
 
     /// Kills the broker without warning and tells the history.
     pub(super) fn kill(&self, server: &mut Server) -> Result<(), String> {
-        self.stage.set_dying(true);
+        self.stage.begin_dying();
         server.kill()?;
         self.buried();
         Ok(())
@@ -63,7 +63,7 @@ impl Rig {
     /// The broker is gone: tells the history, and allows no broken connection any more.
     pub(super) fn buried(&self) {
         self.stage.tell(&[Event::Killed]);
-        self.stage.set_dying(false);
+        self.stage.end_dying();
     }
 
     /// Lets all parts of the crash harness play until `end` says so, or the broker ends by itself,
@@ -98,7 +98,7 @@ impl Rig {
                 std::thread::sleep(Duration::from_millis(1));
                 ended = server.ended();
             }
-            stage.set_dying(true);
+            stage.begin_dying();
             server.kill().map(|()| ended)
         })?;
         self.buried();

@@ -7,8 +7,8 @@ use super::{Stage, size};
 use crate::history::Event;
 use crate::random::Random;
 use crate::stage::now_ms;
-use crate::stamp::{Id, Stamp};
-use crate::talk::{Broken, Heard, Publish, Talk};
+use crate::stamp::{DeliveryMode, Id, Stamp};
+use crate::talk::{Broken, Heard, Numbers, Publish, Talk};
 use crate::topology::{QUEUES, Route, members};
 
 /// Of 100 messages with ids so many are sent once more at once, and so many are delayed, by so many
@@ -22,7 +22,7 @@ pub(super) struct Producer<'a> {
     stage: &'a Stage,
     random: &'a mut Random,
     routes: &'static [Route],
-    persistent: bool,
+    mode: DeliveryMode,
     producer: u32,
     /// The most publishes that wait for their confirms.
     window: usize,
@@ -38,7 +38,7 @@ pub(super) struct Producer<'a> {
 }
 
 impl<'a> Producer<'a> {
-    pub(super) fn new(stage: &'a Stage, random: &'a mut Random, routes: &'static [Route], persistent: bool) -> Self {
+    pub(super) fn new(stage: &'a Stage, random: &'a mut Random, routes: &'static [Route], mode: DeliveryMode) -> Self {
         let window = *random.pick(&[1, 16, 64, 256]);
         let producer = stage.number();
         let again = if sifts(routes) { std::mem::take(&mut *stage.unsure()) } else { Vec::new() };
@@ -46,7 +46,7 @@ impl<'a> Producer<'a> {
             stage,
             random,
             routes,
-            persistent,
+            mode,
             producer,
             window,
             next: 0,
@@ -58,7 +58,7 @@ impl<'a> Producer<'a> {
     }
 
     /// Publishes until `end` or until the connection breaks. What is not confirmed then, and
-    /// carries an id, is sent again by whoever comes next: the broker may have it or not.
+    /// carries an id, is sent again by the next producer: the broker may have it or not.
     pub(super) fn run(&mut self, talk: &mut dyn Talk, end: Instant) -> Result<(), Broken> {
         let outcome = self.publish_until(talk, end);
         let mut unsure = self.stage.unsure();
@@ -78,8 +78,8 @@ impl<'a> Producer<'a> {
             let waiting = &mut self.waiting;
             let wait = Duration::from_millis(if self.window > 1 { 2 } else { 20 });
             let outcome = talk.exchange(wait, &mut |heard| match heard {
-                Heard::Confirmed { number, multiple } => take(waiting, number, multiple, &mut confirmed),
-                Heard::Refused { number, multiple } => take(waiting, number, multiple, &mut refused),
+                Heard::Confirmed(numbers) => take(waiting, numbers, &mut confirmed),
+                Heard::Refused(numbers) => take(waiting, numbers, &mut refused),
                 _ => {}
             });
             let mut events: Vec<_> = confirmed.into_iter().map(|number| Event::Confirm(self.id_of(number))).collect();
@@ -112,8 +112,8 @@ impl<'a> Producer<'a> {
             let stamp = self.stamp(route, ttl_ms.map_or(0, |ttl_ms| now_ms() + ttl_ms));
             let body = stamp.body(self.stage.run, size(self.random, self.stage.largest));
             let priority = queue.max_priority.map(|_| queue.rank(stamp.id.seq));
-            talk.publish(&Publish { persistent: self.persistent, priority, ..Publish::persistent(route, &body) });
-            events.push(Event::Attempt { stamp, persistent: self.persistent });
+            talk.publish(&Publish { mode: self.mode, priority, ..Publish::persistent(route, &body) });
+            events.push(Event::Attempt { stamp, mode: self.mode });
             self.sent += 1;
             self.waiting.push_back(self.sent);
         }
@@ -134,7 +134,7 @@ impl<'a> Producer<'a> {
             let delayed = self.stage.delays() && self.random.chance(DELAYED);
             let due = if delayed { now_ms() + self.random.within(1..=LONGEST_DELAY) } else { 0 };
             let stamp = self.stamp(route, due);
-            events.push(Event::Attempt { stamp, persistent: true });
+            events.push(Event::Attempt { stamp, mode: DeliveryMode::Persistent });
             (stamp, size(self.random, self.stage.largest))
         });
         self.stage.note_due(stamp.due);
@@ -153,14 +153,19 @@ pub(super) fn sifts(routes: &[Route]) -> bool {
     routes.iter().all(|route| members(route.queues).all(|queue| QUEUES[queue].sifts))
 }
 
-/// Moves the publish with this number, or all up to it, from `waiting` to `taken`.
-pub(crate) fn take(waiting: &mut VecDeque<u64>, number: u64, multiple: bool, taken: &mut Vec<u64>) {
-    if multiple {
-        let count = waiting.partition_point(|waiting| *waiting <= number);
-        taken.extend(waiting.drain(..count));
-    } else if let Ok(at) = waiting.binary_search(&number) {
-        waiting.remove(at);
-        taken.push(number);
+/// Moves the publishes of these numbers from `waiting`, which is in order, to `taken`.
+pub(crate) fn take(waiting: &mut VecDeque<u64>, numbers: Numbers, taken: &mut Vec<u64>) {
+    match numbers {
+        Numbers::UpTo(number) => {
+            let count = waiting.partition_point(|waiting| *waiting <= number);
+            taken.extend(waiting.drain(..count));
+        }
+        Numbers::One(number) => {
+            if let Ok(at) = waiting.binary_search(&number) {
+                waiting.remove(at);
+                taken.push(number);
+            }
+        }
     }
 }
 
@@ -170,15 +175,15 @@ mod tests {
 
     #[test]
     fn confirms_name_one_or_all_up_to_one() {
-        for (number, multiple, taken, left) in [
-            (3, false, &[3][..], &[2, 5, 7][..]),
-            (5, true, &[2, 3, 5], &[7]),
-            (6, true, &[2, 3, 5], &[7]),
-            (6, false, &[], &[2, 3, 5, 7]),
+        for (numbers, taken, left) in [
+            (Numbers::One(3), &[3][..], &[2, 5, 7][..]),
+            (Numbers::UpTo(5), &[2, 3, 5], &[7]),
+            (Numbers::UpTo(6), &[2, 3, 5], &[7]),
+            (Numbers::One(6), &[], &[2, 3, 5, 7]),
         ] {
             let mut waiting = VecDeque::from([2, 3, 5, 7]);
             let mut found = Vec::new();
-            take(&mut waiting, number, multiple, &mut found);
+            take(&mut waiting, numbers, &mut found);
             assert_eq!((found.as_slice(), waiting.make_contiguous() as &[u64]), (taken, left));
         }
     }

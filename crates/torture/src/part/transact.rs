@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::{Held, Stage, receive, size};
 use crate::history::{Event, Outcome};
 use crate::random::Random;
-use crate::stamp::{Id, Stamp};
+use crate::stamp::{DeliveryMode, Id, Stamp};
 use crate::talk::{Broken, End, Heard, Publish, Settlement, Talk};
 use crate::topology::Route;
 
@@ -81,7 +81,7 @@ impl<'a> Transactor<'a> {
             let stamp = Stamp { id, transaction: Some(transaction), queues: route.queues, due: 0 };
             let body = stamp.body(self.stage.run, size(self.random, self.stage.largest.min(4096)));
             talk.publish(&Publish { transaction: Some(transaction), ..Publish::persistent(route, &body) });
-            events.push(Event::Attempt { stamp, persistent: true });
+            events.push(Event::Attempt { stamp, mode: DeliveryMode::Persistent });
             self.next += 1;
         }
         let end = if self.random.chance(10) { End::Abort } else { End::Commit };

@@ -1,5 +1,5 @@
-//! Consumers that take something of everything and give most of it back, while nobody publishes:
-//! what they gave back, and what they held when they left, must be in its place for the drain that
+//! Consumers that take something of everything and give most of it back, while no part publishes.
+//! What they gave back, and what they held when they left, must be in its place for the drain that
 //! follows in the same life of the broker.
 
 use std::time::{Duration, Instant};
@@ -90,7 +90,7 @@ fn held_by_each(control: &mut Control) -> Result<Vec<u64>, Broken> {
     Ok(held)
 }
 
-/// Waits until each queue holds as much as is expected: nobody has anything any more.
+/// Waits until each queue holds as much as is expected: no consumer holds anything any more.
 fn wait_for(control: &mut Control, expected: &[u64]) -> Result<(), Broken> {
     let begin = Instant::now();
     loop {

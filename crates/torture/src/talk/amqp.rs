@@ -1,6 +1,7 @@
 //! The conversation over AMQP 0-9-1, on one channel. Every reply that waits for what was settled
 //! before is a fence.
 
+use crate::stamp::DeliveryMode;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use amqp091::codec::{BasicProperties, Method, Table};
 
 use super::link::Link;
 use super::shown::{self, headers, properties};
-use super::{Broken, Control, End, Handle, Heard, Publish, Purpose, Settlement, Talk};
+use super::{Broken, Control, End, Handle, Heard, Numbers, Publish, Purpose, Settlement, Talk};
 use crate::fence::Fence;
 use crate::history::Outcome;
 use crate::topology::{FANOUT, NONE, PLAIN, QUEUES, VOID};
@@ -122,7 +123,10 @@ impl AmqpTalk {
 
 impl Talk for AmqpTalk {
     fn publish(&mut self, publish: &Publish<'_>) {
-        let mode = if publish.persistent { PERSISTENT } else { TRANSIENT };
+        let mode = match publish.mode {
+            DeliveryMode::Persistent => PERSISTENT,
+            DeliveryMode::Transient => TRANSIENT,
+        };
         let own = publish.properties();
         let mut fields = headers(&own);
         fields.extend(publish.due.map(|due| ("x-opt-delivery-time".to_owned(), Value::I64(due as i64))));
@@ -209,14 +213,15 @@ fn translate<'a>(
     fences: &mut VecDeque<(u64, (u16, u16))>,
     commits: &mut VecDeque<u64>,
 ) -> Option<Heard<'a>> {
+    let numbers = |number, multiple: bool| if multiple { Numbers::UpTo(number) } else { Numbers::One(number) };
     match event {
         Event::Deliver { consumer_tag, delivery_tag, redelivered, message, .. } => {
             let handle = Handle::Amqp(delivery_tag);
             let queue = consumer_tag.parse().ok().filter(|queue| *queue < QUEUES.len())?;
             Some(Heard::Delivered { queue, redelivered, body: message.body, shown: shown::by_amqp(&message), handle })
         }
-        Event::Ack { delivery_tag: number, multiple, .. } => Some(Heard::Confirmed { number, multiple }),
-        Event::Nack { delivery_tag: number, multiple, .. } => Some(Heard::Refused { number, multiple }),
+        Event::Ack { delivery_tag: number, multiple, .. } => Some(Heard::Confirmed(numbers(number, multiple))),
+        Event::Nack { delivery_tag: number, multiple, .. } => Some(Heard::Refused(numbers(number, multiple))),
         Event::Blocked { .. } => Some(Heard::Blocked),
         Event::Unblocked => Some(Heard::Unblocked),
         Event::Method { method: Method::TxCommitOk(_), .. } => commits.pop_front().map(Heard::Committed),

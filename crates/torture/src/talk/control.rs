@@ -89,7 +89,8 @@ impl Control {
 
     /// Makes a durable queue whose messages die of age after so many milliseconds.
     pub(crate) fn declare_expiring(&mut self, queue: &str, after_ms: i64) -> Result<(), Broken> {
-        self.declare_with(queue, true, &[("x-message-ttl".to_owned(), Value::I64(after_ms))])
+        let durable = QueueDeclare { queue, durable: true, ..QueueDeclare::default() };
+        self.declare_with(durable, &[("x-message-ttl".to_owned(), Value::I64(after_ms))])
     }
 
     /// Whether there is a queue of this name. If not, the connection cannot be used any more.
@@ -160,14 +161,15 @@ impl Control {
             arguments.push(("x-message-deduplication".to_owned(), Value::Bool(true)));
             arguments.push(("x-cache-size".to_owned(), Value::I64(1_000_000)));
         }
-        self.declare_with(queue.name, queue.durable, &arguments)
+        let declare = QueueDeclare { queue: queue.name, durable: queue.durable, ..QueueDeclare::default() };
+        self.declare_with(declare, &arguments)
     }
 
-    fn declare_with(&mut self, queue: &str, durable: bool, arguments: &[(String, Value)]) -> Result<(), Broken> {
+    fn declare_with(&mut self, declare: QueueDeclare<'_>, arguments: &[(String, Value)]) -> Result<(), Broken> {
         let arguments = encode_fields(arguments);
-        let arguments =
-            Table::new(&arguments).map_err(|error| Broken::Refused(format!("the arguments of {queue}: {error}")))?;
-        self.call(QueueDeclare { queue, durable, arguments, ..QueueDeclare::default() }).map(drop)
+        let refused = |error| Broken::Refused(format!("the arguments of {}: {error}", declare.queue));
+        let arguments = Table::new(&arguments).map_err(refused)?;
+        self.call(QueueDeclare { arguments, ..declare }).map(drop)
     }
 
     /// Sends a method and waits for its answer, which has the next number in its class. Returns the

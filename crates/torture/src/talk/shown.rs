@@ -110,14 +110,14 @@ mod tests {
 
     use super::*;
     use crate::properties;
-    use crate::stamp::{Id, Stamp};
+    use crate::stamp::{DeliveryMode, Id, Stamp};
     use crate::topology::{PLAIN, QUEUES, bit};
 
     #[test]
     fn what_amqp_publishes_is_what_it_shows() {
         for seq in 0..100 {
             let id = Id { producer: 3, seq };
-            let own = properties::of(id, true);
+            let own = properties::of(id, DeliveryMode::Persistent);
             let fields = encode_fields(&headers(&own));
             let headers = Some(Table::new(&fields).unwrap());
             let sent = BasicProperties { headers, delivery_mode: Some(KEPT), ..super::properties(&own) }.to_bytes();

@@ -1,6 +1,7 @@
 //! The conversation over STOMP 1.2. Receipts are the confirms, the fences and the answers to
 //! commits.
 
+use crate::stamp::DeliveryMode;
 use std::time::{Duration, Instant};
 
 use stomp::client::{AckMode, Client, Connect, Event, Send, Settle, Subscribe};
@@ -9,7 +10,7 @@ use stomp::limits::Limits;
 
 use super::link::Link;
 use super::shown;
-use super::{Broken, End, Handle, Heard, Publish, Purpose, Settlement, Talk};
+use super::{Broken, End, Handle, Heard, Numbers, Publish, Purpose, Settlement, Talk};
 use crate::fence::Fence;
 use crate::history::Outcome;
 use crate::topology::{QUEUES, Route, VOID};
@@ -136,7 +137,7 @@ impl Talk for StompTalk {
         let (due, priority) = (publish.due.map(|due| due.to_string()), publish.priority.map(|most| most.to_string()));
         let own = publish.properties();
         let mut headers: Vec<(&str, &str)> = own.iter().map(|(name, text)| (*name, text.as_str())).collect();
-        headers.extend(publish.persistent.then_some(("persistent", "true")));
+        headers.extend((publish.mode == DeliveryMode::Persistent).then_some(("persistent", "true")));
         headers.extend(due.as_deref().map(|due| ("_AMQ_SCHED_DELIVERY", due)));
         headers.extend(publish.id.map(|id| ("_AMQ_DUPL_ID", id)));
         headers.extend(priority.as_deref().map(|priority| ("priority", priority)));
@@ -230,7 +231,7 @@ fn receipt(text: &str) -> Option<Heard<'static>> {
     let kind = text.chars().next()?;
     let number = text.get(1..)?.parse().ok()?;
     match kind {
-        CONFIRM => Some(Heard::Confirmed { number, multiple: false }),
+        CONFIRM => Some(Heard::Confirmed(Numbers::One(number))),
         FENCE => Some(Heard::Fenced(number)),
         COMMIT => Some(Heard::Committed(number)),
         _ => None,

@@ -131,9 +131,23 @@ fn together(count: usize, act: impl Fn(usize) -> Result<(), String> + Sync) -> R
     })
 }
 
+/// Whether a queue is in the log.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Durability {
+    Durable,
+    Transient,
+}
+
 /// Declares queues of these names with these arguments, binds each by an empty key, and waits until
 /// all are there.
-fn declare(peer: &mut Peer, names: &[String], durable: bool, exchange: &str, arguments: &[u8]) -> Result<(), String> {
+fn declare(
+    peer: &mut Peer,
+    names: &[String],
+    durability: Durability,
+    exchange: &str,
+    arguments: &[u8],
+) -> Result<(), String> {
+    let durable = durability == Durability::Durable;
     let arguments = Table::new(arguments).map_err(|error| error.to_string())?;
     for queue in names {
         peer.send(CHANNEL, QueueDeclare { queue, durable, nowait: true, arguments, ..QueueDeclare::default() });

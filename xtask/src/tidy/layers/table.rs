@@ -93,6 +93,18 @@ pub(super) const FOLDERS: &[Folder] = &[
         allowed: &[],
     },
     Folder {
+        path: "crates/torture/src/fault",
+        layers: &[
+            &["catalog", "disk", "group", "hand", "ledger", "mount", "rig"],
+            &["filesystem", "script"],
+            &["full", "inject"],
+            &["clock", "copy", "crowd", "damage", "delays", "gone", "large", "limits", "names", "objects"],
+            &["power", "store", "sweep", "torn"],
+            &["list"],
+        ],
+        allowed: &[],
+    },
+    Folder {
         path: "xtask/src",
         layers: &[
             &["interop", "screenshots", "tidy"],

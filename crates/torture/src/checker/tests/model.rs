@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use crate::fence::Fence;
 use crate::history::{Event, Outcome};
 use crate::random::Random;
-use crate::stamp::{Id, Stamp};
+use crate::stamp::{DeliveryMode, Id, Stamp};
 use crate::topology::{
     BRIEF, DONE, FAN, LATER, LEFT, PARKED, PLAIN, QUEUES, RANKS, RETRIED, RIGHT, Route, SHORT, TOPIC_BOTH, WORK, bit,
     members, source_of, straight,
@@ -98,11 +98,11 @@ impl Model {
         let route = *self.random.pick(&routes);
         let stamp = self.stamp(route.queues, None);
         let kept = self.random.chance(80);
-        self.history.push(Event::Attempt { stamp, persistent: true });
+        self.history.push(Event::Attempt { stamp, mode: DeliveryMode::Persistent });
         if kept {
             self.history.push(Event::Confirm(stamp.id));
         }
-        self.arrive(stamp, kept);
+        self.arrive(Copy { stamp, delivered: false, kept });
     }
 
     /// A queue moves its oldest message on.
@@ -119,9 +119,9 @@ impl Model {
         }
     }
 
-    fn arrive(&mut self, stamp: Stamp, kept: bool) {
-        for queue in members(stamp.queues) {
-            self.put(queue, Copy { stamp, delivered: false, kept });
+    fn arrive(&mut self, copy: Copy) {
+        for queue in members(copy.stamp.queues) {
+            self.put(queue, copy);
         }
         while self.queues[SHORT].len() > SHORT_LENGTH {
             self.pass_on(SHORT);
@@ -187,8 +187,8 @@ impl Model {
         self.loose.retain(|out| out.consumer != consumer);
     }
 
-    /// Moves what is held from the left queue, or publishes anew; commits, rolls back, or dies in
-    /// between.
+    /// Moves what is held from the left queue, or publishes something new. Commits, rolls back, or
+    /// dies in between.
     fn transact(&mut self) {
         self.transactions += 1;
         let number = self.transactions;
@@ -200,7 +200,8 @@ impl Model {
         }
         let route = if sources.is_empty() { bit(LEFT) | bit(RIGHT) } else { bit(DONE) };
         let stamps: Vec<Stamp> = (0..self.random.within(2..=3)).map(|_| self.stamp(route, Some(number))).collect();
-        self.history.extend(stamps.iter().map(|stamp| Event::Attempt { stamp: *stamp, persistent: true }));
+        self.history
+            .extend(stamps.iter().map(|stamp| Event::Attempt { stamp: *stamp, mode: DeliveryMode::Persistent }));
         if self.random.chance(20) {
             self.history.push(Event::Aborted(number));
             return;
@@ -210,7 +211,7 @@ impl Model {
         if !dies || self.random.chance(50) {
             self.held
                 .retain(|out| out.queue != LEFT || sources.iter().all(|one| one.copy.stamp.id != out.copy.stamp.id));
-            stamps.iter().for_each(|stamp| self.arrive(*stamp, true));
+            stamps.iter().for_each(|stamp| self.arrive(Copy { stamp: *stamp, delivered: false, kept: true }));
         }
         if dies { self.kill() } else { self.history.push(Event::Committed(number)) }
     }

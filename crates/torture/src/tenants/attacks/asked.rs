@@ -8,7 +8,7 @@ use amqp091::codec::methods::{BasicPublish, QueueDeclare};
 use amqp091::codec::{Method, frame};
 
 use super::super::peer::{CHANNEL, FRAME};
-use super::{CONNECTIONS, Ground, PATIENCE, declare, together};
+use super::{CONNECTIONS, Durability, Ground, PATIENCE, declare, together};
 use crate::random::Random;
 
 /// Guesses that wait for their answers.
@@ -24,7 +24,7 @@ const PATHS: [&str; 3] = ["/metrics/per-object", "/api/queues", "/api/queues?sor
 /// How long the askers hold their answers before they begin again.
 const HELD: Duration = Duration::from_secs(2);
 
-/// A8: mandatory publishes to addresses that may be somebody's, and questions whether they are.
+/// A8: mandatory publishes to addresses that another tenant may have, and questions whether it has.
 pub(super) fn addresses(ground: &Ground) -> Result<(), String> {
     ground.begin();
     together(CONNECTIONS, |number| {
@@ -65,7 +65,7 @@ pub(super) fn addresses(ground: &Ground) -> Result<(), String> {
 pub(super) fn unread(ground: &Ground) -> Result<(), String> {
     let names: Vec<String> = (0..QUEUES).map(|number| format!("low.{}{number}", "q".repeat(NAME))).collect();
     for some in names.chunks(1000) {
-        declare(&mut ground.peer()?, some, false, "", &[])?;
+        declare(&mut ground.peer()?, some, Durability::Transient, "", &[])?;
     }
     ground.begin();
     while ground.goes_on() {

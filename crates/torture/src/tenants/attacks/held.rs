@@ -14,7 +14,7 @@ use amqp091::limits::PROTOCOL_HEADER;
 
 use super::super::house::LOW;
 use super::super::peer::{CHANNEL, FRAME, Peer};
-use super::{Ground, PATIENCE, declare, names, together};
+use super::{Durability, Ground, PATIENCE, declare, names, together};
 
 const TRANSIENT: [u8; 2] = [0, 0];
 /// Channels with consumers, and how many on each.
@@ -54,7 +54,7 @@ fn keep(ground: &Ground, peers: &mut [Peer]) -> Result<(), String> {
 /// A6.
 pub(super) fn consumers(ground: &Ground) -> Result<(), String> {
     let names = names(5);
-    declare(&mut ground.peer()?, &names, false, "", &[])?;
+    declare(&mut ground.peer()?, &names, Durability::Transient, "", &[])?;
     ground.begin();
     while ground.goes_on() {
         let mut peer = ground.peer()?;
@@ -95,7 +95,7 @@ pub(super) fn small_transactions(ground: &Ground) -> Result<(), String> {
 /// Publishes into transactions until that is refused, on several connections, and again in place of
 /// what was refused.
 fn transact(ground: &Ground, size: usize, batch: usize) -> Result<(), String> {
-    declare(&mut ground.peer()?, &names(1), false, "", &[])?;
+    declare(&mut ground.peer()?, &names(1), Durability::Transient, "", &[])?;
     ground.begin();
     let body = vec![b'x'; size];
     together(TRANSACTORS, |_| {
@@ -159,7 +159,7 @@ pub(super) fn bodies(ground: &Ground) -> Result<(), String> {
 /// A7, replies: an answerer that knows the addresses of many who read nothing.
 pub(super) fn replies(ground: &Ground) -> Result<(), String> {
     let mut answerer = ground.peer()?;
-    declare(&mut answerer, &names(1), false, "", &[])?;
+    declare(&mut answerer, &names(1), Durability::Transient, "", &[])?;
     answerer.ask(CHANNEL, BasicConsume { queue: "low.q0", no_ack: true, ..BasicConsume::default() })?;
     let properties = BasicProperties { reply_to: Some(REPLY.as_bytes()), ..BasicProperties::default() }.to_bytes();
     let mut requesters: Vec<Peer> = Vec::new();
@@ -197,7 +197,7 @@ pub(super) fn arguments(ground: &Ground) -> Result<(), String> {
     ground.begin();
     while ground.goes_on() {
         let names: Vec<String> = (0..50).map(|_| format!("low.a{}", ground.number())).collect();
-        match declare(&mut peer, &names, false, "", &arguments) {
+        match declare(&mut peer, &names, Durability::Transient, "", &arguments) {
             Ok(()) => ground.count("declared", names.len() as u64),
             Err(_) if !peer.heard.closed.is_empty() => {
                 ground.count("times refused", peer.reopen()?);

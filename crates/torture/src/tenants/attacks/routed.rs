@@ -7,7 +7,7 @@ use amqp091::codec::table::{Value, encode_fields};
 use amqp091::codec::{BasicProperties, Table};
 
 use super::super::peer::{CHANNEL, Peer, headers as properties_of};
-use super::{CONNECTIONS, Ground, PATIENCE, declare, names, together};
+use super::{CONNECTIONS, Durability, Ground, PATIENCE, declare, names, together};
 
 const TRANSIENT: [u8; 2] = [0, 0];
 /// Publishes that wait for their confirms.
@@ -93,7 +93,7 @@ pub(super) fn copies(ground: &Ground) -> Result<(), String> {
     let mut peer = ground.peer()?;
     exchange(&mut peer, "low.topic", "topic")?;
     let names = names(1000);
-    declare(&mut peer, &names, false, "", &short())?;
+    declare(&mut peer, &names, Durability::Transient, "", &short())?;
     for queue in &names {
         let bind = QueueBind { queue, exchange: "low.topic", routing_key: "#", nowait: true, ..QueueBind::default() };
         peer.send(CHANNEL, bind);
@@ -109,7 +109,7 @@ pub(super) fn headers(ground: &Ground) -> Result<(), String> {
     let mut peer = ground.peer()?;
     exchange(&mut peer, "low.headers", "headers")?;
     let names = names(1);
-    declare(&mut peer, &names, false, "", &short())?;
+    declare(&mut peer, &names, Durability::Transient, "", &short())?;
     let fields = |count: usize| (0..count).map(|number| (format!("n{number}"), Value::Void));
     for number in 0..BINDINGS {
         let own = (format!("x-{number}"), Value::Void);
@@ -133,7 +133,7 @@ pub(super) fn topics(ground: &Ground) -> Result<(), String> {
     let mut peer = ground.peer()?;
     exchange(&mut peer, "low.topic", "topic")?;
     let names = names(1);
-    declare(&mut peer, &names, false, "", &short())?;
+    declare(&mut peer, &names, Durability::Transient, "", &short())?;
     for number in 0..1024 {
         let words = (0..10).map(|place| if number >> place & 1 == 0 { "a" } else { "*" });
         let routing_key = &format!("{}.#.b{number}", words.collect::<Vec<_>>().join("."));
@@ -163,7 +163,7 @@ fn flood(ground: &Ground, arguments: &[u8]) -> Result<(), String> {
     let mut other = ground.peer()?;
     exchange(&mut other, "low.fanout", "fanout")?;
     let names = names(QUEUES);
-    declare(&mut other, &names, false, "low.fanout", arguments)?;
+    declare(&mut other, &names, Durability::Transient, "low.fanout", arguments)?;
     ground.begin();
     let mut peer = confirming(ground)?;
     while ground.goes_on() {
@@ -194,22 +194,23 @@ fn flood(ground: &Ground, arguments: &[u8]) -> Result<(), String> {
 
 /// A5.
 pub(super) fn circle(ground: &Ground) -> Result<(), String> {
-    deaths(ground, false)
+    deaths(ground, Durability::Transient)
 }
 
 /// A5 in the log.
 pub(super) fn durable_circle(ground: &Ground) -> Result<(), String> {
-    deaths(ground, true)
+    deaths(ground, Durability::Durable)
 }
 
-fn deaths(ground: &Ground, durable: bool) -> Result<(), String> {
+fn deaths(ground: &Ground, durability: Durability) -> Result<(), String> {
+    let durable = durability == Durability::Durable;
     let mut peer = confirming(ground)?;
     let (name, kind) = ("low.circle", "fanout");
     peer.ask(CHANNEL, ExchangeDeclare { exchange: name, kind, durable, ..ExchangeDeclare::default() })?;
     let to = ("x-dead-letter-exchange".to_owned(), Value::from(name));
     let arguments = encode_fields(&[to, ("x-message-ttl".to_owned(), Value::I32(0))]);
     let names = names(8);
-    declare(&mut peer, &names, durable, name, &arguments)?;
+    declare(&mut peer, &names, durability, name, &arguments)?;
     ground.begin();
     let delivery_mode = Some(if durable { 2 } else { 1 });
     let properties = BasicProperties { delivery_mode, ..BasicProperties::default() }.to_bytes();
