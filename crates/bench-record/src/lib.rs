@@ -14,6 +14,7 @@ pub mod metric;
 pub mod output;
 pub mod over_time;
 pub mod preset;
+pub mod rules;
 pub mod run;
 pub mod scenario;
 pub mod slice;

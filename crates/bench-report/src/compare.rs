@@ -15,12 +15,12 @@ use super::table::{aligned, significant};
 use bench_record::failure::{Context, Failure};
 use bench_record::metric::spread_of;
 use bench_record::output;
+use bench_record::rules::integrity;
 use bench_record::slice::SliceRecord;
 use bench_record::statistics::change::Change;
 use bench_record::statistics::ratio::FEWEST_BLOCKS;
 use bench_record::statistics::spread::Spread;
 use bench_record::suite::{Cell, CellOutcome, CellResult, Metric, Profile, Report, Role};
-use bench_record::verdict::integrity;
 
 /// Options of `compare`.
 #[derive(Debug, Args)]

@@ -3,11 +3,6 @@
 //! for nobody; a rate that is too much for the broker or for this program is marked as such.
 //! `suite osu2008` runs it as its rows O6 and O6p, the verb `exchange` by itself.
 
-mod book;
-pub(crate) mod message;
-mod parts;
-mod traded;
-
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,15 +10,12 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
-pub(crate) use parts::{Gated, Lines, engine, gateway, reporter};
-pub(crate) use traded::{integrity, traded};
-
 use crate::blocks::{self, Plan};
+use crate::driver;
 use crate::driver::jvm::workers::Workers;
-use crate::driver::{self, Driver, Line, Part};
 use crate::load::crew::{join, spawn};
+use crate::load::exchange::{Gated, Lines, engine, gateway, lines, reporter, reporting, schedule};
 use crate::load::{Phase, Run};
-use crate::measure::schedule::Schedule;
 use crate::measure::stamp::Bodies;
 use crate::progress::Progress;
 use bench_record::failure::Failure;
@@ -37,8 +29,6 @@ use machine::clock::unix_time;
 use machine::interrupt::Interrupt;
 use machine::{freeze, netns};
 
-/// The number of the queue of statistics.
-const STATISTICS: usize = 2;
 /// What tells the queues of parts in several processes from those of others, unless another is
 /// given.
 const SHARED_ID: u32 = 0x0e8c_0001;
@@ -212,23 +202,6 @@ fn render(points: &[Point]) -> String {
     }
     let network = points.first().and_then(|point| point.network.as_ref());
     aligned(&rows) + &network.map_or_else(String::new, |network| format!("  over {network}\n"))
-}
-
-/// The connections of the gateway and of the engine.
-pub(crate) fn lines(driver: &mut dyn Driver, far: bool) -> Result<Lines, Failure> {
-    let main = driver.open(Part::PingPong { far })?;
-    Ok(Lines { main, statistics: driver.open(Part::Produce(STATISTICS))? })
-}
-
-/// The connection of the reporter.
-pub(crate) fn reporting(driver: &mut dyn Driver) -> Result<Line, Failure> {
-    driver.open(Part::Consume(STATISTICS))
-}
-
-/// When the orders of `scenario` are meant to leave.
-pub(crate) fn schedule(scenario: &Scenario, begin: u64, seed: u64) -> Result<Schedule, Failure> {
-    let Rate::Fixed(rate) = scenario.rate else { return Err(Failure::new("orders need a rate")) };
-    Ok(Schedule::new(scenario.arrivals, rate, begin, 0.0, seed))
 }
 
 impl ExchangeArgs {

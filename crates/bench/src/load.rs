@@ -1,8 +1,11 @@
 //! Making the load: one thread for each connection, and what the threads share with the one that
 //! measures them.
 
+pub(crate) mod audit;
 pub(crate) mod consumer;
 pub(crate) mod crew;
+pub(crate) mod exchange;
+pub(crate) mod hands;
 pub(crate) mod judge;
 pub(crate) mod metrics;
 pub(crate) mod pingpong;

@@ -3,7 +3,6 @@
 //! Every producer and consumer is a thread with a connection of its own; every message is checked;
 //! CPU is counted for each message; what the machine itself charges is measured in the same run.
 
-mod audit;
 mod blocks;
 mod capacity;
 mod cli;
@@ -12,6 +11,7 @@ mod driver;
 mod exchange;
 mod journal;
 mod load;
+mod load_options;
 mod measure;
 mod progress;
 mod promise;

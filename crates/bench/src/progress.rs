@@ -4,7 +4,6 @@
 use std::io::{IsTerminal, Write, stderr};
 use std::time::Duration;
 
-use crate::load::sample::Sample;
 use bench_record::span::words;
 use bench_record::totals::Totals;
 use bench_report::table::number;
@@ -96,7 +95,8 @@ impl Progress {
         self.step = text;
     }
 
-    /// Shows how fast messages move; returns the totals for the next call.
+    /// Shows how fast messages move; returns the totals for the next call. `since` is when the
+    /// measured time began, in nanoseconds of the run's clock.
     pub(crate) fn moving(
         &self,
         target: &str,
@@ -104,11 +104,11 @@ impl Progress {
         totals: Totals,
         before: Totals,
         interval: Duration,
-        since: Option<&Sample>,
+        since: Option<u64>,
     ) -> Totals {
         if self.live {
             let rate = |after: u64, before: u64| after.saturating_sub(before) as f64 / interval.as_secs_f64();
-            let seconds = since.filter(|first| first.at > 0).map(|first| (now() - first.at) as f64 / 1e9);
+            let seconds = since.filter(|at| *at > 0).map(|at| (now() - at) as f64 / 1e9);
             let clock = seconds.map_or(String::new(), |seconds| format!(" {seconds:.1} s"));
             let course = self.course.as_ref().map_or(String::new(), |course| format!("  ({})", course.told(now())));
             self.line(&format!(

@@ -1,24 +1,27 @@
 //! The verb `run`: from its options to a plan, from the plan to a record. A run that keeps a
 //! journal can be gone on with.
 
-use bench_record::span::words;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::Args;
 use serde::Serialize;
 
 use crate::blocks::{self, Piece, Plan};
-use crate::cli::RunArgs;
 use crate::driver::jvm::workers::Workers;
 use crate::journal::{Journal, Resumed};
+use crate::load_options::LoadArgs;
 use crate::progress::Progress;
 use crate::relay::own::OwnRelay;
 use bench_record::command::public_command;
 use bench_record::failure::{Context, Failure};
 use bench_record::machine::MachineFacts;
 use bench_record::output;
+use bench_record::preset::Preset;
 use bench_record::run::{Ended, Record, VERSION};
 use bench_record::scenario::Scenario;
+use bench_record::span::{Share, Span, words};
 use bench_record::statistics::random::mix;
 use bench_record::target::Target;
 use bench_report::table;
@@ -29,6 +32,89 @@ use machine::{facts, freeze, netns};
 
 /// What the control is called: the first target again.
 const CONTROL: &str = "control";
+
+/// Options of `run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// A broker:
+    /// [NAME=]SCHEME://[USER:PASSWORD@]HOST:PORT[/VHOST][,pid=PID[+PID]][,type=QUEUE_TYPE][,durability=CLASS]
+    /// [,metrics=HOST:PORT/PATH], where SCHEME is amqp, stomp, nats, jetstream, mqtt, mqtt5, kafka,
+    /// relay, or a JMS client: amqp10, openwire, openwire5, artemis, openmq; any other is
+    /// jms:CLASS?KEY=VALUE&... or jndi:CONTEXT?url=URL&cf=NAME. Or a peer,
+    /// [NAME=]PEER[/VARIANT...][,via=SCHEME], which is started for the run if it is not up. Repeat
+    /// it to compare
+    #[arg(long = "target", value_name = "TARGET", required_unless_present_any = ["relay", "log"])]
+    pub(crate) targets: Vec<String>,
+    /// Class path of the jars of jms: and jndi: targets that do not have their own as ,classpath=
+    #[arg(long, value_name = "PATH")]
+    pub(crate) jms_classpath: Option<String>,
+    /// Processes of the only target (its children count too); with several targets give them as
+    /// ,pid=
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) pid: Vec<u32>,
+    /// Also measure a relay of this program's own, and show ratios to it
+    #[arg(long)]
+    pub(crate) relay: bool,
+    /// Also measure a relay that forces what it copies to the disk of --dir first: the limit for
+    /// persistent messages
+    #[arg(long)]
+    pub(crate) log: bool,
+    /// A row of the speed table; other options change it
+    #[arg(long, value_enum)]
+    pub(crate) preset: Option<Preset>,
+    /// How often every target has its turn, in random order; with --until the most (50)
+    #[arg(long)]
+    pub(crate) blocks: Option<usize>,
+    /// Also measure the first target again as if it were another: what differs between the two is
+    /// noise
+    #[arg(long)]
+    pub(crate) control: bool,
+    /// End when the rates' ratios to the first target are known this well (3%), after ten blocks at
+    /// the earliest
+    #[arg(long)]
+    pub(crate) until: Option<Share>,
+    /// Begin no block that would probably end after this long: 90s, 10m, 2h
+    #[arg(long)]
+    pub(crate) budget: Option<Span>,
+    /// Keep each finished slice in this new directory at once, so that the run can be gone on with
+    #[arg(long, conflicts_with = "resume")]
+    pub(crate) out: Option<PathBuf>,
+    /// Go on with the run that was begun in this directory, given the same options
+    #[arg(long, conflicts_with = "seed")]
+    pub(crate) resume: Option<PathBuf>,
+    /// Stop the processes of the targets that are not being measured (SIGSTOP), as far as their
+    /// pids are known
+    #[arg(long)]
+    pub(crate) freeze: bool,
+    /// Wait up to this many seconds before each slice until the machine is quiet
+    #[arg(long, default_value_t = 0.0)]
+    pub(crate) wait_quiet: f64,
+    /// Measure a slice that other processes disturbed this often again; all attempts are in the
+    /// record
+    #[arg(long, default_value_t = 0)]
+    pub(crate) retries: usize,
+    /// Repeats the random order and the arrivals of an earlier run
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Directory on the broker's disk where forced writes are timed beside persistent scenarios
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+    /// Write a record of everything to this file
+    #[arg(long)]
+    pub(crate) json: Option<PathBuf>,
+    /// Show nothing but the table
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
+}
+
+impl RunArgs {
+    /// The scenario that was asked for.
+    pub(crate) fn scenario(&self) -> Result<Scenario, Failure> {
+        self.load.scenario(self.preset)
+    }
+}
 
 /// What a run must have in common with the one that it goes on for.
 #[derive(Debug, Serialize)]

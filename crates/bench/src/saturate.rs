@@ -18,8 +18,8 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::blocks::{self, Plan};
-use crate::cli::LoadArgs;
 use crate::driver::jvm::workers::Workers;
+use crate::load_options::LoadArgs;
 use crate::progress::Progress;
 use bench_record::command::public_command;
 use bench_record::failure::{Context, Failure};

@@ -1,6 +1,6 @@
 //! Waiting for a machine that does nothing else.
 
-use bench_record::verdict::QUIET_CORES;
+use bench_record::rules::QUIET_CORES;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 

@@ -15,8 +15,8 @@ use serde::Serialize;
 
 use super::stretch::{Drift, Mark, Stretch};
 use super::{Head, Trial, TrialArgs};
-use crate::audit::{audit, audit_drain};
 use crate::driver::{self, Driver};
+use crate::load::audit::{audit, audit_drain};
 use crate::load::crew::{Crew, closed, join};
 use crate::load::slice::{held, joined};
 use crate::load::{Phase as RunPhase, Run};
@@ -27,9 +27,10 @@ use bench_record::check::Check;
 use bench_record::failure::{Context, Failure};
 use bench_record::integrity::Integrity;
 use bench_record::latency::Summary;
+use bench_record::rules::{FULL_THREAD, QUIET_CORES, integrity};
 use bench_record::scenario::{QueueKind, Scenario};
 use bench_record::statistics::random::mix;
-use bench_record::verdict::{FULL_THREAD, QUIET_CORES, Verdict, integrity};
+use bench_record::verdict::Verdict;
 use machine::directory::{self, Size};
 use watch::{Ended, Watch};
 

@@ -2,10 +2,11 @@
 
 use super::slice::Outcome;
 use bench_record::failure::Failure;
+use bench_record::rules::{Circumstances, durability_at_most, verdict};
 use bench_record::scenario::Scenario;
 use bench_record::slice::{Cost, LatencyFrom, Measured};
 use bench_record::usage::Usage;
-use bench_record::verdict::{Circumstances, Verdict, durability_at_most, verdict};
+use bench_record::verdict::Verdict;
 
 /// What a slice is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +75,7 @@ pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome, measures: Measures) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::audit;
+    use crate::load::audit::audit;
     use crate::load::sample::Sample;
     use bench_record::arrivals::Arrivals;
     use bench_record::latency::Latency;

@@ -9,9 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::consumer::Consumed;
+use super::hands::Hands;
 use super::producer::Produced;
 use super::sample::Sample;
-use super::slice::Hands;
 use super::{Phase, Run};
 use crate::driver::jvm::protocol::{
     Answer, Command, ConsumedThere, Counts, Pairs, ProducedThere, Ready, Results, Spec,

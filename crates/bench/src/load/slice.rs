@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use super::consumer::{Consumed, stand_by};
 use super::crew::{Crew, Worker, all_received, closed, join, movement, spawn};
+use super::hands::Hands;
 use super::producer::Produced;
 use super::sample::Sample;
 use super::{Phase, Run, pingpong};
-use crate::audit::{audit, audit_round_trips};
 use crate::driver::jvm::workers::Workers;
 use crate::driver::{self, Driver, Line, Part, jvm};
+use crate::load::audit::{audit, audit_round_trips};
 use crate::load::metrics::{self, growth};
 use crate::measure::stamp::Bodies;
 use crate::progress::Progress;
@@ -71,16 +72,6 @@ pub(crate) struct Outcome {
     pub(crate) interrupted: bool,
     /// The worker that made the load; none: threads of this program did.
     pub(crate) worker: Option<WorkerFacts>,
-}
-
-/// Those who make the load, as far as the one that measures them is concerned.
-pub(crate) trait Hands {
-    /// True when nobody has anything left to send or to be confirmed.
-    fn have_sent(&mut self) -> bool;
-    /// The state of everything now.
-    fn sample(&mut self, pids: &[u32]) -> Sample;
-    /// The run's phase, its gate or its measured time has changed: tells those who do not share it.
-    fn steer(&mut self);
 }
 
 /// Threads of this program, which share the run.
@@ -358,7 +349,14 @@ impl Slice<'_> {
             }
             if shown_at.elapsed() > SHOW {
                 let totals = self.run.totals();
-                before = self.progress.moving(&self.target.name, doing, totals, before, shown_at.elapsed(), since);
+                before = self.progress.moving(
+                    &self.target.name,
+                    doing,
+                    totals,
+                    before,
+                    shown_at.elapsed(),
+                    since.map(|first| first.at),
+                );
                 shown_at = Instant::now();
             }
         }
@@ -398,7 +396,14 @@ impl Slice<'_> {
                 return;
             }
             if shown_at.elapsed() > SHOW {
-                before = self.progress.moving(&self.target.name, doing, run.totals(), before, SHOW, since);
+                before = self.progress.moving(
+                    &self.target.name,
+                    doing,
+                    run.totals(),
+                    before,
+                    SHOW,
+                    since.map(|first| first.at),
+                );
                 shown_at = Instant::now();
             }
         }

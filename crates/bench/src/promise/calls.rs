@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
 use bench_record::failure::{Context, Failure};
-use bench_record::verdict::FLUSHED;
+use bench_record::rules::FLUSHED;
 use machine::process::{descendants, is_alive};
 
 /// The calls that are counted.

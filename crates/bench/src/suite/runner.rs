@@ -24,6 +24,7 @@ use bench_record::command::public_command;
 use bench_record::durability::Durability;
 use bench_record::failure::{Context, Failure};
 use bench_record::output;
+use bench_record::rules::is_whole;
 use bench_record::run::Ended;
 use bench_record::scenario::{Mode, Scenario};
 use bench_record::slice::{Measured, SliceRecord};
@@ -35,7 +36,6 @@ use bench_record::suite::{
 };
 use bench_record::summary::{remarks, usable};
 use bench_record::target::Target;
-use bench_record::verdict::is_whole;
 use bench_report::{html, suites};
 use machine::clock::unix_time;
 use machine::disk::forced_writes;
@@ -646,7 +646,7 @@ mod tests {
             change(&mut changed);
             if let Some(measured) = &mut changed.measured {
                 let mut broken = Vec::new();
-                bench_record::verdict::integrity(&measured.integrity, &mut broken);
+                bench_record::rules::integrity(&measured.integrity, &mut broken);
                 measured.verdict.violations.extend(broken);
                 measured.verdict.valid = measured.verdict.violations.is_empty();
             }

@@ -81,6 +81,83 @@ pub(super) const FOLDERS: &[Folder] = &[
         }],
     },
     Folder {
+        path: "crates/bench-record/src",
+        layers: &[
+            &["arrivals", "check", "command", "durability", "exchange", "failure", "statistics", "totals", "usage", "verdict"],
+            &["integrity", "latency", "output", "over_time", "scenario", "span", "target"],
+            &["machine", "preset"],
+            &["slice"],
+            &["rules", "run", "suite"],
+            &["metric", "summary"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/bench-report/src",
+        layers: &[
+            &["standing", "table"],
+            &["html", "single", "suites"],
+            &["file"],
+            &["compare"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/machine/src",
+        layers: &[
+            &["clock", "command", "descriptors", "directory", "identity", "interrupt", "java", "packets", "process", "wait"],
+            &["disk", "freeze", "netns", "quiet"],
+            &["facts"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/peers/src",
+        layers: &[
+            &["licence", "place", "process", "template"],
+            &["recipe"],
+            &["source"],
+            &["card", "instance"],
+            &["guard"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/bench/src",
+        layers: &[
+            &["disk", "journal", "load_options", "measure", "progress", "relay"],
+            &["driver"],
+            &["load", "simulate"],
+            &["promise", "scorecard"],
+            &["blocks", "capacity"],
+            &["exchange", "run", "saturate"],
+            &["suite"],
+            &["cli"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/bench/src/driver",
+        layers: &[
+            &["jvm", "kafka", "link", "nats"],
+            &["mqtt", "session", "stomp"],
+            &["amqp"],
+            &["relay"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/bench/src/load",
+        layers: &[
+            &["consumer", "metrics", "producer", "sample"],
+            &["audit", "crew", "exchange", "hands", "pingpong"],
+            &["remote"],
+            &["slice"],
+            &["judge"],
+        ],
+        allowed: &[],
+    },
+    Folder {
         path: "crates/torture/src",
         layers: &[
             &["fence", "gauge", "ledger", "random", "server", "stamp", "topology", "violation"],

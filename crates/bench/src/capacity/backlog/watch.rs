@@ -95,7 +95,14 @@ impl<'a> Watch<'a> {
             }
             if shown_at.elapsed() > SHOW {
                 let first = self.marks.first().map(|mark| &mark.sample);
-                before = progress.moving(&self.trial.target.name, doing, self.run.totals(), before, SHOW, first);
+                before = progress.moving(
+                    &self.trial.target.name,
+                    doing,
+                    self.run.totals(),
+                    before,
+                    SHOW,
+                    first.map(|first| first.at),
+                );
                 shown_at = Instant::now();
             }
             sleep(STEP);

@@ -2,10 +2,11 @@
 //! rehearsal before, whose length depends on what the worker has done so far.
 
 use super::drain::{fill_end, filling, take_over};
-use super::{Hands, Outcome, Slice, Steady};
-use crate::audit::{audit, audit_round_trips};
+use super::{Outcome, Slice, Steady};
 use crate::driver::jvm::protocol::Spec;
 use crate::driver::jvm::worker::{Practice, Worker};
+use crate::load::audit::{audit, audit_round_trips};
+use crate::load::hands::Hands;
 use crate::load::producer::Produced;
 use crate::load::remote::Remote;
 use crate::load::{Phase, Run};

@@ -6,8 +6,8 @@ use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use super::{Outcome, Slice, Threads};
-use crate::audit::audit;
 use crate::driver::Driver;
+use crate::load::audit::audit;
 use crate::load::crew::{Crew, Worker, closed, join};
 use crate::load::producer::Produced;
 use crate::load::sample::Sample;

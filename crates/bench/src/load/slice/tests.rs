@@ -9,9 +9,9 @@ use crate::simulate::local;
 use bench_record::check::Check;
 use bench_record::durability::Durability;
 use bench_record::integrity::Integrity;
+use bench_record::rules::unsupported_claim;
 use bench_record::scenario::QueueKind;
 use bench_record::slice::{LatencyFrom, Measured};
-use bench_record::verdict::unsupported_claim;
 
 const MESSAGES: u64 = 3000;
 

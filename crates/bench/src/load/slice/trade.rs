@@ -3,9 +3,9 @@
 
 use super::{Outcome, Slice, Threads};
 use crate::driver::Driver;
-use crate::exchange;
 use crate::load::Phase;
 use crate::load::crew::{join, spawn};
+use crate::load::exchange;
 use crate::load::sample::Sample;
 use bench_record::failure::Failure;
 use machine::clock::now;

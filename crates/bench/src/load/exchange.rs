@@ -1,0 +1,34 @@
+//! The parts of a stock exchange as a load: a gateway, a matching engine and a reporter of
+//! statistics around one direct exchange with three queues.
+
+mod book;
+pub(crate) mod message;
+mod parts;
+mod traded;
+
+pub(crate) use parts::{Gated, Lines, engine, gateway, reporter};
+pub(crate) use traded::{integrity, traded};
+
+use crate::driver::{Driver, Line, Part};
+use crate::measure::schedule::Schedule;
+use bench_record::failure::Failure;
+use bench_record::scenario::{Rate, Scenario};
+
+/// The number of the queue of statistics.
+const STATISTICS: usize = 2;
+/// The connections of the gateway and of the engine.
+pub(crate) fn lines(driver: &mut dyn Driver, far: bool) -> Result<Lines, Failure> {
+    let main = driver.open(Part::PingPong { far })?;
+    Ok(Lines { main, statistics: driver.open(Part::Produce(STATISTICS))? })
+}
+
+/// The connection of the reporter.
+pub(crate) fn reporting(driver: &mut dyn Driver) -> Result<Line, Failure> {
+    driver.open(Part::Consume(STATISTICS))
+}
+
+/// When the orders of `scenario` are meant to leave.
+pub(crate) fn schedule(scenario: &Scenario, begin: u64, seed: u64) -> Result<Schedule, Failure> {
+    let Rate::Fixed(rate) = scenario.rate else { return Err(Failure::new("orders need a rate")) };
+    Ok(Schedule::new(scenario.arrivals, rate, begin, 0.0, seed))
+}

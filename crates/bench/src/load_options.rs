@@ -1,0 +1,161 @@
+//! The options of a command line that make a scenario.
+
+use clap::Args;
+
+use bench_record::arrivals::Arrivals;
+use bench_record::failure::Failure;
+use bench_record::preset::Preset;
+use bench_record::scenario::{Ack, Confirms, Destination, Mode, Payload, QueueKind, Rate, Scenario, WarmUp};
+
+/// The single options of a scenario.
+#[derive(Debug, Args, Default)]
+pub(crate) struct LoadArgs {
+    /// Kind of load
+    #[arg(long, value_enum)]
+    mode: Option<Mode>,
+    /// Connections that publish, one thread each
+    #[arg(long)]
+    producers: Option<usize>,
+    /// Connections that consume, one thread each
+    #[arg(long)]
+    consumers: Option<usize>,
+    /// Queues
+    #[arg(long)]
+    queues: Option<usize>,
+    /// Where messages go
+    #[arg(long, value_enum)]
+    destination: Option<Destination>,
+    /// The same as --destination fanout: publish to one exchange that copies to all queues
+    #[arg(long, conflicts_with = "destination")]
+    fanout: bool,
+    /// Patterns bound to each queue of --destination pattern, of which one matches
+    #[arg(long)]
+    bindings: Option<usize>,
+    /// Consumers select one of this many messages by a property
+    #[arg(long)]
+    selector: Option<u64>,
+    /// What bodies are filled with
+    #[arg(long, value_enum)]
+    payload: Option<Payload>,
+    /// Priority of each message
+    #[arg(long)]
+    priority: Option<u8>,
+    /// Consumers ask for each message by itself
+    #[arg(long)]
+    poll: bool,
+    /// Fill the queues first, which is not measured; then only consume
+    #[arg(long)]
+    drain: bool,
+    /// Consumers send one empty message back when all have come
+    #[arg(long)]
+    reply: bool,
+    /// Leave Nagle's delay on in client sockets
+    #[arg(long)]
+    nagle: bool,
+    /// Further queues of the exchange that nobody consumes
+    #[arg(long)]
+    idle_queues: Option<usize>,
+    /// Most messages in such a queue
+    #[arg(long)]
+    idle_length: Option<u32>,
+    /// Kind of queues
+    #[arg(long, value_enum)]
+    queue: Option<QueueKind>,
+    /// Bytes of a body
+    #[arg(long)]
+    size: Option<usize>,
+    /// Publish persistent messages to durable queues
+    #[arg(long)]
+    persistent: bool,
+    /// Confirms: none, or the most unconfirmed messages of a producer (1: wait for each)
+    #[arg(long, alias = "confirm")]
+    window: Option<Confirms>,
+    /// Most unacknowledged messages of a consumer; 0: no limit
+    #[arg(long)]
+    prefetch: Option<u16>,
+    /// Acknowledgement: auto, each or every:K
+    #[arg(long)]
+    ack: Option<Ack>,
+    /// Open loop: messages a second in all, or half (of the target's own saturation), or max
+    /// (closed loop)
+    #[arg(long)]
+    rate: Option<Rate>,
+    /// How intended times are spread in an open loop
+    #[arg(long, value_enum)]
+    arrivals: Option<Arrivals>,
+    /// Closed loop: most messages sent and not yet received; 0: no bound
+    #[arg(long)]
+    in_flight: Option<u64>,
+    /// Seconds that are measured
+    #[arg(long)]
+    duration: Option<f64>,
+    /// Seconds before that which are not; steady: until the rate no longer changes, at most 60
+    #[arg(long)]
+    warmup: Option<WarmUp>,
+    /// Messages in all, instead of a time
+    #[arg(long)]
+    messages: Option<u64>,
+    /// Messages before these, which are not measured
+    #[arg(long)]
+    warmup_messages: Option<u64>,
+    /// Seconds after which a number of messages is given up
+    #[arg(long)]
+    cap: Option<f64>,
+    /// Seconds of silence after which messages that are missing count as lost
+    #[arg(long)]
+    patience: Option<f64>,
+    /// Most bytes that a producer gathers into one write; 1: every message by itself
+    #[arg(long)]
+    batch: Option<usize>,
+}
+
+impl LoadArgs {
+    /// `preset`, or the usual scenario, as these options change it.
+    pub(crate) fn scenario(&self, preset: Option<Preset>) -> Result<Scenario, Failure> {
+        let mut scenario = preset.map_or_else(Scenario::default, Preset::scenario);
+        self.change(&mut scenario);
+        scenario.check()?;
+        Ok(scenario)
+    }
+
+    fn change(&self, scenario: &mut Scenario) {
+        let load = self;
+        fn set<T: Clone>(field: &mut T, value: Option<&T>) {
+            if let Some(value) = value {
+                field.clone_from(value);
+            }
+        }
+        set(&mut scenario.mode, load.mode.as_ref());
+        set(&mut scenario.producers, load.producers.as_ref());
+        set(&mut scenario.consumers, load.consumers.as_ref());
+        set(&mut scenario.queues, load.queues.as_ref());
+        set(&mut scenario.idle_queues, load.idle_queues.as_ref());
+        set(&mut scenario.idle_length, load.idle_length.as_ref());
+        set(&mut scenario.size, load.size.as_ref());
+        set(&mut scenario.window, load.window.map(|confirms| confirms.window).as_ref());
+        set(&mut scenario.prefetch, load.prefetch.as_ref());
+        set(&mut scenario.ack_every, load.ack.map(|ack| ack.every).as_ref());
+        set(&mut scenario.rate, load.rate.as_ref());
+        set(&mut scenario.arrivals, load.arrivals.as_ref());
+        set(&mut scenario.in_flight, load.in_flight.as_ref());
+        set(&mut scenario.duration, load.duration.as_ref());
+        set(&mut scenario.warmup, load.warmup.map(|warmup| warmup.seconds).as_ref());
+        set(&mut scenario.until_steady, load.warmup.map(|warmup| warmup.until_steady).as_ref());
+        set(&mut scenario.patience, load.patience.as_ref());
+        set(&mut scenario.batch, load.batch.as_ref());
+        scenario.messages = load.messages.or(scenario.messages);
+        set(&mut scenario.destination, load.fanout.then_some(Destination::Fanout).or(load.destination).as_ref());
+        set(&mut scenario.bindings, load.bindings.as_ref());
+        set(&mut scenario.payload, load.payload.as_ref());
+        set(&mut scenario.warmup_messages, load.warmup_messages.as_ref());
+        scenario.selector = load.selector.or(scenario.selector);
+        scenario.priority = load.priority.or(scenario.priority);
+        scenario.cap = load.cap.or(scenario.cap);
+        scenario.poll |= load.poll;
+        scenario.drain |= load.drain;
+        scenario.reply |= load.reply;
+        scenario.nodelay &= !load.nagle;
+        scenario.persistent |= load.persistent;
+        scenario.queue = load.queue.unwrap_or_else(|| scenario.natural_kind());
+    }
+}
