@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The figures of the parts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Traded {
+pub struct ExchangeFigures {
     /// Segments that went to and came from the broker on the connections of gateway and engine, for
     /// each order.
     pub packets_per_order: Option<f64>,
@@ -15,12 +15,12 @@ pub struct Traded {
     /// Quotes that the gateway received.
     pub quotes: u64,
     /// What both said about themselves every 10 000 orders and at the end.
-    pub samples: Vec<Sampled>,
+    pub samples: Vec<PartSample>,
 }
 
 /// How far a part was.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Sampled {
+pub struct PartSample {
     /// `gateway` or `engine`.
     pub part: String,
     /// Seconds since it began.

@@ -48,7 +48,7 @@ const MANY_FLUSHES: f64 = 50.0;
 
 /// How a slice was measured, beside its figures.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Circumstances {
+pub struct Conditions {
     /// The measured time was cut short.
     pub interrupted: bool,
     /// No broker was measured, only the floor.
@@ -56,8 +56,8 @@ pub struct Circumstances {
 }
 
 /// Holds the figures of a slice against the rules.
-pub fn verdict(scenario: &Scenario, measured: &Measured, circumstances: Circumstances) -> Verdict {
-    let Circumstances { interrupted, is_relay } = circumstances;
+pub fn verdict(scenario: &Scenario, measured: &Measured, conditions: Conditions) -> Verdict {
+    let Conditions { interrupted, is_relay } = conditions;
     let mut violations = Vec::new();
     integrity(&measured.integrity, &mut violations);
     if interrupted {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::durability::Durability;
-use crate::exchange::Traded;
+use crate::exchange::ExchangeFigures;
 use crate::integrity::Integrity;
 use crate::latency::Summary;
 use crate::machine::Counters;
@@ -95,7 +95,7 @@ pub struct Measured {
     pub over_time: OverTime,
     /// What is said of a stock exchange alone.
     #[serde(default)]
-    pub exchange: Option<Traded>,
+    pub exchange: Option<ExchangeFigures>,
     /// How fast each thousand messages went.
     #[serde(default)]
     pub thousands: Option<Thousands>,

@@ -57,7 +57,7 @@ impl std::str::FromStr for Limit {
 /// What a change comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Verdict {
+enum ChangeVerdict {
     /// Worse, and the whole interval is beyond the limit.
     Regression,
     /// A larger share of the slices failed or had something wrong with their messages.
@@ -76,13 +76,13 @@ enum Verdict {
     OtherLoad,
 }
 
-impl Verdict {
+impl ChangeVerdict {
     fn fails(self) -> bool {
         matches!(self, Self::Regression | Self::Broken | Self::Gone)
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for ChangeVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Regression => "REGRESSION",
@@ -109,14 +109,14 @@ struct Entry {
     old: f64,
     new: Option<f64>,
     change: Option<Change>,
-    verdict: Verdict,
+    verdict: ChangeVerdict,
     /// What the figures do not say: why there is none that counts, or what went wrong.
     reason: Option<String>,
 }
 
 /// Everything that both records have.
 #[derive(Debug, Serialize)]
-struct Comparison {
+struct Changes {
     limit: f64,
     regressions: usize,
     /// What a reader must know: records of unlike machines, cells of one record only.
@@ -132,7 +132,7 @@ pub fn run(args: &CompareArgs) -> Result<bool, Failure> {
     Ok(comparison.regressions == 0)
 }
 
-fn compare(old: &Report, new: &Report, limit: Limit) -> Result<Comparison, Failure> {
+fn compare(old: &Report, new: &Report, limit: Limit) -> Result<Changes, Failure> {
     let (mut entries, mut missing, mut met) = (Vec::new(), 0, false);
     for (suite, before) in cells(old) {
         let after = cells(new).find(|(other, cell)| *other == suite && same_place(before, cell));
@@ -154,7 +154,7 @@ fn compare(old: &Report, new: &Report, limit: Limit) -> Result<Comparison, Failu
         ));
     }
     let regressions = entries.iter().filter(|entry| entry.verdict.fails()).count();
-    Ok(Comparison { limit: limit.0, regressions, remarks: remarks(old, new, missing), entries })
+    Ok(Changes { limit: limit.0, regressions, remarks: remarks(old, new, missing), entries })
 }
 
 fn cells(report: &Report) -> impl Iterator<Item = (&str, &Cell)> {
@@ -192,17 +192,17 @@ fn entry(suite: &str, old: Given<'_>, new: Option<Given<'_>>, metric: Metric, li
     let change = after.as_ref().ok().and_then(|(_, after)| Change::between(&before.values, &after.values));
     let (verdict, reason) = match &after {
         Err(_) if !own => return None,
-        Err(reason) => (Verdict::Gone, Some(reason.clone())),
-        Ok(((cell, _), _)) if cell.load != old.0.load => (Verdict::OtherLoad, None),
+        Err(reason) => (ChangeVerdict::Gone, Some(reason.clone())),
+        Ok(((cell, _), _)) if cell.load != old.0.load => (ChangeVerdict::OtherLoad, None),
         Ok((new, after)) => {
-            let judged = change.map_or(Verdict::Undecided, |change| judge(metric, change, limit));
+            let judged = change.map_or(ChangeVerdict::Undecided, |change| judge(metric, change, limit));
             if own && let Some(reason) = more_went_wrong(old.1, new.1) {
-                (Verdict::Broken, Some(reason))
+                (ChangeVerdict::Broken, Some(reason))
             } else if own
-                && judged == Verdict::Undecided
+                && judged == ChangeVerdict::Undecided
                 && let Some(reason) = too_few(&before, after)
             {
-                (Verdict::Gone, Some(reason))
+                (ChangeVerdict::Gone, Some(reason))
             } else {
                 (judged, None)
             }
@@ -274,17 +274,17 @@ fn valid((cell, result): (&Cell, &CellResult), metric: Metric) -> Result<Spread,
     }
 }
 
-fn judge(metric: Metric, change: Change, limit: Limit) -> Verdict {
+fn judge(metric: Metric, change: Change, limit: Limit) -> ChangeVerdict {
     // A pass or fail has no noise.
     let interval = if metric == Metric::Passed { Some((change.ratio, change.ratio)) } else { change.interval };
-    let Some((low, high)) = interval else { return Verdict::Undecided };
+    let Some((low, high)) = interval else { return ChangeVerdict::Undecided };
     // For the worse is downwards now, whatever the metric.
     let (low, high) = if metric.more_is_better() { (low, high) } else { (1.0 / high, 1.0 / low) };
     match (low, high) {
-        (_, high) if high < 1.0 - limit.0 => Verdict::Regression,
-        (_, high) if high < 1.0 => Verdict::Worse,
-        (low, _) if low > 1.0 => Verdict::Better,
-        _ => Verdict::NoDifference,
+        (_, high) if high < 1.0 - limit.0 => ChangeVerdict::Regression,
+        (_, high) if high < 1.0 => ChangeVerdict::Worse,
+        (low, _) if low > 1.0 => ChangeVerdict::Better,
+        _ => ChangeVerdict::NoDifference,
     }
 }
 
@@ -305,7 +305,7 @@ fn remarks(old: &Report, new: &Report, missing: usize) -> Vec<String> {
     all
 }
 
-fn render(comparison: &Comparison) -> String {
+fn render(comparison: &Changes) -> String {
     let heads = ["cell", "target", "figure", "old", "new", "new/old", "interval", "verdict"];
     let mut rows: Vec<Vec<String>> = vec![heads.map(str::to_owned).to_vec()];
     rows.extend(comparison.entries.iter().map(line));
@@ -361,7 +361,7 @@ mod tests {
         new
     }
 
-    fn verdict(old: &Report, new: &Report) -> Verdict {
+    fn verdict(old: &Report, new: &Report) -> ChangeVerdict {
         compare(old, new, Limit(0.05)).unwrap().entries[0].verdict
     }
 
@@ -379,26 +379,27 @@ mod tests {
     #[test]
     fn what_is_wholly_beyond_the_limit_is_a_regression() {
         let old = sample::large();
-        let cases = [(0.5, Verdict::Regression), (1.0, Verdict::NoDifference), (2.0, Verdict::Better)];
+        let cases =
+            [(0.5, ChangeVerdict::Regression), (1.0, ChangeVerdict::NoDifference), (2.0, ChangeVerdict::Better)];
         for (factor, expected) in cases {
             assert_eq!(verdict(&old, &changed(&old, factor)), expected, "{factor}");
         }
         // In two blocks nothing is proved.
         let few = sample::small();
-        assert_eq!(verdict(&few, &changed(&few, 0.5)), Verdict::Undecided);
+        assert_eq!(verdict(&few, &changed(&few, 0.5)), ChangeVerdict::Undecided);
     }
 
     #[test]
     fn directions_and_limits() {
         let change = |low, high| Change { ratio: low, interval: Some((low, high)) };
         let cases = [
-            (Metric::MessagesPerSecond, change(0.90, 0.94), Verdict::Regression),
-            (Metric::MessagesPerSecond, change(0.90, 0.96), Verdict::Worse),
-            (Metric::MessagesPerSecond, change(0.90, 1.01), Verdict::NoDifference),
-            (Metric::LatencyUs, change(1.10, 1.20), Verdict::Regression),
-            (Metric::LatencyUs, change(1.01, 1.04), Verdict::Worse),
-            (Metric::LatencyUs, change(0.80, 0.90), Verdict::Better),
-            (Metric::Passed, Change { ratio: 0.0, interval: None }, Verdict::Regression),
+            (Metric::MessagesPerSecond, change(0.90, 0.94), ChangeVerdict::Regression),
+            (Metric::MessagesPerSecond, change(0.90, 0.96), ChangeVerdict::Worse),
+            (Metric::MessagesPerSecond, change(0.90, 1.01), ChangeVerdict::NoDifference),
+            (Metric::LatencyUs, change(1.10, 1.20), ChangeVerdict::Regression),
+            (Metric::LatencyUs, change(1.01, 1.04), ChangeVerdict::Worse),
+            (Metric::LatencyUs, change(0.80, 0.90), ChangeVerdict::Better),
+            (Metric::Passed, Change { ratio: 0.0, interval: None }, ChangeVerdict::Regression),
         ];
         for (metric, change, expected) in cases {
             assert_eq!(judge(metric, change, Limit(0.05)), expected, "{metric:?} {change:?}");
@@ -411,7 +412,7 @@ mod tests {
         let mut new = old.clone();
         new.suites[0].cells[0].results[0].outcome = CellOutcome::Failed { error: "it did not start".to_owned() };
         let found = compare(&old, &new, Limit(0.05)).unwrap();
-        assert_eq!((found.regressions, found.entries[0].verdict), (1, Verdict::Gone));
+        assert_eq!((found.regressions, found.entries[0].verdict), (1, ChangeVerdict::Gone));
         assert!(render(&found).contains("it did not start"));
     }
 
@@ -444,18 +445,18 @@ mod tests {
     #[test]
     fn slices_that_go_wrong_or_leave_too_few_fail_whatever_the_others_say() {
         let cases = [
-            ([10, 0, 0, 0], [4, 6, 0, 0], Verdict::Broken),
-            ([10, 0, 0, 0], [6, 4, 0, 0], Verdict::Broken),
-            ([5, 0, 0, 0], [1, 1, 0, 0], Verdict::Broken),
-            ([5, 0, 0, 0], [9, 0, 1, 0], Verdict::Broken),
-            ([2, 0, 0, 0], [1, 0, 1, 0], Verdict::Broken),
-            ([5, 0, 0, 0], [0, 5, 0, 0], Verdict::Gone),
-            ([5, 0, 0, 0], [4, 0, 0, 1], Verdict::Gone),
-            ([8, 2, 0, 0], [4, 1, 0, 0], Verdict::Gone),
+            ([10, 0, 0, 0], [4, 6, 0, 0], ChangeVerdict::Broken),
+            ([10, 0, 0, 0], [6, 4, 0, 0], ChangeVerdict::Broken),
+            ([5, 0, 0, 0], [1, 1, 0, 0], ChangeVerdict::Broken),
+            ([5, 0, 0, 0], [9, 0, 1, 0], ChangeVerdict::Broken),
+            ([2, 0, 0, 0], [1, 0, 1, 0], ChangeVerdict::Broken),
+            ([5, 0, 0, 0], [0, 5, 0, 0], ChangeVerdict::Gone),
+            ([5, 0, 0, 0], [4, 0, 0, 1], ChangeVerdict::Gone),
+            ([8, 2, 0, 0], [4, 1, 0, 0], ChangeVerdict::Gone),
             // As often as before, or no fault of the target's.
-            ([8, 1, 1, 0], [8, 0, 2, 0], Verdict::NoDifference),
-            ([10, 0, 0, 0], [6, 0, 0, 4], Verdict::NoDifference),
-            ([4, 0, 0, 1], [4, 0, 0, 1], Verdict::Undecided),
+            ([8, 1, 1, 0], [8, 0, 2, 0], ChangeVerdict::NoDifference),
+            ([10, 0, 0, 0], [6, 0, 0, 4], ChangeVerdict::NoDifference),
+            ([4, 0, 0, 1], [4, 0, 0, 1], ChangeVerdict::Undecided),
         ];
         for (old, new, expected) in cases {
             let found = compare(&sliced(old), &sliced(new), Limit(0.05)).unwrap();
@@ -473,7 +474,7 @@ mod tests {
         cells.for_each(|cell| cell.results.retain(|result| result.target != "rabbitmq"));
         let found = compare(&old, &new, Limit(0.05)).unwrap();
         let (theirs, others): (Vec<_>, Vec<_>) = found.entries.iter().partition(|entry| entry.target == "rabbitmq");
-        assert!(theirs.len() > 20 && theirs.iter().all(|entry| entry.verdict == Verdict::Gone));
+        assert!(theirs.len() > 20 && theirs.iter().all(|entry| entry.verdict == ChangeVerdict::Gone));
         assert_eq!(found.regressions, theirs.len());
         assert!(!others.is_empty() && render(&found).contains("rabbitmq: it is not in the new record"));
         // Where nobody is left, nothing is compared.
@@ -487,7 +488,7 @@ mod tests {
         let old = sample::large();
         let mut new = changed(&old, 0.5);
         new.suites[0].cells[0].load.size += 1;
-        assert_eq!(verdict(&old, &new), Verdict::OtherLoad);
+        assert_eq!(verdict(&old, &new), ChangeVerdict::OtherLoad);
         let mut strange = old.clone();
         strange.suites.clear();
         assert!(compare(&old, &strange, Limit(0.05)).unwrap_err().to_string().contains("no cell"));

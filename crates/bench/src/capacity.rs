@@ -4,8 +4,8 @@
 
 pub(crate) mod backlog;
 pub(crate) mod connections;
+pub(crate) mod interval;
 pub(crate) mod queues;
-pub(crate) mod stretch;
 
 use std::path::PathBuf;
 
@@ -20,10 +20,10 @@ use bench_record::machine::MachineFacts;
 use bench_record::output;
 use bench_record::target::Target;
 use bench_record::totals::Totals;
+use interval::Mark;
 use machine::clock::unix_time;
 use machine::facts;
 use peers::Guard;
-use stretch::Mark;
 
 /// Version of the records' format; fields are only ever added within one.
 const VERSION: u32 = 1;

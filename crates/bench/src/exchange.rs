@@ -13,9 +13,9 @@ use serde::Serialize;
 use crate::blocks::{self, Plan};
 use crate::driver;
 use crate::driver::jvm::workers::Workers;
-use crate::load::crew::{join, spawn};
-use crate::load::exchange::{Gated, Lines, engine, gateway, lines, reporter, reporting, schedule};
-use crate::load::{Phase, Run};
+use crate::load::exchange::{GatewayResult, Lines, engine, gateway, lines, reporter, reporting, schedule};
+use crate::load::threads::{join, spawn};
+use crate::load::{Run, RunPhase};
 use crate::measure::stamp::Bodies;
 use crate::progress::Progress;
 use bench_record::failure::Failure;
@@ -55,7 +55,7 @@ pub(crate) struct ExchangeArgs {
     /// Run one part here and the others elsewhere, the gateway last; with one target, one rate and
     /// one --nodelay
     #[arg(long, value_enum)]
-    role: Option<Part3>,
+    role: Option<ExchangePart>,
     /// Tells the parts of one exchange from those of another, where they run apart
     #[arg(long, default_value_t = SHARED_ID)]
     id: u32,
@@ -79,7 +79,7 @@ enum Switch {
 
 /// A part of the exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Part3 {
+enum ExchangePart {
     Gateway,
     Engine,
     Reporter,
@@ -206,7 +206,7 @@ fn render(points: &[Point]) -> String {
 
 impl ExchangeArgs {
     /// One part in this process, the others elsewhere.
-    fn alone(&self, part: Part3, targets: &[Target]) -> Result<bool, Failure> {
+    fn alone(&self, part: ExchangePart, targets: &[Target]) -> Result<bool, Failure> {
         let ([target], [rate], [nodelay]) = (targets, &*self.rates, &*self.nodelay) else {
             return Err(Failure::new("--role takes one --target, one --rates and one --nodelay"));
         };
@@ -217,18 +217,18 @@ impl ExchangeArgs {
         let run = Run::of(&scenario, Bodies::of(&scenario, self.id));
         run.measure_from(1);
         let text = match part {
-            Part3::Engine => {
+            ExchangePart::Engine => {
                 let lines = lines(driver.as_mut(), true)?;
                 output::show("the engine is ready\n")?;
                 engine(lines, &run).map(|()| "the engine has seen the end\n".to_owned())?
             }
-            Part3::Reporter => {
+            ExchangePart::Reporter => {
                 let line = reporting(driver.as_mut())?;
                 output::show("the reporter is ready\n")?;
                 let heard = reporter(line, &run)?;
                 heard.iter().map(|one| format!("{one:?}\n")).collect()
             }
-            Part3::Gateway => {
+            ExchangePart::Gateway => {
                 let lines = lines(driver.as_mut(), false)?;
                 let gated = self.send(&scenario, lines, &run)?;
                 driver.clean()?;
@@ -245,7 +245,7 @@ impl ExchangeArgs {
     }
 
     /// The gateway, for as long as it may take.
-    fn send(&self, scenario: &Scenario, lines: Lines, run: &Run) -> Result<Gated, Failure> {
+    fn send(&self, scenario: &Scenario, lines: Lines, run: &Run) -> Result<GatewayResult, Failure> {
         let (orders, cap) = (scenario.quota(0) as u32, self.seconds);
         let schedule = schedule(scenario, machine::clock::now(), u64::from(self.id))?;
         std::thread::scope(|scope| {
@@ -254,7 +254,7 @@ impl ExchangeArgs {
             let end = cap.map(|cap| std::time::Instant::now() + Duration::from_secs_f64(cap));
             while !sending.is_finished() {
                 if end.is_some_and(|end| std::time::Instant::now() > end) {
-                    run.advance(Phase::Drain);
+                    run.advance(RunPhase::Drain);
                 }
                 std::thread::sleep(Duration::from_millis(10));
             }

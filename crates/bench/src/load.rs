@@ -3,9 +3,8 @@
 
 pub(crate) mod audit;
 pub(crate) mod consumer;
-pub(crate) mod crew;
 pub(crate) mod exchange;
-pub(crate) mod hands;
+pub(crate) mod generator;
 pub(crate) mod judge;
 pub(crate) mod metrics;
 pub(crate) mod pingpong;
@@ -13,6 +12,7 @@ pub(crate) mod producer;
 pub(crate) mod remote;
 pub(crate) mod sample;
 pub(crate) mod slice;
+pub(crate) mod threads;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -20,11 +20,11 @@ use std::sync::{Mutex, PoisonError};
 use crate::measure::stamp::Bodies;
 use bench_record::scenario::{Rate, Scenario};
 use bench_record::totals::Totals;
-use machine::process::{ThreadTime, Threads};
+use machine::process::{ThreadTime, ThreadTimes};
 
 /// Where a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum RunPhase {
     /// Everybody works.
     Run,
     /// Producers send nothing more and wait for their confirms; consumers empty the queues.
@@ -64,7 +64,7 @@ pub(crate) struct Run {
     /// Producers that have sent what comes before the measured messages may go on.
     gate: AtomicBool,
     /// What the threads have used that have ended: nobody else can tell any more.
-    ended: Mutex<Threads>,
+    ended: Mutex<ThreadTimes>,
     /// Messages have a schedule, so that the time of sending is not the intended one.
     pub(crate) open_loop: bool,
     pub(crate) bodies: Bodies,
@@ -74,7 +74,7 @@ impl Run {
     /// A run of `threads` threads that has not begun to be measured.
     pub(crate) fn new(threads: usize, in_flight: u64, copies: u64, bodies: Bodies) -> Self {
         Self {
-            phase: AtomicU8::new(Phase::Run as u8),
+            phase: AtomicU8::new(RunPhase::Run as u8),
             from: AtomicU64::new(0),
             until: AtomicU64::new(u64::MAX),
             tallies: (0..threads).map(|_| Tally::default()).collect(),
@@ -114,7 +114,7 @@ impl Run {
     }
 
     /// What the threads have used that have ended.
-    pub(crate) fn ended_threads(&self) -> Threads {
+    pub(crate) fn ended_threads(&self) -> ThreadTimes {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -128,16 +128,16 @@ impl Run {
         self.tallies.iter().map(|tally| tally.moved.load(Relaxed)).max().unwrap_or(0)
     }
 
-    pub(crate) fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> RunPhase {
         match self.phase.load(Relaxed) {
-            0 => Phase::Run,
-            1 => Phase::Drain,
-            _ => Phase::End,
+            0 => RunPhase::Run,
+            1 => RunPhase::Drain,
+            _ => RunPhase::End,
         }
     }
 
     /// Goes on to `phase`, never back.
-    pub(crate) fn advance(&self, phase: Phase) {
+    pub(crate) fn advance(&self, phase: RunPhase) {
         self.phase.fetch_max(phase as u8, Relaxed);
     }
 
@@ -194,9 +194,9 @@ mod tests {
         run.measure_from(10);
         run.measure_until(20);
         assert_eq!([9, 10, 19, 20].map(|at| run.measures(at)), [false, true, true, false]);
-        run.advance(Phase::End);
-        run.advance(Phase::Drain);
-        assert_eq!(run.phase(), Phase::End);
+        run.advance(RunPhase::End);
+        run.advance(RunPhase::Drain);
+        assert_eq!(run.phase(), RunPhase::End);
     }
 
     #[test]

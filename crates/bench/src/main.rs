@@ -8,14 +8,14 @@ mod capacity;
 mod cli;
 mod disk;
 mod driver;
+mod durability_audit;
 mod exchange;
-mod journal;
 mod load;
 mod load_options;
 mod measure;
 mod progress;
-mod promise;
 mod relay;
+mod resume;
 mod run;
 mod saturate;
 mod scorecard;
@@ -61,7 +61,7 @@ fn done(verb: Verb) -> Result<u8, Failure> {
         Verb::Run(args) => run::run(&args).map(exit),
         Verb::Saturate(args) => saturate::saturate(&args).map(exit),
         Verb::Curve(args) => saturate::curve(&args).map(exit),
-        Verb::Audit(args) => promise::audit(&args).map(exit),
+        Verb::Audit(args) => durability_audit::audit(&args).map(exit),
         Verb::Relay(relay) => serve_relay(&relay),
         Verb::Floor(floor) => show_floor(&floor),
         Verb::Disk(disk) => show_disk(&disk),

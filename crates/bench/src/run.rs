@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use crate::blocks::{self, Piece, Plan};
 use crate::driver::jvm::workers::Workers;
-use crate::journal::{Journal, Resumed};
 use crate::load_options::LoadArgs;
 use crate::progress::Progress;
 use crate::relay::own::OwnRelay;
+use crate::resume::{ResumeLog, Resumed};
 use bench_record::command::public_command;
 use bench_record::failure::{Context, Failure};
 use bench_record::machine::MachineFacts;
@@ -249,7 +249,7 @@ fn targets(args: &RunArgs, mut targets: Vec<Target>, floors: &[OwnRelay]) -> Res
 }
 
 /// A journal where one is kept, with the seed, the salt and the finished pieces.
-type Begun = (Option<Journal>, u64, u64, Vec<Piece>);
+type Begun = (Option<ResumeLog>, u64, u64, Vec<Piece>);
 
 fn open_journal(args: &RunArgs, scenario: &Scenario, targets: &[Target], seed: u64) -> Result<Begun, Failure> {
     let asked = || {
@@ -265,10 +265,10 @@ fn open_journal(args: &RunArgs, scenario: &Scenario, targets: &[Target], seed: u
     };
     match (&args.out, &args.resume) {
         (_, Some(dir)) => {
-            let Resumed { journal, seed, entries } = Journal::resume(dir, &asked()?)?;
+            let Resumed { journal, seed, entries } = ResumeLog::resume(dir, &asked()?)?;
             Ok((Some(journal), seed, unix_time(), entries))
         }
-        (Some(dir), None) => Ok((Some(Journal::create(dir, seed, &asked()?)?), seed, 0, Vec::new())),
+        (Some(dir), None) => Ok((Some(ResumeLog::create(dir, seed, &asked()?)?), seed, 0, Vec::new())),
         (None, None) => Ok((None, seed, 0, Vec::new())),
     }
 }

@@ -93,7 +93,7 @@ pub(crate) struct CurveArgs {
 
 /// The record of either.
 #[derive(Debug, Serialize, Deserialize)]
-struct Record {
+struct SaturateRecord {
     version: u32,
     program: String,
     /// Seconds since 1970 at its start.
@@ -311,7 +311,7 @@ impl Study {
     }
 
     fn finish(self, args: &SaturateArgs) -> Result<bool, Failure> {
-        let record = Record {
+        let record = SaturateRecord {
             version: VERSION,
             program: concat!("hermod-bench ", env!("CARGO_PKG_VERSION")).to_owned(),
             started: self.started,

@@ -5,7 +5,7 @@
 
 pub(crate) mod behaviour;
 mod connection;
-mod core;
+mod model;
 mod outbox;
 mod store;
 
@@ -21,8 +21,8 @@ use crate::relay::own::LISTENING;
 use behaviour::{Behaviour, Delay, Fault, Promise, Stall};
 use bench_record::failure::{Context, Failure};
 use bench_record::output;
-use core::Core;
 use machine::interrupt::Interrupt;
+use model::Model;
 use store::Store;
 
 /// Options of `simulate`.
@@ -115,18 +115,18 @@ impl SimulateArgs {
 
 /// A simulated broker that runs in this process, as long as the process does.
 #[derive(Debug)]
-pub(crate) struct Broker {
+pub(crate) struct LocalBroker {
     /// As an option of the command line.
     pub(crate) target: String,
     #[cfg(test)]
-    pub(crate) held: Arc<Mutex<Core>>,
+    pub(crate) held: Arc<Mutex<Model>>,
 }
 
 /// Starts a broker on `listen`.
-pub(crate) fn start(behaviour: &Behaviour, listen: SocketAddr) -> Result<Broker, Failure> {
+pub(crate) fn start(behaviour: &Behaviour, listen: SocketAddr) -> Result<LocalBroker, Failure> {
     let listener = TcpListener::bind(listen).context(listen)?;
     let target = format!("amqp://{}", listener.local_addr()?);
-    let mut core = Core::new(behaviour);
+    let mut core = Model::new(behaviour);
     let store = match (&behaviour.dir, behaviour.promise) {
         (Some(dir), Promise::Write | Promise::Flush) => {
             let (store, kept) = Store::open(dir, behaviour.promise == Promise::Flush)?;
@@ -149,7 +149,7 @@ pub(crate) fn start(behaviour: &Behaviour, listen: SocketAddr) -> Result<Broker,
         }
     };
     Builder::new().name("simulated-broker".to_owned()).spawn(accepting).context("starting a thread")?;
-    Ok(Broker {
+    Ok(LocalBroker {
         target,
         #[cfg(test)]
         held,
@@ -158,7 +158,7 @@ pub(crate) fn start(behaviour: &Behaviour, listen: SocketAddr) -> Result<Broker,
 
 /// A faulty broker on a free port, for tests.
 #[cfg(test)]
-pub(crate) fn local(behaviour: &Behaviour) -> Broker {
+pub(crate) fn local(behaviour: &Behaviour) -> LocalBroker {
     start(behaviour, "127.0.0.1:0".parse().unwrap()).unwrap()
 }
 

@@ -31,13 +31,13 @@ pub struct Inside {
 
 /// A command with its environment.
 #[derive(Debug)]
-pub struct Order {
+pub struct CommandLine {
     words: Vec<String>,
     env: BTreeMap<String, String>,
     inside: Option<Inside>,
 }
 
-impl Order {
+impl CommandLine {
     /// A command of the machine; `words` starts with the program.
     pub fn new<T: Into<String>>(words: impl IntoIterator<Item = T>) -> Self {
         Self { words: words.into_iter().map(Into::into).collect(), env: BTreeMap::new(), inside: None }
@@ -138,10 +138,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("a/log");
         let env = BTreeMap::from([("WHAT".to_owned(), "disk full".to_owned())]);
-        let failure = Order::new(["sh", "-c", "echo $WHAT; exit 3"]).env(env).run(&log).unwrap_err().to_string();
+        let failure = CommandLine::new(["sh", "-c", "echo $WHAT; exit 3"]).env(env).run(&log).unwrap_err().to_string();
         assert!(failure.contains("sh failed") && failure.contains("disk full"), "{failure}");
-        let failure = Order::new(["no-such-program-here"]).run(&log).unwrap_err().to_string();
+        let failure = CommandLine::new(["no-such-program-here"]).run(&log).unwrap_err().to_string();
         assert!(failure.contains("no-such-program-here is missing"), "{failure}");
-        assert_eq!(Order::new(["printf", "a b\n"]).output().unwrap(), "a b");
+        assert_eq!(CommandLine::new(["printf", "a b\n"]).output().unwrap(), "a b");
     }
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-use crate::command::Order;
+use crate::command::CommandLine;
 use bench_record::failure::{Context, Failure};
 use bench_record::span::Span;
 
@@ -148,7 +148,7 @@ pub fn enter(network: &Network) -> Result<(), Failure> {
 /// whoever waits.
 fn again(before: &str) -> Result<Failure, Failure> {
     for program in ["ip", "nsenter"] {
-        Order::new([program, "-V"]).output().context("--netns")?;
+        CommandLine::new([program, "-V"]).output().context("--netns")?;
     }
     let program = std::env::current_exe().context("finding this program")?;
     let mut command = Command::new("unshare");
@@ -174,7 +174,7 @@ fn permitted() -> Result<&'static [&'static str], Failure> {
     let mut refused = Vec::new();
     for way in ways {
         let words = [&["unshare"], way, &["true"]].concat();
-        match Order::new(words).output() {
+        match CommandLine::new(words).output() {
             Ok(_) => return Ok(way),
             Err(failure) => refused.push(failure.to_string()),
         }
@@ -196,8 +196,8 @@ fn join(network: &Network) -> Result<(), Failure> {
         output.read_exact(&mut [0]).context("--netns: the other namespace")?;
     }
     let pid = keeper.id();
-    let far = |script: &str| Order::new(["nsenter", "--target", &pid.to_string(), "--net", "sh", "-euc", script]);
-    let near = |script: &str| Order::new(["sh", "-euc", script]);
+    let far = |script: &str| CommandLine::new(["nsenter", "--target", &pid.to_string(), "--net", "sh", "-euc", script]);
+    let near = |script: &str| CommandLine::new(["sh", "-euc", script]);
     near(&format!("ip link add near mtu {0} type veth peer name far mtu {0} netns {pid}", network.mtu))
         .output()
         .context("--netns: a pair of veth devices")?;

@@ -63,10 +63,10 @@ pub struct ThreadTime {
 }
 
 /// The time of each thread, by its number: one of its own in the whole system.
-pub type Threads = HashMap<u32, ThreadTime>;
+pub type ThreadTimes = HashMap<u32, ThreadTime>;
 
 /// All threads of this program: who was busy.
-pub fn own_threads() -> Threads {
+pub fn own_threads() -> ThreadTimes {
     threads(std::process::id())
 }
 
@@ -76,7 +76,7 @@ pub fn this_thread() -> Option<(u32, ThreadTime)> {
 }
 
 /// All threads of any process.
-pub fn threads(pid: u32) -> Threads {
+pub fn threads(pid: u32) -> ThreadTimes {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     tasks.filter_map(|entry| thread(&entry.path())).collect()
 }

@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 
+use super::directory::PeersDirectory;
 use super::licence::Licence;
-use super::place::Place;
 use super::recipe::{Recipe, Source, Wanted};
 use super::source::install;
 use bench_record::failure::Failure;
@@ -40,7 +40,7 @@ pub struct Settings {
 
 /// The card of the peer called `name`, which is installed if it is not.
 pub fn of(name: &str) -> Result<Card, Failure> {
-    let place = Place::find(None)?;
+    let place = PeersDirectory::find(None)?;
     let wanted = Wanted::find(name, &place.recipes())?;
     let software = install(&place, &wanted)?;
     Ok(Card {

@@ -7,8 +7,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::Instant;
 
+use super::directory::PeersDirectory;
 use super::instance::{Instance, Starting, start_again, start_installed};
-use super::place::Place;
 use super::recipe::Wanted;
 use super::source::install;
 use bench_record::failure::{Context, Failure};
@@ -35,7 +35,7 @@ pub struct Guard {
 struct Keeper {
     child: Child,
     said: BufReader<ChildStdout>,
-    place: Place,
+    place: PeersDirectory,
     instance: String,
     /// When it was heard that the peer is ready.
     ready: Instant,
@@ -49,7 +49,7 @@ impl Guard {
     }
 
     /// Starts `wanted` under a keeper.
-    pub(super) fn start(place: &Place, wanted: &Wanted) -> Result<Self, Failure> {
+    pub(super) fn start(place: &PeersDirectory, wanted: &Wanted) -> Result<Self, Failure> {
         let program = std::env::current_exe().context("finding this program")?;
         let mut command = netns::beside_brokers(&program);
         command.args(["peers", "--dir"]).arg(place.root());
@@ -123,7 +123,7 @@ impl Drop for Keeper {
 
 /// What a keeper does: starts the peer, says so, starts it again whenever it is told to, and ends
 /// it with its input.
-pub(super) fn keep(place: &Place, wanted: &Wanted, port_base: u16) -> Result<bool, Failure> {
+pub(super) fn keep(place: &PeersDirectory, wanted: &Wanted, port_base: u16) -> Result<bool, Failure> {
     let kept = serve(place, wanted, port_base);
     if let Err(failure) = &kept {
         output::show(&failure.to_string())?;
@@ -131,7 +131,7 @@ pub(super) fn keep(place: &Place, wanted: &Wanted, port_base: u16) -> Result<boo
     Ok(kept.is_ok())
 }
 
-fn serve(place: &Place, wanted: &Wanted, port_base: u16) -> Result<(), Failure> {
+fn serve(place: &PeersDirectory, wanted: &Wanted, port_base: u16) -> Result<(), Failure> {
     Interrupt::leave_to_parent()?;
     let software = install(place, wanted)?;
     let starting = Starting { place, wanted, software: &software };

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::place::{Place, create, remove};
-use super::process::{Kept, end};
+use super::directory::{PeersDirectory, create, remove};
+use super::process::{ProcessIdentity, end};
 use super::recipe::{Process, Ready, Wanted};
 use super::source::{Software, install};
 use super::template::Values;
 use bench_record::durability::Durability;
 use bench_record::failure::{Context, Failure};
-use machine::command::{INSIDE, Inside, Order, last_lines};
+use machine::command::{CommandLine, INSIDE, Inside, last_lines};
 use machine::{java, process};
 
 /// How often a starting process is looked at.
@@ -43,12 +43,12 @@ pub(crate) struct Instance {
     /// Installed size, bytes.
     pub(crate) bytes: u64,
     /// In the order of their start.
-    pub(crate) processes: Vec<Kept>,
+    pub(crate) processes: Vec<ProcessIdentity>,
 }
 
 impl Instance {
     /// The note of an instance, if there is one.
-    pub(crate) fn read(place: &Place, instance: &str) -> Result<Option<Self>, Failure> {
+    pub(crate) fn read(place: &PeersDirectory, instance: &str) -> Result<Option<Self>, Failure> {
         let path = place.note(instance);
         match fs::read_to_string(&path) {
             Ok(text) => serde_json::from_str(&text).map(Some).context(path.display()),
@@ -58,7 +58,7 @@ impl Instance {
     }
 
     /// All that are noted, whether they still run or not.
-    pub(crate) fn all(place: &Place) -> Result<Vec<Self>, Failure> {
+    pub(crate) fn all(place: &PeersDirectory) -> Result<Vec<Self>, Failure> {
         let entries = fs::read_dir(place.notes()).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(".json")?.to_owned()));
         let mut all: Vec<Self> =
@@ -68,7 +68,7 @@ impl Instance {
     }
 
     /// Writes its note. Who reads meanwhile sees the one before or this one.
-    fn write(&self, place: &Place) -> Result<(), Failure> {
+    fn write(&self, place: &PeersDirectory) -> Result<(), Failure> {
         let path = place.note(&self.file_name());
         let new = path.with_extension("new");
         create(&new)?;
@@ -82,7 +82,7 @@ impl Instance {
 
     /// True while all its processes run and it has become ready.
     pub(crate) fn is_up(&self) -> bool {
-        self.ready_seconds.is_some() && self.processes.iter().all(Kept::lives)
+        self.ready_seconds.is_some() && self.processes.iter().all(ProcessIdentity::lives)
     }
 
     pub(crate) fn pids(&self) -> Vec<u32> {
@@ -95,7 +95,7 @@ impl Instance {
     }
 
     /// Ends its processes and removes its data and its note. The log stays.
-    pub(crate) fn stop(&self, place: &Place) -> Result<(), Failure> {
+    pub(crate) fn stop(&self, place: &PeersDirectory) -> Result<(), Failure> {
         end(&self.processes);
         let name = self.file_name();
         remove(&place.data(&name))?;
@@ -105,7 +105,7 @@ impl Instance {
 
 /// Gets what is missing and starts it with empty data on ports from `port_base` on. Returns when it
 /// is ready.
-pub(crate) fn start(place: &Place, wanted: &Wanted, port_base: u16) -> Result<Instance, Failure> {
+pub(crate) fn start(place: &PeersDirectory, wanted: &Wanted, port_base: u16) -> Result<Instance, Failure> {
     start_installed(&Starting { place, wanted, software: &install(place, wanted)? }, port_base)
 }
 
@@ -135,11 +135,11 @@ pub(super) fn start_again(starting: &Starting<'_>, instance: &mut Instance) -> R
 }
 
 /// Writes the note of an instance that has ports and no processes yet.
-fn claim(place: &Place, wanted: &Wanted, software: &Software, port_base: u16) -> Result<Instance, Failure> {
+fn claim(place: &PeersDirectory, wanted: &Wanted, software: &Software, port_base: u16) -> Result<Instance, Failure> {
     let _alone = place.lock("start")?;
     let mut taken = Vec::new();
     for other in Instance::all(place)? {
-        if other.name == wanted.name && other.processes.iter().any(Kept::lives) {
+        if other.name == wanted.name && other.processes.iter().any(ProcessIdentity::lives) {
             return Err(Failure::new(format!("{} is up already: pids {:?}", other.name, other.pids())));
         }
         taken.extend(other.ports.into_values());
@@ -174,7 +174,7 @@ fn free_ports(names: &[String], base: u16, taken: &[u16]) -> Result<BTreeMap<Str
 
 /// What starts an instance, the first time and after it was killed.
 pub(super) struct Starting<'a> {
-    pub(super) place: &'a Place,
+    pub(super) place: &'a PeersDirectory,
     pub(super) wanted: &'a Wanted,
     pub(super) software: &'a Software,
 }
@@ -237,7 +237,7 @@ impl Starting<'_> {
         command: &[String],
         env: &BTreeMap<String, String>,
         in_root: bool,
-    ) -> Result<Order, Failure> {
+    ) -> Result<CommandLine, Failure> {
         let mut values = values.clone();
         let inside = match &self.software.tree {
             Some(tree) if in_root => Some(Inside { tree: tree.clone(), peer: self.place.data(name) }),
@@ -248,7 +248,7 @@ impl Starting<'_> {
         }
         let words = command.iter().map(|word| values.render(word)).collect::<Result<Vec<_>, _>>()?;
         let env = env.iter().map(|(name, value)| Ok((name.clone(), values.render(value)?)));
-        Ok(Order::new(words).env(env.collect::<Result<_, Failure>>()?).inside(inside))
+        Ok(CommandLine::new(words).env(env.collect::<Result<_, Failure>>()?).inside(inside))
     }
 
     fn launch(&self, instance: &mut Instance, name: &str, values: &Values, process: &Process) -> Result<(), Failure> {
@@ -257,7 +257,7 @@ impl Starting<'_> {
         // What was said before was said by others, or by this process before it was killed.
         let said_before = fs::metadata(&log).map_or(0, |log| log.len() as usize);
         let child = order.start(&log)?;
-        let kept = Kept::of(child.id()).ok_or_else(|| Failure::new("a process ended at its start"))?;
+        let kept = ProcessIdentity::of(child.id()).ok_or_else(|| Failure::new("a process ended at its start"))?;
         instance.processes.push(kept);
         // From here on others can end it.
         instance.write(self.place)?;
@@ -282,7 +282,7 @@ impl Starting<'_> {
             if port.is_none_or(takes_connections) && ready.log.as_ref().is_none_or(said) {
                 return Ok(());
             }
-            if !instance.processes.iter().all(Kept::lives) {
+            if !instance.processes.iter().all(ProcessIdentity::lives) {
                 return Err(Failure::new(format!("it ended while it started{}", last_lines(&log))));
             }
             if Instant::now() > end {

@@ -3,10 +3,10 @@
 //! a peer is, is data: see `recipe`.
 
 pub mod card;
+mod directory;
 mod guard;
 mod instance;
 pub mod licence;
-mod place;
 mod process;
 mod recipe;
 mod source;
@@ -21,9 +21,9 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use directory::PeersDirectory;
 pub use guard::Guard;
 use instance::{Instance, start};
-use place::Place;
 use recipe::Wanted;
 use source::{install, is_installed};
 
@@ -85,7 +85,7 @@ enum PeersVerb {
 
 /// Does what `args` ask for; true when all went well.
 pub fn run(args: &PeersArgs) -> Result<bool, Failure> {
-    let place = Place::find(args.dir.as_deref())?;
+    let place = PeersDirectory::find(args.dir.as_deref())?;
     let port_base = args.port_base.unwrap_or_else(|| place.port_base());
     match &args.verb {
         PeersVerb::List => list(&place)?,
@@ -113,12 +113,12 @@ pub fn run(args: &PeersArgs) -> Result<bool, Failure> {
     Ok(true)
 }
 
-fn find(place: &Place, names: &[String]) -> Result<Vec<Wanted>, Failure> {
+fn find(place: &PeersDirectory, names: &[String]) -> Result<Vec<Wanted>, Failure> {
     names.iter().map(|name| Wanted::find(name, &place.recipes())).collect()
 }
 
 /// The instances with these names, or all.
-fn noted(place: &Place, names: &[String]) -> Result<Vec<Instance>, Failure> {
+fn noted(place: &PeersDirectory, names: &[String]) -> Result<Vec<Instance>, Failure> {
     let all = Instance::all(place)?;
     if let Some(missing) = names.iter().find(|name| !all.iter().any(|instance| instance.name == **name)) {
         return Err(Failure::new(format!("{missing} was not started; see `hermod-bench peers status`")));
@@ -126,7 +126,7 @@ fn noted(place: &Place, names: &[String]) -> Result<Vec<Instance>, Failure> {
     Ok(all.into_iter().filter(|instance| names.is_empty() || names.contains(&instance.name)).collect())
 }
 
-fn stop(place: &Place, names: &[String]) -> Result<(), Failure> {
+fn stop(place: &PeersDirectory, names: &[String]) -> Result<(), Failure> {
     let names = if names == ["all"] { &[] } else { names };
     for instance in noted(place, names)? {
         instance.stop(place)?;
@@ -135,7 +135,7 @@ fn stop(place: &Place, names: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn list(place: &Place) -> Result<(), Failure> {
+fn list(place: &PeersDirectory) -> Result<(), Failure> {
     let mut text = String::new();
     for (name, recipe) in recipe::all(&place.recipes())? {
         let wanted = Wanted::find(&name, &place.recipes())?;
@@ -198,7 +198,7 @@ pub fn label(text: &str) -> Result<String, Failure> {
         return Ok(text.parse::<Target>()?.name);
     }
     let (label, name, _) = split(text);
-    Wanted::find(name, &Place::find(None)?.recipes())?;
+    Wanted::find(name, &PeersDirectory::find(None)?.recipes())?;
     Ok(label.to_owned())
 }
 
@@ -227,10 +227,10 @@ pub fn spoken(text: &str, schemes: &[&str]) -> Result<Option<String>, Failure> {
         let scheme = text.parse::<Target>()?.scheme;
         return Ok(schemes.contains(&scheme.as_str()).then(|| text.to_owned()));
     }
-    spoken_at(&Place::find(None)?, text, schemes)
+    spoken_at(&PeersDirectory::find(None)?, text, schemes)
 }
 
-fn spoken_at(place: &Place, text: &str, schemes: &[&str]) -> Result<Option<String>, Failure> {
+fn spoken_at(place: &PeersDirectory, text: &str, schemes: &[&str]) -> Result<Option<String>, Failure> {
     let recipe = Wanted::find(split(text).1, &place.recipes())?.recipe;
     let speaks = |uri: &String| uri.split_once("://").is_some_and(|(scheme, _)| schemes.contains(&scheme));
     let fits = |part: &&str| part.strip_prefix("via=").is_none_or(|via| schemes.contains(&via));
@@ -264,11 +264,11 @@ fn resolve(text: &str, schemes: &[&str], claimed: &mut Vec<String>) -> Result<(T
         }
         return Ok((text.parse()?, Guard::default()));
     }
-    resolve_at(&Place::find(None)?, text, schemes, claimed)
+    resolve_at(&PeersDirectory::find(None)?, text, schemes, claimed)
 }
 
 fn resolve_at(
-    place: &Place,
+    place: &PeersDirectory,
     text: &str,
     schemes: &[&str],
     claimed: &mut Vec<String>,

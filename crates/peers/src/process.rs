@@ -17,14 +17,14 @@ const STEP: Duration = Duration::from_millis(20);
 
 /// A process that can't be mistaken for another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct ProcessIdentity {
     pub(crate) pid: u32,
     /// Start of the process in ticks since the boot.
     born: u64,
     boot: String,
 }
 
-impl Kept {
+impl ProcessIdentity {
     /// The process that has this id now.
     pub(crate) fn of(pid: u32) -> Option<Self> {
         let (_, born) = look(pid)?;
@@ -72,9 +72,9 @@ enum Signal {
 
 /// Ends `roots`, the last started first, each with all that it started, and waits until they are
 /// gone.
-pub(crate) fn end(roots: &[Kept]) {
+pub(crate) fn end(roots: &[ProcessIdentity]) {
     for root in roots.iter().rev().filter(|root| root.lives()) {
-        let tree: Vec<Kept> = descendants(&[root.pid]).into_iter().filter_map(Kept::of).collect();
+        let tree: Vec<ProcessIdentity> = descendants(&[root.pid]).into_iter().filter_map(ProcessIdentity::of).collect();
         // A frozen process takes no other signal than this.
         tree.iter().for_each(|process| process.signal(Signal::Continue));
         tree.iter().for_each(|process| process.signal(Signal::End));
@@ -85,9 +85,9 @@ pub(crate) fn end(roots: &[Kept]) {
     }
 }
 
-fn gone(tree: &[Kept]) -> bool {
+fn gone(tree: &[ProcessIdentity]) -> bool {
     let begin = Instant::now();
-    while tree.iter().any(Kept::lives) {
+    while tree.iter().any(ProcessIdentity::lives) {
         if begin.elapsed() > GRACE {
             return false;
         }
@@ -114,10 +114,12 @@ mod tests {
     #[test]
     fn a_tree_ends_and_somebody_else_with_the_same_id_does_not() {
         let mut child = Command::new("sh").args(["-c", "sleep 60 & wait"]).spawn().unwrap();
-        let kept = Kept::of(child.id()).unwrap();
+        let kept = ProcessIdentity::of(child.id()).unwrap();
         assert!(kept.lives());
-        for other in [Kept { born: kept.born + 1, ..kept.clone() }, Kept { boot: "another".to_owned(), ..kept.clone() }]
-        {
+        for other in [
+            ProcessIdentity { born: kept.born + 1, ..kept.clone() },
+            ProcessIdentity { boot: "another".to_owned(), ..kept.clone() },
+        ] {
             assert!(!other.lives());
             end(&[other]);
             assert!(child.try_wait().unwrap().is_none(), "a stranger was ended");
@@ -125,7 +127,8 @@ mod tests {
         while descendants(&[child.id()]).len() < 2 {
             sleep(STEP);
         }
-        let tree: Vec<Kept> = descendants(&[child.id()]).into_iter().filter_map(Kept::of).collect();
+        let tree: Vec<ProcessIdentity> =
+            descendants(&[child.id()]).into_iter().filter_map(ProcessIdentity::of).collect();
         end(&[kept]);
         assert!(tree.iter().all(|process| !process.lives()));
         child.wait().unwrap();
@@ -135,7 +138,7 @@ mod tests {
     fn a_frozen_process_ends_too() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let frozen = machine::freeze::Frozen::stop(&[child.id()], &[]).unwrap();
-        end(&[Kept::of(child.id()).unwrap()]);
+        end(&[ProcessIdentity::of(child.id()).unwrap()]);
         assert!(child.wait().is_ok());
         drop(frozen);
     }

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::directory::{PeersDirectory, create, remove};
 use super::licence::{self, Licence};
-use super::place::{Place, create, remove};
 use super::recipe::{Source, Wanted};
 use super::template::Values;
 use bench_record::failure::{Context, Failure};
-use machine::command::{Inside, Order};
+use machine::command::{CommandLine, Inside};
 use machine::directory;
 use machine::identity::build_of;
 
@@ -46,7 +46,7 @@ pub(crate) struct Software {
 }
 
 /// Gets what is missing, and says what there is.
-pub(crate) fn install(place: &Place, wanted: &Wanted) -> Result<Software, Failure> {
+pub(crate) fn install(place: &PeersDirectory, wanted: &Wanted) -> Result<Software, Failure> {
     let _alone = place.lock("install")?;
     let log = place.log(&format!("install-{}", wanted.instance()));
     let values = wanted.values();
@@ -68,7 +68,7 @@ pub(crate) fn install(place: &Place, wanted: &Wanted) -> Result<Software, Failur
 }
 
 /// True when nothing of it would have to be fetched.
-pub(crate) fn is_installed(place: &Place, wanted: &Wanted) -> bool {
+pub(crate) fn is_installed(place: &PeersDirectory, wanted: &Wanted) -> bool {
     let values = wanted.values();
     let log = PathBuf::new();
     let one = One { place, peer: wanted.peer(), values: &values, log: &log };
@@ -77,7 +77,7 @@ pub(crate) fn is_installed(place: &Place, wanted: &Wanted) -> bool {
 
 /// One peer's installation.
 struct One<'a> {
-    place: &'a Place,
+    place: &'a PeersDirectory,
     peer: &'a str,
     values: &'a Values,
     log: &'a Path,
@@ -119,7 +119,7 @@ impl One<'_> {
     fn debian(&self, suite: &str, packages: &[String]) -> Result<Software, Failure> {
         let tree = self.tree(suite)?;
         let inside = |words: Vec<String>| {
-            Order::new(words).inside(Some(Inside { tree: tree.clone(), peer: self.place.root().to_path_buf() }))
+            CommandLine::new(words).inside(Some(Inside { tree: tree.clone(), peer: self.place.root().to_path_buf() }))
         };
         let shell = |script: &str| -> Vec<String> {
             let words = ["sh", "-c", script, "sh"].into_iter().map(str::to_owned);
@@ -157,11 +157,12 @@ impl One<'_> {
         if tree.join(DONE).exists() {
             return Ok(tree);
         }
-        let user = Order::new(["id", "-u"]).output()?;
+        let user = CommandLine::new(["id", "-u"]).output()?;
         if user != "0" {
             return Err(Failure::new("a Debian root tree is made and entered by root only: run this as root"));
         }
-        let listed = Order::new(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Label: Debian"]).output()?;
+        let listed =
+            CommandLine::new(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Label: Debian"]).output()?;
         let archive = listed.lines().find(|uri| !uri.contains("security")).ok_or_else(|| {
             Failure::new("apt-get of this machine knows no archive of Debian, from which a root tree could be made")
         })?;
@@ -169,9 +170,9 @@ impl One<'_> {
         remove(&tree)?;
         let place = tree.display().to_string();
         create(self.log)?;
-        Order::new(["debootstrap", "--variant=minbase", suite, &place, archive]).run(self.log)?;
+        CommandLine::new(["debootstrap", "--variant=minbase", suite, &place, archive]).run(self.log)?;
         fs::write(tree.join("usr/sbin/policy-rc.d"), "#!/bin/sh\nexit 101\n").context(tree.display())?;
-        Order::new(["chmod", "+x", &format!("{place}/usr/sbin/policy-rc.d")]).run(self.log)?;
+        CommandLine::new(["chmod", "+x", &format!("{place}/usr/sbin/policy-rc.d")]).run(self.log)?;
         fs::write(tree.join("etc/hosts"), "127.0.0.1 localhost\n").context(tree.display())?;
         fs::copy(tree.join("var/lib/dpkg/status"), tree.join(MINIMAL.trim_start_matches('/'))).context(MINIMAL)?;
         create(&tree.join(DONE))?;
@@ -186,9 +187,9 @@ impl One<'_> {
             let file = only_file(&fetched)?;
             let (file, into) = (file.display().to_string(), folder.display().to_string());
             if file.ends_with(".zip") {
-                Order::new(["unzip", "-q", &file, "-d", &into]).run(self.log)?;
+                CommandLine::new(["unzip", "-q", &file, "-d", &into]).run(self.log)?;
             } else {
-                Order::new(["tar", "-xzf", &file, "--strip-components=1", "-C", &into]).run(self.log)?;
+                CommandLine::new(["tar", "-xzf", &file, "--strip-components=1", "-C", &into]).run(self.log)?;
             }
             remove(&fetched)
         })?;
@@ -219,17 +220,17 @@ impl One<'_> {
 
     fn maven<const N: usize>(&self, words: [&str; N]) -> Result<(), Failure> {
         let words = ["mvn", "-q", "-B", "-ntp"].into_iter().chain(words);
-        Order::new(words).run(self.log)
+        CommandLine::new(words).run(self.log)
     }
 
     fn go(&self, package: &str) -> Result<Software, Failure> {
         let folder = self.folder(package);
         self.once(&folder, package, &|| {
             let env = [("GOBIN".to_owned(), folder.display().to_string())];
-            Order::new(["go", "install", package]).env(env.into()).run(self.log)
+            CommandLine::new(["go", "install", package]).env(env.into()).run(self.log)
         })?;
         let program = only_file(&folder)?.display().to_string();
-        let built = Order::new(["go", "version", "-m", &program]).output()?;
+        let built = CommandLine::new(["go", "version", "-m", &program]).output()?;
         let line = built.lines().find_map(|line| line.trim().strip_prefix("mod\t"));
         let mut parts = line.unwrap_or_default().split('\t');
         let (module, version) = (parts.next().unwrap_or_default(), parts.next().unwrap_or("unknown"));
@@ -244,7 +245,7 @@ impl One<'_> {
                 "there is no {program} beside this program or in the search path; name one with {variable}=PATH"
             )),
         })?;
-        let said = Order::new([found.display().to_string(), "--version".to_owned()]).output()?;
+        let said = CommandLine::new([found.display().to_string(), "--version".to_owned()]).output()?;
         let version = said.split_whitespace().last().unwrap_or("unknown");
         let version = format!("{version}, build {}", build_of(&found)?);
         let bytes = fs::metadata(&found).context(found.display())?.len();
@@ -289,14 +290,14 @@ fn took(mark: &Path) -> Option<f64> {
 fn packed_licence(jar: &Path) -> Option<Licence> {
     let jar = jar.display().to_string();
     JAR_LICENCES.iter().find_map(|file| {
-        let text = Order::new(["unzip", "-p", &jar, file]).output().ok()?;
+        let text = CommandLine::new(["unzip", "-p", &jar, file]).output().ok()?;
         Some(Licence { name: licence::named(&text), file: (*file).to_owned() })
     })
 }
 
 /// The licence of a module, whose source the Go client has kept.
 fn module_licence(module: &str, version: &str) -> Option<Licence> {
-    let told = Order::new(["go", "mod", "download", "-json", &format!("{module}@{version}")]).output().ok()?;
+    let told = CommandLine::new(["go", "mod", "download", "-json", &format!("{module}@{version}")]).output().ok()?;
     let told: serde_json::Value = serde_json::from_str(&told).ok()?;
     licence::beside(Path::new(told.get("Dir")?.as_str()?))
 }

@@ -7,9 +7,9 @@ use super::instance::{Instance, start};
 use super::*;
 
 /// A directory with a peer called `fake`, whose two processes run these scripts.
-fn place(first: &str, second: &str) -> (tempfile::TempDir, Place) {
+fn place(first: &str, second: &str) -> (tempfile::TempDir, PeersDirectory) {
     let dir = tempfile::tempdir().unwrap();
-    let place = Place::find(Some(dir.path())).unwrap();
+    let place = PeersDirectory::find(Some(dir.path())).unwrap();
     let text = format!(
         r#"
         about = "a fake"
@@ -38,7 +38,7 @@ fn place(first: &str, second: &str) -> (tempfile::TempDir, Place) {
     (dir, place)
 }
 
-fn wanted(place: &Place, name: &str) -> Wanted {
+fn wanted(place: &PeersDirectory, name: &str) -> Wanted {
     Wanted::find(name, &place.recipes()).unwrap()
 }
 

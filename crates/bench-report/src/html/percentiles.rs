@@ -9,9 +9,9 @@ use bench_record::statistics::spread::Spread;
 use bench_record::suite::Cell;
 
 /// One of how many messages is slower, and the latency that says so.
-type Place = (f64, fn(&Summary) -> f64);
+type Percentile = (f64, fn(&Summary) -> f64);
 
-const PLACES: [Place; 4] = [
+const PERCENTILES: [Percentile; 4] = [
     (2.0, |latency| latency.p50),
     (10.0, |latency| latency.p90),
     (100.0, |latency| latency.p99),
@@ -28,13 +28,13 @@ pub(super) fn lines(book: &Book<'_>, cell: &Cell) -> Vec<Line> {
         let doubtful = soundness(cell.metric, found) != Soundness::Sound;
         let latencies: Vec<&Summary> =
             found.usable().filter_map(|(_, measured)| measured.latency_us.as_ref()).collect();
-        let point = |(one_in, place): &Place| {
+        let point = |(one_in, place): &Percentile| {
             let known = latencies.iter().filter(|latency| latency.samples as f64 >= FEWEST_SLOWER * one_in);
             let spread = Spread::of(known.map(|latency| place(latency)).collect())?;
             let title = format!("{}, {} are faster than {} µs", player.name(), share(*one_in), amount(spread.median));
             Some(Point { x: *one_in, y: spread.median, band: spread.interval, title, doubtful })
         };
-        let points: Vec<Point> = PLACES.iter().filter_map(point).collect();
+        let points: Vec<Point> = PERCENTILES.iter().filter_map(point).collect();
         let line = Line { name: player.name().to_owned(), look: player.look.clone(), points };
         (line.points.len() > 1).then_some(line)
     });
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn shares_are_told_to_the_last_nine() {
-        assert_eq!(PLACES.map(|(one_in, _)| share(one_in)), ["50 %", "90 %", "99 %", "99.9 %"]);
+        assert_eq!(PERCENTILES.map(|(one_in, _)| share(one_in)), ["50 %", "90 %", "99 %", "99.9 %"]);
     }
 
     #[test]

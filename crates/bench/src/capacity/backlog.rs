@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::stretch::{Drift, Mark, Stretch};
+use super::interval::{Drift, Interval, Mark};
 use super::{Head, Trial, TrialArgs};
 use crate::driver::{self, Driver};
 use crate::load::audit::{audit, audit_drain};
-use crate::load::crew::{Crew, closed, join};
 use crate::load::slice::{held, joined};
-use crate::load::{Phase as RunPhase, Run};
+use crate::load::threads::{OpenConnections, closed, join};
+use crate::load::{Run, RunPhase};
 use crate::measure::sequence::Numbers;
 use crate::measure::stamp::Bodies;
 use crate::progress::Progress;
@@ -101,8 +101,8 @@ pub(crate) struct BacklogArgs {
 #[derive(Debug, Serialize)]
 pub(crate) struct PhaseRecord {
     pub(crate) phase: &'static str,
-    pub(crate) total: Stretch,
-    pub(crate) slices: Vec<Stretch>,
+    pub(crate) total: Interval,
+    pub(crate) slices: Vec<Interval>,
     /// The last slice against the second.
     pub(crate) drift: Option<Drift>,
     /// The most that was resident since the broker started, bytes.
@@ -200,7 +200,7 @@ struct Backlog<'a> {
 }
 
 /// What a phase saw, before it is judged.
-struct Seen {
+struct PhaseResult {
     phase: &'static str,
     marks: Vec<Mark>,
     ended: Ended,
@@ -245,14 +245,15 @@ impl Backlog<'_> {
             )));
         }
         let scenario = Scenario { consumers: 0, ..self.scenario.clone() };
-        let crew = Crew::open(self.driver.as_mut(), &scenario)?;
+        let connections = OpenConnections::open(self.driver.as_mut(), &scenario)?;
         let run = Run::new(scenario.producers, 0, 0, self.bodies.clone());
         run.measure_from(1);
         let dir_before = self.dir()?;
         let mut watch = Watch::new(self.args, self.trial, &run, |totals| totals.confirmed + totals.refused);
         let (ended, produced) = std::thread::scope(|scope| {
-            let (producers, _) =
-                crew.start(scope, &scenario, &run, self.args.seed).inspect_err(|_| run.advance(RunPhase::End))?;
+            let (producers, _) = connections
+                .start(scope, &scenario, &run, self.args.seed)
+                .inspect_err(|_| run.advance(RunPhase::End))?;
             let sent = || producers.iter().all(ScopedJoinHandle::is_finished);
             let ended = watch.until(&sent, self.progress, "filling");
             // Given up on, they stop at once.
@@ -263,7 +264,7 @@ impl Backlog<'_> {
         let held = held(self.driver.as_mut(), run.totals().confirmed)?;
         let integrity = audit(&scenario, &run.totals(), &produced, &[], held)?;
         let confirm_us = joined(produced.iter().map(|one| &one.confirm))?.summary();
-        let seen = Seen { phase: "fill", marks, ended, confirm_us, held, dir_before, integrity };
+        let seen = PhaseResult { phase: "fill", marks, ended, confirm_us, held, dir_before, integrity };
         let record = self.judge(seen)?;
         Ok((record, produced.into_iter().map(|one| one.confirmed).collect()))
     }
@@ -272,12 +273,13 @@ impl Backlog<'_> {
     fn drain(&mut self, promised: &[Numbers]) -> Result<PhaseRecord, Failure> {
         let expected: u64 = promised.iter().map(Numbers::count).sum();
         let dir_before = self.dir()?;
-        let crew = Crew::consumers(self.driver.as_mut(), &self.scenario)?;
+        let connections = OpenConnections::consumers(self.driver.as_mut(), &self.scenario)?;
         let run = Run::new(self.scenario.producers + self.scenario.consumers, 0, 1, self.bodies.clone());
         let mut watch = Watch::new(self.args, self.trial, &run, |totals| totals.received);
         let (ended, consumed) = std::thread::scope(|scope| {
-            let (_, consumers) =
-                crew.start(scope, &self.scenario, &run, self.args.seed).inspect_err(|_| run.advance(RunPhase::End))?;
+            let (_, consumers) = connections
+                .start(scope, &self.scenario, &run, self.args.seed)
+                .inspect_err(|_| run.advance(RunPhase::End))?;
             let ended = watch.until(&|| run.totals().received >= expected, self.progress, "draining");
             sleep(LAST_WORDS);
             run.advance(RunPhase::End);
@@ -288,7 +290,7 @@ impl Backlog<'_> {
         let held = self.settled()?;
         // What is still there is not lost, only not taken.
         integrity.lost = integrity.lost.saturating_sub(held.unwrap_or(0));
-        self.judge(Seen { phase: "drain", marks, ended, confirm_us: None, held, dir_before, integrity })
+        self.judge(PhaseResult { phase: "drain", marks, ended, confirm_us: None, held, dir_before, integrity })
     }
 
     /// Messages in the queue once the acknowledgements have been taken in.
@@ -307,12 +309,12 @@ impl Backlog<'_> {
         self.args.dir.as_deref().map(directory::size).transpose()
     }
 
-    fn judge(&self, seen: Seen) -> Result<PhaseRecord, Failure> {
+    fn judge(&self, seen: PhaseResult) -> Result<PhaseRecord, Failure> {
         let (Some(first), Some(last)) = (seen.marks.first(), seen.marks.last()) else {
             return Err(Failure::new("the phase ended before anything was measured"));
         };
-        let between = |first: &Mark, last: &Mark| Stretch::between(first, last, self.args.size);
-        let slices: Vec<Stretch> = seen.marks.windows(2).map(|pair| between(&pair[0], &pair[1])).collect();
+        let between = |first: &Mark, last: &Mark| Interval::between(first, last, self.args.size);
+        let slices: Vec<Interval> = seen.marks.windows(2).map(|pair| between(&pair[0], &pair[1])).collect();
         let mut verdict = Verdict::default();
         integrity(&seen.integrity, &mut verdict.violations);
         verdict.violations.extend(seen.ended.complaint(self.args));

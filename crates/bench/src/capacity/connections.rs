@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 
-use super::stretch::{Mark, Stretch};
+use super::interval::{Interval, Mark};
 use super::{Head, Trial, TrialArgs};
 use crate::progress::Progress;
 use bench_record::failure::{Context, Failure};
@@ -67,9 +67,9 @@ pub(crate) struct ConnectionsRecord<'a> {
     head: Head,
     load: &'a ConnectionsArgs,
     /// From the first connection to the last.
-    pub(crate) opening: Stretch,
+    pub(crate) opening: Interval,
     /// Nothing was done in it.
-    pub(crate) idle: Stretch,
+    pub(crate) idle: Interval,
     /// Resident bytes before the first connection.
     pub(crate) resident_before: Option<u64>,
     /// Resident bytes that each connection added, after a rest.
@@ -171,8 +171,8 @@ fn crowded<'a>(
     Ok(ConnectionsRecord {
         head: trial.head(),
         load: args,
-        opening: Stretch::between(&first, &opened, 0),
-        idle: Stretch::between(&before, &after, 0),
+        opening: Interval::between(&first, &opened, 0),
+        idle: Interval::between(&before, &after, 0),
         resident_before: resident(&first),
         resident_each: resident(&first).zip(resident(&before)).map(|(first, before)| each(first, before)),
         descriptors: limit,

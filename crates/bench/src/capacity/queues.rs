@@ -15,7 +15,7 @@ use amqp091::codec::{Method, Table};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::stretch::{Mark, Stretch, absent, mebibytes};
+use super::interval::{Interval, Mark, absent, mebibytes};
 use super::{Head, Trial, TrialArgs};
 use crate::driver::amqp::{properties, queue_arguments};
 use crate::driver::session::{CHANNEL, Questions, Session};
@@ -99,7 +99,7 @@ pub(crate) struct Found {
 #[derive(Debug, Serialize)]
 pub(crate) struct Step {
     pub(crate) name: &'static str,
-    pub(crate) stretch: Stretch,
+    pub(crate) stretch: Interval,
     /// Resident bytes that it added for each queue.
     pub(crate) resident_each: Option<f64>,
     /// Answers that one connection waited for one after the other, where the broker has to force
@@ -257,7 +257,7 @@ impl Load<'_> {
         self.steps.push(Step {
             name,
             // Only one step moves bodies, and none is about bytes.
-            stretch: Stretch::between(&first, &last, 0),
+            stretch: Interval::between(&first, &last, 0),
             resident_each: resident(&last)
                 .zip(resident(&first))
                 .map(|(after, before)| (after - before) / f64::from(self.args.count)),

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::{Phase, Run, Tally};
+use super::{Run, RunPhase, Tally};
 use crate::driver::{Event, Line};
 use crate::measure::sequence::Seen;
 use crate::measure::stamp::Damage;
@@ -92,7 +92,7 @@ fn count(damages: &mut Damages, damage: Damage) {
 /// Takes what is pushed and settles nothing, until the run ends.
 pub(crate) fn stand_by(mut line: Line, run: &Run) -> Result<(), Failure> {
     line.link.set_read_timeout(SILENCE)?;
-    while run.phase() != Phase::End {
+    while run.phase() != RunPhase::End {
         line.receive(&mut |_| {})?;
     }
     Ok(())
@@ -106,7 +106,7 @@ pub(crate) fn consume(job: Consumer, run: &Run, tally: &Tally) -> Result<Consume
     let mut received = 0;
     // What was left for the first turn: a subscription, or the request for the first message.
     line.link.write_all(line.talk.output())?;
-    while run.phase() != Phase::End {
+    while run.phase() != RunPhase::End {
         let (mut at, mut count) = (0, 0);
         let busy = line.receive(&mut |event| {
             if let Event::Delivery { body, redelivered } = event {

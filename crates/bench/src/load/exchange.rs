@@ -2,12 +2,12 @@
 //! statistics around one direct exchange with three queues.
 
 mod book;
+mod figures;
 pub(crate) mod message;
 mod parts;
-mod traded;
 
-pub(crate) use parts::{Gated, Lines, engine, gateway, reporter};
-pub(crate) use traded::{integrity, traded};
+pub(crate) use figures::{figures, integrity};
+pub(crate) use parts::{GatewayResult, Lines, engine, gateway, reporter};
 
 use crate::driver::{Driver, Line, Part};
 use crate::measure::schedule::Schedule;

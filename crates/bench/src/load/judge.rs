@@ -2,7 +2,7 @@
 
 use super::slice::Outcome;
 use bench_record::failure::Failure;
-use bench_record::rules::{Circumstances, durability_at_most, verdict};
+use bench_record::rules::{Conditions, durability_at_most, verdict};
 use bench_record::scenario::Scenario;
 use bench_record::slice::{Cost, LatencyFrom, Measured};
 use bench_record::usage::Usage;
@@ -66,8 +66,8 @@ pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome, measures: Measures) 
         verdict: Verdict::default(),
     };
     measured.durability_at_most = durability_at_most(scenario, &measured);
-    let circumstances = Circumstances { interrupted: outcome.interrupted, is_relay: measures == Measures::Floor };
-    measured.verdict = verdict(scenario, &measured, circumstances);
+    let conditions = Conditions { interrupted: outcome.interrupted, is_relay: measures == Measures::Floor };
+    measured.verdict = verdict(scenario, &measured, conditions);
     measured.verdict.notes.extend(outcome.stopped.clone());
     Ok(measured)
 }

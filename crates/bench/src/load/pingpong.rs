@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::consumer::Consumed;
-use super::{Phase, Run, Tally};
+use super::{Run, RunPhase, Tally};
 use crate::driver::{Event, Line};
 use crate::measure::sequence::Seen;
 use crate::measure::stamp::Stamp;
@@ -27,7 +27,7 @@ pub(crate) fn near(mut line: Line, quota: u64, run: &Run, tally: &Tally) -> Resu
     let mut seen = Consumed::new(0, vec![Seen::default()])?;
     let mut body = run.bodies.blank();
     let mut number = 0;
-    while run.phase() == Phase::Run && number < quota {
+    while run.phase() == RunPhase::Run && number < quota {
         number += 1;
         let begin = now();
         run.bodies.write(&mut body, &Stamp { producer: 0, number, intended: begin, sent: begin });
@@ -37,7 +37,7 @@ pub(crate) fn near(mut line: Line, quota: u64, run: &Run, tally: &Tally) -> Resu
         // Small bodies have no room for the time.
         let untimed = !matches!(run.bodies.check(), Check::Full | Check::Timed);
         let mut back = 0;
-        while back == 0 && run.phase() != Phase::End {
+        while back == 0 && run.phase() != RunPhase::End {
             line.receive(&mut |event| {
                 if let Event::Delivery { body, redelivered } = event {
                     back += 1;
@@ -66,7 +66,7 @@ pub(crate) fn far(mut line: Line, run: &Run) -> Result<(), Failure> {
     // In buffers that are used again: else making room for a large body would be measured with each
     // message.
     let (mut bodies, mut lengths) = (Vec::new(), Vec::new());
-    while run.phase() != Phase::End {
+    while run.phase() != RunPhase::End {
         line.receive(&mut |event| {
             if let Event::Delivery { body, .. } = event {
                 bodies.extend_from_slice(body);

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::{Phase, Run, Tally};
+use super::{Run, RunPhase, Tally};
 use crate::driver::{Event, Line};
 use crate::measure::schedule::Schedule;
 use crate::measure::sequence::Numbers;
@@ -79,10 +79,10 @@ pub(crate) fn produce(job: Producer, run: &Run, tally: &Tally) -> Result<(Line, 
     let mut sender = Sender::new(job, run, tally)?;
     for turn in 0u64.. {
         let phase = run.phase();
-        let stopping = phase != Phase::Run || sender.seen.sent == sender.quota;
-        let answered = sender.replies == 0 || phase != Phase::Run;
+        let stopping = phase != RunPhase::Run || sender.seen.sent == sender.quota;
+        let answered = sender.replies == 0 || phase != RunPhase::Run;
         let quiet = sender.line.talk.output().is_empty() && sender.window.open() == 0 && answered;
-        if phase == Phase::End || (stopping && quiet) {
+        if phase == RunPhase::End || (stopping && quiet) {
             break;
         }
         let pause = if stopping { Pause::For(GLANCE) } else { sender.fill()? };

@@ -9,10 +9,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::consumer::Consumed;
-use super::hands::Hands;
+use super::generator::LoadGenerator;
 use super::producer::Produced;
 use super::sample::Sample;
-use super::{Phase, Run};
+use super::{Run, RunPhase};
 use crate::driver::jvm::protocol::{
     Answer, Command, ConsumedThere, Counts, Pairs, ProducedThere, Ready, Results, Spec,
 };
@@ -130,12 +130,12 @@ impl<'a> Remote<'a> {
     fn kept(&mut self, result: Result<(), Failure>) {
         if let Err(failure) = result {
             self.failure.get_or_insert(failure);
-            self.run.advance(Phase::End);
+            self.run.advance(RunPhase::End);
         }
     }
 }
 
-impl Hands for Remote<'_> {
+impl LoadGenerator for Remote<'_> {
     fn have_sent(&mut self) -> bool {
         if self.failure.is_none() {
             let heard = self.hear(Duration::ZERO);
@@ -162,7 +162,7 @@ impl Hands for Remote<'_> {
             from: if from == 0 { 0 } else { self.worker.there(from).max(1) },
             until: self.worker.there(until),
             gate: self.run.gate_is_open(),
-            drain: self.run.phase() != Phase::Run,
+            drain: self.run.phase() != RunPhase::Run,
         };
         if self.failure.is_none() {
             let told = self.worker.tell(&steer);

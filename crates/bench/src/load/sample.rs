@@ -6,7 +6,7 @@ use bench_record::totals::Totals;
 use bench_record::usage::Usage;
 use machine::clock::now;
 use machine::disk::{bytes_written, flushes};
-use machine::process::{self, Machine, Threads};
+use machine::process::{self, Machine, ThreadTimes};
 
 /// All counters at one instant.
 #[derive(Debug, Clone, Default)]
@@ -17,7 +17,7 @@ pub(crate) struct Sample {
     pub(crate) broker: Option<Usage>,
     pub(crate) client: Option<Usage>,
     /// What the threads of the clients have used.
-    pub(crate) threads: Threads,
+    pub(crate) threads: ThreadTimes,
     pub(crate) machine: Option<Machine>,
     pub(crate) flushes: Option<u64>,
     /// Bytes that all disks were given.

@@ -5,18 +5,18 @@ use std::thread::{ScopedJoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use super::consumer::{Consumed, stand_by};
-use super::crew::{Crew, Worker, all_received, closed, join, movement, spawn};
-use super::hands::Hands;
+use super::generator::LoadGenerator;
 use super::producer::Produced;
 use super::sample::Sample;
-use super::{Phase, Run, pingpong};
+use super::threads::{LoadThread, OpenConnections, all_received, closed, join, movement, spawn};
+use super::{Run, RunPhase, pingpong};
 use crate::driver::jvm::workers::Workers;
 use crate::driver::{self, Driver, Line, Part, jvm};
 use crate::load::audit::{audit, audit_round_trips};
 use crate::load::metrics::{self, growth};
 use crate::measure::stamp::Bodies;
 use crate::progress::Progress;
-use bench_record::exchange::Traded;
+use bench_record::exchange::ExchangeFigures;
 use bench_record::failure::{Context, Failure};
 use bench_record::integrity::Integrity;
 use bench_record::latency::Latency;
@@ -65,7 +65,7 @@ pub(crate) struct Outcome {
     /// Send minus intended time.
     pub(crate) lateness: Latency,
     /// What is said of a stock exchange alone.
-    pub(crate) exchange: Option<Traded>,
+    pub(crate) exchange: Option<ExchangeFigures>,
     /// How the rates went.
     pub(crate) rates: Recorder,
     /// The measured time was cut short.
@@ -74,13 +74,13 @@ pub(crate) struct Outcome {
     pub(crate) worker: Option<WorkerFacts>,
 }
 
-/// Threads of this program, which share the run.
-struct Threads<'a, 'scope, T> {
+/// OwnThreads of this program, which share the run.
+struct OwnThreads<'a, 'scope, T> {
     run: &'a Run,
-    senders: &'a [Worker<'scope, T>],
+    senders: &'a [LoadThread<'scope, T>],
 }
 
-impl<T> Hands for Threads<'_, '_, T> {
+impl<T> LoadGenerator for OwnThreads<'_, '_, T> {
     fn have_sent(&mut self) -> bool {
         self.senders.iter().all(ScopedJoinHandle::is_finished)
     }
@@ -148,14 +148,14 @@ enum Cut {
 }
 
 impl Slice<'_> {
-    /// Threads of this program make the load.
+    /// OwnThreads of this program make the load.
     fn here(&mut self) -> Result<Outcome, Failure> {
         let mut driver = driver::open(self.target, self.scenario, self.number)?;
         let outcome = driver.prepare().and_then(|()| match self.scenario.mode {
             Mode::Throughput if self.scenario.drain => self.drained(driver.as_mut()),
             Mode::Throughput => self.throughput(driver.as_mut()),
             Mode::Pingpong => self.round_trips(driver.as_mut()),
-            Mode::Exchange => self.trade(driver.as_mut()),
+            Mode::Exchange => self.exchange(driver.as_mut()),
         });
         let cleaned = driver.clean().context("removing the queues of this run");
         // The failure of the run explains more than that of the cleaning.
@@ -163,7 +163,7 @@ impl Slice<'_> {
     }
 
     fn throughput(&mut self, driver: &mut dyn Driver) -> Result<Outcome, Failure> {
-        let crew = Crew::open(driver, self.scenario)?;
+        let connections = OpenConnections::open(driver, self.scenario)?;
         let bystanders = bystanders(driver, self.scenario)?;
         let run = self.run;
         let before = self.before(|pids| Sample::take(run, pids));
@@ -171,12 +171,12 @@ impl Slice<'_> {
             for (id, line) in bystanders.into_iter().enumerate() {
                 spawn(scope, format!("bystander-{id}"), run, move || stand_by(line, run))?;
             }
-            let started = crew.start(scope, self.scenario, run, u64::from(self.number));
+            let started = connections.start(scope, self.scenario, run, u64::from(self.number));
             let samples = match &started {
-                Ok((senders, _)) => self.watch(before, &mut Threads { run, senders }),
+                Ok((senders, _)) => self.watch(before, &mut OwnThreads { run, senders }),
                 Err(_) => (Sample::default(), Sample::default()),
             };
-            run.advance(Phase::End);
+            run.advance(RunPhase::End);
             let (producers, consumers) = started?;
             Ok::<_, Failure>((samples, join(producers)?, join(consumers)?))
         })?;
@@ -196,10 +196,12 @@ impl Slice<'_> {
             let asking =
                 spawn(scope, "near-end".to_owned(), run, move || pingpong::near(near, quota, run, &run.tallies[0]));
             let samples = match (&asking, &answering) {
-                (Ok(asking), Ok(_)) => self.watch(before, &mut Threads { run, senders: std::slice::from_ref(asking) }),
+                (Ok(asking), Ok(_)) => {
+                    self.watch(before, &mut OwnThreads { run, senders: std::slice::from_ref(asking) })
+                }
                 _ => (Sample::default(), Sample::default()),
             };
-            run.advance(Phase::End);
+            run.advance(RunPhase::End);
             let (seen, ended) = (join(vec![asking?])?, join(vec![answering?]));
             ended.map(|_| (samples, seen))
         })?;
@@ -223,7 +225,7 @@ impl Slice<'_> {
     /// Lets the hands warm up, measures, tells them to stop, waits until all is received. With a
     /// fixed number of messages, which `before` says, all of them are measured, until the last is
     /// received.
-    fn watch(&mut self, before: Option<Sample>, hands: &mut dyn Hands) -> (Sample, Sample) {
+    fn watch(&mut self, before: Option<Sample>, hands: &mut dyn LoadGenerator) -> (Sample, Sample) {
         let pids = &self.target.pids;
         let (first, last) = match before {
             Some(first) => self.count(first, hands),
@@ -254,7 +256,7 @@ impl Slice<'_> {
 
     /// Waits until all is sent, received and answered, or the time for it is over. The end is when
     /// the last moved.
-    fn count(&mut self, first: Sample, hands: &mut dyn Hands) -> (Sample, Sample) {
+    fn count(&mut self, first: Sample, hands: &mut dyn LoadGenerator) -> (Sample, Sample) {
         let run = self.run;
         let cap = self.scenario.cap.map(|cap| Instant::now() + Duration::from_secs_f64(cap));
         self.rates.begin(first.at, first.totals);
@@ -278,7 +280,7 @@ impl Slice<'_> {
     }
 
     /// Waits until what comes before the measured messages is through, and takes the first sample.
-    fn warm_up(&mut self, hands: &mut dyn Hands) -> Sample {
+    fn warm_up(&mut self, hands: &mut dyn LoadGenerator) -> Sample {
         let (run, scenario) = (self.run, self.scenario);
         let enough = scenario.warmup_messages / scenario.selects() * scenario.copies().max(1);
         // A drain has everything before it from the beginning.
@@ -304,9 +306,9 @@ impl Slice<'_> {
         }
     }
 
-    fn drain(&mut self, hands: &mut dyn Hands) {
+    fn drain(&mut self, hands: &mut dyn LoadGenerator) {
         let run = self.run;
-        run.advance(Phase::Drain);
+        run.advance(RunPhase::Drain);
         hands.steer();
         let longest = LONGEST_DRAIN + Duration::from_secs_f64(self.scenario.duration);
         let end = Instant::now() + longest;
@@ -326,14 +328,14 @@ impl Slice<'_> {
         seconds: f64,
         mut steady: Steady,
         (doing, since): (&str, Option<&Sample>),
-        hands: &mut dyn Hands,
+        hands: &mut dyn LoadGenerator,
     ) {
         let begin = Instant::now();
         let end = begin + Duration::from_secs_f64(seconds);
         let (mut before, mut shown_at) = (self.run.totals(), begin);
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.run.phase() == Phase::End {
+            if left.is_zero() || self.run.phase() == RunPhase::End {
                 return;
             }
             if self.progress.interrupted() {
@@ -380,7 +382,7 @@ impl Slice<'_> {
         let (begin, silence) = (Instant::now(), Duration::from_secs_f64(self.scenario.patience));
         let (mut moved, mut moved_at, mut shown_at) = (movement(run), begin, begin);
         let mut before = run.totals();
-        while !done() && run.phase() != Phase::End {
+        while !done() && run.phase() != RunPhase::End {
             if since.is_some() && self.progress.interrupted() {
                 self.cut = Cut::Measuring;
                 return;
@@ -500,6 +502,6 @@ pub(crate) fn joined<'a>(parts: impl Iterator<Item = &'a Latency>) -> Result<Lat
 
 mod beside;
 mod drain;
+mod exchange;
 #[cfg(test)]
 mod tests;
-mod trade;

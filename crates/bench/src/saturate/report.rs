@@ -2,14 +2,14 @@
 
 use std::fmt::Write;
 
-use super::{Found, Record};
+use super::{Found, SaturateRecord};
 use bench_record::scenario::{Rate, Scenario};
 use bench_record::slice::Measured;
 use bench_record::statistics::spread::Spread;
 use bench_report::table::{aligned, describe, number};
 
 /// Everything that was found, as text.
-pub(super) fn render(record: &Record) -> String {
+pub(super) fn render(record: &SaturateRecord) -> String {
     let open = Scenario { rate: Rate::Half, ..record.scenario.clone() };
     let mut text = format!("{}, p99 up to {} ms\n\n", describe(&open), number(record.slo_us / 1000.0, 0));
     let mut rows = vec![
@@ -63,7 +63,7 @@ fn latency(measured: &Measured) -> Option<(f64, f64)> {
 }
 
 /// A row for each target and share: medians over its blocks.
-fn curve(record: &Record) -> Vec<Vec<String>> {
+fn curve(record: &SaturateRecord) -> Vec<Vec<String>> {
     let mut rows = vec![
         ["target", "load", "msg/s", "reached", "p50 µs", "p99 µs", "p99.9 µs", "sustained"].map(str::to_owned).to_vec(),
     ];

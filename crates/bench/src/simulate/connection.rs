@@ -13,7 +13,7 @@ use amqp091::codec::{ContentHeader, Frame, FrameKind, Method, Table, decode_fram
 use amqp091::limits::{DEFAULT_CHANNEL_MAX, DEFAULT_FRAME_MAX, PROTOCOL_HEADER};
 
 use super::behaviour::Fault;
-use super::core::{Core, Message, Queue, encode_content};
+use super::model::{Message, Model, Queue, encode_content};
 use super::outbox::{self, Outbox};
 use super::store::Store;
 use bench_record::failure::{Context, Failure};
@@ -49,7 +49,7 @@ struct Publish {
 
 pub(super) struct Connection {
     number: u64,
-    core: Arc<Mutex<Core>>,
+    core: Arc<Mutex<Model>>,
     store: Option<Arc<Mutex<Store>>>,
     outbox: Arc<Outbox>,
     frame_max: u32,
@@ -60,7 +60,7 @@ pub(super) struct Connection {
 /// Serves one connection until it ends.
 pub(super) fn serve(
     mut stream: TcpStream,
-    core: Arc<Mutex<Core>>,
+    core: Arc<Mutex<Model>>,
     store: Option<Arc<Mutex<Store>>>,
 ) -> Result<(), Failure> {
     stream.set_nodelay(true)?;

@@ -12,7 +12,7 @@ use bench_record::failure::{Context, Failure};
 const NAME: &str = "messages";
 
 /// A queue's name and a body.
-pub(super) type Kept = (String, Vec<u8>);
+pub(super) type StoredMessage = (String, Vec<u8>);
 
 /// The open file.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Store {
 impl Store {
     /// Opens the file in `dir` and returns what it holds. A record that was not written whole is
     /// cut off.
-    pub(super) fn open(dir: &Path, flush: bool) -> Result<(Self, Vec<Kept>), Failure> {
+    pub(super) fn open(dir: &Path, flush: bool) -> Result<(Self, Vec<StoredMessage>), Failure> {
         fs::create_dir_all(dir).context(dir.display())?;
         let path = dir.join(NAME);
         let bytes = if path.exists() { fs::read(&path).context(path.display())? } else { Vec::new() };

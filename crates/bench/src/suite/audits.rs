@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::journal::Journal;
+use crate::resume::ResumeLog;
 
+use crate::durability_audit::{self, Finding, SCHEMES};
 use crate::progress::Progress;
-use crate::promise::{self, Finding, SCHEMES};
 use bench_record::failure::Failure;
 use bench_record::suite::Audited;
 
@@ -25,7 +25,7 @@ fn noted(name: &str) -> String {
 
 impl Audits {
     /// What earlier runs found out of the targets that `texts` mean.
-    pub(super) fn known(journal: Option<&Journal>, texts: &[String]) -> Result<Self, Failure> {
+    pub(super) fn known(journal: Option<&ResumeLog>, texts: &[String]) -> Result<Self, Failure> {
         let mut found = BTreeMap::new();
         for name in texts.iter().map(|text| peers::label(text)) {
             let name = name?;
@@ -47,7 +47,7 @@ impl Audits {
     pub(super) fn fill(
         &mut self,
         missing: Vec<(String, Option<String>)>,
-        mut journal: Option<&mut Journal>,
+        mut journal: Option<&mut ResumeLog>,
         progress: &mut Progress,
     ) -> Result<(), Failure> {
         for (name, text) in missing {
@@ -59,7 +59,7 @@ impl Audits {
                 progress.done(&format!("left out, for it speaks none of {}", SCHEMES.join(", ")));
                 continue;
             };
-            match promise::finding(&text, progress) {
+            match durability_audit::finding(&text, progress) {
                 Ok(finding) => {
                     if let Some(journal) = journal.as_mut() {
                         journal.note(&noted(&name), &finding)?;

@@ -16,9 +16,9 @@ use super::study::{ClientKind, Row, RowKind, Study};
 use crate::blocks::{self, Piece, Plan};
 use crate::driver;
 use crate::driver::jvm::workers::Workers;
-use crate::journal::{Journal, Resumed};
 use crate::progress::Progress;
 use crate::relay::own::OwnRelay;
+use crate::resume::{ResumeLog, Resumed};
 use crate::run::Circumstances;
 use bench_record::command::public_command;
 use bench_record::durability::Durability;
@@ -166,7 +166,7 @@ fn is_good(result: &CellResult) -> bool {
 }
 
 /// A journal where one is kept, with the seed, the salt and the finished pieces.
-type Begun = (Option<Journal>, u64, u64, Vec<Entry>);
+type Begun = (Option<ResumeLog>, u64, u64, Vec<Entry>);
 
 impl SuiteArgs {
     fn sizing(&self) -> Result<Sizing, Failure> {
@@ -245,10 +245,10 @@ impl SuiteArgs {
         let seed = self.seed.unwrap_or_else(|| mix(unix_time() ^ u64::from(std::process::id())));
         let (mut journal, seed, salt, entries) = match (&self.out, &self.resume) {
             (_, Some(dir)) => {
-                let Resumed { journal, seed, entries } = Journal::resume(dir, &asked)?;
+                let Resumed { journal, seed, entries } = ResumeLog::resume(dir, &asked)?;
                 (journal, seed, unix_time(), entries)
             }
-            (Some(dir), None) => (Journal::create(dir, seed, &asked)?, seed, 0, Vec::new()),
+            (Some(dir), None) => (ResumeLog::create(dir, seed, &asked)?, seed, 0, Vec::new()),
             (None, None) => return Ok((None, seed, 0, Vec::new())),
         };
         for study in studies {
@@ -291,7 +291,7 @@ fn key(planned: &Planned<'_>) -> String {
 
 /// Refuses a target that is another than when the run was begun. One that was not reached is not
 /// known.
-fn note_met(journal: Option<&mut Journal>, targets: &[TargetFacts]) -> Result<(), Failure> {
+fn note_met(journal: Option<&mut ResumeLog>, targets: &[TargetFacts]) -> Result<(), Failure> {
     let Some(journal) = journal else { return Ok(()) };
     for TargetFacts { target, product, version, declared, .. } in targets {
         if let Some(product) = product {
@@ -341,7 +341,7 @@ struct Runner<'a> {
     seed: u64,
     salt: u64,
     earlier: Vec<Entry>,
-    journal: Option<Journal>,
+    journal: Option<ResumeLog>,
     progress: Progress,
     /// The targets were not rehearsed yet since they were started.
     cold: bool,

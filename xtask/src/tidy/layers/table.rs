@@ -114,7 +114,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/peers/src",
         layers: &[
-            &["licence", "place", "process", "template"],
+            &["directory", "licence", "process", "template"],
             &["recipe"],
             &["source"],
             &["card", "instance"],
@@ -125,10 +125,10 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/bench/src",
         layers: &[
-            &["disk", "journal", "load_options", "measure", "progress", "relay"],
+            &["disk", "load_options", "measure", "progress", "relay", "resume"],
             &["driver"],
             &["load", "simulate"],
-            &["promise", "scorecard"],
+            &["durability_audit", "scorecard"],
             &["blocks", "capacity"],
             &["exchange", "run", "saturate"],
             &["suite"],
@@ -150,7 +150,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "crates/bench/src/load",
         layers: &[
             &["consumer", "metrics", "producer", "sample"],
-            &["audit", "crew", "exchange", "hands", "pingpong"],
+            &["audit", "exchange", "generator", "pingpong", "threads"],
             &["remote"],
             &["slice"],
             &["judge"],

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{BacklogRecord, PhaseRecord};
-use crate::capacity::stretch::{Stretch, absent, mebibytes};
+use crate::capacity::interval::{Interval, absent, mebibytes};
 use bench_report::table::{aligned, number};
 
 /// The tables as text.
@@ -27,7 +27,7 @@ pub(super) fn render(record: &BacklogRecord<'_>) -> String {
 }
 
 fn one(phase: &PhaseRecord) -> String {
-    let mut rows: Vec<Vec<String>> = vec![row(phase.phase, Stretch::TITLES.map(str::to_owned))];
+    let mut rows: Vec<Vec<String>> = vec![row(phase.phase, Interval::TITLES.map(str::to_owned))];
     rows.extend(phase.slices.iter().enumerate().map(|(at, slice)| row(&(at + 1).to_string(), slice.cells())));
     rows.push(row("all", phase.total.cells()));
     let mut text = aligned(&rows);

@@ -4,18 +4,18 @@
 use super::*;
 use crate::cli::{Verb, verb};
 use crate::simulate::behaviour::{Behaviour, Fault};
-use crate::simulate::{Broker, local};
+use crate::simulate::{LocalBroker, local};
 
 const OPTIONS: &str = "--messages 5000 --size 64 --producers 2 --window 50 --slice 1000 --patience 0.4 --quiet";
 
-fn options(broker: &Broker, more: &str) -> BacklogArgs {
+fn options(broker: &LocalBroker, more: &str) -> BacklogArgs {
     match verb(&format!("backlog --target {} {OPTIONS} {more}", broker.target)) {
         Verb::Backlog(args) => *args,
         _ => panic!("not a backlog"),
     }
 }
 
-fn phases(broker: &Broker, more: &str) -> Result<Vec<PhaseRecord>, String> {
+fn phases(broker: &LocalBroker, more: &str) -> Result<Vec<PhaseRecord>, String> {
     let args = options(broker, more);
     measure(&args, &mut Progress::new(true)).map(|record| record.phases).map_err(|failure| failure.to_string())
 }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::BacklogArgs;
 use crate::capacity::Trial;
-use crate::capacity::stretch::Mark;
+use crate::capacity::interval::Mark;
 use crate::load::sample::Sample;
-use crate::load::{Phase, Run};
+use crate::load::{Run, RunPhase};
 use crate::progress::Progress;
 use bench_record::totals::Totals;
 
@@ -78,7 +78,7 @@ impl<'a> Watch<'a> {
             if done() {
                 break Ended::Done;
             }
-            if self.run.phase() == Phase::End {
+            if self.run.phase() == RunPhase::End {
                 break Ended::Failed;
             }
             if begin.elapsed() > limit {

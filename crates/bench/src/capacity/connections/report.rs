@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::ConnectionsRecord;
-use crate::capacity::stretch::{absent, mebibytes};
+use crate::capacity::interval::{absent, mebibytes};
 use bench_report::table::number;
 
 /// The figures as text.

@@ -3,16 +3,16 @@
 use super::*;
 use crate::cli::{Verb, verb};
 use crate::simulate::behaviour::{Behaviour, Fault};
-use crate::simulate::{Broker, local};
+use crate::simulate::{LocalBroker, local};
 
-fn options(broker: &Broker, more: &str) -> QueuesArgs {
+fn options(broker: &LocalBroker, more: &str) -> QueuesArgs {
     match verb(&format!("queues --target {} --count 300 --connections 4 {more}", broker.target)) {
         Verb::Queues(args) => *args,
         _ => panic!("not queues"),
     }
 }
 
-fn found(broker: &Broker, more: &str) -> Found {
+fn found(broker: &LocalBroker, more: &str) -> Found {
     measure(&options(broker, more), &Progress::new(true)).unwrap().found
 }
 
@@ -77,7 +77,7 @@ fn what_can_not_be_done_is_refused() {
         let failure = measure(&options(&broker, more), &Progress::new(true)).err().unwrap().to_string();
         assert!(failure.contains(part), "{more}: {failure}");
     }
-    let stomp = Broker { target: "stomp://127.0.0.1:1".to_owned(), held: broker.held.clone() };
+    let stomp = LocalBroker { target: "stomp://127.0.0.1:1".to_owned(), held: broker.held.clone() };
     let failure = measure(&options(&stomp, ""), &Progress::new(true)).err().unwrap().to_string();
     assert!(failure.contains("use amqp://"), "{failure}");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::book::Book;
 use super::message::{Message, Progressed, Side, Who};
 use crate::driver::{Event, Line};
-use crate::load::{Phase, Run, Tally};
+use crate::load::{Run, RunPhase, Tally};
 use crate::measure::schedule::Schedule;
 use bench_record::failure::Failure;
 use bench_record::latency::Latency;
@@ -32,7 +32,7 @@ const MOST_AT_ONCE: usize = 1000;
 const LOST_AFTER_NS: u64 = 10_000_000_000;
 
 /// What the gateway saw.
-pub(crate) struct Gated {
+pub(crate) struct GatewayResult {
     /// Order sent (by schedule) until its answer.
     pub(crate) completion: Latency,
     /// Order sent minus intended.
@@ -62,11 +62,11 @@ struct Gateway<'a> {
     random: Random,
     body: Vec<u8>,
     begin: u64,
-    seen: Seen,
+    seen: GatewayCounts,
 }
 
 #[derive(Default)]
-struct Seen {
+struct GatewayCounts {
     sent: u32,
     answered: u32,
     quotes: u32,
@@ -81,16 +81,16 @@ pub(crate) fn gateway(
     orders: u32,
     run: &Run,
     tally: &Tally,
-) -> Result<Gated, Failure> {
+) -> Result<GatewayResult, Failure> {
     sharpen_timer();
     lines.main.link.set_nonblocking()?;
     let (mut completion, mut lateness) = (Latency::new()?, Latency::new()?);
-    let (random, begin, seen) = (Random::new(u64::from(orders)), now(), Seen::default());
+    let (random, begin, seen) = (Random::new(u64::from(orders)), now(), GatewayCounts::default());
     let mut gateway = Gateway { run, tally, lines, intended: Vec::new(), random, body: Vec::new(), begin, seen };
     let (mut closing, mut last_heard) = (false, now());
-    while !gateway.seen.ended && run.phase() != Phase::End {
+    while !gateway.seen.ended && run.phase() != RunPhase::End {
         let mut wait = GLANCE;
-        if !closing && gateway.seen.sent < orders && run.phase() == Phase::Run {
+        if !closing && gateway.seen.sent < orders && run.phase() == RunPhase::Run {
             wait = gateway.send(&mut schedule, orders, &mut lateness)?;
         } else if !closing && gateway.seen.answered == gateway.seen.sent {
             // The end goes the way of the orders and comes back behind the last answer.
@@ -107,8 +107,8 @@ pub(crate) fn gateway(
         }
     }
     let Gateway { seen, lines, .. } = gateway;
-    let Seen { sent, answered, quotes, unknown, .. } = seen;
-    Ok(Gated { completion, lateness, sent, answered, quotes, unknown, line: lines.main })
+    let GatewayCounts { sent, answered, quotes, unknown, .. } = seen;
+    Ok(GatewayResult { completion, lateness, sent, answered, quotes, unknown, line: lines.main })
 }
 
 impl Gateway<'_> {
@@ -144,7 +144,7 @@ impl Gateway<'_> {
     }
 
     fn report(&mut self) -> Result<(), Failure> {
-        let Seen { sent: orders, answered, quotes, .. } = self.seen;
+        let GatewayCounts { sent: orders, answered, quotes, .. } = self.seen;
         let after_ns = now() - self.begin;
         let progressed = Progressed { who: Who::Gateway, orders, answers: answered + quotes, after_ns };
         tell(&mut self.lines.statistics, Message::Progressed(progressed))
@@ -196,7 +196,7 @@ pub(crate) fn engine(lines: Lines, run: &Run) -> Result<(), Failure> {
     let (mut book, mut body, mut quote) = (Book::new(), Vec::new(), Book::new().quote());
     let (mut orders, mut answers, mut ended, begin) = (0u32, 0u32, false, now());
     let mut pending: Vec<Message> = Vec::new();
-    while !ended && run.phase() != Phase::End {
+    while !ended && run.phase() != RunPhase::End {
         main.receive(&mut |event| {
             if let Event::Delivery { body, .. } = event {
                 pending.extend(Message::decode(body));
@@ -238,7 +238,7 @@ pub(crate) fn engine(lines: Lines, run: &Run) -> Result<(), Failure> {
     }
     // The connection stays open until the gateway has what was said.
     for _ in 0..LAST_GLANCES {
-        if run.phase() != Phase::End {
+        if run.phase() != RunPhase::End {
             main.receive(&mut |_| {})?;
         }
     }
@@ -249,7 +249,7 @@ pub(crate) fn engine(lines: Lines, run: &Run) -> Result<(), Failure> {
 pub(crate) fn reporter(mut line: Line, run: &Run) -> Result<Vec<Progressed>, Failure> {
     line.link.set_read_timeout(GLANCE)?;
     let (mut heard, mut ended) = (Vec::new(), false);
-    while !ended && run.phase() != Phase::End {
+    while !ended && run.phase() != RunPhase::End {
         line.receive(&mut |event| {
             let Event::Delivery { body, .. } = event else { return };
             match Message::decode(body) {

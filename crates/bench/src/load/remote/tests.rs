@@ -136,7 +136,7 @@ fn whatever_a_worker_does_wrong_is_said() {
         let failure = Remote::prepare(&mut worker, &spec(), &run).err().map(|failure| failure.to_string());
         assert!(failure.as_ref().is_some_and(|text| text.contains(part)), "{script}: {failure:?}");
     }
-    assert_eq!(run.phase(), Phase::Run);
+    assert_eq!(run.phase(), RunPhase::Run);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_worker_that_dies_ends_the_run() {
     let mut remote = Remote::prepare(&mut worker, &spec(), &run).unwrap();
     let _ = remote.start();
     remote.sample(&[]);
-    assert_eq!(run.phase(), Phase::End);
+    assert_eq!(run.phase(), RunPhase::End);
     let failure = remote.end().err().map(|failure| failure.to_string()).unwrap_or_default();
     assert!(failure.contains("the JMS worker ended"), "{failure}");
 }

@@ -6,10 +6,10 @@ use super::{Outcome, Slice, Steady};
 use crate::driver::jvm::protocol::Spec;
 use crate::driver::jvm::worker::{Practice, Worker};
 use crate::load::audit::{audit, audit_round_trips};
-use crate::load::hands::Hands;
+use crate::load::generator::LoadGenerator;
 use crate::load::producer::Produced;
 use crate::load::remote::Remote;
-use crate::load::{Phase, Run};
+use crate::load::{Run, RunPhase};
 use crate::measure::stamp::Bodies;
 use bench_record::failure::{Context, Failure};
 use bench_record::scenario::{Mode, Scenario};
@@ -77,7 +77,7 @@ impl Slice<'_> {
         }
         remote.start()?;
         let samples = self.watch(before, &mut remote);
-        self.run.advance(Phase::End);
+        self.run.advance(RunPhase::End);
         let found = remote.end()?;
         let (totals, produced) = (self.run.totals(), filled.as_ref().unwrap_or(&found.produced));
         let integrity = match (self.scenario.mode, found.consumed.first()) {
@@ -97,10 +97,10 @@ impl Slice<'_> {
         let end = fill_end(&scenario);
         self.wait(&run, "filling", None, &mut || remote.have_sent() || std::time::Instant::now() > end);
         // Out of time, producers wait for their confirms and send nothing more.
-        run.advance(Phase::Drain);
+        run.advance(RunPhase::Drain);
         remote.steer();
         self.wait(&run, "filling", None, &mut || remote.have_sent());
-        run.advance(Phase::End);
+        run.advance(RunPhase::End);
         remote.end().map(|found| found.produced).context("the fill")
     }
 
@@ -121,7 +121,7 @@ impl Slice<'_> {
         slice.pass(seconds.at_least, Steady::new(false), doing, &mut remote);
         slice.pass(seconds.until_steady, Steady::new(true), doing, &mut remote);
         slice.drain(&mut remote);
-        run.advance(Phase::End);
+        run.advance(RunPhase::End);
         remote.end().map(|_| ()).context("the rehearsal")
     }
 }

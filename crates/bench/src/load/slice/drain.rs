@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-use super::{Outcome, Slice, Threads};
+use super::{Outcome, OwnThreads, Slice};
 use crate::driver::Driver;
 use crate::load::audit::audit;
-use crate::load::crew::{Crew, Worker, closed, join};
 use crate::load::producer::Produced;
 use crate::load::sample::Sample;
-use crate::load::{Phase, Run};
+use crate::load::threads::{LoadThread, OpenConnections, closed, join};
+use crate::load::{Run, RunPhase};
 use crate::measure::stamp::Bodies;
 use bench_record::failure::Failure;
 use bench_record::scenario::Scenario;
@@ -39,17 +39,17 @@ impl Slice<'_> {
         let produced = self.fill(driver)?;
         let run = self.run;
         take_over(run, &produced);
-        let crew = Crew::consumers(driver, self.scenario)?;
+        let connections = OpenConnections::consumers(driver, self.scenario)?;
         let before = self.before(|pids| Sample::take(run, pids));
         // How long messages lay in the queue says nothing about the broker.
         run.measure_until(0);
         let (samples, consumed) = std::thread::scope(|scope| {
-            let started = crew.start(scope, self.scenario, run, u64::from(self.number));
+            let started = connections.start(scope, self.scenario, run, u64::from(self.number));
             let samples = match &started {
-                Ok(_) => self.watch(before, &mut Threads { run, senders: &[] as &[Worker<'_, ()>] }),
+                Ok(_) => self.watch(before, &mut OwnThreads { run, senders: &[] as &[LoadThread<'_, ()>] }),
                 Err(_) => (Sample::default(), Sample::default()),
             };
-            run.advance(Phase::End);
+            run.advance(RunPhase::End);
             Ok::<_, Failure>((samples, join(started?.1)?))
         })?;
         let integrity = audit(self.scenario, &run.totals(), &produced, &consumed, None)?;
@@ -59,18 +59,19 @@ impl Slice<'_> {
     /// Sends all messages and waits for their confirms.
     fn fill(&mut self, driver: &mut dyn Driver) -> Result<Vec<Produced>, Failure> {
         let scenario = filling(self.scenario);
-        let crew = Crew::open(driver, &scenario)?;
+        let connections = OpenConnections::open(driver, &scenario)?;
         let run = Run::of(&scenario, Bodies::of(self.scenario, self.number));
         std::thread::scope(|scope| {
-            let (producers, _) =
-                crew.start(scope, &scenario, &run, u64::from(self.number)).inspect_err(|_| run.advance(Phase::End))?;
+            let (producers, _) = connections
+                .start(scope, &scenario, &run, u64::from(self.number))
+                .inspect_err(|_| run.advance(RunPhase::End))?;
             let sent = || producers.iter().all(ScopedJoinHandle::is_finished);
             let end = fill_end(&scenario);
             self.wait(&run, "filling", None, &mut || sent() || Instant::now() > end);
             // Out of time, producers wait for their confirms and send nothing more.
-            run.advance(Phase::Drain);
+            run.advance(RunPhase::Drain);
             self.wait(&run, "filling", None, &mut || sent());
-            run.advance(Phase::End);
+            run.advance(RunPhase::End);
             join(producers).map(closed)
         })
     }

@@ -5,7 +5,7 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use super::consumer::{Consumed, Consumer, consume};
 use super::producer::{Produced, Producer, produce};
-use super::{Phase, Run};
+use super::{Run, RunPhase};
 use crate::driver::{Driver, Line, Part};
 use crate::measure::schedule::Schedule;
 use crate::measure::sequence::Seen;
@@ -15,35 +15,35 @@ use machine::clock::now;
 use machine::process::this_thread;
 
 /// A running thread and what it will return.
-pub(crate) type Worker<'scope, T> = ScopedJoinHandle<'scope, Result<T, Failure>>;
+pub(crate) type LoadThread<'scope, T> = ScopedJoinHandle<'scope, Result<T, Failure>>;
 
 /// Everybody at work: the producers and the consumers.
-pub(crate) type AtWork<'scope> = (Vec<Worker<'scope, (Line, Produced)>>, Vec<Worker<'scope, Consumed>>);
+pub(crate) type AtWork<'scope> = (Vec<LoadThread<'scope, (Line, Produced)>>, Vec<LoadThread<'scope, Consumed>>);
 
 /// Connections that are open and not yet used.
-pub(crate) struct Crew {
+pub(crate) struct OpenConnections {
     producers: Vec<Line>,
     consumers: Vec<Line>,
 }
 
-impl Crew {
+impl OpenConnections {
     /// Opens all connections, consumers first, so that exclusive queues exist before anybody
     /// publishes.
     pub(crate) fn open(driver: &mut dyn Driver, scenario: &Scenario) -> Result<Self, Failure> {
-        let mut crew = Self::consumers(driver, scenario)?;
+        let mut connections = Self::consumers(driver, scenario)?;
         for id in 0..scenario.producers {
-            crew.producers.push(driver.open(Part::Produce(id)).context(format!("producer {id}"))?);
+            connections.producers.push(driver.open(Part::Produce(id)).context(format!("producer {id}"))?);
         }
-        Ok(crew)
+        Ok(connections)
     }
 
     /// Opens the connections of the consumers alone: what they find was sent before.
     pub(crate) fn consumers(driver: &mut dyn Driver, scenario: &Scenario) -> Result<Self, Failure> {
-        let mut crew = Self { producers: Vec::new(), consumers: Vec::new() };
+        let mut connections = Self { producers: Vec::new(), consumers: Vec::new() };
         for id in 0..scenario.consumers {
-            crew.consumers.push(driver.open(Part::Consume(id)).context(format!("consumer {id}"))?);
+            connections.consumers.push(driver.open(Part::Consume(id)).context(format!("consumer {id}"))?);
         }
-        Ok(crew)
+        Ok(connections)
     }
 
     /// Starts the consumers, then the producers.
@@ -111,14 +111,14 @@ pub(crate) fn spawn<'scope, 'env, T: Send + 'scope>(
     name: String,
     run: &'env Run,
     work: impl FnOnce() -> Result<T, Failure> + Send + 'scope,
-) -> Result<Worker<'scope, T>, Failure> {
+) -> Result<LoadThread<'scope, T>, Failure> {
     let guarded = move || {
         let result = work();
         if let Some((number, used)) = this_thread() {
             run.end_thread(number, used);
         }
         if result.is_err() {
-            run.advance(Phase::End);
+            run.advance(RunPhase::End);
         }
         result
     };
@@ -126,7 +126,7 @@ pub(crate) fn spawn<'scope, 'env, T: Send + 'scope>(
 }
 
 /// Waits for all of them; the first failure wins.
-pub(crate) fn join<T>(workers: Vec<Worker<'_, T>>) -> Result<Vec<T>, Failure> {
+pub(crate) fn join<T>(workers: Vec<LoadThread<'_, T>>) -> Result<Vec<T>, Failure> {
     let results: Vec<Result<T, Failure>> = workers
         .into_iter()
         .map(|worker| worker.join().unwrap_or_else(|_| Err(Failure::new("a load thread ended by a panic"))))

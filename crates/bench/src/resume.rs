@@ -40,7 +40,7 @@ struct Note {
 
 /// A journal that takes further entries.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub(crate) struct ResumeLog {
     file: File,
     path: PathBuf,
     notes: BTreeMap<String, Value>,
@@ -49,14 +49,14 @@ pub(crate) struct Journal {
 /// A journal that an earlier run began.
 #[derive(Debug)]
 pub(crate) struct Resumed<E> {
-    pub(crate) journal: Journal,
+    pub(crate) journal: ResumeLog,
     /// The seed of the earlier run.
     pub(crate) seed: u64,
     /// What it finished, in order.
     pub(crate) entries: Vec<E>,
 }
 
-impl Journal {
+impl ResumeLog {
     /// Begins a journal in the directory `dir`, which is made and may hold none yet.
     pub(crate) fn create(dir: &Path, seed: u64, plan: &impl Serialize) -> Result<Self, Failure> {
         fs::create_dir_all(dir).context(dir.display())?;
@@ -185,13 +185,13 @@ mod tests {
     const PLAN: Plan = Plan { size: 64, rate: 0.1 };
 
     fn resume(dir: &Path, plan: &Plan) -> Result<Resumed<(u32, String)>, String> {
-        Journal::resume(dir, plan).map_err(|failure| failure.to_string())
+        ResumeLog::resume(dir, plan).map_err(|failure| failure.to_string())
     }
 
     #[test]
     fn a_run_goes_on_with_its_seed_and_with_what_it_finished() {
         let dir = tempfile::tempdir().unwrap();
-        let mut journal = Journal::create(dir.path(), 77, &PLAN).unwrap();
+        let mut journal = ResumeLog::create(dir.path(), 77, &PLAN).unwrap();
         journal.append(&(1, "a")).unwrap();
         drop(journal);
         let mut again = resume(dir.path(), &PLAN).unwrap();
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn what_is_noted_later_is_compared_as_the_plan_is() {
         let dir = tempfile::tempdir().unwrap();
-        let mut journal = Journal::create(dir.path(), 77, &PLAN).unwrap();
+        let mut journal = ResumeLog::create(dir.path(), 77, &PLAN).unwrap();
         journal.note("row A", &Plan { size: 64, rate: 0.5 }).unwrap();
         journal.append(&(1, "a")).unwrap();
         drop(journal);
@@ -220,14 +220,14 @@ mod tests {
     #[test]
     fn a_run_that_is_gone_on_with_began_when_it_began() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(Journal::create(dir.path(), 1, &PLAN).unwrap().begun(1000).unwrap(), 1000);
+        assert_eq!(ResumeLog::create(dir.path(), 1, &PLAN).unwrap().begun(1000).unwrap(), 1000);
         assert_eq!(resume(dir.path(), &PLAN).unwrap().journal.begun(2000).unwrap(), 1000);
     }
 
     #[test]
     fn what_an_older_program_did_not_write_down_is_not_compared() {
         let dir = tempfile::tempdir().unwrap();
-        Journal::create(dir.path(), 1, &serde_json::json!({ "size": 64 })).unwrap();
+        ResumeLog::create(dir.path(), 1, &serde_json::json!({ "size": 64 })).unwrap();
         assert!(resume(dir.path(), &PLAN).is_ok());
         let text = resume(dir.path(), &Plan { size: 65, ..PLAN }).unwrap_err();
         assert!(text.contains("size: 64 there, 65 here"), "{text}");
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_line_that_was_cut_anywhere_is_as_if_it_had_never_been_begun() {
         let dir = tempfile::tempdir().unwrap();
-        let mut journal = Journal::create(dir.path(), 1, &PLAN).unwrap();
+        let mut journal = ResumeLog::create(dir.path(), 1, &PLAN).unwrap();
         journal.append(&(1, "a")).unwrap();
         let path = dir.path().join(NAME);
         let kept = fs::read(&path).unwrap();
@@ -255,10 +255,10 @@ mod tests {
     fn another_run_is_refused_by_what_differs() {
         let dir = tempfile::tempdir().unwrap();
         assert!(resume(dir.path(), &PLAN).is_err());
-        Journal::create(dir.path(), 1, &PLAN).unwrap();
+        ResumeLog::create(dir.path(), 1, &PLAN).unwrap();
         let text = resume(dir.path(), &Plan { size: 65, ..PLAN }).unwrap_err();
         assert!(text.contains("size: 64 there, 65 here"), "{text}");
-        let text = Journal::create(dir.path(), 1, &PLAN).unwrap_err().to_string();
+        let text = ResumeLog::create(dir.path(), 1, &PLAN).unwrap_err().to_string();
         assert!(text.contains("--resume"), "{text}");
     }
 }

@@ -19,11 +19,11 @@ const PORTS_OF_A_SHARE: u16 = 32;
 
 /// The directory of all peers.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct PeersDirectory {
     root: PathBuf,
 }
 
-impl Place {
+impl PeersDirectory {
     /// `dir`, or the one that the environment names, or one in the user's cache.
     pub(crate) fn find(dir: Option<&Path>) -> Result<Self, Failure> {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -131,9 +131,10 @@ mod tests {
     #[test]
     fn directories_begin_at_ports_of_their_own_that_systems_give_to_no_client() {
         let dirs: Vec<_> = (0..8).map(|_| tempfile::tempdir().unwrap()).collect();
-        let places: Vec<Place> = dirs.iter().map(|dir| Place::find(Some(dir.path())).unwrap()).collect();
-        let bases: Vec<u16> = places.iter().map(Place::port_base).collect();
-        assert_eq!(bases, places.iter().map(Place::port_base).collect::<Vec<_>>());
+        let places: Vec<PeersDirectory> =
+            dirs.iter().map(|dir| PeersDirectory::find(Some(dir.path())).unwrap()).collect();
+        let bases: Vec<u16> = places.iter().map(PeersDirectory::port_base).collect();
+        assert_eq!(bases, places.iter().map(PeersDirectory::port_base).collect::<Vec<_>>());
         assert!(bases.iter().all(|base| (21_000..32_768).contains(base)), "{bases:?}");
         assert!(bases.iter().any(|base| *base != bases[0]), "{bases:?}");
     }

@@ -3,7 +3,7 @@
 use super::sample::Sample;
 
 /// Those who make the load, as far as the one that measures them is concerned.
-pub(crate) trait Hands {
+pub(crate) trait LoadGenerator {
     /// True when nobody has anything left to send or to be confirmed.
     fn have_sent(&mut self) -> bool;
     /// The state of everything now.

@@ -1,19 +1,19 @@
 //! A slice of the stock exchange: its three parts as threads, timed by the answers that the gateway
 //! gets.
 
-use super::{Outcome, Slice, Threads};
+use super::{Outcome, OwnThreads, Slice};
 use crate::driver::Driver;
-use crate::load::Phase;
-use crate::load::crew::{join, spawn};
+use crate::load::RunPhase;
 use crate::load::exchange;
 use crate::load::sample::Sample;
+use crate::load::threads::{join, spawn};
 use bench_record::failure::Failure;
 use machine::clock::now;
 use machine::packets::segments;
 
 impl Slice<'_> {
     /// Runs the exchange.
-    pub(super) fn trade(&mut self, driver: &mut dyn Driver) -> Result<Outcome, Failure> {
+    pub(super) fn exchange(&mut self, driver: &mut dyn Driver) -> Result<Outcome, Failure> {
         // Whoever reads is there before anybody writes.
         let reporter = exchange::reporting(driver)?;
         let engine = exchange::lines(driver, true)?;
@@ -31,12 +31,12 @@ impl Slice<'_> {
             let sending = spawn(scope, "gateway".to_owned(), run, work);
             let samples = match (&sending, &matching, &reporting) {
                 (Ok(sending), Ok(_), Ok(_)) => {
-                    self.watch(before, &mut Threads { run, senders: std::slice::from_ref(sending) })
+                    self.watch(before, &mut OwnThreads { run, senders: std::slice::from_ref(sending) })
                 }
                 _ => (Sample::default(), Sample::default()),
             };
             let segments_after = segments(&ports);
-            run.advance(Phase::End);
+            run.advance(RunPhase::End);
             let (gated, matched, heard) = (join(vec![sending?])?, join(vec![matching?]), join(vec![reporting?])?);
             matched?;
             Ok::<_, Failure>((samples, segments_after, gated, heard))
@@ -44,7 +44,7 @@ impl Slice<'_> {
         let gated = gated.into_iter().next().ok_or_else(|| Failure::new("the gateway saw nothing"))?;
         let heard: Vec<_> = heard.into_iter().flatten().collect();
         let packets = segments_after.zip(segments_before).map(|(after, before)| after.saturating_sub(before));
-        let traded = exchange::traded(&heard, &gated, packets);
+        let traded = exchange::figures(&heard, &gated, packets);
         let outcome = self.outcome(samples, exchange::integrity(&gated), &[], &[])?;
         let seconds = outcome.last.at.saturating_sub(outcome.first.at) as f64 / 1e9;
         let reached = f64::from(gated.answered) / seconds.max(f64::MIN_POSITIVE);

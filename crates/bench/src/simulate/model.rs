@@ -13,7 +13,7 @@ use super::outbox::Outbox;
 use machine::clock::now;
 
 /// A connection's number and a channel of it.
-pub(super) type Place = (u64, u16);
+pub(super) type ChannelId = (u64, u16);
 
 /// A message as it was published.
 #[derive(Debug, Clone)]
@@ -36,7 +36,7 @@ pub(super) struct Entry {
 
 #[derive(Debug)]
 struct Consumer {
-    place: Place,
+    place: ChannelId,
     tag: String,
     no_ack: bool,
     /// Most messages unsettled at once; 0: no limit.
@@ -101,13 +101,13 @@ pub(super) struct Published {
 
 /// The broker without its sockets.
 #[derive(Debug)]
-pub(crate) struct Core {
+pub(crate) struct Model {
     pub(crate) queues: HashMap<String, Queue>,
     /// Kinds by name.
     pub(super) exchanges: HashMap<String, String>,
     /// Exchange, key, queue.
     pub(super) bindings: Vec<(String, String, String)>,
-    pub(super) channels: HashMap<Place, Channel>,
+    pub(super) channels: HashMap<ChannelId, Channel>,
     /// Consumers have their channel closed.
     pub(crate) refuses_consumers: bool,
     faults: HashMap<u64, Fault>,
@@ -117,7 +117,7 @@ pub(crate) struct Core {
     names: u64,
 }
 
-impl Core {
+impl Model {
     pub(super) fn new(behaviour: &Behaviour) -> Self {
         Self {
             queues: HashMap::new(),
@@ -139,7 +139,7 @@ impl Core {
         self.connections
     }
 
-    pub(super) fn open(&mut self, place: Place, outbox: &Arc<Outbox>, frame_max: u32) {
+    pub(super) fn open(&mut self, place: ChannelId, outbox: &Arc<Outbox>, frame_max: u32) {
         let (outbox, unsettled) = (outbox.clone(), VecDeque::new());
         self.channels.insert(place, Channel { outbox, frame_max, prefetch: 0, delivered: 0, unsettled });
     }
@@ -250,7 +250,7 @@ impl Core {
     }
 
     /// Starts a consumer. False: there is no such queue.
-    pub(super) fn consume(&mut self, place: Place, name: &str, tag: &str, no_ack: bool) -> bool {
+    pub(super) fn consume(&mut self, place: ChannelId, name: &str, tag: &str, no_ack: bool) -> bool {
         let prefetch = self.channels.get(&place).map_or(0, |channel| channel.prefetch);
         let Some(queue) = self.queues.get_mut(name) else { return false };
         queue.consumers.push(Consumer { place, tag: tag.to_owned(), no_ack, prefetch, open: 0 });
@@ -262,7 +262,7 @@ impl Core {
         self.deliver(name);
     }
 
-    pub(super) fn cancel(&mut self, place: Place, tag: &str) {
+    pub(super) fn cancel(&mut self, place: ChannelId, tag: &str) {
         for queue in self.queues.values_mut() {
             queue.consumers.retain(|consumer| consumer.place != place || consumer.tag != tag);
             queue.turn = 0;
@@ -270,7 +270,7 @@ impl Core {
     }
 
     /// Fetches one message.
-    pub(super) fn get(&mut self, place: Place, name: &str, no_ack: bool) {
+    pub(super) fn get(&mut self, place: ChannelId, name: &str, no_ack: bool) {
         let Some(channel) = self.channels.get_mut(&place) else { return };
         let queue = self.queues.get_mut(name);
         let left = queue.as_ref().map_or(0, |queue| queue.len().saturating_sub(1));
@@ -294,7 +294,7 @@ impl Core {
     }
 
     /// Settles one delivery, or all up to it; puts them back if they are wanted back.
-    pub(super) fn settle(&mut self, place: Place, tag: u64, multiple: bool, requeue: bool) {
+    pub(super) fn settle(&mut self, place: ChannelId, tag: u64, multiple: bool, requeue: bool) {
         let Some(channel) = self.channels.get_mut(&place) else { return };
         let settled: Vec<Unsettled> = if multiple {
             let upto = channel.unsettled.partition_point(|one| tag == 0 || one.tag <= tag);
@@ -306,7 +306,7 @@ impl Core {
         self.release(place, settled, requeue);
     }
 
-    fn release(&mut self, place: Place, settled: Vec<Unsettled>, requeue: bool) {
+    fn release(&mut self, place: ChannelId, settled: Vec<Unsettled>, requeue: bool) {
         let mut names: Vec<String> = Vec::new();
         for one in settled.into_iter().rev() {
             let Some(queue) = self.queues.get_mut(&one.queue) else { continue };
@@ -325,7 +325,7 @@ impl Core {
     }
 
     /// Ends a channel: its consumers go, what they did not settle comes back.
-    pub(super) fn close_channel(&mut self, place: Place) {
+    pub(super) fn close_channel(&mut self, place: ChannelId) {
         for queue in self.queues.values_mut() {
             queue.consumers.retain(|consumer| consumer.place != place);
             queue.turn = 0;
@@ -346,7 +346,7 @@ impl Core {
         for name in &own {
             self.delete(name);
         }
-        let places: Vec<Place> = self.channels.keys().filter(|place| place.0 == connection).copied().collect();
+        let places: Vec<ChannelId> = self.channels.keys().filter(|place| place.0 == connection).copied().collect();
         places.into_iter().for_each(|place| self.close_channel(place));
     }
 

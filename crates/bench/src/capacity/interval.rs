@@ -9,7 +9,7 @@ use bench_report::table::number;
 
 /// A stretch of a load.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Stretch {
+pub(crate) struct Interval {
     /// How many have moved when it ends, since the load began.
     pub(crate) upto: u64,
     /// How many moved in it.
@@ -35,7 +35,7 @@ pub(crate) struct Mark {
     pub(crate) sample: Sample,
 }
 
-impl Stretch {
+impl Interval {
     /// What happened from `first` to `last`, with bodies of `size` bytes.
     pub(crate) fn between(first: &Mark, last: &Mark, size: usize) -> Self {
         let count = last.moved.saturating_sub(first.moved);
@@ -61,7 +61,7 @@ impl Stretch {
         }
     }
 
-    /// Titles of [`Stretch::cells`].
+    /// Titles of [`Interval::cells`].
     pub(crate) const TITLES: [&str; 9] =
         ["to", "seconds", "per s", "µs CPU each", "cores", "RSS MiB", "wchar/B", "dirtied/B", "disks/B"];
 
@@ -106,7 +106,7 @@ pub(crate) struct Drift {
 
 impl Drift {
     /// Compares; none below three stretches.
-    pub(crate) fn of(stretches: &[Stretch]) -> Option<Self> {
+    pub(crate) fn of(stretches: &[Interval]) -> Option<Self> {
         let second = stretches.get(1)?;
         let last = stretches.iter().skip(2).rfind(|one| one.count * 2 >= second.count)?;
         let costs = last.broker.zip(second.broker);
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_stretch_is_the_difference_of_two_samples() {
-        let one = Stretch::between(&mark(1000, 2000, 10, Some(50)), &mark(3000, 4000, 1010, Some(300_050)), 100);
+        let one = Interval::between(&mark(1000, 2000, 10, Some(50)), &mark(3000, 4000, 1010, Some(300_050)), 100);
         assert_eq!((one.upto, one.count, one.seconds, one.per_s), (3000, 2000, 2.0, 1000.0));
         let broker = one.broker.unwrap();
         assert_eq!((broker.cpu_us_per_message, broker.cores, broker.resident_bytes), (500.0, 0.5, 4096));
@@ -145,10 +145,10 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_absent_and_nothing_moved_is_no_division() {
-        let still = Stretch::between(&mark(5, 0, 0, None), &mark(5, 10, 5, Some(7)), 100);
+        let still = Interval::between(&mark(5, 0, 0, None), &mark(5, 10, 5, Some(7)), 100);
         assert_eq!((still.written_per_byte, still.wchar_per_byte, still.per_s), (None, None, 0.0));
         let unknown = Mark { moved: 9, sample: Sample { at: 20_000_000, ..Sample::default() } };
-        let unknown = Stretch::between(&mark(5, 0, 0, None), &unknown, 100);
+        let unknown = Interval::between(&mark(5, 0, 0, None), &unknown, 100);
         assert!(unknown.broker.is_none() && unknown.other_cores.is_none());
         assert_eq!(unknown.cells()[3..], ["-", "-", "-", "-", "-", "-"]);
     }
@@ -158,7 +158,7 @@ mod tests {
         let marks = [mark(0, 0, 0, None), mark(100, 100, 90, None), mark(200, 200, 100, None)];
         let more = [mark(300, 400, 112, None), mark(310, 401, 200, None)];
         let all: Vec<Mark> = marks.into_iter().chain(more).collect();
-        let stretches: Vec<Stretch> = all.windows(2).map(|pair| Stretch::between(&pair[0], &pair[1], 1)).collect();
+        let stretches: Vec<Interval> = all.windows(2).map(|pair| Interval::between(&pair[0], &pair[1], 1)).collect();
         assert_eq!(Drift::of(&stretches[..2]), None);
         let drift = Drift::of(&stretches).unwrap();
         assert!((drift.cpu.unwrap() - 1.2).abs() < 1e-9 && (drift.rate - 0.5).abs() < 1e-9, "{drift:?}");

@@ -120,7 +120,7 @@ impl Flushes {
 
 /// All that was found.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Record {
+struct AuditRecord {
     version: u32,
     program: String,
     /// Seconds since 1970 at its end.
@@ -198,14 +198,14 @@ pub(crate) fn finding(text: &str, progress: &Progress) -> Result<Finding, Failur
 }
 
 /// A record of all evidence that the options ask for.
-fn record(args: &AuditArgs, target: &Target, killer: Option<&mut Killer>) -> Result<Record, Failure> {
+fn record(args: &AuditArgs, target: &Target, killer: Option<&mut Killer>) -> Result<AuditRecord, Failure> {
     let progress = Progress::new(args.quiet);
     let seed = args.seed.unwrap_or_else(fresh_seed);
     let mut random = Random::new(seed);
     let evidence = Audit { effort: &args.effort, target, random: &mut random, progress: &progress }.evidence(killer)?;
     let audited = evidence.judged();
     let Evidence { flushes, calls, crashes } = evidence;
-    Ok(Record {
+    Ok(AuditRecord {
         version: VERSION,
         program: concat!("hermod-bench ", env!("CARGO_PKG_VERSION")).to_owned(),
         ended: unix_time(),
@@ -416,7 +416,7 @@ impl Evidence {
     }
 }
 
-fn render(record: &Record) -> String {
+fn render(record: &AuditRecord) -> String {
     let mut text = format!("{}: what its confirms of persistent messages are worth\n", record.target.name);
     let Audited { supports, evidence } = &record.audited;
     let _ = writeln!(text, "  the evidence supports {supports}: {evidence}");
