@@ -31,7 +31,7 @@ pub struct Integrity {
     pub returned: u64,
     /// Confirms of messages never sent or confirmed already.
     pub unknown_confirms: u64,
-    /// Messages that the broker called redelivered, though nobody gave any back.
+    /// Messages that the broker called redelivered, though none was given back.
     pub redelivered: u64,
 }
 

@@ -1,5 +1,5 @@
 //! Where figures go in the end: standard output and a record's file. A reader that has gone is a
-//! failure like any other, and costs nobody the record.
+//! failure like any other, and does not cost the record.
 
 use std::fs;
 use std::io::{Write, stdout};

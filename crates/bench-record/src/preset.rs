@@ -17,7 +17,7 @@ pub enum Preset {
     Pingpong,
     /// 1 KiB transient, open loop at half of the target's own saturation
     Halfload,
-    /// 1 KiB transient, saturated, with a second matching queue that nobody consumes
+    /// 1 KiB transient, saturated, with a second matching queue that has no consumer
     Fanout,
     /// 1 KiB persistent, one publisher that waits for each confirm
     Sync,

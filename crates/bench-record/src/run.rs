@@ -64,7 +64,7 @@ pub enum Ended {
     Precision,
     /// The next block would not have ended in time.
     Budget,
-    /// Somebody interrupted it.
+    /// It was interrupted.
     Interrupt,
 }
 

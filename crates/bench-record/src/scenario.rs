@@ -199,7 +199,7 @@ pub struct Scenario {
     pub destination: Destination,
     /// Patterns bound to each queue of [`Destination::Pattern`]; one matches.
     pub bindings: usize,
-    /// Further queues that match and that nobody consumes.
+    /// Further queues that match and have no consumer.
     pub idle_queues: usize,
     /// Messages that such a queue holds before it drops its oldest.
     pub idle_length: u32,
@@ -231,8 +231,8 @@ pub struct Scenario {
     pub dups_ok: bool,
     /// Consumers ask for each message by itself (`basic.get`).
     pub poll: bool,
-    /// The queues are filled first, which is not measured; then they are emptied, and nobody
-    /// produces.
+    /// The queues are filled first, which is not measured; then they are emptied, and there
+    /// is no producer.
     pub drain: bool,
     /// A consumer is open on each queue that is only filled: it is sent what its prefetch allows,
     /// and settles nothing.
@@ -300,7 +300,7 @@ impl Scenario {
     }
 
     /// The count that a slice is about: received, or confirmed (sent, without confirms) where
-    /// nobody receives.
+    /// there is no consumer.
     pub fn main_count(&self, totals: &Totals) -> u64 {
         match (self.copies(), self.window) {
             (0, 0) => totals.sent,
@@ -366,7 +366,7 @@ impl Scenario {
     }
 
     /// The kind of queue that fits where none was chosen: durable where messages are, and where
-    /// several consumers share one or nobody consumes.
+    /// several consumers share one or there is none.
     pub fn natural_kind(&self) -> QueueKind {
         match self.destination {
             Destination::Topic => return QueueKind::Exclusive,
@@ -385,7 +385,7 @@ impl Scenario {
     /// producer's confirms.
     pub fn for_relay(&self) -> Self {
         let ack_every = if self.window > 0 { self.ack_every.clamp(1, self.window) } else { 0 };
-        // Orders go one way through a relay: nobody could match them.
+        // Orders go one way through a relay: no engine could match them.
         let (mode, size) = match self.mode {
             Mode::Exchange => (Mode::Throughput, SMALLEST_TIMED),
             mode => (mode, self.size),
@@ -420,8 +420,8 @@ impl Scenario {
         if self.producers > usize::from(u16::MAX) {
             return refuse("at most 65535 producers");
         }
-        let nobody = self.is_topic() && self.consumers == 0;
-        let own = self.consumers == self.queues || nobody || self.mode != Mode::Throughput;
+        let unread = self.is_topic() && self.consumers == 0;
+        let own = self.consumers == self.queues || unread || self.mode != Mode::Throughput;
         if self.queue == QueueKind::Exclusive && !own {
             return refuse("exclusive queues need exactly one consumer each; use --queue durable");
         }

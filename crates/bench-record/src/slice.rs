@@ -50,7 +50,7 @@ pub struct Measured {
     pub confirmed_per_s: f64,
     /// Messages received a second.
     pub received_per_s: f64,
-    /// What the slice is about: received, or confirmed (or sent) where nobody receives.
+    /// What the slice is about: received, or confirmed (or sent) where there is no consumer.
     pub messages_per_s: f64,
     /// Messages a second meant to be sent; none in a closed loop.
     pub offered_per_s: Option<f64>,

@@ -477,7 +477,7 @@ mod tests {
         assert!(theirs.len() > 20 && theirs.iter().all(|entry| entry.verdict == ChangeVerdict::Gone));
         assert_eq!(found.regressions, theirs.len());
         assert!(!others.is_empty() && render(&found).contains("rabbitmq: it is not in the new record"));
-        // Where nobody is left, nothing is compared.
+        // Where no target is left, nothing is compared.
         new.suites[0].cells.iter_mut().for_each(|cell| cell.results.clear());
         new.suites.truncate(1);
         assert!(compare(&old, &new, Limit(0.05)).unwrap_err().to_string().contains("no cell"));

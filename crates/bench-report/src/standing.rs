@@ -1,5 +1,6 @@
 //! Who is ahead: how one target compares with the first within a cell, and when nothing can be
-//! said. A ratio without an interval ranks nobody, and neither does one between different promises.
+//! said. A ratio without an interval ranks no target, and neither does one between different
+//! promises.
 
 use bench_record::durability::Durability;
 use bench_record::statistics::ratio::{Difference, Ratio};

@@ -1,4 +1,4 @@
-//! What a broker can hold: messages that nobody consumes, queues, connections. Each kind of load
+//! What a broker can hold: messages that are not consumed, queues, connections. Each kind of load
 //! has a phase that makes and, where there is something to take back, a phase that takes back and
 //! checks.
 

@@ -63,7 +63,7 @@ pub(crate) enum Verb {
     Floor(FloorArgs),
     /// Write batches in the ways that a store may keep a backlog: the limits of this disk
     Disk(DiskArgs),
-    /// Fill a queue that nobody consumes, and drain it, perhaps after a restart of the broker
+    /// Fill a queue that has no consumer, and drain it, perhaps after a restart of the broker
     Backlog(Box<BacklogArgs>),
     /// Declare many queues with a message in each, and take these back, perhaps after a restart of
     /// the broker

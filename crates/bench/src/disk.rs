@@ -183,7 +183,7 @@ fn adopted(dir: &Path, batch: &[u8], total: u64) -> std::io::Result<Run> {
     let (folder, count) = (dir.to_owned(), files(total));
     let maker = thread::spawn(move || -> std::io::Result<()> {
         for number in 0..count {
-            // Nobody waits any more once the other side has failed.
+            // No side waits any more once the other one has failed.
             let _ = give.send(zeros(&folder, number)?);
         }
         Ok(())

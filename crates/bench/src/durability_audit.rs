@@ -101,7 +101,7 @@ pub(crate) struct AuditArgs {
 /// Flushes that all disks counted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Flushes {
-    /// A second, while nobody published.
+    /// A second, while nothing was published.
     idle_per_s: f64,
     /// A second, while messages were confirmed.
     per_s: f64,
@@ -248,7 +248,7 @@ impl Audit<'_> {
         Ok(evidence)
     }
 
-    /// Persistent messages to one durable queue that nobody consumes.
+    /// Persistent messages to one durable queue without a consumer.
     fn scenario(&self) -> Scenario {
         let Effort { size, window, .. } = *self.effort;
         let base = Scenario { size, window, persistent: true, ..Scenario::default() };
@@ -471,10 +471,10 @@ mod tests {
             (Some(flushed(0.0, 3.0)), None, vec![], D1),
             (Some(flushed(0.0, 3.0)), None, vec![crash(0)], D2),
             (Some(flushed(0.0, 100.0)), None, vec![crash(0), crash(0)], D3),
-            // Flushes of somebody else are not the broker's.
+            // Flushes of other programs are not the broker's.
             (Some(flushed(98.0, 101.0)), None, vec![crash(0)], D2),
-            // Calls that were looked for and not seen weigh more than flushes that anybody may have
-            // made.
+            // Calls that were looked for and not seen weigh more than flushes that any program may
+            // have made.
             (Some(flushed(0.0, 100.0)), Some(called(2)), vec![crash(0)], D2),
             (Some(flushed(0.0, 100.0)), Some(called(90)), vec![crash(0)], D3),
             // What was lost was lost, however much was flushed.

@@ -1,6 +1,6 @@
 //! The stock exchange of the osu2008 study: a gateway, a matching engine and a reporter of
 //! statistics around one direct exchange with three queues. Orders come by a schedule that waits
-//! for nobody; a rate that is too much for the broker or for this program is marked as such.
+//! for no answer; a rate that is too much for the broker or for this program is marked as such.
 //! `suite osu2008` runs it as its rows O6 and O6p, the verb `exchange` by itself.
 
 use std::collections::BTreeMap;
@@ -118,7 +118,7 @@ pub(crate) fn run(args: &ExchangeArgs) -> Result<bool, Failure> {
     if let Some(part) = args.role {
         return args.alone(part, &targets);
     }
-    let mut progress = Progress::new(args.quiet).heeding(Interrupt::by_signal()?);
+    let mut progress = Progress::new(args.quiet).interrupted_by(Interrupt::by_signal()?);
     let seed = mix(unix_time() ^ u64::from(std::process::id()));
     let mut points = Vec::new();
     for rate in &args.rates {

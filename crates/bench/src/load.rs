@@ -25,11 +25,11 @@ use machine::process::{ThreadTime, ThreadTimes};
 /// Where a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunPhase {
-    /// Everybody works.
+    /// All threads work.
     Run,
     /// Producers send nothing more and wait for their confirms; consumers empty the queues.
     Drain,
-    /// Everybody stops now.
+    /// All threads stop now.
     End,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Run {
     selects: u64,
     /// Producers that have sent what comes before the measured messages may go on.
     gate: AtomicBool,
-    /// What the threads have used that have ended: nobody else can tell any more.
+    /// What the threads have used that have ended: the system no longer tells.
     ended: Mutex<ThreadTimes>,
     /// Messages have a schedule, so that the time of sending is not the intended one.
     pub(crate) open_loop: bool,

@@ -52,7 +52,7 @@ pub(crate) struct LoadArgs {
     /// Leave Nagle's delay on in client sockets
     #[arg(long)]
     nagle: bool,
-    /// Further queues of the exchange that nobody consumes
+    /// Further queues of the exchange that have no consumer
     #[arg(long)]
     idle_queues: Option<usize>,
     /// Most messages in such a queue

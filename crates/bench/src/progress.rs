@@ -63,7 +63,7 @@ impl Progress {
     }
 
     /// Also hears when the person in front of it wants the run to end.
-    pub(crate) fn heeding(self, interrupt: Interrupt) -> Self {
+    pub(crate) fn interrupted_by(self, interrupt: Interrupt) -> Self {
         Self { interrupt, ..self }
     }
 
@@ -78,7 +78,7 @@ impl Progress {
     }
 
     /// Says how many slices are to come, and how many seconds they are expected to take: the line
-    /// then tells how far it is. Whoever begins the whole says it; its parts don't.
+    /// then tells how far it is. What begins the whole says it; its parts don't.
     pub(crate) fn expect(&mut self, slices: usize, expected: Option<f64>) {
         self.course = Some(Course { slices, over: 0, began: now(), expected });
     }

@@ -164,8 +164,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
     let floors = OwnRelay::floors(args.relay, args.log, &dir)?;
     // Peers that are started for this run end with their guards.
     let (given, _guards) = peers::resolve_all(&args.targets)?;
-    // From here on a request to end is one to stop in order: whoever just died would leave peers
-    // that are still ending.
+    // From here on a request to end is one to stop in order: a program that just died would leave
+    // peers that are still ending.
     let interrupt = Interrupt::by_signal()?;
     let targets = targets(args, given, &floors)?;
     if args.freeze && !freeze::supported() {
@@ -192,7 +192,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
         targets,
         scenario,
     };
-    let mut progress = Progress::new(args.quiet).heeding(interrupt);
+    let mut progress = Progress::new(args.quiet).interrupted_by(interrupt);
     progress.done(&announcement(&plan));
     let finished = earlier.iter().filter(|piece| matches!(piece, Piece::Slice(slice) if !slice.superseded)).count();
     progress.expect((plan.blocks * plan.targets.len()).saturating_sub(finished), plan.expected_seconds());

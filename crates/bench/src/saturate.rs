@@ -185,7 +185,7 @@ impl Study {
             return Err(Failure::new("--freeze needs a system with signals"));
         }
         let (targets, guards) = peers::resolve_all(&args.targets)?;
-        let progress = Progress::new(args.quiet).heeding(Interrupt::by_signal()?);
+        let progress = Progress::new(args.quiet).interrupted_by(Interrupt::by_signal()?);
         Ok((Self::new(args, targets, scenario, progress), guards))
     }
 

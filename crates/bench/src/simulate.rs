@@ -1,7 +1,7 @@
 //! A broker whose truth is known: it speaks as much of AMQP 0-9-1 as benchmarks need, is as slow as
 //! it is told, stands still when it is told, and does to chosen messages what it is told. What a
 //! benchmark says about it can be compared with what it was told; this program's own tests do that,
-//! and anybody's benchmark may.
+//! and any other benchmark may.
 
 pub(crate) mod behaviour;
 mod connection;

@@ -18,7 +18,7 @@ pub struct Frozen {
 }
 
 /// What the keeper does: wait for the end of its input, untouched by Ctrl-C, then continue
-/// everybody.
+/// all.
 const KEEPER: &str = "trap '' INT TERM HUP; cat >/dev/null; kill -CONT \"$@\" 2>/dev/null; exit 0";
 
 impl Frozen {

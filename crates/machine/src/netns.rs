@@ -23,10 +23,9 @@ const MTUS: std::ops::RangeInclusive<u32> = 576..=65_535;
 /// Units of a rate, and their bits a second.
 const RATE_UNITS: [(&str, u64); 3] = [("kbit", 1_000), ("mbit", 1_000_000), ("gbit", 1_000_000_000)];
 
-/// Tells this program that it was started again, and by whom: `PID NAMESPACE` of what it was
-/// before.
+/// Tells this program that it was started again: `PID NAMESPACE` of what it was before.
 const BEFORE: &str = "HERMOD_BENCH_NETNS";
-/// This side, which to brokers is a loopback address like others: many let nobody else in with
+/// This side, which to brokers is a loopback address like others: many let no other address in with
 /// default names.
 const NEAR: &str = "127.0.0.2";
 /// The other side, where brokers listen.
@@ -134,8 +133,8 @@ pub fn enter(network: &Network) -> Result<(), Failure> {
     }
     let here = std::fs::read_link("/proc/self/ns/net").context("--netns: /proc/self/ns/net")?;
     let here = here.display().to_string();
-    // Whoever has another process's variable, or is still in the same namespace, was not started by
-    // this.
+    // A program that has another process's variable, or is still in the same namespace, was not
+    // started by this.
     let me = std::process::id().to_string();
     let before = std::env::var(BEFORE).unwrap_or_default();
     if before.split_once(' ').is_none_or(|(pid, namespace)| pid != me || namespace == here) {
@@ -145,7 +144,7 @@ pub fn enter(network: &Network) -> Result<(), Failure> {
 }
 
 /// Becomes `unshare`, which becomes this program: the process stays the same, for signals and for
-/// whoever waits.
+/// the one that waits.
 fn again(before: &str) -> Result<Failure, Failure> {
     for program in ["ip", "nsenter"] {
         CommandLine::new([program, "-V"]).output().context("--netns")?;

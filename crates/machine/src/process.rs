@@ -43,7 +43,7 @@ pub fn descendants(roots: &[u32]) -> Vec<u32> {
     tree
 }
 
-/// True while a process runs or has threads that are still ending; remains that nobody has taken
+/// True while a process runs or has threads that are still ending; remains that no parent has taken
 /// away do not count. Without `/proc` nothing is known to run.
 pub fn is_alive(pid: u32) -> bool {
     let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };

@@ -1,4 +1,4 @@
-//! What a peer asks of whoever runs it, as its recipe and its installation say: commands, lines of
+//! What a peer asks of its operator, as its recipe and its installation say: commands, lines of
 //! configuration, room on the disk, and under which licence.
 
 use serde::Serialize;

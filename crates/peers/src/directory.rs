@@ -10,7 +10,7 @@ use bench_record::statistics::random::mix;
 /// Names the directory for all verbs, and for targets that are peers.
 const VARIABLE: &str = "HERMOD_BENCH_PEERS";
 
-/// The first port that a peer may get, unless somebody says otherwise.
+/// The first port that a peer may get, unless an option says otherwise.
 const FIRST_PORT: u16 = 21_000;
 /// Beginnings that directories have, and the ports between two of them: below those that systems
 /// give to clients.

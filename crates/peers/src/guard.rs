@@ -70,7 +70,7 @@ impl Guard {
         self.keeper.is_some()
     }
 
-    /// Seconds from the start of the peer's first process until it was ready, whoever started it;
+    /// Seconds from the start of the peer's first process until it was ready, also in another run;
     /// none where it is no peer.
     pub fn ready_seconds(&self) -> Option<f64> {
         self.ready_seconds
@@ -84,7 +84,7 @@ impl Guard {
         Ok(keeper.instance()?.ready_seconds.map(|seconds| seconds + since_ready))
     }
 
-    /// Starts the peer again, which somebody has killed, with the data that it left. Returns its
+    /// Starts the peer again, which was killed, with the data that it left. Returns its
     /// new processes.
     pub fn start_again(&mut self) -> Result<Vec<u32>, Failure> {
         let keeper = self.keeper.as_mut().ok_or_else(|| Failure::new("only what was started here is started again"))?;
@@ -141,7 +141,7 @@ fn serve(place: &PeersDirectory, wanted: &Wanted, port_base: u16) -> Result<(), 
     served
 }
 
-/// Does what it is told until nobody is left to tell it.
+/// Does what it is told until the other side has gone.
 fn obey(starting: &Starting<'_>, instance: &mut Instance) -> Result<(), Failure> {
     let mut told = BufReader::new(std::io::stdin().take(1 << 16));
     loop {

@@ -1,6 +1,6 @@
-//! A running peer: ports that nobody else has, files from its templates, processes started in
+//! A running peer: ports that no other program has, files from its templates, processes started in
 //! order, each when the one before is ready. A note on the disk names every process from the moment
-//! of its start, so that whoever comes later can end them.
+//! of its start, so that a later run can end them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -162,7 +162,7 @@ fn claim(place: &PeersDirectory, wanted: &Wanted, software: &Software, port_base
     Ok(instance)
 }
 
-/// A port for each name: from `base` on, not among `taken`, and not listened on by anybody now.
+/// A port for each name: from `base` on, not among `taken`, and not listened on now.
 fn free_ports(names: &[String], base: u16, taken: &[u16]) -> Result<BTreeMap<String, u16>, Failure> {
     let free = |port: &u16| !taken.contains(port) && TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
     let ports: BTreeMap<String, u16> = names.iter().cloned().zip((base..=u16::MAX).filter(free)).collect();

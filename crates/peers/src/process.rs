@@ -1,6 +1,6 @@
 //! Processes that this program started, remembered across its own end. A process is its id together
 //! with the time of its start and the boot that it belongs to: an id that the system has given to
-//! somebody else is never signalled.
+//! another process is never signalled.
 
 use std::fs;
 use std::thread::sleep;
@@ -48,8 +48,8 @@ impl ProcessIdentity {
             Signal::Kill => Raw::KILL,
         };
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else { return };
-        // The descriptor stands for whoever has the id now; from here on it can't change hands any
-        // more.
+        // The descriptor stands for the process that has the id now; from here on it can't change
+        // hands any more.
         let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else { return };
         if self.lives() {
             let _ = pidfd_send_signal(&fd, raw);

@@ -151,7 +151,7 @@ impl One<'_> {
         })
     }
 
-    /// A root tree of `suite`. No service starts in it, since nobody is to be there but one peer.
+    /// A root tree of `suite`. No service starts in it, since one peer alone may run there.
     fn tree(&self, suite: &str) -> Result<PathBuf, Failure> {
         let tree = self.place.tree(suite);
         if tree.join(DONE).exists() {

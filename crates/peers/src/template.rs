@@ -1,5 +1,5 @@
 //! Texts with `{{NAME}}` in them: commands, configuration files and addresses of a description. A
-//! value may name others; what nobody defines is an error, so that a misspelt name never reaches a
+//! value may name others; what is not defined is an error, so that a misspelt name never reaches a
 //! broker.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ pub(crate) struct Values {
 }
 
 impl Values {
-    /// Defines `name`, or defines it anew.
+    /// Defines `name`, or replaces its definition.
     pub(crate) fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.values.insert(name.into(), value.into());
     }

@@ -10,7 +10,7 @@ use bench_record::suite::{
     Cell, CellOutcome, CellResult, Figures, Metric, Profile, Report, Role, SuiteRecord, TargetFacts, VERSION,
 };
 
-/// Colours that are told apart by everybody; more brokers than this begin again.
+/// Colours that every reader tells apart; more brokers than this begin again.
 const COLOURS: usize = 6;
 /// Shapes of markers, in the same order.
 const SHAPES: [Shape; COLOURS] =

@@ -151,7 +151,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// A figure in full, for whoever points at it.
+    /// A figure in full, for the pointer over it.
     fn says(&self, cell: &Cell, index: usize, spread: &Spread) -> String {
         let extent = extent(spread).map_or_else(String::new, |extent| format!(" ({extent})"));
         let (name, unit) = (self.book.players[index].name(), self.metric(cell).unit());

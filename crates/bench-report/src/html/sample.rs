@@ -1,5 +1,5 @@
 //! Records as a run would leave them, with values of a seed: all kinds of rows, targets, outcomes
-//! and figures. Tests read them, and whoever changes the page looks at them drawn.
+//! and figures. Tests read them, and a change of the page is looked at with them.
 
 use std::collections::BTreeMap;
 

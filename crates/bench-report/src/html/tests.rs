@@ -172,7 +172,7 @@ fn a_small_record_reads_as_agreed() {
     if let Some(dir) = std::env::var_os(LOOK) {
         std::fs::write(std::path::Path::new(&dir).join("small.txt"), &words).unwrap();
     }
-    // Read when the test runs, so that whoever changes a word need not build twice.
+    // Read when the test runs, so that a change of a word need not build twice.
     let golden = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/html/small.txt")).unwrap();
     assert_eq!(words, golden, "where the new words are right, they are the new small.txt");
 }

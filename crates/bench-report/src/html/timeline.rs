@@ -33,7 +33,7 @@ fn typical(found: &Figures) -> Option<&SliceRecord> {
     Some(by_rate.get(by_rate.len() / 2)?.1)
 }
 
-/// What a load is about: received, or confirmed (or sent) where nobody receives.
+/// What a load is about: received, or confirmed (or sent) where there is no consumer.
 fn moved<'a>(series: &'a OverTime, load: &Scenario) -> &'a [u64] {
     match (load.copies(), load.window) {
         (0, 0) => &series.sent,

@@ -80,7 +80,7 @@ fn grown(scenario: &Scenario, asked: u64, times: f64) -> u64 {
 fn most(scenario: &Scenario, least: f64) -> u64 {
     let bytes = match (scenario.drain, scenario.consumers) {
         (true, _) => MOST_HELD,
-        // A fill that is over while its rate still falls would flatter whoever is fast.
+        // A fill that is over while its rate still falls would flatter a fast broker.
         (false, 0) => MOST_KEPT,
         (false, _) => MOST_PASSED,
     };

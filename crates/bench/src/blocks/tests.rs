@@ -48,7 +48,7 @@ fn run_until(plan: &Plan, earlier: Vec<Piece>, pieces: usize) -> (Results, Vec<P
         }
         Ok(())
     };
-    let mut progress = Progress::new(true).heeding(interrupt.clone());
+    let mut progress = Progress::new(true).interrupted_by(interrupt.clone());
     let results = run(plan, earlier, &mut keep, &mut progress).unwrap();
     (results, kept)
 }
@@ -110,7 +110,7 @@ fn an_interrupt_cuts_the_slice_that_is_under_way_and_keeps_what_it_measured() {
     plan.forced_dir = None;
     let interrupt = Interrupt::default();
     let asker = interrupt.clone();
-    let mut progress = Progress::new(true).heeding(interrupt);
+    let mut progress = Progress::new(true).interrupted_by(interrupt);
     let results = std::thread::scope(|scope| {
         scope.spawn(move || {
             std::thread::sleep(Duration::from_millis(300));
@@ -173,7 +173,7 @@ fn a_target_whose_messages_are_through_at_once_gets_more_until_they_last() {
         assert!(measured.seconds >= 0.3 && !slice.superseded, "{} s", measured.seconds);
         assert!(measured.verdict.notes.iter().any(|note| note == MORE), "{:?}", measured.verdict);
     }
-    // Counts only grow, and whoever goes on with the run begins with the last.
+    // Counts only grow, and a run that is gone on with begins with the last.
     let counts: Vec<Piece> = pieces.into_iter().filter(|piece| matches!(piece, Piece::Count { .. })).collect();
     let of = |name: &str| -> Vec<u64> {
         let count = |piece: &Piece| match piece {

@@ -1,4 +1,4 @@
-//! A backlog: messages published to one durable queue that nobody consumes, and taken from it
+//! A backlog: messages published to one durable queue without a consumer, and taken from it
 //! later, perhaps by another process after the broker was restarted. What is expected follows from
 //! the options alone, so nothing need be remembered between the two; what was received costs one
 //! bit for each message.

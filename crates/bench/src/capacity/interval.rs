@@ -22,7 +22,7 @@ pub(crate) struct Interval {
     pub(crate) written_per_byte: Option<f64>,
     /// Bytes that it gave to write calls for each such byte.
     pub(crate) wchar_per_byte: Option<f64>,
-    /// Bytes that the machine's disks were given for each such byte, whoever gave them.
+    /// Bytes that the machine's disks were given for each such byte, by any program.
     pub(crate) disk_per_byte: Option<f64>,
     /// Cores that neither broker nor client used.
     pub(crate) other_cores: Option<f64>,

@@ -27,7 +27,7 @@ const TRANSIENT: u8 = 1;
 const PERSISTENT: u8 = 2;
 /// Arguments of a consumer that asks for some messages: Hermod's, and that of Qpid's brokers.
 const SELECTOR_ARGUMENTS: [&str; 2] = ["x-selector", "x-filter-jms-selector"];
-/// How often, and how long apart, it is looked whether a message that nobody asked for was
+/// How often, and how long apart, it is looked whether an unexpected message was
 /// delivered all the same.
 const UNWANTED_LOOKS: usize = 10;
 const UNWANTED_APART: Duration = Duration::from_millis(20);

@@ -149,7 +149,7 @@ impl Driver for KafkaDriver {
         Ok(Line { link, talk: Box::new(talk) })
     }
 
-    /// What is acknowledged stays in a topic; it is asked for only where nobody consumes.
+    /// What is acknowledged stays in a topic; it is asked for only where there is no consumer.
     fn depth(&mut self) -> Result<Option<u64>, Failure> {
         let (topics, mut asking) = (self.topics(), self.ask()?);
         let (oldest, next) = (asking.offsets(&topics, End::Earliest)?, asking.offsets(&topics, End::Latest)?);

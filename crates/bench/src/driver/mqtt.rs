@@ -126,14 +126,14 @@ impl MqttDriver {
 
     /// Subscribes to `queue`.
     fn consume(&self, session: &mut Session, queue: usize) -> Result<(), Failure> {
-        // What is published with QoS 1 to nobody yet has to wait with QoS 1.
+        // What is published with QoS 1 before there is a subscriber has to wait with QoS 1.
         let acknowledged = self.scenario.ack_every > 0 || self.scenario.consumers == 0;
         self.filters(queue).iter().try_for_each(|filter| session.subscribe(self.version, filter, acknowledged))
     }
 }
 
 impl Driver for MqttDriver {
-    /// Where nobody consumes, a session that is not connected stands for each queue.
+    /// Where there is no consumer, a session that is not connected stands for each queue.
     fn prepare(&mut self) -> Result<(), Failure> {
         let absent = if self.scenario.consumers == 0 && self.is_durable() { self.scenario.queues } else { 0 };
         for queue in 0..absent {
@@ -184,7 +184,7 @@ impl Driver for MqttDriver {
         Ok(None)
     }
 
-    /// A session is forgotten when its client begins anew and keeps nothing.
+    /// A session is forgotten when its client begins afresh and keeps nothing.
     fn clean(&mut self) -> Result<(), Failure> {
         for part in std::mem::take(&mut self.kept) {
             self.connect(&part, false, true)?.end()?;

@@ -1,7 +1,7 @@
-//! NATS: core, which hands messages to whoever listens, and JetStream, which keeps them. A queue is
-//! a subject of core, and a stream of JetStream with one consumer, from which messages are pulled.
-//! What other brokers have exchanges for, subjects do: a key is a subject, and the patterns of a
-//! queue are what its stream takes, or what its consumer subscribes to.
+//! NATS: core, which hands messages to those that listen, and JetStream, which keeps them. A queue
+//! is a subject of core, and a stream of JetStream with one consumer, from which messages are
+//! pulled. What other brokers have exchanges for, subjects do: a key is a subject, and the patterns
+//! of a queue are what its stream takes, or what its consumer subscribes to.
 
 mod asking;
 mod codec;
@@ -134,7 +134,8 @@ impl NatsDriver {
 
     fn make_stream(&self, control: &mut Asking, queue: usize) -> Result<(), Failure> {
         let stream = self.stream(queue);
-        // Persistent messages to a topic that nobody keeps are kept by no other broker either.
+        // Persistent messages to a topic without durable subscribers are kept by no other broker
+        // either.
         let storage = if self.scenario.is_kept() { "file" } else { "memory" };
         let config = json!({
             "name": stream, "subjects": self.filters(queue), "retention": self.retention(), "storage": storage,

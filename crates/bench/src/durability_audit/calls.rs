@@ -79,7 +79,7 @@ impl Trace {
     /// Looks at `roots` and all below them; none where that is not allowed here.
     pub(super) fn attach(roots: &[u32]) -> Result<Option<Self>, Failure> {
         let mut tracers = Vec::new();
-        // What was started by somebody who was not traced yet is found by looking again.
+        // What a process started that was not traced yet is found by looking again.
         for _ in 0..ROUNDS {
             let tree = descendants(roots);
             let missed = untraced(&tree);
@@ -169,7 +169,7 @@ fn untraced(tree: &[u32]) -> Vec<u32> {
     missed
 }
 
-/// Whether somebody traces a thread; none when it has ended.
+/// Whether a thread is traced; none when it has ended.
 fn is_traced(thread: u32) -> Option<bool> {
     traced(&fs::read_to_string(format!("/proc/{thread}/status")).ok()?)
 }

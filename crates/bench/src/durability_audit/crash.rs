@@ -245,7 +245,7 @@ impl Killer {
             std::thread::sleep(GLANCE);
         }
         if let Again::Command { child: Some(child), .. } = &mut self.again {
-            // Nobody else would take its remains away.
+            // No other process would take its remains away.
             let _ = child.wait();
         }
         Ok(())

@@ -11,7 +11,7 @@ use bench_record::scenario::Scenario;
 use bench_record::totals::Totals;
 
 /// Compares what producers and consumers of `scenario` saw. `held` is what the queues still hold,
-/// where nobody consumes.
+/// where there is no consumer.
 pub(crate) fn audit(
     scenario: &Scenario,
     totals: &Totals,

@@ -4,7 +4,7 @@ use super::sample::Sample;
 
 /// Those who make the load, as far as the one that measures them is concerned.
 pub(crate) trait LoadGenerator {
-    /// True when nobody has anything left to send or to be confirmed.
+    /// True when nothing is left to send or to be confirmed.
     fn have_sent(&mut self) -> bool;
     /// The state of everything now.
     fn sample(&mut self, pids: &[u32]) -> Sample;

@@ -133,7 +133,7 @@ mod tests {
         }
     }
 
-    /// A broker that forces what no other is asked to keep is slower for it, and nobody was told.
+    /// A broker that forces what no other is asked to keep is slower for it, and no note said so.
     #[test]
     fn who_forces_what_is_not_to_be_kept_is_told_of() {
         let base = Scenario { window: 1, ..Scenario::default() };

@@ -23,7 +23,7 @@ use bench_record::integrity::Damages;
 use bench_record::latency::Latency;
 use bench_record::slice::WorkerFacts;
 
-/// A worker counts what nobody consumed for two minutes at most; it has this long to end.
+/// A worker counts what was not consumed for two minutes at most; it has this long to end.
 const LONGEST_END: Duration = Duration::from_secs(150);
 
 /// What a worker saw.

@@ -135,10 +135,10 @@ struct Slice<'a> {
     cut: Cut,
 }
 
-/// Where somebody interrupted a slice.
+/// Where a slice was interrupted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Cut {
-    /// Nobody did, before its time was over.
+    /// It was not, before its time was over.
     #[default]
     None,
     /// Before anything was measured.
@@ -212,7 +212,7 @@ impl Slice<'_> {
     }
 
     /// A fixed number of messages without others before them is measured from before the first:
-    /// nobody has been started.
+    /// no thread has been started.
     fn before(&mut self, sample: impl FnOnce(&[u32]) -> Sample) -> Option<Sample> {
         if self.scenario.messages.is_none() || self.scenario.warmup_messages > 0 {
             return None;
@@ -322,7 +322,7 @@ impl Slice<'_> {
     }
 
     /// Waits for `seconds`, or until the rate is steady where that is waited for, or until a thread
-    /// has failed or somebody interrupts. Measured is what comes after `since`.
+    /// has failed or an interrupt comes. Measured is what comes after `since`.
     fn pass(
         &mut self,
         seconds: f64,
@@ -343,7 +343,7 @@ impl Slice<'_> {
                 return;
             }
             sleep(left.min(LOOK));
-            // Whoever works elsewhere is heard then, too.
+            // A worker in another process is heard then, too.
             hands.have_sent();
             self.look(since.is_some());
             if steady.reached(self.scenario.main_count(&self.run.totals())) {
@@ -478,7 +478,7 @@ fn bystanders(driver: &mut dyn Driver, scenario: &Scenario) -> Result<Vec<Line>,
     queues.map(|id| driver.open(Part::Consume(id))).collect()
 }
 
-/// What the queues hold in the end, where nobody consumed and `promised` were confirmed.
+/// What the queues hold in the end, where there was no consumer and `promised` were confirmed.
 pub(crate) fn held(driver: &mut dyn Driver, promised: u64) -> Result<Option<u64>, Failure> {
     let mut held = driver.depth()?;
     for _ in 0..DEPTH_TRIES {

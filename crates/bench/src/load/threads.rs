@@ -17,7 +17,7 @@ use machine::process::this_thread;
 /// A running thread and what it will return.
 pub(crate) type LoadThread<'scope, T> = ScopedJoinHandle<'scope, Result<T, Failure>>;
 
-/// Everybody at work: the producers and the consumers.
+/// All threads at work: the producers and the consumers.
 pub(crate) type AtWork<'scope> = (Vec<LoadThread<'scope, (Line, Produced)>>, Vec<LoadThread<'scope, Consumed>>);
 
 /// Connections that are open and not yet used.
@@ -27,8 +27,8 @@ pub(crate) struct OpenConnections {
 }
 
 impl OpenConnections {
-    /// Opens all connections, consumers first, so that exclusive queues exist before anybody
-    /// publishes.
+    /// Opens all connections, consumers first, so that exclusive queues exist before the
+    /// first publish.
     pub(crate) fn open(driver: &mut dyn Driver, scenario: &Scenario) -> Result<Self, Failure> {
         let mut connections = Self::consumers(driver, scenario)?;
         for id in 0..scenario.producers {

@@ -10,7 +10,7 @@ use bench_record::statistics::random::{Random, mix};
 const MAGIC: u32 = 0x484d_4231;
 /// Sequence numbers have 48 bits.
 const NUMBER_BITS: u32 = 48;
-/// Seed of the pattern that fills bodies: random bytes, so that no compression helps anybody.
+/// Seed of the pattern that fills bodies: random bytes, so that compression helps no broker.
 const PATTERN_SEED: u64 = 0x4845_524d_4f44;
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 

@@ -74,7 +74,7 @@ impl End {
     }
 }
 
-/// Copies between the pairs that come through `inbox`, until nobody can send any more.
+/// Copies between the pairs that come through `inbox`, until no more pairs can come.
 /// `log` forces what producers send to a disk before it goes on.
 pub(super) fn copy_pairs(inbox: &Receiver<Pair>, mut log: Option<Log>) {
     let mut pairs: Vec<[End; 2]> = Vec::new();

@@ -56,7 +56,7 @@ fn row(found: &Found) -> Vec<String> {
     ]
 }
 
-/// p50 and p99 until receipt, or until the confirm where nobody receives.
+/// p50 and p99 until receipt, or until the confirm where there is no consumer.
 fn latency(measured: &Measured) -> Option<(f64, f64)> {
     let latency = measured.latency_us.as_ref().or(measured.confirm_us.as_ref())?;
     Some((latency.p50, latency.p99))

@@ -170,7 +170,7 @@ mod tests {
             (selecting.clone(), windows(1000, 100), 0.0),
             (selecting, windows(1000, 50), 500.0),
             (unread.clone(), windows(900, 0), 100.0),
-            // Nobody says what became of it.
+            // What became of it is unknown.
             (Scenario { window: 0, ..unread }, windows(0, 0), 0.0),
         ];
         for (load, series, expected) in cases {

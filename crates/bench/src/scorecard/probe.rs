@@ -169,7 +169,7 @@ mod tests {
             for _ in 0..HANDSHAKES.len() {
                 let (mut stream, _) = listener.accept().unwrap();
                 let mut hello = [0; 8];
-                // Answers AMQP 0-9-1 and hangs up on everybody else.
+                // Answers AMQP 0-9-1 and hangs up on all others.
                 stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
                 if stream.read(&mut hello).is_ok_and(|length| hello[..length] == *b"AMQP\x00\x00\x09\x01") {
                     stream.write_all(ANSWERS[2].1).unwrap();

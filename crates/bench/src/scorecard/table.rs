@@ -111,7 +111,7 @@ mod tests {
     fn scores_stand_beside_each_other_and_what_is_unknown_says_so() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        // Greets everybody as NATS does; the other handshakes don't take that for an answer.
+        // Greets every client as NATS does; the other handshakes don't take that for an answer.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();

@@ -98,7 +98,7 @@ pub(crate) enum Promise {
     /// Nothing: it is in memory
     #[default]
     Memory,
-    /// It is written to a file, which nobody flushes
+    /// It is written to a file, which is not flushed
     Write,
     /// It is written to a file, which is flushed once for all that came together
     Flush,

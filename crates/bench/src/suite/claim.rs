@@ -173,7 +173,7 @@ impl Bench<'_> {
         if !claims.is_empty() || brokers().next().is_none() {
             return claims;
         }
-        // What nobody here can show is still one of the study's claims.
+        // What no target here can show is still one of the study's claims.
         let why = match brokers().any(|facts| named(&facts)) {
             true => "no target has what it is about".to_owned(),
             false => format!("no target has {} in its name", needed.join(" and ")),
@@ -181,7 +181,7 @@ impl Bench<'_> {
         vec![Claim { text: claimed.text.clone(), verdict: ClaimVerdict::Undecided, why }]
     }
 
-    /// The figures of a claim that nobody was asked to measure: one line says so, whoever the
+    /// The figures of a claim that were not asked for: one line says so, whatever the
     /// targets are.
     fn left_out(&self, claimed: &Claimed) -> BTreeSet<String> {
         let missing =

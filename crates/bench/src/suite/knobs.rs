@@ -53,9 +53,9 @@ pub(crate) struct Knobs {
 enum Step {
     /// Producers and consumers are at work together.
     Concurrent,
-    /// Nobody consumes.
+    /// There is no consumer.
     Fill,
-    /// The queues are filled before, and nobody produces.
+    /// The queues are filled before, and there is no producer.
     Drain,
     /// One message there and back at a time.
     Pingpong,

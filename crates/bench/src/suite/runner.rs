@@ -50,7 +50,7 @@ const CONTROL: &str = "control";
 const LEAST_PART: f64 = 0.25;
 /// How long each target is loaded before the first slice that counts: brokers that compile
 /// themselves while they run are faster by then than when they were started, some by half, and
-/// whoever is measured first would else be measured cold.
+/// the first target would else be measured cold.
 const REHEARSAL: Duration = Duration::from_secs(15);
 /// How long forced writes are timed.
 const FORCED_TIME: Duration = Duration::from_millis(500);
@@ -117,7 +117,7 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<bool, Failure> {
     let names = args.names(&limits)?;
     let (mut journal, seed, salt, earlier) = args.open_journal(&studies, &names)?;
     let started = journal.as_mut().map_or(Ok(started), |journal| journal.begun(started))?;
-    let mut progress = Progress::new(args.quiet).heeding(Interrupt::by_signal()?);
+    let mut progress = Progress::new(args.quiet).interrupted_by(Interrupt::by_signal()?);
     let mut audits = Audits::known(journal.as_ref(), &args.targets)?;
     let missing = if args.audit { audits.missing(&args.targets)? } else { Vec::new() };
     let budget_s =
@@ -312,7 +312,7 @@ fn note_met(journal: Option<&mut ResumeLog>, targets: &[TargetFacts]) -> Result<
 fn about(target: Target, role: Role) -> TargetFacts {
     let (product, said) = driver::product(&target).unzip();
     let product = product.or_else(|| target.peer.clone());
-    // Whoever started it knows more than it says itself: which build it is.
+    // What started it knows more than it says itself: which build it is.
     let version = target.version.clone().or(said);
     let declared = target.durability;
     let idle_bytes = process::usage(&target.pids).filter(|_| !target.pids.is_empty()).map(|usage| usage.resident);

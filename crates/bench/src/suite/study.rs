@@ -1,6 +1,6 @@
 //! A study as data: what was published, what was wrong with it, and its rows as loads that any
 //! target can be given. The five studies that come with the program are files of this form too, so
-//! that whoever has another one writes a file and no code.
+//! that another one takes a file and no code.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -160,8 +160,8 @@ pub(crate) enum RowKind {
     Load,
     /// Not at all: no broker can be given this, for this reason.
     Absent(String),
-    /// By a load, on targets only whose name has this in it: a variant of a broker that somebody
-    /// must have set up.
+    /// By a load, on targets only whose name has this in it: a variant of a broker that must
+    /// have been set up before.
     Needs(String),
 }
 
@@ -285,7 +285,7 @@ impl Study {
                     return refuse(format!("{}: no platform is called {platform}", claim.text));
                 }
             }
-            // Judged with platforms, a figure without one would be nobody's.
+            // Judged with platforms, a figure without one would belong to none.
             let mut named = claim.holds.iter().flat_map(Predicate::terms).map(|term| term.platform.is_some());
             let first = named.next();
             if named.any(|one| Some(one) != first) {

@@ -57,7 +57,7 @@ fn what_went_wrong_in_between_is_counted_by_the_drain() {
         (&[(44, Fault::Flip)], [1, 0, 0, 1, 0]),
     ];
     for (faults, expected) in cases {
-        // Two producers may interleave in any way; one tells who overtook whom.
+        // Two producers may interleave in any way; one tells which overtook the other.
         let broker = local(&Behaviour::faulty(faults));
         phases(&broker, "--producers 1 --phase fill").unwrap();
         let drain = phases(&broker, "--producers 1 --phase drain").unwrap().remove(0);

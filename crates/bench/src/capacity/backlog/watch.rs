@@ -52,7 +52,7 @@ pub(super) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Begins now: nobody has been started yet.
+    /// Begins now: no thread has been started yet.
     pub(super) fn new(args: &'a BacklogArgs, trial: &'a Trial, run: &'a Run, moved: fn(&Totals) -> u64) -> Self {
         let mut watch = Self { args, trial, run, moved, marks: Vec::new() };
         watch.mark();

@@ -94,7 +94,7 @@ pub(crate) struct Counts {
     pub(crate) received: u64,
     /// When something last moved; 0: never.
     pub(crate) moved: i64,
-    /// Nobody has anything left to send or to be confirmed.
+    /// Nothing is left to send or to be confirmed.
     pub(crate) done: bool,
     /// Milliseconds in which the machine collected garbage, since its start.
     pub(crate) gc_ms: u64,
@@ -105,7 +105,7 @@ pub(crate) struct Counts {
 pub(crate) struct Results {
     pub(crate) produced: Vec<ProducedThere>,
     pub(crate) consumed: Vec<ConsumedThere>,
-    /// Messages that were left in queues that nobody consumed, and were taken away then; none: not
+    /// Messages that were left in queues without a consumer, and were taken away then; none: not
     /// counted.
     pub(crate) held: Option<u64>,
 }
@@ -274,7 +274,7 @@ impl Spec {
         Self { name: String::new(), bodies, rate: 0.0, seed: 0, quotas: every.clone(), warmups: every, ..self.clone() }
     }
 
-    /// What fills the queues that a drain empties: all messages, and nobody consumes.
+    /// What fills the queues that a drain empties: all messages, without a consumer.
     pub(crate) fn filling(&self) -> Self {
         Self { consumers: 0, keep: true, warmups: vec![MOST; self.producers], ..self.clone() }
     }

@@ -78,7 +78,7 @@ pub(crate) struct Provider {
 /// How a client's send returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Send {
-    /// At once; nobody is told what became of it.
+    /// At once; what became of it is not told.
     Unconfirmed,
     /// When the broker has answered.
     Waits,

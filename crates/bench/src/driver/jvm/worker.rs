@@ -245,7 +245,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure
     std::thread::Builder::new().name(name.to_owned()).spawn(work).context("starting a thread").map(|_| ())
 }
 
-/// Reads answers until the worker closes its output or nobody wants them.
+/// Reads answers until the worker closes its output or they are no longer wanted.
 fn listen(output: impl BufRead, to: &Sender<Said>) {
     for line in output.lines() {
         let at = now();

@@ -1,5 +1,5 @@
 //! The workers of a run, asleep between the slices of their targets. A Java machine compiles what
-//! it runs often; one that began anew with each slice would be measured while it still compiles.
+//! it runs often; one that began again with each slice would be measured while it still compiles.
 //! Each target has a worker of its own, so that what one client does to its machine is not
 //! another's.
 
@@ -43,8 +43,8 @@ impl Workers {
         found.map_or_else(start, Ok)
     }
 
-    /// Lets a worker sleep until its owner's next slice. Whoever had a failure drops it instead:
-    /// what is left in it of a load that did not end as it should, nobody knows.
+    /// Lets a worker sleep until its owner's next slice. After a failure it is dropped instead:
+    /// what is left in it of a load that did not end as it should is unknown.
     pub(crate) fn keep(&self, owner: Owner, worker: Worker) {
         let mut asleep = self.asleep.borrow_mut();
         asleep.retain(|(of, _)| of.target != owner.target);

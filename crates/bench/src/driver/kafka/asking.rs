@@ -120,7 +120,7 @@ impl Asking {
         }
     }
 
-    /// The socket, for somebody who carries messages on it.
+    /// The socket, to carry messages on it.
     pub(super) fn into_link(self) -> Link {
         self.link
     }

@@ -85,7 +85,7 @@ pub(super) enum Request<'a> {
     Coordinator {
         group: &'a str,
     },
-    /// All before `offset` is done with. Who says so is no member of the group: nobody shares the
+    /// All before `offset` is done with. Who says so is no member of the group: no other shares the
     /// partition.
     Commit {
         group: &'a str,

@@ -171,7 +171,7 @@ pub(super) struct Hello<'a> {
     pub(super) client: &'a str,
     pub(super) user: &'a str,
     pub(super) password: &'a str,
-    /// Begin anew: what is kept under this client's name is forgotten.
+    /// Begin afresh: what is kept under this client's name is forgotten.
     pub(super) clean: bool,
     /// Keep subscriptions and messages when the connection ends.
     pub(super) kept: bool,
@@ -182,7 +182,7 @@ pub(super) struct Hello<'a> {
 /// Appends CONNECT.
 pub(super) fn connect(hello: &Hello<'_>, out: &mut Vec<u8>) {
     let v5 = hello.version == Version::V5;
-    // Version 3 has one flag for both: a session that begins anew ends with its connection.
+    // Version 3 has one flag for both: a session that begins afresh ends with its connection.
     let clean = if v5 { hello.clean } else { !hello.kept };
     let mut body = Vec::new();
     text("MQTT", &mut body);

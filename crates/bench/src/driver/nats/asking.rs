@@ -21,7 +21,7 @@ pub(super) struct Asking {
 }
 
 impl Asking {
-    /// Connects to `target`; answers come to `inbox`, which nobody else may use.
+    /// Connects to `target`; answers come to `inbox`, which is for this connection alone.
     pub(super) fn open(target: &Target, inbox: &str) -> Result<Self, Failure> {
         let link = Link::open(&target.address)?;
         let mut asking = Self { link, output: Output::keeping_all(), inbox: inbox.to_owned(), largest: 0 };
@@ -103,7 +103,7 @@ impl Asking {
         }
     }
 
-    /// The socket, for somebody who carries messages on it.
+    /// The socket, to carry messages on it.
     pub(super) fn into_parts(self) -> (Link, Output) {
         (self.link, self.output)
     }

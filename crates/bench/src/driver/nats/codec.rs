@@ -29,7 +29,7 @@ pub(super) struct Message<'a> {
     /// The number that the subscription was given.
     pub(super) subscription: u64,
     pub(super) reply: &'a str,
-    /// A server's own message instead of somebody's.
+    /// A server's own message instead of a publisher's.
     pub(super) status: Option<u16>,
     pub(super) body: &'a [u8],
 }

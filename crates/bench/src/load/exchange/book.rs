@@ -21,9 +21,9 @@ pub(crate) struct Book {
     /// By price: those who buy below, those who sell above the gap between the best prices.
     levels: Vec<VecDeque<Waiting>>,
     volumes: Vec<u32>,
-    /// The highest price that somebody would pay; 0: nobody.
+    /// The highest price that a buyer would pay; 0: no buyer.
     bid: u16,
-    /// The lowest price that somebody would take; [`PRICES`]: nobody.
+    /// The lowest price that a seller would take; [`PRICES`]: no seller.
     ask: u16,
 }
 

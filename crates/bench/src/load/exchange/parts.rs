@@ -42,7 +42,7 @@ pub(crate) struct GatewayResult {
     pub(crate) quotes: u32,
     /// Answers to no order, or to one answered before.
     pub(crate) unknown: u32,
-    /// Kept open until everybody has ended.
+    /// Kept open until all parts have ended.
     #[expect(dead_code, reason = "a broker may drop what a closed connection still had to say")]
     pub(crate) line: Line,
 }

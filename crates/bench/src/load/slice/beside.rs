@@ -28,8 +28,8 @@ struct Seconds {
     until_steady: f64,
 }
 
-/// How long a worker rehearses `scenario`; none: not at all, for without a warm-up nobody wants
-/// one, and a load with a time has a warm-up of its own, which is enough for whoever knows it.
+/// How long a worker rehearses `scenario`; none: not at all, for without a warm-up none is
+/// wanted, and a load with a time has a warm-up of its own, which is enough for a known scenario.
 fn rehearsal(scenario: &Scenario, practice: Practice) -> Option<Seconds> {
     let own = scenario.messages.is_none();
     let known = practice == Practice::Same;
@@ -49,7 +49,7 @@ fn rehearsal(scenario: &Scenario, practice: Practice) -> Option<Seconds> {
 }
 
 /// What is rehearsed in place of `scenario`, without an end. Nothing of it stays behind: what
-/// nobody consumes otherwise is consumed, and consumers take all.
+/// has no consumer otherwise is consumed, and consumers take all.
 fn rehearsed(scenario: &Scenario) -> Scenario {
     let emptied = scenario.consumers == 0 && !scenario.copies_all();
     let consumers = if emptied { scenario.queues } else { scenario.consumers };

@@ -17,7 +17,7 @@ use bench_record::failure::Failure;
 use bench_record::scenario::Scenario;
 
 /// Unconfirmed messages of a fill, and bytes of their bodies, where the scenario asks for less:
-/// nobody measures it, and a broker that refuses what it can't hold back would have to refuse some
+/// it is not measured, and a broker that refuses what it can't hold back would have to refuse some
 /// of it.
 const FILL_WINDOW: u64 = 1000;
 const FILL_BYTES: u64 = 32 << 20;

@@ -14,7 +14,7 @@ use machine::packets::segments;
 impl Slice<'_> {
     /// Runs the exchange.
     pub(super) fn exchange(&mut self, driver: &mut dyn Driver) -> Result<Outcome, Failure> {
-        // Whoever reads is there before anybody writes.
+        // Readers are there before the first write.
         let reporter = exchange::reporting(driver)?;
         let engine = exchange::lines(driver, true)?;
         let gateway = exchange::lines(driver, false)?;

@@ -175,8 +175,8 @@ fn a_broker_that_confirms_without_flushing_is_called_out() {
         let behaviour = Behaviour { promise, dir: Some(flushed.path().to_owned()), ..Behaviour::default() };
         measure_broker(&scenario, &behaviour).1
     };
-    // Disks count the flushes of the whole machine: while somebody else forces writes, these count
-    // for the broker.
+    // Disks count the flushes of the whole machine: while another program forces writes, these
+    // count for the broker.
     for promise in [Promise::Memory, Promise::Write] {
         let called_out = |_: &usize| {
             let found = measured(promise);

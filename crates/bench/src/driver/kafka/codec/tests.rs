@@ -79,7 +79,7 @@ fn what_is_no_kafka_is_refused() {
         let failure = decode(bytes).unwrap_err().to_string();
         assert!(failure.contains("does it speak Kafka?"), "{failure}");
     }
-    // Counts and lengths beyond what is there, and partitions that nobody asked for.
+    // Counts and lengths beyond what is there, and partitions that were not asked for.
     let endless = b"\0\0\0\0\x7f\xff\xff\xff";
     let two = b"\0\0\0\x01\0\x01t\0\0\0\x02\0\0\0\0\0\0";
     assert!(created(endless).is_err() && deleted(endless).is_err() && offsets(&endless[4..]).is_err());
