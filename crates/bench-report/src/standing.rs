@@ -48,10 +48,19 @@ pub(crate) fn compare(metric: Metric, to_first: &Ratio) -> Comparison {
     Comparison { advantage, interval, standing }
 }
 
-/// What a confirm promises on a target under a load that is `kept` or not and waits for confirms or
-/// not. An audit that supports less than was declared prevails; none: the target declares nothing.
-pub(crate) fn promise(facts: &TargetFacts, kept: bool, confirmed: bool) -> Option<Durability> {
-    match (facts.role, confirmed, kept) {
+/// What a load asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    /// Messages outlive the broker.
+    pub(crate) kept: bool,
+    /// Producers wait for confirms.
+    pub(crate) confirmed: bool,
+}
+
+/// What a confirm promises on a target under a load. An audit that supports less than was declared
+/// prevails; none: the target declares nothing.
+pub(crate) fn promise(facts: &TargetFacts, load: Load) -> Option<Durability> {
+    match (facts.role, load.confirmed, load.kept) {
         (Role::Limit, _, _) => None,
         (_, false, _) => Some(Durability::D0),
         (_, _, false) => Some(Durability::D1),

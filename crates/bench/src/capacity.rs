@@ -69,7 +69,7 @@ impl TrialArgs {
 
     /// What shows how far the load is.
     fn progress(&self) -> Progress {
-        Progress::new(self.quiet)
+        if self.quiet { Progress::silent() } else { Progress::shown() }
     }
 
     /// Writes the record where one is wanted, and prints the table.

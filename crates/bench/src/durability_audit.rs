@@ -199,7 +199,7 @@ pub(crate) fn finding(text: &str, progress: &Progress) -> Result<Finding, Failur
 
 /// A record of all evidence that the options ask for.
 fn record(args: &AuditArgs, target: &Target, killer: Option<&mut Killer>) -> Result<AuditRecord, Failure> {
-    let progress = Progress::new(args.quiet);
+    let progress = if args.quiet { Progress::silent() } else { Progress::shown() };
     let seed = args.seed.unwrap_or_else(fresh_seed);
     let mut random = Random::new(seed);
     let evidence = Audit { effort: &args.effort, target, random: &mut random, progress: &progress }.evidence(killer)?;
@@ -503,7 +503,7 @@ mod tests {
             patience: patience.parse().unwrap(),
         };
         let target = broker.target.parse().unwrap();
-        let (mut random, progress) = (Random::new(1), Progress::new(true));
+        let (mut random, progress) = (Random::new(1), Progress::silent());
         let mut audit = Audit { effort: &effort, target: &target, random: &mut random, progress: &progress };
         audit.published(|| Ok(0))
     }

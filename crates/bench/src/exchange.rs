@@ -11,8 +11,8 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::blocks::{self, Plan};
-use crate::driver;
 use crate::driver::jvm::workers::Workers;
+use crate::driver::{self, Part};
 use crate::load::exchange::{GatewayResult, Lines, engine, gateway, lines, reporter, reporting, schedule};
 use crate::load::threads::{join, spawn};
 use crate::load::{Run, RunPhase};
@@ -118,7 +118,8 @@ pub(crate) fn run(args: &ExchangeArgs) -> Result<bool, Failure> {
     if let Some(part) = args.role {
         return args.alone(part, &targets);
     }
-    let mut progress = Progress::new(args.quiet).interrupted_by(Interrupt::by_signal()?);
+    let mut progress =
+        if args.quiet { Progress::silent() } else { Progress::shown() }.interrupted_by(Interrupt::by_signal()?);
     let seed = mix(unix_time() ^ u64::from(std::process::id()));
     let mut points = Vec::new();
     for rate in &args.rates {
@@ -218,7 +219,7 @@ impl ExchangeArgs {
         run.measure_from(1);
         let text = match part {
             ExchangePart::Engine => {
-                let lines = lines(driver.as_mut(), true)?;
+                let lines = lines(driver.as_mut(), Part::PingPong { far: true })?;
                 output::show("the engine is ready\n")?;
                 engine(lines, &run).map(|()| "the engine has seen the end\n".to_owned())?
             }
@@ -229,7 +230,7 @@ impl ExchangeArgs {
                 heard.iter().map(|one| format!("{one:?}\n")).collect()
             }
             ExchangePart::Gateway => {
-                let lines = lines(driver.as_mut(), false)?;
+                let lines = lines(driver.as_mut(), Part::PingPong { far: false })?;
                 let gated = self.send(&scenario, lines, &run)?;
                 driver.clean()?;
                 let latency = gated.completion.summary();

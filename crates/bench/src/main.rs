@@ -57,6 +57,7 @@ fn main() -> ExitCode {
 
 /// Does what was asked for.
 fn done(verb: Verb) -> Result<u8, Failure> {
+    let exit = |valid| if valid { EXIT_VALID } else { EXIT_INVALID };
     match verb {
         Verb::Run(args) => run::run(&args).map(exit),
         Verb::Saturate(args) => saturate::saturate(&args).map(exit),
@@ -76,10 +77,6 @@ fn done(verb: Verb) -> Result<u8, Failure> {
         Verb::Compare(args) => bench_report::compare::run(&args).map(exit),
         Verb::Scorecard(args) => scorecard::run(&args).map(|()| EXIT_VALID),
     }
-}
-
-fn exit(valid: bool) -> u8 {
-    if valid { EXIT_VALID } else { EXIT_INVALID }
 }
 
 fn serve_relay(args: &RelayArgs) -> Result<u8, Failure> {

@@ -50,11 +50,16 @@ impl Course {
 }
 
 impl Progress {
-    /// `quiet` shows nothing at all.
-    pub(crate) fn new(quiet: bool) -> Self {
+    /// Shows the line on a terminal, and finished steps everywhere.
+    pub(crate) fn shown() -> Self {
+        Self { live: stderr().is_terminal(), quiet: false, ..Self::silent() }
+    }
+
+    /// Shows nothing at all.
+    pub(crate) fn silent() -> Self {
         Self {
-            live: !quiet && stderr().is_terminal(),
-            quiet,
+            live: false,
+            quiet: true,
             part: String::new(),
             step: String::new(),
             course: None,

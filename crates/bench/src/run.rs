@@ -12,7 +12,7 @@ use crate::blocks::{self, Piece, Plan};
 use crate::driver::jvm::workers::Workers;
 use crate::load_options::LoadArgs;
 use crate::progress::Progress;
-use crate::relay::own::OwnRelay;
+use crate::relay::own::{Floors, OwnRelay};
 use crate::resume::{ResumeLog, Resumed};
 use bench_record::command::public_command;
 use bench_record::failure::{Context, Failure};
@@ -130,18 +130,19 @@ struct Asked<'a> {
 /// What all pieces of a run depend on, whatever is measured.
 #[derive(Debug, Serialize)]
 pub(crate) struct Circumstances {
-    program: &'static str,
-    build: &'static str,
-    machine: MachineFacts,
+    pub(crate) program: &'static str,
+    pub(crate) build: &'static str,
+    pub(crate) machine: MachineFacts,
     /// What was said of each target that is given, by its name.
-    given: BTreeMap<String, String>,
-    network: Option<String>,
-    frozen: bool,
+    pub(crate) given: BTreeMap<String, String>,
+    pub(crate) network: Option<String>,
+    /// The targets that are not measured stand still.
+    pub(crate) frozen: bool,
 }
 
 impl Circumstances {
-    /// Those of a run on the targets that `texts` mean.
-    pub(crate) fn here(texts: &[String], frozen: bool) -> Result<Self, Failure> {
+    /// Those of a run on the targets that `texts` mean, none of which stands still.
+    pub(crate) fn here(texts: &[String]) -> Result<Self, Failure> {
         Ok(Self {
             program: concat!("hermod-bench ", env!("CARGO_PKG_VERSION")),
             build: own_build(),
@@ -151,7 +152,7 @@ impl Circumstances {
                 .map(|text| Ok((peers::label(text)?, peers::terms(text)?)))
                 .collect::<Result<_, Failure>>()?,
             network: netns::joined().map(ToString::to_string),
-            frozen,
+            frozen: false,
         })
     }
 }
@@ -161,7 +162,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
     let started = unix_time();
     let scenario = args.scenario()?;
     let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let floors = OwnRelay::floors(args.relay, args.log, &dir)?;
+    let floors = Floors { relay: args.relay, log: args.log }.start(&dir)?;
     // Peers that are started for this run end with their guards.
     let (given, _guards) = peers::resolve_all(&args.targets)?;
     // From here on a request to end is one to stop in order: a program that just died would leave
@@ -192,7 +193,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
         targets,
         scenario,
     };
-    let mut progress = Progress::new(args.quiet).interrupted_by(interrupt);
+    let mut progress = if args.quiet { Progress::silent() } else { Progress::shown() }.interrupted_by(interrupt);
     progress.done(&announcement(&plan));
     let finished = earlier.iter().filter(|piece| matches!(piece, Piece::Slice(slice) if !slice.superseded)).count();
     progress.expect((plan.blocks * plan.targets.len()).saturating_sub(finished), plan.expected_seconds());
@@ -254,7 +255,7 @@ type Begun = (Option<ResumeLog>, u64, u64, Vec<Piece>);
 fn open_journal(args: &RunArgs, scenario: &Scenario, targets: &[Target], seed: u64) -> Result<Begun, Failure> {
     let asked = || {
         Ok::<_, Failure>(Asked {
-            circumstances: Circumstances::here(&args.targets, args.freeze)?,
+            circumstances: Circumstances { frozen: args.freeze, ..Circumstances::here(&args.targets)? },
             scenario,
             targets: targets.iter().map(|target| target.name.as_str()).collect(),
             versions: targets

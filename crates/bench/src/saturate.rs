@@ -185,7 +185,8 @@ impl Study {
             return Err(Failure::new("--freeze needs a system with signals"));
         }
         let (targets, guards) = peers::resolve_all(&args.targets)?;
-        let progress = Progress::new(args.quiet).interrupted_by(Interrupt::by_signal()?);
+        let progress =
+            if args.quiet { Progress::silent() } else { Progress::shown() }.interrupted_by(Interrupt::by_signal()?);
         Ok((Self::new(args, targets, scenario, progress), guards))
     }
 
@@ -249,7 +250,11 @@ impl Study {
                 self.progress.step(format!("[round {round}] "));
                 let trial = self.trial(at, rate);
                 if let Some(search) = searches[at].as_mut() {
-                    search.tried(rate, trial.sustained);
+                    if trial.sustained {
+                        search.went_well(rate)
+                    } else {
+                        search.went_wrong(rate)
+                    }
                     self.found[at].sustained_per_s = search.sustained();
                 }
                 self.found[at].trials.push(trial);

@@ -23,7 +23,7 @@ use bench_record::failure::{Context, Failure};
 use bench_record::output;
 use machine::interrupt::Interrupt;
 use model::Model;
-use store::Store;
+use store::{Flush, Store};
 
 /// Options of `simulate`.
 #[derive(Debug, Args)]
@@ -129,7 +129,8 @@ pub(crate) fn start(behaviour: &Behaviour, listen: SocketAddr) -> Result<LocalBr
     let mut core = Model::new(behaviour);
     let store = match (&behaviour.dir, behaviour.promise) {
         (Some(dir), Promise::Write | Promise::Flush) => {
-            let (store, kept) = Store::open(dir, behaviour.promise == Promise::Flush)?;
+            let (store, kept) =
+                Store::open(dir, if behaviour.promise == Promise::Flush { Flush::Each } else { Flush::Never })?;
             kept.into_iter().for_each(|(queue, body)| core.restore(&queue, body));
             Some(Arc::new(Mutex::new(store)))
         }

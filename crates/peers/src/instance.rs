@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -193,7 +194,14 @@ impl Starting<'_> {
             fs::write(&path, values.render(&file.text)?).context(path.display())?;
         }
         for step in &self.wanted.recipe.prepare {
-            self.order(&name, &values, &step.command, &step.env, step.in_root)?.run(&log)?;
+            self.order(
+                &name,
+                &values,
+                &step.command,
+                &step.env,
+                self.software.tree.as_deref().filter(|_| step.in_root),
+            )?
+            .run(&log)?;
         }
         self.launch_all(instance, &values)?;
         instance.uris = self.wanted.recipe.uris.iter().map(|uri| values.render(uri)).collect::<Result<_, _>>()?;
@@ -229,19 +237,19 @@ impl Starting<'_> {
         Ok(values)
     }
 
-    /// A command of the description, rendered.
+    /// A command of the description, rendered, in the root `tree` where one is given.
     fn order(
         &self,
         name: &str,
         values: &Values,
         command: &[String],
         env: &BTreeMap<String, String>,
-        in_root: bool,
+        tree: Option<&Path>,
     ) -> Result<CommandLine, Failure> {
         let mut values = values.clone();
-        let inside = match &self.software.tree {
-            Some(tree) if in_root => Some(Inside { tree: tree.clone(), peer: self.place.data(name) }),
-            _ => None,
+        let inside = match tree {
+            Some(tree) => Some(Inside { tree: tree.to_owned(), peer: self.place.data(name) }),
+            None => None,
         };
         if inside.is_some() {
             values.set("dir", INSIDE);
@@ -253,7 +261,13 @@ impl Starting<'_> {
 
     fn launch(&self, instance: &mut Instance, name: &str, values: &Values, process: &Process) -> Result<(), Failure> {
         let log = self.place.log(name);
-        let order = self.order(name, values, &process.command, &process.env, process.in_root)?;
+        let order = self.order(
+            name,
+            values,
+            &process.command,
+            &process.env,
+            self.software.tree.as_deref().filter(|_| process.in_root),
+        )?;
         // What was said before was said by others, or by this process before it was killed.
         let said_before = fs::metadata(&log).map_or(0, |log| log.len() as usize);
         let child = order.start(&log)?;

@@ -1,7 +1,7 @@
 //! The report as its sections read it: targets with the look that each keeps over the whole page,
 //! cells with the comparison of each target to the first.
 
-use super::super::standing::{self, Comparison, Standing};
+use super::super::standing::{self, Comparison, Load, Standing};
 use super::quantity::{printed, size};
 use bench_record::durability::Durability;
 use bench_record::failure::Failure;
@@ -131,7 +131,7 @@ impl<'a> Book<'a> {
     pub(super) fn promise(&self, cell: &Cell, index: usize) -> Option<Durability> {
         // What is taken from a queue was put there before, and confirmed.
         let confirmed = cell.load.window > 0 || cell.load.drain;
-        standing::promise(self.players[index].facts, cell.load.is_kept(), confirmed)
+        standing::promise(self.players[index].facts, Load { kept: cell.load.is_kept(), confirmed })
     }
 }
 

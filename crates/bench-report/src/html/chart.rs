@@ -43,15 +43,23 @@ fn at(value: f64) -> String {
     text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
 }
 
-/// A marker that says `title` when pointed at. A hollow one is of something that can't be relied
-/// on.
-fn marker(x: f64, y: f64, look: &Look, hollow: bool, title: &str) -> Markup {
+/// Whether a marker is of something that can be relied on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Filling {
+    /// It can.
+    Full,
+    /// It can't.
+    Hollow,
+}
+
+/// A marker that says `title` when pointed at.
+fn marker(x: f64, y: f64, look: &Look, filling: Filling, title: &str) -> Markup {
     let m = MARKER;
     let path = |points: &[(f64, f64)]| {
         let corners: Vec<String> = points.iter().map(|(dx, dy)| format!("{} {}", at(x + dx), at(y + dy))).collect();
         format!("M{}Z", corners.join("L"))
     };
-    let class = format!("{} {}", look.class, if hollow { "mark hollow" } else { "mark" });
+    let class = format!("{} {}", look.class, if filling == Filling::Hollow { "mark hollow" } else { "mark" });
     let outline = match look.shape {
         Shape::Circle => {
             return html! { circle class=(class) cx=(at(x)) cy=(at(y)) r=(at(m)) { title { (title) } } };

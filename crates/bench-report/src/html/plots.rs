@@ -10,6 +10,7 @@ use super::book::{Book, Look, Soundness, absence, anchor, figures, point, profil
 use super::chart::Caption;
 use super::chart::bars::{self, Bar, Group, Length};
 use super::chart::lines::{self, Axis, Line, Marks, Point};
+use super::chart::scale::Kind;
 use super::quantity::{amount, bytes, count, extent, printed, short};
 use super::{percentiles, timeline};
 use bench_record::metric::spread_of;
@@ -105,10 +106,10 @@ impl<'a> Plot<'a> {
             .flat_map(|group| &group.bars)
             .filter_map(|bar| Some(bar.length.as_ref().ok()?.value))
             .collect();
-        let log = self.figure.log_y;
-        let here = bars::draw(&self.caption(&format!("here-{at}"), title), unit, log, values, &here);
+        let kind = Kind::of_y(self.figure);
+        let here = bars::draw(&self.caption(&format!("here-{at}"), title), unit, kind, values, &here);
         let then = (!studied.is_empty())
-            .then(|| bars::draw(&self.caption(&format!("published-{at}"), title), unit, log, &lengths, &studied));
+            .then(|| bars::draw(&self.caption(&format!("published-{at}"), title), unit, kind, &lengths, &studied));
         self.pair(&format!("{title}, {}", profile(cells[0].profile)), &here, then.as_ref(), &self.table(cells))
     }
 
@@ -200,8 +201,8 @@ impl<'a> Plot<'a> {
         let metric = self.metric(panel.cells[0]);
         let number: fn(f64) -> String = if across == "size" { bytes } else { short };
         let label = if across == "size" { "size of a body in bytes".to_owned() } else { across.to_owned() };
-        let x = Axis { label, log: self.figure.log_x, number };
-        let y = lines::upwards(format!("{}, {}", metric.title(), metric.unit()), self.figure.log_y);
+        let x = Axis { label, kind: Kind::of_x(self.figure), number };
+        let y = lines::upwards(format!("{}, {}", metric.title(), metric.unit()), Kind::of_y(self.figure));
         let here = self.measured_lines(across, panel);
         let then = self.published_lines(across, panel);
         let draw = |part: &str, lines: &[Line]| {
@@ -251,8 +252,8 @@ impl<'a> Plot<'a> {
         if drawn.is_empty() {
             return None;
         }
-        let x = Axis { label: "seconds since the measured time began".to_owned(), log: false, number: short };
-        let y = lines::upwards("message rate, msg/s".to_owned(), self.figure.log_y);
+        let x = Axis { label: "seconds since the measured time began".to_owned(), kind: Kind::Linear, number: short };
+        let y = lines::upwards("message rate, msg/s".to_owned(), Kind::of_y(self.figure));
         let title = format!("{}; the slice in the middle of each target's", heading(cell));
         let here = lines::draw(&self.caption(&format!("time-{at}"), &title), &x, &y, Marks::Round, &drawn);
         Some(self.pair(&title, &here, None, &self.table(&[cell])))
@@ -265,8 +266,8 @@ impl<'a> Plot<'a> {
             return None;
         }
         let label = "share of messages that are faster".to_owned();
-        let x = Axis { label, log: true, number: percentiles::share };
-        let y = lines::upwards("latency, µs".to_owned(), self.figure.log_y);
+        let x = Axis { label, kind: Kind::Logarithmic, number: percentiles::share };
+        let y = lines::upwards("latency, µs".to_owned(), Kind::of_y(self.figure));
         let title = heading(cell);
         let here = lines::draw(&self.caption(&format!("percentiles-{at}"), &title), &x, &y, Marks::Values, &drawn);
         Some(self.pair(&title, &here, None, &self.table(&[cell])))

@@ -48,7 +48,7 @@ fn run_until(plan: &Plan, earlier: Vec<Piece>, pieces: usize) -> (Results, Vec<P
         }
         Ok(())
     };
-    let mut progress = Progress::new(true).interrupted_by(interrupt.clone());
+    let mut progress = Progress::silent().interrupted_by(interrupt.clone());
     let results = run(plan, earlier, &mut keep, &mut progress).unwrap();
     (results, kept)
 }
@@ -110,7 +110,7 @@ fn an_interrupt_cuts_the_slice_that_is_under_way_and_keeps_what_it_measured() {
     plan.forced_dir = None;
     let interrupt = Interrupt::default();
     let asker = interrupt.clone();
-    let mut progress = Progress::new(true).interrupted_by(interrupt);
+    let mut progress = Progress::silent().interrupted_by(interrupt);
     let results = std::thread::scope(|scope| {
         scope.spawn(move || {
             std::thread::sleep(Duration::from_millis(300));
@@ -145,7 +145,7 @@ fn a_run_ends_when_its_ratios_are_known_well_enough_but_not_before_ten_blocks() 
         let spread = 1.0 + 0.02 * (slice.block % 3) as f64;
         measured.messages_per_s = if slice.target == "a" { 1000.0 * spread } else { 900.0 };
     }
-    let progress = Progress::new(true);
+    let progress = Progress::silent();
     let ended = |until: f64, block: usize| {
         let plan = Plan { until: Some(until), ..plan.clone() };
         ends_before(&plan, block, Duration::ZERO, &results.slices, &progress)

@@ -17,10 +17,10 @@ use serde::Serialize;
 
 use super::interval::{Interval, Mark, absent, mebibytes};
 use super::{Head, Trial, TrialArgs};
-use crate::driver::amqp::{properties, queue_arguments};
+use crate::driver::amqp::{PERSISTENT, properties, queue_arguments};
 use crate::driver::session::{CHANNEL, Questions, Session};
 use crate::measure::stamp::{Bodies, Stamp};
-use crate::measure::window::Window;
+use crate::measure::window::{Confirm, Window};
 use crate::progress::Progress;
 use bench_record::check::Check;
 use bench_record::failure::{Context, Failure};
@@ -335,7 +335,7 @@ fn bind(session: &mut Session, names: &Names, share: Range<usize>, unanswered: u
 
 fn publish(session: &mut Session, names: &Names, share: Range<usize>, unanswered: u32) -> Result<Found, Failure> {
     let (mut found, mut body) = (Found::default(), names.bodies.blank());
-    let (properties, frame_max) = (properties(true), session.client.frame_max());
+    let (properties, frame_max) = (properties(PERSISTENT), session.client.frame_max());
     let window = std::cell::RefCell::new(Window::new(unanswered.into()));
     let ask = &mut |at: usize, out: &mut Vec<u8>| {
         names.bodies.write(&mut body, &Names::stamp(share.start + at));
@@ -355,7 +355,7 @@ fn publish(session: &mut Session, names: &Names, share: Range<usize>, unanswered
             _ => return Ok(0),
         };
         let mut settled = 0;
-        window.borrow_mut().confirm(upto, multiple, |_, _| settled += 1);
+        window.borrow_mut().confirm(Confirm { upto, multiple }, |_, _| settled += 1);
         found.refused += settled as u64 * refused;
         Ok(settled)
     })?;

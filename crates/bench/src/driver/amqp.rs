@@ -23,8 +23,8 @@ use talk::AmqpTalk;
 
 const KEYS: Notation = Notation { between: '.', any: '*' };
 /// Delivery modes as the protocol numbers them.
-const TRANSIENT: u8 = 1;
-const PERSISTENT: u8 = 2;
+pub(crate) const TRANSIENT: u8 = 1;
+pub(crate) const PERSISTENT: u8 = 2;
 /// Arguments of a consumer that asks for some messages: Hermod's, and that of Qpid's brokers.
 const SELECTOR_ARGUMENTS: [&str; 2] = ["x-selector", "x-filter-jms-selector"];
 /// How often, and how long apart, it is looked whether an unexpected message was
@@ -34,9 +34,13 @@ const UNWANTED_APART: Duration = Duration::from_millis(20);
 /// Bindings that are asked for before their answers have come.
 const BINDINGS_UNANSWERED: usize = 100;
 
+/// The delivery mode of the messages of `scenario`.
+pub(super) fn delivery_mode(scenario: &Scenario) -> u8 {
+    if scenario.persistent { PERSISTENT } else { TRANSIENT }
+}
+
 /// The encoded properties of every message: its delivery mode and nothing else.
-pub(crate) fn properties(persistent: bool) -> Vec<u8> {
-    let mode = if persistent { PERSISTENT } else { TRANSIENT };
+pub(crate) fn properties(mode: u8) -> Vec<u8> {
     BasicProperties { delivery_mode: Some(mode), ..BasicProperties::default() }.to_bytes()
 }
 
@@ -195,24 +199,23 @@ impl AmqpDriver {
             let key = self.routing_key(number);
             let exchange = if self.exchange().is_some() { self.prefix.as_str() } else { "" };
             let publish = BasicPublish { exchange, routing_key: &key, ..BasicPublish::default() };
-            let properties = self.properties(turn == 0)?;
+            let properties = self.properties(if turn == 0 { SELECTED } else { "B" })?;
             Ok(PublishTemplate::new(CHANNEL, publish, &properties, session.client.frame_max()))
         };
         (0..turns).map(template).collect()
     }
 
-    /// The encoded properties of a message that consumers select, or do not.
-    fn properties(&self, selected: bool) -> Result<Vec<u8>, Failure> {
+    /// The encoded properties of a message of this `kind`, which is what consumers select by.
+    fn properties(&self, kind: &str) -> Result<Vec<u8>, Failure> {
         let mut headers = Vec::new();
         if self.scenario.selector.is_some() {
-            let kind = if selected { SELECTED } else { "B" };
             headers.push(("kind".to_owned(), Value::Str(kind.as_bytes().to_vec())));
         }
         let fields = encode_fields(&headers);
         let table = Table::new(&fields).context("headers of a message")?;
         let properties = BasicProperties {
             headers: (!headers.is_empty()).then_some(table),
-            delivery_mode: Some(if self.scenario.persistent { PERSISTENT } else { TRANSIENT }),
+            delivery_mode: Some(delivery_mode(&self.scenario)),
             priority: self.scenario.priority,
             ..BasicProperties::default()
         };
@@ -223,7 +226,7 @@ impl AmqpDriver {
     fn reply_template(&self, session: &Session, id: usize) -> PublishTemplate {
         let queue = self.reply_queue(id);
         let publish = BasicPublish { routing_key: &queue, ..BasicPublish::default() };
-        PublishTemplate::new(CHANNEL, publish, &properties(false), session.client.frame_max())
+        PublishTemplate::new(CHANNEL, publish, &properties(TRANSIENT), session.client.frame_max())
     }
 
     /// Makes the queue of producer `id` for replies, and consumes it.
@@ -258,7 +261,7 @@ impl AmqpDriver {
             return Ok(false);
         }
         let publish = BasicPublish { routing_key: &queue, ..BasicPublish::default() };
-        let template = PublishTemplate::new(CHANNEL, publish, &properties(false), session.client.frame_max());
+        let template = PublishTemplate::new(CHANNEL, publish, &properties(TRANSIENT), session.client.frame_max());
         template.append(b"probe", session.output.tail());
         for _ in 0..UNWANTED_LOOKS {
             if session.call(QueueDeclare { queue: &queue, passive: true, ..QueueDeclare::default() })? == 0 {
@@ -328,7 +331,7 @@ impl Driver for AmqpDriver {
         });
         let Session { link, client, mut output, .. } = session;
         output.tail().extend_from_slice(get.as_deref().unwrap_or_default());
-        link.set_nodelay(self.scenario.nodelay)?;
+        link.set_delay(&self.scenario)?;
         // Replies to a producer need no acknowledgement.
         let acks = AckCount::new(if consume.is_some() { self.scenario.ack_every } else { 0 });
         let multiple = self.scenario.ack_every > 1;

@@ -141,10 +141,14 @@ impl Driver for KafkaDriver {
             consuming = Some(Consuming { topic, group, acks, most_bytes, next });
         }
         let link = asking.into_link();
-        link.set_nodelay(self.scenario.nodelay)?;
+        link.set_delay(&self.scenario)?;
         let mut talk = KafkaTalk::new(publish.map(|queue| self.publishing(queue)), consuming);
         if consume.is_some() {
-            talk.begin(part == Part::PingPong { far: false });
+            if part == (Part::PingPong { far: false }) {
+                talk.fetch_after_publish();
+            } else {
+                talk.fetch_now();
+            }
         }
         Ok(Line { link, talk: Box::new(talk) })
     }

@@ -9,6 +9,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use wire::Output;
 
 use bench_record::failure::{Context, Failure};
+use bench_record::scenario::Scenario;
 use machine::wait::{Ready, wait_any};
 
 /// Bytes read at once, and where the buffer starts.
@@ -95,9 +96,9 @@ impl Link {
     }
 
     /// Lets the system hold small segments back while others are unacknowledged (Nagle's delay), or
-    /// not.
-    pub(crate) fn set_nodelay(&self, nodelay: bool) -> Result<(), Failure> {
-        self.stream.set_nodelay(nodelay).context("setting TCP_NODELAY")
+    /// not, as `scenario` has it.
+    pub(crate) fn set_delay(&self, scenario: &Scenario) -> Result<(), Failure> {
+        self.stream.set_nodelay(scenario.nodelay).context("setting TCP_NODELAY")
     }
 
     /// Makes reads give up after `time`.
@@ -178,11 +179,21 @@ impl Link {
         Err(Failure::new(format!("the broker took nothing for {} s", PATIENCE.as_secs())))
     }
 
-    /// Waits until there is something to read, or room to write if `write`, or `time` is over.
-    pub(crate) fn wait(&mut self, write: bool, time: Duration) -> Result<Ready, Failure> {
+    /// Waits for what is of interest, or until `time` is over.
+    pub(crate) fn wait(&mut self, interest: Interest, time: Duration) -> Result<Ready, Failure> {
+        let write = interest == Interest::ReadAndWrite;
         wait_any(&[(&self.stream, true, write)], Some(time), &mut self.ready).context("waiting for a socket")?;
         Ok(self.ready.first().copied().unwrap_or_default())
     }
+}
+
+/// What is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interest {
+    /// Something to read.
+    Read,
+    /// Something to read, or room to write.
+    ReadAndWrite,
 }
 
 fn is_pause(kind: ErrorKind) -> bool {

@@ -13,7 +13,7 @@ use super::{Driver, Line, Notation, Part, first_wanted, special};
 use bench_record::failure::Failure;
 use bench_record::scenario::{Destination, QueueKind, Scenario};
 use bench_record::target::Target;
-use codec::{Hello, Said, Version, connect, decode, disconnect, subscribe};
+use codec::{Hello, Qos, Said, Version, connect, decode, disconnect, subscribe};
 use talk::MqttTalk;
 
 /// Scheme of version 5; `mqtt` is 3.1.1.
@@ -95,16 +95,16 @@ impl MqttDriver {
         self.scenario.queue == QueueKind::Durable
     }
 
-    /// Connects as `part`, whose session is kept if `kept`, and forgotten first if `clean`.
-    fn connect(&self, part: &str, kept: bool, clean: bool) -> Result<Session, Failure> {
+    /// Connects as `part` with a session that begins afresh.
+    fn connect(&self, part: &str, expiry: Expiry) -> Result<Session, Failure> {
         let client = self.client(part);
         let hello = Hello {
             version: self.version,
             client: &client,
             user: &self.target.user,
             password: &self.target.password,
-            clean,
-            kept,
+            clean: true,
+            kept: expiry == Expiry::Never,
             receive_maximum: self.scenario.prefetch,
         };
         let mut session = Session { link: Link::open(&self.target.address)?, output: Output::keeping_all() };
@@ -127,8 +127,9 @@ impl MqttDriver {
     /// Subscribes to `queue`.
     fn consume(&self, session: &mut Session, queue: usize) -> Result<(), Failure> {
         // What is published with QoS 1 before there is a subscriber has to wait with QoS 1.
-        let acknowledged = self.scenario.ack_every > 0 || self.scenario.consumers == 0;
-        self.filters(queue).iter().try_for_each(|filter| session.subscribe(self.version, filter, acknowledged))
+        let lossless = self.scenario.ack_every > 0 || self.scenario.consumers == 0;
+        let qos = if lossless { Qos::AtLeastOnce } else { Qos::AtMostOnce };
+        self.filters(queue).iter().try_for_each(|filter| session.subscribe(self.version, filter, qos))
     }
 }
 
@@ -138,7 +139,7 @@ impl Driver for MqttDriver {
         let absent = if self.scenario.consumers == 0 && self.is_durable() { self.scenario.queues } else { 0 };
         for queue in 0..absent {
             let part = format!("q{queue}");
-            let mut session = self.connect(&part, true, true)?;
+            let mut session = self.connect(&part, Expiry::Never)?;
             self.kept.push(part);
             self.consume(&mut session, queue)?;
             session.end()?;
@@ -158,7 +159,7 @@ impl Driver for MqttDriver {
         self.opened += 1;
         let name = format!("{name}-{:x}-{}", std::process::id(), self.opened);
         let kept = consume.is_some() && self.is_durable();
-        let mut session = self.connect(&name, kept, true)?;
+        let mut session = self.connect(&name, if kept { Expiry::Never } else { Expiry::AtEnd })?;
         if kept {
             self.kept.push(name);
         }
@@ -169,14 +170,15 @@ impl Driver for MqttDriver {
         let mut topics: Vec<String> = written.map(|queue| self.topic(queue)).collect();
         match part {
             Part::Produce(id) if self.scenario.reply => {
-                session.subscribe(self.version, &self.reply_topic(id), false)?;
+                session.subscribe(self.version, &self.reply_topic(id), Qos::AtMostOnce)?;
             }
             Part::Consume(id) if self.scenario.reply => topics.push(self.reply_topic(id % self.scenario.producers)),
             _ => {}
         }
-        session.link.set_nodelay(self.scenario.nodelay)?;
-        let confirms = publish.is_some() && self.scenario.window > 0;
-        let talk = MqttTalk::new(self.version, session.output, topics, confirms);
+        session.link.set_delay(&self.scenario)?;
+        let confirmed = publish.is_some() && self.scenario.window > 0;
+        let qos = if confirmed { Qos::AtLeastOnce } else { Qos::AtMostOnce };
+        let talk = MqttTalk::new(self.version, session.output, topics, qos);
         Ok(Line { link: session.link, talk: Box::new(talk) })
     }
 
@@ -187,10 +189,19 @@ impl Driver for MqttDriver {
     /// A session is forgotten when its client begins afresh and keeps nothing.
     fn clean(&mut self) -> Result<(), Failure> {
         for part in std::mem::take(&mut self.kept) {
-            self.connect(&part, false, true)?.end()?;
+            self.connect(&part, Expiry::AtEnd)?.end()?;
         }
         Ok(())
     }
+}
+
+/// When a session is forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expiry {
+    /// When its client begins afresh.
+    Never,
+    /// With its connection.
+    AtEnd,
 }
 
 /// A connection that asks and waits.
@@ -229,16 +240,16 @@ impl Session {
         }
     }
 
-    /// Subscribes to `filter`, with QoS 1 where messages are to be acknowledged.
-    fn subscribe(&mut self, version: Version, filter: &str, acknowledged: bool) -> Result<(), Failure> {
-        subscribe(version, filter, acknowledged, self.output.tail());
+    /// Subscribes to `filter`.
+    fn subscribe(&mut self, version: Version, filter: &str, qos: Qos) -> Result<(), Failure> {
+        subscribe(version, filter, qos, self.output.tail());
         let granted = self.hear(version, "SUBSCRIBE", &mut |said| match said {
             Said::Subscribed(granted) => Some(*granted),
             _ => None,
         })?;
         match granted {
             REFUSED.. => Err(Failure::new(format!("the broker refused the subscription: reason {granted}"))),
-            granted if granted < u8::from(acknowledged) => Err(Failure::new("the broker granted a lower QoS than 1")),
+            granted if granted < qos as u8 => Err(Failure::new("the broker granted a lower QoS than 1")),
             _ => Ok(()),
         }
     }

@@ -237,7 +237,7 @@ impl Driver for NatsDriver {
         let pulls = consume.map_or_else(Vec::new, |queue| self.consume(&mut asking, queue, &inbox));
         asking.settle()?;
         let (link, output) = asking.into_parts();
-        link.set_nodelay(self.scenario.nodelay)?;
+        link.set_delay(&self.scenario)?;
         let acks = AckCount::new(if self.keeps() { self.scenario.ack_every } else { 0 });
         let mut talk = NatsTalk::new(output, subjects, confirms.then(|| format!("{inbox}.c.")), acks, pulls);
         talk.begin();

@@ -8,7 +8,7 @@ use amqp091::codec::{ContentHeader, Frame, FrameKind, Method, decode_frame, deco
 use amqp091::limits::DEFAULT_FRAME_MAX;
 use wire::Output;
 
-use super::amqp::properties;
+use super::amqp::{delivery_mode, properties};
 use super::link::Link;
 use super::{AckCount, Conversation, Driver, Event, Line, Part};
 use crate::relay::hello::{Hello, PAIRED, Role};
@@ -91,7 +91,7 @@ impl RelayTalk {
         let publish = BasicPublish { routing_key: &queue, ..BasicPublish::default() };
         Self {
             output,
-            template: PublishTemplate::new(CHANNEL, publish, &properties(scenario.persistent), DEFAULT_FRAME_MAX),
+            template: PublishTemplate::new(CHANNEL, publish, &properties(delivery_mode(scenario)), DEFAULT_FRAME_MAX),
             acks: AckCount::new(scenario.ack_every),
             multiple: scenario.ack_every > 1,
             received: 0,
@@ -141,12 +141,12 @@ impl RelayTalk {
         on(Event::Delivery { body, redelivered: false });
         self.received += 1;
         if self.acks.due() {
-            self.acknowledge(self.multiple);
+            self.acknowledge(BasicAck { delivery_tag: self.received, multiple: self.multiple });
         }
     }
 
-    fn acknowledge(&mut self, multiple: bool) {
-        Method::from(BasicAck { delivery_tag: self.received, multiple }).encode(CHANNEL, self.output.tail());
+    fn acknowledge(&mut self, ack: BasicAck) {
+        Method::from(ack).encode(CHANNEL, self.output.tail());
     }
 }
 
@@ -167,7 +167,7 @@ impl Conversation for RelayTalk {
 
     fn settle(&mut self) -> Result<(), Failure> {
         if self.acks.take_rest() {
-            self.acknowledge(true);
+            self.acknowledge(BasicAck { delivery_tag: self.received, multiple: true });
         }
         Ok(())
     }

@@ -82,8 +82,8 @@ impl StompDriver {
 
     /// Opens a connection of a producer, or of a consumer, which may be at another broker of a
     /// network; `client` is its `client-id`, where it owns a durable subscription.
-    fn connect(&mut self, consumes: bool, client: Option<&str>) -> Result<(Link, StompTalk), Failure> {
-        let elsewhere = self.target.consume_at.as_ref().filter(|_| consumes);
+    fn connect(&mut self, side: Side, client: Option<&str>) -> Result<(Link, StompTalk), Failure> {
+        let elsewhere = self.target.consume_at.as_ref().filter(|_| side == Side::Consumer);
         let mut link = Link::open(elsewhere.unwrap_or(&self.target.address))?;
         let mut talk = self.talk();
         let identity = [("client-id", client.unwrap_or_default())];
@@ -175,7 +175,7 @@ impl StompDriver {
     /// Fails where consumers can't ask for some messages: a broker may well take the header and not
     /// know it.
     fn need_selectors(&mut self) -> Result<(), Failure> {
-        let (mut link, mut talk) = self.connect(false, None)?;
+        let (mut link, mut talk) = self.connect(Side::Producer, None)?;
         let destination = format!("/topic/hermod-bench.{:08x}.probe", self.run);
         let headers = [("selector", "kind = 'nothing of this kind'")];
         let subscribe = Subscribe { id: "0", destination: &destination, headers: &headers, ..Subscribe::default() };
@@ -198,7 +198,7 @@ impl StompDriver {
 /// Product and version, as CONNECTED has them: `PRODUCT/VERSION`.
 pub(super) fn server(target: &Target) -> Result<(String, String), Failure> {
     let mut driver = StompDriver::new(target.clone(), Scenario::default(), 0)?;
-    driver.connect(false, None)?;
+    driver.connect(Side::Producer, None)?;
     let (product, version) = driver.server.split_once('/').unwrap_or((&driver.server, ""));
     Ok((product.to_owned(), version.to_owned()))
 }
@@ -218,7 +218,8 @@ impl Driver for StompDriver {
         };
         let durable = consume.filter(|_| self.scenario.destination == Destination::DurableTopic);
         let client = durable.map(|id| self.subscription(id));
-        let (mut link, mut talk) = self.connect(consume.is_some(), client.as_deref())?;
+        let (mut link, mut talk) =
+            self.connect(if consume.is_some() { Side::Consumer } else { Side::Producer }, client.as_deref())?;
         if let Some(queue) = publish {
             talk.destinations = self.scenario.queues_of(queue).map(|number| self.destination(number)).collect();
         }
@@ -234,7 +235,7 @@ impl Driver for StompDriver {
             }
             _ => {}
         }
-        link.set_nodelay(self.scenario.nodelay)?;
+        link.set_delay(&self.scenario)?;
         Ok(Line { link, talk: Box::new(talk) })
     }
 
@@ -250,7 +251,7 @@ impl Driver for StompDriver {
         }
         for id in 0..self.scenario.consumers {
             let name = self.subscription(id);
-            let (mut link, mut talk) = self.connect(true, Some(&name))?;
+            let (mut link, mut talk) = self.connect(Side::Consumer, Some(&name))?;
             // Some brokers end only what is in use on the same connection.
             self.subscribe(&mut link, &mut talk, id)?;
             let mut headers = self.durable_headers(id);
@@ -312,6 +313,13 @@ struct StompTalk {
     acks: AckCount,
     /// The newest delivery that no ACK covers yet; kept only where ACKs are cumulative.
     newest: Option<AckId<'static>>,
+}
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Producer,
+    Consumer,
 }
 
 impl Conversation for StompTalk {

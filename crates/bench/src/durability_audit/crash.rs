@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::driver::link::Interest;
 use crate::driver::{self, Driver, Event, Line, Part};
 use crate::measure::sequence::{Numbers, Seen};
 use crate::measure::stamp::{Bodies, Stamp};
-use crate::measure::window::Window;
+use crate::measure::window::{Confirm, Window};
 use bench_record::failure::{Context, Failure};
 use bench_record::scenario::Scenario;
 use bench_record::target::Target;
@@ -113,11 +114,11 @@ fn publish_on(
             line.talk.publish(&body)?;
         }
         let blocked = !line.link.write(line.talk.output())?;
-        line.link.wait(blocked, GLANCE)?;
+        line.link.wait(if blocked { Interest::ReadAndWrite } else { Interest::Read }, GLANCE)?;
         let (confirmed, before) = (&mut witness.confirmed, open.open());
         line.receive(&mut |event| {
             if let Event::Confirm { upto, multiple, accepted } = event {
-                open.confirm(upto, multiple, |number, _| {
+                open.confirm(Confirm { upto, multiple }, |number, _| {
                     if accepted {
                         confirmed.insert(number);
                     }

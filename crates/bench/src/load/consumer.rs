@@ -58,8 +58,7 @@ impl Consumed {
 
     /// Checks and times one body received at `at`.
     #[inline]
-    pub(crate) fn note(&mut self, run: &Run, body: &[u8], redelivered: bool, at: u64) {
-        self.redelivered += u64::from(redelivered);
+    pub(crate) fn note(&mut self, run: &Run, body: &[u8], at: u64) {
         let stamp = match run.bodies.read(body) {
             Ok(stamp) => stamp,
             Err(damage) => return count(&mut self.damages, damage),
@@ -112,7 +111,8 @@ pub(crate) fn consume(job: Consumer, run: &Run, tally: &Tally) -> Result<Consume
             if let Event::Delivery { body, redelivered } = event {
                 at = if at == 0 { now() } else { at };
                 count += 1;
-                consumed.note(run, body, redelivered, at);
+                consumed.redelivered += u64::from(redelivered);
+                consumed.note(run, body, at);
             }
         })?;
         if count > 0 {

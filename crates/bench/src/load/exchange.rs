@@ -16,9 +16,10 @@ use bench_record::scenario::{Rate, Scenario};
 
 /// The number of the queue of statistics.
 const STATISTICS: usize = 2;
-/// The connections of the gateway and of the engine.
-pub(crate) fn lines(driver: &mut dyn Driver, far: bool) -> Result<Lines, Failure> {
-    let main = driver.open(Part::PingPong { far })?;
+
+/// The connections of the gateway, the near end, or of the engine, the far one.
+pub(crate) fn lines(driver: &mut dyn Driver, end: Part) -> Result<Lines, Failure> {
+    let main = driver.open(end)?;
     Ok(Lines { main, statistics: driver.open(Part::Produce(STATISTICS))? })
 }
 

@@ -42,7 +42,8 @@ pub(crate) fn near(mut line: Line, quota: u64, run: &Run, tally: &Tally) -> Resu
                 if let Event::Delivery { body, redelivered } = event {
                     back += 1;
                     let at = now();
-                    seen.note(run, body, redelivered, at);
+                    seen.redelivered += u64::from(redelivered);
+                    seen.note(run, body, at);
                     if untimed && run.measures(begin) {
                         seen.total.record(at - begin);
                     }

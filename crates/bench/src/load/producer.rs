@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::{Run, RunPhase, Tally};
+use crate::driver::link::Interest;
 use crate::driver::{Event, Line};
 use crate::measure::schedule::Schedule;
 use crate::measure::sequence::Numbers;
 use crate::measure::stamp::Stamp;
-use crate::measure::window::Window;
+use crate::measure::window::{Confirm, Window};
 use bench_record::check::Check;
 use bench_record::failure::Failure;
 use bench_record::latency::Latency;
@@ -89,10 +90,11 @@ pub(crate) fn produce(job: Producer, run: &Run, tally: &Tally) -> Result<(Line, 
         let Line { link, talk } = &mut sender.line;
         let blocked = !link.write(talk.output())?;
         sender.held |= blocked;
+        let interest = if blocked { Interest::ReadAndWrite } else { Interest::Read };
         let look = match pause {
             Pause::None if !blocked => sender.window.confirms() || turn % LOOK_EVERY == 0,
-            Pause::None => link.wait(true, GLANCE)?.read,
-            Pause::For(time) => link.wait(blocked, time)?.read,
+            Pause::None => link.wait(interest, GLANCE)?.read,
+            Pause::For(time) => link.wait(interest, time)?.read,
         };
         if look {
             sender.listen()?;
@@ -200,7 +202,7 @@ impl<'a> Sender<'a> {
             Event::Confirm { upto, multiple, accepted } => {
                 at = if at == 0 { now() } else { at };
                 let mut count = 0;
-                let known = window.confirm(upto, multiple, |number, intended| {
+                let known = window.confirm(Confirm { upto, multiple }, |number, intended| {
                     count += 1;
                     if numbered && accepted {
                         confirmed.insert(number);

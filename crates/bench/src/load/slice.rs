@@ -237,12 +237,13 @@ impl Slice<'_> {
             }
             None => {
                 self.rates.begin(now(), self.run.totals());
-                self.pass(self.scenario.warmup, Steady::new(self.scenario.until_steady), ("warming up", None), hands);
+                let steady = if self.scenario.until_steady { Steady::watched() } else { Steady::ignored() };
+                self.pass(self.scenario.warmup, steady, ("warming up", None), hands);
                 self.metrics_before = self.read_metrics();
                 let first = hands.sample(pids);
                 self.run.measure_from(first.at);
                 hands.steer();
-                self.pass(self.scenario.duration, Steady::new(false), ("measuring", Some(&first)), hands);
+                self.pass(self.scenario.duration, Steady::ignored(), ("measuring", Some(&first)), hands);
                 let last = hands.sample(pids);
                 self.run.measure_until(last.at);
                 hands.steer();
@@ -345,7 +346,7 @@ impl Slice<'_> {
             sleep(left.min(LOOK));
             // A worker in another process is heard then, too.
             hands.have_sent();
-            self.look(since.is_some());
+            self.look(since);
             if steady.reached(self.scenario.main_count(&self.run.totals())) {
                 return;
             }
@@ -364,10 +365,10 @@ impl Slice<'_> {
         }
     }
 
-    /// Notes how far the counters are.
-    fn look(&mut self, measured: bool) {
+    /// Notes how far the counters are; what comes after `since` is measured.
+    fn look(&mut self, since: Option<&Sample>) {
         let totals = self.run.totals();
-        self.rates.look(now(), totals, measured.then(|| self.scenario.main_count(&totals)));
+        self.rates.look(now(), totals, since.map(|_| self.scenario.main_count(&totals)));
     }
 
     /// Waits until `done`, or nothing has moved for a while, or a thread has failed. `since` is
@@ -389,7 +390,7 @@ impl Slice<'_> {
             }
             sleep(STEP);
             if since.is_some() {
-                self.look(true);
+                self.look(since);
             }
             let at = movement(run);
             if at != moved {
@@ -454,9 +455,14 @@ struct Steady {
 }
 
 impl Steady {
-    /// Watches if that is `wanted`.
-    fn new(wanted: bool) -> Self {
-        Self { wanted, since: None, rates: Vec::new() }
+    /// Watches the rate.
+    fn watched() -> Self {
+        Self { wanted: true, since: None, rates: Vec::new() }
+    }
+
+    /// Looks at nothing: the rate never counts as settled.
+    fn ignored() -> Self {
+        Self { wanted: false, ..Self::watched() }
     }
 
     /// Takes the present count; true once the rate has settled.

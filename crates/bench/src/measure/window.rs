@@ -17,6 +17,14 @@ pub(crate) struct Window {
     open: u64,
 }
 
+/// A confirm of messages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Confirm {
+    pub(crate) upto: u64,
+    /// Of all before that one, too.
+    pub(crate) multiple: bool,
+}
+
 impl Window {
     /// A window of at most `limit` unconfirmed messages; 0 keeps nothing and always has room.
     pub(crate) fn new(limit: u64) -> Self {
@@ -48,10 +56,10 @@ impl Window {
         }
     }
 
-    /// Takes a confirm of `upto`, and with `multiple` of all before it; calls
-    /// `on(sequence, intended)` for each message it settles. Numbers never sent or settled before
-    /// are ignored and reported as false.
-    pub(crate) fn confirm(&mut self, upto: u64, multiple: bool, mut on: impl FnMut(u64, u64)) -> bool {
+    /// Takes a confirm; calls `on(sequence, intended)` for each message it settles. Numbers never
+    /// sent or settled before are ignored and reported as false.
+    pub(crate) fn confirm(&mut self, confirm: Confirm, mut on: impl FnMut(u64, u64)) -> bool {
+        let Confirm { upto, multiple } = confirm;
         let Some(index) = upto.checked_sub(self.first).filter(|index| *index < self.times.len() as u64) else {
             return multiple && upto < self.first;
         };
@@ -77,9 +85,9 @@ impl Window {
 mod tests {
     use super::*;
 
-    fn settle(window: &mut Window, upto: u64, multiple: bool) -> (bool, Vec<u64>) {
+    fn settle(window: &mut Window, confirm: Confirm) -> (bool, Vec<u64>) {
         let mut seen = Vec::new();
-        let known = window.confirm(upto, multiple, |seq, intended| {
+        let known = window.confirm(confirm, |seq, intended| {
             assert_eq!(intended, seq * 10);
             seen.push(seq);
         });
@@ -101,7 +109,11 @@ mod tests {
             (4, true, true, &[4]),
         ];
         for (upto, multiple, known, seqs) in cases {
-            assert_eq!(settle(&mut window, *upto, *multiple), (*known, seqs.to_vec()), "{upto} {multiple}");
+            assert_eq!(
+                settle(&mut window, Confirm { upto: *upto, multiple: *multiple }),
+                (*known, seqs.to_vec()),
+                "{upto} {multiple}"
+            );
         }
         assert_eq!(window.open(), 0);
         assert!(window.has_room() && window.times.is_empty());

@@ -22,14 +22,24 @@ pub(crate) struct OwnRelay {
     name: &'static str,
 }
 
-impl OwnRelay {
-    /// Starts the floors that are asked for: the relay, and one that forces what it copies to the
-    /// disk of `dir`.
-    pub(crate) fn floors(relay: bool, log: bool, dir: &Path) -> Result<Vec<Self>, Failure> {
-        let wanted = [relay.then_some(None), log.then_some(Some(dir))];
-        wanted.into_iter().flatten().map(Self::start).collect()
-    }
+/// The floors that are asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Floors {
+    /// A relay that only copies.
+    pub(crate) relay: bool,
+    /// One that forces what it copies to a disk.
+    pub(crate) log: bool,
+}
 
+impl Floors {
+    /// Starts them; the one that forces writes to the disk of `dir`.
+    pub(crate) fn start(self, dir: &Path) -> Result<Vec<OwnRelay>, Failure> {
+        let wanted = [self.relay.then_some(None), self.log.then_some(Some(dir))];
+        wanted.into_iter().flatten().map(OwnRelay::start).collect()
+    }
+}
+
+impl OwnRelay {
     /// Starts this program again as a relay on a free port, which forces what it copies to the disk
     /// of `log` where one is named. It also ends by itself when its standard input closes.
     pub(crate) fn start(log: Option<&Path>) -> Result<Self, Failure> {

@@ -103,16 +103,17 @@ impl Search {
         }
     }
 
-    /// Takes what came of a rate.
-    pub(crate) fn tried(&mut self, rate: f64, sustained: bool) {
-        if sustained {
-            self.good = Some(self.good.map_or(rate, |good| good.max(rate)));
-            // A rate that went well says more than a lower one that did not: the machine may have
-            // been to blame.
-            self.bad = self.bad.filter(|bad| *bad > rate);
-        } else {
-            self.bad = Some(self.bad.map_or(rate, |bad| bad.min(rate)));
-        }
+    /// Takes a rate that was sustained.
+    pub(crate) fn went_well(&mut self, rate: f64) {
+        self.good = Some(self.good.map_or(rate, |good| good.max(rate)));
+        // A rate that went well says more than a lower one that did not: the machine may have been
+        // to blame.
+        self.bad = self.bad.filter(|bad| *bad > rate);
+    }
+
+    /// Takes a rate that was too much.
+    pub(crate) fn went_wrong(&mut self, rate: f64) {
+        self.bad = Some(self.bad.map_or(rate, |bad| bad.min(rate)));
     }
 
     /// The highest rate that went well.
@@ -133,7 +134,11 @@ mod tests {
                 let mut search = Search::new(estimate, 0.02);
                 let mut trials = 0;
                 while let Some(rate) = search.next() {
-                    search.tried(rate, rate <= capacity);
+                    if rate <= capacity {
+                        search.went_well(rate)
+                    } else {
+                        search.went_wrong(rate)
+                    }
                     trials += 1;
                 }
                 let found = search.sustained().unwrap();
@@ -184,7 +189,7 @@ mod tests {
         let mut search = Search::new(1000.0, 0.02);
         let mut trials = 0;
         while let Some(rate) = search.next() {
-            search.tried(rate, false);
+            search.went_wrong(rate);
             trials += 1;
         }
         assert!(search.sustained().is_none() && trials < 30);

@@ -16,7 +16,7 @@ fn args(target: &str, more: &str) -> SaturateArgs {
 
 fn study(args: &SaturateArgs) -> Study {
     let targets = args.targets.iter().map(|text| text.parse().unwrap()).collect();
-    Study::new(args, targets, args.load.scenario(None).unwrap(), Progress::new(true))
+    Study::new(args, targets, args.load.scenario(None).unwrap(), Progress::silent())
 }
 
 #[test]

@@ -27,7 +27,11 @@ const MQTT_HELLO: &[u8] = b"\x10\x11\x00\x04MQTT\x04\x02\x00\x0a\x00\x05bench";
 
 /// Protocols in which the server speaks first come first: they need no guess.
 const HANDSHAKES: [Handshake; 7] = [
-    Handshake { protocol: "NATS", hello: b"", recognise: |answer| found(answer.starts_with(b"INFO {"), "INFO") },
+    Handshake {
+        protocol: "NATS",
+        hello: b"",
+        recognise: |answer| answer.starts_with(b"INFO {").then(|| "INFO".to_owned()),
+    },
     Handshake { protocol: "OpenWire", hello: b"", recognise: openwire },
     Handshake { protocol: "AMQP 0-9-1", hello: b"AMQP\x00\x00\x09\x01", recognise: amqp091 },
     Handshake { protocol: "AMQP 1.0", hello: b"AMQP\x03\x01\x00\x00", recognise: amqp10 },
@@ -75,18 +79,15 @@ fn shake(address: SocketAddr, handshake: &Handshake) -> Option<String> {
     None
 }
 
-fn found(yes: bool, detail: &str) -> Option<String> {
-    yes.then(|| detail.to_owned())
-}
-
 /// WireFormatInfo: length, type 1, the magic.
 fn openwire(answer: &[u8]) -> Option<String> {
-    found(answer.get(4) == Some(&1) && answer.get(5..13) == Some(b"ActiveMQ"), "WireFormatInfo")
+    (answer.get(4) == Some(&1) && answer.get(5..13) == Some(b"ActiveMQ")).then(|| "WireFormatInfo".to_owned())
 }
 
 /// A method frame on channel 0 with connection.start (10, 10).
 fn amqp091(answer: &[u8]) -> Option<String> {
-    found(answer.starts_with(&[1, 0, 0]) && answer.get(7..11) == Some(&[0, 10, 0, 10]), "connection.start")
+    (answer.starts_with(&[1, 0, 0]) && answer.get(7..11) == Some(&[0, 10, 0, 10]))
+        .then(|| "connection.start".to_owned())
 }
 
 /// The header of SASL, or of the protocol itself where no log-in is wanted. Other servers answer a
@@ -104,7 +105,7 @@ fn stomp(answer: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(answer.split(|byte| *byte == 0).next()?).ok()?;
     let text = text.trim_start_matches(['\n', '\r']);
     if !answer.contains(&0) || !(text.starts_with("CONNECTED\n") || text.starts_with("CONNECTED\r\n")) {
-        return found(answer.contains(&0) && text.starts_with("ERROR"), "ERROR");
+        return (answer.contains(&0) && text.starts_with("ERROR")).then(|| "ERROR".to_owned());
     }
     let version = text.lines().find_map(|line| line.trim_end().strip_prefix("version:"));
     Some(format!("CONNECTED {}", version.unwrap_or("1.0")))
@@ -118,7 +119,7 @@ fn mqtt(answer: &[u8]) -> Option<String> {
 
 /// The length, then our correlation id, then no error.
 fn kafka(answer: &[u8]) -> Option<String> {
-    found(answer.get(4..10) == Some(&[0, 0, 0, 77, 0, 0]), "ApiVersions")
+    (answer.get(4..10) == Some(&[0, 0, 0, 77, 0, 0])).then(|| "ApiVersions".to_owned())
 }
 
 #[cfg(test)]

@@ -292,7 +292,7 @@ impl Connection {
             Method::BasicConsume(m) => {
                 let tag = if m.consumer_tag.is_empty() { format!("ctag-{channel}") } else { m.consumer_tag.to_owned() };
                 let mut core = lock(&self.core);
-                if core.refuses_consumers || !core.consume(place, m.queue, &tag, m.no_ack) {
+                if core.refuses_consumers || !core.consume(place, &m, &tag) {
                     let text = if core.refuses_consumers { "ACCESS_REFUSED" } else { "NOT_FOUND - no such queue" };
                     drop(core);
                     return self.refuse(channel, if text == "ACCESS_REFUSED" { 403 } else { 404 }, text);
@@ -309,10 +309,12 @@ impl Connection {
                     self.say(channel, BasicCancelOk { consumer_tag: m.consumer_tag });
                 }
             }
-            Method::BasicGet(m) => lock(&self.core).get(place, m.queue, m.no_ack),
-            Method::BasicAck(m) => lock(&self.core).settle(place, m.delivery_tag, m.multiple, false),
-            Method::BasicReject(m) => lock(&self.core).settle(place, m.delivery_tag, false, m.requeue),
-            Method::BasicNack(m) => lock(&self.core).settle(place, m.delivery_tag, m.multiple, m.requeue),
+            Method::BasicGet(m) => lock(&self.core).get(place, &m),
+            Method::BasicAck(m) => lock(&self.core)
+                .settle(place, BasicNack { delivery_tag: m.delivery_tag, multiple: m.multiple, requeue: false }),
+            Method::BasicReject(m) => lock(&self.core)
+                .settle(place, BasicNack { delivery_tag: m.delivery_tag, multiple: false, requeue: m.requeue }),
+            Method::BasicNack(m) => lock(&self.core).settle(place, m),
             other => {
                 self.refuse(channel, 540, &format!("NOT_IMPLEMENTED - a simulated broker has no {}", other.name()))
             }

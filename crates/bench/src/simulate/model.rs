@@ -5,11 +5,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use amqp091::codec::methods::{BasicDeliver, BasicGetEmpty, BasicGetOk};
+use amqp091::codec::methods::{BasicConsume, BasicDeliver, BasicGet, BasicGetEmpty, BasicGetOk, BasicNack};
 use amqp091::codec::{Method, frame};
 
 use super::behaviour::{Behaviour, Fault, Timeline};
 use super::outbox::Outbox;
+use crate::driver::amqp::{PERSISTENT, properties};
 use machine::clock::now;
 
 /// A connection's number and a channel of it.
@@ -99,6 +100,13 @@ pub(super) struct Published {
     pub(super) routed: bool,
 }
 
+/// What becomes of settled messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Gone,
+    Requeued,
+}
+
 /// The broker without its sockets.
 #[derive(Debug)]
 pub(crate) struct Model {
@@ -164,7 +172,7 @@ impl Model {
 
     /// Puts back what an earlier process of this broker wrote down.
     pub(super) fn restore(&mut self, name: &str, body: Vec<u8>) {
-        let properties = crate::driver::amqp::properties(true);
+        let properties = properties(PERSISTENT);
         let message = Message { exchange: String::new(), key: name.to_owned(), properties, body };
         let entry = Entry { message: Arc::new(message), due: 0, redelivered: true };
         self.queues.entry(name.to_owned()).or_default().entries.push_back(entry);
@@ -250,7 +258,8 @@ impl Model {
     }
 
     /// Starts a consumer. False: there is no such queue.
-    pub(super) fn consume(&mut self, place: ChannelId, name: &str, tag: &str, no_ack: bool) -> bool {
+    pub(super) fn consume(&mut self, place: ChannelId, asked: &BasicConsume<'_>, tag: &str) -> bool {
+        let (name, no_ack) = (asked.queue, asked.no_ack);
         let prefetch = self.channels.get(&place).map_or(0, |channel| channel.prefetch);
         let Some(queue) = self.queues.get_mut(name) else { return false };
         queue.consumers.push(Consumer { place, tag: tag.to_owned(), no_ack, prefetch, open: 0 });
@@ -270,7 +279,8 @@ impl Model {
     }
 
     /// Fetches one message.
-    pub(super) fn get(&mut self, place: ChannelId, name: &str, no_ack: bool) {
+    pub(super) fn get(&mut self, place: ChannelId, asked: &BasicGet<'_>) {
+        let name = asked.queue;
         let Some(channel) = self.channels.get_mut(&place) else { return };
         let queue = self.queues.get_mut(name);
         let left = queue.as_ref().map_or(0, |queue| queue.len().saturating_sub(1));
@@ -287,26 +297,28 @@ impl Model {
             message_count: left as u32,
         };
         channel.send(self.time.moving(entry.due.max(now())), place.1, got.into(), &entry.message);
-        if !no_ack {
+        if !asked.no_ack {
             let tag = channel.delivered;
             channel.unsettled.push_back(Unsettled { tag, queue: name.to_owned(), consumer: None, entry });
         }
     }
 
-    /// Settles one delivery, or all up to it; puts them back if they are wanted back.
-    pub(super) fn settle(&mut self, place: ChannelId, tag: u64, multiple: bool, requeue: bool) {
+    /// Settles one delivery, or all up to it; puts them back if they are wanted back. An
+    /// acknowledgement is one that wants nothing back.
+    pub(super) fn settle(&mut self, place: ChannelId, asked: BasicNack) {
+        let tag = asked.delivery_tag;
         let Some(channel) = self.channels.get_mut(&place) else { return };
-        let settled: Vec<Unsettled> = if multiple {
+        let settled: Vec<Unsettled> = if asked.multiple {
             let upto = channel.unsettled.partition_point(|one| tag == 0 || one.tag <= tag);
             channel.unsettled.drain(..upto).collect()
         } else {
             let at = channel.unsettled.binary_search_by_key(&tag, |one| one.tag).ok();
             at.and_then(|at| channel.unsettled.remove(at)).into_iter().collect()
         };
-        self.release(place, settled, requeue);
+        self.release(place, settled, if asked.requeue { Fate::Requeued } else { Fate::Gone });
     }
 
-    fn release(&mut self, place: ChannelId, settled: Vec<Unsettled>, requeue: bool) {
+    fn release(&mut self, place: ChannelId, settled: Vec<Unsettled>, fate: Fate) {
         let mut names: Vec<String> = Vec::new();
         for one in settled.into_iter().rev() {
             let Some(queue) = self.queues.get_mut(&one.queue) else { continue };
@@ -314,7 +326,7 @@ impl Model {
             if let Some(consumer) = queue.consumers.iter_mut().find(of) {
                 consumer.open = consumer.open.saturating_sub(1);
             }
-            if requeue {
+            if fate == Fate::Requeued {
                 queue.entries.push_front(Entry { redelivered: true, ..one.entry });
             }
             if !names.contains(&one.queue) {
@@ -331,7 +343,7 @@ impl Model {
             queue.turn = 0;
         }
         if let Some(channel) = self.channels.remove(&place) {
-            self.release(place, channel.unsettled.into(), true);
+            self.release(place, channel.unsettled.into(), Fate::Requeued);
         }
     }
 

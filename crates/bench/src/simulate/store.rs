@@ -14,17 +14,24 @@ const NAME: &str = "messages";
 /// A queue's name and a body.
 pub(super) type StoredMessage = (String, Vec<u8>);
 
+/// Whether messages are forced to the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flush {
+    Each,
+    Never,
+}
+
 /// The open file.
 #[derive(Debug)]
 pub(super) struct Store {
     file: File,
-    flush: bool,
+    flush: Flush,
 }
 
 impl Store {
     /// Opens the file in `dir` and returns what it holds. A record that was not written whole is
     /// cut off.
-    pub(super) fn open(dir: &Path, flush: bool) -> Result<(Self, Vec<StoredMessage>), Failure> {
+    pub(super) fn open(dir: &Path, flush: Flush) -> Result<(Self, Vec<StoredMessage>), Failure> {
         fs::create_dir_all(dir).context(dir.display())?;
         let path = dir.join(NAME);
         let bytes = if path.exists() { fs::read(&path).context(path.display())? } else { Vec::new() };
@@ -54,7 +61,7 @@ impl Store {
             return Ok(());
         }
         self.file.write_all(&bytes).context("writing messages")?;
-        if self.flush { self.file.sync_data().context("flushing messages") } else { Ok(()) }
+        if self.flush == Flush::Each { self.file.sync_data().context("flushing messages") } else { Ok(()) }
     }
 }
 
@@ -71,7 +78,7 @@ mod tests {
     #[test]
     fn what_was_written_whole_is_there_again_wherever_the_rest_was_cut() {
         let dir = tempfile::tempdir().unwrap();
-        let (mut store, kept) = Store::open(dir.path(), true).unwrap();
+        let (mut store, kept) = Store::open(dir.path(), Flush::Each).unwrap();
         assert!(kept.is_empty());
         store.append([("q", b"one".as_slice()), ("r", b"")].into_iter()).unwrap();
         let path = dir.path().join(NAME);
@@ -80,7 +87,7 @@ mod tests {
         let all = fs::read(&path).unwrap();
         for cut in two.len()..=all.len() {
             fs::write(&path, &all[..cut]).unwrap();
-            let (_, kept) = Store::open(dir.path(), false).unwrap();
+            let (_, kept) = Store::open(dir.path(), Flush::Never).unwrap();
             assert_eq!(kept.len(), if cut == all.len() { 3 } else { 2 }, "cut at {cut}");
             assert_eq!(kept[..2], [("q".to_owned(), b"one".to_vec()), ("r".to_owned(), Vec::new())]);
         }

@@ -17,7 +17,7 @@ use crate::blocks::{self, Piece, Plan};
 use crate::driver;
 use crate::driver::jvm::workers::Workers;
 use crate::progress::Progress;
-use crate::relay::own::OwnRelay;
+use crate::relay::own::{Floors, OwnRelay};
 use crate::resume::{ResumeLog, Resumed};
 use crate::run::Circumstances;
 use bench_record::command::public_command;
@@ -113,11 +113,12 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<bool, Failure> {
     let sizing = args.sizing()?;
     let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);
     let cells = args.count(&studies)?;
-    let limits = OwnRelay::floors(args.relay, args.log, &dir)?;
+    let limits = Floors { relay: args.relay, log: args.log }.start(&dir)?;
     let names = args.names(&limits)?;
     let (mut journal, seed, salt, earlier) = args.open_journal(&studies, &names)?;
     let started = journal.as_mut().map_or(Ok(started), |journal| journal.begun(started))?;
-    let mut progress = Progress::new(args.quiet).interrupted_by(Interrupt::by_signal()?);
+    let mut progress =
+        if args.quiet { Progress::silent() } else { Progress::shown() }.interrupted_by(Interrupt::by_signal()?);
     let mut audits = Audits::known(journal.as_ref(), &args.targets)?;
     let missing = if args.audit { audits.missing(&args.targets)? } else { Vec::new() };
     let budget_s =
@@ -235,7 +236,7 @@ impl SuiteArgs {
     fn open_journal(&self, studies: &[Study], names: &[String]) -> Result<Begun, Failure> {
         let sizing = self.sizing()?;
         let asked = Asked {
-            circumstances: Circumstances::here(&self.targets, self.freezes())?,
+            circumstances: Circumstances { frozen: self.freezes(), ..Circumstances::here(&self.targets)? },
             suites: studies.iter().map(|study| study.id.as_str()).collect(),
             targets: names,
             scale: sizing.scale,
@@ -503,9 +504,9 @@ impl Runner<'_> {
 
     /// What a broker can come to at most: forced writes where messages are kept and they were
     /// measured, else the relay.
-    fn limit(&self, kept: bool) -> Option<&TargetFacts> {
+    fn limit(&self, scenario: &Scenario) -> Option<&TargetFacts> {
         let mut limits = self.targets.iter().filter(|facts| facts.role == Role::Limit);
-        let fits = |facts: &&TargetFacts| facts.target.only_copies() != kept;
+        let fits = |facts: &&TargetFacts| facts.target.only_copies() != scenario.is_kept();
         limits.clone().find(fits).or_else(|| limits.next())
     }
 
@@ -535,7 +536,7 @@ impl Runner<'_> {
         // is no limit of that.
         let there_and_back = scenario.mode == Mode::Exchange;
         let first = self.targets.first().map(|facts| facts.target.name.as_str()).filter(|first| *first != name);
-        let limit = self.limit(scenario.is_kept()).filter(|limit| limit.target.name != name && !there_and_back);
+        let limit = self.limit(scenario).filter(|limit| limit.target.name != name && !there_and_back);
         CellOutcome::Measured(Box::new(Figures {
             value: spread,
             to_first: first.and_then(within),

@@ -6,8 +6,8 @@ use maud::{Markup, html};
 
 use super::super::book::Look;
 use super::super::quantity::short;
-use super::scale::Scale;
-use super::{Caption, WIDTH, at, drawing, marker};
+use super::scale::{Kind, Scale};
+use super::{Caption, Filling, WIDTH, at, drawing, marker};
 
 /// Places of the edges: names on the left, figures on the right.
 const LEFT: f64 = 92.0;
@@ -55,11 +55,10 @@ pub(in super::super) struct Length {
 
 /// Draws the groups under one axis over `values`, which may be more than those of the groups so
 /// that figures beside each other have the same.
-pub(in super::super) fn draw(caption: &Caption, unit: &str, log: bool, values: &[f64], groups: &[Group]) -> Markup {
-    let across = if log {
-        Scale::over(values.iter().copied(), true, LEFT, RIGHT)
-    } else {
-        Scale::from_zero(values.iter().copied(), LEFT, RIGHT)
+pub(in super::super) fn draw(caption: &Caption, unit: &str, kind: Kind, values: &[f64], groups: &[Group]) -> Markup {
+    let across = match kind {
+        Kind::Logarithmic => Scale::over(values.iter().copied(), kind, LEFT, RIGHT),
+        Kind::Linear => Scale::from_zero(values.iter().copied(), LEFT, RIGHT),
     };
     let heights = groups.iter().map(|group| HEADING + group.bars.len() as f64 * ROW + GAP);
     let bottom = TOP + heights.sum::<f64>();
@@ -77,18 +76,18 @@ pub(in super::super) fn draw(caption: &Caption, unit: &str, log: bool, values: &
             path class="grid" d=(format!("M{} {}V{}", at(across.at(tick)), at(TOP - 4.0), at(bottom))) {}
             text class="tick mid" x=(at(across.at(tick))) y="11" { (short(tick)) }
         }
-        text class="axis" x=(at(RIGHT + 8.0)) y="11" { (unit) @if log { " (log)" } }
+        text class="axis" x=(at(RIGHT + 8.0)) y="11" { (unit) @if kind == Kind::Logarithmic { " (log)" } }
         @for (top, group) in placed {
             text class="heading" x="0" y=(at(top + 12.0)) { title { (group.heading) } (cut(&group.heading, HEADING_LENGTH)) }
             @for (index, bar) in group.bars.iter().enumerate() {
-                (one(bar, &across, log, top + HEADING + index as f64 * ROW))
+                (one(bar, &across, top + HEADING + index as f64 * ROW))
             }
         }
     };
     drawing(caption, bottom, &inside)
 }
 
-fn one(bar: &Bar, across: &Scale, log: bool, top: f64) -> Markup {
+fn one(bar: &Bar, across: &Scale, top: f64) -> Markup {
     let middle = top + BAR / 2.0;
     html! {
         text class=(format!("{} name end", bar.look.class)) x=(at(LEFT - 6.0)) y=(at(middle + 4.0)) { (cut(&bar.name, NAME)) }
@@ -96,19 +95,20 @@ fn one(bar: &Bar, across: &Scale, log: bool, top: f64) -> Markup {
             Err(reason) => {
                 text class="absent" x=(at(LEFT + 4.0)) y=(at(middle + 4.0)) { title { (reason) } (cut(reason, REASON)) }
             }
-            Ok(length) => (filled(bar, length, across, log, top)),
+            Ok(length) => (filled(bar, length, across, top)),
         }
     }
 }
 
-fn filled(bar: &Bar, length: &Length, across: &Scale, log: bool, top: f64) -> Markup {
+fn filled(bar: &Bar, length: &Length, across: &Scale, top: f64) -> Markup {
     let (middle, end) = (top + BAR / 2.0, across.at(length.value));
     let (class, text) = (&bar.look.class, if length.struck { "value struck" } else { "value" });
     let shape = if length.doubtful { "bar hollow" } else { "bar" };
     let right = length.interval.map_or(end, |(_, high)| across.at(high).max(end));
     let width = at((end - LEFT).max(1.0));
+    let filling = if length.doubtful { Filling::Hollow } else { Filling::Full };
     html! {
-        @if log {
+        @if across.is_logarithmic() {
             path class=(format!("{class} stem")) d=(format!("M{} {}H{}", at(LEFT), at(middle), at(end))) {}
         } @else {
             rect class=(format!("{class} {shape}")) x=(at(LEFT)) y=(at(top)) width=(width) height=(at(BAR)) {
@@ -116,7 +116,7 @@ fn filled(bar: &Bar, length: &Length, across: &Scale, log: bool, top: f64) -> Ma
             }
         }
         @if let Some((low, high)) = length.interval { (whisker(across.at(low), across.at(high), middle)) }
-        @if log { (marker(end, middle, &bar.look, length.doubtful, &length.title)) }
+        @if across.is_logarithmic() { (marker(end, middle, &bar.look, filling, &length.title)) }
         text class=(text) x=(at(right + 6.0)) y=(at(middle + 4.0)) { (length.text) }
     }
 }

@@ -4,8 +4,8 @@ use maud::{Markup, html};
 
 use super::super::book::Look;
 use super::super::quantity::short;
-use super::scale::Scale;
-use super::{Caption, WIDTH, at, drawing, marker, spread_out};
+use super::scale::{Kind, Scale};
+use super::{Caption, Filling, WIDTH, at, drawing, marker, spread_out};
 
 /// Places of the edges: room for numbers on the left, for names on the right.
 const LEFT: f64 = 46.0;
@@ -46,7 +46,7 @@ pub(in super::super) struct Point {
 pub(in super::super) struct Axis {
     /// What stands at it, with the unit.
     pub(in super::super) label: String,
-    pub(in super::super) log: bool,
+    pub(in super::super) kind: Kind,
     /// How its numbers are written.
     pub(in super::super) number: fn(f64) -> String,
 }
@@ -63,11 +63,11 @@ pub(in super::super) enum Marks {
 /// Draws the lines.
 pub(in super::super) fn draw(caption: &Caption, x: &Axis, y: &Axis, marks: Marks, lines: &[Line]) -> Markup {
     let points = || lines.iter().flat_map(|line| &line.points);
-    let across = Scale::over(points().map(|point| point.x), x.log, LEFT, RIGHT);
+    let across = Scale::over(points().map(|point| point.x), x.kind, LEFT, RIGHT);
     let ends = points().flat_map(|point| [point.y, point.band.map_or(point.y, |band| band.1)]);
-    let up = if y.log {
+    let up = if y.kind == Kind::Logarithmic {
         let lower = points().map(|point| point.band.map_or(point.y, |band| band.0));
-        Scale::over(ends.chain(lower), true, BOTTOM, TOP)
+        Scale::over(ends.chain(lower), y.kind, BOTTOM, TOP)
     } else {
         Scale::from_zero(ends, BOTTOM, TOP)
     };
@@ -107,7 +107,7 @@ fn ticks(values: impl Iterator<Item = f64>, across: &Scale, marks: Marks) -> Vec
 
 fn grid(across: &Scale, up: &Scale, x: &Axis, y: &Axis, marks: &[f64]) -> Markup {
     html! {
-        text class="axis" x="4" y="12" { (y.label) @if y.log { " (logarithmic)" } }
+        text class="axis" x="4" y="12" { (y.label) @if y.kind == Kind::Logarithmic { " (logarithmic)" } }
         @for tick in up.ticks() {
             path class="grid" d=(format!("M{} {}H{}", at(LEFT), at(up.at(tick)), at(RIGHT))) {}
             text class="tick end" x=(at(LEFT - 6.0)) y=(at(up.at(tick) + 4.0)) { ((y.number)(tick)) }
@@ -117,7 +117,7 @@ fn grid(across: &Scale, up: &Scale, x: &Axis, y: &Axis, marks: &[f64]) -> Markup
             text class="tick mid" x=(at(across.at(*mark))) y=(at(BOTTOM + 18.0)) { ((x.number)(*mark)) }
         }
         text class="axis mid" x=(at((LEFT + RIGHT) / 2.0)) y=(at(HEIGHT - 6.0)) {
-            (x.label) @if x.log { " (logarithmic)" }
+            (x.label) @if x.kind == Kind::Logarithmic { " (logarithmic)" }
         }
     }
 }
@@ -143,13 +143,13 @@ fn path(line: &Line, across: &Scale, up: &Scale) -> Markup {
         @if corners.len() > 1 { path class=(class) d=(format!("M{}", corners.join("L"))) {} }
         @if corners.len() < CROWD {
             @for point in &line.points {
-                (marker(across.at(point.x), up.at(point.y), &line.look, point.doubtful, &point.title))
+                (marker(across.at(point.x), up.at(point.y), &line.look, if point.doubtful { Filling::Hollow } else { Filling::Full }, &point.title))
             }
         }
     }
 }
 
 /// The usual vertical axis.
-pub(in super::super) fn upwards(label: String, log: bool) -> Axis {
-    Axis { label, log, number: short }
+pub(in super::super) fn upwards(label: String, kind: Kind) -> Axis {
+    Axis { label, kind, number: short }
 }

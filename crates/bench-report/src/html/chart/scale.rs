@@ -1,14 +1,35 @@
 //! Axes: from values to places, and the round numbers at which an axis is marked.
 
+use bench_record::suite::Figure;
+
 /// A step is at most this many times shorter than the axis.
 const TICKS: f64 = 5.0;
+
+/// How values lie on an axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Kind {
+    Linear,
+    Logarithmic,
+}
+
+impl Kind {
+    /// That of the vertical axis of `figure`.
+    pub(in super::super) fn of_y(figure: &Figure) -> Self {
+        if figure.log_y { Self::Logarithmic } else { Self::Linear }
+    }
+
+    /// That of the horizontal axis of `figure`.
+    pub(in super::super) fn of_x(figure: &Figure) -> Self {
+        if figure.log_x { Self::Logarithmic } else { Self::Linear }
+    }
+}
 
 /// A linear or logarithmic axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in super::super) struct Scale {
     low: f64,
     high: f64,
-    log: bool,
+    kind: Kind,
     from: f64,
     to: f64,
 }
@@ -17,26 +38,32 @@ impl Scale {
     /// A linear axis from 0 over all `values`.
     pub(in super::super) fn from_zero(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         let high = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
-        Self { low: 0.0, high: if high > 0.0 { high * 1.04 } else { 1.0 }, log: false, from, to }
+        Self { low: 0.0, high: if high > 0.0 { high * 1.04 } else { 1.0 }, kind: Kind::Linear, from, to }
     }
 
     /// An axis over all `values`, which leaves a little room at both ends. What is not above 0 has
     /// no place on a logarithmic one and is put at its end.
-    pub(in super::super) fn over(values: impl Iterator<Item = f64>, log: bool, from: f64, to: f64) -> Self {
+    pub(in super::super) fn over(values: impl Iterator<Item = f64>, kind: Kind, from: f64, to: f64) -> Self {
+        let log = kind == Kind::Logarithmic;
         let usable = values.filter(|value| value.is_finite() && (!log || *value > 0.0));
         let (low, high) = usable.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
         let (low, high) = if low > high { (1.0, 2.0) } else { (low, high) };
         match (log, low < high) {
-            (true, true) => Self { low: low / 1.12, high: high * 1.12, log, from, to },
-            (true, false) => Self { low: low / 2.0, high: high * 2.0, log, from, to },
-            (false, true) => Self { low: low - (high - low) * 0.03, high: high + (high - low) * 0.03, log, from, to },
-            (false, false) => Self { low: low - 1.0, high: high + 1.0, log, from, to },
+            (true, true) => Self { low: low / 1.12, high: high * 1.12, kind, from, to },
+            (true, false) => Self { low: low / 2.0, high: high * 2.0, kind, from, to },
+            (false, true) => Self { low: low - (high - low) * 0.03, high: high + (high - low) * 0.03, kind, from, to },
+            (false, false) => Self { low: low - 1.0, high: high + 1.0, kind, from, to },
         }
+    }
+
+    /// True where equal ratios are equally long.
+    pub(in super::super) fn is_logarithmic(&self) -> bool {
+        self.kind == Kind::Logarithmic
     }
 
     /// Where a value is.
     pub(in super::super) fn at(&self, value: f64) -> f64 {
-        let share = if self.log {
+        let share = if self.is_logarithmic() {
             (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
         } else {
             (value - self.low) / (self.high - self.low)
@@ -46,7 +73,7 @@ impl Scale {
 
     /// Round numbers on the axis, ascending.
     pub(in super::super) fn ticks(&self) -> Vec<f64> {
-        if self.log { self.decades() } else { self.steps() }
+        if self.is_logarithmic() { self.decades() } else { self.steps() }
     }
 
     fn steps(&self) -> Vec<f64> {
@@ -78,22 +105,23 @@ mod tests {
     fn ticks_are_round_and_inside() {
         let linear = Scale::from_zero([0.0, 47_000.0].into_iter(), 0.0, 100.0);
         assert_eq!(linear.ticks(), [0.0, 10_000.0, 20_000.0, 30_000.0, 40_000.0]);
-        let log = Scale::over([3.0, 80_000.0].into_iter(), true, 0.0, 100.0);
+        let log = Scale::over([3.0, 80_000.0].into_iter(), Kind::Logarithmic, 0.0, 100.0);
         assert_eq!(log.ticks(), [10.0, 100.0, 1000.0, 10_000.0]);
-        let near = Scale::over([0.6, 4.0].into_iter(), true, 0.0, 100.0);
+        let near = Scale::over([0.6, 4.0].into_iter(), Kind::Logarithmic, 0.0, 100.0);
         assert_eq!(near.ticks(), [1.0, 2.0]);
     }
 
     #[test]
     fn places_grow_with_values_and_never_leave_the_axis() {
-        for scale in
-            [Scale::from_zero([9.0].into_iter(), 10.0, 90.0), Scale::over([1.0, 9.0].into_iter(), true, 10.0, 90.0)]
-        {
+        for scale in [
+            Scale::from_zero([9.0].into_iter(), 10.0, 90.0),
+            Scale::over([1.0, 9.0].into_iter(), Kind::Logarithmic, 10.0, 90.0),
+        ] {
             let places: Vec<f64> = [0.0, 1.0, 3.0, 9.0, 99.0].into_iter().map(|value| scale.at(value)).collect();
             assert!(places.windows(2).all(|pair| pair[0] <= pair[1]), "{places:?}");
             assert!(places[0] >= 10.0 && places[4] <= 90.0);
         }
-        let nothing = Scale::over(std::iter::empty(), true, 0.0, 1.0);
+        let nothing = Scale::over(std::iter::empty(), Kind::Logarithmic, 0.0, 1.0);
         assert!(nothing.at(1.0).is_finite() && Scale::from_zero(std::iter::empty(), 0.0, 1.0).at(0.0) == 0.0);
     }
 }

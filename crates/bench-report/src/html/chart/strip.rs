@@ -6,8 +6,8 @@ use maud::{Markup, html};
 use super::super::super::standing::{Comparison, Standing};
 use super::super::book::Look;
 use super::super::quantity::printed;
-use super::scale::Scale;
-use super::{Caption, MARKER, WIDTH, at, drawing, marker};
+use super::scale::{Kind, Scale};
+use super::{Caption, Filling, MARKER, WIDTH, at, drawing, marker};
 
 const LEFT: f64 = 10.0;
 const RIGHT: f64 = WIDTH - 10.0;
@@ -32,7 +32,7 @@ pub(in super::super) struct Lane {
 /// Draws the lines of all targets over one axis. `first` is who is better on the right.
 pub(in super::super) fn draw(caption: &Caption, first: &str, lanes: &[Lane]) -> Markup {
     let values = lanes.iter().flat_map(|lane| &lane.dots).map(|(found, _)| found.advantage).chain([0.8, 1.25]);
-    let across = Scale::over(values, true, LEFT, RIGHT);
+    let across = Scale::over(values, Kind::Logarithmic, LEFT, RIGHT);
     let bottom = TOP + lanes.len() as f64 * LANE;
     let middle = across.at(1.0);
     let inside = html! {
@@ -57,8 +57,16 @@ fn one(lane: &Lane, across: &Scale, top: f64) -> Markup {
         }
         path class="grid" d=(format!("M{} {}H{}", at(LEFT), at(line), at(RIGHT))) {}
         @for ((found, title), (x, y)) in lane.dots.iter().zip(piled(lane, across, line)) {
-            (marker(x, y, &lane.look, !matches!(found.standing, Standing::Ahead | Standing::Behind), title))
+            (marker(x, y, &lane.look, filling(found.standing), title))
         }
+    }
+}
+
+/// A dot that ranks neither target is hollow.
+fn filling(standing: Standing) -> Filling {
+    match standing {
+        Standing::Ahead | Standing::Behind => Filling::Full,
+        _ => Filling::Hollow,
     }
 }
 

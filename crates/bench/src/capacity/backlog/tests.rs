@@ -17,7 +17,7 @@ fn options(broker: &LocalBroker, more: &str) -> BacklogArgs {
 
 fn phases(broker: &LocalBroker, more: &str) -> Result<Vec<PhaseRecord>, String> {
     let args = options(broker, more);
-    measure(&args, &mut Progress::new(true)).map(|record| record.phases).map_err(|failure| failure.to_string())
+    measure(&args, &mut Progress::silent()).map(|record| record.phases).map_err(|failure| failure.to_string())
 }
 
 /// lost, duplicated, reordered, corrupted, refused
@@ -120,7 +120,7 @@ fn a_fill_outlives_the_failure_of_its_drain() {
     let broker = local(&Behaviour::default());
     let args = options(&broker, "--phase both --consumers 1");
     broker.held.lock().unwrap().refuses_consumers = true;
-    let record = measure(&args, &mut Progress::new(true)).unwrap();
+    let record = measure(&args, &mut Progress::silent()).unwrap();
     assert!(record.error.as_deref().is_some_and(|error| error.contains("basic.consume")), "{:?}", record.error);
     assert_eq!(record.phases.iter().map(|phase| phase.phase).collect::<Vec<_>>(), ["fill"]);
     assert!(run(&BacklogArgs { phase: Phase::Drain, ..args }).is_err());
@@ -136,7 +136,7 @@ fn a_broker_that_dies_ends_it_with_a_failure() {
 fn the_table_has_a_row_for_each_slice_and_what_is_wrong() {
     let broker = local(&Behaviour::faulty(&[(5, Fault::Lose)]));
     let args = options(&broker, "--phase both --queue q");
-    let record = measure(&args, &mut Progress::new(true)).unwrap();
+    let record = measure(&args, &mut Progress::silent()).unwrap();
     let text = report::render(&record);
     let slices: usize = record.phases.iter().map(|phase| phase.slices.len()).sum();
     assert_eq!(text.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_digit())).count(), slices + 1);

@@ -9,7 +9,7 @@ use amqp091::client::{Event as Said, PublishTemplate};
 use amqp091::codec::methods::{BasicConsume, BasicPublish, QueueDeclare};
 use serde::{Deserialize, Serialize};
 
-use crate::driver::amqp::properties;
+use crate::driver::amqp::{TRANSIENT, properties};
 use crate::driver::link::Link;
 use crate::driver::session::{CHANNEL, Questions, Session};
 use crate::measure::stamp::{Bodies, Stamp};
@@ -97,7 +97,9 @@ impl Crowd {
             let number = (u64::from(at) * self.sessions.len() as u64 / u64::from(self.order.probes)) as usize;
             let id = self.order.first + number as u32;
             let queue = queue(self.run, id);
-            match probe(&mut self.sessions[number], &queue, &bodies, id, self.order.consume) {
+            let session = &mut self.sessions[number];
+            let consumed = if self.order.consume { Ok(()) } else { consume(session, &queue) };
+            match consumed.and_then(|()| probe(session, &queue, &bodies, id)) {
                 Ok(time) => proof.round_trips.push(time),
                 Err(failure) => {
                     proof.complaint.get_or_insert(format!("connection {id}: {failure}"));
@@ -155,17 +157,14 @@ fn consume(session: &mut Session, queue: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sends one message to the connection's own queue and waits for it; returns nanoseconds there and
-/// back.
-fn probe(session: &mut Session, name: &str, bodies: &Bodies, id: u32, consumes: bool) -> Result<u64, Failure> {
-    if !consumes {
-        consume(session, name)?;
-    }
+/// Sends one message to the queue that the connection consumes and waits for it; returns
+/// nanoseconds there and back.
+fn probe(session: &mut Session, name: &str, bodies: &Bodies, id: u32) -> Result<u64, Failure> {
     let stamp = Stamp { number: u64::from(id), ..Stamp::default() };
     let mut body = bodies.blank();
     bodies.write(&mut body, &stamp);
     let publish = BasicPublish { routing_key: name, ..BasicPublish::default() };
-    let template = PublishTemplate::new(CHANNEL, publish, &properties(false), session.client.frame_max());
+    let template = PublishTemplate::new(CHANNEL, publish, &properties(TRANSIENT), session.client.frame_max());
     let begin = now();
     let mut changed = false;
     let one = Questions { what: "a message", count: 1, unanswered: 1 };

@@ -17,7 +17,7 @@ fn connections_are_opened_and_live() {
     let broker = local(&Behaviour::default());
     for more in ["--count 30 --probes 7", "--count 30 --probes 7 --consume", "--count 3 --parallel 5 --consume"] {
         let args = options(&broker.target, more);
-        let record = measure(&args, None, &Progress::new(true)).unwrap();
+        let record = measure(&args, None, &Progress::silent()).unwrap();
         assert!(record.verdict.valid, "{more}: {:?}", record.verdict);
         let probes = args.probes.min(args.count);
         assert_eq!((record.answered, record.probes, record.dead), (probes, probes, 0), "{more}");
@@ -40,7 +40,7 @@ fn every_connection_has_its_process_and_every_probe_too() {
 #[test]
 fn too_few_descriptors_are_named_with_the_way_out() {
     let args = options("amqp://127.0.0.1:1", "--count 2000");
-    let text = measure(&args, Some(1024), &Progress::new(true)).err().unwrap().to_string();
+    let text = measure(&args, Some(1024), &Progress::silent()).err().unwrap().to_string();
     assert!(text.contains("1024") && text.contains("--processes 3"), "{text}");
     assert!(args.enough_descriptors(Some(2064), 2000).is_ok() && args.enough_descriptors(None, 2000).is_ok());
 }
@@ -64,7 +64,7 @@ fn what_can_not_be_done_is_refused() {
         ("amqp://127.0.0.1:1", "--count 1 --parallel 1", "connection 0"),
         ("amqp://127.0.0.1:1", "--count 1 --limit=-1", "--limit"),
     ] {
-        let failure = measure(&options(target, more), None, &Progress::new(true)).err().unwrap().to_string();
+        let failure = measure(&options(target, more), None, &Progress::silent()).err().unwrap().to_string();
         assert!(failure.contains(part), "{more}: {failure}");
     }
 }

@@ -13,7 +13,7 @@ fn options(broker: &LocalBroker, more: &str) -> QueuesArgs {
 }
 
 fn found(broker: &LocalBroker, more: &str) -> Found {
-    measure(&options(broker, more), &Progress::new(true)).unwrap().found
+    measure(&options(broker, more), &Progress::silent()).unwrap().found
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn queues_are_made_and_a_later_fetch_finds_them_whole() {
     for (pipeline, waits) in [(1, [75, 75, 8]), (20, [4, 4, 8])] {
         let broker = local(&Behaviour::default());
         let args = options(&broker, &format!("--phase declare --window 10 --pipeline {pipeline}"));
-        let made = measure(&args, &Progress::new(true)).unwrap();
+        let made = measure(&args, &Progress::silent()).unwrap();
         assert!(made.verdict.valid);
         assert_eq!(made.steps.iter().map(|step| step.name).collect::<Vec<_>>(), ["declare", "bind", "publish"]);
         assert_eq!(made.steps.iter().map(|step| step.waits.unwrap()).collect::<Vec<_>>(), waits);
@@ -74,11 +74,11 @@ fn what_can_not_be_done_is_refused() {
         ("", "broker"),
     ];
     for (more, part) in cases {
-        let failure = measure(&options(&broker, more), &Progress::new(true)).err().unwrap().to_string();
+        let failure = measure(&options(&broker, more), &Progress::silent()).err().unwrap().to_string();
         assert!(failure.contains(part), "{more}: {failure}");
     }
     let stomp = LocalBroker { target: "stomp://127.0.0.1:1".to_owned(), held: broker.held.clone() };
-    let failure = measure(&options(&stomp, ""), &Progress::new(true)).err().unwrap().to_string();
+    let failure = measure(&options(&stomp, ""), &Progress::silent()).err().unwrap().to_string();
     assert!(failure.contains("use amqp://"), "{failure}");
 }
 
@@ -87,7 +87,7 @@ fn forced_writes_stand_beside_the_steps_that_wait_for_them() {
     let dir = tempfile::tempdir().unwrap();
     let broker = local(&Behaviour::default());
     let args = options(&broker, &format!("--dir {}", dir.path().display()));
-    let record = measure(&args, &Progress::new(true)).unwrap();
+    let record = measure(&args, &Progress::silent()).unwrap();
     let forced: Vec<bool> = record.steps.iter().map(|step| step.forced_seconds.is_some()).collect();
     assert_eq!(forced, [true, true, true, false, true]);
     let text = render(&record);

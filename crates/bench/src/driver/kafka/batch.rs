@@ -36,14 +36,22 @@ pub(super) struct OpenBatch {
     count: u32,
 }
 
+/// When a batch is confirmed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Acks {
+    /// When all replicas have it.
+    All = -1,
+    /// Never.
+    None = 0,
+}
+
 impl OpenBatch {
-    /// Begins one for `topic` with messages of the time `at_ms`, to be confirmed when all replicas
-    /// have them, or not at all.
-    pub(super) fn begin(topic: &str, correlation: u32, confirmed: bool, at_ms: u64, out: &mut Vec<u8>) -> Self {
+    /// Begins one for `topic` with messages of the time `at_ms`.
+    pub(super) fn begin(topic: &str, correlation: u32, acks: Acks, at_ms: u64, out: &mut Vec<u8>) -> Self {
         let frame = begin(Call::Produce, correlation, out);
         // In no transaction.
         out.extend_from_slice(&(-1_i16).to_be_bytes());
-        out.extend_from_slice(&(if confirmed { -1_i16 } else { 0 }).to_be_bytes());
+        out.extend_from_slice(&(acks as i16).to_be_bytes());
         out.extend_from_slice(&TIMEOUT_MS.to_be_bytes());
         out.extend_from_slice(&1_u32.to_be_bytes());
         text(topic, out);
@@ -236,7 +244,7 @@ mod tests {
 
     fn request(bodies: &[&[u8]]) -> Vec<u8> {
         let mut out = b"before".to_vec();
-        let mut batch = OpenBatch::begin("t", 7, true, 1_700_000_000_000, &mut out);
+        let mut batch = OpenBatch::begin("t", 7, Acks::All, 1_700_000_000_000, &mut out);
         bodies.iter().for_each(|body| batch.push(body, &mut out));
         assert_eq!((batch.count() as usize, batch.length(&out)), (bodies.len(), out.len() - 6 - BATCH_AT));
         batch.end(&mut out);

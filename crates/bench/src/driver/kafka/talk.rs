@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use wire::Output;
 
-use super::batch::{OpenBatch, RECORD, Records};
+use super::batch::{Acks, OpenBatch, RECORD, Records};
 use super::codec::{self, Request, decode};
 use crate::driver::{AckCount, Conversation, Event};
 use bench_record::failure::{Context, Failure};
@@ -77,13 +77,14 @@ impl KafkaTalk {
         }
     }
 
-    /// Asks for the first messages, at once or behind the first that is published.
-    pub(super) fn begin(&mut self, publishes_first: bool) {
-        if publishes_first {
-            self.fetch_behind = true;
-        } else {
-            self.fetch();
-        }
+    /// Asks for the first messages.
+    pub(super) fn fetch_now(&mut self) {
+        self.fetch();
+    }
+
+    /// Asks for the first messages behind the first that is published.
+    pub(super) fn fetch_after_publish(&mut self) {
+        self.fetch_behind = true;
     }
 
     /// The number of the next request.
@@ -173,7 +174,8 @@ impl Conversation for KafkaTalk {
                 let Some(Publishing { topic, confirms, .. }) = &self.publishing else {
                     return Err(Failure::new("a consumer of Kafka does not publish"));
                 };
-                OpenBatch::begin(topic, correlation, *confirms, now_ms(), self.output.tail())
+                let acks = if *confirms { Acks::All } else { Acks::None };
+                OpenBatch::begin(topic, correlation, acks, now_ms(), self.output.tail())
             }
         };
         open.push(body, self.output.tail());

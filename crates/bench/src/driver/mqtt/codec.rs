@@ -209,14 +209,23 @@ pub(super) fn connect(hello: &Hello<'_>, out: &mut Vec<u8>) {
     whole(CONNECT, &body, out);
 }
 
-/// Appends a subscription to `filter` with QoS 1 if `acknowledged`, else QoS 0.
-pub(super) fn subscribe(version: Version, filter: &str, acknowledged: bool, out: &mut Vec<u8>) {
+/// What becomes of a message whose receipt is not certain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Qos {
+    /// QoS 0: it is lost.
+    AtMostOnce = 0,
+    /// QoS 1: it comes again until it is acknowledged.
+    AtLeastOnce = 1,
+}
+
+/// Appends a subscription to `filter`.
+pub(super) fn subscribe(version: Version, filter: &str, qos: Qos, out: &mut Vec<u8>) {
     let mut body = vec![0, 1];
     if version == Version::V5 {
         body.push(0);
     }
     text(filter, &mut body);
-    body.push(u8::from(acknowledged));
+    body.push(qos as u8);
     whole(SUBSCRIBE, &body, out);
 }
 
@@ -342,7 +351,7 @@ mod tests {
             [b"\x10\x1c\x00\x04MQTT\x05\xc0\x00\x00".as_slice(), properties, b"\x00\x01c\x00\x01u\x00\x01p"].concat()
         );
         out.clear();
-        subscribe(Version::V5, "t", true, &mut out);
+        subscribe(Version::V5, "t", Qos::AtLeastOnce, &mut out);
         publish(Version::V3, "t", None, b"hi", &mut out);
         publish(Version::V5, "t", Some(258), b"", &mut out);
         acknowledge(3, &mut out);
@@ -360,7 +369,7 @@ mod tests {
         }
 
         #[test]
-        fn a_message_comes_back(body in proptest::collection::vec(any::<u8>(), 0..20_000), id: Option<u16>, v5: bool) {
+        fn a_message_comes_back(body in proptest::collection::vec(any::<u8>(), 0..20_000), id: Option<u16>, v5 in any::<bool>()) {
             let version = if v5 { Version::V5 } else { Version::V3 };
             let mut out = Vec::new();
             publish(version, "a/b", id, &body, &mut out);

@@ -4,7 +4,7 @@
 use wire::Output;
 
 use super::IDS;
-use super::codec::{Said, Version, acknowledge, decode, publish};
+use super::codec::{Qos, Said, Version, acknowledge, decode, publish};
 use crate::driver::{Conversation, Event, in_turn};
 use bench_record::failure::Failure;
 
@@ -15,13 +15,13 @@ pub(super) struct MqttTalk {
     /// Message number n goes to the one at n - 1 modulo their number; empty: this connection
     /// publishes nothing.
     topics: Vec<String>,
-    confirms: bool,
+    qos: Qos,
     published: u64,
 }
 
 impl MqttTalk {
-    pub(super) fn new(version: Version, output: Output, topics: Vec<String>, confirms: bool) -> Self {
-        Self { version, output, topics, confirms, published: 0 }
+    pub(super) fn new(version: Version, output: Output, topics: Vec<String>, qos: Qos) -> Self {
+        Self { version, output, topics, qos, published: 0 }
     }
 }
 
@@ -43,7 +43,7 @@ impl Conversation for MqttTalk {
     fn publish(&mut self, body: &[u8]) -> Result<(), Failure> {
         let topic = in_turn(&self.topics, self.published)?;
         self.published += 1;
-        let id = self.confirms.then(|| identifier(self.published));
+        let id = (self.qos == Qos::AtLeastOnce).then(|| identifier(self.published));
         publish(self.version, topic, id, body, self.output.tail());
         Ok(())
     }
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn messages_are_acknowledged_and_confirms_counted() {
-        let mut talk = MqttTalk::new(Version::V3, Output::default(), vec!["t".to_owned()], true);
+        let mut talk = MqttTalk::new(Version::V3, Output::default(), vec!["t".to_owned()], Qos::AtLeastOnce);
         talk.publish(b"a").unwrap();
         talk.publish(b"b").unwrap();
         talk.output.tail().clear();

@@ -46,7 +46,7 @@ pub(super) fn decode(input: &[u8]) -> Result<Option<(Said<'_>, usize)>, Failure>
     let behind = length + END.len();
     let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
     let said = match word {
-        "MSG" | "HMSG" => return message(word == "HMSG", rest, &input[behind..], behind),
+        "MSG" | "HMSG" => return message(word, rest, &input[behind..], behind),
         "INFO" => Said::Info(rest.trim().as_bytes()),
         "PING" => Said::Ping,
         "PONG" => Said::Pong,
@@ -57,17 +57,13 @@ pub(super) fn decode(input: &[u8]) -> Result<Option<(Said<'_>, usize)>, Failure>
     Ok(Some((said, behind)))
 }
 
-/// `SUBJECT SUBSCRIPTION [REPLY] [HEADERS' LENGTH] LENGTH`, and in `rest` what it announces.
-fn message<'a>(
-    has_headers: bool,
-    line: &'a str,
-    rest: &'a [u8],
-    behind: usize,
-) -> Result<Option<(Said<'a>, usize)>, Failure> {
+/// Behind `word`, MSG or HMSG: `SUBJECT SUBSCRIPTION [REPLY] [HEADERS' LENGTH] LENGTH`, and in
+/// `rest` what it announces.
+fn message<'a>(word: &str, line: &'a str, rest: &'a [u8], behind: usize) -> Result<Option<(Said<'a>, usize)>, Failure> {
     let broken = || Failure::new(format!("the server announced a message by {line:?}"));
     let number = |text: &str| text.parse::<usize>().map_err(|_| broken());
     let words: Vec<&str> = line.split_whitespace().collect();
-    let (subject, subscription, reply, headers, total) = match (has_headers, words.as_slice()) {
+    let (subject, subscription, reply, headers, total) = match (word == "HMSG", words.as_slice()) {
         (false, [subject, id, total]) => (subject, id, "", 0, number(total)?),
         (false, [subject, id, reply, total]) => (subject, id, *reply, 0, number(total)?),
         (true, [subject, id, headers, total]) => (subject, id, "", number(headers)?, number(total)?),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::book::Book;
 use super::message::{Message, Progressed, Side, Who};
+use crate::driver::link::Interest;
 use crate::driver::{Event, Line};
 use crate::load::{Run, RunPhase, Tally};
 use crate::measure::schedule::Schedule;
@@ -102,7 +103,8 @@ pub(crate) fn gateway(
         }
         let Line { link, talk } = &mut gateway.lines.main;
         let blocked = !link.write(talk.output())?;
-        if link.wait(blocked, wait)?.read && gateway.listen(&mut completion)? {
+        let interest = if blocked { Interest::ReadAndWrite } else { Interest::Read };
+        if link.wait(interest, wait)?.read && gateway.listen(&mut completion)? {
             last_heard = now();
         }
     }

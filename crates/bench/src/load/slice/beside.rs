@@ -118,8 +118,8 @@ impl Slice<'_> {
         let mut remote = Remote::prepare(worker, &spec.rehearsal(), &run)?;
         remote.start()?;
         let doing = ("rehearsing", None);
-        slice.pass(seconds.at_least, Steady::new(false), doing, &mut remote);
-        slice.pass(seconds.until_steady, Steady::new(true), doing, &mut remote);
+        slice.pass(seconds.at_least, Steady::ignored(), doing, &mut remote);
+        slice.pass(seconds.until_steady, Steady::watched(), doing, &mut remote);
         slice.drain(&mut remote);
         run.advance(RunPhase::End);
         remote.end().map(|_| ()).context("the rehearsal")

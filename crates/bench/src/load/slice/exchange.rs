@@ -2,7 +2,7 @@
 //! gets.
 
 use super::{Outcome, OwnThreads, Slice};
-use crate::driver::Driver;
+use crate::driver::{Driver, Part};
 use crate::load::RunPhase;
 use crate::load::exchange;
 use crate::load::sample::Sample;
@@ -16,8 +16,8 @@ impl Slice<'_> {
     pub(super) fn exchange(&mut self, driver: &mut dyn Driver) -> Result<Outcome, Failure> {
         // Readers are there before the first write.
         let reporter = exchange::reporting(driver)?;
-        let engine = exchange::lines(driver, true)?;
-        let gateway = exchange::lines(driver, false)?;
+        let engine = exchange::lines(driver, Part::PingPong { far: true })?;
+        let gateway = exchange::lines(driver, Part::PingPong { far: false })?;
         let ports = [engine.main.link.local_port()?, gateway.main.link.local_port()?];
         let run = self.run;
         let before = self.before(|pids| Sample::take(run, pids));

@@ -28,7 +28,7 @@ fn measure(scenario: &Scenario, faults: &[(u64, Fault)]) -> (Outcome, Measured) 
 
 fn measure_broker(scenario: &Scenario, behaviour: &Behaviour) -> (Outcome, Measured) {
     let target = local(behaviour).target.parse().unwrap();
-    let outcome = run(&target, scenario, 7, &Workers::default(), &mut Progress::new(true)).unwrap();
+    let outcome = run(&target, scenario, 7, &Workers::default(), &mut Progress::silent()).unwrap();
     let measured = judge(scenario, &outcome, Measures::Broker).unwrap();
     (outcome, measured)
 }
@@ -217,7 +217,7 @@ fn round_trips_through_a_real_relay_are_all_accounted_for() {
     // Too small for a number, a body can only be counted.
     for size in [64, 1] {
         let scenario = Scenario { mode: Mode::Pingpong, ..counted(size, 0) };
-        let outcome = run(&target, &scenario, 9, &Workers::default(), &mut Progress::new(true)).unwrap();
+        let outcome = run(&target, &scenario, 9, &Workers::default(), &mut Progress::silent()).unwrap();
         assert_eq!(counts(&outcome.integrity), [0; 7], "{size} B");
         assert_eq!((outcome.totals.sent, outcome.totals.received), (MESSAGES, MESSAGES));
     }
@@ -230,7 +230,7 @@ fn several_pairs_and_large_bodies_go_through_a_real_relay() {
     for (size, window, log) in [(64, 50, None), (300_000, 4, None), (300_000, 4, logged)] {
         let target: Target = format!("relay://{}", relay(log)).parse().unwrap();
         let scenario = Scenario { producers: 3, messages: Some(60), ..counted(size, window) }.for_relay();
-        let outcome = run(&target, &scenario, 11, &Workers::default(), &mut Progress::new(true)).unwrap();
+        let outcome = run(&target, &scenario, 11, &Workers::default(), &mut Progress::silent()).unwrap();
         assert_eq!(counts(&outcome.integrity), [0; 7], "{size} B");
         assert_eq!((outcome.totals.received, outcome.totals.confirmed), (60, 60));
     }
@@ -240,7 +240,7 @@ fn several_pairs_and_large_bodies_go_through_a_real_relay() {
 fn a_broker_that_dies_ends_the_run_with_a_failure() {
     let scenario = counted(64, 100);
     let target = local(&Behaviour::faulty(&[(1000, Fault::Die)])).target.parse().unwrap();
-    let failure = run(&target, &scenario, 3, &Workers::default(), &mut Progress::new(true))
+    let failure = run(&target, &scenario, 3, &Workers::default(), &mut Progress::silent())
         .err()
         .map(|failure| failure.to_string());
     assert!(failure.as_deref().is_some_and(|text| text.contains("broker")), "{failure:?}");
@@ -253,7 +253,7 @@ fn a_missing_broker_fails_with_its_name() {
         &counted(64, 0),
         1,
         &Workers::default(),
-        &mut Progress::new(true),
+        &mut Progress::silent(),
     );
     let text = failure.err().map(|failure| failure.to_string()).unwrap_or_default();
     assert!(text.contains("gone") && text.contains("127.0.0.1:1"), "{text}");
@@ -276,7 +276,7 @@ fn a_selector_that_a_broker_takes_and_does_not_know_is_found_out_however_late_it
         let behaviour = Behaviour { delivery: delivery.parse().unwrap(), ..Behaviour::default() };
         let target = local(&behaviour).target.parse().unwrap();
         let scenario = Scenario { selector: Some(10), ..counted(64, 1) };
-        let failure = run(&target, &scenario, 7, &Workers::default(), &mut Progress::new(true)).err().unwrap();
+        let failure = run(&target, &scenario, 7, &Workers::default(), &mut Progress::silent()).err().unwrap();
         assert!(failure.lacks().is_some_and(|what| what.contains("x-filter-jms-selector")), "{failure}");
     }
 }

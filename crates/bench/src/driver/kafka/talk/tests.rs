@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn publishing(confirms: bool, most_bytes: usize, most_messages: u32) -> Option<Publishing> {
-    Some(Publishing { topic: "t".to_owned(), confirms, most_bytes, most_messages })
+fn publishing(acks: Acks, most_bytes: usize, most_messages: u32) -> Option<Publishing> {
+    Some(Publishing { topic: "t".to_owned(), confirms: acks == Acks::All, most_bytes, most_messages })
 }
 
 fn consuming(ack_every: u64) -> Option<Consuming> {
@@ -47,7 +47,7 @@ fn done(correlation: u32, code: u8) -> Vec<u8> {
 /// The answer to a Fetch: a batch with these bodies from `offset` on.
 fn batch(correlation: u32, offset: u64, bodies: &[&[u8]]) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut open = OpenBatch::begin("t", 0, false, 0, &mut out);
+    let mut open = OpenBatch::begin("t", 0, Acks::None, 0, &mut out);
     bodies.iter().for_each(|body| open.push(body, &mut out));
     let from = out.len() - open.length(&out);
     open.end(&mut out);
@@ -71,7 +71,7 @@ fn delivery(body: &[u8]) -> String {
 
 #[test]
 fn what_is_published_between_two_writes_shares_batches_and_their_confirms() {
-    let mut talk = KafkaTalk::new(publishing(true, 1000, 3), None);
+    let mut talk = KafkaTalk::new(publishing(Acks::All, 1000, 3), None);
     for body in [b"a", b"b", b"c", b"d"] {
         talk.publish(body).unwrap();
     }
@@ -87,12 +87,12 @@ fn what_is_published_between_two_writes_shares_batches_and_their_confirms() {
 
 #[test]
 fn a_batch_is_bounded_by_bytes_and_unconfirmed_ones_await_nothing() {
-    let mut talk = KafkaTalk::new(publishing(false, 1, u32::MAX), None);
+    let mut talk = KafkaTalk::new(publishing(Acks::None, 1, u32::MAX), None);
     talk.publish(b"a").unwrap();
     talk.publish(b"b").unwrap();
     assert_eq!(sent(&mut talk), ["produce 1", "produce 1"]);
     assert!(talk.receive(&done(1, 0), &mut |_| {}).unwrap_err().to_string().contains("another question"));
-    let mut talk = KafkaTalk::new(publishing(false, 200, u32::MAX), None);
+    let mut talk = KafkaTalk::new(publishing(Acks::None, 200, u32::MAX), None);
     (0..5).try_for_each(|_| talk.publish(&[7; 40])).unwrap();
     assert_eq!(sent(&mut talk), ["produce 2", "produce 2", "produce 1"]);
 }
@@ -100,7 +100,7 @@ fn a_batch_is_bounded_by_bytes_and_unconfirmed_ones_await_nothing() {
 #[test]
 fn offsets_are_committed_when_due_and_before_more_is_asked_for() {
     let mut talk = KafkaTalk::new(None, consuming(2));
-    talk.begin(false);
+    talk.fetch_now();
     assert_eq!(sent(&mut talk), ["fetch from 0"]);
     let input = batch(1, 0, &[b"a", b"b", b"c"]);
     for cut in 0..input.len() {
@@ -117,15 +117,15 @@ fn offsets_are_committed_when_due_and_before_more_is_asked_for() {
     assert_eq!(sent(&mut talk), ["fetch from 3", "fetch from 4"]);
     assert!(talk.publish(b"x").is_err());
     let mut each = KafkaTalk::new(None, consuming(1));
-    each.begin(false);
+    each.fetch_now();
     events(&mut each, &batch(1, 0, &[b"a", b"b", b"c"]));
     assert_eq!(sent(&mut each), ["fetch from 0", "commit 3", "fetch from 3"]);
 }
 
 #[test]
 fn who_answers_asks_for_more_behind_its_answer() {
-    let mut far = KafkaTalk::new(publishing(false, 1000, u32::MAX), consuming(0));
-    far.begin(false);
+    let mut far = KafkaTalk::new(publishing(Acks::None, 1000, u32::MAX), consuming(0));
+    far.fetch_now();
     assert_eq!(sent(&mut far), ["fetch from 0"]);
     assert_eq!(events(&mut far, &batch(1, 0, &[b"a"])), [delivery(b"a")]);
     assert_eq!(sent(&mut far), [] as [String; 0]);
@@ -133,8 +133,8 @@ fn who_answers_asks_for_more_behind_its_answer() {
     assert_eq!(sent(&mut far), ["produce 1", "fetch from 1"]);
     assert_eq!(events(&mut far, &batch(3, 1, &[])), [] as [String; 0]);
     assert_eq!(sent(&mut far), ["fetch from 1"]);
-    let mut near = KafkaTalk::new(publishing(true, 1000, u32::MAX), consuming(0));
-    near.begin(true);
+    let mut near = KafkaTalk::new(publishing(Acks::All, 1000, u32::MAX), consuming(0));
+    near.fetch_after_publish();
     assert_eq!(sent(&mut near), [] as [String; 0]);
     near.publish(b"a").unwrap();
     assert_eq!(sent(&mut near), ["produce 1", "fetch from 0"]);
@@ -143,12 +143,12 @@ fn who_answers_asks_for_more_behind_its_answer() {
 #[test]
 fn what_a_broker_refuses_is_named() {
     let mut talk = KafkaTalk::new(None, consuming(1));
-    talk.begin(false);
+    talk.fetch_now();
     let refused = answer(1, &[&[0; 4], PARTITION, &[0, 1], &[0; 16], &[0; 4], &[0; 4]]);
     let failure = talk.receive(&refused, &mut |_| {}).unwrap_err().to_string();
     assert!(failure.contains("OFFSET_OUT_OF_RANGE (1)"), "{failure}");
     let mut talk = KafkaTalk::new(None, consuming(1));
-    talk.begin(false);
+    talk.fetch_now();
     events(&mut talk, &batch(1, 0, &[b"a"]));
     let failure = talk.receive(&done(2, 16), &mut |_| {}).unwrap_err().to_string();
     assert!(failure.contains("OffsetCommit") && failure.contains("NOT_COORDINATOR"), "{failure}");
