@@ -10,6 +10,19 @@ use bench_record::scenario::{Ack, Confirms, Destination, Mode, Payload, QueueKin
 /// The single options of a scenario.
 #[derive(Debug, Args, Default)]
 pub(crate) struct LoadArgs {
+    #[command(flatten)]
+    topology: TopologyArgs,
+    #[command(flatten)]
+    steps: StepArgs,
+    #[command(flatten)]
+    queues: QueueArgs,
+    #[command(flatten)]
+    pace: PaceArgs,
+}
+
+/// Which connections there are, and where messages go.
+#[derive(Debug, Args, Default)]
+struct TopologyArgs {
     /// Kind of load
     #[arg(long, value_enum)]
     mode: Option<Mode>,
@@ -31,6 +44,11 @@ pub(crate) struct LoadArgs {
     /// Patterns bound to each queue of --destination pattern, of which one matches
     #[arg(long)]
     bindings: Option<usize>,
+}
+
+/// What is sent and asked for, and in which order.
+#[derive(Debug, Args, Default)]
+struct StepArgs {
     /// Consumers select one of this many messages by a property
     #[arg(long)]
     selector: Option<u64>,
@@ -52,6 +70,11 @@ pub(crate) struct LoadArgs {
     /// Leave Nagle's delay on in client sockets
     #[arg(long)]
     nagle: bool,
+}
+
+/// Queues, messages in them and promises about these.
+#[derive(Debug, Args, Default)]
+struct QueueArgs {
     /// Further queues of the exchange that have no consumer
     #[arg(long)]
     idle_queues: Option<usize>,
@@ -76,6 +99,11 @@ pub(crate) struct LoadArgs {
     /// Acknowledgement: auto, each or every:K
     #[arg(long)]
     ack: Option<Ack>,
+}
+
+/// How fast, and for how long.
+#[derive(Debug, Args, Default)]
+struct PaceArgs {
     /// Open loop: messages a second in all, or half (of the target's own saturation), or max
     /// (closed loop)
     #[arg(long)]
@@ -125,37 +153,40 @@ impl LoadArgs {
                 field.clone_from(value);
             }
         }
-        set(&mut scenario.mode, load.mode.as_ref());
-        set(&mut scenario.producers, load.producers.as_ref());
-        set(&mut scenario.consumers, load.consumers.as_ref());
-        set(&mut scenario.queues, load.queues.as_ref());
-        set(&mut scenario.idle_queues, load.idle_queues.as_ref());
-        set(&mut scenario.idle_length, load.idle_length.as_ref());
-        set(&mut scenario.size, load.size.as_ref());
-        set(&mut scenario.window, load.window.map(|confirms| confirms.window).as_ref());
-        set(&mut scenario.prefetch, load.prefetch.as_ref());
-        set(&mut scenario.ack_every, load.ack.map(|ack| ack.every).as_ref());
-        set(&mut scenario.rate, load.rate.as_ref());
-        set(&mut scenario.arrivals, load.arrivals.as_ref());
-        set(&mut scenario.in_flight, load.in_flight.as_ref());
-        set(&mut scenario.duration, load.duration.as_ref());
-        set(&mut scenario.warmup, load.warmup.map(|warmup| warmup.seconds).as_ref());
-        set(&mut scenario.until_steady, load.warmup.map(|warmup| warmup.until_steady).as_ref());
-        set(&mut scenario.patience, load.patience.as_ref());
-        set(&mut scenario.batch, load.batch.as_ref());
-        scenario.messages = load.messages.or(scenario.messages);
-        set(&mut scenario.destination, load.fanout.then_some(Destination::Fanout).or(load.destination).as_ref());
-        set(&mut scenario.bindings, load.bindings.as_ref());
-        set(&mut scenario.payload, load.payload.as_ref());
-        set(&mut scenario.warmup_messages, load.warmup_messages.as_ref());
-        scenario.selector = load.selector.or(scenario.selector);
-        scenario.priority = load.priority.or(scenario.priority);
-        scenario.cap = load.cap.or(scenario.cap);
-        scenario.poll |= load.poll;
-        scenario.drain |= load.drain;
-        scenario.reply |= load.reply;
-        scenario.nodelay &= !load.nagle;
-        scenario.persistent |= load.persistent;
-        scenario.queue = load.queue.unwrap_or_else(|| scenario.natural_kind());
+        set(&mut scenario.mode, load.topology.mode.as_ref());
+        set(&mut scenario.producers, load.topology.producers.as_ref());
+        set(&mut scenario.consumers, load.topology.consumers.as_ref());
+        set(&mut scenario.queues, load.topology.queues.as_ref());
+        set(&mut scenario.idle_queues, load.queues.idle_queues.as_ref());
+        set(&mut scenario.idle_length, load.queues.idle_length.as_ref());
+        set(&mut scenario.size, load.queues.size.as_ref());
+        set(&mut scenario.window, load.queues.window.map(|confirms| confirms.window).as_ref());
+        set(&mut scenario.prefetch, load.queues.prefetch.as_ref());
+        set(&mut scenario.ack_every, load.queues.ack.map(|ack| ack.every).as_ref());
+        set(&mut scenario.rate, load.pace.rate.as_ref());
+        set(&mut scenario.arrivals, load.pace.arrivals.as_ref());
+        set(&mut scenario.in_flight, load.pace.in_flight.as_ref());
+        set(&mut scenario.duration, load.pace.duration.as_ref());
+        set(&mut scenario.warmup, load.pace.warmup.map(|warmup| warmup.seconds).as_ref());
+        set(&mut scenario.until_steady, load.pace.warmup.map(|warmup| warmup.until_steady).as_ref());
+        set(&mut scenario.patience, load.pace.patience.as_ref());
+        set(&mut scenario.batch, load.pace.batch.as_ref());
+        scenario.messages = load.pace.messages.or(scenario.messages);
+        set(
+            &mut scenario.destination,
+            load.topology.fanout.then_some(Destination::Fanout).or(load.topology.destination).as_ref(),
+        );
+        set(&mut scenario.bindings, load.topology.bindings.as_ref());
+        set(&mut scenario.payload, load.steps.payload.as_ref());
+        set(&mut scenario.warmup_messages, load.pace.warmup_messages.as_ref());
+        scenario.selector = load.steps.selector.or(scenario.selector);
+        scenario.priority = load.steps.priority.or(scenario.priority);
+        scenario.cap = load.pace.cap.or(scenario.cap);
+        scenario.poll |= load.steps.poll;
+        scenario.drain |= load.steps.drain;
+        scenario.reply |= load.steps.reply;
+        scenario.nodelay &= !load.steps.nagle;
+        scenario.persistent |= load.queues.persistent;
+        scenario.queue = load.queues.queue.unwrap_or_else(|| scenario.natural_kind());
     }
 }

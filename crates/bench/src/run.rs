@@ -62,6 +62,27 @@ pub(crate) struct RunArgs {
     /// A row of the speed table; other options change it
     #[arg(long, value_enum)]
     pub(crate) preset: Option<Preset>,
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+    /// Repeats the random order and the arrivals of an earlier run
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Directory on the broker's disk where forced writes are timed beside persistent scenarios
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+    /// Write a record of everything to this file
+    #[arg(long)]
+    pub(crate) json: Option<PathBuf>,
+    /// Show nothing but the table
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
+}
+
+/// How often a run measures, until when, and under which circumstances.
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
     /// How often every target has its turn, in random order; with --until the most (50)
     #[arg(long)]
     pub(crate) blocks: Option<usize>,
@@ -93,20 +114,6 @@ pub(crate) struct RunArgs {
     /// record
     #[arg(long, default_value_t = 0)]
     pub(crate) retries: usize,
-    /// Repeats the random order and the arrivals of an earlier run
-    #[arg(long)]
-    pub(crate) seed: Option<u64>,
-    /// Directory on the broker's disk where forced writes are timed beside persistent scenarios
-    #[arg(long)]
-    pub(crate) dir: Option<PathBuf>,
-    /// Write a record of everything to this file
-    #[arg(long)]
-    pub(crate) json: Option<PathBuf>,
-    /// Show nothing but the table
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
-    #[command(flatten)]
-    pub(crate) load: LoadArgs,
 }
 
 impl RunArgs {
@@ -169,25 +176,25 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
     // peers that are still ending.
     let interrupt = Interrupt::by_signal()?;
     let targets = targets(args, given, &floors)?;
-    if args.freeze && !freeze::supported() {
+    if args.plan.freeze && !freeze::supported() {
         return Err(Failure::new("--freeze needs a system with signals"));
     }
     let fresh = args.seed.unwrap_or_else(|| mix(unix_time() ^ u64::from(std::process::id())));
     let (mut journal, seed, salt, earlier) = open_journal(args, &scenario, &targets, fresh)?;
     let started = journal.as_mut().map_or(Ok(started), |journal| journal.begun(started))?;
     let plan = Plan {
-        blocks: args.blocks.unwrap_or(if args.until.is_some() { MOST_FOR_PRECISION } else { 1 }).max(1),
+        blocks: args.plan.blocks.unwrap_or(if args.plan.until.is_some() { MOST_FOR_PRECISION } else { 1 }).max(1),
         seed,
         salt,
-        freeze: args.freeze,
-        wait_quiet: Duration::try_from_secs_f64(args.wait_quiet).context("--wait-quiet")?,
-        retries: args.retries,
+        freeze: args.plan.freeze,
+        wait_quiet: Duration::try_from_secs_f64(args.plan.wait_quiet).context("--wait-quiet")?,
+        retries: args.plan.retries,
         forced_dir: scenario.persistent.then_some(dir),
-        control: args.control.then(|| CONTROL.to_owned()),
+        control: args.plan.control.then(|| CONTROL.to_owned()),
         least: None,
         rehearsal: Duration::ZERO,
-        until: args.until.map(|share| share.0),
-        budget: args.budget.map(|span| span.0),
+        until: args.plan.until.map(|share| share.0),
+        budget: args.plan.budget.map(|span| span.0),
         workers: Workers::default(),
         own: BTreeMap::new(),
         targets,
@@ -235,7 +242,7 @@ fn targets(args: &RunArgs, mut targets: Vec<Target>, floors: &[OwnRelay]) -> Res
             return Err(Failure::new("--pid is for one target; with several say which is whose: --target URI,pid=PID"));
         }
     }
-    if args.control {
+    if args.plan.control {
         let first = targets.first().ok_or_else(|| Failure::new("--control needs a --target to repeat"))?;
         targets.push(Target { name: CONTROL.to_owned(), ..first.clone() });
     }
@@ -255,7 +262,7 @@ type Begun = (Option<ResumeLog>, u64, u64, Vec<Piece>);
 fn open_journal(args: &RunArgs, scenario: &Scenario, targets: &[Target], seed: u64) -> Result<Begun, Failure> {
     let asked = || {
         Ok::<_, Failure>(Asked {
-            circumstances: Circumstances { frozen: args.freeze, ..Circumstances::here(&args.targets)? },
+            circumstances: Circumstances { frozen: args.plan.freeze, ..Circumstances::here(&args.targets)? },
             scenario,
             targets: targets.iter().map(|target| target.name.as_str()).collect(),
             versions: targets
@@ -264,7 +271,7 @@ fn open_journal(args: &RunArgs, scenario: &Scenario, targets: &[Target], seed: u
                 .collect(),
         })
     };
-    match (&args.out, &args.resume) {
+    match (&args.plan.out, &args.plan.resume) {
         (_, Some(dir)) => {
             let Resumed { journal, seed, entries } = ResumeLog::resume(dir, &asked()?)?;
             Ok((Some(journal), seed, unix_time(), entries))
