@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use journal::{Address, Bits, Chunk, Durability, Journal, Opened, Options, Owner, Owners, PAGE, Reference, Replay};
+use journal::{
+    Activity, Address, Bits, Chunk, Durability, Journal, Opened, Options, Owner, Owners, PAGE, Reference, Replay,
+};
 
 use crate::disk::Files;
 
@@ -118,7 +120,7 @@ fn good_log() -> &'static Vec<(String, Vec<u8>)> {
         for _ in 0..2 {
             journal.relieve();
             for _ in 0..30 {
-                stepper.background(false);
+                stepper.background(Activity::Busy);
                 stepper.flush().expect("memory takes everything");
             }
         }

@@ -33,33 +33,32 @@ pub trait Disk: Send + Sync {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
-    /// Makes creations and removals durable, but for those in `spill`, of which nothing has to
-    /// last.
+    /// Makes creations and removals durable, except those in `spill`: nothing in it has to last.
     fn sync_directory(&self) -> io::Result<()>;
     /// Bytes still free on the file system.
     fn free(&self) -> io::Result<u64>;
 }
 
-/// How long a file is waited for that is there and can't be opened for want of handles, and between
-/// two tries.
+/// How long to wait for a file that is there and can't be opened because no handle is left.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// How long to wait between two tries.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Whether the process or the system has no file handle left: a want that passes, and says nothing
-/// of a file.
-pub(crate) fn is_want_of_handles(error: &io::Error) -> bool {
+/// Whether the process or the system has no file handle left. That passes, and says nothing of the
+/// file.
+pub(crate) fn is_out_of_handles(error: &io::Error) -> bool {
     // ENFILE and EMFILE have no kind of their own.
     cfg!(unix) && matches!(error.raw_os_error(), Some(23 | 24))
 }
 
 impl dyn Disk + '_ {
-    /// Opens an existing file to be read, as soon as there is a handle for it: who can't open a
-    /// file that holds messages takes them for damaged.
+    /// Opens an existing file to be read, as soon as there is a handle for it: a file that
+    /// holds messages and can't be opened would be taken for damaged.
     pub(crate) fn open_in_time(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut waited = Duration::ZERO;
         loop {
             match self.open(name) {
-                Err(error) if is_want_of_handles(&error) && waited < PATIENCE => {
+                Err(error) if is_out_of_handles(&error) && waited < PATIENCE => {
                     std::thread::sleep(PAUSE);
                     waited += PAUSE;
                 }

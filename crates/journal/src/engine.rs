@@ -36,7 +36,7 @@ use crate::ticket::{Progress, Ticket};
 use crate::wal::buffer::Buffer;
 use crate::wal::file::Ring;
 
-/// What is told of the failure of the log, once.
+/// Called once, when the log has failed.
 pub(crate) type OnFailure = Box<dyn Fn(&io::Error) + Send + Sync>;
 
 /// What appends go to.
@@ -124,8 +124,8 @@ pub(crate) struct Engine {
     pub(crate) background_wakes: Condvar,
     pub(crate) log: Option<Log>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Somebody was turned away, and the recycler has been told that the room of what was recovered
-    /// is wanted.
+    /// A publish was turned away, and the recycler has been told that the room of what was
+    /// recovered is wanted.
     pub(crate) recovered_wanted: AtomicBool,
     pub(crate) directory: Mutex<Option<Lock>>,
 }
@@ -144,14 +144,14 @@ impl Engine {
         self.background_wakes.notify_one();
     }
 
-    /// Somebody is turned away. If what was recovered is dead and fills the ring, nothing new comes
-    /// in before it is gone: once in each run, all of it counts as new to the recycler, which else
-    /// waits for something new.
+    /// A publish is turned away. If what was recovered is dead and fills the ring, nothing new
+    /// comes in before it is gone. So once in each run all of it counts as new to the recycler,
+    /// which else waits for something new.
     pub(crate) fn want_recovered_room(&self) {
         if self.recovered_wanted.load(Ordering::Relaxed) {
             return;
         }
-        // Who asks may have the lock, as an appender. Whoever is turned away asks again.
+        // The caller may have the lock, as an appender. A publish that is turned away asks again.
         let Some(mut state) = self.state.try_lock() else { return };
         if let Target::Log(buffer) = &mut state.target {
             buffer.fresh += buffer.used();
@@ -223,8 +223,8 @@ impl Log {
 
     /// Bytes on the disk that the oldest file may take when it becomes a segment: what is free
     /// beyond all that the ring may still grow by, and beyond what others will be copied. A backlog
-    /// that finds no more room so fills the ring, and closes the gate while those who consume still
-    /// have their headroom.
+    /// that finds no more room then fills the ring, and closes the gate while consuming clients
+    /// still have their headroom.
     pub(crate) fn to_spare(&self, buffer: &mut Buffer) -> u64 {
         let Thresholds { reserve, .. } = self.thresholds(buffer.sizes);
         let full = buffer.sizes.ring.saturating_sub(buffer.used()) <= reserve;
@@ -238,8 +238,8 @@ impl Log {
         free.saturating_sub(others + reserve)
     }
 
-    /// Bytes on the disk that the ring takes anew when it parts with a file of `length` bytes:
-    /// nothing while it is larger than it should be.
+    /// Bytes on the disk that the ring takes again after it has parted with a file of `length`
+    /// bytes: nothing while it is larger than it should be.
     pub(crate) fn slot_cost(&self, buffer: &Buffer, length: u32) -> u64 {
         let (ring, made) = (buffer.sizes.ring, self.made(buffer));
         ring.saturating_sub(made.saturating_sub(u64::from(length))) - ring.saturating_sub(made)

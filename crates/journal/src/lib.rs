@@ -34,6 +34,7 @@ pub use engine::appender::{Appender, Unwoken};
 pub use engine::backup::{Backup, BackupError, Copied};
 pub use engine::journal::{Journal, Opened, Stepper};
 pub use engine::owners::Owners;
+pub use engine::recycle::Activity;
 pub use engine::writer::Flushed;
 pub use error::OpenError;
 pub use group::Group;
@@ -46,5 +47,6 @@ pub use stats::{Held, SpillStats, Stats};
 pub use ticket::{Address, Ticket};
 pub use verify::{Damage, DamagedEntries, Verification, VerifiedFile, VerifiedSegment, verify};
 
-/// Whom a record is about. Owners are never reused; what they stand for is the caller's business.
+/// The owner that a record is about. Its number is never used again. What it stands for is the
+/// caller's business.
 pub type Owner = u64;

@@ -1,4 +1,4 @@
-//! The journal that writes nothing: bodies lie in memory until nobody references them, facts are
+//! The journal that writes nothing: bodies lie in memory while they are referenced, and facts are
 //! dropped.
 //!
 //! Invariant: a segment goes when its live count falls to zero; what a group frees is freed when

@@ -101,7 +101,7 @@ mod tests {
         let gib = 1 << 30;
         let mib = 1 << 20;
         let table = [
-            // ring asked for, disk, ring, file, whether that is for want of disk
+            // ring asked for, disk, ring, file, whether the disk is too small for more
             (gib, 1 << 40, gib, 64 * mib, false),
             (256 * mib, 1 << 40, 256 * mib, 32 * mib, false),
             (16 * mib, 1 << 40, 16 * mib, 2 * mib, false),

@@ -282,7 +282,7 @@ pub(crate) fn deliver(record: &Record<'_>, ended: &HashMap<Group, usize>, oldest
 fn rewrite_tail(scan: &Scan, start: usize, tail: &VecDeque<Unproven>) -> Result<(), OpenError> {
     for Unproven { at, header } in tail {
         let file = &scan.files[*at];
-        // The padding is made anew; it may be what the tail was torn in.
+        // The padding is made again: the tail may have been torn in it.
         let mut bytes = vec![0; header.footprint() as usize];
         let offset = u64::from(header.offset);
         file.handle

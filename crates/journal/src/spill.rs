@@ -1,10 +1,10 @@
-//! Bodies that nobody was promised and memory has no room for: in files beside the log, which end
-//! with the process.
+//! Bodies that no durability was promised for, and that memory has no room for. They lie in files
+//! beside the log, which end with the process.
 //!
 //! Nothing of it is flushed, no record speaks of it, and no file of an earlier run is ever read:
 //! what is left of one goes, a file at a time, once the journal runs. Invariant: a file is there
-//! while one of its bodies is held, and files are made and removed only by who writes and tidies,
-//! never by who lets go of a body.
+//! while one of its bodies is held. Only writing and tidying make and remove files; letting go of a
+//! body never does.
 
 use std::io;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) struct Spill {
     incarnation: u64,
     /// How large a file grows; a longer body has one of its own.
     file_bytes: u32,
-    /// Locked before the shelf, and by who writes or tidies alone.
+    /// Locked before the shelf, and only to write or to tidy.
     head: Mutex<Option<Head>>,
     shelf: Mutex<Shelf>,
 }
@@ -46,9 +46,9 @@ struct Head {
 struct Shelf {
     files: HashMap<u32, Spilled>,
     open: OpenFiles,
-    /// The number of the head, so that who lets go of its last body can tell.
+    /// The number of the head: freeing its last body must be noticed.
     head: u32,
-    /// Names of files that nobody needs.
+    /// Names of files that are not needed any more.
     dead: Vec<String>,
     /// The number given last.
     last: u32,
@@ -64,7 +64,7 @@ struct Spilled {
     /// Bodies that are held.
     live: u64,
     bytes: u64,
-    /// What is still wanted of it has been asked for, to be written anew.
+    /// It was named by [`Spill::sparse`].
     offered: bool,
 }
 
@@ -183,7 +183,7 @@ impl Spill {
         self.shelf.lock().free(file, count)
     }
 
-    /// Removes one file that nobody needs. True when there are more.
+    /// Removes one file that is not needed any more. True when there are more.
     pub(crate) fn tidy(&self) -> bool {
         let mut head = self.head.lock();
         let unused = |number| self.shelf.lock().files.get(&number).is_some_and(|file| file.live == 1 && file.count > 0);
@@ -198,8 +198,8 @@ impl Spill {
         !self.shelf.lock().dead.is_empty()
     }
 
-    /// A file of which too little is wanted for what it takes: what is left of it should be written
-    /// anew. Each file is named once.
+    /// A file that takes too much room for what is still held of it: that should be written again,
+    /// to another file. Each file is named once.
     pub(crate) fn sparse(&self) -> Option<u32> {
         let mut shelf = self.shelf.lock();
         let (bytes, live) =

@@ -22,7 +22,7 @@ pub struct SpillStats {
     pub bytes: u64,
     /// Bytes written to them since the journal was opened.
     pub written_bytes: u64,
-    /// How often bodies could not be spilled, for want of space, say.
+    /// How often bodies could not be spilled, because the disk is full, say.
     pub failures: u64,
 }
 
@@ -60,8 +60,8 @@ pub struct Stats {
     pub adopted_files: u64,
     /// Segments written in place of others, since the journal was opened.
     pub merges: u64,
-    /// How often a segment could not be written (for want of space, say) or read, and the journal
-    /// tried again.
+    /// How often a segment could not be written (because the disk is full, say) or read, and the
+    /// journal tried again.
     pub segment_failures: u64,
     /// Bytes of segments that were read to see whether they still can be, since the journal was
     /// opened.
@@ -72,7 +72,7 @@ pub struct Stats {
     pub damaged_segments: u32,
     /// Bodies that end with the process.
     pub spill: SpillStats,
-    /// How often a log file could not be readied (for want of space, say) and the journal tried
-    /// again.
+    /// How often a log file could not be readied (because the disk is full, say) and the journal
+    /// tried again.
     pub ready_failures: u64,
 }

@@ -39,7 +39,7 @@ impl Ticket {
     pub const NONE: Self = Self(0);
 }
 
-/// How far the log is durable, and who waits for it to get further.
+/// How far the log is durable, and what waits for it to get further.
 #[derive(Default)]
 pub(crate) struct Progress {
     durable: AtomicU64,
@@ -61,7 +61,7 @@ impl Progress {
         self.lag.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Moves the durable end forward and wakes whoever waited for it.
+    /// Moves the durable end forward and wakes what waited for it.
     pub(crate) fn reach(&self, ticket: Ticket, bytes: u64) {
         self.lag.fetch_sub(bytes, Ordering::Relaxed);
         self.durable.store(ticket.0, Ordering::Release);

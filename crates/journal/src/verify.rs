@@ -88,7 +88,7 @@ pub struct Damage {
     pub offset: u64,
     /// What is wrong, and what it means.
     pub what: String,
-    /// Whom it concerns, where that is known.
+    /// The entries that it concerns, where they are known.
     pub entries: Option<DamagedEntries>,
 }
 
@@ -101,7 +101,7 @@ pub struct DamagedEntries {
     pub numbers: (u64, u64),
     /// How many there are.
     pub count: u64,
-    /// Those that are not settled: the others are missed by nobody.
+    /// Those that are not settled. The others are not missed.
     pub live: u64,
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use auth::{AuthoritySettings, Cost, PasswordHash, Permission, User};
 use broker::{Broker, Client, Clock, Dialect, DialectId, Dialects, Error, Login, Parts, Properties, Settings, Value};
-use journal::{Disk, Durability, Options, RealDisk, Stepper};
+use journal::{Activity, Disk, Durability, Options, RealDisk, Stepper};
 
 use crate::sim_disk::SimDisk;
 
@@ -358,7 +358,7 @@ impl TestBroker {
     pub fn background(&self, steps: usize) -> bool {
         let Some(stepper) = &self.stepper else { return true };
         for _ in 0..steps {
-            let more = stepper.background(false);
+            let more = stepper.background(Activity::Busy);
             match stepper.flush() {
                 Err(_) => return false,
                 Ok(flushed) if !more && flushed != journal::Flushed::Done => return true,

@@ -31,7 +31,7 @@ impl Count {
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) segments: HashMap<u32, Count>,
-    /// Segments that nothing keeps any more and nobody has looked at yet.
+    /// Segments that nothing keeps any more, and that wait to be looked at.
     pub(crate) dead: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Merging: which segments are worth writing anew as one, and what is still referenced in them.
+//! Merging: which segments are worth writing again as one, and what is still referenced in them.
 //!
 //! Invariant: a merge takes at most about one log file's worth of live bytes from a bounded number
 //! of segments, so what it needs in memory and on disk is bounded too; and never more bodies than
@@ -159,7 +159,7 @@ mod tests {
     }
 
     /// Sixteen of these, in each of which a few large bodies are left of many small ones, were
-    /// taken for 38 MiB, and had up to 9 GiB: offsets began anew from zero, over the bodies that
+    /// taken for 38 MiB, and had up to 9 GiB. Offsets began from zero again, over the bodies that
     /// were written first.
     #[test]
     fn bodies_of_a_merge_fit_into_one_segment_whatever_the_guess() {

@@ -72,8 +72,11 @@ impl Copier {
         let mut out = Vec::new();
         let start = self.at;
         for (((page, at), item), body) in chosen.iter().zip(&items).zip(&bodies) {
-            let shared = plan.is_shared(item);
-            plan.pages[*page].items[*at].offset = self.place(item, shared, body, &mut out)?;
+            let offset = self.place(item, body, &mut out)?;
+            if plan.is_shared(item) {
+                self.shared.insert(key(item), offset);
+            }
+            plan.pages[*page].items[*at].offset = offset;
         }
         self.file.write_all_at(&out, u64::from(start)).map_err(|_| CopyError::Write)?;
         self.next = chosen.last().map_or(self.next, |(page, at)| (*page, at + 1));
@@ -99,7 +102,7 @@ impl Copier {
     }
 
     /// The offset of the body of `item` in the segment; a new one goes to `out`.
-    fn place(&mut self, item: &Item, shared: bool, body: &[u8], out: &mut Vec<u8>) -> Result<u32, CopyError> {
+    fn place(&mut self, item: &Item, body: &[u8], out: &mut Vec<u8>) -> Result<u32, CopyError> {
         if let Some(offset) = self.shared.get(&key(item)) {
             return Ok(*offset);
         }
@@ -109,9 +112,6 @@ impl Copier {
         let sum = Checksums::new(self.incarnation, self.number).body(offset, body);
         out.extend_from_slice(&body_head(item.length, sum));
         out.extend_from_slice(body);
-        if shared {
-            self.shared.insert(key(item), offset);
-        }
         Ok(offset)
     }
 
@@ -122,7 +122,7 @@ impl Copier {
     }
 }
 
-/// The body of an item, whoever references it.
+/// What tells the body of an item from others. All references to one body share it.
 fn key(item: &Item) -> (u16, u32) {
     (item.source, item.offset)
 }

@@ -54,7 +54,7 @@ impl Direct {
         Self { buffers, file: OnceLock::new(), refused: AtomicBool::new(false) }
     }
 
-    /// Writes some of `bytes` to `file`; `None` if it is to be done through the page cache.
+    /// Writes some of `bytes` to `file`; `None` if the page cache has to be used.
     pub(super) fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> Option<io::Result<usize>> {
         let whole = !bytes.is_empty() && bytes.len().is_multiple_of(BLOCK) && offset.is_multiple_of(BLOCK as u64);
         if !whole || self.refused.load(Ordering::Relaxed) {

@@ -48,8 +48,8 @@ fn flush_above(path: &Path) -> io::Result<()> {
             _ => break,
         }
         match File::open(above).and_then(|folder| folder.sync_all()) {
-            // Not everybody may read what lies above, or it can't be flushed; whoever made it has
-            // to see to its name.
+            // What lies above may be closed to this user, or can't be flushed. Its name is then the
+            // business of the one who made it.
             Err(error)
                 if matches!(
                     error.kind(),

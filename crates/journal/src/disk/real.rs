@@ -59,7 +59,7 @@ impl RealDisk {
     fn folder(&self, at: usize) -> io::Result<&Folder> {
         if self.folders[at].get().is_none() {
             let folder = self.root.folder(FOLDERS[at])?;
-            // Somebody else may have been faster: it is the same folder.
+            // Another thread may have been faster: it is the same folder.
             let _ = self.folders[at].set(folder);
         }
         self.folders[at].get().ok_or_else(|| io::Error::other("a folder that was just opened is gone"))

@@ -13,6 +13,7 @@ use parking_lot::MutexGuard;
 use crate::engine::{Engine, State, Target};
 use crate::group::Group;
 use crate::record::{Draft, LIST};
+use crate::wal::batch::BatchKind;
 use crate::{Address, Owner, Ticket};
 
 /// The right to append, until it is dropped. Dropping it wakes the writer if that sleeps.
@@ -22,15 +23,15 @@ use crate::{Address, Owner, Ticket};
 pub struct Appender<'a> {
     engine: &'a Engine,
     state: MutexGuard<'a, State>,
-    housekeeping: bool,
+    kind: BatchKind,
     /// The caller appends more at once: the writer may sleep on.
     more_follows: bool,
     bytes: u64,
 }
 
 impl<'a> Appender<'a> {
-    pub(crate) fn new(engine: &'a Engine, housekeeping: bool) -> Self {
-        Self { engine, state: engine.state.lock(), housekeeping, more_follows: false, bytes: 0 }
+    pub(crate) fn new(engine: &'a Engine, kind: BatchKind) -> Self {
+        Self { engine, state: engine.state.lock(), kind, more_follows: false, bytes: 0 }
     }
 
     /// Ends the appender without waking the writer: the caller goes on appending at once, and what
@@ -67,8 +68,8 @@ impl<'a> Appender<'a> {
         address
     }
 
-    /// Releases the hold that [`Appender::body`] took, at once: whoever published has made all its
-    /// references.
+    /// Releases the hold that [`Appender::body`] took, at once: all references to the body have
+    /// been made.
     pub fn release_hold(&mut self, address: Address) {
         match &mut self.state.target {
             Target::Log(buffer) => buffer.table.release(address.file),
@@ -165,7 +166,7 @@ impl<'a> Appender<'a> {
         }
     }
 
-    /// The end of everything appended so far, by anybody.
+    /// The end of everything appended so far, by every appender.
     pub fn ticket(&self) -> Ticket {
         self.state.ticket()
     }
@@ -173,7 +174,7 @@ impl<'a> Appender<'a> {
     fn append_runs(&mut self, group: Option<Group>, owner: Owner, reason: u8, runs: &[(u64, u64)]) {
         let kept = match (&mut self.state.target, group) {
             // What is said again is settled, whatever becomes of the group that it is said in.
-            (Target::Log(buffer), Some(group)) if !self.housekeeping => {
+            (Target::Log(buffer), Some(group)) if self.kind == BatchKind::News => {
                 buffer.groups.note_settled(group, owner, runs);
                 None
             }
@@ -193,7 +194,7 @@ impl<'a> Appender<'a> {
         if state.failed {
             return Address { file: 0, offset: 0 };
         }
-        let (address, bytes) = buffer.append(group, draft, self.housekeeping);
+        let (address, bytes) = buffer.append(group, draft, self.kind);
         self.bytes += bytes;
         if let Some(owner) = owner {
             buffer.table.head().touch(owner);

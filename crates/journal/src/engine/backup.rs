@@ -271,8 +271,7 @@ fn list(log: &Log, end: Address) -> Result<Vec<Item>, BackupError> {
         let opened = disk.open(name).and_then(|file| file.length());
         opened.map_err(BackupError::io(format!("opening {name}")))
     };
-    // Slots that nobody uses, or that are ready for what comes after the end, may change at any
-    // time.
+    // Slots that are free, or that are ready for what comes after the end, may change at any time.
     let listed = log.ring.standing(|shelf| {
         let mut names = disk.list()?;
         let later = shelf.used.iter().filter(|(generation, _)| **generation > end.file).map(|(_, slot)| slot);
@@ -317,7 +316,7 @@ impl Backup {
     /// Copies the next piece, of a mebibyte at most; true when the copy is whole, and durable.
     ///
     /// # Errors
-    /// Why the copy can't go on: it is to be dropped then.
+    /// Why the copy can't go on. Drop it then.
     pub fn step(&mut self) -> Result<bool, BackupError> {
         self.pin.0.look()?;
         let mut copying = match self.current.take() {
@@ -381,8 +380,8 @@ impl Drop for Backup {
         if self.done {
             return;
         }
-        // Closed first: Windows removes no open file. What stays is no data directory, and in
-        // nobody's way but a backup's.
+        // Closed first: Windows removes no open file. What stays is no data directory. It is in
+        // the way of a backup only.
         self.current = None;
         for name in self.made.iter().rev() {
             let _ = self.to.remove(name);

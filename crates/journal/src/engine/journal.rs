@@ -1,4 +1,4 @@
-//! The handles of a journal: [`Journal`] for everybody, [`Opened`] between recovery and start,
+//! The handles of a journal: [`Journal`] to use it, [`Opened`] between recovery and start, and
 //! [`Stepper`] to drive the engine without threads.
 
 use std::io;
@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::admission::{Admission, AdmissionGate};
 use crate::disk::{Disk, Lock};
 use crate::engine::owners::Owners;
-use crate::engine::recycle::Recycler;
+use crate::engine::recycle::{Activity, Recycler};
 use crate::engine::scrub::Scrub;
 use crate::engine::writer::{Flushed, Writer};
 use crate::engine::{Engine, Log, OnFailure, State, Target};
@@ -27,6 +27,7 @@ use crate::replay::Replay;
 use crate::spill::Spill;
 use crate::stats::{Held, SpillStats, Stats};
 use crate::ticket::{Address, Progress, Ticket};
+use crate::wal::batch::BatchKind;
 use crate::wal::buffer::Buffer;
 use crate::{Appender, OpenError};
 
@@ -62,14 +63,14 @@ impl Journal {
         Ok(Opened { options, sizes: recovered.sizes, recovered: Some((recovered, lock)) })
     }
 
-    /// Takes the buffer's lock, to append. Everybody else waits until the appender is dropped.
+    /// Takes the buffer's lock, to append. All others wait until the appender is dropped.
     pub fn appender(&self) -> Appender<'_> {
-        Appender::new(&self.0, false)
+        Appender::new(&self.0, BatchKind::News)
     }
 
     /// As [`Journal::appender`], for what [`Owners::restate`] appends.
     pub fn housekeeping_appender(&self) -> Appender<'_> {
-        Appender::new(&self.0, true)
+        Appender::new(&self.0, BatchKind::Housekeeping)
     }
 
     /// The ticket up to which everything is durable. One atomic load.
@@ -159,9 +160,9 @@ impl Journal {
         self.0.log.is_some()
     }
 
-    /// Writes bodies outside the log, for want of memory: nothing is flushed, and nothing of it is
-    /// there after the process has ended. Each is held once, until [`Journal::free_spilled`];
-    /// meanwhile it is read as any other. Waits for the disk.
+    /// Writes bodies outside the log, because memory is short. Nothing is flushed, and nothing of
+    /// it outlives the process. Each is held once, until [`Journal::free_spilled`]; meanwhile it is
+    /// read as any other. Waits for the disk.
     ///
     /// # Errors
     /// If there is no disk, or no room on it that the log can't come to need; else what the disk
@@ -195,14 +196,14 @@ impl Journal {
         self.0.log.as_ref().is_some_and(|log| log.spill.tidy())
     }
 
-    /// A file of spilled bodies that takes far more room than those of it which are held: they
-    /// should be spilled anew. Each file is named once.
+    /// A file of spilled bodies that takes far more room than the bodies that are still held. They
+    /// should be spilled again, to another file. Each file is named once.
     pub fn sparse_spilled(&self) -> Option<u32> {
         self.0.log.as_ref().and_then(|log| log.spill.sparse())
     }
 
-    /// What the log's files list costs its user too much memory: the oldest closed file is to leave
-    /// the log soon, however much room there is. Cheap; to be called again while the need lasts.
+    /// What the log's files list costs its user too much memory: the oldest closed file should
+    /// leave the log soon, however much room there is. Cheap; call it again while the need lasts.
     pub fn relieve(&self) {
         let mut state = self.0.state.lock();
         let Target::Log(buffer) = &mut state.target else { return };
@@ -522,8 +523,8 @@ impl Stepper {
     }
 
     /// One step of the background; true if there may be more to do at once.
-    pub fn background(&self, idle: bool) -> bool {
-        self.0.0.log.as_ref().is_some_and(|log| self.0.0.background(log, &self.0, idle))
+    pub fn background(&self, activity: Activity) -> bool {
+        self.0.0.log.as_ref().is_some_and(|log| self.0.0.background(log, &self.0, activity))
     }
 }
 

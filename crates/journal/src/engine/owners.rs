@@ -12,7 +12,7 @@ pub trait Owners: Send + Sync {
     /// background thread without any lock of the journal held, a bounded number of owners at a
     /// time. For an owner that has had chunks since the journal was opened this includes which of
     /// its sequence numbers are settled, all of them: a chunk comes back at the next start as long
-    /// as its segment is kept by anybody.
+    /// as anything keeps its segment.
     fn restate(&self, owners: &[Owner], journal: &Journal);
     /// Adds to `found` the references of `owner` that are not settled and whose bodies lie in
     /// `file`. That file is closed and no publisher holds anything in it, so there will be no more

@@ -30,6 +30,15 @@ const IDLE_FILES: usize = 2;
 /// An idle log keeps this many recycled slots.
 const IDLE_SLOTS: usize = 1;
 
+/// Whether the log is in use: what the background goes by.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// Records come in.
+    Busy,
+    /// Nothing has been appended for a while: time to give back room.
+    Idle,
+}
+
 /// A file that is out of the table.
 struct Retired {
     /// When that is durable.
@@ -122,22 +131,21 @@ impl Log {
     }
 }
 
-/// Whether the oldest file can be taken out of the log: nobody can come to reference it any more,
+/// Whether the oldest file can be taken out of the log: no reference to it can be added any more,
 /// and no group is open in it.
 fn can_leave(buffer: &Buffer) -> bool {
     let oldest = buffer.table.oldest();
     buffer.table.len() > 1 && oldest.holds == 0 && !buffer.groups.hold(oldest.generation)
 }
 
-/// Whether nothing in the oldest file keeps it, but for its owners' facts.
+/// Whether only the facts of its owners keep the oldest file.
 fn is_dead(buffer: &Buffer) -> bool {
     can_leave(buffer) && buffer.table.oldest().live == 0
 }
 
 impl Engine {
-    /// One step of the background; true if there may be more to do at once. `idle` says that
-    /// nothing has been appended for a while: time to give back room.
-    pub(crate) fn background(&self, log: &Log, journal: &Journal, idle: bool) -> bool {
+    /// One step of the background; true if there may be more to do at once.
+    pub(crate) fn background(&self, log: &Log, journal: &Journal, activity: Activity) -> bool {
         let mut recycler = log.recycler.lock();
         if let Ok(free) = log.ring.free_on_disk() {
             log.free.store(free, Ordering::Relaxed);
@@ -149,7 +157,7 @@ impl Engine {
         let to_copy = self.with_buffer(|buffer| buffer.table.to_copy()).unwrap_or(0);
         log.to_copy.store(to_copy, Ordering::Relaxed);
         let pinned = log.pinned.load(Ordering::Relaxed);
-        let progress = !pinned && self.advance_recycling(log, journal, &mut recycler, idle);
+        let progress = !pinned && self.advance_recycling(log, journal, &mut recycler, activity);
         let head = match &self.state.lock().target {
             Target::Log(buffer) => buffer.table.head_generation(),
             Target::Memory(_) => return false,
@@ -157,7 +165,7 @@ impl Engine {
         // After recycling, so that a slot that just became free is taken. A failure shows in the
         // ring's figures and in the admission; the next step tries again.
         let readied = log.ring.ready() <= head && log.ring.ensure(head + 1).is_ok();
-        if idle && !progress {
+        if activity == Activity::Idle && !progress {
             log.ring.trim(IDLE_SLOTS);
         }
         drop(recycler);
@@ -166,16 +174,16 @@ impl Engine {
         progress || readied
     }
 
-    fn advance_recycling(&self, log: &Log, journal: &Journal, recycler: &mut Recycler, idle: bool) -> bool {
+    fn advance_recycling(&self, log: &Log, journal: &Journal, recycler: &mut Recycler, activity: Activity) -> bool {
         recycler.synced = Ticket(log.synced.load(Ordering::Acquire));
         let recycled = recycle_flushed(log, recycler);
-        let buried = self.bury(log, recycler);
+        let removed = self.remove_dead(log, recycler);
         let worked = match recycler.job.take() {
             Some(job) => self.work(log, journal, recycler, job),
-            None => self.choose(log, recycler, idle),
+            None => self.choose(log, recycler, activity),
         };
         let arrived = self.note_waits(log, recycler);
-        recycled || buried || worked || arrived
+        recycled || removed || worked || arrived
     }
 
     /// Does the next piece of a job.
@@ -203,7 +211,7 @@ impl Engine {
         }
     }
 
-    /// A job can't go on: what it has written goes, and it is begun anew when the background looks
+    /// A job can't go on: what it has written goes. A new one begins when the background looks
     /// again.
     fn give_up(&self, recycler: &mut Recycler, job: &Job, failure: Failure) {
         recycler.leftovers = job.leftovers();
@@ -230,7 +238,7 @@ impl Engine {
     }
 
     /// Begins with the oldest file if its room is wanted, else with a merge if one is due.
-    fn choose(&self, log: &Log, recycler: &mut Recycler, idle: bool) -> bool {
+    fn choose(&self, log: &Log, recycler: &mut Recycler, activity: Activity) -> bool {
         if !recycler.leftovers.is_empty() {
             return clear_leftovers(log, recycler);
         }
@@ -238,7 +246,7 @@ impl Engine {
         let Target::Log(buffer) = &mut state.target else { return false };
         // A merge gives back more than it takes, so it may take all but the reserve.
         let room = log.to_spare(buffer).saturating_sub(log.thresholds(buffer.sizes).reserve);
-        let job = choose_file(log, recycler, buffer, idle)
+        let job = choose_file(log, recycler, buffer, activity)
             .or_else(|| merge::choose(&buffer.segments, buffer.sizes, room).map(Job::merge));
         buffer.recycling = if job.is_some() { Recycling::Busy } else { Recycling::Free };
         recycler.job = job;
@@ -281,7 +289,7 @@ impl Engine {
     }
 
     /// Notes which segments nothing keeps any more, and removes one of which that is sure.
-    fn bury(&self, log: &Log, recycler: &mut Recycler) -> bool {
+    fn remove_dead(&self, log: &Log, recycler: &mut Recycler) -> bool {
         let dead = self.with_buffer(|buffer| {
             let dead = std::mem::take(&mut buffer.segments.dead);
             let spared = |number: &u32| !recycler.job.as_ref().is_some_and(|job| job.merges(*number));
@@ -304,13 +312,12 @@ impl Engine {
         true
     }
 
-    /// Notes for the writer and for whoever ends a group what the recycler waits for. True if it
-    /// came meanwhile.
+    /// Notes what the recycler waits for, for the writer and for the appender that ends a group.
+    /// True if it came meanwhile.
     fn note_waits(&self, log: &Log, recycler: &Recycler) -> bool {
         let retired = recycler.retired.front().map(|retired| retired.ticket);
         let tickets = recycler.waits().filter_map(Wait::ticket).chain(retired);
-        // What had come when the step began is not waited for: what is left of that is to be tried
-        // again.
+        // What had come when the step began is not waited for: the next step tries the rest again.
         let awaited = tickets.filter(|ticket| *ticket > recycler.synced).min().map_or(0, |ticket| ticket.0);
         let group = recycler.waits().filter_map(Wait::group).min();
         // Under the lock that the writer takes after each flush, so that it sees this or what it
@@ -325,8 +332,8 @@ impl Engine {
 }
 
 /// A job for the oldest file, if it can leave the log and its room is wanted.
-fn choose_file(log: &Log, recycler: &mut Recycler, buffer: &mut Buffer, idle: bool) -> Option<Job> {
-    let wanted = log.wanted(buffer) || (idle && buffer.table.len() > IDLE_FILES);
+fn choose_file(log: &Log, recycler: &mut Recycler, buffer: &mut Buffer, activity: Activity) -> Option<Job> {
+    let wanted = log.wanted(buffer) || (activity == Activity::Idle && buffer.table.len() > IDLE_FILES);
     if !can_leave(buffer) || !wanted || !log.affords(buffer) {
         return None;
     }
@@ -346,10 +353,11 @@ fn choose_file(log: &Log, recycler: &mut Recycler, buffer: &mut Buffer, idle: bo
         length: oldest.length,
         slot: log.ring.slot(oldest.generation)?,
         owners,
+        alive: oldest.live > 0,
         restated: buffer.restated,
         unreadable: recycler.unreadable == Some(oldest.generation),
     };
-    Some(Job::leave(leaving, oldest.live > 0))
+    Some(Job::leave(leaving))
 }
 
 /// Removes what a job that was given up has left.

@@ -1,5 +1,5 @@
-//! The scrub: reads segments from time to time, slowly, so that a disk that loses bits is noticed
-//! before somebody waits for the message.
+//! The scrub: it reads segments from time to time, slowly. So a disk that loses bits is noticed
+//! before a consumer waits for the message.
 //!
 //! It works in rounds, of the segments there were when a round began; what was written since then
 //! waits for the next. Invariant: it runs on the background's thread, between two of its steps, so
@@ -51,7 +51,7 @@ struct Progress {
     current: Option<Check>,
     /// The segments that were found damaged.
     damaged: HashSet<u32>,
-    /// What nobody was told yet.
+    /// What was found and not told yet.
     found: Vec<Damage>,
 }
 
@@ -126,7 +126,7 @@ impl Engine {
         let Some(mut check) = progress.current.take().or_else(|| self.next_check(log, progress, now)) else {
             return Some(progress.due);
         };
-        // Gone, or on its way out: nobody misses it.
+        // Gone, or on its way out: it is not missed.
         let number = check.header.number;
         if log.cold.header(number) != Some(check.header) || !self.is_kept(number) {
             return Some(progress.due);

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::engine::journal::Journal;
+use crate::engine::recycle::Activity;
 use crate::engine::writer::Flushed;
 use crate::engine::{Engine, Log, State, Target};
 use crate::ticket::Ticket;
@@ -149,16 +150,17 @@ fn tidy(journal: &Journal) {
     let Some(log) = &engine.log else { return };
     let _watch = Watch(engine, log);
     let started = Instant::now();
-    let mut idle = false;
+    let mut activity = Activity::Busy;
     loop {
-        while engine.background(log, journal, idle) && !engine.state.lock().stopping {}
+        while engine.background(log, journal, activity) && !engine.state.lock().stopping {}
         let before = engine.state.lock().ticket();
         engine.wait_for_work(log, started);
         let mut state = engine.state.lock();
         if state.stopping || state.failed {
             return;
         }
-        idle = !state.background_due && state.ticket() == before;
+        let idle = !state.background_due && state.ticket() == before;
+        activity = if idle { Activity::Idle } else { Activity::Busy };
         state.background_due = false;
     }
 }

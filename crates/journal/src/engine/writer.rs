@@ -11,12 +11,13 @@ use std::sync::atomic::Ordering;
 use parking_lot::RwLockWriteGuard;
 
 use crate::checksum::Checksums;
-use crate::disk::is_want_of_handles;
+use crate::disk::is_out_of_handles;
 use crate::engine::{Engine, Log, Target};
 use crate::options::{BLOCK, Durability};
 use crate::record;
 use crate::ticket::{Address, Ticket};
 use crate::wal::batch::{Batch, BatchHeader, HEADER, Link};
+use crate::wal::buffer::DurableEnd;
 use crate::wal::file::Ring;
 
 /// What a step of the writer did.
@@ -26,8 +27,8 @@ pub enum Flushed {
     Idle,
     /// What had been appended is durable.
     Done,
-    /// The next log file could not be readied, for want of space, say. Nothing is lost; it is to be
-    /// tried again.
+    /// The next log file could not be readied, because the disk is full, say. Nothing is lost: try
+    /// again.
     Stalled,
 }
 
@@ -51,8 +52,8 @@ pub(crate) struct Writer {
 
 impl Engine {
     /// Writes and flushes everything appended before the call. An error is final: the log has
-    /// failed. Nobody may call it but the writer: until what it wrote is off the buffer, another
-    /// call would write that again, with another header.
+    /// failed. Only the writer may call it: until what it wrote is off the buffer, another call
+    /// would write that again, with another header.
     pub(crate) fn flush(&self, log: &Log) -> io::Result<Flushed> {
         let mut writer = log.writer.lock();
         let (mut run, sync) = {
@@ -70,12 +71,15 @@ impl Engine {
         let (count, refused) = writable(&log.ring, &run);
         run.truncate(count);
         if all > 0 && run.is_empty() {
-            if let Some(error) = refused.filter(|error| !is_want_of_room(error)) {
+            if let Some(error) = refused.filter(|error| !is_out_of_room(error)) {
                 drop(writer);
                 self.fail(log, &error);
                 return Err(error);
             }
-            self.wish_sync_again(sync);
+            if sync {
+                // The flush that was asked for could not be done yet.
+                self.state.lock().sync_wanted = true;
+            }
             return Ok(Flushed::Stalled);
         }
         if run.is_empty() && (!sync || writer.dirty.is_empty()) {
@@ -95,30 +99,24 @@ impl Engine {
             return Err(error);
         }
         writer.last = last;
-        let proof = writer.proof;
+        let end = DurableEnd { ticket: Ticket(last), proof: writer.proof };
         drop(run);
         drop(writer);
-        self.settle(log, Ticket(last), proof);
+        self.settle(log, end);
         Ok(if all > 0 { Flushed::Done } else { Flushed::Idle })
     }
 
-    /// A flush that was asked for but could not be done yet is asked for again.
-    fn wish_sync_again(&self, sync: bool) {
-        self.state.lock().sync_wanted |= sync;
-    }
-
-    /// Everything up to `ticket` is durable, and with `proof` its last batch says so of all before:
-    /// wakes who waited for it.
-    fn settle(&self, log: &Log, ticket: Ticket, proof: bool) {
+    /// Everything up to `end` is durable: wakes what waited for it.
+    fn settle(&self, log: &Log, end: DurableEnd) {
         let (bytes, background, surplus) = {
             let mut state = self.state.lock();
             let Target::Log(buffer) = &mut state.target else { return };
-            let written = buffer.durable(ticket, proof);
+            let written = buffer.durable(end);
             let bytes = written.iter().map(|batch| u64::from(batch.length)).sum();
             let surplus = buffer.reuse(written);
             (bytes, log.background_due(buffer), surplus)
         };
-        self.progress.reach(ticket, bytes);
+        self.progress.reach(end.ticket, bytes);
         drop(surplus);
         if background {
             self.wake_background();
@@ -158,10 +156,10 @@ fn writable(ring: &Ring, run: &[Arc<Batch>]) -> (usize, Option<io::Error>) {
     (run.len(), None)
 }
 
-/// Whether a file could not be readied for want of something that may come back: room, or file
-/// handles. With any other error the disk is no disk any more, and waiting would be for ever.
-fn is_want_of_room(error: &io::Error) -> bool {
-    is_want_of_handles(error) || matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+/// Whether a file could not be readied because something is missing that may come back: room, or
+/// file handles. With any other error the disk is no disk any more, and waiting would be for ever.
+fn is_out_of_room(error: &io::Error) -> bool {
+    is_out_of_handles(error) || matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 impl Writer {
@@ -200,7 +198,7 @@ impl Writer {
             records: batch.records,
             previous: self.previous,
             payload: sums.of(records),
-            housekeeping: batch.housekeeping,
+            kind: batch.kind,
         };
         self.proof = batch.is_empty() && self.synced + 1 == batch.sequence;
         self.previous = fields.encode(sums, header);

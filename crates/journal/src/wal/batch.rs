@@ -17,6 +17,15 @@ const MAGIC: [u8; 4] = *b"HJba";
 /// The flag of a batch of restated facts.
 const HOUSEKEEPING: u16 = 1;
 
+/// What the records of a batch are.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BatchKind {
+    /// What happened.
+    News,
+    /// Facts that are stated again, to let a file go.
+    Housekeeping,
+}
+
 /// What the header of a batch says.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BatchHeader {
@@ -38,7 +47,20 @@ pub(crate) struct BatchHeader {
     pub(crate) previous: u32,
     /// The checksum of the records.
     pub(crate) payload: u32,
-    pub(crate) housekeeping: bool,
+    pub(crate) kind: BatchKind,
+}
+
+impl BatchKind {
+    fn of(flags: u16) -> Self {
+        if flags & HOUSEKEEPING != 0 { Self::Housekeeping } else { Self::News }
+    }
+
+    fn flags(self) -> u16 {
+        match self {
+            Self::News => 0,
+            Self::Housekeeping => HOUSEKEEPING,
+        }
+    }
 }
 
 /// The checksum of a header, which the next batch repeats.
@@ -54,7 +76,7 @@ impl BatchHeader {
         out.fill(0);
         out[0..4].copy_from_slice(&MAGIC);
         out[4..6].copy_from_slice(&FORMAT.to_le_bytes());
-        out[6..8].copy_from_slice(&(if self.housekeeping { HOUSEKEEPING } else { 0 }).to_le_bytes());
+        out[6..8].copy_from_slice(&self.kind.flags().to_le_bytes());
         out[8..16].copy_from_slice(&self.incarnation.to_le_bytes());
         out[16..20].copy_from_slice(&self.generation.to_le_bytes());
         out[20..24].copy_from_slice(&self.offset.to_le_bytes());
@@ -87,7 +109,7 @@ impl BatchHeader {
         let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
         let header = Self {
-            housekeeping: u16::from_le_bytes([bytes[6], bytes[7]]) & HOUSEKEEPING != 0,
+            kind: BatchKind::of(u16::from_le_bytes([bytes[6], bytes[7]])),
             incarnation: u64_at(8),
             generation: u32_at(16),
             offset: u32_at(20),
@@ -120,8 +142,8 @@ pub(crate) struct Batch {
     pub(crate) records: u32,
     /// The bytes of its records; known when it is closed.
     pub(crate) length: u32,
-    pub(crate) housekeeping: bool,
-    /// To be written even if it stays empty.
+    pub(crate) kind: BatchKind,
+    /// It is written even if it stays empty.
     pub(crate) forced: bool,
     /// Room for the header, then the records. Locked because readers may want a body while the
     /// writer fills in checksums; until the batch is closed it is only reached through `get_mut`.
@@ -140,7 +162,7 @@ impl Batch {
             oldest: 0,
             records: 0,
             length: 0,
-            housekeeping: false,
+            kind: BatchKind::News,
             forced: false,
             bytes: RwLock::new(bytes),
         }
@@ -172,7 +194,7 @@ mod tests {
             records: 12,
             previous: 0xdead_beef,
             payload: 0xfeed_face,
-            housekeeping: true,
+            kind: BatchKind::Housekeeping,
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::batch::{Batch, HEADER, footprint};
+use super::batch::{Batch, BatchKind, HEADER, footprint};
 use super::table::Table;
 use crate::cold::count::Counts;
 use crate::group::{Group, Groups};
@@ -21,6 +21,14 @@ use crate::{Address, Owner, Ticket};
 /// How many buffers are kept for reuse, so that a busy writer does not take memory from the system
 /// batch by batch.
 const KEPT_BUFFERS: usize = 8;
+
+/// How far a flush has come.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct DurableEnd {
+    pub(crate) ticket: Ticket,
+    /// The last batch is an empty one. It says that all batches before it are flushed.
+    pub(crate) proof: bool,
+}
 
 /// What the recycler is at.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -88,20 +96,21 @@ impl Buffer {
     }
 
     /// Appends a record and says where it lies and how many bytes it took.
-    pub(crate) fn append(&mut self, group: Option<Group>, draft: &Draft<'_>, housekeeping: bool) -> (Address, u64) {
+    pub(crate) fn append(&mut self, group: Option<Group>, draft: &Draft<'_>, kind: BatchKind) -> (Address, u64) {
         let need = draft.len(group);
         let open_len = self.open.len();
-        let full = self.open.housekeeping != housekeeping
-            || open_len + need > self.sizes.batch as usize
-            || !self.fits(open_len + need);
+        let full = self.open.kind != kind || open_len + need > self.sizes.batch as usize || !self.fits(open_len + need);
         if full && !self.open.is_empty() {
             self.close();
         }
         if self.open.is_empty() && !self.fits(HEADER + need) {
             self.advance();
         }
-        self.open.housekeeping = housekeeping;
-        let counter = if housekeeping { &mut self.restated } else { &mut self.fresh };
+        self.open.kind = kind;
+        let counter = match kind {
+            BatchKind::Housekeeping => &mut self.restated,
+            BatchKind::News => &mut self.fresh,
+        };
         *counter += need as u64;
         let bytes = self.open.bytes.get_mut();
         if need > self.sizes.batch as usize {
@@ -154,7 +163,7 @@ impl Buffer {
         self.table.closed_bytes() + u64::from(self.open.offset) + self.open.len() as u64
     }
 
-    /// Closes the open batch and gives everything that is to be written, oldest first.
+    /// Closes the open batch and gives everything that has to be written, oldest first.
     pub(crate) fn run(&mut self) -> Vec<Arc<Batch>> {
         if !self.open.is_empty() || self.open.forced {
             self.close();
@@ -162,19 +171,18 @@ impl Buffer {
         self.closed.iter().cloned().collect()
     }
 
-    /// The batches up to `ticket` are durable: takes them off the queue. With `proof` the last of
-    /// them says so of those before.
-    pub(crate) fn durable(&mut self, ticket: Ticket, proof: bool) -> Vec<Arc<Batch>> {
-        let count = self.closed.iter().take_while(|batch| batch.sequence <= ticket.0).count();
+    /// The batches up to `end` are durable: takes them off the queue.
+    pub(crate) fn durable(&mut self, end: DurableEnd) -> Vec<Arc<Batch>> {
+        let count = self.closed.iter().take_while(|batch| batch.sequence <= end.ticket.0).count();
         let durable = self.closed.drain(..count).collect();
-        self.proven = proof && self.closed.is_empty();
+        self.proven = end.proof && self.closed.is_empty();
         durable
     }
 
-    /// Keeps the memory of written batches for later ones, and gives back what is too much: to be
-    /// dropped without the lock, since the system takes its time with large pieces.
+    /// Keeps the memory of written batches for later ones, and gives back what is too much. Drop
+    /// that without the lock: the system takes its time with large pieces.
     pub(crate) fn reuse(&mut self, written: Vec<Arc<Batch>>) -> Vec<Vec<u8>> {
-        // A batch that somebody still reads goes when that is done.
+        // A batch that is still being read goes when that is done.
         let mut buffers: Vec<_> =
             written.into_iter().filter_map(Arc::into_inner).map(|batch| batch.bytes.into_inner()).collect();
         let room = KEPT_BUFFERS - self.spare.len();

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use journal::{Admission, Disk, DiskFile, Journal, Lock, Options, RealDisk, Stepper};
+use journal::{Activity, Admission, Disk, DiskFile, Journal, Lock, Options, RealDisk, Stepper};
 use testkit::sim_disk::{Fault, SimDisk};
 
 use crate::queues::{Found, Queues, body, check, counts, open, open_with, rest, small, step, step_with};
@@ -62,7 +62,7 @@ fn a_backlog_that_is_all_alive_is_written_once() {
         if at % 16 == 0 {
             stepper.flush().unwrap();
             (0..4).for_each(|_| {
-                stepper.background(false);
+                stepper.background(Activity::Busy);
             });
         }
     }
@@ -92,7 +92,7 @@ fn leave_few(journal: &Journal, stepper: &Stepper, queues: &Queues) {
             queues.settle(journal, 1, at);
         }
         stepper.flush().unwrap();
-        stepper.background(false);
+        stepper.background(Activity::Busy);
     }
     rest(stepper);
 }
@@ -126,7 +126,7 @@ fn merge_once(disk: &SimDisk) -> Option<(u64, u64)> {
         stepper.flush().ok()?;
         for _ in 0..3 {
             let before = disk.operations();
-            stepper.background(false);
+            stepper.background(Activity::Busy);
             if journal.stats().merges > 0 {
                 return Some((before, disk.operations()));
             }
@@ -291,8 +291,8 @@ fn a_file_with_a_bad_place_leaves_the_log_although_lengths_are_not_known() {
     assert!(journal.read(hurt.address).is_err());
 }
 
-/// A disk on which, once `wants` is set, files can't be opened at times for want of handles, twice
-/// in a row.
+/// A disk on which, once `wants` is set, files can't be opened at times because no handle is left,
+/// twice in a row.
 #[cfg(unix)]
 struct Wanting {
     disk: SimDisk,
@@ -375,7 +375,7 @@ fn an_owner_behind_one_with_very_many_references_is_asked_too() {
             }
             stepper.flush().unwrap();
             (0..4).for_each(|_| {
-                stepper.background(false);
+                stepper.background(Activity::Busy);
             });
         }
         let stats = journal.stats();

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use journal::{
-    Address, Bits, Chunk, Durability, Journal, OpenError, Opened, Options, Owner, Owners, Reference, Replay, Stepper,
+    Activity, Address, Bits, Chunk, Durability, Journal, OpenError, Opened, Options, Owner, Owners, Reference, Replay,
+    Stepper,
 };
 use testkit::sim_disk::SimDisk;
 
@@ -29,9 +30,9 @@ impl Replay for Values {
     fn burnt(&mut self, _: Owner, _: u64, _: u64) {}
 }
 
-struct Nobody;
+struct NoOwners;
 
-impl Owners for Nobody {
+impl Owners for NoOwners {
     fn restate(&self, _: &[Owner], _: &Journal) {}
     fn referenced(&self, _: Owner, _: u32, _: &mut Vec<Reference>) {}
     fn unsettled(&self, _: Owner, _: u64, _: &mut Bits) {}
@@ -58,7 +59,7 @@ fn open(disk: &SimDisk) -> Result<(Opened, Vec<u64>), OpenError> {
 }
 
 fn start(disk: &SimDisk) -> (Journal, Stepper) {
-    open(disk).unwrap().0.start_stepped(&mut std::iter::empty(), Arc::new(Nobody), Box::new(|_| {}))
+    open(disk).unwrap().0.start_stepped(&mut std::iter::empty(), Arc::new(NoOwners), Box::new(|_| {}))
 }
 
 /// Appends each value and flushes it: a batch each.
@@ -69,28 +70,36 @@ fn append(journal: &Journal, stepper: &Stepper, values: std::ops::Range<u64>) {
     }
 }
 
-/// A disk with a log of four batches, the last one sealed or not.
-fn written(sealed: bool) -> SimDisk {
+/// A disk with a log of four batches. The last one is not sealed.
+fn written() -> SimDisk {
     let disk = SimDisk::new(1, 4 << 20);
     let (journal, stepper) = start(&disk);
     append(&journal, &stepper, 0..4);
-    if sealed {
-        journal.close().unwrap();
-    }
+    drop((journal, stepper));
+    disk.restart();
+    disk
+}
+
+/// As [`written`], with a last batch that says that all before it is flushed.
+fn sealed() -> SimDisk {
+    let disk = SimDisk::new(1, 4 << 20);
+    let (journal, stepper) = start(&disk);
+    append(&journal, &stepper, 0..4);
+    journal.close().unwrap();
     disk.restart();
     disk
 }
 
 fn with_file(bytes: &[u8]) -> SimDisk {
     let disk = SimDisk::new(1, 4 << 20);
-    disk.replace("FORMAT", &written(true).bytes("FORMAT"));
+    disk.replace("FORMAT", &sealed().bytes("FORMAT"));
     disk.replace(FILE, bytes);
     disk
 }
 
 #[test]
 fn a_log_cut_at_any_byte_keeps_its_whole_batches() {
-    let whole = written(true).bytes(FILE);
+    let whole = sealed().bytes(FILE);
     // Each of the four batches has 128 bytes of header, 6 of record head, 9 and 8 of fact.
     let end_of_batch = |batch: usize| BLOCK * (1 + batch) + 128 + 6 + 9 + 8;
     for cut in BLOCK..6 * BLOCK {
@@ -116,7 +125,7 @@ fn a_log_cut_at_any_byte_keeps_its_whole_batches() {
 
 #[test]
 fn damage_in_what_a_later_batch_proves_stops_the_start_and_changes_nothing() {
-    let sealed = written(true);
+    let sealed = sealed();
     let whole = sealed.bytes(FILE);
     for byte in (BLOCK..BLOCK + 151).chain(4 * BLOCK..4 * BLOCK + 151) {
         let mut damaged = whole.clone();
@@ -134,10 +143,10 @@ fn damage_in_what_a_later_batch_proves_stops_the_start_and_changes_nothing() {
 
 #[test]
 fn damage_in_the_last_batch_is_a_torn_tail_only_while_nothing_proves_it_flushed() {
-    for (sealed, refused) in [(false, false), (true, true)] {
-        let mut bytes = written(sealed).bytes(FILE);
+    for (disk, refused) in [(written(), false), (sealed(), true)] {
+        let mut bytes = disk.bytes(FILE);
         bytes[4 * BLOCK + 130] ^= 1;
-        assert_eq!(open(&with_file(&bytes)).is_err(), refused, "sealed: {sealed}");
+        assert_eq!(open(&with_file(&bytes)).is_err(), refused, "sealed: {refused}");
     }
 }
 
@@ -166,7 +175,7 @@ fn a_tail_that_was_cut_never_comes_back() {
 
 #[test]
 fn files_of_another_journal_or_format_are_refused() {
-    let ours = written(true);
+    let ours = sealed();
     let other = SimDisk::new(1, 4 << 20);
     let opened =
         Journal::open(Arc::new(other.clone()), Options { incarnation: 9, ..options() }, &mut Values::default());
@@ -178,7 +187,7 @@ fn files_of_another_journal_or_format_are_refused() {
         "wal/0001.wal is damaged at byte 0: the file belongs to another journal; nothing was changed, restore the data \
          directory from a copy"
     );
-    let text = String::from_utf8(written(true).bytes("FORMAT")).unwrap();
+    let text = String::from_utf8(sealed().bytes("FORMAT")).unwrap();
     let future = text.lines().take(3).map(|line| line.replace("format 1", "format 2") + "\n").collect::<String>();
     let sum = crc_fast::crc32_iscsi(future.as_bytes());
     ours.replace("FORMAT", format!("{future}checksum {sum:08x}\n").as_bytes());
@@ -222,7 +231,7 @@ fn what_a_recycled_file_held_before_never_validates() {
         drop(appender);
         stepper.flush().unwrap();
         (0..8).for_each(|_| {
-            stepper.background(true);
+            stepper.background(Activity::Idle);
         });
     }
     let oldest = journal.stats().oldest_file;

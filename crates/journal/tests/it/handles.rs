@@ -10,8 +10,8 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use journal::{
-    Address, Admission, Bits, Chunk, Disk, Durability, Flushed, Held, Journal, OpenError, Options, Owner, Owners,
-    RealDisk, Reference, Replay, Stepper, Ticket,
+    Activity, Address, Admission, Bits, Chunk, Disk, Durability, Flushed, Held, Journal, OpenError, Options, Owner,
+    Owners, RealDisk, Reference, Replay, Stepper, Ticket,
 };
 use testkit::sim_disk::{Fault, SimDisk};
 
@@ -380,7 +380,7 @@ fn a_file_with_an_open_group_or_a_live_body_stays() {
     };
     let turn = || {
         for _ in 0..100 {
-            stepper.background(true);
+            stepper.background(Activity::Idle);
             stepper.flush().unwrap();
         }
     };
@@ -422,10 +422,10 @@ fn the_gate_closes_before_the_ring_is_full_and_settlements_still_pass() {
     for (seq, address) in (0..).zip(&addresses) {
         journal.appender().settle(None, 1, 0, &[(seq, 1)], &[*address]);
         stepper.flush().unwrap();
-        stepper.background(false);
+        stepper.background(Activity::Busy);
     }
     for _ in 0..100 {
-        stepper.background(false);
+        stepper.background(Activity::Busy);
         stepper.flush().unwrap();
     }
     assert_eq!(journal.admission(), Admission::Open, "{:?}", journal.stats());
@@ -434,7 +434,7 @@ fn the_gate_closes_before_the_ring_is_full_and_settlements_still_pass() {
 /// The background works and the writer flushes, until there is nothing more to do.
 fn settle_down(stepper: &Stepper) {
     for _ in 0..100 {
-        stepper.background(false);
+        stepper.background(Activity::Busy);
         stepper.flush().unwrap();
     }
 }
@@ -543,13 +543,13 @@ fn a_full_disk_closes_the_gate_and_is_no_failure() {
     assert_eq!(stepper.flush().unwrap(), Flushed::Done, "what fits is written");
     assert_eq!(stepper.flush().unwrap(), Flushed::Stalled);
     assert!(journal.durable() < ticket && journal.lag() > 0);
-    stepper.background(false);
+    stepper.background(Activity::Busy);
     assert_eq!(journal.admission(), Admission::Closed);
     assert!(journal.stats().ready_failures > 0);
     disk.set_capacity(4 << 20);
     assert_eq!(stepper.flush().unwrap(), Flushed::Done);
     assert!(journal.durable() >= ticket && journal.lag() == 0);
-    stepper.background(false);
+    stepper.background(Activity::Busy);
     assert_eq!(journal.admission(), Admission::Open);
 }
 
@@ -568,11 +568,11 @@ fn a_log_file_that_is_deleted_or_cut_short_ends_the_log() {
         let (journal, stepper) = opened.start_stepped(&mut std::iter::empty(), Arc::<Counted>::default(), on_failure);
         publish(&journal, 1, 0, b"before");
         stepper.flush().unwrap();
-        while stepper.background(false) {}
+        while stepper.background(Activity::Busy) {}
         assert!(told.lock().unwrap().is_empty());
         let log: Vec<_> = disk.names().into_iter().filter(|name| name.starts_with("wal/")).collect();
         harm(&disk, &log[0]);
-        stepper.background(true);
+        stepper.background(Activity::Idle);
         let told = told.lock().unwrap();
         assert!(told.len() == 1 && told[0].starts_with(&format!("{} was {what}", log[0])), "{told:?}");
         let (_, ticket) = publish(&journal, 1, 1, b"after");

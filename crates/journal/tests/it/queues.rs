@@ -9,8 +9,8 @@ use std::io;
 use std::sync::Arc;
 
 use journal::{
-    Address, Admission, Bits, Chunk, Disk, Durability, Journal, OpenError, Opened, Options, Owner, Owners, PAGE,
-    Reference, Replay, Stepper,
+    Activity, Address, Admission, Bits, Chunk, Disk, Durability, Journal, OpenError, Opened, Options, Owner, Owners,
+    PAGE, Reference, Replay, Stepper,
 };
 use parking_lot::Mutex;
 use testkit::sim_disk::{Random, SimDisk};
@@ -211,7 +211,7 @@ pub(crate) fn step_with(disk: &SimDisk, options: Options) -> (Journal, Stepper, 
 /// The background works and the writer flushes, until there is nothing more to do.
 pub(crate) fn rest(stepper: &Stepper) {
     for _ in 0..300 {
-        stepper.background(false);
+        stepper.background(Activity::Busy);
         stepper.flush().unwrap();
     }
 }
@@ -265,6 +265,6 @@ pub(crate) fn live_on(journal: &Journal, stepper: &Stepper, queues: &Queues, ran
     }
     stepper.flush().unwrap();
     for _ in 0..random.below(4) {
-        stepper.background(random.chance(5));
+        stepper.background(if random.chance(5) { Activity::Idle } else { Activity::Busy });
     }
 }

@@ -64,7 +64,7 @@ fn bodies_read_back_while_they_are_held_and_their_files_go_with_them() {
         tidy(&journal);
         assert_eq!((files(&disk), journal.stats().spill.bytes), (vec![], 0));
         assert_eq!(journal.read(held[0].0.address).unwrap_err().kind(), ErrorKind::InvalidData);
-        assert_eq!(journal.stats().flushes, 0, "nobody waits for it");
+        assert_eq!(journal.stats().flushes, 0, "nothing waits for it");
     }
 }
 

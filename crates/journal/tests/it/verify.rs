@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use journal::{Damage, Disk, Journal, OpenError, Verification, VerifiedSegment, accept_damage, verify};
+use journal::{Activity, Damage, Disk, Journal, OpenError, Verification, VerifiedSegment, accept_damage, verify};
 use testkit::sim_disk::{Random, SimDisk};
 
 use crate::queues::{Found, body, check, open, rest, small, step};
@@ -21,14 +21,14 @@ fn directory() -> SimDisk {
         }
         if at % 8 == 0 {
             stepper.flush().unwrap();
-            stepper.background(false);
+            stepper.background(Activity::Busy);
         }
     }
     rest(&stepper);
     (0..70).for_each(|at| queues.publish(&journal, 2, &body(2, at, 300)));
     stepper.flush().unwrap();
     // So that the file after the head is ready.
-    stepper.background(false);
+    stepper.background(Activity::Busy);
     journal.close().unwrap();
     disk.restart();
     disk
@@ -44,8 +44,12 @@ fn read(disk: &SimDisk) -> Verification {
     verify(Arc::new(disk.clone()), &mut Found::default()).unwrap()
 }
 
-fn segment(disk: &SimDisk, adopted: bool) -> VerifiedSegment {
-    read(disk).segments.into_iter().find(|segment| segment.adopted == adopted).unwrap()
+fn adopted_segment(disk: &SimDisk) -> VerifiedSegment {
+    read(disk).segments.into_iter().find(|segment| segment.adopted).unwrap()
+}
+
+fn copied_segment(disk: &SimDisk) -> VerifiedSegment {
+    read(disk).segments.into_iter().find(|segment| !segment.adopted).unwrap()
 }
 
 fn bytes_of(disk: &SimDisk) -> Vec<(String, Vec<u8>)> {
@@ -84,12 +88,12 @@ fn live_references_are_those_that_the_log_does_not_take_back() {
     let disk = directory();
     let before: u64 = read_segments(&disk).iter().map(|segment| segment.live).sum();
     let (journal, _stepper, queues) = step(&disk);
-    let in_segment = segment(&copy(&disk), true);
+    let in_segment = adopted_segment(&copy(&disk));
     let of_it: Vec<_> = queues.of(1).into_iter().filter(|one| one.address.file == in_segment.number).take(5).collect();
     of_it.iter().for_each(|one| queues.settle(&journal, 1, one.seq));
     journal.close().unwrap();
     disk.restart();
-    let after = segment(&disk, true);
+    let after = adopted_segment(&disk);
     assert_eq!((after.listed, after.live), (in_segment.listed, in_segment.live - 5));
     assert_eq!(read_segments(&disk).iter().map(|segment| segment.live).sum::<u64>(), before - 5);
 }
@@ -217,38 +221,38 @@ const CASES: [Case; 21] = [
         },
         "same part of the log",
     ),
-    ("an index's header", |disk| flip(disk, index_of(&segment(disk, true)), 40), "header of the index"),
-    ("an index's header zeroed", |disk| zero(disk, index_of(&segment(disk, true)), 512), "header is gone"),
-    ("a copied one's too", |disk| zero(disk, index_of(&segment(disk, false)), 512), "header is gone"),
-    ("an index cut to nothing", |disk| cut(disk, index_of(&segment(disk, true)), 0), "header is gone"),
-    ("an index cut", |disk| cut(disk, index_of(&segment(disk, false)), 600), "directory"),
+    ("an index's header", |disk| flip(disk, index_of(&adopted_segment(disk)), 40), "header of the index"),
+    ("an index's header zeroed", |disk| zero(disk, index_of(&adopted_segment(disk)), 512), "header is gone"),
+    ("a copied one's too", |disk| zero(disk, index_of(&copied_segment(disk)), 512), "header is gone"),
+    ("an index cut to nothing", |disk| cut(disk, index_of(&adopted_segment(disk)), 0), "header is gone"),
+    ("an index cut", |disk| cut(disk, index_of(&copied_segment(disk)), 600), "directory"),
     (
         "a directory",
         |disk| {
-            let name = index_of(&segment(disk, false));
+            let name = index_of(&copied_segment(disk));
             let last = disk.bytes(&name).len() as u64 - 8;
             flip(disk, name, last)
         },
         "directory does not check",
     ),
-    ("a block", |disk| flip(disk, index_of(&segment(disk, true)), 530), "list of entries"),
+    ("a block", |disk| flip(disk, index_of(&adopted_segment(disk)), 530), "list of entries"),
     (
         "a copied segment gone",
         |disk| {
-            let name = segment(disk, false).name;
+            let name = copied_segment(disk).name;
             remove(disk, &name);
             name
         },
         "missing",
     ),
-    ("its header", |disk| flip(disk, segment(disk, false).name, 20), "header is damaged"),
-    ("it cut", |disk| cut(disk, segment(disk, false).name, 5000), "missing or its header"),
-    ("a body in it", |disk| flip(disk, segment(disk, false).name, BLOCK + 300), "bodies do not read back"),
-    ("an adopted segment's header", |disk| flip(disk, segment(disk, true).name, 20), "header is damaged"),
+    ("its header", |disk| flip(disk, copied_segment(disk).name, 20), "header is damaged"),
+    ("it cut", |disk| cut(disk, copied_segment(disk).name, 5000), "missing or its header"),
+    ("a body in it", |disk| flip(disk, copied_segment(disk).name, BLOCK + 300), "bodies do not read back"),
+    ("an adopted segment's header", |disk| flip(disk, adopted_segment(disk).name, 20), "header is damaged"),
     (
         "an adopted segment gone",
         |disk| {
-            let name = segment(disk, true).name;
+            let name = adopted_segment(disk).name;
             remove(disk, &name);
             name
         },

@@ -40,7 +40,7 @@ pub(super) enum Step {
     Finished,
 }
 
-/// Why a job was given up. It is begun anew later, since nothing has come of it.
+/// Why a job was given up. Nothing has come of it, so a new one begins later.
 pub(super) enum Failure {
     /// A body, or an index, could not be read; the file or segment.
     Read(u32),
@@ -59,7 +59,7 @@ enum Stage {
     Ask(Vec<Owner>),
     Sift(Sieve),
     Settle(Wait),
-    /// The next page whose lengths are to be found out, and those known.
+    /// The next page of unknown lengths, and the lengths that are known.
     Measure(usize, Lengths),
     Copy(Box<Copier>),
     Index(IndexWriter),
@@ -74,8 +74,10 @@ pub(super) struct Leaving {
     pub(super) generation: u32,
     pub(super) length: u32,
     pub(super) slot: u32,
-    /// Whom to restate, last first.
+    /// The owners to restate, last first.
     pub(super) owners: Vec<Owner>,
+    /// Bodies in it are referenced.
+    pub(super) alive: bool,
     /// How much had been restated before.
     pub(super) restated: u64,
     /// A body in it can't be read: it is adopted, whatever its live part.
@@ -93,9 +95,9 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Takes a log file out of the log, in which bodies are alive or not.
-    pub(super) fn leave(leaving: Leaving, alive: bool) -> Self {
-        let stage = if alive { Stage::Ask(leaving.owners.clone()) } else { Stage::Restate };
+    /// Takes a log file out of the log.
+    pub(super) fn leave(leaving: Leaving) -> Self {
+        let stage = if leaving.alive { Stage::Ask(leaving.owners.clone()) } else { Stage::Restate };
         Self { plan: Plan::new(vec![leaving.generation]), stage, leaving: Some(leaving), target: None }
     }
 
@@ -210,8 +212,8 @@ impl Job {
         };
         let failed = |_| Failure::Read(leaving.generation);
         let file = log.open(leaving.generation).ok_or(Failure::Read(leaving.generation))?;
-        // A file that is adopted anyway needs no length: whoever reads a body of which it is
-        // unknown asks the file.
+        // A file that is adopted anyway needs no lengths: where one is unknown, a read asks the
+        // file.
         let unread = if leaving.unreadable { Unread::IsNone } else { Unread::Fails };
         match self.plan.measure(*next, &*file, known, unread).map_err(failed)? {
             Some(page) => *next = page,

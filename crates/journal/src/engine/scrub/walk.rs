@@ -52,8 +52,8 @@ type Bad = (u64, String);
 impl Walk {
     /// Reads the file of a segment whose index lists bodies up to `listed`.
     pub(super) fn new(incarnation: u64, header: IndexHeader, listed: u64) -> Self {
-        // Behind the last body of an adopted file may be what nobody needs any more; a copied one
-        // has nothing else.
+        // Behind the last body of an adopted file may be what is not needed any more. A copied
+        // one has only its bodies.
         let end = match header.place {
             SegmentFile::Slot(_) => listed,
             SegmentFile::Own => header.length.into(),

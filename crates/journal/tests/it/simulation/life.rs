@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use journal::{
-    Address, Admission, Durability, Flushed, Group, Journal, OpenError, Opened, Options, Owner, PAGE, Reference, Stats,
-    Stepper, Ticket,
+    Activity, Address, Admission, Durability, Flushed, Group, Journal, OpenError, Opened, Options, Owner, PAGE,
+    Reference, Stats, Stepper, Ticket,
 };
 use parking_lot::Mutex;
 use testkit::sim_disk::{Fault, Random, SimDisk};
@@ -326,7 +326,7 @@ impl Run {
         drop(memory);
         self.disk.set_capacity(4 * CAPACITY);
         for _ in 0..400 {
-            stepper.background(false);
+            stepper.background(Activity::Busy);
             if stepper.flush().is_err() || self.disk.has_crashed() {
                 return;
             }
@@ -405,7 +405,7 @@ impl Run {
             70..72 => return stepper.seal().is_ok(),
             72..80 => {
                 for _ in 0..1 + self.random.below(12) {
-                    stepper.background(self.random.chance(20));
+                    stepper.background(if self.random.chance(20) { Activity::Idle } else { Activity::Busy });
                 }
             }
             80..82 => journal.relieve(),
