@@ -21,8 +21,8 @@ impl<'a> Evaluation<'a> {
     pub(crate) fn truth(&self, node: &'a Node) -> Option<bool> {
         match node {
             Node::Not(inner) => self.truth(inner).map(|truth| !truth),
-            Node::All(nodes) => self.until(nodes, false),
-            Node::Any(nodes) => self.until(nodes, true),
+            Node::All(nodes) => any(nodes.iter().map(|node| self.truth(node).map(|truth| !truth))).map(|truth| !truth),
+            Node::Any(nodes) => any(nodes.iter().map(|node| self.truth(node))),
             Node::Compare { comparison, left, right } => self.compare(*comparison, self.value(left), self.value(right)),
             Node::Between { value, low, high } => {
                 let value = self.value(value);
@@ -46,19 +46,6 @@ impl<'a> Evaluation<'a> {
                 _ => None,
             },
         }
-    }
-
-    /// `decisive` if one of them is; else unknown if one of them is; else the opposite.
-    fn until(&self, nodes: &'a [Node], decisive: bool) -> Option<bool> {
-        let mut unknown = false;
-        for node in nodes {
-            match self.truth(node) {
-                Some(truth) if truth == decisive => return Some(decisive),
-                Some(_) => {}
-                None => unknown = true,
-            }
-        }
-        (!unknown).then_some(!decisive)
     }
 
     fn compare(&self, comparison: Comparison, left: Value<'a>, right: Value<'a>) -> Option<bool> {
@@ -85,6 +72,19 @@ impl<'a> Evaluation<'a> {
             condition => self.truth(condition).map_or(Value::Null, Value::Bool),
         }
     }
+}
+
+/// True as soon as one is true; else unknown if one is unknown; else false.
+fn any(truths: impl Iterator<Item = Option<bool>>) -> Option<bool> {
+    let mut outcome = Some(false);
+    for truth in truths {
+        match truth {
+            Some(true) => return Some(true),
+            Some(false) => {}
+            None => outcome = None,
+        }
+    }
+    outcome
 }
 
 fn both(one: Option<bool>, other: Option<bool>) -> Option<bool> {

@@ -159,7 +159,8 @@ impl Parser<'_> {
                 return self.unexpected("NULL");
             }
             let property = self.property(left, start, "IS NULL")?;
-            return Ok(negate(Node::IsNull { property }, negated));
+            let node = Node::IsNull { property };
+            return Ok(if negated { not(node) } else { node });
         }
         let negated = self.keyword(Keyword::Not)?;
         let node = match self.token {
@@ -169,7 +170,7 @@ impl Parser<'_> {
             _ if negated => return self.unexpected("BETWEEN, IN or LIKE after NOT"),
             _ => return Ok(left),
         };
-        Ok(negate(node, negated))
+        Ok(if negated { not(node) } else { node })
     }
 
     fn comparison_sign(&self) -> Option<Comparison> {
@@ -384,6 +385,6 @@ impl Parser<'_> {
     }
 }
 
-fn negate(node: Node, negated: bool) -> Node {
-    if negated { Node::Not(Box::new(node)) } else { node }
+fn not(node: Node) -> Node {
+    Node::Not(Box::new(node))
 }

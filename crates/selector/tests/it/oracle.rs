@@ -120,11 +120,8 @@ fn compare(sign: &str, left: &Known, right: &Known) -> Option<bool> {
     }
 }
 
-fn turned(negated: bool, truth: Option<bool>) -> Option<bool> {
-    if negated { truth_not(truth) } else { truth }
-}
-
 fn truth(condition: &Condition, values: &[Known]) -> Option<bool> {
+    let turned = |negated: &bool, truth| if *negated { truth_not(truth) } else { truth };
     let text_of = |property: &usize, judge: &dyn Fn(&str) -> bool| match &values[*property] {
         Known::Nothing => None,
         Known::Text(text) => Some(judge(text)),
@@ -147,16 +144,16 @@ fn truth(condition: &Condition, values: &[Known]) -> Option<bool> {
         }
         Condition::Between { negated, value, low, high } => {
             let (value, low, high) = (number(value, values), number(low, values), number(high, values));
-            turned(*negated, truth_and(compare(">=", &value, &low), compare("<=", &value, &high)))
+            turned(negated, truth_and(compare(">=", &value, &low), compare("<=", &value, &high)))
         }
         Condition::In { negated, property, texts } => {
-            turned(*negated, text_of(property, &|text| texts.iter().any(|one| one == text)))
+            turned(negated, text_of(property, &|text| texts.iter().any(|one| one == text)))
         }
         Condition::Like { negated, property, pattern } => {
             let pattern: Vec<char> = pattern.chars().collect();
-            turned(*negated, text_of(property, &|text| like(&pattern, &text.chars().collect::<Vec<_>>())))
+            turned(negated, text_of(property, &|text| like(&pattern, &text.chars().collect::<Vec<_>>())))
         }
-        Condition::IsNull { negated, property } => turned(*negated, Some(values[*property] == Known::Nothing)),
+        Condition::IsNull { negated, property } => turned(negated, Some(values[*property] == Known::Nothing)),
     }
 }
 
