@@ -1,7 +1,7 @@
 //! All users in memory, and the two questions that are asked about them: who is this, and may it do
 //! that.
 //!
-//! The authority changes only by explicit calls; whoever makes one journals it ([`User::encode`])
+//! The authority changes only by explicit calls. The caller journals the change ([`User::encode`])
 //! and repeats it after a restart. Every operation of every protocol passes
 //! [`Authority::authorize`]; nothing else grants a right.
 
@@ -62,8 +62,8 @@ impl AuthoritySettings {
 /// Users, passwords and permissions.
 pub struct Authority {
     users: RwLock<BTreeMap<Arc<str>, User>>,
-    /// Counts the changes of `users`. It is raised while they are locked for writing, so whoever
-    /// reads it under the read lock knows which state it saw.
+    /// Counts the changes of `users`. It is raised while they are locked for writing, so a
+    /// reader that holds the read lock knows which state it saw.
     generation: AtomicU64,
     loopback_users: RwLock<BTreeSet<String>>,
     decoy: PasswordHash,
@@ -183,13 +183,18 @@ impl Authority {
     }
 
     /// How passwords are kept: what every check has to compute.
+    /// The kind of the hashes that are made now.
+    fn new_kind(&self) -> Work {
+        if self.scram { Work::Pbkdf2 } else { Work::Argon2 }
+    }
+
     fn kept(&self) -> &'static [Work] {
         if self.keeps_scram.load(Ordering::Relaxed) { &[Work::Argon2, Work::Pbkdf2] } else { &[Work::Argon2] }
     }
 
-    /// Lets somebody in as `user` without a password, for mechanisms without one: a certificate
-    /// names the user, or the operator lets everybody in as that user. Where the user may connect
-    /// from, and what it may do, is as ever.
+    /// Lets a connection in as `user` without a password. That is for mechanisms without one: a
+    /// certificate names the user, or the operator lets every peer in as that user. Where the user
+    /// may connect from, and what it may do, is as ever.
     pub fn admit(&self, user: &str, from: IpAddr, now: Instant) -> Login {
         let attempt = Attempt { from, user };
         if !self.may_come_from(user, from) {
@@ -216,14 +221,14 @@ impl Authority {
     }
 
     /// The same for a user that may be there: the hash that it has, if that is of this password and
-    /// of the kind of new ones. So who sets a password again that is in force changes nothing.
+    /// of the kind of new ones. So to set the password again that is in force changes nothing.
     /// Takes as long as a log-in besides.
     ///
     /// # Errors
     /// When the password is empty or too long.
     pub fn set_password(&self, user: &str, password: &[u8], salt: [u8; 16]) -> Result<PasswordHash, PasswordError> {
         let known = self.users.read().get(user).and_then(|user| user.password.clone());
-        let is_as_new = |hash: &PasswordHash| hash.is_as_new(self.scram) && hash.matches(password);
+        let is_as_new = |hash: &PasswordHash| hash.is_as_new(self.new_kind()) && hash.matches(password);
         match known.filter(is_as_new) {
             Some(hash) => Ok(hash),
             None => self.hash_password(password, salt),
@@ -413,7 +418,8 @@ impl Authority {
         self.users.read().values().filter(|user| !user.tags.has(tag)).nth(1).is_some()
     }
 
-    /// How much a user may have at a time; nobody who is not known may have anything that counts.
+    /// How much a user may have at a time. A user that is not known can't log in, so its limits do
+    /// not matter.
     pub fn limits(&self, user: &str) -> UserLimits {
         self.users.read().get(user).map(|user| user.limits).unwrap_or_default()
     }

@@ -20,7 +20,7 @@ pub struct Identity {
     tags: Tags,
     /// What its password was checked against, if it brought one.
     password: Option<PasswordHash>,
-    /// It acts for whoever runs the server, who may do everything.
+    /// It acts for the operator of the server, who may do everything.
     operator: bool,
     granted: Mutex<Granted>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Question<'a> {
     pub(crate) right: Right,
 }
 
-/// The same user, who has been asked nothing yet.
+/// The same user, without the decisions.
 impl Clone for Identity {
     fn clone(&self) -> Self {
         let (operator, password) = (self.operator, self.password.clone());
@@ -75,13 +75,13 @@ impl Identity {
         self.password.as_ref()
     }
 
-    /// Whoever runs the server, under a name for logs. Every right is its own, everywhere: give it
-    /// to nobody who has not been let in by the operating system.
+    /// The operator of the server, under a name for logs. It has every right, everywhere: give it
+    /// only to those that the operating system has let in.
     pub fn operator(name: &str) -> Self {
         Self { operator: true, ..Self::new(name.into(), Tags::new(["administrator"])) }
     }
 
-    /// True for whoever runs the broker, who may do everything.
+    /// True for the operator of the broker, who may do everything.
     pub fn is_operator(&self) -> bool {
         self.operator
     }

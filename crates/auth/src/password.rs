@@ -253,8 +253,8 @@ impl PasswordHash {
     /// as long as verifying against a real one, so that a refusal does not tell whether the user
     /// exists.
     pub(crate) fn decoy(random: [u8; 32]) -> Result<Self, PasswordError> {
-        // Hashing random bytes is as good as any other way to a hash nobody knows the password of;
-        // the smallest parameters make it instant, and the text is then given those of a real hash.
+        // The hash of random bytes has a password that is not known to anyone. The smallest
+        // parameters make it instant, and the text is then given those of a real hash.
         let smallest = Cost { memory_kib: Params::MIN_M_COST, passes: 1, lanes: 1 };
         let quick = Self::create(&random, [0; 16], smallest)?;
         let cost = Cost::default();
@@ -268,11 +268,11 @@ impl PasswordHash {
         &self.text
     }
 
-    /// Whether it is of the kind that is made here, with SCRAM or without.
-    pub(crate) fn is_as_new(&self, scram: bool) -> bool {
+    /// Whether it is as a new one of this kind is made here.
+    pub(crate) fn is_as_new(&self, kind: Work) -> bool {
         match self.scram() {
-            Some(verifier) => scram && verifier.iterations() == scram::ITERATIONS.get(),
-            None => !scram && self.cost() == Some(Cost::default()),
+            Some(verifier) => kind == Work::Pbkdf2 && verifier.iterations() == scram::ITERATIONS.get(),
+            None => kind == Work::Argon2 && self.cost() == Some(Cost::default()),
         }
     }
 
@@ -294,7 +294,7 @@ impl PasswordHash {
     }
 
     /// [`PasswordHash::matches`], with as much to compute as for any other hash where some are
-    /// `kept` so: how long a refusal takes tells nobody which users there are.
+    /// `kept` so: how long a refusal takes does not tell which users there are.
     pub(crate) fn matches_among(&self, password: &[u8], kept: &[Work]) -> bool {
         if check_length(password).is_err() {
             return false;
@@ -315,7 +315,7 @@ impl PasswordHash {
             return false;
         }
         if let Some((salt, hash, hashing)) = self.imported() {
-            // As slow as any other: how long a refusal takes tells nobody which users there are.
+            // As slow as any other: how long a refusal takes does not tell which users there are.
             let slow = Self::create(password, [0; 16], Cost::default());
             let found = hashing(&[&salt, password].concat());
             return slow.is_ok() && found.iter().zip(&hash).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0;

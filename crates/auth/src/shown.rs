@@ -1,9 +1,9 @@
 //! How texts that peers give are shown to people: on one line, with nothing in them that a terminal
 //! would act on.
 //!
-//! Whoever reads a log or a table must be able to trust its lines: a name with a line end forges
-//! one, a name with an escape sequence rewrites the screen. So each control character is shown as
-//! its escape, everywhere by this function.
+//! The reader of a log or a table must be able to trust its lines. A name with a line end forges a
+//! line, and a name with an escape sequence rewrites the screen. So each control character is shown
+//! as its escape, everywhere by this function.
 
 use std::borrow::Cow;
 use std::fmt::Write;

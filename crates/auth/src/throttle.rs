@@ -52,7 +52,7 @@ pub(crate) struct Throttle {
     failed: Mutex<Box<[Option<Instant>]>>,
 }
 
-/// Who tries, and as whom.
+/// Where a log-in comes from, and the user that it names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attempt<'a> {
     pub(crate) from: IpAddr,

@@ -51,7 +51,7 @@ impl Tags {
     }
 }
 
-/// How much a user may have at a time; `None` for as much as the server lets anybody.
+/// How much a user may have at a time; `None` for as much as the server lets any user.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UserLimits {
     /// Connections.
@@ -60,8 +60,8 @@ pub struct UserLimits {
     pub sessions: Option<u32>,
 }
 
-/// A name that somebody gives as a user's, as the log shows it: no longer than the name of any
-/// user, since whoever gives it may be a stranger.
+/// A name that a peer gives as a user's, as the log shows it. It is no longer than the name of any
+/// user, because the peer may be a stranger.
 pub fn shown_name(name: &str) -> &str {
     &name[..name.floor_char_boundary(MAX_NAME)]
 }

@@ -41,7 +41,7 @@ fn logins() {
             ("Alice", "wonder", true, Some(Refusal::WrongCredentials)),
             ("robot", "robot", true, Some(Refusal::WrongCredentials)),
             ("robot", "", true, Some(Refusal::EmptyPassword)),
-            ("nobody", "x", true, Some(Refusal::WrongCredentials)),
+            ("stranger", "x", true, Some(Refusal::WrongCredentials)),
             ("", "x", true, Some(Refusal::WrongCredentials)),
         ] {
             let from = if loopback { LOOPBACK } else { ELSEWHERE };
@@ -65,7 +65,7 @@ fn who_is_admitted_without_a_password() {
         ("guest", true, Ok("guest")),
         ("guest", false, Err(Refusal::NotLoopback)),
         ("robot", false, Ok("robot")),
-        ("nobody", true, Err(Refusal::WrongCredentials)),
+        ("stranger", true, Err(Refusal::WrongCredentials)),
     ] {
         let from = if loopback { LOOPBACK } else { ELSEWHERE };
         let outcome = authority.admit(user, from, Instant::now()).take();
@@ -96,8 +96,8 @@ fn after_too_many_failures_no_password_is_looked_at_for_a_while() {
     let authority = Authority::new(settings).unwrap();
     authority.put(User::new("alice", Some(PasswordHash::create(b"wonder", [1; 16], QUICK).unwrap()))).unwrap();
     let now = Instant::now();
-    // Who is not there is refused in the same way and as often.
-    for name in ["alice", "nobody"] {
+    // A user that is not there is refused in the same way and as often.
+    for name in ["alice", "stranger"] {
         let mut seen = Vec::new();
         for _ in 0..5 {
             seen.push(authority.verify(name, b"guess", ELSEWHERE, now).unwrap_err());
@@ -106,7 +106,7 @@ fn after_too_many_failures_no_password_is_looked_at_for_a_while() {
         assert_eq!(seen[3..], [const { Refusal::TooManyFailures }; 2], "{name}");
     }
     assert_eq!(authority.verify("alice", b"wonder", ELSEWHERE, now).unwrap_err(), Refusal::TooManyFailures);
-    assert!(authority.verify("alice", b"wonder", LOOPBACK, now).is_ok(), "from elsewhere nobody is locked out");
+    assert!(authority.verify("alice", b"wonder", LOOPBACK, now).is_ok(), "from elsewhere no user is locked out");
     assert!(authority.verify("alice", b"wonder", ELSEWHERE, now + Duration::from_secs(20)).is_ok());
     assert_eq!(authority.login_counts(), LoginCounts { succeeded: 2, refused: 6, throttled: 5 });
 }
@@ -144,7 +144,7 @@ fn refusals_without_a_look_at_a_password_are_counted_apart() {
     let ways: [(Refusal, &dyn Fn() -> Login); 4] = [
         (Refusal::EmptyPassword, &|| authority.login("alice", b"", ELSEWHERE, now, waker())),
         (Refusal::NotLoopback, &|| authority.login("guest", b"guest", ELSEWHERE, now, waker())),
-        (Refusal::WrongCredentials, &|| authority.admit("nobody", ELSEWHERE, later)),
+        (Refusal::WrongCredentials, &|| authority.admit("stranger", ELSEWHERE, later)),
         (Refusal::WrongCredentials, &|| authority.login("carol", &long, ELSEWHERE, later, waker())),
     ];
     for (expected, attempt) in ways {
@@ -244,7 +244,7 @@ fn a_proof_lets_in_who_knows_the_password_and_tells_nobody_who_is_there() {
         ("alice", "Wonder", ELSEWHERE, Some(Refusal::WrongCredentials)),
         ("guest", "guest", ELSEWHERE, Some(Refusal::NotLoopback)),
         ("guest", "guest", LOOPBACK, None),
-        ("nobody", "x", ELSEWHERE, Some(Refusal::WrongCredentials)),
+        ("stranger", "x", ELSEWHERE, Some(Refusal::WrongCredentials)),
         // Kept in another way: no log-in by proof.
         ("old", "old", ELSEWHERE, Some(Refusal::WrongCredentials)),
     ] {
@@ -273,10 +273,10 @@ fn a_user_that_is_not_there_keeps_its_salt_over_a_restart() {
         let (nonce, rest) = challenge.split_once(',').map(|(nonce, rest)| (nonce.to_owned(), rest.to_owned())).unwrap();
         (nonce, rest)
     };
-    let (before, after) = (ask(1, [9; 32], "nobody"), ask(2, [9; 32], "nobody"));
+    let (before, after) = (ask(1, [9; 32], "stranger"), ask(2, [9; 32], "stranger"));
     assert_eq!(before.1, after.1);
     assert_ne!(before.0, after.0, "what must be fresh is");
-    assert_ne!(before.1, ask(1, [8; 32], "nobody").1);
+    assert_ne!(before.1, ask(1, [8; 32], "stranger").1);
     assert_ne!(before.1, ask(1, [9; 32], "other").1);
 }
 
@@ -375,7 +375,7 @@ fn invalid_users_are_refused_and_change_nothing() {
 #[test]
 fn the_operator_may_do_everything_even_under_the_name_of_a_user() {
     let authority = authority();
-    for name in ["nobody", "alice"] {
+    for name in ["stranger", "alice"] {
         let operator = Identity::operator(name);
         assert_eq!(authority.enter(&operator, "anywhere"), Ok(()));
         assert_eq!(authority.authorize(&operator, "/", Resource::queue("x"), Right::Configure), Ok(()));

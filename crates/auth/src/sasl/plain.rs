@@ -1,6 +1,6 @@
 //! PLAIN (RFC 4616): `authzid NUL authcid NUL passwd`.
 //!
-//! Acting for somebody else is not supported, so the first part must be empty or repeat the user's
+//! Acting for another user is not supported, so the first part must be empty or repeat the user's
 //! name.
 
 use super::{Credentials, MalformedResponse, user_name};

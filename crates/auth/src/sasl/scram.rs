@@ -1,8 +1,8 @@
 //! SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side: the client proves that it knows the
 //! password without sending it, and learns that the server has its verifier.
 //!
-//! What is stored lets nobody log in, and cannot be told from what an unknown user is answered
-//! with. Channel binding is not offered. Passwords are taken as the bytes they are, without the
+//! What is stored is not enough to log in, and cannot be told from the answer to an unknown user.
+//! Channel binding is not offered. Passwords are taken as the bytes they are, without the
 //! normalisation of SASLprep.
 
 use std::num::NonZeroU32;
