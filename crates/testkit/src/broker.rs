@@ -105,16 +105,16 @@ pub fn table_of(text: &str) -> broker::Table {
 
 /// Counts how often it is woken.
 #[derive(Debug, Default)]
-pub struct Bell(AtomicUsize);
+pub struct WakeCount(AtomicUsize);
 
-impl Bell {
+impl WakeCount {
     /// Whether it was woken since the last call.
     pub fn take(&self) -> bool {
         self.0.swap(0, Ordering::SeqCst) > 0
     }
 }
 
-impl Wake for Bell {
+impl Wake for WakeCount {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -151,26 +151,26 @@ impl Setup {
     /// Nothing is written, everything is durable at once.
     pub fn memory() -> Self {
         let options = Options { durability: Durability::Memory, ..Options::default() };
-        Self::new(Arc::new(SimDisk::new(0, 0)), options, false)
+        Self::new(Arc::new(SimDisk::new(0, 0)), options)
     }
 
     /// Over a simulated disk: a ring of `ring` bytes in files of an eighth of it, driven by the
     /// test.
     pub fn stepped(disk: &SimDisk, ring: u64) -> Self {
-        Self::new(Arc::new(disk.clone()), small_ring(ring), false)
+        Self::new(Arc::new(disk.clone()), small_ring(ring))
     }
 
     /// Over a real directory, with the journal's threads.
     pub fn directory(path: &Path, ring: u64) -> Self {
         let disk = RealDisk::open(path).expect("the test's directory can be made").past_the_cache();
-        Self::new(Arc::new(disk), small_ring(ring), true)
+        Self { threads: true, ..Self::new(Arc::new(disk), small_ring(ring)) }
     }
 
-    fn new(disk: Arc<dyn Disk>, journal: Options, threads: bool) -> Self {
+    fn new(disk: Arc<dyn Disk>, journal: Options) -> Self {
         let clock = Arc::new(FakeClock::default());
         let dialects = Dialects::new(vec![Arc::new(TextDialect)]);
         let (settings, boot_key) = (Settings::default(), [7; 32]);
-        Self { disk, journal, threads, settings, default_user: None, dialects, clock, boot_key }
+        Self { disk, journal, threads: false, settings, default_user: None, dialects, clock, boot_key }
     }
 }
 
@@ -193,8 +193,8 @@ pub struct TestBroker {
     /// What it was opened with.
     pub setup: Setup,
     stepper: Option<Stepper>,
-    housekeeper: Arc<Bell>,
-    pager: Arc<Bell>,
+    housekeeper: Arc<WakeCount>,
+    pager: Arc<WakeCount>,
 }
 
 impl TestBroker {
@@ -217,7 +217,7 @@ impl TestBroker {
         let parts = Parts {
             disk: Arc::clone(&setup.disk),
             journal: setup.journal.clone(),
-            // Whoever drives the journal sees the error, and with threads nothing becomes durable
+            // A test that drives the journal sees the error. With threads nothing becomes durable
             // any more.
             on_journal_failure: Box::new(|_| ()),
             settings: setup.settings.clone(),

@@ -1,4 +1,4 @@
-//! Certificates for tests: an issuer made afresh, and what it issues, as PEM.
+//! Certificates for tests: a new issuer, and what it issues, as PEM.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,7 +7,7 @@ use rcgen::{
     KeyPair, KeyUsagePurpose, SanType, date_time_ymd,
 };
 
-/// Somebody who issues certificates.
+/// An authority that issues certificates.
 #[derive(Debug)]
 pub struct Issuer {
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -22,7 +22,7 @@ pub struct Issued {
     pub key: String,
 }
 
-/// Whom a certificate is for.
+/// The one that a certificate is for.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Subject<'a> {
     /// Attributes of its name: `O`, `CN`.
@@ -34,7 +34,7 @@ pub struct Subject<'a> {
 }
 
 impl Issuer {
-    /// An issuer that nobody has vouched for.
+    /// An issuer that signs its own certificate.
     pub fn new(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.distinguished_name = distinguished(&[("CN", name)]);

@@ -7,7 +7,7 @@ use std::task::Waker;
 
 use broker::{Client, Consume, Counts, Error, ErrorKind, Event, Message, Prefetch, SessionId, TransactionId};
 
-use crate::broker::{Bell, TestBroker};
+use crate::broker::{TestBroker, WakeCount};
 
 /// What a client was told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +85,7 @@ fn body_of(message: &Message) -> String {
     String::from_utf8_lossy(message.body()).trim_end_matches('.').to_owned()
 }
 
-/// As AMQP 0-9-1 codes and texts, which everybody knows.
+/// As the codes and texts of AMQP 0-9-1, which are well known.
 pub fn error_text(error: &Error) -> String {
     let code = match error.kind {
         ErrorKind::NotFound => 404,
@@ -154,7 +154,7 @@ pub struct Peer {
     /// The open transaction of each session.
     pub transactions: BTreeMap<u32, TransactionId>,
     /// Set when the broker wants it to drain.
-    pub bell: Arc<Bell>,
+    pub wakes: Arc<WakeCount>,
 }
 
 impl Peer {
@@ -171,9 +171,9 @@ impl Peer {
     /// # Errors
     /// The broker's.
     pub fn attach_to(broker: &TestBroker, user: &str, vhost: &str) -> Result<Self, Error> {
-        let bell = Arc::new(Bell::default());
-        let client = broker.attach_to(user, vhost, Waker::from(Arc::clone(&bell)))?;
-        Ok(Self { client, sessions: BTreeMap::new(), transactions: BTreeMap::new(), bell })
+        let wakes = Arc::new(WakeCount::default());
+        let client = broker.attach_to(user, vhost, Waker::from(Arc::clone(&wakes)))?;
+        Ok(Self { client, sessions: BTreeMap::new(), transactions: BTreeMap::new(), wakes })
     }
 
     /// The session of this number, opened if need be.
@@ -186,15 +186,15 @@ impl Peer {
     pub fn drain(&mut self, broker: &TestBroker) -> Vec<Seen> {
         let mut seen = Vec::new();
         loop {
-            self.bell.take();
+            self.wakes.take();
             broker.page();
-            if !self.drain_some(broker, &mut seen) && !self.bell.take() {
+            if !self.drain_some(broker, &mut seen) && !self.wakes.take() {
                 return seen;
             }
         }
     }
 
-    /// Some of what waits for it, while nobody else does anything; true if there is more.
+    /// Some of what waits for it, while nothing else happens; true if there is more.
     pub fn drain_some(&mut self, broker: &TestBroker, seen: &mut Vec<Seen>) -> bool {
         self.client.drain(broker.now(), 64 * 1024, &mut |event| seen.push(seen_of(event)))
     }

@@ -73,9 +73,13 @@ impl Case<'_> {
         Permission::new(&pattern("configure"), &pattern("write"), &pattern("read")).unwrap()
     }
 
-    /// Holds what the broker said to `user` against what `needs` makes it say: without a missing
-    /// right no refusal, else a refusal that names one that is missing. `None` when they agree.
-    pub fn disagrees(&self, user: &str, refused: bool, said: &str) -> Option<String> {
+    /// Holds the broker's answer to `user` against `needs`: without a missing right no refusal,
+    /// else a refusal (an error) that names a missing one. `None` when they agree.
+    pub fn disagrees(&self, user: &str, answer: Result<&str, &str>) -> Option<String> {
+        let (refused, said) = match answer {
+            Ok(said) => (false, said),
+            Err(said) => (true, said),
+        };
         let missing =
             self.needs.iter().filter(|need| !need.split('|').any(|right| self.granted.iter().any(|g| g == right)));
         let missing: Vec<_> = missing.copied().collect();

@@ -125,7 +125,7 @@ impl Script {
         let number: u32 = session.parse().expect("a session is a number");
         let broker = self.broker.as_ref().expect("the broker runs between lines");
         if !self.peers.contains_key(name) {
-            let user = if ["reader", "writer", "nobody"].contains(&name) { name } else { "guest" };
+            let user = if ["reader", "writer", "stranger"].contains(&name) { name } else { "guest" };
             match Peer::attach(broker, user) {
                 Ok(peer) => drop(self.peers.insert(name.to_owned(), peer)),
                 Err(error) => return error_text(&error),
@@ -433,7 +433,7 @@ impl Script {
             }
             "flow" => return Ok(format!("{:?}", peer.client.flow())),
             "parked" => return Ok(peer.client.parked(session).to_string()),
-            other => panic!("nobody knows how to {other}"),
+            other => panic!("a script does not know how to {other}"),
         }
         Ok(String::new())
     }

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use auth::{Cost, PasswordHash, Permission, Tags, User};
 use broker::{Broker, Dialects};
-use testkit::broker::{Bell, Setup, TestBroker};
+use testkit::broker::{Setup, TestBroker, WakeCount};
 use wire::{CloseReason, Connection, Peer as WirePeer, Protocol, ReadState};
 
 use crate::codec::methods::*;
@@ -70,7 +70,7 @@ pub(super) fn server_with(settings: Settings, mut setup: Setup) -> Server {
 pub(super) struct Peer {
     test: Rc<TestBroker>,
     connection: Box<dyn Connection>,
-    woken: Arc<Bell>,
+    woken: Arc<WakeCount>,
     /// Bytes that the server has not taken yet.
     to_server: Vec<u8>,
     from_server: Vec<u8>,
@@ -90,7 +90,7 @@ impl Server {
 
     /// A socket; it uses TLS if there is a user of its certificate.
     pub(super) fn socket_of(&self, remote: &str, certified_user: Option<&str>) -> Peer {
-        let woken = Arc::new(Bell::default());
+        let woken = Arc::new(WakeCount::default());
         let now = Instant::now();
         let peer = WirePeer {
             remote: remote.parse().expect("an address"),

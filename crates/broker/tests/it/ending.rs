@@ -56,7 +56,7 @@ fn a_large_end_goes_on_in_pieces_and_the_reply_waits_for_all_of_them() {
             rounds += 1;
         }
         assert!(rounds >= 3, "{rounds} rounds for {MANY} deliveries");
-        assert!(holder.bell.take(), "whoever waits is woken");
+        assert!(holder.wakes.take(), "whoever waits is woken");
         heir.consume(&broker, 0, Consume { queue: "q".to_owned(), ..Consume::default() });
         let expected: Vec<String> = (0..MANY).map(|number| number.to_string()).collect();
         assert_eq!(bodies(&heir.drain(&broker)), expected, "all are back, in their order");

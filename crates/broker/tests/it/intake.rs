@@ -148,7 +148,7 @@ fn a_place_is_kept_until_the_flush_and_goes_to_the_next_in_line() {
     assert_eq!((flows(&senders).as_str(), arriving(&broker)), ("rrrr--", LIMIT / 4));
     broker.flush();
     assert_eq!((flows(&senders).as_str(), arriving(&broker)), ("rrrrr-", LIMIT / 4));
-    assert!(senders[4].peer.bell.take() && !senders[5].peer.bell.take());
+    assert!(senders[4].peer.wakes.take() && !senders[5].peer.wakes.take());
     // A client that goes gives back its place. A closed session of a waiting body leaves the line.
     drop(senders.remove(0));
     assert_eq!(flows(&senders), "rrrrr");

@@ -250,13 +250,13 @@ fn a_get_has_its_message_as_soon_as_it_is_woken() {
         let now = broker.now();
         let mut report = |delivery: &broker::Delivery<'_>, _| got = Some(Received::of(delivery).body.parse::<u64>());
         while let Fetch::Wait(ticket) = peer.client.get(session, "q", true, now, &mut report).unwrap() {
-            peer.bell.take();
+            peer.wakes.take();
             while !peer.client.durable(ticket) {
                 loop {
                     assert!(broker.try_flush());
                     broker.housekeep_only();
                     let more = broker.page_once();
-                    if peer.bell.take() {
+                    if peer.wakes.take() {
                         break;
                     }
                     assert!(more, "get {number} is never woken");
@@ -300,7 +300,7 @@ fn a_get_is_woken_when_what_it_waits_for_goes_to_a_selector_or_with_its_queue() 
         let mut other = Peer::attach(&broker, "guest").unwrap();
         other.session(1);
         let Fetch::Wait(ticket) = fetch(&mut other) else { panic!("the second is away") };
-        other.bell.take();
+        other.wakes.take();
         let (third, now) = (Mutex::new(Peer::attach(&broker, "guest").unwrap()), broker.now());
         broker.page_overtaken_by(move || {
             if deleted {
@@ -308,7 +308,7 @@ fn a_get_is_woken_when_what_it_waits_for_goes_to_a_selector_or_with_its_queue() 
             }
         });
         broker.flush();
-        assert!(other.bell.take() && other.client.durable(ticket), "deleted: {deleted}");
+        assert!(other.wakes.take() && other.client.durable(ticket), "deleted: {deleted}");
         assert_eq!(peer.drain(&broker).len(), 1, "deleted: {deleted}");
     }
 }

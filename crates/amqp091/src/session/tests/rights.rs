@@ -190,7 +190,7 @@ fn disagreements(server: &Server, next: &mut usize, row: &Row, needs: &[&str]) -
         peer.wait_for(1);
         let said = peer.lines.first().cloned().unwrap_or_default();
         let refused = said.contains("ChannelClose { reply_code: 403, reply_text: \"ACCESS_REFUSED - ");
-        let disagreement = case.disagrees("someone", refused, &said);
+        let disagreement = case.disagrees("someone", if refused { Err(&said) } else { Ok(&said) });
         found.extend(disagreement.map(|text| format!("{}: {text}", row.operation)));
     }
     found
