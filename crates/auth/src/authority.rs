@@ -40,8 +40,8 @@ pub struct AuthoritySettings {
     pub failures: FailureLimits,
     /// Fresh random bytes, new at every start of the process.
     pub boot_key: [u8; 32],
-    /// Random bytes that outlive the process, as users do: SCRAM shows a salt for a user that is
-    /// not there, and one that a restart changed would say so.
+    /// Random bytes that outlive the process, as users do. SCRAM shows a salt also for a user that
+    /// is not there: if a restart changed it, that would give the user away.
     pub decoy_key: [u8; 32],
 }
 
@@ -220,9 +220,9 @@ impl Authority {
         }
     }
 
-    /// The same for a user that may be there: the hash that it has, if that is of this password and
-    /// of the kind of new ones. So to set the password again that is in force changes nothing.
-    /// Takes as long as a log-in besides.
+    /// The same for a user that may be there. Gives the hash that it has, if that is of this
+    /// password and of the kind of new ones. So to set the password again that is in force changes
+    /// nothing. Takes as long as a log-in besides.
     ///
     /// # Errors
     /// When the password is empty or too long.

@@ -1,6 +1,6 @@
 //! Who a connection is, once it has logged in, with the decisions it has lately been given.
 //!
-//! The decisions are valid for one generation of the [`crate::Authority`]; any change of a user
+//! The decisions are valid for one generation of the [`crate::Authority`]. Any change of a user
 //! starts a new one, so a withdrawn right is gone at the next operation.
 
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! Who may log in, and what each user may do: users, password hashes, permissions and the SASL
 //! responses of clients.
 //!
-//! [`Authority`] holds all users in memory and answers the two questions a session asks: is this
-//! password right ([`Authority::login`]) and may this identity do that ([`Authority::authorize`],
-//! the one choke point that every operation of every protocol passes). The crate does no I/O; the
-//! clock and all randomness come in as arguments.
+//! [`Authority`] holds all users in memory and answers the two questions that a session asks. Is
+//! this password right ([`Authority::login`])? May this identity do that ([`Authority::authorize`],
+//! which every operation of every protocol passes)? The crate does no I/O; the clock and all
+//! randomness come in as arguments.
 
 mod authority;
 mod identity;

@@ -1,11 +1,11 @@
 //! Logging in: the order of the checks, the threads that compute hashes, and the memory of recent
 //! successes.
 //!
-//! Argon2 is slow on purpose, so it never runs on a connection's thread: a few threads of its own
+//! Argon2 is slow on purpose, so it never runs on a connection's thread. A few threads of its own
 //! take jobs from a bounded queue and wake the connection. That bounds both the processors and the
 //! memory (19 MiB a thread) that peers without an account can use. The queue serves networks in
 //! turn, and those that have failed lately behind the others. A success is remembered for a minute
-//! under a keyed hash, so that ten thousand clients coming back after a network failure do not cost
+//! under a keyed hash. So ten thousand clients that come back after a network failure do not cost
 //! ten thousand computations. Too many failures refuse a login before, also while its job waits.
 
 use std::collections::HashMap;
@@ -31,8 +31,8 @@ const REMEMBERED: usize = 10_000;
 /// with the most is refused.
 const WAITING: usize = 4096;
 
-/// Why a login was refused. The texts are for the log: clients get one and the same text for all of
-/// them, since the difference would tell an attacker which users exist.
+/// Why a login was refused. The texts are for the log. Clients get one and the same text for all of
+/// them: the difference would tell an attacker which users exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// There is no such user, it has no password, or the password is wrong.
@@ -50,8 +50,8 @@ pub enum Refusal {
 
 impl Refusal {
     /// Whether this can come as fast as peers can connect, so that a line for each would fill the
-    /// log: whatever else refuses log-ins counts as a failure, and after some failures they are
-    /// refused by this.
+    /// log. Any other refusal counts as a failure, and after some failures log-ins are refused by
+    /// this.
     pub fn is_endless(&self) -> bool {
         matches!(self, Self::TooManyFailures | Self::Busy)
     }

@@ -249,9 +249,8 @@ impl PasswordHash {
         (hash.len() == hashing(b"").len()).then(|| (*salt, hash.to_vec(), hashing))
     }
 
-    /// A well-formed hash that no password matches, at the default cost: verifying against it takes
-    /// as long as verifying against a real one, so that a refusal does not tell whether the user
-    /// exists.
+    /// A well-formed hash that no password matches, at the default cost. To verify against it takes
+    /// as long as against a real one, so a refusal does not tell whether the user exists.
     pub(crate) fn decoy(random: [u8; 32]) -> Result<Self, PasswordError> {
         // The hash of random bytes has a password that is not known to anyone. The smallest
         // parameters make it instant, and the text is then given those of a real hash.
@@ -294,7 +293,7 @@ impl PasswordHash {
     }
 
     /// [`PasswordHash::matches`], with as much to compute as for any other hash where some are
-    /// `kept` so: how long a refusal takes does not tell which users there are.
+    /// `kept` so. How long a refusal takes does not tell which users there are.
     pub(crate) fn matches_among(&self, password: &[u8], kept: &[Work]) -> bool {
         if check_length(password).is_err() {
             return false;

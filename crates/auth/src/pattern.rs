@@ -2,11 +2,10 @@
 //! engine for all of them.
 //!
 //! They are written as RabbitMQ's are, in the language of PCRE, and searched for anywhere in a
-//! name. What can be matched in linear time is; look-around, back-references and atomic groups
-//! backtrack, with a bound on the work of each match, on the memory of each pattern and on how many
-//! of these it may have. A match that comes to its bound has not matched: nothing is allowed by it,
-//! it is counted, and it is told once for each pattern. A pattern is compiled when it is made,
-//! never to match.
+//! name. What can be matched in linear time is. Look-around, back-references and atomic groups
+//! backtrack. The work of each match, the memory of each pattern and the number of such patterns
+//! are bounded. A match that comes to its bound has not matched: nothing is allowed by it. It is
+//! counted, and told once for each pattern. A pattern is compiled when it is made, never to match.
 
 mod pcre;
 #[cfg(test)]

@@ -102,7 +102,7 @@ impl Throttle {
     }
 
     /// What may be done about an attempt. Failures for other users of its network close nothing to
-    /// a pair that has succeeded lately; failures for this user leave it the comparison, for which
+    /// a pair that has succeeded lately. Failures for this user leave it the comparison, for which
     /// guesses are bounded too.
     pub(crate) fn judge(&self, attempt: Attempt<'_>, now: Instant) -> Verdict {
         let places = self.places(attempt);

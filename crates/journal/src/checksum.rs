@@ -1,7 +1,7 @@
 //! The checksum that every header, record and body on disk carries.
 //!
-//! Invariant: it is seeded with the incarnation and the generation, so neither what an earlier
-//! generation left in a recycled file nor another journal's bytes ever validate.
+//! Invariant: it is seeded with the incarnation and the generation. So bytes of an earlier
+//! generation in a recycled file, or of another journal, never validate.
 
 use crc_fast::{CrcAlgorithm, Digest};
 

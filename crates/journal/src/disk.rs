@@ -52,8 +52,8 @@ pub(crate) fn is_out_of_handles(error: &io::Error) -> bool {
 }
 
 impl dyn Disk + '_ {
-    /// Opens an existing file to be read, as soon as there is a handle for it: a file that
-    /// holds messages and can't be opened would be taken for damaged.
+    /// Opens an existing file to read it, as soon as there is a handle for it. A file that holds
+    /// messages and can't be opened would be taken for damaged.
     pub(crate) fn open_in_time(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut waited = Duration::ZERO;
         loop {

@@ -95,8 +95,8 @@ pub(crate) struct Log {
     pub(crate) failures: AtomicU64,
     /// What was free on the disk at the last look.
     pub(crate) free: AtomicU64,
-    /// What is alive in closed files that will be copied out of the log, at the last look: room on
-    /// the disk that is spoken for, so that whatever was admitted can leave the log again.
+    /// What is alive in closed files and will be copied out of the log, at the last look. Room on
+    /// the disk is spoken for by it, so that whatever was admitted can leave the log again.
     pub(crate) to_copy: AtomicU64,
     /// The largest restatement so far, in bytes.
     pub(crate) restatement: AtomicU64,
@@ -221,10 +221,10 @@ impl Log {
         in_ring.min(claimed.saturating_add(on_disk))
     }
 
-    /// Bytes on the disk that the oldest file may take when it becomes a segment: what is free
-    /// beyond all that the ring may still grow by, and beyond what others will be copied. A backlog
-    /// that finds no more room then fills the ring, and closes the gate while consuming clients
-    /// still have their headroom.
+    /// Bytes on the disk that the oldest file may take when it becomes a segment. What the ring may
+    /// still grow by, and what of other files will be copied, is not free for it. A backlog that
+    /// finds no more room then fills the ring, and closes the gate while consuming clients still
+    /// have their headroom.
     pub(crate) fn to_spare(&self, buffer: &mut Buffer) -> u64 {
         let Thresholds { reserve, .. } = self.thresholds(buffer.sizes);
         let full = buffer.sizes.ring.saturating_sub(buffer.used()) <= reserve;
@@ -239,7 +239,7 @@ impl Log {
     }
 
     /// Bytes on the disk that the ring takes again after it has parted with a file of `length`
-    /// bytes: nothing while it is larger than it should be.
+    /// bytes. It takes none while it is larger than it should be.
     pub(crate) fn slot_cost(&self, buffer: &Buffer, length: u32) -> u64 {
         let (ring, made) = (buffer.sizes.ring, self.made(buffer));
         ring.saturating_sub(made.saturating_sub(u64::from(length))) - ring.saturating_sub(made)

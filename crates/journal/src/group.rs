@@ -1,7 +1,7 @@
 //! Groups: records that stand or fall together.
 //!
-//! Invariant: what a grouped settlement frees is freed when its group ends, not before, and a file
-//! that holds part of an open group is not recycled.
+//! Invariant: what a grouped settlement frees is freed when its group ends, not before. A file that
+//! holds part of an open group is not recycled.
 
 use std::num::NonZeroU64;
 

@@ -17,8 +17,8 @@ pub enum Durability {
 pub struct Options {
     /// When a ticket counts as durable.
     pub durability: Durability,
-    /// The size of a log file; rounded down to whole blocks and, so that a ring has at least eight
-    /// files, to an eighth of `max_bytes`.
+    /// The size of a log file. It is rounded down to whole blocks and, so that a ring has at least
+    /// eight files, to an eighth of `max_bytes`.
     pub file_bytes: u32,
     /// The size of the very first file, small so that the first start is instant.
     pub first_file_bytes: u32,

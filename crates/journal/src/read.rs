@@ -1,7 +1,7 @@
 //! Reading bodies back from files: one by one, or many with large reads.
 //!
 //! Invariant: bytes are handed out only if they carry the checksum of a body at just that place of
-//! that file, so a slot that was written over in between gives an error and never another body.
+//! that file. So a slot that was written over in between gives an error and never another body.
 
 use std::io;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Recovery: opens the directory, finds what is whole, tells a torn tail from damage, replays, and
 //! flushes what it keeps.
 //!
-//! Invariant: nothing on disk is changed before the whole log has been read and found good; a batch
+//! Invariant: nothing on disk is changed before the whole log has been read and found good. A batch
 //! that a later batch proves to have been flushed is either replayed or stops the start.
 
 use std::collections::VecDeque;
@@ -277,8 +277,8 @@ pub(crate) fn deliver(record: &Record<'_>, ended: &HashMap<Group, usize>, oldest
     }
 }
 
-/// Writes the batches again that are not proven flushed, byte for byte, and flushes every file of
-/// the log: after a failed flush the system may show bytes that never reached the disk.
+/// Writes the batches that are not proven flushed again, byte for byte, and flushes every file of
+/// the log. After a failed flush the system may show bytes that never reached the disk.
 fn rewrite_tail(scan: &Scan, start: usize, tail: &VecDeque<Unproven>) -> Result<(), OpenError> {
     for Unproven { at, header } in tail {
         let file = &scan.files[*at];
@@ -378,9 +378,9 @@ fn make_table(mut files: Vec<LogFile>) -> Option<Table> {
     Some(Table::new(files, head))
 }
 
-/// Where in the head the next batch goes. A head longer than the files that are made now, because
-/// the ring has been made smaller, could fill the ring alone, and as the head it is never recycled:
-/// the log goes on in the next file, which the writer readies.
+/// Where in the head the next batch goes. After the ring has been made smaller, the head may be
+/// longer than the files that are made now. It could fill the ring alone, and the head is never
+/// recycled. So the log goes on in the next file, which the writer readies.
 fn leave_large_head(table: &mut Table, end: &End, sizes: Sizes) -> u32 {
     if table.head_length() <= sizes.file {
         return end.offset;

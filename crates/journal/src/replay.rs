@@ -6,8 +6,8 @@ use crate::ticket::Address;
 
 /// Takes the durable records in log order while a journal opens.
 ///
-/// Records of a group are delivered only if the record that ends the group is in the log, each at
-/// its own place, not at the place of that end: what is restated between the two must not
+/// Records of a group are delivered only if the record that ends the group is in the log. Each
+/// comes at its own place, not at the place of that end: what is restated between the two must not
 /// contradict them. References and settlements may be delivered whose counterpart has been
 /// recycled; replay is idempotent by (owner, sequence number).
 pub trait Replay {

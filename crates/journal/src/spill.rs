@@ -1,7 +1,7 @@
 //! Bodies that no durability was promised for, and that memory has no room for. They lie in files
 //! beside the log, which end with the process.
 //!
-//! Nothing of it is flushed, no record speaks of it, and no file of an earlier run is ever read:
+//! Nothing of it is flushed, and no record speaks of it. No file of an earlier run is ever read:
 //! what is left of one goes, a file at a time, once the journal runs. Invariant: a file is there
 //! while one of its bodies is held. Only writing and tidying make and remove files; letting go of a
 //! body never does.

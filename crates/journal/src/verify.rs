@@ -1,9 +1,9 @@
 //! Reads a whole data directory that no process has open, and says what is in it and what of it is
 //! damaged.
 //!
-//! Invariants: nothing is changed; every byte that a start or a later read would rely on is read
-//! and checked, by the decoders that recovery uses; what recovery would call damage is damage here,
-//! and reading goes on behind it as far as what follows can be told from what an earlier use of the
+//! Invariants: nothing is changed. Every byte that a start or a later read would rely on is read
+//! and checked, by the decoders that recovery uses. What recovery would call damage is damage here.
+//! Reading goes on behind it, as far as what follows can be told from what an earlier use of the
 //! disk has left.
 
 use std::io;

@@ -33,8 +33,8 @@ const SLICE: Duration = Duration::from_millis(10);
 /// Turns that take longer than this hold up all other connections of their thread, so the log tells
 /// of them.
 const LONG: Duration = Duration::from_millis(100);
-/// Bytes that a connection may read before others get their turn. With half of it, where messages
-/// are large, a third of the work is to wake peers; with twice of it others wait longer, and only
+/// Bytes that a connection may read before others get their turn. With half of it, a third of the
+/// work is to wake peers where messages are large. With twice of it others wait longer, and only
 /// messages of 256 KiB gain.
 const BUDGET: usize = 2 * TURN_BYTES;
 /// After this long without traffic a connection gives its buffers back.
@@ -44,9 +44,8 @@ const ENOUGH_OUTPUT: usize = 256 * 1024;
 
 /// What a connection may still move before others get their turn.
 ///
-/// A written byte counts half. Where all are busy, publishers and consumers have as many turns, and
-/// a queue that once fell behind would never catch up if it could lose no more in a turn than comes
-/// in.
+/// A written byte counts half. Where all are busy, publishers and consumers have as many turns. If
+/// a queue could lose no more in a turn than comes in, one that fell behind would never catch up.
 #[derive(Debug)]
 struct Budget {
     /// Of bytes read.

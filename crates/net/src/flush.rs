@@ -20,8 +20,8 @@ const SLICES: usize = 32;
 pub(crate) struct Flushed {
     /// Bytes the socket took and that were removed from the output.
     pub(crate) written: usize,
-    /// Ready when nothing is left, in the socket neither; pending when the kernel takes no more for
-    /// now, and the task is woken when it does.
+    /// Ready when nothing is left, in the socket neither. Pending when the kernel takes no more for
+    /// now; the task is woken when it does.
     pub(crate) outcome: Poll<io::Result<()>>,
 }
 

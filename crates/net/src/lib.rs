@@ -1,6 +1,6 @@
 //! Sockets and time: the only place with sockets on the data path.
 //!
-//! [`Listener`] binds, the accept loop admits within limits, and one task per connection
+//! [`Listener`] binds, and the accept loop admits within limits. One task per connection
 //! ([`drive`]) moves bytes between its socket and a [`wire::Connection`], which it never looks
 //! into. [`Net`] owns the threads and the [`Registry`] of what is connected. Whether a socket is
 //! plain, within TLS or a WebSocket is seen by `handshake` and `stream` alone. A connection never

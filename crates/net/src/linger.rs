@@ -1,9 +1,9 @@
 //! How a socket ends once all that was to be said is written.
 //!
-//! Closing it with bytes unread, or while the peer still sends, would make the kernel reset it, and
-//! the peer might lose what it has not read yet. So what comes is read and discarded until the peer
-//! has ended its side, within a time. A connection counts as open, and as a stranger's if it is
-//! one, until then.
+//! To close it with bytes unread, or while the peer still sends, would make the kernel reset it.
+//! The peer might then lose what it has not read yet. So what comes is read and discarded until the
+//! peer has ended its side, within a time. A connection counts as open, and as a stranger's if it
+//! is one, until then.
 
 use std::future::poll_fn;
 use std::io;
@@ -24,7 +24,7 @@ const LINGER_BYTES: usize = 4 << 20;
 /// Reads in a row before other connections get their turn.
 const READS: usize = 16;
 
-/// The protocol has said its last word, and the peer is to end the connection: no end of ours
+/// The protocol has said its last word, and the peer should end the connection. No end of ours
 /// reaches it within `patience`, unless the server goes down. A client that closes by itself must
 /// not see the end before its own close has returned.
 pub(crate) async fn leave_to_peer(socket: &mut Stream, listed: &Listed, patience: Duration) {

@@ -24,8 +24,8 @@ use crate::web::{Web, WebSockets};
 /// How long connections get to end after they were cut: they only have to notice.
 const CUT_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The default number of I/O threads on a machine with `cores` cores: all of them, but one on two,
-/// where a second thread moves every body to the other core's cache.
+/// The default number of I/O threads on a machine with `cores` cores: all of them, except that two
+/// cores get one. A second thread there moves every body to the other core's cache.
 pub fn io_threads_for(cores: usize) -> usize {
     if cores <= 2 { 1 } else { cores }
 }
@@ -67,8 +67,8 @@ impl Net {
         Ok(Self { handle, stop, finish, host: Some(host), registry, settings, io_threads, handshake_threads })
     }
 
-    /// Accepts connections on `listener` that speak one of `protocols`, within TLS if `tls` is
-    /// given, and within WebSockets if `web` is; the first is the one that answers strangers.
+    /// Accepts connections on `listener` that speak one of `protocols`. They come within TLS if
+    /// `tls` is given, and within WebSockets if `web` is. The first protocol answers strangers.
     pub fn serve(
         &self,
         listener: Listener,

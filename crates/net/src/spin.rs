@@ -1,11 +1,10 @@
 //! A moment of looking for work before the thread of the sockets goes to sleep. To wake a thread
-//! costs more than most requests do, above all where the core was given back to a hypervisor; a
+//! costs more than most requests do, above all where the core was given back to a hypervisor. A
 //! client that waits for each answer asks again sooner than that.
 //!
 //! Invariants: where looking leads to nothing it is left off. A look in vain quadruples the number
-//! of sleeps before the next one, a look that found something takes an eighth off it, so that looks
-//! go on only where some nine of ten find something. And a look keeps no other thread from the
-//! core.
+//! of sleeps before the next one. A look that found something takes an eighth off it. So looks go
+//! on only where some nine of ten find something. And a look keeps no other thread from the core.
 
 use std::cell::Cell;
 use std::future::poll_fn;

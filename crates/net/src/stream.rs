@@ -42,7 +42,7 @@ impl Stream {
     }
 
     /// Tells the peer that nothing more comes, where that can be told without ending what lies
-    /// beneath: WebSockets have a message for it, which the peer answers.
+    /// beneath. WebSockets have a message for it, which the peer answers.
     pub(crate) fn poll_end_of_messages(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(_) | Self::Tls(_) => Poll::Ready(Ok(())),
@@ -57,9 +57,9 @@ impl Stream {
         }
     }
 
-    /// Ready when a read may bring something. Plain sockets are asked, so that nothing needs to be
-    /// allocated for a peer that sends nothing; within the others bytes may wait that the kernel
-    /// knows nothing of, and only a read tells.
+    /// Ready when a read may bring something. Plain sockets are asked, so that nothing is allocated
+    /// for a peer that sends nothing. Within the others bytes may wait that the kernel does not
+    /// know of, and only a read tells.
     pub(crate) fn poll_arrival(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(socket) => socket.poll_read_ready(cx),

@@ -1,8 +1,8 @@
 //! A deadline that moves with every frame, on a timer that is touched only when it must fire
 //! earlier.
 //!
-//! Heartbeat deadlines move back with each read. Resetting the runtime's timer each time would cost
-//! more than the read's own bookkeeping, so the timer is left to fire early and is set again then.
+//! Heartbeat deadlines move back with each read. To reset the runtime's timer each time would cost
+//! more than the read's own bookkeeping. So the timer is left to fire early and is set again then.
 
 use std::future::Future;
 use std::pin::Pin;

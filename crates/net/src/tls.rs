@@ -1,5 +1,5 @@
-//! TLS on a listener: who brings the certificates, and the handshake, which must end within its
-//! time.
+//! TLS on a listener: where the certificates come from, and the handshake, which must end within
+//! its
 //!
 //! Each handshake asks for the configuration again. Certificates change that way while
 //! connections stay as they are. What a handshake computes, and what its certificates are read for,

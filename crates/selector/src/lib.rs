@@ -51,7 +51,7 @@ pub const MAX_DEPTH: usize = 64;
 pub const MAX_PATTERN: usize = 512;
 
 /// In front of a selector: a property that is text counts as a number or a truth value where it is
-/// compared with one, as in ActiveMQ and Artemis.
+/// compared with one. ActiveMQ and Artemis do the same.
 const CONVERTS: &str = "convert_string_expressions:";
 
 /// Where a selector finds the properties that it names.

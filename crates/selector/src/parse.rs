@@ -1,8 +1,8 @@
 //! From text to tree, by recursive descent; each step down is counted.
 //!
 //! From loose to tight: OR, AND, NOT, comparisons, `+ -`, `* / %`, signs. Types are checked as far
-//! as the text says them, so that `price = 'cheap' + 1` is refused when it is written and not
-//! silently false for ever.
+//! as the text says them. So `price = 'cheap' + 1` is refused when it is written, and not silently
+//! false for ever.
 
 use crate::error::ParseError;
 use crate::node::{Kind, Node};

@@ -1,8 +1,8 @@
 //! Patterns of LIKE: `%` stands for any characters, `_` for one. Nothing else is special.
 //!
 //! Matching reads the text once. It keeps all places of the pattern that the text so far can have
-//! led to, a bit for each, so that a character takes a step for each 64 of them, whatever the text
-//! and the pattern are (Baeza-Yates, Gonnet: A new approach to text searching, 1992).
+//! led to, a bit for each. So a character takes a step for each 64 of them, whatever the text and
+//! the pattern are (Baeza-Yates, Gonnet: A new approach to text searching, 1992).
 
 use crate::MAX_PATTERN;
 

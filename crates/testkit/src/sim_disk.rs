@@ -2,9 +2,8 @@
 //! seed.
 //!
 //! It keeps two pictures of each file: what a reader sees, and what survives a power cut. Only a
-//! flush carries the one over to the other; at a power cut each write since then is kept, lost or
-//! torn at 512-byte sectors, one by one, and each creation or removal not yet flushed is kept or
-//! lost.
+//! flush carries the one over to the other. At a power cut each write since then is kept, lost or
+//! torn at 512-byte sectors, one by one. Each creation or removal not yet flushed is kept or lost.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -51,8 +50,9 @@ impl Random {
 pub enum Fault {
     /// The machine stops: this operation and all later ones fail, until [`SimDisk::power_cut`].
     Crash,
-    /// The operation fails. A flush that fails leaves its writes visible and marks them clean: what
-    /// of them reaches the disk is a matter of luck, and a later flush does not carry them over.
+    /// The operation fails. A flush that fails leaves its writes visible and marks them clean. It
+    /// is a matter of luck what of them reaches the disk, and a later flush does not carry them
+    /// over.
     Error,
     /// A write takes only part of its bytes; other operations are not disturbed.
     Short,

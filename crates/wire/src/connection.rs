@@ -63,7 +63,8 @@ pub enum ReadState {
     /// Do not read for now; `receive` would take nothing. The connection calls its waker when that
     /// changes. A paused peer is not dead: its silence does not count against its heartbeat.
     Pause,
-    /// Write what is left in the output, then close the socket. Nothing more is read.
+    /// Write what is left in the output, the last word of this connection. Leave the socket for the
+    /// peer to close, and discard what still comes. Nothing more is read.
     Closed,
     /// Write what is left in the output, the last word of this connection, and leave the socket for
     /// the peer to close; what still comes is discarded. A peer that does not close it in time is
@@ -105,8 +106,8 @@ pub trait Connection: Send {
     /// turn's budget (256 KiB or 10 000 entries).
     fn receive(&mut self, input: &[u8], now: Instant) -> usize;
     /// Drains the mailbox into the output, while the output is short. Called when the waker was
-    /// woken, when output that the socket refused has been written at last, and again as long as
-    /// the last call produced output that was written.
+    /// woken, and when output that the socket refused has been written at last. It is called again
+    /// as long as the last call produced output that was written.
     fn wake(&mut self, now: Instant);
     /// The deadline passed (heartbeats, handshake timeout).
     fn tick(&mut self, now: Instant);

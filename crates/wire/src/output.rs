@@ -11,7 +11,7 @@ use bytes::{Buf, Bytes};
 
 /// Pieces of at least this many bytes are referenced instead of copied (measured: equal at 4 KiB).
 pub const SHARE_FROM: usize = 4096;
-/// A buffer that has grown past this is given back when it has been written out; what an idle
+/// A buffer that has grown past this is given back when it has been written out. What an idle
 /// connection keeps below it goes with [`Output::shrink`].
 const KEEP: usize = 1024 * 1024;
 

@@ -1,8 +1,8 @@
 //! The language of PCRE, in which RabbitMQ's users write patterns, translated into that of the
 //! engines here.
 //!
-//! Letter by letter and without recursion: a literal that the engines would read otherwise is
-//! escaped, a construct that they write otherwise is rewritten, and one that neither has is refused
+//! It works letter by letter and without recursion. A literal that the engines would read otherwise
+//! is escaped. A construct that they write otherwise is rewritten. One that neither has is refused
 //! by its name. What it means to be found is the same; how much of a name is found is not asked.
 
 use std::fmt::Write;

@@ -1,7 +1,7 @@
 //! How many references keep each segment, under the buffer's lock.
 //!
-//! Invariant: a count never rises but while its segment is being filled; a segment that is not
-//! listed is gone, and what is freed in it was settled before it went.
+//! Invariant: a count rises only while its segment is being filled. A segment that is not listed is
+//! gone, and what is freed in it was settled before it went.
 
 use hashbrown::HashMap;
 

@@ -1,10 +1,10 @@
 //! The index of a segment: who references what in it, page by page.
 //!
 //! Layout: a header of one sector, a block for each page, and at the end a directory of the blocks.
-//! The header is written when all else is flushed, and alone: a sector is written whole or not at
-//! all, so an index whose header is all zeros is one whose writing was cut short, and any other
-//! header that does not check is damage. Invariant: the decoders read nothing outside the slice
-//! they are given, and take no memory by a number that its length does not bear out.
+//! The header is written when all else is flushed, and alone. A sector is written whole or not at
+//! all. So a header of zeros is one whose writing was cut short, and any other header that does not
+//! check is damage. Invariant: the decoders read nothing outside the slice they are given, and take
+//! no memory by a number that its length does not bear out.
 
 use std::io;
 use std::sync::Arc;
@@ -200,9 +200,10 @@ impl IndexHeader {
     }
 }
 
-/// What the index of segment `number` replaces whose header is gone: known if everything else of it
-/// is there, since the last row of a directory says where the directory begins, and the blocks have
-/// checksums of their own. `None` if the index was cut short; the error is the disk's.
+/// What the index of segment `number` replaces, when its header is gone. That is known if
+/// everything else of it is there: the last row of a directory says where the directory begins, and
+/// the blocks have checksums of their own. `None` if the index was cut short; the error is the
+/// disk's.
 pub(crate) fn sources_of_headless(file: &dyn DiskFile, incarnation: u64, number: u32) -> io::Result<Option<Vec<u32>>> {
     let length = file.length()?;
     let mut row = [0; ROW];

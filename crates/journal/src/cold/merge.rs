@@ -1,8 +1,8 @@
 //! Merging: which segments are worth writing again as one, and what is still referenced in them.
 //!
-//! Invariant: a merge takes at most about one log file's worth of live bytes from a bounded number
-//! of segments, so what it needs in memory and on disk is bounded too; and never more bodies than
-//! the offsets of a segment reach, however many of them turn out to be alive.
+//! Invariant: a merge takes at most about one log file's worth of live bytes, from a bounded number
+//! of segments. So what it needs in memory and on disk is bounded too. It never takes more bodies
+//! than the offsets of a segment reach, however many of them are alive.
 
 use super::Cold;
 use super::count::Counts;

@@ -1,6 +1,6 @@
 //! What is to go into a segment: references by owner and page, and where their bodies lie now.
 //!
-//! Invariant: pages ascend by owner and number, and the items of a page by sequence number; a body
+//! Invariant: pages ascend by owner and number, and the items of a page by sequence number. A body
 //! that is referenced more than once counts once.
 
 use std::io;
@@ -52,8 +52,8 @@ pub(crate) struct Plan {
     pub(crate) unmeasured: bool,
 }
 
-/// Which bodies were met. The record of a body is longer than eight bytes, so that one bit for
-/// eight bytes of a file tells any two apart; those met more than once are few, and listed.
+/// Which bodies were met. The record of a body is longer than eight bytes. So one bit for eight
+/// bytes of a file tells any two apart. Those met more than once are few, and listed.
 struct Seen {
     bits: Vec<Vec<u64>>,
     shared: HashSet<(u16, u32)>,

@@ -1,7 +1,7 @@
 //! Writing a copied segment: bodies out of log files and older segments, one after the other, owner
 //! by owner.
 //!
-//! Invariant: a body is written only after it was read back whole; its record has the layout and
+//! Invariant: a body is written only after it was read back whole. Its record has the layout and
 //! the checksum rule of the log, seeded with the segment's own number. Nothing of a segment counts
 //! before its index does.
 

@@ -2,7 +2,7 @@
 //!
 //! A log is written once, and most of it is read back from memory of the broker's own or never.
 //! Through the page cache every block costs a page that has to be found, and each flush has to look
-//! for the pages that it is about; a backlog then takes all the memory that the machine has.
+//! for its pages. A backlog then takes all the memory that the machine has.
 //!
 //! Invariant: this is a way to write, never a condition. Where a file system refuses it, and for
 //! what is no whole block, the caller writes as ever. Both ways are coherent: the system drops the

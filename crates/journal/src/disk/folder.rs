@@ -33,9 +33,9 @@ fn create_folder(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the names of a folder and of all above it durable, each of which lies in the next one, as
-/// far as their file system goes. Those that were found are no exception: a start that was killed
-/// may have made them and not come so far as to flush them.
+/// Makes the names of a folder and of all folders above it durable, as far as their file system
+/// goes. Each name lies in the next folder. Those that were found are no exception: a start that
+/// was killed may have made them and not come so far as to flush them.
 #[cfg(unix)]
 fn flush_above(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt;

@@ -33,8 +33,8 @@ impl RealDisk {
     }
 
     /// Has the files of the log written past the page cache, where the system and the file system
-    /// allow it: for a log that is flushed before anything is confirmed. One that is only handed to
-    /// the system is handed to its cache.
+    /// allow it. That is for a log that is flushed before anything is confirmed. A log that is only
+    /// handed to the system is handed to its cache.
     #[must_use]
     pub fn past_the_cache(mut self) -> Self {
         self.direct = Some(Arc::default());
@@ -177,8 +177,8 @@ mod tests {
     }
 
     /// A log file is written past the page cache block by block, and through it where a write is no
-    /// whole block; what is read must be what was written last, whichever way it went, with a
-    /// reader that keeps the cache full of what was there before.
+    /// whole block. What is read must be what was written last, whichever way it went. A reader
+    /// keeps the cache full of what was there before.
     #[test]
     fn both_ways_to_write_are_one_file() {
         let folder = tempfile::tempdir().unwrap();

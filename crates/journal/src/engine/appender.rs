@@ -3,8 +3,8 @@
 //!
 //! Invariant: nothing here allocates per record or calls the system; a sleeping writer is woken
 //! once, when the appender is dropped. A caller with more to append puts that off with an
-//! [`Unwoken`], which makes up for it: no record lies in the buffer with neither a writer awake nor
-//! an appender or an `Unwoken` that will wake it.
+//! [`Unwoken`], which makes up for it. Whenever a record lies in the buffer, the writer is awake,
+//! or an appender or an `Unwoken` will wake it.
 
 use std::sync::atomic::Ordering;
 
@@ -43,7 +43,7 @@ impl<'a> Appender<'a> {
         Unwoken(self.engine)
     }
 
-    /// Appends a body, the parts one after the other, and takes a hold on it: it stays readable
+    /// Appends a body, the parts one after the other, and takes a hold on it. It stays readable
     /// until the hold is released and every reference to it is settled.
     ///
     /// # Panics
@@ -128,9 +128,9 @@ impl<'a> Appender<'a> {
         self.append(group, Some(owner), &Draft::Fact { owner, kind, parts });
     }
 
-    /// All that the log says of `owner` is said again by what follows, or need not be: it is not
-    /// asked to restate that when the files leave. For an owner of facts alone; one that references
-    /// bodies must be asked where these lie.
+    /// All that the log says of `owner` is said again by what follows, or need not be. The owner is
+    /// not asked to restate that when the files leave. For an owner of facts alone; one that
+    /// references bodies must be asked where these lie.
     pub fn supersede(&mut self, owner: Owner) {
         if let Target::Log(buffer) = &mut self.state.target {
             buffer.table.forget(owner);
@@ -202,9 +202,9 @@ impl<'a> Appender<'a> {
         address
     }
 
-    /// Takes `count` off the live count of a file: at once, or when the group ends. That this is
-    /// not yet durable does no harm: the file is overwritten only after a later batch is, which
-    /// says that the file is out of the log.
+    /// Takes `count` off the live count of a file: at once, or when the group ends. It does no harm
+    /// that this is not yet durable. The file is overwritten only after a later batch is durable
+    /// that says that the file is out of the log.
     fn free(&mut self, group: Option<Group>, file: u32, count: u64) {
         let groups = match &mut self.state.target {
             Target::Log(buffer) => &mut buffer.groups,
@@ -249,7 +249,7 @@ impl Drop for Appender<'_> {
 }
 
 /// Records were appended that a sleeping writer was not woken for, because more was to follow.
-/// Dropping it wakes the writer if nothing else has done so: what was to follow may have stayed
+/// Dropping it wakes the writer if nothing else has done so. What was to follow may have stayed
 /// out, and an answer may wait for these records.
 pub struct Unwoken<'a>(&'a Engine);
 

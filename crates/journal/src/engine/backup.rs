@@ -1,10 +1,10 @@
 //! A copy of a journal that runs, made a bounded piece at a time into another directory.
 //!
-//! While a [`Backup`] lives, nothing leaves the log and no segment goes, so what was listed at its
-//! beginning stays as it was: closed files and segments do not change, and of the head only what
-//! was flushed by then is copied, with zeros behind it. Invariant: the marker is written when all
-//! else of the copy is durable and the journal still had its directory to itself, so a copy that
-//! was cut short is no data directory.
+//! While a [`Backup`] lives, nothing leaves the log and no segment goes. So what was listed at its
+//! beginning stays as it was: closed files and segments do not change. Of the head only what was
+//! flushed by then is copied, with zeros behind it. Invariant: the marker is written when all else
+//! of the copy is durable and the journal still had its directory to itself. So a copy that was cut
+//! short is no data directory.
 
 use std::fmt;
 use std::io;
@@ -204,8 +204,8 @@ impl Journal {
         flush: &mut dyn FnMut(&Log) -> io::Result<()>,
     ) -> Result<(Address, Ticket), BackupError> {
         let wanted = self.engine().state.lock().ticket();
-        // With the second a batch is there, empty or not, that proves the first to be flushed: what
-        // is copied of that is damage if it does not read back, and never taken for a torn tail.
+        // With the second a batch is there, empty or not, that proves the first to be flushed. If
+        // what is copied of the first does not read back, it is damage, never a torn tail.
         for _ in 0..2 {
             self.look()?;
             flush(log).or_else(|error| self.look().and(Err(BackupError::io("flushing the log")(error))))?;

@@ -223,7 +223,7 @@ impl Journal {
     }
 
     /// Bytes that facts which are always alive may take: half a file. Whatever a file is about when
-    /// it leaves, all of them may have to be said again for it; with more the log could grow by
+    /// it leaves, all of them may have to be said again for it. With more the log could grow by
     /// what should make room. Without an end in memory.
     pub fn lasting_max(&self) -> u64 {
         if self.0.log.is_some() { u64::from(self.0.sizes.file) / 2 } else { u64::MAX }
@@ -334,8 +334,8 @@ impl Journal {
 impl Opened {
     /// Starts the journal and its two threads. `live` gives the references that survived replay as
     /// counts by the file or segment that their bodies lie in. `owners` restates owners before a
-    /// file goes; it is not asked before something is appended or [`Journal::admission`] is looked
-    /// at: until then the caller may still build what it answers from. `on_failure` is told, once,
+    /// file goes. It is not asked before something is appended or [`Journal::admission`] is looked
+    /// at. Until then the caller may still build what it answers from. `on_failure` is told, once,
     /// that the log has failed: the process must end, since nothing will be durable any more.
     pub fn start(
         self,

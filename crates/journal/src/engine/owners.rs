@@ -10,21 +10,21 @@ pub trait Owners: Send + Sync {
     /// The oldest file is about to be recycled: append the present state of each of these owners,
     /// through [`Journal::housekeeping_appender`]. Owners that are gone are skipped. Called on the
     /// background thread without any lock of the journal held, a bounded number of owners at a
-    /// time. For an owner that has had chunks since the journal was opened this includes which of
-    /// its sequence numbers are settled, all of them: a chunk comes back at the next start as long
-    /// as anything keeps its segment.
+    /// time. For an owner that has had chunks since the journal was opened, this includes all of
+    /// its sequence numbers that are settled. A chunk comes back at the next start as long as
+    /// anything keeps its segment.
     fn restate(&self, owners: &[Owner], journal: &Journal);
     /// Adds to `found` the references of `owner` that are not settled and whose bodies lie in
     /// `file`. That file is closed and no publisher holds anything in it, so there will be no more
     /// of them. A length of zero is taken for one that is not known; it is read from the file.
     fn referenced(&self, owner: Owner, file: u32, found: &mut Vec<Reference>);
     /// Sets in `bits`, which are zero, the bit of each sequence number of the page that is not
-    /// settled; none for an owner that is gone.
+    /// settled. Sets none for an owner that is gone.
     fn unsettled(&self, owner: Owner, page: u64, bits: &mut Bits);
     /// The bodies of `entries`, all of one page and listed in `chunk`, lay in one of the files
-    /// `from` and lie at new addresses now; after an adoption these are the old ones. Says how many
-    /// of them are still unsettled: each of these must be freed at its new place when it is
-    /// settled, every other one was freed at its old: a settlement in a group counts from the
+    /// `from` and lie at new addresses now. After an adoption these are the old ones. Says how many
+    /// of them are still unsettled. Each of these must be freed at its new place when it is
+    /// settled; every other one was freed at its old place. A settlement in a group counts from the
     /// moment it is appended. The chunks of `from` that the page had are gone.
     fn moved(&self, owner: Owner, page: u64, from: &[u32], chunk: Chunk, entries: &[Reference]) -> u64;
 }

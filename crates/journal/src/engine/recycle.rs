@@ -1,12 +1,12 @@
-//! Recycling: what the background does. It readies the next file, takes the oldest out of the log
-//! with what is alive in it moved aside, and gives back segments that nothing keeps.
+//! Recycling: what the background does. It readies the next file. It takes the oldest file out of
+//! the log and moves aside what is alive in it. It gives back segments that nothing keeps.
 //!
-//! Invariant: a file leaves the table only when no body in it is referenced or held but through a
-//! durable index, no open group has a record in it, and every owner with a record in it, or a
-//! reference into it, has been restated. Its bytes are overwritten only after a batch is flushed
-//! that says the log begins behind it. That batch comes after everything the decision rested on, so
-//! whenever recovery believes it, recovery has all of that too; before, recovery still has the
-//! file.
+//! Invariant: a file leaves the table only when three things hold. No body in it is held, or
+//! referenced except through a durable index. No open group has a record in it. Every owner with a
+//! record in it, or a reference into it, has been restated. Its bytes are overwritten only after a
+//! batch is flushed that says the log begins behind it. That batch comes after everything that the
+//! decision rested on. So when recovery believes it, recovery has all of that too; before, recovery
+//! still has the file.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -66,7 +66,7 @@ pub(crate) struct Recycler {
     leftovers: Vec<String>,
     /// The log file in which a body could not be read.
     unreadable: Option<u32>,
-    /// How many files may still be recycled before something new has to be appended: where
+    /// How many files may still be recycled before something new has to be appended. Where
     /// restating takes as much room as it frees, an idle log must not turn for ever.
     budget: usize,
     /// What was flushed when the step began.
@@ -131,7 +131,7 @@ impl Log {
     }
 }
 
-/// Whether the oldest file can be taken out of the log: no reference to it can be added any more,
+/// Whether the oldest file can be taken out of the log. No reference to it can be added any more,
 /// and no group is open in it.
 fn can_leave(buffer: &Buffer) -> bool {
     let oldest = buffer.table.oldest();

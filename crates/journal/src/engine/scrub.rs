@@ -3,7 +3,7 @@
 //!
 //! It works in rounds, of the segments there were when a round began; what was written since then
 //! waits for the next. Invariant: it runs on the background's thread, between two of its steps, so
-//! that no segment goes while a piece of it is read; from piece to piece it keeps no file open. It
+//! no segment goes while a piece of it is read. From piece to piece it keeps no file open. It
 //! changes nothing, and tells of a segment once.
 
 use std::io;

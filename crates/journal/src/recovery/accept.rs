@@ -2,8 +2,8 @@
 //! it.
 //!
 //! Invariants: nothing happens unless the damage that stops the start is in the file that was
-//! named, and the log is whole before it; what is left out is gone for good when this returns,
-//! since later batches would prove the damage again.
+//! named, and the log is whole before it. What is left out is gone for good when this returns:
+//! later batches would prove the damage again.
 
 use super::cold;
 use super::directory::{self, Marker};

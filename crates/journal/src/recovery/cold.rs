@@ -3,7 +3,7 @@
 //!
 //! Invariant: nothing is removed here; what is to go is listed, and goes when the whole log has
 //! been read and found good. Of the log only the newest file that an index replaces may still be
-//! needed: each index was written after the batch that took the file before out of the log had been
+//! needed. Each index was written after the batch that took the file before out of the log had been
 //! flushed.
 
 use hashbrown::HashSet;
@@ -187,8 +187,8 @@ impl Segments {
     }
 
     /// An index without a header was never finished, unless what it replaces is gone already, or
-    /// more was written after it: what a writing that was cut short has left is removed, durably,
-    /// before the next one is begun.
+    /// more was written after it. What a writing that was cut short has left is removed, durably,
+    /// before the next one begins.
     fn judge_headless(&mut self, oldest: u32) {
         for Headless { number, sources } in std::mem::take(&mut self.headless) {
             let there = |source: &u32| {
@@ -270,8 +270,8 @@ impl Segments {
         }
     }
 
-    /// Removes what does not count, durably: the log is good, and the disk may be changed. The
-    /// headers of indexes that replace segments are written and flushed again before: the system
+    /// Removes what does not count, durably: the log is good, and the disk may be changed. Before
+    /// that, the headers of indexes that replace segments are written and flushed again. The system
     /// may show a header that the disk does not have, and what it replaces must not go then.
     pub(crate) fn tidy(&self, disk: &dyn Disk, incarnation: u64) -> Result<(), OpenError> {
         for header in &self.replacing {

@@ -1,9 +1,9 @@
-//! Reading the log back: which batches are whole, where the log begins and ends, and whether what
-//! is missing after the end had ever been acknowledged.
+//! Reading the log back. Which batches are whole? Where does the log begin and end? Had what is
+//! missing after the end ever been acknowledged?
 //!
 //! Invariant: batches are accepted only in their chain (sequence and previous checksum). Where the
-//! chain breaks, any later batch that says more was flushed than the chain holds is proof of
-//! damage; without such proof it is a torn tail, which no ticket ever covered.
+//! chain breaks, a later batch may say that more was flushed than the chain holds: that proves
+//! damage. Without such proof it is a torn tail, which no ticket ever covered.
 
 use std::io;
 use std::sync::Arc;
@@ -107,8 +107,8 @@ impl Scan {
     /// batch on the way, and may be given some that are older than the log, or some twice.
     pub(crate) fn find_log(&self, visit: &mut Visit<'_>) -> Result<(usize, End), OpenError> {
         let (first, needed) = self.last_used()?.unwrap_or((0, 0));
-        // From the first file that connects, which may be older than the log: then the end is sure
-        // to be found even if the batch that says where the log begins is itself cut off.
+        // From the first file that connects, which may be older than the log. Then the end is found
+        // for sure, even if the batch that says where the log begins is itself cut off.
         let (from, end) = match self.walk_checked(first, visit) {
             Ok(end) => (first, end),
             // What is wrong may lie in a file the log no longer needs.
@@ -251,7 +251,7 @@ impl Scan {
         }
     }
 
-    /// Files are readied in the order of their generations, each one durably before the next, and
+    /// Files are readied in the order of their generations, each one durably before the next. So
     /// the last one stands for all before it: one that is missing behind `end` was there, and may
     /// have had batches.
     fn refuse_gap(&self, end: &End) -> Result<(), OpenError> {

@@ -1,9 +1,8 @@
 //! A batch: the unit of writing and of integrity. This file has its header and its bytes.
 //!
 //! Invariant: a batch that decodes was written by this journal, for this generation of its file, at
-//! this offset, and after exactly the batch before it. Every checksum is seeded with the
-//! incarnation and the generation, so neither what an earlier generation left in a recycled file
-//! nor another journal's bytes ever validate.
+//! this offset, and after exactly the batch before it. The checksum is seeded with the incarnation
+//! and the generation (`checksum.rs`).
 
 use parking_lot::RwLock;
 

@@ -2,7 +2,7 @@
 //! disk.
 //!
 //! Invariant: a batch has its file and offset from the moment its first record is in it, so an
-//! address is known at once; batches are closed, written and made durable in the order of their
+//! address is known at once. Batches are closed, written and made durable in the order of their
 //! sequence.
 
 use std::collections::VecDeque;

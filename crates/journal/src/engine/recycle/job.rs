@@ -1,9 +1,9 @@
-//! One evacuation or merge, in bounded steps: ask what is alive, wait until that rests on what is
-//! durable, write a segment and its index, tell the owners, and for a log file have them restated
-//! and take it out of the log.
+//! One evacuation or merge, in bounded steps. It asks what is alive, and waits until that rests on
+//! what is durable. It writes a segment and its index, and tells the owners. For a log file it has
+//! them restated, and takes the file out of the log.
 //!
 //! Invariant: an index is written only when every record that the choice rests on is flushed and
-//! every group begun by then has ended; owners hear of a segment only when its index is durable; a
+//! every group begun by then has ended. Owners hear of a segment only when its index is durable. A
 //! log file goes only after that.
 
 use std::io;
@@ -185,8 +185,8 @@ impl Job {
         let (Stage::Ask(owners), Some(leaving)) = (&mut self.stage, &self.leaving) else { return Ok(Step::More) };
         let (mut found, mut total) = (Vec::new(), 0);
         for _ in 0..OWNERS_AT_ONCE {
-            // Looked at first: who is taken from the list and not asked loses all that it has in
-            // the file.
+            // Looked at first: an owner that is taken from the list and not asked loses all that it
+            // has in the file.
             if total >= FOUND_AT_ONCE {
                 break;
             }
@@ -222,7 +222,7 @@ impl Job {
         Ok(Step::More)
     }
 
-    /// Begins a segment of its own, or the index of an adopted one: a file at least half of which
+    /// Begins a segment of its own, or the index of an adopted one. A file at least half of which
     /// is alive stays where it is. At one half both ways cost the same: adopting wastes the dead
     /// half until a merge, copying writes the live one again.
     fn begin_segment(&mut self, engine: &Engine, log: &Log) -> io::Result<()> {

@@ -1,5 +1,5 @@
 //! Reading a file with bodies from front to back, a piece at a time, whatever the length of what is
-//! in it: the batches of an adopted log file, the records of a copied segment.
+//! in it. An adopted log file has batches, a copied segment has records.
 //!
 //! Invariant: of what is longer than a piece only the checksum so far is kept.
 
