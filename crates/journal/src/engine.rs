@@ -84,6 +84,20 @@ pub(crate) struct Log {
     pub(crate) synced: AtomicU64,
     /// The batch the recycler waits for; zero if it waits for none.
     pub(crate) awaited: AtomicU64,
+    pub(crate) figures: Figures,
+    pub(crate) needs: RoomNeeds,
+    /// A backup runs: no file that the log or a segment has may leave or change. Set under the
+    /// recycler's lock.
+    pub(crate) pinned: AtomicBool,
+    pub(crate) scrub: Scrub,
+    pub(crate) spill: Spill,
+    pub(crate) owners: Arc<dyn Owners>,
+    pub(crate) on_failure: OnFailure,
+}
+
+/// What has been done since the journal was opened.
+#[derive(Default)]
+pub(crate) struct Figures {
     pub(crate) written: AtomicU64,
     pub(crate) flushes: AtomicU64,
     /// Bytes of bodies copied to segments.
@@ -93,6 +107,11 @@ pub(crate) struct Log {
     pub(crate) merges: AtomicU64,
     /// Evacuations and merges that were given up.
     pub(crate) failures: AtomicU64,
+}
+
+/// What is free on the disk, and what room is spoken for.
+#[derive(Default)]
+pub(crate) struct RoomNeeds {
     /// What was free on the disk at the last look.
     pub(crate) free: AtomicU64,
     /// What is alive in closed files and will be copied out of the log, at the last look. Room on
@@ -102,13 +121,6 @@ pub(crate) struct Log {
     pub(crate) restatement: AtomicU64,
     /// Bytes of facts that are always alive, as the user of the log says.
     pub(crate) declared: AtomicU64,
-    /// A backup runs: no file that the log or a segment has may leave or change. Set under the
-    /// recycler's lock.
-    pub(crate) pinned: AtomicBool,
-    pub(crate) scrub: Scrub,
-    pub(crate) spill: Spill,
-    pub(crate) owners: Arc<dyn Owners>,
-    pub(crate) on_failure: OnFailure,
 }
 
 /// A journal without its handles.
@@ -207,7 +219,8 @@ impl Log {
         let in_ring = buffer.sizes.ring.saturating_sub(used);
         // Only whole files count: the log can't go on in a part of one.
         let file = u64::from(buffer.sizes.file);
-        let unspoken = self.free.load(Ordering::Relaxed).saturating_sub(self.to_copy.load(Ordering::Relaxed));
+        let unspoken =
+            self.needs.free.load(Ordering::Relaxed).saturating_sub(self.needs.to_copy.load(Ordering::Relaxed));
         let on_disk = if self.ring.failing() { 0 } else { unspoken / file * file };
         let on_disk = on_disk.saturating_add(self.ring.spare_bytes());
         // The head may be ahead of what has a file.
@@ -229,12 +242,12 @@ impl Log {
         let Thresholds { reserve, .. } = self.thresholds(buffer.sizes);
         let full = buffer.sizes.ring.saturating_sub(buffer.used()) <= reserve;
         let growth = buffer.sizes.ring.saturating_sub(self.made(buffer));
-        let free = self.free.load(Ordering::Relaxed).saturating_sub(growth);
+        let free = self.needs.free.load(Ordering::Relaxed).saturating_sub(growth);
         if full {
             // It is the turn of what was spoken for.
             return free;
         }
-        let others = self.to_copy.load(Ordering::Relaxed).saturating_sub(buffer.table.oldest().to_copy());
+        let others = self.needs.to_copy.load(Ordering::Relaxed).saturating_sub(buffer.table.oldest().to_copy());
         free.saturating_sub(others + reserve)
     }
 
@@ -248,7 +261,7 @@ impl Log {
     /// Bytes on the disk that the log may still come to take.
     pub(crate) fn spoken_for(&self, buffer: &Buffer) -> u64 {
         let growth = buffer.sizes.ring.saturating_sub(self.made(buffer));
-        growth + self.to_copy.load(Ordering::Relaxed) + self.thresholds(buffer.sizes).reserve
+        growth + self.needs.to_copy.load(Ordering::Relaxed) + self.thresholds(buffer.sizes).reserve
     }
 
     /// The bytes of the files that the ring has.
@@ -260,7 +273,7 @@ impl Log {
 
     pub(crate) fn thresholds(&self, sizes: Sizes) -> Thresholds {
         let file = u64::from(sizes.file);
-        let largest = self.restatement.load(Ordering::Relaxed).max(self.declared.load(Ordering::Relaxed));
+        let largest = self.needs.restatement.load(Ordering::Relaxed).max(self.needs.declared.load(Ordering::Relaxed));
         let restatement = largest.clamp(file / 4, sizes.ring / 4);
         Thresholds { reserve: file + restatement, headroom: (4 * file).min(sizes.ring / 8), hysteresis: file / 2 }
     }

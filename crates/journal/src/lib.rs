@@ -43,7 +43,7 @@ pub use options::{Durability, Options};
 pub use recovery::accept::{LeftOut, accept_damage};
 pub use reference::{Bits, Chunk, PAGE, Reference};
 pub use replay::Replay;
-pub use stats::{Held, SpillStats, Stats};
+pub use stats::{Held, SegmentStats, SpillStats, Stats};
 pub use ticket::{Address, Ticket};
 pub use verify::{Damage, DamagedEntries, Verification, VerifiedFile, VerifiedSegment, verify};
 

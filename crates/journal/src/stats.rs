@@ -26,6 +26,34 @@ pub struct SpillStats {
     pub failures: u64,
 }
 
+/// Figures about segments: files of bodies outside the log.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct SegmentStats {
+    /// How many there are.
+    pub files: u32,
+    /// What these files take.
+    pub bytes: u64,
+    /// An estimate of the bytes of bodies in them that are still referenced.
+    pub live_bytes: u64,
+    /// Bytes of bodies copied out of the log or from segment to segment, since the journal was
+    /// opened.
+    pub evacuated_bytes: u64,
+    /// Log files that became segments where they lie, since the journal was opened.
+    pub adopted_files: u64,
+    /// Segments written in place of others, since the journal was opened.
+    pub merges: u64,
+    /// How often a segment could not be written (because the disk is full, say) or read, and the
+    /// journal tried again.
+    pub failures: u64,
+    /// Bytes of segments that were read to see whether they still can be, since the journal was
+    /// opened.
+    pub scrubbed_bytes: u64,
+    /// How often all of them were read that way.
+    pub scrub_rounds: u64,
+    /// Segments in which something was found that does not read back.
+    pub damaged: u32,
+}
+
 /// A snapshot of a journal's figures. Sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct Stats {
@@ -48,28 +76,7 @@ pub struct Stats {
     /// What keeps the oldest file.
     pub oldest_held: Held,
     /// Files of bodies outside the log.
-    pub segments: u32,
-    /// What these files take.
-    pub segment_bytes: u64,
-    /// An estimate of the bytes of bodies in them that are still referenced.
-    pub live_segment_bytes: u64,
-    /// Bytes of bodies copied out of the log or from segment to segment, since the journal was
-    /// opened.
-    pub evacuated_bytes: u64,
-    /// Log files that became segments where they lie, since the journal was opened.
-    pub adopted_files: u64,
-    /// Segments written in place of others, since the journal was opened.
-    pub merges: u64,
-    /// How often a segment could not be written (because the disk is full, say) or read, and the
-    /// journal tried again.
-    pub segment_failures: u64,
-    /// Bytes of segments that were read to see whether they still can be, since the journal was
-    /// opened.
-    pub scrubbed_bytes: u64,
-    /// How often all of them were read that way.
-    pub scrub_rounds: u64,
-    /// Segments in which something was found that does not read back.
-    pub damaged_segments: u32,
+    pub segments: SegmentStats,
     /// Bodies that end with the process.
     pub spill: SpillStats,
     /// How often a log file could not be readied (because the disk is full, say) and the journal

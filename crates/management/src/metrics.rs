@@ -239,25 +239,29 @@ fn journal(out: &mut Exposition, overview: &Overview) {
         journal.spill.written_bytes,
     );
     out.counter("hermod_spill_failures_total", "Times that the disk took none", journal.spill.failures);
-    out.gauge("hermod_segments", "Files of messages outside the log", journal.segments.into());
-    out.gauge("hermod_segment_bytes", "Bytes of these files", journal.segment_bytes);
+    out.gauge("hermod_segments", "Files of messages outside the log", journal.segments.files.into());
+    out.gauge("hermod_segment_bytes", "Bytes of these files", journal.segments.bytes);
     out.gauge(
         "hermod_segment_live_bytes",
         "Bytes in them that are still needed, estimated",
-        journal.live_segment_bytes,
+        journal.segments.live_bytes,
     );
     out.counter(
         "hermod_scrub_bytes_total",
         "Bytes of segments read to see whether they still can be",
-        journal.scrubbed_bytes,
+        journal.segments.scrubbed_bytes,
     );
-    out.counter("hermod_scrub_rounds_total", "Times that all segments were read that way", journal.scrub_rounds);
-    out.gauge("hermod_scrub_damaged", "Segments found damaged that way", journal.damaged_segments.into());
+    out.counter(
+        "hermod_scrub_rounds_total",
+        "Times that all segments were read that way",
+        journal.segments.scrub_rounds,
+    );
+    out.gauge("hermod_scrub_damaged", "Segments found damaged that way", journal.segments.damaged.into());
     let totals = [
-        ("adopted_files", "Log files that became segments where they lie", journal.adopted_files),
-        ("evacuated_bytes", "Bytes of messages copied to segments", journal.evacuated_bytes),
-        ("merges", "Segments written in place of others", journal.merges),
-        ("failures", "Segments that could not be written or read, and were tried again", journal.segment_failures),
+        ("adopted_files", "Log files that became segments where they lie", journal.segments.adopted_files),
+        ("evacuated_bytes", "Bytes of messages copied to segments", journal.segments.evacuated_bytes),
+        ("merges", "Segments written in place of others", journal.segments.merges),
+        ("failures", "Segments that could not be written or read, and were tried again", journal.segments.failures),
     ];
     for (name, help, value) in totals {
         out.counter(&format!("hermod_segment_{name}_total"), help, value);

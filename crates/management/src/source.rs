@@ -336,9 +336,9 @@ impl Source {
             memory_limit_bytes: overview.memory_limit,
             journal_used_bytes: overview.journal.used_bytes,
             journal_max_bytes: overview.journal.max_bytes,
-            segments: overview.journal.segments.into(),
-            segment_bytes: overview.journal.segment_bytes,
-            damaged_segments: overview.journal.damaged_segments.into(),
+            segments: overview.journal.segments.files.into(),
+            segment_bytes: overview.journal.segments.bytes,
+            damaged_segments: overview.journal.segments.damaged.into(),
             disk_free_bytes: overview.journal.free_bytes,
         }
     }

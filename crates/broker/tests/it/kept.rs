@@ -101,7 +101,10 @@ fn make(path: &Path) {
     }
     (0..50).for_each(|_| drop(turn(&mut peer, &broker)));
     let journal = broker.broker.overview().journal;
-    assert!(journal.adopted_files > 0 && journal.merges > 0 && journal.segments > 1, "{journal:?}");
+    assert!(
+        journal.segments.adopted_files > 0 && journal.segments.merges > 0 && journal.segments.files > 1,
+        "{journal:?}"
+    );
     peer.client.close(broker.now());
     drop(peer);
     broker.stop();

@@ -162,8 +162,8 @@ fn a_queue_goes_on_while_merges_overtake_its_reading() {
     let mut peer = Peer::attach(&broker, "guest").unwrap();
     assert_eq!(drain(&mut peer, &broker, "kept"), (0..COUNT).collect::<Vec<_>>());
     assert_eq!(broker.broker.take_damages(), Vec::<String>::new());
-    let merges = broker.broker.overview().journal.merges - before.merges;
-    assert!(merges >= 4, "merges came in between: {merges}, of {} segments", before.segments);
+    let merges = broker.broker.overview().journal.segments.merges - before.segments.merges;
+    assert!(merges >= 4, "merges came in between: {merges}, of {} segments", before.segments.files);
 }
 
 /// A queue with a backlog of so many messages in the log, most of them away.

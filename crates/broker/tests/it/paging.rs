@@ -323,7 +323,7 @@ fn a_backlog_is_purged_and_deleted_without_being_read() {
             scene.turn();
         }
         let journal = scene.broker.broker.overview().journal;
-        assert!(journal.live_bytes + journal.live_segment_bytes < 1 << 20, "{journal:?}");
+        assert!(journal.live_bytes + journal.segments.live_bytes < 1 << 20, "{journal:?}");
         scene.check_memory();
     });
 }

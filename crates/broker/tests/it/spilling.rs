@@ -186,7 +186,7 @@ fn after_a_stop_or_a_power_cut_nothing_transient_and_no_file_is_there() {
             scene.publish("q", 0..MANY, kind);
             assert!(!scene.spilled_files().is_empty());
             // Recovery must tell spilled messages, which no index lists, from lost ones.
-            let segments = scene.broker.broker.overview().journal.segments;
+            let segments = scene.broker.broker.overview().journal.segments.files;
             assert_eq!(segments > 0, kind == Kind::Mixed, "{segments} segments");
             let Scene { broker, mut peer, disk, .. } = scene;
             let setup = if cut {

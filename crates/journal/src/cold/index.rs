@@ -594,7 +594,10 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_listed_comes_back_in_order(
-            owners in prop::collection::vec(prop::collection::btree_map(0u64..20_000, (0u32..1 << 20, 0u32..5000), 1..60), 1..5),
+            owners in prop::collection::vec(
+                prop::collection::btree_map(0u64..20_000, (0u32..1 << 20, 0u32..5000), 1..60),
+                1..5,
+            ),
         ) {
             let mut plan = Plan::new(vec![7]);
             let mut expected = Vec::new();

@@ -16,7 +16,7 @@ use crate::engine::owners::Owners;
 use crate::engine::recycle::{Activity, Recycler};
 use crate::engine::scrub::Scrub;
 use crate::engine::writer::{Flushed, Writer};
-use crate::engine::{Engine, Log, OnFailure, State, Target};
+use crate::engine::{Engine, Figures, Log, OnFailure, RoomNeeds, State, Target};
 use crate::layout::is_copied;
 use crate::memory::Memory;
 use crate::options::{Durability, Options, Sizes};
@@ -25,7 +25,7 @@ use crate::recovery::{self, Recovered};
 use crate::reference::{Chunk, Reference};
 use crate::replay::Replay;
 use crate::spill::Spill;
-use crate::stats::{Held, SpillStats, Stats};
+use crate::stats::{Held, SegmentStats, SpillStats, Stats};
 use crate::ticket::{Address, Progress, Ticket};
 use crate::wal::batch::BatchKind;
 use crate::wal::buffer::Buffer;
@@ -232,7 +232,7 @@ impl Journal {
     /// Bytes that such facts take now: room for them is kept as for a restatement.
     pub fn note_lasting(&self, bytes: u64) {
         if let Some(log) = &self.0.log {
-            log.declared.store(bytes, Ordering::Relaxed);
+            log.needs.declared.store(bytes, Ordering::Relaxed);
         }
     }
 
@@ -256,16 +256,7 @@ impl Journal {
             oldest_file: 0,
             oldest_held: Held::Nothing,
             ready_failures: 0,
-            segments: 0,
-            segment_bytes: 0,
-            live_segment_bytes: 0,
-            evacuated_bytes: 0,
-            adopted_files: 0,
-            merges: 0,
-            segment_failures: 0,
-            scrubbed_bytes: 0,
-            scrub_rounds: 0,
-            damaged_segments: 0,
+            segments: SegmentStats::default(),
             spill: SpillStats::default(),
         };
         match &mut state.target {
@@ -289,23 +280,23 @@ impl Journal {
                 stats.files = buffer.table.len() as u32;
                 stats.used_bytes = buffer.table.closed_bytes() + u64::from(buffer.table.head_length());
                 stats.live_bytes = buffer.table.live_bytes();
-                stats.segments = buffer.segments.segments.len() as u32;
-                stats.segment_bytes = buffer.segments.bytes();
-                stats.live_segment_bytes = buffer.segments.live_bytes();
+                stats.segments.files = buffer.segments.segments.len() as u32;
+                stats.segments.bytes = buffer.segments.bytes();
+                stats.segments.live_bytes = buffer.segments.live_bytes();
                 let there = |number: &&u32| buffer.segments.segments.contains_key(*number);
-                stats.damaged_segments = damaged.iter().filter(there).count() as u32;
+                stats.segments.damaged = damaged.iter().filter(there).count() as u32;
             }
         }
         if let Some(log) = &self.0.log {
-            stats.free_bytes = log.free.load(Ordering::Relaxed);
-            stats.written_bytes = log.written.load(Ordering::Relaxed);
-            stats.flushes = log.flushes.load(Ordering::Relaxed);
+            stats.free_bytes = log.needs.free.load(Ordering::Relaxed);
+            stats.written_bytes = log.figures.written.load(Ordering::Relaxed);
+            stats.flushes = log.figures.flushes.load(Ordering::Relaxed);
             stats.ready_failures = log.ring.failures();
-            stats.evacuated_bytes = log.evacuated.load(Ordering::Relaxed);
-            stats.adopted_files = log.adopted.load(Ordering::Relaxed);
-            stats.merges = log.merges.load(Ordering::Relaxed);
-            stats.segment_failures = log.failures.load(Ordering::Relaxed);
-            (stats.scrubbed_bytes, stats.scrub_rounds) = log.scrub.figures();
+            stats.segments.evacuated_bytes = log.figures.evacuated.load(Ordering::Relaxed);
+            stats.segments.adopted_files = log.figures.adopted.load(Ordering::Relaxed);
+            stats.segments.merges = log.figures.merges.load(Ordering::Relaxed);
+            stats.segments.failures = log.figures.failures.load(Ordering::Relaxed);
+            (stats.segments.scrubbed_bytes, stats.segments.scrub_rounds) = log.scrub.figures();
             stats.spill = log.spill.stats();
         }
         stats
@@ -462,16 +453,8 @@ fn running(
         recycler: Mutex::new(Recycler::new()),
         synced: AtomicU64::new(last),
         awaited: AtomicU64::new(0),
-        written: AtomicU64::new(0),
-        flushes: AtomicU64::new(0),
-        evacuated: AtomicU64::new(0),
-        adopted: AtomicU64::new(0),
-        merges: AtomicU64::new(0),
-        failures: AtomicU64::new(0),
-        free: AtomicU64::new(free),
-        to_copy: AtomicU64::new(0),
-        restatement: AtomicU64::new(0),
-        declared: AtomicU64::new(0),
+        figures: Figures::default(),
+        needs: RoomNeeds { free: AtomicU64::new(free), ..RoomNeeds::default() },
         pinned: AtomicBool::new(false),
         scrub: Scrub::default(),
         spill,

@@ -148,14 +148,14 @@ impl Engine {
     pub(crate) fn background(&self, log: &Log, journal: &Journal, activity: Activity) -> bool {
         let mut recycler = log.recycler.lock();
         if let Ok(free) = log.ring.free_on_disk() {
-            log.free.store(free, Ordering::Relaxed);
+            log.needs.free.store(free, Ordering::Relaxed);
         }
         if let Err(error) = log.ring.look() {
             self.fail(log, &error);
             return false;
         }
         let to_copy = self.with_buffer(|buffer| buffer.table.to_copy()).unwrap_or(0);
-        log.to_copy.store(to_copy, Ordering::Relaxed);
+        log.needs.to_copy.store(to_copy, Ordering::Relaxed);
         let pinned = log.pinned.load(Ordering::Relaxed);
         let progress = !pinned && self.advance_recycling(log, journal, &mut recycler, activity);
         let head = match &self.state.lock().target {
@@ -204,7 +204,7 @@ impl Engine {
                 true
             }
             Err(failure) => {
-                log.failures.fetch_add(1, Ordering::Relaxed);
+                log.figures.failures.fetch_add(1, Ordering::Relaxed);
                 self.give_up(recycler, &job, failure);
                 false
             }
@@ -269,7 +269,7 @@ impl Engine {
         let Some(file) = buffer.table.retire() else { return false };
         if adopted {
             buffer.segments.insert(file.generation, job.count(file.live));
-            log.adopted.fetch_add(1, Ordering::Relaxed);
+            log.figures.adopted.fetch_add(1, Ordering::Relaxed);
         }
         buffer.recycling = Recycling::Free;
         buffer.force();

@@ -171,7 +171,7 @@ impl Writer {
             // Readers of the batch need not wait for the disk.
             let bytes = RwLockWriteGuard::downgrade(bytes);
             file.write_all_at(&bytes, u64::from(batch.offset))?;
-            log.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            log.figures.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             self.end = Some(Address { file: batch.file, offset: batch.offset + bytes.len() as u32 });
             if self.dirty.last() != Some(&batch.file) {
                 self.dirty.push(batch.file);
@@ -214,7 +214,7 @@ impl Writer {
                 file.sync_data()?;
             }
         }
-        log.flushes.fetch_add(1, Ordering::Relaxed);
+        log.figures.flushes.fetch_add(1, Ordering::Relaxed);
         self.dirty.clear();
         self.synced = last;
         self.synced_end = self.end;

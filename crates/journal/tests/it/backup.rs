@@ -144,7 +144,7 @@ fn nothing_leaves_the_log_while_a_backup_lives_and_it_ends_however_the_backup_do
         queues.all().iter().for_each(|(owner, one)| queues.settle(&journal, *owner, one.seq));
         (0..200).for_each(|_| live_on(&journal, &stepper, &queues, &mut random));
         let during = journal.stats();
-        assert_eq!((during.oldest_file, during.segments), (before.oldest_file, before.segments));
+        assert_eq!((during.oldest_file, during.segments.files), (before.oldest_file, before.segments.files));
         assert!(steady.iter().zip(&kept).all(|(name, bytes)| disk.bytes(name) == *bytes), "{steady:?}");
         if finished {
             all_of(&mut backup).unwrap();

@@ -35,7 +35,7 @@ fn a_backlog_of_many_rings_is_taken_kept_and_given_back_on_a_real_disk() {
         }
     }
     let stats = journal.stats();
-    assert!(stats.segments > 10 && stats.used_bytes <= stats.max_bytes, "{stats:?}");
+    assert!(stats.segments.files > 10 && stats.used_bytes <= stats.max_bytes, "{stats:?}");
     check(&journal, &queues);
     journal.close().unwrap();
     let (journal, queues) = start();
@@ -43,12 +43,12 @@ fn a_backlog_of_many_rings_is_taken_kept_and_given_back_on_a_real_disk() {
     check(&journal, &queues);
     queues.all().iter().for_each(|(owner, one)| queues.settle(&journal, *owner, one.seq));
     for _ in 0..6000 {
-        if journal.stats().segments == 0 && disk.list().unwrap().iter().all(|name| !name.starts_with("cold/")) {
+        if journal.stats().segments.files == 0 && disk.list().unwrap().iter().all(|name| !name.starts_with("cold/")) {
             break;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert_eq!(journal.stats().segments, 0, "{:?}", disk.list());
+    assert_eq!(journal.stats().segments.files, 0, "{:?}", disk.list());
     journal.close().unwrap();
     assert!(start().1.all().is_empty());
 }
@@ -68,7 +68,10 @@ fn a_backlog_that_is_all_alive_is_written_once() {
     }
     rest(&stepper);
     let stats = journal.stats();
-    assert!(stats.adopted_files > 20 && stats.evacuated_bytes == 0 && stats.merges == 0, "{stats:?}");
+    assert!(
+        stats.segments.adopted_files > 20 && stats.segments.evacuated_bytes == 0 && stats.segments.merges == 0,
+        "{stats:?}"
+    );
     assert!(stats.written_bytes < 2_800_000 && stats.used_bytes <= stats.max_bytes / 2, "{stats:?}");
     check(&journal, &queues);
     drop((journal, stepper));
@@ -103,8 +106,8 @@ fn what_little_is_alive_is_copied_and_small_segments_are_merged() {
     let (journal, stepper, queues) = step(&disk);
     leave_few(&journal, &stepper, &queues);
     let stats = journal.stats();
-    assert!(stats.merges > 0 && stats.segments < 9 && stats.adopted_files == 0, "{stats:?}");
-    assert!(stats.evacuated_bytes > 0 && stats.segment_bytes < 128 << 10, "{stats:?}");
+    assert!(stats.segments.merges > 0 && stats.segments.files < 9 && stats.segments.adopted_files == 0, "{stats:?}");
+    assert!(stats.segments.evacuated_bytes > 0 && stats.segments.bytes < 128 << 10, "{stats:?}");
     check(&journal, &queues);
     disk.power_cut();
     let (journal, _, queues) = step(&disk);
@@ -127,7 +130,7 @@ fn merge_once(disk: &SimDisk) -> Option<(u64, u64)> {
         for _ in 0..3 {
             let before = disk.operations();
             stepper.background(Activity::Busy);
-            if journal.stats().merges > 0 {
+            if journal.stats().segments.merges > 0 {
                 return Some((before, disk.operations()));
             }
         }
@@ -159,10 +162,10 @@ fn a_file_that_is_wanted_leaves_although_there_is_room() {
     let (journal, stepper, queues) = step(&disk);
     (0..70).for_each(|at| queues.publish(&journal, 1, &body(1, at, 1000)));
     rest(&stepper);
-    assert_eq!((journal.stats().segments, journal.stats().files), (0, 2));
+    assert_eq!((journal.stats().segments.files, journal.stats().files), (0, 2));
     journal.relieve();
     rest(&stepper);
-    assert_eq!((journal.stats().segments, journal.stats().files), (1, 1));
+    assert_eq!((journal.stats().segments.files, journal.stats().files), (1, 1));
     check(&journal, &queues);
 }
 
@@ -181,7 +184,11 @@ fn a_body_that_does_not_read_back_costs_itself_alone() {
     rest(&stepper);
     // It can't be copied whole, so it stays where it is.
     let stats = journal.stats();
-    assert_eq!((stats.adopted_files, stats.segment_failures, stats.evacuated_bytes), (1, 1, 0), "{stats:?}");
+    assert_eq!(
+        (stats.segments.adopted_files, stats.segments.failures, stats.segments.evacuated_bytes),
+        (1, 1, 0),
+        "{stats:?}"
+    );
     for one in queues.of(1) {
         match journal.read(one.address) {
             Ok(bytes) => assert_eq!(bytes, body(1, one.seq, 1000)),
@@ -279,7 +286,7 @@ fn a_file_with_a_bad_place_leaves_the_log_although_lengths_are_not_known() {
     journal.relieve();
     rest(&stepper);
     let stats = journal.stats();
-    assert_eq!((stats.oldest_file, stats.adopted_files, stats.segment_failures), (2, 1, 1), "{stats:?}");
+    assert_eq!((stats.oldest_file, stats.segments.adopted_files, stats.segments.failures), (2, 1, 1), "{stats:?}");
     let moved: Vec<_> = queues.of(1).into_iter().filter(|one| one.address.file == 1).collect();
     let unmeasured = moved.iter().filter(|one| one.length == 0).count();
     assert!(moved.len() > 50 && (1..8).contains(&unmeasured), "{unmeasured} of {}", moved.len());
@@ -347,7 +354,7 @@ fn a_want_of_file_handles_is_waited_out_and_is_no_damage() {
     disk.wants.store(true, Ordering::Relaxed);
     leave_few(&journal, &stepper, &queues);
     let stats = journal.stats();
-    assert!(stats.merges > 0 && stats.segment_failures == 0, "{stats:?}");
+    assert!(stats.segments.merges > 0 && stats.segments.failures == 0, "{stats:?}");
     let before = disk.tries.swap(0, Ordering::Relaxed);
     check(&journal, &queues);
     let tries = disk.tries.load(Ordering::Relaxed);
@@ -380,7 +387,7 @@ fn an_owner_behind_one_with_very_many_references_is_asked_too() {
         }
         let stats = journal.stats();
         assert!(stats.oldest_file > 1, "{stats:?}");
-        assert_eq!(stats.adopted_files > 0, adopted, "{stats:?}");
+        assert_eq!(stats.segments.adopted_files > 0, adopted, "{stats:?}");
         rest(&stepper);
         let left = counts(&queues).len();
         drop((journal, stepper));

@@ -18,15 +18,15 @@ fn full(seed: u64) -> (SimDisk, Journal, Stepper, Arc<Queues>) {
     let (journal, stepper, queues) = step(&disk);
     (0..200).for_each(|_| live_on(&journal, &stepper, &queues, &mut random));
     rest(&stepper);
-    assert_eq!((journal.stats().scrubbed_bytes, stepper.scrub(DAY)), (0, None), "off unless it is asked for");
+    assert_eq!((journal.stats().segments.scrubbed_bytes, stepper.scrub(DAY)), (0, None), "off unless it is asked for");
     journal.scrub(1 << 20);
     (disk, journal, stepper, queues)
 }
 
 /// Scrubs from `now` on to the end of the round. Gives when that was.
 fn round(journal: &Journal, stepper: &Stepper, now: Duration) -> Duration {
-    let (before, mut now) = (journal.stats().scrub_rounds, now);
-    while journal.stats().scrub_rounds == before {
+    let (before, mut now) = (journal.stats().segments.scrub_rounds, now);
+    while journal.stats().segments.scrub_rounds == before {
         now = stepper.scrub(now).unwrap();
     }
     now
@@ -36,24 +36,24 @@ fn round(journal: &Journal, stepper: &Stepper, now: Duration) -> Duration {
 fn a_round_reads_every_segment_at_its_pace_once_a_day() {
     let (_, journal, stepper, queues) = full(1);
     let stats = journal.stats();
-    assert!(stats.segments > 5, "{stats:?}");
+    assert!(stats.segments.files > 5, "{stats:?}");
     let mut now = Duration::ZERO;
-    while journal.stats().scrub_rounds == 0 {
-        let (before, due) = (journal.stats().scrubbed_bytes, stepper.scrub(now).unwrap());
+    while journal.stats().segments.scrub_rounds == 0 {
+        let (before, due) = (journal.stats().segments.scrubbed_bytes, stepper.scrub(now).unwrap());
         assert!(due >= now);
         // Before it is due nothing is read.
-        let read = journal.stats().scrubbed_bytes;
+        let read = journal.stats().segments.scrubbed_bytes;
         assert!(due == now || stepper.scrub((now + due) / 2) == Some(due));
-        assert_eq!(journal.stats().scrubbed_bytes, read);
+        assert_eq!(journal.stats().segments.scrubbed_bytes, read);
         assert!(due == DAY || (due - now).as_micros() == u128::from(read - before) * 1_000_000 / (1 << 20));
         now = due;
     }
-    let read = journal.stats().scrubbed_bytes;
-    assert!(read > stats.live_segment_bytes && read < stats.segment_bytes * 11 / 10, "{read} {stats:?}");
+    let read = journal.stats().segments.scrubbed_bytes;
+    assert!(read > stats.segments.live_bytes && read < stats.segments.bytes * 11 / 10, "{read} {stats:?}");
     assert_eq!(now, DAY, "the next round begins a day after the first");
     now = round(&journal, &stepper, now);
-    assert_eq!((now, journal.stats().scrubbed_bytes), (2 * DAY, 2 * read));
-    assert_eq!((journal.take_damages(), journal.stats().damaged_segments), (Vec::new(), 0));
+    assert_eq!((now, journal.stats().segments.scrubbed_bytes), (2 * DAY, 2 * read));
+    assert_eq!((journal.take_damages(), journal.stats().segments.damaged), (Vec::new(), 0));
     check(&journal, &queues);
 }
 
@@ -82,7 +82,7 @@ fn a_flipped_bit_anywhere_in_a_segment_is_told_once_and_by_name() {
             assert_eq!(damages[0].file, name);
             assert!(damages[0].offset < length as u64 && damages[0].entries.is_none(), "{damages:?}");
             round(&journal, &stepper, now);
-            assert_eq!((journal.take_damages(), journal.stats().damaged_segments), (Vec::new(), 1));
+            assert_eq!((journal.take_damages(), journal.stats().segments.damaged), (Vec::new(), 1));
             tried += 1;
         }
     }
@@ -132,14 +132,14 @@ fn what_is_missing_or_cut_is_damage_and_the_round_goes_on() {
                 }
             }
         }
-        let whole = journal.stats().segments - 2;
+        let whole = journal.stats().segments.files - 2;
         round(&journal, &stepper, Duration::ZERO);
         let mut told: Vec<_> = journal.take_damages().into_iter().map(|damage| damage.file).collect();
         told.sort_unstable();
         let mut expected = [segments[0].clone(), index.clone()];
         expected.sort_unstable();
         assert_eq!(told, expected);
-        assert_eq!(journal.stats().damaged_segments, 2);
+        assert_eq!(journal.stats().segments.damaged, 2);
         assert!(whole > 2);
     }
 }
@@ -173,9 +173,9 @@ fn segments_that_come_and_go_are_never_taken_for_damaged() {
             assert_eq!(journal.take_damages(), [], "seed {seed}");
             check(&journal, &queues);
             let stats = journal.stats();
-            bytes += stats.scrubbed_bytes;
-            rounds += stats.scrub_rounds;
-            merges += stats.merges;
+            bytes += stats.segments.scrubbed_bytes;
+            rounds += stats.segments.scrub_rounds;
+            merges += stats.segments.merges;
             if random.chance(50) {
                 disk.power_cut();
             } else {

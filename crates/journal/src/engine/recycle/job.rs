@@ -287,7 +287,7 @@ impl Job {
         let header = writer.commit()?;
         log.cold.insert(header);
         if is_copied(header.number) {
-            log.evacuated.fetch_add(header.bytes, Ordering::Relaxed);
+            log.figures.evacuated.fetch_add(header.bytes, Ordering::Relaxed);
             let (references, bytes, length) = (header.references, header.bytes, header.length);
             let count = Count { live: references, references, bytes, length, unreadable: false };
             engine.with_buffer(|buffer| buffer.segments.insert(header.number, count));
@@ -321,7 +321,7 @@ impl Job {
             self.stage = Stage::Restate;
             return Step::More;
         }
-        log.merges.fetch_add(1, Ordering::Relaxed);
+        log.figures.merges.fetch_add(1, Ordering::Relaxed);
         Step::Finished
     }
 
@@ -335,7 +335,7 @@ impl Job {
             return Step::More;
         }
         let restated = engine.with_buffer(|buffer| buffer.restated).unwrap_or(0);
-        log.restatement.fetch_max(restated.saturating_sub(leaving.restated), Ordering::Relaxed);
+        log.needs.restatement.fetch_max(restated.saturating_sub(leaving.restated), Ordering::Relaxed);
         self.stage = Stage::Leave;
         Step::Finished
     }

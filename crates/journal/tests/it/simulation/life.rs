@@ -331,7 +331,7 @@ impl Run {
                 return;
             }
         }
-        assert_eq!(journal.stats().segments, 0, "{:?}", journal.stats());
+        assert_eq!(journal.stats().segments.files, 0, "{:?}", journal.stats());
         let cold: Vec<_> = self.disk.names().into_iter().filter(|name| name.starts_with("cold/")).collect();
         assert!(cold.is_empty(), "{cold:?} {:?}", journal.stats());
         totals.drained += 1;
@@ -340,10 +340,10 @@ impl Run {
     /// Adds up what became of the segments.
     fn count(&self, stats: &Stats, totals: &mut Totals) {
         totals.moved += std::mem::take(&mut self.memory.lock().moved);
-        totals.copied += u64::from(stats.evacuated_bytes > 0);
-        totals.adopted += stats.adopted_files;
-        totals.merges += stats.merges;
-        totals.segment_failures += stats.segment_failures;
+        totals.copied += u64::from(stats.segments.evacuated_bytes > 0);
+        totals.adopted += stats.segments.adopted_files;
+        totals.merges += stats.segments.merges;
+        totals.segment_failures += stats.segments.failures;
     }
 
     /// Ends a life. Gives how many entries must be there afterwards, and how it ended after all.
