@@ -123,9 +123,10 @@ impl Table {
         self.0.push((name.to_owned(), value));
     }
 
-    /// Bytes of memory of its fields.
+    /// Bytes of memory of its fields. Short names count as the blocks of the heap that they take.
     pub(crate) fn heap_bytes(&self) -> usize {
-        let one = |(name, value): &(String, Value)| size_of::<(String, Value)>() + name.len() + value.heap_bytes();
+        let one =
+            |(name, value): &(String, Value)| size_of::<(String, Value)>() + block(name.len()) + value.heap_bytes();
         self.0.iter().map(one).sum()
     }
 
@@ -138,4 +139,9 @@ impl Table {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+/// Bytes of the heap that a name of so many bytes takes. The smallest block has 32.
+fn block(bytes: usize) -> usize {
+    if bytes == 0 { 0 } else { (bytes + size_of::<usize>()).next_multiple_of(16).max(32) }
 }

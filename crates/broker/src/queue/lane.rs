@@ -384,6 +384,8 @@ impl Lane {
         }
         if page.live == 0 {
             self.reclaim(index);
+        } else if state == State::Done {
+            page.trim(at);
         }
         message
     }

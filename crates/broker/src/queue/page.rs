@@ -20,6 +20,8 @@ use crate::queue::bitmap::Bitmap;
 pub(super) const SIZE: usize = PAGE as usize;
 /// The memory of a page that is not hot, besides its places and its bits, in bytes.
 const PAGE_COST: usize = size_of::<Page>() + 48;
+/// Entries that are done are given back in runs of at least so many.
+const TRIMMED: usize = 64;
 /// A number beyond all that are ever given out.
 const FAR: u64 = 1 << 62;
 /// Stands for an unknown time of expiry: so late that it never counts as a real one.
@@ -282,6 +284,26 @@ impl Page {
         page.chunked = !chunks.is_empty();
         page.chunks = chunks;
         page
+    }
+
+    /// Gives back the first half of the entries once all of it is done, as the entry at `at` is.
+    /// Otherwise a queue that keeps a few messages while many pass would have room for thousands,
+    /// which no figure counts.
+    #[inline]
+    pub(super) fn trim(&mut self, at: usize) {
+        if (at + 1).is_multiple_of(TRIMMED) {
+            self.trim_now();
+        }
+    }
+
+    fn trim_now(&mut self) {
+        let half = self.entries.len().div_ceil(2).max(TRIMMED);
+        let is_done = |entry: &Entry| entry.state == State::Done;
+        // Looked at from its end first: where entries go in order, that tells most of the time.
+        if self.entries.get(half - 1).is_some_and(is_done) && self.entries[..half].iter().all(is_done) {
+            self.entries.drain(..half);
+            self.first += half as u64;
+        }
     }
 
     /// Begins again with this number. Everything in the page must be done.

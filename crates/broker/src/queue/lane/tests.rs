@@ -436,6 +436,22 @@ fn what_is_purged_while_its_bodies_are_copied_stays_settled() {
 }
 
 #[test]
+fn a_short_queue_takes_little_memory_however_much_passes() {
+    let mut lane = Lane::starting_at(1);
+    lane.push(entry(1, State::Ready, None));
+    for seq in 2..5 * PAGE {
+        lane.push(entry(seq, State::Ready, None));
+        lane.set(seq - 1, State::Done);
+        let kept: usize = lane.pages.iter().chain(&lane.spare).map(|page| page.entries.capacity()).sum();
+        assert!(kept <= 400, "{kept} entries are kept in memory for one, at {seq}");
+    }
+    assert_eq!(lane.first_ready(), Some(5 * PAGE - 1));
+    // What was given back is gone, and what is behind it is not.
+    assert!(!lane.is_live(5 * PAGE - 100) && lane.set(5 * PAGE - 100, State::Done).is_none());
+    assert!(lane.is_live(5 * PAGE - 1));
+}
+
+#[test]
 fn one_old_entry_does_not_keep_the_memory_of_what_came_after() {
     let mut lane = Lane::starting_at(1);
     let old = lane.push(entry(1, State::Ready, None));
