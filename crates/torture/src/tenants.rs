@@ -57,7 +57,7 @@ const MIB: u64 = 1 << 20;
 /// The queue of the neighbour.
 const QUEUE: &str = "other.queue";
 /// How far the attackers' threads give way.
-const NICE: &str = "19";
+const NICE: &str = "5";
 
 /// Makes the attacks and prints a row for each.
 ///
@@ -108,8 +108,7 @@ fn measure(attack: &Attack, threads: u64, options: &Options, source: &Path, fold
     let ended = house.ended();
     let Played { quiet, during, parts, after, samples, begin, trouble } = played?;
     let base = samples.iter().rev().find(|(at, _)| *at < begin).map_or(Sample::default(), |(_, sample)| *sample);
-    let seen = samples.iter().map(|(_, sample)| *sample);
-    let top = seen.max_by_key(|sample| sample.resident).unwrap_or_default();
+    let top = samples.iter().fold(Sample::default(), |top, (_, sample)| top.most(*sample));
     Ok(Figure {
         attack: attack.name,
         threads,

@@ -61,7 +61,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     attack("A7-properties", "connections with client properties of 8 KB", held::properties),
     attack("A8", "guesses of other users' reply addresses", asked::addresses),
     Attack {
-        settings: &[("HERMOD_JOURNAL_MAX_BYTES", "64MiB")],
+        settings: &[("HERMOD_JOURNAL_MAX_BYTES", "64MiB"), ("HERMOD_LIMITS_MAX_MESSAGE_SIZE", "1MiB")],
         ..attack("A9", "durable declarations with large arguments into a log of 64 MiB", logged::declarations)
     },
     Attack {

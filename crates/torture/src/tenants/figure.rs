@@ -33,7 +33,7 @@ pub(super) struct Figure {
     /// The most memory that the process had, and its limit, in bytes.
     pub(super) peak: u64,
     pub(super) limit: u64,
-    /// Memory before the attack, and where it was highest.
+    /// Memory before the attack, and the most of each part of it.
     pub(super) base: Sample,
     pub(super) top: Sample,
     /// Turns over 100 ms: of connections and of the housekeeping.
