@@ -198,4 +198,32 @@ pub(super) const FOLDERS: &[Folder] = &[
         ],
         allowed: &[],
     },
+    Folder {
+        path: "crates/amqp091/src",
+        layers: &[
+            &["limits"],
+            &["codec"],
+            &["client", "dialect"],
+            &["session"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/stomp/src",
+        layers: &[
+            &["limits"],
+            &["codec"],
+            &["client", "dialect"],
+            &["session"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/fuzzing/src",
+        layers: &[
+            &["amqp", "disk", "login", "selectors", "stomp_frames"],
+            &["recovery"],
+        ],
+        allowed: &[],
+    },
 ];
