@@ -12,13 +12,17 @@ use crate::codec::decode_properties;
 use crate::codec::properties::BasicProperties;
 use crate::codec::table::{self, Table, Value, ValueRef};
 
+/// Property flags and values of the content header, as on the wire. The number stands in the
+/// journal.
+pub(crate) const ENCODING: DialectId = DialectId(1);
+
 /// Reads the properties of messages published by AMQP 0-9-1.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Amqp091Dialect;
 
 impl Dialect for Amqp091Dialect {
     fn id(&self) -> DialectId {
-        DialectId::AMQP_091
+        ENCODING
     }
 
     fn read(&self, raw: &[u8]) -> Result<Properties, Error> {
@@ -155,7 +159,7 @@ pub(crate) fn delivered_properties<'m>(
     counts: Counts,
     dialects: &Dialects,
 ) -> Result<Cow<'m, [u8]>, Error> {
-    let own = message.dialect() == DialectId::AMQP_091;
+    let own = message.dialect() == ENCODING;
     let untouched = !message.is_marked() && !message.was_delayed() && message.copies() == Copies::None;
     if own && counts.is_none() && untouched {
         return Ok(Cow::Borrowed(message.properties()));

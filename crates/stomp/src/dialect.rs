@@ -13,13 +13,17 @@ use memchr::memchr;
 
 use crate::codec::unescape;
 
+/// The frame's header lines `name:value\n`, escaped as STOMP 1.2 writes them. The number stands in
+/// the journal.
+pub(crate) const ENCODING: DialectId = DialectId(2);
+
 /// The dialect of messages that were published over STOMP.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StompDialect;
 
 impl Dialect for StompDialect {
     fn id(&self) -> DialectId {
-        DialectId::STOMP
+        ENCODING
     }
 
     fn read(&self, raw: &[u8]) -> Result<Properties, Error> {

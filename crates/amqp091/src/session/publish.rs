@@ -4,7 +4,7 @@
 //! RabbitMQ checks the exchange before the properties, and clients see which error comes first. So
 //! a wrong property is reported only if the exchange exists.
 
-use broker::{Body, DialectId, Error, LONGEST_SPAN_MS, Properties, Publish};
+use broker::{Body, Error, LONGEST_SPAN_MS, Properties, Publish};
 
 use crate::codec::methods::BasicPublish;
 use crate::codec::table::{Table, ValueRef};
@@ -40,7 +40,7 @@ impl Channel {
         let publish = Publish {
             exchange: to.exchange,
             routing_key: to.routing_key,
-            dialect: DialectId::AMQP_091,
+            dialect: dialect::ENCODING,
             properties: addressed.as_deref().unwrap_or(properties),
             persistent: scan.is_persistent(),
             priority: scan.priority,
@@ -81,7 +81,7 @@ pub fn encode<'a>(properties: &Properties, into: &'a mut Vec<u8>) -> Result<Publ
     Ok(Publish {
         exchange: "",
         routing_key: "",
-        dialect: DialectId::AMQP_091,
+        dialect: dialect::ENCODING,
         persistent: scan.is_persistent(),
         priority: scan.priority,
         expiration: asked.expiration,

@@ -12,16 +12,13 @@ use crate::message::Message;
 use crate::message::properties::Properties;
 use crate::value::Value;
 
-/// A protocol's encoding of properties.
+/// The number of a protocol's encoding of properties. Each protocol declares its own and registers
+/// it with [`Dialects`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DialectId(pub u8);
 
 impl DialectId {
-    /// AMQP 0-9-1: property flags and values of the content header, as on the wire.
-    pub const AMQP_091: Self = Self(1);
-    /// STOMP: the frame's header lines `name:value\n`, escaped as STOMP 1.2 writes them.
-    pub const STOMP: Self = Self(2);
-    /// The broker's own messages: their headers, encoded like declarations.
+    /// The broker itself, of its own messages: their headers, as declarations are stored.
     pub const BROKER: Self = Self(3);
 }
 
@@ -70,8 +67,10 @@ pub struct Dialects {
 }
 
 impl Dialects {
-    /// Knows these.
+    /// Knows these. No two may have the same id, and none may have that of the broker itself.
     pub fn new(known: Vec<Arc<dyn Dialect>>) -> Self {
+        let taken = |id, at: usize| id == DialectId::BROKER || known[..at].iter().any(|other| other.id() == id);
+        debug_assert!(known.iter().enumerate().all(|(at, dialect)| !taken(dialect.id(), at)), "an id is taken");
         Self { known }
     }
 

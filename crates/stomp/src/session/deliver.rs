@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 
-use broker::{DELAY, Delivery, DialectId, Dialects, Message};
+use broker::{DELAY, Delivery, Dialects, Message};
 use memchr::memchr;
 use wire::Output;
 
@@ -249,7 +249,7 @@ fn write_properties(
 ) -> Result<(), Failure> {
     let raw = message.properties();
     let annotations = message.annotations();
-    if message.dialect() != DialectId::STOMP {
+    if message.dialect() != dialect::ENCODING {
         let mut properties = dialects.read(message.dialect(), raw)?;
         if let Some(spent) = message.spent_delay(properties.headers.get(DELAY)) {
             properties.headers.set(DELAY, spent);

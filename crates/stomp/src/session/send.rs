@@ -5,13 +5,13 @@
 
 use std::time::Instant;
 
-use broker::{DialectId, Publish, Ticket};
+use broker::{Publish, Ticket};
 
 use super::destination::{Destination, Routing};
 use super::error::Failure;
 use super::open::Session;
 use crate::codec::{Command, Frame, Version};
-use crate::dialect::Marked;
+use crate::dialect::{self, Marked};
 
 /// Headers of a SEND that do not belong to the message. They address or frame it, or only the
 /// server may set them on a MESSAGE.
@@ -50,7 +50,7 @@ impl Session {
         let publish = Publish {
             exchange,
             routing_key,
-            dialect: DialectId::STOMP,
+            dialect: dialect::ENCODING,
             properties: lines,
             persistent: marked.persistent,
             priority: marked.priority,

@@ -83,7 +83,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn message(seq: u64) -> Message {
     let head = Head {
-        dialect: DialectId::AMQP_091,
+        dialect: DialectId(1),
         persistent: true,
         priority: None,
         published_at: 0,
