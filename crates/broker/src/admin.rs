@@ -17,8 +17,8 @@ use journal::Ticket;
 use crate::alarms::{DISK, MEMORY};
 use crate::broker::Broker;
 use crate::engine::Engine;
+use crate::engine::clients::ClientShared;
 use crate::error::Error;
-use crate::session::ClientShared;
 
 pub use policies::PolicyReport;
 pub use vhosts::{VhostLimits, VhostReport, VhostSpec};

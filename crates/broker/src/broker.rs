@@ -15,13 +15,15 @@ use crate::catalog::definitions::Definitions;
 use crate::catalog::{Catalog, OWNERS_PER_VHOST, Vhost};
 use crate::clock::Clock;
 use crate::engine::checkpoint::Restater;
+use crate::engine::clients::{Login, Terms};
+use crate::engine::open_error::OpenError;
 use crate::engine::recovery::Rebuilt;
 use crate::engine::{Engine, EngineParts};
 use crate::error::Error;
 use crate::message::dialect::Dialects;
 use crate::names::NameGenerator;
 use crate::queue::Visit;
-use crate::session::{Client, Login, Terms};
+use crate::session::Client;
 use crate::settings::{Limits, Settings};
 use crate::store::facts;
 use crate::value::Table;
@@ -48,44 +50,6 @@ pub struct Parts {
     pub default_user: Option<(String, String)>,
     /// Random bytes for the hash of that password.
     pub salt: [u8; 16],
-}
-
-/// Why a broker could not be opened.
-#[derive(Debug)]
-pub enum OpenError {
-    /// The journal.
-    Journal(journal::OpenError),
-    /// The journal's contents contradict each other.
-    Damaged(String),
-    /// The default user.
-    DefaultUser(String),
-}
-
-impl std::fmt::Display for OpenError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Journal(error) => write!(f, "{error}"),
-            Self::Damaged(what) => write!(
-                f,
-                "the data directory is damaged: {what}; restore it from a copy, or start on an empty directory"
-            ),
-            Self::DefaultUser(what) => write!(f, "the default user can't be created: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for OpenError {}
-
-impl From<journal::OpenError> for OpenError {
-    fn from(error: journal::OpenError) -> Self {
-        Self::Journal(error)
-    }
-}
-
-impl From<Error> for OpenError {
-    fn from(error: Error) -> Self {
-        Self::Damaged(error.text)
-    }
 }
 
 /// A running broker. Cloning gives another handle to the same one.

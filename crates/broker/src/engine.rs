@@ -5,14 +5,20 @@
 //! (timers, waiting lists) are leaves: nothing else is locked while one is held. One exception: the
 //! pager's errands are locked behind the postponed dead letters.
 
+pub(crate) mod bounds;
 pub(crate) mod checkpoint;
+pub(crate) mod clients;
 pub(crate) mod dead_letter;
 pub(crate) mod delay;
+pub(crate) mod ending;
 pub(crate) mod housekeeping;
+pub(crate) mod open_error;
 pub(crate) mod pager;
 pub(crate) mod pages;
 pub(crate) mod recovery;
 pub(crate) mod replies;
+pub(crate) mod sealed;
+pub(crate) mod tracing;
 pub(crate) mod verify;
 
 use std::cmp::Reverse;
@@ -30,10 +36,13 @@ use crate::alarms::Alarms;
 use crate::catalog::Catalog;
 use crate::catalog::definitions::Definitions;
 use crate::clock::Clock;
+use crate::engine::clients::ClientShared;
 use crate::engine::dead_letter::postponed::Postponed;
+use crate::engine::ending::Ending;
 use crate::engine::pager::Sweep;
 use crate::engine::pager::spill::Spilling;
 use crate::engine::replies::Replies;
+use crate::engine::sealed::Sealed;
 use crate::memory::ingress::Ingress;
 use crate::memory::{Housekeeper, Memory};
 use crate::message::dialect::Dialects;
@@ -41,9 +50,6 @@ use crate::names::NameGenerator;
 use crate::queue::dropped::Losses;
 use crate::queue::errands::Pager;
 use crate::queue::{Queue, QueueContext};
-use crate::session::ClientShared;
-use crate::session::ending::Ending;
-use crate::session::transaction::Sealed;
 use crate::settings::Settings;
 use crate::stats::Totals;
 

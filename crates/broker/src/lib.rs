@@ -38,10 +38,13 @@ pub use crate::queue::dropped::Loss;
 pub use admin::{PolicyReport, VhostLimits, VhostReport, VhostSpec};
 pub use alarms::Flow;
 pub use arguments::{ArgumentKind, queue_argument};
-pub use broker::{Broker, OpenError, Parts};
+pub use broker::{Broker, Parts};
 pub use browse::{Browse, Browsed};
 pub use catalog::policies::{ApplyTo, PolicyKind, PolicySpec};
 pub use clock::{Clock, LONGEST_SPAN_MS, SPAN_WANTED, SystemClock, TIME_WANTED};
+pub use engine::bounds::STORED_BESIDES;
+pub use engine::clients::{Login, SessionReport, Terms};
+pub use engine::open_error::OpenError;
 pub use engine::replies::REPLY_PREFIX;
 pub use engine::verify::{Verified, VerifiedQueue};
 pub use error::{Error, ErrorKind};
@@ -58,13 +61,13 @@ pub use redrive::Redriven;
 pub use repair::Repair;
 pub use report::{
     BindingPlace, BindingReport, ClientReport, ConsumerReport, ExchangeReport, Holder, Names, Overview, QueueReport,
-    SessionReport, Share,
+    Share,
 };
 /// A property's value for selectors.
 pub use selector::Value as Selected;
 pub use session::{
-    BindingSpec, Client, Consume, Declared, Delivery, DestinationName, Event, ExchangeSpec, Fetch, Login, Outcome,
-    Prefetch, Publish, QueueSpec, Refusal, STORED_BESIDES, SessionId, Terms, TransactionId,
+    BindingSpec, Client, Consume, Declared, Delivery, DestinationName, Event, ExchangeSpec, Fetch, Outcome, Prefetch,
+    Publish, QueueSpec, Refusal, SessionId, TransactionId,
 };
 pub use settings::{CountedReturns, Limits, Settings, UnknownArguments};
 pub use value::{Table, Value};

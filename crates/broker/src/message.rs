@@ -29,6 +29,8 @@ const VERSION: u8 = 2;
 const SHORT_TIMES: u8 = 1;
 /// Bytes in front of the address.
 const HEAD: usize = 28;
+/// The memory of an entry besides its message's block, in bytes.
+pub(crate) const ENTRY_COST: usize = 96;
 const PERSISTENT: u8 = 1;
 const COPIES_NAMED: u8 = 2;
 const COPIES_SPENT: u8 = 4;
@@ -164,7 +166,7 @@ impl Message {
     /// The message's cost in memory, in bytes.
     #[inline]
     pub(crate) fn cost(&self) -> usize {
-        self.0.len() + crate::queue::ENTRY_COST
+        self.0.len() + ENTRY_COST
     }
 
     /// The encoding of its properties.

@@ -84,9 +84,6 @@ use message_groups::Groups;
 /// Stands for a number where there was none: the one before the first of a lane is never given out.
 const NO_NUMBER: u64 = 0;
 
-/// The memory of an entry besides its message's block, in bytes.
-pub(crate) const ENTRY_COST: usize = 96;
-
 thread_local! {
     /// Memory for a list of addresses, empty between uses: one for each thread, since there are
     /// many more queues.

@@ -14,10 +14,10 @@ use crate::arguments::idle;
 use crate::broker::Broker;
 use crate::catalog::Tables;
 use crate::catalog::policies::Policy;
+use crate::engine::clients::{ClientShared, SessionReport, Terms};
 use crate::memory::ledger::Held;
 use crate::queue::dropped::Loss;
 use crate::queue::{Queue, QueueFigures, SelectorReport};
-use crate::session::{ClientShared, Terms};
 use crate::stats::Counter;
 use crate::value::Table;
 
@@ -223,35 +223,6 @@ pub struct ClientReport {
     pub state: &'static str,
     /// When it attached, in milliseconds since 1970.
     pub connected_at: u64,
-}
-
-/// One session of a client.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionReport {
-    /// The number of its client.
-    pub client: u64,
-    /// The user of its client.
-    pub user: String,
-    /// The vhost of its client.
-    pub vhost: String,
-    /// Both ends of the connection.
-    pub peer: String,
-    /// Its protocol's number for it.
-    pub number: u32,
-    /// Its publishes are confirmed.
-    pub confirming: bool,
-    /// It works in transactions, or did.
-    pub transactional: bool,
-    /// Most unsettled deliveries of each later consumer; 0 for no limit.
-    pub prefetch: u32,
-    /// Most unsettled deliveries of all its consumers; 0 for no limit.
-    pub shared_prefetch: u32,
-    /// Its consumers.
-    pub consumers: u32,
-    /// Deliveries, fetched messages included, that it has not settled.
-    pub unsettled: u32,
-    /// Publishes that have not been answered, as of the last look at its answers.
-    pub unconfirmed: u64,
 }
 
 impl Broker {

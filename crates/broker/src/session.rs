@@ -23,34 +23,30 @@ mod upload;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use auth::Identity;
 use hashbrown::HashMap;
 use journal::Ticket;
-use parking_lot::Mutex;
 
 use crate::alarms::Flow;
 use crate::catalog::Vhost;
-use crate::encoding::{Reader, write_table};
 use crate::engine::Engine;
+use crate::engine::clients::{ClientShared, Login, Shown};
+use crate::engine::ending::Ended;
 use crate::error::{Error, ErrorKind};
-use crate::memory::ledger::Account;
 use crate::message::{Arena, Message};
 use crate::queue::arrival::{Arrival, Work};
-use crate::queue::mailbox::{Mailbox, Notice, Outgoing};
+use crate::queue::mailbox::{Notice, Outgoing};
 use crate::queue::{ConsumerKey, Queue, SharedCredit, Visit};
-use crate::value::Table;
 use ack_timeout::Notes;
 use blocked::Parking;
-use ending::Ended;
 use publish::Routes;
 use replies::ReplyConsumer;
 use settle::{Unacked, Unsettled};
 use slots::QueueSlot;
-use stats::Shown;
 use transaction::Open;
 use upload::Arriving;
 
@@ -58,133 +54,12 @@ pub use crate::queue::mailbox::TransactionId;
 pub use consume::{Consume, Fetch, Prefetch};
 pub use declare::{BindingSpec, Declared, DestinationName, ExchangeSpec, QueueSpec};
 pub use drain::{Delivery, Event, Refusal};
-pub use publish::{Publish, STORED_BESIDES};
+pub use publish::Publish;
 pub use settle::Outcome;
 
 /// A session of a client; never reused within the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionId(pub u32);
-
-/// The user that attaches, and the vhost.
-#[derive(Debug)]
-pub struct Login {
-    /// The authenticated user.
-    pub identity: Identity,
-    /// The vhost it wants.
-    pub vhost: String,
-    /// The protocol's short name.
-    pub protocol: &'static str,
-    /// Both ends of the connection, for reports.
-    pub peer: String,
-    /// The client's name for its connection.
-    pub name: Option<String>,
-    /// The client's other properties, for reports.
-    pub properties: Table,
-    /// The agreed terms, for reports.
-    pub terms: Terms,
-}
-
-/// The terms that a protocol and its peer have agreed on, for reports; zero where the protocol has
-/// no such term.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Terms {
-    /// The mechanism of its authentication.
-    pub mechanism: &'static str,
-    /// The interval in which the peer wants a sign of life.
-    pub keep_alive: Duration,
-    /// Most bytes of one piece that either side sends.
-    pub piece_bytes: u32,
-    /// Most sessions.
-    pub sessions: u32,
-}
-
-const RUNNING: u8 = 0;
-const BLOCKED: u8 = 1;
-
-/// The part of a client that the rest of the broker uses.
-#[derive(Debug)]
-pub(crate) struct ClientShared {
-    pub(crate) number: u64,
-    pub(crate) user: String,
-    /// The identity of the log-in: permissions are checked against it.
-    pub(crate) identity: Identity,
-    pub(crate) vhost: String,
-    pub(crate) protocol: &'static str,
-    pub(crate) peer: String,
-    pub(crate) name: Option<String>,
-    /// Encoded, since decoded they take thirty times as much.
-    properties: Box<[u8]>,
-    pub(crate) terms: Terms,
-    /// Milliseconds since 1970.
-    pub(crate) since: u64,
-    pub(crate) mailbox: Arc<Mailbox>,
-    pub(crate) account: Arc<Account>,
-    pub(crate) sessions: AtomicU32,
-    pub(crate) consumers: AtomicU32,
-    shown: Mutex<Vec<Arc<Shown>>>,
-    state: AtomicU8,
-    /// The reason why it must be closed, until its protocol has read it.
-    kicked: Mutex<Option<String>>,
-    is_kicked: AtomicBool,
-}
-
-impl ClientShared {
-    fn new(engine: &Engine, login: Login, waker: Waker) -> Self {
-        let account = Arc::new(Account::new(&engine.memory, &engine.settings));
-        Self {
-            number: engine.client_number(),
-            user: login.identity.user().to_owned(),
-            identity: login.identity,
-            vhost: login.vhost,
-            protocol: login.protocol,
-            peer: login.peer,
-            name: login.name,
-            properties: encoded(&login.properties),
-            terms: login.terms,
-            since: engine.clock.unix_ms(),
-            mailbox: Arc::new(Mailbox::counted(engine.settings.mailbox_bytes, &account, waker)),
-            account,
-            sessions: AtomicU32::new(0),
-            consumers: AtomicU32::new(0),
-            shown: Mutex::default(),
-            state: AtomicU8::new(RUNNING),
-            kicked: Mutex::default(),
-            is_kicked: AtomicBool::new(false),
-        }
-    }
-
-    /// The client's other properties.
-    pub(crate) fn properties(&self) -> Table {
-        Reader::new(&self.properties).table().unwrap_or_default()
-    }
-
-    /// Makes its protocol close it. Nothing more is put into its mailbox, whether it reads or not.
-    pub(crate) fn kick(&self, reason: &str) {
-        self.mailbox.shut();
-        *self.kicked.lock() = Some(reason.to_owned());
-        self.is_kicked.store(true, Ordering::Release);
-        self.mailbox.waker().wake_by_ref();
-    }
-
-    fn take_kick(&self) -> Option<String> {
-        if !self.is_kicked.load(Ordering::Acquire) {
-            return None;
-        }
-        self.kicked.lock().take()
-    }
-
-    pub(crate) fn is_blocked(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == BLOCKED
-    }
-}
-
-/// An encoded table; empty for one that is nested too deeply.
-fn encoded(table: &Table) -> Box<[u8]> {
-    let mut bytes = Vec::new();
-    // It is for reports only, which then show an empty one.
-    let _ = write_table(&mut bytes, table);
-    bytes.into_boxed_slice()
-}
 
 /// An answer that a publisher still waits for, in order.
 #[derive(Debug)]

@@ -14,9 +14,9 @@ use hashbrown::HashMap;
 
 use crate::catalog::Vhost;
 use crate::engine::Engine;
+use crate::engine::clients::ClientShared;
 use crate::queue::{Queue, Visit};
 use crate::routing::{Binding, Destination, ExchangeKind};
-use crate::session::ClientShared;
 
 /// Clients by their numbers.
 type Clients = HashMap<u64, Arc<ClientShared>>;

@@ -20,7 +20,9 @@ use journal::{Admission, Group, Ticket};
 use crate::arguments::QueueArguments;
 use crate::catalog::Unrouted;
 use crate::engine::Engine;
+use crate::engine::bounds::{STEPS_PER_ENTRY, STORED_BESIDES, TURN_ENTRIES};
 use crate::engine::dead_letter::postponed::LIKELY_BYTES;
+use crate::engine::sealed::{Sealed, hide_arrivals, release_holds};
 use crate::message::annotations::{Annotations, Death};
 use crate::message::cc::{CC, Copies, named_keys};
 use crate::message::{Arena, Head, Message};
@@ -28,8 +30,6 @@ use crate::queue::arrival::{Arrival, Work};
 use crate::queue::dropped::Nowhere;
 use crate::queue::{Dying, MessageIdentity, Queue, Reason, Visit};
 use crate::routing::{Envelope, STEPS};
-use crate::session::publish::{STEPS_PER_ENTRY, STORED_BESIDES, TURN_ENTRIES, release_holds};
-use crate::session::transaction::{Sealed, hide_arrivals};
 
 /// Messages moved in one group at most.
 const CHUNK: usize = 64;

@@ -13,12 +13,12 @@ use journal::Ticket;
 
 use crate::catalog::Tables;
 use crate::engine::dead_letter::Budget;
+use crate::engine::sealed::Sealed;
 use crate::engine::{Engine, TimerQueue};
 use crate::queue::arrival::Work;
 use crate::queue::mailbox::Notice;
 use crate::queue::{Guard, Queue, Visit};
 use crate::routing::Destination;
-use crate::session::transaction::Sealed;
 
 /// How often alarms and postponed dead letters are looked at, while a client or a message waits.
 const ALARM_PERIOD: Duration = Duration::from_millis(50);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use journal::{Disk, Owner, Verification};
 
-use crate::broker::OpenError;
+use crate::engine::open_error::OpenError;
 use crate::engine::pages::UnreadableEntries;
 use crate::engine::recovery::Rebuilt;
 

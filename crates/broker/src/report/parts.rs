@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use crate::broker::Broker;
 use crate::catalog::{Exchange, Tables};
+use crate::engine::clients::SessionReport;
 use crate::report::objects::{binding_report, default_binding, default_exchange, exchange_report, in_order};
-use crate::report::{
-    BindingReport, ClientReport, ConsumerReport, ExchangeReport, QueueReport, SessionReport, client_report,
-};
+use crate::report::{BindingReport, ClientReport, ConsumerReport, ExchangeReport, QueueReport, client_report};
 use crate::routing::{BindingCursor, Destination};
 
 /// Names in order.

@@ -9,9 +9,10 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::alarms::Allowance;
+use crate::engine::clients::RUNNING;
 use crate::error::Error;
 use crate::queue::arrival::Arrival;
-use crate::session::{Answer, Client, RUNNING, Refusal, Session, SessionId};
+use crate::session::{Answer, Client, Refusal, Session, SessionId};
 
 /// The parked publishes of one session.
 #[derive(Debug, Default)]

@@ -14,14 +14,15 @@ use crate::arguments::{self, ExchangeArguments, QUEUE_TYPE, QueueArguments, idle
 use crate::catalog::admission::Asker;
 use crate::catalog::{Exchange, Tables, binding_of};
 use crate::encoding::table_bytes;
+use crate::engine::clients::ClientShared;
+use crate::engine::tracing;
 use crate::error::{Error, ErrorKind};
 use crate::message::NAME_MAX;
 use crate::queue::{Bound, Bounds, Queue, QueueParts};
 use crate::routing::{Bindings, Destination, ExchangeKind, Load, Weight};
+use crate::session::Client;
 use crate::session::consume::{locked, no_queue};
-use crate::session::{Client, ClientShared};
 use crate::store::facts;
-use crate::tracing;
 use crate::value::{Table, Value};
 
 /// The prefix of generated queue names.

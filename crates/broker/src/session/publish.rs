@@ -9,20 +9,23 @@ use std::time::Instant;
 
 use auth::{Resource, Right};
 use hashbrown::HashMap;
-use journal::{Owner, Ticket, Unwoken};
+use journal::{Ticket, Unwoken};
 
 use crate::alarms::Allowance;
 use crate::engine::Engine;
+use crate::engine::bounds::{STEPS_PER_ENTRY, STORED_BESIDES, TURN_ENTRIES};
+use crate::engine::clients::BLOCKED;
+use crate::engine::sealed::release_holds;
 use crate::error::Error;
 use crate::message::body::Body;
 use crate::message::cc::Copies;
 use crate::message::dialect::DialectId;
 use crate::message::{Head, Message, NAME_MAX};
 use crate::queue::arrival::Arrival;
-use crate::queue::{MessageIdentity, Queue, Visit};
+use crate::queue::{MessageIdentity, Visit};
 use crate::routing::{Envelope, STEPS};
 use crate::session::slots::QueueSlot;
-use crate::session::{Answer, BLOCKED, Client, Refusal, SessionId};
+use crate::session::{Answer, Client, Refusal, SessionId};
 
 /// A message from a protocol. The broker copies its borrowed parts once.
 #[derive(Debug)]
@@ -51,14 +54,6 @@ pub struct Publish<'a> {
     pub instructed: bool,
 }
 
-/// Bytes of a stored message besides its body and properties: its head, its address, and the
-/// history of its deaths.
-pub const STORED_BESIDES: u64 = 64 << 10;
-
-/// Entries that a turn enqueues at most; its last message may exceed it.
-pub(crate) const TURN_ENTRIES: usize = 10_000;
-/// Steps of routing ([`crate::routing::STEPS`]) that cost a turn as much as an entry.
-pub(crate) const STEPS_PER_ENTRY: usize = 16;
 /// The cost of a message that is refused without a route. The steps of its routing are unknown.
 const REFUSED: usize = STEPS as usize / STEPS_PER_ENTRY;
 
@@ -554,30 +549,4 @@ impl Client {
 #[inline]
 fn copies_of(publish: &Publish<'_>) -> Copies {
     if publish.copies { Copies::Named } else { Copies::None }
-}
-
-/// The messages are in all their queues: only their references keep the bodies now.
-pub(crate) fn release_holds(arrivals: &[Arrival], engine: &Engine) {
-    let mut appender = engine.journal.appender();
-    for address in arrivals.iter().filter_map(|arrival| arrival.address) {
-        appender.release_hold(address);
-    }
-}
-
-/// The picks of messages that the broker itself sends, outside any client's turn. Groups are left
-/// to the caller.
-pub(crate) fn picks_of(arrivals: &mut [Arrival], targets: &[Vec<Arc<Queue>>]) -> Vec<(Arc<Queue>, Vec<u32>)> {
-    let mut queues: Vec<(Arc<Queue>, Vec<u32>)> = Vec::new();
-    let mut places: HashMap<Owner, usize> = HashMap::new();
-    for (index, targets) in targets.iter().enumerate() {
-        arrivals[index].shares = targets.len() as u32;
-        for queue in targets {
-            let place = *places.entry(queue.id).or_insert_with(|| {
-                queues.push((Arc::clone(queue), Vec::new()));
-                queues.len() - 1
-            });
-            queues[place].1.push(index as u32);
-        }
-    }
-    queues
 }

@@ -8,8 +8,9 @@ use hashbrown::HashMap;
 
 use crate::catalog::Vhost;
 use crate::engine::Engine;
+use crate::engine::clients::ClientShared;
 use crate::error::Error;
-use crate::session::{Client, ClientShared};
+use crate::session::Client;
 
 /// The tag of users that connections are reserved for.
 const ADMINISTRATOR: &str = "administrator";

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::engine::tracing::EXCHANGE;
 use crate::message::Message;
 use crate::message::cc::Copies;
 use crate::queue::Queue;
@@ -10,7 +11,6 @@ use crate::queue::arrival::Arrival;
 use crate::routing::Envelope;
 use crate::session::publish::Routed;
 use crate::session::{Client, SessionId};
-use crate::tracing::EXCHANGE;
 use crate::value::Value;
 
 impl Client {

@@ -10,17 +10,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hashbrown::HashMap;
-use journal::{Group, Owner, Ticket, Unwoken};
+use journal::{Group, Owner};
 
 use crate::alarms::Allowance;
 use crate::engine::replies::Requester;
+use crate::engine::sealed::{Sealed, hide_arrivals, release_holds};
 use crate::error::Error;
 use crate::memory::ledger::{Charge, Held};
 use crate::message::Message;
 use crate::queue::arrival::Arrival;
-use crate::queue::mailbox::{Mailbox, Notice, TransactionId};
-use crate::queue::{Coming, HiddenRun, Queue, QueueContext, Settlement, Visit};
-use crate::session::publish::{Publish, picks_of, release_holds};
+use crate::queue::mailbox::{Notice, TransactionId};
+use crate::queue::{Coming, HiddenRun, Queue, Settlement, Visit};
+use crate::session::publish::Publish;
 use crate::session::settle::{Outcome, Unacked};
 use crate::session::{Answer, Client, SessionId};
 
@@ -37,36 +38,6 @@ pub(super) struct Open {
     charge: Charge,
     /// Since when it waits for an alarm to pass, after its commit.
     pub(super) waiting_since: Option<Instant>,
-}
-
-/// A group that has ended and is not durable yet: of a committed transaction, or of dead letters.
-/// Also the records behind the group of a transaction.
-#[derive(Debug)]
-pub(crate) struct Sealed {
-    pub(crate) ticket: Ticket,
-    /// The places of its messages, those of one queue next to each other.
-    pub(crate) hidden: Vec<HiddenRun>,
-    /// Messages that go to no queue.
-    pub(crate) replies: Vec<(Requester, Message)>,
-    /// The transaction, and the mailbox of its client.
-    pub(crate) committed: Option<(TransactionId, Arc<Mailbox>)>,
-}
-
-impl Sealed {
-    /// Shows the messages and tells the client.
-    pub(crate) fn reveal(self, visit: &mut Visit<'_>) {
-        for runs in self.hidden.chunk_by(|one, other| Arc::ptr_eq(&one.queue, &other.queue)) {
-            runs.first().into_iter().for_each(|run| run.queue.reveal(runs, visit));
-        }
-        for (requester, message) in self.replies {
-            let counted = requester.deliver(message);
-            let totals = &visit.context.totals;
-            if counted { &totals.routed } else { &totals.unroutable_dropped }.add(1);
-        }
-        if let Some((transaction, mailbox)) = self.committed {
-            mailbox.notify(Notice::Committed { transaction, result: Ok(()) });
-        }
-    }
 }
 
 impl Client {
@@ -382,32 +353,4 @@ impl Client {
             }
         }
     }
-}
-
-/// Logs the bodies of arrivals with a durable target, and gives each its hidden place in each
-/// target.
-pub(crate) fn hide_arrivals(
-    arrivals: &mut [Arrival],
-    targets: &[Vec<Arc<Queue>>],
-    group: Option<Group>,
-    visit: &mut Visit<'_>,
-) -> Vec<HiddenRun> {
-    let _unwoken = log_bodies(arrivals, targets, visit.context);
-    let mut hidden = Vec::new();
-    for (queue, picks) in picks_of(arrivals, targets) {
-        if queue.successor(visit.context).publish_hidden(arrivals, &picks, group, &mut hidden, visit).is_err() {
-            picks.iter().for_each(|pick| arrivals[*pick as usize].miss());
-        }
-    }
-    hidden
-}
-
-fn log_bodies<'c>(arrivals: &mut [Arrival], targets: &[Vec<Arc<Queue>>], context: &'c QueueContext) -> Unwoken<'c> {
-    let mut appender = context.journal.appender();
-    for (arrival, targets) in arrivals.iter_mut().zip(targets) {
-        if arrival.message().persistent() && targets.iter().any(|queue| queue.logged()) {
-            arrival.address = Some(appender.body(&[arrival.message().block()]));
-        }
-    }
-    appender.and_more()
 }

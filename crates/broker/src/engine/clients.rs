@@ -1,0 +1,230 @@
+//! What the rest of the broker knows of its clients, and of their sessions.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::task::Waker;
+use std::time::Duration;
+
+use auth::Identity;
+use parking_lot::Mutex;
+
+use crate::encoding::{Reader, write_table};
+use crate::engine::Engine;
+use crate::memory::ledger::Account;
+use crate::queue::SharedCredit;
+use crate::queue::mailbox::Mailbox;
+use crate::value::Table;
+
+/// The user that attaches, and the vhost.
+#[derive(Debug)]
+pub struct Login {
+    /// The authenticated user.
+    pub identity: Identity,
+    /// The vhost it wants.
+    pub vhost: String,
+    /// The protocol's short name.
+    pub protocol: &'static str,
+    /// Both ends of the connection, for reports.
+    pub peer: String,
+    /// The client's name for its connection.
+    pub name: Option<String>,
+    /// The client's other properties, for reports.
+    pub properties: Table,
+    /// The agreed terms, for reports.
+    pub terms: Terms,
+}
+
+/// The terms that a protocol and its peer have agreed on, for reports; zero where the protocol has
+/// no such term.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// The mechanism of its authentication.
+    pub mechanism: &'static str,
+    /// The interval in which the peer wants a sign of life.
+    pub keep_alive: Duration,
+    /// Most bytes of one piece that either side sends.
+    pub piece_bytes: u32,
+    /// Most sessions.
+    pub sessions: u32,
+}
+
+pub(crate) const RUNNING: u8 = 0;
+pub(crate) const BLOCKED: u8 = 1;
+
+/// The part of a client that the rest of the broker uses.
+#[derive(Debug)]
+pub(crate) struct ClientShared {
+    pub(crate) number: u64,
+    pub(crate) user: String,
+    /// The identity of the log-in: permissions are checked against it.
+    pub(crate) identity: Identity,
+    pub(crate) vhost: String,
+    pub(crate) protocol: &'static str,
+    pub(crate) peer: String,
+    pub(crate) name: Option<String>,
+    /// Encoded, since decoded they take thirty times as much.
+    properties: Box<[u8]>,
+    pub(crate) terms: Terms,
+    /// Milliseconds since 1970.
+    pub(crate) since: u64,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) account: Arc<Account>,
+    pub(crate) sessions: AtomicU32,
+    pub(crate) consumers: AtomicU32,
+    pub(crate) shown: Mutex<Vec<Arc<Shown>>>,
+    pub(crate) state: AtomicU8,
+    /// The reason why it must be closed, until its protocol has read it.
+    kicked: Mutex<Option<String>>,
+    is_kicked: AtomicBool,
+}
+
+impl ClientShared {
+    pub(crate) fn new(engine: &Engine, login: Login, waker: Waker) -> Self {
+        let account = Arc::new(Account::new(&engine.memory, &engine.settings));
+        Self {
+            number: engine.client_number(),
+            user: login.identity.user().to_owned(),
+            identity: login.identity,
+            vhost: login.vhost,
+            protocol: login.protocol,
+            peer: login.peer,
+            name: login.name,
+            properties: encoded(&login.properties),
+            terms: login.terms,
+            since: engine.clock.unix_ms(),
+            mailbox: Arc::new(Mailbox::counted(engine.settings.mailbox_bytes, &account, waker)),
+            account,
+            sessions: AtomicU32::new(0),
+            consumers: AtomicU32::new(0),
+            shown: Mutex::default(),
+            state: AtomicU8::new(RUNNING),
+            kicked: Mutex::default(),
+            is_kicked: AtomicBool::new(false),
+        }
+    }
+
+    /// The client's other properties.
+    pub(crate) fn properties(&self) -> Table {
+        Reader::new(&self.properties).table().unwrap_or_default()
+    }
+
+    /// Makes its protocol close it. Nothing more is put into its mailbox, whether it reads or not.
+    pub(crate) fn kick(&self, reason: &str) {
+        self.mailbox.shut();
+        *self.kicked.lock() = Some(reason.to_owned());
+        self.is_kicked.store(true, Ordering::Release);
+        self.mailbox.waker().wake_by_ref();
+    }
+
+    pub(crate) fn take_kick(&self) -> Option<String> {
+        if !self.is_kicked.load(Ordering::Acquire) {
+            return None;
+        }
+        self.kicked.lock().take()
+    }
+
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == BLOCKED
+    }
+}
+
+/// An encoded table; empty for one that is nested too deeply.
+fn encoded(table: &Table) -> Box<[u8]> {
+    let mut bytes = Vec::new();
+    // It is for reports only, which then show an empty one.
+    let _ = write_table(&mut bytes, table);
+    bytes.into_boxed_slice()
+}
+
+/// One session, as reports see it.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    /// Its protocol's number for it.
+    number: u32,
+    confirming: AtomicBool,
+    pub(crate) transactional: AtomicBool,
+    prefetch: AtomicU32,
+    consumers: AtomicU32,
+    unconfirmed: AtomicU64,
+    credit: Arc<SharedCredit>,
+}
+
+impl Shown {
+    pub(crate) fn new(number: u32, credit: &Arc<SharedCredit>) -> Self {
+        Self { number, credit: Arc::clone(credit), ..Self::default() }
+    }
+
+    /// Its protocol's number for it.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// How many publishes of the session wait for their answer.
+    pub(crate) fn set_unconfirmed(&self, count: u64) {
+        self.unconfirmed.store(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_consumers(&self, count: usize) {
+        self.consumers.store(u32::try_from(count).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_prefetch(&self, count: u32) {
+        self.prefetch.store(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_confirming(&self) {
+        self.confirming.store(true, Ordering::Relaxed);
+    }
+}
+
+impl ClientShared {
+    /// Its sessions, by the numbers that its protocol gives them.
+    pub(crate) fn session_reports(&self) -> Vec<SessionReport> {
+        let report = |session: &Arc<Shown>| SessionReport {
+            client: self.number,
+            user: self.user.clone(),
+            vhost: self.vhost.clone(),
+            peer: self.peer.clone(),
+            number: session.number,
+            confirming: session.confirming.load(Ordering::Relaxed),
+            transactional: session.transactional.load(Ordering::Relaxed),
+            prefetch: session.prefetch.load(Ordering::Relaxed),
+            shared_prefetch: session.credit.limit(),
+            consumers: session.consumers.load(Ordering::Relaxed),
+            unsettled: session.credit.unsettled(),
+            unconfirmed: session.unconfirmed.load(Ordering::Relaxed),
+        };
+        let mut reports: Vec<_> = self.shown.lock().iter().map(report).collect();
+        reports.sort_by_key(|report| report.number);
+        reports
+    }
+}
+
+/// One session of a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionReport {
+    /// The number of its client.
+    pub client: u64,
+    /// The user of its client.
+    pub user: String,
+    /// The vhost of its client.
+    pub vhost: String,
+    /// Both ends of the connection.
+    pub peer: String,
+    /// Its protocol's number for it.
+    pub number: u32,
+    /// Its publishes are confirmed.
+    pub confirming: bool,
+    /// It works in transactions, or did.
+    pub transactional: bool,
+    /// Most unsettled deliveries of each later consumer; 0 for no limit.
+    pub prefetch: u32,
+    /// Most unsettled deliveries of all its consumers; 0 for no limit.
+    pub shared_prefetch: u32,
+    /// Its consumers.
+    pub consumers: u32,
+    /// Deliveries, fetched messages included, that it has not settled.
+    pub unsettled: u32,
+    /// Publishes that have not been answered, as of the last look at its answers.
+    pub unconfirmed: u64,
+}

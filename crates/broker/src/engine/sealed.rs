@@ -1,0 +1,96 @@
+//! Messages that come to several queues together: hidden in each until the group that brings them is
+//! durable.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use journal::{Group, Owner, Ticket, Unwoken};
+
+use crate::engine::replies::Requester;
+use crate::message::Message;
+use crate::queue::arrival::Arrival;
+use crate::queue::mailbox::{Mailbox, Notice, TransactionId};
+use crate::queue::{HiddenRun, Queue, QueueContext, Visit};
+
+/// A group that has ended and is not durable yet: of a committed transaction, or of dead letters.
+/// Also the records behind the group of a transaction.
+#[derive(Debug)]
+pub(crate) struct Sealed {
+    pub(crate) ticket: Ticket,
+    /// The places of its messages, those of one queue next to each other.
+    pub(crate) hidden: Vec<HiddenRun>,
+    /// Messages that go to no queue.
+    pub(crate) replies: Vec<(Requester, Message)>,
+    /// The transaction, and the mailbox of its client.
+    pub(crate) committed: Option<(TransactionId, Arc<Mailbox>)>,
+}
+
+impl Sealed {
+    /// Shows the messages and tells the client.
+    pub(crate) fn reveal(self, visit: &mut Visit<'_>) {
+        for runs in self.hidden.chunk_by(|one, other| Arc::ptr_eq(&one.queue, &other.queue)) {
+            runs.first().into_iter().for_each(|run| run.queue.reveal(runs, visit));
+        }
+        for (requester, message) in self.replies {
+            let counted = requester.deliver(message);
+            let totals = &visit.context.totals;
+            if counted { &totals.routed } else { &totals.unroutable_dropped }.add(1);
+        }
+        if let Some((transaction, mailbox)) = self.committed {
+            mailbox.notify(Notice::Committed { transaction, result: Ok(()) });
+        }
+    }
+}
+
+/// Logs the bodies of arrivals with a durable target, and gives each its hidden place in each
+/// target.
+pub(crate) fn hide_arrivals(
+    arrivals: &mut [Arrival],
+    targets: &[Vec<Arc<Queue>>],
+    group: Option<Group>,
+    visit: &mut Visit<'_>,
+) -> Vec<HiddenRun> {
+    let _unwoken = log_bodies(arrivals, targets, visit.context);
+    let mut hidden = Vec::new();
+    for (queue, picks) in picks_of(arrivals, targets) {
+        if queue.successor(visit.context).publish_hidden(arrivals, &picks, group, &mut hidden, visit).is_err() {
+            picks.iter().for_each(|pick| arrivals[*pick as usize].miss());
+        }
+    }
+    hidden
+}
+
+fn log_bodies<'c>(arrivals: &mut [Arrival], targets: &[Vec<Arc<Queue>>], context: &'c QueueContext) -> Unwoken<'c> {
+    let mut appender = context.journal.appender();
+    for (arrival, targets) in arrivals.iter_mut().zip(targets) {
+        if arrival.message().persistent() && targets.iter().any(|queue| queue.logged()) {
+            arrival.address = Some(appender.body(&[arrival.message().block()]));
+        }
+    }
+    appender.and_more()
+}
+
+/// The queues that these arrivals go to, and which of them go to each.
+pub(crate) fn picks_of(arrivals: &mut [Arrival], targets: &[Vec<Arc<Queue>>]) -> Vec<(Arc<Queue>, Vec<u32>)> {
+    let mut queues: Vec<(Arc<Queue>, Vec<u32>)> = Vec::new();
+    let mut places: HashMap<Owner, usize> = HashMap::new();
+    for (index, targets) in targets.iter().enumerate() {
+        arrivals[index].shares = targets.len() as u32;
+        for queue in targets {
+            let place = *places.entry(queue.id).or_insert_with(|| {
+                queues.push((Arc::clone(queue), Vec::new()));
+                queues.len() - 1
+            });
+            queues[place].1.push(index as u32);
+        }
+    }
+    queues
+}
+
+/// The messages are in all their queues: only their references keep the bodies now.
+pub(crate) fn release_holds(arrivals: &[Arrival], context: &QueueContext) {
+    let mut appender = context.journal.appender();
+    for address in arrivals.iter().filter_map(|arrival| arrival.address) {
+        appender.release_hold(address);
+    }
+}
