@@ -5,6 +5,7 @@
 //! makes the queue deliverable also dispatches. Effects on anything else (dead letters, deletion,
 //! timers) leave as [`Work`] for after the lock.
 
+mod accounting;
 pub(crate) mod arrival;
 mod bindings;
 mod bitmap;
@@ -76,6 +77,7 @@ use crate::queue::dropped::DroppedEntries;
 use crate::routing::{Load, Tally, Weight};
 use crate::value::Table;
 
+use accounting::Accounting;
 use consumers::Consumers;
 use enqueue::expires_at;
 use filter::Views;
@@ -134,19 +136,7 @@ pub(crate) struct Inner {
     weight: Weight,
     deleted: bool,
     had_consumer: bool,
-    /// The cost of the messages in memory, in bytes.
-    bytes: usize,
-    /// Bytes of the messages in memory that are ready.
-    resident: usize,
-    /// Entries that are not done and whose body was spilled.
-    spilled: usize,
-    /// Messages are on their way to be spilled.
-    spilling: bool,
-    /// Bytes of the bodies that are ready, where their sum is limited. `unweighed` counts the
-    /// entries whose length is unknown since the start; they count as nothing.
-    ready_bytes: u64,
-    unweighed: usize,
-    weighs: bool,
+    accounting: Accounting,
     /// The pager has been asked to read messages that are away.
     loading: bool,
     /// The first ready entry must be known, and its page is absent.
@@ -223,7 +213,7 @@ impl Drop for Guard<'_> {
             std::process::abort();
         }
         let index = self.inner.index_bytes();
-        self.context.memory.changed(self.bytes_before + self.index_before, self.inner.bytes + index);
+        self.context.memory.changed(self.bytes_before + self.index_before, self.inner.bytes() + index);
         let listed = self.inner.listed_bytes();
         if listed != self.listed_before {
             self.context.memory.index_changed(self.listed_before, listed);
@@ -278,10 +268,10 @@ impl QueueParts {
 impl Queue {
     pub(crate) fn new(parts: QueueParts) -> Arc<Self> {
         let weight = Weight::new(&parts.tally, parts.load());
-        let weighs = parts.arguments.max_length_bytes.is_some();
+        let accounting = Accounting::new(parts.arguments.max_length_bytes);
         let mut lanes = Lanes::new();
         let last_value_key = parts.arguments.last_value_key.as_deref().map(Box::from);
-        lanes.keep_hot(weighs || last_value_key.is_some());
+        lanes.keep_hot(accounting.weighs() || last_value_key.is_some());
         let QueueArguments { queue_type, deduplication, grouping, .. } = parts.arguments;
         let inner = Inner {
             consumers: Consumers::new(parts.arguments.single_active_consumer),
@@ -293,13 +283,7 @@ impl Queue {
             weight,
             deleted: false,
             had_consumer: false,
-            bytes: 0,
-            resident: 0,
-            spilled: 0,
-            spilling: false,
-            ready_bytes: 0,
-            unweighed: 0,
-            weighs,
+            accounting,
             loading: false,
             head_wanted: false,
             kept: None,
@@ -351,7 +335,7 @@ impl Queue {
 
     pub(crate) fn lock<'a>(&'a self, context: &'a QueueContext) -> Guard<'a> {
         let inner = self.inner.lock();
-        let (bytes_before, index_before) = (inner.bytes, inner.index_bytes());
+        let (bytes_before, index_before) = (inner.bytes(), inner.index_bytes());
         let listed_before = inner.listed_bytes();
         Guard { inner, context, bytes_before, index_before, listed_before, unwinding: std::thread::panicking() }
     }
@@ -377,8 +361,8 @@ impl Queue {
         if overflow != Overflow::DropHead {
             return;
         }
-        let over = |limit: Option<u64>, held: u64| limit.is_some_and(|limit| held > limit);
-        while over(max_length, inner.lanes.ready() as u64) || over(max_length_bytes, inner.ready_bytes) {
+        let too_many = |ready: usize| max_length.is_some_and(|limit| ready as u64 > limit);
+        while too_many(inner.lanes.ready()) || inner.accounting.exceeds(max_length_bytes) {
             let Some(seq) = inner.lanes.first_ready() else { return };
             if !self.die(inner, seq, Reason::MaxLength) {
                 return;
@@ -404,7 +388,7 @@ impl Queue {
         let before = std::mem::replace(&mut inner.arguments, arguments.shared());
         let arguments = Arc::clone(&inner.arguments);
         inner.consumers.set_single(arguments.single_active_consumer);
-        inner.weigh(arguments.max_length_bytes.is_some());
+        inner.weigh(arguments.max_length_bytes);
         if before.message_ttl != arguments.message_ttl {
             let die_at = |message: &Message| expires_at(arguments.message_ttl, message, message.published_at());
             inner.lanes.all_mut().for_each(|lane| lane.age_anew(&die_at));
@@ -496,22 +480,21 @@ impl Inner {
     }
 
     fn is_full_with(&self, coming: Coming) -> bool {
-        let full = |limit: Option<u64>, held: u64| limit.is_some_and(|limit| held >= limit);
-        full(self.arguments.max_length, self.lanes.ready() as u64 + coming.messages)
-            || full(self.arguments.max_length_bytes, self.ready_bytes + coming.bytes)
+        let most = self.arguments.max_length;
+        most.is_some_and(|most| self.lanes.ready() as u64 + coming.messages >= most)
+            || self.accounting.reaches(self.arguments.max_length_bytes, coming)
     }
 
     /// True where a lean page does not know enough of its entries: the lengths of their bodies, or
     /// their places at any time.
     fn keeps_hot(&self) -> bool {
-        self.weighs || self.arguments.last_value_key.is_some()
+        self.accounting.weighs() || self.arguments.last_value_key.is_some()
     }
 
     /// Begins or stops to count the bytes of ready bodies.
-    fn weigh(&mut self, weighs: bool) {
-        if std::mem::replace(&mut self.weighs, weighs) != weighs {
+    fn weigh(&mut self, limit: Option<u64>) {
+        if self.accounting.weigh(limit, || self.lanes.weight()) {
             self.lanes.keep_hot(self.keeps_hot());
-            (self.ready_bytes, self.unweighed) = if weighs { self.lanes.weight() } else { (0, 0) };
         }
     }
 
@@ -528,11 +511,9 @@ impl Inner {
     }
 
     fn insert(&mut self, lane: LaneNumber, entry: Entry) -> u64 {
-        if let Some(message) = &entry.message {
-            self.bytes += message.cost();
-        }
+        self.accounting.entered(&entry);
         if entry.state == State::Ready {
-            self.enters_ready(&entry);
+            self.accounting.entered_ready(&entry);
         }
         self.lanes.push(lane, entry)
     }
@@ -544,32 +525,14 @@ impl Inner {
             self.views.came_back(seq);
         }
         let Some(entry) = self.lanes.get_mut(seq) else { return };
-        let (resident, weight, unweighed) = (resident_of(entry), entry.weight(), entry.is_unweighed());
-        self.resident += resident;
-        if self.weighs {
-            self.ready_bytes += weight;
-            self.unweighed += usize::from(unweighed);
-        }
-    }
-
-    #[inline]
-    fn enters_ready(&mut self, entry: &Entry) {
-        self.resident += resident_of(entry);
-        if self.weighs {
-            self.ready_bytes += entry.weight();
-        }
+        self.accounting.entered_ready(entry);
     }
 
     /// Takes an entry out of the ready ones.
     fn leave_ready(&mut self, seq: u64, state: State) {
         if let Some(entry) = self.lanes.get_mut(seq) {
             if entry.state == State::Ready {
-                let (resident, weight, unweighed) = (resident_of(entry), entry.weight(), entry.is_unweighed());
-                self.resident -= resident;
-                if self.weighs {
-                    self.ready_bytes = self.ready_bytes.saturating_sub(weight);
-                    self.unweighed = self.unweighed.saturating_sub(usize::from(unweighed));
-                }
+                self.accounting.left_ready(entry);
             }
             self.remove_or_set(seq, state);
         }
@@ -577,7 +540,7 @@ impl Inner {
 
     fn remove_or_set(&mut self, seq: u64, state: State) {
         if let Some(message) = self.lanes.set(seq, state) {
-            self.bytes -= message.cost();
+            self.accounting.left(message.cost());
         }
         if state == State::Done {
             self.forget_id(seq);
@@ -598,7 +561,7 @@ impl Inner {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.accounting.bytes()
     }
 
     /// The memory of everything besides messages, in bytes.
@@ -609,7 +572,7 @@ impl Inner {
 
     /// The cost of places in memory that the log has, or could list.
     fn listed_bytes(&self) -> usize {
-        self.lanes.index_bytes().saturating_sub(self.spilled * lane::PLACE_COST)
+        self.lanes.index_bytes().saturating_sub(self.accounting.spilled_places())
     }
 
     /// True when some consumer takes messages.
@@ -643,7 +606,7 @@ impl Inner {
 
     /// Takes the lanes that recovery found.
     pub(crate) fn recover(&mut self, lanes: Lanes) {
-        self.unweighed = if self.weighs { lanes.live() } else { 0 };
+        self.accounting.recovered(lanes.live());
         self.lanes = lanes;
         self.lanes.keep_hot(self.keeps_hot());
     }
@@ -695,10 +658,4 @@ pub(crate) struct Remains<'a> {
     pub(crate) returns: Vec<(u64, Returns)>,
     pub(crate) decided: &'a BTreeMap<u64, Reason>,
     pub(crate) waiting: Option<&'a Waiters>,
-}
-
-/// Bytes of a ready entry's message in memory.
-#[inline]
-fn resident_of(entry: &Entry) -> usize {
-    entry.message.as_ref().map_or(0, |message| message.block().len())
 }

@@ -338,10 +338,7 @@ impl Inner {
     pub(super) fn lend(&mut self, seq: u64, turn: Turn) -> Option<(Outgoing, usize)> {
         let Turn { consumer, no_ack, .. } = turn;
         let entry = self.lanes.get_mut(seq)?;
-        self.resident -= super::resident_of(entry);
-        if self.weighs {
-            self.ready_bytes = self.ready_bytes.saturating_sub(entry.weight());
-        }
+        self.accounting.left_ready(entry);
         let (redelivered, returns, address) = (entry.redelivered, entry.returns, entry.address);
         let message = if no_ack {
             self.lanes.set(seq, State::Done)
@@ -357,7 +354,7 @@ impl Inner {
         self.lanes.delivered(seq);
         if no_ack {
             self.totals.delivered_auto += 1;
-            self.bytes -= cost;
+            self.accounting.left(cost);
             self.forget_id(seq);
             self.forget_key(seq);
             if let Some(address) = address {

@@ -94,7 +94,7 @@ impl Queue {
             totals: inner.totals,
             persistent: inner.lanes.durable() as u64,
             ready_in_memory: (inner.ready() - inner.lanes.away()) as u64,
-            ready_bytes: (inner.weighs && inner.unweighed == 0).then_some(inner.ready_bytes),
+            ready_bytes: inner.accounting.known_ready_bytes(),
             idle_since: (context.clock.unix_ms() >= inner.active_at + IDLE).then_some(inner.active_at),
             can_deliver: consumers().any(|(consumer, active)| active && consumer.is_open())
                 || inner.views.has_open_taker(),

@@ -17,7 +17,7 @@ use crate::queue::QueueContext;
 use crate::queue::arrival::Work;
 use crate::queue::dispatch::Fetched;
 use crate::queue::enqueue::expires_at;
-use crate::queue::lane::{Away, Dropped, Placed, Want};
+use crate::queue::lane::{Away, Placed, Want};
 use crate::queue::{Dying, Guard, Inner, Page, Queue, State, Visit};
 
 /// Bytes of messages that are read together for their times of expiry.
@@ -119,7 +119,7 @@ impl Queue {
                 debug_assert!(matches!(need, Need::Head | Need::Weights), "{need:?}: nothing is away");
                 inner.head_wanted = false;
                 if need == Need::Weights {
-                    inner.unweighed = 0;
+                    inner.accounting.give_up_weights();
                 }
                 Task::Nothing
             }
@@ -161,13 +161,11 @@ impl Queue {
             let unweighed = entry.is_unweighed();
             entry.expires_at = expires_at;
             entry.note(&message);
-            if inner.weighs && unweighed {
-                inner.ready_bytes += entry.weight();
-                inner.unweighed = inner.unweighed.saturating_sub(1);
+            if unweighed {
+                inner.accounting.weighed(entry);
             }
             if purpose != Purpose::Note {
-                inner.bytes += message.cost();
-                inner.resident += message.block().len();
+                inner.accounting.returned(&message);
                 entry.message = Some(message);
                 inner.lanes.returned(one.seq);
             }
@@ -243,18 +241,18 @@ impl Queue {
     pub(crate) fn sweep(self: &Arc<Self>, may_spill: bool, context: &QueueContext) -> bool {
         let mut inner = self.lock(context);
         let inner = &mut *inner;
-        if inner.spilling {
+        if inner.accounting.is_spilling() {
             return true;
         }
         let stays = if inner.consumers.is_empty() { 0 } else { context.memory.window() };
-        let excess = inner.resident.saturating_sub(stays);
+        let excess = inner.accounting.resident().saturating_sub(stays);
         let room = if may_spill { context.memory.spill_piece() } else { 0 };
         let mut swept = inner.lanes.sweep(excess, inner.kept, room);
-        inner.forget(swept.dropped);
+        inner.accounting.dropped(swept.dropped);
         if !swept.picked.is_empty() {
             // In the order in which they will be read.
             swept.picked.reverse();
-            inner.spilling = true;
+            inner.accounting.begin_spilling();
             context.pager.spill(Arc::clone(self), swept.picked);
         }
         swept.whole
@@ -325,13 +323,13 @@ impl Inner {
             return None;
         }
         let piece = context.memory.piece();
-        if self.is_hungry() && (self.resident < piece || self.head_is_away()) {
+        if self.is_hungry() && (self.accounting.resident() < piece || self.head_is_away()) {
             return Some(Need::Messages(piece));
         }
         if self.head_wanted {
             return Some(Need::Head);
         }
-        if self.unweighed > 0 {
+        if self.accounting.lacks_weights() {
             return Some(Need::Weights);
         }
         let lane = self.lanes.all_mut().find_map(|lane| lane.ageless_head().map(|_| lane))?;
@@ -352,13 +350,8 @@ impl Inner {
     /// Drops one message from memory, if it is ready and on disk.
     pub(super) fn let_go_of(&mut self, seq: u64) {
         if let Some(dropped) = self.lanes.drop_message(seq) {
-            self.forget(dropped);
+            self.accounting.dropped(dropped);
         }
-    }
-
-    fn forget(&mut self, dropped: Dropped) {
-        self.bytes -= dropped.bytes;
-        self.resident -= dropped.length;
     }
 
     /// Drops messages of this visit from memory that are not needed soon: from `first` up to `end`,
@@ -370,7 +363,7 @@ impl Inner {
     /// The same, the last ones first, until `window` bytes are left in memory.
     pub(super) fn let_go_beyond(&mut self, first: u64, end: u64, window: usize) {
         for seq in (first..end).rev() {
-            if self.resident <= window {
+            if self.accounting.resident() <= window {
                 return;
             }
             self.let_go_of(seq);

@@ -162,7 +162,7 @@ impl Queue {
             return Ticket::NONE;
         }
         let mut settled = std::mem::take(&mut inner.settled);
-        if inner.spilled > 0 {
+        if inner.accounting.has_spilled() {
             // These were never in the log.
             for one in settled.extract_if(.., |one| one.address.is_spilled()) {
                 inner.free_spilled(one.address.file, 1, context);
@@ -218,11 +218,10 @@ impl Queue {
         inner.wake(u64::MAX);
         let mut purged = inner.lanes.purge();
         inner.free_spilled_of(&mut purged.freed, context);
-        inner.bytes -= purged.bytes;
+        inner.accounting.purged(purged.bytes);
         self.forget_absent(&mut inner);
         inner.forget_absent_keys();
         inner.forget_dues();
-        (inner.resident, inner.ready_bytes, inner.unweighed) = (0, 0, 0);
         inner.damage = None;
         if purged.freed.is_empty() || !self.logged() {
             return (purged.count, Ticket::NONE);
@@ -247,7 +246,7 @@ impl Queue {
             ticket = appender.ticket();
         }
         inner.lanes = super::Lanes::new();
-        (inner.bytes, inner.resident, inner.ready_bytes, inner.unweighed) = (0, 0, 0, 0);
+        inner.accounting.ended();
         inner.unsettled = 0;
         inner.groups = None;
         inner.seen = None;

@@ -21,7 +21,7 @@ impl Queue {
     pub(crate) fn spilled(&self, picked: &[Picked], addresses: &[Address], context: &QueueContext) {
         let mut inner = self.lock(context);
         let inner = &mut *inner;
-        inner.spilling = false;
+        inner.accounting.end_spilling();
         let window = inner.window(context);
         // Messages that are now near to delivery stay in memory.
         for ((seq, _), address) in picked.iter().zip(addresses).rev() {
@@ -29,8 +29,8 @@ impl Queue {
                 context.free_spilled(address.file, 1);
                 continue;
             }
-            inner.spilled += 1;
-            if inner.resident > window {
+            inner.accounting.spilled_one();
+            if inner.accounting.resident() > window {
                 inner.let_go_of(*seq);
             }
         }
@@ -41,19 +41,19 @@ impl Queue {
 
     /// Picked messages could not be written: they stay in memory.
     pub(crate) fn not_spilled(&self, context: &QueueContext) {
-        self.lock(context).spilling = false;
+        self.lock(context).accounting.end_spilling();
     }
 
     /// True while messages are on their way to disk.
     pub(crate) fn is_spilling(&self, context: &QueueContext) -> bool {
-        self.lock(context).spilling
+        self.lock(context).accounting.is_spilling()
     }
 
     /// The bodies of a spilled file that are still needed.
     pub(crate) fn spilled_in(&self, file: u32, context: &QueueContext) -> Vec<Reference> {
         let inner = self.lock(context);
         let mut found = Vec::new();
-        if inner.spilled > 0 {
+        if inner.accounting.has_spilled() {
             inner.referenced(file, &mut found);
         }
         found
@@ -72,13 +72,13 @@ impl Queue {
 impl Inner {
     /// Frees the bodies of spilled entries that have ended.
     pub(super) fn free_spilled(&mut self, file: u32, count: u64, context: &QueueContext) {
-        self.spilled = self.spilled.saturating_sub(count as usize);
+        self.accounting.freed(count);
         context.free_spilled(file, count);
     }
 
     /// Frees the spilled bodies among those that ended, and leaves those that are in the log.
     pub(super) fn free_spilled_of(&mut self, freed: &mut BTreeMap<u32, u64>, context: &QueueContext) {
-        if self.spilled > 0 {
+        if self.accounting.has_spilled() {
             let spilled: Vec<_> = freed.extract_if(.., |file, _| is_spilled(*file)).collect();
             spilled.into_iter().for_each(|(file, count)| self.free_spilled(file, count, context));
         }
