@@ -19,6 +19,7 @@ mod dispatch;
 pub(crate) mod dropped;
 mod enqueue;
 pub(crate) mod errands;
+mod features;
 mod figures;
 mod filter;
 mod lane;
@@ -39,7 +40,6 @@ mod settle;
 mod spill;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::task::Waker;
@@ -55,6 +55,7 @@ pub(crate) use death::{Dying, Reason, reason_code};
 pub(crate) use deduplication::{DeduplicatingExchange, MessageIdentity, RememberedId, SeenIds};
 pub(crate) use delay::{Bucket, Delays, Dues, Span, ToSort};
 pub(crate) use dispatch::{Fetched, Unattached};
+pub(crate) use features::{Remains, RestatedBundle};
 pub use figures::{QueueFigures, QueueTotals};
 pub(crate) use filter::Filter;
 pub use filter::SelectorReport;
@@ -80,8 +81,8 @@ use crate::value::Table;
 use accounting::Accounting;
 use consumers::Consumers;
 use enqueue::expires_at;
+use features::Features;
 use filter::Views;
-use message_groups::Groups;
 
 /// Stands for a number where there was none: the one before the first of a lane is never given out.
 const NO_NUMBER: u64 = 0;
@@ -129,14 +130,13 @@ pub(crate) struct Inner {
     consumers: Consumers,
     /// Consumers with a selector, and browsers. Where messages have groups, all consumers.
     views: Views,
-    /// The consumer that each group belongs to.
-    groups: Option<Box<Groups>>,
     pub(crate) bindings: Bounds,
     /// The bytes of its declaration.
     weight: Weight,
     deleted: bool,
     had_consumer: bool,
     accounting: Accounting,
+    features: Features,
     /// The pager has been asked to read messages that are away.
     loading: bool,
     /// The first ready entry must be known, and its page is absent.
@@ -147,22 +147,6 @@ pub(crate) struct Inner {
     /// Clients that wait for a message that is away.
     fetchers: Vec<Waker>,
     damage: Option<Box<Damage>>,
-    /// Deaths whose decision is logged and whose move waits for room.
-    decided: BTreeMap<u64, Reason>,
-    /// The ids of messages that it has taken.
-    seen: Option<Box<SeenIds>>,
-    /// The queue's own ids are remembered only while their messages are here.
-    seen_while_queued: bool,
-    /// Messages that were dropped as duplicates.
-    pub(crate) duplicates: u64,
-    /// The keys of entries, where only the last value of each is kept.
-    latest: Option<Box<LastValues>>,
-    /// Messages that were superseded by newer ones of their keys.
-    pub(crate) superseded: u64,
-    /// Entries that were returned and wait before they are delivered again.
-    waiting: Option<Box<Waiters>>,
-    /// When messages are due; of a bucket only.
-    dues: Option<Box<Dues>>,
     unsettled: usize,
     /// When the timer for this queue will fire, in milliseconds since 1970.
     pub(crate) timer_at: u64,
@@ -272,31 +256,24 @@ impl Queue {
         let mut lanes = Lanes::new();
         let last_value_key = parts.arguments.last_value_key.as_deref().map(Box::from);
         lanes.keep_hot(accounting.weighs() || last_value_key.is_some());
-        let QueueArguments { queue_type, deduplication, grouping, .. } = parts.arguments;
+        let QueueArguments { queue_type, deduplication, .. } = parts.arguments;
+        let features = Features::new(&parts.arguments, parts.bucket.as_ref(), parts.now);
         let inner = Inner {
             consumers: Consumers::new(parts.arguments.single_active_consumer),
             arguments: parts.arguments.shared(),
             lanes,
             views: Views::default(),
-            groups: grouping.map(|grouping| Box::new(Groups::new(grouping))),
             bindings: Bounds::new(&parts.tally),
             weight,
             deleted: false,
             had_consumer: false,
             accounting,
+            features,
             loading: false,
             head_wanted: false,
             kept: None,
             fetchers: Vec::new(),
             damage: None,
-            decided: BTreeMap::new(),
-            seen: None,
-            seen_while_queued: deduplication == Some(Remember::WhileQueued),
-            duplicates: 0,
-            latest: None,
-            superseded: 0,
-            waiting: None,
-            dues: parts.bucket.as_ref().map(|bucket| Box::new(Dues::new(bucket.span.is_near(parts.now)))),
             unsettled: 0,
             timer_at: u64::MAX,
             used_at: parts.now,
@@ -538,14 +515,18 @@ impl Inner {
         }
     }
 
-    fn remove_or_set(&mut self, seq: u64, state: State) {
-        if let Some(message) = self.lanes.set(seq, state) {
+    /// Sets the state of an entry that is not among the ready ones. Returns the message of one that
+    /// is done.
+    #[inline]
+    fn remove_or_set(&mut self, seq: u64, state: State) -> Option<Message> {
+        let message = self.lanes.set(seq, state);
+        if let Some(message) = &message {
             self.accounting.left(message.cost());
         }
-        if state == State::Done {
-            self.forget_id(seq);
-            self.forget_key(seq);
+        if matches!(state, State::Done | State::Dying) {
+            self.features.left(seq, state);
         }
+        message
     }
 
     pub(crate) fn ready(&self) -> usize {
@@ -566,8 +547,7 @@ impl Inner {
 
     /// The memory of everything besides messages, in bytes.
     fn index_bytes(&self) -> usize {
-        let groups = self.groups.as_ref().map_or(0, |groups| groups.heap_bytes());
-        self.lanes.index_bytes() + self.seen_bytes() + self.keys_bytes() + self.dues_bytes() + groups
+        self.lanes.index_bytes() + self.features.heap_bytes()
     }
 
     /// The cost of places in memory that the log has, or could list.
@@ -631,31 +611,8 @@ impl Inner {
         self.lanes.moved(page, from, chunk, entries)
     }
 
-    /// The facts of a restatement besides declaration, bindings and lanes: how often entries were
-    /// returned, and which deaths are decided.
-    pub(crate) fn remains(&self) -> Remains<'_> {
-        Remains { returns: self.lanes.returns(), decided: &self.decided, waiting: self.waiting.as_deref() }
-    }
-
-    /// The ids of messages that the queue has taken.
-    pub(crate) fn seen(&self) -> Option<&SeenIds> {
-        self.seen.as_deref()
-    }
-
-    /// The keys of entries, where only the last value of each is kept.
-    pub(crate) fn latest(&self) -> Option<&LastValues> {
-        self.latest.as_deref()
-    }
-
     /// Why the queue has stopped delivering, if it has.
     pub(crate) fn damage(&self) -> Option<&str> {
         self.damage.as_ref().map(|damage| damage.text.as_str())
     }
-}
-
-/// The facts of a restatement about a queue's entries.
-pub(crate) struct Remains<'a> {
-    pub(crate) returns: Vec<(u64, Returns)>,
-    pub(crate) decided: &'a BTreeMap<u64, Reason>,
-    pub(crate) waiting: Option<&'a Waiters>,
 }

@@ -356,8 +356,8 @@ impl Broker {
             delivered: inner.totals.delivered,
             acknowledged: inner.totals.acknowledged,
             died: inner.died,
-            duplicates: inner.duplicates,
-            superseded: inner.superseded,
+            duplicates: inner.duplicates(),
+            superseded: inner.superseded(),
             delayed: delayed + inner.waiting() as u64,
             remembered: inner.remembered() as u64,
             damaged: inner

@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::engine::Engine;
 use crate::engine::pages;
-use crate::queue::{Lane, Queue};
+use crate::queue::{Lane, Queue, RestatedBundle};
 use crate::store::facts::{self, LaneFacts};
 
 /// Answers the journal's questions once the broker has filled its queues. Until then they wait.
@@ -102,7 +102,7 @@ fn restate_one(engine: &Engine, owner: Owner, journal: &Journal) {
                     queue,
                     inner.bindings.as_slice(),
                     &lanes,
-                    &inner.remains(),
+                    &inner.restated(),
                 );
             }
             return;
@@ -129,8 +129,7 @@ fn restate_ids(engine: &Engine, bundle: Owner, journal: &Journal) -> bool {
     let Some(queue) = engine.id_bundles.lock().get(&bundle).copied() else { return false };
     let said = queue_of(engine, queue).is_some_and(|queue| {
         let inner = queue.lock(engine);
-        let ids = inner.seen().and_then(|seen| seen.logged(bundle));
-        let keys = inner.latest().and_then(|latest| latest.logged(bundle));
+        let RestatedBundle { ids, keys } = inner.restated_bundle(bundle);
         if ids.is_none() && keys.is_none() {
             return false;
         }

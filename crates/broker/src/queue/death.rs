@@ -52,7 +52,6 @@ impl Queue {
                 inner.dying.push(Dying { seq, message, durable, reason });
             }
             inner.leave_ready(seq, State::Dying);
-            inner.forget_key(seq);
         } else {
             DroppedEntries::add(&mut inner.lost, reason, entry.message.as_ref(), entry.weight());
             if let Some(address) = address {
@@ -76,7 +75,6 @@ impl Queue {
                 let reason = reason_code(dead.reason);
                 inner.settled.push(settle::Settled { seq: dead.seq, address, reason });
             }
-            inner.decided.remove(&dead.seq);
             inner.remove_or_set(dead.seq, State::Done);
         }
         self.log_settled_in(&mut inner, group, context);
@@ -90,7 +88,7 @@ impl Queue {
         }
         let mut appender = context.journal.appender();
         for dead in dying.filter(|dead| dead.durable) {
-            if inner.decided.insert(dead.seq, dead.reason).is_none() {
+            if inner.features.decided.insert(dead.seq, dead.reason).is_none() {
                 facts::log_dying(&mut appender, self.id, dead.seq, dead.reason);
             }
         }

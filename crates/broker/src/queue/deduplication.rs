@@ -15,12 +15,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hashbrown::{HashMap, HashSet};
-use journal::{Group, Owner};
+use journal::Owner;
 
 use crate::arguments::Remember;
 use crate::message::scheduling::Instructions;
 use crate::queue::QueueContext;
 use crate::queue::arrival::Arrival;
+use crate::queue::features::Entered;
 use crate::queue::{Inner, Queue, Visit};
 use crate::store::facts;
 
@@ -255,6 +256,80 @@ impl SeenIds {
     }
 }
 
+/// The ids of a queue, as far as it has any.
+#[derive(Debug)]
+pub(super) struct Ids {
+    seen: Option<Box<SeenIds>>,
+    /// The queue's own ids are remembered only while their messages are here.
+    while_queued: bool,
+    /// Messages that were dropped as duplicates.
+    duplicates: u64,
+}
+
+impl Ids {
+    /// Those of a new queue, which may drop duplicates itself.
+    pub(super) fn new(deduplication: Option<Remember>) -> Self {
+        Self { seen: None, while_queued: deduplication == Some(Remember::WhileQueued), duplicates: 0 }
+    }
+
+    /// Remembers the id of a new entry, and logs it.
+    pub(super) fn entered(
+        &mut self,
+        identity: &MessageIdentity,
+        entered: &Entered<'_>,
+        queue: &Queue,
+        visit: &Visit<'_>,
+    ) {
+        let Entered { number, durable, group, .. } = *entered;
+        for (scope, remember) in identity.scopes(queue) {
+            let until = remember.until(visit.now, identity.remembered_for);
+            let kept = RememberedId { id: Arc::clone(&identity.id), number, until, durable };
+            let seen = self.seen.get_or_insert_default();
+            let place = seen.keep(scope, kept.clone(), remember.size(), visit.now);
+            #[cfg(feature = "sabotage")]
+            let durable = durable && !super::sabotage::armed("forget-ids");
+            if durable {
+                let bundle = seen.bundle_of(scope, place, &|| visit.context.id_bundle(queue.id));
+                let mut appender = visit.context.journal.appender();
+                facts::log_seen(&mut appender, group, bundle, (queue.id, scope), &[(place, &kept)]);
+            }
+        }
+    }
+
+    /// An entry is done.
+    #[inline]
+    pub(super) fn left(&mut self, number: u64) {
+        if self.while_queued
+            && let Some(seen) = &mut self.seen
+        {
+            seen.left(number);
+        }
+    }
+
+    /// Forgets ids that last only as long as their messages, where the messages are gone.
+    pub(super) fn purged(&mut self, is_live: &dyn Fn(u64) -> bool) {
+        if self.while_queued
+            && let Some(seen) = &mut self.seen
+        {
+            seen.retain(&mut |number| is_live(number));
+        }
+    }
+
+    pub(super) fn ended(&mut self) {
+        self.seen = None;
+    }
+
+    /// See [`SeenIds::logged`].
+    pub(super) fn restated(&self, bundle: Owner) -> Option<(Owner, Vec<(u64, &RememberedId)>)> {
+        self.seen.as_ref()?.logged(bundle)
+    }
+
+    /// The memory of the ids, in bytes.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.seen.as_ref().map_or(0, |seen| seen.heap_bytes())
+    }
+}
+
 impl Queue {
     /// True when arrivals may have to be compared with earlier ids.
     #[inline]
@@ -264,41 +339,16 @@ impl Queue {
 
     /// True when an arrival is a duplicate: it is counted and dropped.
     pub(super) fn drops(&self, inner: &mut Inner, arrival: &mut Arrival, now: u64) -> bool {
-        let (Some(identity), Some(seen)) = (&arrival.identity, &inner.seen) else { return false };
+        let (Some(identity), Some(seen)) = (&arrival.identity, &inner.features.ids.seen) else { return false };
         let durable = self.logged() && arrival.address.is_some();
         if identity.returns_to.contains(&self.id)
             || !identity.scopes(self).any(|(scope, _)| seen.knows(scope, &identity.id, durable, now))
         {
             return false;
         }
-        inner.duplicates += 1;
+        inner.features.ids.duplicates += 1;
         arrival.repeat();
         true
-    }
-
-    /// Remembers the id of a new entry, and logs it in `group`.
-    pub(super) fn remember(
-        &self,
-        inner: &mut Inner,
-        identity: &MessageIdentity,
-        number: u64,
-        durable: bool,
-        group: Option<Group>,
-        visit: &Visit<'_>,
-    ) {
-        for (scope, remember) in identity.scopes(self) {
-            let until = remember.until(visit.now, identity.remembered_for);
-            let kept = RememberedId { id: Arc::clone(&identity.id), number, until, durable };
-            let seen = inner.seen.get_or_insert_default();
-            let place = seen.keep(scope, kept.clone(), remember.size(), visit.now);
-            #[cfg(feature = "sabotage")]
-            let durable = durable && !super::sabotage::armed("forget-ids");
-            if durable {
-                let bundle = seen.bundle_of(scope, place, &|| visit.context.id_bundle(self.id));
-                let mut appender = visit.context.journal.appender();
-                facts::log_seen(&mut appender, group, bundle, (self.id, scope), &[(place, &kept)]);
-            }
-        }
     }
 
     /// Takes the ids that recovery found. `exists` says whether the exchange of a scope is still
@@ -310,39 +360,21 @@ impl Queue {
         self.gated.store(found.scopes.keys().any(|scope| *scope != OWN), Ordering::Relaxed);
         found.bundles().for_each(|bundle| context.keep_id_bundle(bundle, self.id));
         let mut inner = self.lock(context);
-        inner.seen = Some(Box::new(found));
-        self.forget_absent(&mut inner);
-    }
-
-    /// Forgets ids that last only as long as their messages, where the messages are gone.
-    pub(super) fn forget_absent(&self, inner: &mut Inner) {
-        if self.deduplication == Some(Remember::WhileQueued)
-            && let Some(seen) = &mut inner.seen
-        {
-            seen.retain(&mut |number| inner.lanes.is_live(number));
-        }
+        let inner = &mut *inner;
+        inner.features.ids.seen = Some(Box::new(found));
+        inner.features.ids.purged(&|number| inner.lanes.is_live(number));
     }
 }
 
 impl Inner {
-    /// An entry is done.
-    #[inline]
-    pub(super) fn forget_id(&mut self, number: u64) {
-        if self.seen_while_queued
-            && let Some(seen) = &mut self.seen
-        {
-            seen.left(number);
-        }
-    }
-
-    /// The memory of the ids, in bytes.
-    pub(super) fn seen_bytes(&self) -> usize {
-        self.seen.as_ref().map_or(0, |seen| seen.heap_bytes())
-    }
-
     /// Ids that are remembered.
     pub(crate) fn remembered(&self) -> usize {
-        self.seen.as_ref().map_or(0, |seen| seen.count)
+        self.features.ids.seen.as_ref().map_or(0, |seen| seen.count)
+    }
+
+    /// Messages that were dropped as duplicates.
+    pub(crate) fn duplicates(&self) -> u64 {
+        self.features.ids.duplicates
     }
 }
 

@@ -98,6 +98,11 @@ impl Dues {
     pub(super) fn heap_bytes(&self) -> usize {
         self.order.len() * DUE_COST
     }
+
+    /// All entries are gone.
+    pub(super) fn purged(&mut self) {
+        self.order.clear();
+    }
 }
 
 /// The work that is left before a bucket is sorted.
@@ -135,7 +140,7 @@ impl Queue {
     pub(crate) fn recover_delayed(&self, lanes: Lanes, context: &QueueContext) {
         let mut inner = self.lock(context);
         inner.recover(lanes);
-        inner.dues = Some(Box::default());
+        inner.features.dues = Some(Box::default());
     }
 
     /// Its buckets, the earliest first.
@@ -157,7 +162,7 @@ impl Queue {
 
     /// When a bucket needs its next visit.
     pub(super) fn next_look(&self, bucket: &Bucket, inner: &Inner) -> Option<u64> {
-        let dues = inner.dues.as_ref().filter(|_| !inner.deleted)?;
+        let dues = inner.features.dues.as_ref().filter(|_| !inner.deleted)?;
         match dues.sorted {
             Sorted::Not => Some(bucket.span.begins.saturating_sub(LEAD)),
             Sorted::To(_) => None,
@@ -173,7 +178,7 @@ impl Queue {
     /// A bucket has new entries, in these runs from the first number up to the last. Their due
     /// times are noted if it is sorted. Messages that are due far ahead leave memory at once.
     pub(super) fn take_delayed(&self, inner: &mut Inner, runs: &[(u64, u64)], visit: &Visit<'_>) {
-        let far = inner.dues.as_ref().is_none_or(|dues| dues.sorted == Sorted::Not);
+        let far = inner.features.dues.as_ref().is_none_or(|dues| dues.sorted == Sorted::Not);
         for (first, end) in runs {
             if far && self.logged() {
                 inner.let_go_beyond(*first, *end, 0);
@@ -184,7 +189,7 @@ impl Queue {
             for seq in *first..*end {
                 let entry = inner.lanes.get_mut(seq).filter(|entry| entry.state == State::Ready);
                 let due = entry.and_then(|entry| entry.message.as_ref()).map(|message| visit.context.due_of(message));
-                if let (Some(due), Some(dues)) = (due, &mut inner.dues) {
+                if let (Some(due), Some(dues)) = (due, &mut inner.features.dues) {
                     dues.order.insert((due, seq));
                 }
             }
@@ -196,7 +201,7 @@ impl Queue {
 
     /// The next step of sorting a bucket.
     pub(crate) fn to_sort(&self, context: &QueueContext) -> ToSort {
-        match self.lock(context).dues.as_ref().map(|dues| dues.sorted) {
+        match self.lock(context).features.dues.as_ref().map(|dues| dues.sorted) {
             Some(Sorted::Not) => ToSort::All,
             Some(Sorted::To(page)) => ToSort::Page(page),
             Some(Sorted::Whole) | None => ToSort::Nothing,
@@ -212,7 +217,7 @@ impl Queue {
     /// sorted.
     pub(crate) fn sorted_to(&self, page: Option<u64>, found: &[(u64, u64)], context: &QueueContext) {
         let mut inner = self.lock(context);
-        if let Some(dues) = &mut inner.dues {
+        if let Some(dues) = &mut inner.features.dues {
             dues.order.extend(found);
             dues.sorted = page.map_or(Sorted::Whole, Sorted::To);
         }
@@ -231,12 +236,12 @@ impl Queue {
 
     /// Due times that a bucket has in memory.
     pub(crate) fn sorted_count(&self, context: &QueueContext) -> usize {
-        self.lock(context).dues.as_ref().map_or(0, |dues| dues.order.len())
+        self.lock(context).features.dues.as_ref().map_or(0, |dues| dues.order.len())
     }
 
     /// When the first message of a bucket is due, as far as it is sorted.
     pub(crate) fn first_due(&self, context: &QueueContext) -> Option<u64> {
-        self.lock(context).dues.as_ref()?.order.first().map(|(due, _)| *due)
+        self.lock(context).features.dues.as_ref()?.order.first().map(|(due, _)| *due)
     }
 
     /// When the span of a bucket begins.
@@ -249,7 +254,7 @@ impl Queue {
         #[cfg(feature = "sabotage")]
         let now = now + if super::sabotage::armed("early") { super::sabotage::EARLY } else { 0 };
         let inner = self.lock(context);
-        let order = inner.dues.iter().flat_map(|dues| &dues.order);
+        let order = inner.features.dues.iter().flat_map(|dues| &dues.order);
         order.take_while(|(due, _)| *due <= now).take(limit).copied().collect()
     }
 
@@ -273,7 +278,7 @@ impl Queue {
             if !damaged.contains(&page) && inner.lanes.absent_chunks_of(page).is_some() {
                 return true;
             }
-            if let Some(dues) = &mut inner.dues {
+            if let Some(dues) = &mut inner.features.dues {
                 dues.order.remove(&(*at, *seq));
             }
             if let Some(entry) = inner.lanes.get_mut(*seq).filter(|entry| entry.state == State::Ready) {
@@ -330,20 +335,6 @@ impl Queue {
     /// True for a bucket that is empty, and will stay so.
     pub(crate) fn is_spent(&self, now: u64, context: &QueueContext) -> bool {
         self.bucket.as_ref().is_some_and(|bucket| bucket.span.ends() <= now) && self.lock(context).live() == 0
-    }
-}
-
-impl Inner {
-    /// The memory of due times, in bytes.
-    pub(super) fn dues_bytes(&self) -> usize {
-        self.dues.as_ref().map_or(0, |dues| dues.heap_bytes())
-    }
-
-    /// Forgets all due times: the entries are gone.
-    pub(super) fn forget_dues(&mut self) {
-        if let Some(dues) = &mut self.dues {
-            dues.order.clear();
-        }
     }
 }
 

@@ -167,7 +167,7 @@ impl Queue {
         }
         inner.had_consumer |= !filter.browses;
         let attached = &mut *inner;
-        let groups = attached.groups.as_mut().filter(|_| !filter.browses);
+        let groups = attached.features.groups.as_mut().filter(|_| !filter.browses);
         let member = groups.map(|groups| groups.join(consumer.key, consumer.priority));
         let view = if filter.is_none() && member.is_none() {
             attached.consumers.add(consumer);
@@ -238,7 +238,7 @@ impl Queue {
         if inner.consumers.remove(key).or_else(|| inner.views.remove(key)).is_none() {
             return false;
         }
-        if inner.groups.as_mut().is_some_and(|groups| groups.leave(key)) {
+        if inner.features.groups.as_mut().is_some_and(|groups| groups.leave(key)) {
             inner.views.look_again();
         }
         inner.used_at = visit.now;
@@ -341,7 +341,7 @@ impl Inner {
         self.accounting.left_ready(entry);
         let (redelivered, returns, address) = (entry.redelivered, entry.returns, entry.address);
         let message = if no_ack {
-            self.lanes.set(seq, State::Done)
+            self.remove_or_set(seq, State::Done)
         } else {
             let message = entry.message.clone();
             self.lanes.set(seq, State::Out);
@@ -354,9 +354,6 @@ impl Inner {
         self.lanes.delivered(seq);
         if no_ack {
             self.totals.delivered_auto += 1;
-            self.accounting.left(cost);
-            self.forget_id(seq);
-            self.forget_key(seq);
             if let Some(address) = address {
                 self.settled.push(settle::Settled { seq, address, reason: settle::ACKNOWLEDGED });
             }

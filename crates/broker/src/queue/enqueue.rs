@@ -10,8 +10,8 @@ use journal::{Group, Ticket};
 use crate::arguments::{QueueArguments, QueueType};
 use crate::message::Message;
 use crate::queue::arrival::Arrival;
+use crate::queue::features::Entered;
 use crate::queue::lanes::lane_above;
-use crate::queue::last_value::Keyed;
 #[cfg(feature = "sabotage")]
 use crate::queue::sabotage;
 use crate::queue::{ADDRESSES, Entry, Gone, HiddenRun, Inner, LaneNumber, Queue, State, Visit};
@@ -189,14 +189,11 @@ impl Queue {
             let entry = Entry { message: Some(message), address, expires_at, state, ..Entry::gone() };
             let durable = entry.is_durable();
             let number = inner.insert(lane, entry);
-            if let Some(identity) = &arrival.identity {
-                self.remember(inner, identity, number, durable, group, visit);
-            }
-            if let Some(key) = key {
-                self.note_key(inner, Keyed { key, number, durable }, group, visit);
-                if state == State::Ready {
-                    inner.show_key(number, visit.context);
-                }
+            let has_key = key.is_some();
+            let entered = Entered { number, durable, identity: arrival.identity.as_deref(), key, group };
+            inner.features.entered(entered, self, visit);
+            if has_key && state == State::Ready {
+                inner.show_key(number, visit.context);
             }
             inner.totals.published += 1;
         }

@@ -410,7 +410,7 @@ impl Queue {
         for number in &due {
             all.get_mut(number).into_iter().for_each(|view| view.left = LOOKED_AT_ONCE);
         }
-        if inner.groups.is_none() {
+        if inner.features.groups.is_none() {
             for number in &due {
                 all.get_mut(number).into_iter().for_each(|view| _ = self.serve(inner, view, usize::MAX, visit));
             }
@@ -453,7 +453,7 @@ impl Queue {
                     next.insert(*number);
                 }
             }
-            for (member, seq) in inner.groups.iter_mut().flat_map(|groups| groups.take_to_look()) {
+            for (member, seq) in inner.features.groups.iter_mut().flat_map(|groups| groups.take_to_look()) {
                 let Some(number) = inner.views.of_member.get(&member) else { continue };
                 let Some(view) = all.get_mut(number) else { continue };
                 // For other lanes that is unknown.
@@ -508,7 +508,7 @@ impl Queue {
             view.left = view.left.saturating_sub(view.looks_for(message));
             view.looked += 1;
             let selected = Selected { message, dialects: &visit.context.dialects, redelivered: entry.redelivered };
-            if let (Some(member), Some(groups)) = (view.member, &mut inner.groups) {
+            if let (Some(member), Some(groups)) = (view.member, &mut inner.features.groups) {
                 view.grouped = groups.group_of(&selected);
                 if view.grouped.is_some_and(|grouped| !groups.is_for(grouped, member, seq)) {
                     view.pass(seq);
@@ -538,7 +538,7 @@ impl Queue {
         let outgoing = if view.browses() { inner.show(seq, turn.consumer) } else { inner.lend(seq, turn) };
         let Some((outgoing, cost)) = outgoing else { return false };
         view.consumers.lend(turn.slot, outgoing, cost);
-        if let (Some(grouped), Some(groups)) = (view.grouped, &mut inner.groups) {
+        if let (Some(grouped), Some(groups)) = (view.grouped, &mut inner.features.groups) {
             groups.delivered(grouped, seq, !turn.no_ack);
         }
         view.pass(seq);

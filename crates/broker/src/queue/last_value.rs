@@ -12,12 +12,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use journal::{Group, Owner, PAGE};
+use journal::{Owner, PAGE};
 
 use crate::message::Message;
 use crate::message::selected::Selected;
 use crate::queue::QueueContext;
 use crate::queue::arrival::Arrival;
+use crate::queue::features::Entered;
 use crate::queue::{Inner, Queue, State, Visit, settle};
 use crate::store::facts;
 
@@ -171,6 +172,58 @@ impl LastValues {
     }
 }
 
+/// The keys of a queue, as far as it has any.
+#[derive(Debug, Default)]
+pub(super) struct Values {
+    latest: Option<Box<LastValues>>,
+    /// Messages that were superseded by newer ones of their keys.
+    superseded: u64,
+}
+
+impl Values {
+    /// Notes the key of a new entry, and logs it.
+    pub(super) fn entered(&mut self, entered: Entered<'_>, queue: &Queue, visit: &Visit<'_>) {
+        let Entered { number, durable, key: Some(key), group, .. } = entered else { return };
+        let keyed = Keyed { key, number, durable };
+        let latest = self.latest.get_or_insert_default();
+        let place = latest.come(keyed.clone());
+        if durable {
+            let bundle = latest.bundle_of(place, &|| visit.context.id_bundle(queue.id));
+            let mut appender = visit.context.journal.appender();
+            facts::log_keyed(&mut appender, group, bundle, queue.id, &[(place, &keyed)]);
+        }
+    }
+
+    /// An entry is done, or on its way to another queue.
+    #[inline]
+    pub(super) fn left(&mut self, number: u64) {
+        if let Some(latest) = &mut self.latest {
+            latest.left(number);
+        }
+    }
+
+    /// Forgets the keys of entries that are gone.
+    pub(super) fn purged(&mut self, is_live: &dyn Fn(u64) -> bool) {
+        if let Some(latest) = &mut self.latest {
+            latest.retain(&mut |number| is_live(number));
+        }
+    }
+
+    pub(super) fn ended(&mut self) {
+        self.latest = None;
+    }
+
+    /// See [`LastValues::logged`].
+    pub(super) fn restated(&self, bundle: Owner) -> Option<Vec<(u64, &Keyed)>> {
+        self.latest.as_ref()?.logged(bundle)
+    }
+
+    /// The memory of the keys, in bytes.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.latest.as_ref().map_or(0, |latest| latest.bytes + latest.all.len() * KEY_COST)
+    }
+}
+
 impl Queue {
     /// True for a queue that keeps the last value of each key.
     #[inline]
@@ -190,20 +243,9 @@ impl Queue {
     /// True when an arrival supersedes a ready entry, so that the queue does not grow.
     pub(super) fn replaces(&self, inner: &mut Inner, arrival: &Arrival, context: &QueueContext) -> bool {
         let Some(key) = self.key_of(arrival.message(), context) else { return false };
-        let newest = inner.latest.as_ref().and_then(|latest| latest.newest_of(&key));
+        let newest = inner.features.values.latest.as_ref().and_then(|latest| latest.newest_of(&key));
         let entry = newest.and_then(|number| inner.lanes.get_mut(number));
         entry.is_some_and(|entry| entry.state == State::Ready)
-    }
-
-    /// Notes the key of a new entry, and logs it in `group`.
-    pub(super) fn note_key(&self, inner: &mut Inner, keyed: Keyed, group: Option<Group>, visit: &Visit<'_>) {
-        let latest = inner.latest.get_or_insert_default();
-        let place = latest.come(keyed.clone());
-        if keyed.durable {
-            let bundle = latest.bundle_of(place, &|| visit.context.id_bundle(self.id));
-            let mut appender = visit.context.journal.appender();
-            facts::log_keyed(&mut appender, group, bundle, self.id, &[(place, &keyed)]);
-        }
     }
 
     /// Takes the keys that recovery found. Returns the superseded entries that are still there,
@@ -220,7 +262,7 @@ impl Queue {
         pages.sort_unstable();
         pages.dedup();
         found.bundles.values().for_each(|bundle| context.keep_id_bundle(*bundle, self.id));
-        inner.latest = Some(Box::new(found));
+        inner.features.values.latest = Some(Box::new(found));
         Recovered { outdated, pages }
     }
 
@@ -247,7 +289,7 @@ impl Inner {
     /// there.
     #[inline]
     pub(super) fn show_key(&mut self, number: u64, context: &QueueContext) {
-        match self.latest.as_mut().and_then(|latest| latest.show(number)) {
+        match self.features.values.latest.as_mut().and_then(|latest| latest.show(number)) {
             None | Some(Standing::Newest { before: None }) => {}
             Some(Standing::Newest { before: Some(before) }) => self.supersede(before, context),
             Some(Standing::Outdated) => self.supersede(number, context),
@@ -262,8 +304,7 @@ impl Inner {
             self.settled.push(settle::Settled { seq: number, address, reason: settle::SUPERSEDED });
         }
         self.leave_ready(number, State::Done);
-        self.wait_no_more(number);
-        self.superseded += 1;
+        self.features.values.superseded += 1;
         context.totals.superseded.add(1);
     }
 
@@ -271,7 +312,7 @@ impl Inner {
     /// does not come back.
     #[inline]
     pub(super) fn comes_back_late(&mut self, number: u64, context: &QueueContext) -> bool {
-        let standing = self.latest.as_mut().and_then(|latest| latest.show(number));
+        let standing = self.features.values.latest.as_mut().and_then(|latest| latest.show(number));
         if standing == Some(Standing::Outdated) {
             self.make_ready(number);
             self.supersede(number, context);
@@ -283,24 +324,9 @@ impl Inner {
         false
     }
 
-    /// An entry is done, or on its way to another queue.
-    #[inline]
-    pub(super) fn forget_key(&mut self, number: u64) {
-        if let Some(latest) = &mut self.latest {
-            latest.left(number);
-        }
-    }
-
-    /// Forgets the keys of entries that are gone.
-    pub(super) fn forget_absent_keys(&mut self) {
-        if let Some(latest) = &mut self.latest {
-            latest.retain(&mut |number| self.lanes.is_live(number));
-        }
-    }
-
-    /// The memory of the keys, in bytes.
-    pub(super) fn keys_bytes(&self) -> usize {
-        self.latest.as_ref().map_or(0, |latest| latest.bytes + latest.all.len() * KEY_COST)
+    /// Messages that were superseded by newer ones of their keys.
+    pub(crate) fn superseded(&self) -> u64 {
+        self.features.values.superseded
     }
 }
 

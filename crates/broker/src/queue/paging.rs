@@ -319,7 +319,7 @@ impl Inner {
     }
 
     fn need_of_others(&mut self, context: &QueueContext) -> Option<Need> {
-        if self.lanes.away() == 0 || self.dues.is_some() {
+        if self.lanes.away() == 0 || self.features.dues.is_some() {
             return None;
         }
         let piece = context.memory.piece();

@@ -31,7 +31,9 @@ impl Waiters {
         self.in_order.insert((due, seq));
     }
 
-    fn remove(&mut self, seq: u64) {
+    /// An entry has gone that may have waited.
+    #[inline]
+    pub(super) fn left(&mut self, seq: u64) {
         if let Some(due) = self.due.remove(&seq) {
             self.in_order.remove(&(due, seq));
         }
@@ -81,7 +83,7 @@ impl Queue {
                     inner.let_go_of(seq);
                 }
                 inner.leave_ready(seq, State::Waiting);
-                inner.waiting.get_or_insert_default().add(seq, due);
+                inner.features.waiting.get_or_insert_default().add(seq, due);
                 return;
             }
         }
@@ -95,7 +97,7 @@ impl Queue {
         for (seq, due) in waiting.iter().filter(|(_, due)| *due > visit.now) {
             if inner.lanes.get_mut(*seq).is_some_and(|entry| entry.state == State::Ready) {
                 inner.leave_ready(*seq, State::Waiting);
-                inner.waiting.get_or_insert_default().add(*seq, *due);
+                inner.features.waiting.get_or_insert_default().add(*seq, *due);
             }
         }
         self.finish(inner, visit);
@@ -106,7 +108,7 @@ impl Inner {
     /// Makes the entries that are due by `now` ready again. True if there was one.
     pub(super) fn wake(&mut self, now: u64) -> bool {
         let mut woken = false;
-        while let Some(seq) = self.waiting.as_mut().and_then(|waiting| waiting.take_due(now)) {
+        while let Some(seq) = self.features.waiting.as_mut().and_then(|waiting| waiting.take_due(now)) {
             if self.lanes.get_mut(seq).is_some_and(|entry| entry.state == State::Waiting) {
                 self.make_ready(seq);
                 woken = true;
@@ -117,18 +119,11 @@ impl Inner {
 
     /// When the first of them is due.
     pub(super) fn next_waking(&self) -> Option<u64> {
-        self.waiting.as_ref()?.first_due()
-    }
-
-    /// Forgets an entry that has gone and may have waited.
-    pub(super) fn wait_no_more(&mut self, seq: u64) {
-        if let Some(waiting) = &mut self.waiting {
-            waiting.remove(seq);
-        }
+        self.features.waiting.as_ref()?.first_due()
     }
 
     /// Number of entries that wait before they are delivered again.
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting.as_ref().map_or(0, |waiting| waiting.due.len())
+        self.features.waiting.as_ref().map_or(0, |waiting| waiting.due.len())
     }
 }

@@ -109,7 +109,6 @@ impl Queue {
             return Seized::Absent;
         }
         inner.leave_ready(seq, State::Dying);
-        inner.forget_key(seq);
         Seized::Taken
     }
 

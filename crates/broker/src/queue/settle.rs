@@ -8,7 +8,6 @@ use journal::{Address, Group, Ticket};
 use crate::arguments::ReturnCause;
 use crate::queue::QueueContext;
 use crate::queue::{ADDRESSES, ConsumerKey, Guard, Inner, Queue, Reason, State, Visit};
-use crate::routing::Load;
 
 /// Reasons of settlements as the journal stores them; never renumbered.
 pub(crate) const ACKNOWLEDGED: u8 = 0;
@@ -110,7 +109,7 @@ impl Queue {
         }
         let address = entry.address;
         inner.unsettled -= 1;
-        if inner.groups.as_mut().is_some_and(|groups| groups.settled(seq)) {
+        if inner.features.groups.as_mut().is_some_and(|groups| groups.settled(seq)) {
             inner.views.look_again();
         }
         if settlement.outcome.brings_back() && inner.comes_back_late(seq, visit.context) {
@@ -212,17 +211,13 @@ impl Queue {
 
     /// Drops every ready entry.
     pub(super) fn purge_ready(&self, context: &QueueContext) -> (u64, Ticket) {
-        let mut inner = self.lock(context);
+        let mut guard = self.lock(context);
+        let inner = &mut *guard;
         inner.used_at = context.clock.unix_ms();
         // Entries that wait after a return go too.
         inner.wake(u64::MAX);
         let mut purged = inner.lanes.purge();
-        inner.free_spilled_of(&mut purged.freed, context);
-        inner.accounting.purged(purged.bytes);
-        self.forget_absent(&mut inner);
-        inner.forget_absent_keys();
-        inner.forget_dues();
-        inner.damage = None;
+        inner.purged(&mut purged, context);
         if purged.freed.is_empty() || !self.logged() {
             return (purged.count, Ticket::NONE);
         }
@@ -245,18 +240,6 @@ impl Queue {
             appender.drop_owner(None, self.id, &mut freed.into_iter());
             ticket = appender.ticket();
         }
-        inner.lanes = super::Lanes::new();
-        inner.accounting.ended();
-        inner.unsettled = 0;
-        inner.groups = None;
-        inner.seen = None;
-        inner.latest = None;
-        inner.forget_dues();
-        inner.waiting = None;
-        inner.bindings.clear();
-        inner.weight.set(Load::default());
-        let mut consumers = inner.consumers.clear();
-        consumers.extend(inner.views.clear());
-        (consumers, ready, ticket)
+        (inner.ended(), ready, ticket)
     }
 }

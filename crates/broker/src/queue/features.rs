@@ -1,0 +1,163 @@
+//! The optional features of a queue, and the moments at which they act on its entries.
+//!
+//! A feature is one file with its own state. At each of five moments the queue calls one function
+//! here, which calls every feature that takes part, in a fixed order. A feature that is off costs
+//! a look at an empty option.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use journal::{Group, Owner};
+
+use crate::arguments::QueueArguments;
+use crate::queue::deduplication::Ids;
+use crate::queue::lane::Purged;
+use crate::queue::last_value::Values;
+use crate::queue::message_groups::Groups;
+use crate::queue::{Bucket, Consumer, Dues, Inner, Keyed, Lanes, MessageIdentity, Queue, QueueContext};
+use crate::queue::{Reason, RememberedId, Returns, State, Visit, Waiters};
+use crate::routing::Load;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Features {
+    /// The consumer that each group belongs to.
+    pub(super) groups: Option<Box<Groups>>,
+    /// The ids of messages that the queue has taken.
+    pub(super) ids: Ids,
+    /// The keys of entries, where only the last value of each is kept.
+    pub(super) values: Values,
+    /// Entries that were returned and wait before they are delivered again.
+    pub(super) waiting: Option<Box<Waiters>>,
+    /// When messages are due; of a bucket only.
+    pub(super) dues: Option<Box<Dues>>,
+    /// Deaths whose decision is logged and whose move waits for room.
+    pub(super) decided: BTreeMap<u64, Reason>,
+}
+
+/// A new entry, as the features see it.
+pub(super) struct Entered<'a> {
+    pub(super) number: u64,
+    pub(super) durable: bool,
+    /// Its id for deduplication, if it has one.
+    pub(super) identity: Option<&'a MessageIdentity>,
+    /// Its key, where the queue keeps last values.
+    pub(super) key: Option<Arc<[u8]>>,
+    /// The group of its reference in the log.
+    pub(super) group: Option<Group>,
+}
+
+impl Features {
+    /// Those of a new queue.
+    pub(super) fn new(arguments: &QueueArguments, bucket: Option<&Bucket>, now: u64) -> Self {
+        Self {
+            groups: arguments.grouping.map(|grouping| Box::new(Groups::new(grouping))),
+            ids: Ids::new(arguments.deduplication),
+            values: Values::default(),
+            waiting: None,
+            dues: bucket.map(|bucket| Box::new(Dues::new(bucket.span.is_near(now)))),
+            decided: BTreeMap::new(),
+        }
+    }
+
+    /// A new entry has its number: what belongs to it is logged in its group.
+    #[inline]
+    pub(super) fn entered(&mut self, entered: Entered<'_>, queue: &Queue, visit: &Visit<'_>) {
+        if let Some(identity) = entered.identity {
+            self.ids.entered(identity, &entered, queue, visit);
+        }
+        if entered.key.is_some() {
+            self.values.entered(entered, queue, visit);
+        }
+    }
+
+    /// An entry is in a state from which it does not return to consumers: done or dying.
+    #[inline]
+    pub(super) fn left(&mut self, number: u64, state: State) {
+        if state == State::Done {
+            self.ids.left(number);
+            self.decided.remove(&number);
+        }
+        self.values.left(number);
+        if let Some(waiting) = &mut self.waiting {
+            waiting.left(number);
+        }
+    }
+
+    /// All ready entries are gone. `is_live` knows the others.
+    pub(super) fn purged(&mut self, is_live: &dyn Fn(u64) -> bool) {
+        self.ids.purged(is_live);
+        self.values.purged(is_live);
+        if let Some(dues) = &mut self.dues {
+            dues.purged();
+        }
+    }
+
+    /// The queue is deleted.
+    pub(super) fn ended(&mut self) {
+        self.groups = None;
+        self.ids.ended();
+        self.values.ended();
+        self.waiting = None;
+        if let Some(dues) = &mut self.dues {
+            dues.purged();
+        }
+        self.decided.clear();
+    }
+
+    /// Their memory, in bytes.
+    pub(super) fn heap_bytes(&self) -> usize {
+        let groups = self.groups.as_ref().map_or(0, |groups| groups.heap_bytes());
+        let dues = self.dues.as_ref().map_or(0, |dues| dues.heap_bytes());
+        self.ids.heap_bytes() + self.values.heap_bytes() + dues + groups
+    }
+}
+
+/// The facts of a restatement about a queue's entries.
+pub(crate) struct Remains<'a> {
+    pub(crate) returns: Vec<(u64, Returns)>,
+    pub(crate) decided: &'a BTreeMap<u64, Reason>,
+    pub(crate) waiting: Option<&'a Waiters>,
+}
+
+/// What is in the log of a bundle, with places. The ids have their scope.
+pub(crate) struct RestatedBundle<'a> {
+    pub(crate) ids: Option<(Owner, Vec<(u64, &'a RememberedId)>)>,
+    pub(crate) keys: Option<Vec<(u64, &'a Keyed)>>,
+}
+
+impl Inner {
+    /// All ready entries have been taken out of their lanes.
+    pub(super) fn purged(&mut self, purged: &mut Purged, context: &QueueContext) {
+        self.free_spilled_of(&mut purged.freed, context);
+        self.accounting.purged(purged.bytes);
+        self.features.purged(&|number| self.lanes.is_live(number));
+        self.damage = None;
+    }
+
+    /// The end of the queue is logged: everything goes. Returns its consumers.
+    pub(super) fn ended(&mut self) -> Vec<Consumer> {
+        self.lanes = Lanes::new();
+        self.accounting.ended();
+        self.unsettled = 0;
+        self.features.ended();
+        self.bindings.clear();
+        self.weight.set(Load::default());
+        let mut consumers = self.consumers.clear();
+        consumers.extend(self.views.clear());
+        consumers
+    }
+
+    /// The facts of a restatement besides declaration, bindings and lanes: how often entries were
+    /// returned, which deaths are decided, and which entries wait.
+    pub(crate) fn restated(&self) -> Remains<'_> {
+        let Features { decided, waiting, .. } = &self.features;
+        Remains { returns: self.lanes.returns(), decided, waiting: waiting.as_deref() }
+    }
+
+    /// The facts of a bundle in a restatement.
+    pub(crate) fn restated_bundle(&self, bundle: Owner) -> RestatedBundle<'_> {
+        let Features { ids, values, .. } = &self.features;
+        RestatedBundle { ids: ids.restated(bundle), keys: values.restated(bundle) }
+    }
+}
