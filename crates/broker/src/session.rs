@@ -12,6 +12,8 @@ pub(crate) mod declare;
 mod drain;
 pub(crate) mod ending;
 pub(crate) mod publish;
+mod publisher;
+mod receiver;
 mod replies;
 mod settle;
 mod share;
@@ -35,20 +37,20 @@ use crate::alarms::Flow;
 use crate::catalog::Vhost;
 use crate::engine::Engine;
 use crate::engine::clients::{ClientShared, Login, Shown};
-use crate::engine::ending::Ended;
 use crate::error::{Error, ErrorKind};
-use crate::message::{Arena, Message};
-use crate::queue::arrival::{Arrival, Work};
-use crate::queue::mailbox::{Notice, Outgoing};
+use crate::message::Message;
+use crate::queue::arrival::Work;
 use crate::queue::{ConsumerKey, Queue, SharedCredit, Visit};
 use ack_timeout::Notes;
-use blocked::Parking;
-use publish::Routes;
+use blocked::{Parked, Parking};
+use ending::Settled;
+use publisher::Publisher;
+use receiver::Receiver;
 use replies::ReplyConsumer;
 use settle::{Unacked, Unsettled};
-use slots::QueueSlot;
-use transaction::Open;
-use upload::Arriving;
+use slots::{QueueSlot, Slots};
+use transaction::Transactions;
+use upload::Uploads;
 
 pub use crate::queue::mailbox::TransactionId;
 pub use consume::{Consume, Fetch, Prefetch};
@@ -85,17 +87,6 @@ enum Answer {
     },
 }
 
-#[derive(Debug)]
-struct ConsumerRecord {
-    session: SessionId,
-    tag: Arc<str>,
-    /// Its queue; the consumer of replies has none.
-    slot: Option<u32>,
-    no_ack: bool,
-    /// How long it may hold a delivery; `None` for any time.
-    timeout: Option<Duration>,
-}
-
 #[derive(Debug, Default)]
 struct Session {
     confirming: bool,
@@ -114,7 +105,7 @@ struct Session {
     /// The same by their tags.
     tags: HashMap<Arc<str>, u32>,
     replies: Option<ReplyConsumer>,
-    parking: Parking,
+    parked: Parked,
     published_ticket: Ticket,
     /// Of a session that ends: the deliveries in its open transactions.
     abandoned: Vec<Unacked>,
@@ -130,55 +121,18 @@ pub struct Client {
     vhost: Arc<Vhost>,
     sessions: HashMap<u32, Session>,
     next_session: u32,
-    consumers: HashMap<u32, ConsumerRecord>,
-    next_consumer: u32,
-    /// Ends of its sessions that the housekeeping still works on.
-    endings: Vec<Arc<Ended>>,
     /// Sessions with answers waiting.
     answering: Vec<u32>,
-    arena: Arena,
-    /// Large bodies that have not arrived in full.
-    arriving: Vec<Arriving>,
-    arrivals: Vec<Arrival>,
-    slots: Vec<Option<QueueSlot>>,
-    free_slots: Vec<u32>,
-    slot_of: HashMap<u64, u32>,
+    publisher: Publisher,
+    uploads: Uploads,
+    parking: Parking,
+    receiver: Receiver,
+    transactions: Transactions,
+    slots: Slots,
     /// Its exclusive queues.
     exclusive: Vec<Arc<Queue>>,
-    touched: Vec<u32>,
-    routes: Routes,
     work: Vec<Work>,
-    /// Number of the turn that is being gathered.
-    turn: u64,
-    /// The cost of the turn so far, in entries.
-    turn_cost: usize,
-    /// The calendar time of the turn in milliseconds since 1970; 0 until it is read.
-    turn_ms: u64,
-    inbox: Vec<Outgoing>,
-    notices: Vec<Notice>,
-    settled_ticket: Ticket,
-    open: HashMap<u64, Open>,
-    next_transaction: u64,
-    /// Commits that are not durable yet.
-    committing: usize,
-    /// It has consumed or fetched: it is never stopped by an alarm before the headroom is used up.
-    consumes: bool,
-    /// Some session has a limit for its consumers together.
-    shares_limits: bool,
-    /// Shared credit that returns at the end of this turn's settlements.
-    returning: Vec<(Arc<SharedCredit>, u32)>,
-    blocked: bool,
-    /// Bytes of its sessions' parked messages.
-    parked_bytes: usize,
-    /// This turn has copies of traced messages.
-    traced: bool,
-    /// An alarm that the peer must be told of.
-    tell_blocked: Option<&'static str>,
-    lag_ticket: Ticket,
-    /// The queue whose first message is being read for a fetch.
-    fetching: Option<Arc<Queue>>,
-    /// When to look for overdue deliveries.
-    look_at: Option<Instant>,
+    settled: Settled,
     closed: bool,
 }
 
@@ -218,39 +172,16 @@ impl Client {
             vhost,
             sessions: HashMap::new(),
             next_session: 1,
-            consumers: HashMap::new(),
-            next_consumer: 1,
-            endings: Vec::new(),
             answering: Vec::new(),
-            arena: Arena::default(),
-            arriving: Vec::new(),
-            arrivals: Vec::new(),
-            slots: Vec::new(),
-            free_slots: Vec::new(),
-            slot_of: HashMap::new(),
+            publisher: Publisher::default(),
+            uploads: Uploads::default(),
+            parking: Parking::default(),
+            receiver: Receiver::default(),
+            transactions: Transactions::default(),
+            slots: Slots::default(),
             exclusive: Vec::new(),
-            touched: Vec::new(),
-            routes: Routes::default(),
             work: Vec::new(),
-            turn: 0,
-            turn_cost: 0,
-            turn_ms: 0,
-            inbox: Vec::new(),
-            notices: Vec::new(),
-            settled_ticket: Ticket::NONE,
-            open: HashMap::new(),
-            next_transaction: 1,
-            committing: 0,
-            fetching: None,
-            consumes: false,
-            shares_limits: false,
-            returning: Vec::new(),
-            blocked: false,
-            parked_bytes: 0,
-            traced: false,
-            tell_blocked: None,
-            lag_ticket: Ticket::NONE,
-            look_at: None,
+            settled: Settled::default(),
             closed: false,
         }
     }
@@ -323,11 +254,11 @@ impl Client {
     /// Ends everything: sessions, exclusive queues, the connection's place in the reports.
     pub fn close(&mut self, now: Instant) -> Ticket {
         if self.closed {
-            return self.settled_ticket;
+            return self.settled.ticket;
         }
         self.closed = true;
         self.flush(now);
-        self.arriving.clear();
+        self.uploads.bodies.clear();
         // Deliveries that some sessions give back must not go to a consumer of another.
         self.shared.mailbox.shut();
         let mut sessions: Vec<_> = self.sessions.keys().map(|session| SessionId(*session)).collect();
@@ -344,8 +275,8 @@ impl Client {
     pub fn durable(&mut self, ticket: Ticket) -> bool {
         if ticket == consume::ARRIVAL {
             // The pager has been given the waker.
-            self.fetching.take_if(|queue| !queue.will_wake(self.shared.mailbox.waker(), &self.engine));
-            return self.fetching.is_none();
+            self.receiver.fetching.take_if(|queue| !queue.will_wake(self.shared.mailbox.waker(), &self.engine));
+            return self.receiver.fetching.is_none();
         }
         let ticket = match ticket {
             ending::ENDING => match self.ended_ticket() {
@@ -363,7 +294,7 @@ impl Client {
 
     /// The ticket of everything that was settled so far.
     pub fn settled_ticket(&self, _session: SessionId) -> Ticket {
-        self.settled_ticket
+        self.settled.ticket
     }
 
     /// The ticket of everything that this session has published so far.
@@ -373,9 +304,13 @@ impl Client {
 
     /// Whether to read on.
     pub fn flow(&self) -> Flow {
-        let alarmed = self.blocked && !self.consumes && !self.has_place();
-        let lagging = self.engine.journal.durable() < self.lag_ticket;
-        if alarmed || lagging || self.waits_for_place() || self.committing > 0 { Flow::Pause } else { Flow::Run }
+        let alarmed = self.parking.blocked && !self.receiver.consumes && !self.has_place();
+        let lagging = self.engine.journal.durable() < self.publisher.lag_ticket;
+        if alarmed || lagging || self.waits_for_place() || self.transactions.committing > 0 {
+            Flow::Pause
+        } else {
+            Flow::Run
+        }
     }
 
     fn session_mut(&mut self, session: SessionId) -> Result<&mut Session, Error> {
@@ -384,50 +319,50 @@ impl Client {
 
     /// The slot of a queue in this client's table; a new one is made if needed.
     fn slot(&mut self, queue: &Arc<Queue>) -> u32 {
-        if let Some(slot) = self.slot_of.get(&queue.id) {
+        if let Some(slot) = self.slots.of_queue.get(&queue.id) {
             return *slot;
         }
         let fresh =
             QueueSlot { queue: Arc::clone(queue), picks: Vec::new(), settlements: Vec::new(), touched: false, uses: 0 };
-        let slot = match self.free_slots.pop() {
+        let slot = match self.slots.free.pop() {
             Some(slot) => {
-                self.slots[slot as usize] = Some(fresh);
+                self.slots.all[slot as usize] = Some(fresh);
                 slot
             }
             None => {
-                self.slots.push(Some(fresh));
-                (self.slots.len() - 1) as u32
+                self.slots.all.push(Some(fresh));
+                (self.slots.all.len() - 1) as u32
             }
         };
-        self.slot_of.insert(queue.id, slot);
+        self.slots.of_queue.insert(queue.id, slot);
         slot
     }
 
     fn slot_mut(&mut self, slot: u32) -> Option<&mut QueueSlot> {
-        self.slots.get_mut(slot as usize).and_then(Option::as_mut)
+        self.slots.all.get_mut(slot as usize).and_then(Option::as_mut)
     }
 
     fn queue_in(&self, slot: u32) -> Option<Arc<Queue>> {
-        self.slots.get(slot as usize).and_then(Option::as_ref).map(|slot| Arc::clone(&slot.queue))
+        self.slots.all.get(slot as usize).and_then(Option::as_ref).map(|slot| Arc::clone(&slot.queue))
     }
 
     /// Forgets slots that nothing points to, together with the routes.
     fn forget_routes(&mut self) {
-        self.routes.clear();
-        for index in 0..self.slots.len() {
-            let idle = self.slots[index].as_ref().is_some_and(|slot| slot.uses == 0 && !slot.touched);
-            if let Some(slot) = self.slots[index].take_if(|_| idle) {
-                self.slot_of.remove(&slot.queue.id);
-                self.free_slots.push(index as u32);
+        self.publisher.routes.clear();
+        for index in 0..self.slots.all.len() {
+            let idle = self.slots.all[index].as_ref().is_some_and(|slot| slot.uses == 0 && !slot.touched);
+            if let Some(slot) = self.slots.all[index].take_if(|_| idle) {
+                self.slots.of_queue.remove(&slot.queue.id);
+                self.slots.free.push(index as u32);
             }
         }
     }
 
     fn touch(&mut self, slot: u32) -> Option<&mut QueueSlot> {
-        let entry = self.slots.get_mut(slot as usize).and_then(Option::as_mut)?;
+        let entry = self.slots.all.get_mut(slot as usize).and_then(Option::as_mut)?;
         if !entry.touched {
             entry.touched = true;
-            self.touched.push(slot);
+            self.slots.touched.push(slot);
         }
         Some(entry)
     }
@@ -444,9 +379,9 @@ impl Client {
             let rejected = work.iter().any(|item| matches!(item, Work::DeadLetter { .. }));
             let gone = self.engine.run_work(&mut work);
             self.work = work;
-            self.settled_ticket = self.settled_ticket.max(gone);
+            self.settled.ticket = self.settled.ticket.max(gone);
             if rejected {
-                self.settled_ticket = self.engine.journal.appender().ticket();
+                self.settled.ticket = self.engine.journal.appender().ticket();
             }
         }
     }

@@ -48,18 +48,18 @@ impl Client {
     /// Deliveries went out: sessions are looked at from now on.
     #[inline]
     pub(super) fn watch_deliveries(&mut self, now: Instant) {
-        if self.look_at.is_none() {
-            self.look_at = Some(now + self.shortest_timeout().map_or(LONGEST_PERIOD, period_of));
+        if self.receiver.look_at.is_none() {
+            self.receiver.look_at = Some(now + self.shortest_timeout().map_or(LONGEST_PERIOD, period_of));
         }
     }
 
     /// A consumer has come that may hold its deliveries for so long.
     pub(super) fn watch_consumer(&mut self, timeout: Duration, now: Instant) {
-        self.look_at = self.look_at.map(|at| at.min(now + period_of(timeout)));
+        self.receiver.look_at = self.receiver.look_at.map(|at| at.min(now + period_of(timeout)));
     }
 
     fn shortest_timeout(&self) -> Option<Duration> {
-        let consumers = self.consumers.values().filter_map(|consumer| consumer.timeout);
+        let consumers = self.receiver.consumers.values().filter_map(|consumer| consumer.timeout);
         consumers.chain(self.fetch_timeout()).min()
     }
 
@@ -70,10 +70,10 @@ impl Client {
 
     /// Fails sessions that hold a delivery for too long.
     pub(super) fn look_for_overdue(&mut self, now: Instant) {
-        if self.look_at.is_none_or(|at| now < at) {
+        if self.receiver.look_at.is_none_or(|at| now < at) {
             return;
         }
-        let (consumers, fetched) = (&self.consumers, self.fetch_timeout());
+        let (consumers, fetched) = (&self.receiver.consumers, self.fetch_timeout());
         let timeout = |consumer: u32| match consumer {
             FETCHED => fetched,
             // Only the deliveries of a cancelled consumer are left.
@@ -88,7 +88,7 @@ impl Client {
         for (number, timeout) in overdue {
             self.answer(number, Answer::Overdue { timeout });
         }
-        self.look_at = None;
+        self.receiver.look_at = None;
         if holds {
             self.watch_deliveries(now);
         }

@@ -16,50 +16,61 @@ use crate::session::{Answer, Client, Refusal, Session, SessionId};
 
 /// The parked publishes of one session.
 #[derive(Debug, Default)]
-pub(super) struct Parking {
-    parked: VecDeque<Arrival>,
+pub(super) struct Parked {
+    publishes: VecDeque<Arrival>,
     bytes: usize,
     since: Option<Instant>,
 }
 
-impl Parking {
+impl Parked {
     pub(super) fn is_empty(&self) -> bool {
-        self.parked.is_empty()
+        self.publishes.is_empty()
     }
 
     fn push(&mut self, arrival: Arrival) {
         self.bytes += arrival.message().cost();
-        self.parked.push_back(arrival);
+        self.publishes.push_back(arrival);
     }
 
     fn take(&mut self) -> VecDeque<Arrival> {
         self.bytes = 0;
         self.since = None;
-        std::mem::take(&mut self.parked)
+        std::mem::take(&mut self.publishes)
     }
+}
+
+/// What alarms do to a client.
+#[derive(Default)]
+pub(super) struct Parking {
+    /// An alarm is up.
+    pub(super) blocked: bool,
+    /// Bytes of its sessions' parked messages.
+    pub(super) bytes: usize,
+    /// An alarm that the peer must be told of.
+    pub(super) tell: Option<&'static str>,
 }
 
 impl Client {
     /// True while publishes or a commit of this session wait behind an alarm.
     pub fn parked(&self, session: SessionId) -> bool {
-        let publishes = self.sessions.get(&session.0).is_some_and(|session| !session.parking.is_empty());
-        publishes || self.open.values().any(|open| open.session == session && open.waiting_since.is_some())
+        let publishes = self.sessions.get(&session.0).is_some_and(|session| !session.parked.is_empty());
+        publishes || self.transactions.open.values().any(|open| open.session == session && open.waiting_since.is_some())
     }
 
     /// When `drain` must be called even if the connection was not woken.
     pub fn next_deadline(&self) -> Option<Instant> {
         let timeout = self.engine.settings.park_timeout;
-        let parked = self.sessions.values().filter_map(|session| session.parking.since).min();
-        let commits = self.open.values().filter_map(|open| open.waiting_since).min();
+        let parked = self.sessions.values().filter_map(|session| session.parked.since).min();
+        let commits = self.transactions.open.values().filter_map(|open| open.waiting_since).min();
         let waiting = [parked, commits].into_iter().flatten().min().map(|since| since + timeout);
-        [waiting, self.bodies_deadline(), self.look_at].into_iter().flatten().min()
+        [waiting, self.bodies_deadline(), self.receiver.look_at].into_iter().flatten().min()
     }
 
     pub(super) fn park(&mut self, session: u32, arrival: Arrival) {
-        let full = self.parked_bytes > self.engine.settings.park_bytes;
+        let full = self.parking.bytes > self.engine.settings.park_bytes;
         let Some(entry) = self.sessions.get_mut(&session) else { return };
-        self.parked_bytes += arrival.message().cost();
-        entry.parking.push(arrival);
+        self.parking.bytes += arrival.message().cost();
+        entry.parked.push(arrival);
         if full {
             // All of the session's: no publish is refused before an earlier one.
             let parked = self.take_parked(session);
@@ -69,22 +80,22 @@ impl Client {
 
     fn take_parked(&mut self, session: u32) -> VecDeque<Arrival> {
         let Some(entry) = self.sessions.get_mut(&session) else { return VecDeque::new() };
-        self.parked_bytes -= entry.parking.bytes;
-        entry.parking.take()
+        self.parking.bytes -= entry.parked.bytes;
+        entry.parked.take()
     }
 
     /// Parks the whole turn. Nothing of it has been logged.
     pub(super) fn park_arrivals(&mut self) {
-        for arrival in std::mem::take(&mut self.arrivals) {
+        for arrival in std::mem::take(&mut self.publisher.arrivals) {
             self.park(arrival.session, arrival);
         }
     }
 
     /// Takes parked publishes if the alarm allows it, or refuses those that waited too long.
     pub(super) fn retry_parked(&mut self, now: Instant) {
-        self.turn_cost = 0;
+        self.publisher.cost = 0;
         let waiting: Vec<u32> =
-            self.sessions.iter().filter(|(_, session)| !session.parking.is_empty()).map(|(id, _)| *id).collect();
+            self.sessions.iter().filter(|(_, session)| !session.parked.is_empty()).map(|(id, _)| *id).collect();
         if !waiting.is_empty() {
             let allowed = self.engine.allowance() != Allowance::None;
             for session in waiting {
@@ -102,7 +113,7 @@ impl Client {
     fn retry_session(&mut self, session: u32, allowed: bool, now: Instant) {
         let timeout = self.engine.settings.park_timeout;
         let Some(entry) = self.sessions.get_mut(&session) else { return };
-        let since = *entry.parking.since.get_or_insert(now);
+        let since = *entry.parked.since.get_or_insert(now);
         if allowed {
             self.take_turn_of_parked(session, now);
         } else if now >= since + timeout {
@@ -136,9 +147,9 @@ impl Client {
     }
 
     fn lift_alarm(&mut self) {
-        if self.blocked {
+        if self.parking.blocked {
             if self.engine.allowance() == Allowance::All {
-                self.blocked = false;
+                self.parking.blocked = false;
                 self.shared.state.store(RUNNING, Ordering::Relaxed);
             } else {
                 self.engine.when_alarms_change(self.shared.mailbox.waker());
@@ -172,7 +183,7 @@ impl Client {
     /// The session ends before the alarm. No answer can be sent any more, so the publishes are
     /// counted.
     pub(super) fn refuse_parked_of_closed(&mut self, session: &mut Session) {
-        self.parked_bytes -= session.parking.bytes;
-        self.engine.totals.parked_dropped.add(session.parking.take().len() as u64);
+        self.parking.bytes -= session.parked.bytes;
+        self.engine.totals.parked_dropped.add(session.parked.take().len() as u64);
     }
 }

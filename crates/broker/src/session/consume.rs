@@ -13,8 +13,9 @@ use crate::clock::{LONGEST_SPAN_MS, SPAN_WANTED};
 use crate::error::{Error, ErrorKind};
 use crate::queue::{Consumer, Fetched, Filter, Queue, Resume, Unattached, Visit, Window};
 use crate::session::drain::{Delivery, Event};
+use crate::session::receiver::ConsumerRecord;
 use crate::session::settle::{FETCHED, Unacked};
-use crate::session::{Client, ConsumerRecord, SessionId};
+use crate::session::{Client, SessionId};
 use crate::value::{Table, Value};
 
 /// A new consumer to start.
@@ -73,7 +74,7 @@ impl Client {
         let Ok(entry) = self.session_mut(session) else { return };
         if scope == Prefetch::Shared {
             entry.shared.set_limit(count);
-            self.shares_limits |= count != 0;
+            self.receiver.shares_limits |= count != 0;
             self.resume_starved(session.0);
             return;
         }
@@ -131,7 +132,7 @@ impl Client {
         let slot = self.slot(&queue);
         let number = self.add_consumer(session, &tag, Some(slot), consume.no_ack)?;
         let timeout = wishes.timeout(&arguments, self.engine.settings.consumer_timeout).filter(|_| !consume.no_ack);
-        if let Some(record) = self.consumers.get_mut(&number) {
+        if let Some(record) = self.receiver.consumers.get_mut(&number) {
             record.timeout = timeout;
         }
         timeout.into_iter().for_each(|timeout| self.watch_consumer(timeout, now));
@@ -148,7 +149,7 @@ impl Client {
         consumer.timeout = timeout;
         consumer.session = called;
         consumer.arguments = wishes.arguments;
-        self.consumes = true;
+        self.receiver.consumes = true;
         if let Err(why) = self.visit(|visit| queue.attach(consumer, wishes.filter, visit)) {
             self.forget_consumer(number);
             return Err(match why {
@@ -177,7 +178,7 @@ impl Client {
     ) -> Result<u32, Error> {
         let limits = &self.engine.settings.limits;
         let (of_session, of_client) = (limits.consumers_per_session, limits.consumers_per_connection);
-        let (number, there) = (self.next_consumer, self.consumers.len());
+        let (number, there) = (self.receiver.next_consumer, self.receiver.consumers.len());
         let entry = self.session_mut(session)?;
         if entry.consumers.len() as u64 >= u64::from(of_session) {
             return Err(Error::not_allowed(format!("reached maximum ({of_session}) of consumers per channel")));
@@ -189,8 +190,8 @@ impl Client {
         entry.consumers.insert(number);
         entry.tags.insert(Arc::clone(&tag), number);
         entry.shown.set_consumers(entry.consumers.len());
-        self.next_consumer += 1;
-        self.consumers.insert(number, ConsumerRecord { session, tag, slot, no_ack, timeout: None });
+        self.receiver.next_consumer += 1;
+        self.receiver.consumers.insert(number, ConsumerRecord { session, tag, slot, no_ack, timeout: None });
         if let Some(slot) = slot.and_then(|slot| self.slot_mut(slot)) {
             slot.uses += 1;
         }
@@ -217,12 +218,12 @@ impl Client {
     /// unknown tag is no error.
     pub fn cancel(&mut self, session: SessionId, tag: &str, now: Instant, report: &mut dyn FnMut(Event<'_>)) -> Ticket {
         self.flush(now);
-        let Some(number) = self.find_consumer(session, tag) else { return self.settled_ticket };
+        let Some(number) = self.find_consumer(session, tag) else { return self.settled.ticket };
         self.stop_replies(session, number);
         self.detach_consumer(number);
         while self.drain(now, usize::MAX, report) {}
         self.forget_consumer(number);
-        self.settled_ticket
+        self.settled.ticket
     }
 
     /// Takes a consumer away from its queue.
@@ -234,11 +235,11 @@ impl Client {
     }
 
     pub(super) fn consumed_by(&self, number: u32) -> Option<Arc<Queue>> {
-        self.queue_in(self.consumers.get(&number)?.slot?)
+        self.queue_in(self.receiver.consumers.get(&number)?.slot?)
     }
 
     pub(super) fn forget_consumer(&mut self, number: u32) -> Option<ConsumerRecord> {
-        let record = self.consumers.remove(&number)?;
+        let record = self.receiver.consumers.remove(&number)?;
         if let Some(session) = self.sessions.get_mut(&record.session.0) {
             session.consumers.remove(&number);
             session.tags.remove(&record.tag);
@@ -249,8 +250,8 @@ impl Client {
             slot.uses -= 1;
         }
         self.shared.consumers.fetch_sub(1, Ordering::Relaxed);
-        let there = |consumer: u32| self.consumers.contains_key(&consumer);
-        self.shared.mailbox.forget_passed(self.consumers.len(), &there);
+        let there = |consumer: u32| self.receiver.consumers.contains_key(&consumer);
+        self.shared.mailbox.forget_passed(self.receiver.consumers.len(), &there);
         Some(record)
     }
 
@@ -279,7 +280,7 @@ impl Client {
                 "channel holds {held} unacknowledged deliveries; acknowledge some first"
             )));
         }
-        self.consumes = true;
+        self.receiver.consumes = true;
         let slot = self.slot(&queue);
         let waker = self.shared.mailbox.waker().clone();
         let fetched = self
@@ -292,7 +293,7 @@ impl Client {
             }
             Fetched::Wait(ticket) => return Ok(Fetch::Wait(ticket)),
             Fetched::Away => {
-                self.fetching = Some(queue);
+                self.receiver.fetching = Some(queue);
                 return Ok(Fetch::Wait(ARRIVAL));
             }
             Fetched::Damaged(damage) => return Err(Error::precondition(damage)),

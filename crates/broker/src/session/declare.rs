@@ -136,7 +136,7 @@ impl Client {
                 self.vhost.name
             )));
         }
-        let asker = if self.consumes { Asker::Consumer } else { Asker::Publisher };
+        let asker = if self.receiver.consumes { Asker::Consumer } else { Asker::Publisher };
         self.engine.admit_load(what, load, asker)
     }
 
@@ -191,7 +191,7 @@ impl Client {
             weight: Weight::new(&self.engine.catalog.bindings, load),
             predeclared: false,
         };
-        let mut ticket = self.settled_ticket;
+        let mut ticket = self.settled.ticket;
         if exchange.durable {
             let mut appender = self.engine.journal.appender();
             facts::log_exchange(&mut appender, vhost.id, &exchange);
@@ -249,7 +249,7 @@ impl Client {
 
     /// The ticket for a reply that depends on the vhost's tables but changed nothing.
     fn settled_and(&self, tables: &Tables) -> Ticket {
-        self.settled_ticket.max(tables.logged())
+        self.settled.ticket.max(tables.logged())
     }
 
     /// Makes the exchange of the firehose at its first use.
@@ -281,7 +281,7 @@ impl Client {
             Some(_) => {}
         }
         let ticket = self.engine.end_exchange(&mut tables, name);
-        Ok(ticket.max(self.settled_ticket))
+        Ok(ticket.max(self.settled.ticket))
     }
 
     /// Binds a queue or an exchange to an exchange. The same binding twice is one.
@@ -405,9 +405,9 @@ impl Client {
                     keep(&mut exchange.bound);
                     id
                 }
-                _ => return self.settled_ticket,
+                _ => return self.settled.ticket,
             },
-            _ => return self.settled_ticket,
+            _ => return self.settled.ticket,
         };
         let mut appender = self.engine.journal.appender();
         facts::log_binding(&mut appender, owner, kind, &bound);
@@ -471,7 +471,7 @@ impl Client {
             bucket: None,
             now: self.engine.clock.unix_ms(),
         });
-        let mut ticket = self.settled_ticket;
+        let mut ticket = self.settled.ticket;
         if queue.logged() {
             let mut appender = self.engine.journal.appender();
             facts::log_queue(&mut appender, vhost.id, &queue);
@@ -548,7 +548,7 @@ impl Client {
     pub fn check_queue(&mut self, name: &str, now: Instant) -> Result<Declared, Error> {
         self.flush(now);
         if self.finds_reply_address(name) {
-            return Ok(Declared { name: name.to_owned(), ready: 0, consumers: 1, ticket: self.settled_ticket });
+            return Ok(Declared { name: name.to_owned(), ready: 0, consumers: 1, ticket: self.settled.ticket });
         }
         self.authorize_look(Resource::queue(name))?;
         let tables = self.vhost.tables.read();
@@ -569,7 +569,7 @@ impl Client {
         if self.authorize_look(Resource::queue(name)).is_ok() && self.vhost.queue(name).is_none() {
             return Err(no_queue(name, &self.shared.vhost));
         }
-        Ok(self.settled_ticket)
+        Ok(self.settled.ticket)
     }
 
     /// Deletes a queue. Returns how many entries were ready; one that does not exist had none.
@@ -597,7 +597,7 @@ impl Client {
         });
         let (ready, ticket) =
             ended.map_err(|state| Error::precondition(format!("queue '{name}' in vhost '{}' {state}", vhost.name)))?;
-        Ok((ready, ticket.max(self.settled_ticket)))
+        Ok((ready, ticket.max(self.settled.ticket)))
     }
 
     /// Drops the ready entries of a queue, and those that are not due yet. Returns their number.
@@ -608,7 +608,7 @@ impl Client {
         self.flush(now);
         let queue = self.queue_to(name, Right::Read)?;
         let (purged, ticket) = queue.purge(&self.engine);
-        Ok((purged, ticket.max(self.settled_ticket)))
+        Ok((purged, ticket.max(self.settled.ticket)))
     }
 
     /// Remembers an exclusive queue. Deleted ones are forgotten whenever the number has doubled.

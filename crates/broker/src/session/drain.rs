@@ -124,23 +124,23 @@ impl Client {
         if let Some(reason) = self.shared.take_kick() {
             report(Event::Kicked { reason });
         }
-        let was_blocked = self.blocked;
+        let was_blocked = self.parking.blocked;
         self.retry_parked(now);
         self.retry_commits(now);
         self.look_after_bodies(now);
         self.look_for_overdue(now);
-        if let Some(reason) = self.tell_blocked.take() {
+        if let Some(reason) = self.parking.tell.take() {
             report(Event::Blocked { reason });
         }
-        if was_blocked && !self.blocked {
+        if was_blocked && !self.parking.blocked {
             report(Event::Unblocked);
         }
         self.report_answers(report);
         let more = self.report_deliveries(budget, report);
-        if self.traced {
+        if self.publisher.traced {
             self.flush(now);
         }
-        if !self.consumers.is_empty() {
+        if !self.receiver.consumers.is_empty() {
             self.watch_deliveries(now);
         }
         if self.shared.mailbox.take_passed_by() {
@@ -212,14 +212,14 @@ impl Client {
     fn report_deliveries(&mut self, budget: usize, report: &mut dyn FnMut(Event<'_>)) -> bool {
         let mut reported = 0;
         loop {
-            if self.inbox.is_empty() {
+            if self.receiver.inbox.is_empty() {
                 // The deliveries that came before or with these have been reported now.
                 self.report_notices(report);
-                self.shared.mailbox.take(&mut self.inbox, &mut self.notices);
+                self.shared.mailbox.take(&mut self.receiver.inbox, &mut self.receiver.notices);
                 self.report_urgent(report);
             }
-            if self.inbox.is_empty() {
-                if self.notices.is_empty() {
+            if self.receiver.inbox.is_empty() {
+                if self.receiver.notices.is_empty() {
                     return false;
                 }
                 continue;
@@ -233,17 +233,17 @@ impl Client {
 
     /// Reports at once the notices that do not depend on deliveries.
     fn report_urgent(&mut self, report: &mut dyn FnMut(Event<'_>)) {
-        let all = std::mem::take(&mut self.notices);
+        let all = std::mem::take(&mut self.receiver.notices);
         let (cancelled, urgent) = all.into_iter().partition(|notice| matches!(notice, Notice::Cancelled { .. }));
-        self.notices = urgent;
+        self.receiver.notices = urgent;
         self.report_notices(report);
-        self.notices = cancelled;
+        self.receiver.notices = cancelled;
     }
 
     /// Reports from the inbox until `budget` is used up; returns the bytes reported.
     fn report_inbox(&mut self, budget: usize, report: &mut dyn FnMut(Event<'_>)) -> usize {
         let mut bytes = 0;
-        let mut inbox = std::mem::take(&mut self.inbox);
+        let mut inbox = std::mem::take(&mut self.receiver.inbox);
         let count = inbox
             .iter()
             .take_while(|outgoing| {
@@ -259,7 +259,7 @@ impl Client {
             redelivered += u64::from(outgoing.redelivered);
             auto += u64::from(self.report_one(outgoing, report));
         }
-        self.inbox = inbox;
+        self.receiver.inbox = inbox;
         self.shared.mailbox.handed_on(bytes);
         let totals = &self.engine.totals;
         totals.delivered_auto.add(auto);
@@ -273,12 +273,12 @@ impl Client {
         if outgoing.is_reply() {
             self.shared.mailbox.replies_taken(outgoing.message.cost());
         }
-        let Some(consumer) = self.consumers.get(&outgoing.consumer) else { return false };
+        let Some(consumer) = self.receiver.consumers.get(&outgoing.consumer) else { return false };
         let Some(session) = self.sessions.get_mut(&consumer.session.0) else { return false };
         let settles = consumer.slot.filter(|_| !consumer.no_ack);
         let unacked = settles.map(|slot| Unacked { slot, consumer: outgoing.consumer, seq: outgoing.seq });
         let tag = session.unsettled.add(unacked);
-        if let Some(Some(slot)) = settles.and_then(|slot| self.slots.get_mut(slot as usize)) {
+        if let Some(Some(slot)) = settles.and_then(|slot| self.slots.all.get_mut(slot as usize)) {
             slot.uses += 1;
         }
         report(Event::Deliver(Delivery {
@@ -297,7 +297,7 @@ impl Client {
     }
 
     fn report_notices(&mut self, report: &mut dyn FnMut(Event<'_>)) {
-        for notice in std::mem::take(&mut self.notices) {
+        for notice in std::mem::take(&mut self.receiver.notices) {
             match notice {
                 Notice::Cancelled { consumer } => {
                     if let Some(record) = self.forget_consumer(consumer) {
@@ -305,7 +305,7 @@ impl Client {
                     }
                 }
                 Notice::Committed { transaction, result } => {
-                    self.committing = self.committing.saturating_sub(1);
+                    self.transactions.committing = self.transactions.committing.saturating_sub(1);
                     match result {
                         Ok(()) => report(Event::Committed { transaction }),
                         Err(error) => report(Event::RolledBack { transaction, error }),

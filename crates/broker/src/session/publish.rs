@@ -167,7 +167,7 @@ impl Client {
         };
         let mut arrival = Arrival::new(message, mandatory, session.0, number);
         arrival.claim = claim;
-        if !entry.parking.is_empty() {
+        if !entry.parked.is_empty() {
             self.note_steps(&routed);
             self.park(session.0, arrival);
             return Ok(());
@@ -225,15 +225,15 @@ impl Client {
             properties: publish.properties,
             annotations: &[],
         };
-        self.arena.add_body(&head, publish.body)
+        self.publisher.arena.add_body(&head, publish.body)
     }
 
     /// The calendar time of this turn, read once.
     fn turn_time(&mut self) -> u64 {
-        if self.turn_ms == 0 {
-            self.turn_ms = self.engine.clock.unix_ms();
+        if self.publisher.ms == 0 {
+            self.publisher.ms = self.engine.clock.unix_ms();
         }
-        self.turn_ms
+        self.publisher.ms
     }
 
     /// The route of a message, in the client's queue slots. Checks the right to write to the
@@ -241,16 +241,16 @@ impl Client {
     /// looked up nor remembered.
     pub(super) fn route(&mut self, wanted: Wanted<'_>) -> Result<Routed, Error> {
         let generation = self.engine.catalog.generation();
-        if self.routes.generation != generation {
+        if self.publisher.routes.generation != generation {
             self.forget_routes();
-            self.routes.generation = generation;
+            self.publisher.routes.generation = generation;
         }
         let Wanted { exchange, key, copies, .. } = wanted;
         let single = copies == Copies::Named || wanted.instructed;
-        if !single && let Some(route) = self.routes.find(exchange, key) {
+        if !single && let Some(route) = self.publisher.routes.find(exchange, key) {
             return Ok(Routed { route, identity: None, steps: 0 });
         }
-        if self.routes.known.len() >= ROUTES_MAX {
+        if self.publisher.routes.known.len() >= ROUTES_MAX {
             self.forget_routes();
         }
         self.authorize(Resource::exchange(exchange), Right::Write)?;
@@ -261,7 +261,7 @@ impl Client {
         self.check_copies(&envelope)?;
         self.authorize_topics(exchange, envelope.keys(), Right::Write)?;
         // A search without a result has its cost, too.
-        let mut routing = vhost.route(exchange, &envelope).inspect_err(|_| self.turn_cost += REFUSED)?;
+        let mut routing = vhost.route(exchange, &envelope).inspect_err(|_| self.publisher.cost += REFUSED)?;
         let steps = routing.steps;
         let cacheable = routing.cacheable && !single;
         let (queues, identity) = if wanted.instructed {
@@ -272,7 +272,7 @@ impl Client {
         };
         let route: Route = queues.iter().map(|queue| self.slot(queue)).collect();
         if cacheable {
-            self.routes.remember(&route);
+            self.publisher.routes.remember(&route);
         }
         Ok(Routed { route, identity, steps })
     }
@@ -302,7 +302,7 @@ impl Client {
 
     /// Counts the routing of a message that does not go out with this turn.
     pub(super) fn note_steps(&mut self, routed: &Routed) {
-        self.turn_cost += routed.steps as usize / STEPS_PER_ENTRY;
+        self.publisher.cost += routed.steps as usize / STEPS_PER_ENTRY;
     }
 
     /// Puts an arrival on the lists of its queues.
@@ -313,11 +313,11 @@ impl Client {
             let message = arrival.message().clone();
             self.trace_publish(SessionId(arrival.session), &message, &queues);
         }
-        self.turn_cost += routed.cost();
-        let index = self.arrivals.len() as u32;
+        self.publisher.cost += routed.cost();
+        let index = self.publisher.arrivals.len() as u32;
         arrival.shares = routed.route.len() as u32;
         arrival.identity = routed.identity;
-        self.arrivals.push(arrival);
+        self.publisher.arrivals.push(arrival);
         for slot in &*routed.route {
             if let Some(entry) = self.touch(*slot) {
                 entry.picks.push(index);
@@ -329,35 +329,35 @@ impl Client {
     /// alarms are looked at and other connections get theirs.
     #[inline]
     pub fn is_turn_full(&self) -> bool {
-        self.turn_cost >= TURN_ENTRIES
+        self.publisher.cost >= TURN_ENTRIES
     }
 
     /// Ends the turn: [`Client::flush`], and the next one begins with nothing.
     pub fn end_turn(&mut self, now: Instant) {
         self.flush(now);
-        self.turn_cost = 0;
+        self.publisher.cost = 0;
     }
 
     /// Settles, logs and enqueues all that was gathered.
     pub fn flush(&mut self, _now: Instant) {
-        if self.touched.is_empty() && self.arrivals.is_empty() {
+        if self.slots.touched.is_empty() && self.publisher.arrivals.is_empty() {
             // A transaction may have read it.
-            self.turn_ms = 0;
+            self.publisher.ms = 0;
             return;
         }
-        self.turn += 1;
-        self.traced = false;
+        self.publisher.turn += 1;
+        self.publisher.traced = false;
         self.settle_touched();
-        if !self.arrivals.is_empty() {
+        if !self.publisher.arrivals.is_empty() {
             self.flush_arrivals();
         }
-        for slot in std::mem::take(&mut self.touched) {
+        for slot in std::mem::take(&mut self.slots.touched) {
             if let Some(entry) = self.slot_mut(slot) {
                 entry.touched = false;
                 entry.picks.clear();
             }
         }
-        self.turn_ms = 0;
+        self.publisher.ms = 0;
         self.run_work();
     }
 
@@ -370,12 +370,12 @@ impl Client {
                 return;
             }
         }
-        let mut arrivals = std::mem::take(&mut self.arrivals);
+        let mut arrivals = std::mem::take(&mut self.publisher.arrivals);
         self.count_received(&arrivals);
         let ticket = self.enqueue(&mut arrivals);
         self.answer_all(&mut arrivals, ticket);
         arrivals.clear();
-        self.arrivals = arrivals;
+        self.publisher.arrivals = arrivals;
         if ticket > Ticket::NONE {
             self.watch(ticket);
         }
@@ -388,8 +388,8 @@ impl Client {
         // Held until the end, so that logged bodies are flushed even if no queue takes them.
         let logged = self.log_bodies(arrivals, engine);
         let mut ticket = Ticket::NONE;
-        for slot in &self.touched {
-            let Some(QueueSlot { queue, picks, .. }) = &self.slots[*slot as usize] else { continue };
+        for slot in &self.slots.touched {
+            let Some(QueueSlot { queue, picks, .. }) = &self.slots.all[*slot as usize] else { continue };
             if picks.is_empty() {
                 continue;
             }
@@ -408,8 +408,8 @@ impl Client {
     /// Logs the body of each message with a durable target. `None` if there is none.
     fn log_bodies<'c>(&self, arrivals: &mut [Arrival], engine: &'c Engine) -> Option<Unwoken<'c>> {
         let mut durable = vec![];
-        for slot in &self.touched {
-            let Some(entry) = self.slots.get(*slot as usize).and_then(Option::as_ref) else { continue };
+        for slot in &self.slots.touched {
+            let Some(entry) = self.slots.all.get(*slot as usize).and_then(Option::as_ref) else { continue };
             if entry.queue.logged() && !entry.picks.is_empty() {
                 durable.push(&entry.picks);
             }
@@ -441,7 +441,7 @@ impl Client {
     /// Queues the answer to each publisher.
     fn answer_all(&mut self, arrivals: &mut Vec<Arrival>, ticket: Ticket) {
         let (mut routed, mut refused, mut returned, mut dropped) = (0, 0, 0, 0);
-        let turn = self.turn;
+        let turn = self.publisher.turn;
         for mut arrival in arrivals.drain(..) {
             let (session, number) = (arrival.session, arrival.number);
             // A duplicate is as safe as the first one.
@@ -519,9 +519,9 @@ impl Client {
     /// whose records pile up.
     fn watch(&mut self, ticket: Ticket) {
         if self.engine.journal.lag() > self.engine.settings.lag_bytes {
-            self.lag_ticket = ticket;
+            self.publisher.lag_ticket = ticket;
         }
-        if !self.answering.is_empty() || self.lag_ticket == ticket {
+        if !self.answering.is_empty() || self.publisher.lag_ticket == ticket {
             self.engine.journal.when_durable(ticket, self.shared.mailbox.waker());
         }
     }
@@ -529,10 +529,10 @@ impl Client {
     /// An alarm is up: reports it once, and waits for its end.
     pub(super) fn meet_alarm(&mut self) {
         self.engine.when_alarms_change(self.shared.mailbox.waker());
-        if !self.blocked {
-            self.blocked = true;
+        if !self.parking.blocked {
+            self.parking.blocked = true;
             self.shared.state.store(BLOCKED, std::sync::atomic::Ordering::Relaxed);
-            self.tell_blocked = self.engine.alarm_text();
+            self.parking.tell = self.engine.alarm_text();
             self.shared.mailbox.waker().wake_by_ref();
         }
     }

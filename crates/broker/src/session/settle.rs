@@ -282,8 +282,8 @@ impl Client {
         let client = self.shared.number;
         let mut ticket = Ticket::NONE;
         let mut accepted = 0;
-        for slot in &self.touched {
-            let Some(QueueSlot { queue, settlements, .. }) = &mut self.slots[*slot as usize] else { continue };
+        for slot in &self.slots.touched {
+            let Some(QueueSlot { queue, settlements, .. }) = &mut self.slots.all[*slot as usize] else { continue };
             if settlements.is_empty() {
                 continue;
             }
@@ -293,7 +293,7 @@ impl Client {
             settlements.clear();
         }
         self.engine.totals.acknowledged.add(accepted as u64);
-        self.settled_ticket = self.settled_ticket.max(ticket);
+        self.settled.ticket = self.settled.ticket.max(ticket);
         self.resume_shared();
     }
 
@@ -309,22 +309,22 @@ impl Client {
     /// Returns credit that several consumers share, once the queues have been visited. Otherwise
     /// the queue of the settlement would always be the first to use it.
     fn return_credit(&mut self, shared: &Arc<SharedCredit>) {
-        if !self.shares_limits {
+        if !self.receiver.shares_limits {
             shared.give_back(1);
             return;
         }
-        match self.returning.last_mut() {
+        match self.receiver.returning.last_mut() {
             Some((last, count)) if Arc::ptr_eq(last, shared) => *count += 1,
-            _ => self.returning.push((Arc::clone(shared), 1)),
+            _ => self.receiver.returning.push((Arc::clone(shared), 1)),
         }
     }
 
     /// Resumes consumers that share a limit, where some of them had deliveries settled.
     pub(super) fn resume_shared(&mut self) {
-        for (shared, count) in self.returning.drain(..) {
+        for (shared, count) in self.receiver.returning.drain(..) {
             shared.give_back(count);
         }
-        if !self.shares_limits {
+        if !self.receiver.shares_limits {
             return;
         }
         let limited = self.sessions.iter().filter(|(_, session)| session.shared.is_limited());
@@ -355,7 +355,7 @@ impl Client {
             self.gather_settlement(unacked, &shared, EntryOutcome::Released);
         }
         self.flush(now);
-        self.settled_ticket
+        self.settled.ticket
     }
 }
 

@@ -52,7 +52,7 @@ impl Client {
             ("user".to_owned(), text(&self.shared.user)),
         ]);
         let engine = Arc::clone(&self.engine);
-        let copy = engine.traced(message, key, more, &mut self.arena);
+        let copy = engine.traced(message, key, more, &mut self.publisher.arena);
         let envelope = Envelope::new(copy.routing_key(), Copies::None, &|| None);
         let routing = self.vhost.tables.read().route(EXCHANGE, &envelope);
         let queues = routing.map(|routing| routing.queues).unwrap_or_default();
@@ -61,6 +61,6 @@ impl Client {
         }
         let route = queues.iter().map(|queue| self.slot(queue)).collect();
         self.gather(Arrival::new(copy, false, 0, 0), Routed { route, identity: None, steps: 0 });
-        self.traced = true;
+        self.publisher.traced = true;
     }
 }

@@ -40,20 +40,36 @@ pub(super) struct Open {
     pub(super) waiting_since: Option<Instant>,
 }
 
+/// The transactions of a client.
+#[derive(Debug)]
+pub(super) struct Transactions {
+    pub(super) open: HashMap<u64, Open>,
+    pub(super) next: u64,
+    /// Commits that are not durable yet.
+    pub(super) committing: usize,
+}
+
+impl Default for Transactions {
+    fn default() -> Self {
+        Self { open: HashMap::new(), next: 1, committing: 0 }
+    }
+}
+
 impl Client {
     /// Starts a transaction.
     pub fn begin(&mut self, session: SessionId) -> TransactionId {
-        let number = self.next_transaction;
-        self.next_transaction += 1;
+        let number = self.transactions.next;
+        self.transactions.next += 1;
         let charge = Charge::new(&self.shared.account, Held::Transactions);
         let open = Open { session, arrivals: Vec::new(), deliveries: Vec::new(), charge, waiting_since: None };
-        self.open.insert(number, open);
+        self.transactions.open.insert(number, open);
         self.show_transactional(session);
         TransactionId(number)
     }
 
     fn open_mut(&mut self, transaction: TransactionId) -> Result<&mut Open, Error> {
-        self.open
+        self.transactions
+            .open
             .get_mut(&transaction.0)
             .ok_or_else(|| Error::precondition(format!("transaction {} is not open", transaction.0)))
     }
@@ -75,7 +91,7 @@ impl Client {
         let routed = self.route_again(&message)?;
         self.note_steps(&routed);
         let (cost, what) = (message.cost(), "publish in a transaction");
-        self.check_hold(self.open.values().map(|open| open.charge.bytes()).sum::<usize>() + cost, what)?;
+        self.check_hold(self.transactions.open.values().map(|open| open.charge.bytes()).sum::<usize>() + cost, what)?;
         self.check_room(cost, what)?;
         let open = self.open_mut(transaction)?;
         if (open.charge.bytes() + cost) as u64 > limit {
@@ -129,10 +145,10 @@ impl Client {
     }
 
     fn commit_now(&mut self, transaction: TransactionId) -> Result<(), Error> {
-        let Some(mut open) = self.open.remove(&transaction.0) else { return Ok(()) };
+        let Some(mut open) = self.transactions.open.remove(&transaction.0) else { return Ok(()) };
         let targets = self.targets(&mut open.arrivals);
         // The last turn is over; the next one has a time of its own.
-        self.turn_ms = 0;
+        self.publisher.ms = 0;
         let targets = match targets {
             Ok(targets) => targets,
             Err(error) => {
@@ -157,13 +173,13 @@ impl Client {
         drop(appender);
         drop(written);
         release_holds(&open.arrivals, &engine);
-        self.settled_ticket = self.settled_ticket.max(ticket);
+        self.settled.ticket = self.settled.ticket.max(ticket);
         self.settle_rest(open.session, &open.deliveries);
         let replies = self.return_unroutable(open.session, &mut open.arrivals);
         let sealed = Sealed { ticket, hidden, replies, committed: None };
-        self.committing += 1;
+        self.transactions.committing += 1;
         // Not before an earlier commit of this client: commits become visible in order.
-        let at_once = self.committing == 1 && engine.journal.durable() >= ticket;
+        let at_once = self.transactions.committing == 1 && engine.journal.durable() >= ticket;
         if at_once {
             sealed.reveal(&mut Visit { context: &engine, now, work: &mut self.work });
         } else {
@@ -173,7 +189,7 @@ impl Client {
         // Rejections are logged behind the group. They must not come back either once the client is
         // told.
         let committed = Some((transaction, Arc::clone(&self.shared.mailbox)));
-        let behind = Sealed { ticket: self.settled_ticket, hidden: Vec::new(), replies: Vec::new(), committed };
+        let behind = Sealed { ticket: self.settled.ticket, hidden: Vec::new(), replies: Vec::new(), committed };
         if at_once && engine.journal.durable() >= behind.ticket {
             behind.reveal(&mut Visit { context: &engine, now, work: &mut self.work });
         } else {
@@ -224,7 +240,7 @@ impl Client {
             let queues: Vec<_> = routed
                 .route
                 .iter()
-                .filter_map(|slot| self.slots[*slot as usize].as_ref().map(|slot| Arc::clone(&slot.queue)))
+                .filter_map(|slot| self.slots.all[*slot as usize].as_ref().map(|slot| Arc::clone(&slot.queue)))
                 .collect();
             let before = |queue: &Queue| coming.get(&queue.id).copied().unwrap_or_default();
             if let Some(full) = queues.iter().find(|queue| queue.would_refuse(before(queue), &self.engine)) {
@@ -270,7 +286,7 @@ impl Client {
         let rest = self.by_queue(deliveries, |outcome| outcome != Outcome::Accepted);
         for (queue, settlements) in rest {
             let ticket = queue.settle(&settlements, client, &mut Visit { context: &engine, now, work: &mut self.work });
-            self.settled_ticket = self.settled_ticket.max(ticket);
+            self.settled.ticket = self.settled.ticket.max(ticket);
         }
         for (queue, _) in self.by_queue(deliveries, |outcome| outcome == Outcome::Accepted) {
             // Credit came back inside the group, so other consumers may be served.
@@ -295,7 +311,7 @@ impl Client {
     ) -> Vec<(Arc<Queue>, Vec<Settlement>)> {
         let mut queues: Vec<(Arc<Queue>, Vec<Settlement>)> = Vec::new();
         for (unacked, outcome) in deliveries.iter().filter(|(_, outcome)| pick(*outcome)) {
-            let Some(slot) = self.slots[unacked.slot as usize].as_ref() else { continue };
+            let Some(slot) = self.slots.all[unacked.slot as usize].as_ref() else { continue };
             let settlement = Settlement { seq: unacked.seq, consumer: unacked.consumer, outcome: outcome.for_entry() };
             match queues.iter_mut().find(|(queue, _)| queue.id == slot.queue.id) {
                 Some((_, settlements)) => settlements.push(settlement),
@@ -307,7 +323,7 @@ impl Client {
 
     /// Drops a transaction: its publishes are forgotten, its deliveries return to their places.
     pub fn rollback(&mut self, transaction: TransactionId) {
-        if let Some(open) = self.open.remove(&transaction.0) {
+        if let Some(open) = self.transactions.open.remove(&transaction.0) {
             self.undo(open);
         }
     }
@@ -321,18 +337,21 @@ impl Client {
     /// Drops all transactions of a session that ends. Their publishes are forgotten, and their
     /// deliveries are returned.
     pub(super) fn abandon_transactions(&mut self, session: SessionId) -> Vec<Unacked> {
-        let abandoned = self.open.extract_if(|_, open| open.session == session);
+        let abandoned = self.transactions.open.extract_if(|_, open| open.session == session);
         abandoned.flat_map(|(_, open)| open.deliveries).map(|(unacked, _)| unacked).collect()
     }
 
     /// Commits transactions that waited for an alarm, or rolls back those that waited too long.
     pub(super) fn retry_commits(&mut self, now: Instant) {
-        if self.open.values().all(|open| open.waiting_since.is_none()) {
+        if self.transactions.open.values().all(|open| open.waiting_since.is_none()) {
             return;
         }
         let timeout = self.engine.settings.park_timeout;
-        let waiting =
-            self.open.iter().filter_map(|(number, open)| Some((*number, open.waiting_since?, open.charge.bytes())));
+        let waiting = self
+            .transactions
+            .open
+            .iter()
+            .filter_map(|(number, open)| Some((*number, open.waiting_since?, open.charge.bytes())));
         let waiting: Vec<_> = waiting.collect();
         for (number, since, own) in waiting {
             let transaction = TransactionId(number);
@@ -348,7 +367,7 @@ impl Client {
                 Ok(())
             };
             if let Err(error) = result {
-                self.committing += 1;
+                self.transactions.committing += 1;
                 self.shared.mailbox.notify(Notice::Committed { transaction, result: Err(error) });
             }
         }

@@ -32,6 +32,13 @@ impl Arriving {
     }
 }
 
+/// The large bodies that a client is sending.
+#[derive(Default)]
+pub(super) struct Uploads {
+    /// Those that have not arrived in full.
+    pub(super) bodies: Vec<Arriving>,
+}
+
 impl Client {
     /// Notes that a part of a body of `bytes` bytes has arrived in this session, or its header. A
     /// large body needs a claim among all that are under way. Until it has one, [`Client::flow`]
@@ -41,14 +48,14 @@ impl Client {
         if bytes <= LARGE_BODY {
             return false;
         }
-        if let Some(known) = self.arriving.iter_mut().find(|body| body.session == session.0) {
+        if let Some(known) = self.uploads.bodies.iter_mut().find(|body| body.session == session.0) {
             known.heard = known.heard.and(Some(now));
             return known.is_let_in();
         }
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        self.arriving.push(Arriving { session: session.0, bytes, claim: None, heard: None });
+        self.uploads.bodies.push(Arriving { session: session.0, bytes, claim: None, heard: None });
         self.find_places(now);
-        self.arriving.last().is_some_and(Arriving::is_let_in)
+        self.uploads.bodies.last().is_some_and(Arriving::is_let_in)
     }
 
     /// The charge of a small body that is not complete, until it is dropped.
@@ -87,35 +94,35 @@ impl Client {
     /// The session's body is complete: its claim, if it was let in.
     #[inline]
     pub(super) fn body_arrived(&mut self, session: SessionId) -> Option<Claim> {
-        if self.arriving.is_empty() {
+        if self.uploads.bodies.is_empty() {
             return None;
         }
-        let at = self.arriving.iter().position(|body| body.session == session.0)?;
-        self.arriving.swap_remove(at).claim.filter(Claim::is_granted)
+        let at = self.uploads.bodies.iter().position(|body| body.session == session.0)?;
+        self.uploads.bodies.swap_remove(at).claim.filter(Claim::is_granted)
     }
 
     /// The session's body ends here.
     pub(super) fn forget_body(&mut self, session: SessionId) {
-        self.arriving.retain(|body| body.session != session.0);
+        self.uploads.bodies.retain(|body| body.session != session.0);
     }
 
     /// True while bodies wait and none was let in.
     pub(super) fn waits_for_place(&self) -> bool {
-        !self.arriving.is_empty() && !self.has_place()
+        !self.uploads.bodies.is_empty() && !self.has_place()
     }
 
     /// True while a body that was let in arrives.
     pub(super) fn has_place(&self) -> bool {
-        self.arriving.iter().any(Arriving::is_let_in)
+        self.uploads.bodies.iter().any(Arriving::is_let_in)
     }
 
     /// Finds claims for the bodies without one, and starts the clock of those that were let in.
     fn find_places(&mut self, now: Instant) {
-        let stopped = self.blocked && !self.consumes;
-        let urgent = self.consumes && self.engine.allowance() != Allowance::All;
+        let stopped = self.parking.blocked && !self.receiver.consumes;
+        let urgent = self.receiver.consumes && self.engine.allowance() != Allowance::All;
         let mut let_in = self.has_place();
-        let mut in_line = self.arriving.iter().any(|body| body.claim.is_some());
-        for body in &mut self.arriving {
+        let mut in_line = self.uploads.bodies.iter().any(|body| body.claim.is_some());
+        for body in &mut self.uploads.bodies {
             if body.claim.is_none() {
                 let order = match (let_in, urgent) {
                     (true, _) => Order::Now,
@@ -136,7 +143,7 @@ impl Client {
     /// Checks the bodies that are arriving: whether a claim is free for them, and whether their
     /// bytes come.
     pub(super) fn look_after_bodies(&mut self, now: Instant) {
-        if self.arriving.is_empty() {
+        if self.uploads.bodies.is_empty() {
             return;
         }
         self.find_places(now);
@@ -144,7 +151,7 @@ impl Client {
         // While the client is not read a delay is not its fault.
         let to_blame = self.flow() == Flow::Run && self.engine.ingress.is_awaited();
         let mut given_up = Vec::new();
-        for body in &mut self.arriving {
+        for body in &mut self.uploads.bodies {
             if body.heard.is_some_and(|heard| now >= heard + timeout) {
                 body.heard = Some(now);
                 given_up.push(body.session);
@@ -160,7 +167,7 @@ impl Client {
 
     /// When [`Client::look_after_bodies`] must be called even if the connection was not woken.
     pub(super) fn bodies_deadline(&self) -> Option<Instant> {
-        let heard = self.arriving.iter().filter_map(|body| body.heard).min();
+        let heard = self.uploads.bodies.iter().filter_map(|body| body.heard).min();
         heard.map(|heard| heard + self.engine.settings.park_timeout)
     }
 }
