@@ -15,6 +15,7 @@ mod death;
 mod deduplication;
 mod delay;
 mod delivery_mark;
+mod departures;
 mod dispatch;
 pub(crate) mod dropped;
 mod enqueue;
@@ -25,6 +26,7 @@ mod filter;
 mod lane;
 mod lanes;
 mod last_value;
+mod lifetime;
 pub(crate) mod mailbox;
 mod message_groups;
 mod page;
@@ -42,7 +44,6 @@ mod spill;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::task::Waker;
 
 use journal::{Address, Bits, Chunk, Owner, Reference, Ticket};
 use parking_lot::{Mutex, MutexGuard};
@@ -74,15 +75,17 @@ pub(crate) use spill::Picked;
 use crate::arguments::{Overflow, QueueArguments, QueueType, Remember};
 use crate::message::Message;
 use crate::queue::arrival::{Arrival, Work};
-use crate::queue::dropped::DroppedEntries;
 use crate::routing::{Load, Tally, Weight};
 use crate::value::Table;
 
 use accounting::Accounting;
 use consumers::Consumers;
+use departures::Departures;
 use enqueue::expires_at;
 use features::Features;
 use filter::Views;
+use lifetime::Lifetime;
+use paging::Paging;
 
 /// Stands for a number where there was none: the one before the first of a lane is never given out.
 const NO_NUMBER: u64 = 0;
@@ -133,34 +136,12 @@ pub(crate) struct Inner {
     pub(crate) bindings: Bounds,
     /// The bytes of its declaration.
     weight: Weight,
-    deleted: bool,
-    had_consumer: bool,
+    lifetime: Lifetime,
     accounting: Accounting,
     features: Features,
-    /// The pager has been asked to read messages that are away.
-    loading: bool,
-    /// The first ready entry must be known, and its page is absent.
-    head_wanted: bool,
-    /// The entry that was read last for the head. Its message stays in memory until a consumer
-    /// takes it; evicted first, it could never be delivered.
-    kept: Option<u64>,
-    /// Clients that wait for a message that is away.
-    fetchers: Vec<Waker>,
-    damage: Option<Box<Damage>>,
+    paging: Paging,
+    departures: Departures,
     unsettled: usize,
-    /// When the timer for this queue will fire, in milliseconds since 1970.
-    pub(crate) timer_at: u64,
-    /// When it was last used, for its own expiry.
-    pub(crate) used_at: u64,
-    /// When anything last happened to it, in milliseconds since 1970.
-    active_at: u64,
-    /// Entries that this visit settled by itself or for a client, to be logged at its end.
-    settled: Vec<settle::Settled>,
-    dying: Vec<Dying>,
-    /// The messages that this visit dropped for good.
-    lost: Option<Box<DroppedEntries>>,
-    #[cfg(feature = "sabotage")]
-    held_back: sabotage::HeldBack,
     /// Deaths since start, by reason.
     pub(crate) died: [u64; 4],
     pub(crate) totals: QueueTotals,
@@ -265,24 +246,12 @@ impl Queue {
             views: Views::default(),
             bindings: Bounds::new(&parts.tally),
             weight,
-            deleted: false,
-            had_consumer: false,
+            lifetime: Lifetime::new(parts.now),
             accounting,
             features,
-            loading: false,
-            head_wanted: false,
-            kept: None,
-            fetchers: Vec::new(),
-            damage: None,
+            paging: Paging::default(),
+            departures: Departures::default(),
             unsettled: 0,
-            timer_at: u64::MAX,
-            used_at: parts.now,
-            active_at: parts.now,
-            settled: Vec::new(),
-            dying: Vec::new(),
-            lost: None,
-            #[cfg(feature = "sabotage")]
-            held_back: sabotage::HeldBack::default(),
             died: [0; 4],
             totals: QueueTotals::default(),
         };
@@ -359,7 +328,7 @@ impl Queue {
     pub(crate) fn set_arguments(&self, arguments: QueueArguments, visit: &Visit<'_>) -> bool {
         let mut guard = self.lock(visit.context);
         let inner = &mut *guard;
-        if inner.deleted || *inner.arguments == arguments {
+        if inner.is_deleted() || *inner.arguments == arguments {
             return false;
         }
         let before = std::mem::replace(&mut inner.arguments, arguments.shared());
@@ -371,10 +340,10 @@ impl Queue {
             inner.lanes.all_mut().for_each(|lane| lane.age_anew(&die_at));
         }
         if before.expires != arguments.expires {
-            inner.used_at = visit.now;
+            inner.lifetime.touch(visit.now);
         }
         // An old timer may still fire; it then finds nothing to do.
-        inner.timer_at = u64::MAX;
+        inner.lifetime.disarm();
         true
     }
 
@@ -382,7 +351,7 @@ impl Queue {
     pub(crate) fn enforce_arguments(self: &Arc<Self>, visit: &mut Visit<'_>) {
         let mut guard = self.lock(visit.context);
         let inner = &mut *guard;
-        if inner.deleted {
+        if inner.is_deleted() {
             return;
         }
         self.dispatch(inner, visit);
@@ -392,23 +361,23 @@ impl Queue {
 
     /// Ends a visit: logs its settlements, puts dead letters on the work list, sets the timer.
     fn finish(self: &Arc<Self>, mut inner: Guard<'_>, visit: &mut Visit<'_>) -> Ticket {
-        if inner.damage.is_some() && inner.forget_damage() {
+        if inner.paging.is_damaged() && inner.forget_damage() {
             self.dispatch(&mut inner, visit);
         }
-        inner.active_at = visit.now;
+        inner.lifetime.act(visit.now);
         let ticket = self.log_settled(&mut inner, visit.context);
-        if !inner.dying.is_empty() {
-            let dying = std::mem::take(&mut inner.dying);
+        if let Some(dying) = inner.departures.take_dying() {
             visit.work.push(Work::DeadLetter { queue: Arc::clone(self), dying });
         }
-        if let Some(lost) = inner.lost.take() {
+        if let Some(lost) = inner.departures.take_lost() {
             visit.context.note_lost(self, &lost, visit.now);
         }
         if inner.lanes.away() > 0 || inner.views.need_pager() {
             self.ask(&mut inner, visit);
         }
-        if let Some(at) = self.next_timer(&mut inner).filter(|at| *at < inner.timer_at) {
-            inner.timer_at = at;
+        if let Some(at) = self.next_timer(&mut inner)
+            && inner.lifetime.arm(at)
+        {
             visit.work.push(Work::Arm { queue: Arc::clone(self), at });
         }
         ticket
@@ -421,7 +390,7 @@ impl Queue {
         if let Some(bucket) = &self.bucket {
             return self.next_look(bucket, inner);
         }
-        let sought = inner.head_wanted;
+        let sought = inner.paging.wants_head();
         let heads = inner.lanes.all_mut().map(|lane| {
             let unknown = sought && lane.head_page().is_some_and(Page::is_absent);
             if unknown { u64::MAX } else { lane.head_expires_at() }
@@ -432,14 +401,14 @@ impl Queue {
 
     /// When a queue without consumers expires.
     fn idle_until(&self, inner: &Inner) -> Option<u64> {
-        let ttl = inner.arguments.expires.filter(|_| !inner.is_attended() && !inner.deleted)?;
-        Some(inner.used_at.saturating_add(ttl))
+        let ttl = inner.arguments.expires.filter(|_| !inner.is_attended() && !inner.is_deleted())?;
+        Some(inner.lifetime.used_at().saturating_add(ttl))
     }
 
     /// True for a queue that should be deleted by now: its last consumer has left, or its time
     /// without use is over.
     pub(crate) fn should_go(&self, inner: &Inner, now: u64) -> bool {
-        let abandoned = self.auto_delete && inner.had_consumer && !inner.is_attended();
+        let abandoned = self.auto_delete && inner.lifetime.had_consumer() && !inner.is_attended();
         abandoned || self.idle_until(inner).is_some_and(|due| due <= now)
     }
 
@@ -481,7 +450,7 @@ impl Inner {
         let dies = self.arguments.overflow == Overflow::RejectPublishDeadLetter;
         if dies && self.arguments.dead_letter_exchange.is_some() {
             let message = Some(arrival.message().clone());
-            self.dying.push(Dying { seq: NO_NUMBER, message, durable: false, reason: Reason::MaxLength });
+            self.departures.send_on(Dying { seq: NO_NUMBER, message, durable: false, reason: Reason::MaxLength });
         }
         self.died[Reason::MaxLength as usize] += u64::from(dies);
         arrival.refuse();
@@ -581,7 +550,12 @@ impl Inner {
     }
 
     pub(crate) fn is_deleted(&self) -> bool {
-        self.deleted
+        self.lifetime.is_deleted()
+    }
+
+    /// The queue is used: its own expiry begins again.
+    pub(crate) fn touch(&mut self, now: u64) {
+        self.lifetime.touch(now);
     }
 
     /// Takes the lanes that recovery found.
@@ -613,6 +587,6 @@ impl Inner {
 
     /// Why the queue has stopped delivering, if it has.
     pub(crate) fn damage(&self) -> Option<&str> {
-        self.damage.as_ref().map(|damage| damage.text.as_str())
+        self.paging.damage_text()
     }
 }

@@ -10,7 +10,6 @@ use journal::Group;
 
 use crate::message::Message;
 use crate::queue::QueueContext;
-use crate::queue::dropped::DroppedEntries;
 use crate::queue::{Inner, Queue, State, Visit, settle};
 use crate::store::facts;
 
@@ -42,20 +41,20 @@ impl Queue {
     pub(super) fn die(&self, inner: &mut Inner, seq: u64, reason: Reason) -> bool {
         let awaiting_read = inner.arguments.dead_letter_exchange.is_some();
         let Some(entry) = inner.lanes.get_mut(seq) else {
-            inner.head_wanted = true;
+            inner.paging.want_head();
             return false;
         };
         let address = entry.address;
         if awaiting_read {
             let (message, durable) = (entry.message.clone(), entry.is_durable());
             if message.is_some() || address.is_some() {
-                inner.dying.push(Dying { seq, message, durable, reason });
+                inner.departures.send_on(Dying { seq, message, durable, reason });
             }
             inner.leave_ready(seq, State::Dying);
         } else {
-            DroppedEntries::add(&mut inner.lost, reason, entry.message.as_ref(), entry.weight());
+            inner.departures.lose(reason, entry);
             if let Some(address) = address {
-                inner.settled.push(settle::Settled { seq, address, reason: reason_code(reason) });
+                inner.departures.settle(seq, address, reason_code(reason));
             }
             inner.leave_ready(seq, State::Done);
         }
@@ -66,14 +65,14 @@ impl Queue {
     /// Logs that these entries have left, as part of `group`, and forgets them.
     pub(crate) fn settle_dead(&self, dying: &[Dying], group: Option<Group>, context: &QueueContext) {
         let mut inner = self.lock(context);
-        if inner.deleted {
+        if inner.is_deleted() {
             return;
         }
         for dead in dying {
             // Where it lies now: its body may have been moved since it died.
             if let Some(address) = inner.lanes.get_mut(dead.seq).and_then(|entry| entry.address) {
                 let reason = reason_code(dead.reason);
-                inner.settled.push(settle::Settled { seq: dead.seq, address, reason });
+                inner.departures.settle(dead.seq, address, reason);
             }
             inner.remove_or_set(dead.seq, State::Done);
         }
@@ -83,7 +82,7 @@ impl Queue {
     /// Logs once that these entries die, while the move waits for room or for a read.
     pub(crate) fn decide<'a>(&self, dying: impl Iterator<Item = &'a Dying>, context: &QueueContext) {
         let mut inner = self.lock(context);
-        if inner.deleted {
+        if inner.is_deleted() {
             return;
         }
         let mut appender = context.journal.appender();

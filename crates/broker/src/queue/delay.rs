@@ -133,7 +133,7 @@ impl Queue {
     /// The queue that takes arrivals for this one: itself, or the queue of a bucket that has ended.
     pub(crate) fn successor(self: Arc<Self>, context: &QueueContext) -> Arc<Self> {
         let of = self.bucket.as_ref().and_then(|bucket| bucket.of.upgrade());
-        of.filter(|_| self.lock(context).deleted).unwrap_or(self)
+        of.filter(|_| self.lock(context).is_deleted()).unwrap_or(self)
     }
 
     /// Takes the entries that recovery found of a bucket.
@@ -162,7 +162,7 @@ impl Queue {
 
     /// When a bucket needs its next visit.
     pub(super) fn next_look(&self, bucket: &Bucket, inner: &Inner) -> Option<u64> {
-        let dues = inner.features.dues.as_ref().filter(|_| !inner.deleted)?;
+        let dues = inner.features.dues.as_ref().filter(|_| !inner.is_deleted())?;
         match dues.sorted {
             Sorted::Not => Some(bucket.span.begins.saturating_sub(LEAD)),
             Sorted::To(_) => None,
@@ -294,13 +294,13 @@ impl Queue {
     /// Logs that these entries have moved on, as part of `group`, and forgets them.
     pub(crate) fn depart(&self, gone: &[u64], group: Option<Group>, context: &QueueContext) {
         let mut inner = self.lock(context);
-        if inner.deleted {
+        if inner.is_deleted() {
             return;
         }
         for seq in gone {
             // Where it lies now: its body may have been moved meanwhile.
             if let Some(address) = inner.lanes.get_mut(*seq).and_then(|entry| entry.address) {
-                inner.settled.push(settle::Settled { seq: *seq, address, reason: settle::DUE });
+                inner.departures.settle(*seq, address, settle::DUE);
             }
             inner.remove_or_set(*seq, State::Done);
         }
@@ -320,8 +320,7 @@ impl Queue {
     /// Sets the timer of a bucket to this time.
     pub(crate) fn look_at(self: &Arc<Self>, at: u64, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.context);
-        if at < inner.timer_at && !inner.deleted {
-            inner.timer_at = at;
+        if !inner.is_deleted() && inner.lifetime.arm(at) {
             visit.work.push(Work::Arm { queue: Arc::clone(self), at });
         }
     }

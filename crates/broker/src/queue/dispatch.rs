@@ -151,7 +151,7 @@ impl Queue {
         visit: &mut Visit<'_>,
     ) -> Result<(), Unattached> {
         let mut inner = self.lock(visit.context);
-        if inner.deleted {
+        if inner.is_deleted() {
             return Err(Unattached::Gone);
         }
         // A browser takes no message from other consumers.
@@ -165,7 +165,9 @@ impl Queue {
         if there as u64 >= u64::from(most) {
             return Err(Unattached::TooMany);
         }
-        inner.had_consumer |= !filter.browses;
+        if !filter.browses {
+            inner.lifetime.note_consumer();
+        }
         let attached = &mut *inner;
         let groups = attached.features.groups.as_mut().filter(|_| !filter.browses);
         let member = groups.map(|groups| groups.join(consumer.key, consumer.priority));
@@ -176,8 +178,8 @@ impl Queue {
             Some(attached.views.add(consumer, filter, member, &attached.lanes))
         };
         // A read that failed is tried once more.
-        inner.damage = None;
-        inner.used_at = visit.now;
+        inner.paging.forget_damage();
+        inner.lifetime.touch(visit.now);
         if member.is_some() {
             self.dispatch(&mut inner, visit);
         } else {
@@ -226,7 +228,7 @@ impl Queue {
     /// The second step: the deliveries of these consumers are back.
     pub(crate) fn left(self: &Arc<Self>, keys: &[ConsumerKey], visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.context);
-        if inner.deleted {
+        if inner.is_deleted() {
             return;
         }
         keys.iter().for_each(|key| inner.consumers.succeed(*key));
@@ -241,7 +243,7 @@ impl Queue {
         if inner.features.groups.as_mut().is_some_and(|groups| groups.leave(key)) {
             inner.views.look_again();
         }
-        inner.used_at = visit.now;
+        inner.lifetime.touch(visit.now);
         if self.should_go(inner, visit.now) {
             visit.work.push(Work::DeleteIfUnused { queue: Arc::clone(self) });
         }
@@ -261,10 +263,9 @@ impl Queue {
     /// earlier one has replaced does nothing.
     pub(crate) fn on_timer(self: &Arc<Self>, at: u64, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.context);
-        if inner.timer_at != at || inner.deleted {
+        if inner.is_deleted() || !inner.lifetime.fire(at) {
             return;
         }
-        inner.timer_at = u64::MAX;
         if let Some(bucket) = &self.bucket {
             let queue = bucket.of.upgrade();
             visit.work.extend(queue.map(|queue| Work::Release { queue }));
@@ -285,10 +286,10 @@ impl Queue {
     /// `waker` is woken when a message that was away is in memory.
     pub(crate) fn fetch(self: &Arc<Self>, no_ack: bool, waker: &Waker, visit: &mut Visit<'_>) -> Result<Fetched, Gone> {
         let mut inner = self.lock(visit.context);
-        if inner.deleted {
+        if inner.is_deleted() {
             return Err(Gone);
         }
-        inner.used_at = visit.now;
+        inner.lifetime.touch(visit.now);
         self.expire(&mut inner, visit.now);
         let Some(seq) = inner.lanes.first_ready() else {
             inner.totals.fetched_empty += 1;
@@ -320,7 +321,7 @@ impl Queue {
         inner.lanes.delivered(seq);
         if no_ack {
             if let Some(address) = address {
-                inner.settled.push(settle::Settled { seq, address, reason: settle::ACKNOWLEDGED });
+                inner.departures.settle(seq, address, settle::ACKNOWLEDGED);
             }
             inner.leave_ready(seq, State::Done);
         } else {
@@ -355,7 +356,7 @@ impl Inner {
         if no_ack {
             self.totals.delivered_auto += 1;
             if let Some(address) = address {
-                self.settled.push(settle::Settled { seq, address, reason: settle::ACKNOWLEDGED });
+                self.departures.settle(seq, address, settle::ACKNOWLEDGED);
             }
         } else {
             self.unsettled += 1;

@@ -29,7 +29,7 @@ impl Queue {
         let singly = self.deduplicates() || self.keeps_last_values();
         let whole = singly.then(|| visit.context.groups.read());
         let mut inner = self.lock(visit.context);
-        if inner.deleted {
+        if inner.is_deleted() {
             return Err(Gone);
         }
         if whole.is_some() {
@@ -84,7 +84,7 @@ impl Queue {
         visit: &mut Visit<'_>,
     ) -> Result<(), Gone> {
         let mut inner = self.lock(visit.context);
-        if inner.deleted {
+        if inner.is_deleted() {
             return Err(Gone);
         }
         self.insert_all(&mut inner, arrivals, picks, State::Hidden, group, visit);

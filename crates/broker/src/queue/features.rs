@@ -132,7 +132,7 @@ impl Inner {
         self.free_spilled_of(&mut purged.freed, context);
         self.accounting.purged(purged.bytes);
         self.features.purged(&|number| self.lanes.is_live(number));
-        self.damage = None;
+        self.paging.forget_damage();
     }
 
     /// The end of the queue is logged: everything goes. Returns its consumers.

@@ -88,6 +88,7 @@ impl Queue {
         let consumers = || inner.consumers.with_activity();
         let single = inner.arguments.single_active_consumer;
         let active = if single { consumers().find(|(_, active)| *active) } else { None };
+        let active_at = inner.lifetime.active_at();
         let is_exclusive = inner.has_exclusive_consumer();
         let exclusive = if is_exclusive { consumers().find(|(consumer, _)| consumer.exclusive) } else { None };
         QueueFigures {
@@ -95,7 +96,7 @@ impl Queue {
             persistent: inner.lanes.durable() as u64,
             ready_in_memory: (inner.ready() - inner.lanes.away()) as u64,
             ready_bytes: inner.accounting.known_ready_bytes(),
-            idle_since: (context.clock.unix_ms() >= inner.active_at + IDLE).then_some(inner.active_at),
+            idle_since: (context.clock.unix_ms() >= active_at + IDLE).then_some(active_at),
             can_deliver: consumers().any(|(consumer, active)| active && consumer.is_open())
                 || inner.views.has_open_taker(),
             exclusive_consumer: exclusive.map(|(consumer, _)| consumer.tag.to_string()),

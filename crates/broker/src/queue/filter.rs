@@ -569,7 +569,7 @@ impl Inner {
     /// Drops an entry that no consumer has selected.
     fn drop_unwanted(&mut self, seq: u64) {
         if let Some(address) = self.lanes.get_mut(seq).and_then(|entry| entry.address) {
-            self.settled.push(settle::Settled { seq, address, reason: settle::NOT_SELECTED });
+            self.departures.settle(seq, address, settle::NOT_SELECTED);
         }
         self.leave_ready(seq, State::Done);
     }

@@ -301,7 +301,7 @@ impl Inner {
         let entry = self.lanes.get_mut(number);
         let Some(entry) = entry.filter(|entry| matches!(entry.state, State::Ready | State::Waiting)) else { return };
         if let Some(address) = entry.address {
-            self.settled.push(settle::Settled { seq: number, address, reason: settle::SUPERSEDED });
+            self.departures.settle(number, address, settle::SUPERSEDED);
         }
         self.leave_ready(number, State::Done);
         self.features.values.superseded += 1;

@@ -58,14 +58,55 @@ pub(crate) struct Damage {
     pub(crate) text: String,
 }
 
+/// What a queue has asked the pager for, and what the pager could not read.
+#[derive(Debug, Default)]
+pub(super) struct Paging {
+    /// The pager has been asked to read messages that are away.
+    loading: bool,
+    /// The first ready entry must be known, and its page is absent.
+    head_wanted: bool,
+    /// The entry that was read last for the head. Its message stays in memory until a consumer
+    /// takes it; evicted first, it could never be delivered.
+    kept: Option<u64>,
+    /// Clients that wait for a message that is away.
+    fetchers: Vec<Waker>,
+    damage: Option<Box<Damage>>,
+}
+
+impl Paging {
+    /// The first ready entry must be known.
+    pub(super) fn want_head(&mut self) {
+        self.head_wanted = true;
+    }
+
+    pub(super) fn wants_head(&self) -> bool {
+        self.head_wanted
+    }
+
+    #[inline]
+    pub(super) fn is_damaged(&self) -> bool {
+        self.damage.is_some()
+    }
+
+    /// Why the queue has stopped delivering, if it has.
+    pub(super) fn damage_text(&self) -> Option<&str> {
+        self.damage.as_ref().map(|damage| damage.text.as_str())
+    }
+
+    /// A read that failed is tried once more.
+    pub(super) fn forget_damage(&mut self) {
+        self.damage = None;
+    }
+}
+
 impl Queue {
     /// Asks the pager once for the data that this queue needs.
     pub(super) fn ask(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
-        if inner.loading || inner.deleted {
+        if inner.paging.loading || inner.is_deleted() {
             return;
         }
         if inner.need(visit.context).is_some() {
-            inner.loading = true;
+            inner.paging.loading = true;
             visit.work.push(Work::Load { queue: Arc::clone(self) });
         }
     }
@@ -74,29 +115,29 @@ impl Queue {
     pub(super) fn fetch_away(self: &Arc<Self>, mut inner: Guard<'_>, waker: &Waker, visit: &mut Visit<'_>) -> Fetched {
         let head = inner.lanes.first_ready();
         if let Some(damage) =
-            inner.damage.as_ref().filter(|damage| head.is_some_and(|head| damage.numbers.contains(&head)))
+            inner.paging.damage.as_ref().filter(|damage| head.is_some_and(|head| damage.numbers.contains(&head)))
         {
             let text = damage.text.clone();
             self.finish(inner, visit);
             return Fetched::Damaged(text);
         }
-        if !inner.fetchers.iter().any(|other| other.will_wake(waker)) {
-            inner.fetchers.push(waker.clone());
+        if !inner.paging.fetchers.iter().any(|other| other.will_wake(waker)) {
+            inner.paging.fetchers.push(waker.clone());
         }
-        inner.head_wanted = true;
+        inner.paging.head_wanted = true;
         self.finish(inner, visit);
         Fetched::Away
     }
 
     /// True until `waker`, which [`Queue::fetch`] was given, has been woken.
     pub(crate) fn will_wake(&self, waker: &Waker, context: &QueueContext) -> bool {
-        self.lock(context).fetchers.iter().any(|fetcher| fetcher.will_wake(waker))
+        self.lock(context).paging.fetchers.iter().any(|fetcher| fetcher.will_wake(waker))
     }
 
     /// The next read.
     pub(crate) fn task(&self, context: &QueueContext) -> Task {
         let mut inner = self.lock(context);
-        if inner.deleted {
+        if inner.is_deleted() {
             return Task::Nothing;
         }
         let Some(need) = inner.need(context) else { return Task::Nothing };
@@ -117,7 +158,7 @@ impl Queue {
             Away::Nothing => {
                 // Otherwise the queue would ask for it again and again.
                 debug_assert!(matches!(need, Need::Head | Need::Weights), "{need:?}: nothing is away");
-                inner.head_wanted = false;
+                inner.paging.head_wanted = false;
                 if need == Need::Weights {
                     inner.accounting.give_up_weights();
                 }
@@ -132,7 +173,7 @@ impl Queue {
     pub(crate) fn place(&self, page: u64, chunks: &[Chunk], listed: Vec<Reference>, context: &QueueContext) -> Placed {
         let mut inner = self.lock(context);
         let placed = inner.lanes.place(page, chunks, listed);
-        inner.head_wanted &= placed != Placed::Whole;
+        inner.paging.head_wanted &= placed != Placed::Whole;
         placed
     }
 
@@ -152,7 +193,7 @@ impl Queue {
         let mut inner = self.lock(context);
         let inner = &mut *inner;
         if purpose == Purpose::Deliver {
-            inner.kept = read.first().map(|(one, _)| one.seq);
+            inner.paging.kept = read.first().map(|(one, _)| one.seq);
         }
         let message_ttl = inner.arguments.message_ttl;
         for (one, message) in read {
@@ -186,10 +227,10 @@ impl Queue {
     /// to read: their need may be younger than the pager's look.
     pub(crate) fn loaded(self: &Arc<Self>, damage: Option<Damage>, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.context);
-        inner.loading = false;
-        inner.damage = damage.map(Box::new);
-        let fetchers = std::mem::take(&mut inner.fetchers);
-        if !inner.deleted {
+        inner.paging.loading = false;
+        inner.paging.damage = damage.map(Box::new);
+        let fetchers = std::mem::take(&mut inner.paging.fetchers);
+        if !inner.is_deleted() {
             self.dispatch(&mut inner, visit);
             self.enforce_length(&mut inner);
         }
@@ -202,14 +243,14 @@ impl Queue {
     /// reads it next.
     pub(crate) fn looked_at(self: &Arc<Self>, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.context);
-        inner.loading = false;
-        if !inner.deleted {
+        inner.paging.loading = false;
+        if !inner.is_deleted() {
             self.dispatch(&mut inner, visit);
             inner.give_back_borrowed();
         }
         // The first entry is not looked at without a waiting client: that would make its page hot.
-        let waits = !inner.fetchers.is_empty() && !inner.deleted && inner.head_is_away();
-        let fetchers = if waits { Vec::new() } else { std::mem::take(&mut inner.fetchers) };
+        let waits = !inner.paging.fetchers.is_empty() && !inner.is_deleted() && inner.head_is_away();
+        let fetchers = if waits { Vec::new() } else { std::mem::take(&mut inner.paging.fetchers) };
         self.finish(inner, visit);
         fetchers.into_iter().for_each(Waker::wake);
     }
@@ -247,7 +288,7 @@ impl Queue {
         let stays = if inner.consumers.is_empty() { 0 } else { context.memory.window() };
         let excess = inner.accounting.resident().saturating_sub(stays);
         let room = if may_spill { context.memory.spill_piece() } else { 0 };
-        let mut swept = inner.lanes.sweep(excess, inner.kept, room);
+        let mut swept = inner.lanes.sweep(excess, inner.paging.kept, room);
         inner.accounting.dropped(swept.dropped);
         if !swept.picked.is_empty() {
             // In the order in which they will be read.
@@ -293,7 +334,7 @@ impl Inner {
     /// The next need. Views and other consumers take turns with the pager.
     fn need(&mut self, context: &QueueContext) -> Option<Need> {
         let look = self.views.need_pager().then_some(Need::Look);
-        if look.is_some() && (self.views.are_next() || self.damage.is_some()) {
+        if look.is_some() && (self.views.are_next() || self.paging.damage.is_some()) {
             return look;
         }
         let others = if self.is_stopped() { None } else { self.need_of_others(context) };
@@ -303,7 +344,7 @@ impl Inner {
     /// True while the damage stops all reading except for views. Messages that came back, or have a
     /// higher priority, lie before the damage and may still be delivered.
     fn is_stopped(&mut self) -> bool {
-        let Some(damage) = &self.damage else { return false };
+        let Some(damage) = &self.paging.damage else { return false };
         let numbers = damage.numbers.clone();
         let before = self.lanes.first_ready().is_some_and(|head| !numbers.contains(&head));
         !(before && self.is_hungry() && self.head_is_away())
@@ -311,11 +352,11 @@ impl Inner {
 
     /// Forgets the damage if its messages have gone; true if it did.
     pub(super) fn forget_damage(&mut self) -> bool {
-        self.damage.take_if(|damage| !self.lanes.has_ready(&damage.numbers)).is_some()
+        self.paging.damage.take_if(|damage| !self.lanes.has_ready(&damage.numbers)).is_some()
     }
 
     fn is_hungry(&self) -> bool {
-        !self.fetchers.is_empty() || self.consumers.may_take()
+        !self.paging.fetchers.is_empty() || self.consumers.may_take()
     }
 
     fn need_of_others(&mut self, context: &QueueContext) -> Option<Need> {
@@ -326,7 +367,7 @@ impl Inner {
         if self.is_hungry() && (self.accounting.resident() < piece || self.head_is_away()) {
             return Some(Need::Messages(piece));
         }
-        if self.head_wanted {
+        if self.paging.head_wanted {
             return Some(Need::Head);
         }
         if self.accounting.lacks_weights() {

@@ -77,7 +77,7 @@ impl Queue {
             });
             if same {
                 let (seq, address, reason) = (one.seq, one.address, settle::UNREADABLE);
-                inner.settled.push(settle::Settled { seq, address, reason });
+                inner.departures.settle(seq, address, reason);
                 inner.leave_ready(seq, State::Done);
                 count += 1;
             }

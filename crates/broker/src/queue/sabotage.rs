@@ -53,12 +53,12 @@ impl Queue {
         for seq in added.into_iter().flat_map(|(first, end)| first..end) {
             if let Some(address) = inner.lanes.get_mut(seq).and_then(|entry| entry.address) {
                 appender.reference(None, NOBODY, seq, 0, &[address]);
-                inner.held_back.entries.push((seq, address));
+                inner.departures.held_back.entries.push((seq, address));
             }
         }
-        inner.held_back.visits += 1;
-        if inner.held_back.visits == LATE {
-            for (seq, address) in std::mem::take(&mut inner.held_back).entries {
+        inner.departures.held_back.visits += 1;
+        if inner.departures.held_back.visits == LATE {
+            for (seq, address) in std::mem::take(&mut inner.departures.held_back).entries {
                 let mark = inner.lanes.of_mut(seq).map_or(0, |lane| lane.position().1);
                 appender.reference(None, self.id, seq, mark, &[address]);
                 appender.settle(None, NOBODY, ACKNOWLEDGED, &[(seq, 1)], &[address]);

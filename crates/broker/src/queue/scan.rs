@@ -102,7 +102,7 @@ impl Queue {
     /// Takes an entry out to be moved: consumers no longer get it.
     pub(crate) fn seize(&self, seq: u64, context: &QueueContext) -> Seized {
         let mut inner = self.lock(context);
-        if inner.deleted || !inner.lanes.is_ready(seq) {
+        if inner.is_deleted() || !inner.lanes.is_ready(seq) {
             return Seized::Gone;
         }
         if inner.lanes.get_mut(seq).is_none() {
@@ -116,14 +116,14 @@ impl Queue {
     /// them.
     pub(crate) fn let_go_of_moved(&self, seized: &[u64], group: Option<Group>, context: &QueueContext) {
         let mut inner = self.lock(context);
-        if inner.deleted {
+        if inner.is_deleted() {
             return;
         }
         #[cfg(feature = "sabotage")]
         let seized: &[u64] = if super::sabotage::armed("copy") { &[] } else { seized };
         for seq in seized {
             if let Some(address) = inner.lanes.get_mut(*seq).and_then(|entry| entry.address) {
-                inner.settled.push(settle::Settled { seq: *seq, address, reason: settle::MOVED });
+                inner.departures.settle(*seq, address, settle::MOVED);
             }
             inner.remove_or_set(*seq, State::Done);
         }

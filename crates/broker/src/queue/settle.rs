@@ -74,7 +74,7 @@ impl Queue {
     /// settlements.
     pub(crate) fn settle(self: &Arc<Self>, settlements: &[Settlement], client: u64, visit: &mut Visit<'_>) -> Ticket {
         let mut inner = self.lock(visit.context);
-        if inner.deleted {
+        if inner.is_deleted() {
             return Ticket::NONE;
         }
         for settlement in settlements {
@@ -91,7 +91,7 @@ impl Queue {
     /// session can't bring them back.
     pub(crate) fn settle_in(&self, settlements: &[Settlement], client: u64, group: Group, visit: &Visit<'_>) -> Ticket {
         let mut inner = self.lock(visit.context);
-        if inner.deleted {
+        if inner.is_deleted() {
             return Ticket::NONE;
         }
         for settlement in settlements {
@@ -118,7 +118,7 @@ impl Queue {
         match settlement.outcome {
             EntryOutcome::Accepted => {
                 if let Some(address) = address {
-                    inner.settled.push(Settled { seq, address, reason: ACKNOWLEDGED });
+                    inner.departures.settle(seq, address, ACKNOWLEDGED);
                 }
                 inner.remove_or_set(seq, State::Done);
                 inner.totals.acknowledged += 1;
@@ -157,17 +157,17 @@ impl Queue {
     /// Logs the settlements of this visit, in runs of consecutive entries, with one record for each
     /// row of a reason.
     pub(super) fn log_settled_in(&self, inner: &mut Inner, group: Option<Group>, context: &QueueContext) -> Ticket {
-        if inner.settled.is_empty() {
+        if inner.departures.are_logged() {
             return Ticket::NONE;
         }
-        let mut settled = std::mem::take(&mut inner.settled);
+        let mut settled = inner.departures.take_settled();
         if inner.accounting.has_spilled() {
             // These were never in the log.
             for one in settled.extract_if(.., |one| one.address.is_spilled()) {
                 inner.free_spilled(one.address.file, 1, context);
             }
             if settled.is_empty() {
-                inner.settled = settled;
+                inner.departures.keep(settled);
                 return Ticket::NONE;
             }
         }
@@ -180,7 +180,7 @@ impl Queue {
                 _ => runs.push((one.seq, 1)),
             }
             #[cfg(feature = "sabotage")]
-            let kept = inner.held_back.keeps(one.seq);
+            let kept = inner.departures.held_back.keeps(one.seq);
             #[cfg(not(feature = "sabotage"))]
             let kept = false;
             if !kept {
@@ -196,7 +196,7 @@ impl Queue {
         let ticket = appender.ticket();
         drop(appender);
         settled.clear();
-        inner.settled = settled;
+        inner.departures.keep(settled);
         ADDRESSES.set(addresses);
         ticket
     }
@@ -213,7 +213,7 @@ impl Queue {
     pub(super) fn purge_ready(&self, context: &QueueContext) -> (u64, Ticket) {
         let mut guard = self.lock(context);
         let inner = &mut *guard;
-        inner.used_at = context.clock.unix_ms();
+        inner.lifetime.touch(context.clock.unix_ms());
         // Entries that wait after a return go too.
         inner.wake(u64::MAX);
         let mut purged = inner.lanes.purge();
@@ -231,7 +231,7 @@ impl Queue {
     /// `inner`.
     pub(crate) fn end(&self, inner: &mut Guard<'_>, context: &QueueContext) -> (Vec<super::Consumer>, u64, Ticket) {
         let ready = inner.lanes.ready() as u64;
-        inner.deleted = true;
+        inner.lifetime.end();
         let mut ticket = Ticket::NONE;
         let mut freed = inner.lanes.files();
         inner.free_spilled_of(&mut freed, context);

@@ -25,7 +25,7 @@ impl Queue {
         let window = inner.window(context);
         // Messages that are now near to delivery stay in memory.
         for ((seq, _), address) in picked.iter().zip(addresses).rev() {
-            if inner.deleted || !inner.lanes.spill(*seq, *address) {
+            if inner.is_deleted() || !inner.lanes.spill(*seq, *address) {
                 context.free_spilled(address.file, 1);
                 continue;
             }

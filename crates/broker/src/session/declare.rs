@@ -435,7 +435,7 @@ impl Client {
             let existing = Arc::clone(existing);
             self.check_owner(&existing)?;
             same_queue(&existing, spec)?;
-            existing.lock(&self.engine).used_at = self.engine.clock.unix_ms();
+            existing.lock(&self.engine).touch(self.engine.clock.unix_ms());
             self.engine.totals.queues_declared.add(1);
             return Ok(self.declared(&existing, self.settled_and(&tables)));
         }
@@ -554,7 +554,7 @@ impl Client {
         let tables = self.vhost.tables.read();
         let queue = tables.queue(name).ok_or_else(|| no_queue(name, &self.shared.vhost))?;
         self.check_owner(queue)?;
-        queue.lock(&self.engine).used_at = self.engine.clock.unix_ms();
+        queue.lock(&self.engine).touch(self.engine.clock.unix_ms());
         Ok(self.declared(queue, self.settled_and(&tables)))
     }
 
