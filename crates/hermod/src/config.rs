@@ -9,23 +9,25 @@ mod file;
 mod http;
 mod manual;
 mod nearest;
+mod ports;
 mod reader;
 mod settings;
 mod tls;
 mod users;
-mod value;
+pub(crate) mod value;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub(crate) use manual::settings_page;
-pub(crate) use reader::{Described, Origin};
-pub(crate) use settings::{Durability, LogFormat, Ports, Settings};
+pub(crate) use ports::{HTTP, HTTPS, Port};
+pub(crate) use reader::{Described, Origin, Reader};
+pub(crate) use settings::{Durability, LogFormat, Settings, declare};
 pub(crate) use tls::{LoginFrom, Tls, Verify, Version};
 pub(crate) use users::Users;
 pub(crate) use value::bytes as parse_size;
 
-use reader::{Layer, Reader};
+use reader::Layer;
 
 /// The configuration file, if no other one is named.
 const SYSTEM_FILE: &str = "/etc/hermod/hermod.toml";
@@ -103,7 +105,7 @@ impl Config {
         let settings = Settings::read(&mut reader)?;
         let described = reader.into_described();
         check_together(&settings)?;
-        check_secure_ports(&settings, &described)?;
+        settings.ports.check_secure(&settings.tls, &described)?;
         Ok(Self { settings, described, file, suspects })
     }
 }
@@ -150,57 +152,12 @@ fn read_environment(environment: &BTreeMap<String, String>, known: &[Described])
 
 /// Checks that need several settings.
 fn check_together(settings: &Settings) -> Result<(), ConfigError> {
-    let Settings { ports, port_offset, .. } = settings;
-    let mut taken = BTreeMap::new();
-    let plain = [
-        ("ports.amqp", ports.amqp),
-        ("ports.stomp", ports.stomp),
-        ("ports.http", ports.http),
-        ("ports.web_stomp", ports.web_stomp),
-    ];
-    let secure = secure_ports(ports).into_iter().filter(|_| settings.tls.certificate.is_some());
-    for (name, port) in plain.into_iter().chain(secure) {
-        if port == 0 {
-            continue;
-        }
-        let Some(shifted) = port.checked_add(*port_offset) else {
-            let most = u16::MAX - port;
-            return Err(ConfigError::new(format!(
-                "port_offset: {name} {port} + {port_offset} is above 65535; use an offset of at most {most}, set {name} \
-                 to a lower port, or to 0 to turn its listener off"
-            )));
-        };
-        if let Some(other) = taken.insert(shifted, name) {
-            return Err(ConfigError::new(format!("{name}: port {port} is that of {other} already")));
-        }
-    }
+    settings.ports.check(settings.port_offset, &settings.tls)?;
     if settings.bind.is_empty() {
         return Err(ConfigError::new("bind: there is no address to listen on; write at least one".to_owned()));
     }
     settings.tls.check()?;
     check_largest_message(settings)
-}
-
-fn secure_ports(ports: &Ports) -> [(&'static str, u16); 4] {
-    [
-        ("ports.amqps", ports.amqps),
-        ("ports.stomps", ports.stomps),
-        ("ports.https", ports.https),
-        ("ports.web_stomps", ports.web_stomps),
-    ]
-}
-
-/// A port for TLS that was set, without a certificate, is an error: it would stay closed silently.
-fn check_secure_ports(settings: &Settings, described: &[Described]) -> Result<(), ConfigError> {
-    let Settings { ports, tls, .. } = settings;
-    for (name, port) in secure_ports(ports) {
-        let asked = described.iter().find(|setting| setting.name == name && setting.origin != Origin::Default);
-        if let Some(setting) = asked.filter(|_| port != 0 && tls.certificate.is_none()) {
-            let what = "there is no TLS without a certificate; set tls.certificate and tls.key, too";
-            return Err(ConfigError::value(name, &setting.origin, what));
-        }
-    }
-    Ok(())
 }
 
 /// A body must fit into three quarters of one file of the journal.

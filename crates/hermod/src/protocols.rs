@@ -1,26 +1,37 @@
-//! The table of protocols: the name of each, its ports, and how to make it. One entry per protocol.
+//! The table of protocols. A protocol is one row of it: its names, its ports, its own settings, and
+//! how to make it.
+//!
+//! Settings of ports, checks of ports, listeners, RabbitMQ's plugins, health checks and listings
+//! derive from the rows. Nothing else in this program or in management names a protocol.
+
+mod amqp091;
+mod stomp;
 
 use std::sync::Arc;
 
-use amqp091::{Amqp091, Amqp091Dialect};
-use auth::sasl::Mechanism;
-use broker::{Broker, Dialects};
-use stomp::codec::Trailer;
-use stomp::{Stomp, StompDialect};
+use broker::{Broker, Dialect, Dialects};
+use management::ProtocolNames;
 use wire::Protocol;
 
-use crate::config::Settings;
+pub(crate) use self::amqp091::encode;
+use crate::config::{ConfigError, Port, Reader, Settings};
 
 /// A protocol that can be served.
 pub(crate) struct Served {
-    /// Its port before `port_offset`; 0 turns it off.
-    pub(crate) port: fn(&Settings) -> u16,
+    /// How it is called.
+    pub(crate) names: ProtocolNames,
+    /// RabbitMQ's plugin for it; `None` if RabbitMQ has it without a plugin.
+    pub(crate) plugin: Option<&'static str>,
+    /// Its port.
+    pub(crate) port: Port,
     /// Its port over TLS.
-    pub(crate) secure_port: fn(&Settings) -> u16,
-    /// Makes the server side of the protocol.
-    pub(crate) make: fn(&Broker, &Settings) -> Arc<dyn Protocol>,
+    pub(crate) secure_port: Port,
     /// How pages in browsers can use it; `None` if they can't.
     pub(crate) web: Option<ServedWeb>,
+    /// The encoding of its messages' properties.
+    pub(crate) dialect: fn() -> Arc<dyn Dialect>,
+    /// Reads the settings that only this protocol has.
+    pub(crate) read: fn(&mut Reader) -> Result<Arc<dyn OwnSettings>, ConfigError>,
 }
 
 /// A protocol over WebSockets.
@@ -29,66 +40,36 @@ pub(crate) struct ServedWeb {
     pub(crate) name: &'static str,
     /// The subprotocols of its handshake, the best first.
     pub(crate) subprotocols: &'static [&'static str],
-    /// Its port before `port_offset`; 0 turns it off.
-    pub(crate) port: fn(&Settings) -> u16,
+    /// RabbitMQ's plugin for it.
+    pub(crate) plugin: &'static str,
+    /// The port that RabbitMQ uses.
+    pub(crate) usual_port: u16,
+    /// Its port.
+    pub(crate) port: Port,
     /// Its port over TLS.
-    pub(crate) secure_port: fn(&Settings) -> u16,
+    pub(crate) secure_port: Port,
 }
 
-/// The equivalent of RabbitMQ's Web STOMP.
-const WEB_STOMP: ServedWeb = ServedWeb {
-    name: "web-stomp",
-    subprotocols: &["v12.stomp", "v11.stomp", "v10.stomp"],
-    port: |settings| settings.ports.web_stomp,
-    secure_port: |settings| settings.ports.web_stomps,
-};
+/// The settings that only one protocol has.
+pub(crate) trait OwnSettings: std::fmt::Debug + Send + Sync {
+    /// Makes the server side of the protocol.
+    fn make(&self, broker: &Broker, settings: &Settings) -> Arc<dyn Protocol>;
+    /// Origins of pages that may connect by WebSocket, besides those of the broker's own host.
+    fn web_origins(&self) -> &[String] {
+        &[]
+    }
+}
 
 /// All protocols.
-pub(crate) const SERVED: [Served; 2] = [
-    Served {
-        port: |settings| settings.ports.amqp,
-        secure_port: |settings| settings.ports.amqps,
-        make: amqp091,
-        web: None,
-    },
-    Served {
-        port: |settings| settings.ports.stomp,
-        secure_port: |settings| settings.ports.stomps,
-        make: stomp,
-        web: Some(WEB_STOMP),
-    },
-];
+pub(crate) static SERVED: &[Served] = &[amqp091::ROW, stomp::ROW];
 
 /// The encodings of all protocols, including those that are turned off: stored messages may have
 /// any.
 pub(crate) fn dialects() -> Dialects {
-    Dialects::new(vec![Arc::new(Amqp091Dialect), Arc::new(StompDialect)])
+    Dialects::new(SERVED.iter().map(|served| (served.dialect)()).collect())
 }
 
-fn amqp091(broker: &Broker, settings: &Settings) -> Arc<dyn Protocol> {
-    let defaults = amqp091::Settings::default();
-    let settings = amqp091::Settings {
-        // The ranges are checked where the settings are declared.
-        frame_max: u32::try_from(settings.limits.frame_max).unwrap_or(defaults.frame_max),
-        heartbeat: u16::try_from(settings.limits.heartbeat.as_secs()).unwrap_or(defaults.heartbeat),
-        handshake_timeout: settings.limits.handshake_timeout,
-        product: settings.compat.product.clone(),
-        version: settings.compat.version.clone(),
-        mechanisms: settings.users.mechanisms.clone(),
-        anonymous_user: settings.users.anonymous.clone(),
-        cluster_name: crate::serve::cluster_name(settings),
-    };
-    Arc::new(Amqp091::new(broker.clone(), settings))
-}
-
-fn stomp(broker: &Broker, settings: &Settings) -> Arc<dyn Protocol> {
-    let settings = stomp::Settings {
-        handshake: settings.limits.handshake_timeout,
-        certificate_login: settings.users.mechanisms.contains(&Mechanism::External),
-        default_login: settings.stomp.default_login.clone(),
-        server: format!("{}/{}", settings.compat.product, settings.compat.version),
-        trailer: if settings.stomp.trailing_lf { Trailer::LineFeed } else { Trailer::None },
-        ..stomp::Settings::default()
-    };
-    Arc::new(Stomp::new(broker.clone(), settings))
+/// The protocols' own settings, in the order of [`SERVED`].
+pub(crate) fn read_settings(reader: &mut Reader) -> Result<Vec<Arc<dyn OwnSettings>>, ConfigError> {
+    SERVED.iter().map(|served| (served.read)(reader)).collect()
 }

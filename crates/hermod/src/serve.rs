@@ -17,10 +17,10 @@ use net::{Listener, Nagle, Net};
 use wire::Protocol;
 
 use crate::cli;
-use crate::config::{Config, Durability, Origin, Settings};
+use crate::config::{Config, Durability, HTTP, HTTPS, Origin, Port, Settings};
 use crate::exit::{Exit, Failure};
 use crate::log::START;
-use crate::protocols::{self, SERVED, ServedWeb};
+use crate::protocols::{self, OwnSettings, SERVED, ServedWeb};
 use crate::tls::Certificates;
 use crate::{backup, data_dir, housekeeper, log, machine, pager, secrets, signals};
 
@@ -66,7 +66,7 @@ pub(crate) fn run(
         facts.clone(),
         network_of(&net, certificates.clone(), watch),
         copying(&broker, &directory),
-        amqp091::encode,
+        protocols::encode,
     ));
     define(settings, &source)?;
     // Listeners open only after the import. An earlier client would find only some of the
@@ -114,6 +114,7 @@ fn facts(settings: &Settings, directory: &Path, listeners: Vec<ListenerRow>, sta
         data_dir: directory.display().to_string(),
         durability: settings.durability.name().to_owned(),
         listeners,
+        protocols: SERVED.iter().map(|served| served.names).collect(),
         started,
     }
 }
@@ -180,23 +181,22 @@ fn bind(config: &Config) -> Result<Bound, Failure> {
     let settings = &config.settings;
     // An address of the default may be missing: a machine without IPv6 is not an error.
     let lenient = config.described.iter().any(|setting| setting.name == "bind" && setting.origin == Origin::Default);
-    let on = |port: u16| bind_port(&settings.bind, port, settings.port_offset, settings.tcp.nodelay, lenient);
-    let protocols = SERVED.iter().map(|served| on((served.port)(settings))).collect::<Result<_, _>>()?;
-    let secure_port = |port: u16| if settings.tls.certificate.is_some() { port } else { 0 };
-    let secure =
-        SERVED.iter().map(|served| on(secure_port((served.secure_port)(settings)))).collect::<Result<_, _>>()?;
-    let on_web = |port: &dyn Fn(&ServedWeb) -> u16| {
-        SERVED.iter().map(|served| on(served.web.as_ref().map_or(0, port))).collect::<Result<Vec<_>, _>>()
+    let bind = |port: u16| bind_port(&settings.bind, port, settings.port_offset, settings.tcp.nodelay, lenient);
+    let on = |port: &Port| bind(settings.ports.of(port));
+    let over_tls = |port: &Port| match settings.tls.certificate {
+        Some(_) => on(port),
+        None => Ok(Vec::new()),
     };
-    let web = on_web(&|web| (web.port)(settings))?;
-    let secure_web = on_web(&|web| secure_port((web.secure_port)(settings)))?;
+    let web = |port: &dyn Fn(&ServedWeb) -> Result<Vec<Listener>, Failure>| {
+        SERVED.iter().map(|served| served.web.as_ref().map_or(Ok(Vec::new()), port)).collect::<Result<Vec<_>, _>>()
+    };
     Ok(Bound {
-        protocols,
-        secure,
-        web,
-        secure_web,
-        http: on(settings.ports.http)?,
-        https: on(secure_port(settings.ports.https))?,
+        protocols: SERVED.iter().map(|served| on(&served.port)).collect::<Result<_, _>>()?,
+        secure: SERVED.iter().map(|served| over_tls(&served.secure_port)).collect::<Result<_, _>>()?,
+        web: web(&|web| on(&web.port))?,
+        secure_web: web(&|web| over_tls(&web.secure_port))?,
+        http: on(&HTTP)?,
+        https: over_tls(&HTTPS)?,
     })
 }
 
@@ -503,9 +503,9 @@ fn furnish(
     bound: Bound,
     certificates: Option<&Arc<Certificates>>,
 ) -> (Vec<Entrance>, Vec<ListenerRow>, Endpoints) {
-    let made: Vec<_> = SERVED.iter().map(|served| (served.make)(broker, settings)).collect();
+    let made: Vec<_> = settings.protocols.iter().map(|own| own.make(broker, settings)).collect();
     let hosts = Arc::new(Hosts::new(&machine::name(), settings.http.hosts.clone()));
-    let pages = Pages { origins: settings.stomp.web_origins.clone().into(), hosts: hosts.clone() };
+    let pages = Pages { own: &settings.protocols, hosts: hosts.clone() };
     let mut entrances = for_protocols(&made, bound.protocols, None);
     entrances.extend(for_protocols(&made, bound.secure, certificates));
     entrances.extend(for_web(&made, bound.web, None, &pages));
@@ -556,16 +556,17 @@ fn for_protocols(
 }
 
 /// The pages that may open WebSockets.
-struct Pages {
-    origins: Arc<[String]>,
+struct Pages<'s> {
+    /// Each protocol has origins of its own.
+    own: &'s [Arc<dyn OwnSettings>],
     hosts: Arc<Hosts>,
 }
 
-impl Pages {
-    fn web(&self, subprotocols: &'static [&'static str]) -> net::Web {
+impl Pages<'_> {
+    fn web(&self, subprotocols: &'static [&'static str], own: &dyn OwnSettings) -> net::Web {
         let hosts = self.hosts.clone();
         let admits = move |host: &str, peer| hosts.admits(host, peer);
-        net::Web { subprotocols, origins: self.origins.clone(), hosts: Arc::new(admits) }
+        net::Web { subprotocols, origins: own.web_origins().into(), hosts: Arc::new(admits) }
     }
 }
 
@@ -574,11 +575,11 @@ fn for_web(
     made: &[Arc<dyn Protocol>],
     bound: Vec<Vec<Listener>>,
     certificates: Option<&Arc<Certificates>>,
-    pages: &Pages,
+    pages: &Pages<'_>,
 ) -> Vec<Entrance> {
     let suffix = if certificates.is_some() { "s" } else { "" };
     let mut entrances = Vec::new();
-    for ((served, protocol), listeners) in SERVED.iter().zip(made).zip(bound) {
+    for (((served, protocol), own), listeners) in SERVED.iter().zip(made).zip(pages.own).zip(bound) {
         let Some(web) = &served.web else { continue };
         for listener in listeners {
             entrances.push(Entrance {
@@ -586,7 +587,7 @@ fn for_web(
                 listener,
                 protocols: vec![protocol.clone()],
                 tls: tls(certificates),
-                web: Some(pages.web(web.subprotocols)),
+                web: Some(pages.web(web.subprotocols, &**own)),
             });
         }
     }

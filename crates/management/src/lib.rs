@@ -54,5 +54,5 @@ pub use report::{
 };
 pub use server::{Endpoints, Management};
 pub use serving::Secure;
-pub use source::{Encryption, Facts, Network, Socket, Source};
+pub use source::{Encryption, Facts, Network, ProtocolNames, Socket, Source};
 pub use watch::Watch;

@@ -329,13 +329,9 @@ pub(crate) fn percent_encoded(text: &str) -> String {
     encoded
 }
 
-/// RabbitMQ's names of the protocols.
-fn protocol(name: &str) -> &str {
-    match name {
-        "amqp" => "AMQP 0-9-1",
-        "stomp" => "STOMP",
-        other => other,
-    }
+/// RabbitMQ's name of a protocol.
+fn protocol<'n>(name: &'n str, facts: &Facts) -> &'n str {
+    facts.protocols.iter().find(|known| known.name == name).map_or(name, |known| known.listed)
 }
 
 fn connection(client: &ClientReport, facts: &Facts, sockets: &[Socket]) -> Json {
@@ -347,7 +343,7 @@ fn connection(client: &ClientReport, facts: &Facts, sockets: &[Socket]) -> Json 
     put("type", json!("network"));
     put("user", json!(client.user));
     put("vhost", json!(client.vhost));
-    put("protocol", json!(protocol(client.protocol)));
+    put("protocol", json!(protocol(client.protocol, facts)));
     put("state", json!(client.state));
     put("channels", json!(client.sessions));
     put("connected_at", json!(client.connected_at));

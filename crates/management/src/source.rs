@@ -87,8 +87,33 @@ pub struct Facts {
     pub durability: String,
     /// The listeners.
     pub listeners: Vec<ListenerRow>,
+    /// The names of the protocols that can be served.
+    pub protocols: Vec<ProtocolNames>,
     /// When the server started.
     pub started: Instant,
+}
+
+/// How a protocol is called.
+#[derive(Debug, Clone, Copy)]
+pub struct ProtocolNames {
+    /// Its short name in listeners and logs. Over TLS, an `s` follows it.
+    pub name: &'static str,
+    /// Its name in RabbitMQ's listings of connections.
+    pub listed: &'static str,
+    /// Other names by which health checks may ask for it.
+    pub also: &'static [&'static str],
+}
+
+impl ProtocolNames {
+    /// The short name of the listeners that a health check means by `asked`, if it is a name of
+    /// this protocol.
+    pub(crate) fn listener(&self, asked: &str) -> Option<String> {
+        let over_tls = asked.strip_suffix("/ssl").is_some_and(|bare| bare == self.name);
+        match over_tls {
+            true => Some(format!("{}s", self.name)),
+            false => self.also.contains(&asked).then(|| self.name.to_owned()),
+        }
+    }
 }
 
 impl Facts {

@@ -3,16 +3,19 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use broker::{CountedReturns, UnknownArguments};
 
 use super::ConfigError;
 use super::http::Http;
+use super::ports::Ports;
 use super::reader::{Declaration, Reader};
 use super::tls::Tls;
-use super::users::{Stomp, Strangers, Users};
+use super::users::{Strangers, Users};
 use super::value;
+use crate::protocols::{self, OwnSettings};
 
 /// The effective settings.
 #[derive(Debug, Clone)]
@@ -31,7 +34,8 @@ pub(crate) struct Settings {
     /// A document to import at the start.
     pub(crate) definitions: Option<PathBuf>,
     pub(crate) users: Users,
-    pub(crate) stomp: Stomp,
+    /// The settings that only one protocol has, in the order of the table of protocols.
+    pub(crate) protocols: Vec<Arc<dyn OwnSettings>>,
     pub(crate) http: Http,
     pub(crate) names: Names,
     pub(crate) compat: Compat,
@@ -71,18 +75,6 @@ impl Durability {
             Self::Memory => "nothing is written to disk; a restart loses everything",
         }
     }
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct Ports {
-    pub(crate) amqp: u16,
-    pub(crate) stomp: u16,
-    pub(crate) http: u16,
-    pub(crate) amqps: u16,
-    pub(crate) stomps: u16,
-    pub(crate) https: u16,
-    pub(crate) web_stomp: u16,
-    pub(crate) web_stomps: u16,
 }
 
 /// The names of the broker in RabbitMQ's API and tools.
@@ -199,7 +191,7 @@ impl Settings {
             shutdown_timeout,
             definitions: reader.get(declare("definitions", "path", "", DEFINITIONS), optional_path)?,
             users: Users::read(reader)?,
-            stomp: Stomp::read(reader)?,
+            protocols: protocols::read_settings(reader)?,
             http: Http::read(reader)?,
             names: Names::read(reader)?,
             compat: Compat::read(reader)?,
@@ -248,39 +240,7 @@ fn listeners(reader: &mut Reader) -> Result<(Vec<IpAddr>, u16, Ports), ConfigErr
         reader.get(declare("port_offset", "number", "0", "Added to every port under `ports`."), |text| {
             value::count(text).and_then(|offset| u16::try_from(offset).map_err(|_| format!("{text} is above 65535")))
         })?;
-    let mut port = |name, default, doc| reader.get(declare(name, "port", default, doc), value::port);
-    let ports = Ports {
-        amqp: port("ports.amqp", "5672", "Port of AMQP; 0 turns it off.")?,
-        stomp: port("ports.stomp", "61613", "Port of STOMP; 0 turns it off.")?,
-        http: port("ports.http", "15672", "Port of HTTP: management API, metrics and health; 0 turns it off.")?,
-        amqps: port(
-            "ports.amqps",
-            "5671",
-            "Port of AMQP over TLS. It is opened if `tls.certificate` is set; 0 turns it off.",
-        )?,
-        stomps: port(
-            "ports.stomps",
-            "61614",
-            "Port of STOMP over TLS. It is opened if `tls.certificate` is set; 0 turns it off.",
-        )?,
-        https: port(
-            "ports.https",
-            "15671",
-            "Port of HTTP over TLS. It is opened if `tls.certificate` is set; 0 turns it off.",
-        )?,
-        web_stomp: port(
-            "ports.web_stomp",
-            "0",
-            "Port of STOMP over WebSocket, for pages in browsers. RabbitMQ uses 15674. 0, the default, turns it off.",
-        )?,
-        web_stomps: port(
-            "ports.web_stomps",
-            "0",
-            "Port of STOMP over WebSocket and TLS. RabbitMQ uses 15673. It is opened if `tls.certificate` is set; 0, \
-             the default, turns it off.",
-        )?,
-    };
-    Ok((bind, port_offset, ports))
+    Ok((bind, port_offset, Ports::read(reader)?))
 }
 
 const NODE_NAME: &str = "Name of the broker in the HTTP API, in metrics and for `rabbitmqctl`: a name, `@`, and the \
@@ -674,7 +634,7 @@ impl Log {
     }
 }
 
-pub(super) fn declare<'a>(
+pub(crate) fn declare<'a>(
     name: &'static str,
     kind: &'static str,
     default: &'a str,

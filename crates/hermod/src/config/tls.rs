@@ -1,9 +1,11 @@
 //! The settings of TLS, declared once like all others.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::ConfigError;
+use super::ports::SECURE;
 use super::reader::Reader;
 use super::settings::{declare, optional_path};
 use super::value;
@@ -58,15 +60,18 @@ const LOGIN_FROM: [(&str, LoginFrom); 5] = [
     ("san_uri", LoginFrom::SanUri),
 ];
 
+static CERTIFICATE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "File with the server's certificate in PEM, followed by the certificates of its issuers. If it is set, {} are \
+         opened. The file is read again when it changes, and on SIGHUP.",
+        *SECURE
+    )
+});
+
 impl Tls {
     pub(super) fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
         let mut file = |name, doc| reader.get(declare(name, "path", "", doc), optional_path);
-        let certificate = file(
-            "tls.certificate",
-            "File with the server's certificate in PEM, followed by the certificates of its issuers. If it is set, \
-             `ports.amqps`, `ports.stomps`, `ports.https` and `ports.web_stomps` are opened. The file is read again \
-             when it changes, and on SIGHUP.",
-        )?;
+        let certificate = file("tls.certificate", &CERTIFICATE)?;
         let key = file(
             "tls.key",
             "File with the private key of the certificate in PEM, not encrypted. By default the key is in the file \

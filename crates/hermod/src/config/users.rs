@@ -37,23 +37,6 @@ pub(crate) struct Strangers {
     pub(crate) failed_logins_per_user: u64,
 }
 
-/// The user of STOMP clients without a log-in, the pages that may connect, and the end of frames.
-#[derive(Clone)]
-pub(crate) struct Stomp {
-    /// User and password of a CONNECT without `login`.
-    pub(crate) default_login: Option<(String, String)>,
-    /// Origins of pages besides those of the broker's own host.
-    pub(crate) web_origins: Vec<String>,
-    /// Whether a line feed follows each frame that is sent.
-    pub(crate) trailing_lf: bool,
-}
-
-impl std::fmt::Debug for Stomp {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stomp").finish_non_exhaustive()
-    }
-}
-
 impl Users {
     pub(super) fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
         let name = reader.get(
@@ -154,43 +137,6 @@ impl Strangers {
             0,
         )?;
         Ok(Self { pending, connects_per_address, failed_logins_per_address, failed_logins_per_user })
-    }
-}
-
-impl Stomp {
-    pub(super) fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
-        let user = reader.get(
-            declare(
-                "stomp.default_user",
-                "text",
-                "",
-                "User of STOMP clients whose CONNECT has no `login`. If it is not set, such a client is refused.",
-            ),
-            value::text,
-        )?;
-        let password = reader.secret(declare("stomp.default_pass", "text", "", "Password of `stomp.default_user`."))?;
-        let web_origins = reader.get(
-            declare(
-                "stomp.web_origins",
-                "names",
-                "",
-                "Origins of pages that may connect by WebSocket, such as `https://shop.example`, separated by \
-                 commas; `*` for all. Pages of the broker's own host may always connect.",
-            ),
-            value::names,
-        )?;
-        let trailing_lf = reader.get(
-            declare(
-                "stomp.trailing_lf",
-                "true, false",
-                "true",
-                "Sends a line feed after each STOMP frame, as RabbitMQ does. Some clients read one byte more than a \
-                 frame has.",
-            ),
-            value::flag,
-        )?;
-        let default_login = (!user.is_empty()).then_some((user, password));
-        Ok(Self { default_login, web_origins, trailing_lf })
     }
 }
 

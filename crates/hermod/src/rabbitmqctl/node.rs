@@ -7,7 +7,7 @@ use management::{Listed, Status};
 use serde_json::{Value as Json, json};
 
 use super::call::Call;
-use super::plugins::BUILT_IN;
+use super::plugins::built_in;
 use super::verbs::{told, words};
 use super::{Output, Refusal, SOFTWARE};
 use crate::config::Settings;
@@ -81,7 +81,7 @@ fn document(status: &Status, vhosts: usize) -> Json {
         "alarms": alarms.collect::<Vec<_>>(),
         "tags": [],
         "listeners": listeners.collect::<Vec<_>>(),
-        "active_plugins": BUILT_IN,
+        "active_plugins": built_in(),
         "config_files": [],
         "log_files": [],
         "data_directory": status.data_dir,

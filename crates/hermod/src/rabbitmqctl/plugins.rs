@@ -3,26 +3,37 @@
 
 use super::call::Call;
 use super::{Refusal, SOFTWARE};
+use crate::protocols::SERVED;
 
-/// Built-in features, by the names of RabbitMQ's plugins.
-pub(super) const BUILT_IN: [&str; 6] = [
+/// Built-in features besides protocols, by the names of RabbitMQ's plugins.
+const FEATURES: [&str; 5] = [
     "rabbitmq_consistent_hash_exchange",
     "rabbitmq_delayed_message_exchange",
     "rabbitmq_management",
     "rabbitmq_message_deduplication",
     "rabbitmq_prometheus",
-    "rabbitmq_stomp",
 ];
 
-/// Built-in features that are off by default, and the setting that turns each on at the next start.
-const OFF: [(&str, &str); 1] = [("rabbitmq_web_stomp", "ports.web_stomp = 15674")];
+/// All that is built in and on by default, by the names of RabbitMQ's plugins.
+pub(super) fn built_in() -> Vec<&'static str> {
+    let mut names: Vec<_> = SERVED.iter().filter_map(|served| served.plugin).chain(FEATURES).collect();
+    names.sort_unstable();
+    names
+}
+
+/// The setting that turns on, at the next start, a feature that is built in and off by default.
+fn turns_on(plugin: &str) -> Option<String> {
+    let web = SERVED.iter().filter_map(|served| served.web.as_ref()).find(|web| web.plugin == plugin)?;
+    Some(format!("{} = {}", web.port.setting, web.usual_port))
+}
 
 pub(super) fn help() -> String {
     "What Hermod has of rabbitmq-plugins:\n    disable\n    enable\n    is_enabled\n    list\n".to_owned()
 }
 
 pub(super) fn run(call: &Call) -> Result<String, Refusal> {
-    let missing: Vec<&str> = call.words.iter().map(String::as_str).filter(|name| !BUILT_IN.contains(name)).collect();
+    let built_in = built_in();
+    let missing: Vec<&str> = call.words.iter().map(String::as_str).filter(|name| !built_in.contains(name)).collect();
     match call.verb.as_str() {
         "list" => {
             let fits = |name: &&&str| call.words.iter().all(|pattern| name.contains(pattern.as_str()));
@@ -30,25 +41,26 @@ pub(super) fn run(call: &Call) -> Result<String, Refusal> {
                 true => format!("{name}\n"),
                 false => format!("[E*] {name} {}\n", env!("CARGO_PKG_VERSION")),
             };
-            Ok(BUILT_IN.iter().filter(fits).map(line).collect())
+            Ok(built_in.iter().filter(fits).map(line).collect())
         }
         "enable" | "is_enabled" if missing.is_empty() => {
             let line = |name: &String| format!("{name} is built in\n");
             Ok(if call.flag("quiet") { String::new() } else { call.words.iter().map(line).collect() })
         }
         "enable" | "is_enabled" => Err(Refusal::new(SOFTWARE, lacking(&missing))),
-        "disable" => Err(Refusal::new(
-            SOFTWARE,
-            "what Hermod has is built in and can't be disabled; a protocol is turned off by its port: ports.stomp = 0",
-        )),
+        "disable" => {
+            let example =
+                SERVED.iter().find(|served| served.plugin.is_some()).map_or("ports.…", |it| it.port.setting);
+            let text = "what Hermod has is built in and can't be disabled; a protocol is turned off by its port";
+            Err(Refusal::new(SOFTWARE, format!("{text}: {example} = 0")))
+        }
         other => Err(Refusal::usage(format!("Hermod has nothing for `rabbitmq-plugins {other}`"))),
     }
 }
 
 /// The remedy for plugins that are not enabled.
 fn lacking(missing: &[&str]) -> String {
-    let setting = |name: &str| OFF.iter().find(|(off, _)| *off == name).map(|(_, setting)| *setting);
-    let text = |name: &&str| match setting(name) {
+    let text = |name: &&str| match turns_on(name) {
         Some(setting) => format!("{name} is built in and off: set {setting} and start the server again"),
         None => format!("Hermod has no {name}"),
     };

@@ -27,18 +27,8 @@ const OF_A_CLUSTER: [&str; 6] = [
     "quorum-queues-without-elected-leaders/all-vhosts",
     "quorum-queues-without-elected-leaders/vhost/{vhost}",
 ];
-/// Other names of protocols.
-const ALSO: [(&str, &str); 9] = [
-    ("amqp091", "amqp"),
-    ("amqp0-9-1", "amqp"),
-    ("amqp0.9.1", "amqp"),
-    ("amqp/ssl", "amqps"),
-    ("stomp1.0", "stomp"),
-    ("stomp1.1", "stomp"),
-    ("stomp1.2", "stomp"),
-    ("stomp/ssl", "stomps"),
-    ("management", "http"),
-];
+/// What tools for RabbitMQ call the listener of this API.
+const MANAGEMENT: &str = "management";
 
 /// The longest time ahead that is accepted, in units of a check.
 const LONGEST_AHEAD: u64 = 10_000;
@@ -142,8 +132,11 @@ async fn protocol_listener(_: Asker, State(source): Shared, Path(protocols): Pat
         .split(',')
         .filter(|wanted| {
             let name = wanted.to_lowercase();
-            let name = ALSO.iter().find(|(also, _)| *also == name).map_or(name.as_str(), |(_, known)| known);
-            !served.contains(&name)
+            let listener = match name.as_str() {
+                MANAGEMENT => Some("http".to_owned()),
+                name => source.facts.protocols.iter().find_map(|protocol| protocol.listener(name)),
+            };
+            !served.contains(&listener.unwrap_or(name).as_str())
         })
         .collect();
     if missing.is_empty() {
