@@ -14,13 +14,11 @@ mod error;
 mod events;
 mod exchange;
 mod handshake;
-mod heartbeat;
 mod last;
 mod link;
 mod publish;
 mod queue;
 mod running;
-mod scram;
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -28,6 +26,7 @@ use std::time::{Duration, Instant};
 
 use auth::sasl::Mechanism;
 use broker::Broker;
+use front::{Mechanisms, Words};
 use wire::{Connection, Peer, Protocol, Recognition};
 
 use crate::limits::{DEFAULT_FRAME_MAX, DEFAULT_HEARTBEAT};
@@ -72,6 +71,21 @@ impl Default for Settings {
     }
 }
 
+/// How the audit log tells of this protocol.
+const WORDS: Words = Words {
+    protocol: "amqp",
+    login_refused: "login refused",
+    names_mechanism: true,
+    refused: "connection refused",
+    opened: "connection open",
+};
+
+impl Settings {
+    fn mechanisms(&self) -> Mechanisms<'_> {
+        Mechanisms { allowed: &self.mechanisms, anonymous: self.anonymous_user.as_deref() }
+    }
+}
+
 /// The protocol as a listener serves it. Cloning shares it.
 #[derive(Clone)]
 pub struct Amqp091 {
@@ -88,7 +102,7 @@ impl Amqp091 {
 
 impl Protocol for Amqp091 {
     fn name(&self) -> &'static str {
-        "amqp"
+        WORDS.protocol
     }
 
     /// Any version of AMQP. A wrong version is answered with the header of the right one.

@@ -27,7 +27,7 @@ const fn wall(name: &'static str, allowed: &'static [&'static str]) -> Wall {
 }
 
 const fn protocol(name: &'static str) -> Wall {
-    Wall { name, allowed: &["wire"], behind_session: &["auth", "broker"], in_tests: &["journal"] }
+    Wall { name, allowed: &["wire"], behind_session: &["auth", "broker", "front"], in_tests: &["journal"] }
 }
 
 const ALL: &[&str] =
@@ -41,6 +41,8 @@ const WALLS: [Wall; 19] = [
     wall("journal", &[]),
     wall("selector", &[]),
     wall("broker", &["auth", "journal", "selector"]),
+    // What the server sides of protocols do alike: it must know none of them.
+    wall("front", &["auth", "broker", "wire"]),
     protocol("amqp091"),
     protocol("stomp"),
     // Moves bytes and wakes connections: it must not know the broker.

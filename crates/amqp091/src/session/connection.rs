@@ -7,21 +7,19 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use auth::Identity;
-use auth::sasl::Mechanism;
-use auth::sasl::scram::Exchange;
 use broker::Flow;
+use front::{Arrival, Due, KeepAlive, Sasl};
 use wire::{CloseReason, Connection, Doing, Output, Peer, ReadState};
 
 use crate::codec::frame::encode_heartbeat;
 use crate::codec::methods::ConnectionCloseOk;
 use crate::codec::{Frame, Method, decode_frame};
-use crate::session::Amqp091;
 use crate::session::error::{Failure, ReplyCode};
 use crate::session::events;
-use crate::session::heartbeat::{Due, Heartbeat};
 use crate::session::last::Last;
 use crate::session::link::{After, Link, OUTPUT_ENOUGH, Waiting};
 use crate::session::running::{Running, Taken};
+use crate::session::{Amqp091, WORDS};
 
 /// A turn ends after this many bytes of input, so that other connections get their turns.
 const TURN_BYTES: usize = 256 * 1024;
@@ -42,14 +40,8 @@ pub(super) enum Phase {
     Header,
     /// Waits for start-ok.
     Starting,
-    /// Waits for the outcome of a login of this user by this mechanism.
-    Authenticating { login: auth::Login, mechanism: Mechanism, user: Box<str> },
-    /// Waits for the client's proof by SCRAM.
-    Challenged(Box<Exchange>),
-    /// The client chose PLAIN without credentials, and was asked for them.
-    Asked,
-    /// Waits for the client's answer to the server's own proof; the outcome is known.
-    Proven { login: auth::Login, user: Box<str> },
+    /// Waits for a response of the client, or for the outcome of its log-in.
+    Securing(Sasl),
     /// Waits for tune-ok.
     Tuning(Identity),
     /// Waits for open.
@@ -70,15 +62,12 @@ pub(super) enum Phase {
 
 impl Phase {
     pub(super) fn is_before_login(&self) -> bool {
-        matches!(
-            self,
-            Self::Header
-                | Self::Starting
-                | Self::Authenticating { .. }
-                | Self::Challenged(_)
-                | Self::Asked
-                | Self::Proven { .. }
-        )
+        matches!(self, Self::Header | Self::Starting | Self::Securing(_))
+    }
+
+    /// Whether the outcome of a log-in is waited for.
+    fn is_checking(&self) -> bool {
+        matches!(self, Self::Securing(sasl) if sasl.checking().is_some())
     }
 
     /// Its name in RabbitMQ's error texts.
@@ -86,7 +75,7 @@ impl Phase {
         match self {
             Self::Header => "handshake",
             Self::Starting => "starting",
-            Self::Authenticating { .. } | Self::Asked | Self::Challenged(_) | Self::Proven { .. } => "securing",
+            Self::Securing(_) => "securing",
             Self::Tuning(_) => "tuning",
             Self::Opening(_) => "opening",
             Self::Running => "running",
@@ -105,10 +94,7 @@ pub(super) struct AmqpConnection {
     /// The timeout of the phase.
     pub(super) phase_ends: Option<Instant>,
     pub(super) link: Link,
-    pub(super) heartbeat: Heartbeat,
-    /// Bytes of the last input that were not taken. If no more than these are offered, nothing has
-    /// arrived.
-    left_over: usize,
+    pub(super) keep_alive: KeepAlive,
     pub(super) running: Option<Running>,
     last: Last,
     /// User and vhost of the connection that was open.
@@ -127,8 +113,7 @@ impl AmqpConnection {
             phase: Phase::Header,
             phase_ends,
             link: Link::new(HANDSHAKE_FRAME_MAX),
-            heartbeat: Heartbeat::new(now),
-            left_over: 0,
+            keep_alive: KeepAlive::none(now),
             running: None,
             last: Last::default(),
             was: None,
@@ -136,9 +121,15 @@ impl AmqpConnection {
         }
     }
 
+    /// The peer on its way to the broker.
+    pub(super) fn arrival(&self) -> Arrival<'_> {
+        Arrival { broker: &self.server.broker, peer: &self.peer, waker: &self.waker, words: &WORDS }
+    }
+
     /// Whether the next frame may be taken.
     fn takes_input(&self) -> bool {
-        !matches!(self.phase, Phase::Authenticating { .. } | Phase::Answered | Phase::Closed | Phase::GivenUp)
+        !matches!(self.phase, Phase::Answered | Phase::Closed | Phase::GivenUp)
+            && !self.phase.is_checking()
             && self.link.waiting.is_none()
             && !self.link.is_stuffed()
     }
@@ -215,7 +206,7 @@ impl AmqpConnection {
 
     fn note_output(&mut self, now: Instant) {
         if !self.link.out.is_empty() {
-            self.heartbeat.sent(now);
+            self.keep_alive.sent(now);
         }
     }
 
@@ -247,9 +238,7 @@ impl AmqpConnection {
 
     /// Checks whether the connection can stop waiting.
     fn resume(&mut self, now: Instant) {
-        if matches!(self.phase, Phase::Authenticating { .. }) {
-            self.take_login(now);
-        }
+        self.take_login(now);
         let Some(running) = &mut self.running else { return };
         let over = match &self.link.waiting {
             // Both end in `drain`.
@@ -304,9 +293,7 @@ impl Connection for AmqpConnection {
         if !self.may_read() {
             return 0;
         }
-        if input.len() > self.left_over {
-            self.heartbeat.received(now);
-        }
+        self.keep_alive.offered(input.len(), now);
         let (mut taken, mut entries) = (0, 0);
         while taken < TURN_BYTES.min(input.len()) && entries < TURN_ENTRIES && self.takes_input() {
             match self.take(&input[taken..], now) {
@@ -319,8 +306,7 @@ impl Connection for AmqpConnection {
             }
         }
         self.end_turn(now);
-        // The socket is not read during a pause, so all input after it counts as new.
-        self.left_over = if self.may_read() { input.len() - taken } else { 0 };
+        self.keep_alive.left(if self.may_read() { input.len() - taken } else { 0 });
         taken
     }
 
@@ -337,10 +323,9 @@ impl Connection for AmqpConnection {
             return;
         }
         if !self.may_read() {
-            // The socket is not read at the moment, so the peer's silence proves nothing.
-            self.heartbeat.received(now);
+            self.keep_alive.not_read(now);
         }
-        match self.heartbeat.due(now) {
+        match self.keep_alive.due(now) {
             Due::Nothing => {}
             Due::GiveUp => {
                 tracing::warn!(peer = %self.peer.remote, "no heartbeat from the client for two intervals: closing");
@@ -354,7 +339,7 @@ impl Connection for AmqpConnection {
                 if self.link.out.is_empty() {
                     encode_heartbeat(self.link.out.tail());
                 }
-                self.heartbeat.sent(now);
+                self.keep_alive.sent(now);
             }
         }
         if self.running.as_ref().and_then(|running| running.client.next_deadline()).is_some_and(|at| now >= at) {
@@ -364,7 +349,7 @@ impl Connection for AmqpConnection {
 
     fn deadline(&self) -> Option<Instant> {
         let client = self.running.as_ref().and_then(|running| running.client.next_deadline());
-        [self.phase_ends, self.heartbeat.deadline(), client].into_iter().flatten().min()
+        [self.phase_ends, self.keep_alive.deadline(), client].into_iter().flatten().min()
     }
 
     fn output(&mut self) -> &mut Output {

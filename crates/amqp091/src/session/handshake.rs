@@ -4,12 +4,12 @@
 //! Before a user has logged in and opened a virtual host, nothing here asks the broker for anything
 //! else. The texts of refusals are RabbitMQ's.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use auth::sasl::{self, Mechanism};
-use auth::{Identity, Refusal, shown_name};
-use broker::{Login, Terms};
-use tracing::field::Empty;
+use auth::Identity;
+use auth::sasl::{MalformedResponse, Mechanism};
+use broker::Terms;
+use front::{Label, Sasl, Wish};
 
 use crate::codec::frame::FrameKind;
 use crate::codec::methods::{
@@ -41,8 +41,8 @@ impl AmqpConnection {
             return input.len();
         }
         let properties = self.server_properties();
-        let offered = self.server.settings.mechanisms.iter().filter(|mechanism| self.offers(**mechanism));
-        let mechanisms = offered.map(|mechanism| mechanism.name()).collect::<Vec<_>>().join(" ");
+        let offered = self.server.settings.mechanisms().offered(&self.peer);
+        let mechanisms = offered.map(Mechanism::name).collect::<Vec<_>>().join(" ");
         self.link.send(
             0,
             ConnectionStart {
@@ -56,17 +56,6 @@ impl AmqpConnection {
         );
         self.phase = Phase::Starting;
         header.len()
-    }
-
-    /// Whether this client may use this mechanism.
-    fn offers(&self, mechanism: Mechanism) -> bool {
-        let settings = &self.server.settings;
-        settings.mechanisms.contains(&mechanism)
-            && match mechanism {
-                Mechanism::Plain | Mechanism::AmqPlain | Mechanism::ScramSha256 => true,
-                Mechanism::External => self.peer.certified_user.is_some(),
-                Mechanism::Anonymous => settings.anonymous_user.is_some(),
-            }
     }
 
     fn server_properties(&self) -> Vec<u8> {
@@ -118,9 +107,7 @@ impl AmqpConnection {
     fn take_connection_method(&mut self, method: Method<'_>, now: Instant) -> Result<(), Failure> {
         match (method, &self.phase) {
             (Method::ConnectionStartOk(start_ok), Phase::Starting) => self.take_start_ok(&start_ok, now),
-            (Method::ConnectionSecureOk(answer), Phase::Asked | Phase::Challenged(_) | Phase::Proven { .. }) => {
-                self.take_secure_ok(answer.response, now)
-            }
+            (Method::ConnectionSecureOk(answer), Phase::Securing(_)) => self.take_secure_ok(answer.response, now),
             (Method::ConnectionTuneOk(tune_ok), Phase::Tuning(_)) => self.take_tune_ok(&tune_ok, now),
             (Method::ConnectionOpen(open), Phase::Opening(_)) => self.take_open(&open),
             (Method::ConnectionClose(_), Phase::Tuning(_) | Phase::Opening(_) | Phase::Running) => {
@@ -142,51 +129,45 @@ impl AmqpConnection {
 
     fn take_start_ok(&mut self, start_ok: &ConnectionStartOk<'_>, now: Instant) -> Result<(), Failure> {
         self.link.traits = Traits::from_properties(start_ok.client_properties);
-        let chosen = Mechanism::parse(start_ok.mechanism).filter(|mechanism| self.offers(*mechanism));
+        let mechanisms = self.server.settings.mechanisms();
+        let chosen = Mechanism::parse(start_ok.mechanism).filter(|chosen| mechanisms.offers(*chosen, &self.peer));
         let Some(mechanism) = chosen else {
             let text = format!("unknown authentication mechanism '{}'", start_ok.mechanism);
             return Err(Failure::new(ReplyCode::CommandInvalid, text));
         };
         self.link.traits.mechanism = mechanism.name();
-        if mechanism == Mechanism::Plain && start_ok.response.is_empty() {
-            // The client must speak first (RFC 4422), so one that has sent no credentials is asked
-            // for them.
-            self.link.send(0, ConnectionSecure { challenge: b"" });
-            self.phase = Phase::Asked;
-            return Ok(());
-        }
-        self.log_in(mechanism, start_ok.response, now)
+        let step = Sasl::start(self.arrival(), mechanisms, mechanism, start_ok.response, now);
+        self.secure(step, now)
     }
 
-    /// Begins a log-in with the client's response.
-    pub(super) fn log_in(&mut self, mechanism: Mechanism, response: &[u8], now: Instant) -> Result<(), Failure> {
-        let (authority, from) = (self.server.broker.authority(), self.peer.remote.ip());
-        let (login, user) = match mechanism {
-            Mechanism::ScramSha256 => return self.challenge(response),
-            Mechanism::Plain | Mechanism::AmqPlain => {
-                let parse = if mechanism == Mechanism::Plain { sasl::plain::parse } else { sasl::amqplain::parse };
-                let given = parse(response).map_err(|error| Failure::new(ReplyCode::SyntaxError, error.0))?;
-                (authority.login(given.user, given.password, from, now, self.waker.clone()), given.user)
+    fn take_secure_ok(&mut self, response: &[u8], now: Instant) -> Result<(), Failure> {
+        match std::mem::replace(&mut self.phase, Phase::Starting) {
+            Phase::Securing(sasl) => {
+                let step = sasl.respond(self.arrival(), response, now);
+                self.secure(step, now)
             }
-            // The response of the client is ignored: clients put anything there, and it proves
-            // nothing. Neither mechanism is offered without a user, and a user without a name does
-            // not exist.
-            Mechanism::External | Mechanism::Anonymous => {
-                let (certified, anonymous) = (&self.peer.certified_user, &self.server.settings.anonymous_user);
-                let named = if mechanism == Mechanism::External { certified.as_deref() } else { anonymous.as_deref() };
-                let user = named.unwrap_or_default();
-                (authority.admit(user, from, now), user)
+            other => {
+                self.phase = other;
+                Ok(())
             }
-        };
-        self.phase = Phase::Authenticating { login, mechanism, user: user.into() };
+        }
+    }
+
+    /// Sends the next challenge of a log-in, or waits for its outcome.
+    fn secure(&mut self, step: Result<(Sasl, Option<String>), MalformedResponse>, now: Instant) -> Result<(), Failure> {
+        let (sasl, challenge) = step.map_err(|error| Failure::new(ReplyCode::SyntaxError, error.0))?;
+        if let Some(challenge) = challenge {
+            self.link.send(0, ConnectionSecure { challenge: challenge.as_bytes() });
+        }
+        self.phase = Phase::Securing(sasl);
         self.take_login(now);
         Ok(())
     }
 
     /// Continues if the outcome of the log-in is known.
     pub(super) fn take_login(&mut self, now: Instant) {
-        let Phase::Authenticating { login, mechanism, user } = &self.phase else { return };
-        match login.take() {
+        let Phase::Securing(sasl) = &self.phase else { return };
+        match sasl.take(self.arrival()) {
             None => {}
             Some(Ok(identity)) => {
                 let settings = &self.server.settings;
@@ -202,26 +183,16 @@ impl AmqpConnection {
                 );
                 self.phase = Phase::Tuning(identity);
             }
-            Some(Err(refusal)) => {
-                let (mechanism, user) = (mechanism.name(), user.clone());
-                self.refuse_login(mechanism, &user, &refusal, now);
-            }
+            Some(Err(_)) => self.refuse_login(now),
         }
     }
 
-    fn refuse_login(&mut self, mechanism: &str, user: &str, refusal: &Refusal, now: Instant) {
-        let (peer, user) = (self.peer.remote, shown_name(user));
-        if refusal.is_endless() {
-            // The refusals that led to this one are in the log. This one can be repeated as fast as
-            // connections can be made, so it is logged at debug level only.
-            tracing::debug!(target: "audit", %peer, user, mechanism, reason = %refusal, "login refused");
-        } else {
-            tracing::warn!(target: "audit", %peer, user, mechanism, reason = %refusal, stranger = Empty, "login refused");
-        }
+    fn refuse_login(&mut self, now: Instant) {
         if !self.link.traits.authentication_failure_close {
             self.ignore(now);
             return;
         }
+        let mechanism = self.link.traits.mechanism;
         let text = format!(
             "Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
         );
@@ -236,7 +207,9 @@ impl AmqpConnection {
         self.link.frame_max = negotiated("frame_max", frame_max, FRAME_MIN_SIZE, settings.frame_max)?;
         let channel_max = negotiated("channel_max", channel_max, 1, self.channel_max.into())?;
         self.channel_max = u16::try_from(channel_max).ok().filter(|most| *most > 0).unwrap_or(u16::MAX);
-        self.heartbeat.settle(tune_ok.heartbeat, now);
+        // The halves and the two intervals are RabbitMQ's, and clients rely on them.
+        let interval = (tune_ok.heartbeat > 0).then(|| Duration::from_secs(tune_ok.heartbeat.into()));
+        self.keep_alive.agree(interval, interval, now);
         if let Phase::Tuning(identity) = std::mem::replace(&mut self.phase, Phase::Closed) {
             self.phase = Phase::Opening(identity);
         }
@@ -257,26 +230,19 @@ impl AmqpConnection {
 
     fn attach(&mut self, identity: Identity, vhost: &str) -> Result<(), Failure> {
         let impersonates = identity.tags().has("impersonator");
-        let login = Login {
-            identity,
+        let wish = Wish {
             vhost: vhost.to_owned(),
-            protocol: "amqp",
-            peer: format!("{} -> {}", self.peer.remote, self.peer.local),
             name: self.link.traits.connection_name.clone(),
             properties: properties_of(&std::mem::take(&mut self.link.traits.properties)),
             terms: Terms {
                 mechanism: self.link.traits.mechanism,
-                keep_alive: self.heartbeat.interval(),
+                keep_alive: self.keep_alive.interval(),
                 piece_bytes: self.link.frame_max,
                 sessions: self.channel_max.into(),
             },
         };
-        let user = login.identity.user().to_owned();
-        let client = self.server.broker.attach(login, self.waker.clone()).inspect_err(|error| {
-            tracing::warn!(target: "audit", peer = %self.peer.remote, user, vhost, reason = %error, "connection refused");
-        })?;
-        let (encrypted, name) = (self.peer.encrypted, self.link.traits.connection_name.as_deref());
-        tracing::info!(target: "audit", peer = %self.peer.remote, user, vhost, encrypted, name, "connection open");
+        let client = self.arrival().attach(identity, wish)?;
+        self.arrival().note_open(&client, Label::Name(self.link.traits.connection_name.as_deref()));
         self.running = Some(Running::new(client, self.server.broker.clone(), self.channel_max, impersonates));
         self.link.send(0, ConnectionOpenOk::default());
         self.phase = Phase::Running;

@@ -4,29 +4,27 @@
 //! told only that it was refused; the log has the reason.
 
 use std::borrow::Cow;
-use std::task::Waker;
 use std::time::Instant;
 
-use broker::{Login, Terms};
-use tracing::field::Empty;
-use wire::{Output, Peer};
+use auth::sasl::Mechanism;
+use broker::{Table, Terms};
+use front::{Arrival, Label, PendingLogin, Wish};
+use wire::Output;
 
 use super::error::{Failure, VERSIONS};
+use super::heart_beat;
 use super::open::Session;
 use super::protocol::Shared;
-use super::pulse;
 use crate::codec::{Command, Frame, FrameWriter, HeartBeat, Spoken, Version};
 
 /// A CONNECT whose password is being checked.
 pub(super) struct Connecting {
     version: Version,
     pub(super) heart_beat: HeartBeat,
-    mechanism: &'static str,
-    user: String,
     vhost: String,
     /// The name that the client gives itself, if it does.
     name: Option<String>,
-    login: auth::Login,
+    login: PendingLogin,
 }
 
 /// A frame other than CONNECT came first.
@@ -51,8 +49,7 @@ impl Connecting {
     pub(super) fn start(
         frame: &Frame<'_>,
         shared: &Shared,
-        peer: &Peer,
-        waker: &Waker,
+        arrival: Arrival<'_>,
         now: Instant,
     ) -> Result<Self, Failure> {
         if !matches!(frame.command, Command::Connect | Command::Stomp) {
@@ -71,24 +68,21 @@ impl Connecting {
             })?,
         };
         let default = shared.settings.default_login.as_ref();
-        let certified = peer.certified_user.as_deref().filter(|_| shared.settings.certificate_login);
+        let certified = arrival.peer.certified_user.as_deref().filter(|_| shared.settings.certificate_login);
         let (user, passcode) = match (header("login"), certified, default) {
             (Some(user), ..) => (user, Some(header("passcode").unwrap_or_default())),
             (None, Some(user), _) => (Cow::Borrowed(user), None),
             (None, None, Some((user, passcode))) => (Cow::Borrowed(&**user), Some(Cow::Borrowed(&**passcode))),
             (None, None, None) => return Err(Failure::missing(frame.command, "login")),
         };
-        let (authority, from) = (shared.broker.authority(), peer.remote.ip());
         // STOMP has no names for the mechanisms; these are their names in SASL.
-        let (login, mechanism) = match passcode {
-            Some(passcode) => (authority.login(&user, passcode.as_bytes(), from, now, waker.clone()), "PLAIN"),
-            None => (authority.admit(&user, from, now), "EXTERNAL"),
+        let login = match passcode {
+            Some(passcode) => arrival.log_in(Mechanism::Plain, &user, passcode.as_bytes(), now),
+            None => arrival.admit(Mechanism::External, &user, now),
         };
         Ok(Self {
             version,
             heart_beat,
-            mechanism,
-            user: user.into_owned(),
             vhost: choose_vhost(header("host"), shared),
             name: header("client-id").map(Cow::into_owned),
             login,
@@ -99,68 +93,44 @@ impl Connecting {
     pub(super) fn finish(
         &self,
         shared: &Shared,
-        peer: &Peer,
-        waker: &Waker,
+        arrival: Arrival<'_>,
         output: &mut Output,
     ) -> Option<Result<Session, Failure>> {
-        let outcome = self.login.take()?;
+        let outcome = self.login.take(arrival)?;
         Some(match outcome {
-            Ok(identity) => self.attach(identity, shared, peer, waker, output),
-            Err(refusal) => {
-                self.report(&refusal, peer);
-                Err(Failure::new("Bad CONNECT", format!("Access refused for user '{}'", self.user)))
-            }
+            Ok(identity) => self.attach(identity, shared, arrival, output),
+            Err(_) => Err(Failure::new("Bad CONNECT", format!("Access refused for user '{}'", self.login.user()))),
         })
-    }
-
-    fn report(&self, refusal: &auth::Refusal, peer: &Peer) {
-        let (user, peer) = (auth::shown_name(&self.user), peer.remote);
-        if refusal.is_endless() {
-            // The refusals that led to this one are in the log. This one can be repeated as fast as
-            // connections can be made, so it is logged at debug level only.
-            tracing::debug!(target: "audit", %peer, user, reason = %refusal, "STOMP login refused");
-        } else {
-            tracing::warn!(target: "audit", %peer, user, reason = %refusal, stranger = Empty, "STOMP login refused");
-        }
     }
 
     fn attach(
         &self,
         identity: auth::Identity,
         shared: &Shared,
-        peer: &Peer,
-        waker: &Waker,
+        arrival: Arrival<'_>,
         output: &mut Output,
     ) -> Result<Session, Failure> {
-        let login = Login {
-            identity,
+        let wish = Wish {
             vhost: self.vhost.clone(),
-            protocol: "stomp",
-            peer: format!("{} -> {}", peer.remote, peer.local),
             name: self.name.clone(),
-            properties: broker::Table::default(),
+            properties: Table::default(),
             terms: Terms {
-                mechanism: self.mechanism,
-                keep_alive: pulse::interval(self.heart_beat),
+                mechanism: self.login.mechanism().name(),
+                keep_alive: heart_beat::interval(self.heart_beat),
                 ..Terms::default()
             },
         };
-        let client = shared.broker.attach(login, waker.clone()).map_err(|error| {
-            let (user, vhost) = (auth::shown_name(&self.user), auth::shown_name(&self.vhost));
-            tracing::warn!(target: "audit", peer = %peer.remote, user, vhost, reason = %error, "STOMP session refused");
-            Failure::new("Bad CONNECT", error.text)
-        })?;
+        let client = arrival.attach(identity, wish).map_err(|error| Failure::new("Bad CONNECT", error.text))?;
         let name = shared.broker.name("");
         let spoken = Spoken { version: self.version, trailer: shared.settings.trailer };
         let mut frame = FrameWriter::for_peer(output.tail(), Command::Connected, spoken);
         frame
             .header("version", self.version.as_str())
             .header("session", &name)
-            .header("heart-beat", &pulse::answer(self.heart_beat).to_string())
+            .header("heart-beat", &heart_beat::answer(self.heart_beat).to_string())
             .header("server", &shared.settings.server);
         frame.finish();
-        let (user, vhost, encrypted) = (&*self.user, &*self.vhost, peer.encrypted);
-        tracing::info!(target: "audit", peer = %peer.remote, user, vhost, encrypted, session = %name, "STOMP session opened");
+        arrival.note_open(&client, Label::Session(&name));
         let mut session = Session::new(client, shared.broker.dialects().clone(), spoken, &name);
         session.client_id.clone_from(&self.name);
         Ok(session)

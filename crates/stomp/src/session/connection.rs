@@ -8,13 +8,14 @@ use std::task::Waker;
 use std::time::Instant;
 
 use broker::LARGE_BODY;
+use front::{Arrival, Due, KeepAlive};
 use wire::{CloseReason, Connection, Doing, Output, Peer, ReadState};
 
 use super::connect::{Connecting, log_in_first};
 use super::error::Failure;
+use super::heart_beat;
 use super::open::Session;
-use super::protocol::Shared;
-use super::pulse::Pulse;
+use super::protocol::{Shared, WORDS};
 use crate::codec::{Command, Decoder, Frame, FrameError, Spoken, Version};
 use crate::limits;
 
@@ -28,6 +29,11 @@ enum Phase {
     Answered,
 }
 
+/// The peer on its way to the broker.
+fn arrival<'c>(shared: &'c Shared, peer: &'c Peer, waker: &'c Waker) -> Arrival<'c> {
+    Arrival { broker: &shared.broker, peer, waker, words: &WORDS }
+}
+
 /// The server side of one connection.
 pub(super) struct StompConnection {
     shared: Arc<Shared>,
@@ -36,10 +42,7 @@ pub(super) struct StompConnection {
     decoder: Decoder,
     output: Output,
     phase: Phase,
-    pulse: Pulse,
-    /// Bytes of the last input that were not taken. If no more than these are offered, nothing has
-    /// arrived.
-    left_over: usize,
+    keep_alive: KeepAlive,
     /// When the session must be open.
     handshake: Instant,
     /// The command of the frame that was handled last.
@@ -58,8 +61,7 @@ impl StompConnection {
             decoder: Decoder::default(),
             output: Output::default(),
             phase: Phase::Greeting,
-            pulse: Pulse::none(now),
-            left_over: 0,
+            keep_alive: KeepAlive::none(now),
             last: None,
             was: None,
         }
@@ -160,7 +162,7 @@ impl StompConnection {
         if let Phase::Open(session) = &mut self.phase {
             return session.handle(frame, &mut self.output, now);
         }
-        let connecting = Connecting::start(frame, &self.shared, &self.peer, &self.waker, now)?;
+        let connecting = Connecting::start(frame, &self.shared, arrival(&self.shared, &self.peer, &self.waker), now)?;
         self.phase = Phase::Connecting(Box::new(connecting));
         self.finish_connect(now)
     }
@@ -170,10 +172,11 @@ impl StompConnection {
         let Phase::Connecting(connecting) = &self.phase else {
             return Ok(());
         };
-        let Some(outcome) = connecting.finish(&self.shared, &self.peer, &self.waker, &mut self.output) else {
+        let arrival = arrival(&self.shared, &self.peer, &self.waker);
+        let Some(outcome) = connecting.finish(&self.shared, arrival, &mut self.output) else {
             return Ok(());
         };
-        self.pulse = Pulse::agreed(connecting.heart_beat, now);
+        heart_beat::agree(&mut self.keep_alive, connecting.heart_beat, now);
         self.phase = Phase::Open(Box::new(outcome?));
         Ok(())
     }
@@ -189,22 +192,19 @@ impl StompConnection {
             }
         }
         if !self.output.is_empty() {
-            self.pulse.has_sent(now);
+            self.keep_alive.sent(now);
         }
     }
 }
 
 impl Connection for StompConnection {
     fn receive(&mut self, input: &[u8], now: Instant) -> usize {
-        if input.len() > self.left_over {
-            self.pulse.has_heard(now);
-        }
+        self.keep_alive.offered(input.len(), now);
         let mut decoder = std::mem::take(&mut self.decoder);
         let consumed = self.read_frames(&mut decoder, input, now);
         self.decoder = decoder;
         self.end_turn(now);
-        // The socket is not read during a pause, so all input after it counts as new.
-        self.left_over = if self.read_state() == ReadState::Pause { 0 } else { input.len() - consumed };
+        self.keep_alive.left(if self.read_state() == ReadState::Pause { 0 } else { input.len() - consumed });
         consumed
     }
 
@@ -224,17 +224,20 @@ impl Connection for StompConnection {
             }
             Phase::Open(_) => {
                 if self.read_state() == ReadState::Pause {
-                    self.pulse.has_heard(now);
-                } else if self.pulse.is_silent(now) {
-                    let detail = "nothing was received for twice the agreed heart-beat interval";
-                    self.fail(&Failure::new("Heart-beat missed", detail));
+                    self.keep_alive.not_read(now);
                 }
-                if self.pulse.must_send(now) {
-                    // Output that waits to be written is a heart-beat too.
-                    if self.output.is_empty() {
-                        self.output.put(b"\n");
+                match self.keep_alive.due(now) {
+                    Due::Nothing => {}
+                    Due::GiveUp => {
+                        let detail = "nothing was received for twice the agreed heart-beat interval";
+                        self.fail(&Failure::new("Heart-beat missed", detail));
                     }
-                    self.pulse.has_sent(now);
+                    Due::Send => {
+                        if self.output.is_empty() {
+                            self.output.put(b"\n");
+                        }
+                        self.keep_alive.sent(now);
+                    }
                 }
                 self.end_turn(now);
             }
@@ -245,7 +248,7 @@ impl Connection for StompConnection {
     fn deadline(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Greeting | Phase::Connecting(_) => Some(self.handshake),
-            Phase::Open(session) => session.client.next_deadline().into_iter().chain(self.pulse.deadline()).min(),
+            Phase::Open(session) => session.client.next_deadline().into_iter().chain(self.keep_alive.deadline()).min(),
             Phase::Answered => None,
         }
     }

@@ -5,6 +5,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use broker::Broker;
+use front::Words;
 use wire::{Peer, Protocol, Recognition};
 
 use super::connection::StompConnection;
@@ -52,6 +53,15 @@ impl Default for Settings {
     }
 }
 
+/// How the audit log tells of this protocol.
+pub(super) const WORDS: Words = Words {
+    protocol: "stomp",
+    login_refused: "STOMP login refused",
+    names_mechanism: false,
+    refused: "STOMP session refused",
+    opened: "STOMP session opened",
+};
+
 /// What all connections share.
 pub(super) struct Shared {
     pub(super) broker: Broker,
@@ -86,7 +96,7 @@ impl Stomp {
 
 impl Protocol for Stomp {
     fn name(&self) -> &'static str {
-        "stomp"
+        WORDS.protocol
     }
 
     fn recognise(&self, first: &[u8]) -> Recognition {

@@ -1,0 +1,143 @@
+//! From a peer's credentials to a client of the broker, and the lines of the audit log about that.
+
+use std::task::Waker;
+use std::time::Instant;
+
+use auth::sasl::Mechanism;
+use auth::{Identity, Login, Refusal, shown_name};
+use broker::{Broker, Client, Error, Table, Terms};
+use tracing::field::{Empty, display};
+use wire::Peer;
+
+/// How lines of the audit log about one protocol read.
+#[derive(Debug)]
+pub struct Words {
+    /// The protocol's short name.
+    pub protocol: &'static str,
+    /// A log-in was refused.
+    pub login_refused: &'static str,
+    /// Whether that line names the mechanism. Some protocols have no names for them.
+    pub names_mechanism: bool,
+    /// The broker has refused a client that had logged in.
+    pub refused: &'static str,
+    /// The broker has accepted a client.
+    pub opened: &'static str,
+}
+
+/// A peer on its way to the broker.
+#[derive(Clone, Copy)]
+pub struct Arrival<'c> {
+    /// The broker.
+    pub broker: &'c Broker,
+    /// The peer.
+    pub peer: &'c Peer,
+    /// Wakes the connection.
+    pub waker: &'c Waker,
+    /// The words of its protocol.
+    pub words: &'static Words,
+}
+
+/// What a client asks for when it has logged in.
+#[derive(Debug)]
+pub struct Wish {
+    /// See [`broker::Login`].
+    pub vhost: String,
+    /// See [`broker::Login`].
+    pub name: Option<String>,
+    /// See [`broker::Login`].
+    pub properties: Table,
+    /// See [`broker::Login`].
+    pub terms: Terms,
+}
+
+/// What the audit log calls a connection that has opened.
+#[derive(Debug, Clone, Copy)]
+pub enum Label<'a> {
+    /// The name that the client gives it, if it does.
+    Name(Option<&'a str>),
+    /// The name that the broker gives it.
+    Session(&'a str),
+}
+
+impl Arrival<'_> {
+    /// Starts to check a password.
+    pub fn log_in(self, mechanism: Mechanism, user: &str, password: &[u8], now: Instant) -> PendingLogin {
+        let login = self.broker.authority().login(user, password, self.peer.remote.ip(), now, self.waker.clone());
+        PendingLogin { login, mechanism, user: user.into() }
+    }
+
+    /// Logs in a user that needs no password: a certificate or the operator's settings name it.
+    pub fn admit(self, mechanism: Mechanism, user: &str, now: Instant) -> PendingLogin {
+        let login = self.broker.authority().admit(user, self.peer.remote.ip(), now);
+        PendingLogin { login, mechanism, user: user.into() }
+    }
+
+    /// Attaches a client that has logged in to its vhost.
+    ///
+    /// # Errors
+    /// When the broker refuses it; that is in the audit log.
+    pub fn attach(self, identity: Identity, wish: Wish) -> Result<Client, Error> {
+        let Wish { vhost, name, properties, terms } = wish;
+        let (user, wanted) = (identity.user().to_owned(), vhost.clone());
+        let peer = format!("{} -> {}", self.peer.remote, self.peer.local);
+        let protocol = self.words.protocol;
+        let login = broker::Login { identity, vhost, protocol, peer, name, properties, terms };
+        self.broker.attach(login, self.waker.clone()).inspect_err(|error| {
+            let (peer, user, vhost) = (self.peer.remote, shown_name(&user), shown_name(&wanted));
+            tracing::warn!(target: "audit", %peer, user, vhost, reason = %error, "{}", self.words.refused);
+        })
+    }
+
+    /// Notes in the audit log that a client has its connection.
+    pub fn note_open(self, client: &Client, label: Label<'_>) {
+        let (user, vhost, encrypted) = (client.user(), client.vhost(), self.peer.encrypted);
+        let (name, session) = match label {
+            Label::Name(name) => (name, None),
+            Label::Session(session) => (None, Some(display(session))),
+        };
+        let peer = self.peer.remote;
+        tracing::info!(target: "audit", %peer, user, vhost, encrypted, name, session, "{}", self.words.opened);
+    }
+}
+
+/// A log-in whose outcome is not known yet.
+#[derive(Debug)]
+pub struct PendingLogin {
+    pub(crate) login: Login,
+    pub(crate) mechanism: Mechanism,
+    pub(crate) user: Box<str>,
+}
+
+impl PendingLogin {
+    /// How the user proves who it is.
+    pub fn mechanism(&self) -> Mechanism {
+        self.mechanism
+    }
+
+    /// The user, as the client gave it.
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// The outcome, once it is known. A refusal is in the audit log then.
+    pub fn take(&self, arrival: Arrival<'_>) -> Option<Result<Identity, Refusal>> {
+        let outcome = self.login.take()?;
+        if let Err(refusal) = &outcome {
+            self.note_refusal(refusal, arrival);
+        }
+        Some(outcome)
+    }
+
+    fn note_refusal(&self, reason: &Refusal, arrival: Arrival<'_>) {
+        let Words { login_refused, names_mechanism, .. } = arrival.words;
+        let (peer, user) = (arrival.peer.remote, shown_name(&self.user));
+        let mechanism = names_mechanism.then(|| self.mechanism.name());
+        if reason.is_endless() {
+            // The refusals that led to this one are in the log. This one can be repeated as fast as
+            // connections can be made, so it is logged at debug level only.
+            tracing::debug!(target: "audit", %peer, user, mechanism, %reason, "{login_refused}");
+        } else {
+            tracing::warn!(target: "audit", %peer, user, mechanism, %reason, stranger = Empty, "{login_refused}");
+        }
+    }
+}
