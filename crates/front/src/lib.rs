@@ -3,10 +3,10 @@
 //! A protocol has frames and texts of its own. The steps between them are here once, so that a
 //! check or a line of the audit log is the same whatever a client speaks.
 
-mod arrival;
+mod entrance;
 mod keep_alive;
 mod sasl;
 
-pub use arrival::{Arrival, Label, PendingLogin, Wish, Words};
+pub use entrance::{Entrance, Label, PendingLogin, Wish, Words};
 pub use keep_alive::{Due, KeepAlive};
 pub use sasl::{Mechanisms, Sasl};

@@ -12,7 +12,7 @@ use auth::sasl::{self, MalformedResponse, Mechanism};
 use auth::{Identity, Refusal};
 use wire::Peer;
 
-use crate::arrival::{Arrival, PendingLogin};
+use crate::entrance::{Entrance, PendingLogin};
 
 /// The mechanisms that the operator has allowed.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +65,7 @@ impl Sasl {
     /// # Errors
     /// When the response is not one of this mechanism.
     pub fn start(
-        arrival: Arrival<'_>,
+        entrance: Entrance<'_>,
         mechanisms: Mechanisms<'_>,
         mechanism: Mechanism,
         response: &[u8],
@@ -75,22 +75,22 @@ impl Sasl {
             // The client must speak first (RFC 4422), so one that has sent no credentials is asked
             // for them.
             Mechanism::Plain if response.is_empty() => return Ok((Self(State::Asked), Some(String::new()))),
-            Mechanism::Plain => return plain(arrival, response, now),
+            Mechanism::Plain => return plain(entrance, response, now),
             Mechanism::AmqPlain => {
                 let given = sasl::amqplain::parse(response)?;
-                arrival.log_in(mechanism, given.user, given.password, now)
+                entrance.log_in(mechanism, given.user, given.password, now)
             }
             Mechanism::ScramSha256 => {
-                let (exchange, challenge) = arrival.broker.authority().challenge(response)?;
+                let (exchange, challenge) = entrance.broker.authority().challenge(response)?;
                 return Ok((Self(State::Challenged(Box::new(exchange))), Some(challenge)));
             }
             // The response of the client is ignored: clients put anything there, and it proves
             // nothing. Neither mechanism is offered without a user, and a user without a name does
             // not exist.
             Mechanism::External => {
-                arrival.admit(mechanism, arrival.peer.certified_user.as_deref().unwrap_or_default(), now)
+                entrance.admit(mechanism, entrance.peer.certified_user.as_deref().unwrap_or_default(), now)
             }
-            Mechanism::Anonymous => arrival.admit(mechanism, mechanisms.anonymous.unwrap_or_default(), now),
+            Mechanism::Anonymous => entrance.admit(mechanism, mechanisms.anonymous.unwrap_or_default(), now),
         };
         Ok((Self(State::Checking(login)), None))
     }
@@ -99,12 +99,12 @@ impl Sasl {
     ///
     /// # Errors
     /// When the response is not one of this mechanism.
-    pub fn respond(self, arrival: Arrival<'_>, response: &[u8], now: Instant) -> Result<Step, MalformedResponse> {
+    pub fn respond(self, entrance: Entrance<'_>, response: &[u8], now: Instant) -> Result<Step, MalformedResponse> {
         match self.0 {
-            State::Asked => plain(arrival, response, now),
+            State::Asked => plain(entrance, response, now),
             State::Challenged(exchange) => {
-                let from = arrival.peer.remote.ip();
-                let (login, proof) = arrival.broker.authority().prove(&exchange, response, from, now)?;
+                let from = entrance.peer.remote.ip();
+                let (login, proof) = entrance.broker.authority().prove(&exchange, response, from, now)?;
                 let login = PendingLogin { login, mechanism: Mechanism::ScramSha256, user: exchange.user().into() };
                 match proof {
                     None => Ok((Self(State::Checking(login)), None)),
@@ -125,13 +125,13 @@ impl Sasl {
     }
 
     /// The outcome, once it is known. A refusal is in the audit log then.
-    pub fn take(&self, arrival: Arrival<'_>) -> Option<Result<Identity, Refusal>> {
-        self.checking()?.take(arrival)
+    pub fn take(&self, entrance: Entrance<'_>) -> Option<Result<Identity, Refusal>> {
+        self.checking()?.take(entrance)
     }
 }
 
-fn plain(arrival: Arrival<'_>, response: &[u8], now: Instant) -> Result<Step, MalformedResponse> {
+fn plain(entrance: Entrance<'_>, response: &[u8], now: Instant) -> Result<Step, MalformedResponse> {
     let given = sasl::plain::parse(response)?;
-    let login = arrival.log_in(Mechanism::Plain, given.user, given.password, now);
+    let login = entrance.log_in(Mechanism::Plain, given.user, given.password, now);
     Ok((Sasl(State::Checking(login)), None))
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use auth::Identity;
 use broker::Flow;
-use front::{Arrival, Due, KeepAlive, Sasl};
+use front::{Due, Entrance, KeepAlive, Sasl};
 use wire::{CloseReason, Connection, Doing, Output, Peer, ReadState};
 
 use crate::codec::frame::encode_heartbeat;
@@ -122,8 +122,8 @@ impl AmqpConnection {
     }
 
     /// The peer on its way to the broker.
-    pub(super) fn arrival(&self) -> Arrival<'_> {
-        Arrival { broker: &self.server.broker, peer: &self.peer, waker: &self.waker, words: &WORDS }
+    pub(super) fn entrance(&self) -> Entrance<'_> {
+        Entrance { broker: &self.server.broker, peer: &self.peer, waker: &self.waker, words: &WORDS }
     }
 
     /// Whether the next frame may be taken.

@@ -136,14 +136,14 @@ impl AmqpConnection {
             return Err(Failure::new(ReplyCode::CommandInvalid, text));
         };
         self.link.traits.mechanism = mechanism.name();
-        let step = Sasl::start(self.arrival(), mechanisms, mechanism, start_ok.response, now);
+        let step = Sasl::start(self.entrance(), mechanisms, mechanism, start_ok.response, now);
         self.secure(step, now)
     }
 
     fn take_secure_ok(&mut self, response: &[u8], now: Instant) -> Result<(), Failure> {
         match std::mem::replace(&mut self.phase, Phase::Starting) {
             Phase::Securing(sasl) => {
-                let step = sasl.respond(self.arrival(), response, now);
+                let step = sasl.respond(self.entrance(), response, now);
                 self.secure(step, now)
             }
             other => {
@@ -167,7 +167,7 @@ impl AmqpConnection {
     /// Continues if the outcome of the log-in is known.
     pub(super) fn take_login(&mut self, now: Instant) {
         let Phase::Securing(sasl) = &self.phase else { return };
-        match sasl.take(self.arrival()) {
+        match sasl.take(self.entrance()) {
             None => {}
             Some(Ok(identity)) => {
                 let settings = &self.server.settings;
@@ -241,8 +241,8 @@ impl AmqpConnection {
                 sessions: self.channel_max.into(),
             },
         };
-        let client = self.arrival().attach(identity, wish)?;
-        self.arrival().note_open(&client, Label::Name(self.link.traits.connection_name.as_deref()));
+        let client = self.entrance().attach(identity, wish)?;
+        self.entrance().note_open(&client, Label::Name(self.link.traits.connection_name.as_deref()));
         self.running = Some(Running::new(client, self.server.broker.clone(), self.channel_max, impersonates));
         self.link.send(0, ConnectionOpenOk::default());
         self.phase = Phase::Running;

@@ -1,4 +1,5 @@
-//! The times of a queue, and its end: when it was used, when its timer fires, whether it is deleted.
+//! The times of a queue, and its end: when it was used, when its timer fires, and whether it is
+//! deleted.
 //!
 //! All times are in milliseconds since 1970.
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use auth::sasl::Mechanism;
 use broker::{Table, Terms};
-use front::{Arrival, Label, PendingLogin, Wish};
+use front::{Entrance, Label, PendingLogin, Wish};
 use wire::Output;
 
 use super::error::{Failure, VERSIONS};
@@ -49,7 +49,7 @@ impl Connecting {
     pub(super) fn start(
         frame: &Frame<'_>,
         shared: &Shared,
-        arrival: Arrival<'_>,
+        entrance: Entrance<'_>,
         now: Instant,
     ) -> Result<Self, Failure> {
         if !matches!(frame.command, Command::Connect | Command::Stomp) {
@@ -68,7 +68,7 @@ impl Connecting {
             })?,
         };
         let default = shared.settings.default_login.as_ref();
-        let certified = arrival.peer.certified_user.as_deref().filter(|_| shared.settings.certificate_login);
+        let certified = entrance.peer.certified_user.as_deref().filter(|_| shared.settings.certificate_login);
         let (user, passcode) = match (header("login"), certified, default) {
             (Some(user), ..) => (user, Some(header("passcode").unwrap_or_default())),
             (None, Some(user), _) => (Cow::Borrowed(user), None),
@@ -77,8 +77,8 @@ impl Connecting {
         };
         // STOMP has no names for the mechanisms; these are their names in SASL.
         let login = match passcode {
-            Some(passcode) => arrival.log_in(Mechanism::Plain, &user, passcode.as_bytes(), now),
-            None => arrival.admit(Mechanism::External, &user, now),
+            Some(passcode) => entrance.log_in(Mechanism::Plain, &user, passcode.as_bytes(), now),
+            None => entrance.admit(Mechanism::External, &user, now),
         };
         Ok(Self {
             version,
@@ -93,12 +93,12 @@ impl Connecting {
     pub(super) fn finish(
         &self,
         shared: &Shared,
-        arrival: Arrival<'_>,
+        entrance: Entrance<'_>,
         output: &mut Output,
     ) -> Option<Result<Session, Failure>> {
-        let outcome = self.login.take(arrival)?;
+        let outcome = self.login.take(entrance)?;
         Some(match outcome {
-            Ok(identity) => self.attach(identity, shared, arrival, output),
+            Ok(identity) => self.attach(identity, shared, entrance, output),
             Err(_) => Err(Failure::new("Bad CONNECT", format!("Access refused for user '{}'", self.login.user()))),
         })
     }
@@ -107,7 +107,7 @@ impl Connecting {
         &self,
         identity: auth::Identity,
         shared: &Shared,
-        arrival: Arrival<'_>,
+        entrance: Entrance<'_>,
         output: &mut Output,
     ) -> Result<Session, Failure> {
         let wish = Wish {
@@ -120,7 +120,7 @@ impl Connecting {
                 ..Terms::default()
             },
         };
-        let client = arrival.attach(identity, wish).map_err(|error| Failure::new("Bad CONNECT", error.text))?;
+        let client = entrance.attach(identity, wish).map_err(|error| Failure::new("Bad CONNECT", error.text))?;
         let name = shared.broker.name("");
         let spoken = Spoken { version: self.version, trailer: shared.settings.trailer };
         let mut frame = FrameWriter::for_peer(output.tail(), Command::Connected, spoken);
@@ -130,7 +130,7 @@ impl Connecting {
             .header("heart-beat", &heart_beat::answer(self.heart_beat).to_string())
             .header("server", &shared.settings.server);
         frame.finish();
-        arrival.note_open(&client, Label::Session(&name));
+        entrance.note_open(&client, Label::Session(&name));
         let mut session = Session::new(client, shared.broker.dialects().clone(), spoken, &name);
         session.client_id.clone_from(&self.name);
         Ok(session)

@@ -8,7 +8,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use broker::LARGE_BODY;
-use front::{Arrival, Due, KeepAlive};
+use front::{Due, Entrance, KeepAlive};
 use wire::{CloseReason, Connection, Doing, Output, Peer, ReadState};
 
 use super::connect::{Connecting, log_in_first};
@@ -30,8 +30,8 @@ enum Phase {
 }
 
 /// The peer on its way to the broker.
-fn arrival<'c>(shared: &'c Shared, peer: &'c Peer, waker: &'c Waker) -> Arrival<'c> {
-    Arrival { broker: &shared.broker, peer, waker, words: &WORDS }
+fn entrance<'c>(shared: &'c Shared, peer: &'c Peer, waker: &'c Waker) -> Entrance<'c> {
+    Entrance { broker: &shared.broker, peer, waker, words: &WORDS }
 }
 
 /// The server side of one connection.
@@ -162,7 +162,7 @@ impl StompConnection {
         if let Phase::Open(session) = &mut self.phase {
             return session.handle(frame, &mut self.output, now);
         }
-        let connecting = Connecting::start(frame, &self.shared, arrival(&self.shared, &self.peer, &self.waker), now)?;
+        let connecting = Connecting::start(frame, &self.shared, entrance(&self.shared, &self.peer, &self.waker), now)?;
         self.phase = Phase::Connecting(Box::new(connecting));
         self.finish_connect(now)
     }
@@ -172,8 +172,8 @@ impl StompConnection {
         let Phase::Connecting(connecting) = &self.phase else {
             return Ok(());
         };
-        let arrival = arrival(&self.shared, &self.peer, &self.waker);
-        let Some(outcome) = connecting.finish(&self.shared, arrival, &mut self.output) else {
+        let entrance = entrance(&self.shared, &self.peer, &self.waker);
+        let Some(outcome) = connecting.finish(&self.shared, entrance, &mut self.output) else {
             return Ok(());
         };
         heart_beat::agree(&mut self.keep_alive, connecting.heart_beat, now);

@@ -26,7 +26,7 @@ pub struct Words {
 
 /// A peer on its way to the broker.
 #[derive(Clone, Copy)]
-pub struct Arrival<'c> {
+pub struct Entrance<'c> {
     /// The broker.
     pub broker: &'c Broker,
     /// The peer.
@@ -59,7 +59,7 @@ pub enum Label<'a> {
     Session(&'a str),
 }
 
-impl Arrival<'_> {
+impl Entrance<'_> {
     /// Starts to check a password.
     pub fn log_in(self, mechanism: Mechanism, user: &str, password: &[u8], now: Instant) -> PendingLogin {
         let login = self.broker.authority().login(user, password, self.peer.remote.ip(), now, self.waker.clone());
@@ -120,17 +120,17 @@ impl PendingLogin {
     }
 
     /// The outcome, once it is known. A refusal is in the audit log then.
-    pub fn take(&self, arrival: Arrival<'_>) -> Option<Result<Identity, Refusal>> {
+    pub fn take(&self, entrance: Entrance<'_>) -> Option<Result<Identity, Refusal>> {
         let outcome = self.login.take()?;
         if let Err(refusal) = &outcome {
-            self.note_refusal(refusal, arrival);
+            self.note_refusal(refusal, entrance);
         }
         Some(outcome)
     }
 
-    fn note_refusal(&self, reason: &Refusal, arrival: Arrival<'_>) {
-        let Words { login_refused, names_mechanism, .. } = arrival.words;
-        let (peer, user) = (arrival.peer.remote, shown_name(&self.user));
+    fn note_refusal(&self, reason: &Refusal, entrance: Entrance<'_>) {
+        let Words { login_refused, names_mechanism, .. } = entrance.words;
+        let (peer, user) = (entrance.peer.remote, shown_name(&self.user));
         let mechanism = names_mechanism.then(|| self.mechanism.name());
         if reason.is_endless() {
             // The refusals that led to this one are in the log. This one can be repeated as fast as
