@@ -60,15 +60,6 @@ impl Broker {
 }
 
 impl Engine {
-    /// Fails for a record of so many bytes that is too large for the log.
-    pub(crate) fn check_storable(&self, bytes: usize) -> Result<(), Error> {
-        let largest = self.journal.max_body();
-        if bytes as u64 > u64::from(largest) {
-            return Err(Error::precondition(format!("{bytes} bytes are more than the log can hold ({largest})")));
-        }
-        Ok(())
-    }
-
     /// Makes the protocols of the clients that `whom` is true of close them. Returns their number.
     pub(crate) fn kick_all(&self, whom: impl Fn(&ClientShared) -> bool, reason: &str) -> u64 {
         let clients = self.clients.lock();

@@ -4,13 +4,10 @@
 //! Clients that only publish stop at once. A client that consumes goes on into a headroom, and past
 //! that its publishes are parked.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::AtomicU8;
 use std::task::Waker;
 
-use journal::Admission;
 use parking_lot::Mutex;
-
-use crate::engine::Engine;
 
 pub(crate) const MEMORY: u8 = 1;
 pub(crate) const DISK: u8 = 2;
@@ -38,103 +35,13 @@ pub(crate) enum Allowance {
 /// The clients that wait for a change of the alarms, and the alarms that are up by hand.
 #[derive(Debug, Default)]
 pub(crate) struct Alarms {
-    watch: Mutex<Watch>,
-    by_hand: AtomicU8,
+    pub(crate) watch: Mutex<Watch>,
+    pub(crate) by_hand: AtomicU8,
 }
 
 #[derive(Debug, Default)]
-struct Watch {
-    waiting: Vec<Waker>,
+pub(crate) struct Watch {
+    pub(crate) waiting: Vec<Waker>,
     /// The housekeeping will look at the alarms again by itself.
-    polled: bool,
-}
-
-impl Engine {
-    fn alarms_now(&self) -> u8 {
-        let memory = if self.memory.is_full() { MEMORY } else { 0 };
-        let disk = if self.journal.admission() == Admission::Open { 0 } else { DISK };
-        memory | disk | self.alarms.by_hand.load(Ordering::Relaxed)
-    }
-
-    /// Raises or clears alarms by hand.
-    pub(crate) fn force_alarms(&self, which: u8, up: bool) {
-        if up {
-            self.alarms.by_hand.fetch_or(which, Ordering::Relaxed);
-        } else {
-            self.alarms.by_hand.fetch_and(!which, Ordering::Relaxed);
-        }
-        self.housekeeper.wake();
-    }
-
-    /// The publishes that are allowed now.
-    pub(crate) fn allowance(&self) -> Allowance {
-        self.allowance_beside(0)
-    }
-
-    /// The same for a client that holds so many bytes itself: they are there already.
-    pub(crate) fn allowance_beside(&self, own: usize) -> Allowance {
-        let limit = self.memory.limit();
-        let used = self.memory.total().saturating_sub(own);
-        let memory = if limit > 0 && used <= limit {
-            Allowance::All
-        } else if limit > 0 && used <= limit + limit / 8 {
-            Allowance::Consuming
-        } else {
-            Allowance::None
-        };
-        let disk = match self.journal.admission() {
-            Admission::Open => Allowance::All,
-            Admission::Headroom => Allowance::Consuming,
-            Admission::Closed => Allowance::None,
-        };
-        let by_hand = match self.alarms.by_hand.load(Ordering::Relaxed) {
-            0 => Allowance::All,
-            // No client could make room, so none is let in.
-            _ => Allowance::None,
-        };
-        memory.max(disk).max(by_hand)
-    }
-
-    /// The alarms in words, `None` when there are none.
-    pub(crate) fn alarm_text(&self) -> Option<&'static str> {
-        match self.alarms_now() {
-            0 => None,
-            MEMORY => Some("low on memory"),
-            DISK => Some("low on disk"),
-            _ => Some("low on memory & disk"),
-        }
-    }
-
-    /// (memory, disk)
-    pub(crate) fn alarms_up(&self) -> (bool, bool) {
-        let now = self.alarms_now();
-        (now & MEMORY != 0, now & DISK != 0)
-    }
-
-    /// Wakes `waker` at the next look at the alarms, and schedules that look.
-    pub(crate) fn when_alarms_change(&self, waker: &Waker) {
-        let polled = {
-            let mut watch = self.alarms.watch.lock();
-            if !watch.waiting.iter().any(|other| other.will_wake(waker)) {
-                watch.waiting.push(waker.clone());
-            }
-            std::mem::replace(&mut watch.polled, true)
-        };
-        if !polled {
-            self.housekeeper.wake();
-        }
-    }
-
-    /// Wakes all that wait for a change. True when the housekeeping must look again too, since a
-    /// client that was woken may go on waiting.
-    pub(crate) fn announce_alarms(&self) -> bool {
-        let waiting = {
-            let mut watch = self.alarms.watch.lock();
-            watch.polled = !watch.waiting.is_empty();
-            std::mem::take(&mut watch.waiting)
-        };
-        let told = !waiting.is_empty();
-        waiting.into_iter().for_each(Waker::wake);
-        told
-    }
+    pub(crate) polled: bool,
 }

@@ -4,8 +4,8 @@
 //! client remembers for reading. Every change raises the generation, so that clients forget their
 //! routes. A change is logged before it is visible.
 
-pub(crate) mod admission;
 pub(crate) mod definitions;
+pub(crate) mod facts;
 pub(crate) mod policies;
 mod search;
 

@@ -5,10 +5,13 @@
 //! (timers, waiting lists) are leaves: nothing else is locked while one is held. One exception: the
 //! pager's errands are locked behind the postponed dead letters.
 
+pub(crate) mod admission;
+pub(crate) mod alarms;
 pub(crate) mod bounds;
 pub(crate) mod checkpoint;
 pub(crate) mod clients;
 pub(crate) mod dead_letter;
+pub(crate) mod definitions;
 pub(crate) mod delay;
 pub(crate) mod ending;
 pub(crate) mod housekeeping;

@@ -20,6 +20,7 @@ mod dispatch;
 pub(crate) mod dropped;
 mod enqueue;
 pub(crate) mod errands;
+pub(crate) mod facts;
 mod features;
 mod figures;
 mod filter;

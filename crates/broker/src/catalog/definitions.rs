@@ -8,13 +8,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use journal::{Journal, Owner, Ticket};
+use journal::{Journal, Owner};
 use parking_lot::Mutex;
 
-use crate::catalog::admission::Asker;
-use crate::engine::Engine;
+use crate::encoding::{Malformed, Reader, write_table, write_text, write_varint};
 use crate::error::Error;
-use crate::routing::Load;
 use crate::store::facts;
 use crate::value::{Table, Value};
 
@@ -38,7 +36,7 @@ pub(crate) enum Sort {
 }
 
 /// The field of [`Sort::Decoys`].
-const KEY: &str = "key";
+pub(crate) const KEY: &str = "key";
 
 impl Sort {
     const ALL: [Self; 5] = [Self::Vhost, Self::VhostLimits, Self::Policy, Self::OperatorPolicy, Self::Decoys];
@@ -80,14 +78,14 @@ impl std::fmt::Display for DefinitionKey {
 }
 
 #[derive(Debug)]
-struct Definition {
-    owner: Owner,
-    value: Arc<Table>,
+pub(crate) struct Definition {
+    pub(crate) owner: Owner,
+    pub(crate) value: Arc<Table>,
 }
 
 /// All definitions. Its lock is taken after a vhost's tables and before the journal's buffer.
 #[derive(Debug, Default)]
-pub(crate) struct Definitions(Mutex<BTreeMap<DefinitionKey, Definition>>);
+pub(crate) struct Definitions(pub(crate) Mutex<BTreeMap<DefinitionKey, Definition>>);
 
 impl Definitions {
     /// Takes a definition from the journal.
@@ -119,7 +117,7 @@ impl Definitions {
         let kept = self.0.lock();
         let Some((key, found)) = kept.iter().find(|(_, kept)| kept.owner == owner) else { return false };
         // It was written before, so it can be written again.
-        if let Ok(bytes) = facts::definition_bytes(key, &found.value) {
+        if let Ok(bytes) = definition_bytes(key, &found.value) {
             journal.housekeeping_appender().fact(None, owner, facts::DEFINITION, &[&bytes]);
         }
         true
@@ -131,55 +129,44 @@ impl Definitions {
     }
 }
 
-impl Engine {
-    /// Stores the key of decoys for the next start, if the log has none yet. If there is no room
-    /// for it, the next start tries again.
-    pub(crate) fn keep_decoy_key(&self, key: &[u8; 32]) {
-        if self.definitions.decoy_key().is_none() {
-            let mut table = Table::default();
-            table.set(KEY, Value::Bytes(key.to_vec()));
-            let _ = self.define(DefinitionKey::new(Sort::Decoys, EVERYWHERE, ""), table);
+/// The bytes of a definition.
+///
+/// # Errors
+/// For fields that are nested too deeply.
+pub(crate) fn definition_bytes(key: &DefinitionKey, value: &Table) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    write_text(&mut bytes, key.sort.name());
+    write_varint(&mut bytes, key.vhost);
+    write_text(&mut bytes, &key.name);
+    write_table(&mut bytes, value)?;
+    Ok(bytes)
+}
+
+pub(crate) fn read_definition(bytes: &[u8]) -> Result<(DefinitionKey, Table), Malformed> {
+    let mut reader = Reader::new(bytes);
+    let sort = Sort::parse(reader.text()?).ok_or_else(|| reader.malformed("unknown sort of definition"))?;
+    let key = DefinitionKey { sort, vhost: reader.varint()?, name: reader.text()?.to_owned() };
+    let value = reader.table()?;
+    reader.end()?;
+    Ok((key, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_definition_is_stored_in_these_bytes_and_every_cut_is_noticed() {
+        let mut value = Table::default();
+        value.set("max-queues", Value::I64(3));
+        let key = DefinitionKey::new(Sort::VhostLimits, 300, "n");
+        let bytes = definition_bytes(&key, &value).unwrap();
+        assert_eq!(bytes, b"\x0cvhost-limits\xac\x02\x01n\x01\x0amax-queues\x09\x03\0\0\0\0\0\0\0");
+        for end in 0..bytes.len() {
+            assert!(read_definition(&bytes[..end]).is_err(), "cut at {end}");
         }
-    }
-
-    /// Stores a definition, in place of the one with this key. Returns the ticket for the answer.
-    ///
-    /// # Errors
-    /// `Precondition` for a value that is nested too deeply or too large to be stored.
-    pub(crate) fn define(&self, key: DefinitionKey, value: Table) -> Result<Ticket, Error> {
-        let bytes = self.check_definition(&key, &value)?;
-        let mut kept = self.definitions.0.lock();
-        if !kept.contains_key(&key) {
-            self.admit_load(&key.to_string(), Load { logged: bytes.len() as u64, memory: 0 }, Asker::Operator)?;
-        }
-        let owner = kept.get(&key).map_or_else(|| self.owner(), |kept| kept.owner);
-        let mut appender = self.journal.appender();
-        appender.fact(None, owner, facts::DEFINITION, &[&bytes]);
-        let ticket = appender.ticket();
-        drop(appender);
-        kept.insert(key, Definition { owner, value: Arc::new(value) });
-        Ok(ticket)
-    }
-
-    /// The bytes of a definition.
-    ///
-    /// # Errors
-    /// `Precondition` for one that can't be stored.
-    pub(crate) fn check_definition(&self, key: &DefinitionKey, value: &Table) -> Result<Vec<u8>, Error> {
-        let bytes = facts::definition_bytes(key, value)?;
-        self.check_storable(bytes.len())?;
-        Ok(bytes)
-    }
-
-    /// Ends a definition. Returns the ticket for the answer; `None` if there is none.
-    pub(crate) fn undefine(&self, key: &DefinitionKey) -> Option<Ticket> {
-        let mut kept = self.definitions.0.lock();
-        let owner = kept.get(key)?.owner;
-        let mut appender = self.journal.appender();
-        appender.drop_owner(None, owner, &mut std::iter::empty());
-        let ticket = appender.ticket();
-        drop(appender);
-        kept.remove(key);
-        Some(ticket)
+        assert_eq!(read_definition(&bytes).unwrap(), (key, value));
+        assert!(read_definition(&[&bytes[..], b"\0"].concat()).is_err());
+        assert!(read_definition(b"\x05storm\0\0\0").is_err());
     }
 }

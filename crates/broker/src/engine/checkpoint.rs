@@ -11,10 +11,13 @@ use std::sync::{Arc, Weak};
 use journal::{Bits, Chunk, Journal, Owner, Owners, Reference};
 use parking_lot::{Condvar, Mutex};
 
+use crate::catalog::facts as catalog_facts;
 use crate::engine::Engine;
 use crate::engine::pages;
+use crate::queue::facts as queue_facts;
+use crate::queue::facts::LaneFacts;
 use crate::queue::{Lane, Queue, RestatedBundle};
-use crate::store::facts::{self, LaneFacts};
+use crate::store::facts;
 
 /// Answers the journal's questions once the broker has filled its queues. Until then they wait.
 #[derive(Default)]
@@ -96,7 +99,7 @@ fn restate_one(engine: &Engine, owner: Owner, journal: &Journal) {
             if !inner.is_deleted() {
                 let lanes: Vec<_> = inner.lanes_mut().map(facts_of).collect();
                 let mut appender = journal.housekeeping_appender();
-                facts::log_whole_queue(
+                queue_facts::log_whole_queue(
                     &mut appender,
                     vhost.id,
                     queue,
@@ -110,10 +113,10 @@ fn restate_one(engine: &Engine, owner: Owner, journal: &Journal) {
         if let Some(exchange) = tables.exchange_by_id(owner).filter(|exchange| exchange.durable) {
             let mut appender = journal.housekeeping_appender();
             if !exchange.predeclared {
-                facts::log_exchange(&mut appender, vhost.id, exchange);
+                catalog_facts::log_exchange(&mut appender, vhost.id, exchange);
             }
             for bound in exchange.bound.as_slice() {
-                facts::log_binding(&mut appender, owner, facts::BIND, bound);
+                queue_facts::log_binding(&mut appender, owner, facts::BIND, bound);
             }
             return;
         }
@@ -137,10 +140,10 @@ fn restate_ids(engine: &Engine, bundle: Owner, journal: &Journal) -> bool {
         // One restatement in each turn of the log is enough, however many files mention it.
         appender.supersede(bundle);
         if let Some((scope, ids)) = ids {
-            facts::log_seen(&mut appender, None, bundle, (queue.id, scope), &ids);
+            queue_facts::log_seen(&mut appender, None, bundle, (queue.id, scope), &ids);
         }
         if let Some(keys) = keys {
-            facts::log_keyed(&mut appender, None, bundle, queue.id, &keys);
+            queue_facts::log_keyed(&mut appender, None, bundle, queue.id, &keys);
         }
         true
     });

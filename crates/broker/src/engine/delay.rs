@@ -17,9 +17,9 @@ use crate::error::Error;
 use crate::message::scheduling::Instructions;
 use crate::message::{Arena, Head, Message};
 use crate::queue::arrival::{Arrival, Work};
+use crate::queue::facts as queue_facts;
 use crate::queue::{Bucket, Dying, MessageIdentity, Queue, QueueParts, Span, ToSort, Visit};
 use crate::routing::Envelope;
-use crate::store::facts;
 use crate::value::Table;
 
 /// Messages moved in one group at most.
@@ -66,7 +66,7 @@ impl Engine {
         }
         let bucket = self.new_bucket(queue, self.owner(), span, now);
         if bucket.logged() {
-            facts::log_bucket(&mut self.journal.appender(), bucket.id, queue.id, span);
+            queue_facts::log_bucket(&mut self.journal.appender(), bucket.id, queue.id, span);
         }
         tables.insert_bucket(Arc::clone(&bucket));
         delays.buckets.insert(span, Arc::clone(&bucket));

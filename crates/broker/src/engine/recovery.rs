@@ -13,12 +13,14 @@ use hashbrown::{HashMap, HashSet};
 use journal::{Address, Chunk, Owner, PAGE, Replay};
 
 use crate::arguments::{ExchangeArguments, QueueArguments};
+use crate::catalog::definitions;
 use crate::catalog::definitions::{DefinitionKey, Definitions, EVERYWHERE};
 use crate::catalog::{Catalog, Exchange, OWNERS_PER_VHOST, Tables, Vhost, binding_of};
 use crate::encoding::Malformed;
 use crate::engine::Engine;
 use crate::engine::pages::{Pages, ReadChunk, UnreadableEntries};
 use crate::error::Error;
+use crate::queue::facts as queue_facts;
 use crate::queue::{
     Bound, Bounds, Lanes, LastValues, Position, Positions, Queue, QueueParts, Reason, Recovered, Returns, SeenIds,
     Span, reason_code,
@@ -97,10 +99,10 @@ impl Rebuilt {
                 self.queues.insert(owner, facts::read_queue(bytes)?);
             }
             facts::BUCKET => {
-                self.buckets.insert(owner, facts::read_bucket(bytes)?);
+                self.buckets.insert(owner, queue_facts::read_bucket(bytes)?);
             }
             facts::BIND | facts::UNBIND => {
-                let bound = facts::read_binding(bytes)?;
+                let bound = queue_facts::read_binding(bytes)?;
                 let list = self.bound.entry(owner).or_default();
                 list.retain(|other| *other != bound);
                 if kind == facts::BIND {
@@ -114,15 +116,15 @@ impl Rebuilt {
                 self.users.insert(owner, bytes.to_vec());
             }
             facts::DEFINITION => {
-                self.definitions.insert(owner, facts::read_definition(bytes)?);
+                self.definitions.insert(owner, definitions::read_definition(bytes)?);
             }
             facts::SEEN => {
-                let fact = facts::read_seen(bytes)?;
+                let fact = queue_facts::read_seen(bytes)?;
                 let seen = &mut self.entries.entry(fact.queue).or_default().seen;
                 fact.ids.into_iter().for_each(|(place, kept)| seen.recover(owner, fact.scope, place, kept));
             }
             facts::KEYED => {
-                let (queue, keys) = facts::read_keyed(bytes)?;
+                let (queue, keys) = queue_facts::read_keyed(bytes)?;
                 let latest = &mut self.entries.entry(queue).or_default().latest;
                 keys.into_iter().for_each(|(place, keyed)| latest.recover(owner, place, keyed));
             }

@@ -1,5 +1,4 @@
-//! Messages that come to several queues together: hidden in each until the group that brings them
-//! is durable.
+//! Messages that come to several queues together: hidden in each until their group is durable.
 
 use std::sync::Arc;
 

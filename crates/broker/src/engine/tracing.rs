@@ -6,6 +6,7 @@
 
 use journal::Ticket;
 
+use crate::catalog::facts as catalog_facts;
 use crate::catalog::{Exchange, Vhost};
 use crate::encoding::write_table;
 use crate::engine::Engine;
@@ -15,7 +16,6 @@ use crate::message::properties::Properties;
 use crate::message::{Arena, Head, Message, NAME_MAX};
 use crate::queue::Bounds;
 use crate::routing::{Bindings, ExchangeKind, HashOn, Weight};
-use crate::store::facts;
 use crate::value::{Table, Value};
 
 /// The exchange of the copies.
@@ -45,7 +45,7 @@ impl Engine {
             predeclared: false,
         };
         let mut appender = self.journal.appender();
-        facts::log_exchange(&mut appender, vhost.id, &exchange);
+        catalog_facts::log_exchange(&mut appender, vhost.id, &exchange);
         let ticket = appender.ticket();
         drop(appender);
         tables.note_logged(ticket);

@@ -3,7 +3,7 @@
 //! [`Account`] of its own part.
 //!
 //! All of them pass when the peer goes on or leaves, so they may raise the alarm. Declarations
-//! stay, and are counted and bounded elsewhere ([`crate::catalog::admission`]).
+//! stay, and are counted and bounded elsewhere ([`crate::engine::admission`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -10,8 +10,8 @@ use journal::Group;
 
 use crate::message::Message;
 use crate::queue::QueueContext;
+use crate::queue::facts as queue_facts;
 use crate::queue::{Inner, Queue, State, Visit, settle};
-use crate::store::facts;
 
 pub(crate) use crate::message::annotations::Reason;
 
@@ -88,7 +88,7 @@ impl Queue {
         let mut appender = context.journal.appender();
         for dead in dying.filter(|dead| dead.durable) {
             if inner.features.decided.insert(dead.seq, dead.reason).is_none() {
-                facts::log_dying(&mut appender, self.id, dead.seq, dead.reason);
+                queue_facts::log_dying(&mut appender, self.id, dead.seq, dead.reason);
             }
         }
     }

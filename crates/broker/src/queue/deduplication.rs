@@ -21,9 +21,9 @@ use crate::arguments::Remember;
 use crate::message::scheduling::Instructions;
 use crate::queue::QueueContext;
 use crate::queue::arrival::Arrival;
+use crate::queue::facts as queue_facts;
 use crate::queue::features::Entered;
 use crate::queue::{Inner, Queue, Visit};
-use crate::store::facts;
 
 /// The scope of the queue itself.
 const OWN: Owner = 0;
@@ -291,7 +291,7 @@ impl Ids {
             if durable {
                 let bundle = seen.bundle_of(scope, place, &|| visit.context.id_bundle(queue.id));
                 let mut appender = visit.context.journal.appender();
-                facts::log_seen(&mut appender, group, bundle, (queue.id, scope), &[(place, &kept)]);
+                queue_facts::log_seen(&mut appender, group, bundle, (queue.id, scope), &[(place, &kept)]);
             }
         }
     }

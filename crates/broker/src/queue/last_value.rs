@@ -18,9 +18,9 @@ use crate::message::Message;
 use crate::message::selected::Selected;
 use crate::queue::QueueContext;
 use crate::queue::arrival::Arrival;
+use crate::queue::facts as queue_facts;
 use crate::queue::features::Entered;
 use crate::queue::{Inner, Queue, State, Visit, settle};
-use crate::store::facts;
 
 /// The longest key, in bytes: keys are kept in memory and in the log as they are.
 const KEY_MAX: usize = 255;
@@ -190,7 +190,7 @@ impl Values {
         if durable {
             let bundle = latest.bundle_of(place, &|| visit.context.id_bundle(queue.id));
             let mut appender = visit.context.journal.appender();
-            facts::log_keyed(&mut appender, group, bundle, queue.id, &[(place, &keyed)]);
+            queue_facts::log_keyed(&mut appender, group, bundle, queue.id, &[(place, &keyed)]);
         }
     }
 

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::arguments::ReturnCause;
+use crate::queue::facts as queue_facts;
 use crate::queue::{Inner, Queue, Reason, State, Visit};
 use crate::settings::CountedReturns;
 use crate::store::facts;
@@ -72,7 +73,7 @@ impl Queue {
             let due = delay.map(|delay| visit.now.saturating_add(delay));
             if durable {
                 let mut appender = visit.context.journal.appender();
-                facts::log_returns(&mut appender, self.id, seq, returns);
+                queue_facts::log_returns(&mut appender, self.id, seq, returns);
                 if let Some(due) = due {
                     facts::log_retry(&mut appender, self.id, seq, due);
                 }

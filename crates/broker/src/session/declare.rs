@@ -11,13 +11,15 @@ use auth::{Resource, Right};
 use journal::Ticket;
 
 use crate::arguments::{self, ExchangeArguments, QUEUE_TYPE, QueueArguments, idle};
-use crate::catalog::admission::Asker;
+use crate::catalog::facts as catalog_facts;
 use crate::catalog::{Exchange, Tables, binding_of};
 use crate::encoding::table_bytes;
+use crate::engine::admission::Asker;
 use crate::engine::clients::ClientShared;
 use crate::engine::tracing;
 use crate::error::{Error, ErrorKind};
 use crate::message::NAME_MAX;
+use crate::queue::facts as queue_facts;
 use crate::queue::{Bound, Bounds, Queue, QueueParts};
 use crate::routing::{Bindings, Destination, ExchangeKind, Load, Weight};
 use crate::session::Client;
@@ -194,7 +196,7 @@ impl Client {
         let mut ticket = self.settled.ticket;
         if exchange.durable {
             let mut appender = self.engine.journal.appender();
-            facts::log_exchange(&mut appender, vhost.id, &exchange);
+            catalog_facts::log_exchange(&mut appender, vhost.id, &exchange);
             ticket = appender.ticket();
             tables.note_logged(ticket);
         }
@@ -410,7 +412,7 @@ impl Client {
             _ => return self.settled.ticket,
         };
         let mut appender = self.engine.journal.appender();
-        facts::log_binding(&mut appender, owner, kind, &bound);
+        queue_facts::log_binding(&mut appender, owner, kind, &bound);
         let ticket = appender.ticket();
         drop(appender);
         tables.note_logged(ticket);
@@ -474,7 +476,7 @@ impl Client {
         let mut ticket = self.settled.ticket;
         if queue.logged() {
             let mut appender = self.engine.journal.appender();
-            facts::log_queue(&mut appender, vhost.id, &queue);
+            queue_facts::log_queue(&mut appender, vhost.id, &queue);
             ticket = appender.ticket();
             tables.note_logged(ticket);
         }

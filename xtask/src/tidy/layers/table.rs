@@ -62,6 +62,27 @@ pub(super) const FOLDERS: &[Folder] = &[
         allowed: &[],
     },
     Folder {
+        path: "crates/broker/src",
+        layers: &[
+            &["alarms", "clock", "error", "names", "settings", "stats", "value"],
+            &["encoding", "memory"],
+            &["message"],
+            &["routing"],
+            &["arguments", "store"],
+            // One queue and its lock: it knows no client and no catalog.
+            &["queue"],
+            &["catalog"],
+            // What happens by itself.
+            &["engine"],
+            // What clients ask for.
+            &["session"],
+            &["broker"],
+            // What operators ask for.
+            &["admin", "browse", "redrive", "repair", "report", "tracing"],
+        ],
+        allowed: &[],
+    },
+    Folder {
         path: "crates/net/src",
         layers: &[
             &["encryption", "handshake_threads", "listener", "log_throttle", "settings", "spin", "timer", "upgrade", "wakeup"],

@@ -1,0 +1,99 @@
+//! Which alarms are up, and what they allow.
+
+use std::sync::atomic::Ordering;
+use std::task::Waker;
+
+use journal::Admission;
+
+use crate::alarms::{Allowance, DISK, MEMORY};
+use crate::engine::Engine;
+
+impl Engine {
+    fn alarms_now(&self) -> u8 {
+        let memory = if self.memory.is_full() { MEMORY } else { 0 };
+        let disk = if self.journal.admission() == Admission::Open { 0 } else { DISK };
+        memory | disk | self.alarms.by_hand.load(Ordering::Relaxed)
+    }
+
+    /// Raises or clears alarms by hand.
+    pub(crate) fn force_alarms(&self, which: u8, up: bool) {
+        if up {
+            self.alarms.by_hand.fetch_or(which, Ordering::Relaxed);
+        } else {
+            self.alarms.by_hand.fetch_and(!which, Ordering::Relaxed);
+        }
+        self.housekeeper.wake();
+    }
+
+    /// The publishes that are allowed now.
+    pub(crate) fn allowance(&self) -> Allowance {
+        self.allowance_beside(0)
+    }
+
+    /// The same for a client that holds so many bytes itself: they are there already.
+    pub(crate) fn allowance_beside(&self, own: usize) -> Allowance {
+        let limit = self.memory.limit();
+        let used = self.memory.total().saturating_sub(own);
+        let memory = if limit > 0 && used <= limit {
+            Allowance::All
+        } else if limit > 0 && used <= limit + limit / 8 {
+            Allowance::Consuming
+        } else {
+            Allowance::None
+        };
+        let disk = match self.journal.admission() {
+            Admission::Open => Allowance::All,
+            Admission::Headroom => Allowance::Consuming,
+            Admission::Closed => Allowance::None,
+        };
+        let by_hand = match self.alarms.by_hand.load(Ordering::Relaxed) {
+            0 => Allowance::All,
+            // No client could make room, so none is let in.
+            _ => Allowance::None,
+        };
+        memory.max(disk).max(by_hand)
+    }
+
+    /// The alarms in words, `None` when there are none.
+    pub(crate) fn alarm_text(&self) -> Option<&'static str> {
+        match self.alarms_now() {
+            0 => None,
+            MEMORY => Some("low on memory"),
+            DISK => Some("low on disk"),
+            _ => Some("low on memory & disk"),
+        }
+    }
+
+    /// (memory, disk)
+    pub(crate) fn alarms_up(&self) -> (bool, bool) {
+        let now = self.alarms_now();
+        (now & MEMORY != 0, now & DISK != 0)
+    }
+
+    /// Wakes `waker` at the next look at the alarms, and schedules that look.
+    pub(crate) fn when_alarms_change(&self, waker: &Waker) {
+        let polled = {
+            let mut watch = self.alarms.watch.lock();
+            if !watch.waiting.iter().any(|other| other.will_wake(waker)) {
+                watch.waiting.push(waker.clone());
+            }
+            std::mem::replace(&mut watch.polled, true)
+        };
+        if !polled {
+            self.housekeeper.wake();
+        }
+    }
+
+    /// Wakes all that wait for a change. True when the housekeeping must look again too, since a
+    /// client that was woken may go on waiting.
+    pub(crate) fn announce_alarms(&self) -> bool {
+        let waiting = {
+            let mut watch = self.alarms.watch.lock();
+            watch.polled = !watch.waiting.is_empty();
+            std::mem::take(&mut watch.waiting)
+        };
+        let told = !waiting.is_empty();
+        waiting.into_iter().for_each(Waker::wake);
+        told
+    }
+}

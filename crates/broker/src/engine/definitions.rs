@@ -1,0 +1,75 @@
+//! Definitions are kept and ended: logged before they count.
+
+use std::sync::Arc;
+
+use journal::Ticket;
+
+use crate::catalog::definitions::{Definition, DefinitionKey, EVERYWHERE, KEY, Sort, definition_bytes};
+use crate::engine::Engine;
+use crate::engine::admission::Asker;
+use crate::error::Error;
+use crate::routing::Load;
+use crate::store::facts;
+use crate::value::{Table, Value};
+
+impl Engine {
+    /// Stores the key of decoys for the next start, if the log has none yet. If there is no room
+    /// for it, the next start tries again.
+    pub(crate) fn keep_decoy_key(&self, key: &[u8; 32]) {
+        if self.definitions.decoy_key().is_none() {
+            let mut table = Table::default();
+            table.set(KEY, Value::Bytes(key.to_vec()));
+            let _ = self.define(DefinitionKey::new(Sort::Decoys, EVERYWHERE, ""), table);
+        }
+    }
+
+    /// Stores a definition, in place of the one with this key. Returns the ticket for the answer.
+    ///
+    /// # Errors
+    /// `Precondition` for a value that is nested too deeply or too large to be stored.
+    pub(crate) fn define(&self, key: DefinitionKey, value: Table) -> Result<Ticket, Error> {
+        let bytes = self.check_definition(&key, &value)?;
+        let mut kept = self.definitions.0.lock();
+        if !kept.contains_key(&key) {
+            self.admit_load(&key.to_string(), Load { logged: bytes.len() as u64, memory: 0 }, Asker::Operator)?;
+        }
+        let owner = kept.get(&key).map_or_else(|| self.owner(), |kept| kept.owner);
+        let mut appender = self.journal.appender();
+        appender.fact(None, owner, facts::DEFINITION, &[&bytes]);
+        let ticket = appender.ticket();
+        drop(appender);
+        kept.insert(key, Definition { owner, value: Arc::new(value) });
+        Ok(ticket)
+    }
+
+    /// The bytes of a definition.
+    ///
+    /// # Errors
+    /// `Precondition` for one that can't be stored.
+    pub(crate) fn check_definition(&self, key: &DefinitionKey, value: &Table) -> Result<Vec<u8>, Error> {
+        let bytes = definition_bytes(key, value)?;
+        self.check_storable(bytes.len())?;
+        Ok(bytes)
+    }
+
+    /// Ends a definition. Returns the ticket for the answer; `None` if there is none.
+    pub(crate) fn undefine(&self, key: &DefinitionKey) -> Option<Ticket> {
+        let mut kept = self.definitions.0.lock();
+        let owner = kept.get(key)?.owner;
+        let mut appender = self.journal.appender();
+        appender.drop_owner(None, owner, &mut std::iter::empty());
+        let ticket = appender.ticket();
+        drop(appender);
+        kept.remove(key);
+        Some(ticket)
+    }
+
+    /// Fails for a record of so many bytes that is too large for the log.
+    pub(crate) fn check_storable(&self, bytes: usize) -> Result<(), Error> {
+        let largest = self.journal.max_body();
+        if bytes as u64 > u64::from(largest) {
+            return Err(Error::precondition(format!("{bytes} bytes are more than the log can hold ({largest})")));
+        }
+        Ok(())
+    }
+}
