@@ -5,8 +5,6 @@ mod objects;
 mod parts;
 mod share;
 
-use std::sync::atomic::Ordering;
-
 use hashbrown::HashMap;
 use journal::Owner;
 
@@ -285,8 +283,8 @@ impl Broker {
         };
         for client in engine.clients.lock().values() {
             overview.connections += 1;
-            overview.sessions += u64::from(client.sessions.load(Ordering::Relaxed));
-            overview.consumers += u64::from(client.consumers.load(Ordering::Relaxed));
+            overview.sessions += u64::from(client.figures.sessions());
+            overview.consumers += u64::from(client.figures.consumers());
         }
         self.add_queues(&mut overview);
         overview
@@ -398,11 +396,11 @@ fn client_report(client: &ClientShared) -> ClientReport {
         name: client.name.clone(),
         properties: client.properties(),
         terms: client.terms,
-        sessions: client.sessions.load(Ordering::Relaxed).into(),
-        consumers: client.consumers.load(Ordering::Relaxed).into(),
+        sessions: client.figures.sessions().into(),
+        consumers: client.figures.consumers().into(),
         waiting_bytes: client.mailbox.bytes() as u64,
         held_bytes: client.account.held() as u64,
-        state: if client.is_blocked() { "blocked" } else { "running" },
+        state: if client.figures.is_blocked() { "blocked" } else { "running" },
         connected_at: client.since,
     }
 }

@@ -6,6 +6,7 @@
 //! session happen in the order of its requests.
 
 mod ack_timeout;
+mod answers;
 mod blocked;
 pub(crate) mod consume;
 pub(crate) mod declare;
@@ -15,40 +16,36 @@ pub(crate) mod publish;
 mod publisher;
 mod receiver;
 mod replies;
+mod routes;
+mod sessions;
 mod settle;
+mod settled;
 mod share;
 mod slots;
-mod stats;
 mod trace;
 pub(crate) mod transaction;
 mod upload;
 
-use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use auth::Identity;
-use hashbrown::HashMap;
 use journal::Ticket;
 
 use crate::alarms::Flow;
 use crate::catalog::Vhost;
 use crate::engine::Engine;
-use crate::engine::clients::{ClientShared, Login, Shown};
+use crate::engine::clients::{ClientShared, Login};
 use crate::error::{Error, ErrorKind};
-use crate::message::Message;
 use crate::queue::arrival::Work;
-use crate::queue::{ConsumerKey, Queue, SharedCredit, Visit};
-use ack_timeout::Notes;
-use blocked::{Parked, Parking};
-use ending::Settled;
+use crate::queue::{ConsumerKey, Queue, Visit};
+use blocked::Parking;
 use publisher::Publisher;
 use receiver::Receiver;
-use replies::ReplyConsumer;
-use settle::{Unacked, Unsettled};
-use slots::{QueueSlot, Slots};
+use sessions::{Session, Sessions};
+use settled::Settled;
+use slots::Slots;
 use transaction::Transactions;
 use upload::Uploads;
 
@@ -63,66 +60,12 @@ pub use settle::Outcome;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionId(pub u32);
 
-/// An answer that a publisher still waits for, in order.
-#[derive(Debug)]
-enum Answer {
-    /// Everything up to this number is safe when the ticket is durable.
-    UpTo {
-        number: u64,
-        ticket: Ticket,
-        turn: u64,
-    },
-    Refused {
-        number: u64,
-        why: Refusal,
-    },
-    Returned {
-        message: Message,
-    },
-    Failed {
-        error: Error,
-    },
-    Overdue {
-        timeout: Duration,
-    },
-}
-
-#[derive(Debug, Default)]
-struct Session {
-    confirming: bool,
-    /// Publish numbers given out.
-    published: u64,
-    /// The highest number answered.
-    answered: u64,
-    answers: VecDeque<Answer>,
-    unsettled: Unsettled,
-    notes: Notes,
-    shared: Arc<SharedCredit>,
-    shown: Arc<Shown>,
-    /// For later consumers.
-    prefetch: u32,
-    consumers: BTreeSet<u32>,
-    /// The same by their tags.
-    tags: HashMap<Arc<str>, u32>,
-    replies: Option<ReplyConsumer>,
-    parked: Parked,
-    published_ticket: Ticket,
-    /// Of a session that ends: the deliveries in its open transactions.
-    abandoned: Vec<Unacked>,
-    failed: bool,
-    /// It failed because it held a delivery for too long.
-    overdue: bool,
-}
-
 /// See the module. Dropping it closes it.
 pub struct Client {
     engine: Arc<Engine>,
     shared: Arc<ClientShared>,
     vhost: Arc<Vhost>,
-    sessions: HashMap<u32, Session>,
-    next_session: u32,
-    /// Sessions with answers waiting.
-    answering: Vec<u32>,
+    sessions: Sessions,
     publisher: Publisher,
     uploads: Uploads,
     parking: Parking,
@@ -170,9 +113,7 @@ impl Client {
             engine,
             shared,
             vhost,
-            sessions: HashMap::new(),
-            next_session: 1,
-            answering: Vec::new(),
+            sessions: Sessions::default(),
             publisher: Publisher::default(),
             uploads: Uploads::default(),
             parking: Parking::default(),
@@ -211,20 +152,16 @@ impl Client {
         let limit = self.engine.authority.limits(&self.shared.user).sessions?;
         let clients = self.engine.clients.lock();
         let of_user = clients.values().filter(|client| client.user == self.shared.user);
-        let sessions: u64 = of_user.map(|client| u64::from(client.sessions.load(Ordering::Relaxed))).sum();
+        let sessions: u64 = of_user.map(|client| u64::from(client.figures.sessions())).sum();
         (sessions >= u64::from(limit)).then_some(limit)
     }
 
     /// Starts a session. Its protocol calls it by the number `called`.
     pub fn open_session(&mut self, called: u32) -> SessionId {
-        let number = self.next_session;
-        self.next_session += 1;
-        let session = Session::new(called);
-        self.shared.shown.lock().push(Arc::clone(&session.shown));
-        self.sessions.insert(number, session);
-        self.shared.sessions.fetch_add(1, Ordering::Relaxed);
+        let (number, session) = self.sessions.start(called);
+        self.shared.figures.add_session(&session.shown);
         self.engine.totals.sessions_opened.add(1);
-        SessionId(number)
+        number
     }
 
     /// Ends a session: its consumers go, its unsettled deliveries return to their places, its
@@ -232,21 +169,20 @@ impl Client {
     /// way then, and the ticket covers it too.
     pub fn close_session(&mut self, session: SessionId, now: Instant) -> Ticket {
         self.flush(now);
-        self.forget_body(session);
+        self.uploads.forget(session);
         let Some(ended) = self.take_session(session) else { return Ticket::NONE };
         self.end_session(ended)
     }
 
     /// Takes a session out: no event reaches it any more.
     fn take_session(&mut self, session: SessionId) -> Option<Session> {
-        let mut ended = self.sessions.remove(&session.0)?;
+        let mut ended = self.sessions.remove(session)?;
         self.refuse_parked_of_closed(&mut ended);
         ended.abandoned = self.abandon_transactions(session);
         if let Some(replies) = ended.replies.take() {
             self.end_replies(&replies);
         }
-        self.shared.shown.lock().retain(|shown| !Arc::ptr_eq(shown, &ended.shown));
-        self.shared.sessions.fetch_sub(1, Ordering::Relaxed);
+        self.shared.figures.remove_session(&ended.shown);
         self.engine.totals.sessions_closed.add(1);
         Some(ended)
     }
@@ -254,14 +190,14 @@ impl Client {
     /// Ends everything: sessions, exclusive queues, the connection's place in the reports.
     pub fn close(&mut self, now: Instant) -> Ticket {
         if self.closed {
-            return self.settled.ticket;
+            return self.settled.ticket();
         }
         self.closed = true;
         self.flush(now);
-        self.uploads.bodies.clear();
+        self.uploads.clear();
         // Deliveries that some sessions give back must not go to a consumer of another.
         self.shared.mailbox.shut();
-        let mut sessions: Vec<_> = self.sessions.keys().map(|session| SessionId(*session)).collect();
+        let mut sessions: Vec<_> = self.sessions.iter().map(|(session, _)| session).collect();
         sessions.sort_unstable_by_key(|session| session.0);
         let ended = sessions.into_iter().filter_map(|session| self.take_session(session)).collect();
         let ticket = self.end_all(ended);
@@ -275,11 +211,10 @@ impl Client {
     pub fn durable(&mut self, ticket: Ticket) -> bool {
         if ticket == consume::ARRIVAL {
             // The pager has been given the waker.
-            self.receiver.fetching.take_if(|queue| !queue.will_wake(self.shared.mailbox.waker(), &self.engine));
-            return self.receiver.fetching.is_none();
+            return self.receiver.has_fetched(|queue| queue.will_wake(self.shared.mailbox.waker(), &self.engine));
         }
         let ticket = match ticket {
-            ending::ENDING => match self.ended_ticket() {
+            ending::ENDING => match self.settled.ended() {
                 Some(ticket) => ticket,
                 None => return false,
             },
@@ -294,77 +229,23 @@ impl Client {
 
     /// The ticket of everything that was settled so far.
     pub fn settled_ticket(&self, _session: SessionId) -> Ticket {
-        self.settled.ticket
+        self.settled.ticket()
     }
 
     /// The ticket of everything that this session has published so far.
     pub fn published_ticket(&self, session: SessionId) -> Ticket {
-        self.sessions.get(&session.0).map_or(Ticket::NONE, |session| session.published_ticket)
+        self.sessions.get(session).map_or(Ticket::NONE, |session| session.answers.ticket())
     }
 
     /// Whether to read on.
     pub fn flow(&self) -> Flow {
-        let alarmed = self.parking.blocked && !self.receiver.consumes && !self.has_place();
-        let lagging = self.engine.journal.durable() < self.publisher.lag_ticket;
-        if alarmed || lagging || self.waits_for_place() || self.transactions.committing > 0 {
+        let alarmed = self.parking.is_blocked() && !self.receiver.consumes() && !self.uploads.has_place();
+        let lagging = self.engine.journal.durable() < self.publisher.lag_ticket();
+        if alarmed || lagging || self.uploads.waits_for_place() || self.transactions.is_committing() {
             Flow::Pause
         } else {
             Flow::Run
         }
-    }
-
-    fn session_mut(&mut self, session: SessionId) -> Result<&mut Session, Error> {
-        self.sessions.get_mut(&session.0).ok_or_else(|| Error::internal(format!("session {} is not open", session.0)))
-    }
-
-    /// The slot of a queue in this client's table; a new one is made if needed.
-    fn slot(&mut self, queue: &Arc<Queue>) -> u32 {
-        if let Some(slot) = self.slots.of_queue.get(&queue.id) {
-            return *slot;
-        }
-        let fresh =
-            QueueSlot { queue: Arc::clone(queue), picks: Vec::new(), settlements: Vec::new(), touched: false, uses: 0 };
-        let slot = match self.slots.free.pop() {
-            Some(slot) => {
-                self.slots.all[slot as usize] = Some(fresh);
-                slot
-            }
-            None => {
-                self.slots.all.push(Some(fresh));
-                (self.slots.all.len() - 1) as u32
-            }
-        };
-        self.slots.of_queue.insert(queue.id, slot);
-        slot
-    }
-
-    fn slot_mut(&mut self, slot: u32) -> Option<&mut QueueSlot> {
-        self.slots.all.get_mut(slot as usize).and_then(Option::as_mut)
-    }
-
-    fn queue_in(&self, slot: u32) -> Option<Arc<Queue>> {
-        self.slots.all.get(slot as usize).and_then(Option::as_ref).map(|slot| Arc::clone(&slot.queue))
-    }
-
-    /// Forgets slots that nothing points to, together with the routes.
-    fn forget_routes(&mut self) {
-        self.publisher.routes.clear();
-        for index in 0..self.slots.all.len() {
-            let idle = self.slots.all[index].as_ref().is_some_and(|slot| slot.uses == 0 && !slot.touched);
-            if let Some(slot) = self.slots.all[index].take_if(|_| idle) {
-                self.slots.of_queue.remove(&slot.queue.id);
-                self.slots.free.push(index as u32);
-            }
-        }
-    }
-
-    fn touch(&mut self, slot: u32) -> Option<&mut QueueSlot> {
-        let entry = self.slots.all.get_mut(slot as usize).and_then(Option::as_mut)?;
-        if !entry.touched {
-            entry.touched = true;
-            self.slots.touched.push(slot);
-        }
-        Some(entry)
     }
 
     fn key(&self, consumer: u32) -> ConsumerKey {
@@ -379,9 +260,9 @@ impl Client {
             let rejected = work.iter().any(|item| matches!(item, Work::DeadLetter { .. }));
             let gone = self.engine.run_work(&mut work);
             self.work = work;
-            self.settled.ticket = self.settled.ticket.max(gone);
+            self.settled.reach(gone);
             if rejected {
-                self.settled.ticket = self.engine.journal.appender().ticket();
+                self.settled.reach(self.engine.journal.appender().ticket());
             }
         }
     }
@@ -392,14 +273,6 @@ impl Client {
         let result = act(&mut visit);
         self.run_work();
         result
-    }
-
-    fn answer(&mut self, session: u32, answer: Answer) {
-        let Some(entry) = self.sessions.get_mut(&session) else { return };
-        if entry.answers.is_empty() {
-            self.answering.push(session);
-        }
-        entry.answers.push_back(answer);
     }
 
     fn over_limit(what: &str, limit: u64) -> Error {

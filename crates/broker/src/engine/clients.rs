@@ -1,7 +1,7 @@
 //! What the rest of the broker knows of its clients, and of their sessions.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -48,9 +48,6 @@ pub struct Terms {
     pub sessions: u32,
 }
 
-pub(crate) const RUNNING: u8 = 0;
-pub(crate) const BLOCKED: u8 = 1;
-
 /// The part of a client that the rest of the broker uses.
 #[derive(Debug)]
 pub(crate) struct ClientShared {
@@ -69,13 +66,16 @@ pub(crate) struct ClientShared {
     pub(crate) since: u64,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) account: Arc<Account>,
-    pub(crate) sessions: AtomicU32,
-    pub(crate) consumers: AtomicU32,
-    pub(crate) shown: Mutex<Vec<Arc<Shown>>>,
-    pub(crate) state: AtomicU8,
-    /// The reason why it must be closed, until its protocol has read it.
-    kicked: Mutex<Option<String>>,
-    is_kicked: AtomicBool,
+    pub(crate) figures: Figures,
+    kick: Kick,
+}
+
+/// Whether a client must be closed.
+#[derive(Debug, Default)]
+struct Kick {
+    /// The reason, until the protocol has read it.
+    reason: Mutex<Option<String>>,
+    is_given: AtomicBool,
 }
 
 impl ClientShared {
@@ -94,12 +94,8 @@ impl ClientShared {
             since: engine.clock.unix_ms(),
             mailbox: Arc::new(Mailbox::counted(engine.settings.mailbox_bytes, &account, waker)),
             account,
-            sessions: AtomicU32::new(0),
-            consumers: AtomicU32::new(0),
-            shown: Mutex::default(),
-            state: AtomicU8::new(RUNNING),
-            kicked: Mutex::default(),
-            is_kicked: AtomicBool::new(false),
+            figures: Figures::default(),
+            kick: Kick::default(),
         }
     }
 
@@ -111,20 +107,16 @@ impl ClientShared {
     /// Makes its protocol close it. Nothing more is put into its mailbox, whether it reads or not.
     pub(crate) fn kick(&self, reason: &str) {
         self.mailbox.shut();
-        *self.kicked.lock() = Some(reason.to_owned());
-        self.is_kicked.store(true, Ordering::Release);
+        *self.kick.reason.lock() = Some(reason.to_owned());
+        self.kick.is_given.store(true, Ordering::Release);
         self.mailbox.waker().wake_by_ref();
     }
 
     pub(crate) fn take_kick(&self) -> Option<String> {
-        if !self.is_kicked.load(Ordering::Acquire) {
+        if !self.kick.is_given.load(Ordering::Acquire) {
             return None;
         }
-        self.kicked.lock().take()
-    }
-
-    pub(crate) fn is_blocked(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == BLOCKED
+        self.kick.reason.lock().take()
     }
 }
 
@@ -136,13 +128,71 @@ fn encoded(table: &Table) -> Box<[u8]> {
     bytes.into_boxed_slice()
 }
 
+/// What reports show of a client.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    sessions: AtomicU32,
+    consumers: AtomicU32,
+    /// Its sessions, each as reports see it.
+    shown: Mutex<Vec<Arc<Shown>>>,
+    blocked: AtomicBool,
+}
+
+impl Figures {
+    /// How many sessions the client has.
+    pub(crate) fn sessions(&self) -> u32 {
+        self.sessions.load(Ordering::Relaxed)
+    }
+
+    /// How many consumers the client has.
+    pub(crate) fn consumers(&self) -> u32 {
+        self.consumers.load(Ordering::Relaxed)
+    }
+
+    /// True while an alarm stops the client.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.blocked.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_session(&self, shown: &Arc<Shown>) {
+        self.shown.lock().push(Arc::clone(shown));
+        self.sessions.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn remove_session(&self, shown: &Arc<Shown>) {
+        self.shown.lock().retain(|other| !Arc::ptr_eq(other, shown));
+        self.sessions.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_consumer(&self) {
+        self.consumers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn remove_consumer(&self) {
+        self.consumers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The client ends, and all its consumers with it.
+    pub(crate) fn clear_consumers(&self) {
+        self.consumers.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn block(&self) {
+        self.blocked.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn unblock(&self) {
+        self.blocked.store(false, Ordering::Relaxed);
+    }
+}
+
 /// One session, as reports see it.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     /// Its protocol's number for it.
     number: u32,
     confirming: AtomicBool,
-    pub(crate) transactional: AtomicBool,
+    transactional: AtomicBool,
     prefetch: AtomicU32,
     consumers: AtomicU32,
     unconfirmed: AtomicU64,
@@ -175,6 +225,10 @@ impl Shown {
     pub(crate) fn set_confirming(&self) {
         self.confirming.store(true, Ordering::Relaxed);
     }
+
+    pub(crate) fn set_transactional(&self) {
+        self.transactional.store(true, Ordering::Relaxed);
+    }
 }
 
 impl ClientShared {
@@ -194,7 +248,7 @@ impl ClientShared {
             unsettled: session.credit.unsettled(),
             unconfirmed: session.unconfirmed.load(Ordering::Relaxed),
         };
-        let mut reports: Vec<_> = self.shown.lock().iter().map(report).collect();
+        let mut reports: Vec<_> = self.figures.shown.lock().iter().map(report).collect();
         reports.sort_by_key(|report| report.number);
         reports
     }

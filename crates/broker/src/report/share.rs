@@ -2,7 +2,6 @@
 //! connections.
 
 use std::ops::AddAssign;
-use std::sync::atomic::Ordering;
 
 use crate::broker::Broker;
 use crate::queue::QueueTotals;
@@ -61,7 +60,7 @@ impl Broker {
         }
         for client in self.engine.clients.lock().values().filter(|client| client.user == user) {
             share.connections += 1;
-            share.sessions += u64::from(client.sessions.load(Ordering::Relaxed));
+            share.sessions += u64::from(client.figures.sessions());
         }
         share
     }

@@ -8,8 +8,10 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::session::Client;
+use crate::session::answers::Answer;
+use crate::session::sessions::Session;
 use crate::session::settle::FETCHED;
-use crate::session::{Answer, Client, Session};
 
 /// Sessions are looked at no more often than this.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(10);
@@ -48,19 +50,21 @@ impl Client {
     /// Deliveries went out: sessions are looked at from now on.
     #[inline]
     pub(super) fn watch_deliveries(&mut self, now: Instant) {
-        if self.receiver.look_at.is_none() {
-            self.receiver.look_at = Some(now + self.shortest_timeout().map_or(LONGEST_PERIOD, period_of));
+        if self.receiver.look_at().is_none() {
+            let period = self.shortest_timeout().map_or(LONGEST_PERIOD, period_of);
+            self.receiver.look_by(now + period);
         }
     }
 
     /// A consumer has come that may hold its deliveries for so long.
     pub(super) fn watch_consumer(&mut self, timeout: Duration, now: Instant) {
-        self.receiver.look_at = self.receiver.look_at.map(|at| at.min(now + period_of(timeout)));
+        if self.receiver.look_at().is_some() {
+            self.receiver.look_by(now + period_of(timeout));
+        }
     }
 
     fn shortest_timeout(&self) -> Option<Duration> {
-        let consumers = self.receiver.consumers.values().filter_map(|consumer| consumer.timeout);
-        consumers.chain(self.fetch_timeout()).min()
+        self.receiver.shortest_timeout().into_iter().chain(self.fetch_timeout()).min()
     }
 
     /// A fetched message may be held as long as the broker's setting says.
@@ -70,25 +74,25 @@ impl Client {
 
     /// Fails sessions that hold a delivery for too long.
     pub(super) fn look_for_overdue(&mut self, now: Instant) {
-        if self.receiver.look_at.is_none_or(|at| now < at) {
+        if self.receiver.look_at().is_none_or(|at| now < at) {
             return;
         }
-        let (consumers, fetched) = (&self.receiver.consumers, self.fetch_timeout());
+        let (receiver, fetched) = (&self.receiver, self.fetch_timeout());
         let timeout = |consumer: u32| match consumer {
             FETCHED => fetched,
             // Only the deliveries of a cancelled consumer are left.
-            consumer => consumers.get(&consumer).map_or(fetched, |record| record.timeout),
+            consumer => receiver.consumer(consumer).map_or(fetched, |record| record.timeout),
         };
         let shortest = self.shortest_timeout();
         let (mut overdue, mut holds) = (Vec::new(), false);
         for (number, session) in self.sessions.iter_mut().filter(|(_, session)| !session.unsettled.is_empty()) {
             holds = true;
-            overdue.extend(session.overdue(now, shortest, &timeout).map(|timeout| (*number, timeout)));
+            overdue.extend(session.overdue(now, shortest, &timeout).map(|timeout| (number, timeout)));
         }
         for (number, timeout) in overdue {
-            self.answer(number, Answer::Overdue { timeout });
+            self.sessions.answer(number, Answer::Overdue { timeout });
         }
-        self.receiver.look_at = None;
+        self.receiver.note_looked();
         if holds {
             self.watch_deliveries(now);
         }

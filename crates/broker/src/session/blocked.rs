@@ -5,14 +5,14 @@
 //! Nothing is dropped in silence.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::alarms::Allowance;
-use crate::engine::clients::RUNNING;
 use crate::error::Error;
 use crate::queue::arrival::Arrival;
-use crate::session::{Answer, Client, Refusal, Session, SessionId};
+use crate::session::answers::Answer;
+use crate::session::sessions::Session;
+use crate::session::{Client, Refusal, SessionId};
 
 /// The parked publishes of one session.
 #[derive(Debug, Default)]
@@ -40,37 +40,60 @@ impl Parked {
 }
 
 /// What alarms do to a client.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Parking {
     /// An alarm is up.
-    pub(super) blocked: bool,
+    blocked: bool,
     /// Bytes of its sessions' parked messages.
-    pub(super) bytes: usize,
+    bytes: usize,
     /// An alarm that the peer must be told of.
-    pub(super) tell: Option<&'static str>,
+    tell: Option<&'static str>,
+}
+
+impl Parking {
+    /// True while an alarm is up that the client has met.
+    #[inline]
+    pub(super) fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// Takes the alarm that the peer must be told of.
+    #[inline]
+    pub(super) fn take_alarm(&mut self) -> Option<&'static str> {
+        self.tell.take()
+    }
+
+    fn push(&mut self, parked: &mut Parked, arrival: Arrival) {
+        self.bytes += arrival.message().cost();
+        parked.push(arrival);
+    }
+
+    fn take(&mut self, parked: &mut Parked) -> VecDeque<Arrival> {
+        self.bytes -= parked.bytes;
+        parked.take()
+    }
 }
 
 impl Client {
     /// True while publishes or a commit of this session wait behind an alarm.
     pub fn parked(&self, session: SessionId) -> bool {
-        let publishes = self.sessions.get(&session.0).is_some_and(|session| !session.parked.is_empty());
-        publishes || self.transactions.open.values().any(|open| open.session == session && open.waiting_since.is_some())
+        let publishes = self.sessions.get(session).is_some_and(|session| !session.parked.is_empty());
+        publishes || self.transactions.waits(session)
     }
 
     /// When `drain` must be called even if the connection was not woken.
     pub fn next_deadline(&self) -> Option<Instant> {
         let timeout = self.engine.settings.park_timeout;
-        let parked = self.sessions.values().filter_map(|session| session.parked.since).min();
-        let commits = self.transactions.open.values().filter_map(|open| open.waiting_since).min();
+        let parked = self.sessions.iter().filter_map(|(_, session)| session.parked.since).min();
+        let commits = self.transactions.waiting_since();
         let waiting = [parked, commits].into_iter().flatten().min().map(|since| since + timeout);
-        [waiting, self.bodies_deadline(), self.receiver.look_at].into_iter().flatten().min()
+        [waiting, self.uploads.deadline(timeout), self.receiver.look_at()].into_iter().flatten().min()
     }
 
-    pub(super) fn park(&mut self, session: u32, arrival: Arrival) {
+    pub(super) fn park(&mut self, session: SessionId, arrival: Arrival) {
         let full = self.parking.bytes > self.engine.settings.park_bytes;
-        let Some(entry) = self.sessions.get_mut(&session) else { return };
-        self.parking.bytes += arrival.message().cost();
-        entry.parked.push(arrival);
+        let Some(entry) = self.sessions.get_mut(session) else { return };
+        self.parking.push(&mut entry.parked, arrival);
         if full {
             // All of the session's: no publish is refused before an earlier one.
             let parked = self.take_parked(session);
@@ -78,24 +101,27 @@ impl Client {
         }
     }
 
-    fn take_parked(&mut self, session: u32) -> VecDeque<Arrival> {
-        let Some(entry) = self.sessions.get_mut(&session) else { return VecDeque::new() };
-        self.parking.bytes -= entry.parked.bytes;
-        entry.parked.take()
+    fn take_parked(&mut self, session: SessionId) -> VecDeque<Arrival> {
+        let Some(entry) = self.sessions.get_mut(session) else { return VecDeque::new() };
+        self.parking.take(&mut entry.parked)
     }
 
     /// Parks the whole turn. Nothing of it has been logged.
     pub(super) fn park_arrivals(&mut self) {
-        for arrival in std::mem::take(&mut self.publisher.arrivals) {
-            self.park(arrival.session, arrival);
+        for arrival in self.publisher.take_arrivals() {
+            self.park(SessionId(arrival.session), arrival);
         }
     }
 
     /// Takes parked publishes if the alarm allows it, or refuses those that waited too long.
     pub(super) fn retry_parked(&mut self, now: Instant) {
-        self.publisher.cost = 0;
-        let waiting: Vec<u32> =
-            self.sessions.iter().filter(|(_, session)| !session.parked.is_empty()).map(|(id, _)| *id).collect();
+        self.publisher.forget_cost();
+        let waiting: Vec<SessionId> = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| !session.parked.is_empty())
+            .map(|(session, _)| session)
+            .collect();
         if !waiting.is_empty() {
             let allowed = self.engine.allowance() != Allowance::None;
             for session in waiting {
@@ -110,9 +136,9 @@ impl Client {
         self.lift_alarm();
     }
 
-    fn retry_session(&mut self, session: u32, allowed: bool, now: Instant) {
+    fn retry_session(&mut self, session: SessionId, allowed: bool, now: Instant) {
         let timeout = self.engine.settings.park_timeout;
-        let Some(entry) = self.sessions.get_mut(&session) else { return };
+        let Some(entry) = self.sessions.get_mut(session) else { return };
         let since = *entry.parked.since.get_or_insert(now);
         if allowed {
             self.take_turn_of_parked(session, now);
@@ -124,12 +150,12 @@ impl Client {
 
     /// Takes as many parked publishes as make a turn. The others stay parked, behind those of the
     /// turn if an alarm is up again. The connection looks again at once.
-    fn take_turn_of_parked(&mut self, session: u32, now: Instant) {
+    fn take_turn_of_parked(&mut self, session: SessionId, now: Instant) {
         let mut parked = self.take_parked(session).into_iter();
         for arrival in parked.by_ref() {
             match self.route_again(arrival.message()) {
                 Ok(routed) => self.gather(arrival, routed),
-                Err(error) => self.fail(session, error),
+                Err(error) => self.sessions.fail(session, error),
             }
             if self.is_turn_full() {
                 self.flush(now);
@@ -146,44 +172,46 @@ impl Client {
         }
     }
 
+    /// An alarm is up: reports it once, and waits for its end.
+    pub(super) fn meet_alarm(&mut self) {
+        self.engine.when_alarms_change(self.shared.mailbox.waker());
+        if !self.parking.blocked {
+            self.parking.blocked = true;
+            self.shared.figures.block();
+            self.parking.tell = self.engine.alarm_text();
+            self.shared.mailbox.waker().wake_by_ref();
+        }
+    }
+
     fn lift_alarm(&mut self) {
         if self.parking.blocked {
             if self.engine.allowance() == Allowance::All {
                 self.parking.blocked = false;
-                self.shared.state.store(RUNNING, Ordering::Relaxed);
+                self.shared.figures.unblock();
             } else {
                 self.engine.when_alarms_change(self.shared.mailbox.waker());
             }
         }
     }
 
-    fn refuse(&mut self, session: u32, parked: VecDeque<Arrival>, why: &str) {
+    fn refuse(&mut self, session: SessionId, parked: VecDeque<Arrival>, why: &str) {
         let alarm = self.engine.alarm_text().unwrap_or("an alarm");
         for arrival in parked {
             if arrival.number > 0 {
                 self.engine.totals.refused.add(1);
-                self.answer(session, Answer::Refused { number: arrival.number, why: Refusal::Alarm });
+                self.sessions.answer(session, Answer::Refused { number: arrival.number, why: Refusal::Alarm });
             } else {
                 self.engine.totals.parked_dropped.add(1);
-                self.fail(session, Error::precondition(format!("publish refused: broker is {alarm}: {why}")));
+                self.sessions.fail(session, Error::precondition(format!("publish refused: broker is {alarm}: {why}")));
             }
         }
         self.shared.mailbox.waker().wake_by_ref();
     }
 
-    pub(super) fn fail(&mut self, session: u32, error: Error) {
-        if let Some(entry) = self.sessions.get_mut(&session)
-            && !entry.failed
-        {
-            entry.failed = true;
-            self.answer(session, Answer::Failed { error });
-        }
-    }
-
     /// The session ends before the alarm. No answer can be sent any more, so the publishes are
     /// counted.
     pub(super) fn refuse_parked_of_closed(&mut self, session: &mut Session) {
-        self.parking.bytes -= session.parked.bytes;
-        self.engine.totals.parked_dropped.add(session.parked.take().len() as u64);
+        let parked = self.parking.take(&mut session.parked);
+        self.engine.totals.parked_dropped.add(parked.len() as u64);
     }
 }

@@ -1,7 +1,6 @@
 //! Consuming and fetching.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use auth::{Resource, Right};
@@ -71,11 +70,13 @@ impl Client {
     /// Bounds the unsettled deliveries of consumers; 0 lifts the bound.
     pub fn set_prefetch(&mut self, session: SessionId, count: u32, scope: Prefetch, now: Instant) {
         self.flush(now);
-        let Ok(entry) = self.session_mut(session) else { return };
+        let Ok(entry) = self.sessions.require(session) else { return };
         if scope == Prefetch::Shared {
             entry.shared.set_limit(count);
-            self.receiver.shares_limits |= count != 0;
-            self.resume_starved(session.0);
+            if count != 0 {
+                self.receiver.note_shared_limit();
+            }
+            self.resume_starved(session);
             return;
         }
         entry.prefetch = count;
@@ -94,7 +95,7 @@ impl Client {
     }
 
     fn consumers_of(&self, session: SessionId) -> impl Iterator<Item = u32> {
-        self.sessions.get(&session.0).into_iter().flat_map(|session| session.consumers.iter().copied())
+        self.sessions.get(session).into_iter().flat_map(|session| session.consumers.iter().copied())
     }
 
     /// Lets passed-by consumers try again while the mailbox has room, and at most so many. The rest
@@ -129,14 +130,12 @@ impl Client {
         let (wishes, arguments) = (Wishes::of(&consume, &queue)?, queue.arguments(&self.engine));
         wishes.check_single(&arguments, &queue)?;
         let tag = self.consumer_tag(session, &consume.tag)?;
-        let slot = self.slot(&queue);
+        let slot = self.slots.slot(&queue);
         let number = self.add_consumer(session, &tag, Some(slot), consume.no_ack)?;
         let timeout = wishes.timeout(&arguments, self.engine.settings.consumer_timeout).filter(|_| !consume.no_ack);
-        if let Some(record) = self.receiver.consumers.get_mut(&number) {
-            record.timeout = timeout;
-        }
+        self.receiver.set_timeout(number, timeout);
         timeout.into_iter().for_each(|timeout| self.watch_consumer(timeout, now));
-        let entry = self.session_mut(session)?;
+        let entry = self.sessions.require(session)?;
         let (asked, shared) = (entry.prefetch, Arc::clone(&entry.shared));
         let called = entry.shown.number();
         let window = self.window(asked);
@@ -149,7 +148,7 @@ impl Client {
         consumer.timeout = timeout;
         consumer.session = called;
         consumer.arguments = wishes.arguments;
-        self.receiver.consumes = true;
+        self.receiver.note_consuming();
         if let Err(why) = self.visit(|visit| queue.attach(consumer, wishes.filter, visit)) {
             self.forget_consumer(number);
             return Err(match why {
@@ -178,8 +177,8 @@ impl Client {
     ) -> Result<u32, Error> {
         let limits = &self.engine.settings.limits;
         let (of_session, of_client) = (limits.consumers_per_session, limits.consumers_per_connection);
-        let (number, there) = (self.receiver.next_consumer, self.receiver.consumers.len());
-        let entry = self.session_mut(session)?;
+        let there = self.receiver.consumer_count();
+        let entry = self.sessions.require(session)?;
         if entry.consumers.len() as u64 >= u64::from(of_session) {
             return Err(Error::not_allowed(format!("reached maximum ({of_session}) of consumers per channel")));
         }
@@ -187,15 +186,15 @@ impl Client {
             return Err(Error::not_allowed(format!("reached maximum ({of_client}) of consumers per connection")));
         }
         let tag: Arc<str> = tag.into();
+        let record = ConsumerRecord { session, tag: Arc::clone(&tag), slot, no_ack, timeout: None };
+        let number = self.receiver.add_consumer(record);
         entry.consumers.insert(number);
-        entry.tags.insert(Arc::clone(&tag), number);
+        entry.tags.insert(tag, number);
         entry.shown.set_consumers(entry.consumers.len());
-        self.receiver.next_consumer += 1;
-        self.receiver.consumers.insert(number, ConsumerRecord { session, tag, slot, no_ack, timeout: None });
-        if let Some(slot) = slot.and_then(|slot| self.slot_mut(slot)) {
-            slot.uses += 1;
+        if let Some(slot) = slot {
+            self.slots.hold(slot);
         }
-        self.shared.consumers.fetch_add(1, Ordering::Relaxed);
+        self.shared.figures.add_consumer();
         Ok(number)
     }
 
@@ -210,7 +209,7 @@ impl Client {
     }
 
     fn find_consumer(&self, session: SessionId, tag: &str) -> Option<u32> {
-        self.sessions.get(&session.0)?.tags.get(tag).copied()
+        self.sessions.get(session)?.tags.get(tag).copied()
     }
 
     /// Stops a consumer. Its deliveries that are on their way are reported first, and none comes
@@ -218,12 +217,12 @@ impl Client {
     /// unknown tag is no error.
     pub fn cancel(&mut self, session: SessionId, tag: &str, now: Instant, report: &mut dyn FnMut(Event<'_>)) -> Ticket {
         self.flush(now);
-        let Some(number) = self.find_consumer(session, tag) else { return self.settled.ticket };
+        let Some(number) = self.find_consumer(session, tag) else { return self.settled.ticket() };
         self.stop_replies(session, number);
         self.detach_consumer(number);
         while self.drain(now, usize::MAX, report) {}
         self.forget_consumer(number);
-        self.settled.ticket
+        self.settled.ticket()
     }
 
     /// Takes a consumer away from its queue.
@@ -235,23 +234,23 @@ impl Client {
     }
 
     pub(super) fn consumed_by(&self, number: u32) -> Option<Arc<Queue>> {
-        self.queue_in(self.receiver.consumers.get(&number)?.slot?)
+        self.slots.queue(self.receiver.consumer(number)?.slot?).cloned()
     }
 
     pub(super) fn forget_consumer(&mut self, number: u32) -> Option<ConsumerRecord> {
-        let record = self.receiver.consumers.remove(&number)?;
-        if let Some(session) = self.sessions.get_mut(&record.session.0) {
+        let record = self.receiver.remove_consumer(number)?;
+        if let Some(session) = self.sessions.get_mut(record.session) {
             session.consumers.remove(&number);
             session.tags.remove(&record.tag);
             session.shared.forget_starved(&session.consumers);
             session.shown.set_consumers(session.consumers.len());
         }
-        if let Some(slot) = record.slot.and_then(|slot| self.slot_mut(slot)) {
-            slot.uses -= 1;
+        if let Some(slot) = record.slot {
+            self.slots.let_go(slot);
         }
-        self.shared.consumers.fetch_sub(1, Ordering::Relaxed);
-        let there = |consumer: u32| self.receiver.consumers.contains_key(&consumer);
-        self.shared.mailbox.forget_passed(self.receiver.consumers.len(), &there);
+        self.shared.figures.remove_consumer();
+        let there = |consumer: u32| self.receiver.consumer(consumer).is_some();
+        self.shared.mailbox.forget_passed(self.receiver.consumer_count(), &there);
         Some(record)
     }
 
@@ -274,14 +273,15 @@ impl Client {
         if queue.queue_type == QueueType::Quorum && queue.arguments(&self.engine).single_active_consumer {
             return Err(one_at_a_time(&queue));
         }
-        let (held, most) = (self.session_mut(session)?.unsettled.len(), self.engine.settings.limits.unsettled as usize);
+        let (held, most) =
+            (self.sessions.require(session)?.unsettled.len(), self.engine.settings.limits.unsettled as usize);
         if !no_ack && held >= most {
             return Err(Error::precondition(format!(
                 "channel holds {held} unacknowledged deliveries; acknowledge some first"
             )));
         }
-        self.receiver.consumes = true;
-        let slot = self.slot(&queue);
+        self.receiver.note_consuming();
+        let slot = self.slots.slot(&queue);
         let waker = self.shared.mailbox.waker().clone();
         let fetched = self
             .visit(|visit: &mut Visit<'_>| queue.fetch(no_ack, &waker, visit))
@@ -293,7 +293,7 @@ impl Client {
             }
             Fetched::Wait(ticket) => return Ok(Fetch::Wait(ticket)),
             Fetched::Away => {
-                self.receiver.fetching = Some(queue);
+                self.receiver.wait_for(queue);
                 return Ok(Fetch::Wait(ARRIVAL));
             }
             Fetched::Damaged(damage) => return Err(Error::precondition(damage)),
@@ -301,13 +301,13 @@ impl Client {
                 (seq, message, redelivered, returns, remaining)
             }
         };
-        if let Some(slot) = self.slot_mut(slot) {
-            slot.uses += u32::from(!no_ack);
+        if !no_ack {
+            self.slots.hold(slot);
         }
         let totals = &self.engine.totals;
         if no_ack { &totals.fetched_auto } else { &totals.fetched_manual }.add(1);
         totals.redelivered.add(u64::from(redelivered));
-        let entry = self.session_mut(session)?;
+        let entry = self.sessions.require(session)?;
         let unacked = Unacked { slot, consumer: FETCHED, seq };
         let tag = entry.unsettled.add((!no_ack).then_some(unacked));
         if !no_ack {

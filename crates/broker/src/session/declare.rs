@@ -138,7 +138,7 @@ impl Client {
                 self.vhost.name
             )));
         }
-        let asker = if self.receiver.consumes { Asker::Consumer } else { Asker::Publisher };
+        let asker = if self.receiver.consumes() { Asker::Consumer } else { Asker::Publisher };
         self.engine.admit_load(what, load, asker)
     }
 
@@ -193,7 +193,7 @@ impl Client {
             weight: Weight::new(&self.engine.catalog.bindings, load),
             predeclared: false,
         };
-        let mut ticket = self.settled.ticket;
+        let mut ticket = self.settled.ticket();
         if exchange.durable {
             let mut appender = self.engine.journal.appender();
             catalog_facts::log_exchange(&mut appender, vhost.id, &exchange);
@@ -251,7 +251,7 @@ impl Client {
 
     /// The ticket for a reply that depends on the vhost's tables but changed nothing.
     fn settled_and(&self, tables: &Tables) -> Ticket {
-        self.settled.ticket.max(tables.logged())
+        self.settled.ticket().max(tables.logged())
     }
 
     /// Makes the exchange of the firehose at its first use.
@@ -283,7 +283,7 @@ impl Client {
             Some(_) => {}
         }
         let ticket = self.engine.end_exchange(&mut tables, name);
-        Ok(ticket.max(self.settled.ticket))
+        Ok(ticket.max(self.settled.ticket()))
     }
 
     /// Binds a queue or an exchange to an exchange. The same binding twice is one.
@@ -407,9 +407,9 @@ impl Client {
                     keep(&mut exchange.bound);
                     id
                 }
-                _ => return self.settled.ticket,
+                _ => return self.settled.ticket(),
             },
-            _ => return self.settled.ticket,
+            _ => return self.settled.ticket(),
         };
         let mut appender = self.engine.journal.appender();
         queue_facts::log_binding(&mut appender, owner, kind, &bound);
@@ -473,7 +473,7 @@ impl Client {
             bucket: None,
             now: self.engine.clock.unix_ms(),
         });
-        let mut ticket = self.settled.ticket;
+        let mut ticket = self.settled.ticket();
         if queue.logged() {
             let mut appender = self.engine.journal.appender();
             queue_facts::log_queue(&mut appender, vhost.id, &queue);
@@ -550,7 +550,7 @@ impl Client {
     pub fn check_queue(&mut self, name: &str, now: Instant) -> Result<Declared, Error> {
         self.flush(now);
         if self.finds_reply_address(name) {
-            return Ok(Declared { name: name.to_owned(), ready: 0, consumers: 1, ticket: self.settled.ticket });
+            return Ok(Declared { name: name.to_owned(), ready: 0, consumers: 1, ticket: self.settled.ticket() });
         }
         self.authorize_look(Resource::queue(name))?;
         let tables = self.vhost.tables.read();
@@ -571,7 +571,7 @@ impl Client {
         if self.authorize_look(Resource::queue(name)).is_ok() && self.vhost.queue(name).is_none() {
             return Err(no_queue(name, &self.shared.vhost));
         }
-        Ok(self.settled.ticket)
+        Ok(self.settled.ticket())
     }
 
     /// Deletes a queue. Returns how many entries were ready; one that does not exist had none.
@@ -599,7 +599,7 @@ impl Client {
         });
         let (ready, ticket) =
             ended.map_err(|state| Error::precondition(format!("queue '{name}' in vhost '{}' {state}", vhost.name)))?;
-        Ok((ready, ticket.max(self.settled.ticket)))
+        Ok((ready, ticket.max(self.settled.ticket())))
     }
 
     /// Drops the ready entries of a queue, and those that are not due yet. Returns their number.
@@ -610,7 +610,7 @@ impl Client {
         self.flush(now);
         let queue = self.queue_to(name, Right::Read)?;
         let (purged, ticket) = queue.purge(&self.engine);
-        Ok((purged, ticket.max(self.settled.ticket)))
+        Ok((purged, ticket.max(self.settled.ticket())))
     }
 
     /// Remembers an exclusive queue. Deleted ones are forgotten whenever the number has doubled.

@@ -9,7 +9,7 @@ use crate::message::Message;
 use crate::queue::Counts;
 use crate::queue::mailbox::{Notice, Outgoing, TransactionId};
 use crate::session::settle::Unacked;
-use crate::session::{Answer, Client, SessionId};
+use crate::session::{Client, SessionId};
 
 /// A message on its way to a consumer.
 #[derive(Debug, Clone, Copy)]
@@ -124,23 +124,23 @@ impl Client {
         if let Some(reason) = self.shared.take_kick() {
             report(Event::Kicked { reason });
         }
-        let was_blocked = self.parking.blocked;
+        let was_blocked = self.parking.is_blocked();
         self.retry_parked(now);
         self.retry_commits(now);
         self.look_after_bodies(now);
         self.look_for_overdue(now);
-        if let Some(reason) = self.parking.tell.take() {
+        if let Some(reason) = self.parking.take_alarm() {
             report(Event::Blocked { reason });
         }
-        if was_blocked && !self.parking.blocked {
+        if was_blocked && !self.parking.is_blocked() {
             report(Event::Unblocked);
         }
         self.report_answers(report);
         let more = self.report_deliveries(budget, report);
-        if self.publisher.traced {
+        if self.publisher.has_traced() {
             self.flush(now);
         }
-        if !self.receiver.consumers.is_empty() {
+        if self.receiver.consumer_count() > 0 {
             self.watch_deliveries(now);
         }
         if self.shared.mailbox.take_passed_by() {
@@ -153,56 +153,19 @@ impl Client {
     /// wait for their flush. The session ends next, and nothing can be reported after that.
     pub fn report_returned(&mut self, session: Option<SessionId>, now: Instant, report: &mut dyn FnMut(Event<'_>)) {
         self.flush(now);
-        for (number, entry) in &mut self.sessions {
-            let of = SessionId(*number);
+        for (of, entry) in self.sessions.iter_mut() {
             if session.is_some_and(|session| session != of) {
                 continue;
             }
-            for answer in std::mem::take(&mut entry.answers) {
-                match answer {
-                    Answer::Returned { message } => report(Event::Returned { session: of, message: &message }),
-                    other => entry.answers.push_back(other),
-                }
-            }
+            entry.answers.take_returned(&mut |message| report(Event::Returned { session: of, message }));
         }
     }
 
     fn report_answers(&mut self, report: &mut dyn FnMut(Event<'_>)) {
-        if self.answering.is_empty() {
+        if !self.sessions.is_answering() {
             return;
         }
-        let durable = self.engine.journal.durable();
-        let mut waits = Ticket::NONE;
-        let mut confirmed = 0;
-        let sessions = &mut self.sessions;
-        self.answering.retain(|number| {
-            let Some(entry) = sessions.get_mut(number) else { return false };
-            let session = SessionId(*number);
-            while let Some(answer) = entry.answers.pop_front() {
-                match answer {
-                    Answer::UpTo { ticket, .. } if ticket > durable => {
-                        waits = waits.max(ticket);
-                        entry.answers.push_front(answer);
-                        entry.shown.set_unconfirmed(entry.published.saturating_sub(entry.answered));
-                        return true;
-                    }
-                    Answer::UpTo { number, .. } => {
-                        confirmed += number.saturating_sub(entry.answered);
-                        entry.answered = number;
-                        report(Event::Confirmed { session, up_to: number });
-                    }
-                    Answer::Refused { number, why } => {
-                        entry.answered = number;
-                        report(Event::Refused { session, number, why });
-                    }
-                    Answer::Returned { message } => report(Event::Returned { session, message: &message }),
-                    Answer::Failed { error } => report(Event::SessionFailed { session, error }),
-                    Answer::Overdue { timeout } => report(Event::Overdue { session, timeout }),
-                }
-            }
-            entry.shown.set_unconfirmed(entry.published.saturating_sub(entry.answered));
-            false
-        });
+        let (confirmed, waits) = self.sessions.report_answers(self.engine.journal.durable(), report);
         self.engine.totals.confirmed.add(confirmed);
         if waits > Ticket::NONE {
             self.engine.journal.when_durable(waits, self.shared.mailbox.waker());
@@ -212,14 +175,14 @@ impl Client {
     fn report_deliveries(&mut self, budget: usize, report: &mut dyn FnMut(Event<'_>)) -> bool {
         let mut reported = 0;
         loop {
-            if self.receiver.inbox.is_empty() {
+            if !self.receiver.has_deliveries() {
                 // The deliveries that came before or with these have been reported now.
                 self.report_notices(report);
-                self.shared.mailbox.take(&mut self.receiver.inbox, &mut self.receiver.notices);
+                self.receiver.take_from(&self.shared.mailbox);
                 self.report_urgent(report);
             }
-            if self.receiver.inbox.is_empty() {
-                if self.receiver.notices.is_empty() {
+            if !self.receiver.has_deliveries() {
+                if !self.receiver.has_notices() {
                     return false;
                 }
                 continue;
@@ -233,17 +196,17 @@ impl Client {
 
     /// Reports at once the notices that do not depend on deliveries.
     fn report_urgent(&mut self, report: &mut dyn FnMut(Event<'_>)) {
-        let all = std::mem::take(&mut self.receiver.notices);
+        let all = self.receiver.take_notices();
         let (cancelled, urgent) = all.into_iter().partition(|notice| matches!(notice, Notice::Cancelled { .. }));
-        self.receiver.notices = urgent;
+        self.receiver.put_back_notices(urgent);
         self.report_notices(report);
-        self.receiver.notices = cancelled;
+        self.receiver.put_back_notices(cancelled);
     }
 
     /// Reports from the inbox until `budget` is used up; returns the bytes reported.
     fn report_inbox(&mut self, budget: usize, report: &mut dyn FnMut(Event<'_>)) -> usize {
         let mut bytes = 0;
-        let mut inbox = std::mem::take(&mut self.receiver.inbox);
+        let mut inbox = self.receiver.take_deliveries();
         let count = inbox
             .iter()
             .take_while(|outgoing| {
@@ -259,7 +222,7 @@ impl Client {
             redelivered += u64::from(outgoing.redelivered);
             auto += u64::from(self.report_one(outgoing, report));
         }
-        self.receiver.inbox = inbox;
+        self.receiver.put_back_deliveries(inbox);
         self.shared.mailbox.handed_on(bytes);
         let totals = &self.engine.totals;
         totals.delivered_auto.add(auto);
@@ -273,13 +236,13 @@ impl Client {
         if outgoing.is_reply() {
             self.shared.mailbox.replies_taken(outgoing.message.cost());
         }
-        let Some(consumer) = self.receiver.consumers.get(&outgoing.consumer) else { return false };
-        let Some(session) = self.sessions.get_mut(&consumer.session.0) else { return false };
+        let Some(consumer) = self.receiver.consumer(outgoing.consumer) else { return false };
+        let Some(session) = self.sessions.get_mut(consumer.session) else { return false };
         let settles = consumer.slot.filter(|_| !consumer.no_ack);
         let unacked = settles.map(|slot| Unacked { slot, consumer: outgoing.consumer, seq: outgoing.seq });
         let tag = session.unsettled.add(unacked);
-        if let Some(Some(slot)) = settles.and_then(|slot| self.slots.all.get_mut(slot as usize)) {
-            slot.uses += 1;
+        if let Some(slot) = settles {
+            self.slots.hold(slot);
         }
         report(Event::Deliver(Delivery {
             session: consumer.session,
@@ -297,7 +260,7 @@ impl Client {
     }
 
     fn report_notices(&mut self, report: &mut dyn FnMut(Event<'_>)) {
-        for notice in std::mem::take(&mut self.receiver.notices) {
+        for notice in self.receiver.take_notices() {
             match notice {
                 Notice::Cancelled { consumer } => {
                     if let Some(record) = self.forget_consumer(consumer) {
@@ -305,7 +268,7 @@ impl Client {
                     }
                 }
                 Notice::Committed { transaction, result } => {
-                    self.transactions.committing = self.transactions.committing.saturating_sub(1);
+                    self.transactions.end_commit();
                     match result {
                         Ok(()) => report(Event::Committed { transaction }),
                         Err(error) => report(Event::RolledBack { transaction, error }),

@@ -7,29 +7,20 @@
 //! deliveries return, then others succeed the consumers that have left.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use hashbrown::HashMap;
 use journal::Ticket;
 
-use crate::engine::ending::{Ended, Ending, Leaving};
+use crate::engine::ending::{Ending, Leaving};
 use crate::queue::{EntryOutcome, Queue, Settlement, Visit};
-use crate::session::{Client, Session};
+use crate::session::Client;
+use crate::session::sessions::Session;
 
 /// Stands for ends of sessions that the housekeeping works on. The journal never returns it.
 pub(super) const ENDING: Ticket = Ticket(u64::MAX - 2);
 
 /// An end of at most this weight is done at once.
 const AT_ONCE: usize = 4096;
-
-/// How far the requests of a client have come.
-#[derive(Debug, Default)]
-pub(super) struct Settled {
-    /// Covers everything that was settled so far.
-    pub(super) ticket: Ticket,
-    /// Ends of its sessions that the housekeeping still works on.
-    pub(super) endings: Vec<Arc<Ended>>,
-}
 
 impl Client {
     /// Ends a session that no call can reach any more. Returns the ticket for the reply.
@@ -45,9 +36,8 @@ impl Client {
         }
         ending.ticket = ending.ticket.max(engine.run_work(&mut work));
         if !consumers.is_empty() {
-            self.shared.mailbox.take_more(&mut self.receiver.inbox, &mut self.receiver.notices);
-            ending.outgoing =
-                self.receiver.inbox.extract_if(.., |outgoing| consumers.contains(&outgoing.consumer)).collect();
+            self.receiver.take_more_from(&self.shared.mailbox);
+            ending.outgoing = self.receiver.take_deliveries_for(&consumers);
             self.shared.mailbox.handed_on(ending.outgoing.iter().map(|outgoing| outgoing.message.cost()).sum());
             let replies = ending.outgoing.iter().filter(|outgoing| outgoing.is_reply());
             self.shared.mailbox.replies_taken(replies.map(|outgoing| outgoing.message.cost()).sum());
@@ -62,10 +52,10 @@ impl Client {
     pub(super) fn end_all(&mut self, sessions: Vec<Session>) -> Ticket {
         let exclusive = std::mem::take(&mut self.exclusive);
         let mut ending = self.ending(sessions, exclusive);
-        ending.outgoing = std::mem::take(&mut self.receiver.inbox);
+        ending.outgoing = self.receiver.take_deliveries();
         ending.mailbox = Some(Arc::clone(&self.shared.mailbox));
-        self.receiver.consumers.clear();
-        self.shared.consumers.store(0, Ordering::Relaxed);
+        self.receiver.clear_consumers();
+        self.shared.figures.clear_consumers();
         self.run_end(ending)
     }
 
@@ -80,13 +70,13 @@ impl Client {
             mailbox: None,
             back: HashMap::new(),
             exclusive,
-            ticket: self.settled.ticket,
+            ticket: self.settled.ticket(),
             ended: Arc::default(),
             waker: self.shared.mailbox.waker().clone(),
         };
         for mut session in sessions {
             let leaving = session.consumers.iter().filter_map(|consumer| {
-                let no_ack = self.receiver.consumers.get(consumer)?.no_ack;
+                let no_ack = self.receiver.consumer(*consumer)?.no_ack;
                 Some(Leaving { queue: self.consumed_by(*consumer)?, consumer: *consumer, no_ack })
             });
             ending.leaving.extend(leaving);
@@ -95,10 +85,9 @@ impl Client {
             let mut deliveries = session.unsettled.take_all();
             deliveries.extend(std::mem::take(&mut session.abandoned));
             for unacked in deliveries {
-                let Some(slot) = self.slot_mut(unacked.slot) else { continue };
-                slot.uses -= 1;
+                let Some(queue) = self.slots.let_go(unacked.slot) else { continue };
                 let settlement = Settlement { seq: unacked.seq, consumer: unacked.consumer, outcome };
-                ending.comes_back(&slot.queue, settlement);
+                ending.comes_back(queue, settlement);
             }
         }
         ending
@@ -107,25 +96,14 @@ impl Client {
     fn run_end(&mut self, mut ending: Ending) -> Ticket {
         if ending.weight() <= AT_ONCE {
             while ending.advance(&self.engine) {}
-            self.settled.ticket = self.settled.ticket.max(ending.ticket);
-            return self.settled.ticket;
+            return self.settled.reach(ending.ticket);
         }
         // A client that waits for this may also wait for its earlier requests, with no other
         // ticket.
         ending.ticket = ending.ticket.max(self.engine.journal.appender().ticket());
-        // An end without a waiting client is forgotten once it is over.
-        let _ = self.ended_ticket();
-        self.settled.endings.push(Arc::clone(&ending.ended));
+        self.settled.add_ending(&ending.ended);
         self.engine.waiting.lock().ending.push(ending);
         self.engine.housekeeper.wake();
         ENDING
-    }
-
-    /// The ticket that the ends of sessions left, once all of them are over.
-    pub(super) fn ended_ticket(&mut self) -> Option<Ticket> {
-        let all: Option<Vec<Ticket>> = self.settled.endings.iter().map(|ended| ended.ticket()).collect();
-        self.settled.ticket = all?.into_iter().fold(self.settled.ticket, Ticket::max);
-        self.settled.endings.clear();
-        Some(self.settled.ticket)
     }
 }

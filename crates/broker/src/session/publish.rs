@@ -8,13 +8,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use auth::{Resource, Right};
-use hashbrown::HashMap;
 use journal::{Ticket, Unwoken};
 
 use crate::alarms::Allowance;
 use crate::engine::Engine;
-use crate::engine::bounds::{STEPS_PER_ENTRY, STORED_BESIDES, TURN_ENTRIES};
-use crate::engine::clients::BLOCKED;
+use crate::engine::bounds::{STEPS_PER_ENTRY, STORED_BESIDES};
 use crate::engine::sealed::release_holds;
 use crate::error::Error;
 use crate::message::body::Body;
@@ -24,8 +22,10 @@ use crate::message::{Head, Message, NAME_MAX};
 use crate::queue::arrival::Arrival;
 use crate::queue::{MessageIdentity, Visit};
 use crate::routing::{Envelope, STEPS};
+use crate::session::answers::Answer;
+use crate::session::routes::Route;
 use crate::session::slots::QueueSlot;
-use crate::session::{Answer, Client, Refusal, SessionId};
+use crate::session::{Client, Refusal, SessionId};
 
 /// A message from a protocol. The broker copies its borrowed parts once.
 #[derive(Debug)]
@@ -56,52 +56,6 @@ pub struct Publish<'a> {
 
 /// The cost of a message that is refused without a route. The steps of its routing are unknown.
 const REFUSED: usize = STEPS as usize / STEPS_PER_ENTRY;
-
-/// Routes kept at most, more than a stock market has symbols. Beyond it all routes and their slots
-/// are forgotten. A connection may publish to a hundred thousand queues in turn, and must not keep
-/// all of them.
-const ROUTES_MAX: usize = 16 * 1024;
-
-/// The slots of the queues that a message goes to.
-type Route = Arc<[u32]>;
-
-/// The route of each exchange and routing key, valid for one generation of the catalog and of the
-/// permissions.
-#[derive(Debug, Default)]
-pub(super) struct Routes {
-    known: HashMap<Arc<[u8]>, Route>,
-    /// The one used last, looked at before the map.
-    last: Option<(Arc<[u8]>, Route)>,
-    generation: u64,
-    wanted: Vec<u8>,
-}
-
-impl Routes {
-    pub(super) fn clear(&mut self) {
-        self.known.clear();
-        self.last = None;
-    }
-
-    fn find(&mut self, exchange: &str, key: &str) -> Option<Route> {
-        self.wanted.clear();
-        self.wanted.push(exchange.len() as u8);
-        self.wanted.extend_from_slice(exchange.as_bytes());
-        self.wanted.extend_from_slice(key.as_bytes());
-        if let Some((name, route)) = &self.last
-            && **name == *self.wanted
-        {
-            return Some(Arc::clone(route));
-        }
-        let (name, route) = self.known.get_key_value(self.wanted.as_slice())?;
-        self.last = Some((Arc::clone(name), Arc::clone(route)));
-        Some(Arc::clone(route))
-    }
-
-    /// Remembers the route of the last search.
-    fn remember(&mut self, route: &Route) {
-        self.known.insert(self.wanted.as_slice().into(), Arc::clone(route));
-    }
-}
 
 /// The parts of a message that routing reads.
 pub(super) struct Wanted<'a> {
@@ -153,23 +107,18 @@ impl Client {
     /// too large. Nothing is taken then.
     pub fn publish(&mut self, session: SessionId, publish: Publish<'_>) -> Result<(), Error> {
         self.check_publish(&publish)?;
-        let now = self.turn_time();
+        let now = self.publisher.time(&*self.engine.clock);
         let routed = self.route(Wanted::of(&publish, now))?;
         let mandatory = publish.mandatory;
         let message = self.write_message(publish);
-        let claim = self.body_arrived(session);
-        let entry = self.session_mut(session)?;
-        let number = if entry.confirming {
-            entry.published += 1;
-            entry.published
-        } else {
-            0
-        };
+        let claim = self.uploads.arrived(session);
+        let entry = self.sessions.require(session)?;
+        let number = entry.answers.next_number();
         let mut arrival = Arrival::new(message, mandatory, session.0, number);
         arrival.claim = claim;
         if !entry.parked.is_empty() {
             self.note_steps(&routed);
-            self.park(session.0, arrival);
+            self.park(session, arrival);
             return Ok(());
         }
         self.gather(arrival, routed);
@@ -215,7 +164,7 @@ impl Client {
             dialect: publish.dialect,
             persistent: publish.persistent,
             priority: publish.priority,
-            published_at: self.turn_time(),
+            published_at: self.publisher.time(&*self.engine.clock),
             expiration: publish.expiration,
             copies: copies_of(&publish),
             instructed: publish.instructed,
@@ -225,34 +174,20 @@ impl Client {
             properties: publish.properties,
             annotations: &[],
         };
-        self.publisher.arena.add_body(&head, publish.body)
-    }
-
-    /// The calendar time of this turn, read once.
-    fn turn_time(&mut self) -> u64 {
-        if self.publisher.ms == 0 {
-            self.publisher.ms = self.engine.clock.unix_ms();
-        }
-        self.publisher.ms
+        self.publisher.write(&head, publish.body)
     }
 
     /// The route of a message, in the client's queue slots. Checks the right to write to the
     /// exchange. The route of a message with more keys or instructions in its headers is neither
     /// looked up nor remembered.
     pub(super) fn route(&mut self, wanted: Wanted<'_>) -> Result<Routed, Error> {
-        let generation = self.engine.catalog.generation();
-        if self.publisher.routes.generation != generation {
-            self.forget_routes();
-            self.publisher.routes.generation = generation;
-        }
+        self.slots.renew_routes(self.engine.catalog.generation());
         let Wanted { exchange, key, copies, .. } = wanted;
         let single = copies == Copies::Named || wanted.instructed;
-        if !single && let Some(route) = self.publisher.routes.find(exchange, key) {
+        if !single && let Some(route) = self.slots.known_route(exchange, key) {
             return Ok(Routed { route, identity: None, steps: 0 });
         }
-        if self.publisher.routes.known.len() >= ROUTES_MAX {
-            self.forget_routes();
-        }
+        self.slots.make_room_for_route();
         self.authorize(Resource::exchange(exchange), Right::Write)?;
         let vhost = Arc::clone(&self.vhost);
         let dialects = self.engine.dialects.clone();
@@ -261,18 +196,18 @@ impl Client {
         self.check_copies(&envelope)?;
         self.authorize_topics(exchange, envelope.keys(), Right::Write)?;
         // A search without a result has its cost, too.
-        let mut routing = vhost.route(exchange, &envelope).inspect_err(|_| self.publisher.cost += REFUSED)?;
+        let mut routing = vhost.route(exchange, &envelope).inspect_err(|_| self.publisher.add_cost(REFUSED))?;
         let steps = routing.steps;
         let cacheable = routing.cacheable && !single;
         let (queues, identity) = if wanted.instructed {
-            let now = self.turn_time();
+            let now = self.publisher.time(&*self.engine.clock);
             self.engine.apply_scheduling(&mut routing, envelope.headers(), Some(wanted.published_at), now)?
         } else {
             (routing.queues, None)
         };
-        let route: Route = queues.iter().map(|queue| self.slot(queue)).collect();
+        let route: Route = queues.iter().map(|queue| self.slots.slot(queue)).collect();
         if cacheable {
-            self.publisher.routes.remember(&route);
+            self.slots.remember_route(&route);
         }
         Ok(Routed { route, identity, steps })
     }
@@ -302,26 +237,23 @@ impl Client {
 
     /// Counts the routing of a message that does not go out with this turn.
     pub(super) fn note_steps(&mut self, routed: &Routed) {
-        self.publisher.cost += routed.steps as usize / STEPS_PER_ENTRY;
+        self.publisher.add_cost(routed.steps as usize / STEPS_PER_ENTRY);
     }
 
     /// Puts an arrival on the lists of its queues.
     #[inline]
     pub(super) fn gather(&mut self, mut arrival: Arrival, routed: Routed) {
         if self.traces(arrival.message()) {
-            let queues: Vec<_> = routed.route.iter().filter_map(|slot| self.queue_in(*slot)).collect();
+            let queues: Vec<_> = routed.route.iter().filter_map(|slot| self.slots.queue(*slot)).cloned().collect();
             let message = arrival.message().clone();
             self.trace_publish(SessionId(arrival.session), &message, &queues);
         }
-        self.publisher.cost += routed.cost();
-        let index = self.publisher.arrivals.len() as u32;
+        let cost = routed.cost();
         arrival.shares = routed.route.len() as u32;
         arrival.identity = routed.identity;
-        self.publisher.arrivals.push(arrival);
+        let index = self.publisher.gather(arrival, cost);
         for slot in &*routed.route {
-            if let Some(entry) = self.touch(*slot) {
-                entry.picks.push(index);
-            }
+            self.slots.gather_pick(*slot, index);
         }
     }
 
@@ -329,35 +261,29 @@ impl Client {
     /// alarms are looked at and other connections get theirs.
     #[inline]
     pub fn is_turn_full(&self) -> bool {
-        self.publisher.cost >= TURN_ENTRIES
+        self.publisher.is_full()
     }
 
     /// Ends the turn: [`Client::flush`], and the next one begins with nothing.
     pub fn end_turn(&mut self, now: Instant) {
         self.flush(now);
-        self.publisher.cost = 0;
+        self.publisher.forget_cost();
     }
 
     /// Settles, logs and enqueues all that was gathered.
     pub fn flush(&mut self, _now: Instant) {
-        if self.slots.touched.is_empty() && self.publisher.arrivals.is_empty() {
+        if self.slots.is_idle() && !self.publisher.has_arrivals() {
             // A transaction may have read it.
-            self.publisher.ms = 0;
+            self.publisher.forget_time();
             return;
         }
-        self.publisher.turn += 1;
-        self.publisher.traced = false;
+        self.publisher.begin_flush();
         self.settle_touched();
-        if !self.publisher.arrivals.is_empty() {
+        if self.publisher.has_arrivals() {
             self.flush_arrivals();
         }
-        for slot in std::mem::take(&mut self.slots.touched) {
-            if let Some(entry) = self.slot_mut(slot) {
-                entry.touched = false;
-                entry.picks.clear();
-            }
-        }
-        self.publisher.ms = 0;
+        self.slots.end_turn();
+        self.publisher.forget_time();
         self.run_work();
     }
 
@@ -370,12 +296,11 @@ impl Client {
                 return;
             }
         }
-        let mut arrivals = std::mem::take(&mut self.publisher.arrivals);
+        let mut arrivals = self.publisher.take_arrivals();
         self.count_received(&arrivals);
         let ticket = self.enqueue(&mut arrivals);
         self.answer_all(&mut arrivals, ticket);
-        arrivals.clear();
-        self.publisher.arrivals = arrivals;
+        self.publisher.keep_room(arrivals);
         if ticket > Ticket::NONE {
             self.watch(ticket);
         }
@@ -383,13 +308,12 @@ impl Client {
 
     /// Logs bodies, then visits each queue with picks. The ticket covers everything logged.
     fn enqueue(&mut self, arrivals: &mut [Arrival]) -> Ticket {
-        let now = self.turn_time();
+        let now = self.publisher.time(&*self.engine.clock);
         let engine = &*self.engine;
         // Held until the end, so that logged bodies are flushed even if no queue takes them.
         let logged = self.log_bodies(arrivals, engine);
         let mut ticket = Ticket::NONE;
-        for slot in &self.slots.touched {
-            let Some(QueueSlot { queue, picks, .. }) = &self.slots.all[*slot as usize] else { continue };
+        for QueueSlot { queue, picks, .. } in self.slots.touched() {
             if picks.is_empty() {
                 continue;
             }
@@ -408,8 +332,7 @@ impl Client {
     /// Logs the body of each message with a durable target. `None` if there is none.
     fn log_bodies<'c>(&self, arrivals: &mut [Arrival], engine: &'c Engine) -> Option<Unwoken<'c>> {
         let mut durable = vec![];
-        for slot in &self.slots.touched {
-            let Some(entry) = self.slots.all.get(*slot as usize).and_then(Option::as_ref) else { continue };
+        for entry in self.slots.touched() {
             if entry.queue.logged() && !entry.picks.is_empty() {
                 durable.push(&entry.picks);
             }
@@ -441,9 +364,9 @@ impl Client {
     /// Queues the answer to each publisher.
     fn answer_all(&mut self, arrivals: &mut Vec<Arrival>, ticket: Ticket) {
         let (mut routed, mut refused, mut returned, mut dropped) = (0, 0, 0, 0);
-        let turn = self.publisher.turn;
+        let turn = self.publisher.turn();
         for mut arrival in arrivals.drain(..) {
-            let (session, number) = (arrival.session, arrival.number);
+            let (session, number) = (SessionId(arrival.session), arrival.number);
             // A duplicate is as safe as the first one.
             let durable = arrival.address.is_some() || arrival.repeated;
             if let Some(claim) = arrival.claim.take_if(|_| durable) {
@@ -455,7 +378,7 @@ impl Client {
             if arrival.refused {
                 refused += 1;
                 if number > 0 {
-                    self.answer(session, Answer::Refused { number, why: Refusal::Full });
+                    self.sessions.answer(session, Answer::Refused { number, why: Refusal::Full });
                 }
                 continue;
             }
@@ -467,7 +390,7 @@ impl Client {
                     routed += 1;
                 } else if arrival.mandatory {
                     returned += 1;
-                    self.answer(session, Answer::Returned { message: arrival.into_message() });
+                    self.sessions.answer(session, Answer::Returned { message: arrival.into_message() });
                 } else {
                     dropped += 1;
                     self.engine.note_unroutable(
@@ -480,7 +403,7 @@ impl Client {
             }
             if number > 0 || durable {
                 let ticket = if durable { ticket } else { Ticket::NONE };
-                self.answer_taken(session, number, ticket, turn);
+                self.sessions.answer_taken(session, number, ticket, turn);
             }
         }
         let totals = &self.engine.totals;
@@ -488,7 +411,7 @@ impl Client {
         totals.refused.add(refused);
         totals.unroutable_returned.add(returned);
         totals.unroutable_dropped.add(dropped);
-        if !self.answering.is_empty() {
+        if self.sessions.is_answering() {
             self.shared.mailbox.waker().wake_by_ref();
         }
     }
@@ -499,48 +422,21 @@ impl Client {
         requester.is_some_and(|requester| requester.deliver(arrival.message().clone()))
     }
 
-    fn answer_taken(&mut self, session: u32, number: u64, ticket: Ticket, turn: u64) {
-        let Some(entry) = self.sessions.get_mut(&session) else { return };
-        entry.published_ticket = entry.published_ticket.max(ticket);
-        if number == 0 {
-            return;
-        }
-        if let Some(Answer::UpTo { number: last, ticket: reached, turn: of }) = entry.answers.back_mut()
-            && (*of == turn || ticket <= *reached)
-        {
-            *last = number;
-            *reached = (*reached).max(ticket);
-            return;
-        }
-        self.answer(session, Answer::UpTo { number, ticket, turn });
-    }
-
     /// Asks to be woken when `ticket` is durable, if a client waits for it. Paces a connection
     /// whose records pile up.
     fn watch(&mut self, ticket: Ticket) {
         if self.engine.journal.lag() > self.engine.settings.lag_bytes {
-            self.publisher.lag_ticket = ticket;
+            self.publisher.pace(ticket);
         }
-        if !self.answering.is_empty() || self.publisher.lag_ticket == ticket {
+        if self.sessions.is_answering() || self.publisher.lag_ticket() == ticket {
             self.engine.journal.when_durable(ticket, self.shared.mailbox.waker());
-        }
-    }
-
-    /// An alarm is up: reports it once, and waits for its end.
-    pub(super) fn meet_alarm(&mut self) {
-        self.engine.when_alarms_change(self.shared.mailbox.waker());
-        if !self.parking.blocked {
-            self.parking.blocked = true;
-            self.shared.state.store(BLOCKED, std::sync::atomic::Ordering::Relaxed);
-            self.parking.tell = self.engine.alarm_text();
-            self.shared.mailbox.waker().wake_by_ref();
         }
     }
 
     /// Publishes of this session are answered with numbers from here on.
     pub fn enable_confirms(&mut self, session: SessionId) {
-        if let Ok(entry) = self.session_mut(session) {
-            entry.confirming = true;
+        if let Ok(entry) = self.sessions.require(session) {
+            entry.answers.enable();
             entry.shown.set_confirming();
         }
     }

@@ -1,24 +1,132 @@
-//! The publishing side of a client: the turn that it gathers, and what the turn needs.
+//! The publishing side of a client: the messages of the turn that it gathers, and the turn's cost
+//! and time.
 
 use journal::Ticket;
 
-use crate::message::Arena;
+use crate::clock::Clock;
+use crate::engine::bounds::TURN_ENTRIES;
+use crate::message::body::Body;
+use crate::message::{Arena, Head, Message};
 use crate::queue::arrival::Arrival;
-use crate::session::publish::Routes;
 
 /// The publishing side of a client.
 #[derive(Default)]
 pub(super) struct Publisher {
-    pub(super) arena: Arena,
-    pub(super) arrivals: Vec<Arrival>,
-    pub(super) routes: Routes,
+    arena: Arena,
+    arrivals: Vec<Arrival>,
     /// Number of the turn that is being gathered.
-    pub(super) turn: u64,
+    turn: u64,
     /// The cost of the turn so far, in entries.
-    pub(super) cost: usize,
+    cost: usize,
     /// The calendar time of the turn in milliseconds since 1970; 0 until it is read.
-    pub(super) ms: u64,
+    ms: u64,
     /// This turn has copies of traced messages.
-    pub(super) traced: bool,
-    pub(super) lag_ticket: Ticket,
+    traced: bool,
+    /// The client is not read before this ticket is durable.
+    lag_ticket: Ticket,
+}
+
+impl Publisher {
+    #[inline]
+    pub(super) fn write(&mut self, head: &Head<'_>, body: Body<'_>) -> Message {
+        self.arena.add_body(head, body)
+    }
+
+    /// The arena of the client's messages. Copies of traced messages go into it too.
+    pub(super) fn arena_for_copies(&mut self) -> &mut Arena {
+        &mut self.arena
+    }
+
+    /// The calendar time of this turn, read once.
+    #[inline]
+    pub(super) fn time(&mut self, clock: &dyn Clock) -> u64 {
+        if self.ms == 0 {
+            self.ms = clock.unix_ms();
+        }
+        self.ms
+    }
+
+    /// The next turn has a time of its own.
+    #[inline]
+    pub(super) fn forget_time(&mut self) {
+        self.ms = 0;
+    }
+
+    #[inline]
+    pub(super) fn add_cost(&mut self, entries: usize) {
+        self.cost += entries;
+    }
+
+    /// The next turn begins with no cost.
+    #[inline]
+    pub(super) fn forget_cost(&mut self) {
+        self.cost = 0;
+    }
+
+    /// True when the turn has gathered as much as it may.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.cost >= TURN_ENTRIES
+    }
+
+    /// Adds an arrival to the turn. Returns its place among the arrivals.
+    #[inline]
+    pub(super) fn gather(&mut self, arrival: Arrival, cost: usize) -> u32 {
+        self.cost += cost;
+        let index = self.arrivals.len() as u32;
+        self.arrivals.push(arrival);
+        index
+    }
+
+    #[inline]
+    pub(super) fn has_arrivals(&self) -> bool {
+        !self.arrivals.is_empty()
+    }
+
+    #[inline]
+    pub(super) fn take_arrivals(&mut self) -> Vec<Arrival> {
+        std::mem::take(&mut self.arrivals)
+    }
+
+    /// Keeps the room of the last turn's arrivals for those of the next one.
+    #[inline]
+    pub(super) fn keep_room(&mut self, mut arrivals: Vec<Arrival>) {
+        arrivals.clear();
+        self.arrivals = arrivals;
+    }
+
+    /// What was gathered becomes a turn, with the next number. It carries the traced copies.
+    #[inline]
+    pub(super) fn begin_flush(&mut self) {
+        self.turn += 1;
+        self.traced = false;
+    }
+
+    /// The number of the turn that was flushed last.
+    #[inline]
+    pub(super) fn turn(&self) -> u64 {
+        self.turn
+    }
+
+    /// The turn has a copy of a traced message.
+    pub(super) fn note_traced(&mut self) {
+        self.traced = true;
+    }
+
+    /// True when copies of traced messages wait for the flush.
+    #[inline]
+    pub(super) fn has_traced(&self) -> bool {
+        self.traced
+    }
+
+    /// Pauses the client until this ticket is durable.
+    pub(super) fn pace(&mut self, ticket: Ticket) {
+        self.lag_ticket = ticket;
+    }
+
+    /// The client is not read before this ticket is durable.
+    #[inline]
+    pub(super) fn lag_ticket(&self) -> Ticket {
+        self.lag_ticket
+    }
 }

@@ -1,12 +1,13 @@
 //! The receiving side of a client: its consumers, and what is on its way to it or comes back from
 //! it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
-use crate::queue::mailbox::{Notice, Outgoing};
+use crate::queue::mailbox::{Mailbox, Notice, Outgoing};
 use crate::queue::{Queue, SharedCredit};
 use crate::session::SessionId;
 
@@ -22,35 +23,183 @@ pub(super) struct ConsumerRecord {
 }
 
 /// The receiving side of a client.
+#[derive(Default)]
 pub(super) struct Receiver {
-    pub(super) consumers: HashMap<u32, ConsumerRecord>,
-    pub(super) next_consumer: u32,
-    pub(super) inbox: Vec<Outgoing>,
-    pub(super) notices: Vec<Notice>,
+    consumers: HashMap<u32, ConsumerRecord>,
+    /// The number that was given out last.
+    last_consumer: u32,
+    inbox: Vec<Outgoing>,
+    notices: Vec<Notice>,
     /// The queue whose first message is being read for a fetch.
-    pub(super) fetching: Option<Arc<Queue>>,
+    fetching: Option<Arc<Queue>>,
     /// It has consumed or fetched: it is never stopped by an alarm before the headroom is used up.
-    pub(super) consumes: bool,
+    consumes: bool,
     /// Some session has a limit for its consumers together.
-    pub(super) shares_limits: bool,
+    shares_limits: bool,
     /// Shared credit that returns at the end of this turn's settlements.
-    pub(super) returning: Vec<(Arc<SharedCredit>, u32)>,
+    returning: Vec<(Arc<SharedCredit>, u32)>,
     /// When to look for overdue deliveries.
-    pub(super) look_at: Option<Instant>,
+    look_at: Option<Instant>,
 }
 
-impl Default for Receiver {
-    fn default() -> Self {
-        Self {
-            consumers: HashMap::new(),
-            next_consumer: 1,
-            inbox: Vec::new(),
-            notices: Vec::new(),
-            fetching: None,
-            consumes: false,
-            shares_limits: false,
-            returning: Vec::new(),
-            look_at: None,
+/// Consumers.
+impl Receiver {
+    /// Notes a consumer and gives it its number.
+    pub(super) fn add_consumer(&mut self, record: ConsumerRecord) -> u32 {
+        self.last_consumer += 1;
+        self.consumers.insert(self.last_consumer, record);
+        self.last_consumer
+    }
+
+    /// Sets how long a consumer may hold a delivery.
+    pub(super) fn set_timeout(&mut self, consumer: u32, timeout: Option<Duration>) {
+        if let Some(record) = self.consumers.get_mut(&consumer) {
+            record.timeout = timeout;
         }
+    }
+
+    #[inline]
+    pub(super) fn consumer(&self, consumer: u32) -> Option<&ConsumerRecord> {
+        self.consumers.get(&consumer)
+    }
+
+    pub(super) fn remove_consumer(&mut self, consumer: u32) -> Option<ConsumerRecord> {
+        self.consumers.remove(&consumer)
+    }
+
+    pub(super) fn clear_consumers(&mut self) {
+        self.consumers.clear();
+    }
+
+    #[inline]
+    pub(super) fn consumer_count(&self) -> usize {
+        self.consumers.len()
+    }
+
+    /// The shortest time that a consumer may hold a delivery.
+    pub(super) fn shortest_timeout(&self) -> Option<Duration> {
+        self.consumers.values().filter_map(|consumer| consumer.timeout).min()
+    }
+
+    /// It consumes or fetches from here on.
+    pub(super) fn note_consuming(&mut self) {
+        self.consumes = true;
+    }
+
+    /// It has consumed or fetched.
+    #[inline]
+    pub(super) fn consumes(&self) -> bool {
+        self.consumes
+    }
+
+    /// A fetch waits for a message of this queue.
+    pub(super) fn wait_for(&mut self, queue: Arc<Queue>) {
+        self.fetching = Some(queue);
+    }
+
+    /// Whether no fetch waits for a message, or none that `will_wake` is true of.
+    pub(super) fn has_fetched(&mut self, will_wake: impl FnOnce(&Queue) -> bool) -> bool {
+        self.fetching.take_if(|queue| !will_wake(queue));
+        self.fetching.is_none()
+    }
+}
+
+/// Deliveries and notices on their way to the protocol.
+impl Receiver {
+    /// Takes what waits in the mailbox, once the last deliveries were reported.
+    pub(super) fn take_from(&mut self, mailbox: &Mailbox) {
+        mailbox.take(&mut self.inbox, &mut self.notices);
+    }
+
+    /// Takes what waits in the mailbox, behind what is here.
+    pub(super) fn take_more_from(&mut self, mailbox: &Mailbox) {
+        mailbox.take_more(&mut self.inbox, &mut self.notices);
+    }
+
+    #[inline]
+    pub(super) fn has_deliveries(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
+    #[inline]
+    pub(super) fn take_deliveries(&mut self) -> Vec<Outgoing> {
+        std::mem::take(&mut self.inbox)
+    }
+
+    /// The deliveries that were taken and not reported.
+    #[inline]
+    pub(super) fn put_back_deliveries(&mut self, deliveries: Vec<Outgoing>) {
+        self.inbox = deliveries;
+    }
+
+    /// Takes the deliveries for these consumers out.
+    pub(super) fn take_deliveries_for(&mut self, consumers: &BTreeSet<u32>) -> Vec<Outgoing> {
+        self.inbox.extract_if(.., |outgoing| consumers.contains(&outgoing.consumer)).collect()
+    }
+
+    #[inline]
+    pub(super) fn has_notices(&self) -> bool {
+        !self.notices.is_empty()
+    }
+
+    #[inline]
+    pub(super) fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    #[inline]
+    pub(super) fn put_back_notices(&mut self, notices: Vec<Notice>) {
+        self.notices = notices;
+    }
+}
+
+/// Credit and time.
+impl Receiver {
+    /// Some session has a limit for its consumers together.
+    #[inline]
+    pub(super) fn shares_limits(&self) -> bool {
+        self.shares_limits
+    }
+
+    pub(super) fn note_shared_limit(&mut self) {
+        self.shares_limits = true;
+    }
+
+    /// Returns credit that several consumers share, once the queues have been visited. Otherwise
+    /// the queue of the settlement would always be the first to use it.
+    #[inline]
+    pub(super) fn return_credit(&mut self, shared: &Arc<SharedCredit>) {
+        if !self.shares_limits {
+            shared.give_back(1);
+            return;
+        }
+        match self.returning.last_mut() {
+            Some((last, count)) if Arc::ptr_eq(last, shared) => *count += 1,
+            _ => self.returning.push((Arc::clone(shared), 1)),
+        }
+    }
+
+    /// The queues have been visited: gives back the shared credit.
+    #[inline]
+    pub(super) fn give_back_credit(&mut self) {
+        for (shared, count) in self.returning.drain(..) {
+            shared.give_back(count);
+        }
+    }
+
+    /// When to look for overdue deliveries; `None` while none are out.
+    #[inline]
+    pub(super) fn look_at(&self) -> Option<Instant> {
+        self.look_at
+    }
+
+    /// Overdue deliveries are looked for at this time at the latest.
+    pub(super) fn look_by(&mut self, latest: Instant) {
+        self.look_at = Some(self.look_at.map_or(latest, |at| at.min(latest)));
+    }
+
+    /// Overdue deliveries have been looked for.
+    pub(super) fn note_looked(&mut self) {
+        self.look_at = None;
     }
 }

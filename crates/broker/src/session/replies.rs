@@ -26,7 +26,7 @@ impl Client {
     pub fn consume_replies(&mut self, session: SessionId, tag: &str, now: Instant) -> Result<String, Error> {
         self.flush(now);
         let tag = self.consumer_tag(session, tag)?;
-        if self.session_mut(session)?.replies.is_some() {
+        if self.sessions.require(session)?.replies.is_some() {
             return Err(Error::precondition("reply consumer already set"));
         }
         let consumer = self.add_consumer(session, &tag, None, true)?;
@@ -34,14 +34,14 @@ impl Client {
         let requester =
             Requester { vhost: Arc::clone(&self.vhost.name), mailbox: Arc::clone(&self.shared.mailbox), consumer };
         self.engine.replies.insert(address.clone(), requester);
-        self.session_mut(session)?.replies = Some(ReplyConsumer { consumer, address });
+        self.sessions.require(session)?.replies = Some(ReplyConsumer { consumer, address });
         Ok(tag)
     }
 
     /// The address of the session's reply consumer: the routing key that reaches it by the default
     /// exchange.
     pub fn reply_address(&self, session: SessionId) -> Option<&str> {
-        self.sessions.get(&session.0)?.replies.as_ref().map(|replies| replies.address.as_str())
+        self.sessions.get(session)?.replies.as_ref().map(|replies| replies.address.as_str())
     }
 
     /// Whether a session of this vhost waits for replies at this address. A client gets an answer
@@ -55,7 +55,7 @@ impl Client {
 
     /// From here on a session's replies are unroutable, if this is its reply consumer.
     pub(super) fn stop_replies(&mut self, session: SessionId, consumer: u32) {
-        let Some(entry) = self.sessions.get_mut(&session.0) else { return };
+        let Some(entry) = self.sessions.get_mut(session) else { return };
         if let Some(replies) = entry.replies.take_if(|replies| replies.consumer == consumer) {
             self.end_replies(&replies);
         }

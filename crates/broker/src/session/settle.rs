@@ -7,7 +7,6 @@ use journal::Ticket;
 
 use crate::error::Error;
 use crate::queue::{EntryOutcome, Resume, Settlement, SharedCredit, Visit};
-use crate::session::slots::QueueSlot;
 use crate::session::{Client, SessionId};
 
 /// A client's outcome of a delivery.
@@ -213,7 +212,7 @@ impl Client {
         multiple: bool,
         each: &mut dyn FnMut(&mut Self, Unacked, &Arc<SharedCredit>),
     ) -> Result<(), Error> {
-        let entry = self.session_mut(session)?;
+        let entry = self.sessions.require(session)?;
         let shared = Arc::clone(&entry.shared);
         if multiple && tag == 0 {
             for unacked in entry.unsettled.take_all() {
@@ -229,12 +228,12 @@ impl Client {
             return Ok(());
         }
         for _ in 0..=index {
-            let Some(entry) = self.sessions.get_mut(&session.0) else { break };
+            let Some(entry) = self.sessions.get_mut(session) else { break };
             if let Some(unacked) = entry.unsettled.take_front() {
                 each(self, unacked, &shared);
             }
         }
-        if let Some(entry) = self.sessions.get_mut(&session.0) {
+        if let Some(entry) = self.sessions.get_mut(session) {
             entry.unsettled.trim();
         }
         Ok(())
@@ -256,13 +255,13 @@ impl Client {
         multiple: bool,
         each: &mut dyn FnMut(u64),
     ) -> Result<(), Error> {
-        let aside = self.session_mut(session)?.unsettled.put_aside(tag, multiple, each);
+        let aside = self.sessions.require(session)?.unsettled.put_aside(tag, multiple, each);
         aside.ok_or_else(|| unknown_tag(tag))
     }
 
     /// Makes the deliveries that this session has put aside unsettled again.
     pub fn take_up_again(&mut self, session: SessionId) {
-        if let Some(entry) = self.sessions.get_mut(&session.0) {
+        if let Some(entry) = self.sessions.get_mut(session) {
             entry.unsettled.take_up_again();
         }
     }
@@ -270,10 +269,8 @@ impl Client {
     #[inline]
     fn gather_settlement(&mut self, unacked: Unacked, shared: &Arc<SharedCredit>, outcome: EntryOutcome) {
         self.uncount(unacked, shared);
-        if let Some(slot) = self.touch(unacked.slot) {
-            slot.uses -= 1;
-            slot.settlements.push(Settlement { seq: unacked.seq, consumer: unacked.consumer, outcome });
-        }
+        let settlement = Settlement { seq: unacked.seq, consumer: unacked.consumer, outcome };
+        self.slots.gather_settlement(unacked.slot, settlement);
     }
 
     /// Visits each queue with gathered settlements.
@@ -282,18 +279,13 @@ impl Client {
         let client = self.shared.number;
         let mut ticket = Ticket::NONE;
         let mut accepted = 0;
-        for slot in &self.slots.touched {
-            let Some(QueueSlot { queue, settlements, .. }) = &mut self.slots.all[*slot as usize] else { continue };
-            if settlements.is_empty() {
-                continue;
-            }
+        self.slots.settle_touched(|queue, settlements| {
             let mut visit = Visit { context: &self.engine, now, work: &mut self.work };
             ticket = ticket.max(queue.settle(settlements, client, &mut visit));
             accepted += settlements.iter().filter(|one| one.outcome == EntryOutcome::Accepted).count();
-            settlements.clear();
-        }
+        });
         self.engine.totals.acknowledged.add(accepted as u64);
-        self.settled.ticket = self.settled.ticket.max(ticket);
+        self.settled.reach(ticket);
         self.resume_shared();
     }
 
@@ -302,33 +294,18 @@ impl Client {
         if unacked.consumer == FETCHED {
             shared.remove_fetched();
         } else {
-            self.return_credit(shared);
-        }
-    }
-
-    /// Returns credit that several consumers share, once the queues have been visited. Otherwise
-    /// the queue of the settlement would always be the first to use it.
-    fn return_credit(&mut self, shared: &Arc<SharedCredit>) {
-        if !self.receiver.shares_limits {
-            shared.give_back(1);
-            return;
-        }
-        match self.receiver.returning.last_mut() {
-            Some((last, count)) if Arc::ptr_eq(last, shared) => *count += 1,
-            _ => self.receiver.returning.push((Arc::clone(shared), 1)),
+            self.receiver.return_credit(shared);
         }
     }
 
     /// Resumes consumers that share a limit, where some of them had deliveries settled.
     pub(super) fn resume_shared(&mut self) {
-        for (shared, count) in self.receiver.returning.drain(..) {
-            shared.give_back(count);
-        }
-        if !self.receiver.shares_limits {
+        self.receiver.give_back_credit();
+        if !self.receiver.shares_limits() {
             return;
         }
         let limited = self.sessions.iter().filter(|(_, session)| session.shared.is_limited());
-        let limited: Vec<u32> = limited.map(|(number, _)| *number).collect();
+        let limited: Vec<SessionId> = limited.map(|(session, _)| session).collect();
         for session in limited {
             self.resume_starved(session);
         }
@@ -336,8 +313,8 @@ impl Client {
 
     /// Resumes the consumers of a session that its limit held back, in turn, as long as there is
     /// credit.
-    pub(super) fn resume_starved(&mut self, session: u32) {
-        let Some(shared) = self.sessions.get(&session).map(|entry| Arc::clone(&entry.shared)) else { return };
+    pub(super) fn resume_starved(&mut self, session: SessionId) {
+        let Some(shared) = self.sessions.get(session).map(|entry| Arc::clone(&entry.shared)) else { return };
         while shared.has_room()
             && let Some(consumer) = shared.next_starved()
         {
@@ -349,13 +326,13 @@ impl Client {
     /// Returns the ticket for the reply.
     pub fn recover(&mut self, session: SessionId, now: std::time::Instant) -> Ticket {
         self.flush(now);
-        let Some(entry) = self.sessions.get_mut(&session.0) else { return Ticket::NONE };
+        let Some(entry) = self.sessions.get_mut(session) else { return Ticket::NONE };
         let shared = Arc::clone(&entry.shared);
         for unacked in entry.unsettled.take_free() {
             self.gather_settlement(unacked, &shared, EntryOutcome::Released);
         }
         self.flush(now);
-        self.settled.ticket
+        self.settled.ticket()
     }
 }
 

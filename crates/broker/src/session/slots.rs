@@ -4,26 +4,181 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use journal::Owner;
 
 use crate::queue::{Queue, Settlement};
+use crate::session::routes::{Route, Routes};
 
 /// A queue that a client uses, and the work of this turn for it.
 #[derive(Debug)]
 pub(super) struct QueueSlot {
     pub(super) queue: Arc<Queue>,
+    /// The places of its messages among the arrivals of the turn.
     pub(super) picks: Vec<u32>,
     pub(super) settlements: Vec<Settlement>,
-    pub(super) touched: bool,
+    /// It is on the list of slots with work.
+    touched: bool,
     /// Unsettled deliveries and consumers that point here. The slot stays as long as there are any.
-    pub(super) uses: u32,
+    uses: u32,
 }
 
-/// The queues that a client uses.
+/// The queues that a client uses, by small numbers, and its routes to them.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    pub(super) all: Vec<Option<QueueSlot>>,
-    pub(super) free: Vec<u32>,
-    pub(super) of_queue: HashMap<u64, u32>,
-    /// Those with work of this turn.
-    pub(super) touched: Vec<u32>,
+    all: Vec<Option<QueueSlot>>,
+    free: Vec<u32>,
+    by_queue: HashMap<Owner, u32>,
+    /// Those with work of this turn, in the order in which the turn came to them.
+    touched: Vec<u32>,
+    /// They name slots.
+    routes: Routes,
+}
+
+impl Slots {
+    /// The slot of a queue; a new one is made if needed.
+    pub(super) fn slot(&mut self, queue: &Arc<Queue>) -> u32 {
+        if let Some(slot) = self.by_queue.get(&queue.id) {
+            return *slot;
+        }
+        let fresh =
+            QueueSlot { queue: Arc::clone(queue), picks: Vec::new(), settlements: Vec::new(), touched: false, uses: 0 };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.all[slot as usize] = Some(fresh);
+                slot
+            }
+            None => {
+                self.all.push(Some(fresh));
+                (self.all.len() - 1) as u32
+            }
+        };
+        self.by_queue.insert(queue.id, slot);
+        slot
+    }
+
+    /// The queue in a slot.
+    #[inline]
+    pub(super) fn queue(&self, slot: u32) -> Option<&Arc<Queue>> {
+        self.all.get(slot as usize)?.as_ref().map(|slot| &slot.queue)
+    }
+
+    #[inline]
+    fn get_mut(&mut self, slot: u32) -> Option<&mut QueueSlot> {
+        self.all.get_mut(slot as usize).and_then(Option::as_mut)
+    }
+
+    /// A consumer or an unsettled delivery points to this slot from here on.
+    #[inline]
+    pub(super) fn hold(&mut self, slot: u32) {
+        if let Some(slot) = self.get_mut(slot) {
+            slot.uses += 1;
+        }
+    }
+
+    /// Undoes one [`Slots::hold`], and returns the queue.
+    pub(super) fn let_go(&mut self, slot: u32) -> Option<&Arc<Queue>> {
+        let slot = self.get_mut(slot)?;
+        slot.uses -= 1;
+        Some(&slot.queue)
+    }
+
+    /// Forgets all routes if they are not of this generation of the catalog and the permissions.
+    #[inline]
+    pub(super) fn renew_routes(&mut self, generation: u64) {
+        if !self.routes.renew(generation) {
+            self.forget_routes();
+        }
+    }
+
+    /// The route of an exchange and a routing key, if it was found before.
+    #[inline]
+    pub(super) fn known_route(&mut self, exchange: &str, key: &str) -> Option<Route> {
+        self.routes.find(exchange, key)
+    }
+
+    /// Forgets all routes if no more may be kept.
+    pub(super) fn make_room_for_route(&mut self) {
+        if self.routes.is_full() {
+            self.forget_routes();
+        }
+    }
+
+    /// Remembers the route that [`Slots::known_route`] did not find.
+    pub(super) fn remember_route(&mut self, route: &Route) {
+        self.routes.remember(route);
+    }
+
+    /// Forgets all routes, and the slots that nothing else points to.
+    fn forget_routes(&mut self) {
+        self.routes.clear();
+        for index in 0..self.all.len() {
+            let idle = self.all[index].as_ref().is_some_and(|slot| slot.uses == 0 && !slot.touched);
+            if let Some(slot) = self.all[index].take_if(|_| idle) {
+                self.by_queue.remove(&slot.queue.id);
+                self.free.push(index as u32);
+            }
+        }
+    }
+
+    #[inline]
+    fn touch(&mut self, slot: u32) -> Option<&mut QueueSlot> {
+        let entry = self.all.get_mut(slot as usize).and_then(Option::as_mut)?;
+        if !entry.touched {
+            entry.touched = true;
+            self.touched.push(slot);
+        }
+        Some(entry)
+    }
+
+    /// The turn's arrival at `index` goes to the queue in this slot.
+    #[inline]
+    pub(super) fn gather_pick(&mut self, slot: u32, index: u32) {
+        if let Some(entry) = self.touch(slot) {
+            entry.picks.push(index);
+        }
+    }
+
+    /// A delivery from the queue in this slot is settled with this turn, and no longer points here.
+    #[inline]
+    pub(super) fn gather_settlement(&mut self, slot: u32, settlement: Settlement) {
+        if let Some(entry) = self.touch(slot) {
+            entry.uses -= 1;
+            entry.settlements.push(settlement);
+        }
+    }
+
+    /// True when the turn has no work for any queue.
+    #[inline]
+    pub(super) fn is_idle(&self) -> bool {
+        self.touched.is_empty()
+    }
+
+    /// The slots with work of this turn.
+    #[inline]
+    pub(super) fn touched(&self) -> impl Iterator<Item = &QueueSlot> {
+        self.touched.iter().filter_map(|slot| self.all[*slot as usize].as_ref())
+    }
+
+    /// Takes the settlements of this turn, queue by queue. They are forgotten afterwards.
+    #[inline]
+    pub(super) fn settle_touched(&mut self, mut settle: impl FnMut(&Arc<Queue>, &[Settlement])) {
+        for slot in &self.touched {
+            let Some(QueueSlot { queue, settlements, .. }) = &mut self.all[*slot as usize] else { continue };
+            if !settlements.is_empty() {
+                settle(queue, settlements);
+                settlements.clear();
+            }
+        }
+    }
+
+    /// Ends the turn: no slot has work any more.
+    #[inline]
+    pub(super) fn end_turn(&mut self) {
+        for slot in std::mem::take(&mut self.touched) {
+            if let Some(entry) = self.get_mut(slot) {
+                entry.touched = false;
+                entry.picks.clear();
+            }
+        }
+    }
 }

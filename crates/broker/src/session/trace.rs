@@ -37,7 +37,7 @@ impl Client {
         message: &Message,
         redelivered: bool,
     ) {
-        let Some(queue) = slot.and_then(|slot| self.queue_in(slot)) else { return };
+        let Some(queue) = slot.and_then(|slot| self.slots.queue(slot)).cloned() else { return };
         let redelivered = ("redelivered".to_owned(), Value::I32(redelivered.into()));
         self.trace(session, message, ("deliver", &queue.name), vec![redelivered]);
     }
@@ -52,15 +52,15 @@ impl Client {
             ("user".to_owned(), text(&self.shared.user)),
         ]);
         let engine = Arc::clone(&self.engine);
-        let copy = engine.traced(message, key, more, &mut self.publisher.arena);
+        let copy = engine.traced(message, key, more, self.publisher.arena_for_copies());
         let envelope = Envelope::new(copy.routing_key(), Copies::None, &|| None);
         let routing = self.vhost.tables.read().route(EXCHANGE, &envelope);
         let queues = routing.map(|routing| routing.queues).unwrap_or_default();
         if queues.is_empty() {
             return;
         }
-        let route = queues.iter().map(|queue| self.slot(queue)).collect();
+        let route = queues.iter().map(|queue| self.slots.slot(queue)).collect();
         self.gather(Arrival::new(copy, false, 0, 0), Routed { route, identity: None, steps: 0 });
-        self.publisher.traced = true;
+        self.publisher.note_traced();
     }
 }

@@ -6,6 +6,8 @@
 //! durable too; until then its connection is not read. Entries that the group settles are gone from
 //! its end record on, whatever happens to the session.
 
+mod open;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,57 +23,24 @@ use crate::message::Message;
 use crate::queue::arrival::Arrival;
 use crate::queue::mailbox::{Notice, TransactionId};
 use crate::queue::{Coming, HiddenRun, Queue, Settlement, Visit};
+use crate::session::answers::Answer;
 use crate::session::publish::Publish;
 use crate::session::settle::{Outcome, Unacked};
-use crate::session::{Answer, Client, SessionId};
+use crate::session::{Client, SessionId};
+
+pub(super) use open::{Open, Transactions};
 
 /// The most entries of a commit (see [`Client::is_turn_full`]): all of it happens at once.
 const COMMIT_ENTRIES: usize = 1_000_000;
 
-/// A transaction that is being gathered, or waits behind an alarm.
-#[derive(Debug)]
-pub(super) struct Open {
-    pub(super) session: SessionId,
-    arrivals: Vec<Arrival>,
-    deliveries: Vec<(Unacked, Outcome)>,
-    /// The memory of its messages.
-    charge: Charge,
-    /// Since when it waits for an alarm to pass, after its commit.
-    pub(super) waiting_since: Option<Instant>,
-}
-
-/// The transactions of a client.
-#[derive(Debug)]
-pub(super) struct Transactions {
-    pub(super) open: HashMap<u64, Open>,
-    pub(super) next: u64,
-    /// Commits that are not durable yet.
-    pub(super) committing: usize,
-}
-
-impl Default for Transactions {
-    fn default() -> Self {
-        Self { open: HashMap::new(), next: 1, committing: 0 }
-    }
-}
-
 impl Client {
     /// Starts a transaction.
     pub fn begin(&mut self, session: SessionId) -> TransactionId {
-        let number = self.transactions.next;
-        self.transactions.next += 1;
         let charge = Charge::new(&self.shared.account, Held::Transactions);
-        let open = Open { session, arrivals: Vec::new(), deliveries: Vec::new(), charge, waiting_since: None };
-        self.transactions.open.insert(number, open);
-        self.show_transactional(session);
-        TransactionId(number)
-    }
-
-    fn open_mut(&mut self, transaction: TransactionId) -> Result<&mut Open, Error> {
-        self.transactions
-            .open
-            .get_mut(&transaction.0)
-            .ok_or_else(|| Error::precondition(format!("transaction {} is not open", transaction.0)))
+        if let Some(entry) = self.sessions.get(session) {
+            entry.shown.set_transactional();
+        }
+        self.transactions.begin(session, charge)
     }
 
     /// Gathers a publish. It is checked and routed once now, for errors, and again at commit.
@@ -91,9 +60,9 @@ impl Client {
         let routed = self.route_again(&message)?;
         self.note_steps(&routed);
         let (cost, what) = (message.cost(), "publish in a transaction");
-        self.check_hold(self.transactions.open.values().map(|open| open.charge.bytes()).sum::<usize>() + cost, what)?;
+        self.check_hold(self.transactions.bytes() + cost, what)?;
         self.check_room(cost, what)?;
-        let open = self.open_mut(transaction)?;
+        let open = self.transactions.require(transaction)?;
         if (open.charge.bytes() + cost) as u64 > limit {
             return Err(Error::precondition(format!(
                 "transaction holds more than {limit} bytes; commit in smaller pieces"
@@ -102,7 +71,7 @@ impl Client {
         open.charge.add(cost);
         open.arrivals.push(Arrival::new(message, mandatory, session.0, 0));
         // From here on it counts against the limit of the transaction.
-        self.forget_body(session);
+        self.uploads.forget(session);
         Ok(())
     }
 
@@ -119,10 +88,10 @@ impl Client {
         multiple: bool,
         outcome: Outcome,
     ) -> Result<(), Error> {
-        self.open_mut(transaction)?;
+        self.transactions.require(transaction)?;
         let mut deliveries = Vec::new();
         self.take_deliveries(session, tag, multiple, &mut |_, unacked, _| deliveries.push((unacked, outcome)))?;
-        self.open_mut(transaction)?.deliveries.extend(deliveries);
+        self.transactions.require(transaction)?.deliveries.extend(deliveries);
         Ok(())
     }
 
@@ -134,21 +103,21 @@ impl Client {
     pub fn commit(&mut self, transaction: TransactionId, now: Instant) -> Result<(), Error> {
         self.flush(now);
         let engine = Arc::clone(&self.engine);
-        let open = self.open_mut(transaction)?;
+        let open = self.transactions.require(transaction)?;
         let (publishes, own) = (!open.arrivals.is_empty(), open.charge.bytes());
         if publishes && engine.allowance_beside(own) == Allowance::None {
             self.meet_alarm();
-            self.open_mut(transaction)?.waiting_since = Some(now);
+            self.transactions.require(transaction)?.waiting_since = Some(now);
             return Ok(());
         }
         self.commit_now(transaction)
     }
 
     fn commit_now(&mut self, transaction: TransactionId) -> Result<(), Error> {
-        let Some(mut open) = self.transactions.open.remove(&transaction.0) else { return Ok(()) };
+        let Some(mut open) = self.transactions.remove(transaction) else { return Ok(()) };
         let targets = self.targets(&mut open.arrivals);
         // The last turn is over; the next one has a time of its own.
-        self.publisher.ms = 0;
+        self.publisher.forget_time();
         let targets = match targets {
             Ok(targets) => targets,
             Err(error) => {
@@ -173,13 +142,12 @@ impl Client {
         drop(appender);
         drop(written);
         release_holds(&open.arrivals, &engine);
-        self.settled.ticket = self.settled.ticket.max(ticket);
+        self.settled.reach(ticket);
         self.settle_rest(open.session, &open.deliveries);
         let replies = self.return_unroutable(open.session, &mut open.arrivals);
         let sealed = Sealed { ticket, hidden, replies, committed: None };
-        self.transactions.committing += 1;
         // Not before an earlier commit of this client: commits become visible in order.
-        let at_once = self.transactions.committing == 1 && engine.journal.durable() >= ticket;
+        let at_once = self.transactions.start_commit() && engine.journal.durable() >= ticket;
         if at_once {
             sealed.reveal(&mut Visit { context: &engine, now, work: &mut self.work });
         } else {
@@ -189,7 +157,7 @@ impl Client {
         // Rejections are logged behind the group. They must not come back either once the client is
         // told.
         let committed = Some((transaction, Arc::clone(&self.shared.mailbox)));
-        let behind = Sealed { ticket: self.settled.ticket, hidden: Vec::new(), replies: Vec::new(), committed };
+        let behind = Sealed { ticket: self.settled.ticket(), hidden: Vec::new(), replies: Vec::new(), committed };
         if at_once && engine.journal.durable() >= behind.ticket {
             behind.reveal(&mut Visit { context: &engine, now, work: &mut self.work });
         } else {
@@ -212,7 +180,7 @@ impl Client {
             lost += 1;
             if arrival.mandatory {
                 returned += 1;
-                self.answer(session.0, Answer::Returned { message: arrival.into_message() });
+                self.sessions.answer(session, Answer::Returned { message: arrival.into_message() });
             }
         }
         let totals = &self.engine.totals;
@@ -237,11 +205,7 @@ impl Client {
                 )));
             }
             arrival.identity = routed.identity;
-            let queues: Vec<_> = routed
-                .route
-                .iter()
-                .filter_map(|slot| self.slots.all[*slot as usize].as_ref().map(|slot| Arc::clone(&slot.queue)))
-                .collect();
+            let queues: Vec<_> = routed.route.iter().filter_map(|slot| self.slots.queue(*slot)).cloned().collect();
             let before = |queue: &Queue| coming.get(&queue.id).copied().unwrap_or_default();
             if let Some(full) = queues.iter().find(|queue| queue.would_refuse(before(queue), &self.engine)) {
                 let (name, vhost) = (&full.name, &full.vhost);
@@ -286,17 +250,15 @@ impl Client {
         let rest = self.by_queue(deliveries, |outcome| outcome != Outcome::Accepted);
         for (queue, settlements) in rest {
             let ticket = queue.settle(&settlements, client, &mut Visit { context: &engine, now, work: &mut self.work });
-            self.settled.ticket = self.settled.ticket.max(ticket);
+            self.settled.reach(ticket);
         }
         for (queue, _) in self.by_queue(deliveries, |outcome| outcome == Outcome::Accepted) {
             // Credit came back inside the group, so other consumers may be served.
             queue.settle(&[], client, &mut Visit { context: &engine, now, work: &mut self.work });
         }
-        let shared = self.sessions.get(&session.0).map(|entry| Arc::clone(&entry.shared));
+        let shared = self.sessions.get(session).map(|entry| Arc::clone(&entry.shared));
         for (unacked, _) in deliveries {
-            if let Some(slot) = self.slot_mut(unacked.slot) {
-                slot.uses -= 1;
-            }
+            self.slots.let_go(unacked.slot);
             if let Some(shared) = &shared {
                 self.uncount(*unacked, shared);
             }
@@ -311,11 +273,11 @@ impl Client {
     ) -> Vec<(Arc<Queue>, Vec<Settlement>)> {
         let mut queues: Vec<(Arc<Queue>, Vec<Settlement>)> = Vec::new();
         for (unacked, outcome) in deliveries.iter().filter(|(_, outcome)| pick(*outcome)) {
-            let Some(slot) = self.slots.all[unacked.slot as usize].as_ref() else { continue };
+            let Some(queue) = self.slots.queue(unacked.slot) else { continue };
             let settlement = Settlement { seq: unacked.seq, consumer: unacked.consumer, outcome: outcome.for_entry() };
-            match queues.iter_mut().find(|(queue, _)| queue.id == slot.queue.id) {
+            match queues.iter_mut().find(|(other, _)| other.id == queue.id) {
                 Some((_, settlements)) => settlements.push(settlement),
-                None => queues.push((Arc::clone(&slot.queue), vec![settlement])),
+                None => queues.push((Arc::clone(queue), vec![settlement])),
             }
         }
         queues
@@ -323,7 +285,7 @@ impl Client {
 
     /// Drops a transaction: its publishes are forgotten, its deliveries return to their places.
     pub fn rollback(&mut self, transaction: TransactionId) {
-        if let Some(open) = self.transactions.open.remove(&transaction.0) {
+        if let Some(open) = self.transactions.remove(transaction) {
             self.undo(open);
         }
     }
@@ -337,24 +299,14 @@ impl Client {
     /// Drops all transactions of a session that ends. Their publishes are forgotten, and their
     /// deliveries are returned.
     pub(super) fn abandon_transactions(&mut self, session: SessionId) -> Vec<Unacked> {
-        let abandoned = self.transactions.open.extract_if(|_, open| open.session == session);
-        abandoned.flat_map(|(_, open)| open.deliveries).map(|(unacked, _)| unacked).collect()
+        let abandoned = self.transactions.remove_of(session);
+        abandoned.flat_map(|open| open.deliveries).map(|(unacked, _)| unacked).collect()
     }
 
     /// Commits transactions that waited for an alarm, or rolls back those that waited too long.
     pub(super) fn retry_commits(&mut self, now: Instant) {
-        if self.transactions.open.values().all(|open| open.waiting_since.is_none()) {
-            return;
-        }
         let timeout = self.engine.settings.park_timeout;
-        let waiting = self
-            .transactions
-            .open
-            .iter()
-            .filter_map(|(number, open)| Some((*number, open.waiting_since?, open.charge.bytes())));
-        let waiting: Vec<_> = waiting.collect();
-        for (number, since, own) in waiting {
-            let transaction = TransactionId(number);
+        for (transaction, since, own) in self.transactions.waiting() {
             let allowed = self.engine.allowance_beside(own) != Allowance::None;
             let result = if allowed {
                 self.commit_now(transaction)
@@ -367,7 +319,7 @@ impl Client {
                 Ok(())
             };
             if let Err(error) = result {
-                self.transactions.committing += 1;
+                self.transactions.start_commit();
                 self.shared.mailbox.notify(Notice::Committed { transaction, result: Err(error) });
             }
         }

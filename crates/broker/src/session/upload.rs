@@ -7,7 +7,7 @@
 //!
 //! [`Ingress`]: crate::memory::ingress::Ingress
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::alarms::{Allowance, Flow};
 use crate::error::Error;
@@ -17,8 +17,8 @@ use crate::session::{Client, SessionId};
 
 /// A body that has not arrived in full.
 #[derive(Debug)]
-pub(super) struct Arriving {
-    session: u32,
+struct Arriving {
+    session: SessionId,
     bytes: usize,
     /// `None` while it is not even in line: an alarm is up, or another body of the client waits.
     claim: Option<Claim>,
@@ -36,7 +36,47 @@ impl Arriving {
 #[derive(Default)]
 pub(super) struct Uploads {
     /// Those that have not arrived in full.
-    pub(super) bodies: Vec<Arriving>,
+    bodies: Vec<Arriving>,
+}
+
+impl Uploads {
+    /// True while bodies wait and none was let in.
+    #[inline]
+    pub(super) fn waits_for_place(&self) -> bool {
+        !self.bodies.is_empty() && !self.has_place()
+    }
+
+    /// True while a body that was let in arrives.
+    #[inline]
+    pub(super) fn has_place(&self) -> bool {
+        self.bodies.iter().any(Arriving::is_let_in)
+    }
+
+    /// The session's body is complete: its claim, if it was let in.
+    #[inline]
+    pub(super) fn arrived(&mut self, session: SessionId) -> Option<Claim> {
+        if self.bodies.is_empty() {
+            return None;
+        }
+        let at = self.bodies.iter().position(|body| body.session == session)?;
+        self.bodies.swap_remove(at).claim.filter(Claim::is_granted)
+    }
+
+    /// The session's body ends here.
+    pub(super) fn forget(&mut self, session: SessionId) {
+        self.bodies.retain(|body| body.session != session);
+    }
+
+    /// All bodies end here.
+    pub(super) fn clear(&mut self) {
+        self.bodies.clear();
+    }
+
+    /// When to look after the bodies, if nothing comes of one before; `timeout` is how long that is
+    /// allowed.
+    pub(super) fn deadline(&self, timeout: Duration) -> Option<Instant> {
+        self.bodies.iter().filter_map(|body| body.heard).min().map(|heard| heard + timeout)
+    }
 }
 
 impl Client {
@@ -48,12 +88,12 @@ impl Client {
         if bytes <= LARGE_BODY {
             return false;
         }
-        if let Some(known) = self.uploads.bodies.iter_mut().find(|body| body.session == session.0) {
+        if let Some(known) = self.uploads.bodies.iter_mut().find(|body| body.session == session) {
             known.heard = known.heard.and(Some(now));
             return known.is_let_in();
         }
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        self.uploads.bodies.push(Arriving { session: session.0, bytes, claim: None, heard: None });
+        self.uploads.bodies.push(Arriving { session, bytes, claim: None, heard: None });
         self.find_places(now);
         self.uploads.bodies.last().is_some_and(Arriving::is_let_in)
     }
@@ -91,36 +131,11 @@ impl Client {
         )))
     }
 
-    /// The session's body is complete: its claim, if it was let in.
-    #[inline]
-    pub(super) fn body_arrived(&mut self, session: SessionId) -> Option<Claim> {
-        if self.uploads.bodies.is_empty() {
-            return None;
-        }
-        let at = self.uploads.bodies.iter().position(|body| body.session == session.0)?;
-        self.uploads.bodies.swap_remove(at).claim.filter(Claim::is_granted)
-    }
-
-    /// The session's body ends here.
-    pub(super) fn forget_body(&mut self, session: SessionId) {
-        self.uploads.bodies.retain(|body| body.session != session.0);
-    }
-
-    /// True while bodies wait and none was let in.
-    pub(super) fn waits_for_place(&self) -> bool {
-        !self.uploads.bodies.is_empty() && !self.has_place()
-    }
-
-    /// True while a body that was let in arrives.
-    pub(super) fn has_place(&self) -> bool {
-        self.uploads.bodies.iter().any(Arriving::is_let_in)
-    }
-
     /// Finds claims for the bodies without one, and starts the clock of those that were let in.
     fn find_places(&mut self, now: Instant) {
-        let stopped = self.parking.blocked && !self.receiver.consumes;
-        let urgent = self.receiver.consumes && self.engine.allowance() != Allowance::All;
-        let mut let_in = self.has_place();
+        let stopped = self.parking.is_blocked() && !self.receiver.consumes();
+        let urgent = self.receiver.consumes() && self.engine.allowance() != Allowance::All;
+        let mut let_in = self.uploads.has_place();
         let mut in_line = self.uploads.bodies.iter().any(|body| body.claim.is_some());
         for body in &mut self.uploads.bodies {
             if body.claim.is_none() {
@@ -161,13 +176,7 @@ impl Client {
             let seconds = timeout.as_secs();
             let text =
                 format!("nothing of a large message has arrived for {seconds} s while others wait for its place");
-            self.fail(session, Error::precondition(text));
+            self.sessions.fail(session, Error::precondition(text));
         }
-    }
-
-    /// When [`Client::look_after_bodies`] must be called even if the connection was not woken.
-    pub(super) fn bodies_deadline(&self) -> Option<Instant> {
-        let heard = self.uploads.bodies.iter().filter_map(|body| body.heard).min();
-        heard.map(|heard| heard + self.engine.settings.park_timeout)
     }
 }

@@ -1,0 +1,144 @@
+//! The sessions of a client, and which of them have answers waiting.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use journal::Ticket;
+
+use crate::engine::clients::Shown;
+use crate::error::Error;
+use crate::queue::SharedCredit;
+use crate::session::SessionId;
+use crate::session::ack_timeout::Notes;
+use crate::session::answers::{Answer, Answers};
+use crate::session::blocked::Parked;
+use crate::session::drain::Event;
+use crate::session::replies::ReplyConsumer;
+use crate::session::settle::{Unacked, Unsettled};
+
+/// A session of a client.
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    pub(super) answers: Answers,
+    pub(super) unsettled: Unsettled,
+    pub(super) notes: Notes,
+    pub(super) shared: Arc<SharedCredit>,
+    pub(super) shown: Arc<Shown>,
+    /// For later consumers.
+    pub(super) prefetch: u32,
+    pub(super) consumers: BTreeSet<u32>,
+    /// The same by their tags.
+    pub(super) tags: HashMap<Arc<str>, u32>,
+    pub(super) replies: Option<ReplyConsumer>,
+    pub(super) parked: Parked,
+    /// Of a session that ends: the deliveries in its open transactions.
+    pub(super) abandoned: Vec<Unacked>,
+    pub(super) failed: bool,
+    /// It failed because it held a delivery for too long.
+    pub(super) overdue: bool,
+}
+
+impl Session {
+    fn new(called: u32) -> Self {
+        let shared = Arc::<SharedCredit>::default();
+        let shown = Arc::new(Shown::new(called, &shared));
+        Self { shared, shown, ..Self::default() }
+    }
+}
+
+/// The sessions of a client.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    open: HashMap<u32, Session>,
+    /// The number that was given out last.
+    last: u32,
+    /// Sessions with answers waiting.
+    answering: Vec<u32>,
+}
+
+impl Sessions {
+    /// Starts a session that its protocol calls by the number `called`.
+    pub(super) fn start(&mut self, called: u32) -> (SessionId, &Session) {
+        self.last += 1;
+        let session = self.open.entry(self.last).insert(Session::new(called)).into_mut();
+        (SessionId(self.last), session)
+    }
+
+    pub(super) fn remove(&mut self, session: SessionId) -> Option<Session> {
+        self.open.remove(&session.0)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, session: SessionId) -> Option<&Session> {
+        self.open.get(&session.0)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, session: SessionId) -> Option<&mut Session> {
+        self.open.get_mut(&session.0)
+    }
+
+    /// The session, which a protocol must not use once it is closed.
+    #[inline]
+    pub(super) fn require(&mut self, session: SessionId) -> Result<&mut Session, Error> {
+        self.get_mut(session).ok_or_else(|| Error::internal(format!("session {} is not open", session.0)))
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+        self.open.iter().map(|(number, session)| (SessionId(*number), session))
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (SessionId, &mut Session)> {
+        self.open.iter_mut().map(|(number, session)| (SessionId(*number), session))
+    }
+
+    /// True while an answer waits.
+    #[inline]
+    pub(super) fn is_answering(&self) -> bool {
+        !self.answering.is_empty()
+    }
+
+    /// Puts an answer behind the others of its session.
+    pub(super) fn answer(&mut self, session: SessionId, answer: Answer) {
+        let Some(entry) = self.open.get_mut(&session.0) else { return };
+        if entry.answers.is_empty() {
+            self.answering.push(session.0);
+        }
+        entry.answers.push(answer);
+    }
+
+    /// Answers a publish that was taken. Its number is 0 if it has none.
+    pub(super) fn answer_taken(&mut self, session: SessionId, number: u64, ticket: Ticket, turn: u64) {
+        let answer = self.get_mut(session).and_then(|entry| entry.answers.taken(number, ticket, turn));
+        if let Some(answer) = answer {
+            self.answer(session, answer);
+        }
+    }
+
+    /// Fails a session, once.
+    pub(super) fn fail(&mut self, session: SessionId, error: Error) {
+        if let Some(entry) = self.get_mut(session)
+            && !entry.failed
+        {
+            entry.failed = true;
+            self.answer(session, Answer::Failed { error });
+        }
+    }
+
+    /// Reports the answers whose tickets are durable. Returns how many publishes were confirmed,
+    /// and the highest ticket that an answer waits for.
+    pub(super) fn report_answers(&mut self, durable: Ticket, report: &mut dyn FnMut(Event<'_>)) -> (u64, Ticket) {
+        let (mut confirmed, mut highest) = (0, Ticket::NONE);
+        let open = &mut self.open;
+        self.answering.retain(|number| {
+            let Some(entry) = open.get_mut(number) else { return false };
+            let (count, waits) = entry.answers.report(SessionId(*number), durable, report);
+            confirmed += count;
+            highest = highest.max(waits.unwrap_or(Ticket::NONE));
+            entry.shown.set_unconfirmed(entry.answers.unanswered());
+            waits.is_some()
+        });
+        (confirmed, highest)
+    }
+}
