@@ -28,7 +28,7 @@ mod upload;
 
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use auth::Identity;
 use journal::Ticket;
