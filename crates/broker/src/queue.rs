@@ -1,9 +1,8 @@
 //! A queue: entries in order, consumers in turn, and one lock around both.
 //!
-//! Every visit takes the lock once for a whole batch. A visit logs first and shows afterwards: the
-//! reference of an entry is in the journal's buffer before any consumer can see it. A visit that
-//! makes the queue deliverable also dispatches. Effects on anything else (dead letters, deletion,
-//! timers) leave as [`Work`] for after the lock.
+//! Every visit takes the lock once for a whole batch. The order of its steps is in `visit.rs`.
+//! Effects on anything else (dead letters, deletion, timers) leave as [`arrival::Work`] for after
+//! the lock.
 
 mod accounting;
 pub(crate) mod arrival;
@@ -41,12 +40,13 @@ mod sabotage;
 mod scan;
 mod settle;
 mod spill;
+mod visit;
 
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-use journal::{Address, Bits, Chunk, Owner, Reference, Ticket};
+use journal::{Address, Bits, Chunk, Owner, Reference};
 use parking_lot::{Mutex, MutexGuard};
 
 pub(crate) use bindings::{Bound, Bounds};
@@ -72,10 +72,11 @@ pub(crate) use returns::Returns;
 pub(crate) use scan::{Glimpse, Seized, Step};
 pub(crate) use settle::{EntryOutcome, SETTLED_BEFORE, Settlement};
 pub(crate) use spill::Picked;
+pub(crate) use visit::Visit;
 
 use crate::arguments::{Overflow, QueueArguments, QueueType, Remember};
 use crate::message::Message;
-use crate::queue::arrival::{Arrival, Work};
+use crate::queue::arrival::Arrival;
 use crate::routing::{Load, Tally, Weight};
 use crate::value::Table;
 
@@ -87,6 +88,7 @@ use features::Features;
 use filter::Views;
 use lifetime::Lifetime;
 use paging::Paging;
+use visit::Show;
 
 /// Stands for a number where there was none: the one before the first of a lane is never given out.
 const NO_NUMBER: u64 = 0;
@@ -185,14 +187,6 @@ impl Drop for Guard<'_> {
             self.context.memory.index_changed(self.listed_before, listed);
         }
     }
-}
-
-/// The context of one visit, and the work that it leaves.
-pub(crate) struct Visit<'a> {
-    pub(crate) context: &'a QueueContext,
-    /// Milliseconds since 1970.
-    pub(crate) now: u64,
-    pub(crate) work: &'a mut Vec<Work>,
 }
 
 /// Entries of a group that has not ended: in this queue, from `first` up to `end`.
@@ -350,54 +344,10 @@ impl Queue {
 
     /// Enforces arguments that were set before.
     pub(crate) fn enforce_arguments(self: &Arc<Self>, visit: &mut Visit<'_>) {
-        let mut guard = self.lock(visit.context);
-        let inner = &mut *guard;
-        if inner.is_deleted() {
-            return;
+        let inner = self.lock(visit.context);
+        if !inner.is_deleted() {
+            self.conclude(inner, Show::AllWithinLimits, visit);
         }
-        self.dispatch(inner, visit);
-        self.enforce_length(inner);
-        self.finish(guard, visit);
-    }
-
-    /// Ends a visit: logs its settlements, puts dead letters on the work list, sets the timer.
-    fn finish(self: &Arc<Self>, mut inner: Guard<'_>, visit: &mut Visit<'_>) -> Ticket {
-        if inner.paging.is_damaged() && inner.forget_damage() {
-            self.dispatch(&mut inner, visit);
-        }
-        inner.lifetime.act(visit.now);
-        let ticket = self.log_settled(&mut inner, visit.context);
-        if let Some(dying) = inner.departures.take_dying() {
-            visit.work.push(Work::DeadLetter { queue: Arc::clone(self), dying });
-        }
-        if let Some(lost) = inner.departures.take_lost() {
-            visit.context.note_lost(self, &lost, visit.now);
-        }
-        if inner.lanes.away() > 0 || inner.views.need_pager() {
-            self.ask(&mut inner, visit);
-        }
-        if let Some(at) = self.next_timer(&mut inner)
-            && inner.lifetime.arm(at)
-        {
-            visit.work.push(Work::Arm { queue: Arc::clone(self), at });
-        }
-        ticket
-    }
-
-    /// When an entry at the head of a lane expires, or the unused queue itself. Entries that the
-    /// pager must place first are left out: their timer would fire at once, again and again, if no
-    /// index lists them.
-    fn next_timer(&self, inner: &mut Inner) -> Option<u64> {
-        if let Some(bucket) = &self.bucket {
-            return self.next_look(bucket, inner);
-        }
-        let sought = inner.paging.wants_head();
-        let heads = inner.lanes.all_mut().map(|lane| {
-            let unknown = sought && lane.head_page().is_some_and(Page::is_absent);
-            if unknown { u64::MAX } else { lane.head_expires_at() }
-        });
-        let head = heads.min().filter(|at| *at != u64::MAX);
-        [head, self.idle_until(inner), inner.next_waking()].into_iter().flatten().min()
     }
 
     /// When a queue without consumers expires.
@@ -416,7 +366,7 @@ impl Queue {
     /// Sets the timer of a queue that is new here.
     pub(crate) fn watch(self: &Arc<Self>, visit: &mut Visit<'_>) {
         let inner = self.lock(visit.context);
-        self.finish(inner, visit);
+        self.conclude(inner, Show::Nothing, visit);
     }
 }
 

@@ -11,7 +11,7 @@ use journal::Group;
 use crate::message::Message;
 use crate::queue::QueueContext;
 use crate::queue::facts as queue_facts;
-use crate::queue::{Inner, Queue, State, Visit, settle};
+use crate::queue::{Inner, Queue, Show, State, Visit, settle};
 
 pub(crate) use crate::message::annotations::Reason;
 
@@ -101,6 +101,6 @@ impl Queue {
                 self.die(&mut inner, *seq, *reason);
             }
         }
-        self.finish(inner, visit);
+        self.conclude(inner, Show::Nothing, visit);
     }
 }

@@ -13,7 +13,8 @@ use crate::message::Message;
 use crate::queue::arrival::Work;
 use crate::queue::consumers::Turn;
 use crate::queue::mailbox::{Notice, Outgoing};
-use crate::queue::{Consumer, ConsumerKey, Filter, Gone, Inner, Queue, Reason, Resume, Returns, State, Visit, settle};
+use crate::queue::{Consumer, ConsumerKey, Filter, Gone, Inner, Queue, Reason, Resume, Returns, Show, State};
+use crate::queue::{Visit, settle};
 use crate::store::facts;
 
 /// How far ahead of the deliveries the mark is logged, in entries.
@@ -60,7 +61,7 @@ impl Queue {
     }
 
     /// The same where only one consumer has changed, which has this view or takes everything.
-    fn dispatch_to(self: &Arc<Self>, inner: &mut Inner, view: Option<u64>, visit: &mut Visit<'_>) {
+    pub(super) fn dispatch_to(self: &Arc<Self>, inner: &mut Inner, view: Option<u64>, visit: &mut Visit<'_>) {
         if let Some(view) = view {
             self.serve_views(inner, vec![view], visit);
         }
@@ -138,9 +139,7 @@ impl Queue {
 
     /// Goes on delivering: a higher mark is on disk.
     pub(crate) fn mark_raised(self: &Arc<Self>, visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.context);
-        self.dispatch(&mut inner, visit);
-        self.finish(inner, visit);
+        self.conclude(self.lock(visit.context), Show::All, visit);
     }
 
     /// Attaches a consumer and dispatches to it.
@@ -180,12 +179,8 @@ impl Queue {
         // A read that failed is tried once more.
         inner.paging.forget_damage();
         inner.lifetime.touch(visit.now);
-        if member.is_some() {
-            self.dispatch(&mut inner, visit);
-        } else {
-            self.dispatch_to(&mut inner, view, visit);
-        }
-        self.finish(inner, visit);
+        let show = if member.is_some() { Show::All } else { Show::One { view } };
+        self.conclude(inner, show, visit);
         Ok(())
     }
 
@@ -194,8 +189,7 @@ impl Queue {
         let mut inner = self.lock(visit.context);
         if self.take_away(&mut inner, key, visit) {
             inner.consumers.succeed(key);
-            self.dispatch(&mut inner, visit);
-            self.finish(inner, visit);
+            self.conclude(inner, Show::All, visit);
         }
     }
 
@@ -213,8 +207,7 @@ impl Queue {
             inner.consumers.succeed(key);
             mailbox.notify(Notice::Cancelled { consumer: key.consumer });
         }
-        self.dispatch(&mut inner, visit);
-        self.finish(inner, visit);
+        self.conclude(inner, Show::All, visit);
     }
 
     /// The first of two steps for a consumer of a session that ends. Between them its deliveries
@@ -232,8 +225,7 @@ impl Queue {
             return;
         }
         keys.iter().for_each(|key| inner.consumers.succeed(*key));
-        self.dispatch(&mut inner, visit);
-        self.finish(inner, visit);
+        self.conclude(inner, Show::All, visit);
     }
 
     fn take_away(self: &Arc<Self>, inner: &mut Inner, key: ConsumerKey, visit: &mut Visit<'_>) -> bool {
@@ -255,8 +247,7 @@ impl Queue {
         let mut inner = self.lock(visit.context);
         inner.consumers.resume(key, why);
         let view = inner.views.resume(key, why);
-        self.dispatch_to(&mut inner, view, visit);
-        self.finish(inner, visit);
+        self.conclude(inner, Show::One { view }, visit);
     }
 
     /// The timer that was set for `at` has fired: entries that are too old expire. A timer that an
@@ -272,14 +263,13 @@ impl Queue {
             return;
         }
         if inner.wake(visit.now) {
-            self.dispatch(&mut inner, visit);
-            self.enforce_length(&mut inner);
+            self.show(&mut inner, Show::AllWithinLimits, visit);
         }
         self.expire(&mut inner, visit.now);
         if self.should_go(&inner, visit.now) {
             visit.work.push(Work::DeleteIfUnused { queue: Arc::clone(self) });
         }
-        self.finish(inner, visit);
+        self.conclude(inner, Show::Nothing, visit);
     }
 
     /// Takes the first message for `basic.get`. It stays out until it is settled, unless `no_ack`.
@@ -293,7 +283,7 @@ impl Queue {
         self.expire(&mut inner, visit.now);
         let Some(seq) = inner.lanes.first_ready() else {
             inner.totals.fetched_empty += 1;
-            self.finish(inner, visit);
+            self.conclude(inner, Show::Nothing, visit);
             return Ok(Fetched::Empty);
         };
         if inner.lanes.get_mut(seq).is_none_or(|entry| entry.message.is_none()) {
@@ -302,11 +292,11 @@ impl Queue {
         let durable = inner.lanes.get_mut(seq).is_some_and(|entry| entry.is_durable());
         if durable && !self.mark_covers(&mut inner, seq, visit) {
             let ticket = inner.lanes.of_mut(seq).and_then(|lane| lane.mark.awaited()).unwrap_or(Ticket::NONE);
-            self.finish(inner, visit);
+            self.conclude(inner, Show::Nothing, visit);
             return Ok(Fetched::Wait(ticket));
         }
         let fetched = Self::take_first(&mut inner, seq, no_ack);
-        self.finish(inner, visit);
+        self.conclude(inner, Show::Nothing, visit);
         Ok(fetched)
     }
 

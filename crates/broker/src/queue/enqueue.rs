@@ -14,7 +14,7 @@ use crate::queue::features::Entered;
 use crate::queue::lanes::lane_above;
 #[cfg(feature = "sabotage")]
 use crate::queue::sabotage;
-use crate::queue::{ADDRESSES, Entry, Gone, HiddenRun, Inner, LaneNumber, Queue, State, Visit};
+use crate::queue::{ADDRESSES, Entry, Gone, HiddenRun, Inner, LaneNumber, Queue, Show, State, Visit};
 
 impl Queue {
     /// Takes the picked arrivals at its end and dispatches. The returned ticket covers their
@@ -34,7 +34,7 @@ impl Queue {
         }
         if whole.is_some() {
             let ticket = self.publish_singly(&mut inner, arrivals, picks, visit);
-            self.finish(inner, visit);
+            self.conclude(inner, Show::Nothing, visit);
             return Ok(ticket);
         }
         let mut ticket = Ticket::NONE;
@@ -52,7 +52,7 @@ impl Queue {
             ticket = ticket.max(self.log_references(&mut inner, None, visit));
             self.show_new(&mut inner, visit);
         }
-        self.finish(inner, visit);
+        self.conclude(inner, Show::Nothing, visit);
         Ok(ticket)
     }
 
@@ -62,8 +62,7 @@ impl Queue {
             let added: Vec<_> = inner.lanes.added().collect();
             return self.take_delayed(inner, &added, visit);
         }
-        self.dispatch(inner, visit);
-        self.enforce_length(inner);
+        self.show(inner, Show::AllWithinLimits, visit);
         if self.logged() && visit.context.memory.is_tight() {
             for lane in (0..inner.lanes.count()).rev() {
                 let (first, end) = inner.lanes.added_to(lane);
@@ -106,15 +105,14 @@ impl Queue {
         if self.bucket.is_some() {
             let runs: Vec<_> = runs.iter().map(|run| (run.first, run.end)).collect();
             self.take_delayed(&mut inner, &runs, visit);
-            self.finish(inner, visit);
+            self.conclude(inner, Show::Nothing, visit);
             return;
         }
-        self.dispatch(&mut inner, visit);
-        self.enforce_length(&mut inner);
+        self.show(&mut inner, Show::AllWithinLimits, visit);
         if self.logged() && visit.context.memory.is_tight() {
             runs.iter().rev().for_each(|run| inner.let_go(run.first, run.end, visit.context));
         }
-        self.finish(inner, visit);
+        self.conclude(inner, Show::Nothing, visit);
     }
 
     /// Takes the picked arrivals one by one, without the duplicates: each in one group with its id,

@@ -18,7 +18,7 @@ use crate::queue::arrival::Work;
 use crate::queue::dispatch::Fetched;
 use crate::queue::enqueue::expires_at;
 use crate::queue::lane::{Away, Placed, Want};
-use crate::queue::{Dying, Guard, Inner, Page, Queue, State, Visit};
+use crate::queue::{Dying, Guard, Inner, Page, Queue, Show, State, Visit};
 
 /// Bytes of messages that are read together for their times of expiry.
 const AGES_AT_ONCE: usize = 64 << 10;
@@ -118,14 +118,14 @@ impl Queue {
             inner.paging.damage.as_ref().filter(|damage| head.is_some_and(|head| damage.numbers.contains(&head)))
         {
             let text = damage.text.clone();
-            self.finish(inner, visit);
+            self.conclude(inner, Show::Nothing, visit);
             return Fetched::Damaged(text);
         }
         if !inner.paging.fetchers.iter().any(|other| other.will_wake(waker)) {
             inner.paging.fetchers.push(waker.clone());
         }
         inner.paging.head_wanted = true;
-        self.finish(inner, visit);
+        self.conclude(inner, Show::Nothing, visit);
         Fetched::Away
     }
 
@@ -230,11 +230,8 @@ impl Queue {
         inner.paging.loading = false;
         inner.paging.damage = damage.map(Box::new);
         let fetchers = std::mem::take(&mut inner.paging.fetchers);
-        if !inner.is_deleted() {
-            self.dispatch(&mut inner, visit);
-            self.enforce_length(&mut inner);
-        }
-        self.finish(inner, visit);
+        let show = if inner.is_deleted() { Show::Nothing } else { Show::AllWithinLimits };
+        self.conclude(inner, show, visit);
         fetchers.into_iter().for_each(Waker::wake);
     }
 
@@ -245,13 +242,13 @@ impl Queue {
         let mut inner = self.lock(visit.context);
         inner.paging.loading = false;
         if !inner.is_deleted() {
-            self.dispatch(&mut inner, visit);
+            self.show(&mut inner, Show::All, visit);
             inner.give_back_borrowed();
         }
         // The first entry is not looked at without a waiting client: that would make its page hot.
         let waits = !inner.paging.fetchers.is_empty() && !inner.is_deleted() && inner.head_is_away();
         let fetchers = if waits { Vec::new() } else { std::mem::take(&mut inner.paging.fetchers) };
-        self.finish(inner, visit);
+        self.conclude(inner, Show::Nothing, visit);
         fetchers.into_iter().for_each(Waker::wake);
     }
 

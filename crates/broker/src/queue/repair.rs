@@ -9,7 +9,7 @@ use journal::{Address, Bits, Chunk, LOST, PAGE, Reference};
 
 use crate::queue::QueueContext;
 use crate::queue::lane::Placed;
-use crate::queue::{Queue, State, Visit, settle};
+use crate::queue::{Queue, Show, State, Visit, settle};
 
 /// The numbers of a page that are in `bits`.
 fn numbers(page: u64, bits: &Bits) -> impl Iterator<Item = u64> + '_ {
@@ -82,7 +82,7 @@ impl Queue {
                 count += 1;
             }
         }
-        self.finish(inner, visit);
+        self.conclude(inner, Show::Nothing, visit);
         count
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::arguments::ReturnCause;
 use crate::queue::facts as queue_facts;
-use crate::queue::{Inner, Queue, Reason, State, Visit};
+use crate::queue::{Inner, Queue, Reason, Show, State, Visit};
 use crate::settings::CountedReturns;
 use crate::store::facts;
 
@@ -101,7 +101,7 @@ impl Queue {
                 inner.features.waiting.get_or_insert_default().add(*seq, *due);
             }
         }
-        self.finish(inner, visit);
+        self.conclude(inner, Show::Nothing, visit);
     }
 }
 

@@ -7,7 +7,7 @@ use journal::{Address, Group, Ticket};
 
 use crate::arguments::ReturnCause;
 use crate::queue::QueueContext;
-use crate::queue::{ADDRESSES, ConsumerKey, Guard, Inner, Queue, Reason, State, Visit};
+use crate::queue::{ADDRESSES, ConsumerKey, Guard, Inner, Queue, Reason, Show, State, Visit};
 
 /// Reasons of settlements as the journal stores them; never renumbered.
 pub(crate) const ACKNOWLEDGED: u8 = 0;
@@ -82,9 +82,7 @@ impl Queue {
         }
         Self::return_credit(&mut inner, settlements, client);
         let ticket = self.log_settled(&mut inner, visit.context);
-        self.dispatch(&mut inner, visit);
-        self.enforce_length(&mut inner);
-        ticket.max(self.finish(inner, visit))
+        ticket.max(self.conclude(inner, Show::AllWithinLimits, visit))
     }
 
     /// Settles accepted deliveries as part of a group. They are gone at once: the end of the
