@@ -220,6 +220,11 @@ pub(super) const FOLDERS: &[Folder] = &[
         allowed: &[],
     },
     Folder {
+        path: "crates/front/src",
+        layers: &[&["entrance", "keep_alive"], &["sasl"]],
+        allowed: &[],
+    },
+    Folder {
         path: "crates/amqp091/src",
         layers: &[
             &["limits"],
