@@ -79,8 +79,7 @@ impl Client {
             self.resume_starved(session);
             return;
         }
-        entry.prefetch = count;
-        entry.shown.set_prefetch(count);
+        entry.set_prefetch(count);
         if scope == Prefetch::ExistingToo {
             let prefetch = Resume::Prefetch(self.window(count));
             let consumers: Vec<u32> = self.consumers_of(session).collect();
@@ -95,7 +94,7 @@ impl Client {
     }
 
     fn consumers_of(&self, session: SessionId) -> impl Iterator<Item = u32> {
-        self.sessions.get(session).into_iter().flat_map(|session| session.consumers.iter().copied())
+        self.sessions.get(session).into_iter().flat_map(|session| session.consumers().iter().copied())
     }
 
     /// Lets passed-by consumers try again while the mailbox has room, and at most so many. The rest
@@ -136,7 +135,7 @@ impl Client {
         self.receiver.set_timeout(number, timeout);
         timeout.into_iter().for_each(|timeout| self.watch_consumer(timeout, now));
         let entry = self.sessions.require(session)?;
-        let (asked, shared) = (entry.prefetch, Arc::clone(&entry.shared));
+        let (asked, shared) = (entry.prefetch(), Arc::clone(&entry.shared));
         let called = entry.shown.number();
         let window = self.window(asked);
         let mut consumer = Consumer::new(self.key(number), Arc::clone(&self.shared.mailbox), shared);
@@ -179,7 +178,7 @@ impl Client {
         let (of_session, of_client) = (limits.consumers_per_session, limits.consumers_per_connection);
         let there = self.receiver.consumer_count();
         let entry = self.sessions.require(session)?;
-        if entry.consumers.len() as u64 >= u64::from(of_session) {
+        if entry.consumers().len() as u64 >= u64::from(of_session) {
             return Err(Error::not_allowed(format!("reached maximum ({of_session}) of consumers per channel")));
         }
         if there as u64 >= u64::from(of_client) {
@@ -188,9 +187,7 @@ impl Client {
         let tag: Arc<str> = tag.into();
         let record = ConsumerRecord { session, tag: Arc::clone(&tag), slot, no_ack, timeout: None };
         let number = self.receiver.add_consumer(record);
-        entry.consumers.insert(number);
-        entry.tags.insert(tag, number);
-        entry.shown.set_consumers(entry.consumers.len());
+        entry.add_consumer(number, tag);
         if let Some(slot) = slot {
             self.slots.hold(slot);
         }
@@ -209,7 +206,7 @@ impl Client {
     }
 
     fn find_consumer(&self, session: SessionId, tag: &str) -> Option<u32> {
-        self.sessions.get(session)?.tags.get(tag).copied()
+        self.sessions.get(session)?.consumer_tagged(tag)
     }
 
     /// Stops a consumer. Its deliveries that are on their way are reported first, and none comes
@@ -240,10 +237,7 @@ impl Client {
     pub(super) fn forget_consumer(&mut self, number: u32) -> Option<ConsumerRecord> {
         let record = self.receiver.remove_consumer(number)?;
         if let Some(session) = self.sessions.get_mut(record.session) {
-            session.consumers.remove(&number);
-            session.tags.remove(&record.tag);
-            session.shared.forget_starved(&session.consumers);
-            session.shown.set_consumers(session.consumers.len());
+            session.remove_consumer(number, &record.tag);
         }
         if let Some(slot) = record.slot {
             self.slots.let_go(slot);

@@ -25,7 +25,7 @@ const AT_ONCE: usize = 4096;
 impl Client {
     /// Ends a session that no call can reach any more. Returns the ticket for the reply.
     pub(super) fn end_session(&mut self, session: Session) -> Ticket {
-        let consumers = session.consumers.clone();
+        let consumers = session.consumers().clone();
         let mut ending = self.ending([session], Vec::new());
         // Before anything else is taken from the mailbox: deliveries for these consumers would not
         // return to their queues. A session has a limited number of them.
@@ -75,7 +75,7 @@ impl Client {
             waker: self.shared.mailbox.waker().clone(),
         };
         for mut session in sessions {
-            let leaving = session.consumers.iter().filter_map(|consumer| {
+            let leaving = session.consumers().iter().filter_map(|consumer| {
                 let no_ack = self.receiver.consumer(*consumer)?.no_ack;
                 Some(Leaving { queue: self.consumed_by(*consumer)?, consumer: *consumer, no_ack })
             });

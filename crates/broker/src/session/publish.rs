@@ -436,8 +436,7 @@ impl Client {
     /// Publishes of this session are answered with numbers from here on.
     pub fn enable_confirms(&mut self, session: SessionId) {
         if let Ok(entry) = self.sessions.require(session) {
-            entry.answers.enable();
-            entry.shown.set_confirming();
+            entry.enable_confirms();
         }
     }
 }

@@ -26,10 +26,10 @@ pub(super) struct Session {
     pub(super) shared: Arc<SharedCredit>,
     pub(super) shown: Arc<Shown>,
     /// For later consumers.
-    pub(super) prefetch: u32,
-    pub(super) consumers: BTreeSet<u32>,
+    prefetch: u32,
+    consumers: BTreeSet<u32>,
     /// The same by their tags.
-    pub(super) tags: HashMap<Arc<str>, u32>,
+    tags: HashMap<Arc<str>, u32>,
     pub(super) replies: Option<ReplyConsumer>,
     pub(super) parked: Parked,
     /// Of a session that ends: the deliveries in its open transactions.
@@ -44,6 +44,44 @@ impl Session {
         let shared = Arc::<SharedCredit>::default();
         let shown = Arc::new(Shown::new(called, &shared));
         Self { shared, shown, ..Self::default() }
+    }
+
+    pub(super) fn add_consumer(&mut self, consumer: u32, tag: Arc<str>) {
+        self.consumers.insert(consumer);
+        self.tags.insert(tag, consumer);
+        self.shown.set_consumers(self.consumers.len());
+    }
+
+    pub(super) fn remove_consumer(&mut self, consumer: u32, tag: &str) {
+        self.consumers.remove(&consumer);
+        self.tags.remove(tag);
+        self.shared.forget_starved(&self.consumers);
+        self.shown.set_consumers(self.consumers.len());
+    }
+
+    pub(super) fn consumers(&self) -> &BTreeSet<u32> {
+        &self.consumers
+    }
+
+    /// The consumer with this tag.
+    pub(super) fn consumer_tagged(&self, tag: &str) -> Option<u32> {
+        self.tags.get(tag).copied()
+    }
+
+    /// The prefetch of later consumers.
+    pub(super) fn prefetch(&self) -> u32 {
+        self.prefetch
+    }
+
+    pub(super) fn set_prefetch(&mut self, count: u32) {
+        self.prefetch = count;
+        self.shown.set_prefetch(count);
+    }
+
+    /// Publishes are answered with numbers from here on.
+    pub(super) fn enable_confirms(&mut self) {
+        self.answers.enable();
+        self.shown.set_confirming();
     }
 }
 

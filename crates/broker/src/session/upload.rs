@@ -72,8 +72,8 @@ impl Uploads {
         self.bodies.clear();
     }
 
-    /// When to look after the bodies, if nothing comes of one before; `timeout` is how long that is
-    /// allowed.
+    /// When [`Client::look_after_bodies`] must be called even if the connection was not woken. A
+    /// body that was let in may be silent for `timeout`.
     pub(super) fn deadline(&self, timeout: Duration) -> Option<Instant> {
         self.bodies.iter().filter_map(|body| body.heard).min().map(|heard| heard + timeout)
     }
