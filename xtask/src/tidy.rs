@@ -15,6 +15,7 @@ mod layers;
 mod paths;
 mod prose;
 mod ratchet;
+mod references;
 mod rust;
 mod shape;
 mod source;
@@ -92,6 +93,7 @@ fn look(root: &Path) -> Result<(Vec<Finding>, Vec<Broken>), String> {
     errors::check(&files, &mut findings);
     layers::check(&files, &tests, &mut findings);
     glossary::check(&files, &tests, &mut findings);
+    references::check(&files, &mut findings);
     edges::check(root, &mut findings)?;
     Ok((findings, broken))
 }

@@ -258,7 +258,7 @@ impl Audit<'_> {
     /// Publishes while it looks at what `counter` counts, and removes the queue. What declaring the
     /// queue took, and what comes after the watch, is in neither of the counts.
     fn published(&mut self, counter: impl Fn() -> Result<u64, Failure>) -> Result<Watched, Failure> {
-        let (scenario, number) = (self.scenario(), self.random.next() as u32);
+        let (scenario, number) = (self.scenario(), self.random.draw() as u32);
         let mut driver = driver::open(self.target, &scenario, number)?;
         driver.prepare()?;
         let line = driver.open(driver::Part::Produce(0))?;
@@ -314,7 +314,7 @@ impl Audit<'_> {
 
     /// Kills the broker while it confirms, starts it again, and looks for what it had confirmed.
     fn crash(&mut self, killer: &mut Killer) -> Result<Crash, Failure> {
-        let (scenario, number) = (self.scenario(), self.random.next() as u32);
+        let (scenario, number) = (self.scenario(), self.random.draw() as u32);
         let target = self.target;
         let mut driver = driver::open(target, &scenario, number)?;
         driver.prepare()?;

@@ -312,7 +312,7 @@ impl Study {
 
     fn measure(&mut self, at: usize, load: &Scenario) -> Result<Measured, Failure> {
         let target = &self.plan.targets[at];
-        blocks::one(&self.plan, target, load, self.random.next() as u32, &mut self.progress)
+        blocks::one(&self.plan, target, load, self.random.draw() as u32, &mut self.progress)
     }
 
     fn finish(self, args: &SaturateArgs) -> Result<bool, Failure> {

@@ -247,10 +247,7 @@ impl Starting<'_> {
         tree: Option<&Path>,
     ) -> Result<CommandLine, Failure> {
         let mut values = values.clone();
-        let inside = match tree {
-            Some(tree) => Some(Inside { tree: tree.to_owned(), peer: self.place.data(name) }),
-            None => None,
-        };
+        let inside = tree.map(|tree| Inside { tree: tree.to_owned(), peer: self.place.data(name) });
         if inside.is_some() {
             values.set("dir", INSIDE);
         }

@@ -51,7 +51,7 @@ fn links(text: &str) -> Vec<(usize, &str)> {
 }
 
 /// The lines outside fenced code, numbered from 1.
-fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(super) fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     text.lines().enumerate().filter_map(move |(number, line)| {
         if line.trim_start().starts_with("```") {

@@ -63,7 +63,10 @@ fn definitions(file: &File) -> Vec<Definition> {
     let lines = source::lines(&file.text);
     let define = |line: &Line| {
         let name = match identifiers(&line.code).as_slice() {
-            ["pub", "crate" | "super", rest @ ..] | ["pub", rest @ ..] | rest => match rest {
+            ["pub", "crate" | "super", rest @ ..]
+            | ["pub", "in", "super", "super", rest @ ..]
+            | ["pub", rest @ ..]
+            | rest => match rest {
                 ["type", name, ..] if !line.code.starts_with(' ') => *name,
                 ["struct" | "enum" | "trait" | "union", name, ..] => *name,
                 _ => return None,

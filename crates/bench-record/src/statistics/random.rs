@@ -14,20 +14,20 @@ impl Random {
     }
 
     /// The next 64 random bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.state)
     }
 
     /// A number in (0, 1].
     pub fn unit(&mut self) -> f64 {
-        ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
+        ((self.draw() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
     /// A number below `bound`, which must not be zero. The bias of the remainder is far below
     /// anything measured here.
     pub fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
+        (self.draw() % bound as u64) as usize
     }
 
     /// Brings `items` into random order (Fisher and Yates).

@@ -51,7 +51,7 @@ impl Bodies {
     /// Bodies of `size` bytes that belong to `run`.
     pub(crate) fn new(run: u32, size: usize) -> Self {
         let mut random = Random::new(PATTERN_SEED);
-        let pattern = (0..size.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).take(size).collect();
+        let pattern = (0..size.div_ceil(8)).flat_map(|_| random.draw().to_le_bytes()).take(size).collect();
         Self { run, check: Check::of(size), pattern, short: None }
     }
 

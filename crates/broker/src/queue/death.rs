@@ -39,13 +39,13 @@ impl Queue {
     /// Takes an entry out of the queue for `reason`. Does nothing and returns false while its place
     /// is unknown.
     pub(super) fn die(&self, inner: &mut Inner, seq: u64, reason: Reason) -> bool {
-        let awaiting_read = inner.arguments.dead_letter_exchange.is_some();
+        let is_dead_lettered = inner.arguments.dead_letter_exchange.is_some();
         let Some(entry) = inner.lanes.get_mut(seq) else {
             inner.paging.want_head();
             return false;
         };
         let address = entry.address;
-        if awaiting_read {
+        if is_dead_lettered {
             let (message, durable) = (entry.message.clone(), entry.is_durable());
             if message.is_some() || address.is_some() {
                 inner.departures.send_on(Dying { seq, message, durable, reason });

@@ -261,7 +261,7 @@ impl Names {
 const COMPAT_VERSION: &str = "The version that the server announces. It also decides which returns of a message \
     count towards the delivery limit of its queue. With a version of RabbitMQ below 4.3, every return counts, as in \
     RabbitMQ. Otherwise only failures count: a rejection with requeue (`basic.reject`), and the end of a channel or \
-    connection before the message is settled.";
+    connection before the message is settled, unless a consumer's timeout caused it.";
 
 /// Which returns count in this version of RabbitMQ. Hermod's own versions begin with 0, and are not
 /// versions of RabbitMQ.
@@ -444,7 +444,7 @@ fn handshake_timeout(reader: &mut Reader) -> Result<Duration, ConfigError> {
             "time",
             "10 s",
             "How long a peer may take to authenticate. Then its connection is closed. By HTTP: how long the head of \
-             each request may take.",
+             each request may take, from the answer before it; so an idle connection is closed, too.",
         ),
         value::duration,
     )
@@ -511,7 +511,8 @@ impl JournalSizes {
                 "1 GiB",
                 "Bytes that the journal may take on disk. Publishers are stopped shortly before that, so that \
                  consumers can still make room. Until the next start, the journal takes at most three quarters of \
-                 the space that is free at the start. If that is less than this setting, the log warns of it.",
+                 the room that the disk has for it at the start: what is free, and its own files. If that is less than \
+                 this setting, the log warns of it.",
             ),
             |text| at_least(text, value::bytes, 1 << 20),
         )?;

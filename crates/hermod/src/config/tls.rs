@@ -63,7 +63,7 @@ const LOGIN_FROM: [(&str, LoginFrom); 5] = [
 static CERTIFICATE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "File with the server's certificate in PEM, followed by the certificates of its issuers. If it is set, {} are \
-         opened. The file is read again when it changes, and on SIGHUP.",
+         opened, except those that are 0. The file is read again when it changes, and on SIGHUP.",
         *SECURE
     )
 });

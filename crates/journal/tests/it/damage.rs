@@ -146,7 +146,7 @@ fn damage_in_the_last_batch_is_a_torn_tail_only_while_nothing_proves_it_flushed(
     for (disk, refused) in [(written(), false), (sealed(), true)] {
         let mut bytes = disk.bytes(FILE);
         bytes[4 * BLOCK + 130] ^= 1;
-        assert_eq!(open(&with_file(&bytes)).is_err(), refused, "sealed: {refused}");
+        assert_eq!(open(&with_file(&bytes)).is_err(), refused, "refused: {refused}");
     }
 }
 

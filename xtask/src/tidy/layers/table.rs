@@ -215,7 +215,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["files", "source"],
             &["test_files", "tokens"],
             &["paths"],
-            &["documents", "edges", "errors", "glossary", "layers", "prose", "ratchet", "rust", "shape", "words"],
+            &["documents", "edges", "errors", "glossary", "layers", "prose", "ratchet", "references", "rust", "shape", "words"],
         ],
         allowed: &[],
     },

@@ -46,12 +46,12 @@ enum Step {
     /// The bodies of one file are copied into a segment; or the file becomes one as it is.
     Evacuate {
         pick: u16,
-        apply_arguments: bool,
+        adopt: bool,
     },
     /// Only the first half of that: the bodies are copied, and the lane is told later.
     Copy {
         pick: u16,
-        apply_arguments: bool,
+        adopt: bool,
     },
     Tell,
     Merge,
@@ -72,8 +72,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => any::<(u16, u16)>().prop_map(|(excess, room)| Step::Spill(excess, room)),
         1 => any::<u16>().prop_map(Step::SpillAnew),
         4 => any::<u16>().prop_map(Step::LeanDown),
-        3 => any::<(u16, bool)>().prop_map(|(pick, apply_arguments)| Step::Evacuate { pick, apply_arguments }),
-        2 => (any::<u16>(), any::<bool>()).prop_map(|(pick, apply_arguments)| Step::Copy { pick, apply_arguments }),
+        3 => any::<(u16, bool)>().prop_map(|(pick, adopt)| Step::Evacuate { pick, adopt }),
+        2 => (any::<u16>(), any::<bool>()).prop_map(|(pick, adopt)| Step::Copy { pick, adopt }),
         2 => Just(Step::Tell),
         1 => Just(Step::Merge),
         4 => any::<u8>().prop_map(Step::Load),
@@ -260,12 +260,12 @@ impl World {
         pages
     }
 
-    fn evacuate(&mut self, pick: u16, apply_arguments: bool) {
-        self.copy(pick, apply_arguments);
+    fn evacuate(&mut self, pick: u16, adopt: bool) {
+        self.copy(pick, adopt);
         self.tell();
     }
 
-    fn copy(&mut self, pick: u16, apply_arguments: bool) {
+    fn copy(&mut self, pick: u16, adopt: bool) {
         self.tell();
         let files: BTreeSet<u32> =
             self.model.values().filter_map(|item| item.file).filter(|file| *file < 1 << 31).collect();
@@ -273,7 +273,7 @@ impl World {
         if self.indexes.contains_key(&file) {
             return;
         }
-        let segment = if apply_arguments { file } else { self.segment() };
+        let segment = if adopt { file } else { self.segment() };
         self.leaving = Some((file, segment, self.referenced(file)));
     }
 
@@ -346,8 +346,8 @@ impl World {
             Step::Spill(excess, room) => self.spill(excess as usize * 8, room.into()),
             Step::SpillAnew(pick) => self.spill_anew(pick),
             Step::LeanDown(pick) => self.pick(pick).into_iter().for_each(|seq| self.lane.lean_down(seq)),
-            Step::Evacuate { pick, apply_arguments } => self.evacuate(pick, apply_arguments),
-            Step::Copy { pick, apply_arguments } => self.copy(pick, apply_arguments),
+            Step::Evacuate { pick, adopt } => self.evacuate(pick, adopt),
+            Step::Copy { pick, adopt } => self.copy(pick, adopt),
             Step::Tell => self.tell(),
             Step::Merge => self.merge(),
             Step::Load(bytes) => self.load(bytes.into()),
