@@ -86,7 +86,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// What a target is to be loaded with.
+    /// The load of a target.
     fn asked(&self, target: &Target) -> &Scenario {
         self.own.get(&target.name).unwrap_or(&self.scenario)
     }
@@ -262,7 +262,7 @@ impl Turn<'_> {
         loop {
             let slice = attempt_slice(plan, target, block, self.scenario, self.number(attempt), progress);
             let (Ok(scenario), Some(measured)) = (&mut *self.scenario, &slice.measured) else { return Ok(slice) };
-            // Lost messages make a slice short, too, and are to be told of.
+            // Lost messages make a slice short, too, and must be reported.
             let counts = progress.interrupted() || !is_whole(&measured.integrity);
             let more = if counts { None } else { lasting::more(plan, scenario, measured.seconds) };
             let Some(messages) = more else { return Ok(slice) };

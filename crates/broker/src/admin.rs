@@ -60,7 +60,7 @@ impl Broker {
 }
 
 impl Engine {
-    /// Makes the protocols of the clients that `whom` is true of close them. Returns their number.
+    /// Closes the clients for which `whom` is true, through their protocols. Returns their number.
     pub(crate) fn kick_all(&self, whom: impl Fn(&ClientShared) -> bool, reason: &str) -> u64 {
         let clients = self.clients.lock();
         let mut count = 0;

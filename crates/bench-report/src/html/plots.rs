@@ -1,5 +1,5 @@
 //! The figures of a study drawn again: what was measured here, and beside it, under a scale of its
-//! own, what was published. Shapes are to be compared, not levels: the machines are many years
+//! own, what was published. Compare shapes, not levels: the machines are many years
 //! apart.
 
 use std::collections::BTreeMap;

@@ -211,7 +211,7 @@ struct Session {
 }
 
 impl Session {
-    /// Sends what is to be sent, and reads until `pick` finds what it looks for.
+    /// Sends the waiting output, and reads until `pick` finds what it looks for.
     fn hear<T>(
         &mut self,
         version: Version,

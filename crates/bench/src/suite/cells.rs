@@ -32,7 +32,7 @@ impl Sizing {
     }
 }
 
-/// A cell that is to be measured.
+/// A cell to measure.
 #[derive(Debug, Clone)]
 pub(crate) struct Planned<'a> {
     pub(crate) row: &'a Row,

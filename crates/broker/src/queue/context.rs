@@ -28,7 +28,7 @@ pub(crate) struct QueueContext {
     pub(crate) losses: Losses,
     pub(crate) memory: Arc<Memory>,
     pub(crate) pager: Pager,
-    /// Held by whoever writes a group, from its first settlement to its end, and exclusively while
+    /// Held by the writer of a group, from its first settlement to its end, and exclusively while
     /// a queue is restated: what is restated as settled must not be undone by a group that never
     /// ends. Locked before any queue.
     pub(crate) groups: RwLock<()>,

@@ -20,7 +20,7 @@ pub(super) struct Departures {
 }
 
 impl Departures {
-    /// The settlement of an entry is to be logged.
+    /// Notes that the settlement of an entry must be logged.
     #[inline]
     pub(super) fn settle(&mut self, seq: u64, address: Address, reason: u8) {
         self.settled.push(Settled { seq, address, reason });

@@ -18,7 +18,7 @@ pub(crate) enum Errand {
     ReadDying { queue: Arc<Queue>, dying: Vec<Dying> },
     /// What of this queue is due, or soon will be.
     Release(Arc<Queue>),
-    /// These messages are to be written where memory need not hold them.
+    /// Writes these messages to the disk, so that memory need not hold them.
     Spill { queue: Arc<Queue>, picked: Vec<Picked> },
 }
 

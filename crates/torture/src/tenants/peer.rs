@@ -38,7 +38,7 @@ pub(super) struct Heard {
     pub(super) returned: u64,
     /// Answers to methods.
     pub(super) answers: u64,
-    /// Channels that the broker has closed, and are to be opened again.
+    /// Channels that the broker has closed, and that must be opened again.
     pub(super) closed: Vec<u16>,
     /// Why it closed the last one.
     pub(super) reason: String,

@@ -77,7 +77,7 @@ impl Asking {
         }
     }
 
-    /// Sends what is to be sent, and reads until `pick` finds what it looks for.
+    /// Sends the waiting output, and reads until `pick` finds what it looks for.
     fn hear<T>(&mut self, what: &str, pick: &mut dyn FnMut(&Said<'_>) -> Option<T>) -> Result<T, Failure> {
         loop {
             let (mut used, mut picked) = (0, None);

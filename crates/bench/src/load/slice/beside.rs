@@ -88,7 +88,7 @@ impl Slice<'_> {
         Ok(Outcome { worker: Some(found.worker), ..outcome })
     }
 
-    /// Sends all messages that are to be drained and waits for their confirms.
+    /// Sends all messages for the drain, and waits for their confirms.
     fn fill_beside(&mut self, worker: &mut Worker, spec: &Spec) -> Result<Vec<Produced>, Failure> {
         let scenario = filling(self.scenario);
         let run = Run::of(&scenario, Bodies::of(self.scenario, self.number));
