@@ -456,6 +456,11 @@ pub(crate) fn known_to(kind: ExchangeKind) -> &'static [&'static str] {
 }
 
 impl ExchangeArguments {
+    /// Those of an exchange that was declared without any.
+    pub(crate) fn none(kind: ExchangeKind) -> Self {
+        Self { alternate: None, hash_on: HashOn::default(), remember: None, routes_as: kind }
+    }
+
     /// The parsed arguments of exchange `name` in `vhost`, or an error of kind `Precondition`. It
     /// names the first argument that is wrong or not built. Arguments nested too deep to be stored
     /// are refused too.

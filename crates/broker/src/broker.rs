@@ -130,7 +130,7 @@ impl Broker {
 
     /// Fills the queues, and takes up the unfinished work of the last run.
     fn resume(&self, rebuilt: &mut Rebuilt) -> Result<(), OpenError> {
-        let decided = rebuilt.fill(&self.engine)?;
+        let decided = rebuilt.fill(&self.engine);
         // First, since a policy may decide where a dead letter goes.
         let bound = self.engine.resume_policies()?;
         let mut work = Vec::new();

@@ -4,6 +4,7 @@
 //! client remembers for reading. Every change raises the generation, so that clients forget their
 //! routes. A change is logged before it is visible.
 
+pub(crate) mod change;
 pub(crate) mod definitions;
 pub(crate) mod facts;
 pub(crate) mod policies;
@@ -17,11 +18,13 @@ use journal::{Owner, Ticket};
 use parking_lot::RwLock;
 
 use crate::arguments::idle::Told;
-use crate::arguments::{QueueArguments, QueueType, Remember};
+use crate::arguments::{ExchangeArguments, QueueArguments, QueueType, Remember};
 use crate::error::Error;
 use crate::queue::{Bounds, DeduplicatingExchange, Queue};
-use crate::routing::{Binding, Bindings, Destination, Envelope, ExchangeKind, HashOn, STEPS, Tally, Weight};
+use crate::routing::{Binding, Bindings, Destination, Envelope, ExchangeKind, STEPS, Tally, Weight};
+use crate::store::facts::ExchangeFact;
 use crate::value::Table;
+use change::NewExchange;
 use policies::Policies;
 use search::Search;
 
@@ -151,7 +154,7 @@ impl Tables {
         self.queues_by_id.remove(&bucket.id);
     }
 
-    pub(crate) fn insert_queue(&mut self, queue: Arc<Queue>) {
+    fn insert_queue(&mut self, queue: Arc<Queue>) {
         self.queues_by_id.insert(queue.id, Arc::clone(&queue));
         self.queues.insert(Arc::clone(&queue.name), queue);
     }
@@ -191,7 +194,7 @@ impl Tables {
         self.exchanges.get_mut(self.exchange_names.get(&id)?)
     }
 
-    pub(crate) fn insert_exchange(&mut self, exchange: Exchange) {
+    fn insert_exchange(&mut self, exchange: Exchange) {
         self.exchange_names.insert(exchange.id, Arc::clone(&exchange.name));
         self.exchanges.insert(Arc::clone(&exchange.name), exchange);
     }
@@ -257,21 +260,11 @@ impl Vhost {
     pub(crate) fn new(id: Owner, name: &str, tally: &Tally) -> Self {
         let (mut tables, bindings) = (Tables::default(), tally.part());
         for (index, (name, kind)) in PREDECLARED.into_iter().enumerate() {
-            tables.insert_exchange(Exchange {
-                id: id + 1 + index as u64,
-                name: name.into(),
-                kind,
-                durable: true,
-                auto_delete: false,
-                internal: false,
-                arguments: Table::default(),
-                alternate: None,
-                remember: None,
-                bindings: Bindings::new(kind, HashOn::default(), &bindings),
-                bound: Bounds::new(tally),
-                weight: Weight::default(),
-                predeclared: true,
-            });
+            let fact = ExchangeFact::plain(id, name, kind);
+            let new =
+                NewExchange { id: id + 1 + index as u64, fact, durable: true, parsed: ExchangeArguments::none(kind) };
+            let exchange = Exchange::new(new, &bindings);
+            tables.insert_exchange(Exchange { predeclared: true, weight: Weight::default(), ..exchange });
         }
         Self { id, name: name.into(), tables: RwLock::new(tables), bindings, traced: AtomicBool::new(false) }
     }

@@ -11,6 +11,7 @@ pub(crate) mod bounds;
 pub(crate) mod checkpoint;
 pub(crate) mod clients;
 pub(crate) mod dead_letter;
+pub(crate) mod declarations;
 pub(crate) mod definitions;
 pub(crate) mod delay;
 pub(crate) mod ending;

@@ -47,7 +47,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use journal::{Address, Bits, Chunk, Owner, Reference};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 pub(crate) use bindings::{Bound, Bounds};
 pub(crate) use bitmap::Bitmap;
@@ -279,6 +279,11 @@ impl Queue {
         let (bytes_before, index_before) = (inner.bytes(), inner.index_bytes());
         let listed_before = inner.listed_bytes();
         Guard { inner, context, bytes_before, index_before, listed_before, unwinding: std::thread::panicking() }
+    }
+
+    /// The durable bindings to it. They count for no entry, so the lock needs no context.
+    pub(crate) fn bounds(&self) -> MappedMutexGuard<'_, Bounds> {
+        MutexGuard::map(self.inner.lock(), |inner| &mut inner.bindings)
     }
 
     /// The present result of its own arguments and its policies.

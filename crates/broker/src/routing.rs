@@ -99,6 +99,19 @@ pub(crate) struct Bindings {
     weight: Weight,
 }
 
+/// A binding that passed the checks of its exchange and is counted, but not added yet.
+#[derive(Debug)]
+pub(crate) struct AdmittedBinding {
+    binding: Binding,
+    identity: BindingIdentity,
+}
+
+impl AdmittedBinding {
+    pub(crate) fn destination(&self) -> Destination {
+        self.binding.destination
+    }
+}
+
 /// The matcher of the exchange's kind.
 #[derive(Debug)]
 enum Matcher {
@@ -171,22 +184,27 @@ impl Bindings {
         check_depth(arguments)
     }
 
-    /// Adds a binding: false when it was there already. An error where [`Bindings::check`] has one,
-    /// and when all exchanges together have `limit` bindings already.
-    pub(crate) fn insert(&mut self, binding: Binding, limit: u64) -> Result<bool, Error> {
+    /// Counts a binding that is to be added; `None` when it is there already. An error where
+    /// [`Bindings::check`] has one, and when all exchanges together have `limit` bindings already.
+    pub(crate) fn admit(&self, binding: Binding, limit: u64) -> Result<Option<AdmittedBinding>, Error> {
         self.check(&binding.key, &binding.arguments)?;
-        let place = (binding.destination, BindingIdentity::of(&binding)?);
-        if self.index.contains_key(&place) {
-            return Ok(false);
+        let identity = BindingIdentity::of(&binding)?;
+        if self.index.contains_key(&(binding.destination, identity.clone())) {
+            return Ok(None);
         }
         if !self.tally.admit(limit) {
             return Err(Error::precondition(format!("limit of {limit} bindings is reached")));
         }
+        Ok(Some(AdmittedBinding { binding, identity }))
+    }
+
+    /// Adds a binding that [`Bindings::admit`] has counted.
+    pub(crate) fn add(&mut self, admitted: AdmittedBinding) {
+        let AdmittedBinding { binding, identity } = admitted;
         self.matcher.add(&binding);
         let memory = self.weight.load().memory + binding.heap_bytes();
         self.weight.set(Load { logged: 0, memory });
-        self.index.insert(place, binding);
-        Ok(true)
+        self.index.insert((binding.destination, identity), binding);
     }
 
     /// Removes a binding: false when it was not there.

@@ -158,12 +158,8 @@ impl Engine {
         let mut visit = Visit { context: self, now: self.clock.unix_ms(), work: &mut work };
         for (name, binding, queue) in lost {
             let mut tables = vhost.tables.write();
-            let Some(exchange) = tables.exchange_mut(&name) else { continue };
-            if exchange.bindings.remove(&binding) && exchange.auto_delete && exchange.bindings.is_empty() {
-                self.end_exchange(&mut tables, &name);
-            }
+            self.unbind(vhost, &mut tables, &name, &binding);
             drop(tables);
-            self.catalog.changed();
             queue.expel(owns, &mut visit);
         }
         self.run_work(&mut work);

@@ -13,6 +13,7 @@ use hashbrown::{HashMap, HashSet};
 use journal::{Address, Chunk, Owner, PAGE, Replay};
 
 use crate::arguments::{ExchangeArguments, QueueArguments};
+use crate::catalog::change::{Change, NewExchange, NewQueue};
 use crate::catalog::definitions;
 use crate::catalog::definitions::{DefinitionKey, Definitions, EVERYWHERE};
 use crate::catalog::{Catalog, Exchange, OWNERS_PER_VHOST, Tables, Vhost, binding_of};
@@ -22,10 +23,9 @@ use crate::engine::pages::{Pages, ReadChunk, UnreadableEntries};
 use crate::error::Error;
 use crate::queue::facts as queue_facts;
 use crate::queue::{
-    Bound, Bounds, Lanes, LastValues, Position, Positions, Queue, QueueParts, Reason, Recovered, Returns, SeenIds,
-    Span, reason_code,
+    Bound, Lanes, LastValues, Position, Positions, Queue, Reason, Recovered, Returns, SeenIds, Span, reason_code,
 };
-use crate::routing::{Bindings, Destination, Load, Weight};
+use crate::routing::Destination;
 use crate::settings::UnknownArguments;
 use crate::store::facts::{self, ExchangeFact, QueueFact};
 use crate::store::runs::read_valued;
@@ -277,54 +277,52 @@ impl Rebuilt {
         segments.chain(queues).collect()
     }
 
-    /// Declares everything in `catalog`. Bindings whose source is gone are dead.
-    pub(crate) fn declare(&self, catalog: &Catalog, now: u64) -> Result<(), Error> {
+    /// Declares everything in `catalog`, by the changes that made it. Bindings whose source is gone
+    /// are dead.
+    pub(crate) fn declare(&mut self, catalog: &Catalog, now: u64) -> Result<(), Error> {
+        let (exchanges, queues) = (std::mem::take(&mut self.exchanges), self.queues.clone());
         for (id, name) in &self.vhosts {
             catalog.insert_vhost(Arc::new(Vhost::new(*id, name, &catalog.bindings)));
         }
-        for (id, fact) in &self.exchanges {
+        for (id, fact) in exchanges {
             let Some(vhost) = self.vhost(catalog, fact.vhost) else { continue };
-            let parsed = ExchangeArguments::parse(
-                fact.kind,
-                &fact.name,
-                &vhost.name,
-                &fact.arguments,
-                UnknownArguments::Accept,
-            )?;
+            let stored = UnknownArguments::Accept;
+            let parsed = ExchangeArguments::parse(fact.kind, &fact.name, &vhost.name, &fact.arguments, stored)?;
             catalog.admit_exchange(u64::MAX);
-            vhost.tables.write().insert_exchange(Exchange {
-                id: *id,
-                name: fact.name.as_str().into(),
-                kind: fact.kind,
-                durable: true,
-                auto_delete: fact.auto_delete,
-                internal: fact.internal,
-                arguments: fact.arguments.clone(),
-                alternate: parsed.alternate,
-                remember: parsed.remember,
-                bindings: Bindings::new(parsed.routes_as, parsed.hash_on, &vhost.bindings),
-                bound: Bounds::new(&catalog.bindings),
-                weight: Weight::new(&catalog.bindings, Load::of(&fact.name, &fact.arguments)),
-                predeclared: false,
-            });
+            let exchange = Exchange::new(NewExchange { id, fact, durable: true, parsed }, &vhost.bindings);
+            vhost.tables.write().apply(Change::Exchange(Box::new(exchange)));
         }
-        for (id, fact) in &self.queues {
+        for (id, fact) in queues {
             let Some(vhost) = self.vhost(catalog, fact.vhost) else { continue };
-            let arguments = QueueArguments::parse_stored(&fact.name, &vhost.name, &fact.arguments)?;
+            let queue_type = QueueArguments::parse_stored(&fact.name, &vhost.name, &fact.arguments)?.queue_type;
             catalog.admit_queue(u64::MAX);
-            vhost.tables.write().insert_queue(Queue::new(QueueParts {
-                id: *id,
-                vhost: Arc::clone(&vhost.name),
-                name: fact.name.as_str().into(),
-                durable: true,
-                exclusive_to: None,
-                auto_delete: fact.auto_delete,
-                arguments,
-                declared: fact.arguments.clone(),
-                tally: catalog.bindings.clone(),
-                bucket: None,
-                now,
-            }));
+            let mut tables = vhost.tables.write();
+            let new = NewQueue { id, fact, durable: true, exclusive_to: None, queue_type, now };
+            let queue = vhost.new_queue(&tables, new)?;
+            tables.apply(Change::Queue(queue));
+        }
+        for vhost in catalog.vhosts() {
+            self.bind(&mut vhost.tables.write())?;
+        }
+        Ok(())
+    }
+
+    /// Binds the queues and exchanges of a vhost.
+    fn bind(&mut self, tables: &mut Tables) -> Result<(), Error> {
+        let destination = |tables: &Tables, owner| match tables.queue_by_id(owner) {
+            Some(_) => Some(Destination::Queue(owner)),
+            None => tables.exchange_by_id(owner).map(|_| Destination::Exchange(owner)),
+        };
+        let here = self.bound.extract_if(|owner, _| destination(tables, *owner).is_some());
+        for (owner, list) in here.collect::<Vec<_>>() {
+            let Some(destination) = destination(tables, owner) else { continue };
+            for bound in list {
+                let Some(source) = tables.exchange_by_id(bound.exchange) else { continue };
+                let binding = binding_of(destination, &bound.key, &bound.arguments);
+                if let Some(admitted) = source.bindings.admit(binding, u64::MAX)? {
+                    tables.apply(Change::Bind(bound, admitted));
+                }
+            }
         }
         Ok(())
     }
@@ -333,26 +331,20 @@ impl Rebuilt {
         catalog.vhost(self.vhosts.get(&id)?)
     }
 
-    /// Binds, and puts the entries into their queues. Returns the entries with decided deaths or
-    /// returns that wait.
-    pub(crate) fn fill(&mut self, engine: &Engine) -> Result<Vec<Decided>, Error> {
+    /// Puts the entries into their queues. Returns the entries with decided deaths or returns that
+    /// wait.
+    pub(crate) fn fill(&mut self, engine: &Engine) -> Vec<Decided> {
         let mut left = std::mem::take(&mut self.left);
         let mut decided = Vec::new();
         for vhost in engine.catalog.vhosts() {
-            let mut tables = vhost.tables.write();
-            let here = |owner: &Owner| tables.queue_by_id(*owner).is_some() || tables.exchange_by_id(*owner).is_some();
-            let owners: Vec<Owner> = self.bound.keys().copied().filter(here).collect();
-            for owner in owners {
-                let list = self.bound.remove(&owner).unwrap_or_default();
-                bind(&mut tables, engine, owner, list)?;
-            }
+            let tables = vhost.tables.read();
             for queue in tables.queues() {
                 decided.extend(left.remove(&queue.id).map(|left| left.fill(engine, &tables, queue)));
             }
         }
         self.fill_buckets(engine, &mut left);
         engine.catalog.changed();
-        Ok(decided)
+        decided
     }
 
     /// Makes the buckets of queues that are there. The pager moves the messages that are due by
@@ -372,26 +364,6 @@ impl Rebuilt {
             }
         }
     }
-}
-
-/// Binds a queue or an exchange, and keeps its bindings with it. Bindings without a source are left
-/// out.
-fn bind(tables: &mut Tables, engine: &Engine, owner: Owner, mut list: Vec<Bound>) -> Result<(), Error> {
-    let queue = tables.queue_by_id(owner).cloned();
-    let destination = if queue.is_some() { Destination::Queue(owner) } else { Destination::Exchange(owner) };
-    list.retain(|bound| tables.exchange_by_id(bound.exchange).is_some());
-    for bound in &list {
-        if let Some(source) = tables.exchange_by_id_mut(bound.exchange) {
-            source.bindings.insert(binding_of(destination, &bound.key, &bound.arguments), u64::MAX)?;
-        }
-    }
-    if let Some(queue) = queue {
-        let mut inner = queue.lock(engine);
-        list.into_iter().for_each(|bound| inner.bindings.keep(bound));
-    } else if let Some(exchange) = tables.exchange_by_id_mut(owner) {
-        list.into_iter().for_each(|bound| exchange.bound.keep(bound));
-    }
-    Ok(())
 }
 
 impl Left {

@@ -6,7 +6,8 @@
 
 use journal::Ticket;
 
-use crate::catalog::facts as catalog_facts;
+use crate::arguments::ExchangeArguments;
+use crate::catalog::change::{Change, NewExchange};
 use crate::catalog::{Exchange, Vhost};
 use crate::encoding::write_table;
 use crate::engine::Engine;
@@ -14,8 +15,8 @@ use crate::message::cc::{CC, Copies, named_keys};
 use crate::message::dialect::DialectId;
 use crate::message::properties::Properties;
 use crate::message::{Arena, Head, Message, NAME_MAX};
-use crate::queue::Bounds;
-use crate::routing::{Bindings, ExchangeKind, HashOn, Weight};
+use crate::routing::ExchangeKind;
+use crate::store::facts::ExchangeFact;
 use crate::value::{Table, Value};
 
 /// The exchange of the copies.
@@ -29,29 +30,10 @@ impl Engine {
             return tables.logged();
         }
         self.catalog.admit_exchange(u64::MAX);
-        let exchange = Exchange {
-            id: self.owner(),
-            name: EXCHANGE.into(),
-            kind: ExchangeKind::Topic,
-            durable: true,
-            auto_delete: false,
-            internal: true,
-            arguments: Table::default(),
-            alternate: None,
-            remember: None,
-            bindings: Bindings::new(ExchangeKind::Topic, HashOn::default(), &vhost.bindings),
-            bound: Bounds::new(&self.catalog.bindings),
-            weight: Weight::default(),
-            predeclared: false,
-        };
-        let mut appender = self.journal.appender();
-        catalog_facts::log_exchange(&mut appender, vhost.id, &exchange);
-        let ticket = appender.ticket();
-        drop(appender);
-        tables.note_logged(ticket);
-        tables.insert_exchange(exchange);
-        self.catalog.changed();
-        ticket
+        let fact = ExchangeFact { internal: true, ..ExchangeFact::plain(vhost.id, EXCHANGE, ExchangeKind::Topic) };
+        let parsed = ExchangeArguments::none(ExchangeKind::Topic);
+        let new = NewExchange { id: self.owner(), fact, durable: true, parsed };
+        self.change(vhost, &mut tables, Change::Exchange(Box::new(Exchange::new(new, &vhost.bindings))))
     }
 
     /// The copy of a message. Its routing key is `what`, a dot and `of`. Its headers describe the

@@ -17,6 +17,15 @@ pub(crate) enum Destination {
     Exchange(u64),
 }
 
+impl Destination {
+    /// The id of the queue or the exchange.
+    pub(crate) fn id(self) -> u64 {
+        match self {
+            Self::Queue(id) | Self::Exchange(id) => id,
+        }
+    }
+}
+
 /// A binding of an exchange to a destination.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Binding {

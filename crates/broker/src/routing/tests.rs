@@ -36,9 +36,17 @@ fn route(bindings: &Bindings, key: &str, headers: &Table) -> Vec<Destination> {
     found
 }
 
+/// Adds a binding: false when it was there already.
+fn insert(bindings: &mut Bindings, binding: Binding, limit: u64) -> Result<bool, Error> {
+    let admitted = bindings.admit(binding, limit)?;
+    let is_new = admitted.is_some();
+    admitted.into_iter().for_each(|admitted| bindings.add(admitted));
+    Ok(is_new)
+}
+
 fn insert_all(bindings: &mut Bindings, all: &[Binding]) {
     for binding in all {
-        assert_eq!(bindings.insert(binding.clone(), u64::MAX), Ok(true), "{binding:?}");
+        assert_eq!(insert(bindings, binding.clone(), u64::MAX), Ok(true), "{binding:?}");
     }
 }
 
@@ -145,7 +153,7 @@ fn only_consistent_hash_exchanges_want_weights_for_keys() {
     for kind in ExchangeKind::ALL {
         for (key, good) in keys {
             let mut bindings = bindings_of(kind);
-            let inserted = bindings.insert(to_queue(1, key), u64::MAX).map_err(|error| error.kind);
+            let inserted = insert(&mut bindings, to_queue(1, key), u64::MAX).map_err(|error| error.kind);
             let refused = kind == ExchangeKind::ConsistentHash && !good;
             assert_eq!(inserted, if refused { Err(ErrorKind::Precondition) } else { Ok(true) }, "{kind:?} {key:?}");
             assert_eq!(bindings.is_empty(), refused);
@@ -176,9 +184,9 @@ fn a_binding_is_destination_key_and_arguments() {
         let reordered = binding(Destination::Queue(1), "k", &[q, p]);
         let mut bindings = bindings_of(kind);
         insert_all(&mut bindings, &[plain.clone(), with.clone(), to_queue(1, "l"), to_queue(2, "k")]);
-        assert_eq!(bindings.insert(plain.clone(), u64::MAX), Ok(false));
+        assert_eq!(insert(&mut bindings, plain.clone(), u64::MAX), Ok(false));
         assert_eq!(
-            bindings.insert(reordered.clone(), u64::MAX),
+            insert(&mut bindings, reordered.clone(), u64::MAX),
             Ok(false),
             "{kind:?}: order of arguments is no difference"
         );
@@ -203,7 +211,7 @@ fn a_binding_is_destination_key_and_arguments() {
 fn only_headers_exchanges_mind_x_match() {
     for kind in KINDS {
         let odd = binding(Destination::Queue(1), "k", &[("x-match", Value::Text("some".into()))]);
-        let inserted = bindings_of(kind).insert(odd, u64::MAX).map_err(|error| error.kind);
+        let inserted = insert(&mut bindings_of(kind), odd, u64::MAX).map_err(|error| error.kind);
         let expected = if kind == ExchangeKind::Headers { Err(ErrorKind::Precondition) } else { Ok(true) };
         assert_eq!(inserted, expected, "{kind:?}");
     }
@@ -218,7 +226,10 @@ fn arguments_nested_too_deep_are_refused() {
     let deep = binding(Destination::Queue(1), "k", &[("a", deep)]);
     for kind in KINDS {
         let mut bindings = bindings_of(kind);
-        assert_eq!(bindings.insert(deep.clone(), u64::MAX).map_err(|error| error.kind), Err(ErrorKind::Precondition));
+        assert_eq!(
+            insert(&mut bindings, deep.clone(), u64::MAX).map_err(|error| error.kind),
+            Err(ErrorKind::Precondition)
+        );
         assert!(!bindings.contains(&deep) && !bindings.remove(&deep) && bindings.is_empty());
     }
 }
@@ -245,19 +256,19 @@ fn bindings_are_counted_for_all_exchanges_together() {
     let mut all = KINDS.map(|kind| Bindings::new(kind, HashOn::default(), &tally));
     for bindings in &mut all {
         for (key, inserted) in [("a", true), ("a", false), ("b", true), ("c", true)] {
-            assert_eq!(bindings.insert(to_queue(1, key), u64::MAX), Ok(inserted));
+            assert_eq!(insert(bindings, to_queue(1, key), u64::MAX), Ok(inserted));
         }
-        assert_eq!(bindings.insert(to_queue(2, "a"), u64::MAX), Ok(true));
+        assert_eq!(insert(bindings, to_queue(2, "a"), u64::MAX), Ok(true));
     }
     assert_eq!(tally.count(), 20);
     let [first, second, rest @ ..] = &mut all;
-    assert_eq!(first.insert(to_queue(1, "a"), 20), Ok(false), "it is there already");
-    let refused = first.insert(to_queue(3, "a"), 20).map_err(|error| error.text);
+    assert_eq!(insert(first, to_queue(1, "a"), 20), Ok(false), "it is there already");
+    let refused = insert(first, to_queue(3, "a"), 20).map_err(|error| error.text);
     assert_eq!(refused, Err("limit of 20 bindings is reached".to_owned()));
     assert!(first.remove(&to_queue(1, "a")) && !first.remove(&to_queue(1, "a")));
     assert_eq!(second.remove_destination(Destination::Queue(1)).len(), 3);
     assert_eq!(tally.count(), 16);
-    assert_eq!(first.insert(to_queue(3, "a"), 17), Ok(true));
+    assert_eq!(insert(first, to_queue(3, "a"), 17), Ok(true));
     rest.iter_mut().for_each(|bindings| drop(bindings.remove_destination(Destination::Queue(2))));
     assert_eq!(tally.count(), 14);
     drop(all);
@@ -272,14 +283,14 @@ fn a_hundred_thousand_bindings_come_and_go() {
         // Many destinations on one key, and one destination with many keys.
         let mut bindings = bindings_of(kind);
         for id in 0..COUNT {
-            assert_eq!(bindings.insert(to_queue(id, "same.key"), u64::MAX), Ok(true));
+            assert_eq!(insert(&mut bindings, to_queue(id, "same.key"), u64::MAX), Ok(true));
         }
         for id in 0..COUNT {
             assert_eq!(bindings.remove_destination(Destination::Queue(id)).len(), 1);
         }
         assert!(bindings.is_empty());
         for id in 0..COUNT {
-            assert_eq!(bindings.insert(to_queue(7, &format!("key.{id}")), u64::MAX), Ok(true));
+            assert_eq!(insert(&mut bindings, to_queue(7, &format!("key.{id}")), u64::MAX), Ok(true));
         }
         assert_eq!(bindings.remove_destination(Destination::Queue(7)).len(), COUNT as usize);
         assert_eq!(route(&bindings, "key.5", &Table::default()), [], "{kind:?}");

@@ -11,7 +11,7 @@ use auth::{Resource, Right};
 use journal::Ticket;
 
 use crate::arguments::{self, ExchangeArguments, QUEUE_TYPE, QueueArguments, idle};
-use crate::catalog::facts as catalog_facts;
+use crate::catalog::change::{Change, NewExchange, NewQueue};
 use crate::catalog::{Exchange, Tables, binding_of};
 use crate::encoding::table_bytes;
 use crate::engine::admission::Asker;
@@ -19,12 +19,11 @@ use crate::engine::clients::ClientShared;
 use crate::engine::tracing;
 use crate::error::{Error, ErrorKind};
 use crate::message::NAME_MAX;
-use crate::queue::facts as queue_facts;
-use crate::queue::{Bound, Bounds, Queue, QueueParts};
-use crate::routing::{Bindings, Destination, ExchangeKind, Load, Weight};
+use crate::queue::{Bound, Queue};
+use crate::routing::{Destination, ExchangeKind, Load};
 use crate::session::Client;
 use crate::session::consume::{locked, no_queue};
-use crate::store::facts;
+use crate::store::facts::{ExchangeFact, QueueFact};
 use crate::value::{Table, Value};
 
 /// The prefix of generated queue names.
@@ -178,34 +177,21 @@ impl Client {
         if !self.engine.catalog.admit_exchange(limit) {
             return Err(Self::over_limit("exchanges", limit));
         }
-        let exchange = Exchange {
-            id: self.engine.owner(),
-            name: name.into(),
+        let fact = ExchangeFact {
+            vhost: vhost.id,
+            name: name.to_owned(),
             kind,
-            durable: spec.durable,
             auto_delete: spec.auto_delete,
             internal: spec.internal,
             arguments: spec.arguments.clone(),
-            alternate: parsed.alternate.or_else(|| tables.policies.alternate_of(name)),
-            remember: parsed.remember,
-            bindings: Bindings::new(parsed.routes_as, parsed.hash_on, &vhost.bindings),
-            bound: Bounds::new(&self.engine.catalog.bindings),
-            weight: Weight::new(&self.engine.catalog.bindings, load),
-            predeclared: false,
         };
-        let mut ticket = self.settled.ticket();
-        if exchange.durable {
-            let mut appender = self.engine.journal.appender();
-            catalog_facts::log_exchange(&mut appender, vhost.id, &exchange);
-            ticket = appender.ticket();
-            tables.note_logged(ticket);
-        }
-        tables.insert_exchange(exchange);
+        let new = NewExchange { id: self.engine.owner(), fact, durable: spec.durable, parsed };
+        let change = Change::Exchange(Box::new(Exchange::new(new, &vhost.bindings)));
+        let ticket = self.engine.change(&vhost, &mut tables, change).max(self.settled.ticket());
         let mut idle = idle::of_exchange(kind, &spec.arguments);
         tables.told.retain_new(&mut idle);
         drop(tables);
         self.tell_idle("exchange", name, &idle);
-        self.engine.catalog.changed();
         Ok(ticket)
     }
 
@@ -297,8 +283,9 @@ impl Client {
         self.make_if_traced(&spec.source);
         let mut tables = vhost.tables.write();
         let (destination, queue) = self.resolve(&tables, spec)?;
-        let Some(source) = tables.exchange_mut(&spec.source) else { return Err(self.no_exchange(&spec.source)) };
-        let binding = binding_of(destination, &spec.key, &spec.arguments);
+        let Some(source) = tables.exchange(&spec.source) else { return Err(self.no_exchange(&spec.source)) };
+        let bound = Bound::new(source.id, &spec.key, &spec.arguments);
+        let binding = binding_of(destination, &bound.key, &bound.arguments);
         let limit = self.engine.settings.limits.bindings;
         if !source.bindings.contains(&binding) {
             let what = format!("binding from exchange '{}'", spec.source);
@@ -308,14 +295,10 @@ impl Client {
             let load = if logged { load } else { load.unlogged() };
             self.admit_declaration(&what, &spec.arguments, load)?;
         }
-        if !source.bindings.insert(binding, limit)? {
-            return Ok(self.settled_and(&tables));
-        }
-        let bound = Bound::new(source.id, &spec.key, &spec.arguments);
-        let source_durable = source.durable;
-        let ticket = self.log_binding(&mut tables, destination, queue.as_ref(), source_durable, facts::BIND, bound);
+        let Some(admitted) = source.bindings.admit(binding, limit)? else { return Ok(self.settled_and(&tables)) };
+        let change = Change::Bind(bound, admitted);
+        let ticket = self.engine.change(&vhost, &mut tables, change).max(self.settled.ticket());
         drop(tables);
-        self.engine.catalog.changed();
         // The right may have been taken away before the queue was bound, and was not checked then.
         if let Some(queue) = queue.filter(|queue| queue.exclusive_to.is_some())
             && let Err(refused) = self.authorize_binding(spec)
@@ -338,26 +321,16 @@ impl Client {
         let vhost = Arc::clone(&self.vhost);
         self.authorize_binding(spec)?;
         let mut tables = vhost.tables.write();
-        let (destination, queue) = match self.resolve(&tables, spec) {
-            Ok(ends) => ends,
+        let destination = match self.resolve(&tables, spec) {
+            Ok((destination, _)) => destination,
             Err(error) if error.kind == ErrorKind::NotFound => return Ok(self.settled_and(&tables)),
             Err(error) => return Err(error),
         };
-        let unchanged = self.settled_and(&tables);
-        let Some(source) = tables.exchange_mut(&spec.source) else { return Ok(unchanged) };
-        if !source.bindings.remove(&binding_of(destination, &spec.key, &spec.arguments)) {
-            return Ok(unchanged);
+        let binding = binding_of(destination, &spec.key, &spec.arguments);
+        match self.engine.unbind(&vhost, &mut tables, &spec.source, &binding) {
+            Some(ticket) => Ok(ticket.max(self.settled.ticket())),
+            None => Ok(self.settled_and(&tables)),
         }
-        let bound = Bound::new(source.id, &spec.key, &spec.arguments);
-        let source_durable = source.durable;
-        let orphaned = source.auto_delete && source.bindings.is_empty();
-        let mut ticket =
-            self.log_binding(&mut tables, destination, queue.as_ref(), source_durable, facts::UNBIND, bound);
-        if orphaned {
-            ticket = ticket.max(self.engine.end_exchange(&mut tables, &spec.source));
-        }
-        self.engine.catalog.changed();
-        Ok(ticket)
     }
 
     fn authorize_binding(&self, spec: &BindingSpec) -> Result<(), Error> {
@@ -382,41 +355,6 @@ impl Client {
                 Ok((Destination::Exchange(exchange.id), None))
             }
         }
-    }
-
-    /// Logs a binding between durable ends and keeps it with its destination.
-    fn log_binding(
-        &self,
-        tables: &mut Tables,
-        destination: Destination,
-        queue: Option<&Arc<Queue>>,
-        source_durable: bool,
-        kind: u8,
-        bound: Bound,
-    ) -> Ticket {
-        let keep = |list: &mut Bounds| {
-            if kind == facts::BIND { list.keep(bound.clone()) } else { list.forget(&bound) }
-        };
-        let owner = match (queue, destination) {
-            (Some(queue), _) if source_durable && queue.logged() => {
-                keep(&mut queue.lock(&self.engine).bindings);
-                queue.id
-            }
-            (None, Destination::Exchange(id)) if source_durable => match tables.exchange_by_id_mut(id) {
-                Some(exchange) if exchange.durable => {
-                    keep(&mut exchange.bound);
-                    id
-                }
-                _ => return self.settled.ticket(),
-            },
-            _ => return self.settled.ticket(),
-        };
-        let mut appender = self.engine.journal.appender();
-        queue_facts::log_binding(&mut appender, owner, kind, &bound);
-        let ticket = appender.ticket();
-        drop(appender);
-        tables.note_logged(ticket);
-        ticket
     }
 
     /// Declares a queue, or checks that an existing one is the same.
@@ -460,27 +398,22 @@ impl Client {
         if !self.engine.catalog.admit_queue(limit) {
             return Err(Self::over_limit("queues", limit));
         }
-        let queue = Queue::new(QueueParts {
+        let new = NewQueue {
             id: self.engine.owner(),
-            vhost: Arc::clone(&vhost.name),
-            name: name.as_str().into(),
+            fact: QueueFact {
+                vhost: vhost.id,
+                name: name.clone(),
+                auto_delete: spec.auto_delete,
+                arguments: spec.arguments.clone(),
+            },
             durable: spec.durable,
             exclusive_to: spec.exclusive.then_some(self.shared.number),
-            auto_delete: spec.auto_delete,
-            arguments: tables.arguments_of(&name, &vhost.name, parsed.queue_type, &spec.arguments)?,
-            declared: spec.arguments.clone(),
-            tally: self.engine.catalog.bindings.clone(),
-            bucket: None,
+            queue_type: parsed.queue_type,
             now: self.engine.clock.unix_ms(),
-        });
-        let mut ticket = self.settled.ticket();
-        if queue.logged() {
-            let mut appender = self.engine.journal.appender();
-            queue_facts::log_queue(&mut appender, vhost.id, &queue);
-            ticket = appender.ticket();
-            tables.note_logged(ticket);
-        }
-        tables.insert_queue(Arc::clone(&queue));
+        };
+        let queue = vhost.new_queue(&tables, new)?;
+        let change = Change::Queue(Arc::clone(&queue));
+        let ticket = self.engine.change(&vhost, &mut tables, change).max(self.settled.ticket());
         let mut idle = idle::of_queue(&spec.arguments);
         tables.told.retain_new(&mut idle);
         drop(tables);
@@ -488,7 +421,6 @@ impl Client {
         if spec.exclusive {
             self.keep_exclusive(&queue);
         }
-        self.engine.catalog.changed();
         self.engine.watch(&queue);
         self.engine.totals.queues_declared.add(1);
         self.engine.totals.queues_created.add(1);

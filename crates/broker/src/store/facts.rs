@@ -52,8 +52,8 @@ pub(crate) const SEEN: u8 = 19;
 /// message.
 pub(crate) const KEYED: u8 = 20;
 
-/// A declared exchange, as replayed.
-#[derive(Debug)]
+/// A declared exchange, as logged.
+#[derive(Debug, Clone)]
 pub(crate) struct ExchangeFact {
     pub(crate) vhost: Owner,
     pub(crate) name: String,
@@ -63,8 +63,15 @@ pub(crate) struct ExchangeFact {
     pub(crate) arguments: Table,
 }
 
-/// A declared queue, as replayed.
-#[derive(Debug)]
+impl ExchangeFact {
+    /// An exchange that is neither auto-delete nor internal, without arguments.
+    pub(crate) fn plain(vhost: Owner, name: &str, kind: ExchangeKind) -> Self {
+        Self { vhost, name: name.to_owned(), kind, auto_delete: false, internal: false, arguments: Table::default() }
+    }
+}
+
+/// A declared queue, as logged.
+#[derive(Debug, Clone)]
 pub(crate) struct QueueFact {
     pub(crate) vhost: Owner,
     pub(crate) name: String,

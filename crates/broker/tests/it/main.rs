@@ -7,6 +7,7 @@ mod administration;
 mod admitting;
 mod arguments;
 mod budgets;
+mod catalog;
 mod consuming;
 mod crashes;
 mod damage;

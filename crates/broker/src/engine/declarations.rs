@@ -1,0 +1,106 @@
+//! The one way to change the tables of a vhost while the broker runs: logged, then visible, under
+//! the vhost's write lock. Checks are the caller's. What hangs on a change ends with it.
+
+use std::sync::Arc;
+
+use journal::Ticket;
+
+use crate::catalog::change::Change;
+use crate::catalog::{Tables, Vhost};
+use crate::engine::Engine;
+use crate::queue::mailbox::Notice;
+use crate::queue::{Bound, Guard, Queue};
+use crate::routing::{Binding, Destination};
+
+impl Engine {
+    /// Logs and applies a change. Returns the ticket for the reply, which is `NONE` where a restart
+    /// forgets the change.
+    pub(crate) fn change(&self, vhost: &Vhost, tables: &mut Tables, change: Change) -> Ticket {
+        let ticket = change.log(vhost.id, tables, &self.journal).unwrap_or(Ticket::NONE);
+        tables.note_logged(ticket);
+        tables.apply(change);
+        self.catalog.changed();
+        ticket
+    }
+
+    /// Removes a binding from an exchange, and the exchange if it is auto-delete and this was its
+    /// last one. `None` if there is no such binding.
+    pub(crate) fn unbind(&self, vhost: &Vhost, tables: &mut Tables, source: &str, binding: &Binding) -> Option<Ticket> {
+        let exchange = tables.exchange(source).filter(|exchange| exchange.bindings.contains(binding))?;
+        let bound = Bound::new(exchange.id, &binding.key, &binding.arguments);
+        let ticket = self.change(vhost, tables, Change::Unbind(bound, binding.destination));
+        if tables.exchange(source).is_some_and(|exchange| exchange.auto_delete && exchange.bindings.is_empty()) {
+            return Some(ticket.max(self.end_exchange(tables, source)));
+        }
+        Some(ticket)
+    }
+
+    /// Deletes a queue with its bindings. `check` runs under the queue's lock and may return an
+    /// error that keeps it. Returns the number of ready entries, and the ticket for the reply.
+    pub(crate) fn end_queue(
+        &self,
+        tables: &mut Tables,
+        queue: &Arc<Queue>,
+        check: &dyn Fn(&Guard<'_>) -> Result<(), &'static str>,
+    ) -> Result<(u64, Ticket), &'static str> {
+        let (consumers, ready, mut ticket) = {
+            let mut inner = queue.lock(self);
+            if inner.is_deleted() {
+                return Ok((0, Ticket::NONE));
+            }
+            check(&inner)?;
+            queue.end(&mut inner, self)
+        };
+        tables.remove_queue(queue);
+        for bucket in queue.close_delays() {
+            let mut inner = bucket.lock(self);
+            ticket = ticket.max(bucket.end(&mut inner, self).2);
+            drop(inner);
+            tables.remove_bucket(&bucket);
+        }
+        for orphan in tables.unbind_all(Destination::Queue(queue.id)) {
+            ticket = ticket.max(self.end_exchange(tables, &orphan));
+        }
+        tables.note_logged(ticket);
+        self.catalog.queue_left();
+        self.catalog.changed();
+        self.totals.queues_deleted.add(1);
+        for consumer in consumers {
+            consumer.mailbox.notify(Notice::Cancelled { consumer: consumer.key.consumer });
+        }
+        Ok((ready, ticket))
+    }
+
+    /// Deletes an exchange with the bindings to it and from it. Auto-delete exchanges that this
+    /// leaves unbound go too.
+    pub(crate) fn end_exchange(&self, tables: &mut Tables, name: &str) -> Ticket {
+        let mut ticket = Ticket::NONE;
+        let mut names: Vec<Arc<str>> = vec![name.into()];
+        while let Some(name) = names.pop() {
+            let Some(exchange) = tables.remove_exchange(&name) else { continue };
+            for binding in exchange.bindings.iter() {
+                if let Destination::Queue(id) = binding.destination
+                    && let Some(queue) = tables.queue_by_id(id)
+                {
+                    queue.lock(self).bindings.retain(&|bound| bound.exchange != exchange.id);
+                } else if let Destination::Exchange(id) = binding.destination
+                    && let Some(other) = tables.exchange_by_id_mut(id)
+                {
+                    other.bound.retain(&|bound| bound.exchange != exchange.id);
+                }
+            }
+            if exchange.durable {
+                let mut appender = self.journal.appender();
+                appender.drop_owner(None, exchange.id, &mut std::iter::empty());
+                ticket = ticket.max(appender.ticket());
+            }
+            names.extend(tables.unbind_all(Destination::Exchange(exchange.id)));
+            if !exchange.predeclared {
+                self.catalog.exchange_left();
+            }
+        }
+        tables.note_logged(ticket);
+        self.catalog.changed();
+        ticket
+    }
+}
