@@ -21,7 +21,7 @@ use crate::engine::clients::ClientShared;
 use crate::error::Error;
 
 pub use policies::PolicyReport;
-pub use vhosts::{VhostLimits, VhostReport, VhostSpec};
+pub use vhosts::VhostReport;
 
 impl Broker {
     /// True when everything up to `ticket` is durable; if it is not, `waker` is woken when it is.

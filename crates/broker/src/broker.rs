@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 use journal::{Disk, Journal, Options};
 
 use crate::catalog::definitions::Definitions;
-use crate::catalog::{Catalog, OWNERS_PER_VHOST, Vhost};
+use crate::catalog::{Catalog, OWNERS_PER_VHOST};
 use crate::clock::Clock;
 use crate::engine::checkpoint::Restater;
 use crate::engine::clients::{Login, Terms};
@@ -183,7 +183,7 @@ impl Broker {
         facts::log_vhost(&mut appender, Some(group), id, "/");
         appender.end_group(group);
         drop(appender);
-        engine.catalog.insert_vhost(Arc::new(Vhost::new(id, "/", &engine.catalog.bindings)));
+        engine.catalog.add_vhost(id, "/");
         Ok(())
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod definitions;
 pub(crate) mod facts;
 pub(crate) mod policies;
 mod search;
+pub(crate) mod vhost_settings;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -255,9 +256,8 @@ pub(crate) fn predeclared(name: &str) -> Option<ExchangeKind> {
 pub(crate) const OWNERS_PER_VHOST: u64 = 1 + PREDECLARED.len() as u64;
 
 impl Vhost {
-    /// A vhost with the predeclared exchanges; it takes [`OWNERS_PER_VHOST`] owners from `id` on.
-    /// Its bindings are counted by `tally`.
-    pub(crate) fn new(id: Owner, name: &str, tally: &Tally) -> Self {
+    /// A vhost with the predeclared exchanges. Its bindings are counted by `tally`.
+    fn new(id: Owner, name: &str, tally: &Tally) -> Self {
         let (mut tables, bindings) = (Tables::default(), tally.part());
         for (index, (name, kind)) in PREDECLARED.into_iter().enumerate() {
             let fact = ExchangeFact::plain(id, name, kind);
@@ -360,7 +360,9 @@ impl Catalog {
         self.vhosts.read().len() < 2
     }
 
-    pub(crate) fn insert_vhost(&self, vhost: Arc<Vhost>) {
+    /// Adds a vhost that is in the log; it has [`OWNERS_PER_VHOST`] owners from `id` on.
+    pub(crate) fn add_vhost(&self, id: Owner, name: &str) {
+        let vhost = Arc::new(Vhost::new(id, name, &self.bindings));
         self.vhosts.write().insert(Arc::clone(&vhost.name), vhost);
         self.changed();
     }

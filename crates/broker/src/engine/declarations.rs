@@ -1,18 +1,67 @@
-//! The one way to change the tables of a vhost while the broker runs: logged, then visible, under
-//! the vhost's write lock. Checks are the caller's. What hangs on a change ends with it.
+//! The one way to change vhosts and their tables while the broker runs: logged, then visible. The
+//! tables change under their write lock. Checks are the caller's. What hangs on a change ends with
+//! it.
 
 use std::sync::Arc;
 
 use journal::Ticket;
 
 use crate::catalog::change::Change;
-use crate::catalog::{Tables, Vhost};
+use crate::catalog::definitions::{Definition, DefinitionKey, Sort};
+use crate::catalog::{OWNERS_PER_VHOST, Tables, Vhost};
 use crate::engine::Engine;
+use crate::error::Error;
 use crate::queue::mailbox::Notice;
 use crate::queue::{Bound, Guard, Queue};
 use crate::routing::{Binding, Destination};
+use crate::store::facts;
+use crate::value::Table;
 
 impl Engine {
+    pub(crate) fn existing_vhost(&self, name: &str) -> Result<Arc<Vhost>, Error> {
+        self.catalog.vhost(name).ok_or_else(|| Error::not_found(format!("vhost '{name}' does not exist")))
+    }
+
+    /// Adds a vhost with its description. They are logged as one group: a restart finds both or
+    /// neither.
+    pub(crate) fn add_vhost(&self, name: &str, description: Table) -> Result<Ticket, Error> {
+        let id = self.owners(OWNERS_PER_VHOST);
+        let key = DefinitionKey::new(Sort::Vhost, id, "");
+        let mut kept = self.definitions.0.lock();
+        let bytes = self.admit_definition(&key, &description, &kept)?;
+        let owner = self.owner();
+        let mut appender = self.journal.appender();
+        let group = appender.begin_group();
+        facts::log_vhost(&mut appender, Some(group), id, name);
+        appender.fact(Some(group), owner, facts::DEFINITION, &[&bytes]);
+        appender.end_group(group);
+        let ticket = appender.ticket();
+        drop(appender);
+        kept.insert(key, Definition { owner, value: Arc::new(description) });
+        drop(kept);
+        self.catalog.add_vhost(id, name);
+        Ok(ticket)
+    }
+
+    /// Ends a vhost with everything in it. Its record comes first: later ones only say how many
+    /// bodies are free.
+    pub(crate) fn end_vhost(&self, vhost: &Vhost) -> Ticket {
+        let mut tables = vhost.tables.write();
+        self.journal.appender().drop_owner(None, vhost.id, &mut std::iter::empty());
+        tables.end();
+        self.catalog.remove_vhost(&vhost.name);
+        self.definitions.vhost_ends(vhost.id);
+        let queues: Vec<_> = tables.queues().cloned().collect();
+        for queue in queues {
+            // The check is empty, so it can't refuse.
+            let _ = self.end_queue(&mut tables, &queue, &|_| Ok(()));
+        }
+        for exchange in tables.exchange_names() {
+            self.end_exchange(&mut tables, &exchange);
+        }
+        self.journal.appender().ticket()
+    }
+
     /// Logs and applies a change. Returns the ticket for the reply, which is `NONE` where a restart
     /// forgets the change.
     pub(crate) fn change(&self, vhost: &Vhost, tables: &mut Tables, change: Change) -> Ticket {

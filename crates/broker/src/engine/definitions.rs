@@ -1,5 +1,6 @@
 //! Definitions are kept and ended: logged before they count.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use journal::Ticket;
@@ -28,11 +29,8 @@ impl Engine {
     /// # Errors
     /// `Precondition` for a value that is nested too deeply or too large to be stored.
     pub(crate) fn define(&self, key: DefinitionKey, value: Table) -> Result<Ticket, Error> {
-        let bytes = self.check_definition(&key, &value)?;
         let mut kept = self.definitions.0.lock();
-        if !kept.contains_key(&key) {
-            self.admit_load(&key.to_string(), Load { logged: bytes.len() as u64, memory: 0 }, Asker::Operator)?;
-        }
+        let bytes = self.admit_definition(&key, &value, &kept)?;
         let owner = kept.get(&key).map_or_else(|| self.owner(), |kept| kept.owner);
         let mut appender = self.journal.appender();
         appender.fact(None, owner, facts::DEFINITION, &[&bytes]);
@@ -40,6 +38,23 @@ impl Engine {
         drop(appender);
         kept.insert(key, Definition { owner, value: Arc::new(value) });
         Ok(ticket)
+    }
+
+    /// The bytes of a definition that may be logged, in place of the `kept` one with this key.
+    ///
+    /// # Errors
+    /// `Precondition` for one that can't be stored, and for a new one without room.
+    pub(crate) fn admit_definition(
+        &self,
+        key: &DefinitionKey,
+        value: &Table,
+        kept: &BTreeMap<DefinitionKey, Definition>,
+    ) -> Result<Vec<u8>, Error> {
+        let bytes = self.check_definition(key, value)?;
+        if !kept.contains_key(key) {
+            self.admit_load(&key.to_string(), Load { logged: bytes.len() as u64, memory: 0 }, Asker::Operator)?;
+        }
+        Ok(bytes)
     }
 
     /// The bytes of a definition.

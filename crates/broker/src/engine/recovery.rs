@@ -282,7 +282,7 @@ impl Rebuilt {
     pub(crate) fn declare(&mut self, catalog: &Catalog, now: u64) -> Result<(), Error> {
         let (exchanges, queues) = (std::mem::take(&mut self.exchanges), self.queues.clone());
         for (id, name) in &self.vhosts {
-            catalog.insert_vhost(Arc::new(Vhost::new(*id, name, &catalog.bindings)));
+            catalog.add_vhost(*id, name);
         }
         for (id, fact) in exchanges {
             let Some(vhost) = self.vhost(catalog, fact.vhost) else { continue };

@@ -1,7 +1,7 @@
 //! Declarations that the log, or memory, has no room for are refused with their reason. Everything
 //! that makes room goes on.
 
-use broker::{BindingSpec, Consume, DestinationName, ExchangeSpec, QueueSpec, Value};
+use broker::{BindingSpec, Consume, DestinationName, ExchangeSpec, QueueSpec, Value, VhostSpec};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::Peer;
 use testkit::script::Script;
@@ -113,6 +113,23 @@ fn durable_declarations_take_no_more_of_the_log_than_it_can_say_again() {
     let mut peer = Peer::attach(&broker, "guest").expect("it may attach");
     peer.client.delete_queue("q0", false, false, broker.now()).expect("it goes");
     peer.client.declare_queue(&spec("more", 14_000), broker.now()).expect("there is room again");
+}
+
+/// A vhost was once there although its description had no room and the answer was an error.
+#[test]
+fn a_vhost_whose_description_has_no_room_is_not_there() {
+    let disk = SimDisk::new(1, 256 << 20);
+    let broker = TestBroker::open(Setup::stepped(&disk, 8 << 20));
+    let mut peer = Peer::attach(&broker, "guest").expect("it may attach");
+    declare_all(&mut peer, &broker, 15_000);
+    drop(peer);
+    let spec = VhostSpec { description: "x".repeat(15_000), ..VhostSpec::default() };
+    let refused = broker.broker.put_vhost("v", &spec).expect_err("there is no room").text;
+    assert!(refused.contains("of the log"), "{refused}");
+    assert!(!broker.broker.has_vhost("v"));
+    broker.flush();
+    let broker = TestBroker::open(broker.stop());
+    assert!(!broker.broker.has_vhost("v"), "the log does not have it either");
 }
 
 /// A client that only publishes is refused before one that consumes. Transient declarations and
