@@ -6,7 +6,6 @@
 
 mod checks;
 mod policies;
-mod rights;
 mod users;
 mod vhosts;
 
@@ -16,8 +15,6 @@ use journal::Ticket;
 
 use crate::alarms::{DISK, MEMORY};
 use crate::broker::Broker;
-use crate::engine::Engine;
-use crate::engine::clients::ClientShared;
 use crate::error::Error;
 
 pub use policies::PolicyReport;
@@ -56,18 +53,5 @@ impl Broker {
     /// process ends. At 0 it is up.
     pub fn set_memory_limit(&self, bytes: u64) {
         self.engine.memory.set_limit(bytes);
-    }
-}
-
-impl Engine {
-    /// Closes the clients for which `whom` is true, through their protocols. Returns their number.
-    pub(crate) fn kick_all(&self, whom: impl Fn(&ClientShared) -> bool, reason: &str) -> u64 {
-        let clients = self.clients.lock();
-        let mut count = 0;
-        for client in clients.values().filter(|client| whom(client)) {
-            client.kick(reason);
-            count += 1;
-        }
-        count
     }
 }

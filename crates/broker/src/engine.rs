@@ -19,10 +19,13 @@ pub(crate) mod housekeeping;
 pub(crate) mod open_error;
 pub(crate) mod pager;
 pub(crate) mod pages;
+pub(crate) mod policies;
 pub(crate) mod recovery;
 pub(crate) mod replies;
+pub(crate) mod rights;
 pub(crate) mod sealed;
 pub(crate) mod tracing;
+pub(crate) mod users;
 pub(crate) mod verify;
 
 use std::cmp::Reverse;

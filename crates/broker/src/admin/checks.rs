@@ -87,17 +87,6 @@ impl Broker {
     }
 }
 
-/// Names from operators are shown in many places: a line end or an escape sequence in one is a
-/// mistake or a trap.
-pub(crate) fn refuse_control(what: &str, name: &str) -> Result<(), Error> {
-    match name.chars().any(char::is_control) {
-        true => {
-            Err(Error::precondition(format!("the name of a {what} has no control characters: {}", name.escape_debug())))
-        }
-        false => Ok(()),
-    }
-}
-
 /// The destination of a binding, if it exists. Fails for one that belongs to a connection.
 fn existing_destination(tables: &Tables, vhost: &str, name: &DestinationName) -> Result<Option<Destination>, Error> {
     match name {

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use journal::Ticket;
 
-use crate::admin::checks::refuse_control;
 use crate::arguments::check_queue_type;
 use crate::broker::Broker;
 use crate::catalog::Vhost;
 use crate::catalog::definitions::{DefinitionKey, Sort};
 use crate::catalog::vhost_settings::{VhostLimits, VhostSpec};
+use crate::engine::definitions::refuse_control;
 use crate::error::Error;
 use crate::message::NAME_MAX;
 

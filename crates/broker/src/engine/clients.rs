@@ -282,3 +282,16 @@ pub struct SessionReport {
     /// Publishes that have not been answered, as of the last look at its answers.
     pub unconfirmed: u64,
 }
+
+impl Engine {
+    /// Closes the clients for which `whom` is true, through their protocols. Returns their number.
+    pub(crate) fn kick_all(&self, whom: impl Fn(&ClientShared) -> bool, reason: &str) -> u64 {
+        let clients = self.clients.lock();
+        let mut count = 0;
+        for client in clients.values().filter(|client| whom(client)) {
+            client.kick(reason);
+            count += 1;
+        }
+        count
+    }
+}

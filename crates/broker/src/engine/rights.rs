@@ -26,13 +26,13 @@ const LOOKED_AT_ONCE: usize = 10_000;
 
 /// The changed parts of a user that affect its clients. Tags and limits count at the next request.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Change {
+pub(crate) struct ChangedRights {
     password: bool,
     /// The vhosts in which it has other permissions.
     vhosts: BTreeSet<Box<str>>,
 }
 
-impl Change {
+impl ChangedRights {
     pub(crate) fn between(before: &User, after: &User) -> Self {
         let mut vhosts: BTreeSet<_> = differing(&before.permissions, &after.permissions).cloned().collect();
         let topics = differing(&before.topic_permissions, &after.topic_permissions);
@@ -65,7 +65,7 @@ impl Engine {
     /// Enforces the rights of a user on its clients. Those that could no longer log in, or not to
     /// this vhost, are closed. Consumers are cancelled if the user must not read their queues.
     /// Bindings that it could not make now are removed from exclusive queues.
-    pub(crate) fn hold_to_rights(&self, user: &str, change: &Change) {
+    pub(crate) fn hold_to_rights(&self, user: &str, change: &ChangedRights) {
         if change.is_none() {
             return;
         }
@@ -206,16 +206,16 @@ mod tests {
         let mut after = before.clone();
         after.tags = Tags::new(["administrator"]);
         after.limits.connections = Some(1);
-        assert!(Change::between(&before, &after).is_none());
+        assert!(ChangedRights::between(&before, &after).is_none());
         after.permissions.remove("gone");
         after.permissions.insert("narrowed".into(), Permission::new("", "", "").unwrap());
         after.permissions.insert("new".into(), Permission::full());
         let topic = TopicPermission::new("u", "topic", "", "").unwrap();
         after.topic_permissions.insert(("topic".into(), "amq.topic".into()), topic);
         let vhosts = |names: &[&str]| names.iter().map(|name| Box::from(*name)).collect();
-        let change = Change { password: false, vhosts: vhosts(&["gone", "narrowed", "new", "topic"]) };
-        assert_eq!(Change::between(&before, &after), change);
-        let change = Change { password: false, vhosts: vhosts(&["gone", "narrowed", "new", "topic"]) };
-        assert_eq!(Change::between(&after, &before), change);
+        let change = ChangedRights { password: false, vhosts: vhosts(&["gone", "narrowed", "new", "topic"]) };
+        assert_eq!(ChangedRights::between(&before, &after), change);
+        let change = ChangedRights { password: false, vhosts: vhosts(&["gone", "narrowed", "new", "topic"]) };
+        assert_eq!(ChangedRights::between(&after, &before), change);
     }
 }
