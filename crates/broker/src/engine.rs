@@ -10,6 +10,7 @@ pub(crate) mod alarms;
 pub(crate) mod bounds;
 pub(crate) mod checkpoint;
 pub(crate) mod clients;
+pub(crate) mod connections;
 pub(crate) mod dead_letter;
 pub(crate) mod declarations;
 pub(crate) mod definitions;
@@ -27,6 +28,7 @@ pub(crate) mod sealed;
 pub(crate) mod tracing;
 pub(crate) mod users;
 pub(crate) mod verify;
+pub(crate) mod walk;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

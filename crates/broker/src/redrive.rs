@@ -58,7 +58,7 @@ impl Broker {
     /// As [`Broker::browse`]. Messages that were moved before stay moved.
     pub fn redrive(&self, browse: &Browse<'_>, dry_run: bool, wanted: &dyn Fn() -> bool) -> Result<Redriven, Error> {
         let engine = &self.engine;
-        let (queue, selector) = engine.find(browse)?;
+        let (queue, selector) = engine.find(browse.vhost, browse.queue, browse.selector)?;
         let vhost = engine.catalog.vhost(browse.vhost);
         let vhost = vhost.ok_or_else(|| Error::not_found(format!("no vhost '{}'", browse.vhost)))?;
         let mut redriven = Redriven::default();
@@ -68,7 +68,7 @@ impl Broker {
             if taken == browse.limit || redriven.out_of_room {
                 return Ok(false);
             }
-            let Some((message, targets)) = engine.way_back(&vhost, &queue, &message, &mut returns.arena) else {
+            let Some((message, targets)) = way_back(engine, &vhost, &queue, &message, &mut returns.arena) else {
                 let homeless = message.is_marked();
                 *(if homeless { &mut redriven.homeless } else { &mut redriven.alive }) += 1;
                 return Ok(true);
@@ -90,11 +90,11 @@ impl Broker {
             if returns.list.len() >= CHUNK || returns.bytes >= CHUNK_BYTES {
                 returns.bytes = 0;
                 returns.coming.clear();
-                engine.bring_back(&queue, std::mem::take(&mut returns.list), &mut redriven)?;
+                bring_back(engine, &queue, std::mem::take(&mut returns.list), &mut redriven)?;
             }
             Ok(true)
         })?;
-        engine.bring_back(&queue, returns.list, &mut redriven)?;
+        bring_back(engine, &queue, returns.list, &mut redriven)?;
         Ok(redriven)
     }
 }
@@ -108,100 +108,103 @@ struct RedriveBatch {
     coming: HashMap<Owner, Coming>,
 }
 
-impl Engine {
-    /// The message as it was published, and the queues that it goes back to. `None` if it never
-    /// died, or has nowhere to go.
-    fn way_back(
-        &self,
-        vhost: &Vhost,
-        queue: &Queue,
-        message: &Message,
-        arena: &mut Arena,
-    ) -> Option<(Message, Vec<Arc<Queue>>)> {
-        let mut annotations = message.annotations()?;
-        let first = annotations.first.clone()?;
-        let death = first_death(&annotations)?;
-        let keys = death.routing_keys.clone();
-        let key = keys.first().map_or("", String::as_str);
-        let tables = vhost.tables.read();
-        let mut targets: Vec<_> = tables.queue(&first.queue).cloned().into_iter().collect();
-        if targets.is_empty() {
-            let mut known = HashSet::new();
-            for key in &keys {
-                let routed = tables.route(&first.exchange, &Envelope::new(key, Copies::None, &|| None));
-                let queues = routed.into_iter().flat_map(|routed| routed.queues);
-                targets.extend(queues.filter(|queue| known.insert(queue.id)));
-            }
+/// The message as it was published, and the queues that it goes back to. `None` if it never
+/// died, or has nowhere to go.
+fn way_back(
+    engine: &Engine,
+    vhost: &Vhost,
+    queue: &Queue,
+    message: &Message,
+    arena: &mut Arena,
+) -> Option<(Message, Vec<Arc<Queue>>)> {
+    let mut annotations = message.annotations()?;
+    let first = annotations.first.clone()?;
+    let death = first_death(&annotations)?;
+    let keys = death.routing_keys.clone();
+    let key = keys.first().map_or("", String::as_str);
+    let tables = vhost.tables.read();
+    let mut targets: Vec<_> = tables.queue(&first.queue).cloned().into_iter().collect();
+    if targets.is_empty() {
+        let mut known = HashSet::new();
+        for key in &keys {
+            let routed = tables.route(&first.exchange, &Envelope::new(key, Copies::None, &|| None));
+            let queues = routed.into_iter().flat_map(|routed| routed.queues);
+            targets.extend(queues.filter(|queue| known.insert(queue.id)));
         }
-        drop(tables);
-        targets.retain(|target| target.id != queue.id);
-        if targets.is_empty() {
-            return None;
-        }
-        annotations.carry();
-        let mut encoded = Vec::new();
-        annotations.encode(&mut encoded);
-        let head = Head {
-            dialect: message.dialect(),
-            persistent: message.persistent(),
-            priority: message.given_priority(),
-            published_at: self.clock.unix_ms(),
-            expiration: None,
-            copies: if message.copies() == Copies::None { Copies::None } else { Copies::Spent },
-            instructed: message.instructed(),
-            delayed: message.was_delayed(),
-            exchange: &first.exchange,
-            routing_key: key,
-            properties: message.properties(),
-            annotations: &encoded,
-        };
-        Some((arena.add(&head, message.body()), targets))
     }
-
-    /// Moves these messages, those that are still there.
-    fn bring_back(&self, queue: &Arc<Queue>, returns: Vec<RedriveEntry>, redriven: &mut Redriven) -> Result<(), Error> {
-        if returns.is_empty() {
-            return Ok(());
-        }
-        if self.journal.admission() == Admission::Closed {
-            redriven.out_of_room = true;
-            return Ok(());
-        }
-        let (mut seized, mut arrivals, mut targets, mut durable) = (Vec::new(), Vec::new(), Vec::new(), false);
-        // The walk may have left a page since, and made it small again.
-        for page in returns.chunk_by(|one, next| one.seq / PAGE == next.seq / PAGE) {
-            self.place(queue, page[0].seq / PAGE).map_err(Error::internal)?;
-        }
-        for one in returns {
-            if self.seize(queue, one.seq) {
-                durable |= one.durable;
-                seized.push(one.seq);
-                arrivals.push(Arrival::new(one.message, false, 0, 0));
-                targets.push(one.targets);
-            }
-        }
-        redriven.moved += seized.len() as u64;
-        self.totals.redriven.add(seized.len() as u64);
-        let mut work = Vec::new();
-        let mut visit = Visit { context: self, now: self.clock.unix_ms(), work: &mut work };
-        let leave = |group| queue.let_go_of_moved(&seized, group, self);
-        self.move_together(arrivals, &targets, durable, &leave, &mut visit);
-        self.run_work(&mut work);
-        Ok(())
+    drop(tables);
+    targets.retain(|target| target.id != queue.id);
+    if targets.is_empty() {
+        return None;
     }
+    annotations.carry();
+    let mut encoded = Vec::new();
+    annotations.encode(&mut encoded);
+    let head = Head {
+        dialect: message.dialect(),
+        persistent: message.persistent(),
+        priority: message.given_priority(),
+        published_at: engine.clock.unix_ms(),
+        expiration: None,
+        copies: if message.copies() == Copies::None { Copies::None } else { Copies::Spent },
+        instructed: message.instructed(),
+        delayed: message.was_delayed(),
+        exchange: &first.exchange,
+        routing_key: key,
+        properties: message.properties(),
+        annotations: &encoded,
+    };
+    Some((arena.add(&head, message.body()), targets))
+}
 
-    /// Takes an entry out; the sweep may have made its page absent again since. False if it is
-    /// gone, or its place is unknown, which is reported.
-    fn seize(&self, queue: &Arc<Queue>, seq: u64) -> bool {
-        loop {
-            match queue.seize(seq, self) {
-                Seized::Taken => return true,
-                Seized::Gone => return false,
-                Seized::Absent => {
-                    if let Err(damage) = self.place(queue, seq / PAGE) {
-                        self.pager.tell(damage);
-                        return false;
-                    }
+/// Moves these messages, those that are still there.
+fn bring_back(
+    engine: &Engine,
+    queue: &Arc<Queue>,
+    returns: Vec<RedriveEntry>,
+    redriven: &mut Redriven,
+) -> Result<(), Error> {
+    if returns.is_empty() {
+        return Ok(());
+    }
+    if engine.journal.admission() == Admission::Closed {
+        redriven.out_of_room = true;
+        return Ok(());
+    }
+    let (mut seized, mut arrivals, mut targets, mut durable) = (Vec::new(), Vec::new(), Vec::new(), false);
+    // The walk may have left a page since, and made it small again.
+    for page in returns.chunk_by(|one, next| one.seq / PAGE == next.seq / PAGE) {
+        engine.place(queue, page[0].seq / PAGE).map_err(Error::internal)?;
+    }
+    for one in returns {
+        if seize(engine, queue, one.seq) {
+            durable |= one.durable;
+            seized.push(one.seq);
+            arrivals.push(Arrival::new(one.message, false, 0, 0));
+            targets.push(one.targets);
+        }
+    }
+    redriven.moved += seized.len() as u64;
+    engine.totals.redriven.add(seized.len() as u64);
+    let mut work = Vec::new();
+    let mut visit = Visit { context: engine, now: engine.clock.unix_ms(), work: &mut work };
+    let leave = |group| queue.let_go_of_moved(&seized, group, engine);
+    engine.move_together(arrivals, &targets, durable, &leave, &mut visit);
+    engine.run_work(&mut work);
+    Ok(())
+}
+
+/// Takes an entry out; the sweep may have made its page absent again since. False if it is
+/// gone, or its place is unknown, which is reported.
+fn seize(engine: &Engine, queue: &Arc<Queue>, seq: u64) -> bool {
+    loop {
+        match queue.seize(seq, engine) {
+            Seized::Taken => return true,
+            Seized::Gone => return false,
+            Seized::Absent => {
+                if let Err(damage) = engine.place(queue, seq / PAGE) {
+                    engine.pager.tell(damage);
+                    return false;
                 }
             }
         }

@@ -39,83 +39,81 @@ impl Broker {
     pub fn repair(&self, vhost: &str, queue: &str, accept_loss: bool) -> Option<Repair> {
         let vhost = self.engine.catalog.vhost(vhost)?;
         let queue = vhost.tables.read().queue(queue).cloned()?;
-        Some(self.engine.repair(&queue, accept_loss))
+        Some(repair(&self.engine, &queue, accept_loss))
     }
 }
 
-impl Engine {
-    fn repair(&self, queue: &Arc<Queue>, accept_loss: bool) -> Repair {
-        let mut repair = Repair { read: 0, unreadable: 0, numbers: (u64::MAX, 0), given_up: 0 };
-        let mut work = Vec::new();
-        for bucket in queue.buckets() {
-            self.repair_pages(&bucket, accept_loss, &mut repair, &mut work);
-        }
-        self.repair_pages(queue, accept_loss, &mut repair, &mut work);
-        if repair.unreadable == 0 {
-            repair.numbers = (0, 0);
-        }
-        if repair.given_up == repair.unreadable {
-            self.lost.lock().remove(&queue.id);
-            // The queue stopped at one of them.
-            let now = self.clock.unix_ms();
-            queue.repaired(&mut Visit { context: self, now, work: &mut work });
-        }
-        self.run_work(&mut work);
-        repair
+fn repair(engine: &Engine, queue: &Arc<Queue>, accept_loss: bool) -> Repair {
+    let mut repair = Repair { read: 0, unreadable: 0, numbers: (u64::MAX, 0), given_up: 0 };
+    let mut work = Vec::new();
+    for bucket in queue.buckets() {
+        repair_pages(engine, &bucket, accept_loss, &mut repair, &mut work);
     }
+    repair_pages(engine, queue, accept_loss, &mut repair, &mut work);
+    if repair.unreadable == 0 {
+        repair.numbers = (0, 0);
+    }
+    if repair.given_up == repair.unreadable {
+        engine.lost.lock().remove(&queue.id);
+        // The queue stopped at one of them.
+        let now = engine.clock.unix_ms();
+        queue.repaired(&mut Visit { context: engine, now, work: &mut work });
+    }
+    engine.run_work(&mut work);
+    repair
+}
 
-    fn repair_pages(&self, queue: &Arc<Queue>, accept_loss: bool, repair: &mut Repair, work: &mut Vec<Work>) {
-        let mut next = 0;
-        while let Some(page) = queue.page_from(next, self) {
-            next = page + 1;
-            let (read, unreadable) = self.look_through(queue, page);
-            repair.read += read;
-            repair.unreadable += unreadable.len() as u64;
-            for one in &unreadable {
-                repair.numbers = (repair.numbers.0.min(one.seq), repair.numbers.1.max(one.seq));
-            }
-            if accept_loss {
-                let now = self.clock.unix_ms();
-                repair.given_up += queue.give_up(&unreadable, &mut Visit { context: self, now, work });
-            }
-            queue.leave_page(page, self);
+fn repair_pages(engine: &Engine, queue: &Arc<Queue>, accept_loss: bool, repair: &mut Repair, work: &mut Vec<Work>) {
+    let mut next = 0;
+    while let Some(page) = queue.page_from(next, engine) {
+        next = page + 1;
+        let (read, unreadable) = look_through(engine, queue, page);
+        repair.read += read;
+        repair.unreadable += unreadable.len() as u64;
+        for one in &unreadable {
+            repair.numbers = (repair.numbers.0.min(one.seq), repair.numbers.1.max(one.seq));
         }
+        if accept_loss {
+            let now = engine.clock.unix_ms();
+            repair.given_up += queue.give_up(&unreadable, &mut Visit { context: engine, now, work });
+        }
+        queue.leave_page(page, engine);
     }
+}
 
-    /// Reads a page of a queue: the number of readable messages, and the unreadable ones.
-    fn look_through(&self, queue: &Arc<Queue>, page: u64) -> (u64, Vec<Reference>) {
-        for _ in 0..ATTEMPTS {
-            let Some(chunks) = queue.absent_chunks_of(page, self) else { break };
-            let mut listed = Vec::new();
-            for chunk in &chunks {
-                let before = listed.len();
-                if self.journal.read_chunk(*chunk, page, &mut listed).is_err() {
-                    listed.truncate(before);
-                }
-            }
-            if queue.place_what_is_listed(page, &chunks, listed, self) {
-                break;
+/// Reads a page of a queue: the number of readable messages, and the unreadable ones.
+fn look_through(engine: &Engine, queue: &Arc<Queue>, page: u64) -> (u64, Vec<Reference>) {
+    for _ in 0..ATTEMPTS {
+        let Some(chunks) = queue.absent_chunks_of(page, engine) else { break };
+        let mut listed = Vec::new();
+        for chunk in &chunks {
+            let before = listed.len();
+            if engine.journal.read_chunk(*chunk, page, &mut listed).is_err() {
+                listed.truncate(before);
             }
         }
-        let (mut read, mut unreadable) = (0, Vec::new());
-        for piece in queue.on_disk(page, self).unwrap_or_default().chunks(READ_AT_ONCE) {
-            let all = self.journal.read_all(piece);
-            let whole = |block| Message::from_stored(block).is_ok();
-            if all.is_ok_and(|blocks| blocks.into_iter().all(whole)) {
-                read += piece.len() as u64;
-                continue;
-            }
-            for one in piece {
-                let readable = self.journal.read(one.address).is_ok_and(whole);
-                // A message that was moved meanwhile is read when it is needed.
-                if readable || !queue.lies_at(one, self) {
-                    read += 1;
-                } else {
-                    unreadable.push(*one);
-                }
-            }
+        if queue.place_what_is_listed(page, &chunks, listed, engine) {
+            break;
         }
-        debug_assert!(unreadable.iter().all(|one| one.seq / PAGE == page));
-        (read, unreadable)
     }
+    let (mut read, mut unreadable) = (0, Vec::new());
+    for piece in queue.on_disk(page, engine).unwrap_or_default().chunks(READ_AT_ONCE) {
+        let all = engine.journal.read_all(piece);
+        let whole = |block| Message::from_stored(block).is_ok();
+        if all.is_ok_and(|blocks| blocks.into_iter().all(whole)) {
+            read += piece.len() as u64;
+            continue;
+        }
+        for one in piece {
+            let readable = engine.journal.read(one.address).is_ok_and(whole);
+            // A message that was moved meanwhile is read when it is needed.
+            if readable || !queue.lies_at(one, engine) {
+                read += 1;
+            } else {
+                unreadable.push(*one);
+            }
+        }
+    }
+    debug_assert!(unreadable.iter().all(|one| one.seq / PAGE == page));
+    (read, unreadable)
 }

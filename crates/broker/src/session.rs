@@ -20,7 +20,6 @@ mod routes;
 mod sessions;
 mod settle;
 mod settled;
-mod share;
 mod slots;
 mod trace;
 pub(crate) mod transaction;
@@ -30,13 +29,13 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
-use auth::Identity;
 use journal::Ticket;
 
 use crate::alarms::Flow;
 use crate::catalog::Vhost;
 use crate::engine::Engine;
 use crate::engine::clients::{ClientShared, Login};
+use crate::engine::connections::no_vhost;
 use crate::error::{Error, ErrorKind};
 use crate::queue::arrival::Work;
 use crate::queue::{ConsumerKey, Queue, Visit};
@@ -277,24 +276,6 @@ impl Client {
 
     fn over_limit(what: &str, limit: u64) -> Error {
         Error::new(ErrorKind::Precondition, format!("limit of {limit} {what} is reached"))
-    }
-}
-
-fn no_vhost(name: &str) -> Error {
-    Error::not_allowed(format!("vhost {name} not found"))
-}
-
-impl Engine {
-    /// The vhost, if the user may enter it. Only users that see all vhosts learn that one does not
-    /// exist. For all others it looks like one that they may not enter.
-    fn enter(&self, identity: &Identity, name: &str) -> Result<Arc<Vhost>, Error> {
-        let sees_all = |tag| self.authority.has_tag(identity.user(), tag);
-        let found = self.catalog.vhost(name);
-        if found.is_none() && ["administrator", "monitoring"].into_iter().any(sees_all) {
-            return Err(no_vhost(name));
-        }
-        self.authority.enter(identity, name).map_err(|denied| Error::not_allowed(denied.to_string()))?;
-        found.ok_or_else(|| no_vhost(name))
     }
 }
 

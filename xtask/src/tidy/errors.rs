@@ -12,12 +12,13 @@ use super::files::File;
 /// Where the page is.
 const PAGE: &str = "docs/manual/errors.md";
 /// Code that speaks to clients: files and folders that begin like this.
-const SPEAKS: [&str; 8] = [
+const SPEAKS: [&str; 9] = [
     "crates/amqp091/src/session",
     "crates/broker/src/arguments",
     "crates/broker/src/catalog",
     "crates/broker/src/encoding",
     "crates/broker/src/engine/admission",
+    "crates/broker/src/engine/connections",
     "crates/broker/src/message",
     "crates/broker/src/routing",
     "crates/broker/src/session",

@@ -16,6 +16,7 @@ use crate::catalog::{Exchange, Tables, binding_of};
 use crate::encoding::table_bytes;
 use crate::engine::admission::Asker;
 use crate::engine::clients::ClientShared;
+use crate::engine::connections::share;
 use crate::engine::tracing;
 use crate::error::{Error, ErrorKind};
 use crate::message::NAME_MAX;
@@ -139,6 +140,18 @@ impl Client {
         }
         let asker = if self.receiver.consumes() { Asker::Consumer } else { Asker::Publisher };
         self.engine.admit_load(what, load, asker)
+    }
+
+    /// Fails where the vhost has used its share of a limit. An operator may go beyond it.
+    fn check_share(&self, what: &str, of: &str, there: u64, of_all: u64) -> Result<(), Error> {
+        let share = share(of_all, self.engine.settings.limits.vhost_share);
+        if there < share || self.shared.identity.is_operator() || self.engine.catalog.has_one_vhost() {
+            return Ok(());
+        }
+        let vhost = &self.shared.vhost;
+        Err(Error::precondition(format!(
+            "cannot declare {what}: vhost '{vhost}' has its share of all {of} ({share}); delete some, or raise limits.vhost_share"
+        )))
     }
 
     fn no_exchange(&self, name: &str) -> Error {

@@ -1,16 +1,16 @@
-//! Shares of the broker's limits for vhosts and users without limits of their own, and connections
-//! for administrators. So one vhost or user can't keep all others out, nor the administrators who
-//! could end that.
+//! Which connections are let in: a user's way into a vhost, and the shares of the broker's limits
+//! for vhosts and users without limits of their own. Some connections are kept for administrators.
+//! So one vhost or user can't keep all others out, nor the administrators who could end that.
 
 use std::sync::Arc;
 
+use auth::Identity;
 use hashbrown::HashMap;
 
 use crate::catalog::Vhost;
 use crate::engine::Engine;
 use crate::engine::clients::ClientShared;
 use crate::error::Error;
-use crate::session::Client;
 
 /// The tag of users that connections are reserved for.
 const ADMINISTRATOR: &str = "administrator";
@@ -18,28 +18,30 @@ const ADMINISTRATOR: &str = "administrator";
 type Clients = HashMap<u64, Arc<ClientShared>>;
 
 /// So many percent of a limit, one at least.
-fn share(of_all: u64, percent: u32) -> u64 {
+pub(crate) fn share(of_all: u64, percent: u32) -> u64 {
     let share = u128::from(of_all) * u128::from(percent.min(100)) / 100;
     u64::try_from(share).unwrap_or(of_all).max(1)
 }
 
-impl Client {
-    /// Fails where the vhost has used its share of a limit. An operator may go beyond it.
-    pub(super) fn check_share(&self, what: &str, of: &str, there: u64, of_all: u64) -> Result<(), Error> {
-        let share = share(of_all, self.engine.settings.limits.vhost_share);
-        if there < share || self.shared.identity.is_operator() || self.engine.catalog.has_one_vhost() {
-            return Ok(());
-        }
-        let vhost = &self.shared.vhost;
-        Err(Error::precondition(format!(
-            "cannot declare {what}: vhost '{vhost}' has its share of all {of} ({share}); delete some, or raise limits.vhost_share"
-        )))
-    }
+pub(crate) fn no_vhost(name: &str) -> Error {
+    Error::not_allowed(format!("vhost {name} not found"))
 }
 
 impl Engine {
+    /// The vhost, if the user may enter it. Only users that see all vhosts learn that one does not
+    /// exist. For all others it looks like one that they may not enter.
+    pub(crate) fn enter(&self, identity: &Identity, name: &str) -> Result<Arc<Vhost>, Error> {
+        let sees_all = |tag| self.authority.has_tag(identity.user(), tag);
+        let found = self.catalog.vhost(name);
+        if found.is_none() && ["administrator", "monitoring"].into_iter().any(sees_all) {
+            return Err(no_vhost(name));
+        }
+        self.authority.enter(identity, name).map_err(|denied| Error::not_allowed(denied.to_string()))?;
+        found.ok_or_else(|| no_vhost(name))
+    }
+
     /// Lists a client, unless that is one too many for the broker, its vhost or its user.
-    pub(super) fn admit_client(&self, client: &Arc<ClientShared>, vhost: &Vhost) -> Result<(), Error> {
+    pub(crate) fn admit_client(&self, client: &Arc<ClientShared>, vhost: &Vhost) -> Result<(), Error> {
         let administers = self.authority.has_tag(&client.user, ADMINISTRATOR);
         let mut clients = self.clients.lock();
         let [of_all, of_one_vhost, of_one_user] = &self.totals.connections_refused;
