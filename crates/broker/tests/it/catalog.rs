@@ -32,7 +32,6 @@ impl World {
     fn new(seed: u64) -> Self {
         let disk = SimDisk::new(seed, 64 << 20);
         let mut setup = Setup::stepped(&disk, 4 << 20);
-        // Facts are also restated, when the oldest file of the log leaves.
         setup.journal.file_bytes = 128 << 10;
         let broker = TestBroker::open(setup);
         broker.flush();
@@ -162,6 +161,19 @@ impl World {
         PolicySpec { pattern, apply_to, priority: self.random.below(3) as i64, definition: table_of(definition) }
     }
 
+    /// Fills the log, so that its oldest files leave and what they say is said again.
+    fn turn_the_log(&self) {
+        let oldest = || self.broker.broker.overview().journal.oldest_file;
+        let (spec, before) = (VhostSpec { description: "x".repeat(60_000), ..VhostSpec::default() }, oldest());
+        for _ in 0..80 {
+            self.broker.broker.put_vhost("/", &spec).unwrap();
+            self.broker.flush();
+            self.broker.background(10);
+        }
+        self.broker.broker.put_vhost("/", &VhostSpec::default()).unwrap();
+        assert!(oldest() > before, "no file has left");
+    }
+
     /// All that a restart keeps, a line for each.
     fn kept(&self) -> Vec<String> {
         let broker = &self.broker.broker;
@@ -213,6 +225,9 @@ fn the_log_gives_back_the_catalog_of_the_live_broker() {
                     world.broker.flush();
                     world.broker.background(2);
                 }
+            }
+            if world.random.chance(30) {
+                world.turn_the_log();
             }
             world.broker.flush();
             let live = world.kept();
