@@ -59,6 +59,38 @@ pub use settle::Outcome;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionId(pub u32);
 
+/// What an answer waits for; [`Client::durable`] says when it has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Awaited {
+    /// The flush of this ticket.
+    Flush(Ticket),
+    /// The message of a fetch, which is read from the disk.
+    Arrival,
+    /// The ends of the client's sessions that are under way, and their flush.
+    Ends,
+}
+
+impl Awaited {
+    /// It has always come.
+    pub const NOTHING: Self = Self::Flush(Ticket::NONE);
+
+    /// What waits for this and for the flush of `ticket`. The ends of sessions and a fetch come
+    /// after every earlier request of their client.
+    #[must_use]
+    pub fn and(self, ticket: Ticket) -> Self {
+        match self {
+            Self::Flush(own) => Self::Flush(own.max(ticket)),
+            Self::Arrival | Self::Ends => self,
+        }
+    }
+}
+
+impl From<Ticket> for Awaited {
+    fn from(ticket: Ticket) -> Self {
+        Self::Flush(ticket)
+    }
+}
+
 /// See the module. Dropping it closes it.
 pub struct Client {
     engine: Arc<Engine>,
@@ -164,12 +196,12 @@ impl Client {
     }
 
     /// Ends a session: its consumers go, its unsettled deliveries return to their places, its
-    /// parked publishes are refused. Returns the ticket for the reply. A large end is still under
-    /// way then, and the ticket covers it too.
-    pub fn close_session(&mut self, session: SessionId, now: Instant) -> Ticket {
+    /// parked publishes are refused. Returns what the reply waits for. A large end is still under
+    /// way then.
+    pub fn close_session(&mut self, session: SessionId, now: Instant) -> Awaited {
         self.flush(now);
         self.uploads.forget(session);
-        let Some(ended) = self.take_session(session) else { return Ticket::NONE };
+        let Some(ended) = self.take_session(session) else { return Awaited::NOTHING };
         self.end_session(ended)
     }
 
@@ -187,9 +219,9 @@ impl Client {
     }
 
     /// Ends everything: sessions, exclusive queues, the connection's place in the reports.
-    pub fn close(&mut self, now: Instant) -> Ticket {
+    pub fn close(&mut self, now: Instant) -> Awaited {
         if self.closed {
-            return self.settled.ticket();
+            return self.settled.ticket().into();
         }
         self.closed = true;
         self.flush(now);
@@ -199,25 +231,26 @@ impl Client {
         let mut sessions: Vec<_> = self.sessions.iter().map(|(session, _)| session).collect();
         sessions.sort_unstable_by_key(|session| session.0);
         let ended = sessions.into_iter().filter_map(|session| self.take_session(session)).collect();
-        let ticket = self.end_all(ended);
+        let ends = self.end_all(ended);
         if self.engine.clients.lock().remove(&self.shared.number).is_some() {
             self.engine.totals.connections_closed.add(1);
         }
-        ticket
+        ends
     }
 
-    /// True when `ticket` is durable; if it is not, the waker is woken when it is.
-    pub fn durable(&mut self, ticket: Ticket) -> bool {
-        if ticket == consume::ARRIVAL {
-            // The pager has been given the waker.
-            return self.receiver.has_fetched(|queue| queue.will_wake(self.shared.mailbox.waker(), &self.engine));
-        }
-        let ticket = match ticket {
-            ending::ENDING => match self.settled.ended() {
+    /// True when `awaited` has come, and what it stands for is durable. If not, the waker is woken
+    /// when it has.
+    pub fn durable(&mut self, awaited: Awaited) -> bool {
+        let ticket = match awaited {
+            Awaited::Flush(ticket) => ticket,
+            Awaited::Ends => match self.settled.ended() {
                 Some(ticket) => ticket,
                 None => return false,
             },
-            ticket => ticket,
+            // The pager has been given the waker.
+            Awaited::Arrival => {
+                return self.receiver.has_fetched(|queue| queue.will_wake(self.shared.mailbox.waker(), &self.engine));
+            }
         };
         if self.engine.journal.durable() >= ticket {
             return true;

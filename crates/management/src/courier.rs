@@ -5,7 +5,7 @@ use std::thread::park;
 use std::time::Instant;
 
 use auth::shown::extract;
-use broker::{Client, Error, Event, Fetch, Outcome, Properties, Publish, QueueSpec, SessionId, Table, Ticket, Value};
+use broker::{Awaited, Client, Error, Event, Fetch, Outcome, Properties, Publish, QueueSpec, SessionId, Table, Value};
 use serde::Deserialize;
 
 use crate::change::{AUDIT, Caller, Refused, WHY, Why, unpark};
@@ -158,8 +158,8 @@ impl Source {
         let mut client = self.broker.attach_unlisted(caller.identity, vhost, &caller.from, unpark())?;
         let session = client.open_session(1);
         let done = work(&mut client, session);
-        let ticket = client.close(Instant::now());
-        wait(&mut client, ticket);
+        let ends = client.close(Instant::now());
+        wait(&mut client, ends);
         done
     }
 
@@ -214,7 +214,7 @@ impl Source {
             match outcome {
                 Fetch::Message => {}
                 Fetch::Empty => break,
-                Fetch::Wait(ticket) => wait(client, ticket),
+                Fetch::Wait(awaited) => wait(client, awaited),
             }
             if let Some(message) = found.transpose()? {
                 fetched.push(message);
@@ -243,9 +243,9 @@ impl Source {
     }
 }
 
-/// Blocks until this ticket is durable.
-fn wait(client: &mut Client, ticket: Ticket) {
-    while !client.durable(ticket) {
+/// Blocks until this has come.
+fn wait(client: &mut Client, awaited: Awaited) {
+    while !client.durable(awaited) {
         park();
     }
 }

@@ -84,9 +84,9 @@ impl Channel {
         match fetched {
             Fetch::Message => {}
             Fetch::Empty => link.send(number, BasicGetEmpty::default()),
-            Fetch::Wait(ticket) => {
-                if !client.durable(ticket) {
-                    link.waiting = Some(Waiting::Durable(ticket));
+            Fetch::Wait(awaited) => {
+                if !client.durable(awaited) {
+                    link.waiting = Some(Waiting::Durable(awaited));
                 }
                 return Ok(Step::Later);
             }

@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use broker::Ticket;
+use broker::Awaited;
 
 use crate::codec::methods::{ConnectionCloseOk, method_name};
 use crate::codec::{FrameError, Method};
@@ -35,18 +35,18 @@ impl AmqpConnection {
         self.phase_ends = Some(now + CLOSE_TIMEOUT);
     }
 
-    /// Releases the broker's side. The answer to the peer must wait for the returned ticket.
-    pub(super) fn release(&mut self, now: Instant) -> Ticket {
+    /// Releases the broker's side. Returns what the answer to the peer must wait for.
+    pub(super) fn release(&mut self, now: Instant) -> Awaited {
         self.link.waiting = None;
-        let Some(running) = &mut self.running else { return Ticket::NONE };
+        let Some(running) = &mut self.running else { return Awaited::NOTHING };
         running.report_returned(&mut self.link, None, now);
         running.client.close(now)
     }
 
     /// The peer closes. The answer waits until everything that the connection settled is durable.
     pub(super) fn close_politely(&mut self, now: Instant) {
-        let ticket = self.release(now);
-        let done = self.running.as_mut().is_none_or(|running| running.client.durable(ticket));
+        let awaited = self.release(now);
+        let done = self.running.as_mut().is_none_or(|running| running.client.durable(awaited));
         if done {
             self.link.send(0, ConnectionCloseOk {});
             self.leave_to_peer();
@@ -54,7 +54,7 @@ impl AmqpConnection {
         }
         let mut frame = Vec::new();
         Method::from(ConnectionCloseOk {}).encode(0, &mut frame);
-        self.link.waiting = Some(Waiting::Reply { ticket, frame, closes: true });
+        self.link.waiting = Some(Waiting::Reply { awaited, frame, closes: true });
     }
 
     /// The bytes are no longer frames. Reports it, and ignores further input for a while, so that

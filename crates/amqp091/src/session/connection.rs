@@ -243,7 +243,7 @@ impl AmqpConnection {
         let over = match &self.link.waiting {
             // Both end in `drain`.
             None | Some(Waiting::Commit { .. } | Waiting::Unparked(_)) => false,
-            Some(Waiting::Reply { ticket, .. } | Waiting::Durable(ticket)) => running.client.durable(*ticket),
+            Some(Waiting::Reply { awaited, .. } | Waiting::Durable(awaited)) => running.client.durable(*awaited),
         };
         if !over {
             return;

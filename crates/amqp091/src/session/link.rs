@@ -3,7 +3,7 @@
 //! While something is [`Waiting`], no further input is taken. So a connection holds back at most
 //! one reply.
 
-use broker::{Client, SessionId, Ticket};
+use broker::{Awaited, Client, SessionId};
 use wire::Output;
 
 use crate::codec::{Method, Table};
@@ -62,14 +62,14 @@ impl Traits {
 pub(super) enum Waiting {
     /// This reply is sent when its change is durable.
     Reply {
-        ticket: Ticket,
+        awaited: Awaited,
         /// Its frame, and the frames that must follow it.
         frame: Vec<u8>,
         /// Whether it is the last reply, after which the connection closes.
         closes: bool,
     },
-    /// The frame that could not be handled is taken again when the ticket is durable.
-    Durable(Ticket),
+    /// The frame that could not be handled is taken again when this has come.
+    Durable(Awaited),
     /// The frame is taken again when the session has no parked publishes any more.
     Unparked(SessionId),
     /// A transaction of this channel is being committed; an event reports the end.
@@ -123,20 +123,21 @@ impl Link {
         }
     }
 
-    /// Sends `method` when `ticket` is durable, which may be now.
+    /// Sends `method` when `awaited` has come, which may be now.
     pub(super) fn send_when_durable<'m>(
         &mut self,
         client: &mut Client,
-        ticket: Ticket,
+        awaited: impl Into<Awaited>,
         channel: u16,
         method: impl Into<Method<'m>>,
     ) {
-        if client.durable(ticket) {
+        let awaited = awaited.into();
+        if client.durable(awaited) {
             self.send(channel, method);
         } else {
             let mut frame = Vec::new();
             method.into().encode(channel, &mut frame);
-            self.waiting = Some(Waiting::Reply { ticket, frame, closes: false });
+            self.waiting = Some(Waiting::Reply { awaited, frame, closes: false });
         }
     }
 

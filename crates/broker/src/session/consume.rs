@@ -14,7 +14,7 @@ use crate::queue::{Consumer, Fetched, Filter, Queue, Resume, Unattached, Visit, 
 use crate::session::drain::{Delivery, Event};
 use crate::session::receiver::ConsumerRecord;
 use crate::session::settle::{FETCHED, Unacked};
-use crate::session::{Client, SessionId};
+use crate::session::{Awaited, Client, SessionId};
 use crate::value::{Table, Value};
 
 /// A new consumer to start.
@@ -51,9 +51,6 @@ pub enum Prefetch {
 /// At most so many passed-by consumers try again before others get their turn.
 const RESUMED_AT_ONCE: usize = 1024;
 
-/// Stands for the arrival of a message that is read from the disk. The journal never returns it.
-pub(super) const ARRIVAL: Ticket = Ticket(u64::MAX - 1);
-
 /// The result of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fetch {
@@ -61,9 +58,8 @@ pub enum Fetch {
     Message,
     /// The queue has none that is ready.
     Empty,
-    /// Ask again when [`Client::durable`] is true for this ticket. It may stand for something else
-    /// than a flush.
-    Wait(Ticket),
+    /// Ask again when [`Client::durable`] is true for this.
+    Wait(Awaited),
 }
 
 impl Client {
@@ -285,10 +281,10 @@ impl Client {
                 self.engine.totals.fetched_empty.add(1);
                 return Ok(Fetch::Empty);
             }
-            Fetched::Wait(ticket) => return Ok(Fetch::Wait(ticket)),
+            Fetched::Wait(ticket) => return Ok(Fetch::Wait(ticket.into())),
             Fetched::Away => {
                 self.receiver.wait_for(queue);
-                return Ok(Fetch::Wait(ARRIVAL));
+                return Ok(Fetch::Wait(Awaited::Arrival));
             }
             Fetched::Damaged(damage) => return Err(Error::precondition(damage)),
             Fetched::Entry { seq, message, redelivered, returns, remaining } => {

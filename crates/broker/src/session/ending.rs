@@ -8,23 +8,18 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-use journal::Ticket;
-
 use crate::engine::ending::{Ending, Leaving};
 use crate::queue::{EntryOutcome, Queue, Settlement, Visit};
-use crate::session::Client;
 use crate::session::sessions::Session;
-
-/// Stands for ends of sessions that the housekeeping works on. The journal never returns it.
-pub(super) const ENDING: Ticket = Ticket(u64::MAX - 2);
+use crate::session::{Awaited, Client};
+use hashbrown::HashMap;
 
 /// An end of at most this weight is done at once.
 const AT_ONCE: usize = 4096;
 
 impl Client {
-    /// Ends a session that no call can reach any more. Returns the ticket for the reply.
-    pub(super) fn end_session(&mut self, session: Session) -> Ticket {
+    /// Ends a session that no call can reach any more. Returns what the reply waits for.
+    pub(super) fn end_session(&mut self, session: Session) -> Awaited {
         let consumers = session.consumers().clone();
         let mut ending = self.ending([session], Vec::new());
         // Before anything else is taken from the mailbox: deliveries for these consumers would not
@@ -49,7 +44,7 @@ impl Client {
     }
 
     /// Ends all of them, with the client's exclusive queues.
-    pub(super) fn end_all(&mut self, sessions: Vec<Session>) -> Ticket {
+    pub(super) fn end_all(&mut self, sessions: Vec<Session>) -> Awaited {
         let exclusive = std::mem::take(&mut self.exclusive);
         let mut ending = self.ending(sessions, exclusive);
         ending.outgoing = self.receiver.take_deliveries();
@@ -93,10 +88,10 @@ impl Client {
         ending
     }
 
-    fn run_end(&mut self, mut ending: Ending) -> Ticket {
+    fn run_end(&mut self, mut ending: Ending) -> Awaited {
         if ending.weight() <= AT_ONCE {
             while ending.advance(&self.engine) {}
-            return self.settled.reach(ending.ticket);
+            return self.settled.reach(ending.ticket).into();
         }
         // A client that waits for this may also wait for its earlier requests, with no other
         // ticket.
@@ -104,6 +99,6 @@ impl Client {
         self.settled.add_ending(&ending.ended);
         self.engine.waiting.lock().ending.push(ending);
         self.engine.housekeeper.wake();
-        ENDING
+        Awaited::Ends
     }
 }

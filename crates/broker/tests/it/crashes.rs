@@ -439,7 +439,7 @@ impl World {
         }
         let mut open = Vec::new();
         for (who, ticket, copies) in std::mem::take(&mut self.fences) {
-            if self.peers[who].client.durable(ticket) {
+            if self.peers[who].client.durable(ticket.into()) {
                 copies.iter().for_each(|copy| self.history.fenced(copy));
             } else {
                 open.push((who, ticket, copies));

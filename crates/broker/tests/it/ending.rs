@@ -1,7 +1,7 @@
 //! Sessions that end with many deliveries to return: in bounded pieces, completely, in order, and
 //! behind the reply's ticket.
 
-use broker::{Consume, ErrorKind, QueueSpec};
+use broker::{Awaited, Consume, ErrorKind, QueueSpec, Ticket};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Seen};
 
@@ -45,12 +45,17 @@ fn a_large_end_goes_on_in_pieces_and_the_reply_waits_for_all_of_them() {
         assert_eq!(bodies(&holder.drain(&broker)).len(), MANY);
         let mut heir = Peer::attach(&broker, "guest").expect("it may attach");
         let session = holder.session(1);
-        let ticket = match whole {
+        let small = holder.session(2);
+        let small = holder.client.close_session(small, broker.now());
+        assert!(matches!(small, Awaited::Flush(_)), "{small:?}");
+        let large = match whole {
             true => holder.client.close(broker.now()),
             false => holder.client.close_session(session, broker.now()),
         };
+        assert_eq!(small.and(Ticket::NONE), small);
+        assert_eq!((large, large.and(Ticket(1))), (Awaited::Ends, Awaited::Ends));
         let mut rounds = 0;
-        while !holder.client.durable(ticket) {
+        while !holder.client.durable(large) {
             assert!(rounds < 100, "it does not end");
             broker.housekeep_only();
             rounds += 1;

@@ -496,7 +496,7 @@ fn reject_behind_what_is_away(scene: &mut Scene) {
     scene.peer.client.settle(session, came[9].tag, true, Outcome::Rejected).unwrap();
     scene.peer.client.flush(scene.broker.now());
     let ticket = scene.peer.client.settled_ticket(session);
-    assert!(scene.broker.try_flush() && scene.peer.client.durable(ticket));
+    assert!(scene.broker.try_flush() && scene.peer.client.durable(ticket.into()));
 }
 
 /// After a power cut. The queue is too long, so they would have been dropped once more if their

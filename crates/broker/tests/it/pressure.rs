@@ -287,11 +287,11 @@ fn a_full_log_refuses_durable_declarations_and_what_makes_room_opens_it_again() 
     let (purged, ticket) = other.peer.client.purge_queue("q", other.broker.now()).unwrap();
     assert_eq!(purged, count);
     other.turn();
-    assert!(other.peer.client.durable(ticket));
+    assert!(other.peer.client.durable(ticket.into()));
     other.turns(30);
     let declared = other.declare(&late);
     other.broker.flush();
-    assert!(other.peer.client.durable(declared));
+    assert!(other.peer.client.durable(declared.into()));
     for _ in 0..30 {
         other.publish("late", 1000, None);
         other.turn();

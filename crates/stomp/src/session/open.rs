@@ -192,7 +192,7 @@ impl Session {
         let published = self.client.published_ticket(self.id);
         let ended = self.client.close_session(self.id, now);
         if let Some(receipt) = leaving.receipt.take() {
-            self.receipts.after_ticket(published.max(ended), receipt);
+            self.receipts.after(ended.and(published), receipt);
         }
         true
     }

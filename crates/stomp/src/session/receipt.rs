@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use broker::{Client, Refusal, Ticket, TransactionId};
+use broker::{Awaited, Client, Refusal, Ticket, TransactionId};
 use wire::Output;
 
 use super::error::Failure;
@@ -41,7 +41,7 @@ pub(super) struct Receipts {
     /// Of SENDs that are confirmed: they only wait for earlier settlements.
     confirmed: VecDeque<(Ticket, String)>,
     /// In the order in which the client asked for them.
-    fences: VecDeque<(Ticket, String)>,
+    fences: VecDeque<(Awaited, String)>,
     /// Fences of the turn that is being gathered.
     gathered: Vec<(Ticket, String)>,
     commit: Option<Commit>,
@@ -97,7 +97,7 @@ impl Receipts {
     /// The turn has run; `settled` is the ticket of its settlements.
     pub(super) fn end_turn(&mut self, settled: Ticket) {
         self.sends_run(settled);
-        self.fences.extend(self.gathered.drain(..).map(|(ticket, receipt)| (ticket.max(settled), receipt)));
+        self.fences.extend(self.gathered.drain(..).map(|(ticket, receipt)| (ticket.max(settled).into(), receipt)));
     }
 
     /// The SENDs of the turn so far have run; `settled` is the ticket of the settlements before
@@ -107,9 +107,9 @@ impl Receipts {
         self.sends.iter_mut().rev().take(new_sends).for_each(|send| send.settled = settled);
     }
 
-    /// The receipt can be written when `ticket` is durable.
-    pub(super) fn after_ticket(&mut self, ticket: Ticket, receipt: String) {
-        self.fences.push_back((ticket, receipt));
+    /// The receipt can be written when `awaited` has come.
+    pub(super) fn after(&mut self, awaited: Awaited, receipt: String) {
+        self.fences.push_back((awaited, receipt));
     }
 
     /// A COMMIT has begun; its receipt can be written when the transaction is durable.
@@ -142,7 +142,7 @@ impl Receipts {
         if let Some(commit) = self.commit.take_if(|commit| commit.transaction == transaction)
             && let Some(receipt) = commit.receipt
         {
-            self.after_ticket(Ticket::NONE, receipt);
+            self.after(Awaited::NOTHING, receipt);
         }
     }
 
@@ -154,10 +154,10 @@ impl Receipts {
 
     /// Writes all receipts that have nothing more to wait for.
     pub(super) fn release(&mut self, client: &mut Client, output: &mut Output) {
-        while let Some((_, receipt)) = self.confirmed.pop_front_if(|(ticket, _)| client.durable(*ticket)) {
+        while let Some((_, receipt)) = self.confirmed.pop_front_if(|(ticket, _)| client.durable((*ticket).into())) {
             self.write(&receipt, output);
         }
-        while let Some((_, receipt)) = self.fences.pop_front_if(|(ticket, _)| client.durable(*ticket)) {
+        while let Some((_, receipt)) = self.fences.pop_front_if(|(awaited, _)| client.durable(*awaited)) {
             self.write(&receipt, output);
         }
     }
