@@ -68,7 +68,7 @@ pub use report::{
 pub use selector::Value as Selected;
 pub use session::{
     Awaited, BindingSpec, Client, Consume, Declared, Delivery, DestinationName, Event, ExchangeSpec, Fetch, Outcome,
-    Prefetch, Publish, QueueSpec, Refusal, SessionId, TransactionId,
+    Prefetch, Publish, QueueSpec, Refusal, SessionId, Tags, TransactionId,
 };
 pub use settings::{CountedReturns, Limits, Settings, UnknownArguments};
 pub use value::{Table, Value};

@@ -53,7 +53,7 @@ pub use consume::{Consume, Fetch, Prefetch};
 pub use declare::{BindingSpec, Declared, DestinationName, ExchangeSpec, QueueSpec};
 pub use drain::{Delivery, Event, Refusal};
 pub use publish::Publish;
-pub use settle::Outcome;
+pub use settle::{Outcome, Tags};
 
 /// A session of a client; never reused within the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

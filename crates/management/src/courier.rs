@@ -5,7 +5,9 @@ use std::thread::park;
 use std::time::Instant;
 
 use auth::shown::extract;
-use broker::{Awaited, Client, Error, Event, Fetch, Outcome, Properties, Publish, QueueSpec, SessionId, Table, Value};
+use broker::{
+    Awaited, Client, Error, Event, Fetch, Outcome, Properties, Publish, QueueSpec, SessionId, Table, Tags, Value,
+};
 use serde::Deserialize;
 
 use crate::change::{AUDIT, Caller, Refused, WHY, Why, unpark};
@@ -221,7 +223,7 @@ impl Source {
             }
         }
         if !fetched.is_empty() {
-            client.settle(session, 0, true, fetching.ackmode.outcome())?;
+            client.settle(session, Tags::All, fetching.ackmode.outcome())?;
         }
         Ok(fetched)
     }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use broker::{
     BindingSpec, Browse, Consume, DestinationName, Error, ExchangeSpec, Fetch, Outcome, Prefetch, Publish, QueueSpec,
-    SessionId, Table,
+    SessionId, Table, Tags,
 };
 
 use crate::broker::{Setup, TestBroker, TextDialect, value_of};
@@ -375,7 +375,7 @@ impl Script {
     fn settle(&mut self, name: &str, number: u32, statement: &Statement<'_>) -> Result<String, Error> {
         let (peer, _) = self.peer(name);
         let session = peer.session(number);
-        let (tag, multiple) = (statement.number(0), statement.has("multiple"));
+        let tags = named(statement);
         let outcome = match statement.verb.trim_start_matches("tx-") {
             "ack" => Outcome::Accepted,
             "nack" => Outcome::Released,
@@ -384,9 +384,9 @@ impl Script {
         };
         match peer.transactions.get(&number) {
             Some(transaction) if statement.verb.starts_with("tx-") => {
-                peer.client.settle_in(*transaction, session, tag, multiple, outcome)?;
+                peer.client.settle_in(*transaction, session, tags, outcome)?;
             }
-            _ => peer.client.settle(session, tag, multiple, outcome)?,
+            _ => peer.client.settle(session, tags, outcome)?,
         }
         Ok(String::new())
     }
@@ -459,6 +459,20 @@ impl Script {
             }
         }
         panic!("a get waits for ever");
+    }
+}
+
+/// The deliveries that a settlement names: `3`, `3 multiple` for all up to it, `0 multiple` for
+/// all, `3..5` for a range.
+fn named(statement: &Statement<'_>) -> Tags {
+    if let Some((first, last)) = statement.word(0).split_once("..") {
+        let number = |text: &str| text.parse().expect("a tag");
+        return Tags::Range { first: number(first), last: number(last) };
+    }
+    match (statement.number(0), statement.has("multiple")) {
+        (tag, false) => Tags::One(tag),
+        (0, true) => Tags::All,
+        (tag, true) => Tags::UpTo(tag),
     }
 }
 

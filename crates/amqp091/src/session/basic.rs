@@ -1,6 +1,6 @@
 //! Class `basic` except for publishing: prefetch, consumers, fetching, settlements.
 
-use broker::{Consume, Fetch, Outcome, Prefetch};
+use broker::{Consume, Fetch, Outcome, Prefetch, Tags};
 
 use crate::codec::methods::{
     BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicGet, BasicGetEmpty, BasicNack, BasicQos,
@@ -96,22 +96,22 @@ impl Channel {
 
     #[inline]
     pub(super) fn ack(&mut self, cx: &mut Context<'_>, ack: &BasicAck) -> Result<(), Failure> {
-        self.settle(cx, ack.delivery_tag, ack.multiple, Outcome::Accepted)
+        self.settle(cx, tags(ack.delivery_tag, ack.multiple), Outcome::Accepted)
     }
 
     pub(super) fn nack(&mut self, cx: &mut Context<'_>, nack: &BasicNack) -> Result<(), Failure> {
-        self.settle(cx, nack.delivery_tag, nack.multiple, refused(nack.requeue, Outcome::Released))
+        self.settle(cx, tags(nack.delivery_tag, nack.multiple), refused(nack.requeue, Outcome::Released))
     }
 
     pub(super) fn reject(&mut self, cx: &mut Context<'_>, reject: &BasicReject) -> Result<(), Failure> {
-        self.settle(cx, reject.delivery_tag, false, refused(reject.requeue, Outcome::Failed))
+        self.settle(cx, Tags::One(reject.delivery_tag), refused(reject.requeue, Outcome::Failed))
     }
 
     #[inline]
-    fn settle(&mut self, cx: &mut Context<'_>, tag: u64, multiple: bool, outcome: Outcome) -> Result<(), Failure> {
+    fn settle(&mut self, cx: &mut Context<'_>, tags: Tags, outcome: Outcome) -> Result<(), Failure> {
         match self.mode {
-            Mode::Transactional(_) => self.settle_at_commit(cx, tag, multiple, outcome),
-            Mode::Plain | Mode::Confirming => Ok(cx.client.settle(self.session, tag, multiple, outcome)?),
+            Mode::Transactional(_) => self.settle_at_commit(cx, tags, outcome),
+            Mode::Plain | Mode::Confirming => Ok(cx.client.settle(self.session, tags, outcome)?),
         }
     }
 
@@ -138,6 +138,17 @@ impl Channel {
             return Err(Failure::new(ReplyCode::NotFound, "no previously declared queue"));
         }
         Ok(self.last_queue.clone())
+    }
+}
+
+/// The deliveries that a settlement names: with `multiple` all up to the tag, and all of them with
+/// tag 0.
+#[inline]
+fn tags(tag: u64, multiple: bool) -> Tags {
+    match (tag, multiple) {
+        (tag, false) => Tags::One(tag),
+        (0, true) => Tags::All,
+        (tag, true) => Tags::UpTo(tag),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Classes `confirm` and `tx`: the two ways to know that publishes are safe. A channel uses one of
 //! them or neither.
 
-use broker::Outcome;
+use broker::{Outcome, Tags};
 
 use crate::codec::methods::{ConfirmSelect, ConfirmSelectOk, TxRollbackOk, TxSelectOk};
 use crate::session::channel::{Channel, Mode};
@@ -38,12 +38,11 @@ impl Channel {
     pub(super) fn settle_at_commit(
         &mut self,
         cx: &mut Context<'_>,
-        tag: u64,
-        multiple: bool,
+        tags: Tags,
         outcome: Outcome,
     ) -> Result<(), Failure> {
         let settlements = &mut self.settlements;
-        cx.client.put_aside(self.session, tag, multiple, &mut |tag| settlements.push((tag, outcome)))?;
+        cx.client.put_aside(self.session, tags, &mut |tag| settlements.push((tag, outcome)))?;
         Ok(())
     }
 
@@ -53,7 +52,7 @@ impl Channel {
             return Err(precondition("channel is not transactional"));
         };
         for (tag, outcome) in std::mem::take(&mut self.settlements) {
-            cx.client.settle_in(transaction, self.session, tag, false, outcome)?;
+            cx.client.settle_in(transaction, self.session, Tags::One(tag), outcome)?;
         }
         cx.client.commit(transaction, cx.now)?;
         self.mode = Mode::Transactional(cx.client.begin(self.session));

@@ -9,6 +9,24 @@ use crate::error::Error;
 use crate::queue::{EntryOutcome, Resume, Settlement, SharedCredit, Visit};
 use crate::session::{Client, SessionId};
 
+/// The deliveries of a session that a settlement names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tags {
+    /// This one, which must be unsettled.
+    One(u64),
+    /// This one, which must be unsettled, and all before it.
+    UpTo(u64),
+    /// All that are unsettled from the first to the last, which may be none.
+    Range {
+        /// The first.
+        first: u64,
+        /// The last.
+        last: u64,
+    },
+    /// All of them.
+    All,
+}
+
 /// A client's outcome of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
@@ -165,22 +183,40 @@ impl Unsettled {
         taken
     }
 
-    /// Puts the deliveries of `tag` aside. `None` if it is not the tag of an unsettled delivery, or
-    /// was put aside before.
-    fn put_aside(&mut self, tag: u64, multiple: bool, each: &mut dyn FnMut(u64)) -> Option<()> {
-        let all = multiple && tag == 0;
-        if !all && (self.index(tag).is_none() || self.aside.contains(&tag)) {
+    /// Takes those from `first` to `last`.
+    fn take_range(&mut self, first: u64, last: u64) -> Vec<Unacked> {
+        let from = self.place(first);
+        let named = self.deliveries.range_mut(from..).take_while(|(tag, _)| *tag <= last);
+        let taken: Vec<_> = named.filter_map(|(_, unacked)| unacked.take()).collect();
+        self.count -= taken.len();
+        if !self.aside.is_empty() {
+            self.aside.retain(|tag| *tag < first || *tag > last);
+        }
+        self.trim();
+        taken
+    }
+
+    /// Puts these deliveries aside. `None` if the one that must be unsettled is not, or was put
+    /// aside before.
+    fn put_aside(&mut self, tags: Tags, each: &mut dyn FnMut(u64)) -> Option<()> {
+        let (first, last) = match tags {
+            Tags::One(tag) => (tag, tag),
+            Tags::UpTo(tag) => (self.aside_to + 1, tag),
+            Tags::Range { first, last } => (first, last),
+            Tags::All => (self.aside_to + 1, self.next - 1),
+        };
+        if let Tags::One(tag) | Tags::UpTo(tag) = tags
+            && (self.index(tag).is_none() || self.aside.contains(&tag))
+        {
             return None;
         }
-        let last = if all { self.next - 1 } else { tag };
-        let first = if multiple { self.aside_to + 1 } else { tag };
         let named = self.deliveries.range(self.place(first)..).take_while(|(tag, _)| *tag <= last);
         for (tag, unacked) in named {
             if unacked.is_some() && self.aside.insert(*tag) {
                 each(*tag);
             }
         }
-        if multiple {
+        if let Tags::UpTo(_) | Tags::All = tags {
             self.aside_to = self.aside_to.max(last);
         }
         Some(())
@@ -193,44 +229,53 @@ impl Unsettled {
 }
 
 impl Client {
-    /// Settles deliveries: one, or all up to `tag` (all of them with tag 0). Gathered until the
-    /// turn is flushed.
+    /// Settles deliveries. Gathered until the turn is flushed.
     ///
     /// # Errors
-    /// `Precondition` when the tag is not one of an unsettled delivery of this session.
-    pub fn settle(&mut self, session: SessionId, tag: u64, multiple: bool, outcome: Outcome) -> Result<(), Error> {
-        self.take_deliveries(session, tag, multiple, &mut |client, unacked, shared| {
+    /// `Precondition` when a delivery that must be unsettled is not, or is not of this session.
+    pub fn settle(&mut self, session: SessionId, tags: Tags, outcome: Outcome) -> Result<(), Error> {
+        self.take_deliveries(session, tags, &mut |client, unacked, shared| {
             client.gather_settlement(unacked, shared, outcome.for_entry());
         })
     }
 
-    /// Takes the deliveries of `tag` out of the unsettled ones.
+    /// Takes these deliveries out of the unsettled ones.
     pub(super) fn take_deliveries(
         &mut self,
         session: SessionId,
-        tag: u64,
-        multiple: bool,
+        tags: Tags,
         each: &mut dyn FnMut(&mut Self, Unacked, &Arc<SharedCredit>),
     ) -> Result<(), Error> {
         let entry = self.sessions.require(session)?;
         let shared = Arc::clone(&entry.shared);
-        if multiple && tag == 0 {
-            for unacked in entry.unsettled.take_all() {
-                each(self, unacked, &shared);
+        let several = match tags {
+            Tags::One(tag) => {
+                let index = entry.unsettled.index(tag).ok_or_else(|| unknown_tag(tag))?;
+                if let Some(unacked) = entry.unsettled.take_one(index) {
+                    each(self, unacked, &shared);
+                }
+                return Ok(());
             }
-            return Ok(());
-        }
-        let index = entry.unsettled.index(tag).ok_or_else(|| unknown_tag(tag))?;
-        if !multiple {
-            if let Some(unacked) = entry.unsettled.take_one(index) {
-                each(self, unacked, &shared);
-            }
-            return Ok(());
-        }
+            Tags::UpTo(tag) => return self.take_up_to(session, tag, &shared, each),
+            Tags::Range { first, last } => entry.unsettled.take_range(first, last),
+            Tags::All => entry.unsettled.take_all(),
+        };
+        several.into_iter().for_each(|unacked| each(self, unacked, &shared));
+        Ok(())
+    }
+
+    fn take_up_to(
+        &mut self,
+        session: SessionId,
+        tag: u64,
+        shared: &Arc<SharedCredit>,
+        each: &mut dyn FnMut(&mut Self, Unacked, &Arc<SharedCredit>),
+    ) -> Result<(), Error> {
+        let index = self.sessions.require(session)?.unsettled.index(tag).ok_or_else(|| unknown_tag(tag))?;
         for _ in 0..=index {
             let Some(entry) = self.sessions.get_mut(session) else { break };
             if let Some(unacked) = entry.unsettled.take_front() {
-                each(self, unacked, &shared);
+                each(self, unacked, shared);
             }
         }
         if let Some(entry) = self.sessions.get_mut(session) {
@@ -239,24 +284,20 @@ impl Client {
         Ok(())
     }
 
-    /// Puts deliveries aside that a transaction will settle, and reports their tags: one, or all up
-    /// to `tag` (all of them with tag 0). They stay the session's. They can't be named again before
-    /// [`Client::settle_in`] or [`Client::take_up_again`], and [`Client::recover`] passes them
-    /// over. Some protocols leave deliveries with the client after a rollback, and need this. The
-    /// bare [`Client::settle_in`] gives them back to their queues.
+    /// Puts deliveries aside that a transaction will settle, and reports their tags. They stay the
+    /// session's. They can't be named again before [`Client::settle_in`] or
+    /// [`Client::take_up_again`], and [`Client::recover`] passes them over. Some protocols leave
+    /// deliveries with the client after a rollback, and need this. The bare [`Client::settle_in`]
+    /// gives them back to their queues.
     ///
     /// # Errors
-    /// `Precondition` when the tag is not one of an unsettled delivery of this session, or was put
-    /// aside before.
-    pub fn put_aside(
-        &mut self,
-        session: SessionId,
-        tag: u64,
-        multiple: bool,
-        each: &mut dyn FnMut(u64),
-    ) -> Result<(), Error> {
-        let aside = self.sessions.require(session)?.unsettled.put_aside(tag, multiple, each);
-        aside.ok_or_else(|| unknown_tag(tag))
+    /// As [`Client::settle`], also for a delivery that was put aside before.
+    pub fn put_aside(&mut self, session: SessionId, tags: Tags, each: &mut dyn FnMut(u64)) -> Result<(), Error> {
+        let aside = self.sessions.require(session)?.unsettled.put_aside(tags, each);
+        match (aside, tags) {
+            (None, Tags::One(tag) | Tags::UpTo(tag)) => Err(unknown_tag(tag)),
+            _ => Ok(()),
+        }
     }
 
     /// Makes the deliveries that this session has put aside unsettled again.
@@ -390,8 +431,8 @@ mod tests {
     }
 
     proptest! {
-        /// Steps are a kind and a number: deliveries come, and are settled one by one or up to a
-        /// tag, in any order.
+        /// Steps are a kind and a number: deliveries come, and are settled one by one, up to a tag
+        /// or in a range, in any order.
         #[test]
         fn each_tag_is_that_of_its_delivery(steps in proptest::collection::vec((0..16_u8, 0..4000_u64), 0..1500)) {
             let (mut unsettled, mut expected, mut next) = (Unsettled::default(), BTreeMap::new(), 1_u64);
@@ -404,7 +445,13 @@ mod tests {
                         expected.extend(added.map(|unacked| (next, unacked.seq)));
                         next += 1;
                     }
-                    5..15 => {
+                    5..7 => {
+                        let taken = unsettled.take_range(tag, tag + 5).into_iter().map(|unacked| unacked.seq);
+                        let named: Vec<u64> = expected.range(tag..=tag + 5).map(|(tag, _)| *tag).collect();
+                        let known: Vec<_> = named.iter().filter_map(|tag| expected.remove(tag)).collect();
+                        prop_assert_eq!(taken.collect::<Vec<_>>(), known);
+                    }
+                    7..15 => {
                         let taken = unsettled.index(tag).and_then(|index| unsettled.take_one(index));
                         prop_assert_eq!(taken.map(|unacked| unacked.seq), expected.remove(&tag));
                     }
@@ -432,22 +479,23 @@ mod tests {
         for seq in 1..=5 {
             unsettled.add((seq != 3).then_some(unacked(seq)));
         }
-        // The tag, multiple, and the tags that are put aside. `None` is a refusal.
-        let steps: [(u64, bool, Option<&[u64]>); 9] = [
-            (0, false, None),
-            (3, false, None),
-            (6, false, None),
-            (2, false, Some(&[2])),
-            (2, false, None),
-            (2, true, None),
-            (4, true, Some(&[1, 4])),
-            (0, true, Some(&[5])),
-            (0, true, Some(&[])),
+        // What is named, and the tags that are put aside. `None` is a refusal.
+        let steps: [(Tags, Option<&[u64]>); 10] = [
+            (Tags::One(0), None),
+            (Tags::One(3), None),
+            (Tags::One(6), None),
+            (Tags::Range { first: 2, last: 3 }, Some(&[2])),
+            (Tags::One(2), None),
+            (Tags::UpTo(2), None),
+            (Tags::UpTo(4), Some(&[1, 4])),
+            (Tags::Range { first: 1, last: 4 }, Some(&[])),
+            (Tags::All, Some(&[5])),
+            (Tags::All, Some(&[])),
         ];
-        for (tag, multiple, expected) in steps {
+        for (named, expected) in steps {
             let mut tags = Vec::new();
-            let known = unsettled.put_aside(tag, multiple, &mut |tag| tags.push(tag));
-            assert_eq!(known.map(|()| tags.as_slice()), expected, "{tag} {multiple}");
+            let known = unsettled.put_aside(named, &mut |tag| tags.push(tag));
+            assert_eq!(known.map(|()| tags.as_slice()), expected, "{named:?}");
         }
         assert_eq!(unsettled.take_free().len(), 0);
         unsettled.aside.remove(&4);
@@ -455,7 +503,7 @@ mod tests {
         assert_eq!(unsettled.index(5).and_then(|index| unsettled.take_one(index)).map(|unacked| unacked.seq), Some(5));
         unsettled.take_up_again();
         let mut tags = Vec::new();
-        unsettled.put_aside(2, true, &mut |tag| tags.push(tag));
+        unsettled.put_aside(Tags::UpTo(2), &mut |tag| tags.push(tag));
         assert_eq!(tags, [1, 2]);
         unsettled.take_up_again();
         assert_eq!(unsettled.take_free().iter().map(|unacked| unacked.seq).collect::<Vec<_>>(), [1, 2]);

@@ -25,7 +25,7 @@ use crate::queue::mailbox::{Notice, TransactionId};
 use crate::queue::{Coming, HiddenRun, Queue, Settlement, Visit};
 use crate::session::answers::Answer;
 use crate::session::publish::Publish;
-use crate::session::settle::{Outcome, Unacked};
+use crate::session::settle::{Outcome, Tags, Unacked};
 use crate::session::{Client, SessionId};
 
 pub(super) use open::{Open, Transactions};
@@ -84,13 +84,12 @@ impl Client {
         &mut self,
         transaction: TransactionId,
         session: SessionId,
-        tag: u64,
-        multiple: bool,
+        tags: Tags,
         outcome: Outcome,
     ) -> Result<(), Error> {
         self.transactions.require(transaction)?;
         let mut deliveries = Vec::new();
-        self.take_deliveries(session, tag, multiple, &mut |_, unacked, _| deliveries.push((unacked, outcome)))?;
+        self.take_deliveries(session, tags, &mut |_, unacked, _| deliveries.push((unacked, outcome)))?;
         self.transactions.require(transaction)?.deliveries.extend(deliveries);
         Ok(())
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use broker::{Clock, Consume, Fetch, Flow, Outcome, Prefetch, Publish, QueueSpec, Ticket, Value};
+use broker::{Clock, Consume, Fetch, Flow, Outcome, Prefetch, Publish, QueueSpec, Tags, Ticket, Value};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::{Fault, Random, SimDisk};
@@ -319,7 +319,7 @@ impl World {
                 1 | 2 if copy.0 == "r" => Outcome::Rejected,
                 _ => Outcome::Accepted,
             };
-            self.peers[who].client.settle(session, tag, false, outcome).unwrap();
+            self.peers[who].client.settle(session, Tags::One(tag), outcome).unwrap();
             settled.push((copy, outcome));
         }
         for (copy, outcome) in &settled {
@@ -352,7 +352,7 @@ impl World {
         }
         for _ in 0..self.random.below(3) {
             let Some((tag, copy)) = self.held[who].pop_first() else { break };
-            self.peers[who].client.settle_in(transaction, session, tag, false, Outcome::Accepted).unwrap();
+            self.peers[who].client.settle_in(transaction, session, Tags::One(tag), Outcome::Accepted).unwrap();
             unit.settled.push(copy);
         }
         let arrivals = unit.arrivals.clone();

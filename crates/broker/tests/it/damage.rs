@@ -1,7 +1,9 @@
 //! Damaged segments. The queues with messages in them deliver the earlier messages and stop there,
 //! and all others go on. An operator can let a damaged queue go on without the lost messages.
 
-use broker::{ApplyTo, Consume, Fetch, Outcome, PolicyKind, PolicySpec, Publish, QueueSpec, Repair, Table, Value};
+use broker::{
+    ApplyTo, Consume, Fetch, Outcome, PolicyKind, PolicySpec, Publish, QueueSpec, Repair, Table, Tags, Value,
+};
 use testkit::broker::{Setup, TestBroker, table_of};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::SimDisk;
@@ -63,7 +65,7 @@ impl Scene {
             let came = self.turn();
             let Some(last) = came.last().map(|received| received.tag) else { return all };
             all.extend(came.iter().map(|received| received.body.parse::<u64>().unwrap()));
-            self.peer.client.settle(session, last, true, Outcome::Accepted).unwrap();
+            self.peer.client.settle(session, Tags::UpTo(last), Outcome::Accepted).unwrap();
         }
     }
 
@@ -251,7 +253,7 @@ fn a_damaged_list_of_what_waits_for_its_retry_stops_no_start() {
     scene.peer.consume(&scene.broker, 1, Consume { queue: "hurt".into(), tag: "c".into(), ..Consume::default() });
     let came = scene.turn();
     let session = scene.peer.session(1);
-    scene.peer.client.settle(session, came[0].tag, false, Outcome::Failed).unwrap();
+    scene.peer.client.settle(session, Tags::One(came[0].tag), Outcome::Failed).unwrap();
     let setup = scene.stop();
     let (index, _) = victim(&disk);
     disk.flip_bit(&index, 8 * 600);

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use broker::{
-    Browse, Consume, Dialect, DialectId, Dialects, Error, Fetch, Outcome, Properties, Publish, Redriven, Table, Value,
+    Browse, Consume, Dialect, DialectId, Dialects, Error, Fetch, Outcome, Properties, Publish, Redriven, Table, Tags,
+    Value,
 };
 use journal::{Disk, DiskFile, Lock};
 use testkit::broker::{Setup, TestBroker, TextDialect};
@@ -133,7 +134,7 @@ fn accept(peer: &mut Peer, seen: Vec<Seen>, all: &mut Vec<u64>) -> bool {
         .collect();
     let Some(last) = came.last().map(|received| received.tag) else { return false };
     let session = peer.session(1);
-    peer.client.settle(session, last, true, Outcome::Accepted).unwrap();
+    peer.client.settle(session, Tags::UpTo(last), Outcome::Accepted).unwrap();
     all.extend(came.iter().map(|received| received.body.parse::<u64>().unwrap()));
     true
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use broker::{Consume, Fetch, Outcome, Prefetch, Publish, QueueSpec, Table, Value};
+use broker::{Consume, Fetch, Outcome, Prefetch, Publish, QueueSpec, Table, Tags, Value};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::{Random, SimDisk};
@@ -346,32 +346,33 @@ impl Run {
         }
     }
 
-    /// Picks some unsettled deliveries: tag, multiple, and their places.
-    fn some_unsettled(&mut self, key: SessionKey) -> Option<(u64, bool, Vec<Place>)> {
+    /// Picks some unsettled deliveries, and their places.
+    fn some_unsettled(&mut self, key: SessionKey) -> Option<(Tags, Vec<Place>)> {
         let unsettled = self.model.unsettled.get(&key).filter(|unsettled| !unsettled.is_empty())?;
         let tags: Vec<u64> = unsettled.keys().copied().collect();
-        let (mut tag, multiple) = (tags[self.random.below(tags.len() as u64) as usize], self.random.chance(30));
+        let tag = tags[self.random.below(tags.len() as u64) as usize];
         let unsettled = self.model.unsettled.get_mut(&key)?;
-        let taken = if multiple {
-            if self.random.chance(20) {
-                tag = 0;
+        let (named, first, last) = match self.random.below(20) {
+            0 => (Tags::All, 0, u64::MAX),
+            1..6 => (Tags::UpTo(tag), 0, tag),
+            6..9 => {
+                let last = tag + self.random.below(6);
+                (Tags::Range { first: tag, last }, tag, last)
             }
-            let rest = if tag == 0 { BTreeMap::new() } else { unsettled.split_off(&(tag + 1)) };
-            std::mem::replace(unsettled, rest).into_values().collect()
-        } else {
-            unsettled.remove(&tag).into_iter().collect()
+            _ => (Tags::One(tag), tag, tag),
         };
-        Some((tag, multiple, taken))
+        let taken = unsettled.extract_if(first..=last, |_, _| true).map(|(_, place)| place).collect();
+        Some((named, taken))
     }
 
     fn settle(&mut self, key: SessionKey) {
         let session = self.peers[key.0].session(key.1);
         let mut all = Vec::new();
         for _ in 0..=self.below(3) {
-            let Some((tag, multiple, taken)) = self.some_unsettled(key) else { break };
+            let Some((tags, taken)) = self.some_unsettled(key) else { break };
             let (verdict, outcome) = self.verdict();
-            self.log.push(format!("{key:?} settles {tag} multiple {multiple}: {outcome:?}"));
-            self.peers[key.0].client.settle(session, tag, multiple, outcome).unwrap();
+            self.log.push(format!("{key:?} settles {tags:?}: {outcome:?}"));
+            self.peers[key.0].client.settle(session, tags, outcome).unwrap();
             all.extend(taken.into_iter().map(|delivery| (delivery, verdict)));
         }
         let now = self.now();
@@ -418,10 +419,10 @@ impl Run {
         }
         let mut settled = Vec::new();
         for _ in 0..self.below(3) {
-            let Some((tag, multiple, taken)) = self.some_unsettled(key) else { break };
+            let Some((tags, taken)) = self.some_unsettled(key) else { break };
             let (verdict, outcome) = self.verdict();
-            self.log.push(format!("{key:?} settles {tag} multiple {multiple} in a transaction: {outcome:?}"));
-            self.peers[key.0].client.settle_in(transaction, session, tag, multiple, outcome).unwrap();
+            self.log.push(format!("{key:?} settles {tags:?} in a transaction: {outcome:?}"));
+            self.peers[key.0].client.settle_in(transaction, session, tags, outcome).unwrap();
             settled.extend(taken.into_iter().map(|delivery| (delivery, verdict)));
         }
         self.peers[key.0].transactions.remove(&key.1);

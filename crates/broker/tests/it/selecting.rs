@@ -1,7 +1,7 @@
 //! Consumers with selectors, and browsers: their messages, the order of these, and which of them
 //! holds up another.
 
-use broker::{Consume, Outcome, Publish, SelectorReport, Value};
+use broker::{Consume, Outcome, Publish, SelectorReport, Tags, Value};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Seen};
 use testkit::script::Script;
@@ -315,7 +315,7 @@ impl Scene {
                 match one {
                     Seen::Delivery(received) => {
                         if received.consumer == accepts {
-                            self.peer.client.settle(session, received.tag, false, Outcome::Accepted).unwrap();
+                            self.peer.client.settle(session, Tags::One(received.tag), Outcome::Accepted).unwrap();
                         }
                         all.push((received.consumer, received.body.parse().unwrap()));
                     }

@@ -34,6 +34,23 @@ fn multiple_settles_everything_up_to_the_tag() {
     ]);
 }
 
+/// A range names whatever is unsettled in it, so it can't be wrong about one that is settled.
+#[test]
+fn a_range_settles_what_is_unsettled_in_it() {
+    check(&[
+        ("a queue q; publish - q 1; publish - q 2; publish - q 3; publish - q 4; publish - q 5", "0 0"),
+        ("a consume q c", "c:1=1, c:2=2, c:3=3, c:4=4, c:5=5"),
+        ("a ack 3; ack 2..4", ""),
+        ("* counts q", "0 2"),
+        ("a ack 2..4; ack 6..9; ack 4..2; ack 2", "406 unknown delivery tag 2"),
+        ("a cancel c; nack 0..99", "cancelled"),
+        ("* counts q", "2 0"),
+        ("a begin; get q; get q", ":6=1! left 1, :7=5! left 0"),
+        ("a tx-ack 6..7; commit", "committed"),
+        ("* counts q", "0 0"),
+    ]);
+}
+
 #[test]
 fn what_comes_back_returns_to_its_place_and_is_marked() {
     check(&[

@@ -4,7 +4,7 @@
 //! subscription, as the specification says. It settles none of another subscription. Each is
 //! settled by its own tag, so a delivery that the peer has not seen is never settled.
 
-use broker::{Outcome, Ticket};
+use broker::{Outcome, Tags, Ticket};
 
 use super::error::Failure;
 use super::open::Session;
@@ -37,11 +37,11 @@ impl Session {
         if let Some(name) = frame.headers.get("transaction") {
             let transaction = self.transactions.id(&name)?;
             for tag in tags {
-                self.client.settle_in(transaction, self.id, tag, false, outcome)?;
+                self.client.settle_in(transaction, self.id, Tags::One(tag), outcome)?;
             }
         } else {
             for tag in tags {
-                self.client.settle(self.id, tag, false, outcome)?;
+                self.client.settle(self.id, Tags::One(tag), outcome)?;
             }
         }
         self.fence(frame, Ticket::NONE);
