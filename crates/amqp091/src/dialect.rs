@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use broker::{Copies, Counts, DELAY, Dialect, DialectId, Dialects, Error, Field, Message, Properties, Selected};
+use broker::{Counts, Dialect, DialectId, Dialects, Error, Field, Message, Overlay, Properties, Selected};
 
 use crate::codec::decode_properties;
 use crate::codec::properties::BasicProperties;
@@ -159,38 +159,45 @@ pub(crate) fn delivered_properties<'m>(
     counts: Counts,
     dialects: &Dialects,
 ) -> Result<Cow<'m, [u8]>, Error> {
-    let own = message.dialect() == ENCODING;
-    let untouched = !message.is_marked() && !message.was_delayed() && message.copies() == Copies::None;
-    if own && counts.is_none() && untouched {
-        return Ok(Cow::Borrowed(message.properties()));
+    if message.dialect() != ENCODING {
+        return Ok(Cow::Owned(from_neutral(&dialects.read_shown(message, counts)?)));
     }
-    if own {
-        let basic = decode_properties(message.properties())
-            .map_err(|error| Error::internal(format!("stored AMQP properties cannot be read: {error}")))?;
-        let mut headers = basic.headers.map(|headers| headers.to_fields());
-        if let Some(fields) = &mut headers {
-            let hidden = message.copies().hidden();
-            fields.retain(|(name, _)| !hidden.contains(&name.as_str()));
-        }
-        let delay = basic.headers.and_then(|headers| headers.get(DELAY)).map(value_to_neutral);
-        if let Some(spent) = message.spent_delay(delay.as_ref()) {
-            set(headers.get_or_insert_default(), DELAY, value_from_neutral(&spent));
-        }
-        return Ok(Cow::Owned(rewritten(basic, headers, message, counts)));
+    match message.overlay(counts, dialects) {
+        None => Ok(Cow::Borrowed(message.properties())),
+        Some(overlay) => laid_over(message.properties(), &overlay).map(Cow::Owned),
     }
-    let neutral = dialects.read(message.dialect(), message.properties())?;
-    Ok(Cow::Owned(from_neutral(&neutral, message, counts)))
+}
+
+/// Properties of this protocol, encoded again with what the broker adds, hides and takes away.
+fn laid_over(properties: &[u8], overlay: &Overlay) -> Result<Vec<u8>, Error> {
+    let basic = decode_properties(properties)
+        .map_err(|error| Error::internal(format!("stored AMQP properties cannot be read: {error}")))?;
+    let mut headers = basic.headers.map(|headers| headers.to_fields());
+    if let Some(fields) = &mut headers {
+        fields.retain(|(name, _)| !overlay.covers(name));
+    }
+    if !overlay.headers().is_empty() {
+        let added = overlay.headers().iter().map(|(name, value)| ((*name).to_owned(), value_from_neutral(value)));
+        headers.get_or_insert_default().extend(added);
+    }
+    let expiration = basic.expiration.filter(|_| !overlay.takes_expiration());
+    Ok(with_headers(BasicProperties { expiration, ..basic }, headers))
 }
 
 /// The property bytes for a message of another protocol.
-fn from_neutral(neutral: &Properties, message: &Message, counts: Counts) -> Vec<u8> {
+fn from_neutral(neutral: &Properties) -> Vec<u8> {
     let expiration = neutral.expiration.map(|ms| ms.to_string());
     let basic = without_headers(neutral, expiration.as_deref());
-    let mut headers = (!neutral.headers.is_empty()).then(|| fields_from_neutral(&neutral.headers));
-    if let Some(spent) = message.spent_delay(neutral.headers.get(DELAY)) {
-        set(headers.get_or_insert_default(), DELAY, value_from_neutral(&spent));
-    }
-    rewritten(basic, headers, message, counts)
+    with_headers(basic, (!neutral.headers.is_empty()).then(|| fields_from_neutral(&neutral.headers)))
+}
+
+/// Encodes properties with these headers.
+fn with_headers(basic: BasicProperties<'_>, headers: Option<Vec<(String, Value)>>) -> Vec<u8> {
+    let encoded = headers.map(|fields| table::encode_fields(&fields));
+    // This was just encoded, so it is a valid table unless it is too large. Then the message has no
+    // headers.
+    let headers = encoded.as_deref().map(|bytes| Table::new(bytes).unwrap_or_default());
+    BasicProperties { headers, ..basic }.to_bytes()
 }
 
 /// Neutral properties as this protocol's, without the headers.
@@ -230,37 +237,6 @@ pub(crate) fn encode(neutral: &Properties) -> Result<Vec<u8>, Error> {
         let text = "the properties do not fit into AMQP 0-9-1: shorten texts and names of headers to 255 bytes";
         Error::precondition(text)
     })
-}
-
-/// Encodes properties with what the broker adds. Its annotations replace headers of the names and
-/// remove the expiration. The counts say how often the message came back.
-fn rewritten(
-    basic: BasicProperties<'_>,
-    headers: Option<Vec<(String, Value)>>,
-    message: &Message,
-    counts: Counts,
-) -> Vec<u8> {
-    let mut fields = headers;
-    let annotations = message.annotations();
-    let expiration = if annotations.is_some() { None } else { basic.expiration };
-    if let Some(annotations) = annotations {
-        for (name, value) in annotations.headers() {
-            set(fields.get_or_insert_default(), &name, value_from_neutral(&value));
-        }
-    }
-    for (name, count) in counts.headers() {
-        set(fields.get_or_insert_default(), name, Value::I64(count.into()));
-    }
-    let encoded = fields.map(|fields| table::encode_fields(&fields));
-    // This was just encoded, so it is a valid table unless it is too large. Then the message has no
-    // headers.
-    let headers = encoded.as_deref().map(|bytes| Table::new(bytes).unwrap_or_default());
-    BasicProperties { headers, expiration, ..basic }.to_bytes()
-}
-
-fn set(fields: &mut Vec<(String, Value)>, name: &str, value: Value) {
-    fields.retain(|(known, _)| known != name);
-    fields.push((name.to_owned(), value));
 }
 
 #[cfg(test)]

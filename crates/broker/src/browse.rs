@@ -15,7 +15,7 @@ pub struct Browsed {
     pub number: u64,
     /// The message.
     pub message: Message,
-    /// Its properties, with the broker's annotations of a dead letter.
+    /// Its properties, as consumers see them.
     pub properties: Properties,
     /// It may have been delivered before.
     pub redelivered: bool,
@@ -52,7 +52,8 @@ impl Broker {
         let mut shown = 0;
         engine.walk(&queue, selector.as_ref(), wanted, &mut |glimpse, message| {
             if shown < browse.limit {
-                let properties = engine.dialects.read_message(&message)?;
+                let counts = glimpse.returns.shown(engine.settings.counted_returns);
+                let properties = engine.dialects.read_shown(&message, counts)?;
                 let redelivered = glimpse.redelivered;
                 show(Browsed { number: glimpse.seq, message, properties, redelivered });
                 shown += 1;

@@ -53,11 +53,11 @@ pub use journal::Ticket;
 pub use message::Message;
 pub use message::annotations::{Annotations, Death, DeathPlace, Reason};
 pub use message::body::{Body, Gathered};
-pub use message::cc::Copies;
 pub use message::dialect::{Dialect, DialectId, Dialects, Field};
+pub use message::overlay::{Counts, Overlay};
 pub use message::properties::Properties;
-pub use message::scheduling::{DELAY, is_instruction};
-pub use queue::{Counts, QueueFigures, QueueTotals, SelectorReport};
+pub use message::scheduling::is_instruction;
+pub use queue::{QueueFigures, QueueTotals, SelectorReport};
 pub use redrive::Redriven;
 pub use repair::Repair;
 pub use report::{

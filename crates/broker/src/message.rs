@@ -9,6 +9,7 @@ pub(crate) mod annotations;
 pub(crate) mod body;
 pub(crate) mod cc;
 pub(crate) mod dialect;
+pub(crate) mod overlay;
 pub(crate) mod properties;
 pub(crate) mod scheduling;
 pub(crate) mod selected;
@@ -20,8 +21,6 @@ use crate::message::annotations::Annotations;
 use crate::message::body::Body;
 use crate::message::cc::Copies;
 use crate::message::dialect::DialectId;
-use crate::message::scheduling::number_of;
-use crate::value::Value;
 
 /// Version of the block; the first byte of every message on disk.
 const VERSION: u8 = 2;
@@ -183,7 +182,7 @@ impl Message {
 
     /// Whether its headers name more routing keys.
     #[inline]
-    pub fn copies(&self) -> Copies {
+    pub(crate) fn copies(&self) -> Copies {
         match self.0[2] & (COPIES_NAMED | COPIES_SPENT) {
             0 => Copies::None,
             COPIES_NAMED => Copies::Named,
@@ -197,21 +196,16 @@ impl Message {
         self.0[2] & INSTRUCTED != 0
     }
 
-    /// True when its delay is over. Consumers then see it as a negative number.
+    /// True when its flags alone say that consumers do not see it as it was published.
     #[inline]
-    pub fn was_delayed(&self) -> bool {
-        self.0[2] & DELAYED != 0
+    fn is_altered(&self) -> bool {
+        self.0[2] & (COPIES_NAMED | COPIES_SPENT | DELAYED) != 0
     }
 
-    /// The value that consumers see for the header `x-delay`, which is `delay`, after the delay. It
-    /// is negative, as RabbitMQ's plugin shows it. So the message is not delayed again when it is
-    /// published as it came.
-    pub fn spent_delay(&self, delay: Option<&Value>) -> Option<Value> {
-        if !self.was_delayed() {
-            return None;
-        }
-        let delay = number_of(delay?).filter(|delay| *delay > 0)?;
-        Some(Value::I64(-delay))
+    /// True when its delay is over.
+    #[inline]
+    pub(crate) fn was_delayed(&self) -> bool {
+        self.0[2] & DELAYED != 0
     }
 
     /// Its priority; 0 where none was given.
@@ -283,7 +277,7 @@ impl Message {
 
     /// True when it carries annotations.
     #[inline]
-    pub fn is_marked(&self) -> bool {
+    pub(crate) fn is_marked(&self) -> bool {
         self.word(24) != 0
     }
 

@@ -67,7 +67,6 @@ pub(crate) use last_value::{Keyed, LastValues, Recovered};
 pub(crate) use page::{BodyPlace, Listed, Page};
 pub(crate) use paging::{Damage, Purpose, Task};
 pub(crate) use retry::Waiters;
-pub use returns::Counts;
 pub(crate) use returns::Returns;
 pub(crate) use scan::{Glimpse, Seized, Step};
 pub(crate) use settle::{EntryOutcome, SETTLED_BEFORE, Settlement};

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use auth::shown::extract;
 use broker::{
-    Awaited, Client, Error, Event, Fetch, Outcome, Properties, Publish, QueueSpec, SessionId, Table, Tags, Value,
+    Awaited, Client, Error, Event, Fetch, Outcome, Properties, Publish, QueueSpec, SessionId, Table, Tags,
 };
 use serde::Deserialize;
 
@@ -230,10 +230,7 @@ impl Source {
 
     fn read(&self, delivery: &broker::Delivery<'_>, remaining: u64) -> Result<Fetched, Error> {
         let message = delivery.message;
-        let mut properties = self.broker.dialects().read_message(message)?;
-        for (name, count) in delivery.counts.headers() {
-            properties.headers.set(name, Value::I64(count.into()));
-        }
+        let properties = self.broker.dialects().read_shown(message, delivery.counts)?;
         Ok(Fetched {
             exchange: message.exchange().to_owned(),
             routing_key: message.routing_key().to_owned(),

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use broker::{
-    Dialect, DialectId, Error, Field, LONGEST_SPAN_MS, Properties, SPAN_WANTED, Selected, TIME_WANTED, Table, Value,
+    Dialect, DialectId, Error, Field, LONGEST_SPAN_MS, Properties, SPAN_WANTED, Selected, TIME_WANTED, Value,
 };
 use memchr::memchr;
 
@@ -164,7 +164,7 @@ pub(crate) fn write(properties: &Properties, add: &mut dyn FnMut(&str, &str)) {
     if properties.persistent {
         add("persistent", "true");
     }
-    write_table(&properties.headers, add);
+    write_fields(properties.headers.0.iter().map(|(name, value)| (name.as_str(), value)), add);
 }
 
 /// Headers of a MESSAGE that only the server may set.
@@ -174,8 +174,8 @@ const SERVERS: [&str; 6] = ["subscription", "message-id", "ack", "destination", 
 /// text form in STOMP and are left out, as in RabbitMQ's plugin. A field without a name is left
 /// out, because no STOMP client reads it. So is a field with the name of a header of the server: a
 /// client could take it for that header.
-pub(crate) fn write_table(table: &Table, add: &mut dyn FnMut(&str, &str)) {
-    for (name, value) in table.0.iter().filter(|(name, _)| !name.is_empty() && !SERVERS.contains(&name.as_str())) {
+pub(crate) fn write_fields<'f>(fields: impl Iterator<Item = (&'f str, &'f Value)>, add: &mut dyn FnMut(&str, &str)) {
+    for (name, value) in fields.filter(|(name, _)| !name.is_empty() && !SERVERS.contains(name)) {
         if let Some(value) = as_text(value) {
             add(name, &value);
         }
@@ -196,6 +196,8 @@ fn as_text(value: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use broker::Table;
+
     use super::*;
 
     const ALL: &[u8] = b"content-type:text/plain\ncontent-encoding:gzip\npersistent:true\npriority:7\n\
@@ -257,22 +259,24 @@ mod tests {
 
     #[test]
     fn fields_that_cannot_be_headers_of_a_message_are_left_out() {
-        let table = Table(vec![
-            ("a".into(), Value::I8(-1)),
-            ("b".into(), Value::Bool(true)),
-            ("c".into(), Value::Null),
-            ("d".into(), Value::Array(vec![])),
-            ("e".into(), Value::Table(Table::default())),
-            ("f".into(), Value::F64(0.5)),
-            ("g".into(), Value::Bytes(vec![1])),
-            ("h".into(), Value::Timestamp(9)),
-            ("".into(), Value::Bool(true)),
-            ("content-length".into(), Value::I32(0)),
-            ("ack".into(), Value::Text("S-0-1".into())),
-            ("content-length2".into(), Value::I32(0)),
-        ]);
+        let fields = [
+            ("a", Value::I8(-1)),
+            ("b", Value::Bool(true)),
+            ("c", Value::Null),
+            ("d", Value::Array(vec![])),
+            ("e", Value::Table(Table::default())),
+            ("f", Value::F64(0.5)),
+            ("g", Value::Bytes(vec![1])),
+            ("h", Value::Timestamp(9)),
+            ("", Value::Bool(true)),
+            ("content-length", Value::I32(0)),
+            ("ack", Value::Text("S-0-1".into())),
+            ("content-length2", Value::I32(0)),
+        ];
         let mut shown = Vec::new();
-        write_table(&table, &mut |name, value| shown.push(format!("{name}:{value}")));
+        write_fields(fields.iter().map(|(name, value)| (*name, value)), &mut |name, value| {
+            shown.push(format!("{name}:{value}"))
+        });
         assert_eq!(shown, ["a:-1", "b:true", "f:0.5", "h:9", "content-length2:0"]);
     }
 

@@ -13,6 +13,7 @@ use crate::encoding::write_table;
 use crate::engine::Engine;
 use crate::message::cc::{CC, Copies, named_keys};
 use crate::message::dialect::DialectId;
+use crate::message::overlay::Counts;
 use crate::message::properties::Properties;
 use crate::message::{Arena, Head, Message, NAME_MAX};
 use crate::routing::ExchangeKind;
@@ -45,7 +46,7 @@ impl Engine {
         more: Vec<(String, Value)>,
         arena: &mut Arena,
     ) -> Message {
-        let properties = self.dialects.read(message.dialect(), message.properties()).unwrap_or_default();
+        let properties = self.dialects.read_shown(message, Counts::default()).unwrap_or_default();
         let text = |text: &str| Value::Text(text.to_owned());
         let mut keys = vec![text(message.routing_key())];
         if message.copies() == Copies::Named {

@@ -1,7 +1,7 @@
 //! The broker's own annotations on a dead-lettered message: where it died, why and how often.
 //!
-//! They are stored beside the publisher's properties, which stay as they were. A dialect's writer
-//! merges [`Annotations::headers`] into the delivery. Names and types of the headers, and the rule
+//! They are stored beside the publisher's properties, which stay as they were. The
+//! overlay of a message has [`Annotations::headers`]. Names and types of the headers, and the rule
 //! for cycles, are those of RabbitMQ.
 
 use std::fmt;
@@ -186,16 +186,16 @@ impl Annotations {
 
     /// The headers that a consumer sees: `x-death` (newest first), `x-first-death-*` and
     /// `x-last-death-*`. They replace headers of the same name. Empty without deaths.
-    pub fn headers(&self) -> Vec<(String, Value)> {
+    pub(crate) fn headers(&self) -> Vec<(&'static str, Value)> {
         let mut headers = Vec::new();
         if !self.deaths.is_empty() {
             let deaths = self.deaths.iter().map(|death| Value::Table(death_table(death))).collect();
-            headers.push((X_DEATH.to_owned(), Value::Array(deaths)));
+            headers.push((X_DEATH, Value::Array(deaths)));
         }
         for (names, place) in [(X_FIRST, &self.first), (X_LAST, &self.last)] {
             if let Some(place) = place {
                 let values = [place.queue.as_str(), place.reason.name(), place.exchange.as_str()];
-                headers.extend(names.into_iter().zip(values).map(|(name, value)| (name.to_owned(), text(value))));
+                headers.extend(names.into_iter().zip(values.map(text)));
             }
         }
         headers

@@ -13,7 +13,7 @@ pub(crate) const BCC: &str = "BCC";
 
 /// Whether the headers of a message have more routing keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Copies {
+pub(crate) enum Copies {
     /// They don't, or the protocol has no such headers.
     #[default]
     None,
@@ -25,7 +25,7 @@ pub enum Copies {
 
 impl Copies {
     /// The headers that are not shown to consumers.
-    pub fn hidden(self) -> &'static [&'static str] {
+    pub(crate) fn hidden(self) -> &'static [&'static str] {
         match self {
             Self::None => &[],
             Self::Named => &[BCC],

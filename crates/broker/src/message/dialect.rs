@@ -8,7 +8,6 @@ use selector::Value as Selected;
 
 use crate::encoding::Reader;
 use crate::error::Error;
-use crate::message::Message;
 use crate::message::properties::Properties;
 use crate::value::Value;
 
@@ -83,15 +82,6 @@ impl Dialects {
                 Err(Error::internal(format!("a message is in encoding {}, which this build does not know", dialect.0)))
             }
         }
-    }
-
-    /// The neutral view of a message's properties, with the broker's annotations of a dead letter.
-    pub fn read_message(&self, message: &Message) -> Result<Properties, Error> {
-        let mut properties = self.read(message.dialect(), message.properties())?;
-        for (name, value) in message.annotations().map(|annotations| annotations.headers()).unwrap_or_default() {
-            properties.headers.set(&name, value);
-        }
-        Ok(properties)
     }
 
     /// One property of `raw`, written in `dialect`; null if it is missing.

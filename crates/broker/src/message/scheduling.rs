@@ -22,7 +22,7 @@ const AFTER: [&str; 2] = ["x-opt-delivery-delay", "AMQ_SCHEDULED_DELAY"];
 /// When it is due, in milliseconds since 1970: in AMQP 1.0's annotations, and as Artemis calls it.
 const AT: [&str; 2] = ["x-opt-delivery-time", "_AMQ_SCHED_DELIVERY"];
 /// The delay in milliseconds of a message through a delayed exchange.
-pub const DELAY: &str = "x-delay";
+pub(crate) const DELAY: &str = "x-delay";
 
 /// The longest delay, as a signed number.
 const LONGEST: i64 = LONGEST_SPAN_MS as i64;
@@ -146,7 +146,7 @@ fn id_of(value: &Value) -> Option<Arc<[u8]>> {
 }
 
 /// A number, the number in a text, or the whole part of a fraction, as RabbitMQ's plugins read it.
-pub(super) fn number_of(value: &Value) -> Option<i64> {
+fn number_of(value: &Value) -> Option<i64> {
     match value {
         Value::Text(text) => text.trim().parse().ok(),
         Value::F32(number) => Some(number.trunc() as i64),

@@ -9,6 +9,7 @@ use selector::{Lookup, Value};
 
 use crate::message::Message;
 use crate::message::dialect::{Dialects, Field};
+use crate::message::overlay::Counts;
 
 /// A message under a selector.
 pub(crate) struct Selected<'m> {
@@ -80,11 +81,11 @@ impl Selected<'_> {
         }
     }
 
-    /// An annotation of a dead letter, such as `x-first-death-queue`.
-    fn mark(&self, name: &str) -> Option<Value<'static>> {
-        let annotations = self.message.annotations()?;
-        let (_, value) = annotations.headers().into_iter().find(|(known, _)| known == name)?;
-        Some(value.into_selected())
+    /// A header that the broker adds, such as `x-first-death-queue`.
+    fn added(&self, name: &str) -> Option<Value<'static>> {
+        let overlay = self.message.overlay(Counts::default(), self.dialects)?;
+        let (_, value) = overlay.headers().iter().find(|(known, _)| *known == name)?;
+        Some(value.clone().into_selected())
     }
 }
 
@@ -96,8 +97,8 @@ impl Lookup for Selected<'_> {
         if let Some(property) = name.strip_prefix("amqp.") {
             return self.amqp(property);
         }
-        let mark = if self.message.is_marked() && name.starts_with("x-") { self.mark(name) } else { None };
-        mark.unwrap_or_else(|| self.field(Field::Header(name)))
+        let added = if name.starts_with("x-") { self.added(name) } else { None };
+        added.unwrap_or_else(|| self.field(Field::Header(name)))
     }
 }
 

@@ -1,5 +1,6 @@
 //! How often entries came back, and how many of these returns count towards the delivery limit.
 
+use crate::message::overlay::Counts;
 use crate::settings::CountedReturns;
 
 /// How often an entry came back. Both numbers end at 65 535, so that they take four bytes of an
@@ -52,30 +53,6 @@ impl Returns {
     }
 }
 
-/// How often a message came back, as far as its queue shows that. Zero is not shown.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// How many returns count towards the delivery limit.
-    pub delivery: Option<u32>,
-    /// How often in all.
-    pub acquired: Option<u32>,
-}
-
-impl Counts {
-    /// True when there is nothing to show.
-    #[inline]
-    pub fn is_none(self) -> bool {
-        self == Self::default()
-    }
-
-    /// The headers that show it.
-    #[inline]
-    pub fn headers(self) -> impl Iterator<Item = (&'static str, u32)> {
-        let all = [("x-delivery-count", self.delivery), ("x-acquired-count", self.acquired)];
-        all.into_iter().filter_map(|(name, count)| Some((name, count?)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,11 +86,10 @@ mod tests {
     #[test]
     fn what_is_shown_is_what_the_rule_knows() {
         let returns = Returns { came_back: 3, counted: 1 };
-        let headers = |returns: Returns, counting| returns.shown(counting).headers().collect::<Vec<_>>();
-        let both = [("x-delivery-count", 1), ("x-acquired-count", 3)];
-        assert_eq!(headers(returns, CountedReturns::Failures), both);
-        assert_eq!(headers(returns, CountedReturns::All), both[..1]);
-        assert_eq!(headers(Returns { counted: 0, ..returns }, CountedReturns::Failures), both[1..]);
-        assert!(Returns::default().shown(CountedReturns::Failures).is_none());
+        let counts = |delivery, acquired| Counts { delivery, acquired };
+        assert_eq!(returns.shown(CountedReturns::Failures), counts(Some(1), Some(3)));
+        assert_eq!(returns.shown(CountedReturns::All), counts(Some(1), None));
+        assert_eq!(Returns { counted: 0, ..returns }.shown(CountedReturns::Failures), counts(None, Some(3)));
+        assert_eq!(Returns::default().shown(CountedReturns::Failures), Counts::default());
     }
 }

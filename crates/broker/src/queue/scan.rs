@@ -8,6 +8,7 @@ use journal::{Group, PAGE, Reference};
 use crate::message::Message;
 use crate::queue::QueueContext;
 use crate::queue::filter::Cursor;
+use crate::queue::returns::Returns;
 use crate::queue::{Queue, State, settle};
 
 /// Entries that one visit looks at.
@@ -39,6 +40,7 @@ pub(crate) struct Glimpse {
     pub(crate) place: Option<Reference>,
     pub(crate) durable: bool,
     pub(crate) redelivered: bool,
+    pub(crate) returns: Returns,
 }
 
 /// The next step of a walk.
@@ -92,8 +94,8 @@ impl Queue {
                 (None, Some(address)) => Some(Reference { seq, address, length: entry.length }),
                 _ => None,
             };
-            let (durable, redelivered) = (entry.is_durable(), entry.redelivered);
-            found.push(Glimpse { seq, message: entry.message.clone(), place, durable, redelivered });
+            let (durable, redelivered, returns) = (entry.is_durable(), entry.redelivered, entry.returns);
+            found.push(Glimpse { seq, message: entry.message.clone(), place, durable, redelivered, returns });
             walk.pass(seq);
         }
         if found.is_empty() { Step::End } else { Step::Entries(found) }

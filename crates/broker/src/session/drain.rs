@@ -6,7 +6,7 @@ use journal::Ticket;
 
 use crate::error::Error;
 use crate::message::Message;
-use crate::queue::Counts;
+use crate::message::overlay::Counts;
 use crate::queue::mailbox::{Notice, Outgoing, TransactionId};
 use crate::session::settle::Unacked;
 use crate::session::{Client, SessionId};

@@ -4,6 +4,7 @@
 //! A new protocol needs one row of [`SPEAKERS`] and a file with its client.
 
 mod amqp091;
+mod shown;
 mod stomp;
 
 use broker::{Properties, Table, Value};

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 
-use broker::{DELAY, Delivery, Dialects, Message};
+use broker::{Delivery, Dialects, Overlay};
 use memchr::memchr;
 use wire::Output;
 
@@ -214,14 +214,11 @@ impl Deliveries {
         destination::show(message.exchange(), message.routing_key(), &mut self.destination);
         frame.header("destination", &self.destination);
         frame.lines(if delivery.redelivered { b"redelivered:true\n" } else { b"redelivered:false\n" });
-        for (name, count) in delivery.counts.headers() {
-            frame.number(name, count.into());
-        }
         let body = message.body();
         // This comes before the publisher's headers: a length among them must not end the frame
         // elsewhere.
         frame.announce(body.len());
-        write_properties(&mut frame, message, dialects, self.spoken.version)?;
+        write_properties(&mut frame, delivery, dialects, self.spoken.version)?;
         if body.len() < limits::SHARED_BODY {
             frame.finish_announced(body);
         } else {
@@ -239,52 +236,42 @@ impl Deliveries {
 }
 
 /// Appends the headers of a message. Those of a STOMP publisher are copied. They are written again
-/// for a message of another protocol, for one that has died, and for escapes that this version
-/// lacks.
+/// where the broker adds or hides something, for a message of another protocol, and for escapes
+/// that this version lacks.
 fn write_properties(
     frame: &mut FrameWriter<'_>,
-    message: &Message,
+    delivery: &Delivery<'_>,
     dialects: &Dialects,
     version: Version,
 ) -> Result<(), Failure> {
-    let raw = message.properties();
-    let annotations = message.annotations();
+    let message = delivery.message;
     if message.dialect() != dialect::ENCODING {
-        let mut properties = dialects.read(message.dialect(), raw)?;
-        if let Some(spent) = message.spent_delay(properties.headers.get(DELAY)) {
-            properties.headers.set(DELAY, spent);
-        }
-        if let Some(annotations) = annotations {
-            properties.expiration = None;
-            for (name, value) in annotations.headers() {
-                properties.headers.set(&name, value);
-            }
-        }
+        let properties = dialects.read_shown(message, delivery.counts)?;
         dialect::write(&properties, &mut |name, value| {
             frame.header(name, value);
         });
         return Ok(());
     }
-    if annotations.is_none() && !message.was_delayed() && (version == Version::V1_2 || memchr(b'\\', raw).is_none()) {
+    let raw = message.properties();
+    let overlay = message.overlay(delivery.counts, dialects);
+    if overlay.is_none() && (version == Version::V1_2 || memchr(b'\\', raw).is_none()) {
         frame.lines(raw);
         return Ok(());
     }
-    // The broker's own headers come first, because the first of repeated ones counts.
-    if let Some(annotations) = &annotations {
-        let headers = broker::Table(annotations.headers());
-        dialect::write_table(&headers, &mut |name, value| {
-            frame.header(name, value);
-        });
-    }
+    let added = overlay.as_ref().map(Overlay::headers).unwrap_or_default();
+    dialect::write_fields(added.iter().map(|(name, value)| (*name, value)), &mut |name, value| {
+        frame.header(name, value);
+    });
+    let covers = |name: &str| {
+        overlay
+            .as_ref()
+            .is_some_and(|overlay| overlay.covers(name) || (name == "expiration" && overlay.takes_expiration()))
+    };
     for (name, value) in dialect::lines(raw) {
-        if annotations.is_some() && name == b"expiration" {
-            continue;
+        let name = dialect::text(name);
+        if !covers(&name) {
+            frame.header(&name, &dialect::text(value));
         }
-        let value = dialect::text(value);
-        match message.spent_delay(Some(&broker::Value::Text(value.clone()))) {
-            Some(broker::Value::I64(spent)) if name == DELAY.as_bytes() => frame.header(DELAY, &spent.to_string()),
-            _ => frame.header(&dialect::text(name), &value),
-        };
     }
     Ok(())
 }

@@ -136,7 +136,7 @@ fn headers_have_known_names_and_types() {
         ("x-last-death-reason", text("expired")),
         ("x-last-death-exchange", text("")),
     ];
-    assert_eq!(annotations.headers(), expected.map(|(name, value)| (name.to_owned(), value)));
+    assert_eq!(annotations.headers(), expected);
     assert_eq!(Annotations::default().headers(), []);
 }
 

@@ -54,6 +54,14 @@ impl Amqp091 {
         }
     }
 
+    /// A durable queue that shows how often its messages came back.
+    pub(super) fn declare_counting(&mut self, queue: &str) {
+        let arguments = encode_fields(&[("x-queue-type".to_owned(), Value::from("quorum"))]);
+        let arguments = Table::new(&arguments).unwrap();
+        self.send(QueueDeclare { queue, durable: true, arguments, ..Default::default() });
+        self.wait(|event| method(event, |method| matches!(method, Method::QueueDeclareOk(_))));
+    }
+
     fn send<'m>(&mut self, method: impl Into<Method<'m>>) {
         let mut out = Vec::new();
         self.client.send(CHANNEL, method, &mut out);
@@ -151,15 +159,19 @@ impl Amqp091 {
     }
 }
 
-fn encode(properties: &Properties) -> Vec<u8> {
-    let field = |value: &broker::Value| match value {
+fn field(value: &broker::Value) -> Value {
+    match value {
         broker::Value::Text(text) => Value::from(text.as_str()),
         broker::Value::Bool(truth) => Value::Bool(*truth),
         broker::Value::I32(number) => Value::I32(*number),
         broker::Value::I64(number) => Value::I64(*number),
         broker::Value::F64(number) => Value::F64(*number),
+        broker::Value::Array(list) => Value::Array(list.iter().map(field).collect()),
         other => panic!("no sample has {other:?}"),
-    };
+    }
+}
+
+fn encode(properties: &Properties) -> Vec<u8> {
     let fields: Vec<_> = properties.headers.0.iter().map(|(name, value)| (name.clone(), field(value))).collect();
     let fields = encode_fields(&fields);
     let text = |text: &'_ Option<String>| text.clone().map(String::into_bytes);
