@@ -7,6 +7,7 @@
 mod amqp;
 mod disk;
 mod login;
+mod messages;
 mod recovery;
 mod selectors;
 mod stomp_frames;
@@ -20,7 +21,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     Target { name: "amqp_frame", run: amqp::frame },
     Target { name: "amqp_method", run: amqp::method },
     Target { name: "amqp_table", run: amqp::table },
@@ -29,6 +30,7 @@ pub const TARGETS: [Target; 9] = [
     Target { name: "stomp", run: stomp_frames::stomp },
     Target { name: "login", run: login::login },
     Target { name: "selector", run: selectors::selector },
+    Target { name: "message_block", run: messages::block },
     Target { name: "journal_recovery", run: recovery::recovery },
 ];
 

@@ -210,7 +210,7 @@ impl Source {
             let mut found = None;
             let outcome = client.get(session, &fetching.queue, false, Instant::now(), &mut |delivery, remaining| {
                 let message = delivery.message;
-                bytes += message.body().len() + message.properties().len() + message.address_bytes().len() + EACH;
+                bytes += message.body().len() + message.properties().len() + message.routing_key().len() + EACH;
                 found = Some(self.read(delivery, remaining));
             })?;
             match outcome {

@@ -7,7 +7,7 @@ use broker::{Broker, Counts, Delivery, Event, Message};
 use crate::codec::methods::{BasicAck, BasicCancel, BasicNack, ConnectionBlocked, ConnectionUnblocked, TxCommitOk};
 use crate::codec::{Body, Content, Deliver, GetOk, Return, encode_deliver, encode_get_ok, encode_return};
 use crate::dialect::delivered_properties;
-use crate::limits::SHARED_BODY;
+use crate::limits::{SHARED_BODY, SHORT_STRING_MAX};
 use crate::session::error::{Failure, ReplyCode};
 use crate::session::link::{After, Link, Waiting};
 use crate::session::running::Sessions;
@@ -93,13 +93,35 @@ fn with_content(
             return;
         }
     };
-    let (address, properties, body) = (message.address_bytes(), properties.as_ref(), message.body());
+    let mut room;
+    let address = match message.short_address() {
+        Some(address) => address,
+        None => {
+            room = [0; 2 * (1 + SHORT_STRING_MAX)];
+            long_address(message, &mut room)
+        }
+    };
+    let (properties, body) = (properties.as_ref(), message.body());
     if body.len() < SHARED_BODY {
         write(link, &Content { address, properties, body: Body::Copied(body) });
     } else {
         let body = message.body_shared();
         write(link, &Content { address, properties, body: Body::Shared(&body) });
     }
+}
+
+/// Exchange and routing key, each behind an octet with its length. What is too long for that is
+/// cut.
+#[cold]
+fn long_address<'r>(message: &Message, room: &'r mut [u8; 2 * (1 + SHORT_STRING_MAX)]) -> &'r [u8] {
+    let mut end = 0;
+    for name in [message.exchange(), message.routing_key()] {
+        let kept = &name.as_bytes()[..name.floor_char_boundary(SHORT_STRING_MAX)];
+        room[end] = kept.len() as u8;
+        room[end + 1..][..kept.len()].copy_from_slice(kept);
+        end += 1 + kept.len();
+    }
+    &room[..end]
 }
 
 #[inline]

@@ -7,7 +7,7 @@
 
 use bytes::{Buf, BufMut, Bytes};
 
-use crate::message::{HEAD, Message};
+use crate::message::{Message, layout};
 
 /// Memory for a body with a place is taken up to so many bytes ahead of them.
 const AHEAD: usize = 1 << 20;
@@ -49,7 +49,7 @@ pub struct Gathered {
 impl Gathered {
     /// The empty body of a message with this address and so many bytes of properties.
     pub fn new(exchange: &str, routing_key: &str, properties: usize) -> Self {
-        let room = HEAD + 2 + exchange.len() + routing_key.len() + properties;
+        let room = layout::room(exchange, routing_key, properties);
         Self { block: vec![0; room], room }
     }
 

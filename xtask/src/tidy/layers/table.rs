@@ -247,7 +247,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/fuzzing/src",
         layers: &[
-            &["amqp", "disk", "login", "selectors", "stomp_frames"],
+            &["amqp", "disk", "login", "messages", "selectors", "stomp_frames"],
             &["recovery"],
         ],
         allowed: &[],
