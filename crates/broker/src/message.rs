@@ -31,6 +31,8 @@ pub(crate) const ENTRY_COST: usize = 96;
 const BLOCK: usize = 32 * 1024;
 /// The longest name of anything that is declared, in bytes.
 pub(crate) const NAME_MAX: usize = 255;
+/// The longest routing key of a message, in bytes.
+pub(crate) const KEY_MAX: usize = 65_535;
 
 /// The parts of a new message that the broker reads.
 #[derive(Debug, Clone, Copy)]
@@ -233,7 +235,7 @@ impl Arena {
 
     /// Writes a message.
     ///
-    /// The exchange may have [`NAME_MAX`] bytes, the key 65 535, and the rest under 4 GiB.
+    /// The exchange may have [`NAME_MAX`] bytes, the key [`KEY_MAX`], and the rest under 4 GiB.
     pub(crate) fn add(&mut self, head: &Head<'_>, body: &[u8]) -> Message {
         self.reserve(head.length() + body.len());
         head.write(&mut self.block);

@@ -157,3 +157,34 @@ fn give_back(link: &mut Link, broker: &Broker, channel: u16, message: &Message) 
     });
     link.count_replies(link.out.len() - before);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stored message of the exchange `e` with this routing key.
+    fn with_key(key: &str) -> Message {
+        let mut block = vec![3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, b'e'];
+        block.extend([key.len() as u8 | 0x80, (key.len() >> 7) as u8]);
+        block.extend(key.bytes());
+        block.push(0);
+        Message::from_stored(block.into()).expect("a valid block")
+    }
+
+    #[test]
+    fn a_key_that_is_too_long_for_this_protocol_is_cut_between_characters() {
+        for (key, shown) in [
+            ("k".repeat(200), 200),
+            ("k".repeat(255), 255),
+            ("k".repeat(256), 255),
+            ("k".repeat(9000), 255),
+            ("\u{e9}".repeat(200), 254),
+        ] {
+            let message = with_key(&key);
+            assert_eq!(message.short_address(), None);
+            let mut room = [0; 512];
+            let address = long_address(&message, &mut room);
+            assert_eq!(address, [&[1, b'e', shown as u8], &key.as_bytes()[..shown]].concat());
+        }
+    }
+}

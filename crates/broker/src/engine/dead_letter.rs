@@ -374,11 +374,7 @@ impl Engine {
             false => (routing.queues, None),
         };
         let identity = identity.map(|identity| identity.returning(&queues, &annotations.queues()));
-        let mut encoded = Vec::new();
-        annotations.encode(&mut encoded);
-        if encoded.len() as u64 > STORED_BESIDES / 2 {
-            return Err(unroutable);
-        }
+        let encoded = encoded(&annotations).ok_or(unroutable)?;
         let head = Head {
             dialect: message.dialect(),
             persistent: message.persistent(),
@@ -400,7 +396,10 @@ impl Engine {
         let read = || self.dialects.read(message.dialect(), message.properties()).ok();
         // A history that a client wrote, or that comes from another broker, is a plain header.
         let mut annotations = message.annotations().unwrap_or_default();
-        let mut routing_keys = vec![message.routing_key().to_owned()];
+        // A long key is kept of the first death alone, which a redrive goes back to.
+        let key = message.routing_key();
+        let keeps_key = key.len() <= COPIED_KEYS || annotations.deaths.is_empty();
+        let mut routing_keys = if keeps_key { vec![key.to_owned()] } else { Vec::new() };
         if message.copies() == Copies::Named
             && let Some(properties) = read()
         {
@@ -423,4 +422,14 @@ impl Engine {
         });
         annotations
     }
+}
+
+/// The annotations as they are stored; `None` if they are too long for that. A publish has left
+/// room for the long key of the first death.
+fn encoded(annotations: &Annotations) -> Option<Vec<u8>> {
+    let mut encoded = Vec::new();
+    annotations.encode(&mut encoded);
+    let keys = annotations.deaths.iter().flat_map(|death| &death.routing_keys);
+    let long: usize = keys.map(String::len).filter(|length| *length > COPIED_KEYS).sum();
+    ((encoded.len() - long) as u64 <= STORED_BESIDES / 2).then_some(encoded)
 }

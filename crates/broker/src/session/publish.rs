@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::message::body::Body;
 use crate::message::cc::Copies;
 use crate::message::dialect::DialectId;
-use crate::message::{Head, Message, NAME_MAX};
+use crate::message::{Head, KEY_MAX, Message, NAME_MAX};
 use crate::queue::arrival::Arrival;
 use crate::queue::{MessageIdentity, Visit};
 use crate::routing::{Envelope, STEPS};
@@ -140,7 +140,9 @@ impl Client {
         if size > limit {
             return Err(Error::precondition(format!("message size {size} is larger than configured max size {limit}")));
         }
-        let stored = size + publish.properties.len() as u64 + STORED_BESIDES;
+        // A long key stands in the history of its deaths, too.
+        let key = 2 * publish.routing_key.len().saturating_sub(NAME_MAX) as u64;
+        let stored = size + publish.properties.len() as u64 + key + STORED_BESIDES;
         let largest = u64::from(self.engine.journal.max_body());
         if publish.persistent && stored > largest {
             let remedy = if self.engine.journal.is_short_of_disk() {
@@ -152,8 +154,10 @@ impl Client {
                 "message of {stored} bytes with its properties is larger than the log can hold ({largest}); {remedy}"
             )));
         }
-        if publish.exchange.len() > NAME_MAX || publish.routing_key.len() > NAME_MAX {
-            return Err(Error::precondition(format!("exchange name or routing key is longer than {NAME_MAX} bytes")));
+        if publish.exchange.len() > NAME_MAX || publish.routing_key.len() > KEY_MAX {
+            return Err(Error::precondition(format!(
+                "the name of the exchange is longer than {NAME_MAX} bytes, or the routing key than {KEY_MAX}"
+            )));
         }
         Ok(())
     }
@@ -178,12 +182,12 @@ impl Client {
     }
 
     /// The route of a message, in the client's queue slots. Checks the right to write to the
-    /// exchange. The route of a message with more keys or instructions in its headers is neither
-    /// looked up nor remembered.
+    /// exchange. The route of a message with more keys or instructions in its headers, or with a
+    /// key longer than a name, is neither looked up nor remembered.
     pub(super) fn route(&mut self, wanted: Wanted<'_>) -> Result<Routed, Error> {
         self.slots.renew_routes(self.engine.catalog.generation());
         let Wanted { exchange, key, copies, .. } = wanted;
-        let single = copies == Copies::Named || wanted.instructed;
+        let single = copies == Copies::Named || wanted.instructed || key.len() > NAME_MAX;
         if !single && let Some(route) = self.slots.known_route(exchange, key) {
             return Ok(Routed { route, identity: None, steps: 0 });
         }
