@@ -142,6 +142,7 @@ fn value_from_neutral(value: &broker::Value) -> Value {
         broker::Value::Timestamp(v) => Value::Timestamp(*v),
         broker::Value::Array(values) => Value::Array(values.iter().map(value_from_neutral).collect()),
         broker::Value::Table(table) => Value::Table(fields_from_neutral(table)),
+        lacking => lacking.nearest().map_or(Value::Void, |nearest| value_from_neutral(&nearest)),
     }
 }
 

@@ -32,6 +32,10 @@ mod tag {
     pub(super) const TIMESTAMP: u8 = 15;
     pub(super) const ARRAY: u8 = 16;
     pub(super) const TABLE: u8 = 17;
+    pub(super) const U64: u8 = 18;
+    pub(super) const UUID: u8 = 19;
+    pub(super) const SYMBOL: u8 = 20;
+    pub(super) const CHAR: u8 = 21;
 }
 
 /// Appends an unsigned integer as LEB128: seven bits a byte, the lowest first, the top bit set on
@@ -139,6 +143,13 @@ fn write_value(into: &mut Vec<u8>, value: &Value, depth: usize) -> Result<(), Er
             write_bytes(into, bytes);
         }
         Value::Timestamp(seconds) => write_fixed(into, tag::TIMESTAMP, &seconds.to_le_bytes()),
+        Value::U64(n) => write_fixed(into, tag::U64, &n.to_le_bytes()),
+        Value::Uuid(bytes) => write_fixed(into, tag::UUID, bytes),
+        Value::Symbol(text) => {
+            into.push(tag::SYMBOL);
+            write_text(into, text);
+        }
+        Value::Char(char) => write_fixed(into, tag::CHAR, &u32::from(*char).to_le_bytes()),
         Value::Array(values) => {
             check_nesting(depth + 1)?;
             into.push(tag::ARRAY);
@@ -316,6 +327,13 @@ impl<'a> Reader<'a> {
             tag::TEXT => Value::Text(self.text()?.to_owned()),
             tag::BYTES => Value::Bytes(self.bytes()?.to_owned()),
             tag::TIMESTAMP => Value::Timestamp(u64::from_le_bytes(self.fixed()?)),
+            tag::U64 => Value::U64(u64::from_le_bytes(self.fixed()?)),
+            tag::UUID => Value::Uuid(self.fixed()?),
+            tag::SYMBOL => Value::Symbol(self.text()?.to_owned()),
+            tag::CHAR => {
+                let char = char::from_u32(u32::from_le_bytes(self.fixed()?));
+                Value::Char(char.ok_or(Malformed { at: start, what: "a number that is no character" })?)
+            }
             tag::ARRAY => Value::Array(self.array(depth + 1)?),
             tag::TABLE => Value::Table(self.fields(depth + 1)?),
             _ => return Err(Malformed { at: start, what: "an unknown kind of field" }),

@@ -41,6 +41,14 @@ pub enum Value {
     Bytes(Vec<u8>),
     /// Seconds since 1970-01-01T00:00:00Z.
     Timestamp(u64),
+    /// Unsigned 64-bit integer.
+    U64(u64),
+    /// A UUID, its first byte first.
+    Uuid([u8; 16]),
+    /// A name from a closed set, as AMQP 1.0's symbols.
+    Symbol(String),
+    /// One character.
+    Char(char),
     /// A list.
     Array(Vec<Value>),
     /// Named fields.
@@ -58,8 +66,21 @@ impl Value {
             Self::I32(n) => Some(n.into()),
             Self::U32(n) => Some(n.into()),
             Self::I64(n) => Some(n),
+            Self::U64(n) => i64::try_from(n).ok(),
             _ => None,
         }
+    }
+
+    /// For a type that AMQP 0-9-1 lacks, the nearest value of one that it has: a signed integer or
+    /// its digits, and text. Every protocol without the type shows that.
+    pub fn nearest(&self) -> Option<Self> {
+        Some(match self {
+            Self::U64(n) => i64::try_from(*n).map_or_else(|_| Self::Text(n.to_string()), Self::I64),
+            Self::Uuid(bytes) => Self::Text(uuid_text(*bytes)),
+            Self::Symbol(text) => Self::Text(text.clone()),
+            Self::Char(char) => Self::Text(char.to_string()),
+            _ => return None,
+        })
     }
 
     /// The name of its type in errors, which is RabbitMQ's.
@@ -80,6 +101,10 @@ impl Value {
             Self::Text(_) => "longstr",
             Self::Bytes(_) => "binary",
             Self::Timestamp(_) => "timestamp",
+            Self::U64(_) => "unsignedlong",
+            Self::Uuid(_) => "uuid",
+            Self::Symbol(_) => "symbol",
+            Self::Char(_) => "char",
             Self::Array(_) => "array",
             Self::Table(_) => "table",
         }
@@ -98,13 +123,23 @@ impl Value {
     /// Bytes of memory besides its own.
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
-            Self::Text(text) => text.len(),
+            Self::Text(text) | Self::Symbol(text) => text.len(),
             Self::Bytes(bytes) => bytes.len(),
             Self::Array(values) => values.iter().map(|value| size_of::<Self>() + value.heap_bytes()).sum(),
             Self::Table(table) => table.heap_bytes(),
             _ => 0,
         }
     }
+}
+
+/// A UUID as a URN (RFC 9562).
+fn uuid_text(bytes: [u8; 16]) -> String {
+    let mut text = "urn:uuid:".to_owned();
+    for (at, byte) in bytes.iter().enumerate() {
+        let dash = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
+        text.push_str(&format!("{dash}{byte:02x}"));
+    }
+    text
 }
 
 /// Named fields, in their original order. Names may repeat; the first one counts.
@@ -144,4 +179,26 @@ impl Table {
 /// Bytes of the heap that a name of so many bytes takes. The smallest block has 32.
 fn block(bytes: usize) -> usize {
     if bytes == 0 { 0 } else { (bytes + size_of::<usize>()).next_multiple_of(16).max(32) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_some_protocols_have_is_near_to_what_all_have() {
+        let text = |text: &str| Some(Value::Text(text.to_owned()));
+        let uuid = [0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0, 1, 2, 3, 4, 5, 6, 0xff];
+        for (value, expected) in [
+            (Value::U64(7), Some(Value::I64(7))),
+            (Value::U64(u64::MAX), text("18446744073709551615")),
+            (Value::Uuid(uuid), text("urn:uuid:01234567-89ab-cdef-0001-0203040506ff")),
+            (Value::Symbol("queue".to_owned()), text("queue")),
+            (Value::Char('\u{e9}'), text("\u{e9}")),
+            (Value::I8(1), None),
+            (Value::Null, None),
+        ] {
+            assert_eq!(value.nearest(), expected, "{value:?}");
+        }
+    }
 }

@@ -185,6 +185,9 @@ fn value(field: &Field) -> Value {
         Field::Timestamp(seconds) => json!(seconds),
         Field::Array(fields) => fields.iter().map(value).collect(),
         Field::Table(fields) => Value::Object(table(fields)),
-        integer => integer.as_integer().map_or(Value::Null, Value::from),
+        other => match other.nearest() {
+            Some(nearest) => value(&nearest),
+            None => other.as_integer().map_or(Value::Null, Value::from),
+        },
     }
 }

@@ -190,7 +190,10 @@ fn as_text(value: &Value) -> Option<String> {
         Value::F64(number) => Some(number.to_string()),
         Value::Timestamp(seconds) => Some(seconds.to_string()),
         Value::Null | Value::Decimal { .. } | Value::Bytes(_) | Value::Array(_) | Value::Table(_) => None,
-        integer => integer.as_integer().map(|number| number.to_string()),
+        other => match other.nearest() {
+            Some(nearest) => as_text(&nearest),
+            None => other.as_integer().map(|number| number.to_string()),
+        },
     }
 }
 
@@ -272,12 +275,14 @@ mod tests {
             ("content-length", Value::I32(0)),
             ("ack", Value::Text("S-0-1".into())),
             ("content-length2", Value::I32(0)),
+            ("i", Value::U64(u64::MAX)),
+            ("j", Value::Char('x')),
         ];
         let mut shown = Vec::new();
         write_fields(fields.iter().map(|(name, value)| (*name, value)), &mut |name, value| {
             shown.push(format!("{name}:{value}"))
         });
-        assert_eq!(shown, ["a:-1", "b:true", "f:0.5", "h:9", "content-length2:0"]);
+        assert_eq!(shown, ["a:-1", "b:true", "f:0.5", "h:9", "content-length2:0", "i:18446744073709551615", "j:x"]);
     }
 
     #[test]

@@ -74,6 +74,10 @@ fn fields_have_known_bytes_and_no_cut_is_accepted() {
         (Value::Text("hé".to_owned()), &[13, 3, b'h', 0xc3, 0xa9]),
         (Value::Bytes(vec![0, 0xff]), &[14, 2, 0, 0xff]),
         (Value::Timestamp(1), &[15, 1, 0, 0, 0, 0, 0, 0, 0]),
+        (Value::U64(2), &[18, 2, 0, 0, 0, 0, 0, 0, 0]),
+        (Value::Uuid([7; 16]), &[19, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7]),
+        (Value::Symbol("s".to_owned()), &[20, 1, b's']),
+        (Value::Char('\u{e9}'), &[21, 0xe9, 0, 0, 0]),
         (Value::Array(vec![Value::Null, Value::Bool(true)]), &[16, 2, 0, 2]),
         (Value::Table(table_of(&[("k", Value::U8(7))])), &[17, 1, 1, b'k', 4, 7]),
     ];
@@ -91,7 +95,8 @@ fn fields_have_known_bytes_and_no_cut_is_accepted() {
 #[test]
 fn bad_bytes_are_located() {
     let cases: &[(&str, &[u8], usize)] = &[
-        ("unknown tag", &[1, 1, b'n', 18], 3),
+        ("unknown tag", &[1, 1, b'n', 22], 3),
+        ("a surrogate is no character", &[1, 1, b'n', 21, 0, 0xd8, 0, 0], 3),
         ("name past the end", &[1, 9, b'n'], 1),
         ("name is not UTF-8", &[1, 1, 0xff, 0], 1),
         ("text is not UTF-8", &[1, 1, b'n', 13, 1, 0xff], 4),
@@ -161,6 +166,10 @@ fn any_value() -> impl Strategy<Value = Value> {
         ".{0,8}".prop_map(Value::Text),
         prop::collection::vec(any::<u8>(), 0..8).prop_map(Value::Bytes),
         any::<u64>().prop_map(Value::Timestamp),
+        any::<u64>().prop_map(Value::U64),
+        any::<[u8; 16]>().prop_map(Value::Uuid),
+        ".{0,8}".prop_map(Value::Symbol),
+        any::<char>().prop_map(Value::Char),
     ];
     leaf.prop_recursive(4, 32, 4, |inner| {
         prop_oneof![

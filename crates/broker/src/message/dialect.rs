@@ -133,7 +133,10 @@ impl Value {
             Self::Text(text) => Selected::Text(text.into()),
             Self::Timestamp(seconds) => i64::try_from(seconds).map_or(Selected::Null, Selected::Int),
             Self::Null | Self::Bytes(_) | Self::Array(_) | Self::Table(_) => Selected::Null,
-            integer => integer.as_integer().map_or(Selected::Null, Selected::Int),
+            other => match other.nearest() {
+                Some(nearest) => nearest.into_selected(),
+                None => other.as_integer().map_or(Selected::Null, Selected::Int),
+            },
         }
     }
 }
