@@ -258,8 +258,24 @@ fn open(settings: &Settings, directory: &Path, accept_damage: Option<&str>) -> R
     if let Some(file) = accept_damage.filter(|_| settings.durability != Durability::Memory) {
         leave_out(&disk, file).map_err(|error| refused(error.into()))?;
     }
-    let broker = Broker::open(parts(settings, disk)?).map_err(refused)?;
+    let broker = Broker::open_with(parts(settings, disk)?, |opened, live, owners, on_failure| {
+        if let Some(cut) = opened.cut() {
+            tell_cut(cut);
+        }
+        opened.start(live, owners, on_failure)
+    });
+    let broker = broker.map_err(refused)?;
     Ok((broker, lock))
+}
+
+/// Logs what the start has cut off at the end of the log.
+fn tell_cut(cut: &journal::Cut) {
+    let journal::Cut { file, offset, sequence, batches } = cut;
+    tracing::warn!(
+        "the log ends in {file} at byte {offset}: batch {sequence} does not read back and is cut off, with the {batches} \
+         batches from there on whose headers are whole; nothing of them was confirmed, unless the disk has lost what it \
+         said was flushed"
+    );
 }
 
 /// Ends a damaged log before the damage in `file`, and logs what is lost with it.

@@ -44,6 +44,11 @@ impl Checksums {
     }
 }
 
+/// Begins a checksum that depends on nothing but what is added.
+pub(crate) fn unseeded() -> Sum {
+    Sum(Digest::new(CrcAlgorithm::Crc32Iscsi))
+}
+
 /// A checksum under way.
 pub(crate) struct Sum(Digest);
 

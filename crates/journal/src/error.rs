@@ -65,7 +65,8 @@ impl fmt::Display for OpenError {
             }
             Self::Format { file, found } => write!(
                 f,
-                "{file} has journal format {found}, this version reads {}; open it with the version that wrote it",
+                "{file} has journal format {found}, this version reads {} to {}; open it with the version that wrote it",
+                crate::layout::OLDEST_FORMAT,
                 crate::FORMAT
             ),
             Self::Damaged { file, offset, what } => write!(

@@ -9,8 +9,9 @@ use crate::Owner;
 
 /// The name of a group of records that recovery applies as a whole or not at all.
 ///
-/// Every group that is begun must be ended; until then the files that hold its records cannot be
-/// recycled.
+/// Its number is used once in a term, which the batches of its records name. A term is the time
+/// from one start of the journal to the next. Every group that is begun must be ended; until then
+/// the files that hold its records cannot be recycled.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Group(NonZeroU64);
 
@@ -54,9 +55,9 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// The first group will be named `next`.
-    pub(crate) fn new(next: NonZeroU64) -> Self {
-        Self { next, entries: Vec::new() }
+    /// No group has been begun in this term.
+    pub(crate) fn new() -> Self {
+        Self { next: NonZeroU64::MIN, entries: Vec::new() }
     }
 
     pub(crate) fn begin(&mut self, file: u32) -> Group {
@@ -131,7 +132,7 @@ mod tests {
 
     #[test]
     fn what_open_groups_settle_is_taken_out_of_runs() {
-        let mut groups = Groups::new(NonZeroU64::MIN);
+        let mut groups = Groups::new();
         let (first, second) = (groups.begin(1), groups.begin(1));
         groups.note_settled(first, 7, &[(5, 1), (20, 10)]);
         groups.note_settled(second, 7, &[(3, 1)]);

@@ -4,7 +4,14 @@
 //! Invariant: every file has exactly one name, and that name leads back to its number.
 
 /// The version of the format on disk.
-pub const FORMAT: u16 = 1;
+pub const FORMAT: u16 = 2;
+/// The oldest version that is still read.
+pub(crate) const OLDEST_FORMAT: u16 = 1;
+
+/// Whether this version reads what was written in `format`.
+pub(crate) fn is_read(format: u16) -> bool {
+    (OLDEST_FORMAT..=FORMAT).contains(&format)
+}
 
 /// The folder of the log files. A segment that was adopted stays in it.
 pub(crate) const WAL: &str = "wal";

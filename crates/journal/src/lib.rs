@@ -41,6 +41,7 @@ pub use group::Group;
 pub use layout::{FORMAT, LOST, is_spilled};
 pub use options::{Durability, Options};
 pub use recovery::accept::{LeftOut, accept_damage};
+pub use recovery::scan::Cut;
 pub use reference::{Bits, Chunk, PAGE, Reference};
 pub use replay::Replay;
 pub use stats::{Held, SegmentStats, SpillStats, Stats};

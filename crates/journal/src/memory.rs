@@ -33,7 +33,7 @@ impl Memory {
     /// No bodies; they may take `limit` bytes in all.
     pub(crate) fn new(limit: u64) -> Self {
         let segment_bytes = SEGMENT.min(limit / 8) as usize;
-        Self { segments: Vec::new(), segment_bytes, next: 1, used: 0, groups: Groups::new(std::num::NonZeroU64::MIN) }
+        Self { segments: Vec::new(), segment_bytes, next: 1, used: 0, groups: Groups::new() }
     }
 
     /// Bytes held.

@@ -221,6 +221,25 @@ pub(crate) fn body_head(length: u32, checksum: u32) -> [u8; BODY_HEAD] {
     head
 }
 
+/// The checksum over `records` and, by its value `before`, all earlier ones of their log. Those of
+/// bodies count as zero: they depend on where the body lies.
+pub(crate) fn link(before: u32, records: &[u8]) -> u32 {
+    let mut sum = crate::checksum::unseeded();
+    sum.add(&before.to_le_bytes());
+    let (mut done, mut at) = (0, 0);
+    while let Some([kind, _, a, b, c, d]) = records.get(at..).and_then(|rest| rest.first_chunk::<HEAD>()) {
+        // Before they are sealed they are zero anyhow, and all is one piece.
+        if *kind == BODY && records.get(at + HEAD..at + BODY_HEAD).is_some_and(|sum| *sum != [0; 4]) {
+            sum.add(&records[done..at + HEAD]);
+            sum.add(&[0; 4]);
+            done = at + BODY_HEAD;
+        }
+        at = at.saturating_add(HEAD).saturating_add(u32::from_le_bytes([*a, *b, *c, *d]) as usize);
+    }
+    sum.add(&records[done..]);
+    sum.value()
+}
+
 /// Fills in the checksum of every body among `records`, which start at `offset` of their file.
 pub(crate) fn seal_bodies(records: &mut [u8], offset: u32, checksum: impl Fn(u32, &[u8]) -> u32) {
     let mut at = 0;
@@ -314,6 +333,29 @@ mod tests {
         assert_eq!(all[HEAD..BODY_HEAD], (4096u32 + 11).to_le_bytes());
         assert_eq!(all[second + HEAD..second + BODY_HEAD], (4096 + second as u32).to_le_bytes());
         assert_eq!(all[second + BODY_HEAD..], before[second + BODY_HEAD..]);
+    }
+
+    #[test]
+    fn the_link_is_the_same_wherever_the_bodies_lie() {
+        let records = samples().concat();
+        let sealed = |offset| {
+            let mut records = records.clone();
+            seal_bodies(&mut records, offset, |offset, body| offset + body.len() as u32);
+            records
+        };
+        let (here, there) = (sealed(4096), sealed(8192));
+        assert_ne!(here, there);
+        assert_eq!(link(7, &here), link(7, &records));
+        assert_eq!(link(7, &there), link(7, &records));
+        assert_ne!(link(8, &records), link(7, &records));
+        for bit in 0..records.len() * 8 {
+            let mut other = records.clone();
+            other[bit / 8] ^= 1 << (bit % 8);
+            let in_sum = other[HEAD..BODY_HEAD] != [0; 4];
+            let second = samples()[0].len();
+            let in_second = other[second + HEAD..second + BODY_HEAD] != [0; 4];
+            assert_eq!(link(7, &other) == link(7, &records), in_sum || in_second, "bit {bit}");
+        }
     }
 
     proptest! {

@@ -5,7 +5,6 @@
 //! that a later batch proves to have been flushed is either replayed or stops the start.
 
 use std::collections::VecDeque;
-use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -17,12 +16,13 @@ use crate::disk::Disk;
 use crate::error::OpenError;
 use crate::file_header::write_header;
 use crate::group::{Group, Groups};
-use crate::layout::{is_spilled_name, slot_name};
+use crate::layout::{FORMAT, is_spilled_name, slot_name};
 use crate::options::{BLOCK, Options, Sizes};
 use crate::record::{self, Kind, Record};
 use crate::replay::Replay;
 use crate::wal::batch::{BatchHeader, HEADER, Link};
 use crate::wal::file::{FREE_SLOTS, Ring, Shelf, Slot};
+use crate::wal::identity::{HOME, LogEnd};
 use crate::wal::table::{LogFile, Table};
 
 pub(crate) mod accept;
@@ -32,7 +32,7 @@ pub(crate) mod scan;
 
 use cold::Segments;
 use directory::Marker;
-use scan::{End, Scan, ScanFile, Spare};
+use scan::{Cut, End, FoundLog, Scan, ScanFile, Spare};
 
 /// What recovery hands to the running journal.
 pub(crate) struct Recovered {
@@ -49,6 +49,12 @@ pub(crate) struct Recovered {
     /// The header checksum of the last batch.
     pub(crate) previous: Link,
     pub(crate) groups: Groups,
+    /// Where the log ends; its term is over.
+    pub(crate) log_end: LogEnd,
+    /// The first generation in this version's format, if the log has older ones.
+    pub(crate) current_from: u32,
+    /// What was cut off behind the end.
+    pub(crate) cut: Option<Cut>,
     /// Files of what ended with an earlier process.
     pub(crate) leftover: Vec<String>,
 }
@@ -56,10 +62,9 @@ pub(crate) struct Recovered {
 /// What the first pass over the log learns: which groups are whole.
 #[derive(Default)]
 pub(crate) struct GroupEnds {
-    /// With the last file that has an end of them: a number is used again once nothing in the log
-    /// has it.
-    pub(crate) ended: HashMap<Group, usize>,
-    highest: u64,
+    /// By term and number, with the last file that has an end of them. In format 1 all are of term
+    /// 0, and a number is used again once nothing in the log has it.
+    pub(crate) ended: HashMap<(u64, Group), usize>,
 }
 
 /// What the second pass gathers besides replaying.
@@ -83,14 +88,11 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, replay: &mut dyn R
     let marker = directory::read_marker(&*disk, &names)?;
     let mut segments = cold::read_indexes(&*disk, &names, marker)?;
     let slots = directory::open_files(&*disk, &names, marker, &segments)?;
-    let incarnation = match marker {
-        Marker::Found(incarnation) => incarnation,
-        Marker::Missing => options.incarnation,
-    };
+    let incarnation = marker.incarnation().unwrap_or(options.incarnation);
     let scan = Scan::new(incarnation, slots.files, slots.broken)?;
     let mut groups = GroupEnds::default();
-    let (start, end) = scan.find_log(&mut |at, header, records| {
-        each_record(&scan.files[at], header, records, &mut |_, record| groups.note(at, &record))
+    let FoundLog { start, end, cut } = scan.find_log(&mut |at, header, records| {
+        each_record(&scan.files[at], header, records, &mut |_, record| groups.note(at, header.term(), &record))
     })?;
     // The walk may have begun in files that are older than the log.
     groups.ended.retain(|_, at| *at >= start);
@@ -98,13 +100,16 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, replay: &mut dyn R
     older.extend(scan.files[..start].iter().map(ScanFile::spare));
     choose_segments(&mut segments, &*disk, &scan, start, &older)?;
     segments.deliver(replay);
-    let Gathered { files: log_files, tail } = replay_all(&scan, start, &groups.ended, replay)?;
+    let Gathered { files: log_files, tail } = replay_all(&scan, start, &groups, replay)?;
     // The log is good; from here on the disk is changed.
-    if marker == Marker::Missing {
-        directory::write_marker(&*disk, incarnation)?;
+    match marker {
+        Marker::Missing => directory::write_marker(&*disk, incarnation)?,
+        Marker::Found { format, .. } if format < FORMAT => directory::raise_marker(&*disk, incarnation)?,
+        Marker::Found { .. } => {}
     }
     segments.tidy(&*disk, incarnation)?;
     rewrite_tail(&scan, start, &tail)?;
+    let old_head = raise_head(&scan, &end)?;
     let free = disk.free().map_err(OpenError::io("asking for the free space of the data directory"))?;
     let leftover: Vec<String> = names.into_iter().filter(|name| is_spilled_name(name)).collect();
     let ours = slots.used + segments.used + length_of(&*disk, &leftover);
@@ -115,7 +120,8 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, replay: &mut dyn R
         Some(table) => table,
         None => first_file(&ring, incarnation, sizes)?,
     };
-    let offset = leave_large_head(&mut table, &end, sizes);
+    let offset = begin_in_head(&mut table, &end, sizes, old_head);
+    let current_from = if old_head == Head::Kept { 0 } else { table.head_generation() };
     Ok(Recovered {
         sizes,
         incarnation,
@@ -126,7 +132,10 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, replay: &mut dyn R
         offset,
         next_sequence: end.sequence.unwrap_or(1),
         previous: end.previous,
-        groups: Groups::new(NonZeroU64::MIN.saturating_add(groups.highest)),
+        groups: Groups::new(),
+        log_end: end.log.unwrap_or(LogEnd::before(HOME)),
+        current_from,
+        cut,
         leftover,
     })
 }
@@ -158,18 +167,13 @@ fn choose_segments(
 }
 
 /// Replays the log from file `start`, and gathers what its files hold.
-fn replay_all(
-    scan: &Scan,
-    start: usize,
-    ended: &HashMap<Group, usize>,
-    replay: &mut dyn Replay,
-) -> Result<Gathered, OpenError> {
+fn replay_all(scan: &Scan, start: usize, groups: &GroupEnds, replay: &mut dyn Replay) -> Result<Gathered, OpenError> {
     let mut gathered = Gathered::default();
     let end = scan.walk(End::before(start), &mut |at, header, records| {
         let oldest = gathered.enter(&scan.files[at]);
         each_record(&scan.files[at], header, records, &mut |_, record| {
             gathered.note(&record);
-            deliver(&record, ended, oldest, replay);
+            deliver(&record, (header.term(), groups), oldest, replay);
         })?;
         gathered.note_tail(at, header);
         Ok(())
@@ -182,14 +186,11 @@ fn replay_all(
 }
 
 impl GroupEnds {
-    pub(crate) fn note(&mut self, at: usize, record: &Record<'_>) {
-        let ends = match record.kind {
-            Kind::GroupEnd { group } => Some(group),
-            _ => None,
-        };
-        self.ended.extend(ends.map(|group| (group, at)));
-        let named = record.group.or(ends).map_or(0, Group::raw);
-        self.highest = self.highest.max(named);
+    /// Notes a record of a batch of `term` in file `at`.
+    pub(crate) fn note(&mut self, at: usize, term: u64, record: &Record<'_>) {
+        if let Kind::GroupEnd { group } = record.kind {
+            self.ended.insert((term, group), at);
+        }
     }
 }
 
@@ -246,9 +247,9 @@ pub(crate) fn each_record(
     Err(OpenError::damaged(&file.name(), u64::from(header.offset), "a batch has more bytes than its records"))
 }
 
-/// Gives one record to `replay`, unless its group never ended.
-pub(crate) fn deliver(record: &Record<'_>, ended: &HashMap<Group, usize>, oldest: u32, replay: &mut dyn Replay) {
-    let stands = record.group.is_none_or(|group| ended.contains_key(&group));
+/// Gives one record, of a batch of `term`, to `replay`, unless its group never ended in that term.
+pub(crate) fn deliver(record: &Record<'_>, (term, groups): (u64, &GroupEnds), oldest: u32, replay: &mut dyn Replay) {
+    let stands = record.group.is_none_or(|group| groups.ended.contains_key(&(term, group)));
     match record.kind {
         Kind::Reference { owner, first_seq, bodies, .. } if !stands => {
             replay.burnt(owner, first_seq, record::addresses(bodies).len() as u64);
@@ -378,11 +379,31 @@ fn make_table(mut files: Vec<LogFile>) -> Option<Table> {
     Some(Table::new(files, head))
 }
 
+/// Whether the log goes on in the file in which it ends.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Head {
+    Kept,
+    /// It is of an older format, and only the next may have batches of this one.
+    Left,
+}
+
+/// Sees to it that the file that is written to next is of this version's format. An empty one is
+/// made so.
+fn raise_head(scan: &Scan, end: &End) -> Result<Head, OpenError> {
+    let Some(file) = scan.files.get(end.index).filter(|file| file.format < FORMAT) else { return Ok(Head::Kept) };
+    if end.sequence.is_some() {
+        return Ok(Head::Left);
+    }
+    let raised = write_header(&*file.handle, scan.incarnation, file.generation, file.length);
+    raised.map_err(OpenError::io(format!("writing the header of {} again", file.name())))?;
+    Ok(Head::Kept)
+}
+
 /// Where in the head the next batch goes. After the ring has been made smaller, the head may be
 /// longer than the files that are made now. It could fill the ring alone, and the head is never
 /// recycled. So the log goes on in the next file, which the writer readies.
-fn leave_large_head(table: &mut Table, end: &End, sizes: Sizes) -> u32 {
-    if table.head_length() <= sizes.file {
+fn begin_in_head(table: &mut Table, end: &End, sizes: Sizes, head: Head) -> u32 {
+    if head == Head::Kept && table.head_length() <= sizes.file {
         return end.offset;
     }
     if end.sequence.is_none() {

@@ -16,7 +16,7 @@ use crate::error::OpenError;
 use crate::layout::{index_name, slot_number};
 use crate::recovery::cold::{Segments, read_indexes};
 use crate::recovery::directory::{self, Marker, Slots};
-use crate::recovery::scan::{Scan, ScanFile};
+use crate::recovery::scan::{Cut, Scan, ScanFile};
 use crate::reference::{Chunk, Reference};
 use crate::replay::Replay;
 
@@ -35,9 +35,8 @@ pub struct Verification {
     pub log: Vec<VerifiedFile>,
     /// The sequence of the last batch; zero for a log without one.
     pub last_sequence: u64,
-    /// Where something was being written when the last run ended, and never acknowledged: the file,
-    /// and the offset in it.
-    pub torn_tail: Option<(String, u64)>,
+    /// What a start would cut off at the end of the log.
+    pub torn_tail: Option<Cut>,
     /// The segments that count, by number.
     pub segments: Vec<VerifiedSegment>,
     /// What is damaged, in the order it was found.
@@ -148,7 +147,7 @@ pub fn verify(disk: Arc<dyn Disk>, replay: &mut dyn Replay) -> Result<Verificati
     let lock = disk.lock().map_err(OpenError::io("locking the data directory"))?.ok_or(OpenError::Locked)?;
     let names = disk.list().map_err(OpenError::io("listing the data directory"))?;
     let marker = directory::read_marker(&*disk, &names)?;
-    let Marker::Found(incarnation) = marker else { return Err(OpenError::NoJournal) };
+    let Some(incarnation) = marker.incarnation() else { return Err(OpenError::NoJournal) };
     let mut found = Verification {
         log: Vec::new(),
         last_sequence: 0,

@@ -3,4 +3,5 @@
 pub(crate) mod batch;
 pub(crate) mod buffer;
 pub(crate) mod file;
+pub(crate) mod identity;
 pub(crate) mod table;

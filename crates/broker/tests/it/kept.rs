@@ -117,6 +117,33 @@ fn the_data_directory_of_version_1_opens_and_has_everything() {
     assert_everything(copy.path());
 }
 
+#[test]
+fn the_log_of_version_1_is_put_into_the_present_format() {
+    let copy = tempfile::tempdir().unwrap();
+    copy_all(&kept(), copy.path());
+    let broker = open(copy.path());
+    let mut peer = Peer::attach(&broker, "guest").unwrap();
+    let session = peer.session(1);
+    // From the first publish on, and without a need of room, the old files leave the log.
+    peer.client.publish(session, message("logs", "a.b", body(COUNT * LEFT).as_bytes())).unwrap();
+    (0..200).for_each(|_| drop(turn(&mut peer, &broker)));
+    let oldest = broker.broker.overview().journal.oldest_file;
+    let mut formats = BTreeMap::new();
+    for entry in std::fs::read_dir(copy.path().join("wal")).unwrap() {
+        let front = std::fs::read(entry.unwrap().path()).unwrap();
+        let generation = u32::from_le_bytes(front[16..20].try_into().unwrap());
+        if generation >= oldest {
+            *formats.entry(u16::from_le_bytes([front[6], front[7]])).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(formats.keys().collect::<Vec<_>>(), [&journal::FORMAT], "{formats:?}");
+    let marker = std::fs::read_to_string(copy.path().join("FORMAT")).unwrap();
+    assert!(marker.contains(&format!("\nformat {}\n", journal::FORMAT)), "{marker}");
+    peer.client.close(broker.now());
+    drop(peer);
+    broker.stop();
+}
+
 /// Writes a directory in this version's formats. When a format gets a new version, run it with
 /// `HERMOD_KEEP=DIR`, a new directory, and keep the result.
 #[test]

@@ -23,6 +23,8 @@ struct Report {
     whole: bool,
     last_sequence: u64,
     torn_tail: Option<(String, u64)>,
+    /// The sequence of the batch that is missing at the torn tail, and the batches that follow.
+    cut_off: Option<(u64, u64)>,
     log: Vec<LogRow>,
     segments: Vec<SegmentRow>,
     queues: Vec<QueueRow>,
@@ -127,7 +129,8 @@ fn report(directory: String, found: &Verified) -> Report {
         directory,
         whole: found.is_whole(),
         last_sequence: journal.last_sequence,
-        torn_tail: journal.torn_tail.clone(),
+        torn_tail: journal.torn_tail.as_ref().map(|cut| (cut.file.clone(), cut.offset)),
+        cut_off: journal.torn_tail.as_ref().map(|cut| (cut.sequence, cut.batches)),
         log: log.collect(),
         segments: segments.collect(),
         queues: found.queues.iter().map(queue_row).collect(),
@@ -174,9 +177,11 @@ fn text(report: &Report) -> String {
         counted(batches, ["batch", "batches"]),
         report.last_sequence
     ));
-    if let Some((file, offset)) = &report.torn_tail {
-        lines
-            .push(format!("torn tail: {file} from byte {offset} on; what was being written there was never confirmed"));
+    if let (Some((file, offset)), Some((sequence, batches))) = (&report.torn_tail, report.cut_off) {
+        lines.push(format!(
+            "torn tail: {file} from byte {offset} on, batch {sequence}, {} with a whole header; what was being written there was never confirmed",
+            counted(batches, ["batch", "batches"])
+        ));
     }
     let (listed, live): (u64, u64) =
         report.segments.iter().fold((0, 0), |(listed, live), one| (listed + one.listed, live + one.live));

@@ -14,7 +14,7 @@ use super::plan::{PagePlan, Plan};
 use crate::Owner;
 use crate::checksum::Checksums;
 use crate::disk::DiskFile;
-use crate::layout::FORMAT;
+use crate::layout::{FORMAT, is_read};
 use crate::reference::{Chunk, PAGE, Reference};
 use crate::ticket::Address;
 
@@ -150,7 +150,7 @@ impl IndexHeader {
             return Front::Damaged;
         }
         let format = u16::from_le_bytes([bytes[6], bytes[7]]);
-        if format != FORMAT {
+        if !is_read(format) {
             return Front::Foreign(format);
         }
         if found != incarnation {
@@ -534,7 +534,7 @@ mod tests {
     fn an_index_has_the_bytes_the_format_page_draws() {
         let bytes = write(&mut sample());
         assert_eq!(bytes.len(), 564 + 2 * 4 + 3 * 32);
-        assert_eq!(bytes[..20], *b"HJindx\x01\0\x08\x07\x06\x05\x04\x03\x02\x01\x07\0\0\x80");
+        assert_eq!(bytes[..20], *b"HJindx\x02\0\x08\x07\x06\x05\x04\x03\x02\x01\x07\0\0\x80");
         assert_eq!(bytes[20..28], [2, 0, 0, 0, 0, 0, 0, 0]);
         let numbers: Vec<u32> = (28..60).step_by(4).map(|at| u32_at(&bytes, at)).collect();
         assert_eq!(numbers, [8192, 90, 0, 4, 0, 2, 3, 564]);
@@ -573,10 +573,10 @@ mod tests {
         assert_eq!(IndexHeader::decode(&whole[..HEADER], 1, NUMBER), Front::Stranger);
         assert_eq!(IndexHeader::decode(&whole[..HEADER], INCARNATION, NUMBER + 1), Front::Damaged);
         let mut newer = whole;
-        newer[6] = 2;
+        newer[6] = 3;
         let sum = Checksums::new(INCARNATION, NUMBER).of(&newer[..HEADER - 4]);
         newer[HEADER - 4..HEADER].copy_from_slice(&sum.to_le_bytes());
-        assert_eq!(IndexHeader::decode(&newer[..HEADER], INCARNATION, NUMBER), Front::Foreign(2));
+        assert_eq!(IndexHeader::decode(&newer[..HEADER], INCARNATION, NUMBER), Front::Foreign(3));
     }
 
     #[test]

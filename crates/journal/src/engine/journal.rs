@@ -21,6 +21,7 @@ use crate::layout::is_copied;
 use crate::memory::Memory;
 use crate::options::{Durability, Options, Sizes};
 use crate::read::{self, no_body};
+use crate::recovery::scan::Cut;
 use crate::recovery::{self, Recovered};
 use crate::reference::{Chunk, Reference};
 use crate::replay::Replay;
@@ -352,6 +353,11 @@ impl Opened {
         (journal.clone(), Stepper(journal))
     }
 
+    /// What recovery cut off at the end of the log.
+    pub fn cut(&self) -> Option<&Cut> {
+        self.recovered.as_ref().and_then(|(recovered, _)| recovered.cut.as_ref())
+    }
+
     /// Reads a body. See [`Journal::read`].
     ///
     /// # Errors
@@ -429,11 +435,15 @@ fn running(
         next_sequence,
         previous,
         groups,
+        log_end,
+        current_from,
+        cut: _,
         leftover,
     } = recovered;
     let spill = Spill::new(Arc::clone(&cold.disk), incarnation, sizes.file, leftover);
     let free = ring.free_on_disk().unwrap_or(0);
-    let buffer = Buffer::new(sizes, table, segments, groups, offset, next_sequence);
+    let mut buffer = Buffer::new(sizes, table, segments, groups, offset, next_sequence);
+    buffer.current_from = current_from;
     let last = next_sequence - 1;
     let log = Log {
         durability,
@@ -445,6 +455,8 @@ fn running(
             previous,
             last,
             synced: last,
+            log_end: log_end.next_term(),
+            committed: log_end.index,
             proof: false,
             dirty: Vec::new(),
             end: None,

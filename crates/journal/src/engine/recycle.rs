@@ -113,7 +113,7 @@ impl Log {
     fn wanted(&self, buffer: &mut Buffer) -> bool {
         let sizes = buffer.sizes;
         let large = buffer.used() > sizes.ring / 4 && buffer.fresh >= u64::from(sizes.file / 8);
-        large || buffer.relieve || self.pressed(buffer)
+        large || buffer.relieve || buffer.is_outdated() || self.pressed(buffer)
     }
 
     fn pressed(&self, buffer: &mut Buffer) -> bool {
@@ -337,15 +337,17 @@ fn choose_file(log: &Log, recycler: &mut Recycler, buffer: &mut Buffer, activity
     if !can_leave(buffer) || !wanted || !log.affords(buffer) {
         return None;
     }
+    let outdated = buffer.is_outdated();
     if std::mem::take(&mut buffer.fresh) > 0 {
         recycler.budget = buffer.table.len();
     }
     // What is alive leaves the log for good, so that comes to an end by itself.
-    if recycler.budget == 0 && !buffer.relieve && buffer.table.oldest().live == 0 {
+    if recycler.budget == 0 && !buffer.relieve && !outdated && buffer.table.oldest().live == 0 {
         return None;
     }
-    buffer.relieve = false;
     let oldest = buffer.table.oldest();
+    // Once it has begun, the whole log is put into this version's format.
+    buffer.relieve = oldest.generation + 1 < buffer.current_from;
     let mut owners = oldest.owners();
     owners.reverse();
     let leaving = Leaving {

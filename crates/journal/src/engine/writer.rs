@@ -19,6 +19,7 @@ use crate::ticket::{Address, Ticket};
 use crate::wal::batch::{Batch, BatchHeader, HEADER, Link};
 use crate::wal::buffer::DurableEnd;
 use crate::wal::file::Ring;
+use crate::wal::identity::{Identity, LogEnd};
 
 /// What a step of the writer did.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -40,6 +41,10 @@ pub(crate) struct Writer {
     pub(crate) last: u64,
     /// The last batch known to be flushed.
     pub(crate) synced: u64,
+    /// Up to where the log is written.
+    pub(crate) log_end: LogEnd,
+    /// The index up to which the log is known to be flushed.
+    pub(crate) committed: u64,
     /// Whether that was an empty one which says that all before it is flushed.
     pub(crate) proof: bool,
     /// The generations written to since the last flush.
@@ -186,8 +191,7 @@ impl Writer {
         let (header, records) = bytes
             .split_first_chunk_mut::<HEADER>()
             .ok_or_else(|| io::Error::other("a batch without room for its header"))?;
-        record::seal_bodies(records, batch.offset + HEADER as u32, |offset, body| sums.body(offset, body));
-        let fields = BatchHeader {
+        let mut fields = BatchHeader {
             incarnation: log.incarnation,
             generation: batch.file,
             offset: batch.offset,
@@ -197,9 +201,15 @@ impl Writer {
             length: batch.length,
             records: batch.records,
             previous: self.previous,
-            payload: sums.of(records),
+            payload: 0,
             kind: batch.kind,
+            identity: None,
         };
+        // Before they are sealed, so that it is one pass.
+        self.log_end = self.log_end.with(fields.advance(), records);
+        fields.identity = Some(Identity { end: self.log_end, commit: self.committed });
+        record::seal_bodies(records, batch.offset + HEADER as u32, |offset, body| sums.body(offset, body));
+        fields.payload = sums.of(records);
         self.proof = batch.is_empty() && self.synced + 1 == batch.sequence;
         self.previous = fields.encode(sums, header);
         bytes.resize(bytes.len().next_multiple_of(BLOCK as usize), 0);
@@ -217,6 +227,7 @@ impl Writer {
         log.figures.flushes.fetch_add(1, Ordering::Relaxed);
         self.dirty.clear();
         self.synced = last;
+        self.committed = self.log_end.index;
         self.synced_end = self.end;
         log.synced.store(last, Ordering::Release);
         Ok(())

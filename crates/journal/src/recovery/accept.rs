@@ -6,7 +6,7 @@
 //! later batches would prove the damage again.
 
 use super::cold;
-use super::directory::{self, Marker};
+use super::directory;
 use super::scan::{End, Scan};
 use super::{each_record, remove_slots};
 use crate::disk::Disk;
@@ -40,7 +40,7 @@ pub fn accept_damage(disk: &dyn Disk, named: &str) -> Result<Option<LeftOut>, Op
     let _lock = disk.lock().map_err(OpenError::io("locking the data directory"))?.ok_or(OpenError::Locked)?;
     let names = disk.list().map_err(OpenError::io("listing the data directory"))?;
     let marker = directory::read_marker(disk, &names)?;
-    let Marker::Found(incarnation) = marker else { return Ok(None) };
+    let Some(incarnation) = marker.incarnation() else { return Ok(None) };
     let mut segments = cold::read_indexes(disk, &names, marker)?;
     let slots = directory::open_files(disk, &names, marker, &segments)?;
     let scan = Scan::new(incarnation, slots.files, slots.broken)?;

@@ -80,7 +80,7 @@ enum Reading {
 
 /// Reads the indexes; `names` is everything in the directory.
 pub(crate) fn read_indexes(disk: &dyn Disk, names: &[String], marker: Marker) -> Result<Segments, OpenError> {
-    let Marker::Found(incarnation) = marker else { return Ok(Segments { next: 1, ..Segments::default() }) };
+    let Some(incarnation) = marker.incarnation() else { return Ok(Segments { next: 1, ..Segments::default() }) };
     let files: HashSet<u32> = names.iter().filter_map(|name| segment_number(name)).collect();
     let numbers = files.iter().copied().chain(names.iter().filter_map(|name| index_number(name)));
     let next = numbers.filter(|number| is_copied(*number)).max().map_or(1, |last| (last & !COPIED) + 1);

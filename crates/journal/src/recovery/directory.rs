@@ -9,7 +9,7 @@ use super::scan::{BrokenFile, ScanFile, Spare};
 use crate::disk::Disk;
 use crate::error::OpenError;
 use crate::file_header::{FILE_HEADER, FileHeader};
-use crate::layout::{FORMAT, HARMLESS, MARKER, slot_name, slot_number};
+use crate::layout::{FORMAT, HARMLESS, MARKER, is_read, slot_name, slot_number};
 use crate::options::BLOCK;
 
 /// More than the longest marker.
@@ -20,8 +20,23 @@ const MARKER_LIMIT: usize = 256;
 pub(crate) enum Marker {
     /// The directory is new, or its making was cut short before it had a log file.
     Missing,
-    /// The directory holds a journal of this incarnation.
-    Found(u64),
+    /// The directory holds a journal of this incarnation, last written in this format.
+    Found {
+        /// The journal's.
+        incarnation: u64,
+        /// An older one is raised once the log has been found good.
+        format: u16,
+    },
+}
+
+impl Marker {
+    /// The incarnation of the journal that is there.
+    pub(crate) fn incarnation(self) -> Option<u64> {
+        match self {
+            Self::Missing => None,
+            Self::Found { incarnation, .. } => Some(incarnation),
+        }
+    }
 }
 
 /// Reads the marker; `names` is everything in the directory.
@@ -41,7 +56,7 @@ pub(crate) fn read_marker(disk: &dyn Disk, names: &[String]) -> Result<Marker, O
         }
     }
     match decode(&bytes[..length]) {
-        Some((FORMAT, incarnation)) => Ok(Marker::Found(incarnation)),
+        Some((format, incarnation)) if is_read(format) => Ok(Marker::Found { incarnation, format }),
         Some((found, _)) => Err(OpenError::Format { file: MARKER.into(), found }),
         None if has_log => Err(OpenError::damaged(MARKER, 0, "it does not say which journal this is")),
         // Its writing was cut short: nothing was ever logged here.
@@ -58,6 +73,14 @@ pub(crate) fn write_marker(disk: &dyn Disk, incarnation: u64) -> Result<(), Open
         disk.sync_directory()
     };
     write().map_err(OpenError::io("writing FORMAT"))
+}
+
+/// Says that from now on the journal is written in this version's format: an older version must not
+/// open it any more. The text keeps its length and lies in one sector, which is written whole.
+pub(crate) fn raise_marker(disk: &dyn Disk, incarnation: u64) -> Result<(), OpenError> {
+    let file = disk.open(MARKER).map_err(OpenError::io("opening FORMAT"))?;
+    let write = file.write_all_at(encode(FORMAT, incarnation).as_bytes(), 0).and_then(|()| file.sync_data());
+    write.map_err(OpenError::io("writing FORMAT"))
 }
 
 fn encode(format: u16, incarnation: u64) -> String {
@@ -153,17 +176,17 @@ pub(crate) fn open_file(disk: &dyn Disk, name: &str, number: u32, marker: Marker
     }
     match FileHeader::decode(&block) {
         None => Ok(Opening::Broken(BrokenFile { number, length, handle })),
-        Some(header) if header.format != FORMAT => {
+        Some(header) if !is_read(header.format) => {
             Err(OpenError::Format { file: name.to_owned(), found: header.format })
         }
-        Some(header) if marker != Marker::Found(header.incarnation) => {
+        Some(header) if marker.incarnation() != Some(header.incarnation) => {
             Err(OpenError::damaged(name, 0, "the file belongs to another journal"))
         }
         Some(header) if u64::from(header.length) > length => {
             Ok(Opening::Short(Spare { number, generation: header.generation, length: header.length }, length))
         }
-        Some(FileHeader { generation, length, .. }) => {
-            Ok(Opening::File(ScanFile { number, generation, length, handle }))
+        Some(FileHeader { format, generation, length, .. }) => {
+            Ok(Opening::File(ScanFile { number, format, generation, length, handle }))
         }
     }
 }

@@ -14,10 +14,12 @@ use crate::error::OpenError;
 use crate::layout::slot_name;
 use crate::options::BLOCK;
 use crate::wal::batch::{BatchHeader, HEADER, Link};
+use crate::wal::identity::LogEnd;
 
 /// A file with a good header.
 pub(crate) struct ScanFile {
     pub(crate) number: u32,
+    pub(crate) format: u16,
     pub(crate) generation: u32,
     pub(crate) length: u32,
     pub(crate) handle: Arc<dyn DiskFile>,
@@ -68,12 +70,47 @@ pub(crate) struct End {
     pub(crate) previous: Link,
     /// The oldest generation still needed, by the last batch that said so.
     pub(crate) oldest: u32,
+    /// How far the log has come; none before a batch that says so.
+    pub(crate) log: Option<LogEnd>,
+}
+
+/// The log among the files.
+pub(crate) struct FoundLog {
+    /// The index of its oldest file.
+    pub(crate) start: usize,
+    pub(crate) end: End,
+    /// What follows its end and is no part of it.
+    pub(crate) cut: Option<Cut>,
+}
+
+/// What lies behind the end of the log, where something was being written when the last run ended.
+/// Nothing says that it was ever flushed, so no ticket covered it unless the disk has lost or
+/// changed what it had flushed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cut {
+    /// The file in which the log ends.
+    pub file: String,
+    /// The offset in it.
+    pub offset: u64,
+    /// The sequence of the batch that is missing there.
+    pub sequence: u64,
+    /// How many batches follow whose headers are whole.
+    pub batches: u64,
+}
+
+/// What a look behind the end of the log has found.
+#[derive(Default)]
+struct Behind {
+    /// The missing batch had been flushed.
+    proven: bool,
+    /// Headers of batches that follow, or that of the missing one.
+    batches: u64,
 }
 
 impl End {
     /// Before the first batch of file `index`.
     pub(crate) fn before(index: usize) -> Self {
-        Self { index, offset: BLOCK, sequence: None, previous: 0, oldest: 0 }
+        Self { index, offset: BLOCK, sequence: None, previous: 0, oldest: 0, log: None }
     }
 }
 
@@ -103,36 +140,54 @@ impl Scan {
         Ok(scan)
     }
 
-    /// Finds the log among the files: the index of its oldest file, and its end. `visit` takes each
-    /// batch on the way, and may be given some that are older than the log, or some twice.
-    pub(crate) fn find_log(&self, visit: &mut Visit<'_>) -> Result<(usize, End), OpenError> {
+    /// Finds the log among the files. `visit` takes each batch on the way, and may be given some
+    /// that are older than the log, or some twice.
+    pub(crate) fn find_log(&self, visit: &mut Visit<'_>) -> Result<FoundLog, OpenError> {
         let (first, needed) = self.last_used()?.unwrap_or((0, 0));
         // From the first file that connects, which may be older than the log. Then the end is found
         // for sure, even if the batch that says where the log begins is itself cut off.
-        let (from, end) = match self.walk_checked(first, visit) {
-            Ok(end) => (first, end),
+        let (from, (end, cut)) = match self.walk_checked(first, visit) {
+            Ok(found) => (first, found),
             // What is wrong may lie in a file the log no longer needs.
             Err(error) if needed > first => (needed, self.walk_checked(needed, visit).map_err(|_| error)?),
             Err(error) => return Err(error),
         };
         if self.files.is_empty() {
-            return Ok((0, end));
+            return Ok(FoundLog { start: 0, end, cut });
         }
         // A log without a batch is a new one.
         let oldest = if end.sequence.is_some() { end.oldest } else { 1 };
         let start = (from..=end.index).find(|at| self.files[*at].generation == oldest);
-        start.map(|start| (start, end)).ok_or_else(|| {
+        start.map(|start| FoundLog { start, end, cut }).ok_or_else(|| {
             let what = format!("the log file of generation {oldest} is missing or its header is damaged");
             OpenError::damaged("wal", 0, what)
         })
     }
 
     /// Walks from file `start`, and refuses the log if what is missing at the end had been flushed.
-    fn walk_checked(&self, start: usize, visit: &mut Visit<'_>) -> Result<End, OpenError> {
+    fn walk_checked(&self, start: usize, visit: &mut Visit<'_>) -> Result<(End, Option<Cut>), OpenError> {
         let end = self.walk(End::before(start), visit)?;
-        self.refuse_if_proven(&end)?;
+        let batches = self.refuse_if_proven(&end)?;
         self.refuse_gap(&end)?;
-        Ok(end)
+        let cut = batches > 0 || self.begins_behind(&end)?;
+        let file = self.files.get(end.index).filter(|_| cut);
+        let (offset, sequence) = (u64::from(end.offset), end.sequence.unwrap_or(1));
+        Ok((end, file.map(|file| Cut { file: file.name(), offset, sequence, batches })))
+    }
+
+    /// Whether something that was the next batch, and is damaged, lies where that would be.
+    fn begins_behind(&self, end: &End) -> Result<bool, OpenError> {
+        let missing = end.sequence.unwrap_or(1);
+        for (at, offset) in [(end.index, end.offset), (end.index + 1, BLOCK)] {
+            let Some(file) = self.files.get(at).filter(|file| offset < file.length) else { continue };
+            let (mut header, place) = ([0; HEADER], (file.generation, offset));
+            if self.read(file, &mut header, offset)?
+                && BatchHeader::resembles(&header, self.incarnation, place, missing)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The index of the first file that connects without a gap to the last one with a batch, and
@@ -168,6 +223,7 @@ impl Scan {
                 found = self.linked(place, &end, &mut records)?;
             }
             let Some((header, link)) = found else { return Ok(end) };
+            let log = self.follow(place, end.log, &header, &records)?;
             visit(place.0, &header, &records)?;
             end = End {
                 index: place.0,
@@ -175,8 +231,26 @@ impl Scan {
                 sequence: Some(header.sequence + 1),
                 previous: link,
                 oldest: header.oldest,
+                log,
             };
         }
+    }
+
+    /// The end of the log behind a batch. The first that is read is believed: what it follows may
+    /// have left the log.
+    fn follow(
+        &self,
+        (at, offset): (usize, u32),
+        end: Option<LogEnd>,
+        header: &BatchHeader,
+        records: &[u8],
+    ) -> Result<Option<LogEnd>, OpenError> {
+        let followed = match (end, &header.identity) {
+            (None, next) => Ok(next.map(|next| next.end)),
+            (Some(end), Some(next)) => end.follow(next, header.advance(), records).map(Some),
+            (Some(_), None) => Err("a batch of an older format follows one of a newer"),
+        };
+        followed.map_err(|what| OpenError::damaged(&self.files[at].name(), offset.into(), what))
     }
 
     /// The batch at a place, if it is the next of the chain.
@@ -270,20 +344,21 @@ impl Scan {
     }
 
     /// Looks at every block after `end` for a batch that proves that the one missing there had been
-    /// flushed.
-    fn refuse_if_proven(&self, end: &End) -> Result<(), OpenError> {
+    /// flushed. Gives the number of batches that follow without a proof.
+    fn refuse_if_proven(&self, end: &End) -> Result<u64, OpenError> {
         let missing = end.sequence.unwrap_or(1);
-        let (mut proven, mut here) = (false, true);
+        let (mut behind, mut here) = (Behind::default(), true);
         for (at, file) in self.files.iter().enumerate().skip(end.index) {
             let from = if at == end.index { end.offset } else { BLOCK };
-            proven |= self.proof(&*file.handle, &file.name(), u64::from(from), u64::from(file.length), missing)?;
-            here &= at != end.index || proven;
+            let (name, range) = (file.name(), (u64::from(from), u64::from(file.length)));
+            self.look_behind(&*file.handle, &name, range, end, &mut behind)?;
+            here &= at != end.index || behind.proven;
         }
         for file in &self.broken {
-            proven |= self.proof(&*file.handle, &slot_name(file.number), 0, file.length, missing)?;
+            self.look_behind(&*file.handle, &slot_name(file.number), (0, file.length), end, &mut behind)?;
         }
-        if !proven {
-            return Ok(());
+        if !behind.proven {
+            return Ok(behind.batches);
         }
         // Where nothing follows in its file, the batch had been the first of the next one.
         let next = self.files.get(end.index + 1).filter(|_| !here).map(|next| (next.name(), BLOCK));
@@ -293,12 +368,18 @@ impl Scan {
         Err(OpenError::damaged(&name, u64::from(offset), what))
     }
 
-    /// Whether a block of the file from `from` on holds a header which says that `missing` had been
-    /// flushed.
-    fn proof(&self, file: &dyn DiskFile, name: &str, from: u64, to: u64, missing: u64) -> Result<bool, OpenError> {
+    /// Looks at the blocks of a file, in the range `at` to `to`, for headers that were written
+    /// behind `end`.
+    fn look_behind(
+        &self,
+        file: &dyn DiskFile,
+        name: &str,
+        (mut at, to): (u64, u64),
+        end: &End,
+        behind: &mut Behind,
+    ) -> Result<(), OpenError> {
         const CHUNK: usize = 256 << 10;
         let mut chunk = vec![0; CHUNK];
-        let mut at = from;
         while at < to {
             let wanted = chunk.len().min((to - at) as usize);
             let mut have = 0;
@@ -311,19 +392,24 @@ impl Scan {
                     count => have += count,
                 }
             }
-            let proves = |block: &[u8]| {
-                let header =
-                    block.first_chunk::<HEADER>().and_then(|bytes| BatchHeader::decode_any(bytes, self.incarnation));
-                header.is_some_and(|(header, _)| header.durable >= missing)
-            };
-            if chunk[..have].chunks(BLOCK as usize).any(proves) {
-                return Ok(true);
-            }
+            chunk[..have].chunks(BLOCK as usize).for_each(|block| behind.note(block, end, self.incarnation));
             if have < wanted {
-                return Ok(false);
+                return Ok(());
             }
             at += wanted as u64;
         }
-        Ok(false)
+        Ok(())
+    }
+}
+
+impl Behind {
+    fn note(&mut self, block: &[u8], end: &End, incarnation: u64) {
+        let header = block.first_chunk::<HEADER>().and_then(|bytes| BatchHeader::decode_any(bytes, incarnation));
+        let Some((header, _)) = header else { return };
+        let missing = end.sequence.unwrap_or(1);
+        self.proven |= header.durable >= missing;
+        // What an earlier start has cut is of an earlier term, if that start wrote anything.
+        let last_run = header.term() >= end.log.map_or(0, |log| log.term);
+        self.batches += u64::from(last_run && header.sequence >= missing);
     }
 }

@@ -6,7 +6,7 @@ use super::tally::Tally;
 use crate::checksum::Checksums;
 use crate::error::OpenError;
 use crate::record::Kind;
-use crate::recovery::scan::{End, Scan, Visit};
+use crate::recovery::scan::{End, FoundLog, Scan, Visit};
 use crate::recovery::{GroupEnds, deliver, each_record};
 use crate::wal::batch::BatchHeader;
 
@@ -23,13 +23,13 @@ pub(super) struct Found {
 pub(super) fn find(scan: &Scan, found: &mut Verification) -> Result<Found, OpenError> {
     let mut groups = GroupEnds::default();
     let outcome = scan.find_log(&mut |at, header, records| {
-        each_record(&scan.files[at], header, records, &mut |_, record| groups.note(at, &record))
+        each_record(&scan.files[at], header, records, &mut |_, record| groups.note(at, header.term(), &record))
     });
     match outcome {
-        Ok((start, end)) => {
+        Ok(FoundLog { start, end, cut }) => {
             groups.ended.retain(|_, at| *at >= start);
             found.last_sequence = end.sequence.map_or(0, |next| next - 1);
-            found.torn_tail = torn_tail(scan, &end)?;
+            found.torn_tail = cut;
             Ok(Found { start, groups, damaged: false })
         }
         Err(error @ OpenError::Damaged { .. }) => {
@@ -42,7 +42,9 @@ pub(super) fn find(scan: &Scan, found: &mut Verification) -> Result<Found, OpenE
                 &mut |at, header, records| {
                     oldest = header.oldest;
                     // What is malformed is noted when the records are read.
-                    let _ = each_record(&scan.files[at], header, records, &mut |_, record| groups.note(at, &record));
+                    let _ = each_record(&scan.files[at], header, records, &mut |_, record| {
+                        groups.note(at, header.term(), &record);
+                    });
                     Ok(())
                 },
                 &mut |_, _| {},
@@ -52,12 +54,6 @@ pub(super) fn find(scan: &Scan, found: &mut Verification) -> Result<Found, OpenE
         }
         Err(error) => Err(error),
     }
-}
-
-/// Where batches lie that follow the log and never became part of it.
-fn torn_tail(scan: &Scan, end: &End) -> Result<Option<(String, u64)>, OpenError> {
-    let torn = scan.next_header(end, &mut |_, _| true)?;
-    Ok(torn.map(|_| (scan.files[end.index].name(), u64::from(end.offset))))
 }
 
 /// Reads every batch of the log, checks the bodies in it, and replays it.
@@ -86,7 +82,7 @@ pub(super) fn read(scan: &Scan, log: &Found, tally: &mut Tally<'_>, found: &mut 
             {
                 damages.push((file.name(), offset.into(), "a body in the log does not check".to_owned()));
             }
-            deliver(&record, &log.groups.ended, oldest, tally);
+            deliver(&record, (header.term(), &log.groups), oldest, tally);
         });
         if let Err(OpenError::Damaged { file, offset, what }) = read {
             damages.push((file, offset, what));

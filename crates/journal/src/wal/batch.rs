@@ -7,12 +7,15 @@
 use parking_lot::RwLock;
 
 use crate::checksum::Checksums;
-use crate::layout::FORMAT;
+use crate::layout::{FORMAT, is_read};
+use crate::wal::identity::{Advance, Identity, LogEnd, LogId};
 
 /// The bytes before a batch's records.
 pub(crate) const HEADER: usize = 128;
 
 const MAGIC: [u8; 4] = *b"HJba";
+/// The first format in which a batch belongs to a log.
+const WITH_LOGS: u16 = 2;
 /// The flag of a batch of restated facts.
 const HOUSEKEEPING: u16 = 1;
 
@@ -47,6 +50,8 @@ pub(crate) struct BatchHeader {
     /// The checksum of the records.
     pub(crate) payload: u32,
     pub(crate) kind: BatchKind,
+    /// The log that the batch belongs to, and its place in it; none in format 1.
+    pub(crate) identity: Option<Identity>,
 }
 
 impl BatchKind {
@@ -71,10 +76,23 @@ impl BatchHeader {
         footprint(HEADER + self.length as usize)
     }
 
+    /// Whether the batch moves its log forward.
+    pub(crate) fn advance(&self) -> Advance {
+        match self.kind {
+            BatchKind::News if self.records > 0 => Advance::Yes,
+            BatchKind::News | BatchKind::Housekeeping => Advance::No,
+        }
+    }
+
+    /// The term in which the batch was written.
+    pub(crate) fn term(&self) -> u64 {
+        self.identity.map_or(0, |identity| identity.end.term)
+    }
+
     pub(crate) fn encode(&self, sums: Checksums, out: &mut [u8; HEADER]) -> Link {
         out.fill(0);
         out[0..4].copy_from_slice(&MAGIC);
-        out[4..6].copy_from_slice(&FORMAT.to_le_bytes());
+        out[4..6].copy_from_slice(&self.format().to_le_bytes());
         out[6..8].copy_from_slice(&self.kind.flags().to_le_bytes());
         out[8..16].copy_from_slice(&self.incarnation.to_le_bytes());
         out[16..20].copy_from_slice(&self.generation.to_le_bytes());
@@ -86,10 +104,39 @@ impl BatchHeader {
         out[48..52].copy_from_slice(&self.records.to_le_bytes());
         out[52..56].copy_from_slice(&self.previous.to_le_bytes());
         out[56..60].copy_from_slice(&self.payload.to_le_bytes());
-        // 60..124 stays zero: room for the (log, term, index) of a replicated log.
+        if let Some(Identity { end, commit }) = self.identity {
+            out[60..64].copy_from_slice(&end.link.to_le_bytes());
+            out[64..72].copy_from_slice(&end.log.0.to_le_bytes());
+            out[72..80].copy_from_slice(&end.term.to_le_bytes());
+            out[80..88].copy_from_slice(&end.index.to_le_bytes());
+            out[88..96].copy_from_slice(&commit.to_le_bytes());
+        }
         let link = sums.of(&out[..HEADER - 4]);
         out[HEADER - 4..].copy_from_slice(&link.to_le_bytes());
         link
+    }
+
+    fn format(&self) -> u16 {
+        if self.identity.is_some() { FORMAT } else { WITH_LOGS - 1 }
+    }
+
+    /// Whether `bytes` look like the header of batch `sequence` at this place, though a bit of them
+    /// may have changed.
+    pub(crate) fn resembles(
+        bytes: &[u8; HEADER],
+        incarnation: u64,
+        (generation, offset): (u32, u32),
+        sequence: u64,
+    ) -> bool {
+        let alike = [
+            bytes[0..4] == MAGIC,
+            bytes[8..16] == incarnation.to_le_bytes(),
+            bytes[16..20] == generation.to_le_bytes(),
+            bytes[20..24] == offset.to_le_bytes(),
+            bytes[24..32] == sequence.to_le_bytes(),
+        ];
+        // What an earlier generation has left here differs in two of them at least.
+        alike.iter().filter(|alike| **alike).count() + 1 >= alike.len()
     }
 
     /// Reads a header that claims to be of generation `generation` at `offset`; `None` if it is
@@ -102,7 +149,8 @@ impl BatchHeader {
 
     /// Reads a header of this journal, wherever it was meant to be.
     pub(crate) fn decode_any(bytes: &[u8; HEADER], incarnation: u64) -> Option<(Self, Link)> {
-        if bytes[0..4] != MAGIC || bytes[4..6] != FORMAT.to_le_bytes() {
+        let format = u16::from_le_bytes([bytes[4], bytes[5]]);
+        if bytes[0..4] != MAGIC || !is_read(format) {
             return None;
         }
         let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
@@ -119,6 +167,10 @@ impl BatchHeader {
             records: u32_at(48),
             previous: u32_at(52),
             payload: u32_at(56),
+            identity: (format >= WITH_LOGS).then(|| Identity {
+                end: LogEnd { log: LogId(u64_at(64)), term: u64_at(72), index: u64_at(80), link: u32_at(60) },
+                commit: u64_at(88),
+            }),
         };
         let link = u32_at(HEADER - 4);
         let right = header.incarnation == incarnation
@@ -194,7 +246,45 @@ mod tests {
             previous: 0xdead_beef,
             payload: 0xfeed_face,
             kind: BatchKind::Housekeeping,
+            identity: Some(Identity {
+                end: LogEnd { log: LogId(1), term: 4, index: 17, link: 0xabad_cafe },
+                commit: 16,
+            }),
         }
+    }
+
+    #[test]
+    fn a_header_has_the_bytes_the_format_page_draws() {
+        let mut bytes = [0; HEADER];
+        sample().encode(Checksums::new(sample().incarnation, 7), &mut bytes);
+        assert_eq!(bytes[0..8], *b"HJba\x02\x00\x01\x00");
+        let log: Vec<u8> = [&0xabad_cafe_u32.to_le_bytes()[..], &1u64.to_le_bytes(), &4u64.to_le_bytes()].concat();
+        assert_eq!(bytes[60..80], log);
+        assert_eq!(bytes[80..96], [17u64.to_le_bytes(), 16u64.to_le_bytes()].concat());
+        assert_eq!(bytes[96..124], [0; 28]);
+    }
+
+    #[test]
+    fn a_header_of_format_1_is_read_and_belongs_to_no_log() {
+        let header = BatchHeader { identity: None, ..sample() };
+        let mut bytes = [0; HEADER];
+        let link = header.encode(Checksums::new(header.incarnation, 7), &mut bytes);
+        assert_eq!((bytes[4], &bytes[60..124]), (1, &[0; 64][..]));
+        assert_eq!(BatchHeader::decode(&bytes, header.incarnation, 7, 8192), Some((header, link)));
+    }
+
+    #[test]
+    fn a_header_with_any_bit_flipped_still_resembles_itself_and_none_of_another_generation() {
+        let header = sample();
+        let mut bytes = [0; HEADER];
+        header.encode(Checksums::new(header.incarnation, 7), &mut bytes);
+        for bit in 0..HEADER * 8 {
+            let mut damaged = bytes;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(BatchHeader::resembles(&damaged, header.incarnation, (7, 8192), 99), "bit {bit}");
+        }
+        assert!(!BatchHeader::resembles(&bytes, header.incarnation, (8, 8192), 120));
+        assert!(!BatchHeader::resembles(&[0; HEADER], header.incarnation, (7, 8192), 99));
     }
 
     #[test]

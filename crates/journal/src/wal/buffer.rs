@@ -60,6 +60,8 @@ pub(crate) struct Buffer {
     pub(crate) restated: u64,
     /// The oldest file is to go, however much room there is.
     pub(crate) relieve: bool,
+    /// Older files than this one are of an older format, and are to go in any case.
+    pub(crate) current_from: u32,
     pub(crate) recycling: Recycling,
     /// The recycler waits until no group up to this one is open.
     pub(crate) awaited_group: Option<u64>,
@@ -90,6 +92,7 @@ impl Buffer {
             fresh: 0,
             restated: 0,
             relieve: false,
+            current_from: 0,
             recycling: Recycling::Free,
             awaited_group: None,
         }
@@ -216,6 +219,12 @@ impl Buffer {
     pub(crate) fn first_pending(&self) -> Address {
         let first = self.closed.front().map_or(&self.open, |batch| batch);
         Address { file: first.file, offset: first.offset }
+    }
+
+    /// Whether the oldest file is of an older format, and something has been appended since the
+    /// start: before, the owners are not ready to be asked.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.fresh > 0 && self.table.oldest().generation < self.current_from
     }
 
     fn fits(&self, length: usize) -> bool {

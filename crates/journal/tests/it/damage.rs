@@ -174,6 +174,23 @@ fn a_tail_that_was_cut_never_comes_back() {
 }
 
 #[test]
+fn a_group_that_an_earlier_run_left_open_is_never_ended_by_a_later_one() {
+    let disk = SimDisk::new(1, 4 << 20);
+    // Each run begins its first group; only the third ends it.
+    for (value, ends) in [(5, false), (6, false), (7, true)] {
+        let (journal, stepper) = start(&disk);
+        let group = journal.appender().begin_group();
+        journal.appender().fact(Some(group), 1, 0, &[&u64::to_le_bytes(value)]);
+        if ends {
+            journal.appender().end_group(group);
+        }
+        stepper.flush().unwrap();
+        disk.power_cut();
+    }
+    assert_eq!(open(&disk).unwrap().1, [7]);
+}
+
+#[test]
 fn files_of_another_journal_or_format_are_refused() {
     let ours = sealed();
     let other = SimDisk::new(1, 4 << 20);
@@ -188,12 +205,12 @@ fn files_of_another_journal_or_format_are_refused() {
          directory from a copy"
     );
     let text = String::from_utf8(sealed().bytes("FORMAT")).unwrap();
-    let future = text.lines().take(3).map(|line| line.replace("format 1", "format 2") + "\n").collect::<String>();
+    let future = text.lines().take(3).map(|line| line.replace("format 2", "format 3") + "\n").collect::<String>();
     let sum = crc_fast::crc32_iscsi(future.as_bytes());
     ours.replace("FORMAT", format!("{future}checksum {sum:08x}\n").as_bytes());
     assert_eq!(
         open(&ours).err().unwrap().to_string(),
-        "FORMAT has journal format 2, this version reads 1; open it with the version that wrote it"
+        "FORMAT has journal format 3, this version reads 1 to 2; open it with the version that wrote it"
     );
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use journal::{Activity, Damage, Disk, Journal, OpenError, Verification, VerifiedSegment, accept_damage, verify};
+use journal::{Activity, Cut, Damage, Disk, Journal, OpenError, Verification, VerifiedSegment, accept_damage, verify};
 use testkit::sim_disk::{Random, SimDisk};
 
 use crate::queues::{Found, body, check, open, rest, small, step};
@@ -121,7 +121,36 @@ fn what_was_being_written_is_told_and_no_damage() {
     disk.flip_bit(&last.name, 8 * (BLOCK + last.bytes - BLOCK + 200));
     let found = read(&disk);
     assert!(found.is_whole(), "{:?}", found.damages);
-    assert_eq!(found.torn_tail, Some((last.name, last.bytes)));
+    let sequence = found.last_sequence + 1;
+    let cut = Cut { file: last.name, offset: last.bytes, sequence, batches: 1 };
+    assert_eq!(found.torn_tail, Some(cut.clone()));
+    drop(found);
+    let opened = Journal::open(Arc::new(disk.clone()), small(), &mut Found::default()).unwrap();
+    assert_eq!(opened.cut(), Some(&cut));
+}
+
+#[test]
+fn a_flipped_bit_of_a_batch_that_nothing_proves_is_told() {
+    // Whether the disk has lost what it flushed, or never had it, can't be told. A start says that
+    // it has cut something.
+    let disk = directory();
+    let (journal, stepper, queues) = step(&disk);
+    queues.publish(&journal, 1, &body(1, 400, 1000));
+    stepper.flush().unwrap();
+    drop((journal, stepper));
+    disk.restart();
+    let last = read(&disk).log.pop().unwrap();
+    let begin = last.bytes;
+    // Each bit of the header but those that are always zero, and some of the records.
+    for byte in (0..96).chain(124..128).chain([128, 200]) {
+        disk.flip_bit(&last.name, 8 * (begin + byte) + byte % 8);
+        let found = read(&disk);
+        assert!(found.is_whole(), "byte {byte}: {:?}", found.damages);
+        let cut = found.torn_tail.unwrap_or_else(|| panic!("byte {byte}: nothing is said"));
+        assert_eq!((cut.file.as_str(), cut.offset, cut.sequence), (last.name.as_str(), begin, found.last_sequence + 1));
+        disk.flip_bit(&last.name, 8 * (begin + byte) + byte % 8);
+    }
+    assert_eq!(read(&disk).torn_tail, None);
 }
 
 /// What is done to the directory, and what is said of it: the file, and a part of the words.

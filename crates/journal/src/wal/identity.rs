@@ -1,0 +1,120 @@
+//! Which log a batch belongs to, and its place in it: what is equal on every copy of the log.
+//!
+//! Invariant: the index ascends by one with each batch that says something new, and the link is a
+//! checksum over all records up to there. A batch without records, and one that restates, moves
+//! neither. Nothing here depends on the file that a batch lies in.
+
+use crate::record;
+
+/// The number of a log.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct LogId(pub(crate) u64);
+
+/// The only log there is now.
+pub(crate) const HOME: LogId = LogId(1);
+
+/// Up to where a log goes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct LogEnd {
+    pub(crate) log: LogId,
+    /// One more with each start of the journal.
+    pub(crate) term: u64,
+    /// The index of the last batch with something new; zero for none.
+    pub(crate) index: u64,
+    /// The checksum over all such batches.
+    pub(crate) link: u32,
+}
+
+/// What a header says of the log that its batch belongs to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Identity {
+    /// The end of the log with this batch in it.
+    pub(crate) end: LogEnd,
+    /// The index up to which all was flushed when the batch was written.
+    pub(crate) commit: u64,
+}
+
+/// Whether the records of a batch move its log forward.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Advance {
+    /// They are new.
+    Yes,
+    /// There are none, or they restate what the log had said before.
+    No,
+}
+
+impl LogEnd {
+    /// The end of a log that has nothing yet.
+    pub(crate) fn before(log: LogId) -> Self {
+        Self { log, term: 0, index: 0, link: 0 }
+    }
+
+    /// A start of the journal begins the next term.
+    pub(crate) fn next_term(self) -> Self {
+        Self { term: self.term.saturating_add(1), ..self }
+    }
+
+    /// The end with one more batch. Checksums of bodies among its records count as zero: they
+    /// depend on the place.
+    pub(crate) fn with(self, advance: Advance, records: &[u8]) -> Self {
+        match advance {
+            Advance::No => self,
+            Advance::Yes => Self { index: self.index + 1, link: record::link(self.link, records), ..self },
+        }
+    }
+
+    /// Takes the next batch of the log that was read back; the error says why it can't be that.
+    pub(crate) fn follow(self, next: &Identity, advance: Advance, records: &[u8]) -> Result<Self, &'static str> {
+        let expected = Self { term: next.end.term, ..self.with(advance, records) };
+        if next.end.log != expected.log {
+            return Err("a batch is of a log that this version does not know");
+        }
+        if next.end.term < self.term {
+            return Err("a batch is of an earlier term than the one before");
+        }
+        if next.end.index != expected.index {
+            return Err("a batch is not the next of its log");
+        }
+        if next.end.link != expected.link {
+            return Err("the records of the log do not add up to the link in this batch");
+        }
+        if next.commit > next.end.index {
+            return Err("a batch says that more of its log was flushed than there was");
+        }
+        Ok(next.end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A dropped owner.
+    const RECORD: [u8; 14] = [5, 0, 8, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0];
+
+    #[test]
+    fn a_batch_follows_only_the_one_before_it_in_its_log() {
+        let end = LogEnd { log: HOME, term: 3, index: 8, link: 5 };
+        let next = Identity { end: end.with(Advance::Yes, &RECORD), commit: 8 };
+        assert_eq!((next.end.index, next.end.term), (9, 3));
+        assert_eq!(end.follow(&next, Advance::Yes, &RECORD), Ok(next.end));
+        let later = Identity { end: next.end.next_term(), ..next };
+        assert_eq!(end.follow(&later, Advance::Yes, &RECORD), Ok(later.end));
+        let housekeeping = Identity { end, commit: 8 };
+        assert_eq!(end.follow(&housekeeping, Advance::No, &RECORD), Ok(end));
+        let wrong = [
+            Identity { end: LogEnd { log: LogId(2), ..next.end }, ..next },
+            Identity { end: LogEnd { term: 2, ..next.end }, ..next },
+            Identity { end: LogEnd { index: 8, ..next.end }, ..next },
+            Identity { end: LogEnd { index: 10, ..next.end }, ..next },
+            Identity { end: LogEnd { link: 1, ..next.end }, ..next },
+            Identity { commit: 10, ..next },
+        ];
+        for wrong in wrong {
+            assert!(end.follow(&wrong, Advance::Yes, &RECORD).is_err(), "{wrong:?}");
+        }
+        let mut other = RECORD;
+        other[6] = 8;
+        assert!(end.follow(&next, Advance::Yes, &other).is_err());
+    }
+}
