@@ -25,6 +25,10 @@ struct Definition {
 pub(super) fn check(files: &[File], tests: &TestFiles, findings: &mut Vec<Finding>) {
     let Some(page) = files.iter().find(|file| file.path == Path::new(PAGE)) else { return };
     let named = types(&page.text);
+    if named.is_empty() {
+        let problem = format!("there is no section `{HEADING}` whose column {} names types", TYPE_COLUMN + 1);
+        findings.push(Finding::new(&page.path, 0, problem));
+    }
     let code = files.iter().filter(|file| file.extension("rs") && !tests.has(&file.path));
     let defined: Vec<Definition> = code.flat_map(definitions).collect();
     for (line, name) in named {
@@ -62,19 +66,22 @@ fn types(page: &str) -> Vec<(usize, &str)> {
 fn definitions(file: &File) -> Vec<Definition> {
     let lines = source::lines(&file.text);
     let define = |line: &Line| {
-        let name = match identifiers(&line.code).as_slice() {
-            ["pub", "crate" | "super", rest @ ..]
-            | ["pub", "in", "super", "super", rest @ ..]
-            | ["pub", rest @ ..]
-            | rest => match rest {
-                ["type", name, ..] if !line.code.starts_with(' ') => *name,
-                ["struct" | "enum" | "trait" | "union", name, ..] => *name,
-                _ => return None,
-            },
+        let name = match identifiers(after_visibility(&line.code)).as_slice() {
+            ["type", name, ..] if !line.code.starts_with(' ') => *name,
+            ["struct" | "enum" | "trait" | "union", name, ..] => *name,
+            _ => return None,
         };
         Some(Definition { name: name.to_owned(), path: file.path.clone() })
     };
     lines.iter().filter(|line| !line.test).filter_map(define).collect()
+}
+
+/// What follows `pub` and the scope in parentheses after it.
+fn after_visibility(code: &str) -> &str {
+    let code = code.trim_start();
+    let Some(rest) = code.strip_prefix("pub") else { return code };
+    let scope = rest.strip_prefix('(').and_then(|scope| scope.split_once(')'));
+    scope.map_or(rest, |(_, rest)| rest)
 }
 
 #[cfg(test)]
@@ -88,9 +95,10 @@ mod tests {
                     #[cfg(test)]\nmod tests {\n    struct Ticket;\n}\n";
         for (cell, expected) in [
             ("`Entry`, `b::Ticket`", ""),
-            ("", ""),
+            ("", "there is no section `Glossary` whose column 4 names types"),
             ("`Turn`", "ARCHITECTURE.md:4: there is no type `Turn`"),
             ("`Two`", "`Two` has several meanings"),
+            ("`Near`", "`Near` has several meanings"),
         ] {
             let page = format!(
                 "## Glossary\n| term | meaning | elsewhere called | type |\n|---|---|---|---|\n\
@@ -99,8 +107,8 @@ mod tests {
             let files = [
                 file(PAGE, &page),
                 file("a.rs", code),
-                file("b.rs", "pub type Two = u8;\n"),
-                file("c.rs", "pub trait Two {}\n"),
+                file("b.rs", "pub type Two = u8;\npub(in crate::b) struct Near;\n"),
+                file("c.rs", "pub trait Two {}\npub(in super::super) enum Near {}\n"),
                 file("tests.rs", "struct Entry;\n"),
             ];
             let mut findings = Vec::new();
@@ -111,5 +119,15 @@ mod tests {
                 _ => assert!(found.len() == 1 && found[0].contains(expected), "{cell}: {found:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_page_without_the_section_is_a_finding() {
+        let page = "## Words\n| term | meaning | elsewhere called | type |\n|---|---|---|---|\n| x | y | | `Entry` |\n";
+        let files = [File { path: PAGE.into(), text: page.into() }];
+        let mut findings = Vec::new();
+        check(&files, &TestFiles::of(&[]), &mut findings);
+        assert_eq!(findings.len(), 1);
+        assert!(findings[0].to_string().contains("there is no section"), "{}", findings[0]);
     }
 }
