@@ -36,6 +36,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
+use crate::cli::output::Form;
 use crate::config::{Config, Settings, describe_all};
 use crate::exit::{Exit, Failure};
 
@@ -61,25 +62,19 @@ pub(crate) fn run() -> Result<(), Failure> {
             || load(arguments),
             arguments.get_one::<String>("accept-damage").map(String::as_str),
         ),
-        "config" => config::run(&config, arguments.get_flag("manual"), arguments.get_flag("json")),
-        "status" => status::run(&config.settings, arguments.get_flag("json")),
+        "config" if arguments.get_flag("manual") => config::manual(),
+        "config" => config::run(&config, Form::of(arguments)),
+        "status" => status::run(&config.settings, Form::of(arguments)),
         "backup" => {
             let directory = arguments.get_one::<PathBuf>("directory").map_or(Path::new(""), PathBuf::as_path);
-            backup::run(&config.settings, directory, arguments.get_flag("json"))
+            backup::run(&config.settings, directory, Form::of(arguments))
         }
-        "repair" => {
-            let text = |name: &str| arguments.get_one::<String>(name).map_or("", String::as_str);
-            let (accept, json) = (arguments.get_flag("accept-loss"), arguments.get_flag("json"));
-            repair::run(&config.settings, text("vhost"), text("queue"), accept, json)
-        }
-        "browse" => browse::run(&config.settings, &Which::of(arguments), arguments.get_flag("json")),
-        "redrive" => {
-            let (dry_run, json) = (arguments.get_flag("dry-run"), arguments.get_flag("json"));
-            redrive::run(&config.settings, &Which::of(arguments), dry_run, json)
-        }
+        "repair" => repair::run(&config.settings, arguments, Form::of(arguments)),
+        "browse" => browse::run(&config.settings, &Which::of(arguments), Form::of(arguments)),
+        "redrive" => redrive::run(&config.settings, arguments, Form::of(arguments)),
         "verify" => {
             let directory = arguments.get_one::<PathBuf>("directory").map(PathBuf::as_path);
-            verify::run(&config.settings, directory, arguments.get_flag("json"))
+            verify::run(&config.settings, directory, Form::of(arguments))
         }
         other => Err(Exit::Bug.because(format!("no code for the command {other}"))),
     }
@@ -87,25 +82,25 @@ pub(crate) fn run() -> Result<(), Failure> {
 
 /// Runs the commands that list and change the state of a running broker; `None` for other commands.
 fn administer(verb: &str, settings: &Settings, arguments: &ArgMatches) -> Option<Result<(), Failure>> {
-    let json = || arguments.get_flag("json");
+    let form = || Form::of(arguments);
     Some(match verb {
-        "users" => users::users(settings, arguments, json()),
-        "permissions" => users::permissions(settings, arguments, json()),
-        "vhosts" => vhosts::run(settings, arguments, json()),
-        "policies" => policies::run(settings, arguments, json()),
-        "losses" => policies::losses(settings, json()),
+        "users" => users::users(settings, arguments, form()),
+        "permissions" => users::permissions(settings, arguments, form()),
+        "vhosts" => vhosts::run(settings, arguments, form()),
+        "policies" => policies::run(settings, arguments, form()),
+        "losses" => policies::losses(settings, form()),
         "queues" => match arguments.subcommand() {
             Some((verb, given)) if verb != "list" => objects::queues(settings, verb, given),
-            _ => queues::run(settings, json()),
+            _ => queues::run(settings, form()),
         },
-        "exchanges" => objects::exchanges(settings, arguments, json()),
-        "bindings" => objects::bindings(settings, arguments, json()),
-        "consumers" => objects::consumers(settings, json()),
-        "connections" => connections::run(settings, arguments, json()),
-        "trace" => trace::run(settings, arguments, json()),
-        "alarms" => alarms::run(settings, arguments, json()),
+        "exchanges" => objects::exchanges(settings, arguments, form()),
+        "bindings" => objects::bindings(settings, arguments, form()),
+        "consumers" => objects::consumers(settings, form()),
+        "connections" => connections::run(settings, arguments, form()),
+        "trace" => trace::run(settings, arguments, form()),
+        "alarms" => alarms::run(settings, arguments, form()),
         "export" => definitions::export(settings, arguments),
-        "import" => definitions::import(settings, arguments, json()),
+        "import" => definitions::import(settings, arguments, form()),
         _ => return None,
     })
 }

@@ -1,7 +1,7 @@
 //! `hermod serve`: journal and broker, protocols, listeners, management; closed in reverse.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -180,8 +180,9 @@ struct Bound {
 fn bind(config: &Config) -> Result<Bound, Failure> {
     let settings = &config.settings;
     // An address of the default may be missing: a machine without IPv6 is not an error.
-    let lenient = config.described.iter().any(|setting| setting.name == "bind" && setting.origin == Origin::Default);
-    let bind = |port: u16| bind_port(&settings.bind, port, settings.port_offset, settings.tcp.nodelay, lenient);
+    let by_default = config.described.iter().any(|setting| setting.name == "bind" && setting.origin == Origin::Default);
+    let missing = if by_default { MissingAddress::Skipped } else { MissingAddress::Refused };
+    let bind = |port: u16| bind_port(settings, port, missing);
     let on = |port: &Port| bind(settings.ports.of(port));
     let over_tls = |port: &Port| match settings.tls.certificate {
         Some(_) => on(port),
@@ -200,16 +201,19 @@ fn bind(config: &Config) -> Result<Bound, Failure> {
     })
 }
 
-fn bind_port(
-    addresses: &[IpAddr],
-    port: u16,
-    offset: u16,
-    nodelay: bool,
-    lenient: bool,
-) -> Result<Vec<Listener>, Failure> {
+/// What becomes of an address that the machine does not have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MissingAddress {
+    Skipped,
+    Refused,
+}
+
+fn bind_port(settings: &Settings, port: u16, missing: MissingAddress) -> Result<Vec<Listener>, Failure> {
     if port == 0 {
         return Ok(Vec::new());
     }
+    let Settings { bind: addresses, port_offset, tcp, .. } = settings;
+    let nagle = if tcp.nodelay { Nagle::Off } else { Nagle::On };
     let every = addresses.iter().any(|address| address.is_ipv6() && address.is_unspecified());
     let mut bound = Vec::new();
     for address in addresses {
@@ -217,10 +221,9 @@ fn bind_port(
             // `[::]` serves IPv4 as well.
             continue;
         }
-        let nagle = if nodelay { Nagle::Off } else { Nagle::On };
-        match Listener::bind(SocketAddr::new(*address, port + offset), nagle) {
+        match Listener::bind(SocketAddr::new(*address, port + port_offset), nagle) {
             Ok(listener) => bound.push(listener),
-            Err(error) if lenient && error.is_unavailable() => tracing::debug!("{error}"),
+            Err(error) if missing == MissingAddress::Skipped && error.is_unavailable() => tracing::debug!("{error}"),
             Err(error) => return Err(Exit::System.because(error)),
         }
     }

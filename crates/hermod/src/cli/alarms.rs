@@ -6,7 +6,7 @@ use management::control::{Answer, Request};
 
 use crate::cli::arguments::{position, text};
 use crate::cli::ask::{ask, change, strange};
-use crate::cli::output::{show, show_json};
+use crate::cli::output::{Form, show, show_json};
 use crate::config::{Settings, parse_size};
 use crate::exit::{Exit, Failure};
 
@@ -31,8 +31,8 @@ pub(crate) fn command(command: Command) -> Command {
 }
 
 /// Runs `hermod alarms …`.
-pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
-    let Some((verb, given)) = arguments.subcommand() else { return list(settings, json) };
+pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
+    let Some((verb, given)) = arguments.subcommand() else { return list(settings, form) };
     match verb {
         "set" | "clear" => {
             let (resource, up) = (text(given, "resource"), verb == "set");
@@ -43,16 +43,16 @@ pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, json: bool) -> Re
             let bytes = parse_size(&size).map_err(|error| Exit::Usage.because(format!("'{size}': {error}")))?;
             change(settings, Change::MemoryLimit { bytes }).map(drop)
         }
-        _ => list(settings, json),
+        _ => list(settings, form),
     }
 }
 
-fn list(settings: &Settings, json: bool) -> Result<(), Failure> {
+fn list(settings: &Settings, form: Form) -> Result<(), Failure> {
     let status = match ask(settings, &Request::Status)? {
         Answer::Status(status) => status,
         other => return Err(strange(&other)),
     };
-    if json {
+    if form == Form::Json {
         return show_json(&status.alarms);
     }
     show(&status.alarms.iter().map(|alarm| format!("{alarm}\n")).collect::<String>())

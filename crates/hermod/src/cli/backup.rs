@@ -6,14 +6,14 @@ use management::control::{Answer, Request};
 
 use crate::cli::ask::{ask, strange};
 use crate::cli::counted;
-use crate::cli::output::{show, show_json};
+use crate::cli::output::{Form, show, show_json};
 use crate::cli::status::size;
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
 /// Asks the broker to copy its data directory to `directory`, which must be new or empty. Waits for
 /// the end.
-pub(crate) fn run(settings: &Settings, directory: &Path, json: bool) -> Result<(), Failure> {
+pub(crate) fn run(settings: &Settings, directory: &Path, form: Form) -> Result<(), Failure> {
     let unusable = |why: &dyn std::fmt::Display| Exit::Usage.because(format!("{}: {why}", directory.display()));
     // The broker has another working directory.
     let whole = std::path::absolute(directory).map_err(|error| unusable(&error))?;
@@ -23,7 +23,7 @@ pub(crate) fn run(settings: &Settings, directory: &Path, json: bool) -> Result<(
         Answer::NotBackedUp(why) => return Err(Exit::CannotCreate.because(why)),
         other => return Err(strange(&other)),
     };
-    if json {
+    if form == Form::Json {
         return show_json(&row);
     }
     show(&format!(

@@ -5,7 +5,7 @@ use management::control::{Answer, Request};
 
 use crate::cli::Which;
 use crate::cli::ask::{ask, strange};
-use crate::cli::output::{show, show_json};
+use crate::cli::output::{Form, show, show_json};
 use crate::cli::status::size;
 use crate::cli::table;
 use crate::config::Settings;
@@ -15,7 +15,7 @@ use crate::exit::{Exit, Failure};
 const WIDTH: usize = 60;
 
 /// Asks and prints.
-pub(crate) fn run(settings: &Settings, which: &Which, json: bool) -> Result<(), Failure> {
+pub(crate) fn run(settings: &Settings, which: &Which, form: Form) -> Result<(), Failure> {
     let Which { vhost, queue, selector, limit } = which.clone();
     let rows = match ask(settings, &Request::Browse { vhost, queue, selector, limit })? {
         Answer::Browsed(rows) => rows,
@@ -23,7 +23,7 @@ pub(crate) fn run(settings: &Settings, which: &Which, json: bool) -> Result<(), 
         Answer::Refused(text) => return Err(Exit::Usage.because(text)),
         other => return Err(strange(&other)),
     };
-    if json {
+    if form == Form::Json {
         return show_json(&rows);
     }
     let rows: Vec<_> = rows.iter().map(row).collect();

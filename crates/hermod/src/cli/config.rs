@@ -1,16 +1,18 @@
 //! `hermod config`: the effective settings, each with its origin.
 
-use crate::cli::output::{show, show_json};
+use crate::cli::output::{Form, show, show_json};
 use crate::cli::table;
 use crate::config::{Config, Described, describe_all, settings_page};
 use crate::exit::Failure;
 
-/// Prints the settings, or the page of the manual about them.
-pub(crate) fn run(config: &Config, manual: bool, json: bool) -> Result<(), Failure> {
-    if manual {
-        return show(&settings_page(&describe_all()));
-    }
-    if json {
+/// Prints the page of the manual about all settings.
+pub(crate) fn manual() -> Result<(), Failure> {
+    show(&settings_page(&describe_all()))
+}
+
+/// Prints the settings.
+pub(crate) fn run(config: &Config, form: Form) -> Result<(), Failure> {
+    if form == Form::Json {
         let settings: serde_json::Map<_, _> = config
             .described
             .iter()

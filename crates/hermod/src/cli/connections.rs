@@ -6,7 +6,7 @@ use management::{Change, ConnectionRow};
 
 use crate::cli::arguments::{ask_for, option, text};
 use crate::cli::ask::{ask, change, strange};
-use crate::cli::output::{show, show_json};
+use crate::cli::output::{Form, show, show_json};
 use crate::cli::status::size;
 use crate::cli::table;
 use crate::config::Settings;
@@ -31,10 +31,10 @@ pub(crate) fn command(command: Command) -> Command {
 }
 
 /// Runs `hermod connections …`.
-pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
+pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
     match arguments.subcommand() {
         Some(("close", given)) => close(settings, given),
-        _ => list(settings, json),
+        _ => list(settings, form),
     }
 }
 
@@ -54,12 +54,12 @@ fn close(settings: &Settings, given: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-fn list(settings: &Settings, json: bool) -> Result<(), Failure> {
+fn list(settings: &Settings, form: Form) -> Result<(), Failure> {
     let connections = match ask(settings, &Request::Connections)? {
         Answer::Connections(connections) => connections,
         other => return Err(strange(&other)),
     };
-    if json {
+    if form == Form::Json {
         return show_json(&connections);
     }
     let rows: Vec<_> = connections.iter().map(row).collect();

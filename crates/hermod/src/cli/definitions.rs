@@ -11,7 +11,7 @@ use management::{Extent, Imported, LONGEST_DEFINITIONS};
 
 use crate::cli::arguments::{ask_for, option};
 use crate::cli::ask::{ask, refusal, strange};
-use crate::cli::output::{show, show_document, show_json};
+use crate::cli::output::{Form, show, show_document, show_json};
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
@@ -83,7 +83,7 @@ fn write_new(file: &Path, text: &str) -> std::io::Result<()> {
 }
 
 /// Runs `hermod import`.
-pub(crate) fn import(settings: &Settings, given: &ArgMatches, json: bool) -> Result<(), Failure> {
+pub(crate) fn import(settings: &Settings, given: &ArgMatches, form: Form) -> Result<(), Failure> {
     let file = given.get_one::<String>("file").map_or("-", String::as_str);
     let extent = if given.get_flag("dry-run") { Extent::DryRun } else { Extent::Whole };
     let how = How {
@@ -92,7 +92,7 @@ pub(crate) fn import(settings: &Settings, given: &ArgMatches, json: bool) -> Res
         extent,
     };
     let imported = read(settings, file, how)?;
-    if json {
+    if form == Form::Json {
         return show_json(&imported);
     }
     let skipped = imported.skipped.iter().map(|line| format!("skipped: {}\n", escaped(line)));

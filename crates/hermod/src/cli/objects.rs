@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 use crate::cli::arguments::{ask_for, option, position, text, vhost};
 use crate::cli::ask::{change, list};
 use crate::cli::counted;
-use crate::cli::output::show;
+use crate::cli::output::{Form, show};
 use crate::cli::rows;
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
@@ -82,14 +82,14 @@ pub(crate) fn exchanges_command(command: Command) -> Command {
 const WITHOUT_EFFECT: &str = "arguments_without_effect";
 
 /// Runs `hermod exchanges …`.
-pub(crate) fn exchanges(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
+pub(crate) fn exchanges(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
     let columns = ["vhost", "name", "type", "durable", "auto_delete", "internal", "arguments", WITHOUT_EFFECT];
     let all = || {
         let rows = list(settings, Listed::Exchanges, None)?;
         // The column is left out if it is empty, as in most brokers.
         let has_idle = |row: &Json| row[WITHOUT_EFFECT].as_array().is_some_and(|names| !names.is_empty());
         let shown = columns.len() - usize::from(!rows.iter().any(has_idle));
-        rows::print(&rows, &columns[..shown], json)
+        rows::print(&rows, &columns[..shown], form)
     };
     let Some((verb, given)) = arguments.subcommand() else { return all() };
     let name = text(given, "name");
@@ -132,9 +132,9 @@ pub(crate) fn bindings_command(command: Command) -> Command {
 }
 
 /// Runs `hermod bindings …`.
-pub(crate) fn bindings(settings: &Settings, given: &ArgMatches, json: bool) -> Result<(), Failure> {
+pub(crate) fn bindings(settings: &Settings, given: &ArgMatches, form: Form) -> Result<(), Failure> {
     let columns = ["vhost", "source", "destination", "destination_type", "routing_key", "arguments"];
-    let all = || rows::print(&list(settings, Listed::Bindings, None)?, &columns, json);
+    let all = || rows::print(&list(settings, Listed::Bindings, None)?, &columns, form);
     let Some((verb, given)) = given.subcommand().filter(|(verb, _)| *verb != "list") else { return all() };
     let binding = BindingChange {
         source: text(given, "source"),
@@ -151,9 +151,9 @@ pub(crate) fn bindings(settings: &Settings, given: &ArgMatches, json: bool) -> R
 }
 
 /// Runs `hermod consumers`.
-pub(crate) fn consumers(settings: &Settings, json: bool) -> Result<(), Failure> {
+pub(crate) fn consumers(settings: &Settings, form: Form) -> Result<(), Failure> {
     let columns = ["vhost", "queue_name", "connection", "consumer_tag", "ack_required", "prefetch_count", "exclusive"];
-    rows::print(&list(settings, Listed::Consumers, None)?, &columns, json)
+    rows::print(&list(settings, Listed::Consumers, None)?, &columns, form)
 }
 
 fn declaring(name: &'static str, about: &'static str) -> Command {

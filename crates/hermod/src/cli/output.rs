@@ -4,8 +4,25 @@
 use std::io::{ErrorKind, Write, stdout};
 
 use auth::shown::{escaped, escaped_in_json};
+use clap::ArgMatches;
 
 use crate::exit::{Exit, Failure};
+
+/// What an answer is printed as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A table, or sentences: for people.
+    Text,
+    /// JSON, by `--json`: for programs.
+    Json,
+}
+
+impl Form {
+    /// The form that the arguments of a command ask for.
+    pub(crate) fn of(arguments: &ArgMatches) -> Self {
+        if arguments.get_flag("json") { Self::Json } else { Self::Text }
+    }
+}
 
 /// Writes `text`, which ends with a line break, at once. Control characters are escaped, except for
 /// line breaks and tabs.

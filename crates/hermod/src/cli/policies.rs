@@ -6,6 +6,7 @@ use management::{Change, Listed, PolicyChange};
 
 use crate::cli::arguments::{ask_for, option, position, text, vhost};
 use crate::cli::ask::{change, list};
+use crate::cli::output::Form;
 use crate::cli::rows;
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
@@ -43,9 +44,9 @@ pub(crate) fn command(command: Command) -> Command {
 }
 
 /// Runs `hermod policies …`.
-pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
+pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
     let columns = ["vhost", "name", "pattern", "apply-to", "definition", "priority"];
-    let all = |what| rows::print(&list(settings, what, None)?, &columns, json);
+    let all = |what| rows::print(&list(settings, what, None)?, &columns, form);
     let Some((verb, given)) = arguments.subcommand() else { return all(Listed::Policies) };
     let operator = given.get_flag("operator");
     let (vhost, name) = (|| text(given, "vhost"), || text(given, "name"));
@@ -73,7 +74,7 @@ fn number(text: &str) -> Result<i64, Failure> {
 }
 
 /// Runs `hermod losses`.
-pub(crate) fn losses(settings: &Settings, json: bool) -> Result<(), Failure> {
+pub(crate) fn losses(settings: &Settings, form: Form) -> Result<(), Failure> {
     let columns = ["at", "vhost", "reason", "queue", "exchange", "routing_key", "body_bytes"];
-    rows::print(&list(settings, Listed::Losses, None)?, &columns, json)
+    rows::print(&list(settings, Listed::Losses, None)?, &columns, form)
 }

@@ -5,19 +5,19 @@ use management::control::{Answer, Request};
 
 use crate::cli::ask::{ask, strange};
 use crate::cli::counted;
-use crate::cli::output::{show, show_json};
+use crate::cli::output::{Form, show, show_json};
 use crate::cli::status::size;
 use crate::cli::table;
 use crate::config::Settings;
 use crate::exit::Failure;
 
 /// Asks and prints.
-pub(crate) fn run(settings: &Settings, json: bool) -> Result<(), Failure> {
+pub(crate) fn run(settings: &Settings, form: Form) -> Result<(), Failure> {
     let queues = match ask(settings, &Request::Queues)? {
         Answer::Queues(queues) => queues,
         other => return Err(strange(&other)),
     };
-    if json {
+    if form == Form::Json {
         return show_json(&queues);
     }
     let rows: Vec<_> = queues.iter().map(row).collect();

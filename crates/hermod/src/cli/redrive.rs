@@ -1,23 +1,26 @@
 //! `hermod redrive`: moves dead letters back to where they came from.
 
+use clap::ArgMatches;
 use management::control::{Answer, Request};
 
 use crate::cli::ask::{ask, strange};
-use crate::cli::output::{show, show_json};
+use crate::cli::output::{Form, show, show_json};
 use crate::cli::{Which, counted};
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
-/// Asks the broker to move the dead letters of a queue back. With `dry_run`, they are only counted.
-pub(crate) fn run(settings: &Settings, which: &Which, dry_run: bool, json: bool) -> Result<(), Failure> {
-    let Which { vhost, queue, selector, limit } = which.clone();
+/// Runs `hermod redrive`: asks the broker to move the dead letters of a queue back. With
+/// `--dry-run`, they are only counted.
+pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
+    let Which { vhost, queue, selector, limit } = Which::of(arguments);
+    let dry_run = arguments.get_flag("dry-run");
     let row = match ask(settings, &Request::Redrive { vhost, queue: queue.clone(), selector, limit, dry_run })? {
         Answer::Redriven(row) => row,
         Answer::NoSuchQueue(text) => return Err(Exit::NotFound.because(text)),
         Answer::Refused(text) => return Err(Exit::Usage.because(text)),
         other => return Err(strange(&other)),
     };
-    if json {
+    if form == Form::Json {
         return show_json(&row);
     }
     let went = if dry_run { "would go back" } else { "went back to where they came from" };

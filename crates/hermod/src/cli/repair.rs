@@ -1,17 +1,22 @@
 //! `hermod repair`: finds the unreadable messages of a queue, and gives them up so that the queue
 //! can go on.
 
+use clap::ArgMatches;
 use management::control::{Answer, Request};
 
+use crate::cli::arguments::text;
 use crate::cli::ask::{ask, strange};
 use crate::cli::counted;
-use crate::cli::output::{show, show_json};
+use crate::cli::output::{Form, show, show_json};
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
-/// Asks the broker to read a queue, and with `accept_loss` to give up the unreadable messages.
-pub(crate) fn run(settings: &Settings, vhost: &str, queue: &str, accept_loss: bool, json: bool) -> Result<(), Failure> {
-    let request = Request::Repair { vhost: vhost.to_owned(), queue: queue.to_owned(), accept_loss };
+/// Runs `hermod repair`: asks the broker to read a queue, and with `--accept-loss` to give up the
+/// unreadable messages.
+pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
+    let (vhost, queue) = (&text(arguments, "vhost"), &text(arguments, "queue"));
+    let accept_loss = arguments.get_flag("accept-loss");
+    let request = Request::Repair { vhost: vhost.clone(), queue: queue.clone(), accept_loss };
     let row = match ask(settings, &request)? {
         Answer::Repaired(Some(row)) => row,
         Answer::Repaired(None) => {
@@ -19,11 +24,11 @@ pub(crate) fn run(settings: &Settings, vhost: &str, queue: &str, accept_loss: bo
         }
         other => return Err(strange(&other)),
     };
-    if json {
+    if form == Form::Json {
         return show_json(&row);
     }
     let (first, last) = row.numbers;
-    let text = if row.unreadable == 0 {
+    let summary = if row.unreadable == 0 {
         format!("{queue}: {} read back, none is lost\n", counted(row.read, ["message", "messages"]))
     } else if accept_loss {
         let given_up = counted(row.given_up, ["message", "messages"]);
@@ -36,5 +41,5 @@ pub(crate) fn run(settings: &Settings, vhost: &str, queue: &str, accept_loss: bo
             row.read
         )
     };
-    show(&text)
+    show(&summary)
 }

@@ -3,13 +3,13 @@
 
 use serde_json::Value as Json;
 
-use crate::cli::output::{show, show_json};
+use crate::cli::output::{Form, show, show_json};
 use crate::cli::table;
 use crate::exit::Failure;
 
-/// Prints `rows`: all of them as JSON, or the fields `columns` as a table.
-pub(crate) fn print(rows: &[Json], columns: &[&str], json: bool) -> Result<(), Failure> {
-    if json {
+/// Prints `rows`: whole as JSON, or their fields `columns` as a table.
+pub(crate) fn print(rows: &[Json], columns: &[&str], form: Form) -> Result<(), Failure> {
+    if form == Form::Json {
         return show_json(&rows);
     }
     let cells = |row: &Json| columns.iter().map(|column| text(row.get(column).unwrap_or(&Json::Null))).collect();

@@ -5,18 +5,18 @@ use management::control::{Answer, Request};
 
 use crate::cli::ask::{ask, strange};
 use crate::cli::counted;
-use crate::cli::output::{show, show_json};
+use crate::cli::output::{Form, show, show_json};
 use crate::cli::table;
 use crate::config::Settings;
 use crate::exit::Failure;
 
 /// Asks and prints.
-pub(crate) fn run(settings: &Settings, json: bool) -> Result<(), Failure> {
+pub(crate) fn run(settings: &Settings, form: Form) -> Result<(), Failure> {
     let status = match ask(settings, &Request::Status)? {
         Answer::Status(status) => status,
         other => return Err(strange(&other)),
     };
-    if json {
+    if form == Form::Json {
         return show_json(&status);
     }
     let rows: Vec<_> = lines(&status).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();

@@ -8,10 +8,19 @@ use auth::shown::escaped;
 
 /// `rows` under `head`, in the form for this standard output. A head of empty titles is left out.
 pub(crate) fn text(head: &[&str], rows: &[Vec<String>]) -> String {
-    layout(head, rows, std::io::stdout().is_terminal())
+    layout(head, rows, if std::io::stdout().is_terminal() { Layout::Aligned } else { Layout::Tabbed })
 }
 
-fn layout(head: &[&str], rows: &[Vec<String>], aligned: bool) -> String {
+/// Where the cells of a line stand.
+#[derive(Clone, Copy)]
+enum Layout {
+    /// Below each other, for a terminal.
+    Aligned,
+    /// With a tab between them, for programs.
+    Tabbed,
+}
+
+fn layout(head: &[&str], rows: &[Vec<String>], layout: Layout) -> String {
     let shown = |row: &Vec<String>| row.iter().map(|cell| escaped(cell).into_owned()).collect::<Vec<_>>();
     let rows: Vec<Vec<String>> = rows.iter().map(shown).collect();
     let mut widths: Vec<usize> = head.iter().map(|title| title.chars().count()).collect();
@@ -25,10 +34,10 @@ fn layout(head: &[&str], rows: &[Vec<String>], aligned: bool) -> String {
         let mut line = String::new();
         for (cell, width) in cells.zip(&widths) {
             // Writing into a String cannot fail.
-            let _ = match (aligned, is_number(cell)) {
-                (false, _) => write!(line, "{cell}\t"),
-                (true, true) => write!(line, "{cell:>width$}  "),
-                (true, false) => write!(line, "{cell:<width$}  "),
+            let _ = match (layout, is_number(cell)) {
+                (Layout::Tabbed, _) => write!(line, "{cell}\t"),
+                (Layout::Aligned, true) => write!(line, "{cell:>width$}  "),
+                (Layout::Aligned, false) => write!(line, "{cell:<width$}  "),
             };
         }
         text.push_str(line.trim_end());
@@ -54,7 +63,10 @@ mod tests {
     #[test]
     fn columns_are_aligned_for_people_and_tabbed_for_programs() {
         let rows = [vec!["orders".to_owned(), "12".to_owned()], vec!["a\tb".to_owned(), "1234".to_owned()]];
-        assert_eq!(layout(&["name", "ready"], &rows, true), "name    ready\norders     12\na\\tb     1234\n");
-        assert_eq!(layout(&["name", "ready"], &rows, false), "name\tready\norders\t12\na\\tb\t1234\n");
+        assert_eq!(
+            layout(&["name", "ready"], &rows, Layout::Aligned),
+            "name    ready\norders     12\na\\tb     1234\n"
+        );
+        assert_eq!(layout(&["name", "ready"], &rows, Layout::Tabbed), "name\tready\norders\t12\na\\tb\t1234\n");
     }
 }

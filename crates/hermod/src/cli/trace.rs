@@ -5,6 +5,7 @@ use management::{Change, Listed};
 
 use crate::cli::arguments::{text, vhost};
 use crate::cli::ask::{change, list};
+use crate::cli::output::Form;
 use crate::cli::rows;
 use crate::config::Settings;
 use crate::exit::Failure;
@@ -19,11 +20,11 @@ pub(crate) fn command(command: Command) -> Command {
 }
 
 /// Runs `hermod trace …`.
-pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
+pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
     match arguments.subcommand() {
         Some((verb @ ("on" | "off"), given)) => {
             change(settings, Change::Trace { vhost: text(given, "vhost"), on: verb == "on" }).map(drop)
         }
-        _ => rows::print(&list(settings, Listed::Vhosts, None)?, &["name", "tracing"], json),
+        _ => rows::print(&list(settings, Listed::Vhosts, None)?, &["name", "tracing"], form),
     }
 }

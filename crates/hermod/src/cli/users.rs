@@ -6,6 +6,7 @@ use management::{Change, Listed, Secret};
 
 use crate::cli::arguments::{ask_for, count, list_of, option, position, text, vhost, words};
 use crate::cli::ask::{ask, change, list, strange};
+use crate::cli::output::Form;
 use crate::cli::{password, rows};
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
@@ -43,8 +44,8 @@ pub(crate) fn users_command(command: Command) -> Command {
 }
 
 /// Runs `hermod users …`.
-pub(crate) fn users(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
-    let Some((verb, given)) = arguments.subcommand() else { return list_users(settings, json) };
+pub(crate) fn users(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
+    let Some((verb, given)) = arguments.subcommand() else { return list_users(settings, form) };
     let name = || text(given, "name");
     let secret = || password::read(given.get_one::<String>("password")).map(Secret::Password);
     match verb {
@@ -61,13 +62,13 @@ pub(crate) fn users(settings: &Settings, arguments: &ArgMatches, json: bool) -> 
             let (connections, sessions) = (limit("max-connections"), limit("max-channels"));
             change(settings, Change::LimitUser { name: name(), connections, sessions })
         }
-        _ => return list_users(settings, json),
+        _ => return list_users(settings, form),
     }
     .map(drop)
 }
 
-fn list_users(settings: &Settings, json: bool) -> Result<(), Failure> {
-    rows::print(&list(settings, Listed::Users, None)?, &["name", "tags", "limits"], json)
+fn list_users(settings: &Settings, form: Form) -> Result<(), Failure> {
+    rows::print(&list(settings, Listed::Users, None)?, &["name", "tags", "limits"], form)
 }
 
 fn authenticate(settings: &Settings, user: String, password: Secret) -> Result<u64, Failure> {
@@ -123,9 +124,9 @@ pub(crate) fn permissions_command(command: Command) -> Command {
 }
 
 /// Runs `hermod permissions …`.
-pub(crate) fn permissions(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
+pub(crate) fn permissions(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
     const COLUMNS: [&str; 5] = ["user", "vhost", "configure", "write", "read"];
-    let all = |vhost: Option<&str>| rows::print(&list(settings, Listed::Permissions, vhost)?, &COLUMNS, json);
+    let all = |vhost: Option<&str>| rows::print(&list(settings, Listed::Permissions, vhost)?, &COLUMNS, form);
     let Some((verb, given)) = arguments.subcommand() else { return all(None) };
     let text = |name| text(given, name);
     match verb {
@@ -160,7 +161,7 @@ pub(crate) fn permissions(settings: &Settings, arguments: &ArgMatches, json: boo
         ),
         "list-topic" => {
             let columns = ["user", "vhost", "exchange", "write", "read"];
-            return rows::print(&list(settings, Listed::TopicPermissions, None)?, &columns, json);
+            return rows::print(&list(settings, Listed::TopicPermissions, None)?, &columns, form);
         }
         _ => return all(given.get_one::<String>("vhost").map(String::as_str)),
     }

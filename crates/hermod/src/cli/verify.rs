@@ -9,7 +9,7 @@ use journal::{Damage, RealDisk};
 use serde::Serialize;
 
 use crate::cli::counted;
-use crate::cli::output::{show, show_json};
+use crate::cli::output::{Form, show, show_json};
 use crate::cli::status::size;
 use crate::cli::table;
 use crate::config::Settings;
@@ -72,10 +72,10 @@ struct DamageRow {
 }
 
 /// Reads `directory`, or the data directory of the settings, and prints the result.
-pub(crate) fn run(settings: &Settings, directory: Option<&Path>, json: bool) -> Result<(), Failure> {
+pub(crate) fn run(settings: &Settings, directory: Option<&Path>, form: Form) -> Result<(), Failure> {
     let directory = directory.map_or_else(|| data_dir::data_dir(settings), |path| Ok(path.to_owned()))?;
     let report = read(directory)?;
-    if json {
+    if form == Form::Json {
         show_json(&report)?;
     } else {
         show(&text(&report))?;

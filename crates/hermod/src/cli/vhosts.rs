@@ -5,6 +5,7 @@ use management::{Change, Listed};
 
 use crate::cli::arguments::{count, option, position, split, text};
 use crate::cli::ask::{change, list};
+use crate::cli::output::Form;
 use crate::cli::rows;
 use crate::config::Settings;
 use crate::exit::Failure;
@@ -36,9 +37,9 @@ pub(crate) fn command(command: Command) -> Command {
 }
 
 /// Runs `hermod vhosts …`.
-pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
+pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
     let columns = ["name", "description", "tags", "default_queue_type"];
-    let all = || rows::print(&list(settings, Listed::Vhosts, None)?, &columns, json);
+    let all = || rows::print(&list(settings, Listed::Vhosts, None)?, &columns, form);
     let Some((verb, given)) = arguments.subcommand() else { return all() };
     let name = text(given, "name");
     match verb {
@@ -54,7 +55,7 @@ pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, json: bool) -> Re
             let (connections, queues) = (limit("max-connections"), limit("max-queues"));
             change(settings, Change::LimitVhost { name, connections, queues })
         }
-        "limits" => return rows::print(&list(settings, Listed::VhostLimits, None)?, &["vhost", "value"], json),
+        "limits" => return rows::print(&list(settings, Listed::VhostLimits, None)?, &["vhost", "value"], form),
         _ => return all(),
     }
     .map(drop)

@@ -89,6 +89,14 @@ pub(crate) struct Declaration<'a> {
     pub(crate) doc: &'static str,
 }
 
+/// What listings show of a setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Listing {
+    Value,
+    /// That it is there, and no more.
+    Hidden,
+}
+
 /// Returns the effective value of each setting that is asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
@@ -109,24 +117,25 @@ impl Reader {
         declared: Declaration<'_>,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Result<T, ConfigError> {
-        self.read(declared, false, parse)
+        self.read(declared, Listing::Value, parse)
     }
 
     /// The value of a setting that listings must not show.
     pub(crate) fn secret(&mut self, declared: Declaration<'_>) -> Result<String, ConfigError> {
-        self.read(declared, true, super::value::text)
+        self.read(declared, Listing::Hidden, super::value::text)
     }
 
     fn read<T>(
         &mut self,
         declared: Declaration<'_>,
-        secret: bool,
+        listing: Listing,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Result<T, ConfigError> {
         let Declaration { name, kind, default, doc } = declared;
         let found = self.layers.iter().find_map(|layer| layer.get(name));
         let (text, origin) = found.cloned().unwrap_or_else(|| (default.to_owned(), Origin::Default));
         let value = parse(&text).map_err(|what| ConfigError::value(name, &origin, &what))?;
+        let secret = listing == Listing::Hidden;
         let text = if secret { String::new() } else { text };
         self.described.push(Described { name, kind, default: default.to_owned(), doc, value: text, origin, secret });
         Ok(value)

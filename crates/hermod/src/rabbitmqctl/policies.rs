@@ -1,5 +1,6 @@
 //! The verbs of `rabbitmqctl` that set and clear policies.
 
+use broker::PolicyKind;
 use management::{Change, PolicyChange};
 
 use super::call::Call;
@@ -8,32 +9,35 @@ use super::{DATA, Output, Refusal};
 use crate::config::Settings;
 
 pub(super) fn set(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
-    put(call, settings, false)
+    put(call, settings, PolicyKind::User)
 }
 
 pub(super) fn set_operator(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
-    put(call, settings, true)
+    put(call, settings, PolicyKind::Operator)
 }
 
 pub(super) fn clear(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
-    remove(call, settings, false)
+    remove(call, settings, PolicyKind::User)
 }
 
 pub(super) fn clear_operator(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
-    remove(call, settings, true)
+    remove(call, settings, PolicyKind::Operator)
 }
 
-fn kind(operator: bool) -> &'static str {
-    if operator { "operator policy override" } else { "policy" }
+fn shown(kind: PolicyKind) -> &'static str {
+    match kind {
+        PolicyKind::User => "policy",
+        PolicyKind::Operator => "operator policy override",
+    }
 }
 
-fn put(call: &Call, settings: &Settings, operator: bool) -> Result<(String, Output), Refusal> {
+fn put(call: &Call, settings: &Settings, kind: PolicyKind) -> Result<(String, Output), Refusal> {
     let [name, pattern, definition] = words(call)?;
     let (priority, vhost) = (call.option("priority").unwrap_or("0"), call.vhost());
     let banner = format!(
         "Setting {} \"{name}\" for pattern \"{pattern}\" to \"{definition}\" with priority \"{priority}\" for vhost \
          \"{vhost}\" ...",
-        kind(operator)
+        shown(kind)
     );
     let policy = PolicyChange {
         vhost: vhost.to_owned(),
@@ -46,12 +50,13 @@ fn put(call: &Call, settings: &Settings, operator: bool) -> Result<(String, Outp
         definition: serde_json::from_str(definition)
             .map_err(|error| Refusal::new(DATA, format!("Could not parse JSON document: {error}")))?,
     };
-    done(settings, banner, Change::SetPolicy { operator, policy })
+    done(settings, banner, Change::SetPolicy { operator: kind == PolicyKind::Operator, policy })
 }
 
-fn remove(call: &Call, settings: &Settings, operator: bool) -> Result<(String, Output), Refusal> {
+fn remove(call: &Call, settings: &Settings, kind: PolicyKind) -> Result<(String, Output), Refusal> {
     let [name] = words(call)?;
     let vhost = call.vhost();
-    let banner = format!("Clearing {} \"{name}\" on vhost \"{vhost}\" ...", kind(operator));
+    let banner = format!("Clearing {} \"{name}\" on vhost \"{vhost}\" ...", shown(kind));
+    let operator = kind == PolicyKind::Operator;
     done(settings, banner, Change::ClearPolicy { operator, vhost: vhost.to_owned(), name: name.to_owned() })
 }
