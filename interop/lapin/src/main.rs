@@ -67,14 +67,18 @@ async fn send(channel: &Channel, exchange: &str, key: &str, body: &str) -> Resul
     Ok(())
 }
 
-async fn consume(channel: &Channel, queue: &str, no_ack: bool) -> Result<Consumer, Failure> {
-    let options = BasicConsumeOptions { no_ack, ..Default::default() };
+/// Options of a consumer whose deliveries need no acknowledgement.
+fn no_ack() -> BasicConsumeOptions {
+    BasicConsumeOptions { no_ack: true, ..Default::default() }
+}
+
+async fn consume(channel: &Channel, queue: &str, options: BasicConsumeOptions) -> Result<Consumer, Failure> {
     Ok(channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await?)
 }
 
 /// The bodies that a queue delivers until it has been quiet for a while.
 async fn take(channel: &Channel, queue: &str) -> Result<Vec<String>, Failure> {
-    let mut consumer = consume(channel, queue, true).await?;
+    let mut consumer = consume(channel, queue, no_ack()).await?;
     let mut bodies = Vec::new();
     while let Ok(Some(delivery)) = tokio::time::timeout(QUIET, consumer.next()).await {
         bodies.push(String::from_utf8(delivery?.data)?);
@@ -90,7 +94,7 @@ async fn work_queue(connection: &Connection) -> Result<(), Failure> {
     for number in 0..10 {
         send(&channel, "", queue.as_str(), &format!("task {number}")).await?;
     }
-    let mut worker = consume(&channel, queue.as_str(), false).await?;
+    let mut worker = consume(&channel, queue.as_str(), BasicConsumeOptions::default()).await?;
     for number in 0..10 {
         let delivery = worker.next().await.ok_or("the consumer ended")??;
         assert_eq!(delivery.data, format!("task {number}").into_bytes());
@@ -188,8 +192,8 @@ async fn direct_reply_to(connection: &Connection) -> Result<(), Failure> {
 async fn ask_and_answer(connection: &Connection, client: &Channel, reply_to: ShortString) -> Result<(), Failure> {
     let server = connection.create_channel().await?;
     let requests = own(&server).await?;
-    let mut arriving = consume(&server, requests.as_str(), true).await?;
-    let mut replies = consume(client, reply_to.as_str(), true).await?;
+    let mut arriving = consume(&server, requests.as_str(), no_ack()).await?;
+    let mut replies = consume(client, reply_to.as_str(), no_ack()).await?;
     let asked = BasicProperties::default().with_reply_to(reply_to).with_correlation_id("n12".into());
     client.basic_publish("".into(), requests, BasicPublishOptions::default(), b"12", asked).await?;
     let request = arriving.next().await.ok_or("no request")??;
