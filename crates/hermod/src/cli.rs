@@ -315,7 +315,7 @@ mod tests {
         let line = "hermod serve --bind 127.0.0.1 --bind ::1 --limits-frame-max 8KiB --limits-frame-max 16KiB";
         let matches = command().try_get_matches_from(line.split(' ')).unwrap();
         let config = load(matches.subcommand().unwrap().1).unwrap();
-        assert_eq!(config.settings.bind.len(), 2);
+        assert_eq!(config.settings.listen.bind.len(), 2);
         assert_eq!(config.settings.limits.frame_max, 16_384);
     }
 

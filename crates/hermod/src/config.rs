@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 pub(crate) use manual::settings_page;
 pub(crate) use ports::{HTTP, HTTPS, Port};
 pub(crate) use reader::{Described, Origin, Reader};
-pub(crate) use settings::{Durability, LogFormat, Settings, declare};
+pub(crate) use settings::{Durability, Listen, LogFormat, Settings, declare};
 pub(crate) use tls::{LoginFrom, Tls, Verify, Version};
 pub(crate) use users::Users;
 pub(crate) use value::bytes as parse_size;
@@ -105,7 +105,7 @@ impl Config {
         let settings = Settings::read(&mut reader)?;
         let described = reader.into_described();
         check_together(&settings)?;
-        settings.ports.check_secure(&settings.tls, &described)?;
+        settings.listen.ports.check_secure(&settings.listen.tls, &described)?;
         Ok(Self { settings, described, file, suspects })
     }
 }
@@ -152,23 +152,23 @@ fn read_environment(environment: &BTreeMap<String, String>, known: &[Described])
 
 /// Checks that need several settings.
 fn check_together(settings: &Settings) -> Result<(), ConfigError> {
-    settings.ports.check(settings.port_offset, &settings.tls)?;
-    if settings.bind.is_empty() {
+    settings.listen.ports.check(settings.listen.port_offset, &settings.listen.tls)?;
+    if settings.listen.bind.is_empty() {
         return Err(ConfigError::new("bind: there is no address to listen on; write at least one".to_owned()));
     }
-    settings.tls.check()?;
+    settings.listen.tls.check()?;
     check_largest_message(settings)
 }
 
 /// A body must fit into three quarters of one file of the journal.
 fn check_largest_message(settings: &Settings) -> Result<(), ConfigError> {
-    let (largest, sizes) = (settings.limits.max_message_size, &settings.journal);
+    let (largest, sizes) = (settings.limits.max_message_size, &settings.store.journal);
     let (file, limiting) = match sizes.max_bytes / 8 {
         eighth if eighth < sizes.file_bytes => (eighth, "an eighth of journal.max_bytes"),
         _ => (sizes.file_bytes, "journal.file_bytes"),
     };
     let room = (file / 4 * 3).saturating_sub(broker::STORED_BESIDES);
-    if settings.durability == Durability::Memory || largest <= room {
+    if settings.store.durability == Durability::Memory || largest <= room {
         return Ok(());
     }
     Err(ConfigError::new(format!(
@@ -215,8 +215,8 @@ mod tests {
         ]);
         let config = Config::load(&map(&[("durability", "fsync")]), None, &environment).unwrap();
         let settings = &config.settings;
-        assert_eq!((settings.port_offset, settings.compat.product.as_str()), (1, "B"));
-        assert_eq!(settings.durability, Durability::Fsync);
+        assert_eq!((settings.listen.port_offset, settings.compat.product.as_str()), (1, "B"));
+        assert_eq!(settings.store.durability, Durability::Fsync);
         let origin = |name| config.described.iter().find(|setting| setting.name == name).unwrap().origin.to_string();
         assert_eq!(origin("durability"), "--durability");
         assert_eq!(origin("compat.product"), "HERMOD_COMPAT_PRODUCT");

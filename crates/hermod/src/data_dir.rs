@@ -12,7 +12,7 @@ const CONTROL: &str = "control.sock";
 
 /// The effective data directory.
 pub(crate) fn data_dir(settings: &Settings) -> Result<PathBuf, Failure> {
-    match &settings.data_dir {
+    match &settings.store.data_dir {
         Some(path) => Ok(path.clone()),
         None => choose(|name| std::env::var_os(name).filter(|value| !value.is_empty())).ok_or_else(|| {
             Exit::Config.because("data_dir: there is no home directory to keep data in; name one with --data-dir")

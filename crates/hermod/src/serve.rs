@@ -17,7 +17,7 @@ use net::{Listener, Nagle, Net};
 use wire::Protocol;
 
 use crate::cli;
-use crate::config::{Config, Durability, HTTP, HTTPS, Origin, Port, Settings};
+use crate::config::{Config, Durability, HTTP, HTTPS, Listen, Origin, Port, Settings};
 use crate::exit::{Exit, Failure};
 use crate::log::START;
 use crate::protocols::{self, OwnSettings, SERVED, ServedWeb};
@@ -50,11 +50,11 @@ pub(crate) fn run(
     warn_of_no_effect(&config);
     let signals = signals::Signals::catch()?;
     let directory = data_dir::data_dir(settings)?;
-    let certificates = Certificates::load(&settings.tls)?;
+    let certificates = Certificates::load(&settings.listen.tls)?;
     let listeners = bind(&config)?;
     let (broker, _lock) = open(settings, &directory, accept_damage)?;
     warn_of_short_disk(settings, &broker);
-    broker.scrub(settings.journal.scrub);
+    broker.scrub(settings.store.journal.scrub);
     let watch = Arc::new(Watch::default());
     let housekeeping = housekeeper::start(broker.clone(), watch.clone()).map_err(|error| thread_failure(&error))?;
     let paging = pager::start(broker.clone()).map_err(|error| thread_failure(&error))?;
@@ -112,7 +112,7 @@ fn facts(settings: &Settings, directory: &Path, listeners: Vec<ListenerRow>, sta
         node: node_name(settings),
         cluster: cluster_name(settings),
         data_dir: directory.display().to_string(),
-        durability: settings.durability.name().to_owned(),
+        durability: settings.store.durability.name().to_owned(),
         listeners,
         protocols: SERVED.iter().map(|served| served.names).collect(),
         started,
@@ -182,9 +182,9 @@ fn bind(config: &Config) -> Result<Bound, Failure> {
     // An address of the default may be missing: a machine without IPv6 is not an error.
     let by_default = config.described.iter().any(|setting| setting.name == "bind" && setting.origin == Origin::Default);
     let missing = if by_default { MissingAddress::Skipped } else { MissingAddress::Refused };
-    let bind = |port: u16| bind_port(settings, port, missing);
-    let on = |port: &Port| bind(settings.ports.of(port));
-    let over_tls = |port: &Port| match settings.tls.certificate {
+    let bind = |port: u16| bind_port(&settings.listen, port, missing);
+    let on = |port: &Port| bind(settings.listen.ports.of(port));
+    let over_tls = |port: &Port| match settings.listen.tls.certificate {
         Some(_) => on(port),
         None => Ok(Vec::new()),
     };
@@ -208,11 +208,11 @@ enum MissingAddress {
     Refused,
 }
 
-fn bind_port(settings: &Settings, port: u16, missing: MissingAddress) -> Result<Vec<Listener>, Failure> {
+fn bind_port(listen: &Listen, port: u16, missing: MissingAddress) -> Result<Vec<Listener>, Failure> {
     if port == 0 {
         return Ok(Vec::new());
     }
-    let Settings { bind: addresses, port_offset, tcp, .. } = settings;
+    let Listen { bind: addresses, port_offset, tcp, .. } = listen;
     let nagle = if tcp.nodelay { Nagle::Off } else { Nagle::On };
     let every = addresses.iter().any(|address| address.is_ipv6() && address.is_unspecified());
     let mut bound = Vec::new();
@@ -238,12 +238,12 @@ fn open(settings: &Settings, directory: &Path, accept_damage: Option<&str>) -> R
     let path = directory.display();
     let unusable = |error| Exit::Io.because(format!("{path}: the data directory cannot be used: {error}"));
     let mut disk = RealDisk::open(directory).map_err(unusable)?;
-    if settings.durability == Durability::Fsync {
+    if settings.store.durability == Durability::Fsync {
         disk = disk.past_the_cache();
     }
     data_dir::sweep(settings)?;
     let mut lock = None;
-    if settings.durability == Durability::Memory {
+    if settings.store.durability == Durability::Memory {
         lock = disk.lock().map_err(unusable)?;
         if lock.is_none() {
             return Err(Exit::TryAgain.because(format!("{path}: {}", journal::OpenError::Locked)));
@@ -258,7 +258,7 @@ fn open(settings: &Settings, directory: &Path, accept_damage: Option<&str>) -> R
         };
         exit.because(format!("{path}: {error}"))
     };
-    if let Some(file) = accept_damage.filter(|_| settings.durability != Durability::Memory) {
+    if let Some(file) = accept_damage.filter(|_| settings.store.durability != Durability::Memory) {
         leave_out(&disk, file).map_err(|error| refused(error.into()))?;
     }
     let broker = Broker::open_with(parts(settings, disk)?, |opened, live, owners, on_failure| {
@@ -298,10 +298,10 @@ fn parts(settings: &Settings, disk: RealDisk) -> Result<Parts, Failure> {
     Ok(Parts {
         disk: Arc::new(disk),
         journal: journal::Options {
-            durability: journal_class(settings.durability),
+            durability: journal_class(settings.store.durability),
             // The ranges are checked where the settings are declared.
-            file_bytes: u32::try_from(settings.journal.file_bytes).unwrap_or(u32::MAX),
-            max_bytes: settings.journal.max_bytes,
+            file_bytes: u32::try_from(settings.store.journal.file_bytes).unwrap_or(u32::MAX),
+            max_bytes: settings.store.journal.max_bytes,
             incarnation: u64::from_ne_bytes(secrets::random()?),
             ..journal::Options::default()
         },
@@ -369,20 +369,20 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
         limits: broker::Limits {
             max_message_bytes: limits.max_message_size,
             sessions_per_connection: narrow(limits.channel_max),
-            consumers_per_session: narrow(limits.consumers_per_channel),
-            consumers_per_connection: narrow(limits.consumers_per_connection),
-            consumers_per_queue: narrow(limits.consumers_per_queue),
+            consumers_per_session: narrow(limits.consumers.per_channel),
+            consumers_per_connection: narrow(limits.consumers.per_connection),
+            consumers_per_queue: narrow(limits.consumers.per_queue),
             declaration_bytes: limits.declaration_bytes,
             declarations_bytes: limits.declarations_bytes,
             unsettled: narrow(limits.unacked),
-            queues: limits.queues,
-            exchanges: limits.exchanges,
-            bindings: limits.bindings,
-            vhosts: limits.vhosts,
+            queues: limits.objects.queues,
+            exchanges: limits.objects.exchanges,
+            bindings: limits.objects.bindings,
+            vhosts: limits.objects.vhosts,
             connections,
-            reserved_connections: limits.reserved_connections.unwrap_or_else(|| reserve(connections)),
-            vhost_share: narrow(limits.vhost_share),
-            user_share: narrow(limits.user_share),
+            reserved_connections: limits.connections.reserved.unwrap_or_else(|| reserve(connections)),
+            vhost_share: narrow(limits.connections.vhost_share),
+            user_share: narrow(limits.connections.user_share),
             transaction_bytes: limits.transaction_bytes,
             cc_keys: narrow(limits.cc_keys),
         },
@@ -406,20 +406,20 @@ fn net_settings(settings: &Settings) -> net::Settings {
     let size = |count| usize::try_from(count).unwrap_or(usize::MAX);
     let (connections, pending) = connections(settings);
     net::Settings {
-        write_timeout: settings.tcp.write_timeout,
+        write_timeout: settings.listen.tcp.write_timeout,
         detect_timeout: limits.handshake_timeout,
-        tls_timeout: settings.tls.handshake_timeout,
-        keepalive: Some(settings.tcp.keepalive).filter(|idle| !idle.is_zero()),
+        tls_timeout: settings.listen.tls.handshake_timeout,
+        keepalive: Some(settings.listen.tcp.keepalive).filter(|idle| !idle.is_zero()),
         // Connections that have not authenticated are counted in addition, so that they take no
         // place of the others. The last of those are reserved for administrators.
         connections: size(connections + pending),
         pending: size(pending),
         connects_per_address: narrow(settings.strangers.connects_per_address),
-        pending_per_address: size(limits.pending_per_address),
+        pending_per_address: size(limits.connections.pending_per_address),
         // A frame is the largest unit that a protocol needs as a whole. Protocols gather bodies
         // themselves.
         input_limit: size(limits.frame_max) + INPUT_SLACK,
-        spin: settings.io_spin,
+        spin: settings.io.spin,
         ..net::Settings::default()
     }
 }
@@ -427,7 +427,7 @@ fn net_settings(settings: &Settings) -> net::Settings {
 /// The most connections, and the most further ones that have not authenticated.
 fn connections(settings: &Settings) -> (u64, u64) {
     let room = room_for_connections(machine::descriptors()) as u64;
-    connections_in(room, settings.limits.connections, settings.strangers.pending)
+    connections_in(room, settings.limits.connections.all, settings.strangers.pending)
 }
 
 /// The same numbers, if there is room for `room` connections in all. Those that have not
@@ -477,7 +477,7 @@ fn warn_of_no_effect(config: &Config) {
 
 /// Warns if the disk has less room for the log than the settings ask for.
 fn warn_of_short_disk(settings: &Settings, broker: &Broker) {
-    let (asked, given) = (settings.journal.max_bytes, broker.overview().journal.max_bytes);
+    let (asked, given) = (settings.store.journal.max_bytes, broker.overview().journal.max_bytes);
     if given < asked {
         tracing::warn!(
             "journal.max_bytes is {}, of which the disk has room for {} (three quarters of what is free), until the next start: make \
@@ -493,7 +493,7 @@ fn memory_limit(settings: &Settings) -> u64 {
 }
 
 fn io_threads(settings: &Settings) -> usize {
-    match settings.io_threads {
+    match settings.io.threads {
         Some(threads) => usize::try_from(threads).unwrap_or(1),
         None => net::io_threads_for(machine::cores()),
     }
@@ -535,13 +535,13 @@ fn furnish(
     let https = certificates.map(|certificates| {
         let (certificates, sockets) = (certificates.clone(), sockets(bound.https));
         let config = Arc::new(move || net::Tls::config(&*certificates));
-        Secure { sockets, config, patience: settings.tls.handshake_timeout }
+        Secure { sockets, config, patience: settings.listen.tls.handshake_timeout }
     });
     let limits = management::Limits {
         connections: room_for_http(machine::descriptors()),
-        per_network: usize::try_from(settings.limits.pending_per_address).unwrap_or(usize::MAX),
+        per_network: usize::try_from(settings.limits.connections.pending_per_address).unwrap_or(usize::MAX),
         head_timeout: settings.limits.handshake_timeout,
-        write_timeout: settings.tcp.write_timeout,
+        write_timeout: settings.listen.tcp.write_timeout,
     };
     let per_object = settings.http.per_object;
     (entrances, rows, Endpoints { http: sockets(bound.http), https, limits, hosts, per_object, control: None })
@@ -674,7 +674,7 @@ fn manage(source: &Arc<Source>, endpoints: Endpoints, control: &Path) -> Result<
 fn announce(settings: &Settings, facts: &Facts) {
     tracing::info!(target: START, "Hermod {}, process {}", facts.version, std::process::id());
     tracing::info!(target: START, "data directory {}", facts.data_dir);
-    tracing::info!(target: START, "durability {}: {}", facts.durability, settings.durability.promise());
+    tracing::info!(target: START, "durability {}: {}", facts.durability, settings.store.durability.promise());
     for listener in &facts.listeners {
         tracing::info!(target: START, "listening for {} on {}", listener.protocol, listener.address);
     }

@@ -20,16 +20,9 @@ use crate::protocols::{self, OwnSettings};
 /// The effective settings.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    pub(crate) bind: Vec<IpAddr>,
-    pub(crate) port_offset: u16,
-    pub(crate) ports: Ports,
-    /// `None`: the default place for this user.
-    pub(crate) data_dir: Option<PathBuf>,
-    pub(crate) durability: Durability,
-    /// `None`: chosen by the number of cores.
-    pub(crate) io_threads: Option<u64>,
-    /// Zero: off.
-    pub(crate) io_spin: Duration,
+    pub(crate) listen: Listen,
+    pub(crate) store: Store,
+    pub(crate) io: Io,
     pub(crate) shutdown_timeout: Duration,
     /// A document to import at the start.
     pub(crate) definitions: Option<PathBuf>,
@@ -42,11 +35,36 @@ pub(crate) struct Settings {
     pub(crate) limits: Limits,
     pub(crate) strangers: Strangers,
     pub(crate) memory: Memory,
-    pub(crate) journal: JournalSizes,
     pub(crate) flow: Flow,
+    pub(crate) log: Log,
+}
+
+/// Where peers connect, and what becomes of their sockets.
+#[derive(Debug, Clone)]
+pub(crate) struct Listen {
+    pub(crate) bind: Vec<IpAddr>,
+    pub(crate) port_offset: u16,
+    pub(crate) ports: Ports,
     pub(crate) tcp: Tcp,
     pub(crate) tls: Tls,
-    pub(crate) log: Log,
+}
+
+/// Where messages are stored, and when they count as such.
+#[derive(Debug, Clone)]
+pub(crate) struct Store {
+    /// `None`: the default place for this user.
+    pub(crate) data_dir: Option<PathBuf>,
+    pub(crate) durability: Durability,
+    pub(crate) journal: JournalSizes,
+}
+
+/// The threads that serve connections.
+#[derive(Debug, Clone)]
+pub(crate) struct Io {
+    /// `None`: chosen by the number of cores.
+    pub(crate) threads: Option<u64>,
+    /// Zero: off.
+    pub(crate) spin: Duration,
 }
 
 /// When a message counts as stored.
@@ -99,9 +117,7 @@ pub(crate) struct Compat {
 pub(crate) struct Limits {
     pub(crate) frame_max: u64,
     pub(crate) channel_max: u64,
-    pub(crate) consumers_per_channel: u64,
-    pub(crate) consumers_per_connection: u64,
-    pub(crate) consumers_per_queue: u64,
+    pub(crate) consumers: ConsumerLimits,
     pub(crate) unacked: u64,
     pub(crate) max_message_size: u64,
     pub(crate) declaration_bytes: u64,
@@ -111,11 +127,35 @@ pub(crate) struct Limits {
     pub(crate) cc_keys: u64,
     pub(crate) handshake_timeout: Duration,
     pub(crate) heartbeat: Duration,
-    pub(crate) connections: u64,
-    pub(crate) reserved_connections: Option<u64>,
+    pub(crate) connections: ConnectionLimits,
+    pub(crate) objects: ObjectLimits,
+}
+
+/// How many consumers there may be in one place.
+#[derive(Debug, Clone)]
+pub(crate) struct ConsumerLimits {
+    pub(crate) per_channel: u64,
+    pub(crate) per_connection: u64,
+    pub(crate) per_queue: u64,
+}
+
+/// How many connections there may be, and how many of them one vhost or user may have.
+#[derive(Debug, Clone)]
+pub(crate) struct ConnectionLimits {
+    pub(crate) all: u64,
+    /// `None`: a part of all.
+    pub(crate) reserved: Option<u64>,
+    /// Percent; of queues, exchanges and bindings, too.
     pub(crate) vhost_share: u64,
+    /// Percent.
     pub(crate) user_share: u64,
+    /// Of those that have not authenticated.
     pub(crate) pending_per_address: u64,
+}
+
+/// How much may be declared.
+#[derive(Debug, Clone)]
+pub(crate) struct ObjectLimits {
     pub(crate) queues: u64,
     pub(crate) exchanges: u64,
     pub(crate) bindings: u64,
@@ -176,19 +216,16 @@ impl Settings {
         let durability = reader.get(declare("durability", "fsync, os, memory", "fsync", DURABILITY), |text| {
             value::choice(text, &Durability::CHOICES)
         })?;
-        let io_threads = reader.get(declare("io_threads", "number", "auto", IO_THREADS), threads)?;
-        let io_spin = reader.get(declare("io_spin", "time", "50 us", IO_SPIN), spin)?;
+        let io = Io {
+            threads: reader.get(declare("io_threads", "number", "auto", IO_THREADS), threads)?,
+            spin: reader.get(declare("io_spin", "time", "50 us", IO_SPIN), spin)?,
+        };
         let shutdown_timeout =
             reader.get(declare("shutdown_timeout", "time", "10 s", SHUTDOWN_TIMEOUT), value::duration)?;
+        // Fields are read in the order in which they are written here.
         Ok(Self {
-            bind,
-            port_offset,
-            ports,
-            data_dir,
-            durability,
-            io_threads,
-            io_spin,
             shutdown_timeout,
+            io,
             definitions: reader.get(declare("definitions", "path", "", DEFINITIONS), optional_path)?,
             users: Users::read(reader)?,
             protocols: protocols::read_settings(reader)?,
@@ -198,10 +235,9 @@ impl Settings {
             limits: Limits::read(reader)?,
             strangers: Strangers::read(reader)?,
             memory: Memory::read(reader)?,
-            journal: JournalSizes::read(reader)?,
+            store: Store { data_dir, durability, journal: JournalSizes::read(reader)? },
             flow: Flow::read(reader)?,
-            tcp: Tcp::read(reader)?,
-            tls: Tls::read(reader)?,
+            listen: Listen { bind, port_offset, ports, tcp: Tcp::read(reader)?, tls: Tls::read(reader)? },
             log: Log::read(reader)?,
         })
     }
@@ -312,7 +348,7 @@ impl Limits {
             size("limits.transaction_bytes", "64 MiB", "Bytes that one open transaction may hold.")?;
         let [declaration_bytes, declarations_bytes] = declarations(reader)?;
         let channel_max = channel_max(reader)?;
-        let [consumers_per_channel, consumers_per_connection, consumers_per_queue] = consumers(reader)?;
+        let consumers = consumers(reader)?;
         let (connection_memory, cc_keys) = (connection_memory(reader)?, cc_keys(reader)?);
         let mut count = |name, default, doc| {
             reader
@@ -324,16 +360,15 @@ impl Limits {
             "Unacknowledged deliveries that one consumer may hold, whatever its prefetch. It is also the limit for \
              what one channel took by `basic.get`.",
         )?;
-        let connections =
-            count("limits.connections", "10000", "Authenticated connections, within the limit of open files.")?;
+        let all = count("limits.connections", "10000", "Authenticated connections, within the limit of open files.")?;
         let pending_per_address = count(
             "limits.pending_per_address",
             "64",
             "Connections from one address that have not authenticated yet. More are refused. Connections by HTTP are \
              counted separately, and for as long as they last.",
         )?;
-        let [queues, exchanges, bindings, vhosts] = objects(reader)?;
-        let (reserved_connections, [vhost_share, user_share]) = shares(reader)?;
+        let objects = objects(reader)?;
+        let (reserved, [vhost_share, user_share]) = shares(reader)?;
         let handshake_timeout = handshake_timeout(reader)?;
         let heartbeat = reader.get(
             declare(
@@ -348,9 +383,7 @@ impl Limits {
         Ok(Self {
             frame_max,
             channel_max,
-            consumers_per_channel,
-            consumers_per_connection,
-            consumers_per_queue,
+            consumers,
             unacked,
             max_message_size,
             declaration_bytes,
@@ -360,15 +393,8 @@ impl Limits {
             cc_keys,
             handshake_timeout,
             heartbeat,
-            connections,
-            reserved_connections,
-            vhost_share,
-            user_share,
-            pending_per_address,
-            queues,
-            exchanges,
-            bindings,
-            vhosts,
+            connections: ConnectionLimits { all, reserved, vhost_share, user_share, pending_per_address },
+            objects,
         })
     }
 }
@@ -381,27 +407,27 @@ fn declarations(reader: &mut Reader) -> Result<[u64; 2], ConfigError> {
     Ok([size("limits.declaration_bytes", "16 KiB", one)?, size("limits.declarations_bytes", "256 MiB", all)?])
 }
 
-fn consumers(reader: &mut Reader) -> Result<[u64; 3], ConfigError> {
+fn consumers(reader: &mut Reader) -> Result<ConsumerLimits, ConfigError> {
     let mut count = |name, default, doc| {
         reader.get(declare(name, "number", default, doc), |text| between(text, value::count, 1, u64::from(u32::MAX)))
     };
-    Ok([
-        count("limits.consumers_per_channel", "10000", "Consumers of one channel.")?,
-        count("limits.consumers_per_connection", "50000", "Consumers of one connection.")?,
-        count("limits.consumers_per_queue", "20000", "Consumers of one queue, browsers included.")?,
-    ])
+    Ok(ConsumerLimits {
+        per_channel: count("limits.consumers_per_channel", "10000", "Consumers of one channel.")?,
+        per_connection: count("limits.consumers_per_connection", "50000", "Consumers of one connection.")?,
+        per_queue: count("limits.consumers_per_queue", "20000", "Consumers of one queue, browsers included.")?,
+    })
 }
 
-fn objects(reader: &mut Reader) -> Result<[u64; 4], ConfigError> {
+fn objects(reader: &mut Reader) -> Result<ObjectLimits, ConfigError> {
     let mut count = |name, default, doc| {
         reader.get(declare(name, "number", default, doc), |text| between(text, value::count, 1, u64::from(u32::MAX)))
     };
-    Ok([
-        count("limits.queues", "100000", "Queues in all.")?,
-        count("limits.exchanges", "10000", "Exchanges in all.")?,
-        count("limits.bindings", "1000000", "Bindings in all.")?,
-        count("limits.vhosts", "1000", "Virtual hosts.")?,
-    ])
+    Ok(ObjectLimits {
+        queues: count("limits.queues", "100000", "Queues in all.")?,
+        exchanges: count("limits.exchanges", "10000", "Exchanges in all.")?,
+        bindings: count("limits.bindings", "1000000", "Bindings in all.")?,
+        vhosts: count("limits.vhosts", "1000", "Virtual hosts.")?,
+    })
 }
 
 fn shares(reader: &mut Reader) -> Result<(Option<u64>, [u64; 2]), ConfigError> {
