@@ -74,7 +74,7 @@ pub(crate) fn run(
     entrances.into_iter().try_for_each(|entrance| entrance.open(&net)).map_err(|error| thread_failure(&error))?;
     let control = data_dir::control_socket(settings)?;
     let management = manage(&source, endpoints, &control)?;
-    source.set_ready(true);
+    source.start_serving();
     announce(settings, &facts);
 
     let signal = signals.wait(|| {
@@ -88,7 +88,7 @@ pub(crate) fn run(
         }
     });
     tracing::info!(target: START, "{signal}: stopping; connections have {:?}", settings.shutdown_timeout);
-    source.set_ready(false);
+    source.stop_serving();
     let cut = net.shutdown(settings.shutdown_timeout);
     if cut > 0 {
         tracing::warn!(connections = cut, "cut off: they did not end within shutdown_timeout");

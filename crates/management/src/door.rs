@@ -115,11 +115,11 @@ impl Door {
         let mut table = self.lock();
         let here = |guest: &Guest| guest.whose == Whose::Stranger && guest.network == network;
         let (whose, gone) = if table.count(here) >= limits.per_network {
-            let gone = table.evict(here);
-            (table.whose(gone, network, limits).ok_or(Full::Network)?, Some(Full::Network))
+            let stranger = table.evict(here).then_some(Whose::Stranger);
+            (stranger.or_else(|| table.prober(network, limits)).ok_or(Full::Network)?, Some(Full::Network))
         } else if table.count(|guest| guest.whose == Whose::Stranger) >= limits.strangers() {
-            let gone = table.evict(|guest| guest.whose == Whose::Stranger);
-            (table.whose(gone, network, limits).ok_or(Full::House)?, Some(Full::House))
+            let stranger = table.evict(|guest| guest.whose == Whose::Stranger).then_some(Whose::Stranger);
+            (stranger.or_else(|| table.prober(network, limits)).ok_or(Full::House)?, Some(Full::House))
         } else {
             (Whose::Stranger, None)
         };
@@ -146,12 +146,8 @@ impl Table {
         self.inside.values().filter(|guest| which(guest)).count()
     }
 
-    /// What a new connection counts as. If no room was made for it, it may get a place that is
-    /// reserved for health checks.
-    fn whose(&mut self, made_room: bool, network: IpAddr, limits: &Limits) -> Option<Whose> {
-        if made_room {
-            return Some(Whose::Stranger);
-        }
+    /// A place that is reserved for health checks, for a new connection that no room was made for.
+    fn prober(&mut self, network: IpAddr, limits: &Limits) -> Option<Whose> {
         let probes = |guest: &Guest| guest.whose == Whose::Prober;
         let here = |guest: &Guest| probes(guest) && guest.network == network;
         let has_room = if self.count(here) >= KEPT_PER_NETWORK.min(limits.kept()) {

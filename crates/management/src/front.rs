@@ -79,15 +79,17 @@ pub(crate) struct Condition {
 }
 
 impl Condition {
-    pub(crate) fn of(is_ready: bool, alarms: &[String]) -> Self {
-        let text = if !is_ready {
-            "Starting or stopping.".to_owned()
-        } else if alarms.is_empty() {
+    pub(crate) fn starting_or_stopping() -> Self {
+        Self { text: "Starting or stopping.".to_owned(), is_good: false }
+    }
+
+    pub(crate) fn ready(alarms: &[String]) -> Self {
+        let text = if alarms.is_empty() {
             "Ready: clients are served.".to_owned()
         } else {
             format!("Low on {}: publishers wait, consumers are served.", alarms.join(" and "))
         };
-        Self { text, is_good: is_ready && alarms.is_empty() }
+        Self { text, is_good: alarms.is_empty() }
     }
 }
 
@@ -175,12 +177,12 @@ mod tests {
     #[test]
     fn the_condition_is_told_in_a_line() {
         let alarms = ["memory".to_owned(), "disk".to_owned()];
-        for (is_ready, alarms, text, is_good) in [
-            (true, &[][..], "Ready: clients are served.", true),
-            (true, &alarms[..], "Low on memory and disk: publishers wait, consumers are served.", false),
-            (false, &[], "Starting or stopping.", false),
+        for (condition, text, is_good) in [
+            (Condition::ready(&[]), "Ready: clients are served.", true),
+            (Condition::ready(&alarms), "Low on memory and disk: publishers wait, consumers are served.", false),
+            (Condition::starting_or_stopping(), "Starting or stopping.", false),
         ] {
-            assert_eq!(Condition::of(is_ready, alarms), Condition { text: text.to_owned(), is_good });
+            assert_eq!(condition, Condition { text: text.to_owned(), is_good });
         }
     }
 }

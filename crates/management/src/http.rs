@@ -17,7 +17,7 @@ use hyper_util::service::TowerToHyperService;
 use crate::api::{self, Asker, Failure};
 use crate::detailed::{self, Asked};
 use crate::foreign::acts_for_another_site;
-use crate::front;
+use crate::front::{self, Condition};
 use crate::hosts::Hosts;
 use crate::memory::Memory;
 use crate::metrics;
@@ -137,7 +137,8 @@ fn router(source: Arc<Source>, per_object: PerObject) -> Router {
 
 async fn front(State(source): State<Arc<Source>>) -> Answer {
     let alarms = alarms(source.broker.alarms());
-    front::page(&source.facts, front::Condition::of(source.is_ready(), &alarms)).into_response()
+    let condition = if source.is_ready() { Condition::ready(&alarms) } else { Condition::starting_or_stopping() };
+    front::page(&source.facts, condition).into_response()
 }
 
 async fn icon() -> Answer {

@@ -9,8 +9,8 @@ use auth::{PasswordHash, User};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use broker::{
-    BindingReport, Broker, ClientReport, ConsumerReport, ExchangeReport, Loss, QueueReport, QueueTotals, SessionReport,
-    VhostReport,
+    BindingReport, Broker, ClientReport, ConsumerReport, ExchangeReport, Loss, PolicyKind, QueueReport, QueueTotals,
+    SessionReport, VhostReport,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -78,8 +78,8 @@ pub(crate) fn list(broker: &Broker, facts: &Facts, sockets: &[Socket], what: Lis
         Listed::Connections => broker.clients().iter().map(|client| connection(client, facts, sockets)).collect(),
         Listed::Channels => broker.sessions().iter().map(|session| channel(session, facts)).collect(),
         Listed::Consumers => broker.consumers().iter().map(consumer).collect(),
-        Listed::Policies => broker.policies(policies::kind(false)).iter().map(policies::row).collect(),
-        Listed::OperatorPolicies => broker.policies(policies::kind(true)).iter().map(policies::row).collect(),
+        Listed::Policies => broker.policies(PolicyKind::User).iter().map(policies::row).collect(),
+        Listed::OperatorPolicies => broker.policies(PolicyKind::Operator).iter().map(policies::row).collect(),
         Listed::Losses => broker.losses().iter().map(loss).collect(),
     };
     let is_there = |row: &Json| vhost.is_none_or(|vhost| row.get("vhost").is_none_or(|of| of == vhost));

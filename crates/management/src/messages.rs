@@ -6,6 +6,7 @@ use broker::{Browse, Browsed, ErrorKind, Properties, Table, Value as Field};
 use serde_json::{Map, Value, json};
 
 use crate::control::Answer;
+use crate::definitions::Extent;
 use crate::report::{MessageRow, RedriveRow};
 use crate::source::Source;
 
@@ -34,12 +35,12 @@ impl Source {
         shown.map_or_else(refused, |()| Answer::Browsed(rows))
     }
 
-    pub(crate) fn redrive(&self, browse: &Browse<'_>, dry_run: bool, gone: &AtomicBool) -> Answer {
-        let redriven = match self.broker.redrive(browse, dry_run, &|| self.is_wanted(gone)) {
+    pub(crate) fn redrive(&self, browse: &Browse<'_>, extent: Extent, gone: &AtomicBool) -> Answer {
+        let redriven = match self.broker.redrive(browse, extent == Extent::DryRun, &|| self.is_wanted(gone)) {
             Ok(redriven) => redriven,
             Err(error) => return refused(error),
         };
-        if redriven.moved > 0 && !dry_run {
+        if redriven.moved > 0 && extent == Extent::Whole {
             let (moved, queue, vhost) = (redriven.moved, browse.queue, browse.vhost);
             tracing::info!(
                 "{moved} dead letters of queue '{queue}' in vhost '{vhost}' sent back to where they came from"

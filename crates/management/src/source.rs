@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use auth::Identity;
-use broker::{Broker, Browse, Overview};
+use broker::{Broker, Browse, Overview, Repair};
 
 use crate::budget::Budget;
 use crate::change::{self, Caller, Refused, Secret};
@@ -180,10 +180,14 @@ impl Source {
         }
     }
 
-    /// Sets whether clients are served: true when the server has started, false when it begins to
-    /// stop.
-    pub fn set_ready(&self, ready: bool) {
-        self.ready.store(ready, Ordering::Release);
+    /// Clients are served from now on: the server has started.
+    pub fn start_serving(&self) {
+        self.ready.store(true, Ordering::Release);
+    }
+
+    /// Clients are not served any more: the server begins to stop.
+    pub fn stop_serving(&self) {
+        self.ready.store(false, Ordering::Release);
     }
 
     pub(crate) fn is_ready(&self) -> bool {
@@ -243,12 +247,16 @@ impl Source {
             Request::Status => Answer::Status(Box::new(self.status())),
             Request::Queues => Answer::Queues(self.queues()),
             Request::Connections => Answer::Connections(self.connections()),
-            Request::Repair { vhost, queue, accept_loss } => Answer::Repaired(self.repair(vhost, queue, *accept_loss)),
+            Request::Repair { vhost, queue, accept_loss } => {
+                let repair = self.broker.repair(vhost, queue, *accept_loss);
+                Answer::Repaired(repair.map(|repair| repaired(vhost, queue, &repair)))
+            }
             Request::Browse { vhost, queue, selector, limit } => {
                 self.browse(&Browse { vhost, queue, selector, limit: *limit }, gone)
             }
             Request::Redrive { vhost, queue, selector, limit, dry_run } => {
-                self.redrive(&Browse { vhost, queue, selector, limit: *limit }, *dry_run, gone)
+                let extent = if *dry_run { Extent::DryRun } else { Extent::Whole };
+                self.redrive(&Browse { vhost, queue, selector, limit: *limit }, extent, gone)
             }
             Request::Backup { directory } => {
                 // A server that stops ends the backup early.
@@ -305,21 +313,6 @@ impl Source {
     /// Imports a document. Blocks until everything is durable.
     pub(crate) fn import(&self, document: &str, import: &Import<'_>) -> Result<Imported, Refused> {
         definitions::import(&self.broker, document, import)
-    }
-
-    fn repair(&self, vhost: &str, queue: &str, accept_loss: bool) -> Option<RepairRow> {
-        let repair = self.broker.repair(vhost, queue, accept_loss)?;
-        let row = RepairRow {
-            read: repair.read,
-            unreadable: repair.unreadable,
-            numbers: repair.numbers,
-            given_up: repair.given_up,
-        };
-        if row.given_up > 0 {
-            let (count, (first, last)) = (row.given_up, row.numbers);
-            tracing::warn!("queue '{queue}' in vhost '{vhost}': {count} messages given up, numbers {first} to {last}");
-        }
-        Some(row)
     }
 
     fn status(&self) -> Status {
@@ -463,4 +456,14 @@ pub(crate) fn delivered(overview: &Overview) -> u64 {
 /// The names of the active alarms that stop publishers.
 pub(crate) fn alarms((memory, disk): (bool, bool)) -> Vec<String> {
     [(memory, "memory"), (disk, "disk")].iter().filter(|(up, _)| *up).map(|(_, name)| (*name).to_owned()).collect()
+}
+
+/// What a repair of this queue came to. The log says so, too, if it gave messages up.
+fn repaired(vhost: &str, queue: &str, repair: &Repair) -> RepairRow {
+    let Repair { read, unreadable, numbers, given_up } = *repair;
+    if given_up > 0 {
+        let (first, last) = numbers;
+        tracing::warn!("queue '{queue}' in vhost '{vhost}': {given_up} messages given up, numbers {first} to {last}");
+    }
+    RepairRow { read, unreadable, numbers, given_up }
 }

@@ -101,13 +101,12 @@ pub(super) fn shown_text(document: String) -> Answer {
     Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], document).into_response())
 }
 
-/// The answer to a PUT: 201 if the object is new, 204 if it existed.
-pub(super) fn put(was_there: bool) -> Answer {
-    let status = if was_there { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
-    Ok(status.into_response())
+/// 201: the answer to a PUT of a new object.
+pub(super) fn created() -> Answer {
+    Ok(StatusCode::CREATED.into_response())
 }
 
-/// 204.
+/// 204: the answer to a change of an object that existed.
 pub(super) fn done() -> Answer {
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -10,7 +10,7 @@ use axum::routing::{delete, get, put};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
-use super::answer::{Answer, Failure, done, put as stored, shown};
+use super::answer::{Answer, Failure, created, done, shown};
 use super::asker::Asker;
 use super::document::{self, Document, Parameters};
 use super::page::{self, Wanted};
@@ -68,7 +68,7 @@ async fn put_queue(
     let was_there = has_queue(&source, &asker, &vhost, &name).await?;
     let QueueBody { durable, auto_delete, arguments } = body;
     change(&asker, &source, vhost, ObjectChange::DeclareQueue { name, durable, auto_delete, arguments }).await?;
-    stored(was_there)
+    if was_there { done() } else { created() }
 }
 
 /// Conditions of a deletion.
@@ -123,7 +123,7 @@ async fn put_exchange(
     let ExchangeBody { kind, durable, auto_delete, internal, arguments } = body;
     let declaration = ObjectChange::DeclareExchange { name, kind, durable, auto_delete, internal, arguments };
     change(&asker, &source, vhost, declaration).await?;
-    stored(was_there)
+    if was_there { done() } else { created() }
 }
 
 async fn delete_exchange(

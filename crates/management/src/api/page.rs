@@ -47,10 +47,14 @@ impl Shape {
     pub(super) fn parse(wanted: &HashMap<String, String>) -> Result<Self, Failure> {
         let text = |name: &str| wanted.get(name).map(String::as_str).filter(|text| !text.is_empty());
         let is_expression = text("use_regex") == Some("true");
+        let pattern = |name: &str| match is_expression {
+            true => expression(name),
+            false => expression(&quoted(name)),
+        };
         let page = text("page").map(|page| number("page", page, usize::MAX)).transpose()?;
         let size = text("page_size").map_or(Ok(PAGE), |size| number("page_size", size, LARGEST_PAGE))?;
         Ok(Self {
-            name: text("name").map(|name| expression(name, is_expression)).transpose()?,
+            name: text("name").map(pattern).transpose()?,
             sort: text("sort").map(str::to_owned),
             reversed: text("sort_reverse") == Some("true"),
             page: page.map(|page| (page, size)),
@@ -146,11 +150,10 @@ pub(super) fn rows(rows: Vec<Json>, wanted: &HashMap<String, String>) -> Answer 
     Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
 }
 
-/// The pattern that a name must match, or a pattern for a text that it must contain.
-fn expression(name: &str, is_expression: bool) -> Result<Pattern, Failure> {
-    let pattern = if is_expression { name.to_owned() } else { quoted(name) };
+/// The pattern that a name must match.
+fn expression(pattern: &str) -> Result<Pattern, Failure> {
     let refused = |reason| Failure::bad_request(format!("name is no regular expression: {reason}"));
-    Pattern::filter(&pattern).map_err(|error| refused(error.reason))
+    Pattern::filter(pattern).map_err(|error| refused(error.reason))
 }
 
 fn number(name: &str, text: &str, most: usize) -> Result<usize, Failure> {

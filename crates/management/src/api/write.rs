@@ -8,10 +8,11 @@ use axum::Router;
 use axum::extract::{Path, Request, State};
 use axum::http::HeaderMap;
 use axum::routing::{delete, get, post, put};
+use broker::PolicyKind;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
-use super::answer::{Answer, Failure, done, put as stored, shown, shown_text};
+use super::answer::{Answer, Failure, created, done, shown, shown_text};
 use super::asker::Asker;
 use super::document::{self, Document, Parameters};
 use super::{blocking, look, make, sum_up};
@@ -46,9 +47,9 @@ pub(super) fn router() -> Router<Arc<Source>> {
             get(no_parameter).put(refuse_parameter).delete(no_parameter),
         )
         .route("/api/global-parameters/{name}", get(no_parameter).put(refuse_global_parameter).delete(no_parameter));
-    for (path, operator) in [("policies", false), ("operator-policies", true)] {
-        let set = move |asker, source, path, policy| put_policy(asker, source, path, policy, operator);
-        let clear = move |asker, source, path| delete_policy(asker, source, path, operator);
+    for (path, kind) in [("policies", PolicyKind::User), ("operator-policies", PolicyKind::Operator)] {
+        let set = move |asker, source, path, policy| put_policy(asker, source, path, policy, kind);
+        let clear = move |asker, source, path| delete_policy(asker, source, path, kind);
         router = router.route(&format!("/api/{path}/{{vhost}}/{{name}}"), put(set).delete(clear));
     }
     router
@@ -176,7 +177,7 @@ async fn put_user(
         user.tags.ok_or_else(|| Failure::bad_request("tags_not_present: give the user tags, or an empty list"))?;
     let was_there = source.broker.authority().user(&name).is_some();
     make(&source, &asker, Change::PutUser { name, secret, tags: tags.list() }).await?;
-    stored(was_there)
+    if was_there { done() } else { created() }
 }
 
 async fn delete_user(asker: Asker, State(source): Shared, Path(name): Path<String>) -> Answer {
@@ -242,7 +243,7 @@ async fn put_vhost(
         let user = asker.user().to_owned();
         make(&source, &asker, Change::SetPermission { user, vhost: name, configure, write, read }).await?;
     }
-    stored(was_there)
+    if was_there { done() } else { created() }
 }
 
 async fn delete_vhost(asker: Asker, State(source): Shared, Path(name): Path<String>) -> Answer {
@@ -268,7 +269,7 @@ async fn put_permission(
     let was_there = rights_of(&source, &user, &vhost, |user| user.permissions.contains_key(vhost.as_str()))?;
     let PermissionBody { configure, write, read } = rights;
     make(&source, &asker, Change::SetPermission { user, vhost, configure, write, read }).await?;
-    stored(was_there)
+    if was_there { done() } else { created() }
 }
 
 /// Whether `has` is true of a user's permissions in a vhost. A missing user or vhost is a fault of
@@ -306,7 +307,7 @@ async fn put_topic_permission(
     let key = (vhost.as_str().into(), exchange.as_str().into());
     let was_there = rights_of(&source, &user, &vhost, |user| user.topic_permissions.contains_key(&key))?;
     make(&source, &asker, Change::SetTopicPermission { user, vhost, exchange, write, read }).await?;
-    stored(was_there)
+    if was_there { done() } else { created() }
 }
 
 async fn delete_topic_permissions(
@@ -411,8 +412,8 @@ struct PolicyBody {
 
 /// Fails unless the user may set such a policy. Operator policies need an administrator; other
 /// policies need a policymaker that may enter the vhost.
-fn sets(asker: &Asker, source: &Source, vhost: &str, operator: bool) -> Result<(), Failure> {
-    if operator {
+fn sets(asker: &Asker, source: &Source, vhost: &str, kind: PolicyKind) -> Result<(), Failure> {
+    if kind == PolicyKind::Operator {
         asker.administers()?;
         return source.broker.has_vhost(vhost).then_some(()).ok_or_else(Failure::not_found);
     }
@@ -424,29 +425,29 @@ async fn put_policy(
     State(source): Shared,
     Path((vhost, name)): Path<(String, String)>,
     Document(body): Document<PolicyBody>,
-    operator: bool,
+    kind: PolicyKind,
 ) -> Answer {
-    sets(&asker, &source, &vhost, operator)?;
+    sets(&asker, &source, &vhost, kind)?;
     let (of, named) = (vhost.clone(), name.clone());
     let was_there = look(&source, &asker, move |source| {
-        let listed = source.broker.policies(policies::kind(operator));
+        let listed = source.broker.policies(kind);
         listed.iter().any(|policy| policy.vhost == of && policy.name == named)
     })
     .await?;
     let PolicyBody { pattern, definition, priority, apply_to } = body;
     let policy = PolicyChange { vhost, name, pattern, apply_to, priority, definition };
-    make(&source, &asker, Change::SetPolicy { operator, policy }).await?;
-    stored(was_there)
+    make(&source, &asker, Change::SetPolicy { operator: kind == PolicyKind::Operator, policy }).await?;
+    if was_there { done() } else { created() }
 }
 
 async fn delete_policy(
     asker: Asker,
     State(source): Shared,
     Path((vhost, name)): Path<(String, String)>,
-    operator: bool,
+    kind: PolicyKind,
 ) -> Answer {
-    sets(&asker, &source, &vhost, operator)?;
-    make(&source, &asker, Change::ClearPolicy { operator, vhost, name }).await?;
+    sets(&asker, &source, &vhost, kind)?;
+    make(&source, &asker, Change::ClearPolicy { operator: kind == PolicyKind::Operator, vhost, name }).await?;
     done()
 }
 
