@@ -62,6 +62,14 @@ pub(super) const FOLDERS: &[Folder] = &[
         allowed: &[],
     },
     Folder {
+        path: "crates/journal/src/wal",
+        layers: &[
+            &["batch", "file", "table"],
+            &["buffer"],
+        ],
+        allowed: &[],
+    },
+    Folder {
         path: "crates/broker/src",
         layers: &[
             &["alarms", "clock", "error", "names", "settings", "stats", "value"],
@@ -79,6 +87,71 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["broker"],
             // What operators ask for.
             &["admin", "browse", "redrive", "repair", "report", "tracing"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/broker/src/memory",
+        layers: &[
+            &["ingress", "ledger"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/broker/src/routing",
+        layers: &[
+            &["binding", "envelope", "pattern"],
+            &["reached"],
+            &["hash", "headers", "targets"],
+            &["direct", "fanout", "topic"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/broker/src/message",
+        layers: &[
+            &["annotations", "body", "cc", "properties", "scheduling"],
+            &["dialect"],
+            &["selected"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/broker/src/arguments",
+        layers: &[
+            &["deduplication", "equivalence", "groups", "idle", "retry"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/broker/src/store",
+        layers: &[
+            &["facts", "runs"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/broker/src/catalog",
+        layers: &[
+            &["definitions", "facts", "policies", "search"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/broker/src/engine",
+        layers: &[
+            &["admission", "alarms", "bounds", "clients", "delay", "ending", "open_error", "pager", "pages", "replies", "tracing"],
+            &["checkpoint", "definitions", "recovery", "sealed"],
+            &["dead_letter", "verify"],
+            &["housekeeping"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/broker/src/admin",
+        layers: &[
+            &["checks", "rights"],
+            &["policies", "users", "vhosts"],
         ],
         allowed: &[],
     },
@@ -249,6 +322,49 @@ pub(super) const FOLDERS: &[Folder] = &[
         layers: &[
             &["amqp", "disk", "login", "messages", "selectors", "stomp_frames"],
             &["recovery"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/management/src/api",
+        layers: &[
+            &["answer"],
+            &["asker", "document", "page"],
+            &["about", "health", "list", "write"],
+            &["read"],
+            &["objects", "traffic"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/management/src/definitions",
+        layers: &[
+            &["export", "fields"],
+            &["document"],
+            &["plan"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/hermod/src/cli",
+        layers: &[
+            &["arguments", "ask", "counted", "output", "password", "table", "usage"],
+            &["alarms", "config", "definitions", "redrive", "repair", "rows", "status", "users"],
+            &["backup", "browse", "connections", "objects", "policies", "queues", "trace", "verify", "vhosts"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/hermod/src/protocols",
+        layers: &[
+            &["amqp091", "stomp"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/hermod/src/tls",
+        layers: &[
+            &["names", "pem"],
         ],
         allowed: &[],
     },
