@@ -85,26 +85,16 @@ pub struct TargetSummary {
     pub switches_per_message: Option<Spread>,
     /// The broker's resident bytes.
     pub resident_bytes: Option<Spread>,
-    /// Median microseconds until receipt.
-    pub latency_p50_us: Option<Spread>,
-    /// The same at the 99th percentile.
-    pub latency_p99_us: Option<Spread>,
-    /// Median microseconds until the confirm.
-    pub confirm_p50_us: Option<Spread>,
-    /// The same at the 99th percentile.
-    pub confirm_p99_us: Option<Spread>,
+    /// How long messages and confirms took.
+    #[serde(flatten)]
+    pub times: Times,
     /// Cache flushes of the machine's disks a second.
     pub flushes_per_s: Option<Spread>,
     /// The same for each message.
     pub flushes_per_message: Option<Spread>,
-    /// Within blocks: this target's rate over the relay's.
-    pub rate_to_relay: Option<Spread>,
-    /// Within blocks: this target's CPU per message over the relay's.
-    pub cpu_to_relay: Option<Spread>,
-    /// Within blocks: this target's rate over the first target's.
-    pub rate_to_first: Option<Spread>,
-    /// Within blocks: this target's CPU per message over the first target's.
-    pub cpu_to_first: Option<Spread>,
+    /// Its figures over those of others in the same block.
+    #[serde(flatten)]
+    pub within_blocks: WithinBlocks,
     /// How its figures compare with the first target's; none for the first.
     #[serde(default)]
     pub to_first: Option<Ratios>,
@@ -114,6 +104,32 @@ pub struct TargetSummary {
     pub to_log: Option<Ratios>,
     /// Violations and notes of its slices, each once, with how many slices had it.
     pub remarks: Vec<(String, usize)>,
+}
+
+/// How long messages and confirms of one target took.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Times {
+    /// Median microseconds until receipt.
+    pub latency_p50_us: Option<Spread>,
+    /// The same at the 99th percentile.
+    pub latency_p99_us: Option<Spread>,
+    /// Median microseconds until the confirm.
+    pub confirm_p50_us: Option<Spread>,
+    /// The same at the 99th percentile.
+    pub confirm_p99_us: Option<Spread>,
+}
+
+/// Figures of one target over those of another in the same block.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct WithinBlocks {
+    /// This target's rate over the relay's.
+    pub rate_to_relay: Option<Spread>,
+    /// This target's CPU per message over the relay's.
+    pub cpu_to_relay: Option<Spread>,
+    /// This target's rate over the first target's.
+    pub rate_to_first: Option<Spread>,
+    /// This target's CPU per message over the first target's.
+    pub cpu_to_first: Option<Spread>,
 }
 
 /// Ratios of one target to another within blocks; none where one of them lacks the figure.
@@ -131,4 +147,24 @@ pub struct Ratios {
     pub confirm_p50: Option<Ratio>,
     /// Of the time until the confirm at the 99th percentile.
     pub confirm_p99: Option<Ratio>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Records of earlier runs have each figure at the top, in this order.
+    #[test]
+    fn a_summary_is_written_as_it_was_read() {
+        let names = "messages_per_s cpu_us_per_message switches_per_message resident_bytes latency_p50_us \
+                     latency_p99_us confirm_p50_us confirm_p99_us flushes_per_s flushes_per_message rate_to_relay \
+                     cpu_to_relay rate_to_first cpu_to_first";
+        let spread = r#"{"median":1.5,"min":1.0,"max":2.0,"interval":[1.0,2.0],"values":[1.0,2.0]}"#;
+        let figures: String = names.split(' ').map(|name| format!("\"{name}\":{spread},")).collect();
+        let text = format!(
+            r#"{{"target":"a","slices":2,"valid":1,{figures}"to_first":null,"to_log":null,"remarks":[["slow",1]]}}"#
+        );
+        let summary: TargetSummary = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_string(&summary).unwrap(), text);
+    }
 }

@@ -1,7 +1,7 @@
 //! What a target's slices say together: medians over blocks for the eye, ratios within blocks with
 //! their intervals for a judgement, and what was remarked.
 
-use crate::run::{Ratios, TargetSummary};
+use crate::run::{Ratios, TargetSummary, Times, WithinBlocks};
 use crate::slice::{Measured, SliceRecord};
 use crate::statistics::ratio::Ratio;
 use crate::statistics::spread::Spread;
@@ -88,16 +88,20 @@ pub fn summarise(target: &Target, all: &[Target], control: Option<&str>, slices:
         cpu_us_per_message: spread(&cpu),
         switches_per_message: spread(&|m| m.broker.map(|cost| cost.switches_per_message)),
         resident_bytes: spread(&|m| m.broker.map(|cost| cost.resident_bytes as f64)),
-        latency_p50_us: spread(&latency_p50),
-        latency_p99_us: spread(&latency_p99),
-        confirm_p50_us: spread(&confirm_p50),
-        confirm_p99_us: spread(&confirm_p99),
+        times: Times {
+            latency_p50_us: spread(&latency_p50),
+            latency_p99_us: spread(&latency_p99),
+            confirm_p50_us: spread(&confirm_p50),
+            confirm_p99_us: spread(&confirm_p99),
+        },
         flushes_per_s: spread(&|m| m.flushes_per_s),
         flushes_per_message: spread(&|m| m.flushes_per_message),
-        rate_to_relay: ratio(relay, &rate),
-        cpu_to_relay: ratio(relay, &cpu),
-        rate_to_first: ratio(first, &rate),
-        cpu_to_first: ratio(first, &cpu),
+        within_blocks: WithinBlocks {
+            rate_to_relay: ratio(relay, &rate),
+            cpu_to_relay: ratio(relay, &cpu),
+            rate_to_first: ratio(first, &rate),
+            cpu_to_first: ratio(first, &cpu),
+        },
         to_log: log.map(|log| ratios(&target.name, &log.name, None, slices)),
         to_first: first.map(|first| ratios(&target.name, &first.name, control, slices)),
         remarks: remarks(&target.name, slices),

@@ -49,6 +49,14 @@ pub struct Target {
     pub class_path: Option<String>,
     /// What its confirms are said to promise.
     pub durability: Option<Durability>,
+    /// What it is, as far as that is known.
+    #[serde(flatten)]
+    pub software: Software,
+}
+
+/// What a target is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Software {
     /// `PEER[/VARIANT...]`, where this program started it.
     pub peer: Option<String>,
     /// What its software says of itself.
@@ -172,8 +180,7 @@ impl Target {
             properties: Vec::new(),
             class_path: None,
             durability: None,
-            peer: None,
-            version: None,
+            software: Software::default(),
         }
     }
 }
@@ -237,6 +244,16 @@ fn decode(text: &str) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Records of earlier runs have each field at the top, in this order.
+    #[test]
+    fn the_software_of_a_target_is_written_beside_its_address() {
+        let mut target: Target = "stomp://localhost".parse().unwrap();
+        target.software = Software { peer: Some("p".to_owned()), version: Some("1".to_owned()) };
+        let text = serde_json::to_string(&target).unwrap();
+        assert!(text.ends_with(r#","durability":null,"peer":"p","version":"1"}"#), "{text}");
+        assert_eq!(serde_json::from_str::<Target>(&text).unwrap().software, target.software);
+    }
 
     #[test]
     fn targets_are_read_with_their_defaults() {

@@ -37,19 +37,19 @@ const ROWS: [Row; 3] = [
         metric: Metric::MessagesPerSecond,
         value: |s| s.messages_per_s.as_ref(),
         to_first: |s| s.to_first.as_ref()?.rate.as_ref(),
-        of_limit: |s| s.rate_to_relay.as_ref(),
+        of_limit: |s| s.within_blocks.rate_to_relay.as_ref(),
     },
     Row {
         id: "cpu",
         metric: Metric::CpuUsPerMessage,
         value: |s| s.cpu_us_per_message.as_ref(),
         to_first: |s| s.to_first.as_ref()?.cpu.as_ref(),
-        of_limit: |s| s.cpu_to_relay.as_ref(),
+        of_limit: |s| s.within_blocks.cpu_to_relay.as_ref(),
     },
     Row {
         id: "latency",
         metric: Metric::LatencyUs,
-        value: |s| s.latency_p50_us.as_ref().or(s.confirm_p50_us.as_ref()),
+        value: |s| s.times.latency_p50_us.as_ref().or(s.times.confirm_p50_us.as_ref()),
         to_first: |s| s.to_first.as_ref()?.latency_p50.as_ref().or(s.to_first.as_ref()?.confirm_p50.as_ref()),
         of_limit: |_| None,
     },
@@ -113,8 +113,8 @@ fn facts(target: Target, control: Option<&String>) -> TargetFacts {
     };
     TargetFacts {
         role,
-        product: target.peer.clone(),
-        version: target.version.clone(),
+        product: target.software.peer.clone(),
+        version: target.software.version.clone(),
         declared: target.durability,
         target,
         audited: None,

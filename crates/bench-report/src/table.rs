@@ -138,18 +138,18 @@ fn columns(record: &Record) -> Vec<Column> {
         vec![("target", |s| s.target.clone()), ("msg/s", |s| cell(s.messages_per_s.as_ref(), 0))];
     let mut add = |wanted: bool, column: Column| columns.extend(wanted.then_some(column));
     add(repeated, ("(min-max)", |s| range(s.messages_per_s.as_ref())));
-    add(relay, ("of relay", |s| ratio(s.rate_to_relay.as_ref())));
-    add(several, ("of first", |s| ratio(s.rate_to_first.as_ref())));
+    add(relay, ("of relay", |s| ratio(s.within_blocks.rate_to_relay.as_ref())));
+    add(several, ("of first", |s| ratio(s.within_blocks.rate_to_first.as_ref())));
     add(true, ("µs CPU/msg", |s| cell(s.cpu_us_per_message.as_ref(), 3)));
-    add(relay, ("of relay", |s| ratio(s.cpu_to_relay.as_ref())));
-    add(several, ("of first", |s| ratio(s.cpu_to_first.as_ref())));
+    add(relay, ("of relay", |s| ratio(s.within_blocks.cpu_to_relay.as_ref())));
+    add(several, ("of first", |s| ratio(s.within_blocks.cpu_to_first.as_ref())));
     add(true, ("switches/msg", |s| cell(s.switches_per_message.as_ref(), 4)));
     add(true, ("RSS MiB", |s| mebibytes(s.resident_bytes.as_ref())));
     let (receives, confirms) = (scenario.consumers > 0, scenario.window > 0);
-    add(receives, ("p50 µs", |s| cell(s.latency_p50_us.as_ref(), 1)));
-    add(receives, ("p99 µs", |s| cell(s.latency_p99_us.as_ref(), 1)));
-    add(confirms, ("confirm p50 µs", |s| cell(s.confirm_p50_us.as_ref(), 1)));
-    add(confirms, ("p99 µs", |s| cell(s.confirm_p99_us.as_ref(), 1)));
+    add(receives, ("p50 µs", |s| cell(s.times.latency_p50_us.as_ref(), 1)));
+    add(receives, ("p99 µs", |s| cell(s.times.latency_p99_us.as_ref(), 1)));
+    add(confirms, ("confirm p50 µs", |s| cell(s.times.confirm_p50_us.as_ref(), 1)));
+    add(confirms, ("p99 µs", |s| cell(s.times.confirm_p99_us.as_ref(), 1)));
     add(scenario.persistent, ("flushes/s", |s| cell(s.flushes_per_s.as_ref(), 0)));
     columns.push(("valid", |s| format!("{}/{}", s.valid, s.slices)));
     columns
@@ -235,7 +235,7 @@ fn floor(record: &Record) -> String {
         .find(|summary| record.targets.iter().any(|t| t.only_copies() && t.name == summary.target));
     let Some(relay) = relay else { return text };
     if record.scenario.window == 1
-        && let Some(trip) = &relay.confirm_p50_us
+        && let Some(trip) = &relay.times.confirm_p50_us
     {
         let _ = writeln!(
             text,

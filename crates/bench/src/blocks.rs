@@ -77,12 +77,19 @@ pub(crate) struct Plan {
     /// How long each target is loaded before the first block, where slices are to last: brokers
     /// that compile themselves while they run are slow at first.
     pub(crate) rehearsal: Duration,
-    /// End when every rate's ratio to the first target is known this well: 0.03 for ± 3 %.
-    pub(crate) until: Option<f64>,
-    /// Begin no block that would probably end after this long.
-    pub(crate) budget: Option<Duration>,
+    /// What ends it before its last block.
+    pub(crate) early_end: EarlyEnd,
     /// Those that load targets beside this program, also in what follows after this run.
     pub(crate) workers: Workers,
+}
+
+/// What ends a run before its last block.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EarlyEnd {
+    /// Every rate's ratio to the first target is known this well: 0.03 for ± 3 %.
+    pub(crate) precision: Option<f64>,
+    /// The next block would probably end after this long.
+    pub(crate) budget: Option<Duration>,
 }
 
 impl Plan {
@@ -102,7 +109,7 @@ impl Plan {
         let blocks = self.blocks as f64 * (self.targets.len() as f64 * slice + forced);
         let saturation = SATURATION_WARMUP + SATURATION_TIME + ROUND_A_SLICE;
         let first = if self.scenario.rate == Rate::Half { self.targets.len() as f64 * saturation } else { 0.0 };
-        Some(blocks + first).map(|all| self.budget.map_or(all, |budget| all.min(budget.as_secs_f64())))
+        Some(blocks + first).map(|all| self.early_end.budget.map_or(all, |budget| all.min(budget.as_secs_f64())))
     }
 }
 
@@ -197,10 +204,10 @@ fn ends_before(
     if progress.interrupted() {
         return Some(Ended::Interrupt);
     }
-    if plan.budget.is_some_and(|budget| block > 1 && after > budget) {
+    if plan.early_end.budget.is_some_and(|budget| block > 1 && after > budget) {
         return Some(Ended::Budget);
     }
-    let wanted = plan.until.filter(|_| block > FEWEST_FOR_PRECISION)?;
+    let wanted = plan.early_end.precision.filter(|_| block > FEWEST_FOR_PRECISION)?;
     let (first, others) = plan.targets.split_first()?;
     let known = others.iter().filter(|other| !other.is_relay()).all(|other| {
         let ratio = ratios(&other.name, &first.name, None, slices).rate;

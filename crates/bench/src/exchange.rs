@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
-use crate::blocks::{self, Plan};
+use crate::blocks::{self, EarlyEnd, Plan};
 use crate::driver::jvm::workers::Workers;
 use crate::driver::{self, Part};
 use crate::load::exchange::{GatewayResult, Lines, engine, gateway, lines, reporter, reporting, schedule};
@@ -144,8 +144,7 @@ pub(crate) fn run(args: &ExchangeArgs) -> Result<bool, Failure> {
                 control: None,
                 least: None,
                 rehearsal: Duration::ZERO,
-                until: None,
-                budget: None,
+                early_end: EarlyEnd::default(),
                 workers: Workers::default(),
             };
             let slices = blocks::run(&plan, Vec::new(), &mut |_| Ok(()), &mut progress)?.slices;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
-use crate::blocks::{self, Piece, Plan};
+use crate::blocks::{self, EarlyEnd, Piece, Plan};
 use crate::driver::jvm::workers::Workers;
 use crate::load_options::LoadArgs;
 use crate::progress::Progress;
@@ -193,8 +193,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
         control: args.plan.control.then(|| CONTROL.to_owned()),
         least: None,
         rehearsal: Duration::ZERO,
-        until: args.plan.until.map(|share| share.0),
-        budget: args.plan.budget.map(|span| span.0),
+        early_end: EarlyEnd {
+            precision: args.plan.until.map(|share| share.0),
+            budget: args.plan.budget.map(|span| span.0),
+        },
         workers: Workers::default(),
         own: BTreeMap::new(),
         targets,
@@ -267,7 +269,7 @@ fn open_journal(args: &RunArgs, scenario: &Scenario, targets: &[Target], seed: u
             targets: targets.iter().map(|target| target.name.as_str()).collect(),
             versions: targets
                 .iter()
-                .filter_map(|target| Some((target.name.as_str(), target.version.as_deref()?)))
+                .filter_map(|target| Some((target.name.as_str(), target.software.version.as_deref()?)))
                 .collect(),
         })
     };
@@ -284,7 +286,7 @@ fn open_journal(args: &RunArgs, scenario: &Scenario, targets: &[Target], seed: u
 /// What will be done and how long it will take, before it begins.
 fn announcement(plan: &Plan) -> String {
     let what = format!("{} block(s) of {} target(s)", plan.blocks, plan.targets.len());
-    let most = if plan.until.is_some() || plan.scenario.until_steady { "at most " } else { "about " };
+    let most = if plan.early_end.precision.is_some() || plan.scenario.until_steady { "at most " } else { "about " };
     match plan.expected_seconds() {
         Some(seconds) => format!("{what}: {most}{}; Ctrl-C ends it early, with what it has", words(seconds)),
         None => format!("{what}, as long as the messages take; Ctrl-C ends it early, with what it has"),
@@ -304,7 +306,8 @@ mod tests {
         let begin = |how: &str, target: &str, version: &str, more: &str| {
             let line = format!("hermod-bench run --{how} {} --target {target} {more}", dir.path().display());
             let Verb::Run(args) = Cli::try_parse_from(line.split_whitespace()).unwrap().verb else { panic!("{line}") };
-            let target = Target { version: Some(version.to_owned()), ..target.parse().unwrap() };
+            let mut target: Target = target.parse().unwrap();
+            target.software.version = Some(version.to_owned());
             open_journal(&args, &Scenario::default(), &[target], 1).map(drop).map_err(|failure| failure.to_string())
         };
         begin("out", "a=amqp://h:1,pid=2,type=quorum", "4.2", "--blocks 2").unwrap();

@@ -17,7 +17,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::blocks::{self, Plan};
+use crate::blocks::{self, EarlyEnd, Plan};
 use crate::driver::jvm::workers::Workers;
 use crate::load_options::LoadArgs;
 use crate::progress::Progress;
@@ -214,8 +214,7 @@ impl Study {
             control: None,
             least: None,
             rehearsal: Duration::ZERO,
-            until: None,
-            budget: None,
+            early_end: EarlyEnd::default(),
             workers: Workers::default(),
         };
         let found = plan.targets.iter().map(found).collect();

@@ -75,11 +75,8 @@ struct Score {
     ports: Vec<u16>,
     protocols: Vec<Answer>,
     endpoints: Vec<Endpoint>,
-    /// Resident memory of all its processes while nothing is asked of them.
-    resident_bytes: Option<u64>,
-    processes: Option<u64>,
-    installed_bytes: Option<u64>,
-    files: Option<u64>,
+    #[serde(flatten)]
+    size: Size,
     /// Documents for people.
     documents: Option<usize>,
     licence: Option<Licence>,
@@ -87,6 +84,16 @@ struct Score {
     licence_looked_for: bool,
     /// What was set beyond the defaults.
     settings: Option<Settings>,
+}
+
+/// How much of a machine a broker takes.
+#[derive(Debug, Default, Serialize)]
+struct Size {
+    /// Resident memory of all its processes while nothing is asked of them.
+    resident_bytes: Option<u64>,
+    processes: Option<u64>,
+    installed_bytes: Option<u64>,
+    files: Option<u64>,
 }
 
 /// The first message, published and received.
@@ -122,16 +129,19 @@ fn score(text: &str, args: &ScorecardArgs) -> Result<Score, Failure> {
     let addresses = listening::addresses(&target.pids);
     let mut score = Score {
         target: target.name.clone(),
-        version: target.version.clone(),
+        version: target.software.version.clone(),
         first_message,
         ports: addresses.iter().map(|address| address.port()).collect(),
         protocols: addresses.iter().flat_map(|address| probe::protocols(*address)).collect(),
         endpoints: addresses.iter().flat_map(|address| endpoints::at(*address)).collect(),
-        resident_bytes: usage.map(|usage| usage.resident),
-        processes: usage.map(|usage| usage.processes),
+        size: Size {
+            resident_bytes: usage.map(|usage| usage.resident),
+            processes: usage.map(|usage| usage.processes),
+            ..Size::default()
+        },
         ..Score::default()
     };
-    if let Some(peer) = &target.peer {
+    if let Some(peer) = &target.software.peer {
         score.take_card(card::of(peer)?);
     }
     score.take_given(args)?;
@@ -152,7 +162,7 @@ impl Score {
     fn take_card(&mut self, card: Card) {
         self.commands = Some(card.commands);
         self.install_seconds = card.install_seconds;
-        self.installed_bytes = Some(card.bytes);
+        self.size.installed_bytes = Some(card.bytes);
         self.licence = card.licence;
         self.licence_looked_for = true;
         self.settings = Some(card.settings);
@@ -162,8 +172,9 @@ impl Score {
     fn take_given(&mut self, args: &ScorecardArgs) -> Result<(), Failure> {
         if let Some(dir) = args.dirs.iter().find(|named| named.name == self.target) {
             let found = shipped::look(&dir.path)?;
-            (self.installed_bytes, self.licence, self.licence_looked_for) = (Some(found.bytes), found.licence, true);
-            (self.files, self.documents) = (Some(found.files), Some(found.documents));
+            (self.size.installed_bytes, self.licence, self.licence_looked_for) =
+                (Some(found.bytes), found.licence, true);
+            (self.size.files, self.documents) = (Some(found.files), Some(found.documents));
         }
         let mut lines = None;
         for config in args.configs.iter().filter(|named| named.name == self.target) {
@@ -178,6 +189,15 @@ impl Score {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Programs that read scores find each field at the top, in this order.
+    #[test]
+    fn the_size_of_a_broker_is_written_beside_its_name() {
+        let size = Size { resident_bytes: Some(1), processes: Some(2), installed_bytes: Some(3), files: Some(4) };
+        let text = serde_json::to_string(&Score { size, ..Score::default() }).unwrap();
+        let expected = r#""resident_bytes":1,"processes":2,"installed_bytes":3,"files":4,"documents":null"#;
+        assert!(text.contains(expected), "{text}");
+    }
 
     #[test]
     fn strangers_are_refused() {
@@ -203,7 +223,7 @@ mod tests {
             let mut score = Score { target: "own".to_owned(), ..Score::default() };
             score.take_card(card.clone());
             score.take_given(args).unwrap();
-            (score.installed_bytes, score.files, score.settings)
+            (score.size.installed_bytes, score.size.files, score.settings)
         };
         assert_eq!(score(&args), (Some(7), None, Some(card.settings)));
         (args.dirs, args.configs) = (given(dir.path()), given(&config));

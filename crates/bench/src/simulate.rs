@@ -49,6 +49,16 @@ pub(crate) struct SimulateArgs {
     /// Where persistent messages are written; they are there again after a restart
     #[arg(long, required_if_eq_any = [("promise", "write"), ("promise", "flush")])]
     dir: Option<PathBuf>,
+    #[command(flatten)]
+    faults: FaultyMessages,
+    /// Repeats the delays of an earlier run
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// The messages that something goes wrong with.
+#[derive(Debug, Args)]
+struct FaultyMessages {
     /// Confirm these messages and never deliver them; numbers count all publishes from 1
     #[arg(long, value_delimiter = ',')]
     lose: Vec<u64>,
@@ -73,19 +83,11 @@ pub(crate) struct SimulateArgs {
     /// End the connection that sends one of these messages
     #[arg(long, value_delimiter = ',')]
     die: Vec<u64>,
-    /// Repeats the delays of an earlier run
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
 }
 
-impl SimulateArgs {
-    fn behaviour(&self) -> Result<Behaviour, Failure> {
-        if !self.listen.ip().is_loopback() {
-            return Err(Failure::new(format!("{}: a simulated broker knows no passwords: loopback only", self.listen)));
-        }
-        if self.capacity.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
-            return Err(Failure::new("--capacity must be more than 0"));
-        }
+impl FaultyMessages {
+    /// What goes wrong with which message.
+    fn by_number(&self) -> HashMap<u64, Fault> {
         let lists = [
             (&self.lose, Fault::Lose),
             (&self.duplicate, Fault::Double),
@@ -100,8 +102,20 @@ impl SimulateArgs {
         for (numbers, fault) in lists {
             faults.extend(numbers.iter().map(|number| (*number, fault)));
         }
+        faults
+    }
+}
+
+impl SimulateArgs {
+    fn behaviour(&self) -> Result<Behaviour, Failure> {
+        if !self.listen.ip().is_loopback() {
+            return Err(Failure::new(format!("{}: a simulated broker knows no passwords: loopback only", self.listen)));
+        }
+        if self.capacity.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
+            return Err(Failure::new("--capacity must be more than 0"));
+        }
         Ok(Behaviour {
-            faults,
+            faults: self.faults.by_number(),
             delivery: self.latency,
             confirm: self.confirm_latency,
             capacity: self.capacity,

@@ -34,37 +34,10 @@ pub(crate) struct SuiteArgs {
     /// Only these rows, or points of them: D1,Q*,O4:size=64,copies=32
     #[arg(long, default_value = "", hide_default_value = true)]
     rows: Choice,
-    /// Message counts of the study are multiplied by this; rows have floors
-    #[arg(long, default_value_t = 0.01)]
-    scale: f64,
-    /// How often every target has its turn in each cell, in random order
-    #[arg(long, default_value_t = 1)]
-    blocks: usize,
-    /// Seconds after which a slice is ended, whatever is left of its messages
-    #[arg(long, default_value_t = 4.0)]
-    seconds: f64,
-    /// Seconds that a slice is to last at least: where its messages are through sooner, they are
-    /// made more [default: a quarter of --seconds]
-    #[arg(long, value_name = "SECONDS", conflicts_with = "exact")]
-    at_least: Option<f64>,
-    /// Let every slice send all of its messages and no more, however long or short that takes
-    #[arg(long)]
-    exact: bool,
-    /// Also measure a relay of this program's own, which only copies bytes: the machine's limit
-    #[arg(long)]
-    relay: bool,
-    /// Also measure a relay that forces what it copies to the disk of --dir before it passes it on:
-    /// the limit of persistent rows
-    #[arg(long)]
-    log: bool,
-    /// Also measure the first target once more under another name: what differs between the two is
-    /// noise
-    #[arg(long)]
-    control: bool,
-    /// First find out what the confirms of each target are worth, as `audit` does: a peer that is
-    /// not up is started for that, killed and started again; what is up is not killed
-    #[arg(long)]
-    audit: bool,
+    #[command(flatten)]
+    effort: Effort,
+    #[command(flatten)]
+    besides: Besides,
     /// Let the targets that are not being measured run on; otherwise they are stopped meanwhile,
     /// where their pids are known
     #[arg(long)]
@@ -93,6 +66,47 @@ pub(crate) struct SuiteArgs {
     /// Show nothing but the tables
     #[arg(long, short)]
     quiet: bool,
+}
+
+/// How much is measured in each cell.
+#[derive(Debug, Args)]
+struct Effort {
+    /// Message counts of the study are multiplied by this; rows have floors
+    #[arg(long, default_value_t = 0.01)]
+    scale: f64,
+    /// How often every target has its turn in each cell, in random order
+    #[arg(long, default_value_t = 1)]
+    blocks: usize,
+    /// Seconds after which a slice is ended, whatever is left of its messages
+    #[arg(long, default_value_t = 4.0)]
+    seconds: f64,
+    /// Seconds that a slice is to last at least: where its messages are through sooner, they are
+    /// made more [default: a quarter of --seconds]
+    #[arg(long, value_name = "SECONDS", conflicts_with = "exact")]
+    at_least: Option<f64>,
+    /// Let every slice send all of its messages and no more, however long or short that takes
+    #[arg(long)]
+    exact: bool,
+}
+
+/// What is measured besides the targets.
+#[derive(Debug, Args)]
+struct Besides {
+    /// Also measure a relay of this program's own, which only copies bytes: the machine's limit
+    #[arg(long)]
+    relay: bool,
+    /// Also measure a relay that forces what it copies to the disk of --dir before it passes it on:
+    /// the limit of persistent rows
+    #[arg(long)]
+    log: bool,
+    /// Also measure the first target once more under another name: what differs between the two is
+    /// noise
+    #[arg(long)]
+    control: bool,
+    /// First find out what the confirms of each target are worth, as `audit` does: a peer that is
+    /// not up is started for that, killed and started again; what is up is not killed
+    #[arg(long)]
+    audit: bool,
 }
 
 /// Which profiles are run.

@@ -29,7 +29,7 @@ use source::{install, is_installed};
 
 use bench_record::failure::{Context, Failure};
 use bench_record::output;
-use bench_record::target::Target;
+use bench_record::target::{Software, Target};
 use machine::netns;
 
 /// What a broker needs to come to rest after its start.
@@ -329,8 +329,7 @@ fn target(instance: &Instance, uri: &str, label: &str, options: &[&str]) -> Resu
         queue_type: given.queue_type.clone().or_else(|| instance.queue_type.clone()),
         metrics: given.metrics.clone().or_else(|| instance.metrics.clone()),
         durability: given.durability.or(Some(instance.durability)),
-        peer: Some(instance.name.clone()),
-        version: Some(instance.version.clone()),
+        software: Software { peer: Some(instance.name.clone()), version: Some(instance.version.clone()) },
         ..given
     })
 }

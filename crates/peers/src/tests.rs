@@ -110,7 +110,7 @@ fn a_peer_is_started_shown_and_ended_with_all_that_it_started() {
         (target.name.as_str(), target.scheme.as_str(), target.queue_type.as_deref()),
         ("mine", "stomp", Some("quorum"))
     );
-    assert_eq!((target.peer.as_deref(), target.pids), (Some("fake/loud"), peer.pids()));
+    assert_eq!((target.software.peer.as_deref(), target.pids), (Some("fake/loud"), peer.pids()));
     assert!(peer.is_up(), "it was up before: a guard must not end it");
     let failure = resolve_at(&place, "fake,via=mqtt", &[], &mut Vec::new()).map(drop).unwrap_err().to_string();
     assert!(failure.contains("there are: amqp, stomp"), "{failure}");

@@ -32,8 +32,7 @@ fn plan() -> Plan {
         control: Some("b".to_owned()),
         least: None,
         rehearsal: Duration::ZERO,
-        until: None,
-        budget: None,
+        early_end: EarlyEnd::default(),
         workers: Workers::default(),
     }
 }
@@ -127,7 +126,11 @@ fn an_interrupt_cuts_the_slice_that_is_under_way_and_keeps_what_it_measured() {
 
 #[test]
 fn a_budget_ends_a_run_between_blocks() {
-    let (results, _) = run_until(&Plan { budget: Some(Duration::ZERO), ..plan() }, Vec::new(), usize::MAX);
+    let (results, _) = run_until(
+        &Plan { early_end: EarlyEnd { budget: Some(Duration::ZERO), ..EarlyEnd::default() }, ..plan() },
+        Vec::new(),
+        usize::MAX,
+    );
     assert_eq!((results.ended, results.slices.len()), (Ended::Budget, 2));
 }
 
@@ -147,7 +150,7 @@ fn a_run_ends_when_its_ratios_are_known_well_enough_but_not_before_ten_blocks() 
     }
     let progress = Progress::silent();
     let ended = |until: f64, block: usize| {
-        let plan = Plan { until: Some(until), ..plan.clone() };
+        let plan = Plan { early_end: EarlyEnd { precision: Some(until), ..EarlyEnd::default() }, ..plan.clone() };
         ends_before(&plan, block, Duration::ZERO, &results.slices, &progress)
     };
     assert_eq!([ended(0.05, 10), ended(0.05, 11), ended(0.0001, 11)], [None, Some(Ended::Precision), None]);
@@ -159,7 +162,7 @@ fn the_time_that_a_run_takes_is_known_before_it_begins() {
     assert_eq!(plan.expected_seconds(), None);
     (plan.scenario.messages, plan.scenario.duration, plan.scenario.warmup) = (None, 5.0, 1.0);
     assert_eq!(plan.expected_seconds(), Some(3.0 * (2.0 * 6.5 + 0.5)));
-    plan.budget = Some(Duration::from_secs(7));
+    plan.early_end.budget = Some(Duration::from_secs(7));
     assert_eq!(plan.expected_seconds(), Some(7.0));
 }
 

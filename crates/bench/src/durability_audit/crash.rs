@@ -202,7 +202,7 @@ impl Killer {
         if !cfg!(unix) {
             return Err(Failure::new("--restart needs a system with signals"));
         }
-        let again = match (&target.peer, command) {
+        let again = match (&target.software.peer, command) {
             (Some(_), None) if guard.started_it() => Again::Peer(guard),
             (Some(peer), None) => {
                 return Err(Failure::new(format!(

@@ -22,11 +22,11 @@ const MEASURES: [Measure; 16] = [
         let first = score.first_message.as_ref();
         vec![first.map_or_else(unmeasured, |first| format!("{} by {}", number(first.seconds, 2), first.scheme))]
     }),
-    ("idle memory, MiB", |score| vec![score.resident_bytes.map_or_else(unknown, mebibytes)]),
-    ("processes", |score| vec![score.processes.map_or_else(unknown, |count| count.to_string())]),
-    ("installed, MiB", |score| vec![score.installed_bytes.map_or_else(unknown, mebibytes)]),
+    ("idle memory, MiB", |score| vec![score.size.resident_bytes.map_or_else(unknown, mebibytes)]),
+    ("processes", |score| vec![score.size.processes.map_or_else(unknown, |count| count.to_string())]),
+    ("installed, MiB", |score| vec![score.size.installed_bytes.map_or_else(unknown, mebibytes)]),
     ("files, documents", |score| {
-        let both = score.files.zip(score.documents);
+        let both = score.size.files.zip(score.documents);
         vec![both.map_or_else(unknown, |(files, documents)| format!("{files}, {documents}"))]
     }),
     ("licence", |score| match &score.licence {
@@ -102,7 +102,7 @@ pub(super) fn render(scores: &[Score]) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::endpoints::{Endpoint, Purpose};
-    use super::super::{FirstMessage, probe};
+    use super::super::{FirstMessage, Size, probe};
     use super::*;
     use peers::card::Settings;
     use std::io::{Read, Write};
@@ -127,7 +127,7 @@ mod tests {
             ports: vec![1, 2, 3, 4],
             protocols: probe::protocols(address),
             endpoints: vec![endpoint("/api/overview"), endpoint("/varz")],
-            resident_bytes: Some(5 << 20),
+            size: Size { resident_bytes: Some(5 << 20), ..Size::default() },
             licence_looked_for: true,
             settings: Some(Settings { lines: 3, variables: 0, options: 1 }),
             ..Score::default()

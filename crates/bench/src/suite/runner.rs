@@ -13,7 +13,7 @@ use super::audits::{self, Audits};
 use super::cells::{Planned, Sized, Sizing};
 use super::claim::Bench;
 use super::study::{ClientKind, Row, RowKind, Study};
-use crate::blocks::{self, Piece, Plan};
+use crate::blocks::{self, EarlyEnd, Piece, Plan};
 use crate::driver;
 use crate::driver::jvm::workers::Workers;
 use crate::progress::Progress;
@@ -113,14 +113,14 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<bool, Failure> {
     let sizing = args.sizing()?;
     let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);
     let cells = args.count(&studies)?;
-    let limits = Floors { relay: args.relay, log: args.log }.start(&dir)?;
+    let limits = Floors { relay: args.besides.relay, log: args.besides.log }.start(&dir)?;
     let names = args.names(&limits)?;
     let (mut journal, seed, salt, earlier) = args.open_journal(&studies, &names)?;
     let started = journal.as_mut().map_or(Ok(started), |journal| journal.begun(started))?;
     let mut progress =
         if args.quiet { Progress::silent() } else { Progress::shown() }.interrupted_by(Interrupt::by_signal()?);
     let mut audits = Audits::known(journal.as_ref(), &args.targets)?;
-    let missing = if args.audit { audits.missing(&args.targets)? } else { Vec::new() };
+    let missing = if args.besides.audit { audits.missing(&args.targets)? } else { Vec::new() };
     let budget_s =
         args.announce(&sizing, &Work { cells, names: &names, audits_s: audits::seconds(&missing) }, &progress);
     audits.fill(missing, journal.as_mut(), &mut progress)?;
@@ -146,7 +146,7 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<bool, Failure> {
         finished: (!interrupted).then(unix_time),
         command: public_command(std::env::args()),
         machine: facts::here(),
-        extent: Extent { scale: args.scale, blocks: args.blocks.max(1), seed, budget_s, frozen: freeze },
+        extent: Extent { scale: args.effort.scale, blocks: args.effort.blocks.max(1), seed, budget_s, frozen: freeze },
         targets,
         forced,
         suites,
@@ -175,12 +175,12 @@ impl SuiteArgs {
             let fits = value.is_finite() && value > 0.0;
             if fits { Ok(value) } else { Err(Failure::new(format!("{name} must be more than 0"))) }
         };
-        let (scale, cap) = (positive(self.scale, "--scale")?, positive(self.seconds, "--seconds")?);
-        let least = positive(self.at_least.unwrap_or(cap * LEAST_PART), "--at-least")?;
+        let (scale, cap) = (positive(self.effort.scale, "--scale")?, positive(self.effort.seconds, "--seconds")?);
+        let least = positive(self.effort.at_least.unwrap_or(cap * LEAST_PART), "--at-least")?;
         if least > cap {
             return Err(Failure::new(format!("--at-least {least} is more than --seconds {cap}, which ends a slice")));
         }
-        let timed = |seconds: f64| (!self.exact).then_some(seconds);
+        let timed = |seconds: f64| (!self.effort.exact).then_some(seconds);
         Ok(Sizing { scale, cap: timed(cap), least: timed(least) })
     }
 
@@ -204,7 +204,7 @@ impl SuiteArgs {
     /// What the targets will be called, the control behind them and the limits at the end.
     fn names(&self, limits: &[OwnRelay]) -> Result<Vec<String>, Failure> {
         let mut names = self.targets.iter().map(|text| peers::label(text)).collect::<Result<Vec<_>, _>>()?;
-        names.extend(self.control.then(|| CONTROL.to_owned()));
+        names.extend(self.besides.control.then(|| CONTROL.to_owned()));
         names.extend(limits.iter().map(|limit| limit.target().name));
         match names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
             Some((_, name)) => {
@@ -222,7 +222,7 @@ impl SuiteArgs {
             TargetFacts { start_s: guard.ready_seconds(), audited, ..about(target, role) }
         };
         let mut facts: Vec<TargetFacts> = given.into_iter().zip(guards).map(known).collect();
-        if let Some(first) = facts.first().filter(|_| self.control) {
+        if let Some(first) = facts.first().filter(|_| self.besides.control) {
             let target = Target { name: CONTROL.to_owned(), ..first.target.clone() };
             facts.push(TargetFacts { target, role: Role::Control, ..first.clone() });
         }
@@ -264,10 +264,10 @@ impl SuiteArgs {
     fn announce(&self, sizing: &Sizing, work: &Work<'_>, progress: &Progress) -> f64 {
         let Work { cells, names, audits_s } = *work;
         // One more for each target finds out how many messages last.
-        let slices = (cells * names.len() * (self.blocks.max(1) + 1)) as f64;
+        let slices = (cells * names.len() * (self.effort.blocks.max(1) + 1)) as f64;
         let rehearsals = names.len() as f64 * REHEARSAL.as_secs_f64();
         let all = audits_s + rehearsals + slices * (sizing.cap.unwrap_or(f64::from(u16::MAX)) + ROUND_A_SLICE);
-        let what = format!("{cells} cell(s), {} target(s), {} block(s)", names.len(), self.blocks.max(1));
+        let what = format!("{cells} cell(s), {} target(s), {} block(s)", names.len(), self.effort.blocks.max(1));
         let time = match sizing.cap {
             Some(_) => format!("at most about {}", words(all)),
             None => "as long as the messages take".to_owned(),
@@ -312,9 +312,9 @@ fn note_met(journal: Option<&mut ResumeLog>, targets: &[TargetFacts]) -> Result<
 /// What is known of a target before it is loaded.
 fn about(target: Target, role: Role) -> TargetFacts {
     let (product, said) = driver::product(&target).unzip();
-    let product = product.or_else(|| target.peer.clone());
+    let product = product.or_else(|| target.software.peer.clone());
     // What started it knows more than it says itself: which build it is.
-    let version = target.version.clone().or(said);
+    let version = target.software.version.clone().or(said);
     let declared = target.durability;
     let idle_bytes = process::usage(&target.pids).filter(|_| !target.pids.is_empty()).map(|usage| usage.resident);
     TargetFacts { target, role, product, version, declared, audited: None, start_s: None, idle_bytes }
@@ -470,7 +470,7 @@ impl Runner<'_> {
             targets,
             scenario,
             own,
-            blocks: self.args.blocks.max(1),
+            blocks: self.args.effort.blocks.max(1),
             seed: number,
             salt: self.salt,
             freeze: self.freeze,
@@ -480,8 +480,7 @@ impl Runner<'_> {
             control: None,
             least: self.sizing.least(planned.row.metric),
             rehearsal: if self.cold { REHEARSAL } else { Duration::ZERO },
-            until: None,
-            budget: None,
+            early_end: EarlyEnd::default(),
             workers: self.workers.clone(),
         };
         let mine = |entry: &&Entry| entry.suite == study.id && entry.cell == label;
