@@ -5,9 +5,7 @@ use std::thread::park;
 use std::time::Instant;
 
 use auth::shown::extract;
-use broker::{
-    Awaited, Client, Error, Event, Fetch, Outcome, Properties, Publish, QueueSpec, SessionId, Table, Tags,
-};
+use broker::{Awaited, Client, Error, Event, Fetch, Outcome, Properties, Publish, QueueSpec, SessionId, Table, Tags};
 use serde::Deserialize;
 
 use crate::change::{AUDIT, Caller, Refused, WHY, Why, unpark};

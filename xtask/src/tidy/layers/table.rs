@@ -64,7 +64,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/journal/src/wal",
         layers: &[
-            &["batch", "file", "table"],
+            &["batch", "file", "identity", "table"],
             &["buffer"],
         ],
         allowed: &[],
@@ -110,8 +110,10 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/broker/src/message",
         layers: &[
-            &["annotations", "body", "cc", "properties", "scheduling"],
-            &["dialect"],
+            &["annotations", "cc", "properties", "scheduling"],
+            &["layout"],
+            &["body", "dialect"],
+            &["overlay"],
             &["selected"],
         ],
         allowed: &[],
@@ -134,15 +136,16 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "crates/broker/src/catalog",
         layers: &[
             &["definitions", "facts", "policies", "search"],
+            &["change", "vhost_settings"],
         ],
         allowed: &[],
     },
     Folder {
         path: "crates/broker/src/engine",
         layers: &[
-            &["admission", "alarms", "bounds", "clients", "delay", "ending", "open_error", "pager", "pages", "replies", "tracing"],
-            &["checkpoint", "definitions", "recovery", "sealed"],
-            &["dead_letter", "verify"],
+            &["admission", "alarms", "bounds", "clients", "declarations", "delay", "open_error", "pager", "pages", "replies", "walk"],
+            &["checkpoint", "connections", "definitions", "ending", "recovery", "rights", "sealed", "tracing"],
+            &["dead_letter", "policies", "users", "verify"],
             &["housekeeping"],
         ],
         allowed: &[],
@@ -150,7 +153,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/broker/src/admin",
         layers: &[
-            &["checks", "rights"],
+            &["checks"],
             &["policies", "users", "vhosts"],
         ],
         allowed: &[],
