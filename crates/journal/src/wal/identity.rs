@@ -2,7 +2,8 @@
 //!
 //! Invariant: the index ascends by one with each batch that says something new, and the link is a
 //! checksum over all records up to there. A batch without records, and one that restates, moves
-//! neither. Nothing here depends on the file that a batch lies in.
+//! neither. The link leaves out the checksums of bodies, which depend on the file that a batch lies
+//! in. References still name a body by its place, and so the link depends on that for now.
 
 use crate::record;
 
