@@ -89,7 +89,8 @@ fn headers_and_patterns_are_matched_within_bounds() {
             attacker.send(1, bind);
         }
         let mut others: Vec<_> = fields(10_000).collect();
-        others.retain(|(name, _)| name != "n1399");
+        // A binding's arguments are compared in the order of their names: the last of these misses.
+        others.retain(|(name, _)| name != "n999");
         publish(&mut attacker, "amq.headers", "", &headers(&others), 1);
         refused(&mut attacker, "the last of them at exchange 'amq.headers'");
         for number in 0..1024 {
