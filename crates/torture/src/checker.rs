@@ -19,7 +19,7 @@ use std::collections::{HashMap, VecDeque};
 use crate::fence::Fence;
 use crate::history::{Event, Outcome};
 use crate::stamp::{Damage, DeliveryMode, Id, Stamp};
-use crate::topology::{QUEUES, members, source_of};
+use crate::topology::{Overflow, QUEUES, key, members, source_of};
 use crate::violation::{Invariant, Violation};
 use holders::Holders;
 use lane::{Entry, Lane, Marks};
@@ -67,8 +67,8 @@ struct Draining {
     consumer: u32,
     /// The lowest priority that has come from each queue.
     lowest: [u8; QUEUES.len()],
-    /// The newest message that has come of each queue, producer and priority. None where others may
-    /// still give messages back.
+    /// The newest message that has come of each queue, producer and part of the queue. None where
+    /// others may still give messages back.
     newest: Option<HashMap<(usize, u32, u8), u64>>,
 }
 
@@ -80,8 +80,8 @@ pub(crate) struct Checker {
     transactions: Transactions,
     draining: Option<Draining>,
     holders: Holders,
-    /// Who has got something last from each queue that has one consumer at a time.
-    active: HashMap<usize, u32>,
+    /// Who has got something last of each queue and group that has one consumer at a time.
+    active: HashMap<(usize, u64), u32>,
     /// Producers below this one are finished: every message of theirs was settled for good, or is
     /// gone.
     retired: u32,
@@ -209,7 +209,7 @@ impl Checker {
     /// Nothing is promised of what was refused, but that a queue which refuses has not taken it.
     fn refuse(&mut self, id: Id) {
         self.counts.refused += 1;
-        for queue in (0..QUEUES.len()).filter(|queue| QUEUES[*queue].refuses) {
+        for queue in (0..QUEUES.len()).filter(|queue| QUEUES[*queue].overflow != Overflow::DropHead) {
             if let Some(entry) = self.entry(queue, id) {
                 entry.marks.set(Marks::REFUSED);
             }
@@ -295,10 +295,8 @@ impl Checker {
 
     /// I13.
     fn check_active(&mut self, consumer: u32, queue: usize, id: Id) {
-        if !QUEUES[queue].single {
-            return;
-        }
-        if let Some(active) = self.active.insert(queue, consumer).filter(|active| *active != consumer)
+        let Some(group) = QUEUES[queue].group(id.seq) else { return };
+        if let Some(active) = self.active.insert((queue, group), consumer).filter(|active| *active != consumer)
             && self.holders.is_live(active)
         {
             let place = QUEUES[queue].name;
@@ -326,10 +324,20 @@ impl Checker {
     }
 
     /// I5 of what may have been delivered before: whatever was given back is in its place again.
+    /// And I14, where the last values alone have a place.
     fn check_place(&mut self, consumer: u32, queue: usize, id: Id) {
         let Some(draining) = self.draining.as_mut().filter(|draining| draining.consumer == consumer) else { return };
         let Some(newest) = draining.newest.as_mut().filter(|_| QUEUES[queue].ordered) else { return };
-        let place = (queue, id.producer, QUEUES[queue].rank(id.seq));
+        if QUEUES[queue].last_value {
+            if let Some(other) = newest.insert((queue, id.producer, key(id.seq) as u8), id.seq)
+                && other != id.seq
+            {
+                let what = format!("{id} in {}: the drain got {other}, too", QUEUES[queue].name);
+                self.violate(Invariant::Replaced, what);
+            }
+            return;
+        }
+        let place = (queue, id.producer, QUEUES[queue].part(id.seq));
         let before = newest.insert(place, id.seq).unwrap_or_default();
         if before > id.seq {
             newest.insert(place, before);
@@ -351,7 +359,7 @@ impl Checker {
             return;
         }
         let lane = self.lanes.entry((queue, id.producer)).or_default();
-        if let Some(newest) = lane.first_delivery(consumer, QUEUES[queue].rank(id.seq), id.seq)
+        if let Some(newest) = lane.first_delivery(consumer, QUEUES[queue].part(id.seq), id.seq)
             && newest != id.seq
         {
             let what = format!("{id} in {place}: consumer {consumer} got {newest} before it");
@@ -523,11 +531,18 @@ impl Checker {
         }
     }
 
-    /// Whether a promised message has found its end: accepted here, or settled behind here.
+    /// Whether a promised message has found its end: accepted here, settled behind here, or maybe
+    /// replaced by a later one.
     fn is_settled(&self, queue: usize, id: Id, marks: Marks) -> bool {
         let moved = QUEUES[queue].dead_letter.and_then(|target| self.marks(target, id));
         let beyond = moved.is_some_and(|marks| marks.has(Marks::ACCEPTED));
-        beyond || marks.has(Marks::ACCEPTED)
+        beyond || marks.has(Marks::ACCEPTED) || self.is_followed(queue, id)
+    }
+
+    /// Whether a later message was put in its place, where only the last values stay.
+    fn is_followed(&self, queue: usize, id: Id) -> bool {
+        let lane = self.lanes.get(&(queue, id.producer)).filter(|_| QUEUES[queue].last_value);
+        lane.is_some_and(|lane| lane.is_followed(id.seq))
     }
 
     /// I6, the part that shows in the end: of a commit without an answer either everything happened

@@ -20,9 +20,9 @@ use crate::stage::{Stage, now_ms};
 use crate::stamp::{DeliveryMode, Id, Stamp};
 use crate::talk::{self, Broken, Handle, Heard, Protocol, Purpose};
 use crate::topology::{
-    ASTRAY, BRIEF, DEAD, DONE, EXPIRED, FAN, FAN_A, FAN_B, FAR, FULL, LATER, LEFT, LIMITED, PLAIN, QUEUES, RANKS,
-    RETRIED, RIGHT, Route, SHORT, SINGLE, SPILL, THROUGH, TIRED, TOPIC_A, TOPIC_ALL, TOPIC_BOTH, TOPIC_ONE, TRANSIENT,
-    UNBOUND, WORK, straight,
+    ASTRAY, BRIEF, BY_HASH, BY_HEADER, DEAD, DONE, EXPIRED, FAN, FAN_A, FAN_B, FAR, FULL, GROUPS, HASHED, HEADED, LAST,
+    LATER, LEFT, LIMITED, OVER, PLAIN, QUEUES, RANKS, RETRIED, RETRY, RIGHT, Route, SHORT, SINGLE, SPILL, SPILT,
+    THROUGH, TIRED, TOPIC_A, TOPIC_ALL, TOPIC_BOTH, TOPIC_ONE, TRANSIENT, UNBOUND, WORK, straight,
 };
 
 pub(crate) use consume::{APART, Books, drain};
@@ -51,8 +51,12 @@ pub(crate) const UNENDING: Duration = Duration::from_secs(3600);
 
 /// All parts of the load.
 pub(crate) const PARTS: [Part; 15] = [
-    produce("amqp producer", Protocol::Amqp, &[straight(PLAIN), FAN, TOPIC_BOTH, TOPIC_ONE, THROUGH, UNBOUND]),
-    produce("stomp producer", Protocol::Stomp, &[straight(PLAIN), FAN, TOPIC_BOTH, THROUGH, straight(SINGLE)]),
+    produce(
+        "amqp producer",
+        Protocol::Amqp,
+        &[straight(PLAIN), FAN, TOPIC_BOTH, TOPIC_ONE, THROUGH, UNBOUND, BY_HEADER],
+    ),
+    produce("stomp producer", Protocol::Stomp, &[straight(PLAIN), FAN, TOPIC_BOTH, THROUGH, straight(SINGLE), BY_HASH]),
     produce("amqp work producer", Protocol::Amqp, &WORKS_AND_FULL),
     produce("stomp work producer", Protocol::Stomp, &WORKS),
     produce("amqp later producer", Protocol::Amqp, &[straight(LATER)]),
@@ -69,18 +73,31 @@ pub(crate) const PARTS: [Part; 15] = [
     transact("amqp transactor", Protocol::Amqp, None, &[straight(LEFT), straight(RIGHT), straight(LEFT)]),
     transact("stomp mover", Protocol::Stomp, Some(LEFT), &[straight(DONE), straight(RIGHT)]),
     transact("amqp mover", Protocol::Amqp, Some(RIGHT), &[straight(DONE), straight(DONE)]),
-    consume("amqp consumer", Protocol::Amqp, &[PLAIN, FAN_A, DEAD, TRANSIENT, LATER, SINGLE, LIMITED, TIRED]),
-    consume("amqp work consumer", Protocol::Amqp, &[TOPIC_ALL, WORK, SPILL, SHORT, RANKS, RETRIED, FAR, FULL]),
-    consume("stomp consumer", Protocol::Stomp, &[PLAIN, FAN_B, TOPIC_A, WORK, RANKS, BRIEF, ASTRAY, SINGLE, LIMITED]),
+    consume(
+        "amqp consumer",
+        Protocol::Amqp,
+        &[PLAIN, FAN_A, DEAD, TRANSIENT, LATER, SINGLE, LIMITED, TIRED, HEADED, GROUPS, LAST, RETRY],
+    ),
+    consume(
+        "amqp work consumer",
+        Protocol::Amqp,
+        &[TOPIC_ALL, WORK, SPILL, SHORT, RANKS, RETRIED, FAR, FULL, HASHED, GROUPS, OVER],
+    ),
+    consume(
+        "stomp consumer",
+        Protocol::Stomp,
+        &[PLAIN, FAN_B, TOPIC_A, WORK, RANKS, BRIEF, ASTRAY, SINGLE, LIMITED, HEADED, GROUPS, LAST, SPILT],
+    ),
     consume(
         "stomp dead consumer",
         Protocol::Stomp,
-        &[DEAD, SPILL, DONE, RIGHT, LATER, EXPIRED, RETRIED, FAR, SINGLE, FULL],
+        &[DEAD, SPILL, DONE, RIGHT, LATER, EXPIRED, RETRIED, FAR, SINGLE, FULL, HASHED, RETRY, OVER],
     ),
 ];
 
-/// Queues with a dead-letter queue behind them, with priorities, or with one consumer at a time.
-const WORKS: [Route; 7] = [
+/// Queues with a dead-letter queue behind them, with priorities, with one consumer at a time for
+/// all or for each group, with the last values alone, or whose messages wait when they come back.
+const WORKS: [Route; 10] = [
     straight(WORK),
     straight(SHORT),
     straight(RANKS),
@@ -88,10 +105,21 @@ const WORKS: [Route; 7] = [
     straight(RETRIED),
     straight(SINGLE),
     straight(LIMITED),
+    straight(GROUPS),
+    straight(LAST),
+    straight(RETRY),
 ];
-/// The same, and one that refuses, which ends a connection of STOMP.
-const WORKS_AND_FULL: [Route; 8] =
-    [WORKS[0], WORKS[1], WORKS[2], WORKS[3], WORKS[4], WORKS[5], WORKS[6], straight(FULL)];
+/// The same, and two that refuse, which ends a connection of STOMP.
+const WORKS_AND_FULL: [Route; 12] = {
+    let mut routes = [straight(FULL); 12];
+    let mut at = 0;
+    while at < WORKS.len() {
+        routes[at] = WORKS[at];
+        at += 1;
+    }
+    routes[at] = straight(OVER);
+    routes
+};
 
 const fn produce(name: &'static str, protocol: Protocol, routes: &'static [Route]) -> Part {
     Part { name, protocol, kind: Kind::Produce { routes, mode: DeliveryMode::Persistent } }

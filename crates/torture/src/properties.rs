@@ -6,7 +6,7 @@
 
 use crate::random::Random;
 use crate::stamp::{DeliveryMode, Id, Stamp};
-use crate::topology::{QUEUES, members, route_of, source_of};
+use crate::topology::{self, KEY, QUEUES, members, route_of, source_of};
 
 /// One property, as text.
 pub(crate) type Field = (&'static str, String);
@@ -25,6 +25,9 @@ pub(crate) const WORD: &str = "crash-word";
 /// A header that is a number where the protocol has them.
 pub(crate) const NUMBER: &str = "crash-number";
 
+/// The header with the name of a message's group.
+pub(crate) const GROUP: &str = "JMSXGroupID";
+
 /// What the broker adds to a message that died, in headers that both protocols show: queue, reason,
 /// exchange.
 pub(crate) const FIRST_DEATH: [&str; 3] = ["x-first-death-queue", "x-first-death-reason", "x-first-death-exchange"];
@@ -38,7 +41,7 @@ pub(crate) const DEATHS: &str = "x-death count";
 pub(crate) const RETURNS: &str = "x-delivery-count";
 
 const EXCHANGE: &str = "exchange";
-const KEY: &str = "routing key";
+const ROUTING_KEY: &str = "routing key";
 
 /// Values of headers that a codec may stumble over.
 const WORDS: [&str; 8] = ["", "plain", "a:b", "line\nnext", "back\\slash", "Grüße", "=;,\"'", "  spaces  "];
@@ -65,6 +68,8 @@ pub(crate) fn of(id: Id, mode: DeliveryMode) -> Vec<Field> {
     ];
     fields.extend(optional.into_iter().filter(|_| random.chance(60)));
     fields.push((NUMBER, id.seq.to_string()));
+    fields.push((GROUP, format!("group {}", topology::group(id.seq))));
+    fields.push((KEY, format!("{}-{}", id.producer, topology::key(id.seq))));
     fields
 }
 
@@ -99,8 +104,9 @@ impl Shown {
         fields.push((PERSISTENT, persistent.to_string()));
         let ranked = members(stamp.queues).map(|queue| &QUEUES[queue]).find(|queue| queue.max_priority.is_some());
         fields.extend(ranked.map(|queue| (PRIORITY, queue.rank(stamp.id.seq).to_string())));
-        // A count beyond the limit is the dead letter's.
-        let limit = QUEUES[queue].delivery_limit;
+        // A count beyond the limit is the dead letter's. Where what comes back waits, there is no
+        // limit.
+        let limit = QUEUES[queue].delivery_limit.or(QUEUES[queue].retry_ms.map(|_| i64::MAX));
         let returns = self.get(RETURNS).and_then(|count| count.parse().ok()).filter(|count| Some(*count) <= limit);
         fields.extend(returns.filter(|count: &i64| *count > 0).map(|count| (RETURNS, count.to_string())));
         let route = route_of(stamp.queues);
@@ -138,7 +144,7 @@ impl Shown {
     pub(crate) fn difference(&self, queue: usize, stamp: &Stamp) -> Option<String> {
         let expected = self.expected(queue, stamp);
         for (what, shown, published) in
-            [(EXCHANGE, &self.exchange, &expected.exchange), (KEY, &self.key, &expected.key)]
+            [(EXCHANGE, &self.exchange, &expected.exchange), (ROUTING_KEY, &self.key, &expected.key)]
         {
             if shown != published {
                 return Some(format!("{what} {shown:?}, not {published:?}"));
@@ -158,7 +164,7 @@ pub(crate) fn story(queue: &str, reason: &str, exchange: &str, keys: &str) -> St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::{DEAD, FAN, FAN_A, LIMITED, PLAIN, RANKS, RETRIED, WORK, bit};
+    use crate::topology::{DEAD, FAN, FAN_A, LIMITED, PLAIN, RANKS, RETRIED, RETRY, WORK, bit};
 
     /// A sound delivery from `queue` of a message that was published to `queues`.
     fn sound(queue: usize, queues: u32, seq: u64, marks: &[Field]) -> (Stamp, Shown) {
@@ -203,6 +209,8 @@ mod tests {
             (LIMITED, "0", false),
             (LIMITED, "4", false),
             (LIMITED, "x", false),
+            (RETRY, "40", true),
+            (RETRY, "0", false),
             (PLAIN, "1", false),
         ] {
             let (stamp, mut shown) = sound_delivery(queue);

@@ -14,8 +14,8 @@ pub(crate) struct Queue {
     pub(crate) dead_letter: Option<usize>,
     /// The most messages it holds.
     pub(crate) max_length: Option<i64>,
-    /// Whether it refuses what it has no room for; else the oldest make room.
-    pub(crate) refuses: bool,
+    /// What happens to what it has no room for.
+    pub(crate) overflow: Overflow,
     /// How often a message may come back to it before it goes where dead letters go.
     pub(crate) delivery_limit: Option<i64>,
     /// Whether first deliveries come in the order of publishing. Dead letters come in the order of
@@ -29,14 +29,54 @@ pub(crate) struct Queue {
     pub(crate) ttl_ms: Option<u64>,
     /// Whether what died in it is sent back to it.
     pub(crate) redriven: bool,
-    /// Whether one consumer at a time gets its messages.
-    pub(crate) single: bool,
+    /// How long what comes back to it waits before it is ready again, in milliseconds.
+    pub(crate) retry_ms: Option<u64>,
+    /// Into how many groups its messages fall, each of which one consumer at a time gets; a queue
+    /// with a single active consumer has one.
+    pub(crate) groups: Option<u64>,
+    /// Whether a message takes the place of the one before it with the same key.
+    pub(crate) last_value: bool,
+}
+
+/// What a queue does with a message that it has no room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Overflow {
+    /// The oldest make room.
+    DropHead,
+    /// The new one is refused.
+    Refuse,
+    /// The same, and it goes where dead letters go.
+    RefuseAndMove,
+}
+
+/// The name of a message's group, which follows from its number.
+pub(crate) const fn group(seq: u64) -> u64 {
+    seq % GROUP_COUNT
+}
+
+/// The header whose value a newer message of its producer has again.
+pub(crate) const KEY: &str = "crash-key";
+
+/// The key of a message among those of its producer, which follows from its number.
+pub(crate) const fn key(seq: u64) -> u64 {
+    seq % 3
 }
 
 impl Queue {
+    /// The group of a message here, which follows from its number.
+    pub(crate) fn group(&self, seq: u64) -> Option<u64> {
+        self.groups.map(|groups| group(seq) % groups)
+    }
+
     /// The priority of a message here, which follows from its number.
     pub(crate) fn rank(&self, seq: u64) -> u8 {
         self.max_priority.map_or(0, |most| (seq % (u64::from(most) + 1)) as u8)
+    }
+
+    /// The part of the queue that a message is in: those of one priority, or of one group. What
+    /// comes from different parts has no order.
+    pub(crate) fn part(&self, seq: u64) -> u8 {
+        self.group(seq).map_or(self.rank(seq), |group| group as u8)
     }
 
     /// Why messages die in it, in the broker's words.
@@ -52,12 +92,13 @@ impl Queue {
     /// The most messages it holds, where the oldest make room for others. One that refuses may hold
     /// more: what comes back to it finds its place.
     pub(crate) fn drop_limit(&self) -> Option<u64> {
-        self.max_length.filter(|_| !self.refuses).map(|limit| limit as u64)
+        self.max_length.filter(|_| self.overflow == Overflow::DropHead).map(|limit| limit as u64)
     }
 
     /// Whether it passes messages on by itself at any moment.
     pub(crate) fn passes_on(&self) -> bool {
-        self.drop_limit().is_some() || self.ttl_ms.is_some() || self.delivery_limit.is_some()
+        let moves_at_once = self.overflow == Overflow::RefuseAndMove;
+        moves_at_once || self.drop_limit().is_some() || self.ttl_ms.is_some() || self.delivery_limit.is_some()
     }
 }
 
@@ -86,9 +127,19 @@ pub(crate) const SINGLE: usize = 21;
 pub(crate) const LIMITED: usize = 22;
 pub(crate) const TIRED: usize = 23;
 pub(crate) const FULL: usize = 24;
+pub(crate) const HEADED: usize = 25;
+pub(crate) const HASHED: usize = 26;
+pub(crate) const GROUPS: usize = 27;
+pub(crate) const LAST: usize = 28;
+pub(crate) const RETRY: usize = 29;
+pub(crate) const OVER: usize = 30;
+pub(crate) const SPILT: usize = 31;
+
+/// How many groups there are.
+const GROUP_COUNT: u64 = 5;
 
 /// All queues.
-pub(crate) const QUEUES: [Queue; 25] = [
+pub(crate) const QUEUES: [Queue; 32] = [
     durable("crash.plain"),
     durable("crash.fan.a"),
     durable("crash.fan.b"),
@@ -110,10 +161,22 @@ pub(crate) const QUEUES: [Queue; 25] = [
     Queue { ordered: false, ..durable("crash.parked") },
     durable("crash.far"),
     durable("crash.astray"),
-    Queue { single: true, ..durable("crash.single") },
+    Queue { groups: Some(1), ..durable("crash.single") },
     Queue { dead_letter: Some(TIRED), delivery_limit: Some(3), ..durable("crash.limited") },
     Queue { ordered: false, ..durable("crash.tired") },
-    Queue { max_length: Some(50), refuses: true, ..durable("crash.full") },
+    Queue { max_length: Some(50), overflow: Overflow::Refuse, ..durable("crash.full") },
+    durable("crash.headed"),
+    durable("crash.hashed"),
+    Queue { groups: Some(GROUP_COUNT), ..durable("crash.groups") },
+    Queue { last_value: true, ..durable("crash.last") },
+    Queue { retry_ms: Some(50), ordered: false, ..durable("crash.retry") },
+    Queue {
+        dead_letter: Some(SPILT),
+        max_length: Some(50),
+        overflow: Overflow::RefuseAndMove,
+        ..durable("crash.over")
+    },
+    Queue { ordered: false, ..durable("crash.spilt") },
 ];
 
 const fn durable(name: &'static str) -> Queue {
@@ -122,14 +185,16 @@ const fn durable(name: &'static str) -> Queue {
         durable: true,
         dead_letter: None,
         max_length: None,
-        refuses: false,
+        overflow: Overflow::DropHead,
         delivery_limit: None,
         ordered: true,
         sifts: false,
         max_priority: None,
         ttl_ms: None,
         redriven: false,
-        single: false,
+        retry_ms: None,
+        groups: None,
+        last_value: false,
     }
 }
 
@@ -147,12 +212,14 @@ pub(crate) struct Exchange {
 pub(crate) const FANOUT: &str = "crash.fan";
 
 /// The exchanges besides the default one, each behind its alternate.
-pub(crate) const EXCHANGES: [Exchange; 5] = [
+pub(crate) const EXCHANGES: [Exchange; 7] = [
     Exchange { name: FANOUT, kind: "fanout", alternate: None },
     Exchange { name: "crash.topic", kind: "topic", alternate: None },
     Exchange { name: "crash.stray", kind: "fanout", alternate: None },
     Exchange { name: "crash.entry", kind: "direct", alternate: Some("crash.stray") },
     Exchange { name: "crash.inner", kind: "topic", alternate: None },
+    Exchange { name: "crash.headers", kind: "headers", alternate: None },
+    Exchange { name: "crash.hash", kind: "x-consistent-hash", alternate: None },
 ];
 
 /// The bindings between exchanges: from, key, to.
@@ -165,14 +232,18 @@ pub(crate) const VOID: &str = "crash.void";
 pub(crate) const NONE: &str = "crash.none";
 
 /// The bindings: exchange, key, queue.
-pub(crate) const BINDINGS: [(&str, &str, usize); 6] = [
+pub(crate) const BINDINGS: [(&str, &str, usize); 7] = [
     ("crash.fan", "", FAN_A),
     ("crash.fan", "", FAN_B),
     ("crash.topic", "a.#", TOPIC_A),
     ("crash.topic", "#", TOPIC_ALL),
     ("crash.inner", "far.*", FAR),
     ("crash.stray", "", ASTRAY),
+    ("crash.hash", "3", HASHED),
 ];
+
+/// The bindings by a header that a message must have: exchange, header, queue.
+pub(crate) const HEADER_BINDINGS: [(&str, &str, usize); 1] = [("crash.headers", KEY, HEADED)];
 
 /// Where a message is published, and the queues that must get it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -196,6 +267,11 @@ pub(crate) const THROUGH: Route = Route { exchange: "crash.entry", key: "far.awa
 /// What no binding matches, through the alternate exchange.
 pub(crate) const UNBOUND: Route = Route { exchange: "crash.entry", key: "nowhere", queues: bit(ASTRAY) };
 
+/// By a header that every message has.
+pub(crate) const BY_HEADER: Route = Route { exchange: "crash.headers", key: "", queues: bit(HEADED) };
+/// By the hash of its key, to the one queue there is.
+pub(crate) const BY_HASH: Route = Route { exchange: "crash.hash", key: "any.key", queues: bit(HASHED) };
+
 /// Through the default exchange to one queue.
 pub(crate) const fn straight(queue: usize) -> Route {
     Route { exchange: "", key: QUEUES[queue].name, queues: bit(queue) }
@@ -208,7 +284,7 @@ pub(crate) const fn bit(queue: usize) -> u32 {
 
 /// How a message came to this set of queues, in which no other route ends.
 pub(crate) fn route_of(queues: u32) -> Option<Route> {
-    let routes = [FAN, TOPIC_BOTH, TOPIC_ONE, THROUGH, UNBOUND].into_iter();
+    let routes = [FAN, TOPIC_BOTH, TOPIC_ONE, THROUGH, UNBOUND, BY_HEADER, BY_HASH].into_iter();
     routes.chain((0..QUEUES.len()).map(straight)).find(|route| route.queues == queues)
 }
 

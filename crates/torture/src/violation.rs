@@ -30,8 +30,11 @@ pub(crate) enum Invariant {
     Count,
     /// I12: what is confirmed comes in time to consumers that wait for it.
     Stalled,
-    /// I13: a queue with a single active consumer delivers to no other one while that one lives.
+    /// I13: a queue with a single active consumer delivers to no other one while that one lives,
+    /// nor one with groups a message of a group.
     Single,
+    /// I14: where the last values stay, no two messages of one key wait at the same time.
+    Replaced,
 }
 
 impl Invariant {
@@ -49,7 +52,8 @@ impl Invariant {
             Self::Changed => "I10 other properties",
             Self::Count => "I11 miscounted",
             Self::Stalled => "I12 stalled",
-            Self::Single => "I13 beside the single active consumer",
+            Self::Replaced => "I14 beside the one that took its place",
+            Self::Single => "I13 beside the one consumer of its queue or group",
         }
     }
 }

@@ -119,6 +119,8 @@ impl LastValues {
             return Some(Standing::Outdated);
         }
         self.newest.insert(Arc::clone(key), place);
+        #[cfg(feature = "sabotage")]
+        let before = before.filter(|_| !super::sabotage::armed("pile"));
         let before = before.filter(|before| *before != place).and_then(|before| self.all.get(&before));
         Some(Standing::Newest { before: before.map(|keyed| keyed.number) })
     }

@@ -6,6 +6,8 @@
 //! - `early`: delayed messages come before their time, and messages expire early.
 //! - `flat`: messages have no priorities.
 //! - `copy`: redriven messages stay in their queue as well.
+//! - `pile`: a new value leaves the one before it in its queue.
+//! - `ungrouped`: the messages of a group go to any consumer.
 //!
 //! Invariant: a body lives as long as the log says, whatever the order. So clients see the fault,
 //! and the broker does not stumble over it.

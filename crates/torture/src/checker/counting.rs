@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 
 use super::{Checker, Entry, Id, Invariant, Marks, QUEUES};
+use crate::topology::{Overflow, key};
 
 impl Checker {
     /// The least and the most that a queue and the one behind it can hold together right behind a
@@ -14,13 +15,17 @@ impl Checker {
     pub(super) fn bounds(&self, queue: usize) -> (u64, u64) {
         let unhappened: HashSet<Id> = self.transactions.unhappened().collect();
         let (mut least, mut most) = (0, 0);
+        // Where only the last values stay, one message of each key can be there.
+        let mut keys = HashSet::new();
         for ((_, producer), lane) in self.lanes.iter().filter(|((place, _), _)| *place == queue) {
             for (seq, entry) in lane.iter() {
                 let id = Id { producer: *producer, seq };
                 let beyond = QUEUES[queue].dead_letter.and_then(|target| self.marks(target, id)).unwrap_or_default();
-                let never = entry.marks.has(Marks::TRANSIENT) || entry.marks.has(Marks::REFUSED);
-                let gone = never || is_over(entry.marks) || is_over(beyond);
-                most += u64::from(!gone && !unhappened.contains(&id));
+                let refused = entry.marks.has(Marks::REFUSED) && QUEUES[queue].overflow != Overflow::RefuseAndMove;
+                let never = entry.marks.has(Marks::TRANSIENT) || refused;
+                let gone = never || is_over(entry.marks) || is_over(beyond) || unhappened.contains(&id);
+                let counts = !gone && (!QUEUES[queue].last_value || keys.insert((*producer, key(seq))));
+                most += u64::from(counts);
                 least += u64::from(self.must_be_ready(queue, id, entry));
             }
         }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::fence::Fence;
+use crate::topology;
 
 /// The state of one message in one queue.
 #[derive(Debug, Clone, Copy, Default)]
@@ -75,11 +76,17 @@ pub(crate) struct Lane {
     /// By sequence number. A producer numbers its messages for all queues together, so there are
     /// gaps.
     entries: Vec<Entry>,
-    /// The newest first delivery of each consumer and priority.
+    /// The newest first delivery of each consumer and part of the queue.
     newest: HashMap<(u32, u8), u64>,
 }
 
 impl Lane {
+    /// Whether a later message with the same key was put here, which may have taken its place.
+    pub(crate) fn is_followed(&self, seq: u64) -> bool {
+        let later = self.entries.iter().enumerate().skip(seq as usize + 1);
+        later.filter(|(at, _)| topology::key(*at as u64) == topology::key(seq)).any(|(_, entry)| entry.attempts > 0)
+    }
+
     /// The message with this number, if it was ever put here.
     pub(crate) fn get(&self, seq: u64) -> Option<&Entry> {
         self.entries.get(seq as usize).filter(|entry| entry.attempts > 0)
@@ -112,12 +119,12 @@ impl Lane {
     }
 
     /// Notes a first delivery. What should have come after it, if it comes too late.
-    pub(crate) fn first_delivery(&mut self, consumer: u32, rank: u8, seq: u64) -> Option<u64> {
-        let newest = self.newest.insert((consumer, rank), seq)?;
+    pub(crate) fn first_delivery(&mut self, consumer: u32, part: u8, seq: u64) -> Option<u64> {
+        let newest = self.newest.insert((consumer, part), seq)?;
         if newest < seq {
             return None;
         }
-        self.newest.insert((consumer, rank), newest);
+        self.newest.insert((consumer, part), newest);
         Some(newest)
     }
 }

@@ -7,7 +7,9 @@ use super::*;
 use crate::properties::Shown;
 use crate::random::Random;
 use crate::stamp::DeliveryMode;
-use crate::topology::{DEAD, FULL, LATER, PARKED, PLAIN, RANKS, RETRIED, SHORT, SINGLE, SPILL, TRANSIENT, WORK};
+use crate::topology::{
+    DEAD, FULL, GROUPS, LAST, LATER, OVER, PARKED, PLAIN, RANKS, RETRIED, SHORT, SINGLE, SPILL, SPILT, TRANSIENT, WORK,
+};
 
 /// The violations of a history that ends drained.
 fn check(history: &[Event]) -> Vec<Violation> {
@@ -475,6 +477,68 @@ fn one_consumer_at_a_time_is_active() {
         history.push(deliver(consumer, stamps[1]));
         let found: Vec<Invariant> = check(&history).iter().map(|violation| violation.invariant).collect();
         assert_eq!(found, if sound { vec![] } else { vec![Invariant::Single] }, "{between:?}, {consumer}");
+    }
+}
+
+/// A group stays with its consumer, and another group may have another one.
+#[test]
+fn one_consumer_at_a_time_has_a_group() {
+    // The first and the last of these are of one group.
+    let stamps =
+        [0, 1, 5].map(|seq| Stamp { id: Id { producer: 1, seq }, transaction: None, queues: 1 << GROUPS, due: 0 });
+    let deliver = |consumer, stamp| Event::Deliver { consumer, queue: GROUPS, redelivered: false, content: Ok(stamp) };
+    let published = stamps.map(|stamp| Event::Attempt { stamp, mode: DeliveryMode::Persistent });
+    for (second, third, sound) in [(3, 2, true), (2, 2, true), (2, 3, false), (3, 3, false)] {
+        let mut history = published.to_vec();
+        history.extend([deliver(2, stamps[0]), deliver(second, stamps[1]), deliver(third, stamps[2])]);
+        let found: Vec<Invariant> = check(&history).iter().map(|violation| violation.invariant).collect();
+        assert_eq!(found, if sound { vec![] } else { vec![Invariant::Single] }, "{second}, {third}");
+    }
+}
+
+/// The later message with a key may have taken the place of the earlier one: of these two one is
+/// there, and no more.
+#[test]
+fn the_last_message_of_a_key_is_not_missing() {
+    let ids = [0, 3].map(|seq| Id { producer: 1, seq });
+    let stamp = |id| Stamp { id, transaction: None, queues: 1 << LAST, due: 0 };
+    let mut history = Vec::new();
+    for id in ids {
+        history.extend([Event::Attempt { stamp: stamp(id), mode: DeliveryMode::Persistent }, Event::Confirm(id)]);
+    }
+    let accept = |id| Event::Settle { consumer: 2, queue: LAST, id, outcome: Outcome::Accepted, transaction: None };
+    let come = |id| Event::Deliver { consumer: 2, queue: LAST, redelivered: false, content: Ok(stamp(id)) };
+    let drain = Event::Draining(2);
+    let counted = |ready| Event::Counted { queue: LAST, ready, moved: 0 };
+    for (happened, expected) in [
+        (vec![accept(ids[1])], None),
+        (vec![accept(ids[0])], Some(Invariant::Lost)),
+        (vec![counted(1), accept(ids[1])], None),
+        (vec![counted(2), accept(ids[1])], Some(Invariant::Count)),
+        (vec![counted(0), accept(ids[1])], Some(Invariant::Count)),
+        (vec![Event::AtRest, drain.clone(), come(ids[1]), accept(ids[1])], None),
+        (vec![Event::AtRest, drain, come(ids[0]), come(ids[1]), accept(ids[1])], Some(Invariant::Replaced)),
+    ] {
+        let found = check(&[&history[..], &happened].concat());
+        assert_eq!(found.first().map(|violation| violation.invariant), expected, "{happened:?}");
+    }
+}
+
+/// What a full queue refused and moved on is behind it, and not in it.
+#[test]
+fn what_was_refused_and_moved_comes_from_where_dead_letters_go() {
+    let id = Id { producer: 1, seq: 0 };
+    let stamp = Stamp { id, transaction: None, queues: 1 << OVER, due: 0 };
+    let published = [Event::Attempt { stamp, mode: DeliveryMode::Persistent }, Event::Refuse(id)];
+    let deliver = |queue| Event::Deliver { consumer: 2, queue, redelivered: false, content: Ok(stamp) };
+    for (event, expected) in [
+        (deliver(SPILT), None),
+        (deliver(OVER), Some(Invariant::Phantom)),
+        (Event::Counted { queue: OVER, ready: 0, moved: 1 }, None),
+        (Event::Counted { queue: OVER, ready: 0, moved: 2 }, Some(Invariant::Count)),
+    ] {
+        let found = check(&[&published[..], &[event]].concat());
+        assert_eq!(found.first().map(|violation| violation.invariant), expected);
     }
 }
 

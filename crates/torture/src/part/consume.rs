@@ -15,8 +15,8 @@ use crate::topology::QUEUES;
 /// How long a drain may hear nothing new before it is stuck.
 const STUCK: Duration = Duration::from_secs(20);
 /// The queues of a broker that moves messages about are empty when they are so twice, this far
-/// apart.
-pub(crate) const APART: Duration = Duration::from_millis(200);
+/// apart: longer than what came back waits in a queue that has it wait.
+pub(crate) const APART: Duration = Duration::from_millis(400);
 /// How long the answer to the last question of a consumer may take.
 const LAST_ANSWER: Duration = Duration::from_secs(60);
 /// Unsettled deliveries of each queue while draining.

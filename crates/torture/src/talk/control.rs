@@ -13,7 +13,9 @@ use amqp091::codec::{Method, Table};
 use super::Broken;
 use super::amqp::{CHANNEL, refusal};
 use super::link::Link;
-use crate::topology::{BINDINGS, EXCHANGES, Exchange, FANOUT, LINKS, PLAIN, QUEUES, Queue, VOID};
+use crate::topology::{
+    BINDINGS, EXCHANGES, Exchange, FANOUT, HEADER_BINDINGS, KEY, LINKS, Overflow, PLAIN, QUEUES, Queue, VOID,
+};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -57,6 +59,13 @@ impl Control {
         for (exchange, routing_key, queue) in BINDINGS {
             let queue = QUEUES[queue].name;
             self.call(QueueBind { queue, exchange, routing_key, ..QueueBind::default() })?;
+        }
+        for (exchange, header, queue) in HEADER_BINDINGS {
+            // A header without a value need only be there.
+            let arguments = [("x-match".to_owned(), Value::from("all")), (header.to_owned(), Value::Void)];
+            let arguments = encode_fields(&arguments);
+            let arguments = table(exchange, &arguments)?;
+            self.call(QueueBind { queue: QUEUES[queue].name, exchange, arguments, ..QueueBind::default() })?;
         }
         Ok(())
     }
@@ -126,8 +135,7 @@ impl Control {
         let Exchange { name, kind, alternate } = exchange;
         let arguments = alternate.map(|other| ("alternate-exchange".to_owned(), Value::from(other)));
         let arguments = encode_fields(arguments.as_slice());
-        let arguments =
-            Table::new(&arguments).map_err(|error| Broken::Refused(format!("the arguments of {name}: {error}")))?;
+        let arguments = table(name, &arguments)?;
         let declare = ExchangeDeclare { exchange: name, kind, durable: true, arguments, ..ExchangeDeclare::default() };
         self.call(declare).map(drop)
     }
@@ -141,8 +149,12 @@ impl Control {
         if let Some(most) = queue.max_length {
             arguments.push(("x-max-length".to_owned(), Value::I64(most)));
         }
-        if queue.refuses {
-            arguments.push(("x-overflow".to_owned(), Value::from("reject-publish")));
+        match queue.overflow {
+            Overflow::DropHead => {}
+            Overflow::Refuse => arguments.push(("x-overflow".to_owned(), Value::from("reject-publish"))),
+            Overflow::RefuseAndMove => {
+                arguments.push(("x-overflow".to_owned(), Value::from("reject-publish-dlx")));
+            }
         }
         if let Some(most) = queue.delivery_limit {
             arguments.push(("x-queue-type".to_owned(), Value::from("quorum")));
@@ -154,8 +166,17 @@ impl Control {
         if let Some(ttl_ms) = queue.ttl_ms {
             arguments.push(("x-message-ttl".to_owned(), Value::I64(ttl_ms as i64)));
         }
-        if queue.single {
-            arguments.push(("x-single-active-consumer".to_owned(), Value::Bool(true)));
+        match queue.groups {
+            None => {}
+            Some(1) => arguments.push(("x-single-active-consumer".to_owned(), Value::Bool(true))),
+            Some(_) => arguments.push(("x-message-groups".to_owned(), Value::Bool(true))),
+        }
+        if let Some(wait_ms) = queue.retry_ms {
+            arguments.push(("x-delayed-retry-type".to_owned(), Value::from("all")));
+            arguments.push(("x-delayed-retry-min".to_owned(), Value::I64(wait_ms as i64)));
+        }
+        if queue.last_value {
+            arguments.push(("x-last-value-key".to_owned(), Value::from(KEY)));
         }
         if queue.sifts {
             arguments.push(("x-message-deduplication".to_owned(), Value::Bool(true)));
@@ -167,8 +188,7 @@ impl Control {
 
     fn declare_with(&mut self, declare: QueueDeclare<'_>, arguments: &[(String, Value)]) -> Result<(), Broken> {
         let arguments = encode_fields(arguments);
-        let refused = |error| Broken::Refused(format!("the arguments of {}: {error}", declare.queue));
-        let arguments = Table::new(&arguments).map_err(refused)?;
+        let arguments = table(declare.queue, &arguments)?;
         self.call(QueueDeclare { arguments, ..declare }).map(drop)
     }
 
@@ -215,4 +235,9 @@ impl Control {
         }
         Err(Broken::Refused(format!("{what}: no answer within {PATIENCE:?}")))
     }
+}
+
+/// The arguments of what has this name.
+fn table<'a>(name: &str, arguments: &'a [u8]) -> Result<Table<'a>, Broken> {
+    Table::new(arguments).map_err(|error| Broken::Refused(format!("the arguments of {name}: {error}")))
 }

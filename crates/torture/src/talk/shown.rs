@@ -7,9 +7,10 @@ use amqp091::codec::{BasicProperties, Table, decode_properties};
 use stomp::codec::Headers;
 
 use crate::properties::{
-    APP_ID, CONTENT_TYPE, CORRELATION_ID, DEATHS, FIRST_DEATH, Field, LAST_DEATH, MESSAGE_ID, NUMBER, PERSISTENT,
-    PRIORITY, RETURNS, STORY, Shown, TIMESTAMP, TYPE, WORD, story,
+    APP_ID, CONTENT_TYPE, CORRELATION_ID, DEATHS, FIRST_DEATH, Field, GROUP, LAST_DEATH, MESSAGE_ID, NUMBER,
+    PERSISTENT, PRIORITY, RETURNS, STORY, Shown, TIMESTAMP, TYPE, WORD, story,
 };
+use crate::topology::KEY;
 
 /// The delivery mode of what survives a restart.
 const KEPT: u8 = 2;
@@ -17,7 +18,7 @@ const KEPT: u8 = 2;
 /// The headers of the load among its properties.
 pub(super) fn headers(own: &[Field]) -> Vec<(String, Value)> {
     let value = |(name, text): &Field| match *name {
-        WORD => Some((WORD.to_owned(), Value::from(text.as_str()))),
+        WORD | GROUP | KEY => Some(((*name).to_owned(), Value::from(text.as_str()))),
         NUMBER => Some((NUMBER.to_owned(), Value::I64(text.parse().unwrap_or_default()))),
         _ => None,
     };
@@ -57,7 +58,7 @@ pub(super) fn by_amqp(message: &Received<'_>) -> Shown {
     fields.extend(properties.priority.map(|priority| (PRIORITY, priority.to_string())));
     fields.push((PERSISTENT, (properties.delivery_mode == Some(KEPT)).to_string()));
     if let Some(headers) = &properties.headers {
-        for name in [WORD, NUMBER, RETURNS].into_iter().chain(FIRST_DEATH).chain(LAST_DEATH) {
+        for name in [WORD, NUMBER, GROUP, KEY, RETURNS].into_iter().chain(FIRST_DEATH).chain(LAST_DEATH) {
             fields.extend(headers.get(name).map(|value| (name, text(&value))));
         }
         fields.extend(deaths(headers));
@@ -96,9 +97,8 @@ pub(super) fn by_stomp(headers: &Headers<'_>) -> Shown {
         (Some(rest), _) => rest.split_once('/').unwrap_or((rest, "")),
         (None, queue) => ("", queue.unwrap_or(&destination)),
     };
-    let names =
-        [CONTENT_TYPE, CORRELATION_ID, MESSAGE_ID, TYPE, APP_ID, TIMESTAMP, PRIORITY, WORD, NUMBER, STORY, RETURNS];
-    let names = names.into_iter().chain(FIRST_DEATH).chain(LAST_DEATH);
+    let names = [CONTENT_TYPE, CORRELATION_ID, MESSAGE_ID, TYPE, APP_ID, TIMESTAMP, PRIORITY, STORY, RETURNS];
+    let names = names.into_iter().chain([WORD, NUMBER, GROUP, KEY]).chain(FIRST_DEATH).chain(LAST_DEATH);
     let mut fields: Vec<Field> = names.filter_map(|name| Some((name, get(name)?))).collect();
     fields.push((PERSISTENT, (get(PERSISTENT).as_deref() == Some("true")).to_string()));
     Shown { exchange: exchange.to_owned(), key: key.to_owned(), fields, has_story: false }
