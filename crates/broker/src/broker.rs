@@ -222,6 +222,18 @@ impl Broker {
         self.engine.sessions_per_connection.store(sessions, Ordering::Relaxed);
     }
 
+    /// Changes what one user may make the broker hold: see [`Settings::user_memory`].
+    pub fn set_user_memory(&self, bytes: Option<u64>) {
+        self.engine.memory.users().set_most(bytes);
+    }
+
+    /// Bytes that all connections of a user make the broker hold besides queued messages, parked
+    /// publishes included.
+    pub fn user_held_bytes(&self, user: &str) -> u64 {
+        let account = self.engine.memory.users().find(user);
+        account.map_or(0, |account| (account.held() + account.parked()) as u64)
+    }
+
     /// Attaches an authenticated connection to a vhost. `waker` is woken when `Client::drain`
     /// should be called.
     ///

@@ -163,6 +163,7 @@ impl Engine {
         let housekeeper = Arc::new(Housekeeper::default());
         let (limit, budget) = (parts.settings.memory_limit, parts.settings.memory_budget);
         let memory = Arc::new(Memory::new(limit, budget, Arc::clone(&housekeeper)));
+        memory.users().set_most(parts.settings.user_memory);
         let ingress = Arc::new(Ingress::new(Arc::clone(&memory)));
         let sessions_per_connection = AtomicU32::new(parts.settings.limits.sessions_per_connection);
         let context = QueueContext {

@@ -10,7 +10,7 @@ use std::task::Waker;
 
 use parking_lot::Mutex;
 
-use crate::memory::ledger::{Held, Ledger};
+use crate::memory::ledger::{Held, Ledger, UserAccounts};
 
 /// Bytes of messages that a queue with consumers keeps in memory ahead of them, although the disk
 /// has them too.
@@ -30,6 +30,8 @@ pub(crate) struct Memory {
     index: AtomicUsize,
     /// Other bytes that peers make the broker hold.
     held: Ledger,
+    /// The same of each user.
+    users: UserAccounts,
     limit: AtomicUsize,
     /// The budget for messages that the disk has too; see [`budget_in_force`].
     budget: AtomicUsize,
@@ -54,8 +56,8 @@ impl Memory {
         let (used, index) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let budget = AtomicUsize::new(budget_in_force(limit, set_budget));
         let limit = AtomicUsize::new(limit);
-        let (held, swept) = (Ledger::default(), AtomicBool::new(false));
-        Self { used, index, held, limit, budget, set_budget, swept, housekeeper }
+        let (held, users, swept) = (Ledger::default(), UserAccounts::default(), AtomicBool::new(false));
+        Self { used, index, held, users, limit, budget, set_budget, swept, housekeeper }
     }
 
     pub(crate) fn changed(&self, before: usize, after: usize) {
@@ -134,6 +136,10 @@ impl Memory {
 
     pub(crate) fn held(&self) -> &Ledger {
         &self.held
+    }
+
+    pub(crate) fn users(&self) -> &UserAccounts {
+        &self.users
     }
 
     /// Bytes of queued messages and of everything else that peers make the broker hold.

@@ -140,6 +140,7 @@ impl Client {
     }
 
     fn new(engine: Arc<Engine>, shared: Arc<ClientShared>, vhost: Arc<Vhost>) -> Self {
+        let parking = Parking::new(&shared.account);
         Self {
             engine,
             shared,
@@ -147,7 +148,7 @@ impl Client {
             sessions: Sessions::default(),
             publisher: Publisher::default(),
             uploads: Uploads::default(),
-            parking: Parking::default(),
+            parking,
             receiver: Receiver::default(),
             transactions: Transactions::default(),
             slots: Slots::default(),

@@ -108,6 +108,9 @@ pub struct Settings {
     /// Bytes that one connection may make the broker hold besides queued messages
     /// ([`crate::Held`]). `None` for a quarter of the current memory limit, at least `park_bytes`.
     pub connection_memory: Option<u64>,
+    /// The same of all connections of one user together. `None` for half of the current memory
+    /// limit, at least as much as of one connection. [`crate::Broker::set_user_memory`] changes it.
+    pub user_memory: Option<u64>,
     /// Bytes of messages in memory that the disk has too. Beyond it messages are read when they are
     /// needed. At most half of the limit is in force.
     pub memory_budget: u64,
@@ -133,6 +136,7 @@ impl Default for Settings {
             node: "hermod".to_owned(),
             memory_limit: 4 << 30,
             connection_memory: None,
+            user_memory: None,
             memory_budget: 512 << 20,
             mailbox_bytes: 1 << 20,
             park_timeout: Duration::from_secs(30),

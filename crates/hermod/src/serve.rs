@@ -141,10 +141,12 @@ fn reload(certificates: Option<&Certificates>) {
 }
 
 /// Settings that SIGHUP applies while the server runs.
-const TAKEN_UP: [&str; 3] = ["log.level", "limits.channel_max", "loopback_users"];
+const TAKEN_UP: [&str; 4] = ["log.level", "limits.channel_max", "limits.user_memory", "loopback_users"];
 
-/// Applies those of them that the broker has; they affect later connections and log-ins.
+/// Applies those of them that the broker has. The memory of users changes at once, the others for
+/// later connections and log-ins.
 fn adopt(broker: &Broker, settings: &Settings) {
+    broker.set_user_memory(settings.limits.user_memory);
     broker.set_sessions_per_connection(narrow(settings.limits.channel_max));
     broker.authority().set_loopback_users(settings.users.loopback.iter().cloned().collect());
 }
@@ -388,6 +390,7 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
         },
         memory_limit,
         connection_memory: limits.connection_memory,
+        user_memory: limits.user_memory,
         memory_budget: settings.memory.budget.unwrap_or_else(|| (memory_limit / 2).clamp(LEAST_BUDGET, MOST_BUDGET)),
         mailbox_bytes: size(flow.mailbox_bytes),
         park_timeout: flow.park_timeout,

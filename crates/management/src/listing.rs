@@ -66,7 +66,7 @@ pub enum Listed {
 /// All rows of a kind, or those in a vhost.
 pub(crate) fn list(broker: &Broker, facts: &Facts, sockets: &[Socket], what: Listed, vhost: Option<&str>) -> Vec<Json> {
     let rows: Vec<Json> = match what {
-        Listed::Users => broker.authority().users().iter().map(user).collect(),
+        Listed::Users => broker.authority().users().iter().map(|of| user(broker, of)).collect(),
         Listed::Vhosts => broker.vhosts().iter().map(|report| self::vhost(report, facts)).collect(),
         Listed::Permissions => broker.authority().users().iter().flat_map(permissions).collect(),
         Listed::TopicPermissions => broker.authority().users().iter().flat_map(topic_permissions).collect(),
@@ -98,7 +98,7 @@ fn loss(loss: &Loss) -> Json {
     })
 }
 
-fn user(user: &User) -> Json {
+fn user(broker: &Broker, user: &User) -> Json {
     let (algorithm, hash) = user.password.as_ref().map_or(("", ""), PasswordHash::parts);
     json!({
         "name": &*user.name,
@@ -106,6 +106,7 @@ fn user(user: &User) -> Json {
         "hashing_algorithm": algorithm,
         "tags": user.tags.iter().collect::<Vec<_>>(),
         "limits": limits(&[(MAX_CONNECTIONS, user.limits.connections), (MAX_CHANNELS, user.limits.sessions)]),
+        "held_bytes": broker.user_held_bytes(&user.name),
     })
 }
 

@@ -80,7 +80,7 @@ struct Kick {
 
 impl ClientShared {
     pub(crate) fn new(engine: &Engine, login: Login, waker: Waker) -> Self {
-        let account = Arc::new(Account::new(&engine.memory, &engine.settings));
+        let account = Arc::new(Account::new(&engine.memory, &engine.settings, login.identity.user()));
         Self {
             number: engine.client_number(),
             user: login.identity.user().to_owned(),

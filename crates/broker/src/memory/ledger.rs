@@ -1,12 +1,16 @@
 //! The bytes that peers make the broker hold besides queued messages, by kind. They count while
 //! they are held, with the queued messages, against the memory limit. Each client has an
-//! [`Account`] of its own part.
+//! [`Account`] of its own part, and all clients of a user have one [`UserAccount`]. So a user gets
+//! no more by more connections.
 //!
 //! All of them pass when the peer goes on or leaves, so they may raise the alarm. Declarations
 //! stay, and are counted and bounded elsewhere ([`crate::engine::admission`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
 
 use crate::memory::Memory;
 use crate::settings::Settings;
@@ -56,11 +60,84 @@ impl Ledger {
     }
 }
 
-/// The bytes that one client makes the broker hold. All are counted in the whole, too.
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// The bytes that all clients of one user make the broker hold.
+#[derive(Debug)]
+pub(crate) struct UserAccount {
+    name: Box<str>,
+    /// Bytes of each kind.
+    held: AtomicUsize,
+    /// Bytes of publishes that wait behind an alarm. They do not count against the memory limit:
+    /// otherwise they would keep up the alarm that they wait for.
+    parked: AtomicUsize,
+}
+
+impl UserAccount {
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn parked(&self) -> usize {
+        self.parked.load(Ordering::Relaxed)
+    }
+}
+
+/// The accounts of the users that have clients.
+#[derive(Debug, Default)]
+pub(crate) struct UserAccounts {
+    accounts: Mutex<HashMap<Box<str>, Arc<UserAccount>>>,
+    /// Most bytes of each; 0 for half of the memory limit, at least as many as of one connection.
+    most: AtomicUsize,
+}
+
+impl UserAccounts {
+    /// Sets the limit on each; `None` for the one that follows the memory limit.
+    pub(crate) fn set_most(&self, most: Option<u64>) {
+        self.most.store(most.map_or(0, |bytes| size(bytes).max(1)), Ordering::Relaxed);
+    }
+
+    /// The account of a user, if it has clients.
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<UserAccount>> {
+        self.accounts.lock().get(name).cloned()
+    }
+
+    fn enter(&self, name: &str) -> Arc<UserAccount> {
+        let new = || {
+            let (held, parked) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            Arc::new(UserAccount { name: name.into(), held, parked })
+        };
+        Arc::clone(self.accounts.lock().entry(name.into()).or_insert_with(new))
+    }
+
+    /// A client of this user ends. The last one takes the account along.
+    fn leave(&self, account: &Arc<UserAccount>) {
+        let mut accounts = self.accounts.lock();
+        // One is of the map, one of the client that ends.
+        if Arc::strong_count(account) <= 2 {
+            accounts.remove(&account.name);
+        }
+    }
+}
+
+/// Which part would be exceeded, how much it has already, and how much it may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shortage {
+    /// The part of the connection.
+    Connection { holds: usize, most: usize },
+    /// The part of the user.
+    User { holds: usize, most: usize },
+}
+
+/// The bytes that one client makes the broker hold. All are counted for its user and in the whole,
+/// too.
 #[derive(Debug)]
 pub(crate) struct Account {
     memory: Arc<Memory>,
     own: Ledger,
+    user: Arc<UserAccount>,
     /// Most bytes; `None` for a quarter of the memory limit, at least `least`.
     most: Option<usize>,
     /// The bytes that may wait behind an alarm anyway.
@@ -68,18 +145,25 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    pub(crate) fn new(memory: &Arc<Memory>, settings: &Settings) -> Self {
-        let most = settings.connection_memory.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        Self { memory: Arc::clone(memory), own: Ledger::default(), most, least: settings.park_bytes }
+    pub(crate) fn new(memory: &Arc<Memory>, settings: &Settings, user: &str) -> Self {
+        Self {
+            memory: Arc::clone(memory),
+            own: Ledger::default(),
+            user: memory.users().enter(user),
+            most: settings.connection_memory.map(size),
+            least: settings.park_bytes,
+        }
     }
 
     pub(crate) fn hold(&self, kind: Held, bytes: usize) {
         self.own.add(kind, bytes);
+        self.user.held.fetch_add(bytes, Ordering::Relaxed);
         self.memory.hold(kind, bytes);
     }
 
     pub(crate) fn let_go(&self, kind: Held, bytes: usize) {
         self.own.remove(kind, bytes);
+        self.user.held.fetch_sub(bytes, Ordering::Relaxed);
         self.memory.let_go(kind, bytes);
     }
 
@@ -94,18 +178,59 @@ impl Account {
     }
 
     /// The limit on its bytes.
-    pub(crate) fn most(&self) -> usize {
+    fn most(&self) -> usize {
         self.most.unwrap_or_else(|| (self.memory.limit() / 4).max(self.least))
     }
 
-    /// Whether so many more bytes are within the client's limit.
+    /// The limit on the bytes of its user.
+    fn most_of_user(&self) -> usize {
+        match self.memory.users().most.load(Ordering::Relaxed) {
+            0 => (self.memory.limit() / 2).max(self.most()),
+            most => most,
+        }
+    }
+
+    /// The part that so many more bytes would exceed.
+    pub(crate) fn shortage(&self, bytes: usize) -> Option<Shortage> {
+        let (holds, most) = (self.held(), self.most());
+        if holds.saturating_add(bytes) > most {
+            return Some(Shortage::Connection { holds, most });
+        }
+        let (holds, most) = (self.user.held(), self.most_of_user());
+        (holds.saturating_add(bytes) > most).then_some(Shortage::User { holds, most })
+    }
+
+    /// Whether so many more bytes are within the limits of the client and its user.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        self.held().saturating_add(bytes) <= self.most()
+        self.shortage(bytes).is_none()
+    }
+
+    /// What the user holds, if that is more than it may hold while memory is short: a quarter of
+    /// its part, and at least what one connection may keep then.
+    pub(crate) fn too_much_in_an_alarm(&self) -> Option<usize> {
+        let holds = self.user.held() + self.user.parked();
+        (holds > (self.most_of_user() / 4).max(self.least)).then_some(holds)
+    }
+
+    /// A publish of so many bytes waits behind an alarm.
+    pub(crate) fn park(&self, bytes: usize) {
+        self.user.parked.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Publishes of so many bytes wait no more.
+    pub(crate) fn unpark(&self, bytes: usize) {
+        self.user.parked.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Whether memory is full for all clients.
     pub(crate) fn is_full(&self) -> bool {
         self.memory.is_full()
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.memory.users().leave(&self.user);
     }
 }
 

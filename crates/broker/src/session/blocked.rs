@@ -1,14 +1,17 @@
 //! Publishes that wait behind an alarm, in order; settlements and fetches overtake them.
 //!
-//! They are taken as soon as the alarm allows. After the park timeout, or when the connection's
-//! byte budget is full, they are refused. A session with confirms gets a nack; any other fails.
+//! They are taken as soon as the alarm allows. After the park timeout, or when the byte budget of
+//! the connection or of its user is full, they are refused. A session with confirms gets a nack;
+//! any other fails.
 //! Nothing is dropped in silence.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::alarms::Allowance;
 use crate::error::Error;
+use crate::memory::ledger::Account;
 use crate::queue::arrival::Arrival;
 use crate::session::answers::Answer;
 use crate::session::sessions::Session;
@@ -40,17 +43,26 @@ impl Parked {
 }
 
 /// What alarms do to a client.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Parking {
     /// An alarm is up.
     blocked: bool,
-    /// Bytes of its sessions' parked messages.
+    /// Bytes of its sessions' parked messages. They are counted for its user, too.
     bytes: usize,
     /// An alarm that the peer must be told of.
     tell: Option<&'static str>,
+    account: Arc<Account>,
 }
 
 impl Parking {
+    pub(super) fn new(account: &Arc<Account>) -> Self {
+        Self { blocked: false, bytes: 0, tell: None, account: Arc::clone(account) }
+    }
+
+    fn is_full(&self, most: usize) -> bool {
+        self.bytes > most || self.account.too_much_in_an_alarm().is_some()
+    }
+
     /// True while an alarm is up that the client has met.
     #[inline]
     pub(super) fn is_blocked(&self) -> bool {
@@ -64,13 +76,22 @@ impl Parking {
     }
 
     fn push(&mut self, parked: &mut Parked, arrival: Arrival) {
-        self.bytes += arrival.message().cost();
+        let cost = arrival.message().cost();
+        self.bytes += cost;
+        self.account.park(cost);
         parked.push(arrival);
     }
 
     fn take(&mut self, parked: &mut Parked) -> VecDeque<Arrival> {
         self.bytes -= parked.bytes;
+        self.account.unpark(parked.bytes);
         parked.take()
+    }
+}
+
+impl Drop for Parking {
+    fn drop(&mut self) {
+        self.account.unpark(self.bytes);
     }
 }
 
@@ -91,7 +112,7 @@ impl Client {
     }
 
     pub(super) fn park(&mut self, session: SessionId, arrival: Arrival) {
-        let full = self.parking.bytes > self.engine.settings.park_bytes;
+        let full = self.parking.is_full(self.engine.settings.park_bytes);
         let Some(entry) = self.sessions.get_mut(session) else { return };
         self.parking.push(&mut entry.parked, arrival);
         if full {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::alarms::{Allowance, Flow};
 use crate::error::Error;
 use crate::memory::ingress::{Claim, LARGE_BODY, Order};
-use crate::memory::ledger::{Charge, Held};
+use crate::memory::ledger::{Charge, Held, Shortage};
 use crate::session::{Client, SessionId};
 
 /// A body that has not arrived in full.
@@ -103,32 +103,45 @@ impl Client {
         Charge::new(&self.shared.account, Held::Bodies)
     }
 
-    /// Fails where memory is short and the client already holds as much as may wait behind an
-    /// alarm. It holds `holding` bytes, by `what` it does.
+    /// Fails where memory is short and the client, or all clients of its user, already hold as much
+    /// as may wait behind an alarm. It holds `holding` bytes, by `what` it does.
     ///
     /// # Errors
     /// `Precondition`.
     pub fn check_hold(&self, holding: usize, what: &str) -> Result<(), Error> {
-        if holding <= self.engine.settings.park_bytes || self.engine.allowance() != Allowance::None {
+        let user_holds = self.shared.account.too_much_in_an_alarm();
+        let much = holding > self.engine.settings.park_bytes || user_holds.is_some();
+        if !much || self.engine.allowance() != Allowance::None {
             return Ok(());
         }
         let alarm = self.engine.alarm_text().unwrap_or("in alarm");
-        Err(Error::precondition(format!("{what} refused: broker is {alarm}, and the connection holds {holding} bytes")))
+        let user = &self.shared.user;
+        Err(match user_holds {
+            None => Error::precondition(format!(
+                "{what} refused: broker is {alarm}, and the connection holds {holding} bytes"
+            )),
+            Some(bytes) => Error::precondition(format!(
+                "{what} refused: broker is {alarm}, and the connections of user '{user}' hold {bytes} bytes"
+            )),
+        })
     }
 
-    /// Fails where so many more bytes, by `what` it does, exceed the limit of one connection.
+    /// Fails where so many more bytes, by `what` it does, exceed the limit of one connection or of
+    /// one user.
     ///
     /// # Errors
     /// `Precondition`.
     pub fn check_room(&self, bytes: usize, what: &str) -> Result<(), Error> {
-        let account = &self.shared.account;
-        if account.has_room(bytes) {
-            return Ok(());
-        }
-        let (holding, most) = (account.held(), account.most());
-        Err(Error::precondition(format!(
-            "{what} refused: the connection holds {holding} bytes already, and limits.connection_memory allows {most}"
-        )))
+        let Some(shortage) = self.shared.account.shortage(bytes) else { return Ok(()) };
+        let user = &self.shared.user;
+        Err(match shortage {
+            Shortage::Connection { holds, most } => Error::precondition(format!(
+                "{what} refused: the connection holds {holds} bytes already, and limits.connection_memory allows {most}"
+            )),
+            Shortage::User { holds, most } => Error::precondition(format!(
+                "{what} refused: the connections of user '{user}' hold {holds} bytes already, and limits.user_memory allows {most}"
+            )),
+        })
     }
 
     /// Finds claims for the bodies without one, and starts the clock of those that were let in.

@@ -15,10 +15,15 @@ fn small() -> TestBroker {
 }
 
 fn small_with(connection_memory: Option<u64>) -> TestBroker {
+    open(connection_memory, None)
+}
+
+fn open(connection_memory: Option<u64>, user_memory: Option<u64>) -> TestBroker {
     let mut setup = Setup::memory();
     setup.settings.memory_limit = 50_000;
     setup.settings.park_bytes = 3_000;
     setup.settings.connection_memory = connection_memory;
+    setup.settings.user_memory = user_memory;
     TestBroker::open(setup)
 }
 
@@ -179,4 +184,59 @@ fn replies_that_are_not_read_find_no_room_beyond_the_part_of_a_connection() {
     let returned = responder.turn(&broker).iter().filter(|seen| matches!(seen, Seen::Returned(..))).count();
     assert_eq!(requester.turn(&broker).len() + returned, 100);
     assert_eq!(held(&broker, Held::Replies), 0, "they are read");
+}
+
+/// One user opened forty connections, each with its own part: together they filled the memory, and
+/// the publishers of all users stopped.
+#[test]
+fn one_user_holds_no_more_than_its_part_by_more_connections() {
+    for (setting, most) in [(None, 25_000), (Some(20_000), 20_000)] {
+        let broker = open(None, setting);
+        let mut peers: Vec<Peer> = (0..8).map(|_| Peer::attach(&broker, "guest").expect("it may attach")).collect();
+        let spec = QueueSpec { name: "q".into(), ..QueueSpec::default() };
+        peers[0].client.declare_queue(&spec, broker.now()).expect("it may declare");
+        let told: Vec<String> = peers.iter_mut().map(|peer| fill(&broker, peer, 1).0).collect();
+        let holds = broker.broker.user_held_bytes("guest");
+        assert!((most - 1_500..=most).contains(&holds), "{holds}");
+        let expected = format!(
+            "publish in a transaction refused: the connections of user 'guest' hold {holds} bytes already, and \
+             limits.user_memory allows {most}"
+        );
+        assert_eq!(told.last(), Some(&expected));
+        assert_eq!((held(&broker, Held::Transactions), broker.broker.overview().memory_alarm), (holds, false));
+        // A change applies to connections that are there.
+        broker.broker.set_user_memory(Some(30_000));
+        assert!(fill(&broker, &mut peers[7], 2).1 > 0);
+        drop(peers);
+        assert_eq!(broker.broker.user_held_bytes("guest"), 0);
+    }
+}
+
+/// While memory is full, each connection used to keep the bytes that may wait behind an alarm,
+/// however many connections its user had.
+#[test]
+fn what_a_user_keeps_while_memory_is_full_does_not_grow_with_its_connections() {
+    let broker = small_with(None);
+    let mut peers: Vec<Peer> = (0..20).map(|_| Peer::attach(&broker, "guest").expect("it may attach")).collect();
+    let spec = QueueSpec { name: "q".into(), ..QueueSpec::default() };
+    peers[0].client.declare_queue(&spec, broker.now()).expect("it may declare");
+    broker.broker.force_alarm("memory", true).expect("there is such an alarm");
+    let mut refused = 0;
+    for peer in &mut peers {
+        let session = peer.session(1);
+        peer.client.enable_confirms(session);
+        for _ in 0..3 {
+            peer.client.publish(session, message("", "q", &BODY)).expect("it is taken");
+            peer.client.flush(broker.now());
+        }
+        refused += peer.turn(&broker).iter().filter(|seen| matches!(seen, Seen::Refused(..))).count();
+        // A quarter of half of the memory, and the publish that exceeds it.
+        let waits = broker.broker.user_held_bytes("guest");
+        assert!(waits <= 50_000 / 8 + 1_500, "{waits}");
+    }
+    assert!(refused >= 45, "{refused}");
+    let told = fill(&broker, &mut peers[19], 2).0;
+    assert!(told.contains("and the connections of user 'guest' hold "), "{told}");
+    drop(peers);
+    assert_eq!(broker.broker.user_held_bytes("guest"), 0);
 }

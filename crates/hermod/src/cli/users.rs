@@ -68,7 +68,7 @@ pub(crate) fn users(settings: &Settings, arguments: &ArgMatches, form: Form) -> 
 }
 
 fn list_users(settings: &Settings, form: Form) -> Result<(), Failure> {
-    rows::print(&list(settings, Listed::Users, None)?, &["name", "tags", "limits"], form)
+    rows::print(&list(settings, Listed::Users, None)?, &["name", "tags", "limits", "held_bytes"], form)
 }
 
 fn authenticate(settings: &Settings, user: String, password: Secret) -> Result<u64, Failure> {

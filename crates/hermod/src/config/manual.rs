@@ -19,8 +19,8 @@ A setting can be given in four places. The later one wins:
 4. a flag of `hermod serve`: `--limits-frame-max 64KiB`.
 
 `hermod config` shows the effective values and where each came from. Settings are read at the start.
-SIGHUP reads them again and applies `log.level`, `limits.channel_max` and `loopback_users`; the
-others take effect at the next start.
+SIGHUP reads them again and applies `log.level`, `limits.channel_max`, `limits.user_memory` and
+`loopback_users`; the others take effect at the next start.
 
 Sizes are bytes or have a unit: `131072`, `128 KiB`, `16 MiB`, `1 GB`. Times have a unit: `500 ms`,
 `30 s`, `5 min`, `1 h`; a bare number is seconds. The items of a list are separated by commas; in

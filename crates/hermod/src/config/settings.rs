@@ -124,6 +124,7 @@ pub(crate) struct Limits {
     pub(crate) declarations_bytes: u64,
     pub(crate) transaction_bytes: u64,
     pub(crate) connection_memory: Option<u64>,
+    pub(crate) user_memory: Option<u64>,
     pub(crate) cc_keys: u64,
     pub(crate) handshake_timeout: Duration,
     pub(crate) heartbeat: Duration,
@@ -349,7 +350,8 @@ impl Limits {
         let [declaration_bytes, declarations_bytes] = declarations(reader)?;
         let channel_max = channel_max(reader)?;
         let consumers = consumers(reader)?;
-        let (connection_memory, cc_keys) = (connection_memory(reader)?, cc_keys(reader)?);
+        let [connection_memory, user_memory] = held_memory(reader)?;
+        let cc_keys = cc_keys(reader)?;
         let mut count = |name, default, doc| {
             reader
                 .get(declare(name, "number", default, doc), |text| between(text, value::count, 1, u64::from(u32::MAX)))
@@ -390,6 +392,7 @@ impl Limits {
             declarations_bytes,
             transaction_bytes,
             connection_memory,
+            user_memory,
             cc_keys,
             handshake_timeout,
             heartbeat,
@@ -446,14 +449,22 @@ fn shares(reader: &mut Reader) -> Result<(Option<u64>, [u64; 2]), ConfigError> {
     Ok((reserved, [percent("limits.vhost_share", of_vhost)?, percent("limits.user_share", of_user)?]))
 }
 
-fn connection_memory(reader: &mut Reader) -> Result<Option<u64>, ConfigError> {
-    let doc = "Bytes that the broker holds for one connection besides queued messages: open transactions, incomplete \
-               bodies up to 64 KiB, and direct replies that the client does not read. More is refused. `auto` is a \
-               quarter of `memory.limit`, and at least `flow.park_bytes`. It follows changes of `memory.limit` while \
-               the broker runs.";
-    reader.get(declare("limits.connection_memory", "size", "auto", doc), |text| {
-        value::or_auto(text, |text| at_least(text, value::bytes, 1))
-    })
+/// Of one connection, and of one user.
+fn held_memory(reader: &mut Reader) -> Result<[Option<u64>; 2], ConfigError> {
+    let of_connection = "Bytes that the broker holds for one connection besides queued messages: open transactions, \
+                         incomplete bodies up to 64 KiB, and direct replies that the client does not read. More is \
+                         refused. `auto` is a quarter of `memory.limit`, and at least `flow.park_bytes`. It follows \
+                         changes of `memory.limit` while the broker runs.";
+    let of_user = "The same for all connections of one user together, in all vhosts. While memory or disk is short, \
+                   a quarter of it, and at least `flow.park_bytes`; publishes that wait for the alarm to pass count \
+                   then, too. `auto` is half of `memory.limit`, and at least `limits.connection_memory`. It follows \
+                   changes of `memory.limit` while the broker runs.";
+    let mut size = |name, doc| {
+        reader.get(declare(name, "size", "auto", doc), |text| {
+            value::or_auto(text, |text| at_least(text, value::bytes, 1))
+        })
+    };
+    Ok([size("limits.connection_memory", of_connection)?, size("limits.user_memory", of_user)?])
 }
 
 fn cc_keys(reader: &mut Reader) -> Result<u64, ConfigError> {

@@ -18,9 +18,14 @@ fn settings_are_taken_up_at_a_signal() {
     write("[limits]\nchannel_max = 5\n");
     let server = Server::start(&data, &["--config", file.to_str().unwrap()]);
     assert!(offered(&server).starts_with("ConnectionTune { channel_max: 5,"));
-    write("loopback_users = ['nobody']\n[limits]\nchannel_max = 7\nqueues = 3\n");
+    write("loopback_users = ['nobody']\n[limits]\nchannel_max = 7\nuser_memory = '9 MiB'\nqueues = 3\n");
     server.signal("HUP");
-    let wanted = ["loopback_users is nobody", "limits.channel_max is 7", "limits.queues is 3 from the next start on"];
+    let wanted = [
+        "loopback_users is nobody",
+        "limits.channel_max is 7",
+        "limits.user_memory is 9 MiB",
+        "limits.queues is 3 from the next start on",
+    ];
     let mut told = String::new();
     while !wanted.iter().all(|words| told.contains(words)) {
         told += &server.until_logged("SIGHUP: ");

@@ -152,7 +152,7 @@ pub(crate) fn one(source: &Source, what: Listed, vhost: Option<&str>, name: &str
             Some(row)
         }
         (Listed::Exchanges, Some(vhost)) => broker.some_exchanges(vhost, &[name.into()]).first().map(exchange),
-        (Listed::Users, _) => broker.authority().user(name).as_ref().map(user),
+        (Listed::Users, _) => broker.authority().user(name).as_ref().map(|of| user(broker, of)),
         (Listed::Connections, _) => {
             let clients = broker.some_clients(&[broker.client_at(name)?]);
             let sockets = source.sockets();
