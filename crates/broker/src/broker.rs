@@ -131,8 +131,6 @@ impl Broker {
     /// Fills the queues, and takes up the unfinished work of the last run.
     fn resume(&self, rebuilt: &mut Rebuilt) -> Result<(), OpenError> {
         let decided = rebuilt.fill(&self.engine);
-        // First, since a policy may decide where a dead letter goes.
-        let bound = self.engine.resume_policies()?;
         let mut work = Vec::new();
         for decided in decided {
             decided.place(&self.engine);
@@ -145,7 +143,10 @@ impl Broker {
         self.engine.run_work(&mut work);
         // Dying entries are out by now, so limits drop no others in their place.
         let mut visit = Visit { context: &self.engine, now: self.engine.clock.unix_ms(), work: &mut work };
-        bound.iter().for_each(|queue| queue.enforce_arguments(&mut visit));
+        for vhost in self.engine.catalog.vhosts() {
+            let queues: Vec<_> = vhost.tables.read().queues_with_policies().cloned().collect();
+            queues.iter().for_each(|queue| queue.enforce_arguments(&mut visit));
+        }
         self.engine.run_work(&mut work);
         for vhost in self.engine.catalog.vhosts() {
             let queues: Vec<_> = vhost.tables.read().all_queues().cloned().collect();

@@ -142,7 +142,12 @@ impl Tables {
         self.queues.values()
     }
 
-    /// The same, with their buckets, which have no names.
+    pub(crate) fn queues_with_policies(&self) -> impl Iterator<Item = &Arc<Queue>> {
+        let policies = &self.policies;
+        self.queues().filter(|queue| policies.of_queue(&queue.name, queue.queue_type).is_any())
+    }
+
+    /// All queues, with their buckets, which have no names.
     pub(crate) fn all_queues(&self) -> impl Iterator<Item = &Arc<Queue>> {
         self.queues_by_id.values()
     }

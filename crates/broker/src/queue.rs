@@ -318,17 +318,10 @@ impl Queue {
     /// Replaces the arguments and enforces them on the messages that are there too. Only their
     /// priorities stay.
     pub(crate) fn apply_arguments(self: &Arc<Self>, arguments: QueueArguments, visit: &mut Visit<'_>) {
-        if self.set_arguments(arguments, visit) {
-            self.enforce_arguments(visit);
-        }
-    }
-
-    /// Replaces the arguments and leaves the messages as they are. False if nothing differs.
-    pub(crate) fn set_arguments(&self, arguments: QueueArguments, visit: &Visit<'_>) -> bool {
         let mut guard = self.lock(visit.context);
         let inner = &mut *guard;
         if inner.is_deleted() || *inner.arguments == arguments {
-            return false;
+            return;
         }
         let before = std::mem::replace(&mut inner.arguments, arguments.shared());
         let arguments = Arc::clone(&inner.arguments);
@@ -343,10 +336,10 @@ impl Queue {
         }
         // An old timer may still fire; it then finds nothing to do.
         inner.lifetime.disarm();
-        true
+        self.conclude(guard, Show::AllWithinLimits, visit);
     }
 
-    /// Enforces arguments that were set before.
+    /// Enforces its arguments after a start: a policy may have come since its messages did.
     pub(crate) fn enforce_arguments(self: &Arc<Self>, visit: &mut Visit<'_>) {
         let inner = self.lock(visit.context);
         if !inner.is_deleted() {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use journal::{Journal, Owner, Ticket};
 
 use super::facts as catalog_facts;
+use super::policies::{Policy, PolicyKind};
 use super::{Exchange, Tables, Vhost, binding_of};
 use crate::arguments::{ExchangeArguments, QueueType};
 use crate::error::Error;
@@ -28,6 +29,10 @@ pub(crate) enum Change {
     Bind(Bound, AdmittedBinding),
     /// A binding to this destination is removed.
     Unbind(Bound, Destination),
+    /// A policy is set, in place of the one of its kind with its name.
+    Policy(PolicyKind, Box<Policy>),
+    /// A policy is cleared.
+    EndPolicy(PolicyKind, Box<Policy>),
 }
 
 /// An exchange to build.
@@ -115,6 +120,14 @@ impl Change {
                 appender = journal.appender();
                 queue_facts::log_binding(&mut appender, destination.id(), facts::UNBIND, bound);
             }
+            Self::Policy(kind, policy) => {
+                appender = journal.appender();
+                catalog_facts::log_policy(&mut appender, vhost, *kind, policy);
+            }
+            Self::EndPolicy(_, policy) => {
+                appender = journal.appender();
+                appender.drop_owner(None, policy.id, &mut std::iter::empty());
+            }
             _ => return None,
         }
         Some(appender.ticket())
@@ -148,6 +161,8 @@ impl Tables {
                     self.change_bounds(destination, |bounds| bounds.forget(&bound));
                 }
             }
+            Change::Policy(kind, policy) => self.policies.put(kind, *policy),
+            Change::EndPolicy(kind, policy) => self.policies.remove(kind, &policy.name),
         }
     }
 

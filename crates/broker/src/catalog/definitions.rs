@@ -11,6 +11,7 @@ use std::sync::Arc;
 use journal::{Journal, Owner};
 use parking_lot::Mutex;
 
+use crate::catalog::policies::PolicyKind;
 use crate::encoding::{Malformed, Reader, write_table, write_text, write_varint};
 use crate::error::Error;
 use crate::store::facts;
@@ -48,6 +49,13 @@ impl Sort {
             Self::Policy => "policy",
             Self::OperatorPolicy => "operator-policy",
             Self::Decoys => "decoys",
+        }
+    }
+
+    pub(crate) fn of_policy(kind: PolicyKind) -> Self {
+        match kind {
+            PolicyKind::User => Self::Policy,
+            PolicyKind::Operator => Self::OperatorPolicy,
         }
     }
 
@@ -95,13 +103,6 @@ impl Definitions {
 
     pub(crate) fn get(&self, sort: Sort, vhost: Owner, name: &str) -> Option<Arc<Table>> {
         self.0.lock().get(&DefinitionKey::new(sort, vhost, name)).map(|kept| Arc::clone(&kept.value))
-    }
-
-    /// The names and values of all definitions of a sort in a vhost.
-    pub(crate) fn all(&self, sort: Sort, vhost: Owner) -> Vec<(String, Arc<Table>)> {
-        let kept = self.0.lock();
-        let here = kept.iter().filter(|(key, _)| key.sort == sort && key.vhost == vhost);
-        here.map(|(key, kept)| (key.name.clone(), Arc::clone(&kept.value))).collect()
     }
 
     /// The key of decoys from the log.

@@ -7,6 +7,7 @@
 //! operator's counts.
 
 use auth::Pattern;
+use journal::Owner;
 
 use crate::arguments::{QueueType, check_value};
 use crate::error::Error;
@@ -181,6 +182,8 @@ impl Key {
 /// A policy whose pattern is parsed.
 #[derive(Debug, Clone)]
 pub(crate) struct Policy {
+    /// The owner of its fact; 0 before it has one.
+    pub(crate) id: Owner,
     pub(crate) name: String,
     pub(crate) spec: PolicySpec,
     pattern: Pattern,
@@ -198,7 +201,11 @@ impl Policy {
             return Err(refuse("it sets nothing; give at least one setting".to_owned()));
         }
         Self::check_settings(kind, name, &spec.definition)?;
-        Ok(Self { name: name.to_owned(), spec, pattern })
+        Ok(Self { id: 0, name: name.to_owned(), spec, pattern })
+    }
+
+    pub(crate) fn with_id(self, id: Owner) -> Self {
+        Self { id, ..self }
     }
 
     /// Checks the settings of a policy.
@@ -231,31 +238,6 @@ impl Policy {
     }
 }
 
-/// The part of the vhost that a change of policies affects.
-#[derive(Debug)]
-pub(crate) enum Changed {
-    /// All of it.
-    Everything,
-    /// The objects of these policies, which were added or removed.
-    These(Vec<Policy>),
-}
-
-impl Changed {
-    pub(crate) fn is_for_queue(&self, name: &str, queue_type: QueueType) -> bool {
-        match self {
-            Self::Everything => true,
-            Self::These(policies) => policies.iter().any(|policy| policy.is_for_queue(name, queue_type)),
-        }
-    }
-
-    pub(crate) fn is_for_exchange(&self, name: &str) -> bool {
-        match self {
-            Self::Everything => true,
-            Self::These(policies) => policies.iter().any(|policy| policy.is_for_exchange(name)),
-        }
-    }
-}
-
 /// The policies of a vhost.
 #[derive(Debug, Default)]
 pub(crate) struct Policies {
@@ -279,21 +261,26 @@ impl Policies {
     }
 
     /// Adds a policy, in place of the one with its name.
-    pub(crate) fn put(&mut self, kind: PolicyKind, policy: Policy) -> Changed {
-        let mut changed = self.take(kind, &policy.name);
-        changed.push(policy.clone());
+    pub(crate) fn put(&mut self, kind: PolicyKind, policy: Policy) {
+        self.remove(kind, &policy.name);
         let list = self.list_mut(kind);
         list.push(policy);
         list.sort_by(|a, b| b.spec.priority.cmp(&a.spec.priority).then_with(|| a.name.cmp(&b.name)));
-        Changed::These(changed)
     }
 
-    pub(crate) fn remove(&mut self, kind: PolicyKind, name: &str) -> Changed {
-        Changed::These(self.take(kind, name))
+    pub(crate) fn remove(&mut self, kind: PolicyKind, name: &str) {
+        self.list_mut(kind).retain(|policy| policy.name != name);
     }
 
-    fn take(&mut self, kind: PolicyKind, name: &str) -> Vec<Policy> {
-        self.list_mut(kind).extract_if(.., |policy| policy.name == name).collect()
+    pub(crate) fn get(&self, kind: PolicyKind, name: &str) -> Option<&Policy> {
+        self.list(kind).iter().find(|policy| policy.name == name)
+    }
+
+    /// The policy whose fact has this owner, and its kind.
+    pub(crate) fn by_id(&self, id: Owner) -> Option<(PolicyKind, &Policy)> {
+        let kinds = [PolicyKind::User, PolicyKind::Operator];
+        let mut all = kinds.into_iter().flat_map(|kind| self.list(kind).iter().map(move |policy| (kind, policy)));
+        all.find(|(_, policy)| policy.id == id)
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -325,6 +312,10 @@ impl Policies {
 }
 
 impl Matched<'_> {
+    pub(crate) fn is_any(&self) -> bool {
+        self.user.is_some() || self.operator.is_some()
+    }
+
     /// The merged definition of both policies.
     pub(crate) fn definition(&self) -> Table {
         let mut given = self.user.map(|policy| policy.spec.definition.clone()).unwrap_or_default();

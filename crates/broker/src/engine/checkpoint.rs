@@ -120,6 +120,10 @@ fn restate_one(engine: &Engine, owner: Owner, journal: &Journal) {
             }
             return;
         }
+        if let Some((kind, policy)) = tables.policies.by_id(owner) {
+            catalog_facts::log_policy(&mut journal.housekeeping_appender(), vhost.id, kind, policy);
+            return;
+        }
     }
     if !engine.definitions.restate(owner, journal) {
         restate_user(engine, owner, journal);

@@ -1,58 +1,65 @@
-//! The one way to change policies while the broker runs, and to take them from the log at a start:
-//! their effect on queues and exchanges is the same.
-
-use std::sync::Arc;
+//! The one way to change policies while the broker runs, and their effect on the queues and
+//! exchanges that are there. Those to come are built with it (`catalog/change.rs`).
 
 use auth::{Identity, Resource, Right};
 use journal::Ticket;
 
-use crate::arguments::{ExchangeArguments, QueueArguments, bound_stored};
+use crate::arguments::ExchangeArguments;
 use crate::catalog::Vhost;
-use crate::catalog::definitions::{DefinitionKey, Sort};
+use crate::catalog::change::Change;
+use crate::catalog::definitions::Sort;
+use crate::catalog::facts::policy_bytes;
 use crate::catalog::policies::{
-    ALTERNATE, ApplyTo, Changed, DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY, Policies, Policy, PolicyKind,
-    PolicySpec, argument,
+    ALTERNATE, DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY, Policy, PolicyKind, PolicySpec, argument,
 };
 use crate::engine::Engine;
+use crate::engine::admission::Asker;
 use crate::engine::definitions::refuse_control;
 use crate::error::Error;
 use crate::message::NAME_MAX;
 use crate::queue::{Queue, Visit};
+use crate::routing::Load;
 use crate::settings::UnknownArguments;
-use crate::value::{Table, Value};
+use crate::value::Value;
 
-const PATTERN: &str = "pattern";
-const APPLY_TO: &str = "apply-to";
-const PRIORITY: &str = "priority";
-const DEFINITION: &str = "definition";
 /// Names that are matched against patterns while a vhost is locked: two milliseconds or so.
 const MATCHES_AT_ONCE: usize = 10_000;
 /// The tag of users whose policies need no other rights.
 const ADMINISTRATOR: &str = "administrator";
 
-impl Sort {
-    fn of_policy(kind: PolicyKind) -> Self {
-        match kind {
-            PolicyKind::User => Self::Policy,
-            PolicyKind::Operator => Self::OperatorPolicy,
-        }
-    }
-}
-
 impl Engine {
-    /// Logs a policy, in place of the one of its kind with this name, and applies it to all its
-    /// queues and exchanges.
+    /// Sets a policy, in place of the one of its kind with this name, and gives all its queues and
+    /// exchanges what follows.
+    ///
+    /// # Errors
+    /// `Precondition` for a new one without room.
     pub(crate) fn put_policy(&self, vhost: &Vhost, kind: PolicyKind, policy: Policy) -> Result<Ticket, Error> {
-        let key = DefinitionKey::new(Sort::of_policy(kind), vhost.id, &policy.name);
-        let ticket = self.define(key, fields_of(&policy.spec))?;
-        self.change_policies(vhost, |policies| policies.put(kind, policy));
+        let mut tables = vhost.tables.write();
+        let before = tables.policies.get(kind, &policy.name).cloned();
+        let id = match &before {
+            Some(before) => before.id,
+            None => {
+                let load = Load { logged: policy_bytes(vhost.id, kind, &policy)?.len() as u64, memory: 0 };
+                let what = format!("{} '{}'", Sort::of_policy(kind).name(), policy.name);
+                self.admit_load(&what, load, Asker::Operator)?;
+                self.owner()
+            }
+        };
+        let policy = policy.with_id(id);
+        let changed: Vec<_> = before.into_iter().chain([policy.clone()]).collect();
+        let ticket = self.change(vhost, &mut tables, Change::Policy(kind, Box::new(policy)));
+        drop(tables);
+        self.give_policies(vhost, &changed);
         Ok(ticket)
     }
 
     /// Ends a policy. `None` if there is none of this name.
     pub(crate) fn end_policy(&self, vhost: &Vhost, kind: PolicyKind, name: &str) -> Option<Ticket> {
-        let ticket = self.undefine(&DefinitionKey::new(Sort::of_policy(kind), vhost.id, name))?;
-        self.change_policies(vhost, |policies| policies.remove(kind, name));
+        let mut tables = vhost.tables.write();
+        let policy = tables.policies.get(kind, name)?.clone();
+        let ticket = self.change(vhost, &mut tables, Change::EndPolicy(kind, Box::new(policy.clone())));
+        drop(tables);
+        self.give_policies(vhost, &[policy]);
         Some(ticket)
     }
 
@@ -64,7 +71,7 @@ impl Engine {
         }
         refuse_control("policy", name)?;
         let policy = Policy::new(kind, name, spec)?;
-        self.check_definition(&DefinitionKey::new(Sort::of_policy(kind), 0, name), &fields_of(&policy.spec))?;
+        self.check_storable(policy_bytes(0, kind, &policy)?.len())?;
         Ok(policy)
     }
 
@@ -104,20 +111,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Changes policies. Queues and exchanges that the changed policies do not apply to stay as
-    /// they are.
-    fn change_policies(&self, vhost: &Vhost, change: impl FnOnce(&mut Policies) -> Changed) {
-        let changed = change(&mut vhost.tables.write().policies);
+    /// Gives every queue and exchange of these policies, which were added or removed, the effect of
+    /// all policies; others stay as they are. It works in pieces and releases the vhost between
+    /// them: all queues at once would take longer than a declaration may wait.
+    fn give_policies(&self, vhost: &Vhost, changed: &[Policy]) {
         let mut work = Vec::new();
         let mut visit = Visit { context: self, now: self.clock.unix_ms(), work: &mut work };
-        self.apply_policies(vhost, &changed, &mut |queue, arguments| queue.apply_arguments(arguments, &mut visit));
-        self.run_work(&mut work);
-    }
-
-    /// Updates every queue, by way of `give`, and every exchange that these changes affect. It
-    /// works in pieces and releases the vhost between them: all queues at once would take longer
-    /// than a declaration may wait.
-    fn apply_policies(&self, vhost: &Vhost, changed: &Changed, give: &mut dyn FnMut(&Arc<Queue>, QueueArguments)) {
         let (queues, exchanges, matches) = {
             let tables = vhost.tables.read();
             let queues: Vec<_> = tables.queues().cloned().collect();
@@ -126,15 +125,17 @@ impl Engine {
         let piece = (MATCHES_AT_ONCE / matches).max(1);
         for queues in queues.chunks(piece) {
             let tables = vhost.tables.read();
-            for queue in queues.iter().filter(|queue| changed.is_for_queue(&queue.name, queue.queue_type)) {
+            let is_changed =
+                |queue: &Queue| changed.iter().any(|policy| policy.is_for_queue(&queue.name, queue.queue_type));
+            for queue in queues.iter().filter(|queue| is_changed(queue)) {
                 // Declared arguments were parsed before.
                 let arguments = tables.arguments_of(&queue.name, &queue.vhost, queue.queue_type, &queue.declared);
-                arguments.into_iter().for_each(|arguments| give(queue, arguments));
+                arguments.into_iter().for_each(|arguments| queue.apply_arguments(arguments, &mut visit));
             }
         }
         for names in exchanges.chunks(piece) {
             let mut tables = vhost.tables.write();
-            for name in names.iter().filter(|name| changed.is_for_exchange(name)) {
+            for name in names.iter().filter(|name| changed.iter().any(|policy| policy.is_for_exchange(name))) {
                 let alternate = tables.policies.alternate_of(name);
                 if let Some(exchange) = tables.exchange_mut(name) {
                     let own = ExchangeArguments::parse(
@@ -149,53 +150,6 @@ impl Engine {
             }
         }
         self.catalog.changed();
+        self.run_work(&mut work);
     }
-
-    /// Takes the policies from the log. Returns the queues that they apply to; the caller still has
-    /// to enforce their arguments.
-    pub(crate) fn resume_policies(&self) -> Result<Vec<Arc<Queue>>, Error> {
-        let (mut work, mut bound) = (Vec::new(), Vec::new());
-        let visit = Visit { context: self, now: self.clock.unix_ms(), work: &mut work };
-        for vhost in self.catalog.vhosts() {
-            for kind in [PolicyKind::User, PolicyKind::Operator] {
-                for (name, fields) in self.definitions.all(Sort::of_policy(kind), vhost.id) {
-                    let policy = spec_of(&fields).and_then(|spec| Policy::new(kind, &name, spec).ok());
-                    let policy = policy.ok_or_else(|| {
-                        Error::internal(format!("the {} '{name}' of vhost '{}' can't be read", kind.name(), vhost.name))
-                    })?;
-                    vhost.tables.write().policies.put(kind, policy);
-                }
-            }
-            if vhost.tables.read().policies.count() == 0 {
-                continue;
-            }
-            self.apply_policies(&vhost, &Changed::Everything, &mut |queue, arguments| {
-                if queue.set_arguments(arguments, &visit) {
-                    bound.push(Arc::clone(queue));
-                }
-            });
-        }
-        Ok(bound)
-    }
-}
-
-fn fields_of(spec: &PolicySpec) -> Table {
-    let mut fields = Table::default();
-    fields.set(PATTERN, Value::Text(spec.pattern.clone()));
-    fields.set(APPLY_TO, Value::Text(spec.apply_to.name().to_owned()));
-    fields.set(PRIORITY, Value::I64(spec.priority));
-    fields.set(DEFINITION, Value::Table(spec.definition.clone()));
-    fields
-}
-
-fn spec_of(fields: &Arc<Table>) -> Option<PolicySpec> {
-    let Some(Value::Table(definition)) = fields.get(DEFINITION) else { return None };
-    let mut definition = definition.clone();
-    definition.0.iter_mut().for_each(|(setting, value)| bound_stored(&argument(setting), value));
-    Some(PolicySpec {
-        pattern: fields.get(PATTERN)?.as_text()?.to_owned(),
-        apply_to: ApplyTo::parse(fields.get(APPLY_TO)?.as_text()?)?,
-        priority: fields.get(PRIORITY)?.as_integer()?,
-        definition,
-    })
 }

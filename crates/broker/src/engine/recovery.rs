@@ -15,7 +15,9 @@ use journal::{Address, Chunk, Owner, PAGE, Replay};
 use crate::arguments::{ExchangeArguments, QueueArguments};
 use crate::catalog::change::{Change, NewExchange, NewQueue};
 use crate::catalog::definitions;
-use crate::catalog::definitions::{DefinitionKey, Definitions, EVERYWHERE};
+use crate::catalog::definitions::{DefinitionKey, Definitions, EVERYWHERE, Sort};
+use crate::catalog::facts as catalog_facts;
+use crate::catalog::policies::PolicyKind;
 use crate::catalog::{Catalog, Exchange, OWNERS_PER_VHOST, Tables, Vhost, binding_of};
 use crate::encoding::Malformed;
 use crate::engine::Engine;
@@ -76,6 +78,7 @@ pub(crate) struct Rebuilt {
     left: HashMap<Owner, Left>,
     pub(crate) users: BTreeMap<Owner, Vec<u8>>,
     definitions: BTreeMap<Owner, (DefinitionKey, Table)>,
+    policies: BTreeMap<Owner, (PolicyKind, DefinitionKey, Table)>,
     /// Damaged segments, with a description of each damage.
     pub(crate) lost_segments: BTreeMap<u32, String>,
     /// Queues with unreadable entries.
@@ -116,7 +119,16 @@ impl Rebuilt {
                 self.users.insert(owner, bytes.to_vec());
             }
             facts::DEFINITION => {
-                self.definitions.insert(owner, definitions::read_definition(bytes)?);
+                let (key, value) = definitions::read_definition(bytes)?;
+                let kind = match key.sort {
+                    Sort::Policy => PolicyKind::User,
+                    Sort::OperatorPolicy => PolicyKind::Operator,
+                    Sort::Vhost | Sort::VhostLimits | Sort::Decoys => {
+                        self.definitions.insert(owner, (key, value));
+                        return Ok(());
+                    }
+                };
+                self.policies.insert(owner, (kind, key, value));
             }
             facts::SEEN => {
                 let fact = queue_facts::read_seen(bytes)?;
@@ -283,6 +295,15 @@ impl Rebuilt {
         let (exchanges, queues) = (std::mem::take(&mut self.exchanges), self.queues.clone());
         for (id, name) in &self.vhosts {
             catalog.add_vhost(*id, name);
+        }
+        // First, since what is declared is built with them.
+        for (id, (kind, key, fields)) in std::mem::take(&mut self.policies) {
+            let Some(vhost) = self.vhost(catalog, key.vhost) else { continue };
+            let policy = catalog_facts::read_policy(id, kind, &key.name, &fields).ok_or_else(|| {
+                let (kind, name, vhost) = (kind.name(), &key.name, &vhost.name);
+                Error::internal(format!("the {kind} '{name}' of vhost '{vhost}' can't be read"))
+            })?;
+            vhost.tables.write().apply(Change::Policy(kind, Box::new(policy)));
         }
         for (id, fact) in exchanges {
             let Some(vhost) = self.vhost(catalog, fact.vhost) else { continue };
@@ -465,6 +486,7 @@ impl Replay for Rebuilt {
         self.dropped.insert(owner);
         self.vhosts.remove(&owner);
         self.definitions.remove(&owner);
+        self.policies.remove(&owner);
         self.exchanges.remove(&owner);
         self.queues.remove(&owner);
         self.buckets.remove(&owner);
