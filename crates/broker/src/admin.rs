@@ -23,7 +23,7 @@ pub use vhosts::VhostReport;
 impl Broker {
     /// True when everything up to `ticket` is durable; if it is not, `waker` is woken when it is.
     pub fn is_durable(&self, ticket: Ticket, waker: &Waker) -> bool {
-        if self.engine.journal.durable() >= ticket {
+        if self.engine.journal.is_durable(ticket) {
             return true;
         }
         self.engine.journal.when_durable(ticket, waker);

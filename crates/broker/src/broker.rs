@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use auth::{Authority, AuthoritySettings, Identity, Permission, Tags, User};
 use hashbrown::HashMap;
-use journal::{Disk, Journal, Options};
+use journal::{Disk, Journal, LogId, Options};
 
+use crate::catalog::Catalog;
 use crate::catalog::definitions::Definitions;
-use crate::catalog::{Catalog, OWNERS_PER_VHOST};
 use crate::clock::Clock;
 use crate::engine::checkpoint::Restater;
 use crate::engine::clients::{Login, Terms};
@@ -109,7 +109,7 @@ impl Broker {
             news: rebuilt.news(),
             users,
             definitions,
-            next_owner: rebuilt.next_owner(),
+            owners: rebuilt.take_owners(),
             names: NameGenerator::new(parts.name_key),
         }));
         let broker = Self { engine };
@@ -169,22 +169,22 @@ impl Broker {
             let mut user = User::new(&name, Some(hash));
             user.tags = Tags::new(["administrator"]);
             user.permissions.insert("/".into(), Permission::full());
-            record = Some((engine.owner(), user.encode().map_err(|error| failed(&error))?));
+            record = Some((engine.owner(LogId::SYSTEM), user.encode().map_err(|error| failed(&error))?));
             engine.users.lock().extend(record.iter().map(|(owner, _)| (name.clone(), *owner)));
             engine.authority.put(user).map_err(|error| failed(&error))?;
         }
         // Both or neither: a directory with one of them was left so by an operator, and gets
         // nothing.
-        let id = engine.owners(OWNERS_PER_VHOST);
-        let mut appender = engine.journal.appender();
+        let (id, home) = engine.vhost_owners();
+        let mut appender = engine.journal.appender(LogId::SYSTEM);
         let group = appender.begin_group();
         if let Some((owner, bytes)) = record {
             appender.fact(Some(group), owner, facts::USER, &[&bytes]);
         }
-        facts::log_vhost(&mut appender, Some(group), id, "/");
+        facts::log_vhost(&mut appender, Some(group), (id, home), "/");
         appender.end_group(group);
         drop(appender);
-        engine.catalog.add_vhost(id, "/");
+        engine.catalog.add_vhost(id, home, "/");
         Ok(())
     }
 
@@ -339,7 +339,7 @@ impl Broker {
                 let mut inner = queue.lock(&self.engine);
                 for lane in inner.lanes_mut().filter(|lane| lane.live() > 0) {
                     let (next, mark) = lane.last_position();
-                    facts::log_position(&mut self.engine.journal.appender(), queue.id, next, mark);
+                    facts::log_position(&mut self.engine.journal.appender(queue.log()), queue.id, next, mark);
                 }
             }
         }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use hashbrown::{HashMap, HashSet};
-use journal::{Owner, Ticket};
+use journal::{LogId, Owner, Ticket};
 use parking_lot::RwLock;
 
 use crate::arguments::idle::Told;
@@ -233,6 +233,9 @@ impl Tables {
 /// A namespace of exchanges and queues.
 #[derive(Debug)]
 pub(crate) struct Vhost {
+    /// The owner of its record, which lies in the system's log.
+    pub(crate) record: Owner,
+    /// The first of its owners in its home, the log that this is of.
     pub(crate) id: Owner,
     pub(crate) name: Arc<str>,
     pub(crate) tables: RwLock<Tables>,
@@ -262,7 +265,7 @@ pub(crate) const OWNERS_PER_VHOST: u64 = 1 + PREDECLARED.len() as u64;
 
 impl Vhost {
     /// A vhost with the predeclared exchanges. Its bindings are counted by `tally`.
-    fn new(id: Owner, name: &str, tally: &Tally) -> Self {
+    fn new(record: Owner, id: Owner, name: &str, tally: &Tally) -> Self {
         let (mut tables, bindings) = (Tables::default(), tally.part());
         for (index, (name, kind)) in PREDECLARED.into_iter().enumerate() {
             let fact = ExchangeFact::plain(id, name, kind);
@@ -271,7 +274,13 @@ impl Vhost {
             let exchange = Exchange::new(new, &bindings);
             tables.insert_exchange(Exchange { predeclared: true, weight: Weight::default(), ..exchange });
         }
-        Self { id, name: name.into(), tables: RwLock::new(tables), bindings, traced: AtomicBool::new(false) }
+        Self { record, id, name: name.into(), tables: RwLock::new(tables), bindings, traced: AtomicBool::new(false) }
+    }
+
+    /// Its home: the log of its exchanges, bindings and policies, and of its queues.
+    #[inline]
+    pub(crate) fn log(&self) -> LogId {
+        LogId::of(self.id)
     }
 
     /// See [`crate::tracing`].
@@ -365,9 +374,9 @@ impl Catalog {
         self.vhosts.read().len() < 2
     }
 
-    /// Adds a vhost that is in the log; it has [`OWNERS_PER_VHOST`] owners from `id` on.
-    pub(crate) fn add_vhost(&self, id: Owner, name: &str) {
-        let vhost = Arc::new(Vhost::new(id, name, &self.bindings));
+    /// Adds a vhost whose `record` is in the log. It has [`OWNERS_PER_VHOST`] owners from `id` on.
+    pub(crate) fn add_vhost(&self, record: Owner, id: Owner, name: &str) {
+        let vhost = Arc::new(Vhost::new(record, id, name, &self.bindings));
         self.vhosts.write().insert(Arc::clone(&vhost.name), vhost);
         self.changed();
     }

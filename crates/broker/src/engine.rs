@@ -61,6 +61,7 @@ use crate::queue::errands::Pager;
 use crate::queue::{Queue, QueueContext};
 use crate::settings::Settings;
 use crate::stats::Totals;
+use crate::store::owners::OwnerNumbers;
 
 /// Queues and clients that wait for a time or a flush, for the housekeeping.
 #[derive(Default)]
@@ -145,7 +146,7 @@ pub(crate) struct EngineParts {
     pub(crate) news: Vec<String>,
     pub(crate) users: HashMap<String, u64>,
     pub(crate) definitions: Definitions,
-    pub(crate) next_owner: u64,
+    pub(crate) owners: OwnerNumbers,
     pub(crate) names: NameGenerator,
 }
 
@@ -177,7 +178,7 @@ impl Engine {
             pager: Pager::default(),
             groups: RwLock::new(()),
             id_bundles: Mutex::default(),
-            next_owner: AtomicU64::new(parts.next_owner),
+            owners: parts.owners,
         };
         Self {
             context,

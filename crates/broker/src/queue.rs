@@ -46,7 +46,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-use journal::{Address, Bits, Chunk, Owner, Reference};
+use journal::{Address, Bits, Chunk, LogId, Owner, Reference};
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 pub(crate) use bindings::{Bound, Bounds};
@@ -271,6 +271,12 @@ impl Queue {
     /// True when its entries and its declaration are journaled.
     pub(crate) fn logged(&self) -> bool {
         self.durable && self.exclusive_to.is_none()
+    }
+
+    /// The log in which they lie, and those of its messages.
+    #[inline]
+    pub(crate) fn log(&self) -> LogId {
+        LogId::of(self.id)
     }
 
     pub(crate) fn lock<'a>(&'a self, context: &'a QueueContext) -> Guard<'a> {

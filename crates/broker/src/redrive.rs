@@ -189,7 +189,7 @@ fn bring_back(
     let mut work = Vec::new();
     let mut visit = Visit { context: engine, now: engine.clock.unix_ms(), work: &mut work };
     let leave = |group| queue.let_go_of_moved(&seized, group, engine);
-    engine.move_together(arrivals, &targets, durable, &leave, &mut visit);
+    engine.move_together(queue.log(), arrivals, &targets, durable, &leave, &mut visit);
     engine.run_work(&mut work);
     Ok(())
 }

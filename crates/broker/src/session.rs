@@ -253,7 +253,7 @@ impl Client {
                 return self.receiver.has_fetched(|queue| queue.will_wake(self.shared.mailbox.waker(), &self.engine));
             }
         };
-        if self.engine.journal.durable() >= ticket {
+        if self.engine.journal.is_durable(ticket) {
             return true;
         }
         self.engine.journal.when_durable(ticket, self.shared.mailbox.waker());
@@ -273,7 +273,7 @@ impl Client {
     /// Whether to read on.
     pub fn flow(&self) -> Flow {
         let alarmed = self.parking.is_blocked() && !self.receiver.consumes() && !self.uploads.has_place();
-        let lagging = self.engine.journal.durable() < self.publisher.lag_ticket();
+        let lagging = !self.engine.journal.is_durable(self.publisher.lag_ticket());
         if alarmed || lagging || self.uploads.waits_for_place() || self.transactions.is_committing() {
             Flow::Pause
         } else {
@@ -291,11 +291,13 @@ impl Client {
         if !self.work.is_empty() {
             let mut work = std::mem::take(&mut self.work);
             let rejected = work.iter().any(|item| matches!(item, Work::DeadLetter { .. }));
-            let gone = self.engine.run_work(&mut work);
+            let settled = &mut self.settled;
+            self.engine.run_work_with(&mut work, &mut |gone| {
+                settled.reach(gone);
+            });
             self.work = work;
-            self.settled.reach(gone);
             if rejected {
-                self.settled.reach(self.engine.journal.appender().ticket());
+                self.settled.reach(self.engine.journal.appender(self.vhost.log()).ticket());
             }
         }
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use journal::{
-    Activity, Address, Bits, Chunk, Durability, Journal, Opened, Options, Owner, Owners, PAGE, Reference, Replay,
+    Activity, Address, Bits, Chunk, Durability, Journal, LogId, Opened, Options, Owner, Owners, PAGE, Reference, Replay,
 };
 
 use crate::disk::Files;
@@ -97,7 +97,7 @@ fn good_log() -> &'static Vec<(String, Vec<u8>)> {
         let queue = Arc::<Queue>::default();
         let (journal, stepper) = opened.start_stepped(&mut std::iter::empty(), queue.clone(), Box::new(|_| {}));
         for seq in 0..MESSAGES {
-            let mut appender = journal.appender();
+            let mut appender = journal.appender(LogId::SYSTEM);
             let body = body_of(seq);
             let address = appender.body(&[&body]);
             let group = (seq % 5 == 0).then(|| appender.begin_group());
@@ -202,7 +202,7 @@ impl Owners for Queue {
     fn restate(&self, owners: &[Owner], journal: &Journal) {
         let settled: Vec<(u64, u64)> = (0..MESSAGES).filter(|seq| is_settled(*seq)).map(|seq| (seq, 1)).collect();
         for owner in owners {
-            let mut appender = journal.housekeeping_appender();
+            let mut appender = journal.housekeeping_appender(LogId::SYSTEM);
             appender.fact(None, *owner, 2, &[b"declared"]);
             appender.settle(None, *owner, 1, &settled, &[]);
         }

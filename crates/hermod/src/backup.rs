@@ -38,7 +38,7 @@ pub(crate) fn run(broker: &Broker, data: &Path, to: &Path, wanted: &dyn Fn() -> 
         files: copied.files,
         bytes: copied.bytes,
         milliseconds,
-        sequence: copied.until.0,
+        sequence: copied.until,
     })
 }
 

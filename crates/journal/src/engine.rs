@@ -62,12 +62,24 @@ impl State {
         Self { target, failed: false, stopping: false, writer_sleeps: false, background_due: false, sync_wanted: false }
     }
 
-    pub(crate) fn ticket(&self) -> Ticket {
+    /// The end of everything appended so far to the log at this place of the buffer.
+    pub(crate) fn ticket(&self, place: usize) -> Ticket {
         match &self.target {
-            // What is swallowed is never durable.
-            Target::Log(_) if self.failed => Ticket(u64::MAX),
-            Target::Log(buffer) => buffer.ticket(),
+            Target::Log(buffer) => {
+                let (log, index) = buffer.index_at(place);
+                // What is swallowed is never durable.
+                if self.failed { Ticket::lost(log) } else { Ticket::at(log, index) }
+            }
             Target::Memory(_) => Ticket::NONE,
+        }
+    }
+
+    /// When this batch is flushed, so is everything appended so far. None once the log has failed:
+    /// what is swallowed is never flushed.
+    pub(crate) fn last_sequence(&self) -> Option<u64> {
+        match &self.target {
+            Target::Log(buffer) if !self.failed => Some(buffer.last_sequence()),
+            Target::Log(_) | Target::Memory(_) => None,
         }
     }
 }

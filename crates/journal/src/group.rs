@@ -6,6 +6,7 @@
 use std::num::NonZeroU64;
 
 use crate::Owner;
+use crate::log::LogId;
 
 /// The name of a group of records that recovery applies as a whole or not at all.
 ///
@@ -41,6 +42,7 @@ impl Freed {
 /// One group that has not ended.
 struct Entry {
     group: Group,
+    log: LogId,
     /// The file that holds its first record; every later file may hold more of it.
     first_file: u32,
     freed: Freed,
@@ -60,11 +62,16 @@ impl Groups {
         Self { next: NonZeroU64::MIN, entries: Vec::new() }
     }
 
-    pub(crate) fn begin(&mut self, file: u32) -> Group {
+    pub(crate) fn begin(&mut self, log: LogId, file: u32) -> Group {
         let group = Group(self.next);
         self.next = self.next.saturating_add(1);
-        self.entries.push(Entry { group, first_file: file, freed: Freed::default(), settled: Vec::new() });
+        self.entries.push(Entry { group, log, first_file: file, freed: Freed::default(), settled: Vec::new() });
         group
+    }
+
+    /// Whether `group` is open, and of another log than this.
+    pub(crate) fn is_of_other(&self, group: Group, log: LogId) -> bool {
+        self.entries.iter().any(|entry| entry.group == group && entry.log != log)
     }
 
     /// The counts that the end of `group` will free.
@@ -133,7 +140,7 @@ mod tests {
     #[test]
     fn what_open_groups_settle_is_taken_out_of_runs() {
         let mut groups = Groups::new();
-        let (first, second) = (groups.begin(1), groups.begin(1));
+        let (first, second) = (groups.begin(LogId::SYSTEM, 1), groups.begin(LogId::SYSTEM, 1));
         groups.note_settled(first, 7, &[(5, 1), (20, 10)]);
         groups.note_settled(second, 7, &[(3, 1)]);
         groups.note_settled(second, 8, &[(0, 100)]);

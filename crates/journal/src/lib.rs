@@ -15,6 +15,7 @@ mod error;
 mod file_header;
 mod group;
 mod layout;
+mod log;
 mod memory;
 mod options;
 mod read;
@@ -39,15 +40,16 @@ pub use engine::writer::Flushed;
 pub use error::OpenError;
 pub use group::Group;
 pub use layout::{FORMAT, LOST, is_spilled};
+pub use log::LogId;
 pub use options::{Durability, Options};
 pub use recovery::accept::{LeftOut, accept_damage};
 pub use recovery::scan::Cut;
 pub use reference::{Bits, Chunk, PAGE, Reference};
 pub use replay::Replay;
 pub use stats::{Held, SegmentStats, SpillStats, Stats};
-pub use ticket::{Address, Ticket};
+pub use ticket::{Address, Standing, Ticket};
 pub use verify::{Damage, DamagedEntries, Verification, VerifiedFile, VerifiedSegment, verify};
 
-/// The owner that a record is about. Its number is never used again. What it stands for is the
-/// caller's business.
+/// The owner that a record is about: its log, and a number in that, which is never used again; see
+/// [`LogId`]. What it stands for is the caller's business.
 pub type Owner = u64;

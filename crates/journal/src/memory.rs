@@ -128,7 +128,7 @@ mod tests {
     fn a_group_frees_when_it_ends() {
         let mut memory = Memory::new(1 << 30);
         let address = memory.body(&[b"x"]);
-        let group = memory.groups.begin(1);
+        let group = memory.groups.begin(crate::LogId::SYSTEM, 1);
         memory.groups.freed(group).unwrap().add(address.file, 1);
         assert_eq!(memory.oldest().1, 1);
         memory.end(group);

@@ -5,6 +5,7 @@
 //! slice the encoder can't have written.
 
 use crate::group::Group;
+use crate::log::{LogEnd, LogId};
 use crate::{Address, Owner};
 
 /// The bytes before a record's payload.
@@ -20,6 +21,7 @@ const SETTLED: u8 = 3;
 const FACT: u8 = 4;
 const DROPPED: u8 = 5;
 const GROUP_END: u8 = 6;
+const LOG_END: u8 = 7;
 
 /// The flag of a record whose payload starts with the group it belongs to.
 const GROUPED: u8 = 1;
@@ -33,6 +35,7 @@ pub(crate) enum Draft<'a> {
     Fact { owner: Owner, kind: u8, parts: &'a [&'a [u8]] },
     Dropped { owner: Owner },
     GroupEnd { group: Group },
+    LogEnd { end: LogEnd },
 }
 
 impl Draft<'_> {
@@ -45,6 +48,7 @@ impl Draft<'_> {
             Self::Settled { runs, .. } => 9 + 16 * runs.len(),
             Self::Fact { parts, .. } => 9 + parts_len(parts),
             Self::Dropped { .. } | Self::GroupEnd { .. } => 8,
+            Self::LogEnd { .. } => 28,
         };
         HEAD + if group.is_some() { 8 } else { 0 } + payload
     }
@@ -58,6 +62,7 @@ impl Draft<'_> {
             Self::Fact { .. } => FACT,
             Self::Dropped { .. } => DROPPED,
             Self::GroupEnd { .. } => GROUP_END,
+            Self::LogEnd { .. } => LOG_END,
         };
         let payload = (self.len(group) - HEAD) as u32;
         out.extend_from_slice(&[kind, if group.is_some() { GROUPED } else { 0 }]);
@@ -92,6 +97,11 @@ impl Draft<'_> {
             }
             Self::Dropped { owner } => out.extend_from_slice(&owner.to_le_bytes()),
             Self::GroupEnd { group } => out.extend_from_slice(&group.raw().to_le_bytes()),
+            Self::LogEnd { end: LogEnd { log, term, index, link } } => {
+                let numbers = [u64::from(log.number()), *term, *index];
+                numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+                out.extend_from_slice(&link.to_le_bytes());
+            }
         }
     }
 }
@@ -112,13 +122,14 @@ pub(crate) enum Kind<'a> {
     Fact { owner: Owner, kind: u8, bytes: &'a [u8] },
     Dropped { owner: Owner },
     GroupEnd { group: Group },
+    LogEnd { end: LogEnd },
 }
 
 impl Kind<'_> {
     /// The owner the record touches.
     pub(crate) fn owner(&self) -> Option<Owner> {
         match *self {
-            Self::Body { .. } | Self::GroupEnd { .. } => None,
+            Self::Body { .. } | Self::GroupEnd { .. } | Self::LogEnd { .. } => None,
             Self::Reference { owner, .. }
             | Self::Settled { owner, .. }
             | Self::Fact { owner, .. }
@@ -136,7 +147,7 @@ pub(crate) fn decode(input: &[u8]) -> Result<(Record<'_>, &[u8]), &'static str> 
     let (mut payload, rest) = rest.split_at_checked(length).ok_or(SHORT)?;
     let group = match *flags {
         0 => None,
-        GROUPED if *kind != BODY && *kind != GROUP_END => {
+        GROUPED if !matches!(*kind, BODY | GROUP_END | LOG_END) => {
             Some(Group::from_raw(take_u64(&mut payload)?).ok_or("a record is in group 0")?)
         }
         _ => return Err("a record has flags this version does not know"),
@@ -165,6 +176,14 @@ pub(crate) fn decode(input: &[u8]) -> Result<(Record<'_>, &[u8]), &'static str> 
             let group = Group::from_raw(take_u64(&mut payload)?).ok_or("a record ends group 0")?;
             end(payload)?;
             Kind::GroupEnd { group }
+        }
+        LOG_END => {
+            let log = u32::try_from(take_u64(&mut payload)?).ok().and_then(LogId::new);
+            let log = log.ok_or("a record is of a log whose number is too large")?;
+            let (term, index) = (take_u64(&mut payload)?, take_u64(&mut payload)?);
+            let (link, rest) = payload.split_first_chunk::<4>().ok_or(INSIDE)?;
+            end(rest)?;
+            Kind::LogEnd { end: LogEnd { log, term, index, link: u32::from_le_bytes(*link) } }
         }
         _ => return Err("a record is of a kind this version does not know"),
     };
@@ -277,6 +296,7 @@ mod tests {
             bytes(Draft::Fact { owner: 2, kind: 4, parts: &[b"a", b"b"] }, None),
             bytes(Draft::Dropped { owner: 2 }, group),
             bytes(Draft::GroupEnd { group: group.unwrap() }, None),
+            bytes(Draft::LogEnd { end: LogEnd { log: LogId::SYSTEM, term: 1, index: 2, link: 3 } }, None),
         ]
     }
 

@@ -4,7 +4,7 @@
 //! Invariant: nothing on disk is changed before the whole log has been read and found good. A batch
 //! that a later batch proves to have been flushed is either replayed or stops the start.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -15,14 +15,14 @@ use crate::cold::count::Counts;
 use crate::disk::Disk;
 use crate::error::OpenError;
 use crate::file_header::write_header;
-use crate::group::{Group, Groups};
+use crate::group::Group;
 use crate::layout::{FORMAT, is_spilled_name, slot_name};
+use crate::log::{LogEnd, LogId};
 use crate::options::{BLOCK, Options, Sizes};
 use crate::record::{self, Kind, Record};
 use crate::replay::Replay;
 use crate::wal::batch::{BatchHeader, HEADER, Link};
 use crate::wal::file::{FREE_SLOTS, Ring, Shelf, Slot};
-use crate::wal::identity::{HOME, LogEnd};
 use crate::wal::table::{LogFile, Table};
 
 pub(crate) mod accept;
@@ -48,9 +48,10 @@ pub(crate) struct Recovered {
     pub(crate) next_sequence: u64,
     /// The header checksum of the last batch.
     pub(crate) previous: Link,
-    pub(crate) groups: Groups,
-    /// Where the log ends; its term is over.
-    pub(crate) log_end: LogEnd,
+    /// The term that begins.
+    pub(crate) term: u64,
+    /// Where each log ends.
+    pub(crate) ends: BTreeMap<LogId, LogEnd>,
     /// The first generation in this version's format, if the log has older ones.
     pub(crate) current_from: u32,
     /// What was cut off behind the end.
@@ -132,8 +133,8 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, replay: &mut dyn R
         offset,
         next_sequence: end.sequence.unwrap_or(1),
         previous: end.previous,
-        groups: Groups::new(),
-        log_end: end.log.unwrap_or(LogEnd::before(HOME)),
+        term: end.term.saturating_add(1),
+        ends: end.logs,
         current_from,
         cut,
         leftover,
@@ -274,7 +275,7 @@ pub(crate) fn deliver(record: &Record<'_>, (term, groups): (u64, &GroupEnds), ol
         }
         Kind::Fact { owner, kind, bytes } => replay.fact(owner, kind, bytes),
         Kind::Dropped { owner } => replay.dropped(owner),
-        Kind::Body { .. } | Kind::GroupEnd { .. } => {}
+        Kind::Body { .. } | Kind::GroupEnd { .. } | Kind::LogEnd { .. } => {}
     }
 }
 

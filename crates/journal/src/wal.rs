@@ -5,3 +5,4 @@ pub(crate) mod buffer;
 pub(crate) mod file;
 pub(crate) mod identity;
 pub(crate) mod table;
+pub(crate) mod tails;

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use journal::{Journal, Owner, Ticket};
+use journal::{Journal, LogId, Owner, Ticket};
 
 use super::facts as catalog_facts;
 use super::policies::{Policy, PolicyKind};
@@ -105,27 +105,27 @@ impl Change {
         let mut appender;
         match self {
             Self::Exchange(exchange) if exchange.durable => {
-                appender = journal.appender();
+                appender = journal.appender(LogId::of(vhost));
                 catalog_facts::log_exchange(&mut appender, vhost, exchange);
             }
             Self::Queue(queue) if queue.logged() => {
-                appender = journal.appender();
+                appender = journal.appender(LogId::of(vhost));
                 queue_facts::log_queue(&mut appender, vhost, queue);
             }
             Self::Bind(bound, admitted) if tables.lasts(bound, admitted.destination()) => {
-                appender = journal.appender();
+                appender = journal.appender(LogId::of(vhost));
                 queue_facts::log_binding(&mut appender, admitted.destination().id(), facts::BIND, bound);
             }
             Self::Unbind(bound, destination) if tables.lasts(bound, *destination) => {
-                appender = journal.appender();
+                appender = journal.appender(LogId::of(vhost));
                 queue_facts::log_binding(&mut appender, destination.id(), facts::UNBIND, bound);
             }
             Self::Policy(kind, policy) => {
-                appender = journal.appender();
+                appender = journal.appender(LogId::of(policy.id));
                 catalog_facts::log_policy(&mut appender, vhost, *kind, policy);
             }
             Self::EndPolicy(_, policy) => {
-                appender = journal.appender();
+                appender = journal.appender(LogId::of(policy.id));
                 appender.drop_owner(None, policy.id, &mut std::iter::empty());
             }
             _ => return None,

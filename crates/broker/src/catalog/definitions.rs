@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use journal::{Journal, Owner};
+use journal::{Journal, LogId, Owner};
 use parking_lot::Mutex;
 
 use crate::catalog::policies::PolicyKind;
@@ -77,6 +77,11 @@ impl DefinitionKey {
     pub(crate) fn new(sort: Sort, vhost: Owner, name: &str) -> Self {
         Self { sort, vhost, name: name.to_owned() }
     }
+
+    /// The log of a new one. What says that a vhost is there is the system's, all else the vhost's.
+    pub(crate) fn log(&self) -> LogId {
+        if self.sort == Sort::Vhost { LogId::SYSTEM } else { LogId::of(self.vhost) }
+    }
 }
 
 impl std::fmt::Display for DefinitionKey {
@@ -119,7 +124,7 @@ impl Definitions {
         let Some((key, found)) = kept.iter().find(|(_, kept)| kept.owner == owner) else { return false };
         // It was written before, so it can be written again.
         if let Ok(bytes) = definition_bytes(key, &found.value) {
-            journal.housekeeping_appender().fact(None, owner, facts::DEFINITION, &[&bytes]);
+            journal.housekeeping_appender(LogId::of(owner)).fact(None, owner, facts::DEFINITION, &[&bytes]);
         }
         true
     }

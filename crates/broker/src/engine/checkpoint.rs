@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, Weak};
 
-use journal::{Bits, Chunk, Journal, Owner, Owners, Reference};
+use journal::{Bits, Chunk, Journal, LogId, Owner, Owners, Reference};
 use parking_lot::{Condvar, Mutex};
 
 use crate::catalog::facts as catalog_facts;
@@ -80,7 +80,7 @@ fn queue_of(engine: &Engine, owner: Owner) -> Option<Arc<Queue>> {
 /// The table's read lock excludes every declaration, the queue's lock every entry, and the groups'
 /// lock every half of a group. So the restated facts are true at their place in the log.
 fn restate_one(engine: &Engine, owner: Owner, journal: &Journal) {
-    let _whole = engine.groups.write();
+    let (_whole, log) = (engine.groups.write(), LogId::of(owner));
     if restate_ids(engine, owner, journal) {
         return;
     }
@@ -90,15 +90,15 @@ fn restate_one(engine: &Engine, owner: Owner, journal: &Journal) {
             // Its end is in the log, and no record of it may follow.
             continue;
         }
-        if vhost.id == owner {
-            facts::log_vhost(&mut journal.housekeeping_appender(), None, owner, &vhost.name);
+        if vhost.record == owner {
+            facts::log_vhost(&mut journal.housekeeping_appender(log), None, (owner, vhost.id), &vhost.name);
             return;
         }
         if let Some(queue) = tables.queue_by_id(owner).filter(|queue| queue.logged()) {
             let mut inner = queue.lock(engine);
             if !inner.is_deleted() {
                 let lanes: Vec<_> = inner.lanes_mut().map(facts_of).collect();
-                let mut appender = journal.housekeeping_appender();
+                let mut appender = journal.housekeeping_appender(log);
                 queue_facts::log_whole_queue(
                     &mut appender,
                     vhost.id,
@@ -111,7 +111,7 @@ fn restate_one(engine: &Engine, owner: Owner, journal: &Journal) {
             return;
         }
         if let Some(exchange) = tables.exchange_by_id(owner).filter(|exchange| exchange.durable) {
-            let mut appender = journal.housekeeping_appender();
+            let mut appender = journal.housekeeping_appender(log);
             if !exchange.predeclared {
                 catalog_facts::log_exchange(&mut appender, vhost.id, exchange);
             }
@@ -121,7 +121,7 @@ fn restate_one(engine: &Engine, owner: Owner, journal: &Journal) {
             return;
         }
         if let Some((kind, policy)) = tables.policies.by_id(owner) {
-            catalog_facts::log_policy(&mut journal.housekeeping_appender(), vhost.id, kind, policy);
+            catalog_facts::log_policy(&mut journal.housekeeping_appender(log), vhost.id, kind, policy);
             return;
         }
     }
@@ -140,7 +140,7 @@ fn restate_ids(engine: &Engine, bundle: Owner, journal: &Journal) -> bool {
         if ids.is_none() && keys.is_none() {
             return false;
         }
-        let mut appender = journal.housekeeping_appender();
+        let mut appender = journal.housekeeping_appender(LogId::of(bundle));
         // One restatement in each turn of the log is enough, however many files mention it.
         appender.supersede(bundle);
         if let Some((scope, ids)) = ids {
@@ -167,6 +167,6 @@ fn restate_user(engine: &Engine, owner: Owner, journal: &Journal) {
     let users = engine.users.lock();
     let Some(name) = users.iter().find(|(_, id)| **id == owner).map(|(name, _)| name) else { return };
     if let Some(Ok(bytes)) = engine.authority.user(name).map(|user| user.encode()) {
-        journal.housekeeping_appender().fact(None, owner, facts::USER, &[&bytes]);
+        journal.housekeeping_appender(LogId::of(owner)).fact(None, owner, facts::USER, &[&bytes]);
     }
 }

@@ -15,7 +15,7 @@ pub(crate) mod postponed;
 
 use std::sync::Arc;
 
-use journal::{Admission, Group, Ticket};
+use journal::{Admission, Group, LogId, Ticket};
 
 use crate::arguments::QueueArguments;
 use crate::catalog::Unrouted;
@@ -264,6 +264,7 @@ impl Engine {
         if !leave.is_empty() {
             budget.has_moved = true;
             self.move_together(
+                queue.log(),
                 arrivals,
                 &targets,
                 durable,
@@ -292,11 +293,12 @@ impl Engine {
         ));
     }
 
-    /// Messages leave one queue and arrive in others, all in one group; `leave` settles them in the
-    /// old one. They are visible once the group is durable. `durable` says whether they are in the
-    /// log already; if not, they are from now on.
+    /// Messages leave one queue and arrive in others of the same log, all in one group; `leave`
+    /// settles them in the old one. They are visible once the group is durable. `durable` says
+    /// whether they are in the log already; if not, they are from now on.
     pub(crate) fn move_together(
         &self,
+        log: LogId,
         mut arrivals: Vec<Arrival>,
         targets: &[Vec<Arc<Queue>>],
         durable: bool,
@@ -305,19 +307,19 @@ impl Engine {
     ) {
         let durable = durable || arrivals.iter().any(|arrival| arrival.message().persistent());
         let written = self.write_group(targets);
-        let group = durable.then(|| self.journal.appender().begin_group());
+        let group = durable.then(|| self.journal.appender(log).begin_group());
         let hidden = hide_arrivals(&mut arrivals, targets, group, visit);
         leave(group);
         let mut ticket = Ticket::NONE;
         if let Some(group) = group {
-            let mut appender = self.journal.appender();
+            let mut appender = self.journal.appender(log);
             appender.end_group(group);
             ticket = appender.ticket();
         }
         drop(written);
-        release_holds(&arrivals, self);
+        release_holds(&arrivals, log, self);
         let sealed = Sealed { ticket, hidden, replies: Vec::new(), committed: None };
-        if ticket == Ticket::NONE {
+        if ticket.is_none() {
             sealed.reveal(visit);
         } else {
             self.wait_for_sealed(sealed);

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use journal::Ticket;
+use journal::{LogId, Owner, Ticket};
 
 use crate::catalog::change::Change;
 use crate::catalog::definitions::{Definition, DefinitionKey, Sort};
@@ -22,24 +22,31 @@ impl Engine {
         self.catalog.vhost(name).ok_or_else(|| Error::not_found(format!("vhost '{name}' does not exist")))
     }
 
+    /// The owners of a new vhost: of its record, and the first of its own log. When there are no
+    /// more logs, it is in the system's.
+    pub(crate) fn vhost_owners(&self) -> (Owner, Owner) {
+        let home = self.owners.new_log(&self.journal.logs()).unwrap_or(LogId::SYSTEM);
+        (self.owner(LogId::SYSTEM), self.owners.take(home, OWNERS_PER_VHOST))
+    }
+
     /// Adds a vhost with its description. They are logged as one group: a restart finds both or
     /// neither.
     pub(crate) fn add_vhost(&self, name: &str, description: Table) -> Result<Ticket, Error> {
-        let id = self.owners(OWNERS_PER_VHOST);
+        let (record, id) = self.vhost_owners();
         let key = DefinitionKey::new(Sort::Vhost, id, "");
         let mut kept = self.definitions.0.lock();
         let bytes = self.admit_definition(&key, &description, &kept)?;
-        let owner = self.owner();
-        let mut appender = self.journal.appender();
+        let owner = self.owner(key.log());
+        let mut appender = self.journal.appender(LogId::SYSTEM);
         let group = appender.begin_group();
-        facts::log_vhost(&mut appender, Some(group), id, name);
+        facts::log_vhost(&mut appender, Some(group), (record, id), name);
         appender.fact(Some(group), owner, facts::DEFINITION, &[&bytes]);
         appender.end_group(group);
         let ticket = appender.ticket();
         drop(appender);
         kept.insert(key, Definition { owner, value: Arc::new(description) });
         drop(kept);
-        self.catalog.add_vhost(id, name);
+        self.catalog.add_vhost(record, id, name);
         Ok(ticket)
     }
 
@@ -47,7 +54,11 @@ impl Engine {
     /// bodies are free.
     pub(crate) fn end_vhost(&self, vhost: &Vhost) -> Ticket {
         let mut tables = vhost.tables.write();
-        self.journal.appender().drop_owner(None, vhost.id, &mut std::iter::empty());
+        let ticket = {
+            let mut appender = self.journal.appender(LogId::of(vhost.record));
+            appender.drop_owner(None, vhost.record, &mut std::iter::empty());
+            appender.ticket()
+        };
         tables.end();
         self.catalog.remove_vhost(&vhost.name);
         self.definitions.vhost_ends(vhost.id);
@@ -59,7 +70,10 @@ impl Engine {
         for exchange in tables.exchange_names() {
             self.end_exchange(&mut tables, &exchange);
         }
-        self.journal.appender().ticket()
+        if vhost.log() != LogId::SYSTEM {
+            self.journal.end_log(vhost.log());
+        }
+        ticket
     }
 
     /// Logs and applies a change. Returns the ticket for the reply, which is `NONE` where a restart
@@ -139,7 +153,7 @@ impl Engine {
                 }
             }
             if exchange.durable {
-                let mut appender = self.journal.appender();
+                let mut appender = self.journal.appender(LogId::of(exchange.id));
                 appender.drop_owner(None, exchange.id, &mut std::iter::empty());
                 ticket = ticket.max(appender.ticket());
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use journal::Ticket;
+use journal::{LogId, Ticket};
 
 use crate::catalog::definitions::{Definition, DefinitionKey, EVERYWHERE, KEY, Sort, definition_bytes};
 use crate::engine::Engine;
@@ -31,8 +31,8 @@ impl Engine {
     pub(crate) fn define(&self, key: DefinitionKey, value: Table) -> Result<Ticket, Error> {
         let mut kept = self.definitions.0.lock();
         let bytes = self.admit_definition(&key, &value, &kept)?;
-        let owner = kept.get(&key).map_or_else(|| self.owner(), |kept| kept.owner);
-        let mut appender = self.journal.appender();
+        let owner = kept.get(&key).map_or_else(|| self.owner(key.log()), |kept| kept.owner);
+        let mut appender = self.journal.appender(LogId::of(owner));
         appender.fact(None, owner, facts::DEFINITION, &[&bytes]);
         let ticket = appender.ticket();
         drop(appender);
@@ -71,7 +71,7 @@ impl Engine {
     pub(crate) fn undefine(&self, key: &DefinitionKey) -> Option<Ticket> {
         let mut kept = self.definitions.0.lock();
         let owner = kept.get(key)?.owner;
-        let mut appender = self.journal.appender();
+        let mut appender = self.journal.appender(LogId::of(owner));
         appender.drop_owner(None, owner, &mut std::iter::empty());
         let ticket = appender.ticket();
         drop(appender);

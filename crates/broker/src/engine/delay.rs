@@ -64,9 +64,9 @@ impl Engine {
         if let Some(bucket) = delays.buckets.get(&span) {
             return Arc::clone(bucket);
         }
-        let bucket = self.new_bucket(queue, self.owner(), span, now);
+        let bucket = self.new_bucket(queue, self.owner(queue.log()), span, now);
         if bucket.logged() {
-            queue_facts::log_bucket(&mut self.journal.appender(), bucket.id, queue.id, span);
+            queue_facts::log_bucket(&mut self.journal.appender(queue.log()), bucket.id, queue.id, span);
         }
         tables.insert_bucket(Arc::clone(&bucket));
         delays.buckets.insert(span, Arc::clone(&bucket));
@@ -261,7 +261,7 @@ impl Engine {
                 }
             }
         };
-        self.move_together(arrivals, &targets, durable, &leave, &mut Visit { context: self, now, work });
+        self.move_together(queue.log(), arrivals, &targets, durable, &leave, &mut Visit { context: self, now, work });
     }
 
     /// The queues of a message with instructions, or their buckets where it is not due yet; and its

@@ -156,10 +156,11 @@ impl Ending {
         let mut work = Vec::new();
         let more = self.step(engine, &mut work);
         let rejected = work.iter().any(|item| matches!(item, Work::DeadLetter { .. }));
-        self.ticket = self.ticket.max(engine.run_work(&mut work));
+        let ticket = &mut self.ticket;
+        engine.run_work_with(&mut work, &mut |gone| *ticket = ticket.max(gone));
         if rejected {
             // A rejection is settled only once its dead letter is logged.
-            self.ticket = engine.journal.appender().ticket();
+            self.ticket = engine.journal.appender(self.vhost.log()).ticket();
         }
         more
     }

@@ -21,16 +21,20 @@ use crate::queue::{Queue, Visit};
 const ALARM_PERIOD: Duration = Duration::from_millis(50);
 
 impl Engine {
-    /// Does the work that visits left, and the work that this leaves, until none is left. Returns a
-    /// ticket: once it is durable the deleted queues are gone for good.
-    pub(crate) fn run_work(&self, work: &mut Vec<Work>) -> Ticket {
-        let mut gone = Ticket::NONE;
+    /// Does the work that visits left, and the work that this leaves, until none is left.
+    pub(crate) fn run_work(&self, work: &mut Vec<Work>) {
+        self.run_work_with(work, &mut |_| {});
+    }
+
+    /// As [`Engine::run_work`]. `gone` is told of each queue that was deleted: it is gone for good
+    /// once this ticket is durable.
+    pub(crate) fn run_work_with(&self, work: &mut Vec<Work>, gone: &mut dyn FnMut(Ticket)) {
         let mut budget = Budget::of_a_run();
         while !work.is_empty() {
             for item in std::mem::take(work) {
                 match item {
                     Work::DeadLetter { queue, dying } => self.dead_letter(&queue, dying, &mut budget, work),
-                    Work::DeleteIfUnused { queue } => gone = gone.max(self.delete_if_unused(&queue)),
+                    Work::DeleteIfUnused { queue } => gone(self.delete_if_unused(&queue)),
                     Work::Arm { queue, at } => {
                         let timer = Reverse((at, TimerQueue(Arc::downgrade(&queue))));
                         self.waiting.lock().timers.push(timer);
@@ -45,7 +49,6 @@ impl Engine {
                 }
             }
         }
-        gone
     }
 
     /// Wakes the housekeeper when `ticket` is durable.
@@ -93,13 +96,13 @@ impl Engine {
 
     /// Goes on with everything that waited for a flush. True when some still waits.
     fn resume_flushed(&self, now: u64, work: &mut Vec<Work>) -> bool {
-        let durable = self.journal.durable();
         let (marks, sealed, waits) = {
             let mut waiting = self.waiting.lock();
-            let marks: Vec<_> = waiting.marks.extract_if(.., |(ticket, _)| *ticket <= durable).collect();
-            let sealed: Vec<_> = waiting.sealed.extract_if(.., |sealed| sealed.ticket <= durable).collect();
+            let marks: Vec<_> = waiting.marks.extract_if(.., |(ticket, _)| self.journal.is_durable(*ticket)).collect();
+            let sealed: Vec<_> =
+                waiting.sealed.extract_if(.., |sealed| self.journal.is_durable(sealed.ticket)).collect();
             let rest = waiting.marks.iter().map(|(ticket, _)| *ticket);
-            let rest = rest.chain(waiting.sealed.iter().map(|sealed| sealed.ticket)).min();
+            let rest: Vec<_> = rest.chain(waiting.sealed.iter().map(|sealed| sealed.ticket)).collect();
             (marks, sealed, rest)
         };
         let mut visit = Visit { context: self, now, work };
@@ -109,10 +112,9 @@ impl Engine {
         for sealed in sealed {
             sealed.reveal(&mut visit);
         }
-        if let Some(ticket) = waits {
-            self.wait_for(ticket);
-        }
-        waits.is_some()
+        // The next flush has what waits longest, whatever its log.
+        waits.first().into_iter().for_each(|ticket| self.wait_for(*ticket));
+        !waits.is_empty()
     }
 
     fn run_timers(&self, now: u64, work: &mut Vec<Work>) {

@@ -42,7 +42,7 @@ impl Engine {
                 let load = Load { logged: policy_bytes(vhost.id, kind, &policy)?.len() as u64, memory: 0 };
                 let what = format!("{} '{}'", Sort::of_policy(kind).name(), policy.name);
                 self.admit_load(&what, load, Asker::Operator)?;
-                self.owner()
+                self.owner(vhost.log())
             }
         };
         let policy = policy.with_id(id);

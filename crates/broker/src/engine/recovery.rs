@@ -30,6 +30,7 @@ use crate::queue::{
 use crate::routing::Destination;
 use crate::settings::UnknownArguments;
 use crate::store::facts::{self, ExchangeFact, QueueFact};
+use crate::store::owners::OwnerNumbers;
 use crate::store::runs::read_valued;
 use crate::value::Table;
 
@@ -69,6 +70,8 @@ struct Left {
 #[derive(Debug, Default)]
 pub(crate) struct Rebuilt {
     vhosts: BTreeMap<Owner, String>,
+    /// The vhost of each owner of a vhost's record.
+    records: BTreeMap<Owner, Owner>,
     exchanges: BTreeMap<Owner, ExchangeFact>,
     queues: BTreeMap<Owner, QueueFact>,
     /// The queue and the span of each bucket.
@@ -84,7 +87,7 @@ pub(crate) struct Rebuilt {
     /// Queues with unreadable entries.
     pub(crate) lost: BTreeMap<Owner, UnreadableEntries>,
     dropped: HashSet<Owner>,
-    last_owner: Owner,
+    owners: OwnerNumbers,
     damage: Option<String>,
 }
 
@@ -92,8 +95,12 @@ impl Rebuilt {
     fn apply(&mut self, owner: Owner, kind: u8, bytes: &[u8]) -> Result<(), Malformed> {
         match kind {
             facts::VHOST => {
-                self.vhosts.insert(owner, facts::read_name(bytes)?);
-                self.last_owner = self.last_owner.max(owner + OWNERS_PER_VHOST - 1);
+                let (name, id) = facts::read_vhost(bytes)?;
+                // Before vhosts had logs of their own, the record had the vhost's id.
+                let id = id.unwrap_or(owner);
+                self.records.insert(owner, id);
+                self.vhosts.insert(id, name);
+                self.owners.see(id + OWNERS_PER_VHOST - 1);
             }
             facts::EXCHANGE => {
                 self.exchanges.insert(owner, facts::read_exchange(bytes)?);
@@ -185,13 +192,13 @@ impl Rebuilt {
     }
 
     fn see(&mut self, owner: Owner) -> bool {
-        self.last_owner = self.last_owner.max(owner);
+        self.owners.see(owner);
         !self.dropped.contains(&owner)
     }
 
-    /// The first owner that was never used.
-    pub(crate) fn next_owner(&self) -> Owner {
-        self.last_owner + 1
+    /// Moves the numbers over that were used.
+    pub(crate) fn take_owners(&mut self) -> OwnerNumbers {
+        std::mem::take(&mut self.owners)
     }
 
     /// True when nothing is declared here, and the log knows of no earlier declaration either. An
@@ -293,8 +300,9 @@ impl Rebuilt {
     /// are dead.
     pub(crate) fn declare(&mut self, catalog: &Catalog, now: u64) -> Result<(), Error> {
         let (exchanges, queues) = (std::mem::take(&mut self.exchanges), self.queues.clone());
-        for (id, name) in &self.vhosts {
-            catalog.add_vhost(*id, name);
+        for (record, id) in &self.records {
+            let name = self.vhosts.get(id).map_or("", String::as_str);
+            catalog.add_vhost(*record, *id, name);
         }
         // First, since what is declared is built with them.
         for (id, (kind, key, fields)) in std::mem::take(&mut self.policies) {
@@ -484,7 +492,9 @@ impl Replay for Rebuilt {
     fn dropped(&mut self, owner: Owner) {
         self.see(owner);
         self.dropped.insert(owner);
-        self.vhosts.remove(&owner);
+        if let Some(id) = self.records.remove(&owner) {
+            self.vhosts.remove(&id);
+        }
         self.definitions.remove(&owner);
         self.policies.remove(&owner);
         self.exchanges.remove(&owner);

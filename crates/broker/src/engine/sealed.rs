@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use journal::{Group, Owner, Ticket, Unwoken};
+use journal::{Group, LogId, Owner, Ticket, Unwoken};
 
 use crate::engine::replies::Requester;
 use crate::message::Message;
@@ -59,14 +59,19 @@ pub(crate) fn hide_arrivals(
     hidden
 }
 
-fn log_bodies<'c>(arrivals: &mut [Arrival], targets: &[Vec<Arc<Queue>>], context: &'c QueueContext) -> Unwoken<'c> {
-    let mut appender = context.journal.appender();
+fn log_bodies<'c>(
+    arrivals: &mut [Arrival],
+    targets: &[Vec<Arc<Queue>>],
+    context: &'c QueueContext,
+) -> Option<Unwoken<'c>> {
+    let log = targets.iter().flatten().next()?.log();
+    let mut appender = context.journal.appender(log);
     for (arrival, targets) in arrivals.iter_mut().zip(targets) {
         if arrival.message().persistent() && targets.iter().any(|queue| queue.logged()) {
             arrival.address = Some(appender.body(&[arrival.message().block()]));
         }
     }
-    appender.and_more()
+    Some(appender.and_more())
 }
 
 /// The queues that these arrivals go to, and which of them go to each.
@@ -87,8 +92,8 @@ pub(crate) fn picks_of(arrivals: &mut [Arrival], targets: &[Vec<Arc<Queue>>]) ->
 }
 
 /// The messages are in all their queues: only their references keep the bodies now.
-pub(crate) fn release_holds(arrivals: &[Arrival], context: &QueueContext) {
-    let mut appender = context.journal.appender();
+pub(crate) fn release_holds(arrivals: &[Arrival], log: LogId, context: &QueueContext) {
+    let mut appender = context.journal.appender(log);
     for address in arrivals.iter().filter_map(|arrival| arrival.address) {
         appender.release_hold(address);
     }

@@ -33,7 +33,7 @@ impl Engine {
         self.catalog.admit_exchange(u64::MAX);
         let fact = ExchangeFact { internal: true, ..ExchangeFact::plain(vhost.id, EXCHANGE, ExchangeKind::Topic) };
         let parsed = ExchangeArguments::none(ExchangeKind::Topic);
-        let new = NewExchange { id: self.owner(), fact, durable: true, parsed };
+        let new = NewExchange { id: self.owner(vhost.log()), fact, durable: true, parsed };
         self.change(vhost, &mut tables, Change::Exchange(Box::new(Exchange::new(new, &vhost.bindings))))
     }
 

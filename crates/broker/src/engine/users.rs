@@ -3,7 +3,7 @@
 
 use auth::User;
 use hashbrown::HashMap;
-use journal::{Owner, Ticket};
+use journal::{LogId, Owner, Ticket};
 
 use crate::engine::Engine;
 use crate::engine::admission::Asker;
@@ -18,7 +18,7 @@ impl Engine {
     pub(crate) fn end_user(&self, name: &str) -> Ticket {
         let ticket = {
             let mut users = self.users.lock();
-            let mut appender = self.journal.appender();
+            let mut appender = self.journal.appender(LogId::SYSTEM);
             if let Some(owner) = users.remove(name) {
                 appender.drop_owner(None, owner, &mut std::iter::empty());
             }
@@ -53,8 +53,8 @@ impl Engine {
             let load = Load { logged: bytes.len() as u64, memory: 0 };
             self.admit_load(&format!("user '{}'", user.name), load, Asker::Operator)?;
         }
-        let owner = *users.entry(user.name.to_string()).or_insert_with(|| self.owner());
-        let mut appender = self.journal.appender();
+        let owner = *users.entry(user.name.to_string()).or_insert_with(|| self.owner(LogId::SYSTEM));
+        let mut appender = self.journal.appender(LogId::SYSTEM);
         appender.fact(None, owner, facts::USER, &[&bytes]);
         Ok(appender.ticket())
     }

@@ -2,10 +2,9 @@
 //! engine is built around it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashMap;
-use journal::{Journal, Owner};
+use journal::{Journal, LogId, Owner};
 use parking_lot::{Mutex, RwLock};
 
 use crate::clock::Clock;
@@ -17,6 +16,7 @@ use crate::queue::dropped::Losses;
 use crate::queue::errands::Pager;
 use crate::settings::Settings;
 use crate::stats::Totals;
+use crate::store::owners::OwnerNumbers;
 
 /// See the module.
 pub(crate) struct QueueContext {
@@ -34,7 +34,7 @@ pub(crate) struct QueueContext {
     pub(crate) groups: RwLock<()>,
     /// The queue of each bundle of ids. One that is no more leaves when the log would say it again.
     pub(crate) id_bundles: Mutex<HashMap<Owner, Owner>>,
-    pub(crate) next_owner: AtomicU64,
+    pub(crate) owners: OwnerNumbers,
 }
 
 impl QueueContext {
@@ -56,14 +56,14 @@ impl QueueContext {
         }
     }
 
-    /// An owner, never used before in this data directory.
-    pub(crate) fn owner(&self) -> u64 {
-        self.owners(1)
+    /// An owner of a log, never used before in this data directory.
+    pub(crate) fn owner(&self, log: LogId) -> Owner {
+        self.owners.take(log, 1)
     }
 
     /// A new bundle of ids that `queue` knows.
     pub(crate) fn id_bundle(&self, queue: Owner) -> Owner {
-        let bundle = self.owner();
+        let bundle = self.owner(LogId::of(queue));
         self.keep_id_bundle(bundle, queue);
         bundle
     }
@@ -71,10 +71,5 @@ impl QueueContext {
     /// Notes whose ids a bundle holds.
     pub(crate) fn keep_id_bundle(&self, bundle: Owner, queue: Owner) {
         self.id_bundles.lock().insert(bundle, queue);
-    }
-
-    /// The first of so many owners in a row.
-    pub(crate) fn owners(&self, count: u64) -> u64 {
-        self.next_owner.fetch_add(count, Ordering::Relaxed)
     }
 }

@@ -85,7 +85,7 @@ impl Queue {
         if inner.is_deleted() {
             return;
         }
-        let mut appender = context.journal.appender();
+        let mut appender = context.journal.appender(self.log());
         for dead in dying.filter(|dead| dead.durable) {
             if inner.features.decided.insert(dead.seq, dead.reason).is_none() {
                 queue_facts::log_dying(&mut appender, self.id, dead.seq, dead.reason);

@@ -290,7 +290,7 @@ impl Ids {
             let durable = durable && !super::sabotage::armed("forget-ids");
             if durable {
                 let bundle = seen.bundle_of(scope, place, &|| visit.context.id_bundle(queue.id));
-                let mut appender = visit.context.journal.appender();
+                let mut appender = visit.context.journal.appender(queue.log());
                 queue_facts::log_seen(&mut appender, group, bundle, (queue.id, scope), &[(place, &kept)]);
             }
         }

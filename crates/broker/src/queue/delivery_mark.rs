@@ -1,6 +1,6 @@
 //! The delivery mark of a lane: after a crash every entry below it counts as delivered before.
 
-use journal::Ticket;
+use journal::{Journal, Ticket};
 
 /// See the module. All numbers are sequence numbers of one lane.
 #[derive(Debug)]
@@ -40,9 +40,9 @@ impl Mark {
         self.rising.map(|(_, ticket)| ticket)
     }
 
-    /// Everything up to `durable` is on disk.
-    pub(super) fn settle(&mut self, durable: Ticket) {
-        if let Some((mark, _)) = self.rising.take_if(|(_, ticket)| *ticket <= durable) {
+    /// A mark that is on disk by now counts.
+    pub(super) fn settle(&mut self, journal: &Journal) {
+        if let Some((mark, _)) = self.rising.take_if(|(_, ticket)| journal.is_durable(*ticket)) {
             self.raise(mark);
         }
     }

@@ -118,16 +118,16 @@ impl Queue {
     /// of need.
     pub(super) fn mark_covers(self: &Arc<Self>, inner: &mut Inner, seq: u64, visit: &mut Visit<'_>) -> bool {
         let Some(lane) = inner.lanes.of_mut(seq) else { return false };
-        lane.mark.settle(visit.context.journal.durable());
+        lane.mark.settle(&visit.context.journal);
         let next = lane.next();
         let near = seq + STRIDE / 2 >= lane.mark.at() && lane.mark.at() < next;
         if near && lane.mark.awaited().is_none() {
             let mark = next.min(seq + STRIDE);
-            let mut appender = visit.context.journal.appender();
+            let mut appender = visit.context.journal.appender(self.log());
             facts::log_position(&mut appender, self.id, next, mark);
             let ticket = appender.ticket();
             drop(appender);
-            if visit.context.journal.durable() >= ticket {
+            if visit.context.journal.is_durable(ticket) {
                 lane.mark.raise(mark);
             } else {
                 lane.mark.rise(mark, ticket);

@@ -130,7 +130,7 @@ impl Queue {
             let arrival = &mut arrivals[*pick as usize];
             if self.drops(inner, arrival, visit.now) {
                 // The ticket covers the first message of this id too.
-                ticket = ticket.max(visit.context.journal.appender().ticket());
+                ticket = ticket.max(visit.context.journal.appender(self.log()).ticket());
                 continue;
             }
             let full = inner.arguments.overflow.refuses() && inner.is_full();
@@ -140,13 +140,13 @@ impl Queue {
             }
             let durable = self.logged() && arrival.address.is_some();
             let more = arrival.identity.is_some() || self.keeps_last_values();
-            let group = (durable && more).then(|| visit.context.journal.appender().begin_group());
+            let group = (durable && more).then(|| visit.context.journal.appender(self.log()).begin_group());
             self.insert_all(inner, arrivals, std::slice::from_ref(pick), State::Ready, group, visit);
             ticket = ticket.max(self.log_references(inner, group, visit));
             // The entry that it supersedes.
             ticket = ticket.max(self.log_settled_in(inner, group, visit.context));
             if let Some(group) = group {
-                let mut appender = visit.context.journal.appender();
+                let mut appender = visit.context.journal.appender(self.log());
                 appender.end_group(group);
                 ticket = appender.ticket();
             }
@@ -221,7 +221,7 @@ impl Queue {
                     continue;
                 }
                 if !addresses.is_empty() {
-                    let appender = appender.get_or_insert_with(|| visit.context.journal.appender());
+                    let appender = appender.get_or_insert_with(|| visit.context.journal.appender(self.log()));
                     appender.reference(group, self.id, run, mark, &addresses);
                     addresses.clear();
                 }

@@ -191,7 +191,7 @@ impl Values {
         let place = latest.come(keyed.clone());
         if durable {
             let bundle = latest.bundle_of(place, &|| visit.context.id_bundle(queue.id));
-            let mut appender = visit.context.journal.appender();
+            let mut appender = visit.context.journal.appender(queue.log());
             queue_facts::log_keyed(&mut appender, group, bundle, queue.id, &[(place, &keyed)]);
         }
     }

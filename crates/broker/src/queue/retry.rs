@@ -72,7 +72,7 @@ impl Queue {
             let delay = arguments.retry.and_then(|retry| retry.delay(how, returns.counted()));
             let due = delay.map(|delay| visit.now.saturating_add(delay));
             if durable {
-                let mut appender = visit.context.journal.appender();
+                let mut appender = visit.context.journal.appender(self.log());
                 queue_facts::log_returns(&mut appender, self.id, seq, returns);
                 if let Some(due) = due {
                     facts::log_retry(&mut appender, self.id, seq, due);

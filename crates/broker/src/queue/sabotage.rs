@@ -49,7 +49,7 @@ impl Queue {
     /// Logs the references of all durable entries that this visit added some visits late. The
     /// ticket covers those that are logged now.
     pub(super) fn log_references_late(&self, inner: &mut Inner, visit: &Visit<'_>) -> Ticket {
-        let mut appender = visit.context.journal.appender();
+        let mut appender = visit.context.journal.appender(self.log());
         inner.lanes.all_mut().for_each(|lane| drop(lane.mark_of_added()));
         let added: Vec<_> = inner.lanes.added().collect();
         for seq in added.into_iter().flat_map(|(first, end)| first..end) {

@@ -171,7 +171,7 @@ impl Queue {
         }
         let mut addresses = ADDRESSES.take();
         let mut runs: Vec<(u64, u64)> = Vec::new();
-        let mut appender = context.journal.appender();
+        let mut appender = context.journal.appender(self.log());
         for (index, one) in settled.iter().enumerate() {
             match runs.last_mut() {
                 Some((first, count)) if *first + *count == one.seq => *count += 1,
@@ -219,7 +219,7 @@ impl Queue {
         if purged.freed.is_empty() || !self.logged() {
             return (purged.count, Ticket::NONE);
         }
-        let mut appender = context.journal.appender();
+        let mut appender = context.journal.appender(self.log());
         appender.settle_counted(None, self.id, PURGED, &purged.runs, &mut purged.freed.into_iter());
         (purged.count, appender.ticket())
     }
@@ -234,7 +234,7 @@ impl Queue {
         let mut freed = inner.lanes.files();
         inner.free_spilled_of(&mut freed, context);
         if self.logged() {
-            let mut appender = context.journal.appender();
+            let mut appender = context.journal.appender(self.log());
             appender.drop_owner(None, self.id, &mut freed.into_iter());
             ticket = appender.ticket();
         }

@@ -91,7 +91,7 @@ impl Answers {
             return None;
         }
         if let Some(Answer::UpTo { number: last, ticket: reached, turn: of }) = self.waiting.back_mut()
-            && (*of == turn || ticket <= *reached)
+            && (*of == turn || ticket.is_within(*reached))
         {
             *last = number;
             *reached = (*reached).max(ticket);
@@ -121,7 +121,7 @@ impl Answers {
         let mut confirmed = 0;
         while let Some(answer) = self.waiting.pop_front() {
             match answer {
-                Answer::UpTo { ticket, .. } if ticket > durable => {
+                Answer::UpTo { ticket, .. } if !ticket.is_within(durable) => {
                     self.waiting.push_front(answer);
                     return (confirmed, Some(ticket));
                 }

@@ -198,7 +198,7 @@ impl Client {
             internal: spec.internal,
             arguments: spec.arguments.clone(),
         };
-        let new = NewExchange { id: self.engine.owner(), fact, durable: spec.durable, parsed };
+        let new = NewExchange { id: self.engine.owner(vhost.log()), fact, durable: spec.durable, parsed };
         let change = Change::Exchange(Box::new(Exchange::new(new, &vhost.bindings)));
         let ticket = self.engine.change(&vhost, &mut tables, change).max(self.settled.ticket());
         let mut idle = idle::of_exchange(kind, &spec.arguments);
@@ -412,7 +412,7 @@ impl Client {
             return Err(Self::over_limit("queues", limit));
         }
         let new = NewQueue {
-            id: self.engine.owner(),
+            id: self.engine.owner(vhost.log()),
             fact: QueueFact {
                 vhost: vhost.id,
                 name: name.clone(),

@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use journal::Ticket;
-
 use crate::error::Error;
 use crate::message::Message;
 use crate::message::overlay::Counts;
@@ -165,9 +163,9 @@ impl Client {
         if !self.sessions.is_answering() {
             return;
         }
-        let (confirmed, waits) = self.sessions.report_answers(self.engine.journal.durable(), report);
+        let (confirmed, waits) = self.sessions.report_answers(self.engine.journal.durable(self.vhost.log()), report);
         self.engine.totals.confirmed.add(confirmed);
-        if waits > Ticket::NONE {
+        if !waits.is_none() {
             self.engine.journal.when_durable(waits, self.shared.mailbox.waker());
         }
     }

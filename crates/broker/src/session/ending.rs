@@ -29,7 +29,8 @@ impl Client {
         while !ending.leaving.is_empty() {
             ending.leave(&mut Visit { context: &engine, now: engine.clock.unix_ms(), work: &mut work });
         }
-        ending.ticket = ending.ticket.max(engine.run_work(&mut work));
+        let ticket = &mut ending.ticket;
+        engine.run_work_with(&mut work, &mut |gone| *ticket = ticket.max(gone));
         if !consumers.is_empty() {
             self.receiver.take_more_from(&self.shared.mailbox);
             ending.outgoing = self.receiver.take_deliveries_for(&consumers);
@@ -95,7 +96,7 @@ impl Client {
         }
         // A client that waits for this may also wait for its earlier requests, with no other
         // ticket.
-        ending.ticket = ending.ticket.max(self.engine.journal.appender().ticket());
+        ending.ticket = ending.ticket.max(self.engine.journal.appender(self.vhost.log()).ticket());
         self.settled.add_ending(&ending.ended);
         self.engine.waiting.lock().ending.push(ending);
         self.engine.housekeeper.wake();

@@ -305,7 +305,7 @@ impl Client {
         let ticket = self.enqueue(&mut arrivals);
         self.answer_all(&mut arrivals, ticket);
         self.publisher.keep_room(arrivals);
-        if ticket > Ticket::NONE {
+        if !ticket.is_none() {
             self.watch(ticket);
         }
     }
@@ -328,7 +328,7 @@ impl Client {
             }
         }
         if logged.is_some() {
-            release_holds(arrivals, engine);
+            release_holds(arrivals, self.vhost.log(), engine);
         }
         ticket
     }
@@ -344,7 +344,7 @@ impl Client {
         if durable.is_empty() || !arrivals.iter().any(|arrival| arrival.message().persistent()) {
             return None;
         }
-        let mut appender = engine.journal.appender();
+        let mut appender = engine.journal.appender(self.vhost.log());
         for picks in durable {
             for pick in picks {
                 let arrival = &mut arrivals[*pick as usize];

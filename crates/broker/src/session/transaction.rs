@@ -132,21 +132,21 @@ impl Client {
             }
         }
         let written = engine.write_group(&targets);
-        let group = engine.journal.appender().begin_group();
+        let group = engine.journal.appender(self.vhost.log()).begin_group();
         let (hidden, now) = (self.hide(&mut open.arrivals, &targets, group), engine.clock.unix_ms());
         self.settle_group(&open.deliveries, group);
-        let mut appender = engine.journal.appender();
+        let mut appender = engine.journal.appender(self.vhost.log());
         appender.end_group(group);
         let ticket = appender.ticket();
         drop(appender);
         drop(written);
-        release_holds(&open.arrivals, &engine);
+        release_holds(&open.arrivals, self.vhost.log(), &engine);
         self.settled.reach(ticket);
         self.settle_rest(open.session, &open.deliveries);
         let replies = self.return_unroutable(open.session, &mut open.arrivals);
         let sealed = Sealed { ticket, hidden, replies, committed: None };
         // Not before an earlier commit of this client: commits become visible in order.
-        let at_once = self.transactions.start_commit() && engine.journal.durable() >= ticket;
+        let at_once = self.transactions.start_commit() && engine.journal.is_durable(ticket);
         if at_once {
             sealed.reveal(&mut Visit { context: &engine, now, work: &mut self.work });
         } else {
@@ -157,7 +157,7 @@ impl Client {
         // told.
         let committed = Some((transaction, Arc::clone(&self.shared.mailbox)));
         let behind = Sealed { ticket: self.settled.ticket(), hidden: Vec::new(), replies: Vec::new(), committed };
-        if at_once && engine.journal.durable() >= behind.ticket {
+        if at_once && engine.journal.is_durable(behind.ticket) {
             behind.reveal(&mut Visit { context: &engine, now, work: &mut self.work });
         } else {
             engine.wait_for_sealed(behind);

@@ -10,7 +10,7 @@ use crate::encoding::{Malformed, Reader, write_table, write_text, write_varint};
 use crate::routing::ExchangeKind;
 use crate::value::Table;
 
-/// A vhost: its name.
+/// A vhost: its name, its id.
 pub(crate) const VHOST: u8 = 1;
 /// An exchange: vhost, name, kind, durable is implied, flags, arguments.
 pub(crate) const EXCHANGE: u8 = 2;
@@ -86,10 +86,21 @@ pub(crate) fn table_bytes(into: &mut Vec<u8>, table: &Table) {
     debug_assert!(written.is_ok(), "a table that was accepted can't be stored");
 }
 
-pub(crate) fn log_vhost(appender: &mut Appender<'_>, group: Option<Group>, id: Owner, name: &str) {
+/// Logs a vhost by its record's owner and by its id, whose log is its home.
+pub(crate) fn log_vhost(appender: &mut Appender<'_>, group: Option<Group>, (record, id): (Owner, Owner), name: &str) {
     let mut bytes = Vec::new();
     write_text(&mut bytes, name);
-    appender.fact(group, id, VHOST, &[&bytes]);
+    write_varint(&mut bytes, id);
+    appender.fact(group, record, VHOST, &[&bytes]);
+}
+
+/// The name of a vhost, and its id; none if that is its record's owner.
+pub(crate) fn read_vhost(bytes: &[u8]) -> Result<(String, Option<Owner>), Malformed> {
+    let mut reader = Reader::new(bytes);
+    let name = reader.text()?.to_owned();
+    let id = if reader.is_empty() { None } else { Some(reader.varint()?) };
+    reader.end()?;
+    Ok((name, id))
 }
 
 pub(crate) fn read_exchange(bytes: &[u8]) -> Result<ExchangeFact, Malformed> {
@@ -165,11 +176,4 @@ pub(crate) fn read_pair(bytes: &[u8]) -> Result<(u64, u64), Malformed> {
     let pair = (reader.varint()?, reader.varint()?);
     reader.end()?;
     Ok(pair)
-}
-
-pub(crate) fn read_name(bytes: &[u8]) -> Result<String, Malformed> {
-    let mut reader = Reader::new(bytes);
-    let name = reader.text()?.to_owned();
-    reader.end()?;
-    Ok(name)
 }

@@ -53,7 +53,7 @@ fn a_large_end_goes_on_in_pieces_and_the_reply_waits_for_all_of_them() {
             false => holder.client.close_session(session, broker.now()),
         };
         assert_eq!(small.and(Ticket::NONE), small);
-        assert_eq!((large, large.and(Ticket(1))), (Awaited::Ends, Awaited::Ends));
+        assert_eq!((large, large.and(Ticket::at(journal::LogId::SYSTEM, 1))), (Awaited::Ends, Awaited::Ends));
         let mut rounds = 0;
         while !holder.client.durable(large) {
             assert!(rounds < 100, "it does not end");

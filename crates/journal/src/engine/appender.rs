@@ -1,4 +1,4 @@
-//! Appending to the log. An [`Appender`] holds the buffer's lock: what one appends lies together,
+//! Appending to a log. An [`Appender`] holds the buffer's lock: what one appends lies together,
 //! and its cost is a copy and a few additions per record.
 //!
 //! Invariant: nothing here allocates per record or calls the system; a sleeping writer is woken
@@ -12,6 +12,7 @@ use parking_lot::MutexGuard;
 
 use crate::engine::{Engine, State, Target};
 use crate::group::Group;
+use crate::log::LogId;
 use crate::record::{Draft, LIST};
 use crate::wal::batch::BatchKind;
 use crate::{Address, Owner, Ticket};
@@ -23,6 +24,9 @@ use crate::{Address, Owner, Ticket};
 pub struct Appender<'a> {
     engine: &'a Engine,
     state: MutexGuard<'a, State>,
+    log: LogId,
+    /// Where the buffer has that.
+    place: usize,
     kind: BatchKind,
     /// The caller appends more at once: the writer may sleep on.
     more_follows: bool,
@@ -30,8 +34,13 @@ pub struct Appender<'a> {
 }
 
 impl<'a> Appender<'a> {
-    pub(crate) fn new(engine: &'a Engine, kind: BatchKind) -> Self {
-        Self { engine, state: engine.state.lock(), kind, more_follows: false, bytes: 0 }
+    pub(crate) fn new(engine: &'a Engine, log: LogId, kind: BatchKind) -> Self {
+        let mut state = engine.state.lock();
+        let place = match &mut state.target {
+            Target::Log(buffer) => buffer.place_of(log),
+            Target::Memory(_) => 0,
+        };
+        Self { engine, state, log, place, kind, more_follows: false, bytes: 0 }
     }
 
     /// Ends the appender without waking the writer: the caller goes on appending at once, and what
@@ -143,20 +152,21 @@ impl<'a> Appender<'a> {
         freed.for_each(|(file, count)| self.free(group, file, count));
     }
 
-    /// Begins a group. It must be ended, soon: until then no file that holds its records is
-    /// recycled.
+    /// Begins a group of this log. It must be ended, soon: until then no file that holds its
+    /// records is recycled.
     pub fn begin_group(&mut self) -> Group {
         match &mut self.state.target {
             Target::Log(buffer) => {
                 let head = buffer.table.head_generation();
-                buffer.groups.begin(head)
+                buffer.groups.begin(self.log, head)
             }
-            Target::Memory(memory) => memory.groups.begin(0),
+            Target::Memory(memory) => memory.groups.begin(self.log, 0),
         }
     }
 
     /// Ends a group: from here on its records stand, once this is durable.
     pub fn end_group(&mut self, group: Group) {
+        self.check_group(group);
         self.append(None, None, &Draft::GroupEnd { group });
         match &mut self.state.target {
             Target::Log(buffer) => {
@@ -166,9 +176,9 @@ impl<'a> Appender<'a> {
         }
     }
 
-    /// The end of everything appended so far, by every appender.
+    /// The end of everything appended so far to this log, by every appender.
     pub fn ticket(&self) -> Ticket {
-        self.state.ticket()
+        self.state.ticket(self.place)
     }
 
     fn append_runs(&mut self, group: Option<Group>, owner: Owner, reason: u8, runs: &[(u64, u64)]) {
@@ -189,14 +199,16 @@ impl<'a> Appender<'a> {
 
     #[inline]
     fn append(&mut self, group: Option<Group>, owner: Option<Owner>, draft: &Draft<'_>) -> Address {
+        group.into_iter().for_each(|group| self.check_group(group));
         let state = &mut *self.state;
         let Target::Log(buffer) = &mut state.target else { return Address { file: 0, offset: 0 } };
         if state.failed {
             return Address { file: 0, offset: 0 };
         }
-        let (address, bytes) = buffer.append(group, draft, self.kind);
+        let (address, bytes) = buffer.append(self.place, group, draft, self.kind);
         self.bytes += bytes;
         if let Some(owner) = owner {
+            debug_assert_eq!(LogId::of(owner), self.log, "owner {owner:x} has its records in another log");
             buffer.table.head().touch(owner);
         }
         address
@@ -220,6 +232,20 @@ impl<'a> Appender<'a> {
         match &mut self.state.target {
             Target::Log(buffer) => buffer.free(file, count),
             Target::Memory(memory) => memory.free(file, count),
+        }
+    }
+
+    /// A group that spans logs could stand in one and fall in the other.
+    fn check_group(&self, group: Group) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        if let Target::Log(buffer) = &self.state.target {
+            debug_assert!(
+                !buffer.groups.is_of_other(group, self.log),
+                "{group:?} is of another log than {:?}",
+                self.log
+            );
         }
     }
 

@@ -11,7 +11,6 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::Ticket;
 use crate::disk::{Disk, DiskFile, Lock};
 use crate::engine::journal::{Journal, Stepper};
 use crate::engine::{Engine, Log, Target};
@@ -33,8 +32,8 @@ pub struct Copied {
     pub bytes: u64,
     /// Bytes that there are to write.
     pub total: u64,
-    /// What the copy reaches to: everything up to this ticket is in it.
-    pub until: Ticket,
+    /// What the copy reaches to: the sequence of the last batch in it.
+    pub until: u64,
 }
 
 /// Why there is no backup.
@@ -167,6 +166,7 @@ impl Journal {
     pub fn backup(&self, to: Arc<dyn Disk>) -> Result<Backup, BackupError> {
         self.begin_backup(to, &mut |log| {
             let wanted = self.engine().ask_for_flush();
+            let wanted = wanted.ok_or_else(|| io::Error::other("the journal ends"))?;
             self.engine().wait_for_flush(log, wanted)
         })
     }
@@ -196,14 +196,14 @@ impl Journal {
         Ok(Backup { pin, _lock: lock, to, items, current: None, made: Vec::new(), copied, done: false })
     }
 
-    /// Has everything flushed that was appended so far. Gives the end of what is flushed, and its
-    /// ticket.
+    /// Has everything flushed that was appended so far. Gives the end of what is flushed, and the
+    /// last batch.
     fn flush_for(
         &self,
         log: &Log,
         flush: &mut dyn FnMut(&Log) -> io::Result<()>,
-    ) -> Result<(Address, Ticket), BackupError> {
-        let wanted = self.engine().state.lock().ticket();
+    ) -> Result<(Address, u64), BackupError> {
+        let wanted = self.engine().state.lock().last_sequence().ok_or(BackupError::Stopped)?;
         // With the second a batch is there, empty or not, that proves the first to be flushed. If
         // what is copied of the first does not read back, it is damage, never a torn tail.
         for _ in 0..2 {
@@ -238,15 +238,16 @@ impl Stepper {
 }
 
 impl Engine {
-    /// Has the writer write a batch, be it empty, and flush. Gives the ticket of that.
-    fn ask_for_flush(&self) -> Ticket {
+    /// Has the writer write a batch, be it empty, and flush. Gives its sequence; none
+    /// once the log has failed.
+    fn ask_for_flush(&self) -> Option<u64> {
         let mut state = self.state.lock();
         if let Target::Log(buffer) = &mut state.target {
             buffer.force();
         }
         state.sync_wanted = true;
         self.wake_writer(&mut state);
-        state.ticket()
+        state.last_sequence()
     }
 }
 
@@ -257,10 +258,10 @@ fn is_empty(to: &dyn Disk) -> Result<(), BackupError> {
     if names.is_empty() { Ok(()) } else { Err(BackupError::NotEmpty(names)) }
 }
 
-/// The end of what is flushed, and its ticket.
-fn flushed(log: &Log) -> (Option<Address>, Ticket) {
+/// The end of what is flushed, and its last batch.
+fn flushed(log: &Log) -> (Option<Address>, u64) {
     let writer = log.writer.lock();
-    (writer.synced_end, Ticket(writer.synced))
+    (writer.synced_end, writer.synced)
 }
 
 /// Everything that a copy of the log up to `end` needs, the marker last. What lies in the directory

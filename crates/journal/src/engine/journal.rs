@@ -15,9 +15,10 @@ use crate::disk::{Disk, Lock};
 use crate::engine::owners::Owners;
 use crate::engine::recycle::{Activity, Recycler};
 use crate::engine::scrub::Scrub;
-use crate::engine::writer::{Flushed, Writer};
+use crate::engine::writer::{Flushed, Writer, WrittenEnds};
 use crate::engine::{Engine, Figures, Log, OnFailure, RoomNeeds, State, Target};
 use crate::layout::is_copied;
+use crate::log::LogId;
 use crate::memory::Memory;
 use crate::options::{Durability, Options, Sizes};
 use crate::read::{self, no_body};
@@ -27,7 +28,7 @@ use crate::reference::{Chunk, Reference};
 use crate::replay::Replay;
 use crate::spill::Spill;
 use crate::stats::{Held, SegmentStats, SpillStats, Stats};
-use crate::ticket::{Address, Progress, Ticket};
+use crate::ticket::{Address, Progress, Standing, Ticket};
 use crate::wal::batch::BatchKind;
 use crate::wal::buffer::Buffer;
 use crate::{Appender, OpenError};
@@ -64,19 +65,49 @@ impl Journal {
         Ok(Opened { options, sizes: recovered.sizes, recovered: Some((recovered, lock)) })
     }
 
-    /// Takes the buffer's lock, to append. All others wait until the appender is dropped.
-    pub fn appender(&self) -> Appender<'_> {
-        Appender::new(&self.0, BatchKind::News)
+    /// Takes the buffer's lock, to append to a log, which begins with its first record. All others
+    /// wait until the appender is dropped.
+    pub fn appender(&self, log: LogId) -> Appender<'_> {
+        Appender::new(&self.0, log, BatchKind::News)
     }
 
     /// As [`Journal::appender`], for what [`Owners::restate`] appends.
-    pub fn housekeeping_appender(&self) -> Appender<'_> {
-        Appender::new(&self.0, BatchKind::Housekeeping)
+    pub fn housekeeping_appender(&self, log: LogId) -> Appender<'_> {
+        Appender::new(&self.0, log, BatchKind::Housekeeping)
     }
 
-    /// The ticket up to which everything is durable. One atomic load.
-    pub fn durable(&self) -> Ticket {
-        self.0.progress.durable()
+    /// The logs that have records, or have had some since the start.
+    pub fn logs(&self) -> Vec<LogId> {
+        match &self.0.state.lock().target {
+            Target::Log(buffer) => buffer.logs().collect(),
+            Target::Memory(_) => Vec::new(),
+        }
+    }
+
+    /// Nothing will be appended to the log any more, so its end need not be kept.
+    pub fn end_log(&self, log: LogId) {
+        if let Target::Log(buffer) = &mut self.0.state.lock().target {
+            buffer.end_log(log);
+        }
+    }
+
+    /// The ticket up to which everything in a log is durable. A look into a small table.
+    pub fn durable(&self, log: LogId) -> Ticket {
+        self.0.progress.durable(log)
+    }
+
+    /// Whether everything up to `ticket` is durable.
+    pub fn is_durable(&self, ticket: Ticket) -> bool {
+        self.0.progress.is_durable(ticket)
+    }
+
+    /// What is known of a ticket.
+    pub fn standing(&self, ticket: Ticket) -> Standing {
+        match self.is_durable(ticket) {
+            true => Standing::Durable,
+            false if self.0.state.lock().failed => Standing::Unknown,
+            false => Standing::Pending,
+        }
     }
 
     /// Wakes `waker` once, when `ticket` is durable; at once if it is.
@@ -208,7 +239,7 @@ impl Journal {
     pub fn relieve(&self) {
         let mut state = self.0.state.lock();
         let Target::Log(buffer) = &mut state.target else { return };
-        if !std::mem::replace(&mut buffer.relieve, true) {
+        if !std::mem::replace(&mut buffer.recycle.relieve, true) {
             state.background_due = true;
             self.0.background_wakes.notify_one();
         }
@@ -384,7 +415,7 @@ impl Opened {
         owners: Arc<dyn Owners>,
         on_failure: OnFailure,
     ) -> Journal {
-        let progress = Progress::default();
+        let mut progress = Progress::default();
         let (target, log, directory) = match self.recovered {
             None => (Target::Memory(Memory::new(self.sizes.ring)), None, None),
             Some((mut recovered, lock)) => {
@@ -394,7 +425,7 @@ impl Opened {
                     }
                 });
                 recovered.segments.find_dead();
-                progress.resume(Ticket(recovered.next_sequence - 1));
+                progress = Progress::resumed(recovered.ends.values().map(|end| (end.log, end.index)));
                 let (buffer, log) = running(recovered, self.options.durability, owners, on_failure);
                 (Target::Log(Box::new(buffer)), Some(log), Some(lock))
             }
@@ -434,16 +465,16 @@ fn running(
         offset,
         next_sequence,
         previous,
-        groups,
-        log_end,
+        term,
+        ends,
         current_from,
         cut: _,
         leftover,
     } = recovered;
     let spill = Spill::new(Arc::clone(&cold.disk), incarnation, sizes.file, leftover);
     let free = ring.free_on_disk().unwrap_or(0);
-    let mut buffer = Buffer::new(sizes, table, segments, groups, offset, next_sequence);
-    buffer.current_from = current_from;
+    let mut buffer = Buffer::new(sizes, table, segments, &ends, (offset, next_sequence));
+    buffer.recycle.current_from = current_from;
     let last = next_sequence - 1;
     let log = Log {
         durability,
@@ -455,8 +486,7 @@ fn running(
             previous,
             last,
             synced: last,
-            log_end: log_end.next_term(),
-            committed: log_end.index,
+            ends: WrittenEnds::new(term, &ends),
             proof: false,
             dirty: Vec::new(),
             end: None,

@@ -11,13 +11,13 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
+use crate::Journal;
 use crate::cold::index::SegmentFile;
 use crate::cold::merge;
 use crate::engine::{Engine, Log, Target};
 use crate::layout::{index_name, segment_name};
 use crate::wal::buffer::{Buffer, Recycling};
 use crate::wal::file::Slot;
-use crate::{Journal, Ticket};
 
 mod job;
 mod wait;
@@ -41,8 +41,8 @@ pub enum Activity {
 
 /// A file that is out of the table.
 struct Retired {
-    /// When that is durable.
-    ticket: Ticket,
+    /// The batch that says so.
+    sequence: u64,
     generation: u32,
     /// It is a segment now, and its slot stays.
     adopted: bool,
@@ -70,7 +70,7 @@ pub(crate) struct Recycler {
     /// restating takes as much room as it frees, an idle log must not turn for ever.
     budget: usize,
     /// What was flushed when the step began.
-    synced: Ticket,
+    synced: u64,
 }
 
 impl Recycler {
@@ -82,7 +82,7 @@ impl Recycler {
             leftovers: Vec::new(),
             unreadable: None,
             budget: 0,
-            synced: Ticket::NONE,
+            synced: 0,
         }
     }
 
@@ -100,8 +100,8 @@ impl Log {
         }
         let awaited = self.awaited.load(Ordering::Relaxed);
         let arrived = awaited != 0 && awaited <= self.synced.load(Ordering::Relaxed);
-        let ended = buffer.awaited_group.is_some_and(|group| !buffer.groups.open_up_to(group));
-        let work = match buffer.recycling {
+        let ended = buffer.recycle.awaited_group.is_some_and(|group| !buffer.groups.open_up_to(group));
+        let work = match buffer.recycle.stage {
             Recycling::Free => can_leave(buffer) && self.wanted(buffer) && self.affords(buffer),
             Recycling::Leaving => is_dead(buffer),
             Recycling::Busy | Recycling::Failed => false,
@@ -113,7 +113,7 @@ impl Log {
     fn wanted(&self, buffer: &mut Buffer) -> bool {
         let sizes = buffer.sizes;
         let large = buffer.used() > sizes.ring / 4 && buffer.fresh >= u64::from(sizes.file / 8);
-        large || buffer.relieve || buffer.is_outdated() || self.pressed(buffer)
+        large || buffer.recycle.relieve || buffer.is_outdated() || self.pressed(buffer)
     }
 
     fn pressed(&self, buffer: &mut Buffer) -> bool {
@@ -131,11 +131,12 @@ impl Log {
     }
 }
 
-/// Whether the oldest file can be taken out of the log. No reference to it can be added any more,
-/// and no group is open in it.
+/// Whether the oldest file can be taken out of the log. All of it is written, no reference to it
+/// can be added any more, and no group is open in it.
 fn can_leave(buffer: &Buffer) -> bool {
     let oldest = buffer.table.oldest();
-    buffer.table.len() > 1 && oldest.holds == 0 && !buffer.groups.hold(oldest.generation)
+    let written = buffer.first_pending().file > oldest.generation;
+    buffer.table.len() > 1 && written && oldest.holds == 0 && !buffer.groups.hold(oldest.generation)
 }
 
 /// Whether only the facts of its owners keep the oldest file.
@@ -175,7 +176,7 @@ impl Engine {
     }
 
     fn advance_recycling(&self, log: &Log, journal: &Journal, recycler: &mut Recycler, activity: Activity) -> bool {
-        recycler.synced = Ticket(log.synced.load(Ordering::Acquire));
+        recycler.synced = log.synced.load(Ordering::Acquire);
         let recycled = recycle_flushed(log, recycler);
         let removed = self.remove_dead(log, recycler);
         let worked = match recycler.job.take() {
@@ -224,9 +225,9 @@ impl Engine {
             (Failure::Read(segment), None) => Some(segment),
         };
         self.with_buffer(|buffer| {
-            buffer.recycling = Recycling::Failed;
+            buffer.recycle.stage = Recycling::Failed;
             // Its room is wanted still.
-            buffer.relieve |= job.leaving().is_some();
+            buffer.recycle.relieve |= job.leaving().is_some();
             let segment = unreadable.and_then(|segment| buffer.segments.segments.get_mut(&segment));
             segment.into_iter().for_each(|segment| segment.unreadable = true);
             buffer.segments.find_dead();
@@ -234,7 +235,7 @@ impl Engine {
     }
 
     fn set_recycling(&self, recycling: Recycling) {
-        self.with_buffer(|buffer| buffer.recycling = recycling);
+        self.with_buffer(|buffer| buffer.recycle.stage = recycling);
     }
 
     /// Begins with the oldest file if its room is wanted, else with a merge if one is due.
@@ -248,7 +249,7 @@ impl Engine {
         let room = log.to_spare(buffer).saturating_sub(log.thresholds(buffer.sizes).reserve);
         let job = choose_file(log, recycler, buffer, activity)
             .or_else(|| merge::choose(&buffer.segments, buffer.sizes, room).map(Job::merge));
-        buffer.recycling = if job.is_some() { Recycling::Busy } else { Recycling::Free };
+        buffer.recycle.stage = if job.is_some() { Recycling::Busy } else { Recycling::Free };
         recycler.job = job;
         recycler.job.is_some()
     }
@@ -256,25 +257,31 @@ impl Engine {
     /// Takes the oldest file out of the table, and has a batch flushed that says so; not yet if
     /// something keeps it.
     fn retire(&self, log: &Log, recycler: &mut Recycler, job: Job) -> bool {
+        let behind = self.with_buffer(|buffer| buffer.behind()).unwrap_or_default();
+        let ends = if behind.is_empty() { Vec::new() } else { log.writer.lock().ends_of(&behind) };
         let mut state = self.state.lock();
         let state = &mut *state;
+        if state.failed {
+            return false;
+        }
         let Target::Log(buffer) = &mut state.target else { return false };
         let adopted = job.adopted();
         if !(if adopted { can_leave(buffer) } else { is_dead(buffer) }) {
             debug_assert!(job.only_leaves());
-            buffer.recycling = Recycling::Leaving;
+            buffer.recycle.stage = Recycling::Leaving;
             recycler.job = Some(job);
             return false;
         }
-        let Some(file) = buffer.table.retire() else { return false };
+        ends.into_iter().for_each(|end| buffer.restate_end(end));
+        let Some(file) = buffer.retire() else { return false };
         if adopted {
             buffer.segments.insert(file.generation, job.count(file.live));
             log.figures.adopted.fetch_add(1, Ordering::Relaxed);
         }
-        buffer.recycling = Recycling::Free;
-        buffer.force();
+        buffer.recycle.stage = Recycling::Free;
+        let sequence = buffer.last_sequence();
         state.sync_wanted = true;
-        recycler.retired.push_back(Retired { ticket: state.ticket(), generation: file.generation, adopted });
+        recycler.retired.push_back(Retired { sequence, generation: file.generation, adopted });
         recycler.budget = recycler.budget.saturating_sub(1);
         self.wake_writer(state);
         true
@@ -315,15 +322,15 @@ impl Engine {
     /// Notes what the recycler waits for, for the writer and for the appender that ends a group.
     /// True if it came meanwhile.
     fn note_waits(&self, log: &Log, recycler: &Recycler) -> bool {
-        let retired = recycler.retired.front().map(|retired| retired.ticket);
-        let tickets = recycler.waits().filter_map(Wait::ticket).chain(retired);
+        let retired = recycler.retired.front().map(|retired| retired.sequence);
+        let flushes = recycler.waits().filter_map(Wait::sequence).chain(retired);
         // What had come when the step began is not waited for: the next step tries the rest again.
-        let awaited = tickets.filter(|ticket| *ticket > recycler.synced).min().map_or(0, |ticket| ticket.0);
+        let awaited = flushes.filter(|sequence| *sequence > recycler.synced).min().unwrap_or(0);
         let group = recycler.waits().filter_map(Wait::group).min();
         // Under the lock that the writer takes after each flush, so that it sees this or what it
         // did is seen here.
         self.with_buffer(|buffer| {
-            buffer.awaited_group = group;
+            buffer.recycle.awaited_group = group;
             log.awaited.store(awaited, Ordering::Relaxed);
             awaited != 0 && awaited <= log.synced.load(Ordering::Acquire)
         })
@@ -342,12 +349,12 @@ fn choose_file(log: &Log, recycler: &mut Recycler, buffer: &mut Buffer, activity
         recycler.budget = buffer.table.len();
     }
     // What is alive leaves the log for good, so that comes to an end by itself.
-    if recycler.budget == 0 && !buffer.relieve && !outdated && buffer.table.oldest().live == 0 {
+    if recycler.budget == 0 && !buffer.recycle.relieve && !outdated && buffer.table.oldest().live == 0 {
         return None;
     }
     let oldest = buffer.table.oldest();
     // Once it has begun, the whole log is put into this version's format.
-    buffer.relieve = oldest.generation + 1 < buffer.current_from;
+    buffer.recycle.relieve = oldest.generation + 1 < buffer.recycle.current_from;
     let mut owners = oldest.owners();
     owners.reverse();
     let leaving = Leaving {
@@ -400,7 +407,7 @@ fn remove_segment(log: &Log, number: u32) -> std::io::Result<()> {
 fn recycle_flushed(log: &Log, recycler: &mut Recycler) -> bool {
     let synced = recycler.synced;
     let mut any = false;
-    while let Some(retired) = recycler.retired.pop_front_if(|retired| retired.ticket <= synced) {
+    while let Some(retired) = recycler.retired.pop_front_if(|retired| retired.sequence <= synced) {
         if retired.adopted {
             log.ring.part_with(retired.generation);
         } else {

@@ -10,7 +10,6 @@ use crate::engine::journal::Journal;
 use crate::engine::recycle::Activity;
 use crate::engine::writer::Flushed;
 use crate::engine::{Engine, Log, State, Target};
-use crate::ticket::Ticket;
 
 /// How long the writer is idle before it seals the log: long enough that a lone publisher's pauses
 /// cost no flush.
@@ -79,9 +78,9 @@ impl Engine {
     }
 
     /// Waits until the writer has flushed everything up to `wanted`.
-    pub(crate) fn wait_for_flush(&self, log: &Log, wanted: Ticket) -> io::Result<()> {
+    pub(crate) fn wait_for_flush(&self, log: &Log, wanted: u64) -> io::Result<()> {
         let until = Instant::now() + FLUSH_WITHIN;
-        while log.synced.load(Ordering::Acquire) < wanted.0 {
+        while log.synced.load(Ordering::Acquire) < wanted {
             let state = self.state.lock();
             if state.failed || state.stopping {
                 return Err(io::Error::other("the journal ends"));
@@ -153,13 +152,13 @@ fn tidy(journal: &Journal) {
     let mut activity = Activity::Busy;
     loop {
         while engine.background(log, journal, activity) && !engine.state.lock().stopping {}
-        let before = engine.state.lock().ticket();
+        let before = engine.state.lock().last_sequence();
         engine.wait_for_work(log, started);
         let mut state = engine.state.lock();
         if state.stopping || state.failed {
             return;
         }
-        let idle = !state.background_due && state.ticket() == before;
+        let idle = !state.background_due && state.last_sequence() == before;
         activity = if idle { Activity::Idle } else { Activity::Busy };
         state.background_due = false;
     }
@@ -168,7 +167,7 @@ fn tidy(journal: &Journal) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Address, Bits, Chunk, Durability, Options, Owner, Owners, RealDisk, Reference, Replay};
+    use crate::{Address, Bits, Chunk, Durability, LogId, Options, Owner, Owners, RealDisk, Reference, Replay};
 
     struct Nothing;
 
@@ -200,7 +199,7 @@ mod tests {
             let opened = Journal::open(disk, options, &mut Nothing).unwrap();
             let failed = Box::new(|error: &io::Error| panic!("{error}"));
             let journal = opened.start(&mut std::iter::empty(), Arc::new(Nothing), failed);
-            journal.appender().fact(None, 1, 1, &[b"something"]);
+            journal.appender(LogId::SYSTEM).fact(None, 1, 1, &[b"something"]);
             let asleep = || {
                 let state = journal.engine().state.lock();
                 state.writer_sleeps && matches!(&state.target, Target::Log(buffer) if buffer.proven)

@@ -4,22 +4,25 @@
 //! Invariant: `durable` moves forward after the flush that covers it has returned without error,
 //! never before; after the first error it never moves again.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use hashbrown::HashMap;
 use parking_lot::RwLockWriteGuard;
 
 use crate::checksum::Checksums;
 use crate::disk::is_out_of_handles;
 use crate::engine::{Engine, Log, Target};
+use crate::log::{LogEnd, LogId};
 use crate::options::{BLOCK, Durability};
 use crate::record;
-use crate::ticket::{Address, Ticket};
+use crate::ticket::Address;
 use crate::wal::batch::{Batch, BatchHeader, HEADER, Link};
 use crate::wal::buffer::DurableEnd;
 use crate::wal::file::Ring;
-use crate::wal::identity::{Identity, LogEnd};
+use crate::wal::identity::{Advance, Identity};
 
 /// What a step of the writer did.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -41,10 +44,7 @@ pub(crate) struct Writer {
     pub(crate) last: u64,
     /// The last batch known to be flushed.
     pub(crate) synced: u64,
-    /// Up to where the log is written.
-    pub(crate) log_end: LogEnd,
-    /// The index up to which the log is known to be flushed.
-    pub(crate) committed: u64,
+    pub(crate) ends: WrittenEnds,
     /// Whether that was an empty one which says that all before it is flushed.
     pub(crate) proof: bool,
     /// The generations written to since the last flush.
@@ -53,6 +53,45 @@ pub(crate) struct Writer {
     pub(crate) end: Option<Address>,
     /// Where the last one ends that is known to be flushed.
     pub(crate) synced_end: Option<Address>,
+}
+
+/// Up to where each log is written and flushed.
+pub(crate) struct WrittenEnds {
+    /// The term of this run.
+    term: u64,
+    /// The end of each log, and the index up to which it is known to be flushed.
+    ends: HashMap<LogId, (LogEnd, u64)>,
+    /// The logs written to since the last flush.
+    unsynced: Vec<LogId>,
+}
+
+impl WrittenEnds {
+    /// What recovery found, all of it flushed.
+    pub(crate) fn new(term: u64, ends: &BTreeMap<LogId, LogEnd>) -> Self {
+        let ends = ends.values().map(|end| (end.log, (LogEnd { term, ..*end }, end.index))).collect();
+        Self { term, ends, unsynced: Vec::new() }
+    }
+
+    /// Moves the log of a batch forward, and gives what its header says of it.
+    fn take(&mut self, batch: &Batch, records: &[u8]) -> Identity {
+        let (term, log) = (self.term, batch.log);
+        let (end, commit) = self.ends.entry(log).or_insert_with(|| (LogEnd::before(log, term), 0));
+        if batch.advance() == Advance::Yes {
+            *end = end.with(Advance::Yes, records);
+            debug_assert_eq!(end.index, batch.index, "the buffer and the writer count alike");
+            if self.unsynced.last() != Some(&log) {
+                self.unsynced.push(log);
+            }
+        }
+        Identity { end: *end, commit: *commit }
+    }
+
+    /// Everything written is flushed.
+    fn sync(&mut self) {
+        for log in self.unsynced.drain(..) {
+            self.ends.entry(log).and_modify(|(end, commit)| *commit = end.index);
+        }
+    }
 }
 
 impl Engine {
@@ -93,7 +132,7 @@ impl Engine {
         let last = run.last().map_or(writer.last, |batch| batch.sequence);
         #[cfg(feature = "sabotage")]
         if std::env::var_os("HERMOD_SABOTAGE").is_some_and(|fault| fault == "confirm-before-write") {
-            self.progress.reach(Ticket(last), 0);
+            self.progress.reach(&run.iter().map(|batch| (batch.log, batch.index)).collect::<Vec<_>>(), 0);
             // As long as a slow disk would take: a kill must be able to come in between.
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
@@ -104,7 +143,7 @@ impl Engine {
             return Err(error);
         }
         writer.last = last;
-        let end = DurableEnd { ticket: Ticket(last), proof: writer.proof };
+        let end = DurableEnd { sequence: last, proof: writer.proof };
         drop(run);
         drop(writer);
         self.settle(log, end);
@@ -113,15 +152,16 @@ impl Engine {
 
     /// Everything up to `end` is durable: wakes what waited for it.
     fn settle(&self, log: &Log, end: DurableEnd) {
-        let (bytes, background, surplus) = {
+        let (ends, bytes, background, surplus) = {
             let mut state = self.state.lock();
             let Target::Log(buffer) = &mut state.target else { return };
             let written = buffer.durable(end);
+            let ends: Vec<_> = written.iter().map(|batch| (batch.log, batch.index)).collect();
             let bytes = written.iter().map(|batch| u64::from(batch.length)).sum();
             let surplus = buffer.reuse(written);
-            (bytes, log.background_due(buffer), surplus)
+            (ends, bytes, log.background_due(buffer), surplus)
         };
-        self.progress.reach(end.ticket, bytes);
+        self.progress.reach(&ends, bytes);
         drop(surplus);
         if background {
             self.wake_background();
@@ -168,6 +208,11 @@ fn is_out_of_room(error: &io::Error) -> bool {
 }
 
 impl Writer {
+    /// Up to where these logs are written.
+    pub(crate) fn ends_of(&self, logs: &[LogId]) -> Vec<LogEnd> {
+        logs.iter().filter_map(|log| self.ends.ends.get(log).map(|(end, _)| *end)).collect()
+    }
+
     fn write(&mut self, log: &Log, run: &[Arc<Batch>]) -> io::Result<()> {
         for batch in run {
             let file = log.ring.handle(batch.file).ok_or_else(|| io::Error::other("a log file in use is not open"))?;
@@ -206,8 +251,7 @@ impl Writer {
             identity: None,
         };
         // Before they are sealed, so that it is one pass.
-        self.log_end = self.log_end.with(fields.advance(), records);
-        fields.identity = Some(Identity { end: self.log_end, commit: self.committed });
+        fields.identity = Some(self.ends.take(batch, records));
         record::seal_bodies(records, batch.offset + HEADER as u32, |offset, body| sums.body(offset, body));
         fields.payload = sums.of(records);
         self.proof = batch.is_empty() && self.synced + 1 == batch.sequence;
@@ -227,7 +271,7 @@ impl Writer {
         log.figures.flushes.fetch_add(1, Ordering::Relaxed);
         self.dirty.clear();
         self.synced = last;
-        self.committed = self.log_end.index;
+        self.ends.sync();
         self.synced_end = self.end;
         log.synced.store(last, Ordering::Release);
         Ok(())

@@ -5,6 +5,7 @@
 //! chain breaks, a later batch may say that more was flushed than the chain holds: that proves
 //! damage. Without such proof it is a torn tail, which no ticket ever covered.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -12,9 +13,11 @@ use crate::checksum::Checksums;
 use crate::disk::DiskFile;
 use crate::error::OpenError;
 use crate::layout::slot_name;
+use crate::log::{LogEnd, LogId};
 use crate::options::BLOCK;
-use crate::wal::batch::{BatchHeader, HEADER, Link};
-use crate::wal::identity::LogEnd;
+use crate::record::Kind;
+use crate::recovery::each_record;
+use crate::wal::batch::{BatchHeader, BatchKind, HEADER, Link};
 
 /// A file with a good header.
 pub(crate) struct ScanFile {
@@ -60,7 +63,7 @@ pub(crate) struct Scan {
 }
 
 /// Where a walk has got to: the place of the next batch, and what it must say.
-#[derive(Copy, Clone, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct End {
     /// The index of the file.
     pub(crate) index: usize,
@@ -70,8 +73,10 @@ pub(crate) struct End {
     pub(crate) previous: Link,
     /// The oldest generation still needed, by the last batch that said so.
     pub(crate) oldest: u32,
-    /// How far the log has come; none before a batch that says so.
-    pub(crate) log: Option<LogEnd>,
+    /// The term of the last batch.
+    pub(crate) term: u64,
+    /// How far each log has come, from the first batch on that says so.
+    pub(crate) logs: BTreeMap<LogId, LogEnd>,
 }
 
 /// The log among the files.
@@ -110,7 +115,7 @@ struct Behind {
 impl End {
     /// Before the first batch of file `index`.
     pub(crate) fn before(index: usize) -> Self {
-        Self { index, offset: BLOCK, sequence: None, previous: 0, oldest: 0, log: None }
+        Self { index, offset: BLOCK, sequence: None, previous: 0, oldest: 0, term: 0, logs: BTreeMap::new() }
     }
 }
 
@@ -223,7 +228,7 @@ impl Scan {
                 found = self.linked(place, &end, &mut records)?;
             }
             let Some((header, link)) = found else { return Ok(end) };
-            let log = self.follow(place, end.log, &header, &records)?;
+            self.follow(place, &mut end.logs, &header, &records)?;
             visit(place.0, &header, &records)?;
             end = End {
                 index: place.0,
@@ -231,26 +236,39 @@ impl Scan {
                 sequence: Some(header.sequence + 1),
                 previous: link,
                 oldest: header.oldest,
-                log,
+                term: header.term(),
+                logs: end.logs,
             };
         }
     }
 
-    /// The end of the log behind a batch. The first that is read is believed: what it follows may
-    /// have left the log.
+    /// Moves the log of a batch forward. The first batch that is read of a log is believed, and the
+    /// first record of its end: what they follow may have left the log.
     fn follow(
         &self,
         (at, offset): (usize, u32),
-        end: Option<LogEnd>,
+        logs: &mut BTreeMap<LogId, LogEnd>,
         header: &BatchHeader,
         records: &[u8],
-    ) -> Result<Option<LogEnd>, OpenError> {
-        let followed = match (end, &header.identity) {
-            (None, next) => Ok(next.map(|next| next.end)),
-            (Some(end), Some(next)) => end.follow(next, header.advance(), records).map(Some),
-            (Some(_), None) => Err("a batch of an older format follows one of a newer"),
+    ) -> Result<(), OpenError> {
+        let damaged = |what| OpenError::damaged(&self.files[at].name(), offset.into(), what);
+        let Some(identity) = &header.identity else {
+            let newer = logs.is_empty();
+            return if newer { Ok(()) } else { Err(damaged("a batch of an older format follows one of a newer")) };
         };
-        followed.map_err(|what| OpenError::damaged(&self.files[at].name(), offset.into(), what))
+        let end = match logs.get(&identity.end.log) {
+            Some(end) => end.follow(identity, header.advance(), records).map_err(damaged)?,
+            None => identity.end,
+        };
+        logs.insert(end.log, end);
+        if header.kind == BatchKind::Housekeeping {
+            each_record(&self.files[at], header, records, &mut |_, record| {
+                if let Kind::LogEnd { end } = record.kind {
+                    logs.entry(end.log).or_insert(end);
+                }
+            })?;
+        }
+        Ok(())
     }
 
     /// The batch at a place, if it is the next of the chain.
@@ -409,7 +427,7 @@ impl Behind {
         let missing = end.sequence.unwrap_or(1);
         self.proven |= header.durable >= missing;
         // What an earlier start has cut is of an earlier term, if that start wrote anything.
-        let last_run = header.term() >= end.log.map_or(0, |log| log.term);
+        let last_run = header.term() >= end.term;
         self.batches += u64::from(last_run && header.sequence >= missing);
     }
 }

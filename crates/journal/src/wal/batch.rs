@@ -8,7 +8,8 @@ use parking_lot::RwLock;
 
 use crate::checksum::Checksums;
 use crate::layout::{FORMAT, is_read};
-use crate::wal::identity::{Advance, Identity, LogEnd, LogId};
+use crate::log::{LogEnd, LogId};
+use crate::wal::identity::{Advance, Identity};
 
 /// The bytes before a batch's records.
 pub(crate) const HEADER: usize = 128;
@@ -59,6 +60,14 @@ impl BatchKind {
         if flags & HOUSEKEEPING != 0 { Self::Housekeeping } else { Self::News }
     }
 
+    /// Whether so many records of this kind move their log forward.
+    fn advance(self, records: u32) -> Advance {
+        match self {
+            Self::News if records > 0 => Advance::Yes,
+            Self::News | Self::Housekeeping => Advance::No,
+        }
+    }
+
     fn flags(self) -> u16 {
         match self {
             Self::News => 0,
@@ -78,10 +87,7 @@ impl BatchHeader {
 
     /// Whether the batch moves its log forward.
     pub(crate) fn advance(&self) -> Advance {
-        match self.kind {
-            BatchKind::News if self.records > 0 => Advance::Yes,
-            BatchKind::News | BatchKind::Housekeeping => Advance::No,
-        }
+        self.kind.advance(self.records)
     }
 
     /// The term in which the batch was written.
@@ -106,7 +112,7 @@ impl BatchHeader {
         out[56..60].copy_from_slice(&self.payload.to_le_bytes());
         if let Some(Identity { end, commit }) = self.identity {
             out[60..64].copy_from_slice(&end.link.to_le_bytes());
-            out[64..72].copy_from_slice(&end.log.0.to_le_bytes());
+            out[64..72].copy_from_slice(&u64::from(end.log.number()).to_le_bytes());
             out[72..80].copy_from_slice(&end.term.to_le_bytes());
             out[80..88].copy_from_slice(&end.index.to_le_bytes());
             out[88..96].copy_from_slice(&commit.to_le_bytes());
@@ -155,6 +161,18 @@ impl BatchHeader {
         }
         let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+        let identity = match format >= WITH_LOGS {
+            true => Some(Identity {
+                end: LogEnd {
+                    log: u32::try_from(u64_at(64)).ok().and_then(LogId::new)?,
+                    term: u64_at(72),
+                    index: u64_at(80),
+                    link: u32_at(60),
+                },
+                commit: u64_at(88),
+            }),
+            false => None,
+        };
         let header = Self {
             kind: BatchKind::of(u16::from_le_bytes([bytes[6], bytes[7]])),
             incarnation: u64_at(8),
@@ -167,10 +185,7 @@ impl BatchHeader {
             records: u32_at(48),
             previous: u32_at(52),
             payload: u32_at(56),
-            identity: (format >= WITH_LOGS).then(|| Identity {
-                end: LogEnd { log: LogId(u64_at(64)), term: u64_at(72), index: u64_at(80), link: u32_at(60) },
-                commit: u64_at(88),
-            }),
+            identity,
         };
         let link = u32_at(HEADER - 4);
         let right = header.incarnation == incarnation
@@ -186,6 +201,9 @@ pub(crate) fn footprint(length: usize) -> u32 {
 
 /// A batch in memory, from its first record until it is written.
 pub(crate) struct Batch {
+    pub(crate) log: LogId,
+    /// The index of its log with it.
+    pub(crate) index: u64,
     pub(crate) file: u32,
     pub(crate) offset: u32,
     pub(crate) sequence: u64,
@@ -194,36 +212,22 @@ pub(crate) struct Batch {
     /// The bytes of its records; known when it is closed.
     pub(crate) length: u32,
     pub(crate) kind: BatchKind,
-    /// It is written even if it stays empty.
-    pub(crate) forced: bool,
     /// Room for the header, then the records. Locked because readers may want a body while the
     /// writer fills in checksums; until the batch is closed it is only reached through `get_mut`.
     pub(crate) bytes: RwLock<Vec<u8>>,
 }
 
 impl Batch {
-    /// An empty batch in `bytes`, which are reused.
-    pub(crate) fn new(file: u32, offset: u32, sequence: u64, mut bytes: Vec<u8>) -> Self {
-        bytes.clear();
-        bytes.resize(HEADER, 0);
-        Self {
-            file,
-            offset,
-            sequence,
-            oldest: 0,
-            records: 0,
-            length: 0,
-            kind: BatchKind::News,
-            forced: false,
-            bytes: RwLock::new(bytes),
-        }
+    /// Whether it moves its log forward.
+    pub(crate) fn advance(&self) -> Advance {
+        self.kind.advance(self.records)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.records == 0
     }
 
-    /// BatchHeader and records, without padding.
+    /// Header and records, without padding.
     pub(crate) fn len(&mut self) -> usize {
         self.bytes.get_mut().len()
     }
@@ -247,7 +251,7 @@ mod tests {
             payload: 0xfeed_face,
             kind: BatchKind::Housekeeping,
             identity: Some(Identity {
-                end: LogEnd { log: LogId(1), term: 4, index: 17, link: 0xabad_cafe },
+                end: LogEnd { log: LogId::new(1).unwrap(), term: 4, index: 17, link: 0xabad_cafe },
                 commit: 16,
             }),
         }

@@ -1,22 +1,27 @@
-//! The buffer that records are appended to: one open batch, and closed ones on their way to the
-//! disk.
+//! The buffer that records are appended to: an open batch for each log that is active, one for what
+//! is restated of all logs, and closed ones on their way to the disk.
 //!
 //! Invariant: a batch has its file and offset from the moment its first record is in it, so an
-//! address is known at once. Batches are closed, written and made durable in the order of their
-//! sequence.
+//! address is known at once. Only the last batch grows beyond its blocks; what follows it lies
+//! behind them. All open batches lie in the head, and what was appended before a file is taken out
+//! of the table lies before what is appended afterwards. Batches are written and made durable in
+//! the order of their sequence.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::RwLock;
 
 use super::batch::{Batch, BatchKind, HEADER, footprint};
-use super::table::Table;
+use super::table::{LogFile, Table};
+use super::tails::Tails;
 use crate::cold::count::Counts;
 use crate::group::{Group, Groups};
+use crate::log::{LogEnd, LogId};
 use crate::options::{BLOCK, Sizes};
 use crate::record::{self, Draft};
-use crate::{Address, Owner, Ticket};
+use crate::{Address, Owner};
 
 /// How many buffers are kept for reuse, so that a busy writer does not take memory from the system
 /// batch by batch.
@@ -25,7 +30,8 @@ const KEPT_BUFFERS: usize = 8;
 /// How far a flush has come.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct DurableEnd {
-    pub(crate) ticket: Ticket,
+    /// The last batch that is durable.
+    pub(crate) sequence: u64,
     /// The last batch is an empty one. It says that all batches before it are flushed.
     pub(crate) proof: bool,
 }
@@ -48,9 +54,16 @@ pub(crate) struct Buffer {
     /// What keeps the segments outside the log.
     pub(crate) segments: Counts,
     pub(crate) groups: Groups,
-    open: Batch,
-    /// Closed batches, oldest first; they stay here, readable, until they are durable.
-    closed: VecDeque<Arc<Batch>>,
+    tails: Tails,
+    /// The sequence of the open batch of housekeeping.
+    housekeeping: Option<u64>,
+    /// The batches from the first that is not durable on, readable until they are.
+    pending: VecDeque<Pending>,
+    /// How many of them are open.
+    open: usize,
+    next_sequence: u64,
+    /// Where in the head the next batch goes, unless the last one is open still.
+    offset: u32,
     spare: Vec<Vec<u8>>,
     /// Whether the last batch is an empty one on disk which proves all before it durable.
     pub(crate) proven: bool,
@@ -58,72 +71,176 @@ pub(crate) struct Buffer {
     pub(crate) fresh: u64,
     /// Bytes of housekeeping appended in all.
     pub(crate) restated: u64,
+    pub(crate) recycle: Recycle,
+}
+
+/// What the recycler and those who append tell each other.
+pub(crate) struct Recycle {
+    pub(crate) stage: Recycling,
     /// The oldest file is to go, however much room there is.
     pub(crate) relieve: bool,
     /// Older files than this one are of an older format, and are to go in any case.
     pub(crate) current_from: u32,
-    pub(crate) recycling: Recycling,
-    /// The recycler waits until no group up to this one is open.
+    /// It waits until no group up to this one is open.
     pub(crate) awaited_group: Option<u64>,
 }
 
+/// A batch that is not durable.
+enum Pending {
+    Open {
+        batch: Batch,
+        /// Where the next batch begins, or the file ends.
+        limit: u32,
+    },
+    Closed(Arc<Batch>),
+}
+
 impl Buffer {
-    /// A buffer whose next batch is `sequence` at `offset` of the table's head.
+    /// A buffer whose next batch is `sequence` at `offset` of the table's head, with logs that end
+    /// so.
     pub(crate) fn new(
         sizes: Sizes,
         table: Table,
         segments: Counts,
-        groups: Groups,
-        offset: u32,
-        sequence: u64,
+        ends: &BTreeMap<LogId, LogEnd>,
+        (offset, sequence): (u32, u64),
     ) -> Self {
-        let open = Batch::new(table.head_generation(), offset, sequence, Vec::new());
-        // An empty log has nothing to prove.
-        let proven = sequence == 1;
         Self {
             sizes,
             table,
             segments,
-            groups,
-            open,
-            closed: VecDeque::new(),
+            groups: Groups::new(),
+            tails: Tails::new(ends),
+            housekeeping: None,
+            pending: VecDeque::new(),
+            open: 0,
+            next_sequence: sequence,
+            offset,
             spare: Vec::new(),
-            proven,
+            // An empty log has nothing to prove.
+            proven: sequence == 1,
             fresh: 0,
             restated: 0,
-            relieve: false,
-            current_from: 0,
-            recycling: Recycling::Free,
-            awaited_group: None,
+            recycle: Recycle { stage: Recycling::Free, relieve: false, current_from: 0, awaited_group: None },
         }
     }
 
-    /// Appends a record and says where it lies and how many bytes it took.
-    pub(crate) fn append(&mut self, group: Option<Group>, draft: &Draft<'_>, kind: BatchKind) -> (Address, u64) {
+    /// The place of a log, for [`Buffer::append`], as long as the buffer stays locked.
+    #[inline]
+    pub(crate) fn place_of(&mut self, log: LogId) -> usize {
+        self.tails.place(log)
+    }
+
+    /// Appends a record to the log at `place`, and says where it lies and how many bytes it took.
+    pub(crate) fn append(
+        &mut self,
+        place: usize,
+        group: Option<Group>,
+        draft: &Draft<'_>,
+        kind: BatchKind,
+    ) -> (Address, u64) {
         let need = draft.len(group);
-        let open_len = self.open.len();
-        let full = self.open.kind != kind || open_len + need > self.sizes.batch as usize || !self.fits(open_len + need);
-        if full && !self.open.is_empty() {
-            self.close();
-        }
-        if self.open.is_empty() && !self.fits(HEADER + need) {
-            self.advance();
-        }
-        self.open.kind = kind;
         let counter = match kind {
             BatchKind::Housekeeping => &mut self.restated,
             BatchKind::News => &mut self.fresh,
         };
         *counter += need as u64;
-        let bytes = self.open.bytes.get_mut();
-        if need > self.sizes.batch as usize {
+        let most = self.sizes.batch as usize;
+        let batch = self.batch_for(place, kind, need);
+        let (file, offset) = (batch.file, batch.offset);
+        batch.records += 1;
+        let bytes = batch.bytes.get_mut();
+        if need > most {
             // It has the batch to itself: the memory that it takes, padding included, and no more.
             bytes.reserve_exact(need + BLOCK as usize);
         }
-        let address = Address { file: self.open.file, offset: self.open.offset + bytes.len() as u32 };
+        let address = Address { file, offset: offset + bytes.len() as u32 };
         draft.write(group, bytes);
-        self.open.records += 1;
         (address, need as u64)
+    }
+
+    /// An open batch that takes `need` more bytes of this kind.
+    #[inline]
+    fn batch_for(&mut self, place: usize, kind: BatchKind, need: usize) -> &mut Batch {
+        let tail = self.tails.at(place);
+        let (own, last) = (tail.open, tail.last.0);
+        let open = match kind {
+            BatchKind::News => own,
+            // What the log says next comes behind it, and what it said before lies before it.
+            BatchKind::Housekeeping => {
+                self.close_open(own);
+                self.housekeeping.filter(|sequence| *sequence > last)
+            }
+        };
+        let at = match open.map(|sequence| (sequence - self.first_sequence()) as usize) {
+            Some(at) if self.takes(at, need) => at,
+            Some(_) | None => {
+                self.close_open(if kind == BatchKind::News { own } else { self.housekeeping });
+                self.place(place, kind, need)
+            }
+        };
+        match &mut self.pending[at] {
+            Pending::Open { batch, .. } => batch,
+            Pending::Closed(_) => unreachable!("it was looked up among the open ones, or just placed"),
+        }
+    }
+
+    #[inline]
+    fn takes(&mut self, at: usize, need: usize) -> bool {
+        let Pending::Open { batch, limit } = &mut self.pending[at] else { return false };
+        let length = batch.len() + need;
+        length <= self.sizes.batch as usize && batch.offset + footprint(length) <= *limit
+    }
+
+    /// Places a batch behind the last one, in the next file if it does not fit, for `need` bytes of
+    /// records. Gives where it is among the pending ones.
+    fn place(&mut self, place: usize, kind: BatchKind, need: usize) -> usize {
+        self.cap_last();
+        if u64::from(self.offset) + u64::from(footprint(HEADER + need)) > u64::from(self.table.head_length()) {
+            // What lies in a file must be there when the next one is the head.
+            self.close_all();
+            self.table.advance(self.sizes.file);
+            self.offset = BLOCK;
+        }
+        let small = self.open >= KEPT_BUFFERS;
+        let bytes = match self.spare.pop() {
+            Some(bytes) => bytes,
+            None if small => Vec::with_capacity(BLOCK as usize),
+            None => Vec::with_capacity(self.buffer_bytes()),
+        };
+        let (sequence, file) = (self.next_sequence, self.table.head_generation());
+        let log = match kind {
+            BatchKind::News => {
+                let tail = self.tails.at(place);
+                tail.index += u64::from(need > 0);
+                tail.open = Some(sequence);
+                tail.last = (sequence, file);
+                tail.log
+            }
+            BatchKind::Housekeeping => {
+                self.housekeeping = Some(sequence);
+                LogId::SYSTEM
+            }
+        };
+        let own = self.tails.place(log);
+        let index = self.tails.at(own).index;
+        let batch = new_batch((log, index), (file, self.offset), sequence, kind, bytes);
+        self.pending.push_back(Pending::Open { batch, limit: self.table.head_length() });
+        self.next_sequence += 1;
+        self.open += 1;
+        self.pending.len() - 1
+    }
+
+    /// The last batch grows no further than its blocks: another follows.
+    fn cap_last(&mut self) {
+        if let Some(Pending::Open { batch, limit }) = self.pending.back_mut() {
+            self.offset = batch.offset + footprint(batch.len());
+            *limit = self.offset;
+        }
+    }
+
+    fn first_sequence(&self) -> u64 {
+        self.next_sequence - self.pending.len() as u64
     }
 
     /// Adds `count` references by `owner` to the bodies in a file.
@@ -142,43 +259,96 @@ impl Buffer {
         }
     }
 
-    /// Makes sure that the open batch is written even if nothing is appended to it.
+    /// Makes sure that a batch is written behind all others, be it empty. It says where the log
+    /// begins and what is flushed.
     pub(crate) fn force(&mut self) {
-        if self.open.is_empty() && !self.fits(HEADER) {
-            self.advance();
+        if matches!(self.pending.back(), Some(Pending::Open { .. })) {
+            return;
         }
-        self.open.forced = true;
+        let place = self.tails.place(LogId::SYSTEM);
+        let at = self.place(place, BatchKind::News, 0);
+        self.close(at);
     }
 
-    /// Whether there is anything to write.
+    /// The logs whose last batch lies in the oldest file: their ends must be said again.
+    pub(crate) fn behind(&self) -> Vec<LogId> {
+        self.tails.behind(self.table.oldest().generation)
+    }
+
+    /// Says again how far a log goes.
+    pub(crate) fn restate_end(&mut self, end: LogEnd) {
+        let place = self.tails.place(end.log);
+        self.append(place, None, &Draft::LogEnd { end }, BatchKind::Housekeeping);
+    }
+
+    /// Takes the oldest file out of the table. The last batch says so, or another behind it, and
+    /// none before.
+    pub(crate) fn retire(&mut self) -> Option<LogFile> {
+        (0..self.pending.len().saturating_sub(1)).for_each(|at| self.close(at));
+        let file = self.table.retire()?;
+        self.force();
+        Some(file)
+    }
+
+    /// Whether there is nothing to write.
     pub(crate) fn is_idle(&self) -> bool {
-        self.closed.is_empty() && self.open.is_empty() && !self.open.forced
+        self.pending.is_empty()
     }
 
-    /// The end of everything appended so far.
-    pub(crate) fn ticket(&self) -> Ticket {
-        let open = !self.open.is_empty() || self.open.forced;
-        Ticket(if open { self.open.sequence } else { self.open.sequence - 1 })
+    /// The index that everything appended so far to the log at `place` has.
+    #[inline]
+    pub(crate) fn index_at(&self, place: usize) -> (LogId, u64) {
+        let tail = self.tails.get(place);
+        (tail.log, tail.index)
+    }
+
+    /// The logs that there are or have been.
+    pub(crate) fn logs(&self) -> impl Iterator<Item = LogId> + '_ {
+        self.tails.logs()
+    }
+
+    /// Nothing is appended to the log any more.
+    pub(crate) fn end_log(&mut self, log: LogId) {
+        let place = self.tails.place(log);
+        self.tails.at(place).ended = true;
+    }
+
+    /// The last batch that something was appended to, of all logs: when it is flushed, so is
+    /// everything appended so far.
+    pub(crate) fn last_sequence(&self) -> u64 {
+        self.next_sequence - 1
     }
 
     /// The bytes from the oldest file's start to the end of what was appended.
     pub(crate) fn used(&mut self) -> u64 {
-        self.table.closed_bytes() + u64::from(self.open.offset) + self.open.len() as u64
+        let end = match self.pending.back_mut() {
+            Some(Pending::Open { batch, .. }) => u64::from(batch.offset) + batch.len() as u64,
+            Some(Pending::Closed(_)) | None => u64::from(self.offset),
+        };
+        self.table.closed_bytes() + end
     }
 
-    /// Closes the open batch and gives everything that has to be written, oldest first.
+    /// Closes the open batches and gives everything that has to be written, oldest first.
     pub(crate) fn run(&mut self) -> Vec<Arc<Batch>> {
-        if !self.open.is_empty() || self.open.forced {
-            self.close();
-        }
-        self.closed.iter().cloned().collect()
+        self.close_all();
+        let closed = |pending: &Pending| match pending {
+            Pending::Closed(batch) => Some(Arc::clone(batch)),
+            Pending::Open { .. } => None,
+        };
+        self.pending.iter().filter_map(closed).collect()
     }
 
     /// The batches up to `end` are durable: takes them off the queue.
     pub(crate) fn durable(&mut self, end: DurableEnd) -> Vec<Arc<Batch>> {
-        let count = self.closed.iter().take_while(|batch| batch.sequence <= end.ticket.0).count();
-        let durable = self.closed.drain(..count).collect();
-        self.proven = end.proof && self.closed.is_empty();
+        let is_durable = |pending: &mut Pending| match pending {
+            Pending::Closed(batch) => batch.sequence <= end.sequence,
+            Pending::Open { .. } => false,
+        };
+        let mut durable = Vec::new();
+        while let Some(Pending::Closed(batch)) = self.pending.pop_front_if(is_durable) {
+            durable.push(batch);
+        }
+        self.proven = end.proof && self.pending.is_empty();
         durable
     }
 
@@ -205,62 +375,101 @@ impl Buffer {
         self.sizes.batch as usize + BLOCK as usize
     }
 
-    /// Where a body lies that may not be on disk yet.
-    pub(crate) fn find(&mut self, address: Address) -> Option<Pending> {
-        if self.open.file == address.file && self.open.offset < address.offset {
-            let at = (address.offset - self.open.offset) as usize;
-            return body_at(self.open.bytes.get_mut(), at).map(Pending::Open);
+    /// A body that may not be on disk yet.
+    pub(crate) fn find(&mut self, address: Address) -> Option<Unwritten> {
+        let before = |pending: &Pending| pending.start() < (address.file, address.offset);
+        let at = self.pending.partition_point(before).checked_sub(1)?;
+        match &mut self.pending[at] {
+            Pending::Open { batch, .. } if batch.file == address.file => {
+                let at = (address.offset - batch.offset) as usize;
+                body_at(batch.bytes.get_mut(), at).map(Unwritten::Open)
+            }
+            Pending::Closed(batch) if batch.file == address.file => Some(Unwritten::Closed(Arc::clone(batch))),
+            Pending::Open { .. } | Pending::Closed(_) => None,
         }
-        let inside = |batch: &&Arc<Batch>| batch.file == address.file && batch.offset < address.offset;
-        self.closed.iter().rev().find(inside).map(|batch| Pending::Closed(Arc::clone(batch)))
     }
 
     /// Where what may not be on disk yet begins.
     pub(crate) fn first_pending(&self) -> Address {
-        let first = self.closed.front().map_or(&self.open, |batch| batch);
-        Address { file: first.file, offset: first.offset }
+        let next = (self.table.head_generation(), self.offset);
+        let (file, offset) = self.pending.front().map_or(next, Pending::start);
+        Address { file, offset }
     }
 
     /// Whether the oldest file is of an older format, and something has been appended since the
     /// start: before, the owners are not ready to be asked.
     pub(crate) fn is_outdated(&self) -> bool {
-        self.fresh > 0 && self.table.oldest().generation < self.current_from
+        self.fresh > 0 && self.table.oldest().generation < self.recycle.current_from
     }
 
-    fn fits(&self, length: usize) -> bool {
-        u64::from(self.open.offset) + length.next_multiple_of(BLOCK as usize) as u64
-            <= u64::from(self.table.head_length())
+    fn close_all(&mut self) {
+        for at in 0..self.pending.len() {
+            self.close(at);
+        }
     }
 
-    /// The open batch, still empty, moves to the start of the next file.
-    fn advance(&mut self) {
-        self.table.advance(self.sizes.file);
-        self.open.file = self.table.head_generation();
-        self.open.offset = BLOCK;
+    fn close_open(&mut self, sequence: Option<u64>) {
+        if let Some(sequence) = sequence {
+            self.close((sequence - self.first_sequence()) as usize);
+        }
     }
 
-    fn close(&mut self) {
-        let length = self.open.len();
-        let bytes = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(self.buffer_bytes()));
-        let next = Batch::new(self.open.file, self.open.offset + footprint(length), self.open.sequence + 1, bytes);
-        let mut batch = std::mem::replace(&mut self.open, next);
+    /// Closes the pending batch at this place, if it is open.
+    fn close(&mut self, at: usize) {
+        let last = at + 1 == self.pending.len();
+        let Pending::Open { batch, .. } = &mut self.pending[at] else { return };
+        let length = batch.len();
         batch.oldest = self.table.oldest().generation;
         batch.length = (length - HEADER) as u32;
+        if last {
+            self.offset = batch.offset + footprint(length);
+        }
+        match batch.kind {
+            BatchKind::News => {
+                let place = self.tails.place(batch.log);
+                self.tails.at(place).open = None;
+            }
+            BatchKind::Housekeeping => self.housekeeping = None,
+        }
+        let batch = std::mem::replace(batch, new_batch((batch.log, 0), (0, 0), 0, batch.kind, Vec::new()));
+        self.pending[at] = Pending::Closed(Arc::new(batch));
+        self.open -= 1;
         self.proven = false;
-        self.closed.push_back(Arc::new(batch));
     }
 }
 
+impl Pending {
+    fn start(&self) -> (u32, u32) {
+        match self {
+            Self::Open { batch, .. } => (batch.file, batch.offset),
+            Self::Closed(batch) => (batch.file, batch.offset),
+        }
+    }
+}
+
+/// An empty batch in `bytes`, which are reused.
+fn new_batch(
+    (log, index): (LogId, u64),
+    (file, offset): (u32, u32),
+    sequence: u64,
+    kind: BatchKind,
+    mut bytes: Vec<u8>,
+) -> Batch {
+    bytes.clear();
+    bytes.resize(HEADER, 0);
+    Batch { log, index, file, offset, sequence, oldest: 0, records: 0, length: 0, kind, bytes: RwLock::new(bytes) }
+}
+
 /// A body that is in the buffer.
-pub(crate) enum Pending {
-    /// It was in the open batch; copied.
+pub(crate) enum Unwritten {
+    /// It was in an open batch; copied.
     Open(Bytes),
     /// It is in this batch, to be copied without the buffer's lock: the writer may have the
     /// batch's.
     Closed(Arc<Batch>),
 }
 
-impl Pending {
+impl Unwritten {
     pub(crate) fn read(self, address: Address) -> Option<Bytes> {
         match self {
             Self::Open(body) => Some(body),

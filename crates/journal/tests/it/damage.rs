@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use journal::{
-    Activity, Address, Bits, Chunk, Durability, Journal, OpenError, Opened, Options, Owner, Owners, Reference, Replay,
-    Stepper,
+    Activity, Address, Bits, Chunk, Durability, Journal, LogId, OpenError, Opened, Options, Owner, Owners, Reference,
+    Replay, Stepper,
 };
 use testkit::sim_disk::SimDisk;
 
@@ -65,7 +65,7 @@ fn start(disk: &SimDisk) -> (Journal, Stepper) {
 /// Appends each value and flushes it: a batch each.
 fn append(journal: &Journal, stepper: &Stepper, values: std::ops::Range<u64>) {
     for value in values {
-        journal.appender().fact(None, 1, 0, &[&value.to_le_bytes()]);
+        journal.appender(LogId::SYSTEM).fact(None, 1, 0, &[&value.to_le_bytes()]);
         stepper.flush().unwrap();
     }
 }
@@ -159,9 +159,9 @@ fn a_tail_that_was_cut_never_comes_back() {
     append(&journal, &stepper, 0..1);
     let before = disk.bytes(FILE);
     for value in 1..3 {
-        journal.appender().fact(None, 1, 0, &[&u64::to_le_bytes(value)]);
+        journal.appender(LogId::SYSTEM).fact(None, 1, 0, &[&u64::to_le_bytes(value)]);
         // A batch of restated facts between them keeps the two apart, in one flush.
-        journal.housekeeping_appender().fact(None, 1, 0, &[&100u64.to_le_bytes()]);
+        journal.housekeeping_appender(LogId::SYSTEM).fact(None, 1, 0, &[&100u64.to_le_bytes()]);
     }
     stepper.flush().unwrap();
     let mut bytes = disk.bytes(FILE);
@@ -179,10 +179,10 @@ fn a_group_that_an_earlier_run_left_open_is_never_ended_by_a_later_one() {
     // Each run begins its first group; only the third ends it.
     for (value, ends) in [(5, false), (6, false), (7, true)] {
         let (journal, stepper) = start(&disk);
-        let group = journal.appender().begin_group();
-        journal.appender().fact(Some(group), 1, 0, &[&u64::to_le_bytes(value)]);
+        let group = journal.appender(LogId::SYSTEM).begin_group();
+        journal.appender(LogId::SYSTEM).fact(Some(group), 1, 0, &[&u64::to_le_bytes(value)]);
         if ends {
-            journal.appender().end_group(group);
+            journal.appender(LogId::SYSTEM).end_group(group);
         }
         stepper.flush().unwrap();
         disk.power_cut();
@@ -240,7 +240,7 @@ fn what_a_recycled_file_held_before_never_validates() {
     let (journal, stepper) = start(&disk);
     let filler = [0; 12 << 10];
     for seq in 0..60 {
-        let mut appender = journal.appender();
+        let mut appender = journal.appender(LogId::SYSTEM);
         let address = appender.body(&[&filler]);
         appender.reference(None, 1, seq, 0, &[address]);
         appender.settle(None, 1, 0, &[(seq, 1)], &[address]);

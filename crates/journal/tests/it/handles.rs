@@ -10,8 +10,8 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use journal::{
-    Activity, Address, Admission, Bits, Chunk, Disk, Durability, Flushed, Held, Journal, OpenError, Options, Owner,
-    Owners, RealDisk, Reference, Replay, Stepper, Ticket,
+    Activity, Address, Admission, Bits, Chunk, Disk, Durability, Flushed, Held, Journal, LogId, OpenError, Options,
+    Owner, Owners, RealDisk, Reference, Replay, Stepper, Ticket,
 };
 use testkit::sim_disk::{Fault, SimDisk};
 
@@ -62,7 +62,7 @@ struct Counted(AtomicU64);
 impl Owners for Counted {
     fn restate(&self, owners: &[Owner], journal: &Journal) {
         self.0.fetch_add(owners.len() as u64, Ordering::Relaxed);
-        let mut appender = journal.housekeeping_appender();
+        let mut appender = journal.housekeeping_appender(LogId::SYSTEM);
         owners.iter().for_each(|owner| appender.fact(None, *owner, 9, &[b"restated"]));
     }
 
@@ -121,7 +121,7 @@ fn step(disk: &SimDisk, options: &Options) -> (Journal, Stepper, Found) {
 
 /// Appends one body with one reference and gives its address and ticket.
 fn publish(journal: &Journal, owner: Owner, seq: u64, body: &[u8]) -> (Address, Ticket) {
-    let mut appender = journal.appender();
+    let mut appender = journal.appender(LogId::SYSTEM);
     let address = appender.body(&[body]);
     appender.reference(None, owner, seq, 0, &[address]);
     appender.release_hold(address);
@@ -132,7 +132,7 @@ fn wait(journal: &Journal, ticket: Ticket) {
     let (waker, rung) = bell();
     journal.when_durable(ticket, &waker);
     rung.recv_timeout(PATIENCE).unwrap();
-    assert!(journal.durable() >= ticket);
+    assert!(journal.is_durable(ticket));
 }
 
 fn refused(disk: &Arc<dyn Disk>, options: &Options) -> OpenError {
@@ -151,8 +151,14 @@ fn what_was_durable_is_there_after_a_restart_on_a_real_disk() {
         let (journal, _) = open(&disk, &options).unwrap();
         let bodies: Vec<Vec<u8>> = (0..40u8).map(|at| vec![at; 500 * usize::from(at)]).collect();
         let published: Vec<_> = (0..).zip(&bodies).map(|(seq, body)| publish(&journal, 3, seq, body)).collect();
-        journal.appender().settle(None, 3, 1, &[(0, 10)], &published[..10].iter().map(|at| at.0).collect::<Vec<_>>());
-        let ticket = journal.appender().ticket();
+        journal.appender(LogId::SYSTEM).settle(
+            None,
+            3,
+            1,
+            &[(0, 10)],
+            &published[..10].iter().map(|at| at.0).collect::<Vec<_>>(),
+        );
+        let ticket = journal.appender(LogId::SYSTEM).ticket();
         wait(&journal, ticket);
         assert_eq!(journal.lag(), 0);
         for ((address, _), body) in published.iter().zip(&bodies) {
@@ -174,10 +180,10 @@ fn who_puts_off_waking_the_writer_wakes_it_in_the_end() {
     let (journal, _) = open(&disk, &small()).unwrap();
     for _ in 0..3 {
         let before = journal.stats().flushes;
-        let mut appender = journal.appender();
+        let mut appender = journal.appender(LogId::SYSTEM);
         let (address, ticket) = (appender.body(&[b"twice"]), appender.ticket());
         let unwoken = appender.and_more();
-        journal.appender().release_hold(address);
+        journal.appender(LogId::SYSTEM).release_hold(address);
         drop(unwoken);
         wait(&journal, ticket);
         // The log is sealed, and the writer sleeps until it is woken.
@@ -197,19 +203,21 @@ fn a_writer_sleeps_until_the_last_of_what_belongs_together() {
     type Follow = fn(&Journal, Address);
     let follows: [(&str, Follow); 3] = [
         ("nothing", |_, _| {}),
-        ("a hold let go", |journal, body| journal.appender().release_hold(body)),
-        ("a reference", |journal, body| journal.appender().reference(None, 1, u64::from(body.offset), 0, &[body])),
+        ("a hold let go", |journal, body| journal.appender(LogId::SYSTEM).release_hold(body)),
+        ("a reference", |journal, body| {
+            journal.appender(LogId::SYSTEM).reference(None, 1, u64::from(body.offset), 0, &[body])
+        }),
     ];
     for (what, follow) in follows {
         while stepper.run_writer().unwrap() == Flushed::Done {}
-        let mut appender = journal.appender();
+        let mut appender = journal.appender(LogId::SYSTEM);
         let (body, ticket) = (appender.body(&[b"body"]), appender.ticket());
         let unwoken = appender.and_more();
         assert_eq!(stepper.run_writer().unwrap(), Flushed::Idle, "{what}");
         follow(&journal, body);
         drop(unwoken);
         assert_eq!(stepper.run_writer().unwrap(), Flushed::Done, "{what}");
-        assert!(journal.durable() >= ticket, "{what}");
+        assert!(journal.is_durable(ticket), "{what}");
         assert_eq!(stepper.run_writer().unwrap(), Flushed::Idle, "{what}");
     }
 }
@@ -229,12 +237,12 @@ fn publishers_on_many_threads_keep_the_ring_turning() {
                     assert_eq!(journal.read(address).unwrap()[..], body[..]);
                     wait(&journal, ticket);
                     assert_eq!(journal.read(address).unwrap()[..], body[..]);
-                    journal.appender().settle(None, owner, 0, &[(seq, 1)], &[address]);
+                    journal.appender(LogId::SYSTEM).settle(None, owner, 0, &[(seq, 1)], &[address]);
                 }
             });
         }
     });
-    let ticket = journal.appender().ticket();
+    let ticket = journal.appender(LogId::SYSTEM).ticket();
     wait(&journal, ticket);
     assert!(journal.stats().oldest_file > 2, "files were recycled: {:?}", journal.stats());
     // What the background restates comes on top, and is flushed like everything else.
@@ -311,8 +319,8 @@ fn in_memory_every_ticket_is_durable_and_bodies_are_kept_while_referenced() {
     }
     let (waker, rung) = bell();
     journal.on_admission_change(waker);
-    journal.appender().settle(None, 1, 0, &[(1, seq - 1)], &filled);
-    journal.appender().settle(None, 1, 0, &[(0, 1)], &[address]);
+    journal.appender(LogId::SYSTEM).settle(None, 1, 0, &[(1, seq - 1)], &filled);
+    journal.appender(LogId::SYSTEM).settle(None, 1, 0, &[(0, 1)], &[address]);
     let last = publish(&journal, 1, seq, &filler).0;
     rung.recv_timeout(PATIENCE).unwrap();
     assert_eq!(journal.read(last).unwrap().len(), 40 << 10);
@@ -325,7 +333,7 @@ fn a_group_counts_only_when_its_end_is_durable() {
     let disk = SimDisk::new(4, 4 << 20);
     let (journal, stepper, _) = step(&disk, &small());
     let (first, _) = publish(&journal, 1, 0, b"first");
-    let mut appender = journal.appender();
+    let mut appender = journal.appender(LogId::SYSTEM);
     let (whole, cut) = (appender.begin_group(), appender.begin_group());
     for (group, owner) in [(whole, 2), (cut, 3)] {
         appender.reference(Some(group), owner, 5, 0, &[first, first]);
@@ -349,7 +357,7 @@ fn a_run_takes_nothing_along_that_an_open_group_settles() {
         let disk = SimDisk::new(4, 4 << 20);
         let (journal, stepper, _) = step(&disk, &small());
         let bodies: Vec<Address> = (1..=10).map(|seq| publish(&journal, 1, seq, b"body").0).collect();
-        let mut appender = journal.appender();
+        let mut appender = journal.appender(LogId::SYSTEM);
         let group = appender.begin_group();
         appender.settle(Some(group), 1, 0, &[(5, 1)], &bodies[4..5]);
         appender.settle_counted(None, 1, 5, &[(1, 10)], &mut std::iter::once((bodies[0].file, 9)));
@@ -374,7 +382,7 @@ fn a_file_with_an_open_group_or_a_live_body_stays() {
     let fill = |owner| {
         for seq in 0..8 {
             let (address, _) = publish(&journal, owner, seq, &filler);
-            journal.appender().settle(None, owner, 0, &[(seq, 1)], &[address]);
+            journal.appender(LogId::SYSTEM).settle(None, owner, 0, &[(seq, 1)], &[address]);
             stepper.flush().unwrap();
         }
     };
@@ -384,17 +392,17 @@ fn a_file_with_an_open_group_or_a_live_body_stays() {
             stepper.flush().unwrap();
         }
     };
-    let group = journal.appender().begin_group();
-    journal.appender().fact(Some(group), 1, 1, &[b"in the group"]);
+    let group = journal.appender(LogId::SYSTEM).begin_group();
+    journal.appender(LogId::SYSTEM).fact(Some(group), 1, 1, &[b"in the group"]);
     let (held, _) = publish(&journal, 2, 0, b"held");
     fill(3);
     fill(4);
     turn();
     assert_eq!(journal.stats().oldest_held, Held::Live(1));
-    journal.appender().settle(None, 2, 0, &[(0, 1)], &[held]);
+    journal.appender(LogId::SYSTEM).settle(None, 2, 0, &[(0, 1)], &[held]);
     turn();
     assert_eq!((journal.stats().oldest_file, journal.stats().oldest_held), (1, Held::Group));
-    journal.appender().end_group(group);
+    journal.appender(LogId::SYSTEM).end_group(group);
     turn();
     assert!(journal.stats().oldest_file > 1);
     assert!(journal.stats().files <= 2, "an idle, dead log shrinks: {:?}", journal.stats());
@@ -420,7 +428,7 @@ fn the_gate_closes_before_the_ring_is_full_and_settlements_still_pass() {
     assert_eq!(rung.try_iter().count(), 1, "a waker is woken once");
     assert!(journal.stats().used_bytes <= journal.stats().max_bytes);
     for (seq, address) in (0..).zip(&addresses) {
-        journal.appender().settle(None, 1, 0, &[(seq, 1)], &[*address]);
+        journal.appender(LogId::SYSTEM).settle(None, 1, 0, &[(seq, 1)], &[*address]);
         stepper.flush().unwrap();
         stepper.background(Activity::Busy);
     }
@@ -449,7 +457,7 @@ fn a_head_larger_than_the_files_of_a_smaller_ring_goes_once_it_is_dead() {
         for seq in 0..40 {
             let (address, _) = publish(&journal, 1, seq, &[seq as u8; 16 << 10]);
             if seq < settled_before {
-                journal.appender().settle(None, 1, 0, &[(seq, 1)], &[address]);
+                journal.appender(LogId::SYSTEM).settle(None, 1, 0, &[(seq, 1)], &[address]);
             }
             stepper.flush().unwrap();
         }
@@ -472,7 +480,7 @@ fn a_head_larger_than_the_files_of_a_smaller_ring_goes_once_it_is_dead() {
         assert_eq!(found.references.len(), left);
         for ((owner, seq), address) in &found.references {
             assert_eq!(journal.read(*address).unwrap()[..], [*seq as u8; 16 << 10]);
-            journal.appender().settle(None, *owner, 0, &[(*seq, 1)], &[*address]);
+            journal.appender(LogId::SYSTEM).settle(None, *owner, 0, &[(*seq, 1)], &[*address]);
             stepper.flush().unwrap();
         }
         settle_down(&stepper);
@@ -480,7 +488,7 @@ fn a_head_larger_than_the_files_of_a_smaller_ring_goes_once_it_is_dead() {
         assert!(journal.stats().used_bytes < 512 << 10, "the large file is gone: {:?}", journal.stats());
         let (_, ticket) = publish(&journal, 1, 40, b"goes on");
         stepper.flush().unwrap();
-        assert!(journal.durable() >= ticket);
+        assert!(journal.is_durable(ticket));
         drop((journal, stepper));
         disk.power_cut();
         // Files of the small ring are followed by large ones again.
@@ -517,7 +525,7 @@ fn a_ring_full_of_what_is_dead_opens_after_a_restart_without_anything_new() {
         published.push(publish(&journal, 1, published.len() as u64, &[1; 4000]).0);
         stepper.flush().unwrap();
     }
-    journal.appender().settle(None, 1, 0, &[(0, published.len() as u64)], &published);
+    journal.appender(LogId::SYSTEM).settle(None, 1, 0, &[(0, published.len() as u64)], &published);
     stepper.flush().unwrap();
     drop((journal, stepper));
     disk.power_cut();
@@ -542,13 +550,13 @@ fn a_full_disk_closes_the_gate_and_is_no_failure() {
     }
     assert_eq!(stepper.flush().unwrap(), Flushed::Done, "what fits is written");
     assert_eq!(stepper.flush().unwrap(), Flushed::Stalled);
-    assert!(journal.durable() < ticket && journal.lag() > 0);
+    assert!(!journal.is_durable(ticket) && journal.lag() > 0);
     stepper.background(Activity::Busy);
     assert_eq!(journal.admission(), Admission::Closed);
     assert!(journal.stats().ready_failures > 0);
     disk.set_capacity(4 << 20);
     assert_eq!(stepper.flush().unwrap(), Flushed::Done);
-    assert!(journal.durable() >= ticket && journal.lag() == 0);
+    assert!(journal.is_durable(ticket) && journal.lag() == 0);
     stepper.background(Activity::Busy);
     assert_eq!(journal.admission(), Admission::Open);
 }
@@ -576,7 +584,7 @@ fn a_log_file_that_is_deleted_or_cut_short_ends_the_log() {
         let told = told.lock().unwrap();
         assert!(told.len() == 1 && told[0].starts_with(&format!("{} was {what}", log[0])), "{told:?}");
         let (_, ticket) = publish(&journal, 1, 1, b"after");
-        assert!(stepper.flush().is_err() && journal.durable() < ticket, "{what}");
+        assert!(stepper.flush().is_err() && !journal.is_durable(ticket), "{what}");
     }
 }
 
@@ -593,9 +601,9 @@ fn a_failed_flush_is_told_once_and_nothing_is_durable_afterwards() {
     let (_, ticket) = publish(&journal, 1, 0, b"before");
     disk.fault(2, Fault::Error);
     assert!(stepper.flush().is_err());
-    assert!(journal.durable() < ticket);
+    assert!(!journal.is_durable(ticket));
     let (_, ticket) = publish(&journal, 1, 1, b"swallowed");
     assert!(stepper.flush().is_err() && stepper.seal().is_err() && journal.close().is_err());
-    assert!(journal.durable() < ticket);
+    assert!(!journal.is_durable(ticket));
     assert_eq!(told.load(Ordering::Relaxed), 1);
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use journal::{Address, Bits, Chunk, Journal, Options, Owner, Owners, Reference, Replay, Stepper, verify};
+use journal::{Address, Bits, Chunk, Journal, LogId, Options, Owner, Owners, Reference, Replay, Stepper, verify};
 use testkit::sim_disk::{Fault, SimDisk};
 
 use crate::queues::small;
@@ -80,7 +80,7 @@ fn live(disk: &SimDisk) -> Option<Told> {
     let opened = Journal::open(Arc::new(disk.clone()), options(), &mut told).ok()?;
     let (journal, stepper): (Journal, Stepper) =
         opened.start_stepped(&mut std::iter::empty(), Arc::new(NoOwners), Box::new(|_| {}));
-    journal.appender().fact(None, OURS, 1, &[b"of this version"]);
+    journal.appender(LogId::SYSTEM).fact(None, OURS, 1, &[b"of this version"]);
     // Without background: nothing here could restate what the old files say.
     let _ = stepper.flush();
     Some(told)

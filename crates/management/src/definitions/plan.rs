@@ -533,14 +533,14 @@ impl<'a> Plan<'a> {
     pub(super) fn make(mut self, from: &str) -> Result<(), Refused> {
         self.hash_passwords()?;
         let broker = self.broker;
-        let ticket = self.change_all(from).map_err(|error| {
+        let tickets = self.change_all(from).map_err(|error| {
             let Refused { why, text, .. } = error.into();
             Refused::new(
                 why,
                 format!("only a part was imported; look at what stands against the rest, and import it again: {text}"),
             )
         })?;
-        wait(broker, ticket);
+        tickets.into_iter().for_each(|ticket| wait(broker, ticket));
         Ok(())
     }
 
@@ -561,31 +561,33 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    fn change_all(self, from: &str) -> Result<Ticket, Error> {
-        let mut last = Ticket::NONE;
+    /// Returns the last ticket of each log.
+    fn change_all(self, from: &str) -> Result<Vec<Ticket>, Error> {
+        let mut last = BTreeMap::new();
+        let mut reached = |ticket: Ticket| last.insert(ticket.log(), ticket);
         for (name, spec) in &self.vhosts {
-            last = last.max(self.broker.put_vhost(name, spec)?);
+            reached(self.broker.put_vhost(name, spec)?);
         }
         for (_, user) in self.users {
-            last = last.max(self.broker.put_user(user)?);
+            reached(self.broker.put_user(user)?);
         }
         let queues_of = |vhost: &String| self.counts.queues.get(vhost).map_or(0, |count| count.sum());
         for (name, limits) in &self.limits {
             // A vhost may have more queues than its limit, if the limit was set later. So a lower
             // limit is set here after the queues.
             let queues = limits.queues.map(|limit| limit.max(queues_of(name)));
-            last = last.max(self.broker.limit_vhost(name, VhostLimits { queues, ..*limits })?);
+            reached(self.broker.limit_vhost(name, VhostLimits { queues, ..*limits })?);
         }
         for change in self.changes {
             let caller = Caller { identity: auth::Identity::operator("operator"), from: from.to_owned() };
-            last = last.max(apply(self.broker, change, caller)?.1);
+            reached(apply(self.broker, change, caller)?.1);
         }
         let late =
             |(name, limits): &(&String, &VhostLimits)| limits.queues.is_some_and(|limit| limit < queues_of(name));
         for (name, limits) in self.limits.iter().filter(late) {
-            last = last.max(self.broker.limit_vhost(name, *limits)?);
+            reached(self.broker.limit_vhost(name, *limits)?);
         }
-        Ok(last)
+        Ok(last.into_values().collect())
     }
 }
 

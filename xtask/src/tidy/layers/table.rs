@@ -49,7 +49,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/journal/src",
         layers: &[
-            &["admission", "checksum", "group", "layout", "options", "stats"],
+            &["admission", "checksum", "group", "layout", "log", "options", "stats"],
             &["disk", "error", "ticket"],
             &["file_header", "memory", "record", "reference"],
             &["read", "replay"],
@@ -64,7 +64,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/journal/src/wal",
         layers: &[
-            &["batch", "file", "identity", "table"],
+            &["batch", "file", "identity", "table", "tails"],
             &["buffer"],
         ],
         allowed: &[],
@@ -128,7 +128,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/broker/src/store",
         layers: &[
-            &["facts", "runs"],
+            &["facts", "owners", "runs"],
         ],
         allowed: &[],
     },

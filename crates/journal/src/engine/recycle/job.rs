@@ -19,7 +19,7 @@ use crate::engine::{Engine, Log};
 use crate::layout::{index_name, is_copied, segment_name};
 use crate::read::Unread;
 use crate::reference::Chunk;
-use crate::{Journal, Owner, Ticket};
+use crate::{Journal, Owner};
 
 /// How many owners are restated, or asked, with one step.
 const OWNERS_AT_ONCE: usize = 256;
@@ -141,13 +141,7 @@ impl Job {
     }
 
     /// Does the next piece of work, with everything up to `synced` flushed.
-    pub(super) fn step(
-        &mut self,
-        engine: &Engine,
-        log: &Log,
-        journal: &Journal,
-        synced: Ticket,
-    ) -> Result<Step, Failure> {
+    pub(super) fn step(&mut self, engine: &Engine, log: &Log, journal: &Journal, synced: u64) -> Result<Step, Failure> {
         match &mut self.stage {
             Stage::Ask(_) => self.ask(engine, log),
             Stage::Sift(sieve) => {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use journal::{
-    Activity, Address, Admission, Durability, Flushed, Group, Journal, OpenError, Opened, Options, Owner, PAGE,
+    Activity, Address, Admission, Durability, Flushed, Group, Journal, LogId, OpenError, Opened, Options, Owner, PAGE,
     Reference, Stats, Stepper, Ticket,
 };
 use parking_lot::Mutex;
 use testkit::sim_disk::{Fault, Random, SimDisk};
 
-use super::memory::{Memory, Places, Restater};
+use super::memory::{Memory, OpenGroup, Places, Restater};
 use super::model::{self, Body, Change, Replayed, World};
 
 const FILE: u32 = 64 << 10;
@@ -87,8 +87,10 @@ pub(crate) struct Run {
     /// What each body holds.
     bodies: Vec<Vec<u8>>,
     /// Bodies that a publisher holds and will reference later.
-    held: Vec<Published>,
-    next_owner: Owner,
+    held: [Vec<Published>; LOGS.len()],
+    next_owner: u64,
+    /// How many of [`LOGS`] there are.
+    logs: u64,
     lying: bool,
     /// Groups stay open longer than files live.
     long_groups: bool,
@@ -97,6 +99,12 @@ pub(crate) struct Run {
     /// A few references are never settled, so that a little of each file stays alive.
     lingering: bool,
 }
+
+/// The system's log and another.
+const LOGS: [LogId; 2] = [LogId::SYSTEM, LogId::new(3).unwrap()];
+
+/// How many entries of each log are there.
+type Prefix = [usize; LOGS.len()];
 
 /// A body, where it lies, its length.
 type Published = (Body, Address, u32);
@@ -130,8 +138,9 @@ impl Run {
             options,
             memory,
             bodies,
-            held: Vec::new(),
+            held: Default::default(),
             next_owner: 5,
+            logs: 1 + seed % 2,
             lying: false,
             long_groups: false,
             hoarding: false,
@@ -146,7 +155,7 @@ impl Run {
     }
 
     pub(crate) fn run(&mut self, totals: &mut Totals) {
-        let mut durable = 0;
+        let mut durable = Prefix::default();
         for _ in 0..2 + self.random.below(4) {
             if self.random.chance(30) {
                 self.resize(totals);
@@ -157,7 +166,7 @@ impl Run {
                 if self.options.durability == Durability::Os {
                     // The power may go before recovery has flushed what only the operating system
                     // had.
-                    durable = 0;
+                    durable = Prefix::default();
                 }
             }
             let (opened, replayed) = self.open();
@@ -166,7 +175,7 @@ impl Run {
             (durable, ending) = self.live(opened, totals);
             if std::env::var("JOURNAL_SEED").is_ok() {
                 println!(
-                    "{ending:?} with {durable} durable under {:?}; {:?}",
+                    "{ending:?} with {durable:?} durable under {:?}; {:?}",
                     self.options.durability,
                     self.disk.names()
                 );
@@ -204,9 +213,9 @@ impl Run {
         panic!("the second attempt failed without a fault");
     }
 
-    /// The world must be what some prefix of the entries leaves that has all the first `durable` of
-    /// them.
-    fn compare(&mut self, opened: &Opened, mut replayed: Replayed, durable: usize, totals: &mut Totals) {
+    /// Each log's world must be what some prefix of its entries leaves that has all the first
+    /// `durable` of them.
+    fn compare(&mut self, opened: &Opened, mut replayed: Replayed, durable: Prefix, totals: &mut Totals) {
         totals.lives += 1;
         assert!(replayed.lost.is_empty(), "nothing was damaged: {:?}", replayed.lost);
         let cold = replayed.cold().collect();
@@ -214,34 +223,39 @@ impl Run {
         replayed.add_chunks(|chunk, page, into| opened.read_chunk(chunk, page, into)).unwrap();
         let found = self.world_of(&replayed, &mut |address| Some(opened.read(address).unwrap().to_vec()));
         totals.references_compared += replayed.places.len() as u64;
-        let mut memory = self.memory.lock();
         let found = model::pruned(&found);
-        let prefixes = (durable..=memory.entries.len()).rev();
-        let matching =
-            prefixes.clone().find(|end| model::pruned(&model::fold(&memory.base, &memory.entries[..*end])) == found);
-        let Some(end) = matching else {
-            // Against the prefix that comes nearest.
-            let fold = |end| model::pruned(&model::fold(&memory.base, &memory.entries[..end]));
-            let expected = prefixes.map(fold).min_by_key(|world| model::difference(world, &found).len()).unwrap();
-            let (of, operations) = (memory.entries.len(), self.disk.operations());
-            panic!(
-                "no prefix matches after {operations} operations; {durable} of {of} entries are durable\n{}",
-                model::difference(&expected, &found)
-            );
-        };
-        totals.tails_cut += u64::from(end < memory.entries.len());
-        let ended = |group: Group| {
-            memory.entries[..end]
-                .iter()
-                .any(|entry| matches!(entry.change, Change::End { group: ended } if ended == group))
-        };
-        totals.groups_cut +=
-            u64::from(memory.entries[..end].iter().any(|entry| entry.group.is_some_and(|group| !ended(group))));
+        for (log, durable) in LOGS.into_iter().zip(durable) {
+            self.compare_log(log, &model::part_of(&found, log), durable, totals);
+        }
+        let mut memory = self.memory.lock();
         let length = |place: &(Owner, u64)| self.bodies[found[&place.0].references[&place.1]].len() as u32;
         let places: Places =
             replayed.places.iter().map(|(place, address)| (*place, (*address, length(place)))).collect();
         let unmeasured = places.keys().filter(|_| self.random.chance(70)).copied().collect();
         *memory = Memory { base: found.clone(), world: found, places, cold, unmeasured, ..Memory::default() };
+    }
+
+    fn compare_log(&self, log: LogId, found: &World, durable: usize, totals: &mut Totals) {
+        let memory = self.memory.lock();
+        let entries: Vec<_> = memory.entries.iter().filter(|entry| entry.log == log).cloned().collect();
+        let base = model::part_of(&memory.base, log);
+        let fold = |end: usize| model::pruned(&model::fold(&base, &entries[..end]));
+        let prefixes = (durable..=entries.len()).rev();
+        let Some(end) = prefixes.clone().find(|end| fold(*end) == *found) else {
+            // Against the prefix that comes nearest.
+            let expected = prefixes.map(fold).min_by_key(|world| model::difference(world, found).len()).unwrap();
+            let (of, operations) = (entries.len(), self.disk.operations());
+            panic!(
+                "no prefix of {log:?} matches after {operations} operations; {durable} of {of} entries are durable\n{}",
+                model::difference(&expected, found)
+            );
+        };
+        totals.tails_cut += u64::from(end < entries.len());
+        let entries = &entries[..end];
+        let ended = |group: Group| {
+            entries.iter().any(|entry| matches!(entry.change, Change::End { group: ended } if ended == group))
+        };
+        totals.groups_cut += u64::from(entries.iter().any(|entry| entry.group.is_some_and(|group| !ended(group))));
     }
 
     /// The replayed world with the body of each reference in it, as far as `read` gives one; each
@@ -269,7 +283,7 @@ impl Run {
     }
 
     /// Works until a fault or the end of the script. Gives how many entries are durable.
-    fn live(&mut self, opened: Opened, totals: &mut Totals) -> (usize, Ending) {
+    fn live(&mut self, opened: Opened, totals: &mut Totals) -> (Prefix, Ending) {
         let failures = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&failures);
         let live: Vec<u32> = self.memory.lock().places.values().map(|(address, _)| address.file).collect();
@@ -279,7 +293,7 @@ impl Run {
         let owners = Arc::new(Restater(Arc::clone(&self.memory)));
         let (journal, stepper) = opened.start_stepped(&mut live.into_iter().map(|file| (file, 1)), owners, on_failure);
         let first = journal.stats().oldest_file;
-        self.held.clear();
+        self.held.iter_mut().for_each(Vec::clear);
         self.plan_faults();
         self.long_groups = self.random.chance(25);
         self.hoarding = self.random.chance(50);
@@ -295,7 +309,7 @@ impl Run {
         if ending.is_none() && self.random.chance(20) {
             self.drain(&journal, &stepper, totals);
         }
-        let durable = journal.durable();
+        let durable = LOGS.map(|log| journal.durable(log));
         totals.recycled += u64::from(journal.stats().oldest_file - first);
         self.count(&journal.stats(), totals);
         totals.failures += failures.load(Ordering::Relaxed);
@@ -312,16 +326,18 @@ impl Run {
     /// the journal has failed.
     fn drain(&mut self, journal: &Journal, stepper: &Stepper, totals: &mut Totals) {
         let mut memory = self.memory.lock();
-        while let Some((group, _)) = memory.open.last().cloned() {
-            let mut appender = journal.appender();
+        while let Some(OpenGroup { group, log, .. }) = memory.open.last().cloned() {
+            let mut appender = journal.appender(log);
             appender.end_group(group);
-            memory.log(Change::End { group }, None, appender.ticket());
+            memory.log(log, Change::End { group }, None, appender.ticket());
         }
-        self.held.drain(..).for_each(|(_, address, _)| journal.appender().release_hold(address));
+        let held = self.held.iter_mut().flat_map(|held| held.drain(..));
+        held.for_each(|(_, address, _)| journal.appender(LogId::SYSTEM).release_hold(address));
         for ((owner, seq), (address, _)) in memory.places.clone() {
-            let mut appender = journal.appender();
+            let log = LogId::of(owner);
+            let mut appender = journal.appender(log);
             appender.settle(None, owner, model::REASON, &[(seq, 1)], &[address]);
-            memory.log(Change::Settle { owner, runs: vec![(seq, 1)] }, None, appender.ticket());
+            memory.log(log, Change::Settle { owner, runs: vec![(seq, 1)] }, None, appender.ticket());
         }
         drop(memory);
         self.disk.set_capacity(4 * CAPACITY);
@@ -351,19 +367,19 @@ impl Run {
         &mut self,
         journal: &Journal,
         mut ending: Ending,
-        mut durable: Ticket,
+        mut durable: [Ticket; LOGS.len()],
         totals: &mut Totals,
-    ) -> (usize, Ending) {
+    ) -> (Prefix, Ending) {
         if ending == Ending::Closed {
             self.disk.set_capacity(4 * CAPACITY);
             match journal.close() {
-                Ok(()) => durable = journal.durable(),
+                Ok(()) => durable = LOGS.map(|log| journal.durable(log)),
                 Err(_) => ending = Ending::Restart,
             }
         }
         let kept = match ending {
             // What the operating system has is kept as long as it runs, and lost with the power.
-            Ending::PowerCut if self.options.durability == Durability::Os => Ticket::NONE,
+            Ending::PowerCut if self.options.durability == Durability::Os => Default::default(),
             _ => durable,
         };
         match ending {
@@ -379,7 +395,13 @@ impl Run {
             drop(opened);
             self.disk.power_cut();
         }
-        (self.memory.lock().entries.iter().take_while(|entry| entry.ticket <= kept).count(), ending)
+        let memory = self.memory.lock();
+        let mut prefix = Prefix::default();
+        for ((count, log), kept) in prefix.iter_mut().zip(LOGS).zip(kept) {
+            let entries = memory.entries.iter().filter(|entry| entry.log == log);
+            *count = entries.take_while(|entry| entry.ticket.is_within(kept)).count();
+        }
+        (prefix, ending)
     }
 
     fn plan_faults(&mut self) {
@@ -426,7 +448,23 @@ impl Run {
 
     fn owner(&mut self) -> Owner {
         // Owners are never reused: after a drop a new number takes the place.
-        self.next_owner.saturating_sub(self.random.below(5))
+        let number = self.next_owner.saturating_sub(self.random.below(5));
+        self.owner_of(number)
+    }
+
+    /// Of two logs each owner in turn is of the other one.
+    fn owner_of(&self, number: u64) -> Owner {
+        LOGS[(number % self.logs) as usize].owner(number)
+    }
+
+    /// One of this log.
+    fn owner_in(&mut self, log: LogId) -> Owner {
+        loop {
+            let owner = self.owner();
+            if LogId::of(owner) == log {
+                return owner;
+            }
+        }
     }
 
     fn publish(&mut self, journal: &Journal, totals: &mut Totals) {
@@ -435,52 +473,49 @@ impl Run {
             return self.settle(journal);
         }
         let mut bodies = Vec::new();
+        let place = self.random.below(self.logs) as usize;
+        let log = LOGS[place];
         for _ in 0..1 + self.random.below(4) {
             let size = if self.random.chance(5) { self.random.below(20_000) } else { self.random.below(1500) };
             let fill = self.random.number().to_le_bytes();
             let body: Vec<u8> = fill.iter().copied().cycle().take(size as usize).collect();
             let (front, back) = body.split_at(body.len() / 3);
-            let address = journal.appender().body(&[front, back]);
+            let address = journal.appender(log).body(&[front, back]);
             bodies.push((self.bodies.len(), address, body.len() as u32));
             self.bodies.push(body);
         }
         if self.random.chance(10) {
-            return self.held.append(&mut bodies);
+            return self.held[place].append(&mut bodies);
         }
         if self.random.chance(20) {
-            bodies.append(&mut self.held);
+            bodies.append(&mut self.held[place]);
         }
         let addresses: Vec<Address> = bodies.iter().map(|(_, address, _)| *address).collect();
         for _ in 0..1 + self.random.below(3) {
             // Numbers need not begin with the first, so that they come to more than one page.
-            let (owner, start) = (self.owner(), PAGE - self.random.below(100));
+            let (owner, start) = (self.owner_in(log), PAGE - self.random.below(100));
             let mut memory = self.memory.lock();
-            let group = match memory.open.last() {
-                Some((group, _)) if self.random.chance(50) => Some(*group),
-                _ => None,
-            };
+            let group = memory.open_in(log).filter(|_| self.random.chance(50));
             let state = memory.world.entry(owner).or_default();
             let first_seq = if state.next_seq == 0 { start } else { state.next_seq };
             state.next_seq = first_seq + bodies.len() as u64;
-            let mut appender = journal.appender();
+            let mut appender = journal.appender(log);
             appender.reference(group, owner, first_seq, owner ^ 0x1234, &addresses);
             let places =
                 (first_seq..).zip(&bodies).map(|(seq, (_, address, length))| ((owner, seq), (*address, *length)));
             memory.places.extend(places);
             let bodies = bodies.iter().map(|(body, ..)| *body).collect();
-            memory.log(Change::Reference { owner, first_seq, bodies }, group, appender.ticket());
+            memory.log(log, Change::Reference { owner, first_seq, bodies }, group, appender.ticket());
         }
-        let mut appender = journal.appender();
+        let mut appender = journal.appender(log);
         addresses.iter().for_each(|address| appender.release_hold(*address));
     }
 
     fn settle(&mut self, journal: &Journal) {
         let owner = self.owner();
+        let log = LogId::of(owner);
         let mut memory = self.memory.lock();
-        let group = match memory.open.last() {
-            Some((group, _)) if self.random.chance(30) => Some(*group),
-            _ => None,
-        };
+        let group = memory.open_in(log).filter(|_| self.random.chance(30));
         let taken = memory.settled_in_groups(owner);
         let Some(state) = memory.world.get(&owner) else { return };
         let limit = if self.random.chance(30) { 40 } else { 3 };
@@ -497,7 +532,7 @@ impl Run {
         }
         let runs: Vec<(u64, u64)> = chosen.iter().map(|(seq, _)| (*seq, 1)).collect();
         let freed: Vec<Address> = chosen.iter().map(|(_, address)| *address).collect();
-        let mut appender = journal.appender();
+        let mut appender = journal.appender(log);
         if self.random.chance(50) {
             appender.settle(group, owner, model::REASON, &runs, &freed);
         } else {
@@ -509,15 +544,16 @@ impl Run {
                 &mut freed.iter().map(|address| (address.file, 1)),
             );
         }
-        memory.log(Change::Settle { owner, runs }, group, appender.ticket());
+        memory.log(log, Change::Settle { owner, runs }, group, appender.ticket());
     }
 
     fn fact(&mut self, journal: &Journal) {
         let (owner, value) = (self.owner(), self.random.number());
+        let log = LogId::of(owner);
         let mut memory = self.memory.lock();
-        let mut appender = journal.appender();
+        let mut appender = journal.appender(log);
         appender.fact(None, owner, model::VALUE, &[&value.to_le_bytes()[..4], &value.to_le_bytes()[4..]]);
-        memory.log(Change::Value { owner, value }, None, appender.ticket());
+        memory.log(log, Change::Value { owner, value }, None, appender.ticket());
     }
 
     fn drop_owner(&mut self, journal: &Journal) {
@@ -526,32 +562,33 @@ impl Run {
         if !memory.open.is_empty() {
             return;
         }
-        let owner = self.next_owner.saturating_sub(4);
+        let owner = self.owner_of(self.next_owner.saturating_sub(4));
+        let log = LogId::of(owner);
         self.next_owner += 1;
         let places = memory.places.range((owner, 0)..=(owner, u64::MAX));
         let freed: Vec<Address> = places.map(|(_, (address, _))| *address).collect();
-        let mut appender = journal.appender();
+        let mut appender = journal.appender(log);
         appender.drop_owner(None, owner, &mut freed.iter().map(|address| (address.file, 1)));
-        memory.log(Change::Drop { owner }, None, appender.ticket());
+        memory.log(log, Change::Drop { owner }, None, appender.ticket());
     }
 
     /// Begins a group, adds to one, or ends one.
     fn group(&mut self, journal: &Journal) {
         let (owner, member, dice) = (self.owner(), self.random.number(), self.random.below(4));
+        let log = LogId::of(owner);
         let mut memory = self.memory.lock();
-        let mut appender = journal.appender();
-        let Some((group, _)) = memory.open.last() else {
+        let mut appender = journal.appender(log);
+        let Some(group) = memory.open_in(log) else {
             let group = appender.begin_group();
-            memory.open.push((group, Vec::new()));
+            memory.open.push(OpenGroup { group, log, changes: Vec::new() });
             return;
         };
-        let group = *group;
         if dice < 2 || (self.long_groups && self.random.chance(90)) {
             appender.fact(Some(group), owner, model::MEMBER, &[&member.to_le_bytes()]);
-            memory.log(Change::Member { owner, member }, Some(group), appender.ticket());
+            memory.log(log, Change::Member { owner, member }, Some(group), appender.ticket());
         } else {
             appender.end_group(group);
-            memory.log(Change::End { group }, None, appender.ticket());
+            memory.log(log, Change::End { group }, None, appender.ticket());
         }
     }
 

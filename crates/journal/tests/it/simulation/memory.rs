@@ -4,13 +4,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use journal::{Address, Bits, Chunk, Group, Journal, Owner, Owners, PAGE, Reference, Ticket};
+use journal::{Address, Bits, Chunk, Group, Journal, LogId, Owner, Owners, PAGE, Reference, Ticket};
 use parking_lot::Mutex;
 
 use super::model::{self, Change, Entry, World};
 
 /// Where the body of a reference lies, and its length.
 pub(crate) type Places = BTreeMap<(Owner, u64), (Address, u32)>;
+
+/// A group that has not ended, its log, and what it will do.
+#[derive(Clone)]
+pub(crate) struct OpenGroup {
+    pub(crate) group: Group,
+    pub(crate) log: LogId,
+    pub(crate) changes: Vec<Change>,
+}
 
 /// Shared with the journal's background.
 #[derive(Default)]
@@ -21,7 +29,7 @@ pub(crate) struct Memory {
     /// The present state: as if every ended group and everything ungrouped were durable.
     pub(crate) world: World,
     /// Groups begun and not ended, with what they will do.
-    pub(crate) open: Vec<(Group, Vec<Change>)>,
+    pub(crate) open: Vec<OpenGroup>,
     /// Every reference not settled, hidden ones included.
     pub(crate) places: Places,
     /// Owners that have, or had, something in a segment.
@@ -33,16 +41,15 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// Notes what was appended, and does it: at once, or when its group ends.
-    pub(crate) fn log(&mut self, change: Change, group: Option<Group>, ticket: Ticket) {
-        self.entries.push(Entry { change: change.clone(), group, ticket });
-        if let Some(changes) = group.and_then(|group| self.open.iter_mut().find(|open| open.0 == group)) {
-            changes.1.push(change);
+    pub(crate) fn log(&mut self, log: LogId, change: Change, group: Option<Group>, ticket: Ticket) {
+        self.entries.push(Entry { log, change: change.clone(), group, ticket });
+        if let Some(open) = group.and_then(|group| self.open.iter_mut().find(|open| open.group == group)) {
+            open.changes.push(change);
             return;
         }
         if let Change::End { group } = change {
-            let at = self.open.iter().position(|open| open.0 == group).unwrap();
-            let (_, changes) = self.open.remove(at);
-            changes.into_iter().for_each(|change| self.apply(change));
+            let at = self.open.iter().position(|open| open.group == group).unwrap();
+            self.open.remove(at).changes.into_iter().for_each(|change| self.apply(change));
         } else {
             self.apply(change);
         }
@@ -58,13 +65,18 @@ impl Memory {
             Change::Drop { owner } => self.places.retain(|(of, _), _| of != owner),
             _ => {}
         }
-        let entry = Entry { change, group: None, ticket: Ticket::NONE };
+        let entry = Entry { log: LogId::SYSTEM, change, group: None, ticket: Ticket::NONE };
         self.world = model::fold(&self.world, std::slice::from_ref(&entry));
+    }
+
+    /// The group of a log that was begun last, if one is open.
+    pub(crate) fn open_in(&self, log: LogId) -> Option<Group> {
+        self.open.iter().rev().find(|open| open.log == log).map(|open| open.group)
     }
 
     /// What open groups have settled already.
     pub(crate) fn settled_in_groups(&self, owner: Owner) -> Vec<u64> {
-        let changes = self.open.iter().flat_map(|(_, changes)| changes);
+        let changes = self.open.iter().flat_map(|open| &open.changes);
         let runs = changes.filter_map(|change| match change {
             Change::Settle { owner: settled, runs } if *settled == owner => Some(runs),
             _ => None,
@@ -86,9 +98,9 @@ pub(crate) struct Restater(pub(crate) Arc<Mutex<Memory>>);
 impl Owners for Restater {
     fn restate(&self, owners: &[Owner], journal: &Journal) {
         let memory = self.0.lock();
-        let mut appender = journal.housekeeping_appender();
         for owner in owners {
             let Some(state) = memory.world.get(owner) else { continue };
+            let mut appender = journal.housekeeping_appender(LogId::of(*owner));
             appender.fact(None, *owner, model::STATE, &[&model::encode_state(state)]);
             if memory.cold.contains(owner) {
                 let runs = gaps(memory.unsettled(*owner).keys().copied(), state.next_seq);

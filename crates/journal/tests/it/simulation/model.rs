@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use journal::{Address, Chunk, Group, Owner, PAGE, Reference, Replay, Ticket};
+use journal::{Address, Chunk, Group, LogId, Owner, PAGE, Reference, Replay, Ticket};
 
 /// The kind of a fact that gives an owner's value.
 pub(crate) const VALUE: u8 = 1;
@@ -43,9 +43,10 @@ pub(crate) enum Change {
     End { group: Group },
 }
 
-/// A change, the group it is in, and when it is durable.
+/// A change, the log and the group it is in, and when it is durable.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
+    pub(crate) log: LogId,
     pub(crate) change: Change,
     pub(crate) group: Option<Group>,
     pub(crate) ticket: Ticket,
@@ -88,6 +89,11 @@ fn settle(owner: &mut OwnerState, runs: &[(u64, u64)]) {
     for (first, count) in runs {
         owner.references.retain(|seq, _| !(*first..first + count).contains(seq));
     }
+}
+
+/// What of a world lies in a log.
+pub(crate) fn part_of(world: &World, log: LogId) -> World {
+    world.iter().filter(|(owner, _)| LogId::of(**owner) == log).map(|(owner, state)| (*owner, state.clone())).collect()
 }
 
 /// The bytes of an owner's whole state, without its references.

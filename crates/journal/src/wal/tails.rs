@@ -1,0 +1,76 @@
+//! The logs that the buffer appends to: how far each has come, and its open batch.
+//!
+//! Invariant: a log has at most one open batch. A log that is known stays known until the process
+//! ends, so that no index of it is given twice.
+
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+
+use crate::log::{LogEnd, LogId};
+
+/// The end of one log.
+pub(crate) struct Tail {
+    pub(crate) log: LogId,
+    /// The index of its last batch with something new.
+    pub(crate) index: u64,
+    /// The sequence of its open batch.
+    pub(crate) open: Option<u64>,
+    /// The sequence and the file of its last batch with something new; zero if that was written
+    /// before the start.
+    pub(crate) last: (u64, u32),
+    /// Nothing is appended any more, and its end need not be known.
+    pub(crate) ended: bool,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct Tails {
+    tails: Vec<Tail>,
+    places: HashMap<LogId, usize>,
+    /// The place of the one asked for last.
+    last: usize,
+}
+
+impl Tails {
+    pub(crate) fn new(ends: &BTreeMap<LogId, LogEnd>) -> Self {
+        let mut tails = Self::default();
+        for end in ends.values() {
+            let place = tails.place(end.log);
+            tails.tails[place].index = end.index;
+        }
+        tails
+    }
+
+    /// The place of a log, which is new if it was not known. The same log again costs a comparison.
+    #[inline]
+    pub(crate) fn place(&mut self, log: LogId) -> usize {
+        if self.tails.get(self.last).is_none_or(|tail| tail.log != log) {
+            self.last = *self.places.entry(log).or_insert_with(|| {
+                self.tails.push(Tail { log, index: 0, open: None, last: (0, 0), ended: false });
+                self.tails.len() - 1
+            });
+        }
+        self.last
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, place: usize) -> &Tail {
+        &self.tails[place]
+    }
+
+    #[inline]
+    pub(crate) fn at(&mut self, place: usize) -> &mut Tail {
+        &mut self.tails[place]
+    }
+
+    /// The logs whose last batch lies in `file` or before it.
+    pub(crate) fn behind(&self, file: u32) -> Vec<LogId> {
+        let behind = |tail: &&Tail| tail.last.1 <= file && !tail.ended;
+        self.tails.iter().filter(behind).map(|tail| tail.log).collect()
+    }
+
+    pub(crate) fn logs(&self) -> impl Iterator<Item = LogId> + '_ {
+        self.tails.iter().map(|tail| tail.log)
+    }
+}
