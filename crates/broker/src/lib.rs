@@ -67,8 +67,8 @@ pub use report::{
 /// A property's value for selectors.
 pub use selector::Value as Selected;
 pub use session::{
-    Awaited, BindingSpec, Client, Consume, Declared, Delivery, DestinationName, Event, ExchangeSpec, Fetch, Outcome,
-    Prefetch, Publish, QueueSpec, Refusal, SessionId, Tags, TransactionId,
+    Awaited, BindingSpec, Client, Confirm, Consume, Declared, Delivery, DestinationName, Event, ExchangeSpec, Fetch,
+    Outcome, Prefetch, Publish, QueueSpec, Refusal, SessionId, Tags, TransactionId, Unroutable,
 };
 pub use settings::{CountedReturns, Limits, Settings, UnknownArguments};
 pub use value::{Table, Value};

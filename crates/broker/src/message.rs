@@ -57,6 +57,24 @@ pub(crate) struct Head<'a> {
     pub(crate) annotations: &'a [u8],
 }
 
+impl Head<'_> {
+    /// That of a message without anything.
+    pub(crate) const EMPTY: Self = Self {
+        dialect: DialectId::BROKER,
+        persistent: false,
+        priority: None,
+        published_at: 0,
+        expiration: None,
+        copies: Copies::None,
+        instructed: false,
+        delayed: false,
+        exchange: "",
+        routing_key: "",
+        properties: &[],
+        annotations: &[],
+    };
+}
+
 /// An immutable message. A clone counts a reference.
 #[derive(Debug, Clone)]
 pub struct Message(Bytes);

@@ -180,7 +180,7 @@ fn bring_back(
         if seize(engine, queue, one.seq) {
             durable |= one.durable;
             seized.push(one.seq);
-            arrivals.push(Arrival::new(one.message, false, 0, 0));
+            arrivals.push(Arrival::of_broker(one.message));
             targets.push(one.targets);
         }
     }

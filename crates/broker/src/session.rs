@@ -48,10 +48,11 @@ use slots::Slots;
 use transaction::Transactions;
 use upload::Uploads;
 
+pub use crate::queue::arrival::{Confirm, Refusal, Unroutable};
 pub use crate::queue::mailbox::TransactionId;
 pub use consume::{Consume, Fetch, Prefetch};
 pub use declare::{BindingSpec, Declared, DestinationName, ExchangeSpec, QueueSpec};
-pub use drain::{Delivery, Event, Refusal};
+pub use drain::{Delivery, Event};
 pub use publish::Publish;
 pub use settle::{Outcome, Tags};
 

@@ -5,7 +5,10 @@ use std::thread::park;
 use std::time::Instant;
 
 use auth::shown::extract;
-use broker::{Awaited, Client, Error, Event, Fetch, Outcome, Properties, Publish, QueueSpec, SessionId, Table, Tags};
+use broker::{
+    Awaited, Client, Confirm, Error, Event, Fetch, Outcome, Properties, Publish, QueueSpec, SessionId, Table, Tags,
+    Unroutable,
+};
 use serde::Deserialize;
 
 use crate::change::{AUDIT, Caller, Refused, WHY, Why, unpark};
@@ -170,17 +173,17 @@ impl Source {
             exchange: &message.exchange,
             routing_key: &message.routing_key,
             body: message.body.as_slice().into(),
-            mandatory: true,
+            confirm: Confirm::Numbered(1),
+            unroutable: Unroutable::Tell,
             ..encoded
         };
-        client.enable_confirms(session);
         client.publish(session, publish)?;
         client.flush(Instant::now());
-        let (mut routed, mut stopped, mut ended) = (true, None, None);
+        let (mut stopped, mut ended) = (None, None);
         loop {
             client.drain(Instant::now(), BUDGET, &mut |event| match event {
-                Event::Returned { .. } => routed = false,
-                Event::Confirmed { .. } => ended = Some(Ok(())),
+                Event::Unroutable { .. } => ended = Some(Ok(false)),
+                Event::Confirmed { .. } => ended = Some(Ok(true)),
                 Event::Refused { .. } => {
                     let text = "rejected Unable to publish message. Check queue limits.";
                     ended = Some(Err(Refused::new(Why::Invalid, text)));
@@ -190,7 +193,7 @@ impl Source {
                 _ => {}
             });
             if let Some(ended) = ended.take() {
-                return ended.map(|()| routed);
+                return ended;
             }
             // An alarm may still leave room for this message. Then the message is confirmed like
             // any other. If the client were told otherwise, it would publish the message twice.

@@ -5,7 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
 
-use broker::{Client, Consume, Counts, Error, ErrorKind, Event, Message, Prefetch, SessionId, TransactionId};
+use broker::{
+    Client, Confirm, Consume, Counts, Error, ErrorKind, Event, Message, Prefetch, Publish, SessionId, TransactionId,
+};
 
 use crate::broker::{TestBroker, WakeCount};
 
@@ -18,8 +20,8 @@ pub enum Seen {
     Confirmed(SessionId, u64),
     /// This publish was refused.
     Refused(SessionId, u64),
-    /// This message reached no queue.
-    Returned(SessionId, String),
+    /// This publish reached no queue: its number, and its message if it was returned.
+    Unroutable(SessionId, Option<u64>, Option<String>),
     /// This consumer's queue is gone.
     Cancelled(SessionId, String),
     /// This transaction is durable.
@@ -132,7 +134,13 @@ impl fmt::Display for Seen {
             Self::Delivery(received) => received.fmt(f),
             Self::Confirmed(_, number) => write!(f, "+{number}"),
             Self::Refused(_, number) => write!(f, "-{number}"),
-            Self::Returned(_, body) => write!(f, "returned {body}"),
+            Self::Unroutable(_, number, body) => {
+                let number = number.map(|number| format!(" {number}")).unwrap_or_default();
+                match body {
+                    Some(body) => write!(f, "returned{number} {body}"),
+                    None => write!(f, "unroutable{number}"),
+                }
+            }
             Self::Cancelled(_, tag) => write!(f, "cancelled {tag}"),
             Self::Committed(_) => f.write_str("committed"),
             Self::RolledBack(_, why) => write!(f, "rolled back: {why}"),
@@ -151,6 +159,8 @@ pub struct Peer {
     pub client: Client,
     /// Sessions by the test's numbers.
     pub sessions: BTreeMap<u32, SessionId>,
+    /// The last publish number of each session that confirms.
+    numbers: BTreeMap<u32, u64>,
     /// The open transaction of each session.
     pub transactions: BTreeMap<u32, TransactionId>,
     /// Set when the broker wants it to drain.
@@ -173,13 +183,30 @@ impl Peer {
     pub fn attach_to(broker: &TestBroker, user: &str, vhost: &str) -> Result<Self, Error> {
         let wakes = Arc::new(WakeCount::default());
         let client = broker.attach_to(user, vhost, Waker::from(Arc::clone(&wakes)))?;
-        Ok(Self { client, sessions: BTreeMap::new(), transactions: BTreeMap::new(), wakes })
+        let (sessions, numbers, transactions) = Default::default();
+        Ok(Self { client, sessions, numbers, transactions, wakes })
     }
 
     /// The session of this number, opened if need be.
     pub fn session(&mut self, number: u32) -> SessionId {
         let client = &mut self.client;
         *self.sessions.entry(number).or_insert_with(|| client.open_session(number))
+    }
+
+    /// Publishes in a session. Its publish is numbered if [`Peer::confirm`] was called for it.
+    ///
+    /// # Errors
+    /// The broker's.
+    pub fn publish(&mut self, session: SessionId, publish: Publish<'_>) -> Result<(), Error> {
+        let Some(last) = self.numbers.get_mut(&session.0) else { return self.client.publish(session, publish) };
+        self.client.publish(session, Publish { confirm: Confirm::Numbered(*last + 1), ..publish })?;
+        *last += 1;
+        Ok(())
+    }
+
+    /// Numbers the publishes of a session from here on.
+    pub fn confirm(&mut self, session: SessionId) {
+        self.numbers.entry(session.0).or_default();
     }
 
     /// Everything that waits for it.
@@ -227,7 +254,7 @@ pub fn seen_of(event: Event<'_>) -> Seen {
         Event::Deliver(delivery) => Seen::Delivery(Received::of(&delivery)),
         Event::Confirmed { session, up_to } => Seen::Confirmed(session, up_to),
         Event::Refused { session, number, .. } => Seen::Refused(session, number),
-        Event::Returned { session, message } => Seen::Returned(session, body_of(message)),
+        Event::Unroutable { session, number, message } => Seen::Unroutable(session, number, message.map(body_of)),
         Event::Cancelled { session, consumer_tag } => Seen::Cancelled(session, consumer_tag.to_owned()),
         Event::Committed { transaction } => Seen::Committed(transaction),
         Event::RolledBack { transaction, error } => Seen::RolledBack(transaction, error_text(&error)),

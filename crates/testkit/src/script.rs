@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 
 use broker::{
-    BindingSpec, Browse, Consume, DestinationName, Error, ExchangeSpec, Fetch, Outcome, Prefetch, Publish, QueueSpec,
-    SessionId, Table, Tags,
+    BindingSpec, Browse, Confirm, Consume, DestinationName, Error, ErrorKind, ExchangeSpec, Fetch, Outcome, Prefetch,
+    Publish, QueueSpec, SessionId, Table, Tags, Unroutable,
 };
 
 use crate::broker::{Setup, TestBroker, TextDialect, value_of};
@@ -342,6 +342,7 @@ impl Script {
         let session = peer.session(number);
         let expiration = statement.take("ttl");
         let size = statement.take("size").unwrap_or(0);
+        let confirm = statement.take("confirm");
         let priority = statement.take("priority").map(|number| u8::try_from(number).expect("a priority"));
         let mut body = statement.word(2).to_owned();
         while (body.len() as u64) < size {
@@ -359,7 +360,12 @@ impl Script {
             priority,
             expiration,
             body: body.as_bytes().into(),
-            mandatory: statement.has("mandatory"),
+            confirm: confirm.map_or(Confirm::None, Confirm::Numbered),
+            unroutable: match (statement.has("mandatory"), statement.has("tell")) {
+                (true, _) => Unroutable::Return,
+                (false, true) => Unroutable::Tell,
+                (false, false) => Unroutable::Drop,
+            },
             instructed: statement.table.0.iter().any(|(name, _)| broker::is_instruction(name)),
             copies: ["CC", "BCC"].iter().any(|name| statement.table.get(name).is_some()),
         };
@@ -367,7 +373,7 @@ impl Script {
             Some(transaction) if statement.verb == "tx-publish" => {
                 peer.client.publish_in(*transaction, session, publish)?;
             }
-            _ => peer.client.publish(session, publish)?,
+            _ => peer.publish(session, publish)?,
         }
         Ok(String::new())
     }
@@ -396,7 +402,8 @@ impl Script {
         let session = peer.session(number);
         match statement.verb {
             "open" => {}
-            "confirm" => peer.client.enable_confirms(session),
+            "confirm" => peer.confirm(session),
+            "refuse" => peer.client.refuse(session, statement.number(0), ErrorKind::AccessRefused)?,
             "prefetch" => {
                 let scope = match statement.word(1) {
                     "shared" => Prefetch::Shared,

@@ -111,7 +111,7 @@ impl Channel {
     fn settle(&mut self, cx: &mut Context<'_>, tags: Tags, outcome: Outcome) -> Result<(), Failure> {
         match self.mode {
             Mode::Transactional(_) => self.settle_at_commit(cx, tags, outcome),
-            Mode::Plain | Mode::Confirming => Ok(cx.client.settle(self.session, tags, outcome)?),
+            Mode::Plain | Mode::Confirming(_) => Ok(cx.client.settle(self.session, tags, outcome)?),
         }
     }
 

@@ -27,7 +27,8 @@ pub(super) enum Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     Plain,
-    Confirming,
+    /// Publishes are numbered; so many have a number.
+    Confirming(u64),
     /// Publishes and settlements wait for the commit of this transaction.
     Transactional(TransactionId),
 }

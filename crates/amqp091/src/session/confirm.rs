@@ -11,11 +11,12 @@ use crate::session::running::Context;
 
 impl Channel {
     pub(super) fn select_confirms(&mut self, cx: &mut Context<'_>, select: &ConfirmSelect) -> Result<(), Failure> {
-        if let Mode::Transactional(_) = self.mode {
-            return Err(precondition("cannot switch from tx to confirm mode"));
+        match self.mode {
+            Mode::Transactional(_) => return Err(precondition("cannot switch from tx to confirm mode")),
+            Mode::Plain => self.mode = Mode::Confirming(0),
+            Mode::Confirming(_) => {}
         }
-        self.mode = Mode::Confirming;
-        cx.client.enable_confirms(self.session);
+        cx.client.show_confirming(self.session);
         if !select.nowait {
             cx.link.send(cx.number, ConfirmSelectOk {});
         }
@@ -24,7 +25,7 @@ impl Channel {
 
     pub(super) fn select_transactions(&mut self, cx: &mut Context<'_>) -> Result<(), Failure> {
         match self.mode {
-            Mode::Confirming => return Err(precondition("cannot switch from confirm to tx mode")),
+            Mode::Confirming(_) => return Err(precondition("cannot switch from confirm to tx mode")),
             Mode::Plain => self.mode = Mode::Transactional(cx.client.begin(self.session)),
             Mode::Transactional(_) => {}
         }

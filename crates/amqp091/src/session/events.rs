@@ -2,7 +2,7 @@
 //!
 //! A delivery is the hottest of them: no allocation, one copy of a small body, none of a large one.
 
-use broker::{Broker, Counts, Delivery, Event, Message};
+use broker::{Broker, Counts, Delivery, Event, Message, SessionId};
 
 use crate::codec::methods::{BasicAck, BasicCancel, BasicNack, ConnectionBlocked, ConnectionUnblocked, TxCommitOk};
 use crate::codec::{Body, Content, Deliver, GetOk, Return, encode_deliver, encode_get_ok, encode_return};
@@ -16,13 +16,7 @@ use crate::session::running::Sessions;
 pub(super) fn report(link: &mut Link, sessions: &mut Sessions, broker: &Broker, event: Event<'_>) {
     match event {
         Event::Deliver(delivery) => deliver(link, sessions, broker, &delivery),
-        Event::Confirmed { session, up_to } => {
-            let Some(known) = sessions.get_mut(session) else { return };
-            let multiple = up_to > known.answered + 1;
-            known.answered = up_to;
-            let channel = known.channel;
-            link.send(channel, BasicAck { delivery_tag: up_to, multiple });
-        }
+        Event::Confirmed { session, up_to } => confirm(link, sessions, session, up_to),
         Event::Refused { session, number, .. } => {
             let Some(known) = sessions.get_mut(session) else { return };
             // The next confirm must cover earlier publishes that are still open, so `answered` must
@@ -33,9 +27,13 @@ pub(super) fn report(link: &mut Link, sessions: &mut Sessions, broker: &Broker, 
             let channel = known.channel;
             link.send(channel, BasicNack { delivery_tag: number, multiple: false, requeue: false });
         }
-        Event::Returned { session, message } => {
-            if let Some(channel) = sessions.channel_of(session) {
+        Event::Unroutable { session, number, message } => {
+            if let (Some(channel), Some(message)) = (sessions.channel_of(session), message) {
                 give_back(link, broker, channel, message);
+            }
+            // A returned message counts as taken.
+            if let Some(number) = number {
+                confirm(link, sessions, session, number);
             }
         }
         Event::Cancelled { session, consumer_tag } => {
@@ -75,6 +73,15 @@ pub(super) fn report(link: &mut Link, sessions: &mut Sessions, broker: &Broker, 
             link.after.push(After::CloseConnection(Failure::new(ReplyCode::ConnectionForced, reason)));
         }
     }
+}
+
+/// Acknowledges the publishes of a channel up to this number.
+fn confirm(link: &mut Link, sessions: &mut Sessions, session: SessionId, up_to: u64) {
+    let Some(known) = sessions.get_mut(session) else { return };
+    let multiple = up_to > known.answered + 1;
+    known.answered = up_to;
+    let channel = known.channel;
+    link.send(channel, BasicAck { delivery_tag: up_to, multiple });
 }
 
 /// Calls `write` with the content of a message. The message keeps a referenced body alive.

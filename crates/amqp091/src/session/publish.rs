@@ -4,7 +4,7 @@
 //! RabbitMQ checks the exchange before the properties, and clients see which error comes first. So
 //! a wrong property is reported only if the exchange exists.
 
-use broker::{Body, Error, LONGEST_SPAN_MS, Properties, Publish};
+use broker::{Body, Confirm, Error, LONGEST_SPAN_MS, Properties, Publish, Unroutable};
 
 use crate::codec::methods::BasicPublish;
 use crate::codec::table::{Table, ValueRef};
@@ -46,13 +46,19 @@ impl Channel {
             priority: scan.priority,
             expiration: asked.expiration,
             body,
-            mandatory: to.mandatory,
+            confirm: Confirm::None,
+            unroutable: if to.mandatory { Unroutable::Return } else { Unroutable::Drop },
             copies: asked.copies,
             instructed: asked.instructed,
         };
-        match self.mode {
-            Mode::Transactional(transaction) => cx.client.publish_in(transaction, self.session, publish)?,
-            Mode::Plain | Mode::Confirming => cx.client.publish(self.session, publish)?,
+        match &mut self.mode {
+            Mode::Transactional(transaction) => cx.client.publish_in(*transaction, self.session, publish)?,
+            Mode::Plain => cx.client.publish(self.session, publish)?,
+            Mode::Confirming(published) => {
+                *published += 1;
+                let confirm = Confirm::Numbered(*published);
+                cx.client.publish(self.session, Publish { confirm, ..publish })?;
+            }
         }
         Ok(())
     }
@@ -87,7 +93,8 @@ pub fn encode<'a>(properties: &Properties, into: &'a mut Vec<u8>) -> Result<Publ
         expiration: asked.expiration,
         properties: into,
         body: Body::Borrowed(&[]),
-        mandatory: false,
+        confirm: Confirm::None,
+        unroutable: Unroutable::Drop,
         copies: asked.copies,
         instructed: asked.instructed,
     })

@@ -239,7 +239,7 @@ impl Engine {
             self.totals.dead_lettered[dead.reason as usize].add(1);
             match hop {
                 Ok((message, queues, identity)) => {
-                    let mut arrival = Arrival::new(message, false, 0, 0);
+                    let mut arrival = Arrival::of_broker(message);
                     arrival.identity = identity;
                     arrivals.push(arrival);
                     targets.push(queues);

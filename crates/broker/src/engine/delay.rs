@@ -246,7 +246,7 @@ impl Engine {
                 self.tell_too_large(&near[*index], dying);
                 return false;
             }
-            let mut arrival = Arrival::new(awake, false, 0, 0);
+            let mut arrival = Arrival::of_broker(awake);
             arrival.identity = self.identity_at(queue, message);
             arrivals.push(arrival);
             true

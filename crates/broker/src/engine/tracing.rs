@@ -12,7 +12,6 @@ use crate::catalog::{Exchange, Vhost};
 use crate::encoding::write_table;
 use crate::engine::Engine;
 use crate::message::cc::{CC, Copies, named_keys};
-use crate::message::dialect::DialectId;
 use crate::message::overlay::Counts;
 use crate::message::properties::Properties;
 use crate::message::{Arena, Head, Message, NAME_MAX};
@@ -69,18 +68,11 @@ impl Engine {
         let mut key = format!("{what}.{of}");
         key.truncate(key.floor_char_boundary(NAME_MAX));
         let head = Head {
-            dialect: DialectId::BROKER,
-            persistent: false,
-            priority: None,
             published_at: self.clock.unix_ms(),
-            expiration: None,
-            copies: Copies::None,
-            instructed: false,
-            delayed: false,
             exchange: EXCHANGE,
             routing_key: &key,
             properties: &bytes,
-            annotations: &[],
+            ..Head::EMPTY
         };
         arena.add(&head, message.body())
     }

@@ -132,24 +132,10 @@ mod tests {
     use crate::encoding::write_table;
     use crate::message::annotations::{Annotations, Death, Reason};
     use crate::message::cc::Copies;
-    use crate::message::dialect::DialectId;
     use crate::message::{Arena, Head};
     use crate::value::Table;
 
-    const PLAIN: Head<'_> = Head {
-        dialect: DialectId::BROKER,
-        persistent: false,
-        priority: None,
-        published_at: 0,
-        expiration: None,
-        copies: Copies::None,
-        instructed: false,
-        delayed: false,
-        exchange: "",
-        routing_key: "k",
-        properties: b"",
-        annotations: b"",
-    };
+    const PLAIN: Head<'_> = Head { routing_key: "k", ..Head::EMPTY };
 
     /// A message with the headers `x-delay`, `CC`, `BCC` and `x-delivery-count`.
     fn message(head: Head<'_>, deaths: usize) -> Message {

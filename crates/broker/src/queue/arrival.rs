@@ -1,12 +1,55 @@
-//! A message on its way into queues, and the work that a visit to a queue leaves behind.
+//! A message on its way into queues, what its publisher is told of it, and the work that a visit to
+//! a queue leaves behind.
 
 use std::sync::Arc;
 
 use journal::{Address, Ticket};
 
+use crate::error::ErrorKind;
 use crate::memory::ingress::Claim;
 use crate::message::Message;
 use crate::queue::{Dying, MessageIdentity, Queue};
+
+/// Whether a publish is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Confirm {
+    /// It is not, unless the message must be returned.
+    None,
+    /// Once: it is confirmed, unroutable or refused. The protocol chooses the number, which is
+    /// higher than those before it in the session.
+    Numbered(u64),
+}
+
+impl Confirm {
+    pub(crate) fn number(self) -> Option<u64> {
+        match self {
+            Self::None => None,
+            Self::Numbered(number) => Some(number),
+        }
+    }
+}
+
+/// What the publisher of a message that reaches no queue is told. It is dropped in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unroutable {
+    /// The same as if it had been taken.
+    Drop,
+    /// That it is unroutable, if its publish has a number.
+    Tell,
+    /// That it is unroutable, and what it was.
+    Return,
+}
+
+/// Why a publish was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// A queue is full and refuses publishes.
+    Full,
+    /// It waited behind an alarm for too long, or more waited than may.
+    Alarm,
+    /// An error of this kind, which the protocol was told at once.
+    Error(ErrorKind),
+}
 
 /// A message on its way into queues.
 #[derive(Debug)]
@@ -20,12 +63,12 @@ pub(crate) struct Arrival {
     pub(crate) taken: u32,
     /// Some queue has dropped it as a duplicate.
     pub(crate) repeated: bool,
-    /// Some queue was full and refuses it.
-    pub(crate) refused: bool,
-    pub(crate) mandatory: bool,
-    /// Its session, and its publish number there; 0 where no client waits for a confirm.
+    /// Why it is not taken; a full queue decides that for all.
+    pub(crate) refused: Option<Refusal>,
+    pub(crate) unroutable: Unroutable,
+    /// The session that published it; 0 for the broker itself.
     pub(crate) session: u32,
-    pub(crate) number: u64,
+    pub(crate) confirm: Confirm,
     /// The claim of a large body, held until the body is durable.
     pub(crate) claim: Option<Claim>,
     /// Its id for deduplication, if it has one.
@@ -33,17 +76,22 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    pub(crate) fn new(message: Message, mandatory: bool, session: u32, number: u64) -> Self {
+    /// A message that the broker itself publishes.
+    pub(crate) fn of_broker(message: Message) -> Self {
+        Self::new(message, 0, Confirm::None, Unroutable::Drop)
+    }
+
+    pub(crate) fn new(message: Message, session: u32, confirm: Confirm, unroutable: Unroutable) -> Self {
         Self {
             message,
             address: None,
             shares: 0,
             taken: 0,
             repeated: false,
-            refused: false,
-            mandatory,
+            refused: None,
+            unroutable,
             session,
-            number,
+            confirm,
             claim: None,
             identity: None,
         }
@@ -53,7 +101,7 @@ impl Arrival {
     pub(crate) fn take_share(&mut self) -> Message {
         self.shares = self.shares.saturating_sub(1);
         self.taken += 1;
-        if self.shares == 0 && !self.mandatory {
+        if self.shares == 0 && self.unroutable != Unroutable::Return {
             std::mem::replace(&mut self.message, Message::moved())
         } else {
             self.message.clone()
@@ -63,7 +111,7 @@ impl Arrival {
     /// A full queue does not take its share.
     pub(crate) fn refuse(&mut self) {
         self.shares = self.shares.saturating_sub(1);
-        self.refused = true;
+        self.refused = Some(Refusal::Full);
     }
 
     /// A queue that was given it before does not take its share.

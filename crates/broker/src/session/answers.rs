@@ -7,15 +7,17 @@ use journal::Ticket;
 
 use crate::error::Error;
 use crate::message::Message;
+use crate::queue::arrival::{Confirm, Refusal};
 use crate::session::SessionId;
-use crate::session::drain::{Event, Refusal};
+use crate::session::drain::Event;
 
 /// An answer that a publisher still waits for.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// Everything up to this number is safe when the ticket is durable.
+    /// So many publishes up to this number are safe when the ticket is durable.
     UpTo {
         number: u64,
+        count: u64,
         ticket: Ticket,
         turn: u64,
     },
@@ -23,8 +25,9 @@ pub(super) enum Answer {
         number: u64,
         why: Refusal,
     },
-    Returned {
-        message: Message,
+    Unroutable {
+        number: Option<u64>,
+        message: Option<Message>,
     },
     Failed {
         error: Error,
@@ -34,34 +37,21 @@ pub(super) enum Answer {
     },
 }
 
-/// The numbers of a session's publishes, and their answers.
+/// The answers to a session's publishes.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
-    /// Publishes get numbers.
-    confirming: bool,
-    /// Publish numbers given out.
-    published: u64,
-    /// The highest number answered.
-    answered: u64,
+    /// Numbered publishes without an answer.
+    unanswered: u64,
     waiting: VecDeque<Answer>,
     /// Covers everything that the session has published.
     ticket: Ticket,
 }
 
 impl Answers {
-    /// Gives numbers to the publishes from here on.
-    pub(super) fn enable(&mut self) {
-        self.confirming = true;
-    }
-
-    /// The number of the next publish; 0 where publishes have none.
+    /// A publish was taken or refused; one with a number will be answered.
     #[inline]
-    pub(super) fn next_number(&mut self) -> u64 {
-        if !self.confirming {
-            return 0;
-        }
-        self.published += 1;
-        self.published
+    pub(super) fn expect(&mut self, confirm: Confirm) {
+        self.unanswered += u64::from(confirm != Confirm::None);
     }
 
     /// The ticket of everything that was published so far.
@@ -71,7 +61,7 @@ impl Answers {
 
     /// How many numbered publishes have no answer.
     pub(super) fn unanswered(&self) -> u64 {
-        self.published.saturating_sub(self.answered)
+        self.unanswered
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -82,29 +72,28 @@ impl Answers {
         self.waiting.push_back(answer);
     }
 
-    /// A publish with this number, or with 0, was taken. Returns the answer that must be pushed for
-    /// it, unless the last one covers it too.
+    /// A publish was taken. Returns the answer that must be pushed for it, unless the last one
+    /// covers it too.
     #[inline]
-    pub(super) fn taken(&mut self, number: u64, ticket: Ticket, turn: u64) -> Option<Answer> {
+    pub(super) fn taken(&mut self, confirm: Confirm, ticket: Ticket, turn: u64) -> Option<Answer> {
         self.ticket = self.ticket.max(ticket);
-        if number == 0 {
-            return None;
-        }
-        if let Some(Answer::UpTo { number: last, ticket: reached, turn: of }) = self.waiting.back_mut()
+        let number = confirm.number()?;
+        if let Some(Answer::UpTo { number: last, count, ticket: reached, turn: of }) = self.waiting.back_mut()
             && (*of == turn || ticket.is_within(*reached))
         {
             *last = number;
+            *count += 1;
             *reached = (*reached).max(ticket);
             return None;
         }
-        Some(Answer::UpTo { number, ticket, turn })
+        Some(Answer::UpTo { number, count: 1, ticket, turn })
     }
 
     /// Takes the returned messages out, and leaves the other answers in their order.
     pub(super) fn take_returned(&mut self, each: &mut dyn FnMut(&Message)) {
         for answer in std::mem::take(&mut self.waiting) {
             match answer {
-                Answer::Returned { message } => each(&message),
+                Answer::Unroutable { message: Some(message), .. } => each(&message),
                 other => self.waiting.push_back(other),
             }
         }
@@ -125,16 +114,21 @@ impl Answers {
                     self.waiting.push_front(answer);
                     return (confirmed, Some(ticket));
                 }
-                Answer::UpTo { number, .. } => {
-                    confirmed += number.saturating_sub(self.answered);
-                    self.answered = number;
+                Answer::UpTo { number, count, .. } => {
+                    confirmed += count;
+                    self.unanswered -= count;
                     report(Event::Confirmed { session, up_to: number });
                 }
                 Answer::Refused { number, why } => {
-                    self.answered = number;
+                    self.unanswered -= 1;
                     report(Event::Refused { session, number, why });
                 }
-                Answer::Returned { message } => report(Event::Returned { session, message: &message }),
+                Answer::Unroutable { number, message } => {
+                    let numbered = u64::from(number.is_some());
+                    confirmed += numbered;
+                    self.unanswered -= numbered;
+                    report(Event::Unroutable { session, number, message: message.as_ref() });
+                }
                 Answer::Failed { error } => report(Event::SessionFailed { session, error }),
                 Answer::Overdue { timeout } => report(Event::Overdue { session, timeout }),
             }

@@ -1,8 +1,8 @@
 //! Publishes that wait behind an alarm, in order; settlements and fetches overtake them.
 //!
 //! They are taken as soon as the alarm allows. After the park timeout, or when the byte budget of
-//! the connection or of its user is full, they are refused. A session with confirms gets a nack;
-//! any other fails.
+//! the connection or of its user is full, they are refused. One with a number is answered so; the
+//! session of any other fails.
 //! Nothing is dropped in silence.
 
 use std::collections::VecDeque;
@@ -12,10 +12,10 @@ use std::time::Instant;
 use crate::alarms::Allowance;
 use crate::error::Error;
 use crate::memory::ledger::Account;
-use crate::queue::arrival::Arrival;
+use crate::queue::arrival::{Arrival, Confirm, Refusal};
 use crate::session::answers::Answer;
 use crate::session::sessions::Session;
-use crate::session::{Client, Refusal, SessionId};
+use crate::session::{Client, SessionId};
 
 /// The parked publishes of one session.
 #[derive(Debug, Default)]
@@ -118,7 +118,7 @@ impl Client {
         if full {
             // All of the session's: no publish is refused before an earlier one.
             let parked = self.take_parked(session);
-            self.refuse(session, parked, "more waits for the alarm to pass than may");
+            self.refuse_parked(session, parked, "more waits for the alarm to pass than may");
         }
     }
 
@@ -165,7 +165,7 @@ impl Client {
             self.take_turn_of_parked(session, now);
         } else if now >= since + timeout {
             let parked = self.take_parked(session);
-            self.refuse(session, parked, "the alarm did not pass in time");
+            self.refuse_parked(session, parked, "the alarm did not pass in time");
         }
     }
 
@@ -174,6 +174,10 @@ impl Client {
     fn take_turn_of_parked(&mut self, session: SessionId, now: Instant) {
         let mut parked = self.take_parked(session).into_iter();
         for arrival in parked.by_ref() {
+            if arrival.refused.is_some() {
+                self.publisher.gather(arrival, 0);
+                continue;
+            }
             match self.route_again(arrival.message()) {
                 Ok(routed) => self.gather(arrival, routed),
                 Err(error) => self.sessions.fail(session, error),
@@ -215,12 +219,13 @@ impl Client {
         }
     }
 
-    fn refuse(&mut self, session: SessionId, parked: VecDeque<Arrival>, why: &str) {
+    fn refuse_parked(&mut self, session: SessionId, parked: VecDeque<Arrival>, why: &str) {
         let alarm = self.engine.alarm_text().unwrap_or("an alarm");
         for arrival in parked {
-            if arrival.number > 0 {
+            if let Confirm::Numbered(number) = arrival.confirm {
                 self.engine.totals.refused.add(1);
-                self.sessions.answer(session, Answer::Refused { number: arrival.number, why: Refusal::Alarm });
+                let why = arrival.refused.unwrap_or(Refusal::Alarm);
+                self.sessions.answer(session, Answer::Refused { number, why });
             } else {
                 self.engine.totals.parked_dropped.add(1);
                 self.sessions.fail(session, Error::precondition(format!("publish refused: broker is {alarm}: {why}")));

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use crate::message::Message;
 use crate::message::overlay::Counts;
+use crate::queue::arrival::Refusal;
 use crate::queue::mailbox::{Notice, Outgoing, TransactionId};
 use crate::session::settle::Unacked;
 use crate::session::{Client, SessionId};
@@ -26,21 +27,12 @@ pub struct Delivery<'a> {
     pub message: &'a Message,
 }
 
-/// Why a publish was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
-    /// A queue is full and refuses publishes.
-    Full,
-    /// It waited behind an alarm for too long, or more waited than may.
-    Alarm,
-}
-
 /// An event for a client.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A message for a consumer.
     Deliver(Delivery<'a>),
-    /// Every publish up to this number without an answer is as safe as its durability class
+    /// Every numbered publish up to this one without an answer is as safe as its durability class
     /// promises.
     Confirmed {
         /// The publisher's session.
@@ -57,12 +49,14 @@ pub enum Event<'a> {
         /// Why.
         why: Refusal,
     },
-    /// A mandatory message that reached no queue.
-    Returned {
+    /// This publish reached no queue. That answers it, if it has a number.
+    Unroutable {
         /// The publisher's session.
         session: SessionId,
-        /// The message.
-        message: &'a Message,
+        /// The number.
+        number: Option<u64>,
+        /// The message, if it must be returned.
+        message: Option<&'a Message>,
     },
     /// The queue under this consumer is gone.
     Cancelled {
@@ -148,14 +142,17 @@ impl Client {
     }
 
     /// Reports the returned messages of a session, or of all sessions, even if confirms before them
-    /// wait for their flush. The session ends next, and nothing can be reported after that.
+    /// wait for their flush. So none of them is an answer to its number. The session ends next, and
+    /// nothing can be reported after that.
     pub fn report_returned(&mut self, session: Option<SessionId>, now: Instant, report: &mut dyn FnMut(Event<'_>)) {
         self.flush(now);
         for (of, entry) in self.sessions.iter_mut() {
             if session.is_some_and(|session| session != of) {
                 continue;
             }
-            entry.answers.take_returned(&mut |message| report(Event::Returned { session: of, message }));
+            entry.answers.take_returned(&mut |message| {
+                report(Event::Unroutable { session: of, number: None, message: Some(message) });
+            });
         }
     }
 

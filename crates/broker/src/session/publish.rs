@@ -14,18 +14,18 @@ use crate::alarms::Allowance;
 use crate::engine::Engine;
 use crate::engine::bounds::{STEPS_PER_ENTRY, STORED_BESIDES};
 use crate::engine::sealed::release_holds;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::message::body::Body;
 use crate::message::cc::Copies;
 use crate::message::dialect::DialectId;
 use crate::message::{Head, KEY_MAX, Message, NAME_MAX};
-use crate::queue::arrival::Arrival;
+use crate::queue::arrival::{Arrival, Confirm, Refusal, Unroutable};
 use crate::queue::{MessageIdentity, Visit};
 use crate::routing::{Envelope, STEPS};
 use crate::session::answers::Answer;
 use crate::session::routes::Route;
 use crate::session::slots::QueueSlot;
-use crate::session::{Client, Refusal, SessionId};
+use crate::session::{Client, SessionId};
 
 /// A message from a protocol. The broker copies its borrowed parts once.
 #[derive(Debug)]
@@ -46,8 +46,10 @@ pub struct Publish<'a> {
     pub expiration: Option<u64>,
     /// Its body.
     pub body: Body<'a>,
-    /// It is returned when it reaches no queue.
-    pub mandatory: bool,
+    /// Whether it is answered.
+    pub confirm: Confirm,
+    /// What is answered if it reaches no queue.
+    pub unroutable: Unroutable,
     /// Its headers name more routing keys, in lists called `CC` and `BCC`.
     pub copies: bool,
     /// It has headers that [`is_instruction`](crate::is_instruction) is true of.
@@ -99,22 +101,21 @@ impl Routed {
 }
 
 impl Client {
-    /// Checks, routes and gathers a message. In a confirming session it takes the next publish
-    /// number.
+    /// Checks, routes and gathers a message.
     ///
     /// # Errors
     /// `NotFound` for an unknown exchange, `AccessRefused`, `Precondition` for a message that is
-    /// too large. Nothing is taken then.
+    /// too large. Nothing is taken then, and the publish has no answer but by [`Client::refuse`].
     pub fn publish(&mut self, session: SessionId, publish: Publish<'_>) -> Result<(), Error> {
         self.check_publish(&publish)?;
         let now = self.publisher.time(&*self.engine.clock);
         let routed = self.route(Wanted::of(&publish, now))?;
-        let mandatory = publish.mandatory;
+        let (confirm, unroutable) = (publish.confirm, publish.unroutable);
         let message = self.write_message(publish);
         let claim = self.uploads.arrived(session);
         let entry = self.sessions.require(session)?;
-        let number = entry.answers.next_number();
-        let mut arrival = Arrival::new(message, mandatory, session.0, number);
+        entry.answers.expect(confirm);
+        let mut arrival = Arrival::new(message, session.0, confirm, unroutable);
         arrival.claim = claim;
         if !entry.parked.is_empty() {
             self.note_steps(&routed);
@@ -122,6 +123,25 @@ impl Client {
             return Ok(());
         }
         self.gather(arrival, routed);
+        Ok(())
+    }
+
+    /// Refuses the publish of this number, which an error kept from being taken, once those before
+    /// it have their answers. For a protocol whose session goes on after such an error.
+    ///
+    /// # Errors
+    /// `Internal` for a session that is not open.
+    pub fn refuse(&mut self, session: SessionId, number: u64, why: ErrorKind) -> Result<(), Error> {
+        let message = self.publisher.write(&Head::EMPTY, Body::Borrowed(&[]));
+        let entry = self.sessions.require(session)?;
+        let mut arrival = Arrival::new(message, session.0, Confirm::Numbered(number), Unroutable::Drop);
+        arrival.refused = Some(Refusal::Error(why));
+        entry.answers.expect(arrival.confirm);
+        if entry.parked.is_empty() {
+            self.publisher.gather(arrival, REFUSED);
+        } else {
+            self.park(session, arrival);
+        }
         Ok(())
     }
 
@@ -360,17 +380,18 @@ impl Client {
 
     pub(super) fn count_received(&self, arrivals: &[Arrival]) {
         let totals = &self.engine.totals;
-        totals.received.add(arrivals.len() as u64);
-        totals.received_bytes.add(arrivals.iter().map(|arrival| arrival.message().body().len() as u64).sum());
-        totals.received_confirm.add(arrivals.iter().filter(|arrival| arrival.number > 0).count() as u64);
+        let taken = || arrivals.iter().filter(|arrival| arrival.refused.is_none());
+        totals.received.add(taken().count() as u64);
+        totals.received_bytes.add(taken().map(|arrival| arrival.message().body().len() as u64).sum());
+        totals.received_confirm.add(taken().filter(|arrival| arrival.confirm != Confirm::None).count() as u64);
     }
 
     /// Queues the answer to each publisher.
     fn answer_all(&mut self, arrivals: &mut Vec<Arrival>, ticket: Ticket) {
-        let (mut routed, mut refused, mut returned, mut dropped) = (0, 0, 0, 0);
+        let (mut routed, mut refused) = (0, 0);
         let turn = self.publisher.turn();
         for mut arrival in arrivals.drain(..) {
-            let (session, number) = (SessionId(arrival.session), arrival.number);
+            let (session, confirm) = (SessionId(arrival.session), arrival.confirm);
             // A duplicate is as safe as the first one.
             let durable = arrival.address.is_some() || arrival.repeated;
             if let Some(claim) = arrival.claim.take_if(|_| durable) {
@@ -379,10 +400,10 @@ impl Client {
             if arrival.taken > 0 {
                 routed += 1;
             }
-            if arrival.refused {
+            if let Some(why) = arrival.refused {
                 refused += 1;
-                if number > 0 {
-                    self.sessions.answer(session, Answer::Refused { number, why: Refusal::Full });
+                if let Confirm::Numbered(number) = confirm {
+                    self.sessions.answer(session, Answer::Refused { number, why });
                 }
                 continue;
             }
@@ -392,32 +413,42 @@ impl Client {
             if arrival.is_lost() {
                 if self.reply(&arrival) {
                     routed += 1;
-                } else if arrival.mandatory {
-                    returned += 1;
-                    self.sessions.answer(session, Answer::Returned { message: arrival.into_message() });
-                } else {
-                    dropped += 1;
-                    self.engine.note_unroutable(
-                        &self.shared.vhost,
-                        None,
-                        arrival.message(),
-                        self.engine.clock.unix_ms(),
-                    );
+                } else if let Some(answer) = self.lose(arrival) {
+                    self.sessions.answer(session, answer);
+                    continue;
                 }
             }
-            if number > 0 || durable {
+            if confirm != Confirm::None || durable {
                 let ticket = if durable { ticket } else { Ticket::NONE };
-                self.sessions.answer_taken(session, number, ticket, turn);
+                self.sessions.answer_taken(session, confirm, ticket, turn);
             }
         }
         let totals = &self.engine.totals;
         totals.routed.add(routed);
         totals.refused.add(refused);
-        totals.unroutable_returned.add(returned);
-        totals.unroutable_dropped.add(dropped);
         if self.sessions.is_answering() {
             self.shared.mailbox.waker().wake_by_ref();
         }
+    }
+
+    /// Counts a message that has reached no queue. Returns what its publisher is told, if that is
+    /// more than that it was taken.
+    fn lose(&self, arrival: Arrival) -> Option<Answer> {
+        let totals = &self.engine.totals;
+        let number = arrival.confirm.number();
+        let is_told = match arrival.unroutable {
+            Unroutable::Drop => false,
+            Unroutable::Tell => number.is_some(),
+            Unroutable::Return => true,
+        };
+        if !is_told {
+            totals.unroutable_dropped.add(1);
+            self.engine.note_unroutable(&self.shared.vhost, None, arrival.message(), self.engine.clock.unix_ms());
+            return None;
+        }
+        totals.unroutable_returned.add(1);
+        let returns = arrival.unroutable == Unroutable::Return;
+        Some(Answer::Unroutable { number, message: returns.then(|| arrival.into_message()) })
     }
 
     /// Passes on a message that is a reply and has no queue.
@@ -437,10 +468,10 @@ impl Client {
         }
     }
 
-    /// Publishes of this session are answered with numbers from here on.
-    pub fn enable_confirms(&mut self, session: SessionId) {
-        if let Ok(entry) = self.sessions.require(session) {
-            entry.enable_confirms();
+    /// Reports show from here on that publishes of this session are confirmed.
+    pub fn show_confirming(&self, session: SessionId) {
+        if let Some(entry) = self.sessions.get(session) {
+            entry.shown.set_confirming();
         }
     }
 }

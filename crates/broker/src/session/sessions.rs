@@ -9,6 +9,7 @@ use journal::Ticket;
 use crate::engine::clients::Shown;
 use crate::error::Error;
 use crate::queue::SharedCredit;
+use crate::queue::arrival::Confirm;
 use crate::session::SessionId;
 use crate::session::ack_timeout::Notes;
 use crate::session::answers::{Answer, Answers};
@@ -77,12 +78,6 @@ impl Session {
         self.prefetch = count;
         self.shown.set_prefetch(count);
     }
-
-    /// Publishes are answered with numbers from here on.
-    pub(super) fn enable_confirms(&mut self) {
-        self.answers.enable();
-        self.shown.set_confirming();
-    }
 }
 
 /// The sessions of a client.
@@ -146,9 +141,9 @@ impl Sessions {
         entry.answers.push(answer);
     }
 
-    /// Answers a publish that was taken. Its number is 0 if it has none.
-    pub(super) fn answer_taken(&mut self, session: SessionId, number: u64, ticket: Ticket, turn: u64) {
-        let answer = self.get_mut(session).and_then(|entry| entry.answers.taken(number, ticket, turn));
+    /// Answers a publish that was taken, if it has a number.
+    pub(super) fn answer_taken(&mut self, session: SessionId, confirm: Confirm, ticket: Ticket, turn: u64) {
+        let answer = self.get_mut(session).and_then(|entry| entry.answers.taken(confirm, ticket, turn));
         if let Some(answer) = answer {
             self.answer(session, answer);
         }

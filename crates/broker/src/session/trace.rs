@@ -60,7 +60,7 @@ impl Client {
             return;
         }
         let route = queues.iter().map(|queue| self.slots.slot(queue)).collect();
-        self.gather(Arrival::new(copy, false, 0, 0), Routed { route, identity: None, steps: 0 });
+        self.gather(Arrival::of_broker(copy), Routed { route, identity: None, steps: 0 });
         self.publisher.note_traced();
     }
 }

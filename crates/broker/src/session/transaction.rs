@@ -20,7 +20,7 @@ use crate::engine::sealed::{Sealed, hide_arrivals, release_holds};
 use crate::error::Error;
 use crate::memory::ledger::{Charge, Held};
 use crate::message::Message;
-use crate::queue::arrival::Arrival;
+use crate::queue::arrival::{Arrival, Confirm, Unroutable};
 use crate::queue::mailbox::{Notice, TransactionId};
 use crate::queue::{Coming, HiddenRun, Queue, Settlement, Visit};
 use crate::session::answers::Answer;
@@ -43,7 +43,8 @@ impl Client {
         self.transactions.begin(session, charge)
     }
 
-    /// Gathers a publish. It is checked and routed once now, for errors, and again at commit.
+    /// Gathers a publish. It is checked and routed once now, for errors, and again at commit. The
+    /// commit answers it.
     ///
     /// # Errors
     /// As [`Client::publish`]; `Precondition` when the transaction holds too much.
@@ -55,7 +56,7 @@ impl Client {
     ) -> Result<(), Error> {
         self.check_publish(&publish)?;
         let limit = self.engine.settings.limits.transaction_bytes;
-        let mandatory = publish.mandatory;
+        let unroutable = publish.unroutable;
         let message = self.write_message(publish);
         let routed = self.route_again(&message)?;
         self.note_steps(&routed);
@@ -69,7 +70,7 @@ impl Client {
             )));
         }
         open.charge.add(cost);
-        open.arrivals.push(Arrival::new(message, mandatory, session.0, 0));
+        open.arrivals.push(Arrival::new(message, session.0, Confirm::None, unroutable));
         // From here on it counts against the limit of the transaction.
         self.uploads.forget(session);
         Ok(())
@@ -177,9 +178,10 @@ impl Client {
                 continue;
             }
             lost += 1;
-            if arrival.mandatory {
+            if arrival.unroutable == Unroutable::Return {
                 returned += 1;
-                self.sessions.answer(session, Answer::Returned { message: arrival.into_message() });
+                let message = Some(arrival.into_message());
+                self.sessions.answer(session, Answer::Unroutable { number: None, message });
             }
         }
         let totals = &self.engine.totals;

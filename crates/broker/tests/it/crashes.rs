@@ -100,7 +100,7 @@ impl World {
         self.peers = (0..2).map(|_| Peer::attach(self.broker(), "guest").unwrap()).collect();
         for peer in &mut self.peers {
             let session = peer.session(1);
-            peer.client.enable_confirms(session);
+            peer.confirm(session);
         }
     }
 
@@ -222,7 +222,7 @@ impl World {
         let session = self.peers[who].session(1);
         let publish = message("", "b", name.as_bytes());
         let publish = Publish { properties: properties.as_bytes(), instructed: true, ..publish };
-        self.peers[who].client.publish(session, publish).unwrap();
+        self.peers[who].publish(session, publish).unwrap();
         Some(vec![("b".to_owned(), name)])
     }
 
@@ -260,7 +260,7 @@ impl World {
         }
         match transaction {
             Some((id, _)) => self.peers[who].client.publish_in(id, session, publish).unwrap(),
-            None => self.peers[who].client.publish(session, publish).unwrap(),
+            None => self.peers[who].publish(session, publish).unwrap(),
         }
         copies
     }
@@ -378,7 +378,7 @@ impl World {
         }
         let mut peer = Peer::attach(self.broker(), "guest").unwrap();
         let session = peer.session(1);
-        peer.client.enable_confirms(session);
+        peer.confirm(session);
         self.peers[who] = peer;
         self.numbers[who].clear();
         self.published[who] = 0;

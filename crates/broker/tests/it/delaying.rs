@@ -20,7 +20,7 @@ fn an_exchange_delays_what_asks_for_it() {
         ),
         (
             "a publish d k 4 x-delay=-7; publish d none 5 x-delay=5 mandatory; publish - q 6 x-delay=900",
-            "+4, returned 5, +6",
+            "+4, returned 5 5, +6",
         ),
         ("* counts q", "3 0"),
         ("* counts q delayed", "2"),

@@ -28,7 +28,7 @@ impl Sender {
     fn attach(broker: &TestBroker) -> Self {
         let mut peer = Peer::attach(broker, "guest").unwrap();
         let session = peer.session(1);
-        peer.client.enable_confirms(session);
+        peer.confirm(session);
         Self { peer, left: Vec::new(), sent: 0, confirmed: 0, seen: Vec::new() }
     }
 
@@ -52,7 +52,7 @@ impl Sender {
         self.peer.client.body_arrives(*session, *size as u64, now);
         if *left == 0 {
             let body = vec![b'.'; *size];
-            self.peer.client.publish(*session, to("q", &body)).unwrap();
+            self.peer.publish(*session, to("q", &body)).unwrap();
             self.left.remove(0);
             self.sent += 1;
         }
@@ -244,11 +244,11 @@ fn an_alarm_stops_a_publisher_behind_the_body_that_was_let_in() {
     let other = publisher.peer.session(2);
     let body = vec![0; LARGE];
     for _ in 0..16 {
-        publisher.peer.client.publish(session, to("q", &body)).unwrap();
+        publisher.peer.publish(session, to("q", &body)).unwrap();
         publisher.peer.client.flush(now);
     }
     publisher.begin(1, LARGE, now);
-    publisher.peer.client.publish(other, to("q", b"")).unwrap();
+    publisher.peer.publish(other, to("q", b"")).unwrap();
     publisher.peer.client.flush(now);
     publisher.drain(&broker);
     assert_eq!((publisher.seen.as_slice(), publisher.flow()), (&["blocked: low on memory".to_owned()][..], Flow::Run));
@@ -285,7 +285,7 @@ fn a_body_that_is_parked_keeps_its_place_until_it_is_taken_or_refused() {
     let session = senders[0].peer.session(2);
     let body = vec![0; LARGE];
     for _ in 0..18 {
-        senders[0].peer.client.publish(session, to("q", &body)).unwrap();
+        senders[0].peer.publish(session, to("q", &body)).unwrap();
         senders[0].peer.client.flush(broker.now());
     }
     senders[0].begin(1, LARGE, broker.now());

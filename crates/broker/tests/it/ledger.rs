@@ -1,7 +1,7 @@
 //! The bytes that peers make the broker hold besides queued messages: counted by kind, against the
 //! memory limit, and given back.
 
-use broker::{Held, Publish, QueueSpec};
+use broker::{Held, Publish, QueueSpec, Unroutable};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Seen};
 
@@ -95,13 +95,13 @@ fn replies_that_are_not_read_count_and_find_no_room_where_memory_is_short() {
         let mut responder = Peer::attach(&broker, "guest").expect("it may attach");
         let from = responder.session(1);
         for _ in 0..100 {
-            let reply = Publish { mandatory: true, ..message("", &address, &BODY) };
+            let reply = Publish { unroutable: Unroutable::Return, ..message("", &address, &BODY) };
             responder.client.publish(from, reply).expect("it is taken");
             responder.client.flush(broker.now());
         }
         let most = held(&broker, Held::Replies);
         assert!((50_000..52_000).contains(&most), "{most}");
-        let returned = responder.turn(&broker).iter().filter(|seen| matches!(seen, Seen::Returned(..))).count();
+        let returned = responder.turn(&broker).iter().filter(|seen| matches!(seen, Seen::Unroutable(..))).count();
         assert!((45..60).contains(&returned), "{returned} found no room");
         if read {
             assert_eq!(requester.turn(&broker).len() + returned, 100);
@@ -175,13 +175,13 @@ fn replies_that_are_not_read_find_no_room_beyond_the_part_of_a_connection() {
     let mut responder = Peer::attach(&broker, "guest").expect("it may attach");
     let from = responder.session(1);
     for _ in 0..100 {
-        let reply = Publish { mandatory: true, ..message("", &address, &BODY) };
+        let reply = Publish { unroutable: Unroutable::Return, ..message("", &address, &BODY) };
         responder.client.publish(from, reply).expect("it is taken");
         responder.client.flush(broker.now());
     }
     let most = held(&broker, Held::Replies);
     assert!((11_000..=12_500).contains(&most), "{most}");
-    let returned = responder.turn(&broker).iter().filter(|seen| matches!(seen, Seen::Returned(..))).count();
+    let returned = responder.turn(&broker).iter().filter(|seen| matches!(seen, Seen::Unroutable(..))).count();
     assert_eq!(requester.turn(&broker).len() + returned, 100);
     assert_eq!(held(&broker, Held::Replies), 0, "they are read");
 }

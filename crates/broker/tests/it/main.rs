@@ -47,7 +47,7 @@ mod transactions;
 
 use std::ops::Range;
 
-use broker::{BindingSpec, DestinationName, Publish, QueueSpec, Table, Value};
+use broker::{BindingSpec, Confirm, DestinationName, Publish, QueueSpec, Table, Unroutable, Value};
 use testkit::broker::{Setup, TextDialect};
 use testkit::script::Script;
 use testkit::sim_disk::SimDisk;
@@ -87,7 +87,8 @@ fn message<'a>(exchange: &'a str, routing_key: &'a str, body: &'a [u8]) -> Publi
         priority: None,
         expiration: None,
         body: body.into(),
-        mandatory: false,
+        confirm: Confirm::None,
+        unroutable: Unroutable::Drop,
         copies: false,
         instructed: false,
     }

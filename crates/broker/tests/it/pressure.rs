@@ -176,7 +176,7 @@ impl Small {
         let publish = message("", queue, &body);
         match transaction {
             Some(transaction) => self.peer.client.publish_in(transaction, self.session, publish).unwrap(),
-            None => self.peer.client.publish(self.session, publish).unwrap(),
+            None => self.peer.publish(self.session, publish).unwrap(),
         }
     }
 
@@ -239,7 +239,7 @@ fn fill(queues: &[&str]) -> (Small, u64) {
 fn consumer(small: Small) -> Small {
     let mut consumer = Small::attach(small.broker);
     let (session, now) = (consumer.session, consumer.broker.now());
-    consumer.peer.client.enable_confirms(session);
+    consumer.peer.confirm(session);
     consumer.peer.client.set_prefetch(session, 1, Prefetch::NewConsumers, now);
     consumer.consume("q");
     consumer
@@ -406,7 +406,7 @@ fn messages_that_the_log_has_become_too_small_for_stay_and_keep_nothing_else() {
         for size in [100_000, 1000] {
             let (body, instructed) = (vec![b'x'; size], !properties.is_empty());
             let publish = Publish { properties: properties.as_bytes(), instructed, ..message("", queue, &body) };
-            small.peer.client.publish(small.session, publish).unwrap();
+            small.peer.publish(small.session, publish).unwrap();
         }
     }
     let mut small = small.with_a_log_of(1 << 20, &disk);

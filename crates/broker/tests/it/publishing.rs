@@ -36,7 +36,7 @@ fn a_confirm_waits_for_the_flush_and_never_passes_an_earlier_publish() {
         ("a", "+4"),
         ("a publish - q m5 persistent; publish - nowhere m6 mandatory; publish - t m7", ""),
         ("* flush", ""),
-        ("a", "+5, returned m6, +7"),
+        ("a", "+5, returned 6 m6, +7"),
     ]);
 }
 
@@ -63,13 +63,41 @@ fn one_full_queue_of_several_is_enough_for_a_refusal() {
 }
 
 #[test]
-fn what_is_unroutable_comes_back_before_its_confirm_if_it_is_mandatory() {
+fn what_is_unroutable_comes_back_if_its_publisher_wants_it() {
     check(&[
         ("a confirm", ""),
-        ("a publish - none m1 mandatory", "returned m1, +1"),
+        ("a publish - none m1 mandatory", "returned 1 m1"),
         ("a publish - none m2", "+2"),
         ("a queue q; publish - q m3 mandatory", "0 0, +3"),
         ("b publish - none m4 mandatory; publish - none m5", "returned m4"),
+    ]);
+}
+
+#[test]
+fn each_publish_says_for_itself_what_it_is_answered() {
+    check(&[
+        ("a queue q; queue full x-max-length=0 x-overflow=reject-publish", "0 0, 0 0"),
+        ("a publish - q m1; publish - q m2 confirm=1; publish - q m3; publish - q m4 confirm=2", "+2"),
+        ("a publish - none m5 confirm=3 tell; publish - none m6 tell; publish - none m7 confirm=4", "unroutable 3, +4"),
+        ("a publish - full m8; publish - full m9 confirm=5; publish - none m10 mandatory", "-5, returned m10"),
+        // Numbers need only rise.
+        ("a publish - q m11 confirm=70; publish - q m12; publish - q m13 confirm=90", "+90"),
+        ("* counts q", "7 0"),
+    ]);
+}
+
+/// A protocol whose session survives such an error has its refusals in the order of publishing.
+#[test]
+fn a_publish_that_was_an_error_is_answered_in_its_place() {
+    let disk = SimDisk::new(1, 64 << 20);
+    Script::stepped(&disk, 8 << 20).check(&[
+        ("a queue q durable", "0 0"),
+        ("* hold", ""),
+        ("a publish - q m1 persistent confirm=1; refuse 2; publish - q m3 persistent confirm=3; refuse 4", ""),
+        ("* flush", ""),
+        ("a", "+1, -2, +3, -4"),
+        ("a refuse 5", "-5"),
+        ("* counts q", "2 0"),
     ]);
 }
 

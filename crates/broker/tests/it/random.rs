@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use broker::{Consume, Fetch, Outcome, Prefetch, Publish, QueueSpec, Table, Tags, Value};
+use broker::{Consume, Fetch, Outcome, Prefetch, Publish, QueueSpec, Table, Tags, Unroutable, Value};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::{Random, SimDisk};
@@ -174,13 +174,14 @@ impl Run {
         let priority = Some(priority_of(&one.2));
         let properties = format!("key=k{}\n", key_of(&one.2));
         let properties = properties.as_bytes();
+        let unroutable = if mandatory { Unroutable::Return } else { Unroutable::Drop };
         let publish =
-            Publish { persistent, mandatory, priority, properties, ..message(&one.0, &one.1, one.2.as_bytes()) };
+            Publish { persistent, unroutable, priority, properties, ..message(&one.0, &one.1, one.2.as_bytes()) };
         let peer = &mut self.peers[key.0];
         let session = peer.session(key.1);
         match peer.transactions.get(&key.1) {
             Some(open) if transaction => peer.client.publish_in(*open, session, publish).unwrap(),
-            _ => peer.client.publish(session, publish).unwrap(),
+            _ => peer.publish(session, publish).unwrap(),
         }
         if mandatory && self.model.route(&one.0, &one.1).is_empty() {
             self.returned.push((key, one.2.clone()));
@@ -191,7 +192,7 @@ impl Run {
         // The first session of each client confirms.
         if key.1 == 1 {
             let session = self.peers[key.0].session(1);
-            self.peers[key.0].client.enable_confirms(session);
+            self.peers[key.0].confirm(session);
         }
         let turn = self.some_publishes();
         self.log.push(format!("{key:?} publishes {turn:?}"));
@@ -518,8 +519,14 @@ impl Run {
                 assert_eq!(self.answers.remove(&(key, number)), Some(false));
                 assert!(told.insert(key, number).is_none_or(|before| before < number));
             }
-            Seen::Returned(session, body) => {
-                let returned = (key_of(session), body);
+            Seen::Unroutable(session, number, body) => {
+                let key = key_of(session);
+                if let Some(number) = number {
+                    let first = self.answers.range((key, 0)..).next().map(|(first, _)| *first);
+                    assert_eq!(first, Some((key, number)), "answers keep the order of publishing");
+                    assert_eq!(self.answers.remove(&(key, number)), Some(true));
+                }
+                let returned = (key, body.expect("it is returned"));
                 let at = self.returned.iter().position(|known| *known == returned).expect("it is unroutable");
                 self.returned.remove(at);
             }

@@ -41,7 +41,7 @@ fn copies_are_not_traced_and_cost_no_publisher_anything() {
     check(&[
         ("t queue all x-max-length=2; bind amq.rabbitmq.trace # all; consume all c no-ack", "0 0"),
         ("* trace on", ""),
-        ("a confirm; publish - nowhere 1 mandatory; publish - all 2", "returned 1, +2"),
+        ("a confirm; publish - nowhere 1 mandatory; publish - all 2", "returned 1 1, +2"),
         ("t", "c:1=1, c:2=2, c:3=2, c:4=2"),
         (
             "a publish amq.rabbitmq.trace k 3",

@@ -29,9 +29,8 @@ struct Leaving {
 pub(super) struct Session {
     pub(super) client: Client,
     pub(super) id: SessionId,
-    /// The broker's number of the last SEND outside transactions. The broker numbers messages from
-    /// the first receipt on.
-    pub(super) published: Option<u64>,
+    /// The number of the last SEND with a receipt of its own; those in transactions have none.
+    pub(super) published: u64,
     pub(super) version: Version,
     dialects: Dialects,
     pub(super) deliveries: Deliveries,
@@ -57,7 +56,7 @@ impl Session {
         Self {
             client,
             id,
-            published: None,
+            published: 0,
             version: spoken.version,
             dialects,
             deliveries: Deliveries::new(name, spoken),
@@ -212,7 +211,7 @@ fn report(
             receipts.confirmed(up_to);
             Ok(())
         }
-        Event::Refused { number, why, .. } => receipts.refused(number, why),
+        Event::Refused { number, .. } => Err(receipts.refused(number)),
         Event::Committed { transaction } => {
             receipts.committed(transaction);
             Ok(())
@@ -225,7 +224,7 @@ fn report(
             Err(Failure::new("Acknowledgement timed out", format!("a message was not acknowledged within {limit} ms")))
         }
         Event::Kicked { reason } => Err(Failure::new("Connection forced", reason)),
-        // No SEND is mandatory, and STOMP has no frame for an alarm.
-        Event::Returned { .. } | Event::Blocked { .. } | Event::Unblocked => Ok(()),
+        // No SEND asks for that, and STOMP has no frame for an alarm.
+        Event::Unroutable { .. } | Event::Blocked { .. } | Event::Unblocked => Ok(()),
     }
 }

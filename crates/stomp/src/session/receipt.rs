@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use broker::{Awaited, Client, Refusal, Ticket, TransactionId};
+use broker::{Awaited, Client, Ticket, TransactionId};
 use wire::Output;
 
 use super::error::Failure;
@@ -124,17 +124,12 @@ impl Receipts {
         }
     }
 
-    /// A publish was refused. If a queue was full and no receipt was asked for, nothing is
-    /// reported, because the broker has counted the message. A refusal by an alarm always ends the
-    /// connection, as in sessions that never asked for a receipt.
-    pub(super) fn refused(&mut self, number: u64, why: Refusal) -> Result<(), Failure> {
+    /// A SEND with a receipt was refused.
+    pub(super) fn refused(&mut self, number: u64) -> Failure {
         let at = self.sends.iter().position(|send| send.number == number);
         let receipt = at.and_then(|at| self.sends.remove(at)).map(|send| send.receipt);
-        if receipt.is_none() && why == Refusal::Full {
-            return Ok(());
-        }
         let detail = "the message was not taken: a queue is full, or an alarm kept it waiting for too long";
-        Err(Failure::new("Message refused", detail).with_receipt(receipt))
+        Failure::new("Message refused", detail).with_receipt(receipt)
     }
 
     /// A transaction is durable. Its receipt is written after those that were asked for earlier.

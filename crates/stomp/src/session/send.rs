@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use broker::{Publish, Ticket};
+use broker::{Confirm, Publish, Ticket, Unroutable};
 
 use super::destination::{Destination, Routing};
 use super::error::Failure;
@@ -56,7 +56,8 @@ impl Session {
             priority: marked.priority,
             expiration: marked.expiration,
             body: frame.body.as_slice().into(),
-            mandatory: false,
+            confirm: Confirm::None,
+            unroutable: Unroutable::Drop,
             copies: false,
             instructed: marked.instructed,
         };
@@ -66,18 +67,14 @@ impl Session {
             self.fence(frame, Ticket::NONE);
             return Ok(());
         }
-        let receipt = headers.get("receipt");
-        if receipt.is_some() && self.published.is_none() {
-            self.client.enable_confirms(self.id);
-            self.published = Some(0);
+        let Some(receipt) = headers.get("receipt") else { return Ok(self.client.publish(self.id, publish)?) };
+        if self.published == 0 {
+            self.client.show_confirming(self.id);
         }
-        self.client.publish(self.id, publish)?;
-        if let Some(published) = &mut self.published {
-            *published += 1;
-            if let Some(receipt) = receipt {
-                self.receipts.after_send(*published, receipt.into_owned());
-            }
-        }
+        self.published += 1;
+        let confirm = Confirm::Numbered(self.published);
+        self.client.publish(self.id, Publish { confirm, ..publish })?;
+        self.receipts.after_send(self.published, receipt.into_owned());
         Ok(())
     }
 

@@ -7,8 +7,6 @@ use journal::{Address, is_spilled};
 use proptest::prelude::*;
 
 use super::*;
-use crate::message::cc::Copies;
-use crate::message::dialect::DialectId;
 use crate::message::{Arena, Head};
 use crate::queue::bitmap::Bitmap;
 
@@ -82,20 +80,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn message(seq: u64) -> Message {
-    let head = Head {
-        dialect: DialectId(1),
-        persistent: true,
-        priority: None,
-        published_at: 0,
-        expiration: None,
-        copies: Copies::None,
-        instructed: false,
-        delayed: false,
-        exchange: "",
-        routing_key: "q",
-        properties: b"",
-        annotations: b"",
-    };
+    let head = Head { persistent: true, routing_key: "q", ..Head::EMPTY };
     Arena::default().add(&head, &seq.to_le_bytes())
 }
 

@@ -1,6 +1,6 @@
 //! SEND and SUBSCRIBE: which subscribers a message reaches, and how they see it.
 
-use broker::{Publish, QueueSpec};
+use broker::{Confirm, Publish, QueueSpec, Unroutable};
 use testkit::broker::TextDialect;
 
 use super::{Scene, check, talk};
@@ -132,7 +132,8 @@ fn messages_of_other_protocols_are_shown_in_headers() {
         priority: None,
         expiration: None,
         body: b"hi".as_slice().into(),
-        mandatory: false,
+        confirm: Confirm::None,
+        unroutable: Unroutable::Drop,
         copies: false,
         instructed: false,
     };
