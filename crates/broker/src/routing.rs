@@ -95,7 +95,9 @@ pub(crate) struct Bindings {
     matcher: Matcher,
     /// Counts the bindings of the index.
     tally: Tally,
-    /// Their memory.
+    /// The memory of their keys and arguments.
+    text_bytes: u64,
+    /// Their memory, with that of the matcher.
     weight: Weight,
 }
 
@@ -146,6 +148,11 @@ impl Matcher {
             Self::Modulus(modulus) => modulus.remove(binding.destination),
         }
     }
+
+    /// Bytes of memory that it takes besides the keys.
+    fn heap_bytes(&self) -> u64 {
+        if let Self::Topic(topic) = self { topic.heap_bytes() } else { 0 }
+    }
 }
 
 /// The weight of an accepted binding, whose key is a valid weight.
@@ -170,7 +177,8 @@ impl Bindings {
             ExchangeKind::ConsistentHash => Matcher::Consistent(Consistent::new(hash_on)),
             ExchangeKind::ModulusHash => Matcher::Modulus(Modulus::default()),
         };
-        Self { index: BTreeMap::new(), matcher, tally: tally.clone(), weight: Weight::new(tally, Load::default()) }
+        let weight = Weight::new(tally, Load::default());
+        Self { index: BTreeMap::new(), matcher, tally: tally.clone(), text_bytes: 0, weight }
     }
 
     /// An error of kind `Precondition` when the arguments can't be matched, or are nested too deep
@@ -201,9 +209,9 @@ impl Bindings {
     /// Adds a binding that [`Bindings::admit`] has counted.
     pub(crate) fn add(&mut self, admitted: AdmittedBinding) {
         let AdmittedBinding { binding, identity } = admitted;
+        self.text_bytes += binding.heap_bytes();
         self.matcher.add(&binding);
-        let memory = self.weight.load().memory + binding.heap_bytes();
-        self.weight.set(Load { logged: 0, memory });
+        self.weigh();
         self.index.insert((binding.destination, identity), binding);
     }
 
@@ -213,8 +221,9 @@ impl Bindings {
         let removed = self.index.remove(&(binding.destination, identity)).is_some();
         if removed {
             self.tally.left(1);
-            self.weighs_less(binding.heap_bytes());
+            self.text_bytes -= binding.heap_bytes();
             self.matcher.remove(binding);
+            self.weigh();
         }
         removed
     }
@@ -225,16 +234,23 @@ impl Bindings {
         let removed: Vec<Binding> =
             identities.into_iter().filter_map(|identity| self.index.remove(&(destination, identity))).collect();
         self.tally.left(removed.len());
-        self.weighs_less(removed.iter().map(Binding::heap_bytes).sum());
         for binding in &removed {
+            self.text_bytes -= binding.heap_bytes();
             self.matcher.remove(binding);
         }
+        self.weigh();
         removed
     }
 
-    fn weighs_less(&mut self, bytes: u64) {
-        let memory = self.weight.load().memory.saturating_sub(bytes);
-        self.weight.set(Load { logged: 0, memory });
+    fn weigh(&mut self) {
+        self.weight.set(Load { logged: 0, memory: self.text_bytes + self.matcher.heap_bytes() });
+    }
+
+    /// What a binding takes at most that is not there yet.
+    pub(crate) fn load_of(&self, key: &str, arguments: &Table) -> Load {
+        let load = Load::of(key, arguments);
+        let nodes = if let Matcher::Topic(_) = self.matcher { topic::heap_bytes_of(key) } else { 0 };
+        Load { memory: load.memory + nodes, ..load }
     }
 
     /// The next bindings behind a position, no more than `most`, and the position of the last.

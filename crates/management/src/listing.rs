@@ -26,6 +26,8 @@ pub(crate) use parts::{Parts, bindings_to_exchange, bindings_to_queue, channels_
 
 /// Bytes of the digest that identifies a binding's arguments.
 const KEY_BYTES: usize = 16;
+/// The longest routing key that a path shows whole, in bytes. AMQP 0-9-1 has no longer ones.
+const LONGEST_KEY: usize = 255;
 
 /// The kinds of objects that can be listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -284,9 +286,15 @@ fn binding(binding: &BindingReport) -> Json {
 }
 
 /// Identifies a binding among those between the same two objects, as a segment of a path: its
-/// routing key, percent-encoded, and after a tilde a digest of its arguments. Tools store it, so it
+/// routing key, percent-encoded, and after a tilde a digest of its arguments. Of a key that is too
+/// long for a path it has the beginning, and the digest is over the key, too. Tools store it, so it
 /// must stay the same in every version.
 pub(crate) fn properties_key(routing_key: &str, arguments: &Map<String, Json>) -> String {
+    if routing_key.len() > LONGEST_KEY {
+        let beginning = &routing_key[..routing_key.floor_char_boundary(LONGEST_KEY)];
+        let digest = Sha256::digest(json!([routing_key, arguments]).to_string());
+        return format!("{}~{}", percent_encoded(beginning), URL_SAFE_NO_PAD.encode(&digest[..KEY_BYTES]));
+    }
     if arguments.is_empty() {
         return if routing_key.is_empty() { "~".to_owned() } else { percent_encoded(routing_key) };
     }

@@ -18,6 +18,9 @@ type NodeId = usize;
 /// The node before the first word; it is never anyone's child.
 const ROOT: NodeId = 0;
 
+/// The memory of a node, with the map of its parent's that has it alone and the block of its word.
+const NODE_BYTES: usize = size_of::<Node>() + 160;
+
 /// The binding keys of the exchange.
 #[derive(Debug)]
 pub(super) struct Topic {
@@ -116,6 +119,11 @@ impl Walk {
     }
 }
 
+/// Bytes of memory of the nodes that a binding key needs, if it shares none.
+pub(super) fn heap_bytes_of(key: &str) -> u64 {
+    (pattern(key).count() * NODE_BYTES) as u64
+}
+
 impl Default for Topic {
     fn default() -> Self {
         Self { nodes: vec![Node::default()], free: Vec::new() }
@@ -136,6 +144,11 @@ impl Topic {
             };
         }
         self.nodes[at].targets.add(destination);
+    }
+
+    /// Bytes of memory of its nodes. A key of 65 535 bytes may have as many words.
+    pub(super) fn heap_bytes(&self) -> u64 {
+        ((self.nodes.len() - self.free.len() - 1) * NODE_BYTES) as u64
     }
 
     pub(super) fn remove(&mut self, key: &str, destination: Destination) {
@@ -348,6 +361,21 @@ mod tests {
         assert_eq!(reached(&topic, &key), [0, 1]);
         topic.remove(&key, Destination::Queue(0));
         assert_eq!(reached(&topic, &key), [1]);
+    }
+
+    /// A binding key of 64 KiB once counted with its bytes alone, while its words took a hundred
+    /// times as much.
+    #[test]
+    fn each_word_counts_as_memory_while_it_is_there() {
+        let long = vec!["a"; 32_768].join(".");
+        let mut topic = topic_of(&["a.b".to_owned(), "a.#.#".to_owned()]);
+        let before = topic.heap_bytes();
+        assert_eq!(before, 3 * NODE_BYTES as u64, "`a` is shared, and `#.#` is `#`");
+        topic.add(&long, Destination::Queue(9));
+        assert_eq!(topic.heap_bytes() - before, heap_bytes_of(&long) - NODE_BYTES as u64);
+        assert!(heap_bytes_of(&long) > 100 * long.len() as u64);
+        topic.remove(&long, Destination::Queue(9));
+        assert_eq!(topic.heap_bytes(), before);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::engine::clients::ClientShared;
 use crate::engine::connections::share;
 use crate::engine::tracing;
 use crate::error::{Error, ErrorKind};
-use crate::message::NAME_MAX;
+use crate::message::{KEY_MAX, NAME_MAX};
 use crate::queue::{Bound, Queue};
 use crate::routing::{Destination, ExchangeKind, Load};
 use crate::session::Client;
@@ -304,7 +304,7 @@ impl Client {
             let what = format!("binding from exchange '{}'", spec.source);
             self.check_share(&what, "bindings", vhost.bindings.part_count(), limit)?;
             let logged = source.durable && queue.as_ref().is_none_or(|queue| queue.logged());
-            let load = Load::of(&spec.key, &spec.arguments);
+            let load = source.bindings.load_of(&spec.key, &spec.arguments);
             let load = if logged { load } else { load.unlogged() };
             self.admit_declaration(&what, &spec.arguments, load)?;
         }
@@ -619,8 +619,8 @@ pub(crate) fn same_exchange(
 /// Fails for a binding that no exchange could have.
 pub(crate) fn check_binding_names(spec: &BindingSpec) -> Result<(), Error> {
     refuse_default_exchange(&spec.source)?;
-    if spec.key.len() > NAME_MAX {
-        return Err(Error::precondition(format!("routing key is longer than {NAME_MAX} bytes")));
+    if spec.key.len() > KEY_MAX {
+        return Err(Error::precondition(format!("routing key is longer than {KEY_MAX} bytes")));
     }
     match &spec.destination {
         DestinationName::Queue(_) => Ok(()),

@@ -130,6 +130,35 @@ fn a_routing_key_may_have_65_535_bytes() {
     assert!(refused["reason"].as_str().unwrap().contains("or the routing key than 65535"), "{refused}");
 }
 
+/// Binding keys may be as long as routing keys. The path of such a binding is short all the same.
+#[test]
+fn a_binding_key_may_have_65_535_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let headers = format!("{GUEST}Content-Type: application/json\r\n");
+    let path = "/api/bindings/%2F/e/amq.topic/q/q";
+    assert_eq!(server.send("PUT", "/api/queues/%2F/q", &headers, r#"{"durable":true}"#).status, 201);
+    // As many words as there can be, and an end that its bindings' keys do not share.
+    let beginning = ".".repeat(65_534);
+    let mut paths = Vec::new();
+    for key in [format!("{beginning}a"), format!("{beginning}b")] {
+        let reply = server.send("POST", path, &headers, &json!({ "routing_key": key }).to_string());
+        assert_eq!(reply.status, 201, "{}", reply.body);
+        paths.push(format!("{path}/{}", reply.header("location").rsplit('/').next().unwrap()));
+    }
+    assert_ne!(paths[0], paths[1]);
+    drop(server);
+    let server = Server::start(dir.path(), &[]);
+    let message =
+        |key: &str| json!({ "routing_key": key, "properties": {}, "payload": "p", "payload_encoding": "string" });
+    let routed = |end: &str| publish(&server, "amq.topic", &message(&format!("{beginning}{end}"))).1["routed"].clone();
+    assert_eq!([routed("a"), routed("b"), routed("c")], [true, true, false]);
+    assert_eq!(server.ask("DELETE", &paths[1], GUEST).0, 204);
+    assert_eq!([routed("a"), routed("b"), routed("c")], [true, false, false]);
+    let refused = server.send("POST", path, &headers, &json!({ "routing_key": "k".repeat(65_536) }).to_string());
+    assert_eq!((refused.status, refused.body.contains("routing key is longer than 65535 bytes")), (400, true));
+}
+
 /// The example of the manual's page on deduplication. The second message is not stored. The request
 /// is still answered, although the log is idle and nothing else flushes it.
 #[test]

@@ -113,7 +113,7 @@ fn definitions_that_make_no_sense_change_nothing() {
         (bound("amq.headers", "", r#"{"x-match":"some"}"#), "Invalid x-match field"),
         (bound("late", "", r#"{"x-match":"some"}"#), "Invalid x-match field"),
         (bound("hash", "abc", "{}"), "The binding key must be an integer"),
-        (bound("amq.topic", &"k".repeat(256), "{}"), "routing key is longer than 255 bytes"),
+        (bound("amq.topic", &"k".repeat(65_536), "{}"), "routing key is longer than 65535 bytes"),
         (bound("amq.headers", "", &nested(r#"{"a":"#, "}", 40)), "nested more than 32 deep"),
         (json!({ "bindings": bindings }).to_string(), "limits.bindings"),
         (
