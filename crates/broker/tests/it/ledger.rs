@@ -224,9 +224,9 @@ fn what_a_user_keeps_while_memory_is_full_does_not_grow_with_its_connections() {
     let mut refused = 0;
     for peer in &mut peers {
         let session = peer.session(1);
-        peer.client.enable_confirms(session);
+        peer.confirm(session);
         for _ in 0..3 {
-            peer.client.publish(session, message("", "q", &BODY)).expect("it is taken");
+            peer.publish(session, message("", "q", &BODY)).expect("it is taken");
             peer.client.flush(broker.now());
         }
         refused += peer.turn(&broker).iter().filter(|seen| matches!(seen, Seen::Refused(..))).count();
