@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use auth::sasl::Mechanism;
 use broker::Broker;
-use front::{Mechanisms, Words};
+use front::{Mechanisms, Turns, Words};
 use wire::{Connection, Peer, Protocol, Recognition};
 
 use crate::limits::{DEFAULT_FRAME_MAX, DEFAULT_HEARTBEAT};
@@ -117,7 +117,7 @@ impl Protocol for Amqp091 {
     }
 
     fn accept(&self, peer: Peer, waker: Waker, now: Instant) -> Box<dyn Connection> {
-        Box::new(AmqpConnection::new(self.clone(), peer, waker, now))
+        Box::new(Turns(AmqpConnection::new(self.clone(), peer, waker, now)))
     }
 }
 

@@ -23,14 +23,8 @@ pub const GATHER_FROM: usize = 32 * 1024;
 pub const TRANSACTIONS: usize = 16;
 /// How many receipts may wait for the journal. Beyond that the connection is not read.
 pub const RECEIPTS: usize = 16 * 1024;
-/// Bytes of RECEIPT frames that a peer may leave unread. Beyond that the connection is not read.
-pub const UNREAD_RECEIPTS: usize = 256 * 1024;
-/// Deliveries are taken from the broker only while fewer bytes than this wait for the peer.
-pub const OUTPUT: usize = 256 * 1024;
 /// Bodies of at least this many bytes are sent by reference, without a copy.
 pub const SHARED_BODY: usize = 4096;
-/// How many bytes of input one turn takes at most.
-pub const TURN: usize = 256 * 1024;
 /// Bytes of an error that are logged; what a client wrote may be a whole header.
 pub const TOLD: usize = 512;
 /// How many destinations a connection remembers as declared. Beyond that it forgets all and begins

@@ -26,11 +26,13 @@ pub struct Output {
     written: usize,
     /// The most that `tail` keeps when it has been written out, in bytes.
     keep: usize,
+    /// Bytes of answers since nothing waited last.
+    answers: usize,
 }
 
 impl Default for Output {
     fn default() -> Self {
-        Self { parts: VecDeque::new(), parts_len: 0, tail: Vec::new(), written: 0, keep: KEEP }
+        Self { parts: VecDeque::new(), parts_len: 0, tail: Vec::new(), written: 0, keep: KEEP, answers: 0 }
     }
 }
 
@@ -49,6 +51,19 @@ impl Output {
     /// True when nothing waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Bytes that the peer causes by asking, as opposed to deliveries, which stop by themselves.
+    /// All of them count until nothing waits any more.
+    #[inline]
+    pub fn answers(&self) -> usize {
+        self.answers
+    }
+
+    /// The last `bytes` that were appended are an answer.
+    #[inline]
+    pub fn count_answer(&mut self, bytes: usize) {
+        self.answers += bytes;
     }
 
     /// The buffer to append small pieces to. Never remove from it.
@@ -129,6 +144,9 @@ impl Output {
             if self.tail.capacity() > self.keep {
                 self.tail = Vec::new();
             }
+            if self.parts.is_empty() {
+                self.answers = 0;
+            }
         }
     }
 
@@ -163,6 +181,18 @@ mod tests {
             output.advance(KEEP + 1);
             assert_eq!(output.tail.capacity() > KEEP, kept);
         }
+    }
+
+    #[test]
+    fn answers_count_until_nothing_waits() {
+        let mut output = Output::default();
+        output.put(b"a delivery");
+        output.put(b"ok");
+        output.count_answer(2);
+        output.advance(11);
+        assert_eq!(output.answers(), 2);
+        output.advance(1);
+        assert_eq!(output.answers(), 0);
     }
 
     #[test]

@@ -67,7 +67,7 @@ fn conversation(length: usize) -> (Vec<u8>, Vec<u8>) {
     for method in methods {
         method.encode(2, &mut wire);
         frame::encode_header(&mut wire, 2, body.len() as u64, &[0x10, 0, 2]);
-        frame::encode_heartbeat(&mut wire);
+        wire.extend_from_slice(&frame::HEARTBEAT);
         frame::encode_body(&mut wire, 2, 4096, &body);
     }
     Method::from(BasicAck { delivery_tag: 9, multiple: true }).encode(2, &mut wire);

@@ -204,10 +204,8 @@ pub fn encode_body(out: &mut Vec<u8>, channel: u16, frame_max: u32, body: &[u8])
     }
 }
 
-/// Appends a heartbeat.
-pub fn encode_heartbeat(out: &mut Vec<u8>) {
-    out.extend_from_slice(&[FrameKind::Heartbeat as u8, 0, 0, 0, 0, 0, 0, FRAME_END]);
-}
+/// A heartbeat.
+pub const HEARTBEAT: [u8; 8] = [FrameKind::Heartbeat as u8, 0, 0, 0, 0, 0, 0, FRAME_END];
 
 /// The largest payload of a body frame, at least 1; a `frame_max` of 0 means no limit.
 #[inline]

@@ -32,7 +32,7 @@ impl AmqpConnection {
         self.leave_broker();
         self.link.send_failure(0, &failure);
         self.phase = Phase::Closing;
-        self.phase_ends = Some(now + CLOSE_TIMEOUT);
+        self.line.phase_ends = Some(now + CLOSE_TIMEOUT);
     }
 
     /// Releases the broker's side. Returns what the answer to the peer must wait for.
@@ -79,13 +79,13 @@ impl AmqpConnection {
     /// passwords.
     pub(super) fn ignore(&mut self, now: Instant) {
         self.phase = Phase::Ignoring;
-        self.phase_ends = Some(now + SILENCE);
+        self.line.phase_ends = Some(now + SILENCE);
     }
 
     /// The phase has taken too long.
     pub(super) fn end_phase(&mut self) {
         if !matches!(self.phase, Phase::Closing | Phase::Ignoring | Phase::Closed) {
-            let (peer, phase) = (self.peer.remote, self.phase.name());
+            let (peer, phase) = (self.line.peer.remote, self.phase.name());
             tracing::warn!(%peer, phase, "the handshake took too long: closing");
         }
         self.finish();
@@ -96,7 +96,7 @@ impl AmqpConnection {
             Some(running) => (running.client.user(), running.client.vhost()),
             None => ("", ""),
         };
-        let (peer, phase) = (self.peer.remote, self.phase.name());
+        let (peer, phase) = (self.line.peer.remote, self.phase.name());
         let method = method_name(failure.method.0, failure.method.1).unwrap_or("none");
         let (code, text) = (failure.code as u16, failure.reply_text());
         if failure.code == ReplyCode::ConnectionForced {

@@ -1,30 +1,24 @@
-//! One connection: its phases, its turns, and the driver's contract ([`wire::Connection`]).
+//! One connection: its phases, and what it does in a turn ([`front::Conversation`]).
 //!
-//! Phases only go forward. Input is taken frame by frame while nothing is waited for. At the end of
-//! each turn the broker gets what was gathered, and the output gets the broker's events.
+//! Phases only go forward. Input is taken frame by frame while nothing is waited for.
 
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use auth::Identity;
-use broker::Flow;
-use front::{Due, Entrance, KeepAlive, Sasl};
-use wire::{CloseReason, Connection, Doing, Output, Peer, ReadState};
+use front::{Conversation, End, Entrance, Line, Parts, Sasl, View};
+use wire::{CloseReason, Peer, ReadState};
 
-use crate::codec::frame::encode_heartbeat;
+use crate::codec::frame::HEARTBEAT;
 use crate::codec::methods::ConnectionCloseOk;
 use crate::codec::{Frame, Method, decode_frame};
 use crate::session::error::{Failure, ReplyCode};
 use crate::session::events;
 use crate::session::last::Last;
-use crate::session::link::{After, Link, OUTPUT_ENOUGH, Waiting};
+use crate::session::link::{After, Link, Waiting};
 use crate::session::running::{Running, Taken};
 use crate::session::{Amqp091, WORDS};
 
-/// A turn ends after this many bytes of input, so that other connections get their turns.
-const TURN_BYTES: usize = 256 * 1024;
-/// A turn ends after this many frames or whole publishes.
-const TURN_ENTRIES: usize = 10_000;
 /// Largest frame before both sides have agreed on a size. The specification has 4096 (§4.2.3).
 /// RabbitMQ since 4.1 has twice as much, so that a long token fits as a password.
 pub(super) const HANDSHAKE_FRAME_MAX: u32 = 8192;
@@ -88,94 +82,32 @@ impl Phase {
 /// See the module.
 pub(super) struct AmqpConnection {
     pub(super) server: Amqp091,
-    pub(super) peer: Peer,
-    pub(super) waker: Waker,
+    pub(super) line: Line,
     pub(super) phase: Phase,
-    /// The timeout of the phase.
-    pub(super) phase_ends: Option<Instant>,
     pub(super) link: Link,
-    pub(super) keep_alive: KeepAlive,
     pub(super) running: Option<Running>,
     last: Last,
-    /// User and vhost of the connection that was open.
-    was: Option<(Box<str>, Box<str>)>,
     /// Highest channel number.
     pub(super) channel_max: u16,
 }
 
 impl AmqpConnection {
     pub(super) fn new(server: Amqp091, peer: Peer, waker: Waker, now: Instant) -> Self {
-        let phase_ends = Some(now + server.settings.handshake_timeout);
+        let phase_ends = now + server.settings.handshake_timeout;
         Self {
             server,
-            peer,
-            waker,
+            line: Line::new(peer, waker, &WORDS, phase_ends, now),
             phase: Phase::Header,
-            phase_ends,
             link: Link::new(HANDSHAKE_FRAME_MAX),
-            keep_alive: KeepAlive::none(now),
             running: None,
             last: Last::default(),
-            was: None,
             channel_max: 0,
         }
     }
 
     /// The peer on its way to the broker.
     pub(super) fn entrance(&self) -> Entrance<'_> {
-        Entrance { broker: &self.server.broker, peer: &self.peer, waker: &self.waker, words: &WORDS }
-    }
-
-    /// Whether the next frame may be taken.
-    fn takes_input(&self) -> bool {
-        !matches!(self.phase, Phase::Answered | Phase::Closed | Phase::GivenUp)
-            && !self.phase.is_checking()
-            && self.link.waiting.is_none()
-            && !self.link.is_stuffed()
-    }
-
-    /// Whether the input so far is enough work for one turn.
-    fn is_turn_full(&self) -> bool {
-        self.running.as_ref().is_some_and(|running| running.client.is_turn_full())
-    }
-
-    fn may_read(&self) -> bool {
-        let flow = self.running.as_ref().map_or(Flow::Run, |running| running.client.flow());
-        self.takes_input() && flow == Flow::Run
-    }
-
-    /// Takes the start of `input`; 0 if more bytes, or something else, must come first.
-    fn take(&mut self, input: &[u8], now: Instant) -> usize {
-        match self.phase {
-            Phase::Header => return self.take_header(input),
-            Phase::Ignoring | Phase::Answered | Phase::Closed | Phase::GivenUp => return input.len(),
-            _ => {}
-        }
-        let frame = match decode_frame(input, self.link.frame_max) {
-            Ok(Some(frame)) => frame,
-            Ok(None) => return 0,
-            Err(error) => {
-                self.lose_sync(error, now);
-                return input.len();
-            }
-        };
-        self.last = Last::of(frame);
-        let after = &input[frame.wire_len()..];
-        match self.take_frame(frame, after, now) {
-            Ok(Taken::Frames(more)) => frame.wire_len() + more,
-            Ok(Taken::Later) => {
-                if self.link.waiting.is_none() {
-                    // The frame waited for something that has just come, and nothing else would
-                    // offer it again.
-                    self.waker.wake_by_ref();
-                }
-                0
-            }
-            Err(failure) => {
-                self.fail(frame.channel, failure, now);
-                frame.wire_len()
-            }
-        }
+        self.line.entrance(&self.server.broker)
     }
 
     fn take_frame(&mut self, frame: Frame<'_>, after: &[u8], now: Instant) -> Result<Taken, Failure> {
@@ -192,41 +124,6 @@ impl AmqpConnection {
         Ok(Taken::Frames(0))
     }
 
-    /// Ends the turn: the broker gets what was gathered, and the output gets the broker's events.
-    fn end_turn(&mut self, now: Instant) {
-        if let Some(running) = &mut self.running {
-            running.client.end_turn(now);
-        }
-        if self.drain(now) {
-            // The driver calls `wake` only after output that `wake` itself produced.
-            self.waker.wake_by_ref();
-        }
-        self.note_output(now);
-    }
-
-    fn note_output(&mut self, now: Instant) {
-        if !self.link.out.is_empty() {
-            self.keep_alive.sent(now);
-        }
-    }
-
-    /// Takes events from the broker. True if more events wait and the output has room, or if the
-    /// frame that waited for parked publishes can be taken.
-    fn drain(&mut self, now: Instant) -> bool {
-        let Some(running) = &mut self.running else { return false };
-        // This also runs with a full output, because it does what is due by time. Otherwise the
-        // deadline would stay in the past.
-        let budget = OUTPUT_ENOUGH.saturating_sub(self.link.out.len());
-        let Running { client, sessions, .. } = running;
-        let (link, broker) = (&mut self.link, &self.server.broker);
-        let more = client.drain(now, budget, &mut |event| events::report(link, sessions, broker, event));
-        let unparked =
-            |waiting: &mut Waiting| matches!(waiting, Waiting::Unparked(session) if !client.parked(*session));
-        let unparked = link.waiting.take_if(unparked).is_some();
-        self.run_after(now);
-        unparked || (more && budget > 0)
-    }
-
     fn run_after(&mut self, now: Instant) {
         for after in std::mem::take(&mut self.link.after) {
             match after {
@@ -241,7 +138,7 @@ impl AmqpConnection {
         self.take_login(now);
         let Some(running) = &mut self.running else { return };
         let over = match &self.link.waiting {
-            // Both end in `drain`.
+            // Both end in `report`.
             None | Some(Waiting::Commit { .. } | Waiting::Unparked(_)) => false,
             Some(Waiting::Reply { awaited, .. } | Waiting::Durable(awaited)) => running.client.durable(*awaited),
         };
@@ -265,14 +162,14 @@ impl AmqpConnection {
     /// Writes the rest and ends.
     pub(super) fn finish(&mut self) {
         self.phase = Phase::Closed;
-        self.phase_ends = None;
+        self.line.phase_ends = None;
         self.leave_broker();
     }
 
     /// Ends the broker's side.
     pub(super) fn leave_broker(&mut self) {
         if let Some(Running { client, .. }) = self.running.take() {
-            self.was = Some((client.user().into(), client.vhost().into()));
+            self.line.leave(client);
         }
     }
 
@@ -287,106 +184,100 @@ impl AmqpConnection {
     }
 }
 
-impl Connection for AmqpConnection {
-    fn receive(&mut self, input: &[u8], now: Instant) -> usize {
-        self.link.note_progress();
-        if !self.may_read() {
-            return 0;
-        }
-        self.keep_alive.offered(input.len(), now);
-        let (mut taken, mut entries) = (0, 0);
-        while taken < TURN_BYTES.min(input.len()) && entries < TURN_ENTRIES && self.takes_input() {
-            match self.take(&input[taken..], now) {
-                0 => break,
-                count => taken += count,
-            }
-            entries += 1;
-            if self.is_turn_full() {
-                break;
-            }
-        }
-        self.end_turn(now);
-        self.keep_alive.left(if self.may_read() { input.len() - taken } else { 0 });
-        taken
+impl Conversation for AmqpConnection {
+    const BEAT: &'static [u8] = &HEARTBEAT;
+
+    #[inline]
+    fn parts(&mut self) -> Parts<'_> {
+        let client = self.running.as_mut().map(|running| &mut running.client);
+        Parts { line: &mut self.line, client, output: &mut self.link.out }
     }
 
-    fn wake(&mut self, now: Instant) {
-        self.link.note_progress();
+    #[inline]
+    fn view(&self) -> View<'_> {
+        let state = match self.phase {
+            Phase::Answered => ReadState::Answered,
+            Phase::Closed => ReadState::Closed,
+            Phase::GivenUp => ReadState::GivenUp,
+            _ if self.link.waiting.is_some() || self.phase.is_checking() => ReadState::Pause,
+            Phase::Running => ReadState::Read,
+            // This includes closing: a peer whose connection we close gets no more trust than one
+            // before its log-in.
+            _ => ReadState::Handshake,
+        };
+        let client = self.running.as_ref().map(|running| &running.client);
+        View { line: &self.line, client, output: &self.link.out, state }
+    }
+
+    fn last(&self) -> &'static str {
+        self.last.name()
+    }
+
+    fn take(&mut self, input: &[u8], now: Instant) -> usize {
+        match self.phase {
+            Phase::Header => return self.take_header(input),
+            Phase::Ignoring | Phase::Answered | Phase::Closed | Phase::GivenUp => return input.len(),
+            _ => {}
+        }
+        let frame = match decode_frame(input, self.link.frame_max) {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return 0,
+            Err(error) => {
+                self.lose_sync(error, now);
+                return input.len();
+            }
+        };
+        self.last = Last::of(frame);
+        let after = &input[frame.wire_len()..];
+        match self.take_frame(frame, after, now) {
+            Ok(Taken::Frames(more)) => frame.wire_len() + more,
+            Ok(Taken::Later) => {
+                if self.link.waiting.is_none() {
+                    // The frame waited for something that has just come, and nothing else would
+                    // offer it again.
+                    self.line.waker.wake_by_ref();
+                }
+                0
+            }
+            Err(failure) => {
+                self.fail(frame.channel, failure, now);
+                frame.wire_len()
+            }
+        }
+    }
+
+    fn report(&mut self, room: usize, now: Instant) -> bool {
         self.resume(now);
-        self.drain(now);
-        self.note_output(now);
+        let Some(running) = &mut self.running else { return false };
+        let Running { client, sessions, .. } = running;
+        let (link, broker) = (&mut self.link, &self.server.broker);
+        let more = client.drain(now, room, &mut |event| events::report(link, sessions, broker, event));
+        link.waiting.take_if(|waiting| matches!(waiting, Waiting::Unparked(session) if !client.parked(*session)));
+        self.run_after(now);
+        more
     }
 
-    fn tick(&mut self, now: Instant) {
-        if self.phase_ends.is_some_and(|end| now >= end) {
-            self.end_phase();
-            return;
-        }
-        if !self.may_read() {
-            self.keep_alive.not_read(now);
-        }
-        match self.keep_alive.due(now) {
-            Due::Nothing => {}
-            Due::GiveUp => {
-                tracing::warn!(peer = %self.peer.remote, "no heartbeat from the client for two intervals: closing");
+    fn end(&mut self, why: End, now: Instant) {
+        let text = match why {
+            End::Late => return self.end_phase(),
+            End::Silent => {
+                let peer = self.line.peer.remote;
+                tracing::warn!(%peer, "no heartbeat from the client for two intervals: closing");
                 // Nothing reaches the peer any more, so nothing is waited for.
                 self.link.out.take();
                 self.finish();
                 self.phase = Phase::GivenUp;
                 return;
             }
-            Due::Send => {
-                if self.link.out.is_empty() {
-                    encode_heartbeat(self.link.out.tail());
-                }
-                self.keep_alive.sent(now);
-            }
-        }
-        if self.running.as_ref().and_then(|running| running.client.next_deadline()).is_some_and(|at| now >= at) {
-            self.wake(now);
-        }
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        let client = self.running.as_ref().and_then(|running| running.client.next_deadline());
-        [self.phase_ends, self.keep_alive.deadline(), client].into_iter().flatten().min()
-    }
-
-    fn output(&mut self) -> &mut Output {
-        &mut self.link.out
-    }
-
-    fn read_state(&self) -> ReadState {
-        match self.phase {
-            Phase::Answered => ReadState::Answered,
-            Phase::Closed => ReadState::Closed,
-            Phase::GivenUp => ReadState::GivenUp,
-            _ if !self.may_read() => ReadState::Pause,
-            Phase::Running => ReadState::Read,
-            // This includes closing: a peer whose connection we close gets no more trust than one
-            // before its log-in.
-            _ => ReadState::Handshake,
-        }
-    }
-
-    fn doing(&self) -> Doing<'_> {
-        let was = self.was.as_ref().map(|(user, vhost)| (&**user, &**vhost));
-        let is = self.running.as_ref().map(|running| (running.client.user(), running.client.vhost()));
-        let (user, vhost) = is.or(was).unwrap_or_default();
-        Doing { user, vhost, last: self.last.name() }
-    }
-
-    fn close(&mut self, reason: CloseReason, now: Instant) {
-        let text = match reason {
-            CloseReason::Gone => return self.finish(),
-            CloseReason::Shutdown => "broker forced connection closure with reason 'shutdown'".to_owned(),
-            CloseReason::Forced(text) => text,
+            End::Asked(CloseReason::Gone) => return self.finish(),
+            End::Asked(CloseReason::Shutdown) => "broker forced connection closure with reason 'shutdown'".to_owned(),
+            End::Asked(CloseReason::Forced(text)) => text,
         };
         match self.phase {
             // The peer has closed already, and its answer is on the way.
             Phase::Running if matches!(self.link.waiting, Some(Waiting::Reply { closes: true, .. })) => {}
             Phase::Running => self.fail(0, Failure::new(ReplyCode::ConnectionForced, text), now),
-            Phase::Closing | Phase::Ignoring | Phase::Answered | Phase::Closed | Phase::GivenUp => {}
+            Phase::Closing | Phase::Ignoring => {}
             _ => self.finish(),
         }
     }

@@ -153,7 +153,7 @@ pub(super) fn got(link: &mut Link, sessions: &mut Sessions, broker: &Broker, del
     with_content(link, broker, delivery.message, delivery.counts, |link, content| {
         encode_get_ok(&mut link.out, channel, link.frame_max, &got, content);
     });
-    link.count_replies(link.out.len() - before);
+    link.out.count_answer(link.out.len() - before);
 }
 
 fn give_back(link: &mut Link, broker: &Broker, channel: u16, message: &Message) {
@@ -162,7 +162,7 @@ fn give_back(link: &mut Link, broker: &Broker, channel: u16, message: &Message) 
     with_content(link, broker, message, Counts::default(), |link, content| {
         encode_return(&mut link.out, channel, link.frame_max, &returned, content);
     });
-    link.count_replies(link.out.len() - before);
+    link.out.count_answer(link.out.len() - before);
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ impl AmqpConnection {
             return input.len();
         }
         let properties = self.server_properties();
-        let offered = self.server.settings.mechanisms().offered(&self.peer);
+        let offered = self.server.settings.mechanisms().offered(&self.line.peer);
         let mechanisms = offered.map(Mechanism::name).collect::<Vec<_>>().join(" ");
         self.link.send(
             0,
@@ -130,7 +130,7 @@ impl AmqpConnection {
     fn take_start_ok(&mut self, start_ok: &ConnectionStartOk<'_>, now: Instant) -> Result<(), Failure> {
         self.link.traits = Traits::from_properties(start_ok.client_properties);
         let mechanisms = self.server.settings.mechanisms();
-        let chosen = Mechanism::parse(start_ok.mechanism).filter(|chosen| mechanisms.offers(*chosen, &self.peer));
+        let chosen = Mechanism::parse(start_ok.mechanism).filter(|chosen| mechanisms.offers(*chosen, &self.line.peer));
         let Some(mechanism) = chosen else {
             let text = format!("unknown authentication mechanism '{}'", start_ok.mechanism);
             return Err(Failure::new(ReplyCode::CommandInvalid, text));
@@ -198,7 +198,7 @@ impl AmqpConnection {
         );
         self.link.send_failure(0, &Failure::new(ReplyCode::AccessRefused, text));
         self.phase = Phase::Closing;
-        self.phase_ends = Some(now + SILENCE);
+        self.line.phase_ends = Some(now + SILENCE);
     }
 
     fn take_tune_ok(&mut self, tune_ok: &ConnectionTuneOk, now: Instant) -> Result<(), Failure> {
@@ -209,7 +209,7 @@ impl AmqpConnection {
         self.channel_max = u16::try_from(channel_max).ok().filter(|most| *most > 0).unwrap_or(u16::MAX);
         // The halves and the two intervals are RabbitMQ's, and clients rely on them.
         let interval = (tune_ok.heartbeat > 0).then(|| Duration::from_secs(tune_ok.heartbeat.into()));
-        self.keep_alive.agree(interval, interval, now);
+        self.line.keep_alive.agree(interval, interval, now);
         if let Phase::Tuning(identity) = std::mem::replace(&mut self.phase, Phase::Closed) {
             self.phase = Phase::Opening(identity);
         }
@@ -236,7 +236,7 @@ impl AmqpConnection {
             properties: properties_of(&std::mem::take(&mut self.link.traits.properties)),
             terms: Terms {
                 mechanism: self.link.traits.mechanism,
-                keep_alive: self.keep_alive.interval(),
+                keep_alive: self.line.keep_alive.interval(),
                 piece_bytes: self.link.frame_max,
                 sessions: self.channel_max.into(),
             },
@@ -246,7 +246,7 @@ impl AmqpConnection {
         self.running = Some(Running::new(client, self.server.broker.clone(), self.channel_max, impersonates));
         self.link.send(0, ConnectionOpenOk::default());
         self.phase = Phase::Running;
-        self.phase_ends = None;
+        self.line.phase_ends = None;
         Ok(())
     }
 }

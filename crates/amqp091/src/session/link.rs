@@ -9,12 +9,6 @@ use wire::Output;
 use crate::codec::{Method, Table};
 use crate::session::error::Failure;
 
-/// Deliveries are taken from the broker only while the output has fewer bytes than this.
-pub(super) const OUTPUT_ENOUGH: usize = 256 * 1024;
-/// Input is not taken while the peer has left this many bytes of replies, returns and confirms
-/// unread.
-const UNREAD_REPLIES: usize = 1024 * 1024;
-
 /// The properties and capabilities that a client sent in the handshake.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Traits {
@@ -91,27 +85,19 @@ pub(super) struct Link {
     pub(super) traits: Traits,
     pub(super) waiting: Option<Waiting>,
     pub(super) after: Vec<After>,
-    /// Bytes of everything except deliveries that were written since the output was last empty.
-    replies: usize,
 }
 
 impl Link {
     pub(super) fn new(frame_max: u32) -> Self {
-        Self {
-            out: Output::default(),
-            frame_max,
-            traits: Traits::default(),
-            waiting: None,
-            after: Vec::new(),
-            replies: 0,
-        }
+        Self { out: Output::default(), frame_max, traits: Traits::default(), waiting: None, after: Vec::new() }
     }
 
     pub(super) fn send<'m>(&mut self, channel: u16, method: impl Into<Method<'m>>) {
         let tail = self.out.tail();
         let before = tail.len();
         method.into().encode(channel, tail);
-        self.replies += tail.len() - before;
+        let length = tail.len() - before;
+        self.out.count_answer(length);
     }
 
     /// Sends a failure, after a reply that is held back: when a client hears of the end of a
@@ -157,23 +143,6 @@ impl Link {
         match &mut self.waiting {
             Some(Waiting::Reply { frame, closes: false, .. }) => Some(frame),
             _ => None,
-        }
-    }
-
-    /// Counts bytes that were written without [`Link::send`] and are not deliveries.
-    pub(super) fn count_replies(&mut self, bytes: usize) {
-        self.replies += bytes;
-    }
-
-    /// Whether the peer leaves too much unread.
-    pub(super) fn is_stuffed(&self) -> bool {
-        self.replies > UNREAD_REPLIES && !self.out.is_empty()
-    }
-
-    /// Starts counting from zero when the peer has read everything.
-    pub(super) fn note_progress(&mut self) {
-        if self.out.is_empty() {
-            self.replies = 0;
         }
     }
 }

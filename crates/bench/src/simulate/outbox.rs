@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use amqp091::codec::frame::encode_heartbeat;
+use amqp091::codec::frame::HEARTBEAT;
 
 use machine::clock::now;
 use machine::wait::sharpen_timer;
@@ -82,9 +82,7 @@ impl Outbox {
                 (None, Some(span)) => {
                     let (mut pending, silent) = self.wait(pending, span);
                     if silent && pending.pieces.is_empty() && !pending.closing {
-                        let mut beat = Vec::new();
-                        encode_heartbeat(&mut beat);
-                        pending.pieces.push_back((0, beat));
+                        pending.pieces.push_back((0, HEARTBEAT.to_vec()));
                     }
                     pending
                 }

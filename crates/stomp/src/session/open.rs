@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
-use broker::{Client, Dialects, Event, Flow, Outcome, SessionId, Ticket};
+use broker::{Client, Dialects, Event, Outcome, SessionId, Ticket};
 use wire::Output;
 
 use super::deliver::Deliveries;
@@ -15,7 +15,6 @@ use super::error::Failure;
 use super::receipt::Receipts;
 use super::transaction::Transactions;
 use crate::codec::{Command, Frame, Spoken, Version};
-use crate::limits;
 
 /// A DISCONNECT under way.
 #[derive(Debug)]
@@ -71,9 +70,9 @@ impl Session {
         }
     }
 
-    /// Whether frames can be taken now.
-    pub(super) fn reads(&self) -> bool {
-        self.leaving.is_none() && !self.waits && !self.receipts.must_pause() && matches!(self.client.flow(), Flow::Run)
+    /// Whether a frame must wait for something before it can be taken.
+    pub(super) fn waits(&self) -> bool {
+        self.leaving.is_some() || self.waits || self.receipts.must_pause()
     }
 
     /// Whether `frame` must wait because publishes before it are parked behind an alarm. Publishes,
@@ -119,40 +118,24 @@ impl Session {
         }
     }
 
-    /// Ends the turn of a read or a wake-up: the broker runs what was gathered, and the output gets
-    /// its events.
-    pub(super) fn end_turn(&mut self, output: &mut Output, now: Instant) -> Result<(), Failure> {
-        if output.is_empty() {
-            self.receipts.all_read();
-        }
-        self.client.end_turn(now);
+    /// The broker has run what was gathered. Writes its events, about `room` bytes, and the
+    /// receipts that can be written now. True if it has more events.
+    pub(super) fn report(&mut self, output: &mut Output, room: usize, now: Instant) -> Result<bool, Failure> {
         self.receipts.end_turn(self.client.settled_ticket(self.id));
-        self.drain(output, now)?;
+        let Self { client, deliveries, receipts, dialects, .. } = self;
+        let mut result = Ok(());
+        let more = client.drain(now, room, &mut |event| {
+            if result.is_ok() {
+                result = report(event, deliveries, receipts, dialects, output);
+            }
+        });
+        result?;
         self.receipts.release(&mut self.client, output);
         if self.leave(now) {
             self.receipts.release(&mut self.client, output);
         }
         self.waits = self.waits && self.client.parked(self.id);
-        Ok(())
-    }
-
-    fn drain(&mut self, output: &mut Output, now: Instant) -> Result<(), Failure> {
-        // This runs at least once, because it does what is due by time. Otherwise the deadline
-        // would stay in the past while the peer does not read.
-        loop {
-            let Self { client, deliveries, receipts, dialects, .. } = self;
-            let mut result = Ok(());
-            let budget = limits::OUTPUT.saturating_sub(output.len());
-            let more = client.drain(now, budget, &mut |event| {
-                if result.is_ok() {
-                    result = report(event, deliveries, receipts, dialects, output);
-                }
-            });
-            result?;
-            if !more || output.len() >= limits::OUTPUT {
-                return Ok(());
-            }
-        }
+        Ok(more)
     }
 
     /// Stops a consumer and writes the deliveries that are on their way. Returns the ticket that a

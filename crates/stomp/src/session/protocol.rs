@@ -5,7 +5,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use broker::Broker;
-use front::Words;
+use front::{Turns, Words};
 use wire::{Peer, Protocol, Recognition};
 
 use super::connection::StompConnection;
@@ -104,7 +104,7 @@ impl Protocol for Stomp {
     }
 
     fn accept(&self, peer: Peer, waker: Waker, now: Instant) -> Box<dyn wire::Connection> {
-        Box::new(StompConnection::new(self.shared.clone(), peer, waker, now))
+        Box::new(Turns(StompConnection::new(self.shared.clone(), peer, waker, now)))
     }
 }
 

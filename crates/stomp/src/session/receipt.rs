@@ -45,8 +45,6 @@ pub(super) struct Receipts {
     /// Fences of the turn that is being gathered.
     gathered: Vec<(Ticket, String)>,
     commit: Option<Commit>,
-    /// Bytes of RECEIPT frames that the peer has not read yet.
-    unread: usize,
 }
 
 impl Receipts {
@@ -59,27 +57,20 @@ impl Receipts {
             fences: VecDeque::new(),
             gathered: Vec::new(),
             commit: None,
-            unread: 0,
         }
     }
 
-    /// Whether the connection must not be read. A commit may be under way, too many receipts may
-    /// wait, or the peer may read its receipts too slowly.
+    /// Whether the connection must not be read. A commit may be under way, or too many receipts may
+    /// wait.
     pub(super) fn must_pause(&self) -> bool {
         self.commit.is_some()
             || self.sends.len() + self.confirmed.len() + self.fences.len() + self.gathered.len() >= limits::RECEIPTS
-            || self.unread >= limits::UNREAD_RECEIPTS
     }
 
     /// Whether no receipt waits.
     pub(super) fn is_empty(&self) -> bool {
         let sends = self.sends.is_empty() && self.confirmed.is_empty();
         sends && self.fences.is_empty() && self.gathered.is_empty() && self.commit.is_none()
-    }
-
-    /// The peer has read all output.
-    pub(super) fn all_read(&mut self) {
-        self.unread = 0;
     }
 
     /// The SEND with this publish number asks for a receipt.
@@ -162,6 +153,6 @@ impl Receipts {
         let mut frame = FrameWriter::for_peer(output.tail(), Command::Receipt, self.spoken);
         frame.header("receipt-id", receipt);
         frame.finish();
-        self.unread += output.len() - before;
+        output.count_answer(output.len() - before);
     }
 }

@@ -297,7 +297,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     },
     Folder {
         path: "crates/front/src",
-        layers: &[&["entrance", "keep_alive"], &["sasl"]],
+        layers: &[&["entrance", "keep_alive"], &["sasl", "turn"]],
         allowed: &[],
     },
     Folder {
