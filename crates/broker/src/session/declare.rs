@@ -281,7 +281,9 @@ impl Client {
             }
             Some(_) => {}
         }
+        let bindings = vhost.bindings.part_count();
         let ticket = self.engine.end_exchange(&mut tables, name);
+        self.publisher.add_cost(bindings.saturating_sub(vhost.bindings.part_count()) as usize);
         Ok(ticket.max(self.settled.ticket()))
     }
 
@@ -537,6 +539,7 @@ impl Client {
         let Some(queue) = tables.queue(name).cloned() else { return Ok((0, self.settled_and(&tables))) };
         self.check_owner(&queue)?;
         let delayed = if if_empty { queue.delayed(&self.engine) } else { 0 };
+        let bindings = vhost.bindings.part_count();
         let ended = self.engine.end_queue(&mut tables, &queue, &|inner| match () {
             () if if_unused && inner.consumer_count() > 0 => Err("in use"),
             () if if_empty && (inner.ready() + inner.waiting() > 0 || delayed > 0) => Err("not empty"),
@@ -544,6 +547,7 @@ impl Client {
         });
         let (ready, ticket) =
             ended.map_err(|state| Error::precondition(format!("queue '{name}' in vhost '{}' {state}", vhost.name)))?;
+        self.publisher.add_cost((ready + bindings.saturating_sub(vhost.bindings.part_count())) as usize);
         Ok((ready, ticket.max(self.settled.ticket())))
     }
 
@@ -555,6 +559,7 @@ impl Client {
         self.flush(now);
         let queue = self.queue_to(name, Right::Read)?;
         let (purged, ticket) = queue.purge(&self.engine);
+        self.publisher.add_cost(purged as usize);
         Ok((purged, ticket.max(self.settled.ticket())))
     }
 

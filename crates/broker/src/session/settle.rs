@@ -260,6 +260,7 @@ impl Client {
             Tags::Range { first, last } => entry.unsettled.take_range(first, last),
             Tags::All => entry.unsettled.take_all(),
         };
+        self.publisher.add_cost(several.len());
         several.into_iter().for_each(|unacked| each(self, unacked, &shared));
         Ok(())
     }
@@ -272,6 +273,7 @@ impl Client {
         each: &mut dyn FnMut(&mut Self, Unacked, &Arc<SharedCredit>),
     ) -> Result<(), Error> {
         let index = self.sessions.require(session)?.unsettled.index(tag).ok_or_else(|| unknown_tag(tag))?;
+        self.publisher.add_cost(index + 1);
         for _ in 0..=index {
             let Some(entry) = self.sessions.get_mut(session) else { break };
             if let Some(unacked) = entry.unsettled.take_front() {
@@ -369,7 +371,9 @@ impl Client {
         self.flush(now);
         let Some(entry) = self.sessions.get_mut(session) else { return Ticket::NONE };
         let shared = Arc::clone(&entry.shared);
-        for unacked in entry.unsettled.take_free() {
+        let free = entry.unsettled.take_free();
+        self.publisher.add_cost(free.len());
+        for unacked in free {
             self.gather_settlement(unacked, &shared, EntryOutcome::Released);
         }
         self.flush(now);

@@ -1,9 +1,9 @@
 //! The cost of one message and of one turn: steps of routing, keys of copies, entries. A message
 //! beyond it is refused, a turn ends there, and no queue gets a message twice.
 
-use broker::{BindingSpec, Delivery, Error, Publish, Table, Value};
+use broker::{BindingSpec, Consume, Delivery, Error, Outcome, Publish, Table, Tags, Value};
 use testkit::broker::{Setup, TestBroker};
-use testkit::peer::{Peer, error_text};
+use testkit::peer::{Peer, Seen, error_text};
 use testkit::script::Script;
 
 use crate::{binding, durable_with, message};
@@ -288,6 +288,47 @@ fn a_refused_message_costs_its_turn_what_it_may_have_cost_the_broker() {
 }
 
 /// While memory is full, dead letters to one queue go on: they take no more memory than they free.
+/// Thousands of purges, each of as many messages, once were one turn: of all that a turn does only
+/// what is published had a cost.
+#[test]
+fn what_takes_many_entries_at_once_costs_its_turn_as_many() {
+    const MANY: u64 = 10_000;
+    let broker = TestBroker::open(Setup::memory());
+    let mut peer = Peer::attach(&broker, "guest").expect("it may attach");
+    let session = peer.session(1);
+    for name in ["purged", "deleted", "acknowledged", "recovered"] {
+        peer.client.declare_queue(&crate::durable(name), broker.now()).expect("it may declare");
+        for _ in 0..MANY {
+            peer.client.publish(session, message("", name, b"x")).expect("it is taken");
+        }
+        peer.client.end_turn(broker.now());
+        peer.turn(&broker);
+        assert!(!peer.client.is_turn_full(), "{name}");
+        match name {
+            "purged" => assert_eq!(peer.client.purge_queue(name, broker.now()).expect("it may purge").0, MANY),
+            "deleted" => {
+                assert_eq!(peer.client.delete_queue(name, false, false, broker.now()).expect("it may delete").0, MANY);
+            }
+            taken => {
+                peer.consume(&broker, 0, Consume { queue: taken.into(), ..Consume::default() });
+                let last = peer.drain(&broker).into_iter().filter_map(|seen| match seen {
+                    Seen::Delivery(delivery) => Some(delivery.tag),
+                    _ => None,
+                });
+                let last = last.max().expect("there are deliveries");
+                match taken {
+                    "acknowledged" => {
+                        peer.client.settle(session, Tags::UpTo(last), Outcome::Accepted).expect("they are unsettled");
+                    }
+                    _ => drop(peer.client.recover(session, broker.now())),
+                }
+            }
+        }
+        assert!(peer.client.is_turn_full(), "{name}");
+        peer.client.end_turn(broker.now());
+    }
+}
+
 #[test]
 fn a_full_memory_holds_no_dead_letter_back_that_goes_to_one_queue() {
     let (broker, mut peer) = with_queues(Setup::memory(), 1, "amq.direct", "dead");
