@@ -123,6 +123,7 @@ impl Broker {
         broker.engine.keep_decoy_key(&decoy_key);
         broker.resume(&mut rebuilt)?;
         broker.engine.journal.note_lasting(broker.engine.catalog.bindings.load().logged);
+        broker.engine.end_logs_without_vhost();
         // It could not answer the journal before.
         restater.answer_for(&broker.engine);
         Ok(broker)

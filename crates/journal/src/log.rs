@@ -51,14 +51,15 @@ impl LogId {
 
 /// Up to where a log goes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct LogEnd {
-    pub(crate) log: LogId,
+pub struct LogEnd {
+    /// The log.
+    pub log: LogId,
     /// One more with each start of the journal.
-    pub(crate) term: u64,
+    pub term: u64,
     /// The index of the last batch with something new; zero for none.
-    pub(crate) index: u64,
-    /// The checksum over all such batches.
-    pub(crate) link: u32,
+    pub index: u64,
+    /// The checksum over all such batches, which is the same on every copy.
+    pub link: u32,
 }
 
 impl LogEnd {

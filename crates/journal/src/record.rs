@@ -22,6 +22,7 @@ const FACT: u8 = 4;
 const DROPPED: u8 = 5;
 const GROUP_END: u8 = 6;
 const LOG_END: u8 = 7;
+const REFERENCE_BACK: u8 = 8;
 
 /// The flag of a record whose payload starts with the group it belongs to.
 const GROUPED: u8 = 1;
@@ -53,11 +54,12 @@ impl Draft<'_> {
         HEAD + if group.is_some() { 8 } else { 0 } + payload
     }
 
-    /// Appends the record to `out`. The checksum of a body is left zero, for [`seal_bodies`].
-    pub(crate) fn write(&self, group: Option<Group>, out: &mut Vec<u8>) {
+    /// Appends the record to `out`, with the `name` of each body that it references. The checksum
+    /// of a body is left zero, for [`seal_bodies`].
+    pub(crate) fn write(&self, group: Option<Group>, out: &mut Vec<u8>, name: impl Fn(Address) -> (u32, u32)) {
         let kind = match self {
             Self::Body { .. } => BODY,
-            Self::Reference { .. } => REFERENCE,
+            Self::Reference { .. } => REFERENCE_BACK,
             Self::Settled { .. } => SETTLED,
             Self::Fact { .. } => FACT,
             Self::Dropped { .. } => DROPPED,
@@ -78,7 +80,8 @@ impl Draft<'_> {
             Self::Reference { owner, first_seq, mark, bodies } => {
                 [owner, first_seq, mark].iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
                 for body in *bodies {
-                    let packed = u64::from(body.file) | u64::from(body.offset) << 32;
+                    let (back, offset) = name(*body);
+                    let packed = u64::from(back) | u64::from(offset) << 32;
                     out.extend_from_slice(&packed.to_le_bytes());
                 }
             }
@@ -113,11 +116,20 @@ pub(crate) struct Record<'a> {
     pub(crate) kind: Kind<'a>,
 }
 
-/// What a record says. Lists are left packed: [`addresses`] and [`runs`] unpack them.
+/// How a record names the bodies that it references.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Naming {
+    /// In format 1: by generation and offset in the file.
+    Place,
+    /// By entries back, and offset among the records there.
+    Back,
+}
+
+/// What a record says. Lists are left packed: [`pairs`] and [`runs`] unpack them.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind<'a> {
     Body { checksum: u32, bytes: &'a [u8] },
-    Reference { owner: Owner, first_seq: u64, mark: u64, bodies: &'a [u8] },
+    Reference { owner: Owner, first_seq: u64, mark: u64, bodies: &'a [u8], naming: Naming },
     Settled { owner: Owner, reason: u8, runs: &'a [u8] },
     Fact { owner: Owner, kind: u8, bytes: &'a [u8] },
     Dropped { owner: Owner },
@@ -157,11 +169,12 @@ pub(crate) fn decode(input: &[u8]) -> Result<(Record<'_>, &[u8]), &'static str> 
             let (checksum, bytes) = payload.split_first_chunk::<4>().ok_or(INSIDE)?;
             Kind::Body { checksum: u32::from_le_bytes(*checksum), bytes }
         }
-        REFERENCE => Kind::Reference {
+        REFERENCE | REFERENCE_BACK => Kind::Reference {
             owner: take_u64(&mut payload)?,
             first_seq: take_u64(&mut payload)?,
             mark: take_u64(&mut payload)?,
             bodies: whole(payload, 8)?,
+            naming: if *kind == REFERENCE { Naming::Place } else { Naming::Back },
         },
         SETTLED => {
             Kind::Settled { owner: take_u64(&mut payload)?, reason: take_u8(&mut payload)?, runs: whole(payload, 16)? }
@@ -212,11 +225,11 @@ fn end(rest: &[u8]) -> Result<(), &'static str> {
     if rest.is_empty() { Ok(()) } else { Err("a record is longer than its kind allows") }
 }
 
-/// The addresses of a packed list.
-pub(crate) fn addresses(packed: &[u8]) -> impl ExactSizeIterator<Item = Address> + '_ {
+/// The names of a packed list of bodies.
+pub(crate) fn pairs(packed: &[u8]) -> impl ExactSizeIterator<Item = (u32, u32)> + '_ {
     packed.as_chunks::<8>().0.iter().map(|item| {
         let packed = u64::from_le_bytes(*item);
-        Address { file: packed as u32, offset: (packed >> 32) as u32 }
+        (packed as u32, (packed >> 32) as u32)
     })
 }
 
@@ -279,7 +292,7 @@ mod tests {
 
     fn bytes(draft: Draft<'_>, group: Option<Group>) -> Vec<u8> {
         let mut out = Vec::new();
-        draft.write(group, &mut out);
+        draft.write(group, &mut out, |body| (body.file, body.offset));
         assert_eq!(out.len(), draft.len(group));
         out
     }
@@ -393,11 +406,11 @@ mod tests {
             let reference = bytes(Draft::Reference { owner, first_seq, mark, bodies: &bodies }, group);
             let (record, _) = decode(&reference).unwrap();
             prop_assert_eq!(record.group, group);
-            let Kind::Reference { owner: o, first_seq: f, mark: m, bodies: packed } = record.kind else {
+            let Kind::Reference { owner: o, first_seq: f, mark: m, bodies: packed, .. } = record.kind else {
                 panic!("another kind");
             };
             prop_assert_eq!((o, f, m), (owner, first_seq, mark));
-            prop_assert_eq!(addresses(packed).collect::<Vec<_>>(), bodies);
+            prop_assert_eq!(pairs(packed).map(|(file, offset)| Address { file, offset }).collect::<Vec<_>>(), bodies);
             let record = bytes(Draft::Settled { owner, reason: 1, runs: &settled }, group);
             let Kind::Settled { runs: packed, .. } = decode(&record).unwrap().0.kind else { panic!("another kind") };
             prop_assert_eq!(runs(packed).collect::<Vec<_>>(), settled);

@@ -19,10 +19,12 @@ use crate::group::Group;
 use crate::layout::{FORMAT, is_spilled_name, slot_name};
 use crate::log::{LogEnd, LogId};
 use crate::options::{BLOCK, Options, Sizes};
-use crate::record::{self, Kind, Record};
+use crate::record::{self, Kind, Naming, Record};
 use crate::replay::Replay;
 use crate::wal::batch::{BatchHeader, HEADER, Link};
+use crate::wal::entries::Entries;
 use crate::wal::file::{FREE_SLOTS, Ring, Shelf, Slot};
+use crate::wal::identity::{Advance, Identity};
 use crate::wal::table::{LogFile, Table};
 
 pub(crate) mod accept;
@@ -52,6 +54,8 @@ pub(crate) struct Recovered {
     pub(crate) term: u64,
     /// Where each log ends.
     pub(crate) ends: BTreeMap<LogId, LogEnd>,
+    /// Where the entries of each log lie.
+    pub(crate) entries: BTreeMap<LogId, Entries>,
     /// The first generation in this version's format, if the log has older ones.
     pub(crate) current_from: u32,
     /// What was cut off behind the end.
@@ -72,6 +76,7 @@ pub(crate) struct GroupEnds {
 #[derive(Default)]
 struct Gathered {
     files: Vec<LogFile>,
+    entries: EntryMap,
     /// The batches at the end that no later one proves flushed.
     tail: VecDeque<Unproven>,
 }
@@ -101,7 +106,7 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, replay: &mut dyn R
     older.extend(scan.files[..start].iter().map(ScanFile::spare));
     choose_segments(&mut segments, &*disk, &scan, start, &older)?;
     segments.deliver(replay);
-    let Gathered { files: log_files, tail } = replay_all(&scan, start, &groups, replay)?;
+    let Gathered { files: log_files, entries, tail } = replay_all(&scan, start, &groups, replay)?;
     // The log is good; from here on the disk is changed.
     match marker {
         Marker::Missing => directory::write_marker(&*disk, incarnation)?,
@@ -135,6 +140,7 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, replay: &mut dyn R
         previous: end.previous,
         term: end.term.saturating_add(1),
         ends: end.logs,
+        entries: entries.0,
         current_from,
         cut,
         leftover,
@@ -172,9 +178,11 @@ fn replay_all(scan: &Scan, start: usize, groups: &GroupEnds, replay: &mut dyn Re
     let mut gathered = Gathered::default();
     let end = scan.walk(End::before(start), &mut |at, header, records| {
         let oldest = gathered.enter(&scan.files[at]);
+        gathered.entries.note(header);
         each_record(&scan.files[at], header, records, &mut |_, record| {
-            gathered.note(&record);
-            deliver(&record, (header.term(), groups), oldest, replay);
+            let bodies = gathered.entries.bodies(&record, header, oldest);
+            gathered.note(&record, &bodies);
+            deliver(&record, (header.term(), groups), &bodies, replay);
         })?;
         gathered.note_tail(at, header);
         Ok(())
@@ -184,6 +192,36 @@ fn replay_all(scan: &Scan, start: usize, groups: &GroupEnds, replay: &mut dyn Re
         gathered.enter(head);
     }
     Ok(gathered)
+}
+
+/// Where the entries of the logs lie, as far as they were read.
+#[derive(Default)]
+pub(crate) struct EntryMap(BTreeMap<LogId, Entries>);
+
+impl EntryMap {
+    /// Notes where a batch lies.
+    pub(crate) fn note(&mut self, header: &BatchHeader) {
+        if let Some(Identity { end, .. }) = header.identity.filter(|_| header.advance() == Advance::Yes) {
+            self.0.entry(end.log).or_default().note(end.index, (header.generation, header.offset));
+        }
+    }
+
+    /// The bodies that a record of a batch references; none in place of each that is not in the log
+    /// any more, which begins with file `oldest`.
+    pub(crate) fn bodies(&self, record: &Record<'_>, header: &BatchHeader, oldest: u32) -> Vec<Option<Address>> {
+        let Kind::Reference { bodies, naming, .. } = record.kind else { return Vec::new() };
+        let pairs = record::pairs(bodies);
+        match (naming, header.identity) {
+            (Naming::Place, _) => {
+                pairs.map(|(file, offset)| (file >= oldest).then_some(Address { file, offset })).collect()
+            }
+            (Naming::Back, Some(Identity { end, .. })) => {
+                let entries = self.0.get(&end.log);
+                pairs.map(|name| entries.and_then(|entries| entries.find(end.index, name))).collect()
+            }
+            (Naming::Back, None) => vec![None; pairs.len()],
+        }
+    }
 }
 
 impl GroupEnds {
@@ -205,16 +243,16 @@ impl Gathered {
     }
 
     /// Notes what a record means for the last file entered, and for those that its bodies lie in.
-    fn note(&mut self, record: &Record<'_>) {
+    fn note(&mut self, record: &Record<'_>, bodies: &[Option<Address>]) {
         let Some(last) = self.files.last_mut() else { return };
         if let Kind::Body { bytes, .. } = record.kind {
             last.note_body(bytes.len() as u64);
         }
         let Some(owner) = record.kind.owner() else { return };
         last.touch(owner);
-        if let Kind::Reference { bodies, .. } = record.kind {
+        if !bodies.is_empty() {
             let first = self.files.first().map_or(0, |first| first.generation);
-            let files = record::addresses(bodies).filter_map(|body| body.file.checked_sub(first));
+            let files = bodies.iter().flatten().filter_map(|body| body.file.checked_sub(first));
             files.for_each(|at| self.files.get_mut(at as usize).into_iter().for_each(|file| file.touch(owner)));
         }
     }
@@ -249,21 +287,24 @@ pub(crate) fn each_record(
 }
 
 /// Gives one record, of a batch of `term`, to `replay`, unless its group never ended in that term.
-pub(crate) fn deliver(record: &Record<'_>, (term, groups): (u64, &GroupEnds), oldest: u32, replay: &mut dyn Replay) {
+/// `bodies` are those that it references.
+pub(crate) fn deliver(
+    record: &Record<'_>,
+    (term, groups): (u64, &GroupEnds),
+    bodies: &[Option<Address>],
+    replay: &mut dyn Replay,
+) {
     let stands = record.group.is_none_or(|group| groups.ended.contains_key(&(term, group)));
     match record.kind {
-        Kind::Reference { owner, first_seq, bodies, .. } if !stands => {
-            replay.burnt(owner, first_seq, record::addresses(bodies).len() as u64);
-        }
+        Kind::Reference { owner, first_seq, .. } if !stands => replay.burnt(owner, first_seq, bodies.len() as u64),
         _ if !stands => {}
-        Kind::Reference { owner, first_seq, mark, bodies } => {
-            let bodies: Vec<Address> = record::addresses(bodies).collect();
+        Kind::Reference { owner, first_seq, mark, .. } => {
             let mut first_seq = first_seq;
-            for run in bodies.chunk_by(|a, b| (a.file < oldest) == (b.file < oldest)) {
+            for run in bodies.chunk_by(|a, b| a.is_some() == b.is_some()) {
+                let there: Vec<Address> = run.iter().copied().flatten().collect();
+                replay.reference(owner, first_seq, mark, &there);
                 // What was alive of the bodies that have left the log is listed in a chunk.
-                let gone = run[0].file < oldest;
-                replay.reference(owner, first_seq, mark, if gone { &[] } else { run });
-                if gone {
+                if there.is_empty() {
                     replay.burnt(owner, first_seq, run.len() as u64);
                 }
                 first_seq += run.len() as u64;

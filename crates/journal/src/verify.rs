@@ -14,6 +14,7 @@ use crate::cold::index;
 use crate::disk::{Disk, Lock};
 use crate::error::OpenError;
 use crate::layout::{index_name, slot_number};
+use crate::log::LogEnd;
 use crate::recovery::cold::{Segments, read_indexes};
 use crate::recovery::directory::{self, Marker, Slots};
 use crate::recovery::scan::{Cut, Scan, ScanFile};
@@ -35,6 +36,8 @@ pub struct Verification {
     pub log: Vec<VerifiedFile>,
     /// The sequence of the last batch; zero for a log without one.
     pub last_sequence: u64,
+    /// How far each log goes; nothing if what a start needs is damaged.
+    pub logs: Vec<LogEnd>,
     /// What a start would cut off at the end of the log.
     pub torn_tail: Option<Cut>,
     /// The segments that count, by number.
@@ -151,6 +154,7 @@ pub fn verify(disk: Arc<dyn Disk>, replay: &mut dyn Replay) -> Result<Verificati
     let mut found = Verification {
         log: Vec::new(),
         last_sequence: 0,
+        logs: Vec::new(),
         torn_tail: None,
         segments: Vec::new(),
         damages: Vec::new(),

@@ -2,6 +2,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod buffer;
+pub(crate) mod entries;
 pub(crate) mod file;
 pub(crate) mod identity;
 pub(crate) mod table;

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashSet;
 use journal::{LogId, Owner, Ticket};
 
 use crate::catalog::change::Change;
@@ -27,6 +28,13 @@ impl Engine {
     pub(crate) fn vhost_owners(&self) -> (Owner, Owner) {
         let home = self.owners.new_log(&self.journal.logs()).unwrap_or(LogId::SYSTEM);
         (self.owner(LogId::SYSTEM), self.owners.take(home, OWNERS_PER_VHOST))
+    }
+
+    /// Gives up the logs of vhosts that are gone.
+    pub(crate) fn end_logs_without_vhost(&self) {
+        let homes: HashSet<LogId> = self.catalog.vhosts().iter().map(|vhost| vhost.log()).collect();
+        let gone = |log: &LogId| *log != LogId::SYSTEM && !homes.contains(log);
+        self.journal.logs().into_iter().filter(gone).for_each(|log| self.journal.end_log(log));
     }
 
     /// Adds a vhost with its description. They are logged as one group: a restart finds both or

@@ -19,8 +19,9 @@ use super::{Inner, Queue, Visit};
 
 /// Visits by which references are late.
 const LATE: u32 = 3;
-/// An owner that is never declared. Replay drops its references, which only keep bodies.
-const NOBODY: Owner = 0;
+/// The number of an owner that is never declared. Replay drops its references, which only keep
+/// bodies.
+const NOBODY: u64 = 0;
 
 /// The references that one queue has not logged yet.
 #[derive(Debug, Default)]
@@ -54,7 +55,7 @@ impl Queue {
         let added: Vec<_> = inner.lanes.added().collect();
         for seq in added.into_iter().flat_map(|(first, end)| first..end) {
             if let Some(address) = inner.lanes.get_mut(seq).and_then(|entry| entry.address) {
-                appender.reference(None, NOBODY, seq, 0, &[address]);
+                appender.reference(None, self.log().owner(NOBODY), seq, 0, &[address]);
                 inner.departures.held_back.entries.push((seq, address));
             }
         }
@@ -63,7 +64,7 @@ impl Queue {
             for (seq, address) in std::mem::take(&mut inner.departures.held_back).entries {
                 let mark = inner.lanes.of_mut(seq).map_or(0, |lane| lane.position().1);
                 appender.reference(None, self.id, seq, mark, &[address]);
-                appender.settle(None, NOBODY, ACKNOWLEDGED, &[(seq, 1)], &[address]);
+                appender.settle(None, self.log().owner(NOBODY), ACKNOWLEDGED, &[(seq, 1)], &[address]);
             }
         }
         appender.ticket()

@@ -17,6 +17,7 @@ mod delaying;
 mod ending;
 mod grouping;
 mod history;
+mod homes;
 mod intake;
 mod kept;
 mod kept_features;

@@ -26,6 +26,7 @@ struct Report {
     /// The sequence of the batch that is missing at the torn tail, and the batches that follow.
     cut_off: Option<(u64, u64)>,
     log: Vec<LogRow>,
+    logs: Vec<EndRow>,
     segments: Vec<SegmentRow>,
     queues: Vec<QueueRow>,
     facts: Option<String>,
@@ -39,6 +40,15 @@ struct LogRow {
     generation: u32,
     batches: u64,
     bytes: u64,
+}
+
+/// How far a log goes.
+#[derive(Serialize)]
+struct EndRow {
+    log: u32,
+    term: u64,
+    index: u64,
+    link: String,
 }
 
 #[derive(Serialize)]
@@ -132,12 +142,17 @@ fn report(directory: String, found: &Verified) -> Report {
         torn_tail: journal.torn_tail.as_ref().map(|cut| (cut.file.clone(), cut.offset)),
         cut_off: journal.torn_tail.as_ref().map(|cut| (cut.sequence, cut.batches)),
         log: log.collect(),
+        logs: journal.logs.iter().map(end_row).collect(),
         segments: segments.collect(),
         queues: found.queues.iter().map(queue_row).collect(),
         facts: found.facts.clone(),
         damages: journal.damages.iter().map(|damage| damage_row(found, damage)).collect(),
         more_damages: journal.more_damages,
     }
+}
+
+fn end_row(end: &journal::LogEnd) -> EndRow {
+    EndRow { log: end.log.number(), term: end.term, index: end.index, link: format!("{:08x}", end.link) }
 }
 
 fn queue_row(queue: &VerifiedQueue) -> QueueRow {

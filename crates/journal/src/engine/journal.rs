@@ -467,13 +467,14 @@ fn running(
         previous,
         term,
         ends,
+        entries,
         current_from,
         cut: _,
         leftover,
     } = recovered;
     let spill = Spill::new(Arc::clone(&cold.disk), incarnation, sizes.file, leftover);
     let free = ring.free_on_disk().unwrap_or(0);
-    let mut buffer = Buffer::new(sizes, table, segments, &ends, (offset, next_sequence));
+    let mut buffer = Buffer::new(sizes, table, segments, (&ends, entries), (offset, next_sequence));
     buffer.recycle.current_from = current_from;
     let last = next_sequence - 1;
     let log = Log {

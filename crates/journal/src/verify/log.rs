@@ -7,7 +7,7 @@ use crate::checksum::Checksums;
 use crate::error::OpenError;
 use crate::record::Kind;
 use crate::recovery::scan::{End, FoundLog, Scan, Visit};
-use crate::recovery::{GroupEnds, deliver, each_record};
+use crate::recovery::{EntryMap, GroupEnds, deliver, each_record};
 use crate::wal::batch::BatchHeader;
 
 /// The log among the files.
@@ -29,6 +29,7 @@ pub(super) fn find(scan: &Scan, found: &mut Verification) -> Result<Found, OpenE
         Ok(FoundLog { start, end, cut }) => {
             groups.ended.retain(|_, at| *at >= start);
             found.last_sequence = end.sequence.map_or(0, |next| next - 1);
+            found.logs = end.logs.into_values().collect();
             found.torn_tail = cut;
             Ok(Found { start, groups, damaged: false })
         }
@@ -64,8 +65,10 @@ pub(super) fn read(scan: &Scan, log: &Found, tally: &mut Tally<'_>, found: &mut 
     let mut damages: Vec<(String, u64, String)> = Vec::new();
     let mut gaps = Vec::new();
     let mut last = 0;
+    let mut entries = EntryMap::default();
     let mut visit = |at: usize, header: &BatchHeader, records: &[u8]| {
         let file = &scan.files[at];
+        entries.note(header);
         if files.last().is_none_or(|last| last.generation != file.generation) {
             let (name, generation) = (file.name(), file.generation);
             files.push(VerifiedFile { name, generation, batches: 0, bytes: 0 });
@@ -82,7 +85,8 @@ pub(super) fn read(scan: &Scan, log: &Found, tally: &mut Tally<'_>, found: &mut 
             {
                 damages.push((file.name(), offset.into(), "a body in the log does not check".to_owned()));
             }
-            deliver(&record, (header.term(), &log.groups), oldest, tally);
+            let bodies = entries.bodies(&record, header, oldest);
+            deliver(&record, (header.term(), &log.groups), &bodies, tally);
         });
         if let Err(OpenError::Damaged { file, offset, what }) = read {
             damages.push((file, offset, what));

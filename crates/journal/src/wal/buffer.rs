@@ -14,6 +14,7 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 
 use super::batch::{Batch, BatchKind, HEADER, footprint};
+use super::entries::Entries;
 use super::table::{LogFile, Table};
 use super::tails::Tails;
 use crate::cold::count::Counts;
@@ -102,7 +103,7 @@ impl Buffer {
         sizes: Sizes,
         table: Table,
         segments: Counts,
-        ends: &BTreeMap<LogId, LogEnd>,
+        (ends, entries): (&BTreeMap<LogId, LogEnd>, BTreeMap<LogId, Entries>),
         (offset, sequence): (u32, u64),
     ) -> Self {
         Self {
@@ -110,7 +111,7 @@ impl Buffer {
             table,
             segments,
             groups: Groups::new(),
-            tails: Tails::new(ends),
+            tails: Tails::new(ends, entries),
             housekeeping: None,
             pending: VecDeque::new(),
             open: 0,
@@ -146,8 +147,9 @@ impl Buffer {
         };
         *counter += need as u64;
         let most = self.sizes.batch as usize;
-        let batch = self.batch_for(place, kind, need);
-        let (file, offset) = (batch.file, batch.offset);
+        let at = self.batch_for(place, kind, need);
+        let Pending::Open { batch, .. } = &mut self.pending[at] else { unreachable!("it takes records") };
+        let (file, offset, index) = (batch.file, batch.offset, batch.index);
         batch.records += 1;
         let bytes = batch.bytes.get_mut();
         if need > most {
@@ -155,13 +157,14 @@ impl Buffer {
             bytes.reserve_exact(need + BLOCK as usize);
         }
         let address = Address { file, offset: offset + bytes.len() as u32 };
-        draft.write(group, bytes);
+        let entries = &self.tails.get(place).entries;
+        draft.write(group, bytes, |body| entries.name(index, body));
         (address, need as u64)
     }
 
-    /// An open batch that takes `need` more bytes of this kind.
+    /// The place of an open batch among the pending ones that takes `need` more bytes of this kind.
     #[inline]
-    fn batch_for(&mut self, place: usize, kind: BatchKind, need: usize) -> &mut Batch {
+    fn batch_for(&mut self, place: usize, kind: BatchKind, need: usize) -> usize {
         let tail = self.tails.at(place);
         let (own, last) = (tail.open, tail.last.0);
         let open = match kind {
@@ -172,16 +175,12 @@ impl Buffer {
                 self.housekeeping.filter(|sequence| *sequence > last)
             }
         };
-        let at = match open.map(|sequence| (sequence - self.first_sequence()) as usize) {
+        match open.map(|sequence| (sequence - self.first_sequence()) as usize) {
             Some(at) if self.takes(at, need) => at,
             Some(_) | None => {
                 self.close_open(if kind == BatchKind::News { own } else { self.housekeeping });
                 self.place(place, kind, need)
             }
-        };
-        match &mut self.pending[at] {
-            Pending::Open { batch, .. } => batch,
-            Pending::Closed(_) => unreachable!("it was looked up among the open ones, or just placed"),
         }
     }
 
@@ -212,7 +211,10 @@ impl Buffer {
         let log = match kind {
             BatchKind::News => {
                 let tail = self.tails.at(place);
-                tail.index += u64::from(need > 0);
+                if need > 0 {
+                    tail.index += 1;
+                    tail.entries.note(tail.index, (file, self.offset));
+                }
                 tail.open = Some(sequence);
                 tail.last = (sequence, file);
                 tail.log
@@ -286,6 +288,7 @@ impl Buffer {
     pub(crate) fn retire(&mut self) -> Option<LogFile> {
         (0..self.pending.len().saturating_sub(1)).for_each(|at| self.close(at));
         let file = self.table.retire()?;
+        self.tails.forget(file.generation);
         self.force();
         Some(file)
     }

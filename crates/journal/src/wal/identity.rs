@@ -3,7 +3,7 @@
 //! Invariant: the index ascends by one with each batch that says something new, and the link is a
 //! checksum over all records up to there. A batch without records, and one that restates, moves
 //! neither. The link leaves out the checksums of bodies, which depend on the file that a batch lies
-//! in. References still name a body by its place, and so the link depends on that for now.
+//! in. Nothing else in a record does: references name a body by its entry.
 
 use crate::log::LogEnd;
 use crate::record;

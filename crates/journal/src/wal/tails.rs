@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 
+use super::entries::Entries;
 use crate::log::{LogEnd, LogId};
 
 /// The end of one log.
@@ -19,6 +20,7 @@ pub(crate) struct Tail {
     /// The sequence and the file of its last batch with something new; zero if that was written
     /// before the start.
     pub(crate) last: (u64, u32),
+    pub(crate) entries: Entries,
     /// Nothing is appended any more, and its end need not be known.
     pub(crate) ended: bool,
 }
@@ -33,11 +35,12 @@ pub(crate) struct Tails {
 }
 
 impl Tails {
-    pub(crate) fn new(ends: &BTreeMap<LogId, LogEnd>) -> Self {
+    pub(crate) fn new(ends: &BTreeMap<LogId, LogEnd>, mut entries: BTreeMap<LogId, Entries>) -> Self {
         let mut tails = Self::default();
         for end in ends.values() {
             let place = tails.place(end.log);
             tails.tails[place].index = end.index;
+            tails.tails[place].entries = entries.remove(&end.log).unwrap_or_default();
         }
         tails
     }
@@ -47,7 +50,14 @@ impl Tails {
     pub(crate) fn place(&mut self, log: LogId) -> usize {
         if self.tails.get(self.last).is_none_or(|tail| tail.log != log) {
             self.last = *self.places.entry(log).or_insert_with(|| {
-                self.tails.push(Tail { log, index: 0, open: None, last: (0, 0), ended: false });
+                self.tails.push(Tail {
+                    log,
+                    index: 0,
+                    open: None,
+                    last: (0, 0),
+                    entries: Entries::default(),
+                    ended: false,
+                });
                 self.tails.len() - 1
             });
         }
@@ -68,6 +78,11 @@ impl Tails {
     pub(crate) fn behind(&self, file: u32) -> Vec<LogId> {
         let behind = |tail: &&Tail| tail.last.1 <= file && !tail.ended;
         self.tails.iter().filter(behind).map(|tail| tail.log).collect()
+    }
+
+    /// The files up to this one have left the ring.
+    pub(crate) fn forget(&mut self, file: u32) {
+        self.tails.iter_mut().for_each(|tail| tail.entries.forget(file));
     }
 
     pub(crate) fn logs(&self) -> impl Iterator<Item = LogId> + '_ {

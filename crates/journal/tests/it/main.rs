@@ -6,6 +6,7 @@ mod backup;
 mod cold;
 mod damage;
 mod handles;
+mod logs;
 mod older;
 mod queues;
 mod scrub;

@@ -27,7 +27,7 @@ impl Queues {
         let mut next = self.next.lock();
         let mut live = self.live.lock();
         let seq = next.entry(owner).or_default();
-        let mut appender = journal.appender(LogId::SYSTEM);
+        let mut appender = journal.appender(LogId::of(owner));
         let address = appender.body(&[body]);
         appender.reference(None, owner, *seq, 0, &[address]);
         appender.release_hold(address);
@@ -35,25 +35,36 @@ impl Queues {
         *seq += 1;
     }
 
+    /// References a body on which there is a hold, and lets go of that.
+    pub(crate) fn reference(&self, journal: &Journal, owner: Owner, address: Address, length: u32) {
+        let (mut next, mut live) = (self.next.lock(), self.live.lock());
+        let seq = next.entry(owner).or_default();
+        let mut appender = journal.appender(LogId::of(owner));
+        appender.reference(None, owner, *seq, 0, &[address]);
+        appender.release_hold(address);
+        live.insert((owner, *seq), Reference { seq: *seq, address, length });
+        *seq += 1;
+    }
+
     /// One body that `owner` references `count` times, `at_once` with one record.
     pub(crate) fn publish_shared(&self, journal: &Journal, owner: Owner, body: &[u8], count: u64, at_once: usize) {
-        let address = journal.appender(LogId::SYSTEM).body(&[body]);
+        let address = journal.appender(LogId::of(owner)).body(&[body]);
         let (mut next, mut live) = (self.next.lock(), self.live.lock());
         let next = next.entry(owner).or_default();
         let new: Vec<u64> = (*next..*next + count).collect();
         for run in new.chunks(at_once) {
-            journal.appender(LogId::SYSTEM).reference(None, owner, run[0], 0, &vec![address; run.len()]);
+            journal.appender(LogId::of(owner)).reference(None, owner, run[0], 0, &vec![address; run.len()]);
         }
         let length = body.len() as u32;
         live.extend(new.iter().map(|seq| ((owner, *seq), Reference { seq: *seq, address, length })));
         *next += count;
-        journal.appender(LogId::SYSTEM).release_hold(address);
+        journal.appender(LogId::of(owner)).release_hold(address);
     }
 
     pub(crate) fn settle(&self, journal: &Journal, owner: Owner, seq: u64) {
         let mut live = self.live.lock();
         let one = live.remove(&(owner, seq)).unwrap();
-        journal.appender(LogId::SYSTEM).settle(None, owner, 0, &[(seq, 1)], &[one.address]);
+        journal.appender(LogId::of(owner)).settle(None, owner, 0, &[(seq, 1)], &[one.address]);
     }
 
     pub(crate) fn all(&self) -> Vec<(Owner, Reference)> {
@@ -74,7 +85,7 @@ impl Owners for Queues {
             // itself.
             let settled: Vec<_> = (0..next).filter(|seq| !live.contains_key(&(*owner, *seq))).collect();
             let runs: Vec<_> = settled.chunk_by(|a, b| a + 1 == *b).map(|run| (run[0], run.len() as u64)).collect();
-            let mut appender = journal.housekeeping_appender(LogId::SYSTEM);
+            let mut appender = journal.housekeeping_appender(LogId::of(*owner));
             appender.fact(None, *owner, 1, &[&next.to_le_bytes()]);
             appender.settle(None, *owner, 0, &runs, &[]);
         }

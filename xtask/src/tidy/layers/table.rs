@@ -64,7 +64,9 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/journal/src/wal",
         layers: &[
-            &["batch", "file", "identity", "table", "tails"],
+            &["batch", "file", "identity", "table"],
+            &["entries"],
+            &["tails"],
             &["buffer"],
         ],
         allowed: &[],
