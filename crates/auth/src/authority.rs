@@ -71,7 +71,7 @@ pub struct Authority {
     /// Some password is, or will be, kept for SCRAM-SHA-256.
     keeps_scram: AtomicBool,
     secret: [u8; 32],
-    decoy_key: [u8; 32],
+    decoy_key: RwLock<[u8; 32]>,
     /// Exchanges of SCRAM begun.
     exchanges: AtomicU64,
     logins: Logins,
@@ -97,7 +97,7 @@ impl Authority {
             scram: settings.scram,
             keeps_scram: AtomicBool::new(settings.scram),
             secret: settings.boot_key,
-            decoy_key: settings.decoy_key,
+            decoy_key: RwLock::new(settings.decoy_key),
             exchanges: AtomicU64::new(0),
             logins: Logins::new(settings.login_threads, settings.failures, settings.boot_key),
         })
@@ -126,13 +126,16 @@ impl Authority {
         removed
     }
 
-    /// Takes back all permissions in a virtual host that goes away. Returns the users that changed,
-    /// for the journal.
-    pub fn remove_vhost(&self, vhost: &str) -> Vec<User> {
+    /// Takes back all permissions in a virtual host that goes away.
+    pub fn remove_vhost(&self, vhost: &str) {
         let mut users = self.users.write();
-        let changed = users.values_mut().filter_map(|user| user.leave(vhost).then(|| user.clone())).collect();
+        users.values_mut().for_each(|user| user.leave(vhost));
         self.generation.fetch_add(1, Ordering::Release);
-        changed
+    }
+
+    /// Takes the key of decoys from a former run.
+    pub fn set_decoy_key(&self, key: [u8; 32]) {
+        *self.decoy_key.write() = key;
     }
 
     /// A copy of one user.
@@ -246,7 +249,7 @@ impl Authority {
         let users = self.users.read();
         let kept = users.get(first.user()).and_then(|user| user.password.as_ref()?.scram());
         drop(users);
-        let verifier = kept.unwrap_or_else(|| Verifier::decoy(&self.decoy_key, first.user()));
+        let verifier = kept.unwrap_or_else(|| Verifier::decoy(&self.decoy_key.read(), first.user()));
         let number = self.exchanges.fetch_add(1, Ordering::Relaxed);
         let nonce = STANDARD.encode(&scram::sign(&self.secret, format!("nonce {number}").as_bytes())[..18]);
         Ok(Exchange::start(&first, verifier, &nonce))

@@ -131,16 +131,14 @@ impl User {
         self.topic_permissions.get(&(vhost.into(), exchange.into()))
     }
 
-    /// Takes away every permission in a virtual host. True if there was one.
-    pub fn leave(&mut self, vhost: &str) -> bool {
-        let before = self.permissions.len() + self.topic_permissions.len();
+    /// Takes away every permission in a virtual host.
+    pub fn leave(&mut self, vhost: &str) {
         self.permissions.remove(vhost);
         self.topic_permissions.retain(|(place, _), _| **place != *vhost);
-        before > self.permissions.len() + self.topic_permissions.len()
     }
 
     /// Every virtual host in which it has a permission, some more than once.
-    pub fn vhosts(&self) -> impl Iterator<Item = &str> {
+    fn vhosts(&self) -> impl Iterator<Item = &str> {
         let topics = self.topic_permissions.keys().map(|(vhost, _)| &**vhost);
         self.permissions.keys().map(AsRef::as_ref).chain(topics)
     }

@@ -8,16 +8,14 @@ use std::task::Waker;
 use std::time::Instant;
 
 use auth::{Authority, AuthoritySettings, Identity, Permission, Tags, User};
-use hashbrown::HashMap;
 use journal::{Disk, Journal, LogId, Options};
 
-use crate::catalog::Catalog;
-use crate::catalog::definitions::Definitions;
+use crate::catalog::system::SystemChange;
 use crate::clock::Clock;
 use crate::engine::checkpoint::Restater;
 use crate::engine::clients::{Login, Terms};
 use crate::engine::open_error::OpenError;
-use crate::engine::recovery::Rebuilt;
+use crate::engine::recovery::{Rebuilt, Replayed};
 use crate::engine::{Engine, EngineParts};
 use crate::error::Error;
 use crate::message::dialect::Dialects;
@@ -81,20 +79,18 @@ impl Broker {
             Box<dyn Fn(&io::Error) + Send + Sync>,
         ) -> Journal,
     ) -> Result<Self, OpenError> {
-        let mut rebuilt = Rebuilt::default();
-        let opened = Journal::open(parts.disk, parts.journal, &mut rebuilt)?;
+        let decoy_key = parts.authority.decoy_key;
+        let authority = Authority::new(parts.authority).map_err(|error| OpenError::DefaultUser(error.to_string()))?;
+        let mut replayed = Replayed::new(authority);
+        let opened = Journal::open(parts.disk, parts.journal, &mut replayed)?;
+        let Replayed { system, catalog, authority, mut rebuilt } = replayed;
         if let Some(damage) = rebuilt.damage() {
             return Err(OpenError::Damaged(damage.to_owned()));
         }
-        let live = rebuilt.settle_pages(&|chunk, page, into| opened.read_chunk(chunk, page, into));
-        let catalog = Catalog::default();
-        rebuilt.declare(&catalog, parts.clock.unix_ms())?;
-        let definitions = Definitions::default();
-        rebuilt.define(&definitions);
-        let decoy_key = definitions.decoy_key().unwrap_or(parts.authority.decoy_key);
-        let authority = Authority::new(AuthoritySettings { decoy_key, ..parts.authority })
-            .map_err(|error| OpenError::DefaultUser(error.to_string()))?;
-        let (users, curtailed) = load_users(&rebuilt, &authority)?;
+        let live = rebuilt.settle_pages(&system, &|chunk, page, into| opened.read_chunk(chunk, page, into));
+        rebuilt.declare(&catalog, &system, parts.clock.unix_ms())?;
+        // An operator may have deleted the last vhost on purpose.
+        let is_new = system.is_empty() && rebuilt.is_fresh();
         let restater = Arc::new(Restater::default());
         let owners = Arc::clone(&restater);
         let journal = start(opened, &mut live.into_iter(), owners, parts.on_journal_failure);
@@ -106,17 +102,13 @@ impl Broker {
             clock: parts.clock,
             settings: parts.settings,
             lost: rebuilt.losses(),
-            news: rebuilt.news(),
-            users,
-            definitions,
+            news: rebuilt.news(&system),
+            system,
             owners: rebuilt.take_owners(),
             names: NameGenerator::new(parts.name_key),
         }));
         let broker = Self { engine };
-        for user in curtailed {
-            broker.engine.log_user(&user, &mut broker.engine.users.lock())?;
-        }
-        if rebuilt.is_empty() {
+        if is_new {
             broker.create_defaults(parts.default_user, parts.salt)?;
         }
         // Behind the first user and vhost: a directory with any contents gets neither.
@@ -164,28 +156,17 @@ impl Broker {
     fn create_defaults(&self, user: Option<(String, String)>, salt: [u8; 16]) -> Result<(), OpenError> {
         let engine = &self.engine;
         let failed = |what: &dyn std::fmt::Display| OpenError::DefaultUser(what.to_string());
-        let mut record = None;
+        // Both or neither: a directory with one of them was left so by an operator.
+        let mut changes = vec![engine.new_vhost("/").1];
         if let Some((name, password)) = user {
             let hash = engine.authority.hash_password(password.as_bytes(), salt).map_err(|error| failed(&error))?;
             let mut user = User::new(&name, Some(hash));
             user.tags = Tags::new(["administrator"]);
             user.permissions.insert("/".into(), Permission::full());
-            record = Some((engine.owner(LogId::SYSTEM), user.encode().map_err(|error| failed(&error))?));
-            engine.users.lock().extend(record.iter().map(|(owner, _)| (name.clone(), *owner)));
-            engine.authority.put(user).map_err(|error| failed(&error))?;
+            user.check().map_err(|error| failed(&error))?;
+            changes.push(SystemChange::User { id: engine.owner(LogId::SYSTEM), user: Box::new(user) });
         }
-        // Both or neither: a directory with one of them was left so by an operator, and gets
-        // nothing.
-        let (id, home) = engine.vhost_owners();
-        let mut appender = engine.journal.appender(LogId::SYSTEM);
-        let group = appender.begin_group();
-        if let Some((owner, bytes)) = record {
-            appender.fact(Some(group), owner, facts::USER, &[&bytes]);
-        }
-        facts::log_vhost(&mut appender, Some(group), (id, home), "/");
-        appender.end_group(group);
-        drop(appender);
-        engine.catalog.add_vhost(id, home, "/");
+        engine.change_system(changes);
         Ok(())
     }
 
@@ -346,23 +327,4 @@ impl Broker {
         }
         self.engine.journal.close()
     }
-}
-
-/// The stored users, without rights in vhosts that are gone: the end of a vhost ends those too. The
-/// second result has the users that this changed.
-fn load_users(rebuilt: &Rebuilt, authority: &Authority) -> Result<(HashMap<String, u64>, Vec<User>), OpenError> {
-    let (mut users, mut curtailed) = (HashMap::new(), Vec::new());
-    for (owner, bytes) in &rebuilt.users {
-        let mut user = User::decode(bytes).map_err(|error| OpenError::Damaged(format!("a user's record: {error}")))?;
-        let gone: Vec<_> = user.vhosts().filter(|vhost| !rebuilt.has_vhost(vhost)).map(str::to_owned).collect();
-        if !gone.is_empty() {
-            for vhost in &gone {
-                user.leave(vhost);
-            }
-            curtailed.push(user.clone());
-        }
-        users.insert(user.name.to_string(), *owner);
-        authority.put(user).map_err(|error| OpenError::Damaged(format!("a user's record: {error}")))?;
-    }
-    Ok((users, curtailed))
 }

@@ -9,6 +9,7 @@ pub(crate) mod definitions;
 pub(crate) mod facts;
 pub(crate) mod policies;
 mod search;
+pub(crate) mod system;
 pub(crate) mod vhost_settings;
 
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! The state that every part of the broker shares: the journal, the catalog, the clock, the alarms,
 //! the totals.
 //!
-//! Lock order: groups → catalog write → queue → journal buffer → mailbox. The small locks here
-//! (timers, waiting lists) are leaves: nothing else is locked while one is held. One exception: the
-//! pager's errands are locked behind the postponed dead letters.
+//! Lock order: groups → catalog write → queue → journal buffer → mailbox; the system's lock comes
+//! behind the catalog's and before the journal's. The small locks here (timers, waiting lists) are
+//! leaves: nothing else is locked while one is held. One exception: the pager's errands are locked
+//! behind the postponed dead letters.
 
 pub(crate) mod admission;
 pub(crate) mod alarms;
@@ -13,7 +14,6 @@ pub(crate) mod clients;
 pub(crate) mod connections;
 pub(crate) mod dead_letter;
 pub(crate) mod declarations;
-pub(crate) mod definitions;
 pub(crate) mod delay;
 pub(crate) mod ending;
 pub(crate) mod housekeeping;
@@ -25,6 +25,7 @@ pub(crate) mod recovery;
 pub(crate) mod replies;
 pub(crate) mod rights;
 pub(crate) mod sealed;
+pub(crate) mod system;
 pub(crate) mod tracing;
 pub(crate) mod users;
 pub(crate) mod verify;
@@ -43,7 +44,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::alarms::Alarms;
 use crate::catalog::Catalog;
-use crate::catalog::definitions::Definitions;
+use crate::catalog::system::System;
 use crate::clock::Clock;
 use crate::engine::clients::ClientShared;
 use crate::engine::dead_letter::postponed::Postponed;
@@ -118,9 +119,8 @@ pub(crate) struct Engine {
     pub(crate) lost: Mutex<HashMap<Owner, String>>,
     /// Lines for the log about damage that was found at the start.
     pub(crate) news: Mutex<Vec<String>>,
-    /// Owners of the users' records in the journal.
-    pub(crate) users: Mutex<HashMap<String, u64>>,
-    pub(crate) definitions: Definitions,
+    /// Locked after a vhost's tables and before the journal's buffer.
+    pub(crate) system: Mutex<System>,
     /// Held while vhosts, users and definitions are added, changed or deleted, from the first look
     /// to the end. So these changes come one after the other. Locked before everything else.
     pub(crate) administration: Mutex<()>,
@@ -144,8 +144,7 @@ pub(crate) struct EngineParts {
     pub(crate) settings: Settings,
     pub(crate) lost: HashMap<Owner, String>,
     pub(crate) news: Vec<String>,
-    pub(crate) users: HashMap<String, u64>,
-    pub(crate) definitions: Definitions,
+    pub(crate) system: System,
     pub(crate) owners: OwnerNumbers,
     pub(crate) names: NameGenerator,
 }
@@ -196,8 +195,7 @@ impl Engine {
             replies: Replies::default(),
             lost: Mutex::new(parts.lost),
             news: Mutex::new(parts.news),
-            users: Mutex::new(parts.users),
-            definitions: parts.definitions,
+            system: Mutex::new(parts.system),
             administration: Mutex::new(()),
             next_client: AtomicU64::new(1),
             names: parts.names,

@@ -356,9 +356,8 @@ fn a_withdrawn_right_is_gone_at_the_next_operation() {
     user.permissions.insert("/".into(), Permission::full());
     authority.put(user).unwrap();
     assert!(may(&authority));
-    let changed = authority.remove_vhost("/");
-    assert_eq!(changed.len(), 3);
-    assert!(changed.iter().all(|user| user.permissions.is_empty()));
+    authority.remove_vhost("/");
+    assert!(authority.users().iter().all(|user| user.permissions.is_empty()));
     assert!(!may(&authority));
     assert!(authority.enter(&alice, "/").is_err());
 }

@@ -34,7 +34,7 @@ impl Broker {
     /// # Errors
     /// As there.
     pub fn check_user(&self, user: &User) -> Result<(), Error> {
-        self.engine.user_record(user).map(drop)
+        self.engine.check_user(user).map(drop)
     }
 
     /// Changes a user by `change`; if that fails nothing is changed. Returns the ticket for the

@@ -1,8 +1,8 @@
 //! Adding, changing and deleting vhosts while the broker runs.
 //!
-//! A vhost ends by one record of the log. Everything in it ends with it, at a restart too, whatever
-//! else of the deletion was written. Its connections are closed, and nothing can be added after the
-//! record.
+//! A vhost ends by one record of the log. Everything in it and all rights to it end there, at a
+//! restart too, whatever else of the deletion was written. Its connections are closed, and nothing
+//! can be added after the record.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::broker::Broker;
 use crate::catalog::Vhost;
 use crate::catalog::definitions::{DefinitionKey, Sort};
 use crate::catalog::vhost_settings::{VhostLimits, VhostSpec};
-use crate::engine::definitions::refuse_control;
+use crate::engine::system::refuse_control;
 use crate::error::Error;
 use crate::message::NAME_MAX;
 
@@ -79,10 +79,7 @@ impl Broker {
     pub fn delete_vhost(&self, name: &str) -> Result<Ticket, Error> {
         let _alone = self.engine.administration.lock();
         let vhost = self.engine.existing_vhost(name)?;
-        let mut ticket = self.engine.end_vhost(&vhost);
-        for user in self.engine.authority.remove_vhost(name) {
-            ticket = ticket.max(self.engine.log_user(&user, &mut self.engine.users.lock())?);
-        }
+        let ticket = self.engine.end_vhost(&vhost);
         self.engine.kick_all(|client| client.vhost == name, &format!("vhost '{name}' is deleted"));
         Ok(ticket)
     }
@@ -110,7 +107,7 @@ impl Broker {
     ) -> Result<Ticket, Error> {
         let _alone = self.engine.administration.lock();
         let vhost = self.engine.existing_vhost(name)?;
-        let mut limits = self.engine.definitions.vhost_limits(vhost.id);
+        let mut limits = self.engine.system.lock().vhost_limits(vhost.id);
         change(&mut limits)?;
         let key = DefinitionKey::new(Sort::VhostLimits, vhost.id, "");
         if limits == VhostLimits::default() {
@@ -121,13 +118,14 @@ impl Broker {
 
     /// Every vhost, by name.
     pub fn vhosts(&self) -> Vec<VhostReport> {
+        let (vhosts, system) = (self.engine.catalog.vhosts(), self.engine.system.lock());
         let report = |vhost: Arc<Vhost>| VhostReport {
             name: vhost.name.to_string(),
-            spec: self.engine.definitions.vhost_spec(vhost.id),
-            limits: self.engine.definitions.vhost_limits(vhost.id),
+            spec: system.vhost_spec(vhost.id),
+            limits: system.vhost_limits(vhost.id),
             traced: vhost.is_traced(),
         };
-        let mut reports: Vec<_> = self.engine.catalog.vhosts().into_iter().map(report).collect();
+        let mut reports: Vec<_> = vhosts.into_iter().map(report).collect();
         reports.sort_by(|a, b| a.name.cmp(&b.name));
         reports
     }

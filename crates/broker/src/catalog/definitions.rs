@@ -1,20 +1,15 @@
 //! Definitions: tables of fields under a sort, a vhost and a name, which operators define at run
 //! time besides exchanges and queues.
 //!
-//! A definition is one fact of an owner of its own ([`facts::DEFINITION`]). It is logged before it
-//! counts, and ends with its owner, or with its vhost. The reader of a sort decides its meaning;
-//! here it is only stored.
+//! A definition is one fact of an owner of its own ([`crate::store::facts::DEFINITION`]). It is
+//! logged before it counts, and ends with its owner or its vhost. The reader of a sort decides its
+//! meaning.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use journal::{Journal, LogId, Owner};
-use parking_lot::Mutex;
+use journal::Owner;
 
 use crate::catalog::policies::PolicyKind;
 use crate::encoding::{Malformed, Reader, write_table, write_text, write_varint};
 use crate::error::Error;
-use crate::store::facts;
 use crate::value::{Table, Value};
 
 /// The vhost of definitions without a vhost: no owner has this number.
@@ -42,6 +37,9 @@ pub(crate) const KEY: &str = "key";
 impl Sort {
     const ALL: [Self; 5] = [Self::Vhost, Self::VhostLimits, Self::Policy, Self::OperatorPolicy, Self::Decoys];
 
+    /// Those of a vhost, with an empty name. Policies are in its tables.
+    pub(crate) const OF_VHOSTS: [Self; 2] = [Self::Vhost, Self::VhostLimits];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Vhost => "vhost",
@@ -50,6 +48,11 @@ impl Sort {
             Self::OperatorPolicy => "operator-policy",
             Self::Decoys => "decoys",
         }
+    }
+
+    /// The kind of the policies that it stands for, if it does.
+    pub(crate) fn policy(self) -> Option<PolicyKind> {
+        [PolicyKind::User, PolicyKind::Operator].into_iter().find(|kind| Self::of_policy(*kind) == self)
     }
 
     pub(crate) fn of_policy(kind: PolicyKind) -> Self {
@@ -77,11 +80,6 @@ impl DefinitionKey {
     pub(crate) fn new(sort: Sort, vhost: Owner, name: &str) -> Self {
         Self { sort, vhost, name: name.to_owned() }
     }
-
-    /// The log of a new one. What says that a vhost is there is the system's, all else the vhost's.
-    pub(crate) fn log(&self) -> LogId {
-        if self.sort == Sort::Vhost { LogId::SYSTEM } else { LogId::of(self.vhost) }
-    }
 }
 
 impl std::fmt::Display for DefinitionKey {
@@ -90,48 +88,11 @@ impl std::fmt::Display for DefinitionKey {
     }
 }
 
-#[derive(Debug)]
-pub(crate) struct Definition {
-    pub(crate) owner: Owner,
-    pub(crate) value: Arc<Table>,
-}
-
-/// All definitions. Its lock is taken after a vhost's tables and before the journal's buffer.
-#[derive(Debug, Default)]
-pub(crate) struct Definitions(pub(crate) Mutex<BTreeMap<DefinitionKey, Definition>>);
-
-impl Definitions {
-    /// Takes a definition from the journal.
-    pub(crate) fn recover(&self, owner: Owner, key: DefinitionKey, value: Table) {
-        self.0.lock().insert(key, Definition { owner, value: Arc::new(value) });
-    }
-
-    pub(crate) fn get(&self, sort: Sort, vhost: Owner, name: &str) -> Option<Arc<Table>> {
-        self.0.lock().get(&DefinitionKey::new(sort, vhost, name)).map(|kept| Arc::clone(&kept.value))
-    }
-
-    /// The key of decoys from the log.
-    pub(crate) fn decoy_key(&self) -> Option<[u8; 32]> {
-        match self.get(Sort::Decoys, EVERYWHERE, "")?.get(KEY) {
-            Some(Value::Bytes(bytes)) => bytes.as_slice().try_into().ok(),
-            _ => None,
-        }
-    }
-
-    /// Restates the definition of `owner`. True if there is one.
-    pub(crate) fn restate(&self, owner: Owner, journal: &Journal) -> bool {
-        let kept = self.0.lock();
-        let Some((key, found)) = kept.iter().find(|(_, kept)| kept.owner == owner) else { return false };
-        // It was written before, so it can be written again.
-        if let Ok(bytes) = definition_bytes(key, &found.value) {
-            journal.housekeeping_appender(LogId::of(owner)).fact(None, owner, facts::DEFINITION, &[&bytes]);
-        }
-        true
-    }
-
-    /// Forgets the definitions of a vhost. In the log the vhost's own end covers them.
-    pub(crate) fn vhost_ends(&self, vhost: Owner) {
-        self.0.lock().retain(|key, _| key.vhost != vhost);
+/// The key of decoys, in the definition of one.
+pub(crate) fn decoy_key(key: &DefinitionKey, value: &Table) -> Option<[u8; 32]> {
+    match value.get(KEY) {
+        Some(Value::Bytes(bytes)) if key.sort == Sort::Decoys => bytes.as_slice().try_into().ok(),
+        _ => None,
     }
 }
 

@@ -4,7 +4,8 @@
 use journal::Owner;
 
 use crate::arguments::is_no_choice;
-use crate::catalog::definitions::{Definitions, Sort};
+use crate::catalog::definitions::{DefinitionKey, Sort};
+use crate::catalog::system::System;
 use crate::value::{Table, Value};
 
 const DESCRIPTION: &str = "description";
@@ -34,14 +35,13 @@ pub struct VhostLimits {
     pub queues: Option<u64>,
 }
 
-impl Definitions {
+impl System {
     pub(crate) fn vhost_spec(&self, vhost: Owner) -> VhostSpec {
-        self.get(Sort::Vhost, vhost, "").map(|table| VhostSpec::of_table(&table)).unwrap_or_default()
+        self.defined(&DefinitionKey::new(Sort::Vhost, vhost, "")).map(VhostSpec::of_table).unwrap_or_default()
     }
 
     pub(crate) fn vhost_limits(&self, vhost: Owner) -> VhostLimits {
-        let limits = self.get(Sort::VhostLimits, vhost, "");
-        limits.map(|table| VhostLimits::of_table(&table)).unwrap_or_default()
+        self.defined(&DefinitionKey::new(Sort::VhostLimits, vhost, "")).map(VhostLimits::of_table).unwrap_or_default()
     }
 }
 

@@ -84,15 +84,17 @@ fn restate_one(engine: &Engine, owner: Owner, journal: &Journal) {
     if restate_ids(engine, owner, journal) {
         return;
     }
+    let system = engine.system.lock();
+    if let Some(said) = system.restated(owner, &engine.authority) {
+        said.log(None, &mut journal.housekeeping_appender(log));
+        return;
+    }
+    drop(system);
     for vhost in engine.catalog.vhosts() {
         let tables = vhost.tables.read();
         if tables.is_ended() {
             // Its end is in the log, and no record of it may follow.
             continue;
-        }
-        if vhost.record == owner {
-            facts::log_vhost(&mut journal.housekeeping_appender(log), None, (owner, vhost.id), &vhost.name);
-            return;
         }
         if let Some(queue) = tables.queue_by_id(owner).filter(|queue| queue.logged()) {
             let mut inner = queue.lock(engine);
@@ -124,9 +126,6 @@ fn restate_one(engine: &Engine, owner: Owner, journal: &Journal) {
             catalog_facts::log_policy(&mut journal.housekeeping_appender(log), vhost.id, kind, policy);
             return;
         }
-    }
-    if !engine.definitions.restate(owner, journal) {
-        restate_user(engine, owner, journal);
     }
 }
 
@@ -161,12 +160,4 @@ fn facts_of(lane: &mut Lane) -> LaneFacts {
     let (position, settled) = (lane.position(), lane.settled_runs());
     let accounted = pages::accounted(position.0, &settled, &mut |page, bits| lane.unsettled(page, bits));
     LaneFacts { position, accounted, settled }
-}
-
-fn restate_user(engine: &Engine, owner: Owner, journal: &Journal) {
-    let users = engine.users.lock();
-    let Some(name) = users.iter().find(|(_, id)| **id == owner).map(|(name, _)| name) else { return };
-    if let Some(Ok(bytes)) = engine.authority.user(name).map(|user| user.encode()) {
-        journal.housekeeping_appender(LogId::of(owner)).fact(None, owner, facts::USER, &[&bytes]);
-    }
 }

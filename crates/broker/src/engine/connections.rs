@@ -84,7 +84,8 @@ impl Engine {
         let (name, user, limits) = (&client.vhost, &client.user, &self.settings.limits);
         let reaches = |limit| has_as_many(clients, limit, &|other| other.vhost == *name);
         let share = share(limits.connections, limits.vhost_share);
-        match self.definitions.vhost_limits(vhost.id).connections {
+        let limit = self.system.lock().vhost_limits(vhost.id).connections;
+        match limit {
             Some(limit) if reaches(limit) => Err(Error::not_allowed(format!(
                 "access to vhost '{name}' refused for user '{user}': connection limit ({limit}) is reached"
             ))),

@@ -1,89 +1,18 @@
-//! The one way to change vhosts and their tables while the broker runs: logged, then visible. The
-//! tables change under their write lock. Checks are the caller's. What hangs on a change ends with
-//! it.
+//! The one way to change the tables of a vhost while the broker runs: logged, then visible, under
+//! their write lock. Checks are the caller's. What hangs on a change ends with it.
 
 use std::sync::Arc;
 
-use hashbrown::HashSet;
-use journal::{LogId, Owner, Ticket};
+use journal::{LogId, Ticket};
 
 use crate::catalog::change::Change;
-use crate::catalog::definitions::{Definition, DefinitionKey, Sort};
-use crate::catalog::{OWNERS_PER_VHOST, Tables, Vhost};
+use crate::catalog::{Tables, Vhost};
 use crate::engine::Engine;
-use crate::error::Error;
 use crate::queue::mailbox::Notice;
 use crate::queue::{Bound, Guard, Queue};
 use crate::routing::{Binding, Destination};
-use crate::store::facts;
-use crate::value::Table;
 
 impl Engine {
-    pub(crate) fn existing_vhost(&self, name: &str) -> Result<Arc<Vhost>, Error> {
-        self.catalog.vhost(name).ok_or_else(|| Error::not_found(format!("vhost '{name}' does not exist")))
-    }
-
-    /// The owners of a new vhost: of its record, and the first of its own log. When there are no
-    /// more logs, it is in the system's.
-    pub(crate) fn vhost_owners(&self) -> (Owner, Owner) {
-        let home = self.owners.new_log(&self.journal.logs()).unwrap_or(LogId::SYSTEM);
-        (self.owner(LogId::SYSTEM), self.owners.take(home, OWNERS_PER_VHOST))
-    }
-
-    /// Gives up the logs of vhosts that are gone.
-    pub(crate) fn end_logs_without_vhost(&self) {
-        let homes: HashSet<LogId> = self.catalog.vhosts().iter().map(|vhost| vhost.log()).collect();
-        let gone = |log: &LogId| *log != LogId::SYSTEM && !homes.contains(log);
-        self.journal.logs().into_iter().filter(gone).for_each(|log| self.journal.end_log(log));
-    }
-
-    /// Adds a vhost with its description. They are logged as one group: a restart finds both or
-    /// neither.
-    pub(crate) fn add_vhost(&self, name: &str, description: Table) -> Result<Ticket, Error> {
-        let (record, id) = self.vhost_owners();
-        let key = DefinitionKey::new(Sort::Vhost, id, "");
-        let mut kept = self.definitions.0.lock();
-        let bytes = self.admit_definition(&key, &description, &kept)?;
-        let owner = self.owner(key.log());
-        let mut appender = self.journal.appender(LogId::SYSTEM);
-        let group = appender.begin_group();
-        facts::log_vhost(&mut appender, Some(group), (record, id), name);
-        appender.fact(Some(group), owner, facts::DEFINITION, &[&bytes]);
-        appender.end_group(group);
-        let ticket = appender.ticket();
-        drop(appender);
-        kept.insert(key, Definition { owner, value: Arc::new(description) });
-        drop(kept);
-        self.catalog.add_vhost(record, id, name);
-        Ok(ticket)
-    }
-
-    /// Ends a vhost with everything in it. Its record comes first: later ones only say how many
-    /// bodies are free.
-    pub(crate) fn end_vhost(&self, vhost: &Vhost) -> Ticket {
-        let mut tables = vhost.tables.write();
-        let ticket = {
-            let mut appender = self.journal.appender(LogId::of(vhost.record));
-            appender.drop_owner(None, vhost.record, &mut std::iter::empty());
-            appender.ticket()
-        };
-        tables.end();
-        self.catalog.remove_vhost(&vhost.name);
-        self.definitions.vhost_ends(vhost.id);
-        let queues: Vec<_> = tables.queues().cloned().collect();
-        for queue in queues {
-            // The check is empty, so it can't refuse.
-            let _ = self.end_queue(&mut tables, &queue, &|_| Ok(()));
-        }
-        for exchange in tables.exchange_names() {
-            self.end_exchange(&mut tables, &exchange);
-        }
-        if vhost.log() != LogId::SYSTEM {
-            self.journal.end_log(vhost.log());
-        }
-        ticket
-    }
-
     /// Logs and applies a change. Returns the ticket for the reply, which is `NONE` where a restart
     /// forgets the change.
     pub(crate) fn change(&self, vhost: &Vhost, tables: &mut Tables, change: Change) -> Ticket {

@@ -14,7 +14,7 @@ use crate::catalog::policies::{
 };
 use crate::engine::Engine;
 use crate::engine::admission::Asker;
-use crate::engine::definitions::refuse_control;
+use crate::engine::system::refuse_control;
 use crate::error::Error;
 use crate::message::NAME_MAX;
 use crate::queue::{Queue, Visit};

@@ -9,16 +9,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use auth::Authority;
 use hashbrown::{HashMap, HashSet};
 use journal::{Address, Chunk, Owner, PAGE, Replay};
 
 use crate::arguments::{ExchangeArguments, QueueArguments};
 use crate::catalog::change::{Change, NewExchange, NewQueue};
 use crate::catalog::definitions;
-use crate::catalog::definitions::{DefinitionKey, Definitions, EVERYWHERE, Sort};
+use crate::catalog::definitions::DefinitionKey;
 use crate::catalog::facts as catalog_facts;
-use crate::catalog::policies::PolicyKind;
-use crate::catalog::{Catalog, Exchange, OWNERS_PER_VHOST, Tables, Vhost, binding_of};
+use crate::catalog::system::{System, SystemChange, read_system_change};
+use crate::catalog::{Catalog, Exchange, Tables, binding_of};
 use crate::encoding::Malformed;
 use crate::engine::Engine;
 use crate::engine::pages::{Pages, ReadChunk, UnreadableEntries};
@@ -69,9 +70,6 @@ struct Left {
 /// The records of the journal, so far.
 #[derive(Debug, Default)]
 pub(crate) struct Rebuilt {
-    vhosts: BTreeMap<Owner, String>,
-    /// The vhost of each owner of a vhost's record.
-    records: BTreeMap<Owner, Owner>,
     exchanges: BTreeMap<Owner, ExchangeFact>,
     queues: BTreeMap<Owner, QueueFact>,
     /// The queue and the span of each bucket.
@@ -79,9 +77,7 @@ pub(crate) struct Rebuilt {
     bound: HashMap<Owner, Vec<Bound>>,
     entries: HashMap<Owner, Entries>,
     left: HashMap<Owner, Left>,
-    pub(crate) users: BTreeMap<Owner, Vec<u8>>,
-    definitions: BTreeMap<Owner, (DefinitionKey, Table)>,
-    policies: BTreeMap<Owner, (PolicyKind, DefinitionKey, Table)>,
+    policies: BTreeMap<Owner, (DefinitionKey, Table)>,
     /// Damaged segments, with a description of each damage.
     pub(crate) lost_segments: BTreeMap<u32, String>,
     /// Queues with unreadable entries.
@@ -91,17 +87,26 @@ pub(crate) struct Rebuilt {
     damage: Option<String>,
 }
 
+/// The state that the log leaves: the system as in a live broker, and of all else what the records
+/// say.
+pub(crate) struct Replayed {
+    pub(crate) system: System,
+    pub(crate) catalog: Catalog,
+    pub(crate) authority: Authority,
+    pub(crate) rebuilt: Rebuilt,
+}
+
+impl Replayed {
+    /// The state before any record. `authority` knows no user yet.
+    pub(crate) fn new(authority: Authority) -> Self {
+        let (system, catalog, rebuilt) = (System::default(), Catalog::default(), Rebuilt::default());
+        Self { system, catalog, authority, rebuilt }
+    }
+}
+
 impl Rebuilt {
     fn apply(&mut self, owner: Owner, kind: u8, bytes: &[u8]) -> Result<(), Malformed> {
         match kind {
-            facts::VHOST => {
-                let (name, id) = facts::read_vhost(bytes)?;
-                // Before vhosts had logs of their own, the record had the vhost's id.
-                let id = id.unwrap_or(owner);
-                self.records.insert(owner, id);
-                self.vhosts.insert(id, name);
-                self.owners.see(id + OWNERS_PER_VHOST - 1);
-            }
             facts::EXCHANGE => {
                 self.exchanges.insert(owner, facts::read_exchange(bytes)?);
             }
@@ -119,23 +124,9 @@ impl Rebuilt {
                     list.push(bound);
                 }
             }
-            facts::USER if bytes.is_empty() => {
-                self.users.remove(&owner);
-            }
-            facts::USER => {
-                self.users.insert(owner, bytes.to_vec());
-            }
             facts::DEFINITION => {
                 let (key, value) = definitions::read_definition(bytes)?;
-                let kind = match key.sort {
-                    Sort::Policy => PolicyKind::User,
-                    Sort::OperatorPolicy => PolicyKind::Operator,
-                    Sort::Vhost | Sort::VhostLimits | Sort::Decoys => {
-                        self.definitions.insert(owner, (key, value));
-                        return Ok(());
-                    }
-                };
-                self.policies.insert(owner, (kind, key, value));
+                self.policies.insert(owner, (key, value));
             }
             facts::SEEN => {
                 let fact = queue_facts::read_seen(bytes)?;
@@ -201,30 +192,17 @@ impl Rebuilt {
         std::mem::take(&mut self.owners)
     }
 
-    /// True when nothing is declared here, and the log knows of no earlier declaration either. An
-    /// operator may have deleted the last vhost on purpose.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.vhosts.is_empty() && self.users.is_empty() && self.dropped.is_empty()
+    /// True when nothing has ever ended here.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.dropped.is_empty()
     }
 
     /// Forgets everything in a vhost that is gone: the end of a vhost is one record, which ends all
     /// in it.
-    fn end_with_vhosts(&mut self) {
-        self.exchanges.retain(|_, fact| self.vhosts.contains_key(&fact.vhost));
-        self.queues.retain(|_, fact| self.vhosts.contains_key(&fact.vhost));
-        self.definitions.retain(|_, (key, _)| key.vhost == EVERYWHERE || self.vhosts.contains_key(&key.vhost));
-    }
-
-    /// True when there is a vhost of this name.
-    pub(crate) fn has_vhost(&self, name: &str) -> bool {
-        self.vhosts.values().any(|known| known == name)
-    }
-
-    /// Moves the definitions over.
-    pub(crate) fn define(&mut self, definitions: &Definitions) {
-        for (owner, (key, value)) in std::mem::take(&mut self.definitions) {
-            definitions.recover(owner, key, value);
-        }
+    fn end_with_vhosts(&mut self, system: &System) {
+        self.exchanges.retain(|_, fact| system.vhost(fact.vhost).is_some());
+        self.queues.retain(|_, fact| system.vhost(fact.vhost).is_some());
+        self.policies.retain(|_, (key, _)| system.vhost(key.vhost).is_some());
     }
 
     /// The reason why the broker can't start, if there is one.
@@ -234,8 +212,8 @@ impl Rebuilt {
 
     /// Drops records without an owner, decides which entries of each queue remain, and counts these
     /// by the file of their bodies.
-    pub(crate) fn settle_pages(&mut self, read: &ReadChunk<'_>) -> BTreeMap<u32, u64> {
-        self.end_with_vhosts();
+    pub(crate) fn settle_pages(&mut self, system: &System, read: &ReadChunk<'_>) -> BTreeMap<u32, u64> {
+        self.end_with_vhosts(system);
         let mut live = BTreeMap::new();
         for (owner, entries) in std::mem::take(&mut self.entries) {
             let queue = self.buckets.get(&owner).map_or(owner, |(queue, _)| *queue);
@@ -260,9 +238,9 @@ impl Rebuilt {
     }
 
     /// Every queue: its owner, vhost and name, and the number of its remaining entries.
-    pub(crate) fn queue_counts(&self) -> impl Iterator<Item = (Owner, String, String, u64)> + '_ {
+    pub(crate) fn queue_counts(&self, system: &System) -> impl Iterator<Item = (Owner, String, String, u64)> {
         self.queues.iter().map(|(owner, fact)| {
-            let vhost = self.vhosts.get(&fact.vhost).cloned().unwrap_or_default();
+            let vhost = system.vhost(fact.vhost).map(ToString::to_string).unwrap_or_default();
             let buckets = self.buckets.iter().filter(|(_, (queue, _))| queue == owner).map(|(bucket, _)| bucket);
             let left = std::iter::once(owner).chain(buckets).filter_map(|owner| self.left.get(owner));
             let entries = left.map(|left| left.lanes.live() as u64).sum();
@@ -276,7 +254,7 @@ impl Rebuilt {
     }
 
     /// The report of a start with damaged segments, a line for each file and each queue.
-    pub(crate) fn news(&self) -> Vec<String> {
+    pub(crate) fn news(&self, system: &System) -> Vec<String> {
         let segments = self.lost_segments.values().map(|what| {
             let meaning = if self.lost.is_empty() {
                 "no queue misses anything in it, and it may be removed while the broker is stopped"
@@ -287,7 +265,7 @@ impl Rebuilt {
         });
         let queues = self.lost.iter().filter_map(|(owner, lost)| {
             let QueueFact { vhost, name, .. } = self.queues.get(owner)?;
-            let vhost = self.vhosts.get(vhost)?;
+            let vhost = system.vhost(*vhost)?;
             Some(format!(
                 "queue '{name}' in vhost '{vhost}': {lost}; it delivers what comes before and stops there, and all other \
                  queues go on; hermod repair '{name}' --vhost '{vhost}' says what can't be read"
@@ -298,15 +276,12 @@ impl Rebuilt {
 
     /// Declares everything in `catalog`, by the changes that made it. Bindings whose source is gone
     /// are dead.
-    pub(crate) fn declare(&mut self, catalog: &Catalog, now: u64) -> Result<(), Error> {
+    pub(crate) fn declare(&mut self, catalog: &Catalog, system: &System, now: u64) -> Result<(), Error> {
         let (exchanges, queues) = (std::mem::take(&mut self.exchanges), self.queues.clone());
-        for (record, id) in &self.records {
-            let name = self.vhosts.get(id).map_or("", String::as_str);
-            catalog.add_vhost(*record, *id, name);
-        }
+        let vhost = |id| system.vhost(id).and_then(|name| catalog.vhost(name));
         // First, since what is declared is built with them.
-        for (id, (kind, key, fields)) in std::mem::take(&mut self.policies) {
-            let Some(vhost) = self.vhost(catalog, key.vhost) else { continue };
+        for (id, (key, fields)) in std::mem::take(&mut self.policies) {
+            let Some((kind, vhost)) = key.sort.policy().zip(vhost(key.vhost)) else { continue };
             let policy = catalog_facts::read_policy(id, kind, &key.name, &fields).ok_or_else(|| {
                 let (kind, name, vhost) = (kind.name(), &key.name, &vhost.name);
                 Error::internal(format!("the {kind} '{name}' of vhost '{vhost}' can't be read"))
@@ -314,7 +289,7 @@ impl Rebuilt {
             vhost.tables.write().apply(Change::Policy(kind, Box::new(policy)));
         }
         for (id, fact) in exchanges {
-            let Some(vhost) = self.vhost(catalog, fact.vhost) else { continue };
+            let Some(vhost) = vhost(fact.vhost) else { continue };
             let stored = UnknownArguments::Accept;
             let parsed = ExchangeArguments::parse(fact.kind, &fact.name, &vhost.name, &fact.arguments, stored)?;
             catalog.admit_exchange(u64::MAX);
@@ -322,7 +297,7 @@ impl Rebuilt {
             vhost.tables.write().apply(Change::Exchange(Box::new(exchange)));
         }
         for (id, fact) in queues {
-            let Some(vhost) = self.vhost(catalog, fact.vhost) else { continue };
+            let Some(vhost) = vhost(fact.vhost) else { continue };
             let queue_type = QueueArguments::parse_stored(&fact.name, &vhost.name, &fact.arguments)?.queue_type;
             catalog.admit_queue(u64::MAX);
             let mut tables = vhost.tables.write();
@@ -354,10 +329,6 @@ impl Rebuilt {
             }
         }
         Ok(())
-    }
-
-    fn vhost(&self, catalog: &Catalog, id: Owner) -> Option<Arc<Vhost>> {
-        catalog.vhost(self.vhosts.get(&id)?)
     }
 
     /// Puts the entries into their queues. Returns the entries with decided deaths or returns that
@@ -445,10 +416,10 @@ impl Decided {
     }
 }
 
-impl Replay for Rebuilt {
+impl Replay for Replayed {
     fn cold(&mut self, owner: Owner, page: u64, _: u64, chunk: Chunk) {
-        if self.see(owner) {
-            let entries = self.entries.entry(owner).or_default();
+        if self.rebuilt.see(owner) {
+            let entries = self.rebuilt.entries.entry(owner).or_default();
             // This makes the lane known.
             entries.positions.of_mut(page * PAGE);
             entries.pages.cold(page, chunk);
@@ -456,30 +427,40 @@ impl Replay for Rebuilt {
     }
 
     fn fact(&mut self, owner: Owner, kind: u8, bytes: &[u8]) {
-        if self.see(owner)
-            && let Err(error) = self.apply(owner, kind, bytes)
-        {
-            self.damage.get_or_insert_with(|| {
+        if !self.rebuilt.see(owner) {
+            return;
+        }
+        let applied = match read_system_change(owner, kind, bytes) {
+            Ok(None) => self.rebuilt.apply(owner, kind, bytes).map_err(|error| {
                 format!("a fact of kind {kind} about owner {owner} can't be read at byte {}: {}", error.at, error.what)
-            });
+            }),
+            Ok(Some(change)) => {
+                self.rebuilt.owners.see(change.last_owner());
+                self.system.apply(change, &self.catalog, &self.authority);
+                Ok(())
+            }
+            Err(damage) => Err(damage),
+        };
+        if let Err(damage) = applied {
+            self.rebuilt.damage.get_or_insert(damage);
         }
     }
 
     fn reference(&mut self, owner: Owner, first_seq: u64, mark: u64, bodies: &[Address]) {
-        if !self.see(owner) {
+        if !self.rebuilt.see(owner) {
             return;
         }
-        let entries = self.entries.entry(owner).or_default();
+        let entries = self.rebuilt.entries.entry(owner).or_default();
         entries.pages.reference(first_seq, bodies);
         let position = entries.positions.of_mut(first_seq);
         *position = Position { next: position.next.max(first_seq + bodies.len() as u64), mark };
     }
 
     fn settled(&mut self, owner: Owner, _reason: u8, runs: &[(u64, u64)]) {
-        if !self.see(owner) {
+        if !self.rebuilt.see(owner) {
             return;
         }
-        let entries = self.entries.entry(owner).or_default();
+        let entries = self.rebuilt.entries.entry(owner).or_default();
         for (first, count) in runs {
             entries.pages.settle(*first, *count);
             forget(&mut entries.returns, *first, *count);
@@ -490,28 +471,24 @@ impl Replay for Rebuilt {
     }
 
     fn dropped(&mut self, owner: Owner) {
-        self.see(owner);
-        self.dropped.insert(owner);
-        if let Some(id) = self.records.remove(&owner) {
-            self.vhosts.remove(&id);
-        }
-        self.definitions.remove(&owner);
-        self.policies.remove(&owner);
-        self.exchanges.remove(&owner);
-        self.queues.remove(&owner);
-        self.buckets.remove(&owner);
-        self.bound.remove(&owner);
-        self.entries.remove(&owner);
-        self.users.remove(&owner);
+        self.rebuilt.see(owner);
+        self.rebuilt.dropped.insert(owner);
+        self.system.apply(SystemChange::End { id: owner }, &self.catalog, &self.authority);
+        self.rebuilt.policies.remove(&owner);
+        self.rebuilt.exchanges.remove(&owner);
+        self.rebuilt.queues.remove(&owner);
+        self.rebuilt.buckets.remove(&owner);
+        self.rebuilt.bound.remove(&owner);
+        self.rebuilt.entries.remove(&owner);
     }
 
     fn lost(&mut self, segment: u32, file: &str, what: &str) {
-        self.lost_segments.insert(segment, format!("{file} is damaged: {what}"));
+        self.rebuilt.lost_segments.insert(segment, format!("{file} is damaged: {what}"));
     }
 
     fn burnt(&mut self, owner: Owner, first_seq: u64, count: u64) {
-        if self.see(owner) {
-            let entries = self.entries.entry(owner).or_default();
+        if self.rebuilt.see(owner) {
+            let entries = self.rebuilt.entries.entry(owner).or_default();
             let position = entries.positions.of_mut(first_seq);
             position.next = position.next.max(first_seq.saturating_add(count));
         }

@@ -6,11 +6,12 @@
 
 use std::sync::Arc;
 
+use auth::{Authority, AuthoritySettings};
 use journal::{Disk, Owner, Verification};
 
 use crate::engine::open_error::OpenError;
 use crate::engine::pages::UnreadableEntries;
-use crate::engine::recovery::Rebuilt;
+use crate::engine::recovery::Replayed;
 
 /// See [`Verified::read`].
 pub struct Verified {
@@ -45,13 +46,16 @@ impl Verified {
     /// # Errors
     /// If the directory is in use, or holds no journal that this version reads.
     pub fn read(disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
-        let mut rebuilt = Rebuilt::default();
-        let journal = journal::verify(disk, &mut rebuilt)?;
-        rebuilt.settle_pages(&|chunk, page, into| journal.read_chunk(chunk, page, into));
+        let authority = Authority::new(AuthoritySettings::new([0; 32]))
+            .map_err(|error| OpenError::DefaultUser(error.to_string()))?;
+        let mut replayed = Replayed::new(authority);
+        let journal = journal::verify(disk, &mut replayed)?;
+        let Replayed { system, mut rebuilt, .. } = replayed;
+        rebuilt.settle_pages(&system, &|chunk, page, into| journal.read_chunk(chunk, page, into));
         let facts = rebuilt.damage().map(str::to_owned);
         let mut queues = Vec::new();
         let mut names = Vec::new();
-        for (owner, vhost, name, entries) in rebuilt.queue_counts() {
+        for (owner, vhost, name, entries) in rebuilt.queue_counts(&system) {
             let UnreadableEntries { count, numbers, .. } = rebuilt.lost.get(&owner).copied().unwrap_or_default();
             names.push((owner, format!("queue '{name}' in vhost '{vhost}'")));
             queues.push(VerifiedQueue { vhost, name, entries, lost: count, lost_numbers: numbers });

@@ -448,7 +448,8 @@ impl Client {
         if !plain || spec.arguments.get(QUEUE_TYPE).is_some() {
             return Cow::Borrowed(spec);
         }
-        match self.engine.definitions.vhost_spec(self.vhost.id).default_queue_type {
+        let default = self.engine.system.lock().vhost_spec(self.vhost.id).default_queue_type;
+        match default {
             Some(kind) => {
                 let mut spec = spec.clone();
                 spec.arguments.set(QUEUE_TYPE, Value::Text(kind));
@@ -459,7 +460,7 @@ impl Client {
     }
 
     fn check_room_for_queue(&self, tables: &Tables, name: &str) -> Result<(), Error> {
-        let limit = self.engine.definitions.vhost_limits(self.vhost.id).queues;
+        let limit = self.engine.system.lock().vhost_limits(self.vhost.id).queues;
         let there = tables.count_queues() as u64;
         match limit.filter(|limit| there >= *limit) {
             None if limit.is_some() => Ok(()),

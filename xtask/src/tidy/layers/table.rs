@@ -138,7 +138,8 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "crates/broker/src/catalog",
         layers: &[
             &["definitions", "facts", "policies", "search"],
-            &["change", "vhost_settings"],
+            &["change", "system"],
+            &["vhost_settings"],
         ],
         allowed: &[],
     },
@@ -146,7 +147,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "crates/broker/src/engine",
         layers: &[
             &["admission", "alarms", "bounds", "clients", "declarations", "delay", "open_error", "pager", "pages", "replies", "walk"],
-            &["checkpoint", "connections", "definitions", "ending", "recovery", "rights", "sealed", "tracing"],
+            &["checkpoint", "connections", "ending", "recovery", "rights", "sealed", "system", "tracing"],
             &["dead_letter", "policies", "users", "verify"],
             &["housekeeping"],
         ],
