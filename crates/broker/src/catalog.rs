@@ -1,8 +1,9 @@
 //! The catalog: the declarations. Vhosts, each with its exchanges, bindings and queues.
 //!
 //! A vhost's tables are behind one lock. Declarations take it for writing, and routes that no
-//! client remembers for reading. Every change raises the generation, so that clients forget their
-//! routes. A change is logged before it is visible.
+//! client remembers for reading. A change raises the versions of the names behind which it is
+//! ([`versions`]), so that clients look again for the routes that depend on these. A change is
+//! logged before it is visible.
 
 pub(crate) mod change;
 pub(crate) mod definitions;
@@ -10,6 +11,7 @@ pub(crate) mod facts;
 pub(crate) mod policies;
 mod search;
 pub(crate) mod system;
+pub(crate) mod versions;
 pub(crate) mod vhost_settings;
 
 use std::sync::Arc;
@@ -29,6 +31,7 @@ use crate::value::Table;
 use change::NewExchange;
 use policies::Policies;
 use search::Search;
+use versions::{Basis, Names, Versions};
 
 /// An exchange and its bindings.
 #[derive(Debug)]
@@ -67,6 +70,7 @@ pub(crate) struct Tables {
     logged: Ticket,
     pub(crate) policies: Policies,
     pub(crate) told: Told,
+    versions: Arc<Versions>,
 }
 
 /// The queues of a message.
@@ -74,8 +78,11 @@ pub(crate) struct Tables {
 pub(crate) struct Routing {
     /// Each queue once.
     pub(crate) queues: Vec<Arc<Queue>>,
-    /// The same exchange and key always give this result, until the catalog changes.
+    /// The same exchange and key always give this result, as long as its basis holds.
     pub(crate) cacheable: bool,
+    pub(crate) basis: Basis,
+    /// The names that the search came by.
+    names: Names,
     /// The exchanges that drop duplicates, by the queue to which they led.
     pub(crate) gates: HashMap<Owner, DeduplicatingExchange>,
     /// The queues to which a delayed exchange led.
@@ -162,6 +169,7 @@ impl Tables {
     }
 
     fn insert_queue(&mut self, queue: Arc<Queue>) {
+        self.versions.raise(&queue.name);
         self.queues_by_id.insert(queue.id, Arc::clone(&queue));
         self.queues.insert(Arc::clone(&queue.name), queue);
     }
@@ -169,6 +177,8 @@ impl Tables {
     pub(crate) fn remove_queue(&mut self, queue: &Queue) {
         self.queues_by_id.remove(&queue.id);
         self.queues.remove(&queue.name);
+        self.versions.raise(&queue.name);
+        self.versions.note_deleted();
     }
 
     /// The result of a queue's arguments and its policies. Each value was checked alone. If they
@@ -202,6 +212,7 @@ impl Tables {
     }
 
     fn insert_exchange(&mut self, exchange: Exchange) {
+        self.versions.raise(&exchange.name);
         self.exchange_names.insert(exchange.id, Arc::clone(&exchange.name));
         self.exchanges.insert(Arc::clone(&exchange.name), exchange);
     }
@@ -209,6 +220,7 @@ impl Tables {
     pub(crate) fn remove_exchange(&mut self, name: &str) -> Option<Exchange> {
         let exchange = self.exchanges.remove(name)?;
         self.exchange_names.remove(&exchange.id);
+        self.versions.raise(name);
         Some(exchange)
     }
 
@@ -218,7 +230,11 @@ impl Tables {
         let mut orphans = Vec::new();
         for exchange in self.exchanges.values_mut() {
             let removed = exchange.bindings.remove_destination(destination);
-            if !removed.is_empty() && exchange.auto_delete && exchange.bindings.is_empty() {
+            if removed.is_empty() {
+                continue;
+            }
+            self.versions.raise(&exchange.name);
+            if exchange.auto_delete && exchange.bindings.is_empty() {
                 orphans.push(Arc::clone(&exchange.name));
             }
         }
@@ -227,7 +243,8 @@ impl Tables {
 
     /// Follows exchanges, their bindings and alternate exchanges to queues.
     pub(crate) fn route(&self, exchange: &str, envelope: &Envelope<'_>) -> Result<Routing, Unrouted> {
-        Search::new(self, envelope).run(exchange)
+        let routing = Search::new(self, envelope).run(exchange)?;
+        Ok(Routing { basis: self.versions.basis(routing.names), ..routing })
     }
 }
 
@@ -240,6 +257,8 @@ pub(crate) struct Vhost {
     pub(crate) id: Owner,
     pub(crate) name: Arc<str>,
     pub(crate) tables: RwLock<Tables>,
+    /// Those of its tables.
+    pub(crate) versions: Arc<Versions>,
     /// Counts its bindings.
     pub(crate) bindings: Tally,
     /// Messages that are published and delivered in it are copied.
@@ -275,7 +294,8 @@ impl Vhost {
             let exchange = Exchange::new(new, &bindings);
             tables.insert_exchange(Exchange { predeclared: true, weight: Weight::default(), ..exchange });
         }
-        Self { record, id, name: name.into(), tables: RwLock::new(tables), bindings, traced: AtomicBool::new(false) }
+        let (name, versions) = (name.into(), Arc::clone(&tables.versions));
+        Self { record, id, name, tables: RwLock::new(tables), versions, bindings, traced: AtomicBool::new(false) }
     }
 
     /// Its home: the log of its exchanges, bindings and policies, and of its queues.
@@ -352,7 +372,8 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
-    /// Changes whenever a route may have changed.
+    /// Changes whenever any route may have changed: with users, policies and vhosts. All other
+    /// changes raise the versions of names.
     #[inline]
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)

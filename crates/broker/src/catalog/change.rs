@@ -147,7 +147,7 @@ impl Tables {
             Change::Queue(queue) => self.insert_queue(queue),
             Change::Bind(bound, admitted) => {
                 let (lasts, destination) = (self.lasts(&bound, admitted.destination()), admitted.destination());
-                let Some(source) = self.exchange_by_id_mut(bound.exchange) else { return };
+                let Some(source) = self.raise_source(&bound) else { return };
                 source.bindings.add(admitted);
                 if lasts {
                     self.change_bounds(destination, |bounds| bounds.keep(bound));
@@ -155,7 +155,7 @@ impl Tables {
             }
             Change::Unbind(bound, destination) => {
                 let lasts = self.lasts(&bound, destination);
-                let Some(source) = self.exchange_by_id_mut(bound.exchange) else { return };
+                let Some(source) = self.raise_source(&bound) else { return };
                 source.bindings.remove(&binding_of(destination, &bound.key, &bound.arguments));
                 if lasts {
                     self.change_bounds(destination, |bounds| bounds.forget(&bound));
@@ -164,6 +164,12 @@ impl Tables {
             Change::Policy(kind, policy) => self.policies.put(kind, *policy),
             Change::EndPolicy(kind, policy) => self.policies.remove(kind, &policy.name),
         }
+    }
+
+    /// The exchange whose bindings change.
+    fn raise_source(&mut self, bound: &Bound) -> Option<&mut Exchange> {
+        self.versions.raise(self.exchange_names.get(&bound.exchange)?);
+        self.exchange_by_id_mut(bound.exchange)
     }
 
     /// Whether a binding outlives a restart: both of its ends must.

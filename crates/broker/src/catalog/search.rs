@@ -107,6 +107,7 @@ impl<'a> Search<'a> {
             None => {}
             Some("") => self.take_named(way),
             Some(alternate) => {
+                self.routing.names.add(alternate);
                 if let Some(alternate) = self.tables.exchange(alternate) {
                     self.enter(alternate, way);
                 }
@@ -121,6 +122,7 @@ impl<'a> Search<'a> {
             if !self.reached.charge(1) {
                 return;
             }
+            self.routing.names.add(key);
             if let Some(queue) = tables.queue(key) {
                 self.take(queue, way);
             }
@@ -141,6 +143,7 @@ impl<'a> Search<'a> {
         // A binding to an exchange without matches is a step too, or ten thousand of these would
         // cost nothing.
         if self.reached.charge(1) && self.seen.insert(exchange.id) {
+            self.routing.names.add(&exchange.name);
             self.waiting.push((exchange, way));
         }
     }

@@ -19,7 +19,6 @@ impl Engine {
         let ticket = change.log(vhost.id, tables, &self.journal).unwrap_or(Ticket::NONE);
         tables.note_logged(ticket);
         tables.apply(change);
-        self.catalog.changed();
         ticket
     }
 
@@ -63,7 +62,6 @@ impl Engine {
         }
         tables.note_logged(ticket);
         self.catalog.queue_left();
-        self.catalog.changed();
         self.totals.queues_deleted.add(1);
         for consumer in consumers {
             consumer.mailbox.notify(Notice::Cancelled { consumer: consumer.key.consumer });
@@ -100,7 +98,6 @@ impl Engine {
             }
         }
         tables.note_logged(ticket);
-        self.catalog.changed();
         ticket
     }
 }

@@ -205,10 +205,10 @@ impl Client {
     /// exchange. The route of a message with more keys or instructions in its headers, or with a
     /// key longer than a name, is neither looked up nor remembered.
     pub(super) fn route(&mut self, wanted: Wanted<'_>) -> Result<Routed, Error> {
-        self.slots.renew_routes(self.engine.catalog.generation());
+        self.slots.renew_routes(self.engine.catalog.generation(), &self.vhost.versions);
         let Wanted { exchange, key, copies, .. } = wanted;
         let single = copies == Copies::Named || wanted.instructed || key.len() > NAME_MAX;
-        if !single && let Some(route) = self.slots.known_route(exchange, key) {
+        if !single && let Some(route) = self.slots.known_route(exchange, key, &self.vhost.versions) {
             return Ok(Routed { route, identity: None, steps: 0 });
         }
         self.slots.make_room_for_route();
@@ -222,7 +222,7 @@ impl Client {
         // A search without a result has its cost, too.
         let mut routing = vhost.route(exchange, &envelope).inspect_err(|_| self.publisher.add_cost(REFUSED))?;
         let steps = routing.steps;
-        let cacheable = routing.cacheable && !single;
+        let (cacheable, basis) = (routing.cacheable && !single, routing.basis);
         let (queues, identity) = if wanted.instructed {
             let now = self.publisher.time(&*self.engine.clock);
             self.engine.apply_scheduling(&mut routing, envelope.headers(), Some(wanted.published_at), now)?
@@ -231,7 +231,7 @@ impl Client {
         };
         let route: Route = queues.iter().map(|queue| self.slots.slot(queue)).collect();
         if cacheable {
-            self.slots.remember_route(&route);
+            self.slots.remember_route(&route, basis);
         }
         Ok(Routed { route, identity, steps })
     }

@@ -2,24 +2,39 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
+
+use crate::catalog::versions::{Basis, Versions};
 
 /// Routes kept at most, more than a stock market has symbols. Beyond it all routes and their slots
 /// are forgotten. A connection may publish to a hundred thousand queues in turn, and must not keep
 /// all of them.
 const ROUTES_MAX: usize = 16 * 1024;
 
+/// Routes that no longer hold are looked for when so many queues were deleted, and a quarter as many
+/// as there are routes. So deleted queues are let go of, and live routes are not gone through often.
+const DELETED: u64 = 64;
+
 /// The slots of the queues that a message goes to.
 pub(super) type Route = Arc<[u32]>;
 
+/// A route that was found, and what it depends on.
+#[derive(Debug, Clone)]
+struct Found {
+    route: Route,
+    basis: Basis,
+}
+
 /// The route of each exchange and routing key, valid for one generation of the catalog and of the
-/// permissions.
+/// permissions as long as its basis holds.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
-    known: HashMap<Arc<[u8]>, Route>,
+    known: HashMap<Arc<[u8]>, Found>,
     /// The one used last, looked at before the map.
-    last: Option<(Arc<[u8]>, Route)>,
+    last: Option<(Arc<[u8]>, Found)>,
     generation: u64,
+    /// How many queues were deleted when routes were last looked through.
+    deleted: u64,
     wanted: Vec<u8>,
 }
 
@@ -35,28 +50,51 @@ impl Routes {
         std::mem::replace(&mut self.generation, generation) == generation
     }
 
+    /// Whether many of the routes may lead to queues that were deleted.
+    #[inline]
+    pub(super) fn may_lead_astray(&self, versions: &Versions) -> bool {
+        let since = versions.deleted().wrapping_sub(self.deleted);
+        since >= DELETED && since >= self.known.len() as u64 / 4
+    }
+
+    /// Forgets the routes that no longer hold.
+    pub(super) fn keep_valid(&mut self, versions: &Versions) {
+        self.deleted = versions.deleted();
+        self.last = None;
+        self.known.retain(|_, found| versions.hold(found.basis));
+    }
+
+    /// The slots that the routes lead to.
+    pub(super) fn slots(&self) -> HashSet<u32> {
+        self.known.values().flat_map(|found| found.route.iter().copied()).collect()
+    }
+
     /// True when no more routes may be kept.
     pub(super) fn is_full(&self) -> bool {
         self.known.len() >= ROUTES_MAX
     }
 
-    pub(super) fn find(&mut self, exchange: &str, key: &str) -> Option<Route> {
+    pub(super) fn find(&mut self, exchange: &str, key: &str, versions: &Versions) -> Option<Route> {
         self.wanted.clear();
         self.wanted.push(exchange.len() as u8);
         self.wanted.extend_from_slice(exchange.as_bytes());
         self.wanted.extend_from_slice(key.as_bytes());
-        if let Some((name, route)) = &self.last
+        if let Some((name, found)) = &self.last
             && **name == *self.wanted
+            && versions.hold(found.basis)
         {
-            return Some(Arc::clone(route));
+            return Some(Arc::clone(&found.route));
         }
-        let (name, route) = self.known.get_key_value(self.wanted.as_slice())?;
-        self.last = Some((Arc::clone(name), Arc::clone(route)));
-        Some(Arc::clone(route))
+        let (name, found) = self.known.get_key_value(self.wanted.as_slice())?;
+        if !versions.hold(found.basis) {
+            return None;
+        }
+        self.last = Some((Arc::clone(name), found.clone()));
+        Some(Arc::clone(&found.route))
     }
 
     /// Remembers the route of the last search.
-    pub(super) fn remember(&mut self, route: &Route) {
-        self.known.insert(self.wanted.as_slice().into(), Arc::clone(route));
+    pub(super) fn remember(&mut self, route: &Route, basis: Basis) {
+        self.known.insert(self.wanted.as_slice().into(), Found { route: Arc::clone(route), basis });
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use journal::Owner;
 
+use crate::catalog::versions::{Basis, Versions};
 use crate::queue::{Queue, Settlement};
 use crate::session::routes::{Route, Routes};
 
@@ -83,17 +84,21 @@ impl Slots {
     }
 
     /// Forgets all routes if they are not of this generation of the catalog and the permissions.
+    /// Forgets those that no longer hold if many queues were deleted.
     #[inline]
-    pub(super) fn renew_routes(&mut self, generation: u64) {
+    pub(super) fn renew_routes(&mut self, generation: u64, versions: &Versions) {
         if !self.routes.renew(generation) {
             self.forget_routes();
+        } else if self.routes.may_lead_astray(versions) {
+            self.routes.keep_valid(versions);
+            self.let_go_of_idle();
         }
     }
 
-    /// The route of an exchange and a routing key, if it was found before.
+    /// The route of an exchange and a routing key, if it was found before and holds.
     #[inline]
-    pub(super) fn known_route(&mut self, exchange: &str, key: &str) -> Option<Route> {
-        self.routes.find(exchange, key)
+    pub(super) fn known_route(&mut self, exchange: &str, key: &str, versions: &Versions) -> Option<Route> {
+        self.routes.find(exchange, key, versions)
     }
 
     /// Forgets all routes if no more may be kept.
@@ -104,15 +109,22 @@ impl Slots {
     }
 
     /// Remembers the route that [`Slots::known_route`] did not find.
-    pub(super) fn remember_route(&mut self, route: &Route) {
-        self.routes.remember(route);
+    pub(super) fn remember_route(&mut self, route: &Route, basis: Basis) {
+        self.routes.remember(route, basis);
     }
 
     /// Forgets all routes, and the slots that nothing else points to.
     fn forget_routes(&mut self) {
         self.routes.clear();
+        self.let_go_of_idle();
+    }
+
+    /// Forgets the slots that nothing points to.
+    fn let_go_of_idle(&mut self) {
+        let routed = self.routes.slots();
         for index in 0..self.all.len() {
             let idle = self.all[index].as_ref().is_some_and(|slot| slot.uses == 0 && !slot.touched);
+            let idle = idle && !routed.contains(&(index as u32));
             if let Some(slot) = self.all[index].take_if(|_| idle) {
                 self.by_queue.remove(&slot.queue.id);
                 self.free.push(index as u32);

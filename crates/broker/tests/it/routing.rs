@@ -400,4 +400,37 @@ proptest! {
             prop_assert_eq!(script.say(&format!("* counts q{queue}")), format!("{count} 0"), "q{}", queue);
         }
     }
+    /// A client remembers its routes. It must look again whenever a new client would find others.
+    #[test]
+    fn a_remembered_route_is_the_one_that_a_new_client_finds(
+        steps in prop::collection::vec((0..9_u8, 0..3_usize, 0..3_usize), 1..50)
+    ) {
+        let kinds = ["direct", "topic", "fanout alternate-exchange=x0"];
+        let mut script = Script::memory();
+        for index in 0..3 {
+            script.say(&format!("o exchange x{index} {}; queue q{index}", kinds[index]));
+        }
+        for (number, (step, from, to)) in steps.into_iter().enumerate() {
+            match step {
+                0 => script.say(&format!("o queue q{to}")),
+                1 => script.say(&format!("o delete q{to}")),
+                2 => script.say(&format!("o bind x{from} k q{to}")),
+                3 => script.say(&format!("o unbind x{from} k q{to}")),
+                4 => script.say(&format!("o bind x{from} k exchange:x{to}")),
+                5 => script.say(&format!("o unbind x{from} k exchange:x{to}")),
+                6 => script.say(&format!("o exchange x{from} {}", kinds[from])),
+                7 => script.say(&format!("o delete-exchange x{from}")),
+                _ => String::new(),
+            };
+            for target in ["x0 k", "x1 k", "x2 k", "- q0", "- q1"] {
+                let said = script.say(&format!("warm publish {target} m mandatory"));
+                prop_assert_eq!(said, script.say(&format!("new{number} publish {target} m mandatory")), "{}", target);
+            }
+            for queue in 0..3 {
+                let said = script.say(&format!("* counts q{queue}"));
+                let ready: Option<u64> = said.strip_suffix(" 0").and_then(|ready| ready.parse().ok());
+                prop_assert!(ready.is_none_or(|ready| ready % 2 == 0), "q{} has {}", queue, said);
+            }
+        }
+    }
 }

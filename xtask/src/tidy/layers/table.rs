@@ -137,7 +137,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/broker/src/catalog",
         layers: &[
-            &["definitions", "facts", "policies", "search"],
+            &["definitions", "facts", "policies", "search", "versions"],
             &["change", "system"],
             &["vhost_settings"],
         ],
