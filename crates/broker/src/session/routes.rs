@@ -11,8 +11,9 @@ use crate::catalog::versions::{Basis, Versions};
 /// all of them.
 const ROUTES_MAX: usize = 16 * 1024;
 
-/// Routes that no longer hold are looked for when so many queues were deleted, and a quarter as many
-/// as there are routes. So deleted queues are let go of, and live routes are not gone through often.
+/// Routes that no longer hold are looked for when so many queues were deleted, and a quarter as
+/// many as there are routes. So deleted queues are let go of, and live routes are not gone through
+/// often.
 const DELETED: u64 = 64;
 
 /// The slots of the queues that a message goes to.

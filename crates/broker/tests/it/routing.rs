@@ -407,8 +407,8 @@ proptest! {
     ) {
         let kinds = ["direct", "topic", "fanout alternate-exchange=x0"];
         let mut script = Script::memory();
-        for index in 0..3 {
-            script.say(&format!("o exchange x{index} {}; queue q{index}", kinds[index]));
+        for (index, kind) in kinds.iter().enumerate() {
+            script.say(&format!("o exchange x{index} {kind}; queue q{index}"));
         }
         for (number, (step, from, to)) in steps.into_iter().enumerate() {
             match step {
