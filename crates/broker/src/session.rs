@@ -31,7 +31,7 @@ use std::time::Instant;
 
 use journal::Ticket;
 
-use crate::alarms::Flow;
+use crate::alarms::{Allowance, Flow};
 use crate::catalog::Vhost;
 use crate::engine::Engine;
 use crate::engine::clients::{ClientShared, Login};
@@ -275,11 +275,16 @@ impl Client {
     pub fn flow(&self) -> Flow {
         let alarmed = self.parking.is_blocked() && !self.receiver.consumes() && !self.uploads.has_place();
         let lagging = !self.engine.journal.is_durable(self.publisher.lag_ticket());
-        if alarmed || lagging || self.uploads.waits_for_place() || self.transactions.is_committing() {
-            Flow::Pause
-        } else {
-            Flow::Run
-        }
+        let waits = self.uploads.waits_for_place() || self.waits_for_dead_letters();
+        if alarmed || lagging || waits || self.transactions.is_committing() { Flow::Pause } else { Flow::Run }
+    }
+
+    /// True while the dead letters of queues that it publishes to come faster than they go: they
+    /// would fill the memory, and stop everybody else. An alarm lets in those that make room.
+    fn waits_for_dead_letters(&self) -> bool {
+        self.publisher.is_behind_dead_letters()
+            && self.engine.postponed.are_many()
+            && self.engine.allowance() == Allowance::All
     }
 
     fn key(&self, consumer: u32) -> ConsumerKey {

@@ -6,10 +6,10 @@
 //! the group is durable. A hop is not taken if it closes a cycle without a rejection in it, or
 //! would exceed the message's moves ([`crate::message::annotations::MOVES`]).
 //!
-//! Invariant: a run ends with the message that spends its [`Budget`]. While memory is full, one run
-//! in a second moves messages to several queues. The rest waits
-//! ([`crate::engine::dead_letter::postponed`]), and the reason of each death is logged first unless
-//! a start finds it out by itself.
+//! Invariant: a run ends with the message that spends its [`Budget`]. While memory is full,
+//! messages move to several queues as long as memory does not grow by it, and otherwise in one run
+//! in a second. The rest waits ([`crate::engine::dead_letter::postponed`]), and the reason of each
+//! death is logged first unless a start finds it out by itself.
 
 pub(crate) mod postponed;
 
@@ -21,7 +21,7 @@ use crate::arguments::QueueArguments;
 use crate::catalog::Unrouted;
 use crate::engine::Engine;
 use crate::engine::bounds::{STEPS_PER_ENTRY, STORED_BESIDES, TURN_ENTRIES};
-use crate::engine::dead_letter::postponed::LIKELY_BYTES;
+use crate::engine::dead_letter::postponed::{LIKELY_BYTES, Pick};
 use crate::engine::sealed::{Sealed, hide_arrivals, release_holds};
 use crate::message::annotations::{Annotations, Death};
 use crate::message::cc::{CC, Copies, named_keys};
@@ -45,6 +45,28 @@ type Hop = (Message, Vec<Arc<Queue>>, Option<Box<MessageIdentity>>);
 /// So many deaths are logged before the queue and the log are free for others in between.
 const DECIDED_AT_ONCE: usize = 1000;
 
+/// Messages moved in one group, and entries of a run, while memory is full: copies leave it before
+/// there are more.
+const CHUNK_WHILE_FULL: usize = 16;
+const ENTRIES_WHILE_FULL: usize = 2000;
+/// The part of the memory limit by which memory may grow while it is full, for copies that die.
+const GROWTH: usize = 16;
+/// The bytes by which it may grow at least, which some chunks with all their copies take.
+const LEAST_GROWTH: usize = 1 << 20;
+
+/// Whether a run moves messages to several queues, which takes more memory than it frees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Several {
+    /// They wait.
+    Wait,
+    /// While memory is not full.
+    WithRoom,
+    /// The same, and then as far as [`postponed`] allows.
+    Asking,
+    /// Even if memory is full.
+    Always,
+}
+
 /// How many more entries a run may make of dead letters: as many as a turn. Its last message may
 /// exceed it.
 #[derive(Debug)]
@@ -52,13 +74,14 @@ pub(crate) struct Budget {
     left: usize,
     /// Some message has moved, or will when it has been read.
     has_moved: bool,
-    /// A run that moves messages while memory is full.
-    ignores_memory: bool,
+    several: Several,
+    /// Once these are durable, all that moved is in its queues.
+    reached: Vec<Ticket>,
 }
 
 impl Budget {
     pub(crate) fn of_a_run() -> Self {
-        Self { left: TURN_ENTRIES, has_moved: false, ignores_memory: false }
+        Self { left: TURN_ENTRIES, has_moved: false, several: Several::WithRoom, reached: Vec::new() }
     }
 
     fn is_spent(&self) -> bool {
@@ -69,6 +92,15 @@ impl Budget {
     /// budget.
     fn goes_on(&self) -> bool {
         self.is_spent() && self.has_moved
+    }
+
+    /// What moved is in its queues once this is durable.
+    fn reach(&mut self, ticket: Ticket) {
+        match self.reached.last_mut() {
+            Some(last) if last.log() == ticket.log() => *last = ticket,
+            _ if ticket.is_none() => {}
+            _ => self.reached.push(ticket),
+        }
     }
 
     fn charge(&mut self, entries: usize) {
@@ -109,42 +141,95 @@ impl Engine {
         }
     }
 
-    /// Moves some of the postponed dead letters on, each queue in turn. True when more can go on.
+    /// Moves some of the postponed dead letters on. True when more can go on.
+    ///
+    /// Half of the run is for messages that go to one queue, each queue in turn: none of them waits
+    /// for all copies of another. The other half is for all, those first that can have the fewest
+    /// copies.
     pub(crate) fn retry_postponed(&self, work: &mut Vec<Work>) -> bool {
         let mut budget = Budget::of_a_run();
-        let mut stuck = 0;
-        while !budget.is_spent() && stuck < self.postponed.lock().queues() {
-            // They may be all that keeps the oldest file of a full log, and then no room would ever
-            // come by itself. A move frees as much as it appends, if not at once. So a few at a
-            // time are taken from the reserve while there is one.
-            let closed = self.journal.admission() == Admission::Closed;
-            let journal = self.journal.stats();
-            if closed && journal.used_bytes >= journal.max_bytes {
-                return false;
-            }
-            let next = self.postponed.lock().next(CHUNK, if closed { RESERVED } else { usize::MAX });
-            let Some((queue, chunk)) = next else { return false };
-            // Only one batch of a queue is read from the disk at a time: the rest waits here until
-            // it has moved.
-            let left = if queue.awaits_read() { chunk } else { self.move_read(&queue, chunk, &mut budget, work) };
-            stuck = if left.is_empty() { 0 } else { stuck + 1 };
-            self.postponed.lock().end_turn(&queue, left);
-            if closed {
-                return false;
-            }
+        if self.journal.admission() == Admission::Closed {
+            self.retry_reserved(&mut budget, work);
+            return false;
+        }
+        budget.several = Several::Wait;
+        self.retry(Pick::Unsplit, TURN_ENTRIES / 2, &mut budget, work);
+        budget.several = Several::Asking;
+        if self.memory.is_full() {
+            budget.left = budget.left.min(ENTRIES_WHILE_FULL);
+        } else {
+            self.postponed.lock().has_room();
+        }
+        let are_copies_there = self.postponed.lock().are_copies_there(|ticket| self.journal.is_durable(ticket));
+        if are_copies_there {
+            self.retry(Pick::FewestCopies, 0, &mut budget, work);
+            self.postponed.lock().moved(&budget.reached);
         }
         budget.goes_on()
     }
 
+    /// Moves postponed ones on until so much of the budget is left.
+    fn retry(&self, pick: Pick, keep: usize, budget: &mut Budget, work: &mut Vec<Work>) {
+        let mut stuck = Vec::new();
+        while budget.left > keep && self.journal.admission() != Admission::Closed {
+            let count = if self.memory.is_full() { CHUNK_WHILE_FULL } else { CHUNK };
+            let next = self.postponed.lock().next(pick, count, usize::MAX);
+            let Some((turn, chunk)) = next else { break };
+            // Only one batch of a queue is read from the disk at a time: the rest waits here until
+            // it has moved.
+            let left = if turn.queue.awaits_read() { chunk } else { self.move_read(&turn.queue, chunk, budget, work) };
+            if left.is_empty() {
+                self.postponed.lock().end_turn(turn);
+            } else {
+                self.postponed.lock().keep(&turn, left);
+                stuck.push(turn);
+            }
+            // What dies of these goes before the next.
+            self.run_work_within(budget, work, &mut |_| {});
+        }
+        stuck.into_iter().for_each(|turn| self.postponed.lock().end_turn(turn));
+    }
+
+    /// Moves a few on while the log is full. They may be all that keeps its oldest file, and then
+    /// no room would ever come by itself. A move frees as much as it appends, if not at once. So it
+    /// is taken from the reserve while there is one.
+    fn retry_reserved(&self, budget: &mut Budget, work: &mut Vec<Work>) {
+        let journal = self.journal.stats();
+        if journal.used_bytes >= journal.max_bytes {
+            return;
+        }
+        budget.several = Several::Asking;
+        let mut postponed = self.postponed.lock();
+        let unsplit = postponed.next(Pick::Unsplit, CHUNK, RESERVED);
+        let next = unsplit.or_else(|| postponed.next(Pick::FewestCopies, CHUNK, RESERVED));
+        drop(postponed);
+        let Some((turn, chunk)) = next else { return };
+        let left = if turn.queue.awaits_read() { chunk } else { self.move_read(&turn.queue, chunk, budget, work) };
+        let mut postponed = self.postponed.lock();
+        postponed.keep(&turn, left);
+        postponed.end_turn(turn);
+    }
+
     /// Whether a message may go to several queues, which takes more memory than it frees. Postponed
-    /// messages may be all that fills the memory, and nothing else would make room. So once in a
-    /// while a run goes on all the same.
+    /// messages may be all that fills the memory, and nothing else would make room. So they go on
+    /// while copies leave as fast as they come, and once in a while all the same.
     fn may_take_more(&self, budget: &mut Budget, now: u64) -> bool {
-        if budget.ignores_memory || !self.memory.is_full() {
+        match budget.several {
+            Several::Wait => return false,
+            Several::Always => return true,
+            Several::WithRoom | Several::Asking if !self.memory.is_full() => return true,
+            Several::WithRoom => return false,
+            Several::Asking => {}
+        }
+        let mut postponed = self.postponed.lock();
+        let growth = (self.memory.limit() / GROWTH).max(LEAST_GROWTH);
+        if postponed.may_grow(self.memory.total(), growth, now) {
             return true;
         }
-        budget.ignores_memory = self.postponed.lock().has_run_while_full(now);
-        budget.ignores_memory
+        if postponed.has_run_while_full(now) {
+            budget.several = Several::Always;
+        }
+        budget.several == Several::Always
     }
 
     /// Moves some, after a read if only the disk has them; none overtakes those that wait for a
@@ -177,7 +262,7 @@ impl Engine {
             self.housekeeper.wake();
             return false;
         }
-        let mut budget = Budget::of_a_run();
+        let mut budget = Budget { several: Several::Asking, ..Budget::of_a_run() };
         let read = self.read_dying(queue, dying.clone());
         let left = self.move_chunk(queue, read, &mut budget, work);
         if let Some(first) = left.first() {
@@ -263,14 +348,8 @@ impl Engine {
         // delivered, it would come again as new.
         if !leave.is_empty() {
             budget.has_moved = true;
-            self.move_together(
-                queue.log(),
-                arrivals,
-                &targets,
-                durable,
-                &|group| queue.settle_dead(&leave, group, self),
-                &mut visit,
-            );
+            let leave = |group| queue.settle_dead(&leave, group, self);
+            budget.reach(self.move_together(queue.log(), arrivals, &targets, durable, &leave, &mut visit));
         }
         wait
     }
@@ -295,7 +374,8 @@ impl Engine {
 
     /// Messages leave one queue and arrive in others of the same log, all in one group; `leave`
     /// settles them in the old one. They are visible once the group is durable. `durable` says
-    /// whether they are in the log already; if not, they are from now on.
+    /// whether they are in the log already; if not, they are from now on. Returns the group's
+    /// ticket.
     pub(crate) fn move_together(
         &self,
         log: LogId,
@@ -304,7 +384,7 @@ impl Engine {
         durable: bool,
         leave: &dyn Fn(Option<Group>),
         visit: &mut Visit<'_>,
-    ) {
+    ) -> Ticket {
         let durable = durable || arrivals.iter().any(|arrival| arrival.message().persistent());
         let written = self.write_group(targets);
         let group = durable.then(|| self.journal.appender(log).begin_group());
@@ -324,6 +404,7 @@ impl Engine {
         } else {
             self.wait_for_sealed(sealed);
         }
+        ticket
     }
 
     /// The message of the next hop and its queues, or why it goes nowhere.

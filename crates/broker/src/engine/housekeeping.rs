@@ -29,11 +29,15 @@ impl Engine {
     /// As [`Engine::run_work`]. `gone` is told of each queue that was deleted: it is gone for good
     /// once this ticket is durable.
     pub(crate) fn run_work_with(&self, work: &mut Vec<Work>, gone: &mut dyn FnMut(Ticket)) {
-        let mut budget = Budget::of_a_run();
+        self.run_work_within(&mut Budget::of_a_run(), work, gone);
+    }
+
+    /// The same, with this budget for dead letters.
+    pub(crate) fn run_work_within(&self, budget: &mut Budget, work: &mut Vec<Work>, gone: &mut dyn FnMut(Ticket)) {
         while !work.is_empty() {
             for item in std::mem::take(work) {
                 match item {
-                    Work::DeadLetter { queue, dying } => self.dead_letter(&queue, dying, &mut budget, work),
+                    Work::DeadLetter { queue, dying } => self.dead_letter(&queue, dying, budget, work),
                     Work::DeleteIfUnused { queue } => gone(self.delete_if_unused(&queue)),
                     Work::Arm { queue, at } => {
                         let timer = Reverse((at, TimerQueue(Arc::downgrade(&queue))));

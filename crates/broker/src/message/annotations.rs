@@ -99,7 +99,7 @@ impl From<&Death> for DeathPlace {
 /// The moves that a message and all its copies may make from queue to queue without a rejection. No
 /// chain of queues is so long. The bound keeps queues and bindings from multiplying one message
 /// without end.
-pub(crate) const MOVES: u64 = 10_000;
+pub(crate) const MOVES: u64 = 256;
 
 /// The moves that each copy has at least after a first hop, so that a hop to thousands of queues
 /// leaves each a short chain.
@@ -134,6 +134,12 @@ impl Annotations {
         };
         self.moves_left = each.or(self.moves_left);
         each.is_some()
+    }
+
+    /// How often the moves were halved when they were shared out: 0 for a message that went to one
+    /// queue at a time. The more, the fewer copies can still follow from this one.
+    pub(crate) fn halvings(&self) -> u32 {
+        self.moves_left.map_or(0, |left| (MOVES / left.max(1)).max(1).ilog2())
     }
 
     /// Adds a death of just now. If the message died in this queue for this reason before, that

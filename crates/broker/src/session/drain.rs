@@ -120,6 +120,11 @@ impl Client {
         self.retry_parked(now);
         self.retry_commits(now);
         self.look_after_bodies(now);
+        if self.waits_for_dead_letters() {
+            self.engine.when_alarms_change(self.shared.mailbox.waker());
+        } else {
+            self.publisher.forget_dead_letters();
+        }
         self.look_for_overdue(now);
         if let Some(reason) = self.parking.take_alarm() {
             report(Event::Blocked { reason });

@@ -337,10 +337,12 @@ impl Client {
         // Held until the end, so that logged bodies are flushed even if no queue takes them.
         let logged = self.log_bodies(arrivals, engine);
         let mut ticket = Ticket::NONE;
+        let (many, mut behind) = (engine.postponed.are_many(), false);
         for QueueSlot { queue, picks, .. } in self.slots.touched() {
             if picks.is_empty() {
                 continue;
             }
+            behind |= many && engine.postponed.lock().has(queue);
             let mut visit = Visit { context: engine, now, work: &mut self.work };
             match queue.publish_or_pass_to_successor(arrivals, picks, &mut visit) {
                 Ok(reached) => ticket = ticket.max(reached),
@@ -349,6 +351,11 @@ impl Client {
         }
         if logged.is_some() {
             release_holds(arrivals, self.vhost.log(), engine);
+        }
+        self.publisher.forget_dead_letters();
+        if behind {
+            self.publisher.wait_for_dead_letters();
+            engine.when_alarms_change(self.shared.mailbox.waker());
         }
         ticket
     }

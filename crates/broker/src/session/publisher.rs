@@ -24,9 +24,25 @@ pub(super) struct Publisher {
     traced: bool,
     /// The client is not read before this ticket is durable.
     lag_ticket: Ticket,
+    /// The last turn went to queues whose dead letters wait.
+    behind_dead_letters: bool,
 }
 
 impl Publisher {
+    /// True if the last turn went to queues whose dead letters wait.
+    #[inline]
+    pub(super) fn is_behind_dead_letters(&self) -> bool {
+        self.behind_dead_letters
+    }
+
+    pub(super) fn wait_for_dead_letters(&mut self) {
+        self.behind_dead_letters = true;
+    }
+
+    pub(super) fn forget_dead_letters(&mut self) {
+        self.behind_dead_letters = false;
+    }
+
     #[inline]
     pub(super) fn write(&mut self, head: &Head<'_>, body: Body<'_>) -> Message {
         self.arena.add_body(head, body)

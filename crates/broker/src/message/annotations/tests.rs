@@ -173,8 +173,15 @@ fn moves_are_shared_out_and_written_down() {
     one.encode(&mut bytes);
     assert_eq!(Annotations::decode(&bytes), Ok(one.clone()));
     // The annotations of an earlier version have all moves.
-    let old = &bytes[..bytes.len() - 2];
+    let old = &bytes[..bytes.len() - 1];
     assert_eq!(Annotations::decode(old), Ok(Annotations { moves_left: None, ..one.clone() }));
+
+    for (left, halvings) in [(None, 0), (Some(MOVES - 1), 0), (Some(MOVES / 2), 1), (Some(2), 7), (Some(0), 8)] {
+        one.moves_left = left;
+        assert_eq!(one.halvings(), halvings, "{left:?}");
+    }
+    one.moves_left = Some(10_000);
+    assert_eq!(one.halvings(), 0, "an earlier version had more moves");
 
     one.moves_left = Some(3);
     assert!(!one.share_moves(4), "it may not make more than are left");
