@@ -6,6 +6,8 @@
 
 pub mod broker;
 pub mod certificates;
+pub mod driver;
+pub mod lines;
 pub mod peer;
 pub mod rights;
 pub mod script;

@@ -39,9 +39,9 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/testkit/src",
         layers: &[
-            &["certificates", "rights", "sim_disk"],
+            &["certificates", "driver", "rights", "sim_disk"],
             &["broker"],
-            &["peer"],
+            &["lines", "peer"],
             &["script"],
         ],
         allowed: &[],

@@ -1,0 +1,348 @@
+//! A protocol of text lines. It shows that a protocol is a folder and a row: it needs nothing but
+//! what `front` and the broker offer to all.
+//!
+//! Requests, `-` standing for none: `login USER PASSWORD`, `queue NAME`, `publish NUMBER KEY BODY`,
+//! `consume QUEUE TAG WINDOW`, `settle FIRST LAST OUTCOME`, `cancel TAG`, `bye`. What is answered
+//! is in [`Open::write`] and behind each request. An error other than that of a publish ends the
+//! connection.
+
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use auth::sasl::Mechanism;
+use broker::{
+    Awaited, Broker, Client, Confirm, Consume, Error, Event, Outcome, Prefetch, Publish, QueueSpec, Refusal, SessionId,
+    Table, Tags, Terms, Unroutable,
+};
+use front::{Conversation, End, Label, Line, Parts, PendingLogin, Turns, View, Wish, Words};
+use wire::{CloseReason, Connection, Output, Peer, Protocol, ReadState, Recognition};
+
+use crate::broker::TextDialect;
+
+/// Longest line in bytes.
+const LINE: usize = 1024;
+/// How long a log-in may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+const WORDS: Words = Words {
+    protocol: "lines",
+    login_refused: "login refused",
+    names_mechanism: true,
+    refused: "connection refused",
+    opened: "connection open",
+};
+
+/// The protocol, as a listener serves it.
+#[derive(Clone)]
+pub struct Lines {
+    broker: Broker,
+}
+
+impl Lines {
+    /// Serves `broker`, which must know [`TextDialect`].
+    pub fn new(broker: Broker) -> Self {
+        Self { broker }
+    }
+}
+
+impl Protocol for Lines {
+    fn name(&self) -> &'static str {
+        WORDS.protocol
+    }
+
+    fn recognise(&self, first: &[u8]) -> Recognition {
+        const FIRST: &[u8] = b"login ";
+        let known = first.len().min(FIRST.len());
+        match first[..known] == FIRST[..known] {
+            false => Recognition::No,
+            true if known < FIRST.len() => Recognition::Incomplete,
+            true => Recognition::Yes,
+        }
+    }
+
+    fn accept(&self, peer: Peer, waker: Waker, now: Instant) -> Box<dyn Connection> {
+        let line = Line::new(peer, waker, &WORDS, now + HANDSHAKE, now);
+        let (output, phase) = (Output::default(), Phase::Greeting);
+        Box::new(Turns(Speaker { broker: self.broker.clone(), line, output, phase, last: "" }))
+    }
+}
+
+enum Phase {
+    /// Only `login` is accepted.
+    Greeting,
+    /// The password is being checked.
+    Checking(PendingLogin),
+    Open(Box<Open>),
+    /// The last line is in the output.
+    Answered,
+}
+
+struct Speaker {
+    broker: Broker,
+    line: Line,
+    output: Output,
+    phase: Phase,
+    last: &'static str,
+}
+
+/// A client that has logged in.
+struct Open {
+    client: Client,
+    session: SessionId,
+    /// The answer that must wait, and what for. Nothing is taken meanwhile.
+    answer: Option<(Awaited, String)>,
+    /// The answer is the last one.
+    leaving: bool,
+}
+
+/// Why a connection ends.
+struct Failure(String);
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self(format!("{:?}", error.kind))
+    }
+}
+
+impl Speaker {
+    fn put(&mut self, line: &str) {
+        put(&mut self.output, line);
+    }
+
+    fn fail(&mut self, why: &str) {
+        self.put(&format!("error {why}"));
+        self.leave();
+    }
+
+    fn leave(&mut self) {
+        if let Phase::Open(open) = std::mem::replace(&mut self.phase, Phase::Answered) {
+            self.line.leave(open.client);
+        }
+    }
+
+    fn handle(&mut self, request: &str, now: Instant) -> Result<(), Failure> {
+        let words: Vec<&str> = request.split(' ').collect();
+        match (&mut self.phase, &words[..]) {
+            (Phase::Greeting, ["login", user, password]) => {
+                self.last = "login";
+                let entrance = self.line.entrance(&self.broker);
+                self.phase = Phase::Checking(entrance.log_in(Mechanism::Plain, user, password.as_bytes(), now));
+                self.finish_login()
+            }
+            (Phase::Open(open), words) => {
+                self.last = open.handle(words, &mut self.output, now)?;
+                Ok(())
+            }
+            _ => Err(Failure("log in first".into())),
+        }
+    }
+
+    fn finish_login(&mut self) -> Result<(), Failure> {
+        let Phase::Checking(login) = &self.phase else { return Ok(()) };
+        let entrance = self.line.entrance(&self.broker);
+        let Some(outcome) = login.take(entrance) else { return Ok(()) };
+        let identity = outcome.map_err(|_| Failure("refused".into()))?;
+        let terms = Terms { mechanism: login.mechanism().name(), ..Terms::default() };
+        let wish = Wish { vhost: "/".into(), name: None, properties: Table::default(), terms };
+        let mut client = entrance.attach(identity, wish)?;
+        entrance.note_open(&client, Label::Name(None));
+        let session = client.open_session(1);
+        self.phase = Phase::Open(Box::new(Open { client, session, answer: None, leaving: false }));
+        self.line.phase_ends = None;
+        self.put("ok");
+        Ok(())
+    }
+}
+
+impl Open {
+    /// Carries out a request and returns its name.
+    fn handle(&mut self, words: &[&str], output: &mut Output, now: Instant) -> Result<&'static str, Failure> {
+        let Self { client, session, .. } = self;
+        let session = *session;
+        match *words {
+            ["queue", name] => {
+                let spec = QueueSpec { name: name.into(), durable: true, ..QueueSpec::default() };
+                let declared = client.declare_queue(&spec, now)?;
+                self.answer = Some((declared.ticket.into(), format!("queue {name}")));
+                Ok("queue")
+            }
+            ["publish", number, key, body] => {
+                self.publish(number, key, body)?;
+                Ok("publish")
+            }
+            ["consume", queue, tag, window] => {
+                client.set_prefetch(session, number(window)?, Prefetch::NewConsumers, now);
+                client.consume(session, Consume { queue: queue.into(), tag: tag.into(), ..Consume::default() }, now)?;
+                Ok("consume")
+            }
+            ["settle", first, last, outcome] => {
+                let outcome = match outcome {
+                    "accepted" => Outcome::Accepted,
+                    "released" => Outcome::Released,
+                    "failed" => Outcome::Failed,
+                    "rejected" => Outcome::Rejected,
+                    other => return Err(Failure(format!("no outcome {other}"))),
+                };
+                client.settle(session, Tags::Range { first: number(first)?, last: number(last)? }, outcome)?;
+                Ok("settle")
+            }
+            ["cancel", tag] => {
+                let ticket = client.cancel(session, tag, now, &mut |event| drop(Self::write(output, event)));
+                self.answer = Some((ticket.into(), format!("cancelled {tag}")));
+                Ok("cancel")
+            }
+            ["bye"] => {
+                self.answer = Some((client.close(now), "bye".into()));
+                self.leaving = true;
+                Ok("bye")
+            }
+            _ => Err(Failure(format!("no request {}", words.join(" ")))),
+        }
+    }
+
+    fn publish(&mut self, asked: &str, routing_key: &str, body: &str) -> Result<(), Failure> {
+        let (confirm, unroutable) = match asked {
+            "-" => (Confirm::None, Unroutable::Drop),
+            asked => (Confirm::Numbered(number(asked)?), Unroutable::Tell),
+        };
+        let publish = Publish {
+            exchange: "",
+            routing_key,
+            dialect: TextDialect::ID,
+            properties: b"",
+            persistent: true,
+            priority: None,
+            expiration: None,
+            body: body.as_bytes().into(),
+            confirm,
+            unroutable,
+            copies: false,
+            instructed: false,
+        };
+        match (self.client.publish(self.session, publish), confirm) {
+            (Err(error), Confirm::Numbered(number)) => Ok(self.client.refuse(self.session, number, error.kind)?),
+            (published, _) => Ok(published?),
+        }
+    }
+
+    /// Writes an event as a line.
+    fn write(output: &mut Output, event: Event<'_>) -> Result<(), Failure> {
+        match event {
+            Event::Deliver(delivery) => {
+                let (consumer, tag) = (delivery.consumer_tag, delivery.tag);
+                let body = String::from_utf8_lossy(delivery.message.body());
+                let again = if delivery.redelivered { " again" } else { "" };
+                output.put(format!("{consumer} {tag} {body}{again}\n").as_bytes());
+            }
+            Event::Confirmed { up_to, .. } => put(output, &format!("accepted to {up_to}")),
+            Event::Refused { number, why, .. } => match why {
+                Refusal::Error(kind) => put(output, &format!("refused {number} {kind:?}")),
+                why => put(output, &format!("refused {number} {why:?}")),
+            },
+            Event::Unroutable { number, .. } => {
+                number.into_iter().for_each(|number| put(output, &format!("unroutable {number}")));
+            }
+            Event::Cancelled { consumer_tag, .. } => put(output, &format!("cancelled {consumer_tag}")),
+            Event::Blocked { reason } => put(output, &format!("blocked {reason}")),
+            Event::Unblocked => put(output, "unblocked"),
+            Event::SessionFailed { error, .. } => return Err(error.into()),
+            Event::Overdue { .. } => return Err(Failure("overdue".into())),
+            Event::Kicked { reason } => return Err(Failure(reason)),
+            // It has no transactions.
+            Event::Committed { .. } | Event::RolledBack { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+fn put(output: &mut Output, line: &str) {
+    output.put(line.as_bytes());
+    output.put(b"\n");
+    output.count_answer(line.len() + 1);
+}
+
+fn number<N: std::str::FromStr>(word: &str) -> Result<N, Failure> {
+    word.parse().map_err(|_| Failure(format!("no number {word}")))
+}
+
+impl Conversation for Speaker {
+    const BEAT: &'static [u8] = b"\n";
+
+    fn parts(&mut self) -> Parts<'_> {
+        let client = match &mut self.phase {
+            Phase::Open(open) => Some(&mut open.client),
+            Phase::Greeting | Phase::Checking(_) | Phase::Answered => None,
+        };
+        Parts { line: &mut self.line, client, output: &mut self.output }
+    }
+
+    fn view(&self) -> View<'_> {
+        let (client, state) = match &self.phase {
+            Phase::Greeting => (None, ReadState::Handshake),
+            Phase::Checking(_) => (None, ReadState::Pause),
+            Phase::Open(open) if open.answer.is_some() => (Some(&open.client), ReadState::Pause),
+            Phase::Open(open) => (Some(&open.client), ReadState::Read),
+            Phase::Answered => (None, ReadState::Answered),
+        };
+        View { line: &self.line, client, output: &self.output, state }
+    }
+
+    fn last(&self) -> &'static str {
+        self.last
+    }
+
+    fn take(&mut self, input: &[u8], now: Instant) -> usize {
+        let Some(end) = input.iter().take(LINE).position(|byte| *byte == b'\n') else {
+            if input.len() >= LINE {
+                self.fail("a line is too long");
+            }
+            return 0;
+        };
+        let handled = match std::str::from_utf8(&input[..end]) {
+            Ok(request) => self.handle(request, now),
+            Err(_) => Err(Failure("a line is not text".into())),
+        };
+        if let Err(Failure(why)) = handled {
+            self.fail(&why);
+        }
+        end + 1
+    }
+
+    fn report(&mut self, room: usize, now: Instant) -> bool {
+        if let Err(Failure(why)) = self.finish_login() {
+            self.fail(&why);
+        }
+        let Phase::Open(open) = &mut self.phase else { return false };
+        let (output, mut result) = (&mut self.output, Ok(()));
+        let more = open.client.drain(now, room, &mut |event| {
+            if result.is_ok() {
+                result = Open::write(output, event);
+            }
+        });
+        if let Err(Failure(why)) = result {
+            self.fail(&why);
+            return false;
+        }
+        let Open { client, answer, leaving, .. } = &mut **open;
+        if let Some((_, answer)) = answer.take_if(|(awaited, _)| client.durable(*awaited)) {
+            put(output, &answer);
+            if *leaving {
+                self.leave();
+            }
+        }
+        more
+    }
+
+    fn end(&mut self, why: End, _: Instant) {
+        match why {
+            End::Late => self.fail("late"),
+            End::Silent => self.fail("silent"),
+            End::Asked(CloseReason::Gone) => self.leave(),
+            End::Asked(CloseReason::Shutdown) => self.fail("shutdown"),
+            End::Asked(CloseReason::Forced(reason)) => self.fail(&reason),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! Conversations in the protocol of lines, as data: who speaks, what it says, and what it hears.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use wire::{Protocol, ReadState, Recognition};
+
+use super::Lines;
+use crate::broker::{Setup, TestBroker};
+use crate::driver::Driver;
+use crate::sim_disk::SimDisk;
+
+/// A step: the peer, its lines with `;` between them, and the lines that it hears. The peer `*`
+/// flushes the journal. A peer that is new logs in as `guest` first, or with its own first line.
+type Step = (&'static str, &'static str, &'static [&'static str]);
+
+struct Talk {
+    test: TestBroker,
+    peers: BTreeMap<&'static str, Driver>,
+}
+
+impl Talk {
+    fn new(setup: Setup) -> Self {
+        Self { test: TestBroker::open(setup), peers: BTreeMap::new() }
+    }
+
+    fn stepped() -> Self {
+        Self::new(Setup::stepped(&SimDisk::new(1, 64 << 20), 16 << 20))
+    }
+
+    fn check(&mut self, steps: &[Step]) {
+        for (at, (who, says, hears)) in steps.iter().enumerate() {
+            if *who == "*" {
+                self.test.flush();
+                continue;
+            }
+            let peer = self.peers.entry(who).or_insert_with(|| {
+                let mut peer = Driver::accept(&Lines::new(self.test.broker.clone()), self.test.now());
+                if !says.starts_with("login") && !says.starts_with('!') {
+                    peer.say(b"login guest guest\n");
+                    assert_eq!(hear(&mut peer, 1), ["ok"]);
+                }
+                peer
+            });
+            for line in says.trim_start_matches('!').split(';').filter(|line| !line.is_empty()) {
+                peer.input.extend_from_slice(format!("{line}\n").as_bytes());
+            }
+            peer.run();
+            assert_eq!(hear(peer, hears.len()), *hears, "step {at}: {who} {says}");
+        }
+    }
+}
+
+/// The lines that have come, once there are `least`.
+fn hear(peer: &mut Driver, least: usize) -> Vec<String> {
+    peer.run();
+    while peer.output.iter().filter(|byte| **byte == b'\n').count() < least {
+        peer.wait();
+    }
+    let heard = String::from_utf8(std::mem::take(&mut peer.output)).unwrap();
+    heard.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_message_goes_from_a_publisher_to_a_consumer() {
+    Talk::new(Setup::memory()).check(&[
+        ("a", "queue q", &["queue q"]),
+        ("b", "consume q c 10", &[]),
+        ("a", "publish - q one;publish 1 q two", &["accepted to 1"]),
+        ("b", "", &["c 1 one", "c 2 two"]),
+        ("b", "settle 1 2 accepted;bye", &["bye"]),
+        ("c", "consume q d 1", &[]),
+    ]);
+}
+
+#[test]
+fn each_numbered_publish_has_exactly_one_answer_in_order() {
+    let mut talk = Talk::stepped();
+    talk.test.user("reader", ".*", "^$", ".*");
+    talk.check(&[
+        ("a", "queue q", &[]),
+        ("*", "", &[]),
+        ("a", "", &["queue q"]),
+        ("a", "publish 1 q x;publish 2 nowhere y;publish 7 q z", &[]),
+        ("*", "", &[]),
+        ("a", "", &["accepted to 1", "unroutable 2", "accepted to 7"]),
+        ("r", "login reader reader", &["ok"]),
+        ("r", "publish 1 q x;publish - q y", &["refused 1 AccessRefused", "error AccessRefused"]),
+    ]);
+}
+
+#[test]
+fn a_window_bounds_what_is_unsettled_and_what_is_released_comes_again_in_its_place() {
+    Talk::new(Setup::memory()).check(&[
+        ("a", "queue q", &["queue q"]),
+        ("a", "publish - q 1;publish - q 2;publish - q 3", &[]),
+        ("b", "consume q c 2", &["c 1 1", "c 2 2"]),
+        ("b", "settle 1 1 released", &["c 3 1 again"]),
+        ("b", "settle 2 3 accepted", &["c 4 3"]),
+        ("b", "settle 4 4 rejected;cancel c", &["cancelled c"]),
+        ("b", "consume q e 1", &[]),
+    ]);
+}
+
+#[test]
+fn what_a_closed_connection_held_goes_to_others() {
+    Talk::new(Setup::memory()).check(&[
+        ("a", "queue q", &["queue q"]),
+        ("b", "consume q c 1", &[]),
+        ("a", "publish - q x", &[]),
+        ("b", "", &["c 1 x"]),
+        ("d", "consume q e 1", &[]),
+        ("b", "nonsense", &["error no request nonsense"]),
+        ("d", "", &["e 1 x again"]),
+    ]);
+}
+
+#[test]
+fn a_fence_waits_for_the_settlements_before_it() {
+    let mut talk = Talk::stepped();
+    talk.check(&[
+        ("a", "queue q", &[]),
+        ("*", "", &[]),
+        ("a", "consume q c 1;publish - q x", &["queue q", "c 1 x"]),
+        ("a", "settle 1 1 accepted;bye", &[]),
+        ("*", "", &[]),
+        ("a", "", &["bye"]),
+    ]);
+    assert_eq!(talk.peers["a"].state(), ReadState::Answered);
+}
+
+#[test]
+fn strangers_get_no_further_than_the_log_in() {
+    let mut talk = Talk::new(Setup::memory());
+    talk.check(&[
+        ("a", "!queue q", &["error log in first"]),
+        ("b", "login guest wrong", &["error refused"]),
+        ("c", "!", &[]),
+    ]);
+    talk.peers.get_mut("c").unwrap().pass(Duration::from_secs(11));
+    talk.check(&[("c", "", &["error late"])]);
+}
+
+#[test]
+fn its_first_bytes_tell() {
+    let test = TestBroker::open(Setup::memory());
+    let lines = Lines::new(test.broker.clone());
+    for (first, expected) in [
+        ("", Recognition::Incomplete),
+        ("log", Recognition::Incomplete),
+        ("login a", Recognition::Yes),
+        ("AMQP", Recognition::No),
+    ] {
+        assert_eq!(lines.recognise(first.as_bytes()), expected, "{first}");
+    }
+}
