@@ -1,6 +1,6 @@
 //! Errors of clients and of the broker. The kind decides the consequence in each protocol, and the
 //! text says what, where and what to do. The texts are those that clients of AMQP 0-9-1 brokers
-//! match on.
+//! match on. Where a protocol has words of its own, the facts are there for it.
 
 /// The kind of an error; each protocol maps it to its own code and scope in one place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,21 @@ pub enum ErrorKind {
     Internal,
 }
 
+/// The facts of an error about a thing that each protocol calls by a name of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fact {
+    /// The session has as many consumers as it may.
+    Consumers {
+        /// How many that is.
+        limit: u32,
+    },
+    /// The session holds so many unsettled deliveries that it may fetch no more.
+    Unsettled {
+        /// How many it holds.
+        held: usize,
+    },
+}
+
 /// An error that goes back to a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
@@ -30,12 +45,28 @@ pub struct Error {
     pub kind: ErrorKind,
     /// One line for the peer.
     pub text: String,
+    /// What it is about, where the text may not be in the protocol's words.
+    pub fact: Option<Fact>,
 }
 
 impl Error {
     /// An error of `kind`.
     pub fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
-        Self { kind, text: text.into() }
+        Self { kind, text: text.into(), fact: None }
+    }
+
+    /// The error that a fact is, in the broker's own words.
+    pub fn of(fact: Fact) -> Self {
+        let (kind, text) = match fact {
+            Fact::Consumers { limit } => {
+                (ErrorKind::NotAllowed, format!("reached maximum ({limit}) of consumers per session"))
+            }
+            Fact::Unsettled { held } => (
+                ErrorKind::Precondition,
+                format!("session holds {held} unacknowledged deliveries; acknowledge some first"),
+            ),
+        };
+        Self { fact: Some(fact), ..Self::new(kind, text) }
     }
 
     /// [`ErrorKind::NotFound`].

@@ -48,7 +48,7 @@ pub use engine::clients::{Login, SessionReport, Terms};
 pub use engine::open_error::OpenError;
 pub use engine::replies::REPLY_PREFIX;
 pub use engine::verify::{Verified, VerifiedQueue};
-pub use error::{Error, ErrorKind};
+pub use error::{Error, ErrorKind, Fact};
 pub use journal::Ticket;
 pub use message::Message;
 pub use message::annotations::{Annotations, Death, DeathPlace, Reason};

@@ -41,6 +41,13 @@ const FOREIGN_WORDS: [(&str, &[&str]); 3] = [
     ("vhost", &["journal", "selector", "wire", "net"]),
 ];
 
+/// Words of one protocol that a crate must not say to the clients of all. Where a protocol has a
+/// word of its own, its crate writes the text.
+const FOREIGN_TEXTS: [(&str, &str); 1] = [("channel", "broker")];
+
+/// Files whose literals are a format of one protocol.
+const TEXTS_ALLOWED: [&str; 1] = ["crates/broker/src/session/trace.rs"];
+
 /// Applies all rules to one file with its lines.
 pub(super) fn check(file: &File, lines: &[Line], tests: &TestFiles, findings: &mut Vec<Finding>) {
     let mut find = |line: usize, text: String| findings.push(Finding::new(&file.path, line, text));
@@ -68,6 +75,7 @@ pub(super) fn check(file: &File, lines: &[Line], tests: &TestFiles, findings: &m
         check_line(&file.path, line, &mut find);
         if !(whole_file_is_test || line.test) {
             check_product_line(line, &mut find);
+            check_literals(&file.path, line, &mut find);
         }
     }
     check_file_name(&file.path, &mut |text| find(0, text));
@@ -78,6 +86,18 @@ fn check_product_line(line: &Line, find: &mut dyn FnMut(String)) {
     for (code, instead) in FORBIDDEN_CODE {
         if contains_call(&line.code, code) {
             find(format!("`{code}` outside a test: {instead}"));
+        }
+    }
+}
+
+/// Checks what product code says.
+fn check_literals(path: &Path, line: &Line, find: &mut dyn FnMut(String)) {
+    if TEXTS_ALLOWED.iter().any(|allowed| path == Path::new(allowed)) {
+        return;
+    }
+    for (foreign, name) in FOREIGN_TEXTS {
+        if crate_of(path) == Some(name) && source::identifiers(&line.literal).contains(&foreign) {
+            find(format!("\"{foreign}\" in a text of `{name}`: give the error a fact, and let the protocol write it"));
         }
     }
 }
@@ -189,6 +209,9 @@ mod tests {
             (path, "//! x\nmod utils;\n", "`utils`"),
             (path, "//! x\nstruct ChannelState;\n", "\"channel\""),
             ("crates/amqp091/src/x.rs", "//! x\nstruct ChannelState;\n", ""),
+            (path, "//! x\nfn f() { g(\"per channel\", 1); }\n", "\"channel\" in a text"),
+            (path, "//! x\n#[cfg(test)]\nmod tests {\n    fn f() { g(\"channel\"); }\n}\n", ""),
+            ("crates/amqp091/src/x.rs", "//! x\nfn f() { g(\"per channel\"); }\n", ""),
             ("crates/broker/src/common.rs", "//! x\n", "`common`"),
             ("crates/broker/src/queue/mod.rs", "//! x\n", "`mod.rs`"),
             ("crates/broker/tests/it/deep/mod.rs", "//! x\n", "`mod.rs`"),

@@ -11,6 +11,8 @@ pub(super) struct Line {
     pub(super) code: String,
     /// The text of the comments on the line.
     pub(super) comment: String,
+    /// The insides of its literals.
+    pub(super) literal: String,
     /// Whether the line belongs to an item that is only compiled for tests.
     pub(super) test: bool,
 }
@@ -64,7 +66,7 @@ impl Scanner {
             ('\n', _) => self.lines.push(Line::default()),
             (_, Kind::Code) => self.line().code.push(character),
             (_, Kind::Comment) => self.line().comment.push(character),
-            (_, Kind::Literal) => {}
+            (_, Kind::Literal) => self.line().literal.push(character),
         }
     }
 
@@ -100,6 +102,8 @@ impl Scanner {
     }
 
     fn string(&mut self) {
+        // Literals of one line are kept apart.
+        self.line().literal.push(' ');
         self.advance(Kind::Code);
         while self.at < self.rest.len() && self.peek(0) != '"' {
             if self.peek(0) == '\\' {
@@ -255,6 +259,12 @@ mod tests {
             let lines = lines(text);
             assert_eq!((lines[0].code.as_str(), lines[0].comment.as_str()), (code, comment), "{text}");
         }
+    }
+
+    #[test]
+    fn the_insides_of_literals_are_kept_apart() {
+        let lines = lines("f(\"per\", \"channel\", 'x'); // y");
+        assert_eq!(lines[0].literal, " per channelx");
     }
 
     #[test]

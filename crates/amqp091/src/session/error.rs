@@ -5,7 +5,7 @@
 //! 0 closes the connection. Texts are `NAME - explanation`, as RabbitMQ writes them, because
 //! clients match on them.
 
-use broker::{Error, ErrorKind};
+use broker::{Error, ErrorKind, Fact};
 use wire::DecodeError;
 
 use crate::codec::methods::{ChannelClose, ConnectionClose};
@@ -115,7 +115,14 @@ impl From<Error> for Failure {
             ErrorKind::ResourceLimit => ReplyCode::ResourceError,
             ErrorKind::Internal => ReplyCode::InternalError,
         };
-        Self::new(code, error.text)
+        let text = match error.fact {
+            None => error.text,
+            Some(Fact::Consumers { limit }) => format!("reached maximum ({limit}) of consumers per channel"),
+            Some(Fact::Unsettled { held }) => {
+                format!("channel holds {held} unacknowledged deliveries; acknowledge some first")
+            }
+        };
+        Self::new(code, text)
     }
 }
 

@@ -9,7 +9,7 @@ use selector::Selector;
 
 use crate::arguments::{CONSUMER_TIMEOUT, QueueArguments, QueueType};
 use crate::clock::{LONGEST_SPAN_MS, SPAN_WANTED};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Fact};
 use crate::queue::{Consumer, Fetched, Filter, Queue, Resume, Unattached, Visit, Window};
 use crate::session::drain::{Delivery, Event};
 use crate::session::receiver::ConsumerRecord;
@@ -175,7 +175,7 @@ impl Client {
         let there = self.receiver.consumer_count();
         let entry = self.sessions.require(session)?;
         if entry.consumers().len() as u64 >= u64::from(of_session) {
-            return Err(Error::not_allowed(format!("reached maximum ({of_session}) of consumers per channel")));
+            return Err(Error::of(Fact::Consumers { limit: of_session }));
         }
         if there as u64 >= u64::from(of_client) {
             return Err(Error::not_allowed(format!("reached maximum ({of_client}) of consumers per connection")));
@@ -266,9 +266,7 @@ impl Client {
         let (held, most) =
             (self.sessions.require(session)?.unsettled.len(), self.engine.settings.limits.unsettled as usize);
         if !no_ack && held >= most {
-            return Err(Error::precondition(format!(
-                "channel holds {held} unacknowledged deliveries; acknowledge some first"
-            )));
+            return Err(Error::of(Fact::Unsettled { held }));
         }
         self.receiver.note_consuming();
         let slot = self.slots.slot(&queue);

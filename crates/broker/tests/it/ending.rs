@@ -133,7 +133,7 @@ fn consumers_are_limited_for_each_session_connection_and_queue() {
     for number in [1, 1, 1, 2, 2] {
         tags.push(consume(&mut first, number).expect("there is room"));
     }
-    assert_eq!(consume(&mut first, 1), Err("reached maximum (3) of consumers per channel".to_owned()));
+    assert_eq!(consume(&mut first, 1), Err("reached maximum (3) of consumers per session".to_owned()));
     assert_eq!(consume(&mut first, 2), Err("reached maximum (5) of consumers per connection".to_owned()));
     consume(&mut second, 1).expect("there is room");
     let full = "reached maximum (6) of consumers of queue 'q' in vhost '/'";
