@@ -115,14 +115,15 @@ impl From<Error> for Failure {
             ErrorKind::ResourceLimit => ReplyCode::ResourceError,
             ErrorKind::Internal => ReplyCode::InternalError,
         };
-        let text = match error.fact {
-            None => error.text,
-            Some(Fact::Consumers { limit }) => format!("reached maximum ({limit}) of consumers per channel"),
-            Some(Fact::Unsettled { held }) => {
-                format!("channel holds {held} unacknowledged deliveries; acknowledge some first")
+        match error.fact {
+            None => Self::new(code, error.text),
+            Some(Fact::Consumers { limit }) => {
+                Failure::new(code, format!("reached maximum ({limit}) of consumers per channel"))
             }
-        };
-        Self::new(code, text)
+            Some(Fact::Unsettled { held }) => {
+                Failure::new(code, format!("channel holds {held} unacknowledged deliveries; acknowledge some first"))
+            }
+        }
     }
 }
 

@@ -148,7 +148,8 @@ mod tests {
             assert_eq!(found.map(|basis| vhost.versions.hold(basis)), expected, "{changed}");
         }
         let found = basis(&vhost, "amq.direct");
-        assert_eq!(vhost.tables.write().unbind_all(Destination::Exchange(id(&vhost, "amq.fanout"))), []);
+        let gone = Destination::Exchange(id(&vhost, "amq.fanout"));
+        assert_eq!(vhost.tables.write().unbind_all(gone), []);
         assert!(!vhost.versions.hold(found));
     }
 
