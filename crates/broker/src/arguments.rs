@@ -1,9 +1,10 @@
-//! The arguments of queue and exchange declarations, with RabbitMQ's names, rules and reply texts.
+//! The arguments of queues, exchanges and consumers, with RabbitMQ's names, rules and reply texts.
 //!
 //! No argument is ignored unseen. An `x-` argument is understood, or has no effect in RabbitMQ
 //! either and is shown so ([`idle`]), or is refused by name. [`UnknownArguments`] can have unknown
 //! ones shown so too. Arguments without `x-` are the application's and are only stored.
 
+pub(crate) mod consumer;
 mod deduplication;
 mod equivalence;
 mod groups;
@@ -14,7 +15,7 @@ use std::sync::{Arc, LazyLock};
 
 pub(crate) use self::deduplication::Remember;
 pub(crate) use self::equivalence::{Declared, DeclaredExchange, exchange_inequivalence, inequivalence};
-pub(crate) use self::groups::Grouping;
+pub(crate) use self::groups::{ENABLED as MESSAGE_GROUPS, Grouping};
 pub(crate) use self::retry::{Retry, ReturnCause};
 use crate::clock::LONGEST_SPAN_MS;
 use crate::encoding::check_depth;

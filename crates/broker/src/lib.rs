@@ -37,6 +37,7 @@ pub use crate::memory::ledger::{Charge, Held};
 pub use crate::queue::dropped::Loss;
 pub use admin::{PolicyReport, VhostReport};
 pub use alarms::Flow;
+pub use arguments::consumer::{ConsumerArguments, InvalidArgument, Mode};
 pub use arguments::{ArgumentKind, queue_argument};
 pub use broker::{Broker, Parts};
 pub use browse::{Browse, Browsed};

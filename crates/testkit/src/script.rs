@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 
 use broker::{
-    BindingSpec, Browse, Confirm, Consume, DestinationName, Error, ErrorKind, ExchangeSpec, Fetch, Outcome, Prefetch,
-    Publish, QueueSpec, SessionId, Table, Tags, Unroutable,
+    BindingSpec, Browse, Confirm, Consume, ConsumerArguments, DestinationName, Error, ErrorKind, ExchangeSpec, Fetch,
+    Outcome, Prefetch, Publish, QueueSpec, SessionId, Table, Tags, Unroutable,
 };
 
 use crate::broker::{Setup, TestBroker, TextDialect, value_of};
@@ -503,7 +503,7 @@ fn consume(
         no_ack: statement.has("no-ack"),
         exclusive: statement.has("exclusive"),
         drops_others: statement.has("alone"),
-        arguments: statement.table.clone(),
+        arguments: ConsumerArguments::parse(&statement.table),
     };
     let wanted = consume.tag.clone();
     let tag = peer.client.consume(session, consume, now)?;

@@ -1,6 +1,6 @@
 //! Class `basic` except for publishing: prefetch, consumers, fetching, settlements.
 
-use broker::{Consume, Fetch, Outcome, Prefetch, Tags};
+use broker::{Consume, ConsumerArguments, Fetch, Outcome, Prefetch, Tags};
 
 use crate::codec::methods::{
     BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicGet, BasicGetEmpty, BasicNack, BasicQos,
@@ -42,7 +42,7 @@ impl Channel {
             no_ack: consume.no_ack,
             exclusive: consume.exclusive,
             drops_others: false,
-            arguments: table_to_neutral(consume.arguments),
+            arguments: ConsumerArguments::parse(&table_to_neutral(consume.arguments)),
         };
         let tag = cx.client.consume(self.session, wanted, cx.now)?;
         if !consume.nowait {

@@ -4,7 +4,7 @@
 use super::{QueueArguments, positive, unacceptable};
 use crate::value::{Table, Value};
 
-pub(super) const ENABLED: &str = "x-message-groups";
+pub(crate) const ENABLED: &str = "x-message-groups";
 pub(super) const BUCKETS: &str = "x-group-buckets";
 pub(super) const REBALANCE: &str = "x-group-rebalance";
 

@@ -17,9 +17,9 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
+use crate::arguments::consumer::ConsumerArguments;
 use crate::queue::mailbox::{FORGOTTEN_MAX, Mailbox, Outgoing};
 use crate::queue::rings::Rings;
-use crate::value::Table;
 
 /// Up to this number of consumers a search looks through all; beyond it an index is kept.
 const LOOKED_THROUGH: usize = 16;
@@ -133,7 +133,6 @@ pub(crate) struct Consumer {
     /// Deliveries are settled as they are sent.
     pub(crate) no_ack: bool,
     pub(crate) exclusive: bool,
-    pub(crate) priority: i32,
     /// Most unsettled deliveries at a time; 0 for no limit.
     pub(crate) prefetch: u32,
     /// The prefetch that its client asked for; 0 for no limit.
@@ -142,8 +141,8 @@ pub(crate) struct Consumer {
     pub(crate) session: u32,
     /// How long it may hold a delivery; `None` for any time.
     pub(crate) timeout: Option<Duration>,
-    /// Its arguments, for reports.
-    pub(crate) arguments: Table,
+    /// What it asks of the queue.
+    pub(crate) arguments: ConsumerArguments,
     pub(crate) out: u32,
     pub(crate) shared: Arc<SharedCredit>,
     /// The outbox of its connection.
@@ -198,12 +197,11 @@ impl Consumer {
             mailbox,
             no_ack: false,
             exclusive: false,
-            priority: 0,
             prefetch: 0,
             asked: 0,
             session: 0,
             timeout: None,
-            arguments: Table::default(),
+            arguments: ConsumerArguments::default(),
             out: 0,
             shared,
             outbox: 0,
@@ -341,7 +339,7 @@ impl Consumers {
         self.single = single.then(|| {
             let mut fresh = Box::<Single>::default();
             let all = (0..).zip(&self.slots).filter_map(|(slot, one)| Some((slot, one.as_ref()?)));
-            fresh.order = all.map(|(slot, one)| (Reverse(one.priority), one.came, slot)).collect();
+            fresh.order = all.map(|(slot, one)| (Reverse(one.arguments.priority), one.came, slot)).collect();
             fresh.active = fresh.successor();
             fresh
         });
@@ -376,8 +374,8 @@ impl Consumers {
         consumer.outbox = self.join_outbox(&consumer);
         consumer.came = self.came;
         self.came += 1;
-        consumer.level = self.rings.join(consumer.priority);
-        let (key, place) = (consumer.key, (Reverse(consumer.priority), consumer.came));
+        consumer.level = self.rings.join(consumer.arguments.priority);
+        let (key, place) = (consumer.key, (Reverse(consumer.arguments.priority), consumer.came));
         self.count += 1;
         self.exclusive += usize::from(consumer.exclusive);
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -490,7 +488,7 @@ impl Consumers {
             self.sweep();
         }
         if let Some(single) = &mut self.single {
-            single.order.remove(&(Reverse(consumer.priority), consumer.came, slot));
+            single.order.remove(&(Reverse(consumer.arguments.priority), consumer.came, slot));
             if single.active.take_if(|active| *active == slot).is_some() {
                 single.vacated = Some(key);
             }
@@ -623,7 +621,7 @@ mod tests {
     fn consumer(number: u32, priority: i32, prefetch: u32) -> Consumer {
         let mailbox = Arc::new(Mailbox::new(1 << 20, Waker::noop().clone()));
         let mut consumer = Consumer::new(ConsumerKey { client: 1, consumer: number }, mailbox, Arc::default());
-        consumer.priority = priority;
+        consumer.arguments.priority = priority;
         consumer.prefetch = prefetch;
         consumer
     }

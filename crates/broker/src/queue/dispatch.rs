@@ -169,7 +169,7 @@ impl Queue {
         }
         let attached = &mut *inner;
         let groups = attached.features.groups.as_mut().filter(|_| !filter.browses);
-        let member = groups.map(|groups| groups.join(consumer.key, consumer.priority));
+        let member = groups.map(|groups| groups.join(consumer.key, consumer.arguments.priority));
         let view = if filter.is_none() && member.is_none() {
             attached.consumers.add(consumer);
             None

@@ -87,7 +87,7 @@ pub struct ConsumerReport {
     pub active: bool,
     /// How long it may hold a delivery; `None` for any time.
     pub timeout: Option<Duration>,
-    /// The arguments that it asked for, those with an effect.
+    /// The arguments that it asked for, those that change something.
     pub arguments: Table,
 }
 
@@ -152,7 +152,7 @@ impl Broker {
             single: inner.arguments.single_active_consumer,
             active,
             timeout: consumer.timeout,
-            arguments: consumer.arguments.clone(),
+            arguments: consumer.arguments.shown(),
         }));
     }
 

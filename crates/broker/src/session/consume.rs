@@ -7,18 +7,17 @@ use auth::{Resource, Right};
 use journal::Ticket;
 use selector::Selector;
 
-use crate::arguments::{CONSUMER_TIMEOUT, QueueArguments, QueueType};
-use crate::clock::{LONGEST_SPAN_MS, SPAN_WANTED};
+use crate::arguments::consumer::{BROWSE, ConsumerArguments, InvalidArgument, Mode, SELECTOR};
+use crate::arguments::{MESSAGE_GROUPS, QueueArguments, QueueType};
 use crate::error::{Error, ErrorKind, Fact};
 use crate::queue::{Consumer, Fetched, Filter, Queue, Resume, Unattached, Visit, Window};
 use crate::session::drain::{Delivery, Event};
 use crate::session::receiver::ConsumerRecord;
 use crate::session::settle::{FETCHED, Unacked};
 use crate::session::{Awaited, Client, SessionId};
-use crate::value::{Table, Value};
 
 /// A new consumer to start.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Consume {
     /// The queue.
     pub queue: String,
@@ -31,10 +30,40 @@ pub struct Consume {
     /// The queue serves this consumer alone: messages that its selector is not true of are dropped
     /// instead of kept.
     pub drops_others: bool,
-    /// `x-priority`; `x-consumer-timeout`; `x-selector` for messages that the selector is true of;
-    /// `x-browse` to see all messages and take none. A browser needs `no_ack` and ends with
-    /// [`Event::Cancelled`].
-    pub arguments: Table,
+    /// What it asks of the queue; or why that cannot be served, which its client is told after the
+    /// queue was found and may be read.
+    pub arguments: Result<ConsumerArguments, InvalidArgument>,
+}
+
+impl Default for Consume {
+    fn default() -> Self {
+        let (queue, tag, arguments) = (String::new(), String::new(), Ok(ConsumerArguments::default()));
+        Self { queue, tag, no_ack: false, exclusive: false, drops_others: false, arguments }
+    }
+}
+
+impl Consume {
+    /// The messages that it sees, or the argument that its queue cannot serve.
+    fn filter(&self, asked: &ConsumerArguments, queue: &QueueArguments) -> Result<Filter, InvalidArgument> {
+        let browses = asked.mode == Mode::Browse;
+        if browses && !self.no_ack {
+            return Err(InvalidArgument::new(BROWSE, "a browser settles nothing: consume with no-ack"));
+        }
+        let selector =
+            Selector::parse(&asked.selector).map_err(|error| InvalidArgument::new(SELECTOR, error.to_string()))?;
+        if queue.single_active_consumer {
+            let argument = match (&selector, queue.grouping) {
+                (Some(_), _) => Some(SELECTOR),
+                (None, Some(_)) if !browses => Some(MESSAGE_GROUPS),
+                (None, _) => None,
+            };
+            if let Some(argument) = argument {
+                let why = "the queue has a single active consumer, which takes whatever comes";
+                return Err(InvalidArgument::new(argument, why));
+            }
+        }
+        Ok(Filter { selector, browses, drops_others: self.drops_others })
+    }
 }
 
 /// The consumers that a prefetch is for.
@@ -122,29 +151,32 @@ impl Client {
     pub fn consume(&mut self, session: SessionId, consume: Consume, now: Instant) -> Result<String, Error> {
         self.flush(now);
         let queue = self.queue_to(&consume.queue, Right::Read)?;
-        let (wishes, arguments) = (Wishes::of(&consume, &queue)?, queue.arguments(&self.engine));
-        wishes.check_single(&arguments, &queue)?;
+        let of_queue = queue.arguments(&self.engine);
+        let asked = consume.arguments.as_ref().map_err(Clone::clone);
+        let found = asked.and_then(|asked| Ok((asked.clone(), consume.filter(asked, &of_queue)?)));
+        let (asked, filter) = found.map_err(|invalid| invalid.at(&queue.name, &queue.vhost))?;
         let tag = self.consumer_tag(session, &consume.tag)?;
         let slot = self.slots.slot(&queue);
         let number = self.add_consumer(session, &tag, Some(slot), consume.no_ack)?;
-        let timeout = wishes.timeout(&arguments, self.engine.settings.consumer_timeout).filter(|_| !consume.no_ack);
+        let own = asked.timeout.or(of_queue.consumer_timeout.map(Duration::from_millis));
+        let timeout = own.unwrap_or(self.engine.settings.consumer_timeout);
+        let timeout = Some(timeout).filter(|timeout| !timeout.is_zero() && !consume.no_ack);
         self.receiver.set_timeout(number, timeout);
         timeout.into_iter().for_each(|timeout| self.watch_consumer(timeout, now));
         let entry = self.sessions.require(session)?;
-        let (asked, shared) = (entry.prefetch(), Arc::clone(&entry.shared));
+        let (prefetch, shared) = (entry.prefetch(), Arc::clone(&entry.shared));
         let called = entry.shown.number();
-        let window = self.window(asked);
+        let window = self.window(prefetch);
         let mut consumer = Consumer::new(self.key(number), Arc::clone(&self.shared.mailbox), shared);
         consumer.tag = tag.as_str().into();
         consumer.no_ack = consume.no_ack;
         consumer.exclusive = consume.exclusive;
-        consumer.priority = wishes.priority;
         (consumer.prefetch, consumer.asked) = (window.most, window.asked);
         consumer.timeout = timeout;
         consumer.session = called;
-        consumer.arguments = wishes.arguments;
+        consumer.arguments = asked;
         self.receiver.note_consuming();
-        if let Err(why) = self.visit(|visit| queue.attach(consumer, wishes.filter, visit)) {
+        if let Err(why) = self.visit(|visit| queue.attach(consumer, filter, visit)) {
             self.forget_consumer(number);
             return Err(match why {
                 Unattached::Gone => no_queue(&consume.queue, &self.shared.vhost),
@@ -362,84 +394,4 @@ fn one_at_a_time(queue: &Queue) -> Error {
          queues with single active consumer"
     );
     Error::new(ErrorKind::Locked, text)
-}
-
-/// The parsed arguments of a consumer.
-#[derive(Debug, Default)]
-struct Wishes {
-    priority: i32,
-    /// How long it may hold a delivery, in milliseconds.
-    timeout: Option<u64>,
-    /// The messages that it asks for.
-    filter: Filter,
-    /// All of these as they were given. Arguments without a meaning here are not kept, since they
-    /// could be of any size.
-    arguments: Table,
-}
-
-impl Wishes {
-    /// How long it may hold a delivery: its own value, its queue's, or the broker's; `None` for any
-    /// time.
-    fn timeout(&self, queue: &QueueArguments, default: Duration) -> Option<Duration> {
-        let own = self.timeout.or(queue.consumer_timeout).map(Duration::from_millis);
-        Some(own.unwrap_or(default)).filter(|timeout| !timeout.is_zero())
-    }
-
-    /// A single active consumer takes everything: it can't have a selector, and the queue can't
-    /// share out groups.
-    fn check_single(&self, arguments: &QueueArguments, queue: &Queue) -> Result<(), Error> {
-        let argument = match (&self.filter.selector, arguments.grouping) {
-            (Some(_), _) => "x-selector",
-            (None, Some(_)) if !self.filter.browses => "x-message-groups",
-            (None, _) => return Ok(()),
-        };
-        if !arguments.single_active_consumer {
-            return Ok(());
-        }
-        let (name, vhost) = (&queue.name, &queue.vhost);
-        let why = "the queue has a single active consumer, which takes whatever comes";
-        Err(Error::precondition(format!("invalid arg '{argument}' for queue '{name}' in vhost '{vhost}': {why}")))
-    }
-
-    fn of(consume: &Consume, queue: &Queue) -> Result<Self, Error> {
-        let filter = Filter { drops_others: consume.drops_others, ..Filter::default() };
-        let mut wishes = Self { filter, ..Self::default() };
-        for (name, value) in &consume.arguments.0 {
-            let invalid = |why: &str| {
-                let (queue, vhost) = (&queue.name, &queue.vhost);
-                Error::precondition(format!("invalid arg '{name}' for queue '{queue}' in vhost '{vhost}': {why}"))
-            };
-            match name.as_str() {
-                "x-priority" => {
-                    let number = value.as_integer().and_then(|number| i32::try_from(number).ok());
-                    wishes.priority = number.ok_or_else(|| invalid("expected an integer of 32 bits"))?;
-                }
-                CONSUMER_TIMEOUT => {
-                    let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
-                    let number = number.filter(|ms| *ms <= LONGEST_SPAN_MS);
-                    wishes.timeout = Some(number.ok_or_else(|| invalid(&format!("expected {SPAN_WANTED}")))?);
-                }
-                "x-selector" => {
-                    let text = value.as_text().ok_or_else(|| invalid("expected a selector as text"))?;
-                    wishes.filter.selector = Selector::parse(text).map_err(|error| invalid(&error.to_string()))?;
-                }
-                "x-browse" => match value {
-                    Value::Bool(true) if !consume.no_ack => {
-                        return Err(invalid("a browser settles nothing: consume with no-ack"));
-                    }
-                    Value::Bool(browses) => wishes.filter.browses = *browses,
-                    _ => return Err(invalid("expected true or false")),
-                },
-                // Queues have no mirrors, so there is never a fail-over to report.
-                "x-cancel-on-ha-failover" => match value {
-                    Value::Bool(_) => {}
-                    _ => return Err(invalid("expected a bool")),
-                },
-                _ if name.starts_with("x-") => return Err(invalid("not implemented yet")),
-                _ => continue,
-            }
-            wishes.arguments.set(name, value.clone());
-        }
-        Ok(wishes)
-    }
 }

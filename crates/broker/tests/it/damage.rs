@@ -2,7 +2,8 @@
 //! and all others go on. An operator can let a damaged queue go on without the lost messages.
 
 use broker::{
-    ApplyTo, Consume, Fetch, Outcome, PolicyKind, PolicySpec, Publish, QueueSpec, Repair, Table, Tags, Value,
+    ApplyTo, Consume, ConsumerArguments, Fetch, Outcome, PolicyKind, PolicySpec, Publish, QueueSpec, Repair, Tags,
+    Value,
 };
 use testkit::broker::{Setup, TestBroker, table_of};
 use testkit::peer::{Peer, Received, Seen};
@@ -194,8 +195,7 @@ fn a_consumer_with_a_selector_does_without_what_no_list_tells_until_the_loss_is_
     let setup = stopped(&disk);
     disk.flip_bit(&victim(&disk).0, 8 * 600);
     let mut scene = Scene::open(setup);
-    let mut arguments = Table::default();
-    arguments.set("x-selector", Value::Text("n IS NULL".to_owned()));
+    let arguments = Ok(ConsumerArguments { selector: "n IS NULL".into(), ..ConsumerArguments::default() });
     let mut all = scene.drain_by(Consume { queue: "hurt".into(), tag: "hurt".into(), arguments, ..Consume::default() });
     let told = scene.broker.broker.take_damages();
     assert!(told.len() == 1 && told[0].contains("'hurt'"), "{told:?}");

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use broker::{
-    Browse, Consume, Dialect, DialectId, Dialects, Error, Fetch, Outcome, Properties, Publish, Redriven, Table, Tags,
-    Value,
+    Browse, Consume, ConsumerArguments, Dialect, DialectId, Dialects, Error, Fetch, Outcome, Properties, Publish,
+    Redriven, Tags,
 };
 use journal::{Disk, DiskFile, Lock};
 use testkit::broker::{Setup, TestBroker, TextDialect};
@@ -295,8 +295,7 @@ fn a_get_is_woken_when_what_it_waits_for_goes_to_a_selector_or_with_its_queue() 
             got == Fetch::Message
         });
         assert!(got, "the first comes");
-        let mut arguments = Table::default();
-        arguments.set("x-selector", Value::Text("n = 2".to_owned()));
+        let arguments = Ok(ConsumerArguments { selector: "n = 2".into(), ..ConsumerArguments::default() });
         peer.consume(&broker, 0, Consume { queue: "q".into(), tag: "c".into(), arguments, ..Consume::default() });
         let mut other = Peer::attach(&broker, "guest").unwrap();
         other.session(1);

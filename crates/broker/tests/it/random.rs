@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use broker::{Consume, Fetch, Outcome, Prefetch, Publish, QueueSpec, Table, Tags, Unroutable, Value};
+use broker::{
+    Consume, ConsumerArguments, Fetch, Outcome, Prefetch, Publish, QueueSpec, Table, Tags, Unroutable, Value,
+};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::{Random, SimDisk};
@@ -263,7 +265,8 @@ impl Run {
         peer.client.set_prefetch(session, prefetch, Prefetch::NewConsumers, now);
         let mut consume = Consume { queue: format!("q{queue}"), tag: tag.clone(), no_ack, ..Consume::default() };
         if selects {
-            consume.arguments.set("x-selector", Value::Text("absent IS NULL".into()));
+            let selector = "absent IS NULL".to_owned();
+            consume.arguments = Ok(ConsumerArguments { selector, ..ConsumerArguments::default() });
         }
         let consumed = peer.client.consume(session, consume, now);
         assert_eq!(consumed.is_ok(), self.model.queues.contains_key(&queue));

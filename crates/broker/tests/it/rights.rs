@@ -2,7 +2,7 @@
 //! connections, and attaching clients.
 
 use auth::{Cost, PasswordHash, Permission, TopicPermission, User};
-use broker::{Broker, Consume, ExchangeSpec, QueueSpec, SessionId, VhostSpec};
+use broker::{Broker, Consume, ConsumerArguments, ExchangeSpec, QueueSpec, SessionId, VhostSpec};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Seen};
 
@@ -104,8 +104,8 @@ fn selectors_and_auto_delete_queues_know_it_too() {
     let mut alice = Peer::attach(&broker, "alice").unwrap();
     let spec = QueueSpec { auto_delete: true, ..durable("q") };
     alice.client.declare_queue(&spec, broker.now()).unwrap();
-    let mut chosen = Consume { queue: "q".into(), tag: "chosen".into(), no_ack: true, ..Consume::default() };
-    chosen.arguments.set("x-selector", broker::Value::Text("a = 1".into()));
+    let arguments = Ok(ConsumerArguments { selector: "a = 1".into(), ..ConsumerArguments::default() });
+    let chosen = Consume { queue: "q".into(), tag: "chosen".into(), no_ack: true, arguments, ..Consume::default() };
     alice.consume(&broker, 0, chosen);
     consume(&mut alice, &broker, "q", "all");
     permit(&broker, ".*", ".*", "");

@@ -1,7 +1,7 @@
 //! Consumers with selectors, and browsers: their messages, the order of these, and which of them
 //! holds up another.
 
-use broker::{Consume, Outcome, Publish, SelectorReport, Tags, Value};
+use broker::{Consume, ConsumerArguments, Outcome, Publish, SelectorReport, Tags, Value};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Seen};
 use testkit::script::Script;
@@ -292,7 +292,7 @@ impl Scene {
     }
 
     fn consume(&mut self, tag: &str, prefetch: u32, no_ack: bool, arguments: &[(&str, Value)]) {
-        let arguments = durable_with("", arguments).arguments;
+        let arguments = ConsumerArguments::parse(&durable_with("", arguments).arguments);
         let consume = Consume { queue: "q".into(), tag: tag.into(), no_ack, arguments, ..Consume::default() };
         self.peer.consume(&self.broker, prefetch, consume);
     }

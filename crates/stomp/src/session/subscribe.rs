@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use broker::{Consume, Prefetch, Table, Ticket, Value};
+use broker::{Consume, ConsumerArguments, Mode, Prefetch, Ticket};
 
 use wire::Output;
 
@@ -78,16 +78,15 @@ fn ack_mode(headers: &Headers<'_>) -> Result<AckMode, Failure> {
 /// with a number. ActiveMQ reads the selectors of STOMP like this.
 const CONVERTS: &str = "convert_string_expressions:";
 
-fn consumer_arguments(headers: &Headers<'_>) -> Result<Table, Failure> {
-    let mut arguments = Table::default();
+fn consumer_arguments(headers: &Headers<'_>) -> Result<ConsumerArguments, Failure> {
+    let mut arguments = ConsumerArguments::default();
     if let Some(selector) = headers.get("selector") {
         let selector = selector.strip_prefix(CONVERTS).unwrap_or(&selector);
-        arguments.set("x-selector", Value::Text(format!("{CONVERTS}{selector}")));
+        arguments.selector = format!("{CONVERTS}{selector}");
     }
     for name in ["x-priority", "activemq.priority"] {
         if let Some(value) = headers.get(name) {
-            let priority = value.trim().parse().map_err(|_| Failure::invalid(name, "a number", &value))?;
-            arguments.set("x-priority", Value::I32(priority));
+            arguments.priority = value.trim().parse().map_err(|_| Failure::invalid(name, "a number", &value))?;
         }
     }
     Ok(arguments)
@@ -150,7 +149,7 @@ impl Session {
         let mut arguments = consumer_arguments(headers)?;
         let browsed = browsed(headers, &destination, mode)?;
         if browsed.is_some() {
-            arguments.set("x-browse", Value::Bool(true));
+            arguments.mode = Mode::Browse;
         }
         let durable = Durable::find(headers, &destination, self.subscriber())?;
         let (queue, ticket) = self.source(&destination, durable.as_ref(), headers, now)?;
@@ -168,7 +167,7 @@ impl Session {
             // If the subscription has a queue of its own, no other consumer could take the messages
             // that its selector does not match.
             drops_others: !destination.lasts() && headers.get("x-queue-name").is_none(),
-            arguments,
+            arguments: Ok(arguments),
         };
         self.client.consume(self.id, consume, now)?;
         self.fence(frame, ticket);

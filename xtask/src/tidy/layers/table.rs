@@ -123,7 +123,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/broker/src/arguments",
         layers: &[
-            &["deduplication", "equivalence", "groups", "idle", "retry"],
+            &["consumer", "deduplication", "equivalence", "groups", "idle", "retry"],
         ],
         allowed: &[],
     },
