@@ -58,7 +58,7 @@ pub use message::dialect::{Dialect, DialectId, Dialects, Field};
 pub use message::overlay::{Counts, Overlay};
 pub use message::properties::Properties;
 pub use message::scheduling::is_instruction;
-pub use queue::{QueueFigures, QueueTotals, SelectorReport};
+pub use queue::{Credit, QueueFigures, QueueTotals, Rest, SelectorReport};
 pub use redrive::Redriven;
 pub use repair::Repair;
 pub use report::{

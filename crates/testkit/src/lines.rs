@@ -2,17 +2,17 @@
 //! what `front` and the broker offer to all.
 //!
 //! Requests, `-` standing for none: `login USER PASSWORD`, `queue NAME`, `publish NUMBER KEY BODY`,
-//! `consume QUEUE TAG WINDOW`, `settle FIRST LAST OUTCOME`, `cancel TAG`, `bye`. What is answered
-//! is in [`Open::write`] and behind each request. An error other than that of a publish ends the
-//! connection.
+//! `consume QUEUE TAG WINDOW`, without a window for granted credit, `grant TAG LEFT`, `drain TAG
+//! LEFT`, `settle FIRST LAST OUTCOME`, `cancel TAG`, `bye`. What is answered is in [`Open::write`]
+//! and behind each request. An error other than that of a publish ends the connection.
 
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use auth::sasl::Mechanism;
 use broker::{
-    Awaited, Broker, Client, Confirm, Consume, Error, Event, Outcome, Prefetch, Publish, QueueSpec, Refusal, SessionId,
-    Table, Tags, Terms, Unroutable,
+    Awaited, Broker, Client, Confirm, Consume, Credit, Error, Event, Outcome, Prefetch, Publish, QueueSpec, Refusal,
+    Rest, SessionId, Table, Tags, Terms, Unroutable,
 };
 use front::{Conversation, End, Label, Line, Parts, PendingLogin, Turns, View, Wish, Words};
 use wire::{CloseReason, Connection, Output, Peer, Protocol, ReadState, Recognition};
@@ -171,9 +171,21 @@ impl Open {
                 Ok("publish")
             }
             ["consume", queue, tag, window] => {
-                client.set_prefetch(session, number(window)?, Prefetch::NewConsumers, now);
-                client.consume(session, Consume { queue: queue.into(), tag: tag.into(), ..Consume::default() }, now)?;
+                let mut consume = Consume { queue: queue.into(), tag: tag.into(), ..Consume::default() };
+                match window {
+                    "-" => consume.credit = Credit::Granted { left: 0, rest: Rest::Kept },
+                    window => client.set_prefetch(session, number(window)?, Prefetch::NewConsumers, now),
+                }
+                client.consume(session, consume, now)?;
                 Ok("consume")
+            }
+            ["grant", tag, left] => {
+                client.set_credit(session, tag, Credit::Granted { left: number(left)?, rest: Rest::Kept }, now);
+                Ok("grant")
+            }
+            ["drain", tag, left] => {
+                client.set_credit(session, tag, Credit::Granted { left: number(left)?, rest: Rest::Drained }, now);
+                Ok("drain")
             }
             ["settle", first, last, outcome] => {
                 let outcome = match outcome {
@@ -243,6 +255,7 @@ impl Open {
                 number.into_iter().for_each(|number| put(output, &format!("unroutable {number}")));
             }
             Event::Cancelled { consumer_tag, .. } => put(output, &format!("cancelled {consumer_tag}")),
+            Event::Drained { consumer_tag, unused, .. } => put(output, &format!("drained {consumer_tag} {unused}")),
             Event::Blocked { reason } => put(output, &format!("blocked {reason}")),
             Event::Unblocked => put(output, "unblocked"),
             Event::SessionFailed { error, .. } => return Err(error.into()),

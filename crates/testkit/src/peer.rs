@@ -24,6 +24,8 @@ pub enum Seen {
     Unroutable(SessionId, Option<u64>, Option<String>),
     /// This consumer's queue is gone.
     Cancelled(SessionId, String),
+    /// This consumer's queue has nothing more, and so much credit was unused.
+    Drained(SessionId, String, u64),
     /// This transaction is durable.
     Committed(TransactionId),
     /// This one is undone.
@@ -142,6 +144,7 @@ impl fmt::Display for Seen {
                 }
             }
             Self::Cancelled(_, tag) => write!(f, "cancelled {tag}"),
+            Self::Drained(_, tag, unused) => write!(f, "drained {tag} {unused}"),
             Self::Committed(_) => f.write_str("committed"),
             Self::RolledBack(_, why) => write!(f, "rolled back: {why}"),
             Self::Failed(_, why) => write!(f, "failed: {why}"),
@@ -256,6 +259,7 @@ pub fn seen_of(event: Event<'_>) -> Seen {
         Event::Refused { session, number, .. } => Seen::Refused(session, number),
         Event::Unroutable { session, number, message } => Seen::Unroutable(session, number, message.map(body_of)),
         Event::Cancelled { session, consumer_tag } => Seen::Cancelled(session, consumer_tag.to_owned()),
+        Event::Drained { session, consumer_tag, unused } => Seen::Drained(session, consumer_tag.to_owned(), unused),
         Event::Committed { transaction } => Seen::Committed(transaction),
         Event::RolledBack { transaction, error } => Seen::RolledBack(transaction, error_text(&error)),
         Event::SessionFailed { session, error } => Seen::Failed(session, error_text(&error)),

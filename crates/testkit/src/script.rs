@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 
 use broker::{
-    BindingSpec, Browse, Confirm, Consume, ConsumerArguments, DestinationName, Error, ErrorKind, ExchangeSpec, Fetch,
-    Outcome, Prefetch, Publish, QueueSpec, SessionId, Table, Tags, Unroutable,
+    BindingSpec, Browse, Confirm, Consume, ConsumerArguments, Credit, DestinationName, Error, ErrorKind, ExchangeSpec,
+    Fetch, Outcome, Prefetch, Publish, QueueSpec, Rest, SessionId, Table, Tags, Unroutable,
 };
 
 use crate::broker::{Setup, TestBroker, TextDialect, value_of};
@@ -412,6 +412,10 @@ impl Script {
                 };
                 peer.client.set_prefetch(session, statement.number(0) as u32, scope, now);
             }
+            "credit" => {
+                let credit = Credit::Granted { left: statement.number(1) as u32, rest: rest(statement) };
+                peer.client.set_credit(session, statement.word(0), credit, now);
+            }
             "consume" => return consume(peer, session, statement, now),
             "cancel" => {
                 let mut seen = Vec::new();
@@ -491,6 +495,11 @@ fn meant<'a>(statement: &'a Statement<'a>) -> Browse<'a> {
     Browse { vhost: "/", queue: statement.word(0), selector, limit }
 }
 
+/// `drain` takes back the credit that is left.
+fn rest(statement: &Statement<'_>) -> Rest {
+    if statement.has("drain") { Rest::Drained } else { Rest::Kept }
+}
+
 fn consume(
     peer: &mut Peer,
     session: SessionId,
@@ -503,6 +512,10 @@ fn consume(
         no_ack: statement.has("no-ack"),
         exclusive: statement.has("exclusive"),
         drops_others: statement.has("alone"),
+        credit: match statement.table.get("credit").and_then(broker::Value::as_integer) {
+            Some(left) => Credit::Granted { left: left as u32, rest: rest(statement) },
+            None => Credit::Window,
+        },
         arguments: ConsumerArguments::parse(&statement.table),
     };
     let wanted = consume.tag.clone();

@@ -41,8 +41,8 @@ impl Channel {
             tag: consume.consumer_tag.to_owned(),
             no_ack: consume.no_ack,
             exclusive: consume.exclusive,
-            drops_others: false,
             arguments: ConsumerArguments::parse(&table_to_neutral(consume.arguments)),
+            ..Consume::default()
         };
         let tag = cx.client.consume(self.session, wanted, cx.now)?;
         if !consume.nowait {

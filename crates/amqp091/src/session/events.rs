@@ -41,6 +41,8 @@ pub(super) fn report(link: &mut Link, sessions: &mut Sessions, broker: &Broker, 
                 link.send_after_reply(channel, BasicCancel { consumer_tag, nowait: true });
             }
         }
+        // No channel grants credit.
+        Event::Drained { .. } => {}
         Event::SessionFailed { session, error } => {
             if let Some(channel) = sessions.channel_of(session) {
                 link.after.push(After::CloseChannel(channel, error.into()));

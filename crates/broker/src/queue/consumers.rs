@@ -9,16 +9,15 @@
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use parking_lot::Mutex;
 
 use crate::arguments::consumer::ConsumerArguments;
-use crate::queue::mailbox::{FORGOTTEN_MAX, Mailbox, Outgoing};
+use crate::queue::credit::{Grant, Rest, SharedCredit, Window};
+use crate::queue::mailbox::{Mailbox, Notice, Outgoing};
 use crate::queue::rings::Rings;
 
 /// Up to this number of consumers a search looks through all; beyond it an index is kept.
@@ -39,90 +38,6 @@ pub(crate) struct ConsumerKey {
     pub(crate) consumer: u32,
 }
 
-/// A limit on unsettled deliveries that several consumers of a session share, and how many there
-/// are.
-#[derive(Debug, Default)]
-pub(crate) struct SharedCredit {
-    /// 0 for none.
-    limit: AtomicU32,
-    out: AtomicU32,
-    /// Fetched messages that are not settled; no limit is on them.
-    fetched: AtomicU32,
-    /// Consumers without credit under this limit, in the order of their turns.
-    starved: Mutex<VecDeque<u32>>,
-}
-
-impl SharedCredit {
-    pub(crate) fn set_limit(&self, limit: u32) {
-        self.limit.store(limit, Ordering::SeqCst);
-    }
-
-    /// The consumer that comes first when there is credit.
-    pub(crate) fn next_starved(&self) -> Option<u32> {
-        self.starved.lock().pop_front()
-    }
-
-    /// A consumer has gone. Where most that are noted are not in `there`, those are forgotten.
-    pub(crate) fn forget_starved(&self, there: &BTreeSet<u32>) {
-        let mut starved = self.starved.lock();
-        if starved.len() > 2 * there.len() + FORGOTTEN_MAX {
-            starved.retain(|consumer| there.contains(consumer));
-        }
-    }
-
-    pub(crate) fn limit(&self) -> u32 {
-        self.limit.load(Ordering::Relaxed)
-    }
-
-    /// Deliveries and fetched messages that are not settled.
-    pub(crate) fn unsettled(&self) -> u32 {
-        self.out.load(Ordering::Relaxed).saturating_add(self.fetched.load(Ordering::Relaxed))
-    }
-
-    /// Counts a message that was fetched and will be settled.
-    pub(crate) fn add_fetched(&self) {
-        self.fetched.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// It has been settled.
-    pub(crate) fn remove_fetched(&self) {
-        self.fetched.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_limited(&self) -> bool {
-        self.limit.load(Ordering::Relaxed) != 0
-    }
-
-    /// Whether one more may go out.
-    pub(crate) fn has_room(&self) -> bool {
-        let limit = self.limit.load(Ordering::SeqCst);
-        limit == 0 || self.out.load(Ordering::SeqCst) < limit
-    }
-
-    /// Counts one delivery that needs settling, if there is room. Fetched messages do not count.
-    fn try_take(&self) -> bool {
-        let limit = self.limit.load(Ordering::SeqCst);
-        if limit == 0 {
-            self.out.fetch_add(1, Ordering::SeqCst);
-            return true;
-        }
-        self.out.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |out| (out < limit).then_some(out + 1)).is_ok()
-    }
-
-    pub(crate) fn give_back(&self, count: u32) {
-        self.out.fetch_sub(count, Ordering::SeqCst);
-    }
-}
-
-/// How many unsettled deliveries a consumer may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Window {
-    /// The wish of its client; 0 for no limit.
-    pub(crate) asked: u32,
-    /// The broker's own upper bound on it.
-    pub(crate) most: u32,
-}
-
 /// A receiver attached to a queue.
 #[derive(Debug)]
 pub(crate) struct Consumer {
@@ -133,10 +48,9 @@ pub(crate) struct Consumer {
     /// Deliveries are settled as they are sent.
     pub(crate) no_ack: bool,
     pub(crate) exclusive: bool,
-    /// Most unsettled deliveries at a time; 0 for no limit.
-    pub(crate) prefetch: u32,
-    /// The prefetch that its client asked for; 0 for no limit.
-    pub(crate) asked: u32,
+    pub(crate) window: Window,
+    /// The deliveries that it was granted, if these are counted at all.
+    pub(crate) grant: Option<Grant>,
     /// Its protocol's number for its session, for reports.
     pub(crate) session: u32,
     /// How long it may hold a delivery; `None` for any time.
@@ -144,6 +58,8 @@ pub(crate) struct Consumer {
     /// What it asks of the queue.
     pub(crate) arguments: ConsumerArguments,
     pub(crate) out: u32,
+    /// Deliveries since it came, and granted ones that it gave back.
+    sent: u64,
     pub(crate) shared: Arc<SharedCredit>,
     /// The outbox of its connection.
     outbox: u32,
@@ -197,12 +113,13 @@ impl Consumer {
             mailbox,
             no_ack: false,
             exclusive: false,
-            prefetch: 0,
-            asked: 0,
+            window: Window::default(),
+            grant: None,
             session: 0,
             timeout: None,
             arguments: ConsumerArguments::default(),
             out: 0,
+            sent: 0,
             shared,
             outbox: 0,
             level: 0,
@@ -215,8 +132,29 @@ impl Consumer {
 
     /// Whether it would take a message now.
     pub(crate) fn is_open(&self) -> bool {
-        let has_credit = self.no_ack || self.prefetch == 0 || self.out < self.prefetch;
-        has_credit && self.shared.has_room() && self.mailbox.room() > 0
+        self.has_credit() && self.shared.has_room() && self.mailbox.room() > 0
+    }
+
+    #[inline]
+    fn has_credit(&self) -> bool {
+        self.is_within_window() && self.grant.is_none_or(|grant| self.sent < grant.up_to)
+    }
+
+    fn is_within_window(&self) -> bool {
+        self.no_ack || self.window.most == 0 || self.out < self.window.most
+    }
+
+    fn drains(&self) -> bool {
+        self.grant.is_some_and(|grant| grant.rest == Rest::Drained)
+    }
+
+    /// Takes back what is left of its grant, and tells its client.
+    fn end_drain(&mut self) {
+        let Some(Grant { up_to, rest }) = &mut self.grant else { return };
+        let unused = up_to.saturating_sub(self.sent);
+        *rest = Rest::Kept;
+        self.sent += unused;
+        self.mailbox.notify(Notice::Drained { consumer: self.key.consumer, unused });
     }
 
     /// Takes the shared credit of a delivery, if it can be made now. If not, the mailbox or the
@@ -226,8 +164,7 @@ impl Consumer {
     /// they wait while the shared limit is reached, as in RabbitMQ.
     #[inline]
     fn takes(&mut self, outbox: &Outbox) -> bool {
-        let has_credit = self.no_ack || self.prefetch == 0 || self.out < self.prefetch;
-        if !has_credit || !(self.shared.has_room() || self.finds_credit()) {
+        if !self.has_credit() || !(self.shared.has_room() || self.finds_credit()) {
             return false;
         }
         if !(outbox.has_room() || self.finds_room(outbox)) {
@@ -255,7 +192,7 @@ impl Consumer {
 
     fn wait_for_credit(&mut self) {
         if !std::mem::replace(&mut self.starved, true) {
-            self.shared.starved.lock().push_back(self.key.consumer);
+            self.shared.add_starved(self.key.consumer);
         }
     }
 }
@@ -269,6 +206,8 @@ pub(crate) enum Resume {
     Credit,
     /// It has another prefetch.
     Prefetch(Window),
+    /// It was granted credit; `None` for its window again.
+    Grant(Option<Grant>),
 }
 
 /// The state of a queue with a single active consumer.
@@ -314,6 +253,8 @@ pub(crate) struct Consumers {
     free_outboxes: Vec<u32>,
     /// Outboxes with something pending in this visit.
     touched: Vec<u32>,
+    /// Consumers that are to be told when nothing more is there for them.
+    draining: BTreeSet<u32>,
     index: Option<Box<Index>>,
     /// Only the active one is ever in a ring.
     single: Option<Box<Single>>,
@@ -378,11 +319,15 @@ impl Consumers {
         let (key, place) = (consumer.key, (Reverse(consumer.arguments.priority), consumer.came));
         self.count += 1;
         self.exclusive += usize::from(consumer.exclusive);
+        let drains = consumer.drains();
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             (self.slots.len() - 1) as u32
         });
         self.slots[slot as usize] = Some(consumer);
+        if drains {
+            self.draining.insert(slot);
+        }
         match &mut self.index {
             Some(index) => {
                 index.slots.insert(key, slot);
@@ -473,6 +418,7 @@ impl Consumers {
         if let Some(index) = &mut self.index {
             index.slots.remove(&key);
         }
+        self.draining.remove(&slot);
         self.count -= 1;
         self.exclusive -= usize::from(consumer.exclusive);
         if consumer.in_ring {
@@ -547,7 +493,15 @@ impl Consumers {
         match why {
             Resume::Room => consumer.passed_by = false,
             Resume::Credit => consumer.starved = false,
-            Resume::Prefetch(window) => (consumer.prefetch, consumer.asked) = (window.most, window.asked),
+            Resume::Prefetch(window) => consumer.window = window,
+            Resume::Grant(grant) => {
+                consumer.grant = grant;
+                if consumer.drains() {
+                    self.draining.insert(slot);
+                } else {
+                    self.draining.remove(&slot);
+                }
+            }
         }
         self.enter_ring(slot);
     }
@@ -556,6 +510,7 @@ impl Consumers {
     pub(crate) fn next(&mut self) -> Option<Turn> {
         let slot = self.next_slot()?;
         let consumer = self.slots[slot as usize].as_mut()?;
+        consumer.sent += 1;
         if !consumer.no_ack {
             consumer.out += 1;
         }
@@ -594,6 +549,30 @@ impl Consumers {
         None
     }
 
+    /// True when a consumer is to be told that nothing more is there for it.
+    #[inline]
+    pub(crate) fn are_draining(&self) -> bool {
+        !self.draining.is_empty()
+    }
+
+    /// Ends the drains of consumers that do not wait for `next`, the entry that is delivered next.
+    /// None waits for an entry that another consumer would get, or for its own settlements. Their
+    /// deliveries were handed over.
+    #[cold]
+    pub(crate) fn end_drains(&mut self, next: Option<u64>) {
+        let active = self.single.as_ref().map(|single| single.active);
+        let slots = &mut self.slots;
+        self.draining.retain(|slot| {
+            let Some(consumer) = slots[*slot as usize].as_mut() else { return false };
+            let is_active = active.is_none_or(|active| active == Some(*slot));
+            let waits = next.is_some() && is_active && consumer.has_credit();
+            if !waits {
+                consumer.end_drain();
+            }
+            waits
+        });
+    }
+
     /// Moves the deliveries of this visit to the mailboxes, with one lock and one wake-up for each
     /// connection.
     pub(crate) fn hand_over(&mut self) {
@@ -622,7 +601,7 @@ mod tests {
         let mailbox = Arc::new(Mailbox::new(1 << 20, Waker::noop().clone()));
         let mut consumer = Consumer::new(ConsumerKey { client: 1, consumer: number }, mailbox, Arc::default());
         consumer.arguments.priority = priority;
-        consumer.prefetch = prefetch;
+        consumer.window.most = prefetch;
         consumer
     }
 
@@ -639,6 +618,23 @@ mod tests {
         assert_eq!(turns(&mut consumers, 10), [1, 2, 3, 1, 2, 3]);
         consumers.settled(ConsumerKey { client: 1, consumer: 2 }, 1);
         assert_eq!(turns(&mut consumers, 10), [2]);
+    }
+
+    #[test]
+    fn a_grant_counts_down_and_is_not_given_back_by_settlements() {
+        let (mut consumers, key) = (Consumers::default(), ConsumerKey { client: 1, consumer: 1 });
+        let mut one = consumer(1, 0, 0);
+        one.grant = Some(Grant { up_to: 0, rest: Rest::Kept });
+        consumers.add(one);
+        assert_eq!(turns(&mut consumers, 5), [] as [u32; 0], "0 is none");
+        for (up_to, count) in [(2, 2), (2, 0), (3, 1)] {
+            consumers.resume(key, Resume::Grant(Some(Grant { up_to, rest: Rest::Kept })));
+            assert_eq!(turns(&mut consumers, 5).len(), count, "up to {up_to}");
+            consumers.settled(key, count as u32);
+            assert_eq!(turns(&mut consumers, 5), [] as [u32; 0]);
+        }
+        consumers.resume(key, Resume::Grant(None));
+        assert_eq!(turns(&mut consumers, 5).len(), 5, "a window without a limit");
     }
 
     #[test]

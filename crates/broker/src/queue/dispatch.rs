@@ -89,6 +89,9 @@ impl Queue {
             }
         }
         inner.consumers.hand_over();
+        if inner.consumers.are_draining() {
+            inner.consumers.end_drains(inner.lanes.first_ready());
+        }
         self.expire(inner, visit.now);
     }
 

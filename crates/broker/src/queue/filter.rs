@@ -421,6 +421,10 @@ impl Queue {
         for number in due {
             let Some(view) = inner.views.all.get_mut(&number) else { continue };
             view.consumers.hand_over();
+            if view.consumers.are_draining() {
+                let next = view.next(&inner.lanes);
+                view.consumers.end_drains(next);
+            }
             let (waits, ended) = (view.waits != Waits::No, view.ended);
             if waits {
                 inner.views.waiting.insert(number)

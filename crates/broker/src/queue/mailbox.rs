@@ -48,6 +48,8 @@ pub struct TransactionId(pub u64);
 pub(crate) enum Notice {
     /// The queue under this consumer is gone.
     Cancelled { consumer: u32 },
+    /// The queue has nothing more for this consumer, and took back its unused credit.
+    Drained { consumer: u32, unused: u64 },
     /// A transaction is durable and visible, or could not be made so.
     Committed { transaction: TransactionId, result: Result<(), Error> },
 }

@@ -10,7 +10,7 @@ use selector::Selector;
 use crate::arguments::consumer::{BROWSE, ConsumerArguments, InvalidArgument, Mode, SELECTOR};
 use crate::arguments::{MESSAGE_GROUPS, QueueArguments, QueueType};
 use crate::error::{Error, ErrorKind, Fact};
-use crate::queue::{Consumer, Fetched, Filter, Queue, Resume, Unattached, Visit, Window};
+use crate::queue::{Consumer, Credit, Fetched, Filter, Queue, Resume, Unattached, Visit, Window};
 use crate::session::drain::{Delivery, Event};
 use crate::session::receiver::ConsumerRecord;
 use crate::session::settle::{FETCHED, Unacked};
@@ -30,6 +30,8 @@ pub struct Consume {
     /// The queue serves this consumer alone: messages that its selector is not true of are dropped
     /// instead of kept.
     pub drops_others: bool,
+    /// What lets deliveries go to it.
+    pub credit: Credit,
     /// What it asks of the queue; or why that cannot be served, which its client is told after the
     /// queue was found and may be read.
     pub arguments: Result<ConsumerArguments, InvalidArgument>,
@@ -37,8 +39,15 @@ pub struct Consume {
 
 impl Default for Consume {
     fn default() -> Self {
-        let (queue, tag, arguments) = (String::new(), String::new(), Ok(ConsumerArguments::default()));
-        Self { queue, tag, no_ack: false, exclusive: false, drops_others: false, arguments }
+        Self {
+            queue: String::new(),
+            tag: String::new(),
+            no_ack: false,
+            exclusive: false,
+            drops_others: false,
+            credit: Credit::Window,
+            arguments: Ok(ConsumerArguments::default()),
+        }
     }
 }
 
@@ -112,6 +121,14 @@ impl Client {
         }
     }
 
+    /// Sets what lets deliveries go to a consumer. An unknown tag is no error.
+    pub fn set_credit(&mut self, session: SessionId, tag: &str, credit: Credit, now: Instant) {
+        self.flush(now);
+        let Some(number) = self.find_consumer(session, tag) else { return };
+        let reported = self.receiver.consumer(number).map_or(0, |record| record.reported);
+        self.resume_consumer(number, Resume::Grant(credit.grant(reported)));
+    }
+
     /// A prefetch within the limit of every consumer.
     fn window(&self, asked: u32) -> Window {
         let most = self.engine.settings.limits.unsettled;
@@ -171,7 +188,8 @@ impl Client {
         consumer.tag = tag.as_str().into();
         consumer.no_ack = consume.no_ack;
         consumer.exclusive = consume.exclusive;
-        (consumer.prefetch, consumer.asked) = (window.most, window.asked);
+        consumer.window = window;
+        consumer.grant = consume.credit.grant(0);
         consumer.timeout = timeout;
         consumer.session = called;
         consumer.arguments = asked;
@@ -213,7 +231,7 @@ impl Client {
             return Err(Error::not_allowed(format!("reached maximum ({of_client}) of consumers per connection")));
         }
         let tag: Arc<str> = tag.into();
-        let record = ConsumerRecord { session, tag: Arc::clone(&tag), slot, no_ack, timeout: None };
+        let record = ConsumerRecord { session, tag: Arc::clone(&tag), slot, no_ack, timeout: None, reported: 0 };
         let number = self.receiver.add_consumer(record);
         entry.add_consumer(number, tag);
         if let Some(slot) = slot {

@@ -65,6 +65,16 @@ pub enum Event<'a> {
         /// Its tag.
         consumer_tag: &'a str,
     },
+    /// The queue has nothing more for this consumer, whose grant was to be drained. It gets nothing
+    /// before the next grant. This comes behind the deliveries that were made before.
+    Drained {
+        /// The consumer's session.
+        session: SessionId,
+        /// Its tag.
+        consumer_tag: &'a str,
+        /// The credit that was left, and is taken back.
+        unused: u64,
+    },
     /// A transaction is durable and visible.
     Committed {
         /// Which one.
@@ -197,10 +207,11 @@ impl Client {
     /// Reports at once the notices that do not depend on deliveries.
     fn report_urgent(&mut self, report: &mut dyn FnMut(Event<'_>)) {
         let all = self.receiver.take_notices();
-        let (cancelled, urgent) = all.into_iter().partition(|notice| matches!(notice, Notice::Cancelled { .. }));
+        let follows = |notice: &Notice| matches!(notice, Notice::Cancelled { .. } | Notice::Drained { .. });
+        let (following, urgent) = all.into_iter().partition(follows);
         self.receiver.put_back_notices(urgent);
         self.report_notices(report);
-        self.receiver.put_back_notices(cancelled);
+        self.receiver.put_back_notices(following);
     }
 
     /// Reports from the inbox until `budget` is used up; returns the bytes reported.
@@ -236,7 +247,8 @@ impl Client {
         if outgoing.is_reply() {
             self.shared.mailbox.replies_taken(outgoing.message.cost());
         }
-        let Some(consumer) = self.receiver.consumer(outgoing.consumer) else { return false };
+        let Some(consumer) = self.receiver.consumer_mut(outgoing.consumer) else { return false };
+        consumer.reported += 1;
         let Some(session) = self.sessions.get_mut(consumer.session) else { return false };
         let settles = consumer.slot.filter(|_| !consumer.no_ack);
         let unacked = settles.map(|slot| Unacked { slot, consumer: outgoing.consumer, seq: outgoing.seq });
@@ -265,6 +277,12 @@ impl Client {
                 Notice::Cancelled { consumer } => {
                     if let Some(record) = self.forget_consumer(consumer) {
                         report(Event::Cancelled { session: record.session, consumer_tag: &record.tag });
+                    }
+                }
+                Notice::Drained { consumer, unused } => {
+                    if let Some(record) = self.receiver.consumer_mut(consumer) {
+                        record.reported += unused;
+                        report(Event::Drained { session: record.session, consumer_tag: &record.tag, unused });
                     }
                 }
                 Notice::Committed { transaction, result } => {

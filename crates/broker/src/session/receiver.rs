@@ -20,6 +20,8 @@ pub(super) struct ConsumerRecord {
     pub(super) no_ack: bool,
     /// How long it may hold a delivery; `None` for any time.
     pub(super) timeout: Option<Duration>,
+    /// Deliveries that its client was told of, and granted ones that it gave back.
+    pub(super) reported: u64,
 }
 
 /// The receiving side of a client.
@@ -53,7 +55,7 @@ impl Receiver {
 
     /// Sets how long a consumer may hold a delivery.
     pub(super) fn set_timeout(&mut self, consumer: u32, timeout: Option<Duration>) {
-        if let Some(record) = self.consumers.get_mut(&consumer) {
+        if let Some(record) = self.consumer_mut(consumer) {
             record.timeout = timeout;
         }
     }
@@ -61,6 +63,11 @@ impl Receiver {
     #[inline]
     pub(super) fn consumer(&self, consumer: u32) -> Option<&ConsumerRecord> {
         self.consumers.get(&consumer)
+    }
+
+    #[inline]
+    pub(super) fn consumer_mut(&mut self, consumer: u32) -> Option<&mut ConsumerRecord> {
+        self.consumers.get_mut(&consumer)
     }
 
     pub(super) fn remove_consumer(&mut self, consumer: u32) -> Option<ConsumerRecord> {

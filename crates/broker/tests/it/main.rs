@@ -10,6 +10,7 @@ mod budgets;
 mod catalog;
 mod consuming;
 mod crashes;
+mod crediting;
 mod damage;
 mod declaring;
 mod deduplication;

@@ -207,7 +207,7 @@ fn report(
             Err(Failure::new("Acknowledgement timed out", format!("a message was not acknowledged within {limit} ms")))
         }
         Event::Kicked { reason } => Err(Failure::new("Connection forced", reason)),
-        // No SEND asks for that, and STOMP has no frame for an alarm.
-        Event::Unroutable { .. } | Event::Blocked { .. } | Event::Unblocked => Ok(()),
+        // No SEND and no SUBSCRIBE asks for these, and STOMP has no frame for an alarm.
+        Event::Unroutable { .. } | Event::Drained { .. } | Event::Blocked { .. } | Event::Unblocked => Ok(()),
     }
 }

@@ -168,6 +168,7 @@ impl Session {
             // that its selector does not match.
             drops_others: !destination.lasts() && headers.get("x-queue-name").is_none(),
             arguments: Ok(arguments),
+            ..Consume::default()
         };
         self.client.consume(self.id, consume, now)?;
         self.fence(frame, ticket);

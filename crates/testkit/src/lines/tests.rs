@@ -103,6 +103,20 @@ fn a_window_bounds_what_is_unsettled_and_what_is_released_comes_again_in_its_pla
 }
 
 #[test]
+fn granted_credit_counts_down_and_is_drained() {
+    Talk::new(Setup::memory()).check(&[
+        ("a", "queue q", &["queue q"]),
+        ("a", "publish - q 1;publish - q 2;publish - q 3", &[]),
+        ("b", "consume q c -;grant c 1", &["c 1 1"]),
+        ("b", "settle 1 1 accepted;grant c 1", &["c 2 2"]),
+        ("b", "drain c 5", &["c 3 3", "drained c 4"]),
+        ("a", "publish - q 4", &[]),
+        ("b", "drain c 0", &["drained c 0"]),
+        ("b", "grant c 1", &["c 4 4"]),
+    ]);
+}
+
+#[test]
 fn what_a_closed_connection_held_goes_to_others() {
     Talk::new(Setup::memory()).check(&[
         ("a", "queue q", &["queue q"]),
