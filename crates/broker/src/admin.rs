@@ -16,6 +16,7 @@ use journal::Ticket;
 use crate::alarms::{DISK, MEMORY};
 use crate::broker::Broker;
 use crate::error::Error;
+use crate::settings::Switch;
 
 pub use policies::PolicyReport;
 pub use vhosts::VhostReport;
@@ -37,7 +38,7 @@ impl Broker {
     ///
     /// # Errors
     /// `NotFound` for another resource.
-    pub fn force_alarm(&self, resource: &str, up: bool) -> Result<(), Error> {
+    pub fn force_alarm(&self, resource: &str, switch: Switch) -> Result<(), Error> {
         let which = match resource {
             "memory" => MEMORY,
             "disk" => DISK,
@@ -45,7 +46,7 @@ impl Broker {
                 return Err(Error::not_found(format!("there is no alarm for '{other}', only for memory and disk")));
             }
         };
-        self.engine.force_alarms(which, up);
+        self.engine.force_alarms(which, switch);
         Ok(())
     }
 

@@ -59,8 +59,8 @@ pub use message::overlay::{Counts, Overlay};
 pub use message::properties::Properties;
 pub use message::scheduling::is_instruction;
 pub use queue::{Credit, QueueFigures, QueueTotals, Rest, SelectorReport};
-pub use redrive::Redriven;
-pub use repair::Repair;
+pub use redrive::{RedriveMode, Redriven};
+pub use repair::{Repair, RepairMode};
 pub use report::{
     BindingPlace, BindingReport, ClientReport, ConsumerReport, ExchangeReport, Holder, Names, Overview, QueueReport,
     Share,
@@ -68,8 +68,8 @@ pub use report::{
 /// A property's value for selectors.
 pub use selector::Value as Selected;
 pub use session::{
-    Awaited, BindingSpec, Client, Confirm, Consume, Declared, Delivery, DestinationName, Event, ExchangeSpec, Fetch,
-    Outcome, Prefetch, Publish, QueueSpec, Refusal, SessionId, Tags, TransactionId, Unroutable,
+    Awaited, BindingSpec, Client, Confirm, Consume, Declared, DeleteIf, Delivery, DestinationName, Event, ExchangeSpec,
+    Fetch, Outcome, Prefetch, Publish, QueueSpec, Refusal, SessionId, Tags, TransactionId, Unroutable,
 };
-pub use settings::{CountedReturns, Limits, Settings, UnknownArguments};
+pub use settings::{CountedReturns, Limits, Settings, Switch, UnknownArguments};
 pub use value::{Table, Value};

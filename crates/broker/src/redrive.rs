@@ -41,6 +41,15 @@ pub struct Redriven {
     pub out_of_room: bool,
 }
 
+/// Whether dead letters are moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RedriveMode {
+    /// They are counted, and stay.
+    DryRun,
+    /// They move.
+    Move,
+}
+
 /// A message that will be moved back.
 struct RedriveEntry {
     seq: u64,
@@ -51,12 +60,16 @@ struct RedriveEntry {
 
 impl Broker {
     /// Moves the dead letters of a queue back to the queue in which each died first. If that is
-    /// gone, the exchange of the publish routes it. With `dry_run` nothing is moved, and the counts
-    /// are the same.
+    /// gone, the exchange of the publish routes it.
     ///
     /// # Errors
     /// As [`Broker::browse`]. Messages that were moved before stay moved.
-    pub fn redrive(&self, browse: &Browse<'_>, dry_run: bool, wanted: &dyn Fn() -> bool) -> Result<Redriven, Error> {
+    pub fn redrive(
+        &self,
+        browse: &Browse<'_>,
+        mode: RedriveMode,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<Redriven, Error> {
         let engine = &self.engine;
         let (queue, selector) = engine.find(browse.vhost, browse.queue, browse.selector)?;
         let vhost = engine.catalog.vhost(browse.vhost);
@@ -81,7 +94,7 @@ impl Broker {
             }
             targets.iter().for_each(|target| returns.coming.entry(target.id).or_default().add(&message));
             taken += 1;
-            if dry_run {
+            if mode == RedriveMode::DryRun {
                 redriven.moved += 1;
                 return Ok(true);
             }

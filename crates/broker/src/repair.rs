@@ -32,24 +32,32 @@ pub struct Repair {
     pub given_up: u64,
 }
 
+/// The fate of unreadable messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RepairMode {
+    /// They stay.
+    Look,
+    /// They are settled, and their queue goes on.
+    AcceptLoss,
+}
+
 impl Broker {
-    /// Reads every message of a queue that only the disk has. With `accept_loss` the unreadable
-    /// ones are settled, and the queue goes on. `None` if there is no such queue. Takes as long as
-    /// the disk needs for the whole queue.
-    pub fn repair(&self, vhost: &str, queue: &str, accept_loss: bool) -> Option<Repair> {
+    /// Reads every message of a queue that only the disk has. `None` if there is no such queue.
+    /// Takes as long as the disk needs for the whole queue.
+    pub fn repair(&self, vhost: &str, queue: &str, mode: RepairMode) -> Option<Repair> {
         let vhost = self.engine.catalog.vhost(vhost)?;
         let queue = vhost.tables.read().queue(queue).cloned()?;
-        Some(repair(&self.engine, &queue, accept_loss))
+        Some(repair(&self.engine, &queue, mode))
     }
 }
 
-fn repair(engine: &Engine, queue: &Arc<Queue>, accept_loss: bool) -> Repair {
+fn repair(engine: &Engine, queue: &Arc<Queue>, mode: RepairMode) -> Repair {
     let mut repair = Repair { read: 0, unreadable: 0, numbers: (u64::MAX, 0), given_up: 0 };
     let mut work = Vec::new();
     for bucket in queue.buckets() {
-        repair_pages(engine, &bucket, accept_loss, &mut repair, &mut work);
+        repair_pages(engine, &bucket, mode, &mut repair, &mut work);
     }
-    repair_pages(engine, queue, accept_loss, &mut repair, &mut work);
+    repair_pages(engine, queue, mode, &mut repair, &mut work);
     if repair.unreadable == 0 {
         repair.numbers = (0, 0);
     }
@@ -63,7 +71,7 @@ fn repair(engine: &Engine, queue: &Arc<Queue>, accept_loss: bool) -> Repair {
     repair
 }
 
-fn repair_pages(engine: &Engine, queue: &Arc<Queue>, accept_loss: bool, repair: &mut Repair, work: &mut Vec<Work>) {
+fn repair_pages(engine: &Engine, queue: &Arc<Queue>, mode: RepairMode, repair: &mut Repair, work: &mut Vec<Work>) {
     let mut next = 0;
     while let Some(page) = queue.page_from(next, engine) {
         next = page + 1;
@@ -73,7 +81,7 @@ fn repair_pages(engine: &Engine, queue: &Arc<Queue>, accept_loss: bool, repair: 
         for one in &unreadable {
             repair.numbers = (repair.numbers.0.min(one.seq), repair.numbers.1.max(one.seq));
         }
-        if accept_loss {
+        if mode == RepairMode::AcceptLoss {
             let now = engine.clock.unix_ms();
             repair.given_up += queue.give_up(&unreadable, &mut Visit { context: engine, now, work });
         }

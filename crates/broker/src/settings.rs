@@ -72,6 +72,21 @@ impl Default for Limits {
     }
 }
 
+/// What an operator turns on and off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Switch {
+    /// From now on.
+    On,
+    /// No longer.
+    Off,
+}
+
+impl From<bool> for Switch {
+    fn from(on: bool) -> Self {
+        if on { Self::On } else { Self::Off }
+    }
+}
+
 /// The treatment of unknown arguments that begin with `x-`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UnknownArguments {

@@ -9,6 +9,7 @@ use journal::Ticket;
 
 use crate::broker::Broker;
 use crate::error::Error;
+use crate::settings::Switch;
 
 impl Broker {
     /// Starts or stops copying the messages of a vhost to `amq.rabbitmq.trace`, until the next
@@ -16,11 +17,14 @@ impl Broker {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn trace(&self, vhost: &str, on: bool) -> Result<Ticket, Error> {
+    pub fn trace(&self, vhost: &str, switch: Switch) -> Result<Ticket, Error> {
         let _alone = self.engine.administration.lock();
         let vhost = self.engine.existing_vhost(vhost)?;
-        let ticket = if on { self.engine.make_trace_exchange(&vhost) } else { Ticket::NONE };
-        vhost.traced.store(on, Ordering::Release);
+        let ticket = match switch {
+            Switch::On => self.engine.make_trace_exchange(&vhost),
+            Switch::Off => Ticket::NONE,
+        };
+        vhost.traced.store(switch == Switch::On, Ordering::Release);
         Ok(ticket)
     }
 }

@@ -362,7 +362,7 @@ pub(crate) fn apply(broker: &Broker, change: Change, caller: Caller) -> Result<(
             return Ok((closed.count() as u64, Ticket::NONE));
         }
         Change::Alarm { resource, up } => {
-            broker.force_alarm(&resource, up)?;
+            broker.force_alarm(&resource, up.into())?;
             Ticket::NONE
         }
         Change::MemoryLimit { bytes } => {
@@ -380,7 +380,7 @@ pub(crate) fn apply(broker: &Broker, change: Change, caller: Caller) -> Result<(
             broker.put_vhost(&name, &spec)?
         }
         Change::DeleteVhost { name } => broker.delete_vhost(&name)?,
-        Change::Trace { vhost, on } => broker.trace(&vhost, on)?,
+        Change::Trace { vhost, on } => broker.trace(&vhost, on.into())?,
         Change::SetPolicy { operator, policy } => policies::set(broker, operator, policy, &caller.identity)?,
         Change::ClearPolicy { operator, vhost, name } => {
             broker.clear_policy(&vhost, policies::kind(operator), &name)?

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use broker::{Browse, Browsed, ErrorKind, Properties, Table, Value as Field};
+use broker::{Browse, Browsed, ErrorKind, Properties, RedriveMode, Table, Value as Field};
 use serde_json::{Map, Value, json};
 
 use crate::control::Answer;
@@ -36,7 +36,11 @@ impl Source {
     }
 
     pub(crate) fn redrive(&self, browse: &Browse<'_>, extent: Extent, gone: &AtomicBool) -> Answer {
-        let redriven = match self.broker.redrive(browse, extent == Extent::DryRun, &|| self.is_wanted(gone)) {
+        let mode = match extent {
+            Extent::DryRun => RedriveMode::DryRun,
+            Extent::Whole => RedriveMode::Move,
+        };
+        let redriven = match self.broker.redrive(browse, mode, &|| self.is_wanted(gone)) {
             Ok(redriven) => redriven,
             Err(error) => return refused(error),
         };

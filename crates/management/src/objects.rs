@@ -4,7 +4,7 @@
 use std::task::Waker;
 use std::time::Instant;
 
-use broker::{BindingSpec, Broker, Client, DestinationName, Error, ExchangeSpec, QueueSpec, Ticket};
+use broker::{BindingSpec, Broker, Client, DeleteIf, DestinationName, Error, ExchangeSpec, QueueSpec, Ticket};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
@@ -111,7 +111,7 @@ pub(crate) fn apply(
         }
         ObjectChange::DeleteQueue { name, if_unused, if_empty } => {
             client.check_queue(&name, now)?;
-            client.delete_queue(&name, if_unused, if_empty, now)
+            client.delete_queue(&name, DeleteIf { unused: if_unused, empty: if_empty }, now)
         }
         ObjectChange::PurgeQueue { name } => client.purge_queue(&name, now),
         ObjectChange::DeclareExchange { name, kind, durable, auto_delete, internal, arguments } => {
@@ -121,7 +121,7 @@ pub(crate) fn apply(
         }
         ObjectChange::DeleteExchange { name, if_unused } => {
             client.check_exchange(&name, now)?;
-            client.delete_exchange(&name, if_unused, now).map(|ticket| (0, ticket))
+            client.delete_exchange(&name, DeleteIf { unused: if_unused, empty: false }, now).map(|ticket| (0, ticket))
         }
         ObjectChange::Bind(binding) => with_binding(&mut client, binding, |client, spec| client.bind(spec, now)),
         ObjectChange::Unbind(binding) => with_binding(&mut client, binding, |client, spec| client.unbind(spec, now)),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use auth::Identity;
-use broker::{Broker, Browse, Overview, Repair};
+use broker::{Broker, Browse, Overview, Repair, RepairMode};
 
 use crate::budget::Budget;
 use crate::change::{self, Caller, Refused, Secret};
@@ -248,7 +248,8 @@ impl Source {
             Request::Queues => Answer::Queues(self.queues()),
             Request::Connections => Answer::Connections(self.connections()),
             Request::Repair { vhost, queue, accept_loss } => {
-                let repair = self.broker.repair(vhost, queue, *accept_loss);
+                let mode = if *accept_loss { RepairMode::AcceptLoss } else { RepairMode::Look };
+                let repair = self.broker.repair(vhost, queue, mode);
                 Answer::Repaired(repair.map(|repair| repaired(vhost, queue, &repair)))
             }
             Request::Browse { vhost, queue, selector, limit } => {

@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 
 use broker::{
-    BindingSpec, Browse, Confirm, Consume, ConsumerArguments, Credit, DestinationName, Error, ErrorKind, ExchangeSpec,
-    Fetch, Outcome, Prefetch, Publish, QueueSpec, Rest, SessionId, Table, Tags, Unroutable,
+    BindingSpec, Browse, Confirm, Consume, ConsumerArguments, Credit, DeleteIf, DestinationName, Error, ErrorKind,
+    ExchangeSpec, Fetch, Outcome, Prefetch, Publish, QueueSpec, RedriveMode, Rest, SessionId, Table, Tags, Unroutable,
 };
 
 use crate::broker::{Setup, TestBroker, TextDialect, value_of};
@@ -181,7 +181,10 @@ impl Script {
                 self.broker().flush();
             }
             "flush" => self.broker().flush(),
-            "trace" => drop(self.broker().broker.trace("/", statement.word(0) == "on").expect("the vhost is there")),
+            "trace" => {
+                let switch = (statement.word(0) == "on").into();
+                self.broker().broker.trace("/", switch).expect("the vhost is there");
+            }
             "background" => assert!(self.broker().background(1000), "the journal takes its records"),
             "counts" => return self.counts(statement.word(0), statement.word(1)),
             "browse" => return self.browse(&statement),
@@ -220,7 +223,8 @@ impl Script {
 
     /// Sends dead letters back: how many did, never died, have no home, or find their queue full.
     fn redrive(&self, statement: &Statement<'_>) -> String {
-        let redriven = self.broker().broker.redrive(&meant(statement), statement.has("dry-run"), &|| true);
+        let mode = if statement.has("dry-run") { RedriveMode::DryRun } else { RedriveMode::Move };
+        let redriven = self.broker().broker.redrive(&meant(statement), mode, &|| true);
         self.broker().flush();
         match redriven {
             Ok(one) => format!("{} {} {} {}", one.moved, one.alive, one.homeless, one.refused),
@@ -288,7 +292,7 @@ impl Script {
             "passive" => peer.client.check_queue(queue, now)?,
             "delete" => {
                 let (unused, empty) = (statement.has("if-unused"), statement.has("if-empty"));
-                return Ok(peer.client.delete_queue(queue, unused, empty, now)?.0.to_string());
+                return Ok(peer.client.delete_queue(queue, DeleteIf { unused, empty }, now)?.0.to_string());
             }
             _ => return Ok(peer.client.purge_queue(queue, now)?.0.to_string()),
         };
@@ -314,7 +318,10 @@ impl Script {
                 peer.client.declare_exchange(&spec, now)?;
             }
             "passive-exchange" => drop(peer.client.check_exchange(exchange, now)?),
-            "delete-exchange" => drop(peer.client.delete_exchange(exchange, statement.has("if-unused"), now)?),
+            "delete-exchange" => {
+                let only = DeleteIf { unused: statement.has("if-unused"), empty: false };
+                peer.client.delete_exchange(exchange, only, now)?;
+            }
             verb => {
                 let to = statement.word(2);
                 let destination = match to.strip_prefix("exchange:") {

@@ -1,6 +1,6 @@
 //! Class `exchange`: declare, delete, and bindings between exchanges.
 
-use broker::{BindingSpec, DestinationName, ExchangeSpec};
+use broker::{BindingSpec, DeleteIf, DestinationName, ExchangeSpec};
 
 use crate::codec::methods::{
     ExchangeBind, ExchangeBindOk, ExchangeDeclare, ExchangeDeclareOk, ExchangeDelete, ExchangeDeleteOk, ExchangeUnbind,
@@ -42,7 +42,7 @@ impl Channel {
 
     pub(super) fn delete_exchange(&mut self, cx: &mut Context<'_>, delete: &ExchangeDelete<'_>) -> Result<(), Failure> {
         let name = without_line_ends(delete.exchange);
-        let ticket = cx.client.delete_exchange(&name, delete.if_unused, cx.now)?;
+        let ticket = cx.client.delete_exchange(&name, DeleteIf { unused: delete.if_unused, empty: false }, cx.now)?;
         if !delete.nowait {
             cx.link.send_when_durable(cx.client, ticket, cx.number, ExchangeDeleteOk {});
         }

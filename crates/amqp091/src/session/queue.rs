@@ -1,7 +1,7 @@
 //! Class `queue`: declare, bind, unbind, purge, delete. The broker's decisions and texts are passed
 //! on unchanged.
 
-use broker::{BindingSpec, Declared, DestinationName, QueueSpec, REPLY_PREFIX};
+use broker::{BindingSpec, Declared, DeleteIf, DestinationName, QueueSpec, REPLY_PREFIX};
 
 use crate::codec::Table;
 use crate::codec::methods::{
@@ -85,7 +85,8 @@ impl Channel {
 
     pub(super) fn delete_queue(&mut self, cx: &mut Context<'_>, delete: &QueueDelete<'_>) -> Result<(), Failure> {
         let name = self.queue_name(&without_line_ends(delete.queue))?;
-        let (count, ticket) = cx.client.delete_queue(&name, delete.if_unused, delete.if_empty, cx.now)?;
+        let only = DeleteIf { unused: delete.if_unused, empty: delete.if_empty };
+        let (count, ticket) = cx.client.delete_queue(&name, only, cx.now)?;
         if !delete.nowait {
             let reply = QueueDeleteOk { message_count: clamp(count) };
             cx.link.send_when_durable(cx.client, ticket, cx.number, reply);

@@ -7,6 +7,7 @@ use journal::Admission;
 
 use crate::alarms::{Allowance, DISK, MEMORY};
 use crate::engine::Engine;
+use crate::settings::Switch;
 
 impl Engine {
     fn alarms_now(&self) -> u8 {
@@ -16,12 +17,11 @@ impl Engine {
     }
 
     /// Raises or clears alarms by hand.
-    pub(crate) fn force_alarms(&self, which: u8, up: bool) {
-        if up {
-            self.alarms.by_hand.fetch_or(which, Ordering::Relaxed);
-        } else {
-            self.alarms.by_hand.fetch_and(!which, Ordering::Relaxed);
-        }
+    pub(crate) fn force_alarms(&self, which: u8, switch: Switch) {
+        match switch {
+            Switch::On => self.alarms.by_hand.fetch_or(which, Ordering::Relaxed),
+            Switch::Off => self.alarms.by_hand.fetch_and(!which, Ordering::Relaxed),
+        };
         self.housekeeper.wake();
     }
 

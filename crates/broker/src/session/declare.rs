@@ -75,6 +75,22 @@ pub struct ExchangeSpec {
     pub arguments: Table,
 }
 
+/// The states that a deletion insists on. An exchange is always empty.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DeleteIf {
+    /// A queue without consumers, an exchange without bindings.
+    pub unused: bool,
+    /// A queue without messages.
+    pub empty: bool,
+}
+
+impl DeleteIf {
+    /// Whatever its state is.
+    pub const ALWAYS: Self = Self { unused: false, empty: false };
+    /// Only while it is not in use.
+    pub const UNUSED: Self = Self { unused: true, empty: false };
+}
+
 /// The destination of a binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DestinationName {
@@ -264,7 +280,7 @@ impl Client {
     ///
     /// # Errors
     /// `AccessRefused` for a predeclared one, `Precondition` if it is in use and must not be.
-    pub fn delete_exchange(&mut self, name: &str, if_unused: bool, now: Instant) -> Result<Ticket, Error> {
+    pub fn delete_exchange(&mut self, name: &str, only: DeleteIf, now: Instant) -> Result<Ticket, Error> {
         self.flush(now);
         refuse_default_exchange(name)?;
         let vhost = Arc::clone(&self.vhost);
@@ -276,7 +292,7 @@ impl Client {
         let mut tables = vhost.tables.write();
         match tables.exchange(name) {
             None => return Ok(self.settled_and(&tables)),
-            Some(exchange) if if_unused && !exchange.bindings.is_empty() => {
+            Some(exchange) if only.unused && !exchange.bindings.is_empty() => {
                 return Err(Error::precondition(format!("exchange '{name}' in vhost '{}' in use", vhost.name)));
             }
             Some(_) => {}
@@ -526,24 +542,18 @@ impl Client {
     ///
     /// # Errors
     /// `Precondition` if it is in use or not empty and must not be, `Locked`, `AccessRefused`.
-    pub fn delete_queue(
-        &mut self,
-        name: &str,
-        if_unused: bool,
-        if_empty: bool,
-        now: Instant,
-    ) -> Result<(u64, Ticket), Error> {
+    pub fn delete_queue(&mut self, name: &str, only: DeleteIf, now: Instant) -> Result<(u64, Ticket), Error> {
         self.flush(now);
         let vhost = Arc::clone(&self.vhost);
         self.authorize(Resource::queue(name), Right::Configure)?;
         let mut tables = vhost.tables.write();
         let Some(queue) = tables.queue(name).cloned() else { return Ok((0, self.settled_and(&tables))) };
         self.check_owner(&queue)?;
-        let delayed = if if_empty { queue.delayed(&self.engine) } else { 0 };
+        let delayed = if only.empty { queue.delayed(&self.engine) } else { 0 };
         let bindings = vhost.bindings.part_count();
         let ended = self.engine.end_queue(&mut tables, &queue, &|inner| match () {
-            () if if_unused && inner.consumer_count() > 0 => Err("in use"),
-            () if if_empty && (inner.ready() + inner.waiting() > 0 || delayed > 0) => Err("not empty"),
+            () if only.unused && inner.consumer_count() > 0 => Err("in use"),
+            () if only.empty && (inner.ready() + inner.waiting() > 0 || delayed > 0) => Err("not empty"),
             () => Ok(()),
         });
         let (ready, ticket) =

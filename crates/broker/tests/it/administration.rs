@@ -2,7 +2,7 @@
 //! outlive a crash.
 
 use auth::{Cost, Identity, PasswordHash, Permission, TopicPermission, User, UserLimits};
-use broker::{ErrorKind, Publish, QueueSpec, Table, Value, VhostLimits, VhostSpec};
+use broker::{ErrorKind, Publish, QueueSpec, Switch, Table, Value, VhostLimits, VhostSpec};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Seen};
 use testkit::sim_disk::SimDisk;
@@ -333,12 +333,12 @@ fn alarms_by_hand_stop_publishers_until_they_are_cleared() {
     let (session, now) = (peer.session(1), broker.now());
     peer.client.declare_queue(&durable("q"), now).unwrap();
     for resource in ["memory", "disk"] {
-        broker.broker.force_alarm(resource, true).unwrap();
+        broker.broker.force_alarm(resource, Switch::On).unwrap();
         peer.client.publish(session, message("", "q", b"1")).unwrap();
         peer.client.flush(now);
         assert_eq!(peer.drain(&broker), [Seen::Blocked(format!("low on {resource}"))]);
         assert_eq!(peer.client.flow(), broker::Flow::Pause);
-        broker.broker.force_alarm(resource, false).unwrap();
+        broker.broker.force_alarm(resource, Switch::Off).unwrap();
         broker.housekeep();
         assert_eq!(peer.drain(&broker), [Seen::Unblocked]);
         assert_eq!(peer.client.flow(), broker::Flow::Run);
@@ -358,7 +358,7 @@ fn alarms_by_hand_stop_publishers_until_they_are_cleared() {
     assert_eq!(delivered(&peer.drain(&broker)), 1);
     broker.broker.set_memory_limit(1 << 30);
     assert!(!broker.broker.overview().memory_alarm);
-    assert_eq!(broker.broker.force_alarm("patience", true).unwrap_err().kind, ErrorKind::NotFound);
+    assert_eq!(broker.broker.force_alarm("patience", Switch::On).unwrap_err().kind, ErrorKind::NotFound);
 }
 
 /// A request of management leaves no trace among the connections. It passes their limits and keeps

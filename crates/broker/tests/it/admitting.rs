@@ -1,7 +1,7 @@
 //! Declarations that the log, or memory, has no room for are refused with their reason. Everything
 //! that makes room goes on.
 
-use broker::{BindingSpec, Consume, DestinationName, ExchangeSpec, QueueSpec, Tags, Value, VhostSpec};
+use broker::{BindingSpec, Consume, DeleteIf, DestinationName, ExchangeSpec, QueueSpec, Tags, Value, VhostSpec};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::Peer;
 use testkit::script::Script;
@@ -60,7 +60,7 @@ fn arguments_of_all_declarations_are_bounded_together() {
     let (count, why) = declare_all(&mut peer, &broker, 10_000);
     assert_eq!(count, 9);
     assert!(why.contains("of 100000 that they may: delete some, or raise limits.declarations_bytes"), "{why}");
-    peer.client.delete_queue("q0", false, false, broker.now()).expect("it goes");
+    peer.client.delete_queue("q0", DeleteIf::ALWAYS, broker.now()).expect("it goes");
     peer.client.declare_queue(&spec("r", 10_000), broker.now()).expect("there is room again");
     let mut binding = BindingSpec {
         source: "amq.direct".into(),
@@ -99,7 +99,7 @@ fn durable_declarations_take_no_more_of_the_log_than_it_can_say_again() {
         assert!(peer.client.declare_queue(&spec("q0", 15_000), broker.now()).is_ok(), "what is there is found");
         let transient = QueueSpec { durable: false, ..spec("transient", 15_000) };
         peer.client.declare_queue(&transient, broker.now()).expect("it is not logged");
-        peer.client.delete_queue("transient", false, false, broker.now()).expect("it goes");
+        peer.client.delete_queue("transient", DeleteIf::ALWAYS, broker.now()).expect("it goes");
         peer.client.publish(session, message("", "first", b"2")).expect("it is taken");
         peer.consume(&broker, 1, Consume { queue: "first".to_owned(), ..Consume::default() });
         assert_eq!(peer.turn(&broker).len(), 1, "publishers and consumers go on");
@@ -111,7 +111,7 @@ fn durable_declarations_take_no_more_of_the_log_than_it_can_say_again() {
         broker = TestBroker::open(setup);
     }
     let mut peer = Peer::attach(&broker, "guest").expect("it may attach");
-    peer.client.delete_queue("q0", false, false, broker.now()).expect("it goes");
+    peer.client.delete_queue("q0", DeleteIf::ALWAYS, broker.now()).expect("it goes");
     peer.client.declare_queue(&spec("more", 14_000), broker.now()).expect("there is room again");
 }
 

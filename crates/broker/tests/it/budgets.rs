@@ -308,7 +308,10 @@ fn what_takes_many_entries_at_once_costs_its_turn_as_many() {
         match name {
             "purged" => assert_eq!(peer.client.purge_queue(name, broker.now()).expect("it may purge").0, MANY),
             "deleted" => {
-                assert_eq!(peer.client.delete_queue(name, false, false, broker.now()).expect("it may delete").0, MANY);
+                assert_eq!(
+                    peer.client.delete_queue(name, broker::DeleteIf::ALWAYS, broker.now()).expect("it may delete").0,
+                    MANY
+                );
             }
             taken => {
                 peer.consume(&broker, 0, Consume { queue: taken.into(), ..Consume::default() });

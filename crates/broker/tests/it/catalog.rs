@@ -5,8 +5,8 @@ use std::task::Waker;
 
 use auth::{Identity, Permission, TopicPermission, User};
 use broker::{
-    ApplyTo, BindingSpec, Client, DestinationName, ExchangeSpec, PolicyKind, PolicySpec, QueueSpec, VhostLimits,
-    VhostSpec,
+    ApplyTo, BindingSpec, Client, DeleteIf, DestinationName, ExchangeSpec, PolicyKind, PolicySpec, QueueSpec, Switch,
+    VhostLimits, VhostSpec,
 };
 use testkit::broker::{Setup, TestBroker, table_of};
 use testkit::sim_disk::{Fault, Random, SimDisk};
@@ -73,8 +73,8 @@ impl World {
             3..5 => drop(client.declare_exchange(&self.exchange(), now)),
             5..7 => drop(client.bind(&self.binding(), now)),
             7 => drop(client.unbind(&self.binding(), now)),
-            8 => drop(client.delete_queue(self.one_of(&QUEUES), false, false, now)),
-            _ => drop(client.delete_exchange(self.one_of(&EXCHANGES), false, now)),
+            8 => drop(client.delete_queue(self.one_of(&QUEUES), DeleteIf::ALWAYS, now)),
+            _ => drop(client.delete_exchange(self.one_of(&EXCHANGES), DeleteIf::ALWAYS, now)),
         }
     }
 
@@ -133,8 +133,8 @@ impl World {
             7 if self.random.chance(50) => drop(broker.delete_user(user)),
             8 => {
                 // The exchange of the copies stays.
-                drop(broker.trace(vhost, true));
-                drop(broker.trace(vhost, false));
+                drop(broker.trace(vhost, Switch::On));
+                drop(broker.trace(vhost, Switch::Off));
             }
             _ => {
                 drop(broker.add_user(User::new(user, None)));

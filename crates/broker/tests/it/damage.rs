@@ -2,8 +2,8 @@
 //! and all others go on. An operator can let a damaged queue go on without the lost messages.
 
 use broker::{
-    ApplyTo, Consume, ConsumerArguments, Fetch, Outcome, PolicyKind, PolicySpec, Publish, QueueSpec, Repair, Tags,
-    Value,
+    ApplyTo, Consume, ConsumerArguments, Fetch, Outcome, PolicyKind, PolicySpec, Publish, QueueSpec, Repair,
+    RepairMode, Tags, Value,
 };
 use testkit::broker::{Setup, TestBroker, table_of};
 use testkit::peer::{Peer, Received, Seen};
@@ -79,8 +79,8 @@ impl Scene {
         self.broker.broker.queues().iter().any(|report| report.name == queue && report.damaged.is_some())
     }
 
-    fn repair(&self, accept_loss: bool) -> Repair {
-        self.broker.broker.repair("/", "hurt", accept_loss).unwrap()
+    fn repair(&self, mode: RepairMode) -> Repair {
+        self.broker.broker.repair("/", "hurt", mode).unwrap()
     }
 
     fn stop(mut self) -> Setup {
@@ -170,11 +170,11 @@ fn a_damaged_segment_stops_its_queue_alone_until_the_loss_is_accepted() {
             continue;
         }
 
-        let told = scene.repair(false);
+        let told = scene.repair(RepairMode::Look);
         assert!(told.unreadable > 100 && told.given_up == 0, "{what}: {told:?}");
-        assert_eq!(scene.repair(false), told, "{what}: nothing was changed");
+        assert_eq!(scene.repair(RepairMode::Look), told, "{what}: nothing was changed");
         assert!(scene.turn().is_empty(), "{what}");
-        let done = scene.repair(true);
+        let done = scene.repair(RepairMode::AcceptLoss);
         assert_eq!((done.unreadable, done.given_up), (told.unreadable, told.unreadable), "{what}");
         let after = scene.drain_on();
         let count = (before.len() + after.len()) as u64;
@@ -201,7 +201,7 @@ fn a_consumer_with_a_selector_does_without_what_no_list_tells_until_the_loss_is_
     assert!(told.len() == 1 && told[0].contains("'hurt'"), "{told:?}");
     assert!(all.array_windows().all(|[one, next]| one < next), "in order");
     assert_eq!(all[all.len() - 1], MANY - 1, "what comes behind it");
-    let given_up = scene.repair(true).given_up;
+    let given_up = scene.repair(RepairMode::AcceptLoss).given_up;
     assert!(given_up > 100);
     all.extend(scene.drain_on());
     all.sort_unstable();
@@ -213,12 +213,12 @@ fn a_consumer_with_a_selector_does_without_what_no_list_tells_until_the_loss_is_
 fn a_queue_that_is_whole_is_told_so_and_loses_nothing() {
     let disk = SimDisk::new(1, 64 << 20);
     let mut scene = Scene::open(stopped(&disk));
-    for accept in [false, true] {
-        let told = scene.repair(accept);
+    for mode in [RepairMode::Look, RepairMode::AcceptLoss] {
+        let told = scene.repair(mode);
         assert_eq!((told.unreadable, told.given_up), (0, 0), "{told:?}");
         assert!(told.read > MANY / 2, "{told:?}");
     }
-    assert_eq!(scene.broker.broker.repair("/", "none", true), None);
+    assert_eq!(scene.broker.broker.repair("/", "none", RepairMode::AcceptLoss), None);
     assert!(scene.drain("hurt").into_iter().eq(0..MANY));
 }
 
@@ -263,7 +263,7 @@ fn a_damaged_list_of_what_waits_for_its_retry_stops_no_start() {
     assert!(told.iter().any(|line| line.contains("'hurt'")), "{told:?}");
     assert!(scene.drain("well").into_iter().eq(0..MANY), "the other queue goes on");
     assert!(scene.drain("hurt").is_empty() && scene.damaged("hurt"));
-    let lost = scene.repair(true).given_up;
+    let lost = scene.repair(RepairMode::AcceptLoss).given_up;
     let mut rest = scene.drain_on();
     scene.broker.setup.clock.advance(2000);
     rest.extend(scene.drain_on());
@@ -289,7 +289,7 @@ fn what_should_die_of_age_and_cant_be_found_is_not_tried_without_end() {
     scene.broker.flush();
     assert!(scene.damaged("hurt"));
     assert_eq!(scene.ready("hurt"), MANY, "what can be found has died");
-    assert!(scene.repair(true).given_up > 100);
+    assert!(scene.repair(RepairMode::AcceptLoss).given_up > 100);
     scene.turn();
     assert_eq!((scene.ready("hurt"), scene.damaged("hurt")), (0, false), "the rest dies then");
 }

@@ -1,7 +1,7 @@
 //! The bytes that peers make the broker hold besides queued messages: counted by kind, against the
 //! memory limit, and given back.
 
-use broker::{Held, Publish, QueueSpec, Unroutable};
+use broker::{Held, Publish, QueueSpec, Switch, Unroutable};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Seen};
 
@@ -220,7 +220,7 @@ fn what_a_user_keeps_while_memory_is_full_does_not_grow_with_its_connections() {
     let mut peers: Vec<Peer> = (0..20).map(|_| Peer::attach(&broker, "guest").expect("it may attach")).collect();
     let spec = QueueSpec { name: "q".into(), ..QueueSpec::default() };
     peers[0].client.declare_queue(&spec, broker.now()).expect("it may declare");
-    broker.broker.force_alarm("memory", true).expect("there is such an alarm");
+    broker.broker.force_alarm("memory", Switch::On).expect("there is such an alarm");
     let mut refused = 0;
     for peer in &mut peers {
         let session = peer.session(1);

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use broker::{
-    Browse, Consume, ConsumerArguments, Dialect, DialectId, Dialects, Error, Fetch, Outcome, Properties, Publish,
-    Redriven, Tags,
+    Browse, Consume, ConsumerArguments, DeleteIf, Dialect, DialectId, Dialects, Error, Fetch, Outcome, Properties,
+    Publish, RedriveMode, Redriven, Tags,
 };
 use journal::{Disk, DiskFile, Lock};
 use testkit::broker::{Setup, TestBroker, TextDialect};
@@ -304,7 +304,7 @@ fn a_get_is_woken_when_what_it_waits_for_goes_to_a_selector_or_with_its_queue() 
         let (third, now) = (Mutex::new(Peer::attach(&broker, "guest").unwrap()), broker.now());
         broker.page_overtaken_by(move || {
             if deleted {
-                third.lock().unwrap().client.delete_queue("q", false, false, now).unwrap();
+                third.lock().unwrap().client.delete_queue("q", DeleteIf::ALWAYS, now).unwrap();
             }
         });
         broker.flush();
@@ -466,7 +466,7 @@ fn a_redrive_moves_all_while_the_sweep_overtakes_its_placing() {
     assert_eq!(ready()[0], ("dead".to_owned(), COUNT));
     // The messages of one move are in two pages.
     let some = Browse { vhost: "/", queue: "dead", selector: "n = 0", limit: u64::MAX };
-    let redriven = broker.broker.redrive(&some, false, &|| true);
+    let redriven = broker.broker.redrive(&some, RedriveMode::Move, &|| true);
     assert_eq!(redriven.unwrap(), Redriven { moved: COUNT / 100, ..Redriven::default() });
     assert_eq!(ready()[0].1, COUNT - COUNT / 100);
 }

@@ -2,7 +2,7 @@
 //! happens to the backlog, and memory stays small. Each test runs with the backlog in the log, and
 //! with most of it in segments.
 
-use broker::{ApplyTo, Consume, Counts, Fetch, Flow, Outcome, PolicyKind, PolicySpec, Publish, Tags, Value};
+use broker::{ApplyTo, Consume, Counts, DeleteIf, Fetch, Flow, Outcome, PolicyKind, PolicySpec, Publish, Tags, Value};
 use testkit::broker::{Setup, TestBroker, table_of};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::SimDisk;
@@ -311,7 +311,7 @@ fn a_backlog_is_purged_and_deleted_without_being_read() {
         scene.publish("r", 0..50_000);
         let now = scene.broker.now();
         assert_eq!(scene.peer.client.purge_queue("q", now).unwrap().0, 50_000);
-        scene.peer.client.delete_queue("r", false, false, now).unwrap();
+        scene.peer.client.delete_queue("r", DeleteIf::ALWAYS, now).unwrap();
         scene.publish("q", 0..10);
         let mut scene = scene.cut();
         assert_eq!(scene.counts("q"), (10, 0));

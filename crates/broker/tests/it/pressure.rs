@@ -1,8 +1,8 @@
 //! Full memory and a full log: publishers stop, consumers go on, and all of them finish.
 
 use broker::{
-    ApplyTo, Browse, Consume, Flow, Outcome, PolicyKind, PolicySpec, Prefetch, Publish, QueueSpec, SessionId, Tags,
-    Ticket, TransactionId, Value,
+    ApplyTo, Browse, Consume, Flow, Outcome, PolicyKind, PolicySpec, Prefetch, Publish, QueueSpec, RedriveMode,
+    SessionId, Tags, Ticket, TransactionId, Value,
 };
 use testkit::broker::{Setup, TestBroker, table_of};
 use testkit::peer::{Peer, Seen};
@@ -423,6 +423,6 @@ fn messages_that_the_log_has_become_too_small_for_stay_and_keep_nothing_else() {
 
     let small = small.with_a_log_of(1 << 20, &disk);
     let browse = Browse { vhost: "/", queue: "dead", selector: "", limit: u64::MAX };
-    let redriven = small.broker.broker.redrive(&browse, false, &|| true).unwrap();
+    let redriven = small.broker.broker.redrive(&browse, RedriveMode::Move, &|| true).unwrap();
     assert_eq!((redriven.moved, redriven.refused), (1, 1));
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
-    Consume, ConsumerArguments, Fetch, Outcome, Prefetch, Publish, QueueSpec, Table, Tags, Unroutable, Value,
+    Consume, ConsumerArguments, DeleteIf, Fetch, Outcome, Prefetch, Publish, QueueSpec, Table, Tags, Unroutable, Value,
 };
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen};
@@ -225,7 +225,7 @@ impl Run {
     fn delete(&mut self, client: usize, queue: usize) {
         self.log.push(format!("delete q{queue}"));
         let now = self.now();
-        let (ready, _) = self.peers[client].client.delete_queue(&format!("q{queue}"), false, false, now).unwrap();
+        let (ready, _) = self.peers[client].client.delete_queue(&format!("q{queue}"), DeleteIf::ALWAYS, now).unwrap();
         let (expected, cancelled) = self.model.delete(queue);
         assert_eq!(ready, expected as u64);
         self.cancelled.extend(cancelled);
@@ -543,7 +543,7 @@ impl Run {
     fn empty(&mut self) {
         let mut peer = Peer::attach(&self.broker, "guest").unwrap();
         for queue in 0..QUEUES {
-            peer.client.delete_queue(&format!("q{queue}"), false, false, self.now()).unwrap();
+            peer.client.delete_queue(&format!("q{queue}"), DeleteIf::ALWAYS, self.now()).unwrap();
         }
         self.broker.flush();
         let overview = self.broker.broker.overview();

@@ -1,7 +1,7 @@
 //! Redriven dead letters: their queues and their order, and that none is lost, doubled, or moves in
 //! a circle.
 
-use broker::Browse;
+use broker::{Browse, RedriveMode};
 use testkit::broker::Setup;
 use testkit::script::Script;
 use testkit::sim_disk::SimDisk;
@@ -131,7 +131,7 @@ fn what_is_not_seen_yet_takes_its_place() {
             ("a reject 2 multiple; publish - q 3 persistent", ""),
         ]);
         let browse = Browse { vhost: "/", queue: "dead", selector: "", limit: 1 };
-        let redriven = [1, 0].map(|_| script.broker().broker.redrive(&browse, false, &|| true).unwrap());
+        let redriven = [1, 0].map(|_| script.broker().broker.redrive(&browse, RedriveMode::Move, &|| true).unwrap());
         assert_eq!(redriven.map(|one| (one.moved, one.refused)), [(1, 0), (0, 1)], "{limit}");
         script.check(&[("* flush", ""), ("* counts q", "2 0"), ("* browse dead", "2")]);
     }
@@ -183,7 +183,7 @@ fn a_redrive_survives_a_power_cut_whole_or_not_at_all() {
         script.check(&DIE);
         let broker = &script.broker().broker;
         let browse = broker::Browse { vhost: "/", queue: "dead", selector: "", limit: u64::MAX };
-        assert_eq!(broker.redrive(&browse, false, &|| true).unwrap().moved, 3);
+        assert_eq!(broker.redrive(&browse, RedriveMode::Move, &|| true).unwrap().moved, 3);
         if flushed {
             script.check(&[("* flush", "")]);
         }

@@ -2,7 +2,7 @@
 //! administrators.
 
 use auth::{Tags, User};
-use broker::{ExchangeSpec, Limits, VhostLimits, VhostSpec};
+use broker::{DeleteIf, ExchangeSpec, Limits, VhostLimits, VhostSpec};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::Peer;
 
@@ -117,9 +117,9 @@ fn one_vhost_leaves_queues_exchanges_and_bindings_to_others() {
     client.bind(&binding("amq.direct", "2", "1"), now).unwrap();
     client.unbind(&binding("amq.direct", "2", "1"), now).unwrap();
     client.bind(&third, now).unwrap();
-    client.delete_queue("1", false, false, now).unwrap();
+    client.delete_queue("1", DeleteIf::ALWAYS, now).unwrap();
     client.bind(&binding("amq.direct", "4", "2"), now).unwrap();
-    client.delete_exchange("1", false, now).unwrap();
+    client.delete_exchange("1", DeleteIf::ALWAYS, now).unwrap();
     client.declare_exchange(&exchange("3"), now).unwrap();
     // A vhost's own limit counts, and a lone user has everything.
     broker.broker.limit_vhost("/", VhostLimits { queues: Some(3), connections: None }).unwrap();

@@ -1,7 +1,7 @@
 //! Transient messages that memory has no room for: they wait on the disk, behave like any other,
 //! and are gone after a restart.
 
-use broker::{Consume, Fetch, Outcome, Publish, QueueSpec, Tags, Value};
+use broker::{Consume, DeleteIf, Fetch, Outcome, Publish, QueueSpec, RepairMode, Tags, Value};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::{Fault, SimDisk};
@@ -251,7 +251,7 @@ fn spilled_messages_are_purged_and_deleted_without_being_read() {
         let now = scene.broker.now();
         assert_eq!(scene.peer.client.purge_queue("q", now).unwrap().0, 20_000);
         scene.publish("q", 0..10, kind);
-        scene.peer.client.delete_queue("r", false, false, now).unwrap();
+        scene.peer.client.delete_queue("r", DeleteIf::ALWAYS, now).unwrap();
         for number in 0..10 {
             let tag = scene.get("q").map(|received| (received.body == body(number)).then_some(received.tag)).unwrap();
             let session = scene.peer.session(1);
@@ -438,9 +438,9 @@ fn a_spilled_message_that_cannot_be_read_stops_its_queue_until_the_loss_is_accep
         assert_run(&scene.drain(Outcome::Accepted), 0..10_000);
         let told = scene.broker.broker.take_damages();
         assert!(told.len() == 1 && told[0].contains("hermod repair"), "{told:?}");
-        let found = scene.broker.broker.repair("/", "q", false).unwrap();
+        let found = scene.broker.broker.repair("/", "q", RepairMode::Look).unwrap();
         assert_eq!((found.unreadable, found.given_up), (1, 0));
-        let given_up = scene.broker.broker.repair("/", "q", true).unwrap();
+        let given_up = scene.broker.broker.repair("/", "q", RepairMode::AcceptLoss).unwrap();
         assert_eq!((given_up.unreadable, given_up.given_up), (1, 1));
         assert_run(&scene.drain(Outcome::Accepted), 10_001..20_000);
         scene.check_nothing_is_left();

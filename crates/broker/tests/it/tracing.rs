@@ -78,10 +78,10 @@ fn nothing_is_traced_while_an_alarm_stops_publishers() {
     let disk = SimDisk::new(1, 64 << 20);
     let mut script = Script::stepped(&disk, 8 << 20);
     script.check(&[("t queue all; bind amq.rabbitmq.trace # all", "0 0"), ("* trace on", "")]);
-    script.broker().broker.force_alarm("memory", true).unwrap();
+    script.broker().broker.force_alarm("memory", broker::Switch::On).unwrap();
     script.say("a confirm; publish - nowhere 1");
     script.check(&[("* counts all", "0 0")]);
-    script.broker().broker.force_alarm("memory", false).unwrap();
+    script.broker().broker.force_alarm("memory", broker::Switch::Off).unwrap();
     script.say("a");
     script.check(&[("a", ""), ("* browse all", "1")]);
 }

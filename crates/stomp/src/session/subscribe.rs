@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use broker::{Consume, ConsumerArguments, Mode, Prefetch, Ticket};
+use broker::{Consume, ConsumerArguments, DeleteIf, Mode, Prefetch, Ticket};
 
 use wire::Output;
 
@@ -205,7 +205,7 @@ impl Session {
             self.deliveries.remove(&tag);
         }
         if let Some(durable) = ends {
-            let (_, deleted) = self.client.delete_queue(&durable.queue, true, false, now)?;
+            let (_, deleted) = self.client.delete_queue(&durable.queue, DeleteIf::UNUSED, now)?;
             ticket = ticket.max(deleted);
         }
         self.fence(frame, ticket);

@@ -110,7 +110,7 @@ fn a_deleted_queue_ends_its_subscribers() {
     let scene = Scene::new();
     let mut reader = scene.connect("1.2");
     reader.say("SUBSCRIBE\nid:s\ndestination:/queue/a\n\n\0");
-    scene.client().delete_queue("a", false, false, scene.test.now()).unwrap();
+    scene.client().delete_queue("a", broker::DeleteIf::ALWAYS, scene.test.now()).unwrap();
     reader.run();
     let heard = reader.heard();
     assert!(heard[0].starts_with("ERROR\nmessage:Server cancelled subscription\nsubscription:s\n"), "{heard:?}");

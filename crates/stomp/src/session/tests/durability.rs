@@ -179,7 +179,7 @@ fn what_an_alarm_refuses_ends_the_connection_with_a_receipt_and_without() {
         // An earlier receipt makes no difference to a SEND without one.
         peer.say("SUBSCRIBE\nid:s\ndestination:/queue/b\n\n\0SEND\ndestination:/queue/a\nreceipt:1\n\nx\0");
         answers(&mut peer, "1");
-        scene.broker.force_alarm("disk", true).unwrap();
+        scene.broker.force_alarm("disk", broker::Switch::On).unwrap();
         peer.say(&format!("SEND\ndestination:/queue/a\n{receipt}\ny\0"));
         peer.pass(Duration::from_secs(29));
         is_silent(&mut peer);
