@@ -6,7 +6,10 @@
 
 use std::borrow::Cow;
 
-use broker::{Counts, Dialect, DialectId, Dialects, Error, Field, Message, Overlay, Properties, Selected};
+use broker::{
+    Content, Counts, Dialect, DialectId, Dialects, Error, Field, Id, Message, Overlay, Properties, Selected,
+    ms_of_seconds, seconds_of_ms,
+};
 
 use crate::codec::decode_properties;
 use crate::codec::properties::BasicProperties;
@@ -15,6 +18,9 @@ use crate::codec::table::{self, Table, Value, ValueRef};
 /// Property flags and values of the content header, as on the wire. The number stands in the
 /// journal.
 pub(crate) const ENCODING: DialectId = DialectId(1);
+
+/// The most bytes of a property that is a text.
+const SHORT: usize = 255;
 
 /// Reads the properties of messages published by AMQP 0-9-1.
 #[derive(Debug, Clone, Copy, Default)]
@@ -25,27 +31,27 @@ impl Dialect for Amqp091Dialect {
         ENCODING
     }
 
-    fn read(&self, raw: &[u8]) -> Result<Properties, Error> {
-        let basic = decode_properties(raw)
+    fn read(&self, content: Content<'_>) -> Result<Properties, Error> {
+        let basic = decode_properties(content.properties)
             .map_err(|error| Error::internal(format!("stored AMQP properties cannot be read: {error}")))?;
         Ok(to_neutral(&basic))
     }
 
-    fn look_up<'m>(&self, raw: &'m [u8], field: Field<'_>) -> Selected<'m> {
-        let Ok(basic) = decode_properties(raw) else { return Selected::Null };
+    fn look_up<'m>(&self, content: Content<'m>, field: Field<'_>) -> Selected<'m> {
+        let Ok(basic) = decode_properties(content.properties) else { return Selected::Null };
         let text = match field {
             Field::Header(name) => {
                 let value = basic.headers.and_then(|headers| headers.get(name));
                 return value.map_or(Selected::Null, select);
             }
             Field::Timestamp => {
-                return basic.timestamp.map_or(Selected::Null, |time| select(ValueRef::Timestamp(time)));
+                return basic.timestamp.map_or(Selected::Null, |time| Selected::Int(ms_of_seconds(time)));
             }
             Field::ContentType => basic.content_type,
             Field::ContentEncoding => basic.content_encoding,
-            Field::CorrelationId => basic.correlation_id,
+            Field::CorrelationId(_) => basic.correlation_id,
             Field::ReplyTo => basic.reply_to,
-            Field::MessageId => basic.message_id,
+            Field::MessageId(_) => basic.message_id,
             Field::Kind => basic.kind,
             Field::UserId => basic.user_id,
             Field::AppId => basic.app_id,
@@ -75,11 +81,11 @@ fn to_neutral(basic: &BasicProperties<'_>) -> Properties {
         headers: basic.headers.map(table_to_neutral).unwrap_or_default(),
         persistent: basic.delivery_mode == Some(2),
         priority: basic.priority,
-        correlation_id: text(basic.correlation_id),
+        correlation_id: text(basic.correlation_id).map(Id::Text),
         reply_to: text(basic.reply_to),
         expiration: basic.expiration.and_then(|digits| str::from_utf8(digits).ok()?.parse().ok()),
-        message_id: text(basic.message_id),
-        timestamp: basic.timestamp,
+        message_id: text(basic.message_id).map(Id::Text),
+        timestamp: basic.timestamp.map(ms_of_seconds),
         kind: text(basic.kind),
         user_id: text(basic.user_id),
         app_id: text(basic.app_id),
@@ -117,7 +123,7 @@ pub(crate) fn value_to_neutral(value: ValueRef<'_>) -> broker::Value {
         },
         ValueRef::Bytes(bytes) => broker::Value::Bytes(bytes.to_vec()),
         ValueRef::Array(array) => broker::Value::Array(array.iter().map(value_to_neutral).collect()),
-        ValueRef::Timestamp(v) => broker::Value::Timestamp(v),
+        ValueRef::Timestamp(v) => broker::Value::Timestamp(ms_of_seconds(v)),
         ValueRef::Table(table) => broker::Value::Table(table_to_neutral(table)),
         ValueRef::Void => broker::Value::Null,
     }
@@ -139,7 +145,7 @@ fn value_from_neutral(value: &broker::Value) -> Value {
         broker::Value::Decimal { scale, value } => Value::Decimal { scale: *scale, value: *value },
         broker::Value::Text(text) => Value::Str(text.as_bytes().to_vec()),
         broker::Value::Bytes(bytes) => Value::Bytes(bytes.clone()),
-        broker::Value::Timestamp(v) => Value::Timestamp(*v),
+        broker::Value::Timestamp(v) => Value::Timestamp(seconds_of_ms(*v)),
         broker::Value::Array(values) => Value::Array(values.iter().map(value_from_neutral).collect()),
         broker::Value::Table(table) => Value::Table(fields_from_neutral(table)),
         lacking => lacking.nearest().map_or(Value::Void, |nearest| value_from_neutral(&nearest)),
@@ -187,9 +193,42 @@ fn laid_over(properties: &[u8], overlay: &Overlay) -> Result<Vec<u8>, Error> {
 
 /// The property bytes for a message of another protocol.
 fn from_neutral(neutral: &Properties) -> Vec<u8> {
-    let expiration = neutral.expiration.map(|ms| ms.to_string());
-    let basic = without_headers(neutral, expiration.as_deref());
-    with_headers(basic, (!neutral.headers.is_empty()).then(|| fields_from_neutral(&neutral.headers)))
+    let texts = Texts::of(neutral);
+    let basic = without_headers(neutral, &texts);
+    let mut fields = fields_from_neutral(&neutral.headers);
+    fields.extend(odd_ids(neutral, &texts));
+    with_headers(basic, (!fields.is_empty()).then_some(fields))
+}
+
+/// The texts of properties that have no text in the neutral form.
+struct Texts<'a> {
+    expiration: Option<String>,
+    correlation_id: Option<Cow<'a, str>>,
+    message_id: Option<Cow<'a, str>>,
+}
+
+impl<'a> Texts<'a> {
+    fn of(neutral: &'a Properties) -> Self {
+        // An id that does not fit whole would be another id.
+        let id = |id: &'a Option<Id>| id.as_ref()?.as_text().filter(|text| text.len() <= SHORT);
+        Self {
+            expiration: neutral.expiration.map(|ms| ms.to_string()),
+            correlation_id: id(&neutral.correlation_id),
+            message_id: id(&neutral.message_id),
+        }
+    }
+}
+
+/// Ids that are too long for a property of this protocol, or no text. They become headers, as in
+/// RabbitMQ.
+fn odd_ids(neutral: &Properties, texts: &Texts<'_>) -> impl Iterator<Item = (String, Value)> {
+    let header = |name: &str, id: &Option<Id>, text: &Option<Cow<'_, str>>| {
+        let id = id.clone().filter(|_| text.is_none())?;
+        Some((name.to_owned(), value_from_neutral(&id.into())))
+    };
+    let message_id = header("x-message-id", &neutral.message_id, &texts.message_id);
+    let correlation_id = header("x-correlation-id", &neutral.correlation_id, &texts.correlation_id);
+    message_id.into_iter().chain(correlation_id)
 }
 
 /// Encodes properties with these headers.
@@ -202,7 +241,8 @@ fn with_headers(basic: BasicProperties<'_>, headers: Option<Vec<(String, Value)>
 }
 
 /// Neutral properties as this protocol's, without the headers.
-fn without_headers<'a>(neutral: &'a Properties, expiration: Option<&'a str>) -> BasicProperties<'a> {
+fn without_headers<'a>(neutral: &'a Properties, texts: &'a Texts<'a>) -> BasicProperties<'a> {
+    let short = |text: &'a Option<Cow<'a, str>>| text.as_deref().map(str::as_bytes);
     let bytes = |text: &'a Option<String>| text.as_deref().map(str::as_bytes);
     BasicProperties {
         content_type: bytes(&neutral.content_type),
@@ -210,11 +250,11 @@ fn without_headers<'a>(neutral: &'a Properties, expiration: Option<&'a str>) -> 
         headers: None,
         delivery_mode: Some(if neutral.persistent { 2 } else { 1 }),
         priority: neutral.priority,
-        correlation_id: bytes(&neutral.correlation_id),
+        correlation_id: short(&texts.correlation_id),
         reply_to: bytes(&neutral.reply_to),
-        expiration: expiration.map(str::as_bytes),
-        message_id: bytes(&neutral.message_id),
-        timestamp: neutral.timestamp,
+        expiration: bytes(&texts.expiration),
+        message_id: short(&texts.message_id),
+        timestamp: neutral.timestamp.map(seconds_of_ms),
         kind: bytes(&neutral.kind),
         user_id: bytes(&neutral.user_id),
         app_id: bytes(&neutral.app_id),
@@ -229,11 +269,10 @@ fn without_headers<'a>(neutral: &'a Properties, expiration: Option<&'a str>) -> 
 pub(crate) fn encode(neutral: &Properties) -> Result<Vec<u8>, Error> {
     let headers = table::encode_fields(&fields_from_neutral(&neutral.headers));
     let headers = Some(Table::new(&headers).unwrap_or_default()).filter(|_| !neutral.headers.is_empty());
-    let expiration = neutral.expiration.map(|ms| ms.to_string());
-    let encoded = BasicProperties { headers, ..without_headers(neutral, expiration.as_deref()) }.to_bytes();
+    let encoded = BasicProperties { headers, ..without_headers(neutral, &Texts::of(neutral)) }.to_bytes();
     // Encoding cuts texts that are too long. That is accepted for messages that another protocol
     // has published already, and refused here.
-    let is_whole = Amqp091Dialect.read(&encoded).is_ok_and(|read| read == *neutral);
+    let is_whole = Amqp091Dialect.read(Content { properties: &encoded, body: &[] }).is_ok_and(|read| read == *neutral);
     is_whole.then_some(encoded).ok_or_else(|| {
         let text = "the properties do not fit into AMQP 0-9-1: shorten texts and names of headers to 255 bytes";
         Error::precondition(text)
@@ -242,7 +281,14 @@ pub(crate) fn encode(neutral: &Properties) -> Result<Vec<u8>, Error> {
 
 #[cfg(test)]
 mod tests {
+    use broker::IdForm;
+
     use super::*;
+
+    /// A message with these properties.
+    fn properties(properties: &[u8]) -> Content<'_> {
+        Content { properties, body: b"" }
+    }
 
     #[test]
     fn every_value_survives_the_way_there_and_back() {
@@ -291,7 +337,7 @@ mod tests {
             let headers = table::encode_fields(&[("k".to_owned(), value)]);
             let headers = Some(Table::new(&headers).expect("a valid table"));
             let raw = BasicProperties { headers, ..BasicProperties::default() }.to_bytes();
-            assert_eq!(Amqp091Dialect.look_up(&raw, Field::Header("k")), expected);
+            assert_eq!(Amqp091Dialect.look_up(properties(&raw), Field::Header("k")), expected);
         }
     }
 
@@ -321,34 +367,80 @@ mod tests {
             headers: broker::Table(vec![("h".to_owned(), broker::Value::Text("v".to_owned()))]),
             persistent: true,
             priority: Some(3),
-            correlation_id: some("c"),
+            correlation_id: Some("c".into()),
             reply_to: some("r\u{FFFD}"),
             expiration: Some(1500),
-            message_id: some("m"),
-            timestamp: Some(7),
+            message_id: Some("m".into()),
+            timestamp: Some(7000),
             kind: some("t"),
             user_id: some("u"),
             app_id: some("a"),
             cluster_id: some("x"),
         };
         let raw = basic.to_bytes();
-        assert_eq!(Amqp091Dialect.read(&raw), Ok(expected));
+        assert_eq!(Amqp091Dialect.read(properties(&raw)), Ok(expected));
         for (field, expected) in [
             (Field::Header("h"), Selected::text("v")),
             (Field::Header("absent"), Selected::Null),
             (Field::ContentType, Selected::text("text/plain")),
             (Field::ContentEncoding, Selected::text("gzip")),
-            (Field::CorrelationId, Selected::text("c")),
+            (Field::CorrelationId(IdForm::Jms), Selected::text("c")),
             (Field::ReplyTo, Selected::text("r\u{FFFD}")),
-            (Field::MessageId, Selected::text("m")),
-            (Field::Timestamp, Selected::Int(7)),
+            (Field::MessageId(IdForm::Plain), Selected::text("m")),
+            (Field::Timestamp, Selected::Int(7000)),
             (Field::Kind, Selected::text("t")),
             (Field::UserId, Selected::text("u")),
             (Field::AppId, Selected::text("a")),
         ] {
-            assert_eq!(Amqp091Dialect.look_up(&raw, field), expected, "{field:?}");
+            assert_eq!(Amqp091Dialect.look_up(properties(&raw), field), expected, "{field:?}");
         }
-        assert_eq!(Amqp091Dialect.look_up(&[0], Field::Kind), Selected::Null);
-        assert!(Amqp091Dialect.read(&[0]).is_err());
+        assert_eq!(Amqp091Dialect.look_up(properties(&[0]), Field::Kind), Selected::Null);
+        assert!(Amqp091Dialect.read(properties(&[0])).is_err());
+    }
+
+    #[test]
+    fn ids_of_other_protocols_are_texts_or_headers() {
+        let (long, bytes) = ("x".repeat(256), vec![0, 0xff]);
+        for (id, expected, header) in [
+            (Id::from("m"), Some("m"), None),
+            (Id::Number(u64::MAX), Some("18446744073709551615"), None),
+            (Id::Uuid([0x11; 16]), Some("urn:uuid:11111111-1111-1111-1111-111111111111"), None),
+            (Id::Bytes(b"utf-8".to_vec()), Some("utf-8"), None),
+            (Id::Bytes(bytes.clone()), None, Some(broker::Value::Bytes(bytes))),
+            (Id::Text(long.clone()), None, Some(broker::Value::Text(long))),
+        ] {
+            let neutral = Properties {
+                message_id: Some(id.clone()),
+                correlation_id: Some(id.clone()),
+                timestamp: Some(1999),
+                ..Properties::default()
+            };
+            let read = Amqp091Dialect.read(properties(&from_neutral(&neutral))).expect("they were just written");
+            let expected = expected.map(Id::from);
+            assert_eq!(
+                (read.message_id, read.correlation_id, read.timestamp),
+                (expected.clone(), expected, Some(1000))
+            );
+            for name in ["x-message-id", "x-correlation-id"] {
+                assert_eq!(read.headers.get(name), header.as_ref(), "{id:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn values_that_it_lacks_are_the_nearest_that_it_has() {
+        for (value, expected) in [
+            (broker::Value::Timestamp(1999), Value::Timestamp(1)),
+            (broker::Value::Timestamp(-1), Value::Timestamp(0)),
+            (broker::Value::U64(5), Value::I64(5)),
+            (broker::Value::U64(u64::MAX), Value::from("18446744073709551615")),
+            (broker::Value::Symbol("s".to_owned()), Value::from("s")),
+            (broker::Value::Char('c'), Value::from("c")),
+            (broker::Value::Decimal32([0x31, 0x80, 2, 0xee]), Value::Decimal { scale: 2, value: 750 }),
+            (broker::Value::Decimal32([0xb2, 0x80, 0, 1]), Value::from("-1")),
+            (broker::Value::Array(vec![broker::Value::U64(5)]), Value::Array(vec![Value::I64(5)])),
+        ] {
+            assert_eq!(value_from_neutral(&value), expected, "{value:?}");
+        }
     }
 }

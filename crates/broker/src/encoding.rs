@@ -5,7 +5,7 @@
 //! allocate by a length in the input. Tags are in journals and are never reused or renumbered.
 
 use crate::error::Error;
-use crate::value::{Table, Value};
+use crate::value::{Table, Value, ms_of_seconds};
 
 /// How deep lists and tables may be nested, the outermost one included.
 pub(crate) const DEPTH_LIMIT: usize = 32;
@@ -29,6 +29,7 @@ mod tag {
     pub(super) const DECIMAL: u8 = 12;
     pub(super) const TEXT: u8 = 13;
     pub(super) const BYTES: u8 = 14;
+    /// In seconds; earlier versions wrote it.
     pub(super) const TIMESTAMP: u8 = 15;
     pub(super) const ARRAY: u8 = 16;
     pub(super) const TABLE: u8 = 17;
@@ -36,6 +37,10 @@ mod tag {
     pub(super) const UUID: u8 = 19;
     pub(super) const SYMBOL: u8 = 20;
     pub(super) const CHAR: u8 = 21;
+    pub(super) const TIME: u8 = 22;
+    pub(super) const DECIMAL32: u8 = 23;
+    pub(super) const DECIMAL64: u8 = 24;
+    pub(super) const DECIMAL128: u8 = 25;
 }
 
 /// Appends an unsigned integer as LEB128: seven bits a byte, the lowest first, the top bit set on
@@ -142,13 +147,16 @@ fn write_value(into: &mut Vec<u8>, value: &Value, depth: usize) -> Result<(), Er
             into.push(tag::BYTES);
             write_bytes(into, bytes);
         }
-        Value::Timestamp(seconds) => write_fixed(into, tag::TIMESTAMP, &seconds.to_le_bytes()),
+        Value::Timestamp(time) => write_fixed(into, tag::TIME, &time.to_le_bytes()),
         Value::U64(n) => write_fixed(into, tag::U64, &n.to_le_bytes()),
         Value::Uuid(bytes) => write_fixed(into, tag::UUID, bytes),
         Value::Symbol(text) => {
             into.push(tag::SYMBOL);
             write_text(into, text);
         }
+        Value::Decimal32(bytes) => write_fixed(into, tag::DECIMAL32, bytes),
+        Value::Decimal64(bytes) => write_fixed(into, tag::DECIMAL64, bytes),
+        Value::Decimal128(bytes) => write_fixed(into, tag::DECIMAL128, bytes),
         Value::Char(char) => write_fixed(into, tag::CHAR, &u32::from(*char).to_le_bytes()),
         Value::Array(values) => {
             check_nesting(depth + 1)?;
@@ -326,7 +334,11 @@ impl<'a> Reader<'a> {
             tag::DECIMAL => Value::Decimal { scale: self.byte()?, value: u32::from_le_bytes(self.fixed()?) },
             tag::TEXT => Value::Text(self.text()?.to_owned()),
             tag::BYTES => Value::Bytes(self.bytes()?.to_owned()),
-            tag::TIMESTAMP => Value::Timestamp(u64::from_le_bytes(self.fixed()?)),
+            tag::TIMESTAMP => Value::Timestamp(ms_of_seconds(u64::from_le_bytes(self.fixed()?))),
+            tag::TIME => Value::Timestamp(i64::from_le_bytes(self.fixed()?)),
+            tag::DECIMAL32 => Value::Decimal32(self.fixed()?),
+            tag::DECIMAL64 => Value::Decimal64(self.fixed()?),
+            tag::DECIMAL128 => Value::Decimal128(self.fixed()?),
             tag::U64 => Value::U64(u64::from_le_bytes(self.fixed()?)),
             tag::UUID => Value::Uuid(self.fixed()?),
             tag::SYMBOL => Value::Symbol(self.text()?.to_owned()),

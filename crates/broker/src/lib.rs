@@ -54,7 +54,8 @@ pub use journal::Ticket;
 pub use message::Message;
 pub use message::annotations::{Annotations, Death, DeathPlace, Reason};
 pub use message::body::{Body, Gathered};
-pub use message::dialect::{Dialect, DialectId, Dialects, Field};
+pub use message::dialect::{Content, Dialect, DialectId, Dialects, Field, IdForm};
+pub use message::id::Id;
 pub use message::overlay::{Counts, Overlay};
 pub use message::properties::Properties;
 pub use message::scheduling::is_instruction;
@@ -72,4 +73,4 @@ pub use session::{
     Fetch, Outcome, Prefetch, Publish, QueueSpec, Refusal, SessionId, Tags, TransactionId, Unroutable,
 };
 pub use settings::{CountedReturns, Limits, Settings, Switch, UnknownArguments};
-pub use value::{Table, Value};
+pub use value::{Table, Value, decimal_text, ms_of_seconds, seconds_of_ms};

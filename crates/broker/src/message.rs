@@ -9,6 +9,7 @@ pub(crate) mod annotations;
 pub(crate) mod body;
 pub(crate) mod cc;
 pub(crate) mod dialect;
+pub(crate) mod id;
 mod layout;
 pub(crate) mod overlay;
 pub(crate) mod properties;
@@ -21,7 +22,7 @@ use crate::error::Error;
 use crate::message::annotations::Annotations;
 use crate::message::body::Body;
 use crate::message::cc::Copies;
-use crate::message::dialect::DialectId;
+use crate::message::dialect::{Content, DialectId};
 use crate::message::layout::{COPIES_NAMED, COPIES_SPENT, DELAYED, INSTRUCTED, PERSISTENT, PRIORITY_GIVEN};
 
 /// The memory of an entry besides its message's block, in bytes.
@@ -191,6 +192,12 @@ impl Message {
     #[inline]
     pub fn properties(&self) -> &[u8] {
         &self.0[layout::properties(&self.0)]
+    }
+
+    /// What its publisher wrote.
+    #[inline]
+    pub fn content(&self) -> Content<'_> {
+        Content { properties: self.properties(), body: self.body() }
     }
 
     /// Its history in this broker, if it has one.

@@ -3,6 +3,8 @@
 //! A [`Table`] keeps its fields in their original order. The decoders that build it bound the
 //! nesting.
 
+mod ieee;
+
 /// One field.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
@@ -39,8 +41,8 @@ pub enum Value {
     Text(String),
     /// Bytes without a known meaning, and text that is not valid UTF-8.
     Bytes(Vec<u8>),
-    /// Seconds since 1970-01-01T00:00:00Z.
-    Timestamp(u64),
+    /// Milliseconds since 1970-01-01T00:00:00Z.
+    Timestamp(i64),
     /// Unsigned 64-bit integer.
     U64(u64),
     /// A UUID, its first byte first.
@@ -49,6 +51,12 @@ pub enum Value {
     Symbol(String),
     /// One character.
     Char(char),
+    /// A decimal number of IEEE 754 with 32 bits, as AMQP 1.0 writes it.
+    Decimal32([u8; 4]),
+    /// The same with 64 bits.
+    Decimal64([u8; 8]),
+    /// The same with 128 bits.
+    Decimal128([u8; 16]),
     /// A list.
     Array(Vec<Value>),
     /// Named fields.
@@ -72,13 +80,16 @@ impl Value {
     }
 
     /// For a type that AMQP 0-9-1 lacks, the nearest value of one that it has: a signed integer or
-    /// its digits, and text. Every protocol without the type shows that.
+    /// its digits, its decimal or text. Every protocol without the type shows that.
     pub fn nearest(&self) -> Option<Self> {
         Some(match self {
             Self::U64(n) => i64::try_from(*n).map_or_else(|_| Self::Text(n.to_string()), Self::I64),
-            Self::Uuid(bytes) => Self::Text(uuid_text(*bytes)),
+            Self::Uuid(bytes) => Self::Text(uuid_text("urn:uuid:", *bytes)),
             Self::Symbol(text) => Self::Text(text.clone()),
             Self::Char(char) => Self::Text(char.to_string()),
+            Self::Decimal32(bytes) => ieee::nearest(bytes),
+            Self::Decimal64(bytes) => ieee::nearest(bytes),
+            Self::Decimal128(bytes) => ieee::nearest(bytes),
             _ => return None,
         })
     }
@@ -105,6 +116,9 @@ impl Value {
             Self::Uuid(_) => "uuid",
             Self::Symbol(_) => "symbol",
             Self::Char(_) => "char",
+            Self::Decimal32(_) => "decimal32",
+            Self::Decimal64(_) => "decimal64",
+            Self::Decimal128(_) => "decimal128",
             Self::Array(_) => "array",
             Self::Table(_) => "table",
         }
@@ -132,9 +146,29 @@ impl Value {
     }
 }
 
-/// A UUID as a URN (RFC 9562).
-fn uuid_text(bytes: [u8; 16]) -> String {
-    let mut text = "urn:uuid:".to_owned();
+/// Seconds since 1970 in milliseconds.
+pub fn ms_of_seconds(seconds: u64) -> i64 {
+    i64::try_from(seconds).map_or(i64::MAX, |seconds| seconds.saturating_mul(1000))
+}
+
+/// Milliseconds since 1970 in whole seconds. Protocols that count seconds have none before 1970.
+pub fn seconds_of_ms(milliseconds: i64) -> u64 {
+    u64::try_from(milliseconds).unwrap_or(0) / 1000
+}
+
+/// A decimal as text.
+pub fn decimal_text(scale: u8, value: u32) -> String {
+    let scale = usize::from(scale);
+    let mut digits = format!("{value:0>width$}", width = scale + 1);
+    if scale > 0 {
+        digits.insert(digits.len() - scale, '.');
+    }
+    digits
+}
+
+/// A UUID as text (RFC 9562), behind `prefix`.
+pub(crate) fn uuid_text(prefix: &str, bytes: [u8; 16]) -> String {
+    let mut text = prefix.to_owned();
     for (at, byte) in bytes.iter().enumerate() {
         let dash = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
         text.push_str(&format!("{dash}{byte:02x}"));
@@ -195,10 +229,21 @@ mod tests {
             (Value::Uuid(uuid), text("urn:uuid:01234567-89ab-cdef-0001-0203040506ff")),
             (Value::Symbol("queue".to_owned()), text("queue")),
             (Value::Char('\u{e9}'), text("\u{e9}")),
+            (Value::Decimal64([0x31, 0x80, 0, 0, 0, 0, 0x02, 0xee]), Some(Value::Decimal { scale: 2, value: 750 })),
+            (Value::Decimal32([0x7c, 0, 0, 0]), text("NaN")),
             (Value::I8(1), None),
             (Value::Null, None),
         ] {
             assert_eq!(value.nearest(), expected, "{value:?}");
         }
+    }
+
+    #[test]
+    fn decimals_and_times_as_protocols_show_them() {
+        let decimals = [(0, 0), (0, 12), (2, 1250), (2, 5), (5, 1)].map(|(scale, value)| decimal_text(scale, value));
+        assert_eq!(decimals, ["0", "12", "12.50", "0.05", "0.00001"]);
+        let times = [0, 1, u64::MAX / 1000, u64::MAX].map(ms_of_seconds);
+        assert_eq!(times, [0, 1000, i64::MAX, i64::MAX]);
+        assert_eq!([-1, 0, 999, 1000, i64::MAX].map(seconds_of_ms), [0, 0, 0, 1, 9_223_372_036_854_775]);
     }
 }

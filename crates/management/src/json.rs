@@ -3,7 +3,7 @@
 //! JSON has fewer types than a protocol. A value without a JSON type is written as the closest text
 //! or number. A number is read as an integer of 64 bits, or as a float.
 
-use broker::{Table, Value};
+use broker::{Table, Value, seconds_of_ms};
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value as Json, json};
@@ -22,7 +22,8 @@ pub(crate) fn object(table: &Table) -> Map<String, Json> {
     fields
 }
 
-fn json(value: &Value) -> Json {
+/// A value in the JSON type that is closest to it. Bytes that are no text are escaped.
+pub(crate) fn json(value: &Value) -> Json {
     match value {
         Value::Null => Json::Null,
         Value::Bool(truth) => json!(truth),
@@ -30,11 +31,14 @@ fn json(value: &Value) -> Json {
         Value::F64(number) => json!(number),
         Value::Decimal { scale, value } => json!(f64::from(*value) / 10_f64.powi(i32::from(*scale))),
         Value::Text(text) => json!(text),
-        Value::Bytes(bytes) => json!(String::from_utf8_lossy(bytes)),
-        Value::Timestamp(seconds) => json!(seconds),
+        Value::Bytes(bytes) => json!(bytes.escape_ascii().to_string()),
+        Value::Timestamp(time) => json!(seconds_of_ms(*time)),
         Value::Array(values) => Json::Array(values.iter().map(json).collect()),
         Value::Table(table) => Json::Object(object(table)),
-        integer => json!(integer.as_integer()),
+        other => match other.nearest() {
+            Some(nearest) => json(&nearest),
+            None => json!(other.as_integer()),
+        },
     }
 }
 
@@ -184,13 +188,16 @@ mod tests {
         let table = Table(vec![
             ("d".to_owned(), Value::Decimal { scale: 2, value: 150 }),
             ("b".to_owned(), Value::Bytes(b"x\xff".to_vec())),
-            ("t".to_owned(), Value::Timestamp(7)),
+            ("t".to_owned(), Value::Timestamp(7999)),
             ("u".to_owned(), Value::U8(255)),
             ("u".to_owned(), Value::Null),
+            ("v".to_owned(), Value::U64(u64::MAX)),
+            ("w".to_owned(), Value::Decimal64([0x31, 0x80, 0, 0, 0, 0, 2, 0xee])),
+            ("x".to_owned(), Value::Array(vec![Value::Uuid([0x11; 16]), Value::Char('c')])),
         ]);
         assert_eq!(
             serde_json::to_string(&object(&table)).unwrap(),
-            "{\"b\":\"x\u{fffd}\",\"d\":1.5,\"t\":7,\"u\":255}"
+            r#"{"b":"x\\xff","d":1.5,"t":7,"u":255,"v":"18446744073709551615","w":7.5,"x":["urn:uuid:11111111-1111-1111-1111-111111111111","c"]}"#
         );
     }
 

@@ -2,11 +2,12 @@
 
 use std::sync::atomic::AtomicBool;
 
-use broker::{Browse, Browsed, ErrorKind, Properties, RedriveMode, Table, Value as Field};
+use broker::{Browse, Browsed, ErrorKind, Id, Properties, RedriveMode, seconds_of_ms};
 use serde_json::{Map, Value, json};
 
 use crate::control::Answer;
 use crate::definitions::Extent;
+use crate::json::{json, object};
 use crate::report::{MessageRow, RedriveRow};
 use crate::source::Source;
 
@@ -77,7 +78,7 @@ fn message_row(browsed: Browsed) -> MessageRow {
         routing_key: message.routing_key().to_owned(),
         redelivered,
         taken_at: message.published_at(),
-        headers: table(&properties.headers),
+        headers: object(&properties.headers),
         properties: named(properties),
         bytes: body.len() as u64,
         body: shown(beginning),
@@ -96,7 +97,7 @@ fn shown(body: &[u8]) -> String {
 
 /// Properties as RabbitMQ's HTTP API shows them, with the headers among them.
 pub(crate) fn as_published(properties: Properties) -> Map<String, Value> {
-    let headers = table(&properties.headers);
+    let headers = object(&properties.headers);
     let expiration = properties.expiration;
     let mut map = named(properties);
     if let Some(ms) = expiration {
@@ -120,9 +121,9 @@ pub(crate) fn properties(fields: &Map<String, Value>) -> Result<Properties, Stri
         match name.as_str() {
             "content_type" => properties.content_type = Some(text()?),
             "content_encoding" => properties.content_encoding = Some(text()?),
-            "correlation_id" => properties.correlation_id = Some(text()?),
+            "correlation_id" => properties.correlation_id = Some(Id::Text(text()?)),
             "reply_to" => properties.reply_to = Some(text()?),
-            "message_id" => properties.message_id = Some(text()?),
+            "message_id" => properties.message_id = Some(Id::Text(text()?)),
             "type" => properties.kind = Some(text()?),
             "user_id" => properties.user_id = Some(text()?),
             "app_id" => properties.app_id = Some(text()?),
@@ -135,7 +136,10 @@ pub(crate) fn properties(fields: &Map<String, Value>) -> Result<Properties, Stri
                 let priority = value.as_u64().and_then(|number| u8::try_from(number).ok());
                 properties.priority = Some(priority.ok_or_else(|| wrong("a whole number from 0 to 255"))?);
             }
-            "timestamp" => properties.timestamp = Some(value.as_u64().ok_or_else(|| wrong("seconds since 1970"))?),
+            "timestamp" => {
+                let time = value.as_i64().filter(|seconds| *seconds >= 0).and_then(|seconds| seconds.checked_mul(1000));
+                properties.timestamp = Some(time.ok_or_else(|| wrong("seconds since 1970"))?);
+            }
             "expiration" => {
                 let ms = value.as_u64().or_else(|| value.as_str()?.parse().ok());
                 properties.expiration = Some(ms.ok_or_else(|| wrong("a text of milliseconds, ten years at most"))?);
@@ -162,11 +166,11 @@ fn named(properties: Properties) -> Map<String, Value> {
     set("content_encoding", properties.content_encoding.map(Value::from));
     set("delivery_mode", properties.persistent.then(|| json!(2)));
     set("priority", properties.priority.map(Value::from));
-    set("correlation_id", properties.correlation_id.map(Value::from));
+    set("correlation_id", properties.correlation_id.map(id));
     set("reply_to", properties.reply_to.map(Value::from));
     set("expiration", properties.expiration.map(Value::from));
-    set("message_id", properties.message_id.map(Value::from));
-    set("timestamp", properties.timestamp.map(Value::from));
+    set("message_id", properties.message_id.map(id));
+    set("timestamp", properties.timestamp.map(|time| json!(seconds_of_ms(time))));
     set("type", properties.kind.map(Value::from));
     set("user_id", properties.user_id.map(Value::from));
     set("app_id", properties.app_id.map(Value::from));
@@ -174,25 +178,7 @@ fn named(properties: Properties) -> Map<String, Value> {
     map
 }
 
-fn table(table: &Table) -> Map<String, Value> {
-    table.0.iter().map(|(name, field)| (name.clone(), value(field))).collect()
-}
-
-fn value(field: &Field) -> Value {
-    match field {
-        Field::Null => Value::Null,
-        Field::Bool(truth) => json!(truth),
-        Field::F32(number) => json!(number),
-        Field::F64(number) => json!(number),
-        Field::Decimal { scale, value } => json!(f64::from(*value) / 10f64.powi((*scale).into())),
-        Field::Text(text) => json!(text),
-        Field::Bytes(bytes) => json!(bytes.escape_ascii().to_string()),
-        Field::Timestamp(seconds) => json!(seconds),
-        Field::Array(fields) => fields.iter().map(value).collect(),
-        Field::Table(fields) => Value::Object(table(fields)),
-        other => match other.nearest() {
-            Some(nearest) => value(&nearest),
-            None => other.as_integer().map_or(Value::Null, Value::from),
-        },
-    }
+/// An id as text, as AMQP 0-9-1 shows it. Bytes that are none are escaped.
+fn id(id: Id) -> Value {
+    id.as_text().map_or_else(|| json(&id.clone().into()), |text| json!(text))
 }

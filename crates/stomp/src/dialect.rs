@@ -7,7 +7,8 @@
 use std::borrow::Cow;
 
 use broker::{
-    Dialect, DialectId, Error, Field, LONGEST_SPAN_MS, Properties, SPAN_WANTED, Selected, TIME_WANTED, Value,
+    Content, Dialect, DialectId, Error, Field, Id, LONGEST_SPAN_MS, Properties, SPAN_WANTED, Selected, TIME_WANTED,
+    Value, decimal_text, ms_of_seconds, seconds_of_ms,
 };
 use memchr::memchr;
 
@@ -26,20 +27,20 @@ impl Dialect for StompDialect {
         ENCODING
     }
 
-    fn read(&self, raw: &[u8]) -> Result<Properties, Error> {
+    fn read(&self, content: Content<'_>) -> Result<Properties, Error> {
         let mut properties = Properties::default();
-        for (name, value) in lines(raw) {
+        for (name, value) in lines(content.properties) {
             let value = text(value);
             match name {
                 b"content-type" => properties.content_type = Some(value),
                 b"content-encoding" => properties.content_encoding = Some(value),
                 b"persistent" => properties.persistent = value == "true",
                 b"priority" => properties.priority = value.trim().parse().ok(),
-                b"correlation-id" => properties.correlation_id = Some(value),
+                b"correlation-id" => properties.correlation_id = Some(Id::Text(value)),
                 b"reply-to" => properties.reply_to = Some(value),
                 b"expiration" => properties.expiration = value.trim().parse().ok(),
-                b"amqp-message-id" => properties.message_id = Some(value),
-                b"timestamp" => properties.timestamp = value.trim().parse().ok(),
+                b"amqp-message-id" => properties.message_id = Some(Id::Text(value)),
+                b"timestamp" => properties.timestamp = value.trim().parse().ok().map(ms_of_seconds),
                 b"type" => properties.kind = Some(value),
                 b"user-id" => properties.user_id = Some(value),
                 b"app-id" => properties.app_id = Some(value),
@@ -49,23 +50,24 @@ impl Dialect for StompDialect {
         Ok(properties)
     }
 
-    fn look_up<'m>(&self, raw: &'m [u8], field: Field<'_>) -> Selected<'m> {
+    fn look_up<'m>(&self, content: Content<'m>, field: Field<'_>) -> Selected<'m> {
         let name = match field {
             Field::Header(name) => name,
             Field::ContentType => "content-type",
             Field::ContentEncoding => "content-encoding",
-            Field::CorrelationId => "correlation-id",
+            Field::CorrelationId(_) => "correlation-id",
             Field::ReplyTo => "reply-to",
-            Field::MessageId => "amqp-message-id",
+            Field::MessageId(_) => "amqp-message-id",
             Field::Timestamp => "timestamp",
             Field::Kind => "type",
             Field::UserId => "user-id",
             Field::AppId => "app-id",
         };
-        let found = lines(raw).find(|(known, _)| *known == name.as_bytes() || is_escaped_as(known, name));
+        let found =
+            lines(content.properties).find(|(known, _)| *known == name.as_bytes() || is_escaped_as(known, name));
         let Some(Ok(value)) = found.map(|(_, value)| str::from_utf8(value)) else { return Selected::Null };
         match field {
-            Field::Timestamp => value.trim().parse().map_or(Selected::Null, Selected::Int),
+            Field::Timestamp => value.trim().parse().map_or(Selected::Null, |time| Selected::Int(ms_of_seconds(time))),
             _ => Selected::Text(unescape(value)),
         }
     }
@@ -150,17 +152,19 @@ pub(crate) fn write(properties: &Properties, add: &mut dyn FnMut(&str, &str)) {
             add(name, value);
         }
     };
+    // An id of bytes that are no text is left out, as such a header is.
+    let id = |id: &Option<Id>| Some(id.as_ref()?.as_text()?.into_owned());
     optional("content-type", &properties.content_type);
     optional("content-encoding", &properties.content_encoding);
-    optional("correlation-id", &properties.correlation_id);
+    optional("correlation-id", &id(&properties.correlation_id));
     optional("reply-to", &properties.reply_to);
-    optional("amqp-message-id", &properties.message_id);
+    optional("amqp-message-id", &id(&properties.message_id));
     optional("type", &properties.kind);
     optional("user-id", &properties.user_id);
     optional("app-id", &properties.app_id);
     optional("priority", &properties.priority.map(|number| number.to_string()));
     optional("expiration", &properties.expiration.map(|number| number.to_string()));
-    optional("timestamp", &properties.timestamp.map(|number| number.to_string()));
+    optional("timestamp", &properties.timestamp.map(|time| seconds_of_ms(time).to_string()));
     if properties.persistent {
         add("persistent", "true");
     }
@@ -188,8 +192,9 @@ fn as_text(value: &Value) -> Option<String> {
         Value::Bool(yes) => Some(yes.to_string()),
         Value::F32(number) => Some(number.to_string()),
         Value::F64(number) => Some(number.to_string()),
-        Value::Timestamp(seconds) => Some(seconds.to_string()),
-        Value::Null | Value::Decimal { .. } | Value::Bytes(_) | Value::Array(_) | Value::Table(_) => None,
+        Value::Timestamp(time) => Some(seconds_of_ms(*time).to_string()),
+        Value::Decimal { scale, value } => Some(decimal_text(*scale, *value)),
+        Value::Null | Value::Bytes(_) | Value::Array(_) | Value::Table(_) => None,
         other => match other.nearest() {
             Some(nearest) => as_text(&nearest),
             None => other.as_integer().map(|number| number.to_string()),
@@ -199,9 +204,14 @@ fn as_text(value: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use broker::Table;
+    use broker::{IdForm, Table};
 
     use super::*;
+
+    /// A message with these header lines.
+    fn sent(properties: &[u8]) -> Content<'_> {
+        Content { properties, body: b"" }
+    }
 
     const ALL: &[u8] = b"content-type:text/plain\ncontent-encoding:gzip\npersistent:true\npriority:7\n\
         correlation-id:c\\c1\nreply-to:/queue/r\nexpiration:60000\namqp-message-id:m\ntimestamp:1700000000\n\
@@ -218,7 +228,7 @@ mod tests {
             reply_to: Some("/queue/r".into()),
             expiration: Some(60_000),
             message_id: Some("m".into()),
-            timestamp: Some(1_700_000_000),
+            timestamp: Some(1_700_000_000_000),
             kind: Some("t".into()),
             user_id: Some("guest".into()),
             app_id: Some("a".into()),
@@ -229,14 +239,14 @@ mod tests {
 
     #[test]
     fn every_property_crosses_in_both_directions() {
-        assert_eq!(StompDialect.read(ALL).unwrap(), neutral());
+        assert_eq!(StompDialect.read(sent(ALL)).unwrap(), neutral());
         let mut shown = Vec::new();
         write(&neutral(), &mut |name, value| shown.push(format!("{name}:{value}")));
         let mut stored: Vec<String> = lines(ALL).map(|(n, v)| format!("{}:{}", text(n), text(v))).collect();
         shown.sort();
         stored.sort();
         assert_eq!(shown, stored);
-        assert_eq!(StompDialect.read(b"").unwrap(), Properties::default());
+        assert_eq!(StompDialect.read(sent(b"")).unwrap(), Properties::default());
     }
 
     #[test]
@@ -247,17 +257,17 @@ mod tests {
             (Field::Header("absent"), Selected::Null),
             (Field::ContentType, Selected::text("text/plain")),
             (Field::ContentEncoding, Selected::text("gzip")),
-            (Field::CorrelationId, Selected::text("c:1")),
+            (Field::CorrelationId(IdForm::Plain), Selected::text("c:1")),
             (Field::ReplyTo, Selected::text("/queue/r")),
-            (Field::MessageId, Selected::text("m")),
-            (Field::Timestamp, Selected::Int(1_700_000_000)),
+            (Field::MessageId(IdForm::Jms), Selected::text("m")),
+            (Field::Timestamp, Selected::Int(1_700_000_000_000)),
             (Field::Kind, Selected::text("t")),
             (Field::UserId, Selected::text("guest")),
             (Field::AppId, Selected::text("a")),
         ] {
-            assert_eq!(StompDialect.look_up(ALL, field), expected, "{field:?}");
+            assert_eq!(StompDialect.look_up(sent(ALL), field), expected, "{field:?}");
         }
-        assert_eq!(StompDialect.look_up(b"", Field::Kind), Selected::Null);
+        assert_eq!(StompDialect.look_up(sent(b""), Field::Kind), Selected::Null);
     }
 
     #[test]
@@ -270,19 +280,41 @@ mod tests {
             ("e", Value::Table(Table::default())),
             ("f", Value::F64(0.5)),
             ("g", Value::Bytes(vec![1])),
-            ("h", Value::Timestamp(9)),
+            ("h", Value::Timestamp(9999)),
             ("", Value::Bool(true)),
             ("content-length", Value::I32(0)),
             ("ack", Value::Text("S-0-1".into())),
             ("content-length2", Value::I32(0)),
             ("i", Value::U64(u64::MAX)),
             ("j", Value::Char('x')),
+            ("k", Value::Decimal { scale: 2, value: 1250 }),
+            ("l", Value::Decimal32([0xb2, 0x80, 0, 1])),
+            ("l", Value::Bool(false)),
         ];
         let mut shown = Vec::new();
         write_fields(fields.iter().map(|(name, value)| (*name, value)), &mut |name, value| {
             shown.push(format!("{name}:{value}"))
         });
-        assert_eq!(shown, ["a:-1", "b:true", "f:0.5", "h:9", "content-length2:0", "i:18446744073709551615", "j:x"]);
+        let others = ["i:18446744073709551615", "j:x", "k:12.50", "l:-1", "l:false"];
+        assert_eq!(shown, [&["a:-1", "b:true", "f:0.5", "h:9", "content-length2:0"][..], &others].concat());
+    }
+
+    #[test]
+    fn ids_of_other_protocols_are_texts_or_left_out() {
+        for (id, expected) in [
+            (Id::from("m"), Some("m")),
+            (Id::Number(7), Some("7")),
+            (Id::Uuid([0x11; 16]), Some("urn:uuid:11111111-1111-1111-1111-111111111111")),
+            (Id::Bytes(b"utf-8".to_vec()), Some("utf-8")),
+            (Id::Bytes(vec![0xff]), None),
+        ] {
+            let properties =
+                Properties { correlation_id: Some(id.clone()), message_id: Some(id), ..Properties::default() };
+            let mut shown = Vec::new();
+            write(&properties, &mut |name, value| shown.push(format!("{name}:{value}")));
+            let both = ["correlation-id", "amqp-message-id"].map(|name| expected.map(|id| format!("{name}:{id}")));
+            assert_eq!(shown, both.into_iter().flatten().collect::<Vec<_>>());
+        }
     }
 
     #[test]

@@ -11,7 +11,9 @@ use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 use auth::{AuthoritySettings, Cost, PasswordHash, Permission, User};
-use broker::{Broker, Client, Clock, Dialect, DialectId, Dialects, Error, Login, Parts, Properties, Settings, Value};
+use broker::{
+    Broker, Client, Clock, Content, Dialect, DialectId, Dialects, Error, Login, Parts, Properties, Settings, Value,
+};
 use journal::{Activity, Disk, Durability, Options, RealDisk, Stepper};
 
 use crate::sim_disk::SimDisk;
@@ -75,9 +77,9 @@ impl Dialect for TextDialect {
         Self::ID
     }
 
-    fn read(&self, raw: &[u8]) -> Result<Properties, Error> {
+    fn read(&self, content: Content<'_>) -> Result<Properties, Error> {
         let mut properties = Properties::default();
-        for line in String::from_utf8_lossy(raw).lines() {
+        for line in String::from_utf8_lossy(content.properties).lines() {
             let (name, value) = line.split_once('=').unwrap_or((line, ""));
             let listed = || value.split(',').map(|key| Value::Text(key.to_owned())).collect();
             let value = if ["CC", "BCC"].contains(&name) { Value::Array(listed()) } else { value_of(value) };

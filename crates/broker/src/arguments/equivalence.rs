@@ -7,7 +7,7 @@
 use super::{ALTERNATE_EXCHANGE, QUEUE_TYPE, QueueType, known_to};
 use crate::error::Error;
 use crate::routing::ExchangeKind;
-use crate::value::{Table, Value};
+use crate::value::{Table, Value, seconds_of_ms};
 
 /// The declaration of an existing or a wanted queue.
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -115,7 +115,7 @@ fn shown(value: &Value) -> String {
         Value::F64(number) => number.to_string(),
         Value::Text(text) => text.clone(),
         Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Value::Timestamp(seconds) => seconds.to_string(),
+        Value::Timestamp(time) => seconds_of_ms(*time).to_string(),
         Value::Decimal { scale, value } => format!("{value}e-{scale}"),
         Value::Null => "undefined".to_owned(),
         Value::Array(values) => format!("a list of {}", values.len()),

@@ -73,7 +73,10 @@ fn fields_have_known_bytes_and_no_cut_is_accepted() {
         (Value::Decimal { scale: 2, value: 314 }, &[12, 2, 0x3a, 1, 0, 0]),
         (Value::Text("hé".to_owned()), &[13, 3, b'h', 0xc3, 0xa9]),
         (Value::Bytes(vec![0, 0xff]), &[14, 2, 0, 0xff]),
-        (Value::Timestamp(1), &[15, 1, 0, 0, 0, 0, 0, 0, 0]),
+        (Value::Timestamp(-1), &[22, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
+        (Value::Decimal32([1, 2, 3, 4]), &[23, 1, 2, 3, 4]),
+        (Value::Decimal64([5; 8]), &[24, 5, 5, 5, 5, 5, 5, 5, 5]),
+        (Value::Decimal128([6; 16]), &[25, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6]),
         (Value::U64(2), &[18, 2, 0, 0, 0, 0, 0, 0, 0]),
         (Value::Uuid([7; 16]), &[19, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7]),
         (Value::Symbol("s".to_owned()), &[20, 1, b's']),
@@ -92,10 +95,20 @@ fn fields_have_known_bytes_and_no_cut_is_accepted() {
     }
 }
 
+/// Earlier versions stored times in seconds.
+#[test]
+fn times_in_seconds_are_read() {
+    for (seconds, time) in [(1u64, 1000), (u64::MAX, i64::MAX)] {
+        let stored = [&[1, 1, b'n', 15][..], &seconds.to_le_bytes()].concat();
+        assert_eq!(decoded(&stored), Ok(table_of(&[("n", Value::Timestamp(time))])));
+        assert!((0..stored.len()).all(|cut| decoded(&stored[..cut]).is_err()));
+    }
+}
+
 #[test]
 fn bad_bytes_are_located() {
     let cases: &[(&str, &[u8], usize)] = &[
-        ("unknown tag", &[1, 1, b'n', 22], 3),
+        ("unknown tag", &[1, 1, b'n', 26], 3),
         ("a surrogate is no character", &[1, 1, b'n', 21, 0, 0xd8, 0, 0], 3),
         ("name past the end", &[1, 9, b'n'], 1),
         ("name is not UTF-8", &[1, 1, 0xff, 0], 1),
@@ -165,9 +178,12 @@ fn any_value() -> impl Strategy<Value = Value> {
         (any::<u8>(), any::<u32>()).prop_map(|(scale, value)| Value::Decimal { scale, value }),
         ".{0,8}".prop_map(Value::Text),
         prop::collection::vec(any::<u8>(), 0..8).prop_map(Value::Bytes),
-        any::<u64>().prop_map(Value::Timestamp),
+        any::<i64>().prop_map(Value::Timestamp),
         any::<u64>().prop_map(Value::U64),
         any::<[u8; 16]>().prop_map(Value::Uuid),
+        any::<[u8; 4]>().prop_map(Value::Decimal32),
+        any::<[u8; 8]>().prop_map(Value::Decimal64),
+        any::<[u8; 16]>().prop_map(Value::Decimal128),
         ".{0,8}".prop_map(Value::Symbol),
         any::<char>().prop_map(Value::Char),
     ];

@@ -427,7 +427,7 @@ impl Engine {
             (Some(key), Copies::None) => (key, Copies::None),
             (Some(key), _) => (key, Copies::Spent),
         };
-        let read = || self.dialects.read(message.dialect(), message.properties()).ok();
+        let read = || self.dialects.read_message(message).ok();
         let mut annotations = self.marks_after(queue, message, dead.reason, now);
         let vhost = self.catalog.vhost(&queue.vhost).ok_or(unroutable)?;
         let envelope = Envelope::new(key, copies, &read);
@@ -476,7 +476,7 @@ impl Engine {
     }
 
     fn marks_after(&self, queue: &Queue, message: &Message, reason: Reason, now: u64) -> Annotations {
-        let read = || self.dialects.read(message.dialect(), message.properties()).ok();
+        let read = || self.dialects.read_message(message).ok();
         // A history that a client wrote, or that comes from another broker, is a plain header.
         let mut annotations = message.annotations().unwrap_or_default();
         // A long key is kept of the first death alone, which a redrive goes back to.

@@ -296,7 +296,7 @@ impl Engine {
         if !message.instructed() {
             return None;
         }
-        let read = || self.dialects.read(message.dialect(), message.properties()).ok();
+        let read = || self.dialects.read_message(message).ok();
         let envelope = Envelope::new(message.routing_key(), message.copies(), &read);
         let instructions = Instructions::read(envelope.headers()).ok().filter(|read| read.id.is_some())?;
         let vhost = self.catalog.vhost(&queue.vhost)?;

@@ -10,7 +10,7 @@ use hashbrown::HashSet;
 
 use crate::encoding::{Malformed, Reader, write_optional_varint, write_text, write_varint};
 use crate::error::Error;
-use crate::value::{Table, Value};
+use crate::value::{Table, Value, ms_of_seconds};
 
 const X_DEATH: &str = "x-death";
 const X_FIRST: [&str; 3] = ["x-first-death-queue", "x-first-death-reason", "x-first-death-exchange"];
@@ -257,7 +257,7 @@ fn death_table(death: &Death) -> Table {
         ("count".to_owned(), long(death.count)),
         ("reason".to_owned(), text(death.reason.name())),
         ("queue".to_owned(), text(&death.queue)),
-        ("time".to_owned(), Value::Timestamp(death.time)),
+        ("time".to_owned(), Value::Timestamp(ms_of_seconds(death.time))),
         ("exchange".to_owned(), text(&death.exchange)),
         ("routing-keys".to_owned(), Value::Array(keys)),
     ];

@@ -8,8 +8,10 @@ use selector::Value as Selected;
 
 use crate::encoding::Reader;
 use crate::error::Error;
+use crate::message::Message;
+use crate::message::id::Id;
 use crate::message::properties::Properties;
-use crate::value::Value;
+use crate::value::{Value, seconds_of_ms};
 
 /// The number of a protocol's encoding of properties. Each protocol declares its own and registers
 /// it with [`Dialects`].
@@ -31,12 +33,12 @@ pub enum Field<'a> {
     /// See [`Properties::content_encoding`].
     ContentEncoding,
     /// See [`Properties::correlation_id`].
-    CorrelationId,
+    CorrelationId(IdForm),
     /// See [`Properties::reply_to`].
     ReplyTo,
     /// See [`Properties::message_id`].
-    MessageId,
-    /// See [`Properties::timestamp`].
+    MessageId(IdForm),
+    /// See [`Properties::timestamp`]; in milliseconds.
     Timestamp,
     /// See [`Properties::kind`].
     Kind,
@@ -46,16 +48,35 @@ pub enum Field<'a> {
     AppId,
 }
 
+/// The text of an id that is no text. A text is the same in all forms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdForm {
+    /// As protocols show it whose ids are texts; null without such a text.
+    Plain,
+    /// As JMS shows it.
+    Jms,
+}
+
+/// What a publisher wrote: properties in its protocol's encoding, and a body. In some protocols the
+/// kind of the body is a property that only the body shows.
+#[derive(Debug, Clone, Copy)]
+pub struct Content<'m> {
+    /// Exactly as published.
+    pub properties: &'m [u8],
+    /// All of it.
+    pub body: &'m [u8],
+}
+
 /// Reads one protocol's encoding.
 pub trait Dialect: Send + Sync {
     /// Its id.
     fn id(&self) -> DialectId;
     /// The neutral view of properties that this dialect validated at publish.
-    fn read(&self, raw: &[u8]) -> Result<Properties, Error>;
+    fn read(&self, content: Content<'_>) -> Result<Properties, Error>;
     /// One property for selectors; null if it is missing. A dialect that finds it without reading
     /// all others makes selectors fast.
-    fn look_up<'m>(&self, raw: &'m [u8], field: Field<'_>) -> Selected<'m> {
-        self.read(raw).map_or(Selected::Null, |properties| properties.look_up(field))
+    fn look_up<'m>(&self, content: Content<'m>, field: Field<'_>) -> Selected<'m> {
+        self.read(content).map_or(Selected::Null, |properties| properties.look_up(field))
     }
 }
 
@@ -73,22 +94,30 @@ impl Dialects {
         Self { known }
     }
 
-    /// The neutral view of `raw`, written in `dialect`.
-    pub fn read(&self, dialect: DialectId, raw: &[u8]) -> Result<Properties, Error> {
+    /// The neutral view of what was written in `dialect`.
+    pub fn read(&self, dialect: DialectId, content: Content<'_>) -> Result<Properties, Error> {
         match self.known.iter().find(|known| known.id() == dialect) {
-            Some(known) => known.read(raw),
-            None if dialect == DialectId::BROKER => read_own(raw),
+            Some(known) => known.read(content),
+            None if dialect == DialectId::BROKER => read_own(content.properties),
             None => {
                 Err(Error::internal(format!("a message is in encoding {}, which this build does not know", dialect.0)))
             }
         }
     }
 
-    /// One property of `raw`, written in `dialect`; null if it is missing.
-    pub(crate) fn look_up<'m>(&self, dialect: DialectId, raw: &'m [u8], field: Field<'_>) -> Selected<'m> {
-        match self.known.iter().find(|known| known.id() == dialect) {
-            Some(known) => known.look_up(raw, field),
-            None => self.read(dialect, raw).map_or(Selected::Null, |properties| properties.look_up(field)),
+    /// The neutral view of a message as it was published.
+    ///
+    /// # Errors
+    /// If it is in an encoding that this build does not know.
+    pub(crate) fn read_message(&self, message: &Message) -> Result<Properties, Error> {
+        self.read(message.dialect(), message.content())
+    }
+
+    /// One property of a message; null if it is missing.
+    pub(crate) fn look_up<'m>(&self, message: &'m Message, field: Field<'_>) -> Selected<'m> {
+        match self.known.iter().find(|known| known.id() == message.dialect()) {
+            Some(known) => known.look_up(message.content(), field),
+            None => self.read_message(message).map_or(Selected::Null, |properties| properties.look_up(field)),
         }
     }
 }
@@ -106,20 +135,27 @@ impl Properties {
                 let at = self.headers.0.iter().position(|(known, _)| known == name);
                 return at.map_or(Selected::Null, |at| self.headers.0.swap_remove(at).1.into_selected());
             }
-            Field::Timestamp => {
-                return self.timestamp.map_or(Selected::Null, |time| Value::Timestamp(time).into_selected());
-            }
+            Field::Timestamp => return self.timestamp.map_or(Selected::Null, Selected::Int),
+            Field::CorrelationId(form) => return selected_id(self.correlation_id, form),
+            Field::MessageId(form) => return selected_id(self.message_id, form),
             Field::ContentType => self.content_type,
             Field::ContentEncoding => self.content_encoding,
-            Field::CorrelationId => self.correlation_id,
             Field::ReplyTo => self.reply_to,
-            Field::MessageId => self.message_id,
             Field::Kind => self.kind,
             Field::UserId => self.user_id,
             Field::AppId => self.app_id,
         };
         text.map_or(Selected::Null, |text| Selected::Text(text.into()))
     }
+}
+
+fn selected_id(id: Option<Id>, form: IdForm) -> Selected<'static> {
+    let text = match (&id, form) {
+        (Some(id), IdForm::Plain) => id.as_text(),
+        (Some(id), IdForm::Jms) => Some(id.jms_text()),
+        (None, _) => None,
+    };
+    text.map_or(Selected::Null, |text| Selected::Text(text.into_owned().into()))
 }
 
 impl Value {
@@ -131,7 +167,11 @@ impl Value {
             Self::F64(number) => Selected::Float(number),
             Self::Decimal { scale, value } => Selected::Float(f64::from(value) / 10f64.powi(scale.into())),
             Self::Text(text) => Selected::Text(text.into()),
-            Self::Timestamp(seconds) => i64::try_from(seconds).map_or(Selected::Null, Selected::Int),
+            Self::Timestamp(time) => Selected::Int(seconds_of_ms(time) as i64),
+            Self::Decimal32(_) | Self::Decimal64(_) | Self::Decimal128(_) => match self.nearest() {
+                Some(Self::Text(text)) => finite(&text),
+                nearest => nearest.map_or(Selected::Null, Self::into_selected),
+            },
             Self::Null | Self::Bytes(_) | Self::Array(_) | Self::Table(_) => Selected::Null,
             other => match other.nearest() {
                 Some(nearest) => nearest.into_selected(),
@@ -139,4 +179,9 @@ impl Value {
             },
         }
     }
+}
+
+/// The number of a text, if it is one.
+fn finite(text: &str) -> Selected<'static> {
+    text.parse().ok().filter(|number: &f64| number.is_finite()).map_or(Selected::Null, Selected::Float)
 }

@@ -103,7 +103,7 @@ impl Dialects {
     /// # Errors
     /// If it is in an encoding that this build does not know.
     pub fn read_shown(&self, message: &Message, counts: Counts) -> Result<Properties, Error> {
-        let mut properties = self.read(message.dialect(), message.properties())?;
+        let mut properties = self.read_message(message)?;
         if let Some(overlay) = message.overlay(counts, self) {
             overlay.lay_over(&mut properties);
         }
@@ -117,7 +117,7 @@ fn spent_delay(message: &Message, dialects: &Dialects) -> Option<Value> {
     if !message.was_delayed() {
         return None;
     }
-    let delay = match dialects.look_up(message.dialect(), message.properties(), Field::Header(DELAY)) {
+    let delay = match dialects.look_up(message, Field::Header(DELAY)) {
         Selected::Int(number) => number,
         Selected::Float(number) => number.trunc() as i64,
         Selected::Text(text) => text.trim().parse().ok()?,

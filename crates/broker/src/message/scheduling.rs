@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::clock::{LONGEST_SPAN_MS, SPAN_WANTED, TIME_WANTED};
 use crate::error::Error;
-use crate::value::{Table, Value};
+use crate::value::{Table, Value, seconds_of_ms};
 
 /// The headers with a message's id for deduplication, as RabbitMQ's plugin and Artemis call it. The
 /// first one counts.
@@ -126,7 +126,7 @@ fn first<'a>(headers: &'a Table, names: &[&'a str]) -> Option<(&'a str, &'a Valu
 fn first_time(headers: &Table, names: &[&str], what: &str, most: i64) -> Result<Option<u64>, Error> {
     let Some((name, value)) = first(headers, names) else { return Ok(None) };
     let number = match value {
-        Value::Timestamp(seconds) => i64::try_from(*seconds).ok().and_then(|seconds| seconds.checked_mul(1000)),
+        Value::Timestamp(time) => Some(*time),
         other => number_of(other),
     };
     let number = number.filter(|number| (0..=most).contains(number)).ok_or_else(|| refuse(name, what, value))?;
@@ -140,8 +140,11 @@ fn id_of(value: &Value) -> Option<Arc<[u8]>> {
         Value::Bool(truth) => truth.to_string().into_bytes().into(),
         Value::F32(number) => number.to_string().into_bytes().into(),
         Value::F64(number) => number.to_string().into_bytes().into(),
-        Value::Timestamp(seconds) => seconds.to_string().into_bytes().into(),
-        other => other.as_integer()?.to_string().into_bytes().into(),
+        Value::Timestamp(time) => seconds_of_ms(*time).to_string().into_bytes().into(),
+        other => match other.as_integer() {
+            Some(number) => number.to_string().into_bytes().into(),
+            None => id_of(&other.nearest()?)?,
+        },
     })
 }
 
@@ -235,7 +238,7 @@ mod tests {
             (&[(AFTER[0], Value::I32(7))], None, Some(BY + 7)),
             (&[(AFTER[1], text("8"))], Some(5), Some(BY + 8)),
             (&[(AFTER[0], Value::F64(9.9))], None, Some(BY + 9)),
-            (&[(AT[0], Value::Timestamp(2_000)), (AFTER[0], Value::I32(7))], Some(5), Some(2_000_000)),
+            (&[(AT[0], Value::Timestamp(2_000_000)), (AFTER[0], Value::I32(7))], Some(5), Some(2_000_000)),
             (&[(AT[1], Value::I64(3_000_000))], None, Some(3_000_000)),
             (&[(AT[1], Value::I64(i64::MAX))], None, Some(BY + 315_360_000_000)),
             (&[(AFTER[0], Value::I32(0))], Some(5), Some(BY)),
@@ -269,7 +272,7 @@ mod tests {
             );
             assert_eq!(refused.text, expected);
         }
-        assert!(check(AT[0], Value::Timestamp(LONGEST as u64 / 1000 + 2)).is_err());
+        assert!(check(AT[0], Value::Timestamp(LONGEST + 2000)).is_err());
         assert_eq!(check(AFTER[0], Value::I64(LONGEST)), Ok(()));
     }
 

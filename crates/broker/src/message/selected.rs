@@ -8,8 +8,9 @@ use std::borrow::Cow;
 use selector::{Lookup, Value};
 
 use crate::message::Message;
-use crate::message::dialect::{Dialects, Field};
+use crate::message::dialect::{Dialects, Field, IdForm};
 use crate::message::overlay::Counts;
+use crate::value::seconds_of_ms;
 
 /// A message under a selector.
 pub(crate) struct Selected<'m> {
@@ -33,7 +34,7 @@ impl Selected<'_> {
     }
 
     fn field(&self, field: Field<'_>) -> Value<'_> {
-        self.dialects.look_up(self.message.dialect(), self.message.properties(), field)
+        self.dialects.look_up(self.message, field)
     }
 
     /// The names that begin with JMS; others of them are headers that JMS clients set.
@@ -42,15 +43,15 @@ impl Selected<'_> {
             "JMSDeliveryMode" => Value::text(if self.message.persistent() { "PERSISTENT" } else { "NON_PERSISTENT" }),
             "JMSPriority" => Value::Int(self.message.priority().into()),
             "JMSTimestamp" => match self.field(Field::Timestamp) {
-                Value::Int(seconds) => Value::Int(seconds.saturating_mul(1000)),
+                Value::Int(milliseconds) => Value::Int(milliseconds),
                 _ => time(self.message.published_at()),
             },
             "JMSExpiration" => self
                 .message
                 .expiration()
                 .map_or(Value::Int(0), |ttl| time(self.message.published_at().saturating_add(ttl))),
-            "JMSMessageID" => self.field(Field::MessageId),
-            "JMSCorrelationID" => self.field(Field::CorrelationId),
+            "JMSMessageID" => self.field(Field::MessageId(IdForm::Jms)),
+            "JMSCorrelationID" => self.field(Field::CorrelationId(IdForm::Jms)),
             "JMSReplyTo" => self.field(Field::ReplyTo),
             "JMSType" => self.field(Field::Kind),
             "JMSXUserID" => self.field(Field::UserId),
@@ -66,11 +67,14 @@ impl Selected<'_> {
             "content_encoding" => self.field(Field::ContentEncoding),
             "delivery_mode" => Value::Int(if self.message.persistent() { 2 } else { 1 }),
             "priority" => Value::Int(self.message.priority().into()),
-            "correlation_id" => self.field(Field::CorrelationId),
+            "correlation_id" => self.field(Field::CorrelationId(IdForm::Plain)),
             "reply_to" => self.field(Field::ReplyTo),
             "expiration" => self.message.expiration().map_or(Value::Null, time),
-            "message_id" => self.field(Field::MessageId),
-            "timestamp" => self.field(Field::Timestamp),
+            "message_id" => self.field(Field::MessageId(IdForm::Plain)),
+            "timestamp" => match self.field(Field::Timestamp) {
+                Value::Int(milliseconds) => Value::Int(seconds_of_ms(milliseconds) as i64),
+                _ => Value::Null,
+            },
             "type" => self.field(Field::Kind),
             "user_id" => self.field(Field::UserId),
             "app_id" => self.field(Field::AppId),
@@ -116,7 +120,8 @@ mod tests {
     use super::*;
     use crate::error::Error;
     use crate::message::cc::Copies;
-    use crate::message::dialect::{Dialect, DialectId};
+    use crate::message::dialect::{Content, Dialect, DialectId};
+    use crate::message::id::Id;
     use crate::message::properties::Properties;
     use crate::message::{Arena, Head};
     use crate::value::{Table, Value as Field};
@@ -129,7 +134,7 @@ mod tests {
             DialectId(77)
         }
 
-        fn read(&self, _: &[u8]) -> Result<Properties, Error> {
+        fn read(&self, _: Content<'_>) -> Result<Properties, Error> {
             let text = |text: &str| Some(text.to_owned());
             let headers = [
                 ("color", Field::Text("red".into())),
@@ -137,7 +142,10 @@ mod tests {
                 ("price", Field::Decimal { scale: 2, value: 1250 }),
                 ("rate", Field::F32(0.5)),
                 ("gift", Field::Bool(true)),
-                ("since", Field::Timestamp(60)),
+                ("since", Field::Timestamp(60_999)),
+                ("cost", Field::Decimal64([0x31, 0x80, 0, 0, 0, 0, 0x02, 0xee])),
+                ("debt", Field::Decimal32([0xb2, 0x80, 0, 1])),
+                ("nothing", Field::Decimal32([0x7c, 0, 0, 0])),
                 ("list", Field::Array(vec![])),
                 ("JMSXGroupID", Field::Text("g".into())),
             ];
@@ -145,10 +153,10 @@ mod tests {
                 content_type: text("text/plain"),
                 content_encoding: text("gzip"),
                 headers: Table(headers.map(|(name, value)| (name.to_owned(), value)).into()),
-                correlation_id: text("c"),
+                correlation_id: Some(Id::Number(7)),
                 reply_to: text("r"),
-                message_id: text("ID:1"),
-                timestamp: Some(1_600_000_000),
+                message_id: Some(Id::from("ID:1")),
+                timestamp: Some(1_600_000_000_123),
                 kind: text("car"),
                 user_id: text("u"),
                 app_id: text("a"),
@@ -179,10 +187,10 @@ mod tests {
         for text in [
             "JMSDeliveryMode = 'PERSISTENT'",
             "JMSPriority = 7",
-            "JMSTimestamp = 1600000000000",
+            "JMSTimestamp = 1600000000123",
             "JMSExpiration = 1700000001123",
             "JMSMessageID = 'ID:1'",
-            "JMSCorrelationID = 'c'",
+            "JMSCorrelationID = 'ID:AMQP_ULONG:7'",
             "JMSReplyTo = 'r'",
             "JMSType = 'car'",
             "JMSXUserID = 'u'",
@@ -193,7 +201,7 @@ mod tests {
             "amqp.content_encoding = 'gzip'",
             "amqp.delivery_mode = 2",
             "amqp.priority = 7",
-            "amqp.correlation_id = 'c'",
+            "amqp.correlation_id = '7'",
             "amqp.reply_to = 'r'",
             "amqp.expiration = 1000",
             "amqp.message_id = 'ID:1'",
@@ -211,6 +219,9 @@ mod tests {
             "rate = 0.5",
             "gift",
             "since = 60",
+            "cost = 7.5",
+            "debt = -1",
+            "nothing IS NULL",
             "list IS NULL",
             "absent IS NULL",
         ] {

@@ -40,7 +40,7 @@ pub(crate) struct QueueContext {
 impl QueueContext {
     /// When a stored message is due, in milliseconds since 1970.
     pub(crate) fn due_of(&self, message: &Message) -> u64 {
-        let read = self.dialects.read(message.dialect(), message.properties());
+        let read = self.dialects.read_message(message);
         let due = read.ok().and_then(|properties| {
             let instructions = Instructions::read(&properties.headers).ok()?;
             let delay = Instructions::exchange_delay(&properties.headers).ok()?;

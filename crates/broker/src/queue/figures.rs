@@ -7,6 +7,7 @@
 use crate::message::dialect::Field;
 use crate::queue::QueueContext;
 use crate::queue::{Inner, Queue};
+use crate::value::seconds_of_ms;
 
 /// A queue is idle when so many milliseconds have passed since anything happened to it.
 const IDLE: u64 = 1000;
@@ -111,8 +112,8 @@ impl Inner {
     fn head_timestamp(&mut self, context: &QueueContext) -> Option<u64> {
         let seq = self.lanes.first_ready()?;
         let message = self.lanes.message_of(seq)?;
-        match context.dialects.look_up(message.dialect(), message.properties(), Field::Timestamp) {
-            selector::Value::Int(seconds) => u64::try_from(seconds).ok(),
+        match context.dialects.look_up(&message, Field::Timestamp) {
+            selector::Value::Int(milliseconds) => Some(seconds_of_ms(milliseconds)),
             _ => None,
         }
     }

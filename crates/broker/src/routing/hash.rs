@@ -14,7 +14,8 @@ use super::envelope::Envelope;
 use super::reached::Reached;
 use crate::encoding::write_table;
 use crate::error::Error;
-use crate::value::{Table, Value};
+use crate::message::id::Id;
+use crate::value::{Table, Value, seconds_of_ms};
 
 /// The argument of a consistent-hash exchange that names the header to hash.
 pub(crate) const HASH_HEADER: &str = "hash-header";
@@ -63,13 +64,15 @@ impl HashOn {
     }
 
     fn digest(&self, envelope: &Envelope<'_>) -> u64 {
-        let text = |text: &Option<String>| text.as_ref().map_or(0, |text| digest(text.as_bytes()));
+        let id = |id: &Option<Id>| id.as_ref().map_or(0, |id| digest(&id.as_bytes()));
         match self {
             Self::RoutingKey => digest(envelope.key().as_bytes()),
             Self::Header(name) => envelope.headers().get(name).map_or(0, digest_value),
-            Self::CorrelationId => text(&envelope.properties().correlation_id),
-            Self::MessageId => text(&envelope.properties().message_id),
-            Self::Timestamp => envelope.properties().timestamp.map_or(0, |seconds| digest(&seconds.to_le_bytes())),
+            Self::CorrelationId => id(&envelope.properties().correlation_id),
+            Self::MessageId => id(&envelope.properties().message_id),
+            Self::Timestamp => {
+                envelope.properties().timestamp.map_or(0, |time| digest(&seconds_of_ms(time).to_le_bytes()))
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::engine::sealed::release_holds;
 use crate::error::{Error, ErrorKind};
 use crate::message::body::Body;
 use crate::message::cc::Copies;
-use crate::message::dialect::DialectId;
+use crate::message::dialect::{Content, DialectId};
 use crate::message::{Head, KEY_MAX, Message, NAME_MAX};
 use crate::queue::arrival::{Arrival, Confirm, Refusal, Unroutable};
 use crate::queue::{MessageIdentity, Visit};
@@ -68,11 +68,11 @@ pub(super) struct Wanted<'a> {
     /// Milliseconds since 1970.
     published_at: u64,
     dialect: DialectId,
-    properties: &'a [u8],
+    content: Content<'a>,
 }
 
 impl<'a> Wanted<'a> {
-    fn of(publish: &Publish<'a>, now: u64) -> Self {
+    fn of(publish: &'a Publish<'_>, now: u64) -> Self {
         Self {
             exchange: publish.exchange,
             key: publish.routing_key,
@@ -80,7 +80,7 @@ impl<'a> Wanted<'a> {
             instructed: publish.instructed,
             published_at: now,
             dialect: publish.dialect,
-            properties: publish.properties,
+            content: Content { properties: publish.properties, body: publish.body.as_slice() },
         }
     }
 }
@@ -215,7 +215,7 @@ impl Client {
         self.authorize(Resource::exchange(exchange), Right::Write)?;
         let vhost = Arc::clone(&self.vhost);
         let dialects = self.engine.dialects.clone();
-        let read = || dialects.read(wanted.dialect, wanted.properties).ok();
+        let read = || dialects.read(wanted.dialect, wanted.content).ok();
         let envelope = Envelope::new(key, copies, &read);
         self.check_copies(&envelope)?;
         self.authorize_topics(exchange, envelope.keys(), Right::Write)?;
@@ -255,7 +255,7 @@ impl Client {
             instructed: message.instructed(),
             published_at: message.published_at(),
             dialect: message.dialect(),
-            properties: message.properties(),
+            content: message.content(),
         })
     }
 

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use broker::{
-    Browse, Consume, ConsumerArguments, DeleteIf, Dialect, DialectId, Dialects, Error, Fetch, Outcome, Properties,
-    Publish, RedriveMode, Redriven, Tags,
+    Browse, Consume, ConsumerArguments, Content, DeleteIf, Dialect, DialectId, Dialects, Error, Fetch, Outcome,
+    Properties, Publish, RedriveMode, Redriven, Tags,
 };
 use journal::{Disk, DiskFile, Lock};
 use testkit::broker::{Setup, TestBroker, TextDialect};
@@ -393,10 +393,10 @@ impl Dialect for Interrupted {
         TextDialect::ID
     }
 
-    fn read(&self, raw: &[u8]) -> Result<Properties, Error> {
+    fn read(&self, content: Content<'_>) -> Result<Properties, Error> {
         let first = self.0.lock().unwrap().take();
         first.into_iter().for_each(|first| first());
-        TextDialect.read(raw)
+        TextDialect.read(content)
     }
 }
 

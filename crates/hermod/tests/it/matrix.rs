@@ -92,17 +92,19 @@ fn samples() -> Vec<Properties> {
         ("long", Value::I64(1 << 40)),
         ("rate", Value::F64(0.5)),
         ("truth", Value::Bool(true)),
+        ("twice", Value::Text("2".into())),
+        ("twice", Value::Text("1".into())),
     ];
     let all = Properties {
         content_type: text("text/plain"),
         content_encoding: text("gzip"),
         persistent: true,
         priority: Some(7),
-        correlation_id: text("c:1"),
+        correlation_id: Some("c:1".into()),
         reply_to: text("answers"),
         expiration: Some(315_360_000_000),
-        message_id: text("m"),
-        timestamp: Some(1_700_000_000),
+        message_id: Some("m".into()),
+        timestamp: Some(1_700_000_000_000),
         kind: text("car"),
         user_id: text("guest"),
         app_id: text("shop"),
@@ -197,7 +199,7 @@ fn every_consumer_selects_from_every_publisher() {
             kind: text("car"),
             priority: Some(7),
             app_id: text("shop"),
-            correlation_id: text("c"),
+            correlation_id: Some("c".into()),
             persistent: true,
             ..red(3)
         };

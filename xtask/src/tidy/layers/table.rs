@@ -112,8 +112,8 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/broker/src/message",
         layers: &[
-            &["annotations", "cc", "properties", "scheduling"],
-            &["layout"],
+            &["annotations", "cc", "id", "scheduling"],
+            &["layout", "properties"],
             &["body", "dialect"],
             &["overlay"],
             &["selected"],

@@ -119,7 +119,7 @@ fn headers_have_known_names_and_types() {
             ("count".to_owned(), Value::I64(count)),
             ("reason".to_owned(), text(reason)),
             ("queue".to_owned(), text(queue)),
-            ("time".to_owned(), Value::Timestamp(1_700_000_000)),
+            ("time".to_owned(), Value::Timestamp(1_700_000_000_000)),
             ("exchange".to_owned(), text(exchange)),
             ("routing-keys".to_owned(), Value::Array(vec![text("k")])),
         ]

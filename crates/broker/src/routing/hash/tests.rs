@@ -118,9 +118,9 @@ fn what_is_hashed_is_what_was_asked_for() {
             headers: Table(vec![("h".into(), Value::Text(n.to_string()))]),
             ..Properties::default()
         }),
-        (HashOn::CorrelationId, |n| Properties { correlation_id: Some(n.to_string()), ..Properties::default() }),
-        (HashOn::MessageId, |n| Properties { message_id: Some(n.to_string()), ..Properties::default() }),
-        (HashOn::Timestamp, |n| Properties { timestamp: Some(n), ..Properties::default() }),
+        (HashOn::CorrelationId, |n| Properties { correlation_id: Some(n.to_string().into()), ..Properties::default() }),
+        (HashOn::MessageId, |n| Properties { message_id: Some(n.to_string().into()), ..Properties::default() }),
+        (HashOn::Timestamp, |n| Properties { timestamp: Some(1000 * n as i64), ..Properties::default() }),
     ];
     for (on, properties) in cases {
         let mut exchange = Consistent::new(on.clone());

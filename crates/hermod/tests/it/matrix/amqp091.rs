@@ -10,7 +10,7 @@ use amqp091::codec::methods::{
 };
 use amqp091::codec::table::{Table, Value, encode_fields};
 use amqp091::codec::{BasicProperties, Method};
-use broker::{Dialect, Properties};
+use broker::{Content, Dialect, Id, Properties, seconds_of_ms};
 
 use super::{Answer, Asks, Seen, Speaker};
 use crate::server::{HANG, Server};
@@ -123,7 +123,8 @@ impl Speaker for Amqp091 {
         for _ in 0..count {
             let (seen, tag) = self.wait(|event| match event {
                 Event::Deliver { delivery_tag, redelivered, message, .. } => {
-                    let properties = Amqp091Dialect.read(message.properties).unwrap();
+                    let properties =
+                        Amqp091Dialect.read(Content { properties: message.properties, body: &[] }).unwrap();
                     Some((Seen { properties, body: message.body.to_vec(), redelivered: *redelivered }, *delivery_tag))
                 }
                 _ => None,
@@ -175,6 +176,7 @@ fn encode(properties: &Properties) -> Vec<u8> {
     let fields: Vec<_> = properties.headers.0.iter().map(|(name, value)| (name.clone(), field(value))).collect();
     let fields = encode_fields(&fields);
     let text = |text: &'_ Option<String>| text.clone().map(String::into_bytes);
+    let id = |id: &'_ Option<Id>| id.as_ref().and_then(Id::as_text).map(|text| text.into_owned().into_bytes());
     let expiration = properties.expiration.map(|ms| ms.to_string().into_bytes());
     BasicProperties {
         content_type: text(&properties.content_type).as_deref(),
@@ -182,11 +184,11 @@ fn encode(properties: &Properties) -> Vec<u8> {
         headers: (!properties.headers.is_empty()).then(|| Table::new(&fields).unwrap()),
         delivery_mode: properties.persistent.then_some(2),
         priority: properties.priority,
-        correlation_id: text(&properties.correlation_id).as_deref(),
+        correlation_id: id(&properties.correlation_id).as_deref(),
         reply_to: text(&properties.reply_to).as_deref(),
         expiration: expiration.as_deref(),
-        message_id: text(&properties.message_id).as_deref(),
-        timestamp: properties.timestamp,
+        message_id: id(&properties.message_id).as_deref(),
+        timestamp: properties.timestamp.map(seconds_of_ms),
         kind: text(&properties.kind).as_deref(),
         user_id: text(&properties.user_id).as_deref(),
         app_id: text(&properties.app_id).as_deref(),

@@ -71,7 +71,7 @@ fn as_json(value: &Value) -> Json {
         Value::Text(text) => json!(text),
         Value::Array(list) => list.iter().map(as_json).collect(),
         Value::Table(table) => table.0.iter().map(|(name, value)| (name.clone(), as_json(value))).collect(),
-        Value::Timestamp(seconds) => json!(seconds),
+        Value::Timestamp(time) => json!(time / 1000),
         number => json!(number.as_integer().unwrap()),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use broker::{Dialect, Properties, Value};
+use broker::{Content, Dialect, Id, Properties, Value, seconds_of_ms};
 use stomp::StompDialect;
 use stomp::client::{AckId, AckMode, Client, Connect, Event, Requests, Send, Settle, Subscribe};
 use stomp::limits::Limits;
@@ -93,7 +93,7 @@ fn read(event: Event<'_>) -> Heard {
         lines.extend_from_slice(format!("{name}:{value}\n").as_bytes());
     }
     let redelivered = message.headers.get("redelivered").as_deref() == Some("true");
-    let properties = StompDialect.read(&lines).unwrap();
+    let properties = StompDialect.read(Content { properties: &lines, body: &[] }).unwrap();
     let ack = message.ack_id().map(AckId::into_owned);
     Heard::Message(Box::new(Seen { properties, body: message.body().to_vec(), redelivered }), ack)
 }
@@ -152,17 +152,18 @@ impl Speaker for Stomp {
 }
 
 fn headers_of(properties: &Properties) -> Vec<(String, String)> {
+    let id = |id: &Option<Id>| id.as_ref().and_then(Id::as_text).map(std::borrow::Cow::into_owned);
     let mut headers = Vec::new();
     let mut add = |name: &str, value: Option<String>| headers.extend(value.map(|value| (name.to_owned(), value)));
     add("content-type", properties.content_type.clone());
     add("content-encoding", properties.content_encoding.clone());
     add("persistent", properties.persistent.then(|| "true".to_owned()));
     add("priority", properties.priority.map(|number| number.to_string()));
-    add("correlation-id", properties.correlation_id.clone());
+    add("correlation-id", id(&properties.correlation_id));
     add("reply-to", properties.reply_to.clone());
     add("expiration", properties.expiration.map(|number| number.to_string()));
-    add("amqp-message-id", properties.message_id.clone());
-    add("timestamp", properties.timestamp.map(|number| number.to_string()));
+    add("amqp-message-id", id(&properties.message_id));
+    add("timestamp", properties.timestamp.map(|time| seconds_of_ms(time).to_string()));
     add("type", properties.kind.clone());
     add("user-id", properties.user_id.clone());
     add("app-id", properties.app_id.clone());
