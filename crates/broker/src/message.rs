@@ -13,6 +13,7 @@ pub(crate) mod id;
 mod layout;
 pub(crate) mod overlay;
 pub(crate) mod properties;
+pub(crate) mod publisher;
 pub(crate) mod scheduling;
 pub(crate) mod selected;
 
@@ -56,6 +57,8 @@ pub(crate) struct Head<'a> {
     pub(crate) properties: &'a [u8],
     /// Encoded [`Annotations`], empty for none.
     pub(crate) annotations: &'a [u8],
+    /// See [`publisher`]; empty if it is not known.
+    pub(crate) publisher: &'a [u8],
 }
 
 impl Head<'_> {
@@ -73,6 +76,7 @@ impl Head<'_> {
         routing_key: "",
         properties: &[],
         annotations: &[],
+        publisher: &[],
     };
 }
 
@@ -209,6 +213,12 @@ impl Message {
     /// Its annotations as they are stored; empty for none.
     pub(crate) fn marks_bytes(&self) -> &[u8] {
         &self.0[layout::annotations(&self.0)]
+    }
+
+    /// Which connection published it; empty if that is not known. It is for comparison alone, and
+    /// no protocol shows it.
+    pub fn publisher(&self) -> &[u8] {
+        &self.0[layout::publisher(&self.0)]
     }
 
     /// True when it carries annotations.

@@ -166,6 +166,7 @@ fn way_back(
         routing_key: key,
         properties: message.properties(),
         annotations: &encoded,
+        publisher: message.publisher(),
     };
     Some((arena.add(&head, message.body()), targets))
 }

@@ -5,7 +5,8 @@ use broker::Message;
 /// A block is refused, or all its parts can be read and lie within it, one behind the other.
 pub(super) fn block(input: &[u8]) {
     let Ok(message) = Message::from_stored(input.to_vec().into()) else { return };
-    let parts = [message.exchange().as_bytes(), message.routing_key().as_bytes(), message.properties(), message.body()];
+    let address = [message.exchange().as_bytes(), message.routing_key().as_bytes()];
+    let parts = [address[0], address[1], message.properties(), message.publisher(), message.body()];
     let total: usize = parts.iter().map(|part| part.len()).sum();
     assert!(total < input.len(), "the parts are longer than the block");
     assert!(input.ends_with(message.body()), "the body is the rest");

@@ -519,6 +519,7 @@ fn consume(
         no_ack: statement.has("no-ack"),
         exclusive: statement.has("exclusive"),
         drops_others: statement.has("alone"),
+        no_local: statement.has("no-local"),
         credit: match statement.table.get("credit").and_then(broker::Value::as_integer) {
             Some(left) => Credit::Granted { left: left as u32, rest: rest(statement) },
             None => Credit::Window,

@@ -35,7 +35,7 @@ impl Channel {
         if queue == REPLY_TO {
             return self.consume_replies(cx, consume);
         }
-        // no_local is ignored, as by RabbitMQ, because messages do not record their publisher.
+        // no_local is ignored, as by RabbitMQ: clients may set it and expect their own messages.
         let wanted = Consume {
             queue,
             tag: consume.consumer_tag.to_owned(),

@@ -471,6 +471,7 @@ impl Engine {
             routing_key: key,
             properties: message.properties(),
             annotations: &encoded,
+            publisher: message.publisher(),
         };
         Ok((arena.add(&head, message.body()), queues, identity))
     }

@@ -344,6 +344,7 @@ fn awake(message: &Message, now: u64, arena: &mut Arena) -> Message {
         routing_key: message.routing_key(),
         properties: message.properties(),
         annotations,
+        publisher: message.publisher(),
     };
     arena.add(&head, message.body())
 }

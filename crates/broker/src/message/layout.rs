@@ -10,6 +10,7 @@ use bytes::BufMut;
 use crate::encoding::Reader;
 use crate::message::Head;
 use crate::message::cc::Copies;
+use crate::message::publisher;
 
 /// Version of the block; the first byte of every message on disk.
 pub(super) const VERSION: u8 = 3;
@@ -44,9 +45,10 @@ const ANNOTATED: u8 = 128;
 const PROPERTIES: u8 = 1;
 const ANNOTATIONS: u8 = 2;
 const PASSED_OVER: u8 = 128;
+const PUBLISHER: u8 = 128;
 
 /// The longest front of a block besides its address, its properties and its annotations.
-const FRONT_MAX: usize = HEAD + TIME + 2 * 5 + 5 + 2 * (1 + 5);
+const FRONT_MAX: usize = HEAD + TIME + 2 * 5 + 5 + 2 * (1 + 5) + 2 + publisher::LENGTH;
 
 /// Room that the front of a message without annotations never exceeds.
 pub(super) fn room(exchange: &str, routing_key: &str, properties: usize) -> usize {
@@ -55,7 +57,7 @@ pub(super) fn room(exchange: &str, routing_key: &str, properties: usize) -> usiz
 
 impl Head<'_> {
     fn sections_length(&self) -> usize {
-        section_length(self.properties) + section_length(self.annotations)
+        section_length(self.properties) + section_length(self.annotations) + section_length(self.publisher)
     }
 
     /// The bytes in front of the body.
@@ -95,7 +97,8 @@ impl Head<'_> {
             block.put_slice(name.as_bytes());
         }
         put_length(block, self.sections_length());
-        for (kind, content) in [(PROPERTIES, self.properties), (ANNOTATIONS, self.annotations)] {
+        let sections = [(PROPERTIES, self.properties), (ANNOTATIONS, self.annotations), (PUBLISHER, self.publisher)];
+        for (kind, content) in sections {
             if !content.is_empty() {
                 block.put_u8(kind);
                 put_length(block, content.len());
@@ -284,6 +287,11 @@ pub(super) fn annotations(block: &[u8]) -> Range<usize> {
         return start..start + word(block, 24);
     }
     section(block, ANNOTATIONS)
+}
+
+/// The place of the publisher's identity.
+pub(super) fn publisher(block: &[u8]) -> Range<usize> {
+    if is_older(block) { 0..0 } else { section(block, PUBLISHER) }
 }
 
 /// The place of the body.

@@ -181,6 +181,7 @@ mod tests {
             routing_key: "eu.de",
             properties: b"",
             annotations: b"",
+            publisher: b"",
         };
         let message = Arena::default().add(&head, b"");
         let selected = Selected { message: &message, dialects: &dialects, redelivered: true };

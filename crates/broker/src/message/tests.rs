@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::message::body::Gathered;
+use crate::message::publisher::PublisherId;
 
 fn head() -> Head<'static> {
     Head {
@@ -17,6 +18,7 @@ fn head() -> Head<'static> {
         routing_key: "eu.de",
         properties: b"\x10\x00\x02",
         annotations: b"",
+        publisher: b"",
     }
 }
 
@@ -104,10 +106,12 @@ fn an_expiration_has_48_bits_and_takes_none_where_there_is_none() {
 }
 
 /// Blocks that were written once and for all, by each version.
-const FROZEN: [&[u8]; 3] = [
+const FROZEN: [&[u8]; 4] = [
     include_bytes!("../../tests/data/message-1.bin"),
     include_bytes!("../../tests/data/message-2.bin"),
     include_bytes!("../../tests/data/message-3.bin"),
+    // The same with all kinds of sections.
+    include_bytes!("../../tests/data/message-3-publisher.bin"),
 ];
 
 #[test]
@@ -138,6 +142,8 @@ fn the_present_version_is_written_as_it_was_frozen() {
     let annotations = died.marks_bytes();
     let head = Head { copies: Copies::Spent, delayed: true, annotations, ..head() };
     assert_eq!(Arena::default().add(&head, b"body").block(), FROZEN[2]);
+    let publisher = PublisherId::new(7, 1_700_000_000_123);
+    assert_eq!(Arena::default().add(&Head { publisher: publisher.bytes(), ..head }, b"body").block(), FROZEN[3]);
 }
 
 #[test]
@@ -219,6 +225,39 @@ fn sections_that_need_not_be_known_are_passed_over() {
         let refused = with(section).unwrap_err();
         assert!(refused.text.ends_with(why), "{refused}");
     }
+}
+
+/// What lies in a log or a segment is read by the same functions, with and without the section.
+#[test]
+fn the_publisher_is_kept_where_it_is_known_and_costs_nothing_elsewhere() {
+    let own = PublisherId::new(7, 1_700_000_000_123);
+    let died = Message::from_stored(Bytes::from_static(FROZEN[2])).unwrap();
+    for annotations in [b"".as_slice(), died.marks_bytes()] {
+        let unknown = Arena::default().add(&Head { annotations, ..head() }, b"body");
+        let known = Head { annotations, publisher: own.bytes(), ..head() };
+        let message = Arena::default().add(&known, b"body");
+        assert_eq!(unknown.publisher(), b"");
+        assert_eq!(message.block().len(), unknown.block().len() + 14);
+        let stored = Message::from_stored(Bytes::copy_from_slice(message.block())).unwrap();
+        assert_eq!((stored.publisher(), stored.properties()), (own.bytes(), head().properties));
+        assert_eq!((stored.marks_bytes(), stored.body()), (annotations, b"body".as_slice()));
+        for length in 0..message.block().len() - 4 {
+            assert!(
+                Message::from_stored(Bytes::copy_from_slice(&message.block()[..length])).is_err(),
+                "cut at {length}"
+            );
+        }
+        if annotations.is_empty() {
+            let mut gathered = Gathered::new("orders", "eu.de", head().properties.len());
+            gathered.push(b"body", 4, true);
+            assert_eq!(Arena::default().add_body(&known, Body::Gathered(gathered)).block(), message.block());
+        }
+    }
+    for (client, now) in [(8, 1_700_000_000_123), (7, 1_700_000_000_124), (7 << 40, 1_700_000_000_123)] {
+        assert_ne!(PublisherId::new(client, now), own);
+    }
+    let older = [FROZEN[0], FROZEN[1], FROZEN[2]].map(|block| Message::from_stored(Bytes::from_static(block)).unwrap());
+    assert!(older.iter().all(|message| message.publisher().is_empty()));
 }
 
 /// A small message is common, and its bytes are memory and log.

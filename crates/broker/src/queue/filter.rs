@@ -1,6 +1,8 @@
-//! The part of a queue that consumers with a selector, and browsers, see. There is one view for
-//! each selector, and one for each browser. Where messages have groups each consumer has a view,
-//! which passes over the groups of others.
+//! The part of a queue that consumers with a selector, or without what their own connection
+//! publishes, and browsers see.
+//!
+//! There is one view for each selector, and one for each browser. Where messages have groups each
+//! consumer has a view, which passes over the groups of others.
 //!
 //! A view goes through the queue once, in the order of delivery, and its cursors say how far it has
 //! looked. Entries that come back before them are remembered one by one. So an entry is looked at
@@ -17,6 +19,7 @@ use hashbrown::{HashMap, HashSet};
 use selector::Selector;
 
 use crate::message::Message;
+use crate::message::publisher::PublisherId;
 use crate::message::selected::Selected;
 use crate::queue::QueueContext;
 use crate::queue::consumers::{Consumer, ConsumerKey, Consumers, Resume};
@@ -40,16 +43,18 @@ const RETURNED_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
     pub(crate) selector: Option<Selector>,
+    /// Messages of this publisher are left out.
+    pub(crate) not_from: Option<PublisherId>,
     /// It sees messages and takes none.
     pub(crate) browses: bool,
-    /// Messages that the selector is not true of are dropped.
+    /// Messages that it does not ask for are dropped.
     pub(crate) drops_others: bool,
 }
 
 impl Filter {
     /// True for a consumer that takes everything.
     pub(crate) fn is_none(&self) -> bool {
-        self.selector.is_none() && !self.browses
+        self.selector.is_none() && self.not_from.is_none() && !self.browses
     }
 }
 
@@ -104,7 +109,8 @@ fn place(seq: u64) -> (Reverse<i16>, u64) {
 #[derive(Debug)]
 struct View {
     selector: Option<Selector>,
-    /// Messages that the selector is not true of are dropped.
+    not_from: Option<PublisherId>,
+    /// Messages that are not selected are dropped.
     drops_others: bool,
     /// Where messages have groups: the number of its one consumer among their members.
     member: Option<u32>,
@@ -129,6 +135,7 @@ impl View {
     fn new(filter: Filter, member: Option<u32>, lanes: &Lanes) -> Self {
         Self {
             selector: filter.selector,
+            not_from: filter.not_from,
             drops_others: filter.drops_others,
             member,
             until: filter.browses.then(|| Cursor::end_of(lanes)),
@@ -221,6 +228,10 @@ pub struct SelectorReport {
     pub selected: u64,
 }
 
+/// What the consumers of a shared view ask for: the text of their selector, the publisher that they
+/// leave out, and whether they drop the others.
+type Asked = (Box<str>, Option<PublisherId>, bool);
+
 /// The views of a queue; most have none.
 #[derive(Debug, Default)]
 pub(super) struct Views {
@@ -228,9 +239,8 @@ pub(super) struct Views {
     all: BTreeMap<u64, View>,
     /// The view of each consumer.
     of: HashMap<ConsumerKey, u64>,
-    /// The views that consumers with the same selector share: by its text, and whether it drops the
-    /// others.
-    shared: HashMap<(Box<str>, bool), u64>,
+    /// The views that consumers which ask for the same share.
+    shared: HashMap<Asked, u64>,
     /// Where messages have groups: the view of each member.
     of_member: HashMap<u32, u64>,
     /// Views that wait for the pager.
@@ -287,7 +297,8 @@ impl Views {
             self.all.values_mut().for_each(|view| view.found = None);
         }
         let text = filter.selector.as_ref().map_or("", Selector::text);
-        let shared = (member.is_none() && !filter.browses).then(|| (Box::from(text), filter.drops_others));
+        let shared =
+            (member.is_none() && !filter.browses).then(|| (Box::from(text), filter.not_from, filter.drops_others));
         let known = shared.as_ref().and_then(|shared| self.shared.get(shared)).copied();
         let number = known.unwrap_or(self.next);
         if known.is_none() {
@@ -327,7 +338,7 @@ impl Views {
         view.member.map(|member| self.of_member.remove(&member));
         if view.member.is_none() && !view.browses() {
             let text = view.selector.as_ref().map_or("", Selector::text);
-            self.shared.remove(&(Box::from(text), view.drops_others));
+            self.shared.remove(&(Box::from(text), view.not_from, view.drops_others));
         }
     }
 
@@ -519,7 +530,8 @@ impl Queue {
                     return Look::Passed;
                 }
             }
-            if view.selector.as_ref().is_some_and(|selector| !selector.matches(&selected)) {
+            let is_own = view.not_from.is_some_and(|own| message.publisher() == own.bytes());
+            if is_own || view.selector.as_ref().is_some_and(|selector| !selector.matches(&selected)) {
                 view.pass(seq);
                 if view.drops_others {
                     inner.drop_unwanted(seq);

@@ -27,9 +27,11 @@ pub struct Consume {
     pub no_ack: bool,
     /// No other consumer may be on the queue.
     pub exclusive: bool,
-    /// The queue serves this consumer alone: messages that its selector is not true of are dropped
-    /// instead of kept.
+    /// The queue serves this consumer alone: messages that its selector is not true of, and that it
+    /// does not get, are dropped instead of kept.
     pub drops_others: bool,
+    /// It does not get what this connection publishes from here on.
+    pub no_local: bool,
     /// What lets deliveries go to it.
     pub credit: Credit,
     /// What it asks of the queue; or why that cannot be served, which its client is told after the
@@ -45,6 +47,7 @@ impl Default for Consume {
             no_ack: false,
             exclusive: false,
             drops_others: false,
+            no_local: false,
             credit: Credit::Window,
             arguments: Ok(ConsumerArguments::default()),
         }
@@ -63,6 +66,7 @@ impl Consume {
         if queue.single_active_consumer {
             let argument = match (&selector, queue.grouping) {
                 (Some(_), _) => Some(SELECTOR),
+                (None, _) if self.no_local => Some("no-local"),
                 (None, Some(_)) if !browses => Some(MESSAGE_GROUPS),
                 (None, _) => None,
             };
@@ -71,7 +75,7 @@ impl Consume {
                 return Err(InvalidArgument::new(argument, why));
             }
         }
-        Ok(Filter { selector, browses, drops_others: self.drops_others })
+        Ok(Filter { selector, not_from: None, browses, drops_others: self.drops_others })
     }
 }
 
@@ -171,7 +175,10 @@ impl Client {
         let of_queue = queue.arguments(&self.engine);
         let asked = consume.arguments.as_ref().map_err(Clone::clone);
         let found = asked.and_then(|asked| Ok((asked.clone(), consume.filter(asked, &of_queue)?)));
-        let (asked, filter) = found.map_err(|invalid| invalid.at(&queue.name, &queue.vhost))?;
+        let (asked, mut filter) = found.map_err(|invalid| invalid.at(&queue.name, &queue.vhost))?;
+        if consume.no_local {
+            filter.not_from = Some(self.publisher.show_own(self.shared.number, self.engine.clock.unix_ms()));
+        }
         let tag = self.consumer_tag(session, &consume.tag)?;
         let slot = self.slots.slot(&queue);
         let number = self.add_consumer(session, &tag, Some(slot), consume.no_ack)?;

@@ -18,6 +18,7 @@ use crate::error::{Error, ErrorKind};
 use crate::message::body::Body;
 use crate::message::cc::Copies;
 use crate::message::dialect::{Content, DialectId};
+use crate::message::publisher::PublisherId;
 use crate::message::{Head, KEY_MAX, Message, NAME_MAX};
 use crate::queue::arrival::{Arrival, Confirm, Refusal, Unroutable};
 use crate::queue::{MessageIdentity, Visit};
@@ -184,6 +185,7 @@ impl Client {
 
     #[inline]
     pub(super) fn write_message(&mut self, publish: Publish<'_>) -> Message {
+        let own = self.publisher.own();
         let head = Head {
             dialect: publish.dialect,
             persistent: publish.persistent,
@@ -197,6 +199,7 @@ impl Client {
             routing_key: publish.routing_key,
             properties: publish.properties,
             annotations: &[],
+            publisher: own.as_ref().map_or(&[], PublisherId::bytes),
         };
         self.publisher.write(&head, publish.body)
     }

@@ -6,6 +6,7 @@ use journal::Ticket;
 use crate::clock::Clock;
 use crate::engine::bounds::TURN_ENTRIES;
 use crate::message::body::Body;
+use crate::message::publisher::PublisherId;
 use crate::message::{Arena, Head, Message};
 use crate::queue::arrival::Arrival;
 
@@ -26,6 +27,8 @@ pub(super) struct Publisher {
     lag_ticket: Ticket,
     /// The last turn went to queues whose dead letters wait.
     behind_dead_letters: bool,
+    /// The client's identity, since it has asked for consumers that leave its messages out.
+    own: Option<PublisherId>,
 }
 
 impl Publisher {
@@ -46,6 +49,17 @@ impl Publisher {
     #[inline]
     pub(super) fn write(&mut self, head: &Head<'_>, body: Body<'_>) -> Message {
         self.arena.add_body(head, body)
+    }
+
+    /// The client's identity, if its messages are to have it.
+    #[inline]
+    pub(super) fn own(&self) -> Option<PublisherId> {
+        self.own
+    }
+
+    /// From here on the client's messages have its identity.
+    pub(super) fn show_own(&mut self, client: u64, now: u64) -> PublisherId {
+        *self.own.get_or_insert_with(|| PublisherId::new(client, now))
     }
 
     /// The arena of the client's messages. Copies of traced messages go into it too.

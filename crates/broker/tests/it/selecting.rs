@@ -28,6 +28,69 @@ fn a_selector_takes_what_it_is_true_of_and_leaves_the_rest() {
 }
 
 #[test]
+fn a_consumer_may_leave_out_what_its_own_connection_publishes() {
+    check(&[
+        ("a queue q durable; queue r durable", "0 0, 0 0"),
+        // What was published before anyone asked has no publisher.
+        ("a publish - q 1 persistent", ""),
+        ("a consume q two no-local x-selector=n=2; consume q own no-local", "own:1=1"),
+        ("a publish - q 2 persistent; publish - q 3 n=2", ""),
+        ("b publish - q 4 persistent", ""),
+        ("a", "own:2=4"),
+        ("b publish - q 5 n=2", ""),
+        ("a", "two:3=5"),
+        ("* counts q", "2 3"),
+        ("b consume q other no-local", "other:1=2, other:2=3"),
+        // What comes back is looked at again.
+        ("b nack 1", "other:3=2!"),
+        ("a nack 2", "own:4=4!"),
+        // The consumer alone on a queue of its own drops what it does not get.
+        ("a consume r alone alone no-local", ""),
+        ("a publish - r 6 persistent", ""),
+        ("* counts r", "0 0"),
+    ]);
+}
+
+#[test]
+fn the_publisher_of_a_dead_letter_is_that_of_the_message_also_after_a_restart() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let mut broker = TestBroker::open(Setup::stepped(&disk, 8 << 20));
+    for (queue, dead) in [("q", Some("dead")), ("dead", None)] {
+        let mut spec = durable(queue);
+        if let Some(dead) = dead {
+            spec.arguments.set("x-dead-letter-exchange", Value::Text(String::new()));
+            spec.arguments.set("x-dead-letter-routing-key", Value::Text(dead.to_owned()));
+        }
+        let mut peer = Peer::attach(&broker, "guest").expect("it may attach");
+        peer.client.declare_queue(&spec, broker.now()).expect("it is new");
+    }
+    let own = |queue: &str| Consume { queue: queue.to_owned(), no_local: true, ..Consume::default() };
+    let mut peer = Peer::attach(&broker, "guest").expect("it may attach");
+    let session = peer.session(1);
+    peer.consume(&broker, 1, own("dead"));
+    peer.client.publish(session, message("", "q", b"1")).expect("it is taken");
+    peer.turn(&broker);
+    peer.consume(&broker, 1, Consume { queue: "q".to_owned(), ..Consume::default() });
+    assert_eq!(peer.turn(&broker).len(), 1);
+    peer.client.settle(session, Tags::One(1), Outcome::Rejected).expect("it is held");
+    peer.turn(&broker);
+    assert!(peer.turn(&broker).is_empty(), "its own dead letter is left out");
+    drop(peer);
+    broker.flush();
+    let setup = broker.stop();
+    setup.clock.advance(1);
+    broker = TestBroker::open(setup);
+    // Numbers of connections begin again at a start, and identities do not.
+    let mut peers: Vec<Peer> = (0..8).map(|_| Peer::attach(&broker, "guest").expect("it may attach")).collect();
+    for peer in &mut peers {
+        peer.session(1);
+        peer.consume(&broker, 1, own("dead"));
+    }
+    let come: usize = peers.iter_mut().map(|peer| peer.turn(&broker).len()).sum();
+    assert_eq!(come, 1, "it is nobody's own any more");
+}
+
+#[test]
 fn what_waits_is_looked_through_when_a_consumer_comes() {
     check(&[
         ("a queue q durable", "0 0"),

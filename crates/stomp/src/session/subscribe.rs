@@ -20,16 +20,17 @@ use crate::client::AckMode;
 use crate::codec::{Command, Frame, Headers};
 
 /// Headers of other brokers whose features are not implemented.
-const NOT_BUILT: [&str; 8] = [
+const NOT_BUILT: [&str; 6] = [
     "transformation",
     "consumer-window-size",
     "x-stream-offset",
     "x-stream-filter",
     "x-stream-match-unfiltered",
-    "no-local",
-    "activemq.noLocal",
     "activemq.retroactive",
 ];
+
+/// Headers by which a subscription leaves out what its own connection sends.
+const NO_LOCAL: [&str; 2] = ["no-local", "activemq.noLocal"];
 
 /// Headers of a subscription that begin like arguments of queues and are none.
 const OWN: [&str; 2] = ["x-queue-name", "x-priority"];
@@ -72,6 +73,20 @@ fn ack_mode(headers: &Headers<'_>) -> Result<AckMode, Failure> {
             AckMode::parse(&mode).ok_or_else(|| Failure::invalid("ack", "auto, client or client-individual", &mode))
         }
     }
+}
+
+/// Whether a subscription leaves out what its own connection sends. A durable one outlives the
+/// connection, and would get its messages from the next one on.
+fn no_local(headers: &Headers<'_>, durable: Option<&Durable>) -> Result<bool, Failure> {
+    for name in NO_LOCAL {
+        match headers.get(name).as_deref() {
+            None | Some("false") => {}
+            Some("true") if durable.is_some() => return Err(Failure::not_built(Command::Subscribe, name)),
+            Some("true") => return Ok(true),
+            Some(other) => return Err(Failure::invalid(name, "true or false", other)),
+        }
+    }
+    Ok(false)
 }
 
 /// A prefix of a selector. With it, headers, which are text, count as numbers if they are compared
@@ -152,6 +167,7 @@ impl Session {
             arguments.mode = Mode::Browse;
         }
         let durable = Durable::find(headers, &destination, self.subscriber())?;
+        let no_local = no_local(headers, durable.as_ref())?;
         let (queue, ticket) = self.source(&destination, durable.as_ref(), headers, now)?;
         self.client.set_prefetch(self.id, prefetch, Prefetch::NewConsumers, now);
         let consumer = self.deliveries.add(&tag, mode, browsed);
@@ -164,8 +180,9 @@ impl Session {
             no_ack: mode == AckMode::Auto,
             exclusive: durable.is_some_and(|durable| durable.exclusive)
                 || headers.get("activemq.exclusive").as_deref() == Some("true"),
+            no_local,
             // If the subscription has a queue of its own, no other consumer could take the messages
-            // that its selector does not match.
+            // that it does not get.
             drops_others: !destination.lasts() && headers.get("x-queue-name").is_none(),
             arguments: Ok(arguments),
             ..Consume::default()

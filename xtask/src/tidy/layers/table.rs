@@ -112,7 +112,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/broker/src/message",
         layers: &[
-            &["annotations", "cc", "id", "scheduling"],
+            &["annotations", "cc", "id", "publisher", "scheduling"],
             &["layout", "properties"],
             &["body", "dialect"],
             &["overlay"],

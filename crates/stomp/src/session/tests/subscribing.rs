@@ -221,6 +221,29 @@ fn clients_of_activemq_and_artemis_find_their_destinations() {
 }
 
 #[test]
+fn a_subscription_may_leave_out_what_its_own_connection_sends() {
+    let scene = Scene::new();
+    let (mut one, mut other) = (scene.connect("1.2"), scene.connect("1.2"));
+    for (header, destination) in [("no-local", "/topic/t"), ("activemq.noLocal", "/exchange/amq.fanout")] {
+        one.say(&format!("SUBSCRIBE\nid:s\ndestination:{destination}\n{header}:true\n\n\0"));
+        one.say(&format!("SEND\ndestination:{destination}\n\nown\0"));
+        assert!(one.heard().is_empty(), "{header}");
+        assert_eq!(scene.broker.queues()[0].ready, 0, "what it does not get is not kept for it");
+        other.say(&format!("SEND\ndestination:{destination}\n\nother\0"));
+        one.run();
+        let heard = one.heard();
+        assert_eq!(heard.len(), 1, "{header}: {heard:?}");
+        assert!(heard[0].ends_with("\n\nother"), "{heard:?}");
+        one.say("UNSUBSCRIBE\nid:s\n\n\0");
+    }
+    // Others get it from a queue, and its headers do not say who sent it.
+    one.say("SUBSCRIBE\nid:s\ndestination:/queue/a\nno-local:true\n\n\0SEND\ndestination:/queue/a\n\nown\0");
+    assert!(one.heard().is_empty());
+    other.say("SUBSCRIBE\nid:s\ndestination:/queue/a\n\n\0");
+    assert_eq!(other.heard(), [message("s", 0, 1, "/queue/a", "own")]);
+}
+
+#[test]
 fn a_message_may_live_for_ten_years() {
     let scene = Scene::new();
     let mut peer = scene.connect("1.2");
