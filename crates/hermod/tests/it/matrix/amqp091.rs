@@ -162,11 +162,24 @@ impl Amqp091 {
 
 fn field(value: &broker::Value) -> Value {
     match value {
+        broker::Value::Null => Value::Void,
         broker::Value::Text(text) => Value::from(text.as_str()),
+        broker::Value::Bytes(bytes) => Value::Bytes(bytes.clone()),
         broker::Value::Bool(truth) => Value::Bool(*truth),
+        broker::Value::I8(number) => Value::I8(*number),
+        broker::Value::U8(number) => Value::U8(*number),
+        broker::Value::I16(number) => Value::I16(*number),
+        broker::Value::U16(number) => Value::U16(*number),
         broker::Value::I32(number) => Value::I32(*number),
+        broker::Value::U32(number) => Value::U32(*number),
         broker::Value::I64(number) => Value::I64(*number),
+        broker::Value::F32(number) => Value::F32(*number),
         broker::Value::F64(number) => Value::F64(*number),
+        broker::Value::Decimal { scale, value } => Value::Decimal { scale: *scale, value: *value },
+        broker::Value::Timestamp(time) => Value::Timestamp(seconds_of_ms(*time)),
+        broker::Value::Table(table) => {
+            Value::Table(table.0.iter().map(|(name, value)| (name.clone(), field(value))).collect())
+        }
         broker::Value::Array(list) => Value::Array(list.iter().map(field).collect()),
         other => panic!("no sample has {other:?}"),
     }

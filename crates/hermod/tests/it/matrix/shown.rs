@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use broker::{Properties, Value};
+use broker::{Id, Properties, Table, Value, seconds_of_ms};
 use serde_json::{Value as Json, json};
 
-use super::{Answer, Asks, SPEAKERS, Speaker, amqp091, headers};
+use super::{Answer, Asks, SPEAKERS, Speaker, amqp091, headers, samples};
 use crate::api::GUEST;
 use crate::server::{Server, hermod, run, until};
 
@@ -72,6 +72,12 @@ fn as_json(value: &Value) -> Json {
         Value::Array(list) => list.iter().map(as_json).collect(),
         Value::Table(table) => table.0.iter().map(|(name, value)| (name.clone(), as_json(value))).collect(),
         Value::Timestamp(time) => json!(time / 1000),
+        Value::Null => Json::Null,
+        Value::Bool(truth) => json!(truth),
+        Value::F32(number) => json!(number),
+        Value::F64(number) => json!(number),
+        Value::Decimal { scale, value } => json!(f64::from(*value) / 10_f64.powi((*scale).into())),
+        Value::Bytes(bytes) => json!(bytes.escape_ascii().to_string()),
         number => json!(number.as_integer().unwrap()),
     }
 }
@@ -188,4 +194,147 @@ fn all_see_how_often_a_message_came_back() {
             assert!(count.is_some_and(|count| count < 9), "{}, {queue}: {seen:?}", viewer.name);
         }
     }
+}
+
+/// All that a viewer sees of a message, as text: properties by the names of AMQP 0-9-1, then
+/// headers.
+type All = BTreeMap<String, String>;
+
+fn plain(value: &Json) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn all_of(properties: &Properties) -> All {
+    let p = properties;
+    let id = |id: &Option<Id>| id.as_ref().and_then(Id::as_text).map(|text| text.into_owned());
+    let fields = [
+        ("content_type", p.content_type.clone()),
+        ("content_encoding", p.content_encoding.clone()),
+        ("delivery_mode", p.persistent.then(|| "2".to_owned())),
+        ("priority", p.priority.map(|number| number.to_string())),
+        ("correlation_id", id(&p.correlation_id)),
+        ("reply_to", p.reply_to.clone()),
+        ("expiration", p.expiration.map(|ms| ms.to_string())),
+        ("message_id", id(&p.message_id)),
+        ("timestamp", p.timestamp.map(|time| seconds_of_ms(time).to_string())),
+        ("type", p.kind.clone()),
+        ("user_id", p.user_id.clone()),
+        ("app_id", p.app_id.clone()),
+    ];
+    let mut all: All = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+    for (name, value) in &p.headers.0 {
+        // JSON has a name once, and shows the first.
+        all.entry(format!("header {name}")).or_insert_with(|| plain(&as_json(value)));
+    }
+    all
+}
+
+fn all_of_json(properties: &Json, headers: &Json) -> All {
+    let named = |prefix: &'static str, fields: &Json| {
+        let fields = fields.as_object().cloned().unwrap_or_default();
+        fields.into_iter().map(move |(name, value)| (format!("{prefix}{name}"), plain(&value)))
+    };
+    named("", properties).filter(|(name, _)| name != "headers").chain(named("header ", headers)).collect()
+}
+
+/// As a message is published over HTTP with these properties.
+fn as_document(queue: &str, all: &Properties) -> Json {
+    let mut properties = serde_json::Map::new();
+    for (name, value) in all_of(all).into_iter().filter(|(name, _)| !name.starts_with("header ")) {
+        let is_number = ["delivery_mode", "priority", "timestamp"].contains(&name.as_str());
+        let value = if is_number { json!(value.parse::<u64>().unwrap()) } else { json!(value) };
+        properties.insert(name, value);
+    }
+    let headers = all.headers.0.iter().map(|(name, value)| (name.clone(), as_json(value)));
+    properties.insert("headers".to_owned(), headers.collect());
+    json!({ "routing_key": queue, "properties": properties, "payload": "body", "payload_encoding": "string" })
+}
+
+/// One field of each type that AMQP 0-9-1 has. Those of the second list have no text in STOMP.
+fn typed() -> [Properties; 2] {
+    let fields = [("in", Value::U8(1)), ("it", Value::Text("x".to_owned()))];
+    let table = Table(fields.map(|(name, value)| (name.to_owned(), value)).into());
+    let texts = [
+        ("i8", Value::I8(-1)),
+        ("u8", Value::U8(255)),
+        ("i16", Value::I16(i16::MIN)),
+        ("u16", Value::U16(u16::MAX)),
+        ("i32", Value::I32(i32::MIN)),
+        ("u32", Value::U32(u32::MAX)),
+        ("i64", Value::I64(i64::MIN)),
+        ("f32", Value::F32(0.5)),
+        ("f64", Value::F64(-0.25)),
+        ("decimal", Value::Decimal { scale: 1, value: 125 }),
+        ("time", Value::Timestamp(1_700_000_000_000)),
+        ("truth", Value::Bool(false)),
+        ("text", Value::Text("\u{fc}: \\".to_owned())),
+    ];
+    let others = [
+        ("null", Value::Null),
+        ("bytes", Value::Bytes(vec![0xff, 0])),
+        ("list", Value::Array(vec![Value::I32(1), Value::Table(table.clone())])),
+        ("table", Value::Table(table)),
+    ];
+    [headers(&texts), headers(&others)]
+}
+
+/// Every way in, with every way to look: protocols, HTTP and `hermod browse`.
+#[test]
+fn every_property_and_every_type_is_the_same_for_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut declarer = amqp091::Amqp091::connect(&server);
+    let mut speakers: Vec<_> = SPEAKERS.iter().map(|row| (row.text_only, (row.connect)(&server))).collect();
+    let mut publishers: Vec<_> =
+        SPEAKERS.iter().map(|row| (row.name, row.text_only, Some((row.connect)(&server)))).collect();
+    publishers.push(("HTTP", false, None));
+    let [texts, others] = typed();
+    let messages = samples().into_iter().chain([texts]).map(|properties| (properties, true)).chain([(others, false)]);
+    for (number, (properties, has_texts)) in messages.enumerate() {
+        for (name, text_only, publisher) in &mut publishers {
+            if *text_only && !has_texts {
+                continue;
+            }
+            let queue = format!("all{number}");
+            declarer.declare(&queue);
+            match publisher {
+                Some(publisher) => publisher.publish(&queue, &properties, b"body"),
+                None => {
+                    let headers = format!("{GUEST}Content-Type: application/json\r\n");
+                    let document = as_document(&queue, &properties).to_string();
+                    let reply = server.send("POST", "/api/exchanges/%2F/amq.default/publish", &headers, &document);
+                    assert_eq!(reply.status, 200, "{}", reply.body);
+                }
+            }
+            let mut expected = all_of(&properties);
+            if publisher.is_none() {
+                // An object of JSON has a name once.
+                let last = properties.headers.0.iter().rev().find(|(name, _)| name == "twice");
+                last.into_iter()
+                    .for_each(|(_, value)| drop(expected.insert("header twice".to_owned(), plain(&as_json(value)))));
+            }
+            let [by_http, by_browse] = looked_at(&server, dir.path(), &queue);
+            assert_eq!(by_http, expected, "HTTP, from {name}");
+            assert_eq!(by_browse, expected, "hermod browse, from {name}");
+            for (text_only, speaker) in &mut speakers {
+                let seen = speaker.consume(&queue, Asks::Browsing, 1, Answer::Accept).remove(0).properties;
+                let expected = if *text_only && !has_texts { All::new() } else { expected.clone() };
+                assert_eq!(all_of(&seen), expected, "{queue}, from {name}");
+            }
+            declarer.consume(&queue, Asks::All, 1, Answer::Accept);
+        }
+    }
+}
+
+/// The first message of a queue as HTTP's get and `hermod browse` show it.
+fn looked_at(server: &Server, dir: &Path, queue: &str) -> [All; 2] {
+    let asked = json!({ "count": 1, "ackmode": "ack_requeue_true", "encoding": "auto" }).to_string();
+    let headers = format!("{GUEST}Content-Type: application/json\r\n");
+    let reply = server.send("POST", &format!("/api/queues/%2F/{queue}/get"), &headers, &asked);
+    let rows: Json = serde_json::from_str(&reply.body).unwrap();
+    let by_http = all_of_json(&rows[0]["properties"], &rows[0]["properties"]["headers"]);
+    let (code, stdout, stderr) = run(hermod("browse", dir).args([queue, "--json"]));
+    assert_eq!(code, 0, "{stderr}");
+    let rows: Json = serde_json::from_str(&stdout).unwrap();
+    [by_http, all_of_json(&rows[0]["properties"], &rows[0]["headers"])]
 }

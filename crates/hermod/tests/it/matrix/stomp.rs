@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use broker::{Content, Dialect, Id, Properties, Value, seconds_of_ms};
+use broker::{Content, Dialect, Id, Properties, Value, decimal_text, seconds_of_ms};
 use stomp::StompDialect;
 use stomp::client::{AckId, AckMode, Client, Connect, Event, Requests, Send, Settle, Subscribe};
 use stomp::limits::Limits;
@@ -171,7 +171,10 @@ fn headers_of(properties: &Properties) -> Vec<(String, String)> {
         let text = match value {
             Value::Text(text) => text.clone(),
             Value::Bool(truth) => truth.to_string(),
+            Value::F32(number) => number.to_string(),
             Value::F64(number) => number.to_string(),
+            Value::Decimal { scale, value } => decimal_text(*scale, *value),
+            Value::Timestamp(time) => seconds_of_ms(*time).to_string(),
             other => other.as_integer().unwrap().to_string(),
         };
         add(name, Some(text));
