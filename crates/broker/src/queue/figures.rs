@@ -112,7 +112,7 @@ impl Inner {
     fn head_timestamp(&mut self, context: &QueueContext) -> Option<u64> {
         let seq = self.lanes.first_ready()?;
         let message = self.lanes.message_of(seq)?;
-        match context.dialects.look_up(&message, Field::Timestamp) {
+        match context.dialects.look_up(message, Field::Timestamp) {
             selector::Value::Int(milliseconds) => Some(seconds_of_ms(milliseconds)),
             _ => None,
         }
