@@ -7,6 +7,8 @@ mod amqp091;
 mod shown;
 mod stomp;
 
+use std::collections::BTreeSet;
+
 use broker::{Properties, Table, Value};
 
 use crate::server::Server;
@@ -157,7 +159,12 @@ fn every_property_reaches_every_consumer() {
             publisher.publish(queue, &sample, b"body");
             let mut seen = consumer.consume(queue, Asks::All, 1, Answer::Accept).remove(0);
             let text_only = from.text_only || to.text_only;
-            let sent = if text_only { with_text_headers(sample) } else { sample };
+            let mut sent = if text_only { with_text_headers(sample) } else { sample };
+            if text_only {
+                // Of a header that comes twice STOMP has the first one.
+                let mut names = BTreeSet::new();
+                sent.headers.0.retain(|(name, _)| names.insert(name.clone()));
+            }
             seen.properties = sorted(seen.properties);
             let expected = Seen { properties: sorted(sent), body: b"body".to_vec(), redelivered: false };
             assert_eq!(seen, expected, "{queue}");

@@ -318,7 +318,11 @@ fn every_property_and_every_type_is_the_same_for_all() {
             assert_eq!(by_browse, expected, "hermod browse, from {name}");
             for (text_only, speaker) in &mut speakers {
                 let seen = speaker.consume(&queue, Asks::Browsing, 1, Answer::Accept).remove(0).properties;
-                let expected = if *text_only && !has_texts { All::new() } else { expected.clone() };
+                let mut expected = expected.clone();
+                if *text_only && !has_texts {
+                    // JSON has no bytes: what HTTP publishes for them is text.
+                    expected.retain(|field, _| publisher.is_none() && field == "header bytes");
+                }
                 assert_eq!(all_of(&seen), expected, "{queue}, from {name}");
             }
             declarer.consume(&queue, Asks::All, 1, Answer::Accept);
