@@ -179,7 +179,7 @@ fn the_server_says_why_it_closes() {
         (CloseReason::Forced("maintenance".into()), "maintenance"),
     ] {
         let mut peer = Scene::new().connect("1.2");
-        peer.connection.close(reason, peer.now);
+        peer.driver.connection.close(reason, peer.driver.now);
         peer.run();
         let heard = peer.heard();
         assert!(heard[0].starts_with("ERROR\nmessage:Connection forced\n") && heard[0].ends_with(detail), "{heard:?}");
@@ -191,8 +191,8 @@ fn the_server_says_why_it_closes() {
     peer.run();
     assert!(peer.heard()[0].ends_with("go away"));
     let mut peer = scene.connect("1.2");
-    peer.connection.close(CloseReason::Gone, peer.now);
-    peer.connection.close(CloseReason::Gone, peer.now);
+    peer.driver.connection.close(CloseReason::Gone, peer.driver.now);
+    peer.driver.connection.close(CloseReason::Gone, peer.driver.now);
     assert_eq!(peer.state(), ReadState::Answered);
     assert!(scene.broker.clients().is_empty());
 }
@@ -202,13 +202,13 @@ fn the_server_says_why_it_closes() {
 fn a_connection_tells_whose_it_is_and_what_it_is_at() {
     let scene = Scene::new();
     let doing = |user: &'static str, vhost: &'static str, last: &'static str| wire::Doing { user, vhost, last };
-    assert_eq!(scene.accept().connection.doing(), doing("", "", ""));
+    assert_eq!(scene.accept().driver.connection.doing(), doing("", "", ""));
     for reason in [CloseReason::Gone, CloseReason::Shutdown] {
         let mut peer = scene.connect("1.2");
-        assert_eq!(peer.connection.doing(), doing("guest", "/", "CONNECT"));
+        assert_eq!(peer.driver.connection.doing(), doing("guest", "/", "CONNECT"));
         peer.say("SEND\ndestination:/queue/q\n\nx\0");
-        assert_eq!(peer.connection.doing(), doing("guest", "/", "SEND"));
-        peer.connection.close(reason, peer.now);
-        assert_eq!(peer.connection.doing(), doing("guest", "/", "SEND"));
+        assert_eq!(peer.driver.connection.doing(), doing("guest", "/", "SEND"));
+        peer.driver.connection.close(reason, peer.driver.now);
+        assert_eq!(peer.driver.connection.doing(), doing("guest", "/", "SEND"));
     }
 }

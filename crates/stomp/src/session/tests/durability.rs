@@ -1,6 +1,7 @@
 //! There is no receipt before the flush, and none while an alarm holds back a message.
 
 use std::time::Duration;
+use testkit::driver::Reading;
 
 use wire::ReadState;
 
@@ -86,14 +87,14 @@ fn disconnect_is_answered_after_everything_before_it() {
 fn receipts_that_nobody_reads_stop_the_reading() {
     let scene = Scene::new();
     let mut peer = scene.connect("1.2");
-    peer.reads_output = false;
+    peer.driver.reading = Reading::Nothing;
     let frame = format!("SEND\ndestination:/topic/a\nreceipt:{}\n\n\0", "r".repeat(1000));
     for _ in 0..2000 {
         peer.say(&frame);
     }
     assert_eq!(peer.state(), ReadState::Pause);
-    assert!(peer.connection.output().len() < 1_100_000);
-    peer.reads_output = true;
+    assert!(peer.driver.connection.output().len() < 1_100_000);
+    peer.driver.reading = Reading::Everything;
     peer.run();
     assert_eq!(peer.heard().len(), 2000);
 }

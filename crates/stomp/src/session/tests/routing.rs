@@ -2,6 +2,7 @@
 
 use broker::{Confirm, Publish, QueueSpec, Unroutable};
 use testkit::broker::TextDialect;
+use testkit::driver::Reading;
 
 use super::{Scene, check, talk};
 use crate::Settings;
@@ -172,19 +173,19 @@ fn a_slow_reader_leaves_its_messages_in_the_queue() {
     let scene = Scene::new();
     let (mut reader, mut writer) = (scene.connect("1.2"), scene.connect("1.2"));
     reader.say("SUBSCRIBE\nid:s\ndestination:/queue/a\n\n\0");
-    reader.reads_output = false;
+    reader.driver.reading = Reading::Nothing;
     let body = "x".repeat(100_000);
     for _ in 0..100 {
         writer.say(&format!("SEND\ndestination:/queue/a\n\n{body}\0"));
         reader.run();
     }
-    assert!(reader.connection.output().len() < 1 << 20);
+    assert!(reader.driver.connection.output().len() < 1 << 20);
     assert!(scene.broker.queues()[0].ready > 50);
     // Work that is due meanwhile is done, so that the driver need not call again at once.
-    let later = reader.connection.deadline().unwrap();
-    reader.connection.tick(later);
-    assert!(reader.connection.deadline().is_some_and(|next| next > later));
-    reader.reads_output = true;
+    let later = reader.driver.connection.deadline().unwrap();
+    reader.driver.connection.tick(later);
+    assert!(reader.driver.connection.deadline().is_some_and(|next| next > later));
+    reader.driver.reading = Reading::Everything;
     reader.run();
     assert_eq!(reader.heard().len(), 100);
 }

@@ -1,46 +1,18 @@
-//! A broker in memory and its peers. The tests do the work of the driver, without sockets.
+//! A broker in memory and its peers, without sockets.
 
-use std::sync::{Arc, Condvar, Mutex};
-use std::task::{Wake, Waker};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
 
 use broker::Dialects;
 use testkit::broker::{Setup, TestBroker, TextDialect};
+use testkit::driver::Driver;
 use testkit::sim_disk::SimDisk;
-use wire::{Connection, Protocol, ReadState};
+use wire::ReadState;
 
 use crate::codec::{Decoder, Version};
 use crate::dialect::StompDialect;
 use crate::{Settings, Stomp};
-
-/// How long a test waits for another thread before it fails.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A waker that records its calls, and lets a thread wait for one.
-#[derive(Default)]
-struct Bell {
-    rung: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Bell {
-    fn take(&self) -> bool {
-        std::mem::take(&mut *self.rung.lock().unwrap())
-    }
-
-    fn wait(&self) {
-        let rung = self.rung.lock().unwrap();
-        let waited = self.changed.wait_timeout_while(rung, PATIENCE, |rung| !*rung).unwrap();
-        assert!(!waited.1.timed_out(), "nothing woke the connection");
-    }
-}
-
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        *self.rung.lock().unwrap() = true;
-        self.changed.notify_all();
-    }
-}
 
 /// A broker that speaks STOMP.
 pub(super) struct Scene {
@@ -107,20 +79,8 @@ impl Scene {
 
     /// A connection that has sent nothing.
     pub(super) fn accept(&self) -> Peer {
-        let bell = Arc::new(Bell::default());
-        let address = "127.0.0.1:61613".parse().unwrap();
-        let peer = wire::Peer { remote: address, local: address, encrypted: false, certified_user: None };
-        let connection = self.stomp.accept(peer, Waker::from(bell.clone()), self.test.now());
-        Peer {
-            connection,
-            bell,
-            now: self.test.now(),
-            input: Vec::new(),
-            output: Vec::new(),
-            decoder: Decoder::default(),
-            session: String::new(),
-            reads_output: true,
-        }
+        let driver = Driver::accept(&self.stomp, self.test.now());
+        Peer { driver, decoder: Decoder::default(), session: String::new() }
     }
 
     /// A connection of `guest` that speaks this version.
@@ -152,60 +112,26 @@ impl Scene {
 
 /// The other end of a connection.
 pub(super) struct Peer {
-    pub(super) connection: Box<dyn Connection>,
-    bell: Arc<Bell>,
-    pub(super) now: Instant,
-    input: Vec<u8>,
-    output: Vec<u8>,
+    pub(super) driver: Driver,
     decoder: Decoder,
     session: String,
-    /// False for a peer that does not read from its socket.
-    pub(super) reads_output: bool,
 }
 
 impl Peer {
     /// Sends a text; `S-` in it stands for the name of the session.
     pub(super) fn say(&mut self, text: &str) {
-        let text = text.replace("S-", &format!("{}-", self.session));
-        self.input.extend_from_slice(text.as_bytes());
-        self.run();
+        self.driver.say(text.replace("S-", &format!("{}-", self.session)).as_bytes());
     }
 
-    /// Does the work of the driver until nothing more happens.
     pub(super) fn run(&mut self) {
-        let mut offered = false;
-        loop {
-            let woken = self.bell.take();
-            if woken {
-                self.connection.wake(self.now);
-                offered = false;
-            }
-            let mut taken = 0;
-            let reads = matches!(self.connection.read_state(), ReadState::Read | ReadState::Handshake);
-            if reads && !self.input.is_empty() && !offered {
-                taken = self.connection.receive(&self.input, self.now);
-                self.input.drain(..taken);
-                offered = taken == 0;
-            }
-            let mut written = Vec::new();
-            if self.reads_output {
-                written = self.connection.output().take();
-                self.output.extend_from_slice(&written);
-            }
-            if written.len() >= 256 * 1024 {
-                self.bell.clone().wake();
-            }
-            if !woken && taken == 0 && written.is_empty() {
-                return;
-            }
-        }
+        self.driver.run();
     }
 
     /// The frames that have arrived since the last call, as text; `S` stands for the name of the
     /// session.
     pub(super) fn heard(&mut self) -> Vec<String> {
         let mut frames = Vec::new();
-        let bytes = std::mem::take(&mut self.output);
+        let bytes = std::mem::take(&mut self.driver.output);
         let mut at = 0;
         loop {
             let decoded = self.decoder.decode(&bytes[at..]).unwrap();
@@ -223,7 +149,7 @@ impl Peer {
             }
             frames.push(if self.session.is_empty() { text } else { text.replace(&self.session, "S") });
         }
-        self.output = bytes[at..].to_vec();
+        self.driver.output = bytes[at..].to_vec();
         frames
     }
 
@@ -235,29 +161,19 @@ impl Peer {
             if !heard.is_empty() {
                 return heard;
             }
-            self.bell.wait();
+            self.driver.wait();
         }
     }
 
-    /// Lets time pass and calls `tick` as a driver would.
     pub(super) fn pass(&mut self, time: Duration) {
-        let end = self.now + time;
-        while let Some(deadline) = self.connection.deadline().filter(|deadline| *deadline <= end) {
-            self.now = self.now.max(deadline);
-            self.connection.tick(self.now);
-            self.run();
-            if self.connection.deadline().is_some_and(|next| next <= self.now) {
-                break;
-            }
-        }
-        self.now = end;
+        self.driver.pass(time);
     }
 
     pub(super) fn raw(&mut self) -> String {
-        String::from_utf8(std::mem::take(&mut self.output)).unwrap()
+        String::from_utf8(std::mem::take(&mut self.driver.output)).unwrap()
     }
 
     pub(super) fn state(&self) -> ReadState {
-        self.connection.read_state()
+        self.driver.state()
     }
 }
