@@ -131,8 +131,7 @@ impl Progress {
 
     /// The end of what is durable of a log.
     pub(crate) fn durable(&self, log: LogId) -> Ticket {
-        let durable = self.durable.read();
-        durable.get(&log).map_or(Ticket::NONE, |index| Ticket::at(log, index.load(Ordering::Acquire)))
+        end_of(&self.durable.read(), log)
     }
 
     pub(crate) fn is_durable(&self, ticket: Ticket) -> bool {
@@ -153,13 +152,17 @@ impl Progress {
         self.lag.fetch_sub(bytes, Ordering::Relaxed);
         self.store(ends);
         let mut reached = Vec::new();
-        self.waiting.lock().retain(|(wanted, waker)| {
-            let durable = self.is_durable(*wanted);
-            if durable {
+        let mut waiting = self.waiting.lock();
+        // Once for all who wait.
+        let durable = self.durable.read();
+        waiting.retain(|(wanted, waker)| {
+            let is_reached = wanted.log().is_none_or(|log| wanted.is_within(end_of(&durable, log)));
+            if is_reached {
                 reached.push(waker.clone());
             }
-            !durable
+            !is_reached
         });
+        drop((waiting, durable));
         // Woken without the lock: a waker may run arbitrary code, including this type's.
         for waker in reached {
             waker.wake();
@@ -195,6 +198,10 @@ impl Progress {
         }
         waker.wake_by_ref();
     }
+}
+
+fn end_of(durable: &HashMap<LogId, AtomicU64>, log: LogId) -> Ticket {
+    durable.get(&log).map_or(Ticket::NONE, |index| Ticket::at(log, index.load(Ordering::Acquire)))
 }
 
 #[cfg(test)]

@@ -73,6 +73,8 @@ pub(crate) struct UserAccount {
     /// Bytes of publishes that wait behind an alarm. They do not count against the memory limit:
     /// otherwise they would keep up the alarm that they wait for.
     parked: AtomicUsize,
+    /// How many clients it has. Changed under the lock of [`UserAccounts`] alone.
+    clients: AtomicUsize,
 }
 
 impl UserAccount {
@@ -106,17 +108,19 @@ impl UserAccounts {
 
     fn enter(&self, name: &str) -> Arc<UserAccount> {
         let new = || {
-            let (held, parked) = (AtomicUsize::new(0), AtomicUsize::new(0));
-            Arc::new(UserAccount { name: name.into(), held, parked })
+            let [held, parked, clients] = [const { AtomicUsize::new(0) }; 3];
+            Arc::new(UserAccount { name: name.into(), held, parked, clients })
         };
-        Arc::clone(self.accounts.lock().entry(name.into()).or_insert_with(new))
+        let mut accounts = self.accounts.lock();
+        let account = accounts.entry(name.into()).or_insert_with(new);
+        account.clients.fetch_add(1, Ordering::Relaxed);
+        Arc::clone(account)
     }
 
     /// A client of this user ends. The last one takes the account along.
     fn leave(&self, account: &Arc<UserAccount>) {
         let mut accounts = self.accounts.lock();
-        // One is of the map, one of the client that ends.
-        if Arc::strong_count(account) <= 2 {
+        if account.clients.fetch_sub(1, Ordering::Relaxed) == 1 {
             accounts.remove(&account.name);
         }
     }
