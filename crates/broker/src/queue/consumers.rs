@@ -253,7 +253,7 @@ pub(crate) struct Consumers {
     free_outboxes: Vec<u32>,
     /// Outboxes with something pending in this visit.
     touched: Vec<u32>,
-    /// Consumers that are to be told when nothing more is there for them.
+    /// Consumers whose drain has not ended.
     draining: BTreeSet<u32>,
     index: Option<Box<Index>>,
     /// Only the active one is ever in a ring.
@@ -549,7 +549,7 @@ impl Consumers {
         None
     }
 
-    /// True when a consumer is to be told that nothing more is there for it.
+    /// True while the drain of a consumer has not ended.
     #[inline]
     pub(crate) fn are_draining(&self) -> bool {
         !self.draining.is_empty()

@@ -21,7 +21,7 @@ use super::{Inner, Queue, Visit};
 const LATE: u32 = 3;
 /// The number of an owner that is never declared. Replay drops its references, which only keep
 /// bodies.
-const NOBODY: u64 = 0;
+const UNDECLARED: u64 = 0;
 
 /// The references that one queue has not logged yet.
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ impl Queue {
         let added: Vec<_> = inner.lanes.added().collect();
         for seq in added.into_iter().flat_map(|(first, end)| first..end) {
             if let Some(address) = inner.lanes.get_mut(seq).and_then(|entry| entry.address) {
-                appender.reference(None, self.log().owner(NOBODY), seq, 0, &[address]);
+                appender.reference(None, self.log().owner(UNDECLARED), seq, 0, &[address]);
                 inner.departures.held_back.entries.push((seq, address));
             }
         }
@@ -64,7 +64,7 @@ impl Queue {
             for (seq, address) in std::mem::take(&mut inner.departures.held_back).entries {
                 let mark = inner.lanes.of_mut(seq).map_or(0, |lane| lane.position().1);
                 appender.reference(None, self.id, seq, mark, &[address]);
-                appender.settle(None, self.log().owner(NOBODY), ACKNOWLEDGED, &[(seq, 1)], &[address]);
+                appender.settle(None, self.log().owner(UNDECLARED), ACKNOWLEDGED, &[(seq, 1)], &[address]);
             }
         }
         appender.ticket()

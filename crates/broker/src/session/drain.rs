@@ -65,7 +65,7 @@ pub enum Event<'a> {
         /// Its tag.
         consumer_tag: &'a str,
     },
-    /// The queue has nothing more for this consumer, whose grant was to be drained. It gets nothing
+    /// The drain of this consumer has ended: its queue has nothing more for it. It gets nothing
     /// before the next grant. This comes behind the deliveries that were made before.
     Drained {
         /// The consumer's session.

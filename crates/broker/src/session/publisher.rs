@@ -51,7 +51,7 @@ impl Publisher {
         self.arena.add_body(head, body)
     }
 
-    /// The client's identity, if its messages are to have it.
+    /// The client's identity. `None`: its messages have none.
     #[inline]
     pub(super) fn own(&self) -> Option<PublisherId> {
         self.own

@@ -87,7 +87,7 @@ fn the_publisher_of_a_dead_letter_is_that_of_the_message_also_after_a_restart() 
         peer.consume(&broker, 1, own("dead"));
     }
     let come: usize = peers.iter_mut().map(|peer| peer.turn(&broker).len()).sum();
-    assert_eq!(come, 1, "it is nobody's own any more");
+    assert_eq!(come, 1, "its publisher has gone");
 }
 
 #[test]
