@@ -39,8 +39,8 @@ use std::sync::{Arc, Weak};
 
 use auth::Authority;
 use hashbrown::HashMap;
-use journal::{Journal, Owner, Ticket};
-use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use journal::{Journal, LogId, Owner, Ticket};
+use parking_lot::{Mutex, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::alarms::Alarms;
 use crate::catalog::Catalog;
@@ -59,7 +59,7 @@ use crate::message::dialect::Dialects;
 use crate::names::NameGenerator;
 use crate::queue::dropped::Losses;
 use crate::queue::errands::Pager;
-use crate::queue::{Queue, QueueContext};
+use crate::queue::{GroupLocks, Queue, QueueContext};
 use crate::settings::Settings;
 use crate::stats::Totals;
 use crate::store::owners::OwnerNumbers;
@@ -175,7 +175,7 @@ impl Engine {
             losses: Losses::default(),
             memory,
             pager: Pager::default(),
-            groups: RwLock::new(()),
+            groups: GroupLocks::default(),
             id_bundles: Mutex::default(),
             owners: parts.owners,
         };
@@ -207,13 +207,14 @@ impl Engine {
         self.next_client.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The right to write a group that brings messages to these queues. It is exclusive where a
-    /// queue looks for duplicates: every known id is then in the log with its message.
-    pub(crate) fn write_group(&self, targets: &[Vec<Arc<Queue>>]) -> Writing<'_> {
+    /// The right to write a group of `log` that brings messages to these queues. It is exclusive
+    /// where a queue looks for duplicates: every known id is then in the log with its message.
+    pub(crate) fn write_group(&self, log: LogId, targets: &[Vec<Arc<Queue>>]) -> Writing<'_> {
+        let groups = self.groups.of(log);
         if targets.iter().flatten().any(|queue| queue.deduplicates()) {
-            Writing::Alone(self.groups.write())
+            Writing::Alone(groups.write())
         } else {
-            Writing::Beside(self.groups.read())
+            Writing::Beside(groups.read())
         }
     }
 }

@@ -53,7 +53,7 @@ use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 pub(crate) use bindings::{Bound, Bounds};
 pub(crate) use bitmap::Bitmap;
 pub(crate) use consumers::{Consumer, ConsumerKey, Resume};
-pub(crate) use context::QueueContext;
+pub(crate) use context::{GroupLocks, QueueContext};
 pub use credit::{Credit, Rest};
 pub(crate) use credit::{SharedCredit, Window};
 pub(crate) use death::{Dying, Reason, reason_code};

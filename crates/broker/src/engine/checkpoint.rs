@@ -80,7 +80,8 @@ fn queue_of(engine: &Engine, owner: Owner) -> Option<Arc<Queue>> {
 /// The table's read lock excludes every declaration, the queue's lock every entry, and the groups'
 /// lock every half of a group. So the restated facts are true at their place in the log.
 fn restate_one(engine: &Engine, owner: Owner, journal: &Journal) {
-    let (_whole, log) = (engine.groups.write(), LogId::of(owner));
+    let log = LogId::of(owner);
+    let _whole = engine.groups.of(log).write();
     if restate_ids(engine, owner, journal) {
         return;
     }

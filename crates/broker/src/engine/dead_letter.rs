@@ -386,7 +386,7 @@ impl Engine {
         visit: &mut Visit<'_>,
     ) -> Ticket {
         let durable = durable || arrivals.iter().any(|arrival| arrival.message().persistent());
-        let written = self.write_group(targets);
+        let written = self.write_group(log, targets);
         let group = durable.then(|| self.journal.appender(log).begin_group());
         let hidden = hide_arrivals(&mut arrivals, targets, group, visit);
         leave(group);

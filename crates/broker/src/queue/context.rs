@@ -30,11 +30,30 @@ pub(crate) struct QueueContext {
     pub(crate) pager: Pager,
     /// Held by the writer of a group, from its first settlement to its end, and exclusively while
     /// a queue is restated: what is restated as settled must not be undone by a group that never
-    /// ends. Locked before any queue.
-    pub(crate) groups: RwLock<()>,
+    /// ends. Locked before any queue. Each log has its own.
+    pub(crate) groups: GroupLocks,
     /// The queue of each bundle of ids. One that is no more leaves when the log would say it again.
     pub(crate) id_bundles: Mutex<HashMap<Owner, Owner>>,
     pub(crate) owners: OwnerNumbers,
+}
+
+/// How many locks there are for the groups of all logs.
+const GROUP_LOCKS: usize = 64;
+
+/// The locks for groups. Some logs share one, and a thread has no more than one at a time.
+pub(crate) struct GroupLocks([RwLock<()>; GROUP_LOCKS]);
+
+impl Default for GroupLocks {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| RwLock::default()))
+    }
+}
+
+impl GroupLocks {
+    /// That of a log.
+    pub(crate) fn of(&self, log: LogId) -> &RwLock<()> {
+        &self.0[log.number() as usize % GROUP_LOCKS]
+    }
 }
 
 impl QueueContext {
@@ -71,5 +90,19 @@ impl QueueContext {
     /// Notes whose ids a bundle holds.
     pub(crate) fn keep_id_bundle(&self, bundle: Owner, queue: Owner) {
         self.id_bundles.lock().insert(bundle, queue);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_restatement_of_one_log_holds_up_no_group_of_another() {
+        let (locks, log) = (GroupLocks::default(), |number| LogId::new(number).unwrap());
+        let _whole = locks.of(log(1)).write();
+        assert!(locks.of(log(1)).try_read().is_none());
+        assert!(locks.of(LogId::SYSTEM).try_read().is_some());
+        assert!(locks.of(log(2)).try_write().is_some());
     }
 }

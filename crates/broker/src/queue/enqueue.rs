@@ -27,7 +27,7 @@ impl Queue {
     ) -> Result<Ticket, Gone> {
         // No transaction is then halfway through the log: every known id has its message there.
         let singly = self.deduplicates() || self.keeps_last_values();
-        let whole = singly.then(|| visit.context.groups.read());
+        let whole = singly.then(|| visit.context.groups.of(self.log()).read());
         let mut inner = self.lock(visit.context);
         if inner.is_deleted() {
             return Err(Gone);

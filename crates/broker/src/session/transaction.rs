@@ -132,7 +132,7 @@ impl Client {
                 self.trace_publish(open.session, arrival.message(), queues);
             }
         }
-        let written = engine.write_group(&targets);
+        let written = engine.write_group(self.vhost.log(), &targets);
         let group = engine.journal.appender(self.vhost.log()).begin_group();
         let (hidden, now) = (self.hide(&mut open.arrivals, &targets, group), engine.clock.unix_ms());
         self.settle_group(&open.deliveries, group);
