@@ -69,9 +69,9 @@ impl Groups {
         group
     }
 
-    /// Whether `group` is open, and of another log than this.
-    pub(crate) fn is_of_other(&self, group: Group, log: LogId) -> bool {
-        self.entries.iter().any(|entry| entry.group == group && entry.log != log)
+    /// The log of `group`, if it is open.
+    pub(crate) fn log_of(&self, group: Group) -> Option<LogId> {
+        self.entries.iter().find(|entry| entry.group == group).map(|entry| entry.log)
     }
 
     /// The counts that the end of `group` will free.

@@ -40,7 +40,7 @@ pub use engine::writer::Flushed;
 pub use error::OpenError;
 pub use group::Group;
 pub use layout::{FORMAT, LOST, is_spilled};
-pub use log::{LogEnd, LogId};
+pub use log::{LogEnd, LogId, SpansLogs};
 pub use options::{Durability, Options};
 pub use recovery::accept::{LeftOut, accept_damage};
 pub use recovery::scan::Cut;

@@ -3,6 +3,8 @@
 //! Invariant: the log is in the upper 24 bits of an owner and its number in the others, so that
 //! each log gives out numbers of its own. An owner's records lie in its log and in no other.
 
+use std::fmt;
+
 use crate::Owner;
 
 /// The bits of an owner's number within its log.
@@ -47,7 +49,36 @@ impl LogId {
     pub const fn number(self) -> u32 {
         self.0
     }
+
+    /// Whether a group of this log may have records of all of `logs`.
+    ///
+    /// # Errors
+    /// When one of them is another.
+    pub fn check_group(self, logs: impl IntoIterator<Item = Self>) -> Result<(), SpansLogs> {
+        match logs.into_iter().find(|log| *log != self) {
+            None => Ok(()),
+            Some(other) => Err(SpansLogs { home: self, other }),
+        }
+    }
 }
+
+/// A group would lie in two logs, and could stand in one and fall in the other. That is not built.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct SpansLogs {
+    /// The log that the group begins in.
+    pub home: LogId,
+    /// Another that it would write to.
+    pub other: LogId,
+}
+
+impl fmt::Display for SpansLogs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { home, other } = self;
+        write!(f, "a group of log {} would write to log {} too; write one for each log", home.0, other.0)
+    }
+}
+
+impl std::error::Error for SpansLogs {}
 
 /// Up to where a log goes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -85,5 +116,15 @@ mod tests {
         }
         // What was there before owners said their log is of the system's.
         assert_eq!(LogId::of(5), LogId::SYSTEM);
+    }
+
+    #[test]
+    fn a_group_that_spans_logs_is_refused_by_the_first_other_one() {
+        let log = |number| LogId::new(number).unwrap();
+        assert_eq!(log(3).check_group([]), Ok(()));
+        assert_eq!(log(3).check_group([log(3), log(3)]), Ok(()));
+        let refused = log(3).check_group([log(3), log(7), log(8)]).unwrap_err();
+        assert_eq!(refused, SpansLogs { home: log(3), other: log(7) });
+        assert_eq!(refused.to_string(), "a group of log 3 would write to log 7 too; write one for each log");
     }
 }

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hashbrown::HashMap;
-use journal::{Group, Owner};
+use journal::{Group, Owner, SpansLogs};
 
 use crate::alarms::Allowance;
 use crate::engine::replies::Requester;
 use crate::engine::sealed::{Sealed, hide_arrivals, release_holds};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::memory::ledger::{Charge, Held};
 use crate::message::Message;
 use crate::queue::arrival::{Arrival, Confirm, Unroutable};
@@ -116,6 +116,7 @@ impl Client {
     fn commit_now(&mut self, transaction: TransactionId) -> Result<(), Error> {
         let Some(mut open) = self.transactions.remove(transaction) else { return Ok(()) };
         let targets = self.targets(&mut open.arrivals);
+        let targets = targets.and_then(|all| self.check_logs(&all, &open.deliveries).map(|()| all));
         // The last turn is over; the next one has a time of its own.
         self.publisher.forget_time();
         let targets = match targets {
@@ -226,6 +227,13 @@ impl Client {
         Ok(targets)
     }
 
+    /// All of a transaction is one group, which lies in one log.
+    fn check_logs(&self, targets: &[Vec<Arc<Queue>>], deliveries: &[(Unacked, Outcome)]) -> Result<(), Error> {
+        let settled = deliveries.iter().filter_map(|(unacked, _)| self.slots.queue(unacked.slot));
+        let queues = targets.iter().flatten().chain(settled);
+        self.vhost.log().check_group(queues.map(|queue| queue.log())).map_err(spans_logs)
+    }
+
     /// Logs bodies and hidden references as part of the group.
     fn hide(&mut self, arrivals: &mut [Arrival], targets: &[Vec<Arc<Queue>>], group: Group) -> Vec<HiddenRun> {
         let engine = Arc::clone(&self.engine);
@@ -324,5 +332,29 @@ impl Client {
                 self.shared.mailbox.notify(Notice::Committed { transaction, result: Err(error) });
             }
         }
+    }
+}
+
+/// The error of a transaction that one group can't hold.
+fn spans_logs(refused: SpansLogs) -> Error {
+    Error::new(ErrorKind::NotImplemented, format!("transaction refused: {refused}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use journal::LogId;
+
+    use super::*;
+
+    /// No vhost has two logs yet.
+    #[test]
+    fn a_transaction_over_two_logs_has_an_error_of_its_own() {
+        let log = |number| LogId::new(number).unwrap();
+        let error = log(1).check_group([log(1), log(2)]).map_err(spans_logs).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::NotImplemented);
+        assert_eq!(
+            error.text,
+            "transaction refused: a group of log 1 would write to log 2 too; write one for each log"
+        );
     }
 }

@@ -349,6 +349,16 @@ fn a_group_counts_only_when_its_end_is_durable() {
     assert_eq!(found.facts, [(2, 1, b"fact".to_vec())]);
 }
 
+/// Half of the group would stand when the other log lost its tail.
+#[test]
+#[should_panic(expected = "the caller should have refused it")]
+fn a_group_with_a_record_of_another_log_is_a_fault_of_the_caller() {
+    let (journal, ..) = step(&SimDisk::new(4, 4 << 20), &small());
+    let group = journal.appender(LogId::SYSTEM).begin_group();
+    let other = LogId::new(1).unwrap();
+    journal.appender(other).fact(Some(group), other.owner(1), 1, &[b"fact"]);
+}
+
 /// A purge says runs that span what was settled before. That took along what an open group had
 /// settled, which must be there again when the group does not end.
 #[test]
