@@ -6,6 +6,7 @@
 
 use std::sync::atomic::AtomicU8;
 use std::task::Waker;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -36,7 +37,32 @@ pub(crate) enum Allowance {
 #[derive(Debug, Default)]
 pub(crate) struct Alarms {
     pub(crate) watch: Mutex<Watch>,
+    pub(crate) told: Mutex<Told>,
     pub(crate) by_hand: AtomicU8,
+}
+
+/// The last line of the log about alarms.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// The alarms that were up.
+    pub(crate) up: u8,
+    at: Option<Instant>,
+}
+
+/// Lines about alarms are this far apart at least.
+const LINES_APART: Duration = Duration::from_secs(10);
+
+impl Told {
+    /// The alarms that rose and those that passed since the last line, if it is time for another.
+    pub(crate) fn turn(&mut self, up: u8, now: Instant) -> Option<(u8, u8)> {
+        let is_too_soon = self.at.is_some_and(|at| now.saturating_duration_since(at) < LINES_APART);
+        if up == self.up || is_too_soon {
+            return None;
+        }
+        let turned = (up & !self.up, self.up & !up);
+        *self = Self { up, at: Some(now) };
+        Some(turned)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -44,4 +70,27 @@ pub(crate) struct Watch {
     pub(crate) waiting: Vec<Waker>,
     /// The housekeeping will look at the alarms again by itself.
     pub(crate) polled: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alarm_that_flaps_has_a_line_in_ten_seconds_and_the_last_state_is_told() {
+        let (start, mut told) = (Instant::now(), Told::default());
+        let cases = [
+            (0, 0, None),
+            (1, MEMORY, Some((MEMORY, 0))),
+            (2, 0, None),
+            (3, MEMORY | DISK, None),
+            (11, DISK, Some((DISK, MEMORY))),
+            (20, 0, None),
+            (21, 0, Some((0, DISK))),
+            (40, 0, None),
+        ];
+        for (second, up, expected) in cases {
+            assert_eq!(told.turn(up, start + Duration::from_secs(second)), expected, "after {second} s");
+        }
+    }
 }

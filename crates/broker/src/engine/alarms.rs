@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 use std::task::Waker;
+use std::time::Instant;
 
 use journal::Admission;
 
@@ -86,14 +87,56 @@ impl Engine {
 
     /// Wakes all that wait for a change. True when the housekeeping must look again too, since a
     /// client that was woken may go on waiting.
-    pub(crate) fn announce_alarms(&self) -> bool {
+    pub(crate) fn announce_alarms(&self, now: Instant) -> bool {
+        let tells = self.tell_alarms(now);
         let waiting = {
             let mut watch = self.alarms.watch.lock();
             watch.polled = !watch.waiting.is_empty();
             std::mem::take(&mut watch.waiting)
         };
-        let told = !waiting.is_empty();
+        let woken = !waiting.is_empty();
         waiting.into_iter().for_each(Waker::wake);
-        told
+        woken || tells
+    }
+
+    /// Writes a line to the log when other alarms are up than the last one said. One that comes and
+    /// goes between two lines has none. True while there may be something to say soon.
+    fn tell_alarms(&self, now: Instant) -> bool {
+        let up = self.alarms_now();
+        let (turned, last) = {
+            let mut told = self.alarms.told.lock();
+            (told.turn(up, now), told.up)
+        };
+        let Some((rose, passed)) = turned else { return up != 0 || up != last };
+        let by_hand = self.alarms.by_hand.load(Ordering::Relaxed);
+        let (memory, limit, disk) = (self.memory.total(), self.memory.limit(), self.journal.stats());
+        let (log, free) = (disk.used_bytes, disk.free_bytes);
+        if rose & MEMORY != 0 {
+            let (user, held) = self.memory.users().heaviest().unwrap_or_default();
+            ::tracing::warn!(
+                memory,
+                limit,
+                by_hand = by_hand & MEMORY != 0,
+                heaviest_user = %user,
+                held_by_user = held,
+                "memory alarm rises: publishers wait until consumers have made room (hermod status, docs/manual/alarms.md)"
+            );
+        }
+        if rose & DISK != 0 {
+            ::tracing::warn!(
+                log,
+                most = disk.max_bytes,
+                free,
+                by_hand = by_hand & DISK != 0,
+                "disk alarm rises: publishers wait until consumers have made room (hermod status, docs/manual/alarms.md)"
+            );
+        }
+        if passed & MEMORY != 0 {
+            ::tracing::info!(memory, limit, "memory alarm passes: publishers go on");
+        }
+        if passed & DISK != 0 {
+            ::tracing::info!(log, most = disk.max_bytes, free, "disk alarm passes: publishers go on");
+        }
+        true
     }
 }

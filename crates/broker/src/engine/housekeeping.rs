@@ -91,7 +91,7 @@ impl Engine {
             waker.wake_by_ref();
         }
         let sweep = self.sweep(now);
-        let alarmed = self.announce_alarms();
+        let alarmed = self.announce_alarms(now);
         let next = self.waiting.lock().timers.peek().map(|Reverse((at, _))| *at);
         let timer = next.map(|at| now + Duration::from_millis(at.saturating_sub(self.clock.unix_ms())));
         let alarm = (alarmed || postponed || flushed).then(|| now + ALARM_PERIOD);

@@ -106,6 +106,12 @@ impl UserAccounts {
         self.accounts.lock().get(name).cloned()
     }
 
+    /// The user that holds most, and how many bytes that is.
+    pub(crate) fn heaviest(&self) -> Option<(Box<str>, usize)> {
+        let accounts = self.accounts.lock();
+        accounts.values().max_by_key(|account| account.held()).map(|account| (account.name.clone(), account.held()))
+    }
+
     fn enter(&self, name: &str) -> Arc<UserAccount> {
         let new = || {
             let [held, parked, clients] = [const { AtomicUsize::new(0) }; 3];

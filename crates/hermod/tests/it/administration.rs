@@ -165,6 +165,8 @@ fn alarms_by_hand_and_connections_that_are_closed() {
         let last = client.frame();
         assert!(last.starts_with("ERROR\n") && last.contains("enough"), "{last}");
     }
+    let line = server.until_logged("disk alarm rises");
+    assert!(line.contains("by_hand=true"), "{line}");
 }
 
 #[test]
