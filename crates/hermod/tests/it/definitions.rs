@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use amqp091::limits::PROTOCOL_HEADER;
 use serde_json::{Value, json};
+use testkit::sim_disk::Random;
 
 use crate::server::{HANG, Ports, Server, hermod, run, serve};
 
@@ -75,6 +76,100 @@ fn a_document_is_taken_over_and_comes_back() {
     drop(first);
     let _first = Server::start(dirs[0].path(), &[]);
     assert_eq!(export(dirs[0].path()), exported);
+}
+
+/// Some definitions of every list. Each names only what is in the same document.
+fn random_document(random: &mut Random) -> Value {
+    let mut some = |all: &[&str]| all.iter().filter(|_| random.chance(70)).map(ToString::to_string).collect::<Vec<_>>();
+    let (vhosts, users) = (some(&["a", "b"]), some(&["alice", "bob"]));
+    let (queues, exchanges) = (some(&["q", "r", "quorum"]), some(&["x", "y", "z"]));
+    let mut one_of = |all: &[Value]| all[random.below(all.len() as u64) as usize].clone();
+    let arguments = [json!({}), json!({ "x-max-length": 9, "x-message-ttl": 500 })];
+    let kinds = [json!("direct"), json!("fanout"), json!("topic"), json!("headers")];
+    let mut document = json!({
+        "vhosts": [], "users": [], "permissions": [], "topic_permissions": [], "parameters": [], "policies": [],
+        "queues": [], "exchanges": [], "bindings": [],
+    });
+    let mut add = |list: &str, row: Value| document[list].as_array_mut().unwrap().push(row);
+    for user in &users {
+        let tags = one_of(&[json!([]), json!(["monitoring"]), json!(["management", "policymaker"])]);
+        add("users", json!({ "name": user, "password_hash": "", "tags": tags }));
+    }
+    for vhost in &vhosts {
+        add("vhosts", json!({ "name": vhost, "description": one_of(&[json!(""), json!("orders")]), "tags": [] }));
+        for user in &users {
+            let read = one_of(&[json!(".*"), json!("^q")]);
+            add("permissions", json!({ "user": user, "vhost": vhost, "configure": "", "write": ".*", "read": read }));
+            add(
+                "topic_permissions",
+                json!({ "user": user, "vhost": vhost, "exchange": "amq.topic", "write": ".*", "read": read }),
+            );
+        }
+        let value = one_of(&[json!({ "max-queues": 7 }), json!({ "max-connections": 3, "max-queues": 100 })]);
+        add("parameters", json!({ "component": "vhost-limits", "vhost": vhost, "name": "limits", "value": value }));
+        let definition = one_of(&[json!({ "max-length": 5 }), json!({ "message-ttl": 100, "expires": 60000 })]);
+        let priority = one_of(&[json!(0), json!(7)]);
+        let policy = json!({ "pattern": "^q", "apply-to": "queues", "definition": definition, "priority": priority });
+        add("parameters", json!({ "component": "operator_policy", "vhost": vhost, "name": "o", "value": policy }));
+        let mut policy = policy;
+        (policy["vhost"], policy["name"]) = (json!(vhost), json!("p"));
+        add("policies", policy);
+        for queue in &queues {
+            let kind = if queue == "quorum" { json!({ "x-queue-type": "quorum" }) } else { one_of(&arguments) };
+            let row =
+                json!({ "name": queue, "vhost": vhost, "durable": true, "auto_delete": false, "arguments": kind });
+            add("queues", row);
+        }
+        for exchange in &exchanges {
+            let arguments = one_of(&[json!({}), json!({ "alternate-exchange": "amq.fanout" })]);
+            let (kind, internal) = (one_of(&kinds), one_of(&[json!(true), json!(false)]));
+            add(
+                "exchanges",
+                json!({
+                    "name": exchange, "vhost": vhost, "type": kind, "durable": true, "auto_delete": false,
+                    "internal": internal, "arguments": arguments,
+                }),
+            );
+            for (kind, ends) in [("queue", &queues), ("exchange", &exchanges)] {
+                for end in ends {
+                    let arguments = one_of(&[json!({}), json!({ "b": 2, "a": 1 })]);
+                    let key = one_of(&[json!(""), json!("a.#")]);
+                    add(
+                        "bindings",
+                        json!({
+                            "source": exchange, "vhost": vhost, "destination": end, "destination_type": kind,
+                            "routing_key": key, "arguments": arguments,
+                        }),
+                    );
+                }
+            }
+        }
+    }
+    document
+}
+
+/// A broker that was killed after an import exports what the live one did, and so does another
+/// broker that imports that.
+#[test]
+fn any_document_comes_back_from_the_log_and_from_another_broker() {
+    for seed in 0..5 {
+        let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let first = Server::start(dirs[0].path(), &[]);
+        let document = random_document(&mut Random::new(seed));
+        let (code, said) = import(dirs[0].path(), &document, &[]);
+        assert_eq!(code, 0, "seed {seed}: {said}");
+        let exported = export(dirs[0].path());
+        for list in ["vhosts", "users", "queues", "exchanges", "bindings", "policies", "parameters"] {
+            let count = |of: &Value| of[list].as_array().unwrap().len();
+            assert!(count(&exported) >= count(&document), "seed {seed}: {list}");
+        }
+        drop(first);
+        let _first = Server::start(dirs[0].path(), &[]);
+        let _second = Server::start(dirs[1].path(), &[]);
+        assert_eq!(export(dirs[0].path()), exported, "seed {seed}: after a kill");
+        let (code, said) = import(dirs[1].path(), &exported, &[]);
+        assert_eq!((code, export(dirs[1].path())), (0, exported), "seed {seed}: {said}");
+    }
 }
 
 #[test]
