@@ -29,7 +29,7 @@ mod assembly;
 mod handshake;
 mod publish;
 
-use crate::codec::methods::{BasicAck, ChannelCloseOk, ConnectionClose, ConnectionCloseOk, method_name};
+use crate::codec::methods::{ChannelCloseOk, ConnectionClose, ConnectionCloseOk, method_name};
 use crate::codec::{
     ContentHeader, Frame, FrameError, FrameKind, Method, MethodError, decode_frame, decode_method, frame,
 };
@@ -229,12 +229,6 @@ impl Client {
     /// Appends a method without content. Publishes go through [`PublishTemplate`].
     pub fn send<'m>(&mut self, channel: u16, method: impl Into<Method<'m>>, out: &mut Vec<u8>) {
         method.into().encode(channel, out);
-    }
-
-    /// Appends an acknowledgement: of one delivery, or of all up to it.
-    #[inline]
-    pub fn ack(&mut self, channel: u16, delivery_tag: u64, multiple: bool, out: &mut Vec<u8>) {
-        self.send(channel, BasicAck { delivery_tag, multiple }, out);
     }
 
     /// Appends a close of the connection; [`Event::CloseOk`] answers it.

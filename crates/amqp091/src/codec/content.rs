@@ -88,7 +88,7 @@ pub fn encode_deliver(out: &mut Output, channel: u16, frame_max: u32, deliver: &
     let [f0, f1, f2, f3, f4, f5, f6] = frame_header(FrameKind::Method, channel, size);
     tail.extend_from_slice(&[f0, f1, f2, f3, f4, f5, f6, 0, BASIC_CLASS as u8, 0, 60, tag.len() as u8]);
     tail.extend_from_slice(tag);
-    put_tag(tail, deliver.delivery_tag, deliver.redelivered);
+    put_tag(tail, deliver.delivery_tag, u8::from(deliver.redelivered));
     tail.extend_from_slice(content.address);
     finish(out, channel, frame_max, content);
 }
@@ -99,7 +99,7 @@ pub fn encode_get_ok(out: &mut Output, channel: u16, frame_max: u32, got: &GetOk
     let tail = begin(out, size, content);
     tail.extend_from_slice(&frame_header(FrameKind::Method, channel, size));
     tail.extend_from_slice(&[0, BASIC_CLASS as u8, 0, 71]);
-    put_tag(tail, got.delivery_tag, got.redelivered);
+    put_tag(tail, got.delivery_tag, u8::from(got.redelivered));
     tail.extend_from_slice(content.address);
     tail.extend_from_slice(&got.message_count.to_be_bytes());
     finish(out, channel, frame_max, content);
@@ -133,9 +133,9 @@ fn begin<'o>(out: &'o mut Output, size: usize, content: &Content<'_>) -> &'o mut
 }
 
 #[inline]
-fn put_tag(tail: &mut Vec<u8>, tag: u64, redelivered: bool) {
+fn put_tag(tail: &mut Vec<u8>, tag: u64, flags: u8) {
     let [t0, t1, t2, t3, t4, t5, t6, t7] = tag.to_be_bytes();
-    tail.extend_from_slice(&[t0, t1, t2, t3, t4, t5, t6, t7, u8::from(redelivered)]);
+    tail.extend_from_slice(&[t0, t1, t2, t3, t4, t5, t6, t7, flags]);
 }
 
 /// Ends the method frame and appends the header frame and the body frames.

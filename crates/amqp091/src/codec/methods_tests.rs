@@ -96,7 +96,8 @@ fn short_strings_longer_than_their_length_octet_are_cut_at_a_character() {
 proptest! {
     #[test]
     fn publishes_round_trip(
-        exchange in "\\PC{0,60}", routing_key in "\\PC{0,60}", mandatory: bool, immediate: bool, ticket: u16,
+        (exchange, routing_key) in ("\\PC{0,60}", "\\PC{0,60}"), (mandatory, immediate) in any::<(bool, bool)>(),
+        ticket: u16,
     ) {
         let method = BasicPublish { ticket, exchange: &exchange, routing_key: &routing_key, mandatory, immediate };
         let bytes = encoded(method.into());

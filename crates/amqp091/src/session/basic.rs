@@ -96,15 +96,19 @@ impl Channel {
 
     #[inline]
     pub(super) fn ack(&mut self, cx: &mut Context<'_>, ack: &BasicAck) -> Result<(), Failure> {
-        self.settle(cx, tags(ack.delivery_tag, ack.multiple), Outcome::Accepted)
+        let tags = if ack.multiple { up_to(ack.delivery_tag) } else { Tags::One(ack.delivery_tag) };
+        self.settle(cx, tags, Outcome::Accepted)
     }
 
     pub(super) fn nack(&mut self, cx: &mut Context<'_>, nack: &BasicNack) -> Result<(), Failure> {
-        self.settle(cx, tags(nack.delivery_tag, nack.multiple), refused(nack.requeue, Outcome::Released))
+        let tags = if nack.multiple { up_to(nack.delivery_tag) } else { Tags::One(nack.delivery_tag) };
+        self.settle(cx, tags, if nack.requeue { Outcome::Released } else { Outcome::Rejected })
     }
 
+    /// A requeue counts as a failure, and that of a nack as a return, as in RabbitMQ.
     pub(super) fn reject(&mut self, cx: &mut Context<'_>, reject: &BasicReject) -> Result<(), Failure> {
-        self.settle(cx, Tags::One(reject.delivery_tag), refused(reject.requeue, Outcome::Failed))
+        let outcome = if reject.requeue { Outcome::Failed } else { Outcome::Rejected };
+        self.settle(cx, Tags::One(reject.delivery_tag), outcome)
     }
 
     #[inline]
@@ -116,7 +120,9 @@ impl Channel {
     }
 
     pub(super) fn recover(&mut self, cx: &mut Context<'_>, recover: &BasicRecover) -> Result<(), Failure> {
-        check_requeue(recover.requeue)?;
+        if !recover.requeue {
+            return Err(not_requeued());
+        }
         let ticket = cx.client.recover(self.session, cx.now);
         cx.link.send_when_durable(cx.client, ticket, cx.number, BasicRecoverOk {});
         Ok(())
@@ -124,7 +130,9 @@ impl Channel {
 
     /// The old form of recover, which has no reply.
     pub(super) fn recover_async(&mut self, cx: &mut Context<'_>, recover: &BasicRecoverAsync) -> Result<(), Failure> {
-        check_requeue(recover.requeue)?;
+        if !recover.requeue {
+            return Err(not_requeued());
+        }
         cx.client.recover(self.session, cx.now);
         Ok(())
     }
@@ -141,25 +149,16 @@ impl Channel {
     }
 }
 
-/// The deliveries that a settlement names: with `multiple` all up to the tag, and all of them with
+/// The deliveries that a settlement with `multiple` names: all up to the tag, and all of them with
 /// tag 0.
 #[inline]
-fn tags(tag: u64, multiple: bool) -> Tags {
-    match (tag, multiple) {
-        (tag, false) => Tags::One(tag),
-        (0, true) => Tags::All,
-        (tag, true) => Tags::UpTo(tag),
-    }
+fn up_to(tag: u64) -> Tags {
+    if tag == 0 { Tags::All } else { Tags::UpTo(tag) }
 }
 
 /// With `requeue=false` the specification asks for redelivery to the same consumer. RabbitMQ does
 /// not support that either.
-fn check_requeue(requeue: bool) -> Result<(), Failure> {
-    if requeue { Ok(()) } else { Err(Failure::new(ReplyCode::NotImplemented, "requeue=false")) }
-}
-
-/// The outcome `back` if the message is requeued: RabbitMQ counts a reject as a failure, and a nack
-/// as a return.
-fn refused(requeue: bool, back: Outcome) -> Outcome {
-    if requeue { back } else { Outcome::Rejected }
+#[cold]
+fn not_requeued() -> Failure {
+    Failure::new(ReplyCode::NotImplemented, "requeue=false")
 }

@@ -23,7 +23,7 @@ use crate::limits::{FRAME_MIN_SIZE, PROTOCOL_HEADER};
 use crate::session::connection::{AmqpConnection, Phase, SILENCE};
 use crate::session::error::{Failure, ReplyCode};
 use crate::session::link::Traits;
-use crate::session::running::Running;
+use crate::session::running::{Running, UserNames};
 
 /// The header of AMQP 0-9, whose clients can use 0-9-1.
 const HEADER_0_9: [u8; 8] = *b"AMQP\x01\x01\x00\x09";
@@ -229,7 +229,7 @@ impl AmqpConnection {
     }
 
     fn attach(&mut self, identity: Identity, vhost: &str) -> Result<(), Failure> {
-        let impersonates = identity.tags().has("impersonator");
+        let names = if identity.tags().has("impersonator") { UserNames::All } else { UserNames::Own };
         let wish = Wish {
             vhost: vhost.to_owned(),
             name: self.link.traits.connection_name.clone(),
@@ -243,7 +243,7 @@ impl AmqpConnection {
         };
         let client = self.entrance().attach(identity, wish)?;
         self.entrance().note_open(&client, Label::Name(self.link.traits.connection_name.as_deref()));
-        self.running = Some(Running::new(client, self.server.broker.clone(), self.channel_max, impersonates));
+        self.running = Some(Running::new(client, self.server.broker.clone(), self.channel_max, names));
         self.link.send(0, ConnectionOpenOk::default());
         self.phase = Phase::Running;
         self.line.phase_ends = None;

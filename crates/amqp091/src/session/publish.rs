@@ -12,7 +12,7 @@ use crate::codec::{PropertyScan, decode_properties, scan_properties};
 use crate::dialect::{self, value_to_neutral};
 use crate::session::channel::{Channel, Mode};
 use crate::session::error::{Failure, ReplyCode};
-use crate::session::running::Context;
+use crate::session::running::{Context, UserNames};
 
 /// The pseudo-queue of clients that receive replies without a queue.
 pub(super) const REPLY_TO: &str = "amq.rabbitmq.reply-to";
@@ -123,7 +123,7 @@ fn check_properties(scan: &PropertyScan<'_>, cx: &Context<'_>) -> Result<Asked, 
     let asked = asked(scan)?;
     if let Some(user) = scan.user_id
         && user != cx.client.user().as_bytes()
-        && !cx.impersonates
+        && cx.names == UserNames::Own
     {
         let (claimed, user) = (String::from_utf8_lossy(user), cx.client.user());
         let text = format!("user_id property set to '{claimed}' but authenticated user was '{user}'");

@@ -70,6 +70,13 @@ impl Sessions {
     }
 }
 
+/// The names in which a user may publish.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UserNames {
+    Own,
+    All,
+}
+
 /// See the module.
 pub(super) struct Running {
     pub(super) client: Client,
@@ -79,8 +86,7 @@ pub(super) struct Running {
     channels: Vec<Option<Box<Channel>>>,
     open_channels: usize,
     channel_max: u16,
-    /// Whether the user may publish in the name of others.
-    impersonates: bool,
+    names: UserNames,
     /// Bytes of incomplete bodies, on all channels together.
     unfinished: u64,
 }
@@ -92,14 +98,14 @@ pub(super) struct Context<'c> {
     pub(super) sessions: &'c mut Sessions,
     pub(super) broker: &'c Broker,
     pub(super) unfinished: &'c mut u64,
-    pub(super) impersonates: bool,
+    pub(super) names: UserNames,
     /// The channel's number.
     pub(super) number: u16,
     pub(super) now: Instant,
 }
 
 impl Running {
-    pub(super) fn new(client: Client, broker: Broker, channel_max: u16, impersonates: bool) -> Self {
+    pub(super) fn new(client: Client, broker: Broker, channel_max: u16, names: UserNames) -> Self {
         Self {
             client,
             sessions: Sessions::default(),
@@ -107,7 +113,7 @@ impl Running {
             channels: Vec::new(),
             open_channels: 0,
             channel_max,
-            impersonates,
+            names,
             unfinished: 0,
         }
     }
@@ -124,13 +130,12 @@ impl Running {
         if frame.kind == FrameKind::Heartbeat {
             return Err(Failure::new(ReplyCode::UnexpectedFrame, "type 8, all octets = <<>>"));
         }
-        let Self { client, sessions, broker, channels, unfinished, impersonates, .. } = self;
+        let Self { client, sessions, broker, channels, unfinished, names, .. } = self;
         let Some(channel) = channels.get_mut(usize::from(frame.channel)).and_then(Option::as_deref_mut) else {
             return self.take_first_frame(link, frame);
         };
-        let impersonates = *impersonates;
-        let mut context =
-            Context { client, link, sessions, broker, unfinished, impersonates, number: frame.channel, now };
+        let names = *names;
+        let mut context = Context { client, link, sessions, broker, unfinished, names, number: frame.channel, now };
         if content::is_publish(frame) {
             match channel.take_whole_publish(&mut context, frame, after)? {
                 0 => {}

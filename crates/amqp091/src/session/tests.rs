@@ -303,9 +303,13 @@ pub(super) fn connection_closed(code: u16, text: &str, method: (u16, u16)) -> St
     channel_closed(0, code, text, method).replace("ChannelClose", "ConnectionClose")
 }
 
-pub(super) fn delivered(channel: u16, consumer: &str, tag: u64, redelivered: bool, queue: &str) -> String {
+pub(super) fn delivered(channel: u16, consumer: &str, tag: u64, queue: &str) -> String {
+    redelivered(channel, consumer, tag, queue).replace("redelivered: true", "redelivered: false")
+}
+
+pub(super) fn redelivered(channel: u16, consumer: &str, tag: u64, queue: &str) -> String {
     format!(
-        "{channel} BasicDeliver {{ consumer_tag: \"{consumer}\", delivery_tag: {tag}, redelivered: {redelivered}, \
+        "{channel} BasicDeliver {{ consumer_tag: \"{consumer}\", delivery_tag: {tag}, redelivered: true, \
          exchange: \"\", routing_key: \"{queue}\" }}"
     )
 }

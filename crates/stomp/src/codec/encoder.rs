@@ -82,9 +82,9 @@ impl<'a> FrameWriter<'a> {
 
     /// Adds a header. If a header is there twice, a receiver takes the first.
     pub fn header(&mut self, name: &str, value: &str) -> &mut Self {
-        self.put(name, true);
+        self.put(name, Part::Name);
         self.out.push(b':');
-        self.put(value, false);
+        self.put(value, Part::Value);
         self.out.push(b'\n');
         self
     }
@@ -99,7 +99,7 @@ impl<'a> FrameWriter<'a> {
 
     /// Adds a header with a decimal value.
     pub fn number(&mut self, name: &str, value: u64) -> &mut Self {
-        self.put(name, true);
+        self.put(name, Part::Name);
         self.out.push(b':');
         put_decimal(self.out, value);
         self.out.push(b'\n');
@@ -150,7 +150,7 @@ impl<'a> FrameWriter<'a> {
         self.out.push(b'\n');
     }
 
-    fn put(&mut self, text: &str, is_name: bool) {
+    fn put(&mut self, text: &str, part: Part) {
         // Plain characters are copied in runs, between those that need an escape.
         let bytes = text.as_bytes();
         let mut copied = 0;
@@ -161,7 +161,7 @@ impl<'a> FrameWriter<'a> {
             let written: &[u8] = match (byte, self.escapes) {
                 (b'\\', Version::V1_0) => b"\\",
                 (b'\\', _) => b"\\\\",
-                (b':', Version::V1_0) if is_name => b" ",
+                (b':', Version::V1_0) if part == Part::Name => b" ",
                 (b':', Version::V1_0) => b":",
                 (b':', _) => b"\\c",
                 (b'\n', Version::V1_1 | Version::V1_2) => b"\\n",
@@ -174,6 +174,13 @@ impl<'a> FrameWriter<'a> {
         }
         self.out.extend_from_slice(&bytes[copied..]);
     }
+}
+
+/// A part of a header line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Name,
+    Value,
 }
 
 /// Appends a number in decimal digits.

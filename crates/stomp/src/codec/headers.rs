@@ -203,9 +203,9 @@ impl<'a> Headers<'a> {
 mod tests {
     use super::*;
 
-    fn read(line: &str, escapes: Option<Version>, trim: bool) -> Result<(String, String), FrameError> {
+    fn read(line: &str, reading: Reading) -> Result<(String, String), FrameError> {
         let bytes = line.as_bytes();
-        let spans = [Span::parse(bytes, 0, Line::scan(bytes), Reading { escapes, trim })?];
+        let spans = [Span::parse(bytes, 0, Line::scan(bytes), reading)?];
         let headers = Headers::new(line, &spans);
         let (name, value) = headers.iter().next().unwrap();
         assert_eq!(headers.get(&name).as_ref(), Some(&value));
@@ -234,7 +234,7 @@ mod tests {
             ("a:\0", v12, false, Err(FrameError::NulInHead)),
             ("a:b\rc", v12, false, Err(FrameError::CarriageReturnInHeader)),
         ] {
-            assert_eq!(read(line, escapes, trim), expected, "{line:?}");
+            assert_eq!(read(line, Reading { escapes, trim }), expected, "{line:?}");
         }
     }
 }

@@ -157,7 +157,10 @@ impl Conversation for StompConnection {
     fn take(&mut self, input: &[u8], now: Instant) -> usize {
         let Self { decoder, state } = self;
         decoder.set_version(state.version());
-        decoder.set_limits(state.shared.limits(matches!(state.phase, Phase::Open(_))));
+        decoder.set_limits(match state.phase {
+            Phase::Open(_) => state.shared.limits(),
+            Phase::Greeting | Phase::Connecting(_) | Phase::Answered => state.shared.strangers_limits(),
+        });
         let decoded = match decoder.decode(input) {
             Ok(decoded) => decoded,
             Err(FrameError::BodyTooLong(_)) if matches!(state.phase, Phase::Greeting) => {

@@ -37,11 +37,11 @@ pub(super) fn argument(headers: &Headers<'_>, name: &str) -> Option<ArgumentKind
     (name != OF_MESSAGES || headers.get(OF_QUEUES).is_some()).then_some(kind)
 }
 
-fn flag(headers: &Headers<'_>, name: &str, default: bool) -> Result<bool, Failure> {
+fn flag(headers: &Headers<'_>, name: &str) -> Result<Option<bool>, Failure> {
     match headers.get(name).as_deref() {
-        None => Ok(default),
-        Some("true") => Ok(true),
-        Some("false") => Ok(false),
+        None => Ok(None),
+        Some("true") => Ok(Some(true)),
+        Some("false") => Ok(Some(false)),
         Some(other) => Err(Failure::invalid(name, "true or false", other)),
     }
 }
@@ -55,7 +55,7 @@ fn arguments(headers: &Headers<'_>) -> Result<Table, Failure> {
             Some(ArgumentKind::Number) => {
                 Value::I64(value.trim().parse().map_err(|_| Failure::invalid(&name, "a number", &value))?)
             }
-            Some(ArgumentKind::Truth) => Value::Bool(flag(headers, &name, false)?),
+            Some(ArgumentKind::Truth) => Value::Bool(flag(headers, &name)?.unwrap_or_default()),
         };
         table.set(&name, value);
     }
@@ -66,9 +66,9 @@ fn arguments(headers: &Headers<'_>) -> Result<Table, Failure> {
 fn lasting(name: &str, headers: &Headers<'_>) -> Result<QueueSpec, Failure> {
     Ok(QueueSpec {
         name: name.to_owned(),
-        durable: flag(headers, "durable", true)?,
-        exclusive: flag(headers, "exclusive", false)?,
-        auto_delete: flag(headers, "auto-delete", false)?,
+        durable: flag(headers, "durable")?.unwrap_or(true),
+        exclusive: flag(headers, "exclusive")?.unwrap_or_default(),
+        auto_delete: flag(headers, "auto-delete")?.unwrap_or_default(),
         arguments: arguments(headers)?,
     })
 }
@@ -81,8 +81,8 @@ fn passing(headers: &Headers<'_>, durable: Option<&Durable>) -> Result<QueueSpec
     let name = name.unwrap_or_default();
     Ok(QueueSpec {
         durable: durable.is_some(),
-        exclusive: flag(headers, "exclusive", name.is_empty())?,
-        auto_delete: flag(headers, "auto-delete", durable.is_none())?,
+        exclusive: flag(headers, "exclusive")?.unwrap_or(name.is_empty()),
+        auto_delete: flag(headers, "auto-delete")?.unwrap_or(durable.is_none()),
         arguments: arguments(headers)?,
         name: name.into_owned(),
     })
@@ -90,14 +90,14 @@ fn passing(headers: &Headers<'_>, durable: Option<&Durable>) -> Result<QueueSpec
 
 /// The queue of one connection; the broker gives it a name.
 pub(super) fn own(headers: &Headers<'_>) -> Result<QueueSpec, Failure> {
-    if !flag(headers, "exclusive", true)? {
+    if !flag(headers, "exclusive")?.unwrap_or(true) {
         return Err(Failure::invalid("exclusive", "true for a queue that goes with its connection", "false"));
     }
     Ok(QueueSpec {
         name: String::new(),
-        durable: flag(headers, "durable", false)?,
+        durable: flag(headers, "durable")?.unwrap_or_default(),
         exclusive: true,
-        auto_delete: flag(headers, "auto-delete", false)?,
+        auto_delete: flag(headers, "auto-delete")?.unwrap_or_default(),
         arguments: arguments(headers)?,
     })
 }

@@ -46,7 +46,7 @@ impl Durable {
             None if who.version == Version::V1_0 => &name,
             None => return Err(Failure::missing(Command::Connect, "client-id")),
         };
-        Self::of(format!("{PREFIX}{client}.{name}"), true).map(Some)
+        Self { queue: format!("{PREFIX}{client}.{name}"), exclusive: true }.checked().map(Some)
     }
 
     /// The durable subscription that a frame identifies, if it is a durable one.
@@ -65,21 +65,22 @@ impl Durable {
             return Ok(named);
         }
         if let Some(name) = headers.get("x-queue-name") {
-            return Self::of(name.into_owned(), false).map(Some);
+            return Self { queue: name.into_owned(), exclusive: false }.checked().map(Some);
         }
         let id = headers.get("id").ok_or_else(|| {
             Failure::new("Missing Id", "Durable subscriptions require a unique Id: give the header 'id'")
         })?;
         let (exchange, key) = destination.address();
-        Self::of(format!("{PREFIX}{id}.{exchange}.{key}"), false).map(Some)
+        Self { queue: format!("{PREFIX}{id}.{exchange}.{key}"), exclusive: false }.checked().map(Some)
     }
 
-    fn of(queue: String, exclusive: bool) -> Result<Self, Failure> {
+    fn checked(self) -> Result<Self, Failure> {
+        let queue = &self.queue;
         if queue.len() > LONGEST {
             let detail = format!("its queue would be called '{queue}', which is longer than {LONGEST} bytes");
             return Err(Failure::new("Subscription name too long", detail));
         }
-        Ok(Self { queue, exclusive })
+        Ok(self)
     }
 }
 

@@ -69,15 +69,16 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// How much a peer may send. Before its log-in it may send only short heads.
-    pub(super) fn limits(&self, logged_in: bool) -> Limits {
-        let body = if logged_in { self.broker.limits().max_message_bytes } else { 0 };
-        Limits {
-            headers: self.settings.headers,
-            header_line: self.settings.header_line,
-            head: if logged_in { limits::HEAD } else { limits::STRANGERS_HEAD },
-            body: usize::try_from(body).unwrap_or(usize::MAX / 2),
-        }
+    /// How much a client may send.
+    pub(super) fn limits(&self) -> Limits {
+        let body = usize::try_from(self.broker.limits().max_message_bytes).unwrap_or(usize::MAX / 2);
+        Limits { head: limits::HEAD, body, ..self.strangers_limits() }
+    }
+
+    /// How much a peer may send before its log-in: only short heads.
+    pub(super) fn strangers_limits(&self) -> Limits {
+        let Settings { headers, header_line, .. } = self.settings;
+        Limits { headers, header_line, head: limits::STRANGERS_HEAD, body: 0 }
     }
 }
 

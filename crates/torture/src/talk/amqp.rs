@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use amqp091::client::{Client, Event, PublishTemplate};
 use amqp091::codec::methods::{
-    BasicCancel, BasicConsume, BasicNack, BasicPublish, BasicQos, BasicRecover, ChannelClose, ConfirmSelect,
+    BasicAck, BasicCancel, BasicConsume, BasicNack, BasicPublish, BasicQos, BasicRecover, ChannelClose, ConfirmSelect,
     ConnectionClose, ExchangeBind, ExchangeDeclare, ExchangeDelete, ExchangeUnbind, QueueBind, QueueDeclare,
     QueueDelete, QueuePurge, QueueUnbind, TxCommit, TxRollback, TxSelect,
 };
@@ -154,7 +154,9 @@ impl Talk for AmqpTalk {
     fn settle(&mut self, settlement: &Settlement<'_>) {
         let Handle::Amqp(delivery_tag) = *settlement.handle else { return };
         match settlement.outcome {
-            Outcome::Accepted => self.client.ack(CHANNEL, delivery_tag, false, &mut self.output),
+            Outcome::Accepted => {
+                self.client.send(CHANNEL, BasicAck { delivery_tag, multiple: false }, &mut self.output)
+            }
             outcome => {
                 let requeue = outcome == Outcome::Released;
                 let nack = BasicNack { delivery_tag, multiple: false, requeue };

@@ -20,7 +20,7 @@ fn messages_come_out_as_they_went_in() {
     for (tag, body) in [(1, "hello"), (2, "")] {
         let publish = BasicPublish { routing_key: "q", ..Default::default() };
         peer.publish(1, publish, &properties, body.as_bytes());
-        let mut expected = vec![delivered(1, "c", tag, false, "q"), header.clone()];
+        let mut expected = vec![delivered(1, "c", tag, "q"), header.clone()];
         if !body.is_empty() {
             expected.push(format!("1 body {body}"));
         }
@@ -29,7 +29,7 @@ fn messages_come_out_as_they_went_in() {
     // A large body arrives in frames of 4096 bytes and leaves in frames of the negotiated size.
     let (body, _) = topic(200_000);
     peer.publish(1, BasicPublish { routing_key: "q", ..Default::default() }, &properties, &body);
-    peer.expect(&[&delivered(1, "c", 3, false, "q"), &header, "1 body of 131064", "1 body of 68936"]);
+    peer.expect(&[&delivered(1, "c", 3, "q"), &header, "1 body of 131064", "1 body of 68936"]);
 }
 
 #[test]
@@ -276,8 +276,7 @@ fn what_is_held_unacknowledged_is_bounded_whatever_the_prefetch() {
         peer.publish(1, BasicPublish { routing_key: "q", ..Default::default() }, &[0, 0], body.as_bytes());
     }
     peer.send(1, BasicConsume { queue: "q", consumer_tag: "c", ..Default::default() });
-    let message =
-        |tag, body| [delivered(1, "c", tag, false, "q"), "1 header \\x00\\x00".to_owned(), format!("1 body {body}")];
+    let message = |tag, body| [delivered(1, "c", tag, "q"), "1 header \\x00\\x00".to_owned(), format!("1 body {body}")];
     let [first, second] = [message(1, "1"), message(2, "2")];
     let consumes = ["1 BasicConsumeOk { consumer_tag: \"c\" }".to_owned()];
     let expected = [&consumes[..], &first, &second].concat();

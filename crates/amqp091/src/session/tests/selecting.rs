@@ -11,10 +11,10 @@ fn put(peer: &mut Peer, name: &str, value: Value, body: &str) {
     peer.publish(1, publish, &properties, body.as_bytes());
 }
 
-fn consume(peer: &mut Peer, no_ack: bool, arguments: &[(String, Value)]) {
+fn consume(peer: &mut Peer, arguments: &[(String, Value)]) {
     let arguments = encode_fields(arguments);
     let arguments = Table::new(&arguments).expect("a valid table");
-    peer.send(1, BasicConsume { queue: "q", consumer_tag: "c", no_ack, arguments, ..Default::default() });
+    peer.send(1, BasicConsume { queue: "q", consumer_tag: "c", no_ack: true, arguments, ..Default::default() });
 }
 
 fn bodies(peer: &mut Peer) -> Vec<String> {
@@ -28,13 +28,13 @@ fn a_selector_sees_headers_of_any_type_and_properties() {
     put(&mut peer, "n", Value::I16(5), "int");
     put(&mut peer, "n", Value::F64(5.5), "float");
     put(&mut peer, "n", Value::from("5"), "text");
-    consume(&mut peer, true, &[("x-selector".to_owned(), Value::from("n >= 5 AND amqp.app_id = 'shop'"))]);
+    consume(&mut peer, &[("x-selector".to_owned(), Value::from("n >= 5 AND amqp.app_id = 'shop'"))]);
     peer.wait_for(7);
     let expected = [
         "1 BasicConsumeOk { consumer_tag: \"c\" }".to_owned(),
-        delivered(1, "c", 1, false, "q"),
+        delivered(1, "c", 1, "q"),
         "1 body int".to_owned(),
-        delivered(1, "c", 2, false, "q"),
+        delivered(1, "c", 2, "q"),
         "1 body float".to_owned(),
     ];
     assert_eq!(bodies(&mut peer), expected);
@@ -46,13 +46,13 @@ fn a_browser_is_cancelled_when_it_has_seen_everything() {
     peer.declare(1, "q");
     put(&mut peer, "n", Value::I32(1), "1");
     put(&mut peer, "n", Value::I32(2), "2");
-    consume(&mut peer, true, &[("x-browse".to_owned(), Value::Bool(true))]);
+    consume(&mut peer, &[("x-browse".to_owned(), Value::Bool(true))]);
     peer.wait_for(8);
     let expected = [
         "1 BasicConsumeOk { consumer_tag: \"c\" }".to_owned(),
-        delivered(1, "c", 1, false, "q"),
+        delivered(1, "c", 1, "q"),
         "1 body 1".to_owned(),
-        delivered(1, "c", 2, false, "q"),
+        delivered(1, "c", 2, "q"),
         "1 body 2".to_owned(),
         "1 BasicCancel { consumer_tag: \"c\", nowait: true }".to_owned(),
     ];
@@ -65,7 +65,7 @@ fn a_browser_is_cancelled_when_it_has_seen_everything() {
 fn a_selector_that_is_none_closes_the_channel() {
     let mut peer = server().channel();
     peer.declare(1, "q");
-    consume(&mut peer, true, &[("x-selector".to_owned(), Value::from("n = "))]);
+    consume(&mut peer, &[("x-selector".to_owned(), Value::from("n = "))]);
     let text = "PRECONDITION_FAILED - invalid arg 'x-selector' for queue 'q' in vhost '/': invalid selector at character 5: \
                 the selector ends; expected a property's name, a literal or an opening parenthesis";
     peer.expect(&[&channel_closed(1, 406, text, (60, 20))]);

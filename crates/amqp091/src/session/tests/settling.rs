@@ -83,12 +83,12 @@ fn prefetch_bounds_what_a_consumer_holds() {
     peer.expect(&["1 BasicConsumeOk { consumer_tag: \"c\" }"]);
     peer.put(1, "q", "a");
     peer.put(1, "q", "b");
-    peer.expect(&[&delivered(1, "c", 1, false, "q"), "1 header \\x00\\x00", "1 body a"]);
+    peer.expect(&[&delivered(1, "c", 1, "q"), "1 header \\x00\\x00", "1 body a"]);
     // For RabbitMQ's clients this applies to later consumers only.
     peer.send(1, BasicQos { prefetch_size: 0, prefetch_count: 2, global: false });
     peer.expect(&["1 BasicQosOk"]);
     peer.send(1, BasicAck { delivery_tag: 1, multiple: false });
-    peer.expect(&[&delivered(1, "c", 2, false, "q"), "1 header \\x00\\x00", "1 body b"]);
+    peer.expect(&[&delivered(1, "c", 2, "q"), "1 header \\x00\\x00", "1 body b"]);
 }
 
 #[test]
@@ -103,9 +103,9 @@ fn py_amqp_changes_the_prefetch_of_present_consumers() {
     peer.expect(&["1 BasicConsumeOk { consumer_tag: \"c\" }"]);
     peer.put(1, "q", "a");
     peer.put(1, "q", "b");
-    peer.expect(&[&delivered(1, "c", 1, false, "q"), "1 header \\x00\\x00", "1 body a"]);
+    peer.expect(&[&delivered(1, "c", 1, "q"), "1 header \\x00\\x00", "1 body a"]);
     peer.send(1, BasicQos { prefetch_size: 0, prefetch_count: 2, global: false });
-    peer.expect(&["1 BasicQosOk", &delivered(1, "c", 2, false, "q"), "1 header \\x00\\x00", "1 body b"]);
+    peer.expect(&["1 BasicQosOk", &delivered(1, "c", 2, "q"), "1 header \\x00\\x00", "1 body b"]);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn in_a_transaction_all_means_all_as_of_then() {
     peer.send(1, BasicAck { delivery_tag: 0, multiple: true });
     peer.open(2);
     peer.put(2, "q", "m3");
-    peer.expect(&[&delivered(1, "c", 3, false, "q"), "1 header \\x00\\x00", "1 body m3"]);
+    peer.expect(&[&delivered(1, "c", 3, "q"), "1 header \\x00\\x00", "1 body m3"]);
     peer.send(1, TxCommit {});
     peer.expect(&["1 TxCommitOk"]);
     peer.send(1, ChannelClose::default());

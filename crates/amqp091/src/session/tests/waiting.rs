@@ -128,7 +128,7 @@ fn deliveries_stay_in_the_queue_while_the_peer_does_not_read() {
     assert!(consumer.reads());
     consumer.wait_for(300);
     assert_eq!(consumer.lines.len(), 300);
-    assert_eq!(consumer.lines[297], delivered(1, "c", 100, false, "q"));
+    assert_eq!(consumer.lines[297], delivered(1, "c", 100, "q"));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use amqp091::client::{Client, Event as Said, PublishTemplate};
 use amqp091::codec::Method;
+use amqp091::codec::methods::BasicAck;
 use wire::Output;
 
 use super::super::session::{CHANNEL, refusal};
@@ -36,7 +37,7 @@ impl AmqpTalk {
     fn acknowledge(&mut self, delivery_tag: u64) {
         self.newest = delivery_tag;
         if self.acks.due() {
-            self.client.ack(CHANNEL, delivery_tag, self.multiple, self.output.tail());
+            self.client.send(CHANNEL, BasicAck { delivery_tag, multiple: self.multiple }, self.output.tail());
         }
     }
 }
@@ -82,7 +83,7 @@ impl Conversation for AmqpTalk {
 
     fn settle(&mut self) -> Result<(), Failure> {
         if self.acks.take_rest() {
-            self.client.ack(CHANNEL, self.newest, true, self.output.tail());
+            self.client.send(CHANNEL, BasicAck { delivery_tag: self.newest, multiple: true }, self.output.tail());
         }
         Ok(())
     }

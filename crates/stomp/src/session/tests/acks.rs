@@ -3,9 +3,14 @@
 use super::{Scene, check, talk};
 
 /// A MESSAGE from queue `a` to subscription `s` of a connection that speaks 1.2.
-fn message(tag: u64, redelivered: bool, body: &str) -> String {
+fn message(tag: u64, body: &str) -> String {
+    redelivered(tag, body).replace("redelivered:true", "redelivered:false")
+}
+
+/// The same, redelivered.
+fn redelivered(tag: u64, body: &str) -> String {
     format!(
-        "MESSAGE\nsubscription:s\nmessage-id:S-0-{tag}\nack:S-0-{tag}\ndestination:/queue/a\nredelivered:{redelivered}\n\n{body}"
+        "MESSAGE\nsubscription:s\nmessage-id:S-0-{tag}\nack:S-0-{tag}\ndestination:/queue/a\nredelivered:true\n\n{body}"
     )
 }
 
@@ -32,13 +37,13 @@ fn an_individual_ack_settles_one() {
         &[
             (
                 "SUBSCRIBE\nid:s\ndestination:/queue/a\nack:client-individual\n\n\0",
-                &[&*message(1, false, "1"), &message(2, false, "2"), &message(3, false, "3")],
+                &[&*message(1, "1"), &message(2, "2"), &message(3, "3")],
             ),
             ("ACK\nid:S-0-2\nreceipt:r\n\n\0", &["RECEIPT\nreceipt-id:r"]),
         ],
     );
     assert_eq!(left(&scene), (0, 2));
-    talk(&mut peer, &[("NACK\nid:S-0-1\n\n\0", &[&*message(4, true, "1")])]);
+    talk(&mut peer, &[("NACK\nid:S-0-1\n\n\0", &[&*redelivered(4, "1")])]);
     drop(peer);
     assert_eq!(left(&scene), (2, 0));
 }
