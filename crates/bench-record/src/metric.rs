@@ -42,11 +42,16 @@ impl Metric {
     /// The figure of one slice; none where slices do not tell it.
     pub fn of_slice(self, measured: &Measured, load: &Scenario) -> Option<f64> {
         match self {
-            Self::MessagesPerSecond => Some(measured.messages_per_s),
-            Self::MegabytesPerSecond => Some(measured.messages_per_s * load.size as f64 / 1e6),
-            Self::LatencyUs => measured.latency_us.as_ref().or(measured.confirm_us.as_ref()).map(|latency| latency.p50),
-            Self::CpuUsPerMessage => measured.broker.map(|cost| cost.cpu_us_per_message),
-            Self::ResidentMib => measured.broker.map(|cost| cost.resident_bytes as f64 / 1_048_576.0),
+            Self::MessagesPerSecond => Some(measured.rates.messages_per_s),
+            Self::MegabytesPerSecond => Some(measured.rates.messages_per_s * load.size as f64 / 1e6),
+            Self::LatencyUs => measured
+                .latencies
+                .latency_us
+                .as_ref()
+                .or(measured.latencies.confirm_us.as_ref())
+                .map(|latency| latency.p50),
+            Self::CpuUsPerMessage => measured.costs.broker.map(|cost| cost.cpu_us_per_message),
+            Self::ResidentMib => measured.costs.broker.map(|cost| cost.resident_bytes as f64 / 1_048_576.0),
             Self::CompletionUs | Self::PacketsPerOrder | Self::Passed => None,
         }
     }

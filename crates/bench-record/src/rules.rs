@@ -63,25 +63,25 @@ pub fn verdict(scenario: &Scenario, measured: &Measured, conditions: Conditions)
     if interrupted {
         violations.push("interrupted before its time was over".to_owned());
     }
-    if measured.messages_per_s == 0.0 {
+    if measured.rates.messages_per_s == 0.0 {
         violations.push("no message arrived in the measured time".to_owned());
     }
     if falls_short(scenario, measured) {
         violations.push("less than 99 % of the offered rate was reached".to_owned());
     }
-    if let (Some(late), Some(total)) = (&measured.lateness_us, &measured.latency_us)
+    if let (Some(late), Some(total)) = (&measured.latencies.lateness_us, &measured.latencies.latency_us)
         && late.p99 > total.p99 * LATENESS
     {
         violations.push("the generator was late: its p99 lateness is more than half of the p99 latency".to_owned());
     }
     let mut notes = Vec::new();
-    if let (Some(late), Some(total)) = (&measured.lateness_us, &measured.latency_us)
+    if let (Some(late), Some(total)) = (&measured.latencies.lateness_us, &measured.latencies.latency_us)
         && (total.p99 * NOTED_LATENESS..=total.p99 * LATENESS).contains(&late.p99)
     {
         notes
             .push("more than a tenth of the p99 latency is the generator's lateness: compare transit times".to_owned());
     }
-    if let Some((name, share)) = &measured.busiest_thread
+    if let Some((name, share)) = &measured.costs.busiest_thread
         && *share > FULL_THREAD
         && scenario.mode == Mode::Throughput
     {
@@ -90,11 +90,11 @@ pub fn verdict(scenario: &Scenario, measured: &Measured, conditions: Conditions)
         let list = if is_relay { &mut notes } else { &mut violations };
         list.push(format!("{text} ({})", name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-')));
     }
-    if measured.other_cores.is_some_and(|cores| cores > QUIET_CORES) {
+    if measured.costs.other_cores.is_some_and(|cores| cores > QUIET_CORES) {
         violations.push(format!("{DISTURBED}other processes used more than a quarter of a core"));
     }
     let cores = std::thread::available_parallelism().map_or(1.0, |count| usize::from(count) as f64);
-    match measured.stolen_cores.map(|stolen| stolen / cores) {
+    match measured.costs.stolen_cores.map(|stolen| stolen / cores) {
         Some(share) if share > STOLEN => {
             violations.push(format!("{DISTURBED}the hypervisor took more than a tenth of the machine away"));
         }
@@ -108,7 +108,7 @@ pub fn verdict(scenario: &Scenario, measured: &Measured, conditions: Conditions)
         if measured.worker_gc_ms.is_some_and(|ms| ms as f64 > measured.seconds * 1000.0 * COLLECTED) {
             notes.push("the worker collected garbage for more than a twentieth of the measured time".to_owned());
         }
-        notes.extend(measured.busiest_thread.as_ref().and_then(own_work));
+        notes.extend(measured.costs.busiest_thread.as_ref().and_then(own_work));
     }
     if scenario.rate == Rate::Saturate
         && let Some(part) = measured.over_time.second_half()
@@ -137,8 +137,8 @@ fn own_work((name, share): &(String, f64)) -> Option<String> {
 
 /// True where an open loop sent less than it offered, or less came of that than had to.
 fn falls_short(scenario: &Scenario, measured: &Measured) -> bool {
-    let Some(offered) = measured.offered_per_s else { return false };
-    let reached = measured.sent_per_s.min(measured.messages_per_s / scenario.receipts_per_send());
+    let Some(offered) = measured.rates.offered_per_s else { return false };
+    let reached = measured.rates.sent_per_s.min(measured.rates.messages_per_s / scenario.receipts_per_send());
     let chance = match scenario.arrivals {
         // The variance of their number is its mean.
         Arrivals::Poisson => BY_CHANCE * (offered / measured.seconds).sqrt(),
@@ -173,7 +173,7 @@ pub fn integrity(found: &Integrity, violations: &mut Vec<String>) {
 /// Compares the flushes that the disks counted with the fewest that forced confirms need: one for
 /// each full window.
 pub fn durability_at_most(scenario: &Scenario, measured: &Measured) -> Option<Durability> {
-    if !scenario.is_kept() || scenario.window == 0 || measured.confirmed_per_s == 0.0 {
+    if !scenario.is_kept() || scenario.window == 0 || measured.rates.confirmed_per_s == 0.0 {
         return None;
     }
     Some(if forces_enough(scenario, measured)? { Durability::D3 } else { Durability::D2 })
@@ -182,15 +182,15 @@ pub fn durability_at_most(scenario: &Scenario, measured: &Measured) -> Option<Du
 /// True where the disks counted flushes as if each window of confirms was forced; none where they
 /// count nothing.
 fn forces_enough(scenario: &Scenario, measured: &Measured) -> Option<bool> {
-    let fewest = measured.confirmed_per_s / (scenario.window * scenario.producers as u64) as f64;
-    Some(measured.flushes_per_s? >= fewest * FLUSHED)
+    let fewest = measured.rates.confirmed_per_s / (scenario.window * scenario.producers as u64) as f64;
+    Some(measured.costs.flushes_per_s? >= fewest * FLUSHED)
 }
 
 /// True of a load that is not to survive anything, and that all the same seems to wait for the disk
 /// at each window.
 fn forces_for_nothing(scenario: &Scenario, measured: &Measured) -> bool {
-    let confirmed = scenario.window > 0 && measured.confirmed_per_s > 0.0;
-    let many = measured.flushes_per_s.is_some_and(|count| count > MANY_FLUSHES);
+    let confirmed = scenario.window > 0 && measured.rates.confirmed_per_s > 0.0;
+    let many = measured.costs.flushes_per_s.is_some_and(|count| count > MANY_FLUSHES);
     confirmed && many && !scenario.is_kept() && forces_enough(scenario, measured) == Some(true)
 }
 

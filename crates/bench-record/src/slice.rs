@@ -39,51 +39,23 @@ pub enum LatencyFrom {
     Send,
 }
 
-/// The figures of one slice.
+/// The figures of one slice. A record has the fields of its parts beside its own.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Measured {
     /// Length of the measured time in seconds.
     pub seconds: f64,
-    /// Messages a second, in the measured time.
-    pub sent_per_s: f64,
-    /// Messages confirmed a second.
-    pub confirmed_per_s: f64,
-    /// Messages received a second.
-    pub received_per_s: f64,
-    /// What the slice is about: received, or confirmed (or sent) where there is no consumer.
-    pub messages_per_s: f64,
-    /// Messages a second meant to be sent; none in a closed loop.
-    pub offered_per_s: Option<f64>,
-    /// All messages, warm-up and drain included.
-    pub all_sent: u64,
-    /// All messages confirmed.
-    pub all_confirmed: u64,
-    /// All messages received.
-    pub all_received: u64,
-    /// Where latencies begin.
-    pub latency_from: LatencyFrom,
-    /// Microseconds until receipt (ping-pong: until it was back).
-    pub latency_us: Option<Summary>,
-    /// Microseconds from the actual send to receipt.
-    pub transit_us: Option<Summary>,
-    /// Microseconds until the confirm.
-    pub confirm_us: Option<Summary>,
-    /// Microseconds by which the generator itself was late.
-    pub lateness_us: Option<Summary>,
-    /// What the broker's processes used; none where they are unknown.
-    pub broker: Option<Cost>,
-    /// What those that made the load used.
-    pub client: Option<Cost>,
-    /// The load thread that used most CPU, and its share of a core.
-    pub busiest_thread: Option<(String, f64)>,
-    /// Cores that neither broker nor client used, and cores that a hypervisor took away.
-    pub other_cores: Option<f64>,
-    /// Cores that a hypervisor took away.
-    pub stolen_cores: Option<f64>,
-    /// Cache flushes of all disks of the machine.
-    pub flushes_per_s: Option<f64>,
-    /// The same for each message.
-    pub flushes_per_message: Option<f64>,
+    /// How fast messages went.
+    #[serde(flatten)]
+    pub rates: MessageRates,
+    /// How many messages there were.
+    #[serde(flatten)]
+    pub totals: MessageTotals,
+    /// How long messages took.
+    #[serde(flatten)]
+    pub latencies: Latencies,
+    /// What that cost the machine.
+    #[serde(flatten)]
+    pub costs: Costs,
     /// The highest class that the disks' flushes leave to the confirms of persistent messages; none
     /// where that can't be told.
     #[serde(default)]
@@ -107,6 +79,66 @@ pub struct Measured {
     pub integrity: Integrity,
     /// Whether the figures may be used.
     pub verdict: Verdict,
+}
+
+/// Messages a second, in the measured time.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct MessageRates {
+    /// Messages sent a second.
+    pub sent_per_s: f64,
+    /// Messages confirmed a second.
+    pub confirmed_per_s: f64,
+    /// Messages received a second.
+    pub received_per_s: f64,
+    /// What the slice is about: received, or confirmed (or sent) where there is no consumer.
+    pub messages_per_s: f64,
+    /// Messages a second meant to be sent; none in a closed loop.
+    pub offered_per_s: Option<f64>,
+}
+
+/// All messages, warm-up and drain included.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct MessageTotals {
+    /// All messages sent.
+    pub all_sent: u64,
+    /// All messages confirmed.
+    pub all_confirmed: u64,
+    /// All messages received.
+    pub all_received: u64,
+}
+
+/// How long messages took, in microseconds.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Latencies {
+    /// Where latencies begin.
+    pub latency_from: LatencyFrom,
+    /// Microseconds until receipt (ping-pong: until it was back).
+    pub latency_us: Option<Summary>,
+    /// Microseconds from the actual send to receipt.
+    pub transit_us: Option<Summary>,
+    /// Microseconds until the confirm.
+    pub confirm_us: Option<Summary>,
+    /// Microseconds by which the generator itself was late.
+    pub lateness_us: Option<Summary>,
+}
+
+/// What the machine spent in the measured time.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Costs {
+    /// What the broker's processes used; none where they are unknown.
+    pub broker: Option<Cost>,
+    /// What those that made the load used.
+    pub client: Option<Cost>,
+    /// The load thread that used most CPU, and its share of a core.
+    pub busiest_thread: Option<(String, f64)>,
+    /// Cores that neither broker nor client used, and cores that a hypervisor took away.
+    pub other_cores: Option<f64>,
+    /// Cores that a hypervisor took away.
+    pub stolen_cores: Option<f64>,
+    /// Cache flushes of all disks of the machine.
+    pub flushes_per_s: Option<f64>,
+    /// The same for each message.
+    pub flushes_per_message: Option<f64>,
 }
 
 /// A worker that loads brokers through their own JMS clients.
@@ -161,5 +193,35 @@ impl Cost {
             wchar: grown(before.wchar, after.wchar),
             processes: after.processes,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Records of earlier runs have each figure at the top, in this order.
+    #[test]
+    fn figures_are_written_as_they_were_read() {
+        let (summary, cost) = (
+            r#"{"samples":4,"mean":1.1,"min":0.7,"p50":1.0,"p90":1.5,"p99":3.0,"p999":9.0,"max":20.0}"#,
+            r#"{"cpu_us_per_message":9.5,"cores":0.9,"switches_per_message":0.1,"resident_bytes":1,"peak_resident_bytes":2,"write_bytes":3,"wchar":4,"processes":1}"#,
+        );
+        let text = [
+            r#"{"seconds":4.0,"sent_per_s":1.5,"confirmed_per_s":2.5,"received_per_s":3.5,"messages_per_s":3.5,"#,
+            r#""offered_per_s":1000.0,"all_sent":18446744073709551615,"all_confirmed":2,"all_received":3,"#,
+            &format!(r#""latency_from":"intended","latency_us":{summary},"transit_us":{summary},"#),
+            &format!(r#""confirm_us":{summary},"lateness_us":null,"broker":{cost},"client":{cost},"#),
+            r#""busiest_thread":["consumer 1",0.5],"other_cores":0.02,"stolen_cores":0.0,"flushes_per_s":900.0,"#,
+            r#""flushes_per_message":0.01,"durability_at_most":"d2","metrics":{"a":1.0},"over_time":{"until_s":[0.1],"#,
+            r#""seconds":[0.1],"sent":[1],"confirmed":[2],"received":[3]},"exchange":null,"thousands":null,"#,
+            r#""worker":{"api":"jakarta","jvm":"21","heap_bytes":5,"provider":"p","jms":"3.1"},"worker_gc_ms":7,"#,
+            r#""integrity":{"check":"full","lost":0,"duplicated":0,"unselected":0,"reordered":0,"corrupted":0,"#,
+            r#""damages":{"length":0,"stamp":0,"filling":0},"refused":0,"unsettled":0,"returned":0,"#,
+            r#""unknown_confirms":0,"redelivered":0},"verdict":{"valid":true,"violations":[],"notes":["n"]}}"#,
+        ]
+        .concat();
+        let measured: Measured = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_string(&measured).unwrap(), text);
     }
 }

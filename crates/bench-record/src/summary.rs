@@ -12,27 +12,27 @@ use crate::target::{LOG, Target};
 type Figure = fn(&Measured) -> Option<f64>;
 
 fn rate(measured: &Measured) -> Option<f64> {
-    Some(measured.messages_per_s)
+    Some(measured.rates.messages_per_s)
 }
 
 fn cpu(measured: &Measured) -> Option<f64> {
-    measured.broker.map(|cost| cost.cpu_us_per_message)
+    measured.costs.broker.map(|cost| cost.cpu_us_per_message)
 }
 
 fn latency_p50(measured: &Measured) -> Option<f64> {
-    measured.latency_us.as_ref().map(|latency| latency.p50)
+    measured.latencies.latency_us.as_ref().map(|latency| latency.p50)
 }
 
 fn latency_p99(measured: &Measured) -> Option<f64> {
-    measured.latency_us.as_ref().map(|latency| latency.p99)
+    measured.latencies.latency_us.as_ref().map(|latency| latency.p99)
 }
 
 fn confirm_p50(measured: &Measured) -> Option<f64> {
-    measured.confirm_us.as_ref().map(|latency| latency.p50)
+    measured.latencies.confirm_us.as_ref().map(|latency| latency.p50)
 }
 
 fn confirm_p99(measured: &Measured) -> Option<f64> {
-    measured.confirm_us.as_ref().map(|latency| latency.p99)
+    measured.latencies.confirm_us.as_ref().map(|latency| latency.p99)
 }
 
 /// How the figures of `name` compare with those of `other` within blocks. `control` names the
@@ -86,16 +86,16 @@ pub fn summarise(target: &Target, all: &[Target], control: Option<&str>, slices:
         valid: counted.filter(|slice| slice.measured.as_ref().is_some_and(|measured| measured.verdict.valid)).count(),
         messages_per_s: spread(&rate),
         cpu_us_per_message: spread(&cpu),
-        switches_per_message: spread(&|m| m.broker.map(|cost| cost.switches_per_message)),
-        resident_bytes: spread(&|m| m.broker.map(|cost| cost.resident_bytes as f64)),
+        switches_per_message: spread(&|m| m.costs.broker.map(|cost| cost.switches_per_message)),
+        resident_bytes: spread(&|m| m.costs.broker.map(|cost| cost.resident_bytes as f64)),
         times: Times {
             latency_p50_us: spread(&latency_p50),
             latency_p99_us: spread(&latency_p99),
             confirm_p50_us: spread(&confirm_p50),
             confirm_p99_us: spread(&confirm_p99),
         },
-        flushes_per_s: spread(&|m| m.flushes_per_s),
-        flushes_per_message: spread(&|m| m.flushes_per_message),
+        flushes_per_s: spread(&|m| m.costs.flushes_per_s),
+        flushes_per_message: spread(&|m| m.costs.flushes_per_message),
         within_blocks: WithinBlocks {
             rate_to_relay: ratio(relay, &rate),
             cpu_to_relay: ratio(relay, &cpu),
@@ -124,7 +124,7 @@ pub fn usable<'a>(name: &str, slices: &'a [SliceRecord]) -> Vec<(usize, &'a Meas
 /// What was remarked about a target's slices, each text once.
 pub fn remarks(name: &str, slices: &[SliceRecord]) -> Vec<(String, usize)> {
     let mut counts: Vec<(String, usize)> = Vec::new();
-    let rates: Vec<f64> = usable(name, slices).iter().map(|(_, measured)| measured.messages_per_s).collect();
+    let rates: Vec<f64> = usable(name, slices).iter().map(|(_, measured)| measured.rates.messages_per_s).collect();
     if let Some(trend) = mann_kendall(&rates) {
         let way = if trend == Trend::Up { "up" } else { "down" };
         counts.push((format!("its rate went {way} from block to block: its blocks are not alike"), rates.len()));

@@ -386,7 +386,7 @@ fn settle_rate(
     let full = Scenario { rate: Rate::Saturate, messages: None, warmup, duration, ..scenario.clone() };
     let measured = one(plan, target, &full, number, progress);
     progress.done(&headline(target, &measured));
-    Ok(Scenario { rate: half(&scenario, measured?.messages_per_s), ..scenario })
+    Ok(Scenario { rate: half(&scenario, measured?.rates.messages_per_s), ..scenario })
 }
 
 /// Half of the sends that `messages_per_s` of the main count follow from.
@@ -424,14 +424,16 @@ fn headline(target: &Target, measured: &Result<Measured, Failure>) -> String {
     match measured {
         Err(failure) => format!("{failure}"),
         Ok(measured) => {
-            let cpu =
-                measured.broker.map_or(String::new(), |cost| format!("  {:.3} µs CPU/msg", cost.cpu_us_per_message));
+            let cpu = measured
+                .costs
+                .broker
+                .map_or(String::new(), |cost| format!("  {:.3} µs CPU/msg", cost.cpu_us_per_message));
             let verdict = if measured.verdict.valid {
                 String::new()
             } else {
                 format!("  INVALID: {}", measured.verdict.violations.join("; "))
             };
-            format!("{}: {:.0} msg/s{cpu}{verdict}", target.name, measured.messages_per_s)
+            format!("{}: {:.0} msg/s{cpu}{verdict}", target.name, measured.rates.messages_per_s)
         }
     }
 }

@@ -183,16 +183,16 @@ fn render(points: &[Point]) -> String {
                 Some(one) => {
                     let figure =
                         |value: Option<f64>, digits: usize| value.map_or("-".to_owned(), |v| number(v, digits));
-                    let (traded, latency) = (one.exchange.as_ref(), one.latency_us.as_ref());
-                    row.push(number(one.messages_per_s, 0));
+                    let (traded, latency) = (one.exchange.as_ref(), one.latencies.latency_us.as_ref());
+                    row.push(number(one.rates.messages_per_s, 0));
                     row.push(figure(traded.and_then(|traded| traded.engine_orders_per_s), 0));
                     row.push(figure(traded.and_then(|traded| traded.engine_answers_per_s), 0));
                     row.push(figure(latency.map(|latency| latency.mean), 1));
                     row.push(figure(latency.map(|latency| latency.p50), 1));
                     row.push(figure(latency.map(|latency| latency.p99), 1));
-                    row.push(figure(one.lateness_us.as_ref().map(|late| late.p99), 1));
+                    row.push(figure(one.latencies.lateness_us.as_ref().map(|late| late.p99), 1));
                     row.push(figure(traded.and_then(|traded| traded.packets_per_order), 2));
-                    row.push(figure(one.broker.map(|cost| cost.cpu_us_per_message), 2));
+                    row.push(figure(one.costs.broker.map(|cost| cost.cpu_us_per_message), 2));
                 }
             }
             let said = |one: &bench_record::slice::Measured| one.verdict.violations.join("; ");

@@ -229,7 +229,7 @@ impl Study {
             self.progress.step("[closed loop] ".to_owned());
             let load = self.load(at, Rate::Saturate);
             let measured = self.measure(at, &load);
-            let estimate = measured.map(|measured| measured.messages_per_s / load.receipts_per_send());
+            let estimate = measured.map(|measured| measured.rates.messages_per_s / load.receipts_per_send());
             let found = &mut self.found[at];
             match estimate {
                 Ok(estimate) => found.closed_loop_per_s = Some(estimate),

@@ -27,7 +27,7 @@ pub(super) fn lines(book: &Book<'_>, cell: &Cell) -> Vec<Line> {
         let found = figures(cell, index)?;
         let doubtful = soundness(cell.metric, found) != Soundness::Sound;
         let latencies: Vec<&Summary> =
-            found.usable().filter_map(|(_, measured)| measured.latency_us.as_ref()).collect();
+            found.usable().filter_map(|(_, measured)| measured.latencies.latency_us.as_ref()).collect();
         let point = |(one_in, place): &Percentile| {
             let known = latencies.iter().filter(|latency| latency.samples as f64 >= FEWEST_SLOWER * one_in);
             let spread = Spread::of(known.map(|latency| place(latency)).collect())?;
@@ -66,7 +66,7 @@ mod tests {
             panic!("it is measured")
         };
         for measured in figures.all.iter_mut().filter_map(|slice| slice.measured.as_mut()) {
-            measured.latency_us.as_mut().unwrap().samples = 300;
+            measured.latencies.latency_us.as_mut().unwrap().samples = 300;
         }
         let book = Book::open(&report).unwrap();
         let cell = report.suites.iter().flat_map(|suite| &suite.cells).find(|cell| cell.row == "O3").unwrap();

@@ -28,7 +28,7 @@ pub(super) fn lines(book: &Book<'_>, cell: &Cell) -> Vec<Line> {
 /// The slice whose rate is in the middle: of the valid ones, or of all where none is valid.
 fn typical(found: &Figures) -> Option<&SliceRecord> {
     let mut by_rate: Vec<(f64, &SliceRecord)> =
-        found.usable().map(|(slice, measured)| (measured.messages_per_s, slice)).collect();
+        found.usable().map(|(slice, measured)| (measured.rates.messages_per_s, slice)).collect();
     by_rate.sort_by(|a, b| a.0.total_cmp(&b.0));
     Some(by_rate.get(by_rate.len() / 2)?.1)
 }

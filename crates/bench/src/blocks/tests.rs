@@ -121,7 +121,7 @@ fn an_interrupt_cuts_the_slice_that_is_under_way_and_keeps_what_it_measured() {
     let measured = results.slices[0].measured.as_ref().unwrap();
     assert!(measured.verdict.violations.iter().any(|text| text.starts_with("interrupted")), "{measured:?}");
     assert!(!measured.verdict.violations.iter().any(|text| text.starts_with("messages")), "{measured:?}");
-    assert!(measured.all_received > 0 && !measured.over_time.received.is_empty(), "{measured:?}");
+    assert!(measured.totals.all_received > 0 && !measured.over_time.received.is_empty(), "{measured:?}");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn a_run_ends_when_its_ratios_are_known_well_enough_but_not_before_ten_blocks() 
         let measured = slice.measured.as_mut().unwrap();
         measured.verdict = Verdict { valid: true, ..Verdict::default() };
         let spread = 1.0 + 0.02 * (slice.block % 3) as f64;
-        measured.messages_per_s = if slice.target == "a" { 1000.0 * spread } else { 900.0 };
+        measured.rates.messages_per_s = if slice.target == "a" { 1000.0 * spread } else { 900.0 };
     }
     let progress = Progress::silent();
     let ended = |until: f64, block: usize| {
@@ -192,7 +192,7 @@ fn a_target_whose_messages_are_through_at_once_gets_more_until_they_last() {
     let (again, _) = run_until(&plan, counts.clone(), usize::MAX);
     for slice in &again.slices {
         let measured = slice.measured.as_ref().unwrap();
-        let through = measured.messages_per_s * measured.seconds;
+        let through = measured.rates.messages_per_s * measured.seconds;
         let last = *of(&slice.target).last().unwrap() as f64;
         assert!(through > last - 1.0, "{through} of {last}");
     }

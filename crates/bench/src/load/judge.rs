@@ -4,7 +4,7 @@ use super::slice::Outcome;
 use bench_record::failure::Failure;
 use bench_record::rules::{Conditions, durability_at_most, verdict};
 use bench_record::scenario::Scenario;
-use bench_record::slice::{Cost, LatencyFrom, Measured};
+use bench_record::slice::{Cost, Costs, Latencies, LatencyFrom, Measured, MessageRates, MessageTotals};
 use bench_record::usage::Usage;
 use bench_record::verdict::Verdict;
 
@@ -30,31 +30,38 @@ pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome, measures: Measures) 
     let received = moved(last.totals.received, first.totals.received);
     let messages = scenario.main_count(&last.totals).saturating_sub(scenario.main_count(&first.totals)) as f64;
     let cost = |before: Option<Usage>, after: Option<Usage>| Some(Cost::between(&before?, &after?, messages, seconds));
-    let (broker, client) = (cost(first.broker, last.broker), cost(first.client, last.client));
     let flushes = last.flushes.zip(first.flushes).map(|(after, before)| moved(after, before));
     let machine = last.machine.zip(first.machine);
     let mut measured = Measured {
         seconds,
-        sent_per_s: sent / seconds,
-        confirmed_per_s: confirmed / seconds,
-        received_per_s: received / seconds,
-        messages_per_s: messages / seconds,
-        offered_per_s: outcome.offered,
-        all_sent: outcome.totals.sent,
-        all_confirmed: outcome.totals.confirmed,
-        all_received: outcome.totals.received,
-        latency_from: if outcome.offered.is_some() { LatencyFrom::Intended } else { LatencyFrom::Send },
-        latency_us: outcome.total.summary(),
-        transit_us: outcome.transit.summary(),
-        confirm_us: outcome.confirm.summary(),
-        lateness_us: outcome.lateness.summary(),
-        broker,
-        client,
-        busiest_thread: last.busiest(first),
-        other_cores: last.other_cores(first),
-        stolen_cores: machine.map(|(after, before)| moved(after.steal_ns, before.steal_ns) / 1e9 / seconds),
-        flushes_per_s: flushes.map(|count| count / seconds),
-        flushes_per_message: flushes.filter(|_| messages > 0.0).map(|count| count / messages),
+        rates: MessageRates {
+            sent_per_s: sent / seconds,
+            confirmed_per_s: confirmed / seconds,
+            received_per_s: received / seconds,
+            messages_per_s: messages / seconds,
+            offered_per_s: outcome.offered,
+        },
+        totals: MessageTotals {
+            all_sent: outcome.totals.sent,
+            all_confirmed: outcome.totals.confirmed,
+            all_received: outcome.totals.received,
+        },
+        latencies: Latencies {
+            latency_from: if outcome.offered.is_some() { LatencyFrom::Intended } else { LatencyFrom::Send },
+            latency_us: outcome.total.summary(),
+            transit_us: outcome.transit.summary(),
+            confirm_us: outcome.confirm.summary(),
+            lateness_us: outcome.lateness.summary(),
+        },
+        costs: Costs {
+            broker: cost(first.broker, last.broker),
+            client: cost(first.client, last.client),
+            busiest_thread: last.busiest(first),
+            other_cores: last.other_cores(first),
+            stolen_cores: machine.map(|(after, before)| moved(after.steal_ns, before.steal_ns) / 1e9 / seconds),
+            flushes_per_s: flushes.map(|count| count / seconds),
+            flushes_per_message: flushes.filter(|_| messages > 0.0).map(|count| count / messages),
+        },
         durability_at_most: None,
         metrics: outcome.metrics.clone(),
         over_time: outcome.rates.over_time(first.at),

@@ -51,14 +51,14 @@ fn row(found: &Found) -> Vec<String> {
         cell(found.closed_loop_per_s, 0),
         cell(measured.and_then(|m| Some(latency(m)?.0)), 1),
         cell(measured.and_then(|m| Some(latency(m)?.1)), 1),
-        cell(measured.and_then(|m| Some(m.broker?.cpu_us_per_message)), 3),
+        cell(measured.and_then(|m| Some(m.costs.broker?.cpu_us_per_message)), 3),
         found.trials.len().to_string(),
     ]
 }
 
 /// p50 and p99 until receipt, or until the confirm where there is no consumer.
 fn latency(measured: &Measured) -> Option<(f64, f64)> {
-    let latency = measured.latency_us.as_ref().or(measured.confirm_us.as_ref())?;
+    let latency = measured.latencies.latency_us.as_ref().or(measured.latencies.confirm_us.as_ref())?;
     Some((latency.p50, latency.p99))
 }
 
@@ -84,10 +84,10 @@ fn curve(record: &SaturateRecord) -> Vec<Vec<String>> {
                 found.target.name.clone(),
                 format!("{:.0} %", share * 100.0),
                 points.first().map_or("-".to_owned(), |point| number(point.trial.rate, 0)),
-                median(&|m| Some(m.messages_per_s / per_send), 0),
+                median(&|m| Some(m.rates.messages_per_s / per_send), 0),
                 median(&|m| Some(latency(m)?.0), 1),
                 median(&|m| Some(latency(m)?.1), 1),
-                median(&|m| Some(m.latency_us.as_ref().or(m.confirm_us.as_ref())?.p999), 1),
+                median(&|m| Some(m.latencies.latency_us.as_ref().or(m.latencies.confirm_us.as_ref())?.p999), 1),
                 format!("{sustained}/{}", points.len()),
             ]);
         }

@@ -50,7 +50,13 @@ impl Trial {
         if growth_per_s.is_some_and(|growth| growth > rate * GROWTH) {
             reasons.push("the backlog grew all the time".to_owned());
         }
-        if measured.latency_us.as_ref().or(measured.confirm_us.as_ref()).is_some_and(|latency| latency.p99 > slo_us) {
+        if measured
+            .latencies
+            .latency_us
+            .as_ref()
+            .or(measured.latencies.confirm_us.as_ref())
+            .is_some_and(|latency| latency.p99 > slo_us)
+        {
             reasons.push("p99 is above the bound".to_owned());
         }
         // Others on the machine make it harder to keep up, never easier: what went well in spite of

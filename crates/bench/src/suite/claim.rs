@@ -328,10 +328,10 @@ fn read(cell: &Cell, result: &CellResult, figures: &Figures, which: Which) -> Ve
     };
     match which {
         Which::Own => by_block(cell.metric, &cell.load, &result.target, &figures.all),
-        Which::Cores => of(&|measured| Some(measured.broker?.cores)),
-        Which::Cpu => of(&|measured| Some(measured.broker?.cpu_us_per_message)),
-        Which::Rate => of(&|measured| Some(measured.messages_per_s)),
-        Which::Latency => of(&|measured| Some(measured.latency_us.as_ref()?.p50)),
+        Which::Cores => of(&|measured| Some(measured.costs.broker?.cores)),
+        Which::Cpu => of(&|measured| Some(measured.costs.broker?.cpu_us_per_message)),
+        Which::Rate => of(&|measured| Some(measured.rates.messages_per_s)),
+        Which::Latency => of(&|measured| Some(measured.latencies.latency_us.as_ref()?.p50)),
     }
 }
 
@@ -483,7 +483,7 @@ mod tests {
         let all: Vec<SliceRecord> = rates
             .map(|(block, rate)| {
                 let mut slice = slice(target, block);
-                slice.measured.as_mut().unwrap().messages_per_s = rate;
+                slice.measured.as_mut().unwrap().rates.messages_per_s = rate;
                 slice
             })
             .collect();
@@ -566,7 +566,7 @@ mod tests {
 
     #[test]
     fn slices_that_broke_a_rule_decide_nothing() {
-        let absurd = |measured: &mut Measured| measured.broker.as_mut().unwrap().cpu_us_per_message = 1e9;
+        let absurd = |measured: &mut Measured| measured.costs.broker.as_mut().unwrap().cpu_us_per_message = 1e9;
         let rates = |count: usize| (1..=count).map(|block| (block, 1e3));
         for (valid, expected) in [(6, ClaimVerdict::Holds), (4, ClaimVerdict::Undecided), (0, ClaimVerdict::Undecided)]
         {

@@ -571,19 +571,19 @@ pub(super) fn by_block(metric: Metric, scenario: &Scenario, name: &str, slices: 
 /// slice that its time ended sent fewer, and passes with those: how slow a broker is, is the matter
 /// of other metrics.
 fn came_through(measured: &Measured) -> bool {
-    is_whole(&measured.integrity) && measured.messages_per_s > 0.0
+    is_whole(&measured.integrity) && measured.rates.messages_per_s > 0.0
 }
 
 /// The figure that a cell is about.
 fn value(metric: Metric, scenario: &Scenario, measured: &Measured) -> Option<f64> {
     match metric {
-        Metric::MessagesPerSecond => Some(measured.messages_per_s),
-        Metric::MegabytesPerSecond => Some(measured.messages_per_s * scenario.size as f64 / 1e6),
-        Metric::LatencyUs => Some(measured.latency_us.as_ref()?.p50),
-        Metric::CompletionUs => Some(measured.latency_us.as_ref()?.mean),
+        Metric::MessagesPerSecond => Some(measured.rates.messages_per_s),
+        Metric::MegabytesPerSecond => Some(measured.rates.messages_per_s * scenario.size as f64 / 1e6),
+        Metric::LatencyUs => Some(measured.latencies.latency_us.as_ref()?.p50),
+        Metric::CompletionUs => Some(measured.latencies.latency_us.as_ref()?.mean),
         Metric::PacketsPerOrder => measured.exchange.as_ref()?.packets_per_order,
-        Metric::CpuUsPerMessage => Some(measured.broker?.cpu_us_per_message),
-        Metric::ResidentMib => Some(measured.broker?.resident_bytes as f64 / (1024.0 * 1024.0)),
+        Metric::CpuUsPerMessage => Some(measured.costs.broker?.cpu_us_per_message),
+        Metric::ResidentMib => Some(measured.costs.broker?.resident_bytes as f64 / (1024.0 * 1024.0)),
         Metric::Passed => Some(f64::from(came_through(measured))),
     }
 }
@@ -631,7 +631,7 @@ mod tests {
             ("duplicated", |slice| of(slice).integrity.duplicated = 1, Some(0.0)),
             ("refused", |slice| of(slice).integrity.refused = 4000, Some(0.0)),
             ("hung", |slice| of(slice).integrity.unsettled = 1, Some(0.0)),
-            ("nothing arrived", |slice| of(slice).messages_per_s = 0.0, Some(0.0)),
+            ("nothing arrived", |slice| of(slice).rates.messages_per_s = 0.0, Some(0.0)),
             ("failed", |slice| (slice.measured, slice.error) = (None, Some("reset".to_owned())), Some(0.0)),
             ("lacking", |slice| (slice.measured, slice.lacks) = (None, Some("queues".to_owned())), None),
             ("measured again", |slice| slice.superseded = true, None),

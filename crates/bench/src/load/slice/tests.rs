@@ -55,7 +55,7 @@ fn a_faultless_broker_is_not_complained_about() {
         assert_eq!(outcome.totals.confirmed, if window > 0 { MESSAGES } else { 0 });
         assert!(!measured.verdict.violations.iter().any(|text| text.starts_with("messages")), "{:?}", measured.verdict);
         let timed = if size >= 16 { MESSAGES } else { 0 };
-        assert_eq!(measured.latency_us.map_or(0, |latency| latency.samples), timed);
+        assert_eq!(measured.latencies.latency_us.map_or(0, |latency| latency.samples), timed);
     }
 }
 
@@ -106,7 +106,7 @@ fn a_stall_is_charged_to_every_message_that_was_meant_to_go_during_it() {
         let late = outcome.total.longer_than(late_ms * 1_000_000);
         assert!((fewest..fewest + 600).contains(&late), "{late} messages later than {late_ms} ms");
     }
-    assert_eq!(measured.latency_from, LatencyFrom::Intended);
+    assert_eq!(measured.latencies.latency_from, LatencyFrom::Intended);
 }
 
 /// A full window holds the generator back, and that is the broker's doing. Charged to the
@@ -137,7 +137,7 @@ fn what_threads_used_that_have_ended_is_known() {
     let (outcome, measured) = measure(&Scenario { consumers: 0, ..counted(64, 10) }, &[]);
     let used = |name: &str| outcome.last.threads.values().any(|thread| thread.name == name && thread.cpu_ns > 0);
     assert!(used("producer-0"), "{:?}", outcome.last.threads);
-    assert!(measured.busiest_thread.is_some());
+    assert!(measured.costs.busiest_thread.is_some());
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn a_programmed_latency_is_the_one_that_is_measured() {
     let scenario = Scenario { rate: Rate::Fixed(1000.0), messages: Some(1500), ..counted(64, 1000) };
     let behaviour = Behaviour { delivery: ms(5), confirm: ms(3), ..Behaviour::default() };
     let (_, measured) = measure_broker(&scenario, &behaviour);
-    let (latency, confirm) = (measured.latency_us.unwrap(), measured.confirm_us.unwrap());
+    let (latency, confirm) = (measured.latencies.latency_us.unwrap(), measured.latencies.confirm_us.unwrap());
     for (found, programmed) in [(latency, 5000.0), (confirm, 3000.0)] {
         // Never less than was programmed; a machine that does something else too may add to it.
         assert!(found.min >= programmed * 0.999 && found.min < programmed + 100_000.0, "{found:?}");
@@ -157,7 +157,7 @@ fn a_programmed_latency_is_the_one_that_is_measured() {
 fn a_capped_rate_is_the_one_that_is_measured() {
     let behaviour = Behaviour { capacity: Some(2000.0), ..Behaviour::default() };
     let (_, measured) = measure_broker(&Scenario { messages: Some(4000), ..counted(64, 100) }, &behaviour);
-    let rate = measured.messages_per_s;
+    let rate = measured.rates.messages_per_s;
     // A machine that does something else too may take from it.
     assert!(rate > 100.0 && rate <= 2020.0, "{rate}");
     let thousands = measured.thousands.unwrap();
