@@ -5,18 +5,14 @@
 //! here. A stuck script can't tie up the server: request lines have a size limit and a time limit,
 //! and few connections are served at a time.
 
+mod answering;
+
 use serde::{Deserialize, Serialize};
 
 use crate::change::{Change, Refused, Secret};
-use crate::definitions::{Extent, Imported};
-use crate::listing::Listed;
 use crate::report::{BackupRow, ConnectionRow, MessageRow, QueueRow, RedriveRow, RepairRow, Status};
+use crate::resources::{Extent, Imported, LONGEST_DEFINITIONS, Listed};
 
-/// Most bytes of a document of definitions.
-pub const LONGEST_DEFINITIONS: u64 = 32 << 20;
-/// Connections that the control socket serves at a time. Each has a thread, because most answers
-/// wait for the disk or grow with the number of objects.
-pub(crate) const AT_A_TIME: usize = 8;
 /// Longest request line in bytes: the longest document, and what JSON adds to quote it.
 #[cfg(unix)]
 const LONGEST_REQUEST: u64 = 2 * LONGEST_DEFINITIONS + 1024;
@@ -179,7 +175,8 @@ mod unix {
     use tokio::net::{UnixListener, UnixStream};
     use tokio::sync::Semaphore;
 
-    use super::{AT_A_TIME, Answer, LONGEST_REQUEST, Request};
+    use super::{Answer, LONGEST_REQUEST, Request};
+    use crate::pool::OF_CONTROL;
     use crate::source::Source;
 
     /// How long a peer may take to send its request, and to read its answer.
@@ -194,7 +191,7 @@ mod unix {
 
     /// Serves requests for as long as it is polled.
     pub(crate) async fn serve(listener: UnixListener, source: Arc<Source>) {
-        let room = Arc::new(Semaphore::new(AT_A_TIME));
+        let room = Arc::new(Semaphore::new(OF_CONTROL));
         loop {
             let Ok(permit) = room.clone().acquire_owned().await else { return };
             match listener.accept().await {

@@ -25,10 +25,6 @@ const NAME: usize = 255;
 /// deliveries.
 const BUDGET: usize = 1 << 16;
 
-/// Writes properties in the encoding of a protocol, with the same checks as for its clients. The
-/// returned publish has no address and no body yet.
-pub type Encoding = for<'a> fn(&Properties, &'a mut Vec<u8>) -> Result<Publish<'a>, Error>;
-
 /// A message to be published.
 #[derive(Debug)]
 pub(crate) struct Outgoing {

@@ -6,8 +6,8 @@
 use broker::{Overview, QueueReport, QueueTotals};
 
 use crate::exposition::Exposition;
+use crate::facts::Facts;
 use crate::metrics::{MOST_QUEUES, identity};
-use crate::source::Facts;
 
 /// A metric of a queue. A queue without this figure has no sample.
 type OfQueue = (&'static str, &'static str, &'static str, fn(&QueueReport) -> Option<u64>);

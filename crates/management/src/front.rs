@@ -11,7 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
-use crate::source::Facts;
+use crate::facts::Facts;
 
 /// Where rabbitmqadmin can be downloaded.
 const RABBITMQADMIN: &str = "https://github.com/rabbitmq/rabbitmqadmin-ng/releases";

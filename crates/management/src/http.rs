@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 
-use crate::api::{self, Asker, Failure};
+use crate::api::{Asker, Failure};
 use crate::detailed::{self, Asked};
 use crate::foreign::acts_for_another_site;
 use crate::front::{self, Condition};
@@ -23,6 +23,7 @@ use crate::memory::Memory;
 use crate::metrics;
 use crate::pool::Work;
 use crate::process::Process;
+use crate::resources;
 use crate::source::{Source, alarms};
 use crate::visit::{Carried, Visit};
 
@@ -130,7 +131,7 @@ fn router(source: Arc<Source>, per_object: PerObject) -> Router {
         .route("/health/live", get(live))
         .route("/health/ready", get(ready))
         .route("/health/writable", get(writable))
-        .merge(api::router())
+        .merge(resources::routes())
         .fallback(nothing)
         .with_state(source)
 }

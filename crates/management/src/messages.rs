@@ -2,11 +2,9 @@
 
 use std::sync::atomic::AtomicBool;
 
-use broker::{Browse, Browsed, ErrorKind, Id, Properties, RedriveMode, seconds_of_ms};
+use broker::{Browse, Browsed, Error, Id, Properties, RedriveMode, seconds_of_ms};
 use serde_json::{Map, Value, json};
 
-use crate::control::Answer;
-use crate::definitions::Extent;
 use crate::json::{json, object};
 use crate::report::{MessageRow, RedriveRow};
 use crate::source::Source;
@@ -18,13 +16,13 @@ const MOST_BYTES: usize = 16 << 20;
 const SHOWN: usize = 4096;
 
 impl Source {
-    pub(crate) fn browse(&self, browse: &Browse<'_>, gone: &AtomicBool) -> Answer {
+    pub(crate) fn browse(&self, browse: &Browse<'_>, gone: &AtomicBool) -> Result<Vec<MessageRow>, Error> {
         let mut rows = Vec::new();
         let mut bytes = 0;
         let browse = Browse { limit: browse.limit.min(MOST), ..*browse };
         let full = std::cell::Cell::new(false);
         let wanted = || self.is_wanted(gone) && !full.get();
-        let shown = self.broker.browse(&browse, &wanted, &mut |browsed| {
+        self.broker.browse(&browse, &wanted, &mut |browsed| {
             bytes += browsed.message.properties().len() + browsed.message.body().len().min(SHOWN);
             if bytes > MOST_BYTES && !rows.is_empty() {
                 full.set(true);
@@ -32,39 +30,30 @@ impl Source {
             if !full.get() {
                 rows.push(message_row(browsed));
             }
-        });
-        shown.map_or_else(refused, |()| Answer::Browsed(rows))
+        })?;
+        Ok(rows)
     }
 
-    pub(crate) fn redrive(&self, browse: &Browse<'_>, extent: Extent, gone: &AtomicBool) -> Answer {
-        let mode = match extent {
-            Extent::DryRun => RedriveMode::DryRun,
-            Extent::Whole => RedriveMode::Move,
-        };
-        let redriven = match self.broker.redrive(browse, mode, &|| self.is_wanted(gone)) {
-            Ok(redriven) => redriven,
-            Err(error) => return refused(error),
-        };
-        if redriven.moved > 0 && extent == Extent::Whole {
+    pub(crate) fn redrive(
+        &self,
+        browse: &Browse<'_>,
+        mode: RedriveMode,
+        gone: &AtomicBool,
+    ) -> Result<RedriveRow, Error> {
+        let redriven = self.broker.redrive(browse, mode, &|| self.is_wanted(gone))?;
+        if redriven.moved > 0 && mode == RedriveMode::Move {
             let (moved, queue, vhost) = (redriven.moved, browse.queue, browse.vhost);
             tracing::info!(
                 "{moved} dead letters of queue '{queue}' in vhost '{vhost}' sent back to where they came from"
             );
         }
-        Answer::Redriven(RedriveRow {
+        Ok(RedriveRow {
             moved: redriven.moved,
             alive: redriven.alive,
             homeless: redriven.homeless,
             refused: redriven.refused,
             out_of_room: redriven.out_of_room,
         })
-    }
-}
-
-fn refused(error: broker::Error) -> Answer {
-    match error.kind {
-        ErrorKind::NotFound => Answer::NoSuchQueue(error.text),
-        _ => Answer::Refused(error.text),
     }
 }
 

@@ -5,9 +5,10 @@
 use broker::{Held, Overview, QueueReport};
 
 use crate::exposition::Exposition;
+use crate::facts::{Facts, Socket};
 use crate::memory::Memory;
 use crate::process::Process;
-use crate::source::{Facts, Socket, delivered};
+use crate::source::delivered;
 
 /// The most queues that a scrape shows one by one. A longer scrape would take too long; it is cut,
 /// and says so.

@@ -23,8 +23,11 @@ pub(crate) enum Work {
 
 /// Places of each kind, and how many of them one user may have.
 const PLACES: [(usize, usize); 3] = [(8, 4), (2, 1), (48, 16)];
+/// Connections that the control socket serves at a time. Each has a thread, because most answers
+/// wait for the disk or grow with the number of objects.
+pub(crate) const OF_CONTROL: usize = 8;
 /// Threads for all places, one for strangers' figures, and those of the control socket.
-pub(crate) const THREADS: usize = 8 + 2 + 48 + 1 + crate::control::AT_A_TIME;
+pub(crate) const THREADS: usize = 8 + 2 + 48 + 1 + OF_CONTROL;
 
 /// See the module.
 #[derive(Debug)]
@@ -140,7 +143,7 @@ mod tests {
 
     #[test]
     fn there_is_a_thread_for_each_place() {
-        assert_eq!(PLACES.iter().map(|(places, _)| places).sum::<usize>() + 1 + crate::control::AT_A_TIME, THREADS);
+        assert_eq!(PLACES.iter().map(|(places, _)| places).sum::<usize>() + 1 + OF_CONTROL, THREADS);
     }
 
     #[tokio::test]

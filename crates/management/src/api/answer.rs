@@ -10,7 +10,7 @@ use crate::budget::NoRoom;
 use crate::change::{Refused, Why};
 
 /// The result of a handler.
-pub(super) type Answer = Result<Response, Failure>;
+pub(crate) type Answer = Result<Response, Failure>;
 
 /// Why a request did not get what it asked for.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Failure {
     }
 
     /// In the exact words that clients compare with.
-    pub(super) fn not_found() -> Self {
+    pub(crate) fn not_found() -> Self {
         Self::new(StatusCode::NOT_FOUND, "Object Not Found", "Not Found")
     }
 
@@ -46,17 +46,17 @@ impl Failure {
         Self::new(StatusCode::BAD_REQUEST, "bad_request", reason)
     }
 
-    pub(super) fn not_authorized(reason: impl Into<String>) -> Self {
+    pub(crate) fn not_authorized(reason: impl Into<String>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "not_authorized", reason)
     }
 
     /// The user has logged in, and has no permission.
-    pub(super) fn forbidden() -> Self {
+    pub(crate) fn forbidden() -> Self {
         Self::not_authorized("User not authorised to access object")
     }
 
     /// The request has no valid log-in; the answer asks for one.
-    pub(super) fn challenge() -> Response {
+    pub(crate) fn challenge() -> Response {
         // Plug-ins of monitoring systems send their password for exactly this realm.
         let challenge = [(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"RabbitMQ Management\""))];
         (challenge, Self::not_authorized("Login failed")).into_response()
@@ -92,21 +92,21 @@ impl IntoResponse for Failure {
 }
 
 /// 200 with a document.
-pub(super) fn shown(document: impl Serialize) -> Answer {
+pub(crate) fn shown(document: impl Serialize) -> Answer {
     Ok(axum::Json(document).into_response())
 }
 
 /// 200 with a document that is text already.
-pub(super) fn shown_text(document: String) -> Answer {
+pub(crate) fn shown_text(document: String) -> Answer {
     Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], document).into_response())
 }
 
 /// 201: the answer to a PUT of a new object.
-pub(super) fn created() -> Answer {
+pub(crate) fn created() -> Answer {
     Ok(StatusCode::CREATED.into_response())
 }
 
 /// 204: the answer to a change of an object that existed.
-pub(super) fn done() -> Answer {
+pub(crate) fn done() -> Answer {
     Ok(StatusCode::NO_CONTENT.into_response())
 }

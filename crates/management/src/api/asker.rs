@@ -23,7 +23,7 @@ use tracing::field::Empty;
 use super::answer::Failure;
 use crate::budget::NoRoom;
 use crate::change::{self, Caller};
-use crate::listing::Listed;
+use crate::listing::Rights;
 use crate::source::Source;
 use crate::visit::Visit;
 
@@ -43,16 +43,16 @@ impl Asker {
         self.identity.user()
     }
 
-    pub(super) fn caller(&self) -> Caller {
+    pub(crate) fn caller(&self) -> Caller {
         Caller { identity: self.identity.clone(), from: self.visit.peer().to_string() }
     }
 
     /// Charges bytes of a document, or of an answer that is made while it is written.
-    pub(super) fn charge(&self, bytes: usize) -> Result<(), NoRoom> {
+    pub(crate) fn charge(&self, bytes: usize) -> Result<(), NoRoom> {
         self.visit.charge(bytes)
     }
 
-    pub(super) fn is_administrator(&self) -> bool {
+    pub(crate) fn is_administrator(&self) -> bool {
         self.identity.tags().has("administrator")
     }
 
@@ -62,12 +62,12 @@ impl Asker {
     }
 
     /// Fails unless the user is an administrator.
-    pub(super) fn administers(&self) -> Result<(), Failure> {
+    pub(crate) fn administers(&self) -> Result<(), Failure> {
         self.is_administrator().then_some(()).ok_or_else(Failure::forbidden)
     }
 
     /// Fails unless the user may set policies in this vhost.
-    pub(super) fn sets_policies(&self, source: &Source, vhost: &str) -> Result<(), Failure> {
+    pub(crate) fn sets_policies(&self, source: &Source, vhost: &str) -> Result<(), Failure> {
         if !self.is_administrator() && !self.identity.tags().has("policymaker") {
             return Err(Failure::forbidden());
         }
@@ -76,7 +76,7 @@ impl Asker {
 
     /// Fails unless the user may see the objects of this vhost. Only users that see all vhosts are
     /// told that a vhost does not exist.
-    pub(super) fn looks_into(&self, source: &Source, vhost: &str) -> Result<(), Failure> {
+    pub(crate) fn looks_into(&self, source: &Source, vhost: &str) -> Result<(), Failure> {
         if !self.monitors() {
             return self.enters(source, vhost);
         }
@@ -85,7 +85,7 @@ impl Asker {
 
     /// Fails unless the user may work in this vhost. Only users that see all vhosts are told that a
     /// vhost does not exist.
-    pub(super) fn enters(&self, source: &Source, vhost: &str) -> Result<(), Failure> {
+    pub(crate) fn enters(&self, source: &Source, vhost: &str) -> Result<(), Failure> {
         if self.monitors() && !source.broker.has_vhost(vhost) {
             return Err(Failure::not_found());
         }
@@ -94,24 +94,22 @@ impl Asker {
     }
 
     /// Whether the user sees this row of a list.
-    pub(super) fn sees(&self, source: &Source, what: Listed, row: &Json) -> bool {
+    pub(crate) fn sees(&self, source: &Source, rights: Rights, row: &Json) -> bool {
         if self.monitors() {
             return true;
         }
         let text = |name: &str| row.get(name).and_then(Json::as_str).unwrap_or_default();
-        match what {
-            Listed::Connections | Listed::Channels => text("user") == self.user(),
-            Listed::Vhosts => source.broker.authority().enter(&self.identity, text("name")).is_ok(),
-            _ => source.broker.authority().enter(&self.identity, text("vhost")).is_ok(),
+        match rights {
+            Rights::Administrators => self.is_administrator(),
+            Rights::Owner => text("user") == self.user(),
+            Rights::VhostItself => source.broker.authority().enter(&self.identity, text("name")).is_ok(),
+            Rights::Vhost => source.broker.authority().enter(&self.identity, text("vhost")).is_ok(),
         }
     }
 
     /// Fails if the user may see nothing of this list.
-    pub(super) fn may_list(&self, what: Listed) -> Result<(), Failure> {
-        match what {
-            Listed::Users | Listed::Permissions | Listed::TopicPermissions | Listed::UserLimits => self.administers(),
-            _ => Ok(()),
-        }
+    pub(crate) fn may_list(&self, rights: Rights) -> Result<(), Failure> {
+        if rights == Rights::Administrators { self.administers() } else { Ok(()) }
     }
 }
 

@@ -32,7 +32,7 @@ const LONG: usize = 64 << 10;
 
 /// A document; a request without one counts as the empty object. In a handler's parameters it must
 /// come after an [`Asker`](super::asker::Asker).
-pub(super) struct Document<T>(pub(super) T);
+pub(crate) struct Document<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send + 'static> FromRequest<Arc<Source>> for Document<T> {
     type Rejection = Failure;
@@ -57,7 +57,7 @@ fn understood<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
 }
 
 /// The parameters in the query of a path.
-pub(super) struct Parameters<T>(pub(super) T);
+pub(crate) struct Parameters<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequestParts<Arc<Source>> for Parameters<T> {
     type Rejection = Failure;
@@ -70,7 +70,7 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<Source>> for Parameters<T> {
 
 /// The document of a request as it was sent, without a byte order mark. The content type is
 /// ignored, as in RabbitMQ: many scripts send JSON with curl, which calls everything a form.
-pub(super) async fn read(request: Request, longest: usize) -> Result<Vec<u8>, Failure> {
+pub(crate) async fn read(request: Request, longest: usize) -> Result<Vec<u8>, Failure> {
     read_weighing(request, longest, 1).await
 }
 
@@ -110,7 +110,7 @@ async fn gather(body: Body, longest: usize, charge: &impl Fn(usize) -> Result<()
 ///
 /// # Errors
 /// For any other value.
-pub(super) fn truth<'de, D: Deserializer<'de>>(field: D) -> Result<bool, D::Error> {
+pub(crate) fn truth<'de, D: Deserializer<'de>>(field: D) -> Result<bool, D::Error> {
     match Json::deserialize(field)? {
         Json::Bool(truth) => Ok(truth),
         Json::String(text) if text == "true" => Ok(true),
@@ -123,11 +123,39 @@ pub(super) fn truth<'de, D: Deserializer<'de>>(field: D) -> Result<bool, D::Erro
 ///
 /// # Errors
 /// For any other value.
-pub(super) fn number<'de, D: Deserializer<'de>>(field: D) -> Result<u64, D::Error> {
+pub(crate) fn number<'de, D: Deserializer<'de>>(field: D) -> Result<u64, D::Error> {
     let number = match Json::deserialize(field)? {
         Json::Number(number) => number.as_u64(),
         Json::String(digits) => digits.parse().ok(),
         _ => None,
     };
     number.ok_or_else(|| D::Error::custom("expected a whole number from 0 on"))
+}
+
+/// A list of words, which older documents write as one text with commas.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Words {
+    List(Vec<String>),
+    Text(String),
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        Self::List(Vec::new())
+    }
+}
+
+impl Words {
+    pub(crate) fn list(&self) -> Vec<String> {
+        match self {
+            Self::List(words) => words.clone(),
+            Self::Text(text) => words_of(text),
+        }
+    }
+}
+
+/// The words of a text that is separated by commas.
+pub(crate) fn words_of(text: &str) -> Vec<String> {
+    text.split(',').map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
 }

@@ -2,6 +2,7 @@
 //! long list takes no more memory than a short one and the names of its objects. A list that must
 //! be sorted first is charged as a whole.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -15,7 +16,7 @@ use serde_json::Value as Json;
 use super::answer::{Answer, Failure};
 use super::asker::Asker;
 use super::page::Shape;
-use crate::listing::{Listed, Parts};
+use crate::listing::{self, Collection, Part};
 use crate::pool::Work;
 use crate::source::Source;
 
@@ -25,15 +26,15 @@ const CHUNK: usize = 64 * 1024;
 const CHUNKS: usize = 2;
 
 /// The name of a field, and the value that rows must have there.
-pub(super) type Field = (&'static str, String);
+pub(crate) type Field = (&'static str, String);
 
 /// A list as one user sees it.
-pub(super) struct List {
+pub(crate) struct List {
     source: Arc<Source>,
     asker: Asker,
-    what: Listed,
+    collection: &'static dyn Collection,
     fields: Vec<Field>,
-    parts: Parts,
+    parts: VecDeque<Part>,
     shape: Shape,
     /// Whether a row was written.
     begun: bool,
@@ -41,21 +42,21 @@ pub(super) struct List {
 
 /// Answers with the rows of a list that this user sees and that have these fields. The request
 /// gives their order, pages and columns.
-pub(super) async fn answer(
+pub(crate) async fn answer(
     asker: Asker,
     source: Arc<Source>,
-    what: Listed,
+    collection: &'static dyn Collection,
     vhost: Option<String>,
     fields: Vec<Field>,
     shape: Shape,
 ) -> Answer {
-    asker.may_list(what)?;
+    asker.may_list(collection.rights())?;
     let pool = Arc::clone(&source.pool);
     let user = asker.user().to_owned();
     let begin = move || {
-        let parts = Parts::new(&source, what, vhost.as_deref());
-        let list = List { source, asker, what, fields, parts, shape, begun: false };
-        list.asker.charge(list.parts.weight())?;
+        let parts = collection.parts(&source, vhost.as_deref());
+        let list = List { source, asker, collection, fields, parts, shape, begun: false };
+        list.asker.charge(listing::weight(&list.parts))?;
         if list.shape.is_plain() {
             return Ok(list.begin());
         }
@@ -75,9 +76,11 @@ fn json(body: Body) -> axum::response::Response {
 impl List {
     /// The next rows that the user sees; `None` after the last.
     fn rows(&mut self) -> Option<Vec<Json>> {
-        let mut rows = self.parts.next(&self.source)?;
-        let has = |row: &Json| self.fields.iter().all(|(name, value)| row[*name] == **value);
-        rows.retain(|row| has(row) && self.asker.sees(&self.source, self.what, row));
+        let part = self.parts.pop_front()?;
+        let mut rows = self.collection.rows(&self.source, part, &mut self.parts);
+        let (has, rights) =
+            (|row: &Json| self.fields.iter().all(|(name, value)| row[*name] == **value), self.collection.rights());
+        rows.retain(|row| has(row) && self.asker.sees(&self.source, rights, row));
         Some(rows)
     }
 

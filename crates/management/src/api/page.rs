@@ -21,11 +21,11 @@ const ROW: usize = size_of::<((Key, usize), String)>();
 const CHARGE: usize = 1 << 16;
 
 /// The parameters of a request.
-pub(super) type Wanted = Query<HashMap<String, String>>;
+pub(crate) type Wanted = Query<HashMap<String, String>>;
 
 /// Which part of a list a request asks for, and in which order.
 #[derive(Debug, Default)]
-pub(super) struct Shape {
+pub(crate) struct Shape {
     name: Option<Pattern>,
     sort: Option<String>,
     reversed: bool,
@@ -44,7 +44,7 @@ struct Gathered {
 }
 
 impl Shape {
-    pub(super) fn parse(wanted: &HashMap<String, String>) -> Result<Self, Failure> {
+    pub(crate) fn parse(wanted: &HashMap<String, String>) -> Result<Self, Failure> {
         let text = |name: &str| wanted.get(name).map(String::as_str).filter(|text| !text.is_empty());
         let is_expression = text("use_regex") == Some("true");
         let pattern = |name: &str| match is_expression {
@@ -63,21 +63,21 @@ impl Shape {
     }
 
     /// Whether rows may be written in the order in which they come.
-    pub(super) fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         self.sort.is_none() && self.page.is_none()
     }
 
-    pub(super) fn keeps(&self, row: &Json) -> bool {
+    pub(crate) fn keeps(&self, row: &Json) -> bool {
         self.name.as_ref().is_none_or(|name| row["name"].as_str().is_some_and(|text| name.matches(text)))
     }
 
     /// The columns of a row that the request asks for.
-    pub(super) fn narrow(&self, row: Json) -> Json {
+    pub(crate) fn narrow(&self, row: Json) -> Json {
         if self.columns.is_empty() { row } else { only(&row, &self.columns) }
     }
 
     /// The text of a list or a page of these rows. Its bytes are charged before they are kept.
-    pub(super) fn gather(
+    pub(crate) fn gather(
         &self,
         rows: impl Iterator<Item = Json>,
         charge: &mut dyn FnMut(usize) -> Result<(), Failure>,
@@ -145,7 +145,7 @@ impl Shape {
 }
 
 /// A short list as a request asks for it.
-pub(super) fn rows(rows: Vec<Json>, wanted: &HashMap<String, String>) -> Answer {
+pub(crate) fn rows(rows: Vec<Json>, wanted: &HashMap<String, String>) -> Answer {
     let text = Shape::parse(wanted)?.gather(rows.into_iter(), &mut |_| Ok(()))?;
     Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
 }

@@ -336,14 +336,29 @@ pub(super) const FOLDERS: &[Folder] = &[
         layers: &[
             &["answer"],
             &["asker", "document", "page"],
-            &["about", "health", "list", "write"],
-            &["read"],
-            &["objects", "traffic"],
+            &["list"],
         ],
         allowed: &[],
     },
     Folder {
-        path: "crates/management/src/definitions",
+        path: "crates/management/src/control",
+        layers: &[
+            &["answering"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/management/src/resources",
+        layers: &[
+            &["channels", "consumers", "exchanges", "health", "limits", "losses", "nodes", "parameters", "permissions", "policies", "vhosts"],
+            &["connections", "queues", "users"],
+            &["bindings", "overview"],
+            &["definitions"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/management/src/resources/definitions",
         layers: &[
             &["export", "fields"],
             &["document"],

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use broker::Broker;
 use serde_json::{Map, Value as Json, json};
 
 use super::{HERMOD_HASH, OPERATOR_POLICY, VHOST_LIMITS};
-use crate::listing::{self, Listed};
-use crate::source::Facts;
+use crate::listing;
+use crate::resources::Listed;
+use crate::source::Source;
 
 /// The names of RabbitMQ's own hashes begin like this; it reads no others.
 const OF_RABBITMQ: &str = "rabbit_password_hashing_";
@@ -15,8 +15,9 @@ const OF_RABBITMQ: &str = "rabbit_password_hashing_";
 const USUAL: &str = "rabbit_password_hashing_sha256";
 
 /// All definitions. They do not include exclusive and transient queues, or what every vhost has.
-pub(crate) fn export(broker: &Broker, facts: &Facts) -> Json {
-    let list = |what| listing::list(broker, facts, &[], what, None);
+pub(crate) fn export(source: &Source) -> Json {
+    let facts = &source.facts;
+    let list = |what: Listed| listing::all(source, what.collection(), None);
     let is_durable = |row: &Json| row["durable"] == true && row["exclusive"] != true;
     let declared = |name: &Json| name.as_str().is_some_and(|name| !name.is_empty() && !name.starts_with("amq."));
     let queues: Vec<Json> = list(Listed::Queues).into_iter().filter(is_durable).collect();
@@ -76,8 +77,8 @@ fn names(rows: &[Json]) -> BTreeSet<Place> {
 }
 
 /// The definitions in a vhost, without its name.
-pub(crate) fn export_vhost(broker: &Broker, facts: &Facts, vhost: &str) -> Json {
-    let mut document = export(broker, facts);
+pub(super) fn export_vhost(source: &Source, vhost: &str) -> Json {
+    let mut document = export(source);
     let Json::Object(lists) = &mut document else { return document };
     let vhosts = lists.remove("vhosts").unwrap_or_default();
     for list in ["users", "permissions", "topic_permissions", "global_parameters"] {

@@ -1,7 +1,6 @@
-//! The broker as a whole: the user that asks, sums over everything, and the one node that Hermod is
-//! in RabbitMQ's words.
+//! The broker as a whole: the user that asks, sums over everything, and what RabbitMQ's tools ask
+//! of a cluster.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
@@ -9,34 +8,26 @@ use axum::extract::{Path, State};
 use axum::routing::{get, post, put};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::{Broker, Overview, Share};
+use broker::{Overview, Share};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 
-use super::answer::{Answer, Failure, done, shown};
-use super::asker::Asker;
-use super::document::Document;
-use super::sum_up;
+use super::nodes::{churn, exchange_types};
+use super::queues::traffic;
+use crate::api::{Answer, Asker, Document, Failure, Routes, Shared, done, shown, sum_up};
 use crate::change::{Refused, Why};
-use crate::listing::{endpoint, queue_traffic};
-use crate::memory::Memory;
-use crate::process::Process;
+use crate::facts::endpoint;
 use crate::source::{Source, delivered};
 
-pub(super) fn router() -> Router<Arc<Source>> {
+pub(super) fn routes() -> Routes {
     Router::new()
         .route("/api/whoami", get(whoami))
-        .route("/api/version", get(async |State(source): State<Arc<Source>>| source.facts.compat_version.clone()))
+        .route("/api/version", get(async |State(source): Shared| source.facts.compat_version.clone()))
         .route("/api/overview", get(overview))
         .route("/api/cluster-name", get(cluster_name).put(refuse_cluster_name))
         .route("/api/cluster-name/", get(cluster_name).put(refuse_cluster_name))
-        .route("/api/nodes", get(async |asker, source| shown([node(asker, source).await?])))
-        .route("/api/nodes/{name}", get(one_node))
-        .route("/api/nodes/{name}/memory", get(memory))
-        .route("/api/nodes/{name}/memory/relative", get(memory_shares))
         .route("/api/auth/hash_password/{password}", get(hash_password))
-        .route("/api/auth/attempts/{node}", get(attempts))
         .route("/api/extensions", get(async |_: Asker| shown(json!([]))))
         .route("/api/feature-flags", get(feature_flags))
         .route("/api/feature-flags/{name}/enable", put(enable))
@@ -50,7 +41,7 @@ async fn whoami(asker: Asker) -> Answer {
     shown(json!({ "name": asker.user(), "tags": tags, "is_internal_user": true }))
 }
 
-async fn cluster_name(_: Asker, State(source): State<Arc<Source>>) -> Answer {
+async fn cluster_name(_: Asker, State(source): Shared) -> Answer {
     shown(json!({ "name": source.facts.cluster }))
 }
 
@@ -60,11 +51,7 @@ struct ClusterName {
 }
 
 /// Setting the name that the cluster already has succeeds without a change.
-async fn refuse_cluster_name(
-    asker: Asker,
-    State(source): State<Arc<Source>>,
-    Document(wanted): Document<ClusterName>,
-) -> Answer {
+async fn refuse_cluster_name(asker: Asker, State(source): Shared, Document(wanted): Document<ClusterName>) -> Answer {
     asker.administers()?;
     let name = &source.facts.cluster;
     if wanted.name == *name {
@@ -74,7 +61,7 @@ async fn refuse_cluster_name(
     Err(Failure::bad_request(text))
 }
 
-async fn feature_flags(_: Asker, State(source): State<Arc<Source>>) -> Answer {
+async fn feature_flags(_: Asker, State(source): Shared) -> Answer {
     let flag = |(name, about)| {
         json!({
             "name": name,
@@ -88,7 +75,7 @@ async fn feature_flags(_: Asker, State(source): State<Arc<Source>>) -> Answer {
     shown(crate::features::feature_flags(&source.facts.product).map(flag).collect::<Vec<_>>())
 }
 
-async fn enable(asker: Asker, Path(name): Path<String>, State(source): State<Arc<Source>>) -> Answer {
+async fn enable(asker: Asker, Path(name): Path<String>, State(source): Shared) -> Answer {
     asker.administers()?;
     let known = crate::features::feature_flags(&source.facts.product).any(|(known, _)| known == name);
     known.then_some(()).ok_or_else(|| Failure::bad_request(format!("there is no feature flag '{name}'")))?;
@@ -101,33 +88,6 @@ async fn rebalance(asker: Asker) -> Answer {
     done()
 }
 
-async fn one_node(asker: Asker, Path(name): Path<String>, source: State<Arc<Source>>) -> Answer {
-    let is_known = source.facts.is_called(&name);
-    let node = node(asker, source).await?;
-    if is_known { shown(node) } else { Err(Failure::not_found()) }
-}
-
-/// What takes the memory of this node.
-async fn memory(asker: Asker, Path(name): Path<String>, State(source): State<Arc<Source>>) -> Answer {
-    this_node(&asker, &source, &name)?;
-    let memory = sum_up(&source, &asker, |source| Memory::of(&source.broker.overview(), Process::look())).await?;
-    shown(memory.document())
-}
-
-async fn memory_shares(asker: Asker, Path(name): Path<String>, State(source): State<Arc<Source>>) -> Answer {
-    this_node(&asker, &source, &name)?;
-    let memory = sum_up(&source, &asker, |source| Memory::of(&source.broker.overview(), Process::look())).await?;
-    shown(memory.shares())
-}
-
-/// Fails if the user may not see the node, or if the name is another node's.
-fn this_node(asker: &Asker, source: &Source, name: &str) -> Result<(), Failure> {
-    if !asker.monitors() {
-        return Err(Failure::forbidden());
-    }
-    source.facts.is_called(name).then_some(()).ok_or_else(Failure::not_found)
-}
-
 /// The hash that RabbitMQ would store for a password, for definitions and `PUT users/NAME`.
 async fn hash_password(_: Asker, Path(password): Path<String>) -> Answer {
     let mut salt = [0; 4];
@@ -138,81 +98,7 @@ async fn hash_password(_: Asker, Path(password): Path<String>) -> Answer {
     shown(json!({ "ok": STANDARD.encode([&salt[..], &digest[..]].concat()) }))
 }
 
-/// Log-ins since the start; they are not counted by protocol.
-async fn attempts(asker: Asker, Path(name): Path<String>, State(source): State<Arc<Source>>) -> Answer {
-    this_node(&asker, &source, &name)?;
-    let counts = source.broker.authority().login_counts();
-    let failed = counts.refused + counts.throttled;
-    shown([json!({
-        "protocol": "all",
-        "auth_attempts": counts.succeeded + failed,
-        "auth_attempts_succeeded": counts.succeeded,
-        "auth_attempts_failed": failed,
-    })])
-}
-
-async fn node(asker: Asker, State(source): State<Arc<Source>>) -> Result<Json, Failure> {
-    if !asker.monitors() {
-        return Err(Failure::forbidden());
-    }
-    let (overview, process) = sum_up(&source, &asker, |source| (source.broker.overview(), Process::look())).await?;
-    let facts = &source.facts;
-    let (sockets, sockets_total) = (source.count_sockets(), source.broker.limits().connections);
-    let mut node = json!({
-        "name": facts.node,
-        "type": "disc",
-        "running": true,
-        "being_drained": false,
-        "os_pid": std::process::id().to_string(),
-        "uptime": u64::try_from(facts.started.elapsed().as_millis()).unwrap_or(u64::MAX),
-        "processors": std::thread::available_parallelism().map_or(1, usize::from),
-        "rates_mode": "basic",
-        "partitions": [],
-        "cluster_links": [],
-        "applications": [],
-        "enabled_plugins": [],
-        "exchange_types": exchange_types(),
-        "db_dir": facts.data_dir,
-        "mem_limit": overview.memory_limit,
-        "mem_alarm": overview.memory_alarm,
-        "disk_free": overview.journal.free_bytes,
-        "disk_free_alarm": overview.disk_alarm,
-        "sockets_used": sockets,
-        "sockets_total": sockets_total,
-        "proc_used": 0,
-        // rabbitmqadmin can't read a node without these fields. Hermod has no Erlang processes, and
-        // no threshold of free disk space that raises an alarm.
-        "run_queue": 0,
-        "proc_total": 0,
-        "disk_free_limit": 0,
-    });
-    let known =
-        [("mem_used", process.resident_bytes), ("fd_used", process.open_files), ("fd_total", process.max_files)];
-    let known = known.into_iter().filter_map(|(name, figure)| Some((name, figure?)));
-    for (name, figure) in known.chain(churn(&overview)) {
-        node[name] = json!(figure);
-    }
-    Ok(node)
-}
-
-/// How many objects were created and removed since the start.
-fn churn(overview: &Overview) -> [(&'static str, u64); 7] {
-    [
-        ("connection_created", overview.connections_opened),
-        ("connection_closed", overview.connections_closed),
-        ("channel_created", overview.sessions_opened),
-        ("channel_closed", overview.sessions_closed),
-        ("queue_declared", overview.queues_declared),
-        ("queue_created", overview.queues_created),
-        ("queue_deleted", overview.queues_deleted),
-    ]
-}
-
-fn exchange_types() -> Vec<Json> {
-    Broker::exchange_types().map(|name| json!({ "name": name, "enabled": true })).collect()
-}
-
-async fn overview(asker: Asker, State(source): State<Arc<Source>>) -> Answer {
+async fn overview(asker: Asker, State(source): Shared) -> Answer {
     let facts = &source.facts;
     let mut document = json!({
         "product_name": facts.product,
@@ -304,6 +190,6 @@ fn sums_of(share: &Share) -> Json {
             "messages_ready": share.ready,
             "messages_unacknowledged": share.unacked,
         },
-        "message_stats": queue_traffic(&share.totals),
+        "message_stats": traffic(&share.totals),
     })
 }

@@ -7,12 +7,11 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value as Json};
 
+use super::HERMOD_HASH;
 use super::fields::{Faults, Fields};
-use super::{HERMOD_HASH, words_of};
 use crate::change::{MAX_CHANNELS, MAX_CONNECTIONS, MAX_QUEUES};
 use crate::json;
 use crate::objects::{BindingChange, DestinationType};
@@ -160,29 +159,6 @@ pub(super) struct ExchangeEntry {
 pub(super) struct BindingEntry {
     pub(super) vhost: String,
     pub(super) binding: BindingChange,
-}
-
-/// A list of words, which older documents write as one text with commas.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum Words {
-    List(Vec<String>),
-    Text(String),
-}
-
-impl Default for Words {
-    fn default() -> Self {
-        Self::List(Vec::new())
-    }
-}
-
-impl Words {
-    pub(crate) fn list(&self) -> Vec<String> {
-        match self {
-            Self::List(words) => words.clone(),
-            Self::Text(text) => words_of(text),
-        }
-    }
 }
 
 /// Reads a document. Its faults go to `faults`.

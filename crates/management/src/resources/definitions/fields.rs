@@ -110,7 +110,7 @@ impl<'a> Fields<'a> {
     /// A list of words, which older documents write as one text with commas.
     pub(super) fn words(&mut self, name: &str) -> Option<Vec<String>> {
         self.optional(name, "a list of texts, or a text", |value| match value {
-            Json::String(text) => Some(super::words_of(text)),
+            Json::String(text) => Some(crate::api::words_of(text)),
             Json::Array(words) => words.iter().map(|word| word.as_str().map(str::to_owned)).collect(),
             _ => None,
         })

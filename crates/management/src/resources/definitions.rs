@@ -10,17 +10,25 @@ mod export;
 mod fields;
 mod plan;
 
+use std::sync::Arc;
+
 use auth::shown::extract;
+use axum::Router;
+use axum::extract::{Path, Request, State};
+use axum::routing::get;
 use broker::Broker;
 use serde::{Deserialize, Serialize};
 
 use self::fields::{Faults, Lines};
 use self::plan::Plan;
+use crate::api::{self, Answer, Asker, Failure, Parameters, Routes, Shared, blocking, done, shown, shown_text, sum_up};
 use crate::change::{AUDIT, Caller, Refused, WHY, Why};
+use crate::source::{Source, operator};
 
-pub(crate) use self::document::Words;
-pub(crate) use self::export::{export, export_vhost};
+pub(crate) use self::export::export;
 
+/// Most bytes of a document of definitions.
+pub const LONGEST_DEFINITIONS: u64 = 32 << 20;
 /// The component of parameters that holds the limits of a vhost.
 const VHOST_LIMITS: &str = "vhost-limits";
 /// The component of parameters in which RabbitMQ keeps operator policies.
@@ -64,11 +72,6 @@ pub(crate) struct Import<'a> {
     pub(crate) extent: Extent,
     /// Who asked.
     pub(crate) caller: Caller,
-}
-
-/// The words of a text that is separated by commas.
-fn words_of(text: &str) -> Vec<String> {
-    text.split(',').map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
 }
 
 /// Imports a document. Objects that exist are replaced, or must be the same. Blocks until
@@ -116,5 +119,94 @@ fn refuse(lines: &mut Lines, text: &str) -> Result<(), Refused> {
     match lines.is_empty() {
         true => Ok(()),
         false => Err(Refused::for_items(Why::Invalid, text, std::mem::take(lines).into_lines())),
+    }
+}
+
+pub(super) fn routes() -> Routes {
+    Router::new()
+        .route("/api/definitions", get(export_all).post(import_all))
+        .route("/api/all-configuration", get(export_all).post(import_all))
+        .route("/api/definitions/{vhost}", get(export_vhost).post(import_vhost))
+}
+
+async fn export_all(asker: Asker, State(source): Shared) -> Answer {
+    asker.administers()?;
+    shown_text(sum_up(&source, &asker, |source| export::export(source).to_string()).await?)
+}
+
+async fn export_vhost(asker: Asker, State(source): Shared, Path(vhost): Path<String>) -> Answer {
+    asker.administers()?;
+    if !source.broker.has_vhost(&vhost) {
+        return Err(Failure::not_found());
+    }
+    shown_text(sum_up(&source, &asker, move |source| export::export_vhost(source, &vhost).to_string()).await?)
+}
+
+/// The parameters of an import.
+#[derive(Deserialize)]
+struct Importing {
+    #[serde(default, rename = "skip-unsupported")]
+    skip_unsupported: bool,
+    #[serde(default, rename = "dry-run")]
+    dry_run: bool,
+}
+
+async fn import_all(
+    asker: Asker,
+    State(source): Shared,
+    Parameters(how): Parameters<Importing>,
+    request: Request,
+) -> Answer {
+    take_over(asker, source, None, how, request).await
+}
+
+async fn import_vhost(
+    asker: Asker,
+    State(source): Shared,
+    Path(vhost): Path<String>,
+    Parameters(how): Parameters<Importing>,
+    request: Request,
+) -> Answer {
+    asker.administers()?;
+    if !source.broker.has_vhost(&vhost) {
+        return Err(Failure::not_found());
+    }
+    take_over(asker, source, Some(vhost), how, request).await
+}
+
+/// Only an administrator's document is read.
+async fn take_over(
+    asker: Asker,
+    source: Arc<Source>,
+    vhost: Option<String>,
+    how: Importing,
+    request: Request,
+) -> Answer {
+    asker.administers()?;
+    let longest = usize::try_from(LONGEST_DEFINITIONS).unwrap_or(usize::MAX);
+    let bytes = api::read(request, longest).await?;
+    let text = String::from_utf8(bytes).map_err(|_| Failure::bad_request("the document is not UTF-8"))?;
+    let caller = asker.caller();
+    let extent = if how.dry_run { Extent::DryRun } else { Extent::Whole };
+    let work = move |source: &Source| {
+        let how = Import { vhost: vhost.as_deref(), skip_unsupported: how.skip_unsupported, extent, caller };
+        import(&source.broker, &text, &how)
+    };
+    let imported = blocking(&source, &asker, work).await?;
+    match extent {
+        Extent::Whole => done(),
+        Extent::DryRun => shown(imported),
+    }
+}
+
+impl Source {
+    /// Imports the document that the server's settings name; `from` names the settings. Blocks
+    /// until everything is durable.
+    ///
+    /// # Errors
+    /// Why it was refused.
+    pub fn define(&self, document: &str, from: &str) -> Result<Imported, Refused> {
+        let (extent, caller) = (Extent::Whole, operator(from));
+        import(&self.broker, document, &Import { vhost: None, skip_unsupported: false, extent, caller })
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Checks of the members of a cluster succeed, because this broker is the only member.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
@@ -12,11 +11,9 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use serde_json::{Value as Json, json};
 
-use super::answer::{Answer, Failure, shown};
-use super::asker::Asker;
-use super::blocking;
-use crate::listing::endpoint;
-use crate::source::{Source, alarms};
+use crate::api::{Answer, Asker, Failure, Routes, Shared, blocking, shown};
+use crate::facts::endpoint;
+use crate::source::alarms;
 
 /// Checks of faults that only a cluster can have.
 const OF_A_CLUSTER: [&str; 6] = [
@@ -33,9 +30,7 @@ const MANAGEMENT: &str = "management";
 /// The longest time ahead that is accepted, in units of a check.
 const LONGEST_AHEAD: u64 = 10_000;
 
-type Shared = State<Arc<Source>>;
-
-pub(super) fn router() -> Router<Arc<Source>> {
+pub(super) fn routes() -> Routes {
     let mut router = Router::new();
     for check in OF_A_CLUSTER {
         router = router.route(&format!("/api/health/checks/{check}"), get(async |_: Asker| well()));

@@ -1,0 +1,211 @@
+//! What the control socket is answered: the requests of the command line, and the rows that only it
+//! has.
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::{Instant, UNIX_EPOCH};
+
+use broker::{Browse, ErrorKind, RedriveMode, Repair, RepairMode};
+
+use super::{Answer, Request};
+use crate::change::{self, Secret};
+use crate::facts::Socket;
+use crate::listing;
+use crate::report::{ConnectionRow, QueueRow, RepairRow, SelectorRow, Status};
+use crate::resources::{self, Import, export};
+use crate::source::{Source, alarms, delivered, operator};
+
+impl Source {
+    /// The answer to a request. Long work ends early when `gone` is set.
+    pub(crate) fn answer(&self, request: &Request, asker: &str, gone: &AtomicBool) -> Answer {
+        match request {
+            Request::Status => Answer::Status(Box::new(self.status())),
+            Request::Queues => Answer::Queues(self.queues()),
+            Request::Connections => Answer::Connections(self.connections()),
+            Request::Repair { vhost, queue, accept_loss } => {
+                let mode = if *accept_loss { RepairMode::AcceptLoss } else { RepairMode::Look };
+                let repair = self.broker.repair(vhost, queue, mode);
+                Answer::Repaired(repair.map(|repair| repaired(vhost, queue, &repair)))
+            }
+            Request::Browse { vhost, queue, selector, limit } => {
+                let browse = Browse { vhost, queue, selector, limit: *limit };
+                self.browse(&browse, gone).map_or_else(refused, Answer::Browsed)
+            }
+            Request::Redrive { vhost, queue, selector, limit, dry_run } => {
+                let mode = if *dry_run { RedriveMode::DryRun } else { RedriveMode::Move };
+                let browse = Browse { vhost, queue, selector, limit: *limit };
+                self.redrive(&browse, mode, gone).map_or_else(refused, Answer::Redriven)
+            }
+            Request::Backup { directory } => {
+                // A server that stops ends the backup early.
+                (self.backup)(Path::new(directory), &|| self.is_wanted(gone))
+                    .map_or_else(Answer::NotBackedUp, Answer::BackedUp)
+            }
+            Request::List { what, vhost } => Answer::List(listing::all(self, what.collection(), vhost.as_deref())),
+            Request::Change(change) => {
+                let caller = operator(asker);
+                change::make(&self.broker, change.clone(), caller).map_or_else(Answer::NotChanged, Answer::Changed)
+            }
+            Request::Export => Answer::Exported(export(self)),
+            Request::Import { document, skip_unsupported, vhost, extent } => {
+                let (vhost, caller) = (vhost.as_deref(), operator(asker));
+                let import = Import { vhost, skip_unsupported: *skip_unsupported, extent: *extent, caller };
+                resources::import(&self.broker, document, &import).map_or_else(Answer::NotChanged, Answer::Imported)
+            }
+            Request::Authenticate { user, password } => Answer::Authenticated(match password {
+                Secret::Password(password) => self
+                    .broker
+                    .authority()
+                    .verify(user, password.as_bytes(), Ipv4Addr::LOCALHOST.into(), Instant::now())
+                    .is_ok(),
+                Secret::None | Secret::Hash(_) => false,
+            }),
+        }
+    }
+
+    fn status(&self) -> Status {
+        let overview = self.broker.overview();
+        let (facts, limits) = (&self.facts, self.broker.limits());
+        Status {
+            version: facts.version.clone(),
+            product: facts.product.clone(),
+            compat_version: facts.compat_version.clone(),
+            node: facts.node.clone(),
+            cluster: facts.cluster.clone(),
+            pid: std::process::id(),
+            uptime_seconds: facts.started.elapsed().as_secs(),
+            data_dir: facts.data_dir.clone(),
+            durability: facts.durability.clone(),
+            listeners: facts.listeners.clone(),
+            alarms: alarms((overview.memory_alarm, overview.disk_alarm)),
+            sockets: self.count_sockets() as u64,
+            connections: overview.connections,
+            refused_connections: self.refused_connections(&overview).iter().map(|(_, count)| count).sum(),
+            max_connections: limits.connections,
+            reserved_connections: self.broker.reserved_connections(),
+            vhost_share: limits.vhost_share,
+            user_share: limits.user_share,
+            sessions: overview.sessions,
+            consumers: overview.consumers,
+            queues: overview.queues,
+            damaged_queues: overview.damaged_queues,
+            exchanges: overview.exchanges,
+            bindings: overview.bindings,
+            messages_ready: overview.ready,
+            messages_unacked: overview.unacked,
+            published: overview.received,
+            confirmed: overview.confirmed,
+            delivered: delivered(&overview),
+            acknowledged: overview.acknowledged,
+            unroutable: overview.unroutable_dropped + overview.unroutable_returned,
+            memory_used_bytes: overview.memory_used,
+            memory_limit_bytes: overview.memory_limit,
+            journal_used_bytes: overview.journal.used_bytes,
+            journal_max_bytes: overview.journal.max_bytes,
+            segments: overview.journal.segments.files.into(),
+            segment_bytes: overview.journal.segments.bytes,
+            damaged_segments: overview.journal.segments.damaged.into(),
+            disk_free_bytes: overview.journal.free_bytes,
+        }
+    }
+
+    fn queues(&self) -> Vec<QueueRow> {
+        let row = |queue: broker::QueueReport| QueueRow {
+            vhost: queue.vhost,
+            name: queue.name,
+            kind: queue.kind.to_owned(),
+            durable: queue.durable,
+            exclusive: queue.exclusive,
+            auto_delete: queue.auto_delete,
+            ready: queue.ready,
+            unacked: queue.unacked,
+            bytes: queue.bytes,
+            consumers: queue.consumers,
+            selectors: queue.selectors.into_iter().map(selector_row).collect(),
+            published: queue.published,
+            delivered: queue.delivered,
+            acknowledged: queue.acknowledged,
+            died: queue.died,
+            policy: queue.policy,
+            operator_policy: queue.operator_policy,
+            delayed: queue.delayed,
+            duplicates: queue.duplicates,
+            superseded: queue.superseded,
+            remembered: queue.remembered,
+            arguments_without_effect: queue.idle_arguments,
+            damaged: queue.damaged,
+        };
+        self.broker.queues().into_iter().map(row).collect()
+    }
+
+    /// Authenticated connections by number, then sockets that have not authenticated.
+    fn connections(&self) -> Vec<ConnectionRow> {
+        let mut sockets: HashMap<String, Socket> =
+            self.sockets().into_iter().map(|socket| (socket.peer.clone(), socket)).collect();
+        let mut rows: Vec<_> = Vec::new();
+        for client in self.broker.clients() {
+            let socket = sockets.remove(&client.peer);
+            rows.push(ConnectionRow {
+                id: Some(client.number),
+                user: client.user,
+                vhost: client.vhost,
+                protocol: client.protocol.to_owned(),
+                name: client.name.unwrap_or_default(),
+                sessions: client.sessions,
+                consumers: client.consumers,
+                state: client.state.to_owned(),
+                connected_at: client.connected_at / 1000,
+                bytes_in: socket.as_ref().map_or(0, |socket| socket.bytes_in),
+                bytes_out: socket.as_ref().map_or(0, |socket| socket.bytes_out),
+                held_bytes: client.held_bytes,
+                peer: client.peer,
+            });
+        }
+        let mut strangers: Vec<_> = sockets.into_values().collect();
+        strangers.sort_by_key(|socket| socket.since);
+        rows.extend(strangers.into_iter().map(stranger));
+        rows
+    }
+}
+
+fn stranger(socket: Socket) -> ConnectionRow {
+    ConnectionRow {
+        id: None,
+        user: String::new(),
+        vhost: String::new(),
+        protocol: socket.protocol.to_owned(),
+        peer: socket.peer,
+        name: String::new(),
+        sessions: 0,
+        consumers: 0,
+        state: "handshake".to_owned(),
+        connected_at: socket.since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        bytes_in: socket.bytes_in,
+        bytes_out: socket.bytes_out,
+        held_bytes: 0,
+    }
+}
+
+fn selector_row(report: broker::SelectorReport) -> SelectorRow {
+    let broker::SelectorReport { selector, consumers, looked_at, selected } = report;
+    SelectorRow { selector, consumers, looked_at, selected }
+}
+
+/// What a repair of this queue came to. The log says so, too, if it gave messages up.
+fn repaired(vhost: &str, queue: &str, repair: &Repair) -> RepairRow {
+    let Repair { read, unreadable, numbers, given_up } = *repair;
+    if given_up > 0 {
+        let (first, last) = numbers;
+        tracing::warn!("queue '{queue}' in vhost '{vhost}': {given_up} messages given up, numbers {first} to {last}");
+    }
+    RepairRow { read, unreadable, numbers, given_up }
+}
+
+fn refused(error: broker::Error) -> Answer {
+    match error.kind {
+        ErrorKind::NotFound => Answer::NoSuchQueue(error.text),
+        _ => Answer::Refused(error.text),
+    }
+}

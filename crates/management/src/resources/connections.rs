@@ -1,0 +1,162 @@
+//! Connections that have authenticated: their rows, and closing them.
+
+use std::collections::VecDeque;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::routing::get;
+use broker::ClientReport;
+use serde_json::{Map, Value as Json, json};
+
+use super::channels;
+use crate::api::{self, Answer, Asker, Failure, Routes, Shared, done, look, make};
+use crate::change::Change;
+use crate::facts::{Encryption, Facts, Socket, endpoint};
+use crate::json::object;
+use crate::listing::{self, Collection, Part, Rights};
+use crate::source::Source;
+
+/// See the module.
+pub(crate) struct Connections;
+
+impl Collection for Connections {
+    fn rights(&self) -> Rights {
+        Rights::Owner
+    }
+
+    fn parts(&self, source: &Source, vhost: Option<&str>) -> VecDeque<Part> {
+        let sockets = source.sockets().into_iter().map(|socket| (socket.peer.clone(), socket)).collect();
+        listing::clients(source, vhost, sockets)
+    }
+
+    fn rows(&self, source: &Source, part: Part, _: &mut VecDeque<Part>) -> Vec<Json> {
+        let Part::Clients(numbers, sockets) = part else { return Vec::new() };
+        let clients = source.broker.some_clients(&numbers);
+        clients.iter().map(|client| row(client, &source.facts, sockets.get(&client.peer))).collect()
+    }
+}
+
+pub(super) fn routes() -> Routes {
+    Router::new()
+        .merge(api::all("connections", &Connections))
+        .merge(api::in_vhost("vhosts/{vhost}/connections", &Connections))
+        .merge(api::of_user("connections/username/{user}", &Connections))
+        .route("/api/connections/{name}", get(one).delete(close))
+        .route("/api/connections/{name}/channels", get(channels::of_connection))
+        .route("/api/connections/username/{user}", axum::routing::delete(close_of_user))
+}
+
+fn find(source: &Source, name: &str) -> Option<Json> {
+    let clients = source.broker.some_clients(&[source.broker.client_at(name)?]);
+    let sockets = source.sockets();
+    let client = clients.first()?;
+    Some(row(client, &source.facts, sockets.iter().find(|socket| socket.peer == client.peer)))
+}
+
+async fn one(asker: Asker, State(source): Shared, Path(name): Path<String>) -> Answer {
+    api::one(asker, source, Rights::Owner, move |source| find(source, &name)).await
+}
+
+async fn close(asker: Asker, State(source): Shared, headers: HeaderMap, Path(name): Path<String>) -> Answer {
+    let named = name.clone();
+    let row = look(&source, &asker, move |source| find(source, &named)).await?;
+    let row = row.ok_or_else(Failure::not_found)?;
+    if !asker.is_administrator() && row["user"] != asker.user() {
+        return Err(Failure::forbidden());
+    }
+    let reason = reason(&headers);
+    make(&source, &asker, Change::CloseConnections { id: None, name: Some(name), vhost: None, user: None, reason })
+        .await?;
+    done()
+}
+
+async fn close_of_user(asker: Asker, State(source): Shared, headers: HeaderMap, Path(user): Path<String>) -> Answer {
+    if !asker.is_administrator() && user != asker.user() {
+        return Err(Failure::forbidden());
+    }
+    let reason = reason(&headers);
+    make(&source, &asker, Change::CloseConnections { id: None, name: None, vhost: None, user: Some(user), reason })
+        .await?;
+    done()
+}
+
+fn reason(headers: &HeaderMap) -> String {
+    let given = headers.get("x-reason").and_then(|reason| reason.to_str().ok());
+    given.unwrap_or("Closed via management plugin").to_owned()
+}
+
+/// RabbitMQ's name of a protocol.
+fn protocol<'n>(name: &'n str, facts: &Facts) -> &'n str {
+    facts.protocols.iter().find(|known| known.name == name).map_or(name, |known| known.listed)
+}
+
+fn row(client: &ClientReport, facts: &Facts, socket: Option<&Socket>) -> Json {
+    let mut row = Map::new();
+    let mut put = |name: &str, value: Json| row.insert(name.to_owned(), value);
+    put("name", json!(client.peer));
+    put("pid", json!(client.number));
+    put("node", json!(facts.node));
+    put("type", json!("network"));
+    put("user", json!(client.user));
+    put("vhost", json!(client.vhost));
+    put("protocol", json!(protocol(client.protocol, facts)));
+    put("state", json!(client.state));
+    put("channels", json!(client.sessions));
+    put("connected_at", json!(client.connected_at));
+    put("client_properties", Json::Object(object(&client.properties)));
+    if let Some(name) = &client.name {
+        put("user_provided_name", json!(name));
+    }
+    if let Some((peer, local)) = client.peer.split_once(" -> ") {
+        for (host, port, address) in [("peer_host", "peer_port", peer), ("host", "port", local)] {
+            let (at, number) = endpoint(address);
+            put(host, json!(at));
+            put(port, json!(number));
+        }
+    }
+    put("auth_mechanism", json!(client.terms.mechanism));
+    put("timeout", json!(client.terms.keep_alive.as_secs()));
+    put("frame_max", json!(client.terms.piece_bytes));
+    put("channel_max", json!(client.terms.sessions));
+    put("held_bytes", json!(client.held_bytes));
+    if let Some(socket) = socket {
+        put("recv_oct", json!(socket.bytes_in));
+        put("send_oct", json!(socket.bytes_out));
+    }
+    let encryption = socket.and_then(|socket| socket.encryption.as_ref());
+    encryption_fields(encryption).into_iter().for_each(|(name, value)| drop(put(name, value)));
+    Json::Object(row)
+}
+
+/// RabbitMQ's fields about TLS, which are also there without TLS.
+fn encryption_fields(encryption: Option<&Encryption>) -> [(&'static str, Json); 8] {
+    let certificate = encryption.and_then(|encryption| encryption.certificate.as_ref());
+    let suite = encryption.map(|encryption| suite_parts(&encryption.suite));
+    let [key_exchange, cipher, hash] =
+        suite.map_or([Json::Null, Json::Null, Json::Null], |parts| parts.map(Json::from));
+    let [subject, issuer, validity] =
+        certificate.map_or([Json::Null, Json::Null, Json::Null], |texts| texts.clone().map(Json::from));
+    [
+        ("ssl", json!(encryption.is_some())),
+        ("ssl_protocol", json!(encryption.map(|encryption| encryption.version.to_lowercase().replace('_', ".")))),
+        ("ssl_key_exchange", key_exchange),
+        ("ssl_cipher", cipher),
+        ("ssl_hash", hash),
+        ("peer_cert_subject", subject),
+        ("peer_cert_issuer", issuer),
+        ("peer_cert_validity", validity),
+    ]
+}
+
+/// Key exchange, cipher and hash of `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`; since TLS 1.3 suites
+/// name no key exchange.
+fn suite_parts(suite: &str) -> [String; 3] {
+    let suite = suite.to_lowercase();
+    let (exchange, rest) = match suite.split_once("_with_") {
+        Some((exchange, rest)) => (exchange.trim_start_matches("tls_"), rest),
+        None => ("any", suite.trim_start_matches("tls13_")),
+    };
+    let (cipher, hash) = rest.rsplit_once('_').unwrap_or((rest, ""));
+    [exchange.to_owned(), cipher.to_owned(), hash.to_owned()]
+}

@@ -1,0 +1,157 @@
+//! Exchanges: their rows, their changes, and a publish by hand.
+
+use std::collections::VecDeque;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::routing::{get, post};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use broker::ExchangeReport;
+use serde::Deserialize;
+use serde_json::{Map, Value as Json, json};
+
+use crate::api::{
+    self, Answer, Asker, Document, Failure, Parameters, Routes, Shared, blocking, change_objects, created, done, look,
+    shown, truth,
+};
+use crate::courier::Outgoing;
+use crate::json::{self, object};
+use crate::listing::{self, Collection, Part};
+use crate::messages;
+use crate::objects::ObjectChange;
+use crate::source::Source;
+
+/// See the module.
+pub(crate) struct Exchanges;
+
+impl Collection for Exchanges {
+    fn parts(&self, source: &Source, vhost: Option<&str>) -> VecDeque<Part> {
+        listing::named(source, vhost, |vhost| source.broker.exchange_names(vhost))
+    }
+
+    fn rows(&self, source: &Source, part: Part, _: &mut VecDeque<Part>) -> Vec<Json> {
+        let Part::Named(vhost, names) = part else { return Vec::new() };
+        source.broker.some_exchanges(&vhost, &names).iter().map(row).collect()
+    }
+}
+
+pub(super) fn routes() -> Routes {
+    Router::new()
+        .merge(api::all("exchanges", &Exchanges))
+        .merge(api::in_vhost("exchanges/{vhost}", &Exchanges))
+        .route("/api/exchanges/{vhost}/{name}", get(one).put(put).delete(remove))
+        .route("/api/exchanges/{vhost}/{name}/publish", post(publish))
+}
+
+/// The default exchange has an empty name; in paths it is `amq.default`.
+pub(super) fn exchange_name(name: &str) -> &str {
+    if name == "amq.default" { "" } else { name }
+}
+
+/// The exchange that a path calls by this name.
+pub(super) fn find(source: &Source, vhost: &str, name: &str) -> Option<Json> {
+    source.broker.some_exchanges(vhost, &[exchange_name(name).into()]).first().map(row)
+}
+
+async fn one(asker: Asker, State(source): Shared, Path((vhost, name)): Path<(String, String)>) -> Answer {
+    api::one_in_vhost(asker, source, vhost, move |source, vhost| find(source, vhost, &name)).await
+}
+
+#[derive(Deserialize)]
+struct ExchangeBody {
+    #[serde(default = "direct", rename = "type")]
+    kind: String,
+    #[serde(default, deserialize_with = "truth")]
+    durable: bool,
+    #[serde(default, deserialize_with = "truth")]
+    auto_delete: bool,
+    #[serde(default, deserialize_with = "truth")]
+    internal: bool,
+    #[serde(default, deserialize_with = "json::unique")]
+    arguments: Map<String, Json>,
+}
+
+fn direct() -> String {
+    "direct".to_owned()
+}
+
+async fn put(
+    asker: Asker,
+    State(source): Shared,
+    Path((vhost, name)): Path<(String, String)>,
+    Document(body): Document<ExchangeBody>,
+) -> Answer {
+    let was_there = {
+        let (vhost, name) = (vhost.clone(), name.clone());
+        look(&source, &asker, move |source| source.broker.has_exchange(&vhost, &name)).await?
+    };
+    let ExchangeBody { kind, durable, auto_delete, internal, arguments } = body;
+    let declaration = ObjectChange::DeclareExchange { name, kind, durable, auto_delete, internal, arguments };
+    change_objects(&asker, &source, vhost, declaration).await?;
+    if was_there { done() } else { created() }
+}
+
+/// The condition of a deletion.
+#[derive(Deserialize)]
+struct Only {
+    #[serde(default, rename = "if-unused")]
+    if_unused: bool,
+}
+
+async fn remove(
+    asker: Asker,
+    State(source): Shared,
+    Path((vhost, name)): Path<(String, String)>,
+    Parameters(Only { if_unused }): Parameters<Only>,
+) -> Answer {
+    change_objects(&asker, &source, vhost, ObjectChange::DeleteExchange { name, if_unused }).await?;
+    done()
+}
+
+#[derive(Deserialize)]
+struct PublishBody {
+    routing_key: String,
+    #[serde(default)]
+    properties: Map<String, Json>,
+    payload: String,
+    payload_encoding: String,
+}
+
+async fn publish(
+    asker: Asker,
+    State(source): Shared,
+    Path((vhost, name)): Path<(String, String)>,
+    Document(body): Document<PublishBody>,
+) -> Answer {
+    asker.enters(&source, &vhost)?;
+    let bytes = match body.payload_encoding.as_str() {
+        "string" => body.payload.into_bytes(),
+        "base64" => STANDARD
+            .decode(&body.payload)
+            .map_err(|error| Failure::bad_request(format!("payload is not base64: {error}")))?,
+        other => return Err(Failure::bad_request(format!("payload_encoding is string or base64, not '{other}'"))),
+    };
+    let message = Outgoing {
+        exchange: exchange_name(&name).to_owned(),
+        routing_key: body.routing_key,
+        properties: messages::properties(&body.properties).map_err(Failure::bad_request)?,
+        body: bytes,
+    };
+    let caller = asker.caller();
+    let routed = blocking(&source, &asker, move |source| source.publish(&vhost, &message, caller)).await?;
+    shown(json!({ "routed": routed }))
+}
+
+pub(super) fn row(exchange: &ExchangeReport) -> Json {
+    json!({
+        "name": exchange.name,
+        "vhost": exchange.vhost,
+        "type": exchange.kind,
+        "durable": exchange.durable,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "arguments": object(&exchange.arguments),
+        "arguments_without_effect": exchange.idle_arguments,
+    })
+}

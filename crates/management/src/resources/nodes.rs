@@ -1,0 +1,122 @@
+//! The one node that Hermod is in RabbitMQ's words.
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::routing::get;
+use broker::{Broker, Overview};
+use serde_json::{Value as Json, json};
+
+use crate::api::{Answer, Asker, Failure, Routes, Shared, shown, sum_up};
+use crate::memory::Memory;
+use crate::process::Process;
+use crate::source::Source;
+
+pub(super) fn routes() -> Routes {
+    Router::new()
+        .route("/api/nodes", get(async |asker, source| shown([node(asker, source).await?])))
+        .route("/api/nodes/{name}", get(one_node))
+        .route("/api/nodes/{name}/memory", get(memory))
+        .route("/api/nodes/{name}/memory/relative", get(memory_shares))
+        .route("/api/auth/attempts/{node}", get(attempts))
+}
+
+async fn one_node(asker: Asker, Path(name): Path<String>, source: Shared) -> Answer {
+    let is_known = source.facts.is_called(&name);
+    let node = node(asker, source).await?;
+    if is_known { shown(node) } else { Err(Failure::not_found()) }
+}
+
+/// What takes the memory of this node.
+async fn memory(asker: Asker, Path(name): Path<String>, State(source): Shared) -> Answer {
+    this_node(&asker, &source, &name)?;
+    let memory = sum_up(&source, &asker, |source| Memory::of(&source.broker.overview(), Process::look())).await?;
+    shown(memory.document())
+}
+
+async fn memory_shares(asker: Asker, Path(name): Path<String>, State(source): Shared) -> Answer {
+    this_node(&asker, &source, &name)?;
+    let memory = sum_up(&source, &asker, |source| Memory::of(&source.broker.overview(), Process::look())).await?;
+    shown(memory.shares())
+}
+
+/// Fails if the user may not see the node, or if the name is another node's.
+fn this_node(asker: &Asker, source: &Source, name: &str) -> Result<(), Failure> {
+    if !asker.monitors() {
+        return Err(Failure::forbidden());
+    }
+    source.facts.is_called(name).then_some(()).ok_or_else(Failure::not_found)
+}
+
+/// Log-ins since the start; they are not counted by protocol.
+async fn attempts(asker: Asker, Path(name): Path<String>, State(source): Shared) -> Answer {
+    this_node(&asker, &source, &name)?;
+    let counts = source.broker.authority().login_counts();
+    let failed = counts.refused + counts.throttled;
+    shown([json!({
+        "protocol": "all",
+        "auth_attempts": counts.succeeded + failed,
+        "auth_attempts_succeeded": counts.succeeded,
+        "auth_attempts_failed": failed,
+    })])
+}
+
+async fn node(asker: Asker, State(source): Shared) -> Result<Json, Failure> {
+    if !asker.monitors() {
+        return Err(Failure::forbidden());
+    }
+    let (overview, process) = sum_up(&source, &asker, |source| (source.broker.overview(), Process::look())).await?;
+    let facts = &source.facts;
+    let (sockets, sockets_total) = (source.count_sockets(), source.broker.limits().connections);
+    let mut node = json!({
+        "name": facts.node,
+        "type": "disc",
+        "running": true,
+        "being_drained": false,
+        "os_pid": std::process::id().to_string(),
+        "uptime": u64::try_from(facts.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        "processors": std::thread::available_parallelism().map_or(1, usize::from),
+        "rates_mode": "basic",
+        "partitions": [],
+        "cluster_links": [],
+        "applications": [],
+        "enabled_plugins": [],
+        "exchange_types": exchange_types(),
+        "db_dir": facts.data_dir,
+        "mem_limit": overview.memory_limit,
+        "mem_alarm": overview.memory_alarm,
+        "disk_free": overview.journal.free_bytes,
+        "disk_free_alarm": overview.disk_alarm,
+        "sockets_used": sockets,
+        "sockets_total": sockets_total,
+        "proc_used": 0,
+        // rabbitmqadmin can't read a node without these fields. Hermod has no Erlang processes, and
+        // no threshold of free disk space that raises an alarm.
+        "run_queue": 0,
+        "proc_total": 0,
+        "disk_free_limit": 0,
+    });
+    let known =
+        [("mem_used", process.resident_bytes), ("fd_used", process.open_files), ("fd_total", process.max_files)];
+    let known = known.into_iter().filter_map(|(name, figure)| Some((name, figure?)));
+    for (name, figure) in known.chain(churn(&overview)) {
+        node[name] = json!(figure);
+    }
+    Ok(node)
+}
+
+/// How many objects were created and removed since the start.
+pub(super) fn churn(overview: &Overview) -> [(&'static str, u64); 7] {
+    [
+        ("connection_created", overview.connections_opened),
+        ("connection_closed", overview.connections_closed),
+        ("channel_created", overview.sessions_opened),
+        ("channel_closed", overview.sessions_closed),
+        ("queue_declared", overview.queues_declared),
+        ("queue_created", overview.queues_created),
+        ("queue_deleted", overview.queues_deleted),
+    ]
+}
+
+pub(super) fn exchange_types() -> Vec<Json> {
+    Broker::exchange_types().map(|name| json!({ "name": name, "enabled": true })).collect()
+}

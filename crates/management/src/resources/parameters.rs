@@ -1,0 +1,46 @@
+//! Parameters and what is set by them, of which Hermod has none: no shovels and no federation.
+
+use axum::Router;
+use axum::extract::Path;
+use axum::routing::get;
+use serde_json::json;
+
+use crate::api::{Answer, Asker, Failure, Routes, shown};
+
+/// Lists that are empty.
+const EMPTY: [&str; 8] = [
+    "parameters",
+    "parameters/{component}",
+    "parameters/{component}/{vhost}",
+    "global-parameters",
+    "shovels",
+    "shovels/{vhost}",
+    "federation-links",
+    "federation-links/{vhost}",
+];
+
+pub(super) fn routes() -> Routes {
+    let mut routes = Router::new()
+        .route(
+            "/api/parameters/{component}/{vhost}/{name}",
+            get(no_parameter).put(refuse_parameter).delete(no_parameter),
+        )
+        .route("/api/global-parameters/{name}", get(no_parameter).put(refuse_global_parameter).delete(no_parameter));
+    for path in EMPTY {
+        routes = routes.route(&format!("/api/{path}"), get(async |_: Asker| shown(json!([]))));
+    }
+    routes
+}
+
+async fn no_parameter(_: Asker) -> Answer {
+    Err(Failure::not_found())
+}
+
+async fn refuse_parameter(_: Asker, Path((component, _, name)): Path<(String, String, String)>) -> Answer {
+    let reason = format!("Validation failed: component '{component}' of parameter '{name}' is not built");
+    Err(Failure::bad_request(reason))
+}
+
+async fn refuse_global_parameter(_: Asker, Path(name): Path<String>) -> Answer {
+    Err(Failure::bad_request(format!("Validation failed: nothing here reads the global parameter '{name}'")))
+}

@@ -1,0 +1,263 @@
+//! Queues: their rows, their changes, and a look at their messages.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::routing::{delete, get, post};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use broker::{QueueReport, QueueTotals};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Map, Value as Json, json};
+
+use super::consumers;
+use crate::api::{
+    self, Answer, Asker, Document, Parameters, Routes, Shared, blocking, change_objects, created, done, look, number,
+    shown, truth,
+};
+use crate::courier::{AckMode, Fetched, Fetching};
+use crate::facts::Facts;
+use crate::json::{self, object};
+use crate::listing::{self, Collection, Part};
+use crate::messages;
+use crate::objects::ObjectChange;
+use crate::source::Source;
+
+/// See the module.
+pub(crate) struct Queues;
+
+impl Collection for Queues {
+    fn parts(&self, source: &Source, vhost: Option<&str>) -> VecDeque<Part> {
+        listing::named(source, vhost, |vhost| source.broker.queue_names(vhost))
+    }
+
+    fn rows(&self, source: &Source, part: Part, _: &mut VecDeque<Part>) -> Vec<Json> {
+        let Part::Named(vhost, names) = part else { return Vec::new() };
+        source.broker.some_queues(&vhost, &names).iter().map(|report| with_rates(source, report)).collect()
+    }
+}
+
+pub(super) fn routes() -> Routes {
+    Router::new()
+        .merge(api::all("queues", &Queues))
+        .merge(api::all("queues/detailed", &Queues))
+        .merge(api::in_vhost("queues/{vhost}", &Queues))
+        .route("/api/queues/{vhost}/{name}", get(one).put(put).delete(remove))
+        .route("/api/queues/{vhost}/{name}/contents", delete(purge))
+        .route("/api/queues/{vhost}/{name}/get", post(fetch))
+}
+
+/// The queue of this name, with its consumers.
+pub(super) fn find(source: &Source, vhost: &str, name: &str) -> Option<Json> {
+    let mut row = with_rates(source, source.broker.some_queues(vhost, &[name.into()]).first()?);
+    let consumers = source.broker.consumers_of_queues(vhost, &[name.into()]);
+    row["consumer_details"] = consumers.iter().map(consumers::row).collect();
+    Some(row)
+}
+
+async fn one(asker: Asker, State(source): Shared, Path((vhost, name)): Path<(String, String)>) -> Answer {
+    api::one_in_vhost(asker, source, vhost, move |source, vhost| find(source, vhost, &name)).await
+}
+
+#[derive(Deserialize)]
+struct QueueBody {
+    #[serde(default, deserialize_with = "truth")]
+    durable: bool,
+    #[serde(default, deserialize_with = "truth")]
+    auto_delete: bool,
+    #[serde(default, deserialize_with = "json::unique")]
+    arguments: Map<String, Json>,
+}
+
+async fn put(
+    asker: Asker,
+    State(source): Shared,
+    Path((vhost, name)): Path<(String, String)>,
+    Document(body): Document<QueueBody>,
+) -> Answer {
+    let was_there = {
+        let (vhost, name) = (vhost.clone(), name.clone());
+        look(&source, &asker, move |source| source.broker.has_queue(&vhost, &name)).await?
+    };
+    let QueueBody { durable, auto_delete, arguments } = body;
+    change_objects(&asker, &source, vhost, ObjectChange::DeclareQueue { name, durable, auto_delete, arguments })
+        .await?;
+    if was_there { done() } else { created() }
+}
+
+/// Conditions of a deletion.
+#[derive(Deserialize)]
+struct Only {
+    #[serde(default, rename = "if-unused")]
+    if_unused: bool,
+    #[serde(default, rename = "if-empty")]
+    if_empty: bool,
+}
+
+async fn remove(
+    asker: Asker,
+    State(source): Shared,
+    Path((vhost, name)): Path<(String, String)>,
+    Parameters(Only { if_unused, if_empty }): Parameters<Only>,
+) -> Answer {
+    change_objects(&asker, &source, vhost, ObjectChange::DeleteQueue { name, if_unused, if_empty }).await?;
+    done()
+}
+
+async fn purge(asker: Asker, State(source): Shared, Path((vhost, name)): Path<(String, String)>) -> Answer {
+    change_objects(&asker, &source, vhost, ObjectChange::PurgeQueue { name }).await?;
+    done()
+}
+
+#[derive(Deserialize)]
+struct GetBody {
+    #[serde(deserialize_with = "number")]
+    count: u64,
+    ackmode: AckMode,
+    encoding: Encoding,
+    #[serde(default = "whole", deserialize_with = "number")]
+    truncate: u64,
+}
+
+fn whole() -> u64 {
+    u64::MAX
+}
+
+/// How bodies are shown: as text if they are text, else in base 64; or always in base 64.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Encoding {
+    Auto,
+    Base64,
+}
+
+async fn fetch(
+    asker: Asker,
+    State(source): Shared,
+    Path((vhost, queue)): Path<(String, String)>,
+    Document(body): Document<GetBody>,
+) -> Answer {
+    asker.enters(&source, &vhost)?;
+    let (caller, fetching) = (asker.caller(), Fetching { queue, count: body.count, ackmode: body.ackmode });
+    let fetched = blocking(&source, &asker, move |source| source.fetch(&vhost, &fetching, caller)).await?;
+    shown(fetched.into_iter().map(|message| message_row(message, body.encoding, body.truncate)).collect::<Vec<_>>())
+}
+
+fn message_row(message: Fetched, encoding: Encoding, truncate: u64) -> Json {
+    let length = usize::try_from(truncate).unwrap_or(usize::MAX).min(message.body.len());
+    let bytes = &message.body[..length];
+    let text = str::from_utf8(bytes).ok().filter(|_| matches!(encoding, Encoding::Auto));
+    let (payload, name) = text.map_or_else(|| (STANDARD.encode(bytes), "base64"), |text| (text.to_owned(), "string"));
+    json!({
+        "payload_bytes": message.body.len(),
+        "redelivered": message.redelivered,
+        "exchange": message.exchange,
+        "routing_key": message.routing_key,
+        "message_count": message.remaining,
+        "properties": messages::as_published(message.properties),
+        "payload": payload,
+        "payload_encoding": name,
+    })
+}
+
+/// A queue with the rates of its counters.
+fn with_rates(source: &Source, report: &QueueReport) -> Json {
+    let mut row = row(report, &source.facts);
+    if let Some(Json::Object(stats)) = row.get_mut("message_stats") {
+        source.rates.add(&format!("queue {} {}", report.vhost, report.name), stats, Instant::now());
+    }
+    row
+}
+
+pub(super) fn row(queue: &QueueReport, facts: &Facts) -> Json {
+    let figures = &queue.figures;
+    let mut row = json!({
+        "name": queue.name,
+        "vhost": queue.vhost,
+        "type": queue.kind,
+        "durable": queue.durable,
+        "exclusive": queue.exclusive,
+        "auto_delete": queue.auto_delete,
+        "internal": false,
+        "arguments": object(&queue.arguments),
+        "arguments_without_effect": queue.idle_arguments,
+        "policy": queue.policy,
+        "operator_policy": queue.operator_policy,
+        "effective_policy_definition": object(&queue.policy_definition),
+        "messages": queue.ready + queue.unacked,
+        "messages_ready": queue.ready,
+        "messages_unacknowledged": queue.unacked,
+        "messages_persistent": figures.persistent,
+        "messages_ram": figures.ready_in_memory + queue.unacked,
+        "messages_ready_ram": figures.ready_in_memory,
+        // Messages with consumers stay in memory.
+        "messages_unacknowledged_ram": queue.unacked,
+        "consumers": queue.consumers,
+        "consumer_capacity": u8::from(figures.can_deliver),
+        "consumer_utilisation": u8::from(figures.can_deliver),
+        "exclusive_consumer_tag": figures.exclusive_consumer,
+        "single_active_consumer_tag": figures.single_active_consumer,
+        "head_message_timestamp": figures.head_timestamp,
+        "memory": queue.bytes,
+        "state": if queue.damaged.is_some() { "crashed" } else { "running" },
+        "node": facts.node,
+        "message_stats": traffic(&figures.totals),
+    });
+    if let Some(since) = figures.idle_since {
+        row["idle_since"] = json!(date(since));
+    }
+    put_weights(&mut row, queue);
+    if queue.kind == "quorum" {
+        // The only copy is here.
+        (row["leader"], row["members"], row["online"]) = (json!(facts.node), json!([facts.node]), json!([facts.node]));
+        row["delivery_limit"] = json!("unlimited");
+    }
+    if let Some(limit) = figures.delivery_limit {
+        row["delivery_limit"] = json!(limit);
+    }
+    row
+}
+
+/// A time in milliseconds since 1970, as RabbitMQ writes it.
+fn date(milliseconds: u64) -> Option<String> {
+    let time = Timestamp::from_millisecond(i64::try_from(milliseconds).ok()?).ok()?;
+    Some(time.strftime("%Y-%m-%dT%H:%M:%S%.3f+00:00").to_string())
+}
+
+/// Adds the bytes of bodies. They are exact where a length limit counts them, else estimated by the
+/// mean size. Without a mean size they are left out.
+fn put_weights(row: &mut Json, queue: &QueueReport) {
+    let figures = &queue.figures;
+    let mean = |messages: u64| figures.bytes_of(messages);
+    let ready = figures.ready_bytes.or_else(|| mean(queue.ready));
+    let sum = ready.zip(mean(queue.unacked)).map(|(ready, unacked)| ready + unacked);
+    for (name, bytes) in [
+        ("message_bytes", sum),
+        ("message_bytes_ready", ready),
+        ("message_bytes_unacknowledged", mean(queue.unacked)),
+        ("message_bytes_persistent", mean(figures.persistent)),
+        ("message_bytes_ram", mean(figures.ready_in_memory + queue.unacked)),
+    ] {
+        if let Some(bytes) = bytes {
+            row[name] = json!(bytes);
+        }
+    }
+}
+
+/// How messages moved through queues.
+pub(crate) fn traffic(totals: &QueueTotals) -> Json {
+    json!({
+        "publish": totals.published,
+        "deliver_get": totals.delivered,
+        "deliver": totals.delivered_manual(),
+        "deliver_no_ack": totals.delivered_auto,
+        "get": totals.fetched_manual(),
+        "get_no_ack": totals.fetched_auto,
+        "get_empty": totals.fetched_empty,
+        "redeliver": totals.redelivered,
+        "ack": totals.acknowledged,
+    })
+}
