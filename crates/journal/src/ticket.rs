@@ -66,9 +66,10 @@ impl Ticket {
     /// The ticket that is always durable.
     pub const NONE: Self = Self(Place::Start);
 
-    /// The end of batch `index` of a log.
+    /// The end of batch `index` of a log. Batches count from 1, so index 0 is the start of the log,
+    /// where there is nothing to wait for.
     pub const fn at(log: LogId, index: u64) -> Self {
-        Self(Place::At { log, index })
+        if index == 0 { Self::NONE } else { Self(Place::At { log, index }) }
     }
 
     /// The ticket of what was swallowed by a log that has failed.
@@ -212,6 +213,8 @@ mod tests {
     fn tickets_are_compared_within_one_log() {
         let [one, two] = [1, 2].map(|log| LogId::new(log).unwrap());
         let (early, late, lost) = (Ticket::at(one, 3), Ticket::at(one, 4), Ticket::lost(one));
+        // The end of a log that nothing was written to was once a place that no flush reaches.
+        assert_eq!(Ticket::at(one, 0), Ticket::NONE);
         let table = [
             (Ticket::NONE, Ticket::NONE, true),
             (Ticket::NONE, early, true),

@@ -70,6 +70,26 @@ fn a_large_end_goes_on_in_pieces_and_the_reply_waits_for_all_of_them() {
 
 /// The deliveries of a dropped client, and those in its mailbox, come back as well; no reply waits
 /// for them.
+/// A client with many exclusive queues in a vhost whose log is empty was never told that its end is
+/// over: it waited for the end of that log, which no flush reaches.
+#[test]
+fn a_large_end_comes_to_its_end_where_nothing_was_ever_logged() {
+    let dir = tempfile::tempdir().expect("there is a place");
+    let broker = TestBroker::open(Setup::directory(dir.path(), 8 << 20));
+    let mut holder = Peer::attach(&broker, "guest").expect("it may attach");
+    for number in 0..300 {
+        queue(&mut holder, &broker, &format!("q{number}"), true);
+    }
+    let ends = holder.client.close(broker.now());
+    assert_eq!(ends, Awaited::Ends);
+    let mut rounds = 0;
+    while !holder.client.durable(ends) {
+        assert!(rounds < 100, "it does not end");
+        broker.housekeep_only();
+        rounds += 1;
+    }
+}
+
 #[test]
 fn what_a_client_that_is_gone_held_and_never_read_comes_back() {
     let broker = TestBroker::open(Setup::memory());
