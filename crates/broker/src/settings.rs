@@ -133,6 +133,9 @@ pub struct Settings {
     pub mailbox_bytes: usize,
     /// How long a publish waits behind an alarm before it is refused.
     pub park_timeout: Duration,
+    /// How long nothing may come of a body that was begun, while its connection is read. Then its
+    /// session is closed. `None` for any time.
+    pub body_timeout: Option<Duration>,
     /// How long a consumer may hold a delivery before its session is closed; 0 for any time. A
     /// timeout of the consumer or its queue overrides it.
     pub consumer_timeout: Duration,
@@ -155,6 +158,7 @@ impl Default for Settings {
             memory_budget: 512 << 20,
             mailbox_bytes: 1 << 20,
             park_timeout: Duration::from_secs(30),
+            body_timeout: Some(Duration::from_mins(1)),
             consumer_timeout: Duration::from_mins(30),
             park_bytes: 4 << 20,
             lag_bytes: 16 << 20,

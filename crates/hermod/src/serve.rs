@@ -146,7 +146,7 @@ const TAKEN_UP: [&str; 4] = ["log.level", "limits.channel_max", "limits.user_mem
 /// Applies those of them that the broker has. The memory of users changes at once, the others for
 /// later connections and log-ins.
 fn adopt(broker: &Broker, settings: &Settings) {
-    broker.set_user_memory(settings.limits.user_memory);
+    broker.set_user_memory(settings.limits.held.of_user);
     broker.set_sessions_per_connection(narrow(settings.limits.channel_max));
     broker.authority().set_loopback_users(settings.users.loopback.iter().cloned().collect());
 }
@@ -389,11 +389,12 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
             cc_keys: narrow(limits.cc_keys),
         },
         memory_limit,
-        connection_memory: limits.connection_memory,
-        user_memory: limits.user_memory,
+        connection_memory: limits.held.of_connection,
+        user_memory: limits.held.of_user,
         memory_budget: settings.memory.budget.unwrap_or_else(|| (memory_limit / 2).clamp(LEAST_BUDGET, MOST_BUDGET)),
         mailbox_bytes: size(flow.mailbox_bytes),
         park_timeout: flow.park_timeout,
+        body_timeout: Some(limits.body_timeout).filter(|timeout| !timeout.is_zero()),
         consumer_timeout: flow.consumer_timeout,
         park_bytes: size(flow.park_bytes),
         lag_bytes: flow.lag_bytes,

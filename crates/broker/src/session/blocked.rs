@@ -108,7 +108,7 @@ impl Client {
         let parked = self.sessions.iter().filter_map(|(_, session)| session.parked.since).min();
         let commits = self.transactions.waiting_since();
         let waiting = [parked, commits].into_iter().flatten().min().map(|since| since + timeout);
-        [waiting, self.uploads.deadline(timeout), self.receiver.look_at()].into_iter().flatten().min()
+        [waiting, self.uploads.deadline(self.body_timeouts()), self.receiver.look_at()].into_iter().flatten().min()
     }
 
     pub(super) fn park(&mut self, session: SessionId, arrival: Arrival) {

@@ -133,6 +133,7 @@ impl Client {
     /// # Errors
     /// `Internal` for a session that is not open.
     pub fn refuse(&mut self, session: SessionId, number: u64, why: ErrorKind) -> Result<(), Error> {
+        self.uploads.forget(session);
         let message = self.publisher.write(&Head::EMPTY, Body::Borrowed(&[]));
         let entry = self.sessions.require(session)?;
         let mut arrival = Arrival::new(message, session.0, Confirm::Numbered(number), Unroutable::Drop);

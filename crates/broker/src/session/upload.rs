@@ -1,9 +1,10 @@
-//! Large bodies that this client is sending, at most one in each session, and the claim of each in
-//! the [`Ingress`].
+//! Bodies that this client is sending, at most one in each session, and the claim of each large one
+//! in the [`Ingress`].
 //!
-//! While one of them is let in the client is read, whatever alarm is up, and its others are let in
-//! too. While all of them wait it is not read. A client that stops sending a body that was let in
-//! loses the session when others wait.
+//! While one of the large ones is let in the client is read, whatever alarm is up, and its others
+//! are let in too. While all of them wait it is not read. A client that stops sending a body that
+//! was let in loses the session when others wait. A client that stops sending any body loses the
+//! session after the body timeout. No time counts while the client is not read.
 //!
 //! [`Ingress`]: crate::memory::ingress::Ingress
 
@@ -22,8 +23,52 @@ struct Arriving {
     bytes: usize,
     /// `None` while it is not even in line: an alarm is up, or another body of the client waits.
     claim: Option<Claim>,
-    /// When its last bytes came; `None` before it is let in.
-    heard: Option<Instant>,
+    /// `None` before it is let in.
+    heard: Option<Heard>,
+}
+
+/// When the last bytes of a body came, and when that was last looked at.
+#[derive(Debug, Clone, Copy)]
+struct Heard {
+    at: Instant,
+    looked: Instant,
+}
+
+/// Why a body is given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Silent {
+    WhileOthersWait,
+    TooLong,
+}
+
+/// Whether the client is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReadState {
+    NotRead,
+    Read,
+    ReadWhileOthersWait,
+}
+
+/// How long nothing of a body may come.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Timeouts {
+    /// Of a large one, while others wait for its place.
+    place: Duration,
+    /// Of any.
+    silence: Option<Duration>,
+}
+
+impl Timeouts {
+    /// How long after the last look at a large body the next one is due.
+    fn next_look(self) -> Duration {
+        self.silence.unwrap_or(self.place).min(self.place)
+    }
+}
+
+impl Heard {
+    fn new(now: Instant) -> Self {
+        Self { at: now, looked: now }
+    }
 }
 
 impl Arriving {
@@ -32,11 +77,13 @@ impl Arriving {
     }
 }
 
-/// The large bodies that a client is sending.
+/// The bodies that a client is sending.
 #[derive(Default)]
 pub(super) struct Uploads {
-    /// Those that have not arrived in full.
+    /// The large ones that have not arrived in full.
     bodies: Vec<Arriving>,
+    /// The other ones that come in parts.
+    small: Vec<(SessionId, Heard)>,
 }
 
 impl Uploads {
@@ -55,27 +102,59 @@ impl Uploads {
     /// The session's body is complete: its claim, if it was let in.
     #[inline]
     pub(super) fn arrived(&mut self, session: SessionId) -> Option<Claim> {
-        if self.bodies.is_empty() {
+        if self.bodies.is_empty() && self.small.is_empty() {
             return None;
         }
+        self.small.retain(|(of, _)| *of != session);
         let at = self.bodies.iter().position(|body| body.session == session)?;
         self.bodies.swap_remove(at).claim.filter(Claim::is_granted)
     }
 
     /// The session's body ends here.
     pub(super) fn forget(&mut self, session: SessionId) {
+        self.small.retain(|(of, _)| *of != session);
         self.bodies.retain(|body| body.session != session);
     }
 
     /// All bodies end here.
     pub(super) fn clear(&mut self) {
+        self.small.clear();
         self.bodies.clear();
     }
 
-    /// When [`Client::look_after_bodies`] must be called even if the connection was not woken. A
-    /// body that was let in may be silent for `timeout`.
-    pub(super) fn deadline(&self, timeout: Duration) -> Option<Instant> {
-        self.bodies.iter().filter_map(|body| body.heard).min().map(|heard| heard + timeout)
+    /// When [`Client::look_after_bodies`] must be called even if the connection was not woken.
+    pub(super) fn deadline(&self, timeouts: Timeouts) -> Option<Instant> {
+        let large = self.bodies.iter().filter_map(|body| body.heard).map(|heard| heard.looked + timeouts.next_look());
+        let small = self.small.iter().filter_map(|(_, heard)| Some(heard.looked + timeouts.silence?));
+        large.chain(small).min()
+    }
+
+    /// The sessions whose bodies do not come.
+    fn silent(&mut self, now: Instant, timeouts: Timeouts, read: ReadState) -> Vec<(SessionId, Silent)> {
+        let mut silent = Vec::new();
+        let large = self.bodies.iter_mut().filter_map(|body| Some((body.session, body.heard.as_mut()?)));
+        let large = large.map(|(session, heard)| (session, heard, timeouts.next_look(), read));
+        let state = if read == ReadState::ReadWhileOthersWait { ReadState::Read } else { read };
+        let small = self.small.iter_mut();
+        let small = small.filter_map(|(session, heard)| Some((*session, heard, timeouts.silence?, state)));
+        for (session, heard, next_look, state) in large.chain(small) {
+            if now < heard.looked + next_look {
+                continue;
+            }
+            let quiet = now.saturating_duration_since(heard.looked);
+            heard.looked = now;
+            match state {
+                ReadState::NotRead => heard.at = now,
+                ReadState::ReadWhileOthersWait if quiet >= timeouts.place => {
+                    silent.push((session, Silent::WhileOthersWait));
+                }
+                _ if timeouts.silence.is_some_and(|most| now >= heard.at + most) => {
+                    silent.push((session, Silent::TooLong));
+                }
+                _ => {}
+            }
+        }
+        silent
     }
 }
 
@@ -85,11 +164,20 @@ impl Client {
     /// says pause. True when it has one, and its memory is accounted for. Called before the
     /// publish.
     pub fn body_arrives(&mut self, session: SessionId, bytes: u64, now: Instant) -> bool {
+        let small = self.uploads.small.iter().position(|(of, _)| *of == session);
         if bytes <= LARGE_BODY {
+            match small {
+                Some(at) => self.uploads.small[at].1 = Heard::new(now),
+                None => self.uploads.small.push((session, Heard::new(now))),
+            }
             return false;
         }
+        // One whose length was not known is large now.
+        if let Some(at) = small {
+            self.uploads.small.swap_remove(at);
+        }
         if let Some(known) = self.uploads.bodies.iter_mut().find(|body| body.session == session) {
-            known.heard = known.heard.and(Some(now));
+            known.heard = known.heard.and(Some(Heard::new(now)));
             return known.is_let_in();
         }
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -163,7 +251,7 @@ impl Client {
             }
             if body.is_let_in() {
                 let_in = true;
-                body.heard.get_or_insert(now);
+                body.heard.get_or_insert(Heard::new(now));
             }
         }
     }
@@ -171,25 +259,40 @@ impl Client {
     /// Checks the bodies that are arriving: whether a claim is free for them, and whether their
     /// bytes come.
     pub(super) fn look_after_bodies(&mut self, now: Instant) {
-        if self.uploads.bodies.is_empty() {
+        if self.uploads.bodies.is_empty() && self.uploads.small.is_empty() {
             return;
         }
         self.find_places(now);
-        let timeout = self.engine.settings.park_timeout;
         // While the client is not read a delay is not its fault.
-        let to_blame = self.flow() == Flow::Run && self.engine.ingress.is_awaited();
-        let mut given_up = Vec::new();
-        for body in &mut self.uploads.bodies {
-            if body.heard.is_some_and(|heard| now >= heard + timeout) {
-                body.heard = Some(now);
-                given_up.push(body.session);
-            }
+        let read = match self.flow() {
+            Flow::Pause => ReadState::NotRead,
+            Flow::Run if self.engine.ingress.is_awaited() => ReadState::ReadWhileOthersWait,
+            Flow::Run => ReadState::Read,
+        };
+        let timeouts = self.body_timeouts();
+        for (session, why) in self.uploads.silent(now, timeouts, read) {
+            self.sessions.fail(
+                session,
+                match why {
+                    Silent::WhileOthersWait => {
+                        let seconds = timeouts.place.as_secs();
+                        Error::precondition(format!(
+                            "nothing of a large message has arrived for {seconds} s while others wait for its place"
+                        ))
+                    }
+                    Silent::TooLong => {
+                        let seconds = timeouts.silence.unwrap_or_default().as_secs();
+                        Error::precondition(format!(
+                            "nothing of a message that was begun has arrived for {seconds} s (limits.body_timeout)"
+                        ))
+                    }
+                },
+            );
         }
-        for session in given_up.into_iter().filter(|_| to_blame) {
-            let seconds = timeout.as_secs();
-            let text =
-                format!("nothing of a large message has arrived for {seconds} s while others wait for its place");
-            self.sessions.fail(session, Error::precondition(text));
-        }
+    }
+
+    pub(super) fn body_timeouts(&self) -> Timeouts {
+        let settings = &self.engine.settings;
+        Timeouts { place: settings.park_timeout, silence: settings.body_timeout }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use broker::{Consume, Flow, LARGE_BODY, Publish, SessionId};
+use broker::{Consume, Flow, LARGE_BODY, Publish, SessionId, Switch};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Seen};
 use testkit::sim_disk::SimDisk;
@@ -228,6 +228,42 @@ fn a_body_without_end_gives_its_place_up_when_others_wait() {
     // The last one has had its place from here on.
     senders[4].drain(&broker);
     assert_eq!(late(&senders), 0);
+}
+
+/// A body that was begun and never ended was kept for as long as its connection lived.
+#[test]
+fn a_body_of_which_nothing_comes_ends_its_session_whether_others_wait_or_not() {
+    const TEXT: &str = "failed: 406 nothing of a message that was begun has arrived for 60 s (limits.body_timeout)";
+    for bytes in [1000, LARGE] {
+        let broker = open();
+        let mut sender = Sender::attach(&broker);
+        sender.begin(1, bytes, broker.now());
+        let mut slow = Sender::attach(&broker);
+        slow.begin(1, bytes, broker.now());
+        for _ in 0..2 {
+            broker.setup.clock.advance(30_000);
+            slow.send(1, broker.now());
+            [&mut sender, &mut slow].into_iter().for_each(|sender| sender.drain(&broker));
+        }
+        assert_eq!(sender.seen, [TEXT], "{bytes} bytes");
+        assert!(slow.seen.is_empty() && slow.peer.client.next_deadline().is_some());
+        let session = sender.peer.session(1);
+        sender.peer.client.close_session(session, broker.now());
+        assert_eq!(sender.peer.client.next_deadline(), None);
+        slow.send(bytes, broker.now());
+        assert_eq!(slow.peer.client.next_deadline(), None);
+
+        // While a connection is not read, a delay is not its fault.
+        sender.begin(2, bytes, broker.now());
+        let other = sender.peer.session(3);
+        broker.broker.force_alarm("memory", Switch::On).expect("there is such an alarm");
+        sender.peer.client.publish(other, to("q", b"x")).expect("it is taken");
+        sender.peer.client.flush(broker.now());
+        let is_read = sender.flow() == Flow::Run;
+        broker.setup.clock.advance(60_000);
+        sender.drain(&broker);
+        assert_eq!(sender.seen.iter().filter(|seen| *seen == TEXT).count(), if is_read { 2 } else { 1 }, "{bytes}");
+    }
 }
 
 #[test]

@@ -123,13 +123,20 @@ pub(crate) struct Limits {
     pub(crate) declaration_bytes: u64,
     pub(crate) declarations_bytes: u64,
     pub(crate) transaction_bytes: u64,
-    pub(crate) connection_memory: Option<u64>,
-    pub(crate) user_memory: Option<u64>,
+    pub(crate) held: HeldLimits,
     pub(crate) cc_keys: u64,
     pub(crate) handshake_timeout: Duration,
+    pub(crate) body_timeout: Duration,
     pub(crate) heartbeat: Duration,
     pub(crate) connections: ConnectionLimits,
     pub(crate) objects: ObjectLimits,
+}
+
+/// Bytes that the broker holds besides queued messages.
+#[derive(Debug, Clone)]
+pub(crate) struct HeldLimits {
+    pub(crate) of_connection: Option<u64>,
+    pub(crate) of_user: Option<u64>,
 }
 
 /// How many consumers there may be in one place.
@@ -350,7 +357,7 @@ impl Limits {
         let [declaration_bytes, declarations_bytes] = declarations(reader)?;
         let channel_max = channel_max(reader)?;
         let consumers = consumers(reader)?;
-        let [connection_memory, user_memory] = held_memory(reader)?;
+        let held = held_limits(reader)?;
         let cc_keys = cc_keys(reader)?;
         let mut count = |name, default, doc| {
             reader
@@ -371,7 +378,7 @@ impl Limits {
         )?;
         let objects = objects(reader)?;
         let (reserved, [vhost_share, user_share]) = shares(reader)?;
-        let handshake_timeout = handshake_timeout(reader)?;
+        let (handshake_timeout, body_timeout) = (handshake_timeout(reader)?, body_timeout(reader)?);
         let heartbeat = reader.get(
             declare(
                 "limits.heartbeat",
@@ -391,10 +398,10 @@ impl Limits {
             declaration_bytes,
             declarations_bytes,
             transaction_bytes,
-            connection_memory,
-            user_memory,
+            held,
             cc_keys,
             handshake_timeout,
+            body_timeout,
             heartbeat,
             connections: ConnectionLimits { all, reserved, vhost_share, user_share, pending_per_address },
             objects,
@@ -449,8 +456,7 @@ fn shares(reader: &mut Reader) -> Result<(Option<u64>, [u64; 2]), ConfigError> {
     Ok((reserved, [percent("limits.vhost_share", of_vhost)?, percent("limits.user_share", of_user)?]))
 }
 
-/// Of one connection, and of one user.
-fn held_memory(reader: &mut Reader) -> Result<[Option<u64>; 2], ConfigError> {
+fn held_limits(reader: &mut Reader) -> Result<HeldLimits, ConfigError> {
     let of_connection = "Bytes that the broker holds for one connection besides queued messages: open transactions, \
                          incomplete bodies up to 64 KiB, and direct replies that the client does not read. More is \
                          refused. `auto` is a quarter of `memory.limit`, and at least `flow.park_bytes`. It follows \
@@ -464,7 +470,8 @@ fn held_memory(reader: &mut Reader) -> Result<[Option<u64>; 2], ConfigError> {
             value::or_auto(text, |text| at_least(text, value::bytes, 1))
         })
     };
-    Ok([size("limits.connection_memory", of_connection)?, size("limits.user_memory", of_user)?])
+    let of_connection = size("limits.connection_memory", of_connection)?;
+    Ok(HeldLimits { of_connection, of_user: size("limits.user_memory", of_user)? })
 }
 
 fn cc_keys(reader: &mut Reader) -> Result<u64, ConfigError> {
@@ -485,6 +492,12 @@ fn handshake_timeout(reader: &mut Reader) -> Result<Duration, ConfigError> {
         ),
         value::duration,
     )
+}
+
+fn body_timeout(reader: &mut Reader) -> Result<Duration, ConfigError> {
+    let doc = "How long nothing may come of a message whose body has begun, while its connection is read. Then its \
+               channel (STOMP: the connection) is closed. `0`: without limit.";
+    reader.get(declare("limits.body_timeout", "time", "1 min", doc), value::duration)
 }
 
 fn frame_max(reader: &mut Reader) -> Result<u64, ConfigError> {

@@ -120,13 +120,17 @@ impl Decoder {
         Ok(decoded)
     }
 
-    /// Of a body that arrives in pieces: how many bytes have come, and how many were announced.
+    /// Of a body that has begun: how many bytes have left the input, and how many were announced.
     pub fn gathered(&self) -> Option<(usize, Option<usize>)> {
-        match self.progress {
-            Progress::Gather { end: BodyEnd::Length(length), .. } => Some((self.body.len(), Some(length))),
-            Progress::Gather { end: BodyEnd::Nul, .. } => Some((self.body.len(), None)),
-            Progress::Between | Progress::Head { .. } | Progress::Body { .. } => None,
-        }
+        let (command, end) = match self.progress {
+            Progress::Gather { command, end } | Progress::Body { command, end, .. } => (command, end),
+            Progress::Between | Progress::Head { .. } => return None,
+        };
+        let length = match end {
+            BodyEnd::Length(length) => Some(length),
+            BodyEnd::Nul => None,
+        };
+        command.has_body().then_some((self.body.len(), length))
     }
 
     /// Reads the command line; false if it is not complete.

@@ -341,6 +341,33 @@ fn small_bodies_that_are_not_whole_are_counted() {
     assert_eq!(held(), 0, "it is gone with its connection");
 }
 
+/// Only the channel closes, and only when neither its header nor a part of its body has come for
+/// the whole time. A body is small or large.
+#[test]
+fn a_body_that_stops_coming_closes_its_channel() {
+    for size in [60_000, 100_000] {
+        let mut peer = server().channel();
+        peer.open(2);
+        let mut bytes = Vec::new();
+        for channel in [1, 2] {
+            Method::from(BasicPublish { routing_key: "q", ..Default::default() }).encode(channel, &mut bytes);
+            frame::encode_header(&mut bytes, channel, size, &[0, 0]);
+        }
+        peer.raw(&bytes);
+        for _ in 0..2 {
+            peer.advance(30);
+            let mut bytes = Vec::new();
+            frame::encode_body(&mut bytes, 2, 131_072, b"x");
+            peer.raw(&bytes);
+        }
+        let text =
+            "PRECONDITION_FAILED - nothing of a message that was begun has arrived for 60 s (limits.body_timeout)";
+        peer.expect(&[&channel_closed(1, 406, text, (0, 0))]);
+        peer.send(1, ChannelCloseOk {});
+        peer.open(1);
+    }
+}
+
 #[test]
 fn what_is_urgent_comes_before_nine_of_no_hurry_in_a_quorum_queue() {
     let mut peer = server().channel();

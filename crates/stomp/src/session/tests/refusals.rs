@@ -1,5 +1,7 @@
 //! What is refused, with which name, and what a refusal leaves behind.
 
+use std::time::Duration;
+
 use wire::ReadState;
 
 use super::{Scene, talk};
@@ -90,6 +92,21 @@ fn a_subscription_id_is_used_once() {
     peer.say("SUBSCRIBE\nid:s\ndestination:/queue/a\n\n\0SUBSCRIBE\nid:s\ndestination:/queue/b\nreceipt:1\n\n\0");
     let heard = peer.heard();
     assert!(heard[0].starts_with("ERROR\nmessage:Duplicated subscription identifier\nreceipt-id:1\n"), "{heard:?}");
+}
+
+#[test]
+fn a_body_that_stops_coming_ends_its_connection() {
+    for (length, arrived) in [("content-length:1000\n", 900), ("content-length:100000\n", 900), ("", 900), ("", 90_000)]
+    {
+        let mut peer = Scene::new().connect("1.2");
+        peer.say(&format!("SEND\ndestination:/queue/a\n{length}\n{}", "x".repeat(arrived)));
+        peer.pass(Duration::from_secs(59));
+        assert_eq!(peer.state(), ReadState::Read, "{length}{arrived}");
+        peer.pass(Duration::from_secs(1));
+        let heard = peer.heard().join("\n");
+        assert!(heard.contains("has arrived for 60 s (limits.body_timeout)"), "{length}{arrived}: {heard}");
+        assert_eq!(peer.state(), ReadState::Answered);
+    }
 }
 
 #[test]
