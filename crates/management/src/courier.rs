@@ -12,6 +12,7 @@ use broker::{
 use serde::Deserialize;
 
 use crate::change::{AUDIT, Caller, Refused, WHY, Why, unpark};
+use crate::json::typed;
 use crate::source::Source;
 
 /// Most bytes of messages that one request fetches, unless a single message is larger.
@@ -216,6 +217,7 @@ impl Source {
                 Fetch::Wait(awaited) => wait(client, awaited),
             }
             if let Some(message) = found.transpose()? {
+                bytes += typed::weight(&message.properties.headers);
                 fetched.push(message);
             }
         }

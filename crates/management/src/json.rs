@@ -1,7 +1,9 @@
 //! Arguments and properties as JSON, in both directions.
 //!
 //! JSON has fewer types than a protocol. A value without a JSON type is written as the closest text
-//! or number. A number is read as an integer of 64 bits, or as a float.
+//! or number. A number is read as an integer of 64 bits, or as a float. [`typed`] keeps the rest.
+
+pub(crate) mod typed;
 
 use broker::{Table, Value, seconds_of_ms};
 use serde::Deserializer;

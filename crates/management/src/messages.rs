@@ -2,13 +2,15 @@
 
 use std::sync::atomic::AtomicBool;
 
-use broker::{Browse, Browsed, Error, Id, Properties, RedriveMode, seconds_of_ms};
+use broker::{Browse, Browsed, Error, Id, Properties, RedriveMode, Table, seconds_of_ms};
 use serde_json::{Map, Value, json};
 
-use crate::json::{json, object};
+use crate::json::{json, object, typed};
 use crate::report::{MessageRow, RedriveRow};
 use crate::source::Source;
 
+/// Headers that JSON can't say as an object, with their types, in their order.
+const TYPED_HEADERS: &str = "hermod_headers";
 /// Most messages of one answer, and most bytes of their bodies and headers.
 const MOST: u64 = 1000;
 const MOST_BYTES: usize = 16 << 20;
@@ -24,6 +26,7 @@ impl Source {
         let wanted = || self.is_wanted(gone) && !full.get();
         self.broker.browse(&browse, &wanted, &mut |browsed| {
             bytes += browsed.message.properties().len() + browsed.message.body().len().min(SHOWN);
+            bytes += typed::weight(&browsed.properties.headers);
             if bytes > MOST_BYTES && !rows.is_empty() {
                 full.set(true);
             }
@@ -133,18 +136,32 @@ pub(crate) fn properties(fields: &Map<String, Value>) -> Result<Properties, Stri
                 let ms = value.as_u64().or_else(|| value.as_str()?.parse().ok());
                 properties.expiration = Some(ms.ok_or_else(|| wrong("a text of milliseconds, ten years at most"))?);
             }
-            "headers" => {
-                let headers = value.as_object().ok_or_else(|| wrong("an object"))?;
-                properties.headers = crate::json::table(headers)?;
-            }
+            "headers" | TYPED_HEADERS => {}
             _ => return Err(format!("there is no property '{name}'")),
         }
     }
+    properties.headers = headers(fields.get("headers"), fields.get(TYPED_HEADERS))?;
     Ok(properties)
 }
 
-/// The properties that are set, by the names of AMQP 0-9-1.
+/// Headers from either of their two forms, or from both if they say the same.
+fn headers(plain: Option<&Value>, list: Option<&Value>) -> Result<Table, String> {
+    let fields =
+        |value: &Value| value.as_object().cloned().ok_or_else(|| format!("headers must be an object, not {value}"));
+    let plain = plain.map(fields).transpose()?;
+    let Some(list) = list else { return crate::json::table(&plain.unwrap_or_default()) };
+    let headers = typed::table(list)?;
+    // Numbers are compared as they are read from the text that an answer has for them.
+    let shown: Option<Map<String, Value>> = serde_json::from_str(&json!(object(&headers)).to_string()).ok();
+    if plain.is_some() && plain != shown {
+        return Err(format!("headers and {TYPED_HEADERS} differ: leave out either"));
+    }
+    Ok(headers)
+}
+
+/// The properties that are set, by the names of AMQP 0-9-1, and headers that no object can show.
 fn named(properties: Properties) -> Map<String, Value> {
+    let typed_headers = (!typed::is_plain(&properties.headers)).then(|| typed::list(&properties.headers));
     let mut map = Map::new();
     let mut set = |name: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -164,6 +181,7 @@ fn named(properties: Properties) -> Map<String, Value> {
     set("user_id", properties.user_id.map(Value::from));
     set("app_id", properties.app_id.map(Value::from));
     set("cluster_id", properties.cluster_id.map(Value::from));
+    set(TYPED_HEADERS, typed_headers);
     map
 }
 

@@ -114,7 +114,8 @@ pub struct MessageRow {
     pub redelivered: bool,
     /// When the broker received it, in milliseconds since 1970.
     pub taken_at: u64,
-    /// Its properties without the headers, by the names of AMQP 0-9-1.
+    /// Its properties by the names of AMQP 0-9-1, without the headers; `hermod_headers` where an
+    /// object can't show these.
     pub properties: Map<String, Value>,
     /// Its headers, including those of a dead letter.
     pub headers: Map<String, Value>,

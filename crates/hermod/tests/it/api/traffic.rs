@@ -215,6 +215,13 @@ fn messages_that_are_refused() {
         ("amq.default", with("properties", json!({ "user_id": "bob" })), 400, "user_id property set to 'bob'"),
         ("amq.default", with("properties", json!({ "message_id": long })), 400, "255 bytes"),
         ("amq.default", with("properties", json!({ "headers": { "CC": "q" } })), 400, "unacceptable_type_in_header"),
+        ("amq.default", with("properties", json!({ "hermod_headers": [{ "name": "a" }] })), 400, "'a' has no type"),
+        (
+            "amq.default",
+            with("properties", json!({ "headers": { "a": 1 }, "hermod_headers": [] })),
+            400,
+            "headers and hermod_headers differ",
+        ),
     ] {
         let (found, refusal) = publish(&server, exchange, &document);
         let reason = refusal["reason"].as_str().unwrap();
