@@ -336,5 +336,4 @@ methods! {
 }
 
 #[cfg(test)]
-#[path = "methods_tests.rs"]
 mod tests;

@@ -388,5 +388,4 @@ fn encode_nested(out: &mut Vec<u8>, kind: u8, inside: impl FnOnce(&mut Vec<u8>))
 }
 
 #[cfg(test)]
-#[path = "table_tests.rs"]
 mod tests;

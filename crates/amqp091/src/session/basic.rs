@@ -8,11 +8,11 @@ use crate::codec::methods::{
 };
 use crate::dialect::table_to_neutral;
 use crate::session::channel::{Channel, Mode, Step};
+use crate::session::context::Context;
 use crate::session::error::{Failure, ReplyCode};
 use crate::session::events;
 use crate::session::link::Waiting;
 use crate::session::publish::REPLY_TO;
-use crate::session::running::Context;
 
 impl Channel {
     pub(super) fn qos(&mut self, cx: &mut Context<'_>, qos: &BasicQos) -> Result<(), Failure> {

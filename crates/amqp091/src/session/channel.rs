@@ -7,11 +7,11 @@ use broker::{Outcome, SessionId, TransactionId};
 
 use crate::codec::methods::{AccessRequestOk, ChannelCloseOk, ChannelFlowOk};
 use crate::codec::{Frame, FrameKind, Method, decode_method};
-use crate::session::content::Incoming;
+use crate::session::context::Context;
 use crate::session::error::{Failure, ReplyCode};
 use crate::session::events;
+use crate::session::incoming::Incoming;
 use crate::session::link::Waiting;
-use crate::session::running::Context;
 
 /// The outcome of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use broker::{Outcome, Tags};
 
 use crate::codec::methods::{ConfirmSelect, ConfirmSelectOk, TxRollbackOk, TxSelectOk};
 use crate::session::channel::{Channel, Mode};
+use crate::session::context::Context;
 use crate::session::error::{Failure, ReplyCode};
 use crate::session::link::Waiting;
-use crate::session::running::Context;
 
 impl Channel {
     pub(super) fn select_confirms(&mut self, cx: &mut Context<'_>, select: &ConfirmSelect) -> Result<(), Failure> {

@@ -10,8 +10,9 @@ use crate::codec::methods::BasicPublish;
 use crate::codec::{ContentHeader, Frame, FrameKind, Method, decode_frame, decode_method};
 use crate::limits::BASIC_CLASS;
 use crate::session::channel::{Channel, Step};
+use crate::session::context::Context;
 use crate::session::error::{Failure, ReplyCode};
-use crate::session::running::Context;
+use crate::session::incoming::{Address, Incoming};
 
 /// The largest body that may be announced, whatever the settings: RabbitMQ's bound.
 const BODY_MAX: u64 = 512 * 1024 * 1024;
@@ -22,40 +23,6 @@ const UNFINISHED_BODIES: u64 = 4;
 const LARGE_PROPERTIES: usize = 1024;
 
 const PUBLISH: (u16, u16) = (BASIC_CLASS, 40);
-
-/// The address of a message, kept until its body is complete.
-#[derive(Debug)]
-pub(super) struct Address {
-    exchange: String,
-    routing_key: String,
-    mandatory: bool,
-}
-
-/// The next frame that a channel expects.
-#[derive(Debug)]
-pub(super) enum Incoming {
-    Method,
-    Header(Address),
-    /// A body. The broker counts the part that has arrived, if the body is small and has several
-    /// frames.
-    Body {
-        address: Address,
-        properties: Vec<u8>,
-        size: u64,
-        body: Gathered,
-        charge: Option<Charge>,
-    },
-}
-
-impl Incoming {
-    /// Drops the content that has arrived and returns the bytes of its body.
-    pub(super) fn abandon(&mut self) -> u64 {
-        match std::mem::replace(self, Self::Method) {
-            Self::Body { body, properties, .. } => (body.len() + properties.len()) as u64,
-            _ => 0,
-        }
-    }
-}
 
 /// Whether this is the method frame of a publish.
 #[inline]

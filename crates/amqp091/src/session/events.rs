@@ -8,9 +8,9 @@ use crate::codec::methods::{BasicAck, BasicCancel, BasicNack, ConnectionBlocked,
 use crate::codec::{Body, Content, Deliver, GetOk, Return, encode_deliver, encode_get_ok, encode_return};
 use crate::dialect::delivered_properties;
 use crate::limits::{SHARED_BODY, SHORT_STRING_MAX};
+use crate::session::context::Sessions;
 use crate::session::error::{Failure, ReplyCode};
 use crate::session::link::{After, Link, Waiting};
-use crate::session::running::Sessions;
 
 /// Writes the frames of `event`, or notes what else it requires.
 pub(super) fn report(link: &mut Link, sessions: &mut Sessions, broker: &Broker, event: Event<'_>) {

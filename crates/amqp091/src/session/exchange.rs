@@ -8,8 +8,8 @@ use crate::codec::methods::{
 };
 use crate::dialect::table_to_neutral;
 use crate::session::channel::Channel;
+use crate::session::context::Context;
 use crate::session::error::Failure;
-use crate::session::running::Context;
 
 impl Channel {
     pub(super) fn declare_exchange(

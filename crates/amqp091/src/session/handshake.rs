@@ -21,9 +21,10 @@ use crate::codec::{Frame, Method, Table, decode_method};
 use crate::dialect::table_to_neutral;
 use crate::limits::{FRAME_MIN_SIZE, PROTOCOL_HEADER};
 use crate::session::connection::{AmqpConnection, Phase, SILENCE};
+use crate::session::context::UserNames;
 use crate::session::error::{Failure, ReplyCode};
 use crate::session::link::Traits;
-use crate::session::running::{Running, UserNames};
+use crate::session::running::Running;
 
 /// The header of AMQP 0-9, whose clients can use 0-9-1.
 const HEADER_0_9: [u8; 8] = *b"AMQP\x01\x01\x00\x09";

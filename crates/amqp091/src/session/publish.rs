@@ -11,8 +11,8 @@ use crate::codec::table::{Table, ValueRef};
 use crate::codec::{PropertyScan, decode_properties, scan_properties};
 use crate::dialect::{self, value_to_neutral};
 use crate::session::channel::{Channel, Mode};
+use crate::session::context::{Context, UserNames};
 use crate::session::error::{Failure, ReplyCode};
-use crate::session::running::{Context, UserNames};
 
 /// The pseudo-queue of clients that receive replies without a queue.
 pub(super) const REPLY_TO: &str = "amq.rabbitmq.reply-to";

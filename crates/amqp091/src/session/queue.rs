@@ -10,10 +10,10 @@ use crate::codec::methods::{
 };
 use crate::dialect::table_to_neutral;
 use crate::session::channel::Channel;
+use crate::session::context::Context;
 use crate::session::error::Failure;
 use crate::session::exchange::without_line_ends;
 use crate::session::publish::REPLY_TO;
-use crate::session::running::Context;
 
 impl Channel {
     pub(super) fn declare_queue(&mut self, cx: &mut Context<'_>, declare: &QueueDeclare<'_>) -> Result<(), Failure> {

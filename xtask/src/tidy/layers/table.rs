@@ -314,6 +314,30 @@ pub(super) const FOLDERS: &[Folder] = &[
         allowed: &[],
     },
     Folder {
+        path: "crates/amqp091/src/codec",
+        layers: &[
+            &["frame", "table"],
+            &["content", "fields", "properties"],
+            &["methods"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/amqp091/src/session",
+        layers: &[
+            &["error", "incoming", "last"],
+            &["link"],
+            &["context"],
+            &["events"],
+            &["channel"],
+            &["basic", "confirm", "content", "exchange", "publish", "queue"],
+            &["running"],
+            &["connection"],
+            &["close", "handshake"],
+        ],
+        allowed: &[],
+    },
+    Folder {
         path: "crates/stomp/src",
         layers: &[
             &["limits"],
