@@ -3,6 +3,7 @@
 //! The decoder borrows from the received bytes. It gives the same frames however the bytes are
 //! split.
 
+mod command;
 mod decoder;
 mod encoder;
 mod error;
@@ -10,12 +11,13 @@ mod frame;
 mod headers;
 mod heart_beat;
 
+pub use command::{Command, Version};
 pub use decoder::{Decoded, Decoder};
 #[cfg(feature = "session")]
 pub(crate) use encoder::Spoken;
 pub use encoder::{FrameWriter, Trailer};
 pub use error::FrameError;
-pub use frame::{Body, Command, Frame, Version};
+pub use frame::{Body, Frame};
 pub use headers::Headers;
 #[cfg(feature = "session")]
 pub(crate) use headers::unescape;

@@ -11,10 +11,10 @@ use broker::{Table, Terms};
 use front::{Entrance, Label, PendingLogin, Wish};
 use wire::Output;
 
+use super::Shared;
 use super::error::{Failure, VERSIONS};
 use super::heart_beat;
 use super::open::Session;
-use super::protocol::Shared;
 use crate::codec::{Command, Frame, FrameWriter, HeartBeat, Spoken, Version};
 
 /// A CONNECT whose password is being checked.

@@ -15,7 +15,7 @@ use super::connect::{Connecting, log_in_first};
 use super::error::Failure;
 use super::heart_beat;
 use super::open::Session;
-use super::protocol::{Shared, WORDS};
+use super::{Shared, WORDS};
 use crate::codec::{Command, Decoder, Frame, FrameError, Spoken, Version};
 use crate::limits;
 

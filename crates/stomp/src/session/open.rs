@@ -110,6 +110,29 @@ impl Session {
         }
     }
 
+    fn begin(&mut self, frame: &Frame<'_>) -> Result<(), Failure> {
+        self.transactions.begin(frame, &mut self.client, self.id)?;
+        self.fence(frame, Ticket::NONE);
+        Ok(())
+    }
+
+    fn commit(&mut self, frame: &Frame<'_>, now: Instant) -> Result<(), Failure> {
+        let id = self.transactions.end(frame)?;
+        self.client.commit(id, now)?;
+        let receipt = frame.headers.get("receipt").map(|text| text.into_owned());
+        self.receipts.after_commit(id, receipt);
+        Ok(())
+    }
+
+    /// Returns the deliveries that the transaction settled to their queues, which deliver them
+    /// again.
+    fn abort(&mut self, frame: &Frame<'_>) -> Result<(), Failure> {
+        let id = self.transactions.end(frame)?;
+        self.client.rollback(id);
+        self.fence(frame, Ticket::NONE);
+        Ok(())
+    }
+
     /// Answers the receipt of `frame`, if it has one, when `ticket` and all earlier settlements are
     /// durable.
     pub(super) fn fence(&mut self, frame: &Frame<'_>, ticket: Ticket) {

@@ -348,6 +348,30 @@ pub(super) const FOLDERS: &[Folder] = &[
         allowed: &[],
     },
     Folder {
+        path: "crates/stomp/src/codec",
+        layers: &[
+            &["command", "heart_beat"],
+            &["encoder", "error"],
+            &["headers"],
+            &["frame"],
+            &["decoder"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/stomp/src/session",
+        layers: &[
+            &["error", "heart_beat"],
+            &["destination", "receipt", "transaction"],
+            &["deliver", "durable"],
+            &["open"],
+            &["ack", "connect", "declare", "send", "temporary"],
+            &["subscribe"],
+            &["connection"],
+        ],
+        allowed: &[],
+    },
+    Folder {
         path: "crates/fuzzing/src",
         layers: &[
             &["amqp", "disk", "login", "messages", "selectors", "stomp_frames"],

@@ -212,3 +212,25 @@ fn a_connection_tells_whose_it_is_and_what_it_is_at() {
         assert_eq!(peer.driver.connection.doing(), doing("guest", "/", "SEND"));
     }
 }
+
+#[test]
+fn the_first_bytes_tell() {
+    use wire::Recognition::*;
+    for (bytes, expected) in [
+        ("", Incomplete),
+        ("\r\n\n", Incomplete),
+        ("C", Incomplete),
+        ("\nCONNECT", Incomplete),
+        ("STOMP", Incomplete),
+        ("CONNECT\n", Yes),
+        ("\n\nCONNECT\r\n", Yes),
+        ("STOMP\naccept-version:1.2\n", Yes),
+        ("CONNECT example.org:443 HTTP/1.1\r\n", No),
+        ("AMQP\0\0\u{9}\u{1}", No),
+        ("GET / HTTP/1.1\r\n", No),
+        ("SEND\n", No),
+        ("CONNECTED\n", No),
+    ] {
+        assert_eq!(crate::session::recognise(bytes.as_bytes()), expected, "{bytes:?}");
+    }
+}
