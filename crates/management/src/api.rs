@@ -18,9 +18,8 @@ use axum::extract::{Path, Query, State};
 use axum::routing::get;
 use serde_json::Value as Json;
 
-use crate::change::{self, Change, Refused};
+use crate::change::{self, Changes, Refused};
 use crate::listing::{self, Collection, Rights};
-use crate::objects::ObjectChange;
 use crate::pool::Work;
 use crate::source::Source;
 pub(crate) use answer::{Answer, Failure, created, done, shown, shown_text};
@@ -150,7 +149,11 @@ pub(crate) fn select(
 
 /// Makes a change on a thread that may block. Returns the number of messages or connections that
 /// the change deleted or closed.
-pub(crate) async fn make(source: &Arc<Source>, asker: &Asker, change: Change) -> Result<u64, Failure> {
+pub(crate) async fn make(
+    source: &Arc<Source>,
+    asker: &Asker,
+    change: impl Changes + Send + 'static,
+) -> Result<u64, Failure> {
     let caller = asker.caller();
     blocking(source, asker, move |source| change::make(&source.broker, change, caller)).await
 }
@@ -190,15 +193,4 @@ async fn off_the_loop<T: Send + 'static>(
 ) -> Result<T, Failure> {
     let there = Arc::clone(source);
     source.pool.run(kind, asker.user(), move || work(&there)).await.map_err(Failure::failed)
-}
-
-/// Makes a change of queues, exchanges or bindings in a vhost that the user may enter.
-pub(crate) async fn change_objects(
-    asker: &Asker,
-    source: &Arc<Source>,
-    vhost: String,
-    change: ObjectChange,
-) -> Result<u64, Failure> {
-    asker.enters(source, &vhost)?;
-    make(source, asker, Change::Objects { vhost, change }).await
 }

@@ -9,9 +9,9 @@ mod answering;
 
 use serde::{Deserialize, Serialize};
 
-use crate::change::{Change, Refused, Secret};
+use crate::change::Refused;
 use crate::report::{BackupRow, ConnectionRow, MessageRow, QueueRow, RedriveRow, RepairRow, Status};
-use crate::resources::{Extent, Imported, LONGEST_DEFINITIONS, Listed};
+use crate::resources::{Change, Extent, Imported, LONGEST_DEFINITIONS, Listed, Secret};
 
 /// Longest request line in bytes: the longest document, and what JSON adds to quote it.
 #[cfg(unix)]
@@ -295,14 +295,15 @@ mod unix {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resources::UserChange;
 
     #[test]
     fn requests_are_one_line_of_json() {
         for (request, line) in [
             (Request::Status, r#""status""#),
             (
-                Request::Change(Change::DeleteUser { name: "a\nb".into() }),
-                r#"{"change":{"delete_user":{"name":"a\nb"}}}"#,
+                Request::Change(Change::Users(UserChange::Delete { name: "a\nb".into() })),
+                r#"{"change":{"users":{"delete":{"name":"a\nb"}}}}"#,
             ),
         ] {
             assert_eq!(serde_json::to_string(&request).unwrap(), line);

@@ -25,8 +25,6 @@ mod listing;
 mod memory;
 mod messages;
 mod metrics;
-mod objects;
-mod policies;
 mod pool;
 mod process;
 mod rates;
@@ -38,19 +36,21 @@ mod source;
 mod visit;
 mod watch;
 
-pub use change::{AUDIT, Change, Refused, Secret, Why};
+pub use change::{AUDIT, Refused, Why};
 pub use door::Limits;
 pub use facts::{Encryption, Facts, Network, ProtocolNames, Socket};
 pub use features::feature_flags;
 pub use hosts::{Hosts, Names};
 pub use http::PerObject;
-pub use objects::{BindingChange, DestinationType, ObjectChange};
-pub use policies::PolicyChange;
 pub use process::resident_bytes;
 pub use report::{
     BackupRow, ConnectionRow, ListenerRow, MessageRow, QueueRow, RedriveRow, RepairRow, SelectorRow, Status,
 };
-pub use resources::{Extent, Imported, LONGEST_DEFINITIONS, Listed};
+pub use resources::{
+    BindingChange, BindingFields, Change, ConnectionChange, DestinationType, ExchangeChange, Extent, Imported,
+    LONGEST_DEFINITIONS, LimitChange, Listed, NodeChange, PermissionChange, PolicyChange, PolicyFields, QueueChange,
+    Secret, UserChange, VhostChange,
+};
 pub use server::{Endpoints, Management};
 pub use serving::Secure;
 pub use source::{Encoding, Source};

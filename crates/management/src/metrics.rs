@@ -8,7 +8,6 @@ use crate::exposition::Exposition;
 use crate::facts::{Facts, Socket};
 use crate::memory::Memory;
 use crate::process::Process;
-use crate::source::delivered;
 
 /// The most queues that a scrape shows one by one. A longer scrape would take too long; it is cut,
 /// and says so.
@@ -187,6 +186,11 @@ fn messages(out: &mut Exposition, overview: &Overview) {
         overview.superseded,
     );
     out.counter("hermod_received_body_bytes_total", "Bytes of the bodies received", overview.received_bytes);
+}
+
+/// All messages that were delivered or fetched.
+pub(crate) fn delivered(overview: &Overview) -> u64 {
+    overview.delivered_manual + overview.delivered_auto + overview.fetched_manual + overview.fetched_auto
 }
 
 fn resources(out: &mut Exposition, overview: &Overview, process: Process) {

@@ -24,14 +24,26 @@ mod vhosts;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::{any, get};
-use broker::PolicyKind;
+use broker::{Broker, Error, PolicyKind, Ticket};
 use serde::{Deserialize, Serialize};
 
 use crate::api::{Failure, Routes};
+use crate::audit::Told;
+use crate::change::{Caller, Changes};
 use crate::front;
 use crate::listing::Collection;
+pub use bindings::{BindingChange, BindingFields, DestinationType};
+pub use connections::ConnectionChange;
 pub use definitions::{Extent, Imported, LONGEST_DEFINITIONS};
 pub(crate) use definitions::{Import, export, import};
+pub use exchanges::ExchangeChange;
+pub use limits::LimitChange;
+pub use nodes::NodeChange;
+pub use permissions::PermissionChange;
+pub use policies::{PolicyChange, PolicyFields};
+pub use queues::QueueChange;
+pub use users::{Secret, UserChange};
+pub use vhosts::VhostChange;
 
 /// The kinds of things that can be listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,8 +89,8 @@ impl Listed {
             Self::Vhosts => &vhosts::Vhosts,
             Self::Permissions => &permissions::Permissions,
             Self::TopicPermissions => &permissions::TopicPermissions,
-            Self::VhostLimits => &limits::VhostLimits,
-            Self::UserLimits => &limits::UserLimits,
+            Self::VhostLimits => &limits::OfVhosts,
+            Self::UserLimits => &limits::OfUsers,
             Self::Queues => &queues::Queues,
             Self::Exchanges => &exchanges::Exchanges,
             Self::Bindings => &bindings::Bindings,
@@ -121,4 +133,62 @@ pub(crate) fn routes() -> Routes {
             let reason = "this path knows other methods: see the header Allow";
             Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", reason)
         })
+}
+
+/// A change of any resource.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// Of users.
+    Users(UserChange),
+    /// Of the permissions of a user.
+    Permissions(PermissionChange),
+    /// Of vhosts.
+    Vhosts(VhostChange),
+    /// Of limits.
+    Limits(LimitChange),
+    /// Of policies.
+    Policies(PolicyChange),
+    /// Of queues.
+    Queues(QueueChange),
+    /// Of exchanges.
+    Exchanges(ExchangeChange),
+    /// Of bindings.
+    Bindings(BindingChange),
+    /// Of connections.
+    Connections(ConnectionChange),
+    /// Of the node itself.
+    Node(NodeChange),
+}
+
+impl Changes for Change {
+    fn told(&self) -> Told {
+        match self {
+            Self::Users(change) => change.told(),
+            Self::Permissions(change) => change.told(),
+            Self::Vhosts(change) => change.told(),
+            Self::Limits(change) => change.told(),
+            Self::Policies(change) => change.told(),
+            Self::Queues(change) => change.told(),
+            Self::Exchanges(change) => change.told(),
+            Self::Bindings(change) => change.told(),
+            Self::Connections(change) => change.told(),
+            Self::Node(change) => change.told(),
+        }
+    }
+
+    fn apply(self, broker: &Broker, caller: Caller) -> Result<(u64, Ticket), Error> {
+        match self {
+            Self::Users(change) => change.apply(broker, caller),
+            Self::Permissions(change) => change.apply(broker, caller),
+            Self::Vhosts(change) => change.apply(broker, caller),
+            Self::Limits(change) => change.apply(broker, caller),
+            Self::Policies(change) => change.apply(broker, caller),
+            Self::Queues(change) => change.apply(broker, caller),
+            Self::Exchanges(change) => change.apply(broker, caller),
+            Self::Bindings(change) => change.apply(broker, caller),
+            Self::Connections(change) => change.apply(broker, caller),
+            Self::Node(change) => change.apply(broker, caller),
+        }
+    }
 }

@@ -145,11 +145,6 @@ pub(crate) fn operator(from: &str) -> Caller {
     Caller { identity: Identity::operator("operator"), from: from.to_owned() }
 }
 
-/// All messages that were delivered or fetched.
-pub(crate) fn delivered(overview: &Overview) -> u64 {
-    overview.delivered_manual + overview.delivered_auto + overview.fetched_manual + overview.fetched_auto
-}
-
 /// The names of the active alarms that stop publishers.
 pub(crate) fn alarms((memory, disk): (bool, bool)) -> Vec<String> {
     [(memory, "memory"), (disk, "disk")].iter().filter(|(up, _)| *up).map(|(_, name)| (*name).to_owned()).collect()

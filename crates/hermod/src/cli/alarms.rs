@@ -1,8 +1,8 @@
 //! `hermod alarms`: the alarms that stop publishers, raised and cleared by hand.
 
 use clap::{Arg, ArgMatches, Command};
-use management::Change;
 use management::control::{Answer, Request};
+use management::{Change, NodeChange};
 
 use crate::cli::arguments::{position, text};
 use crate::cli::ask::{ask, change, strange};
@@ -36,12 +36,12 @@ pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Re
     match verb {
         "set" | "clear" => {
             let (resource, up) = (text(given, "resource"), verb == "set");
-            change(settings, Change::Alarm { resource, up }).map(drop)
+            change(settings, Change::Node(NodeChange::Alarm { resource, up })).map(drop)
         }
         "memory-limit" => {
             let size = text(given, "size");
             let bytes = parse_size(&size).map_err(|error| Exit::Usage.because(format!("'{size}': {error}")))?;
-            change(settings, Change::MemoryLimit { bytes }).map(drop)
+            change(settings, Change::Node(NodeChange::MemoryLimit { bytes })).map(drop)
         }
         _ => list(settings, form),
     }

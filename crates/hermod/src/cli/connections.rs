@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgMatches, Command};
 use management::control::{Answer, Request};
-use management::{Change, ConnectionRow};
+use management::{Change, ConnectionChange, ConnectionRow};
 
 use crate::cli::arguments::{ask_for, option, text};
 use crate::cli::ask::{ask, change, strange};
@@ -47,7 +47,8 @@ fn close(settings: &Settings, given: &ArgMatches) -> Result<(), Failure> {
     let number = id.as_ref().and_then(|id| id.parse().ok());
     let name = id.clone().filter(|_| number.is_none());
     let reason = text(given, "reason");
-    let closed = change(settings, Change::CloseConnections { id: number, name, vhost, user, reason })?;
+    let closed =
+        change(settings, Change::Connections(ConnectionChange::Close { id: number, name, vhost, user, reason }))?;
     match id {
         Some(id) if closed == 0 => Err(Exit::NotFound.because(format!("there is no connection {id}"))),
         _ => Ok(()),

@@ -2,7 +2,7 @@
 //! except for the list of queues.
 
 use clap::{ArgMatches, Command};
-use management::{BindingChange, Change, DestinationType, Listed, ObjectChange};
+use management::{BindingChange, BindingFields, Change, DestinationType, ExchangeChange, Listed, QueueChange};
 use serde_json::{Map, Value as Json};
 
 use crate::cli::arguments::{ask_for, option, position, text, vhost};
@@ -46,13 +46,25 @@ pub(crate) fn queues(settings: &Settings, verb: &str, given: &ArgMatches) -> Res
                 arguments.insert("x-queue-type".to_owned(), Json::String(kind.clone()));
             }
             let (durable, auto_delete) = (!given.get_flag("transient"), given.get_flag("auto-delete"));
-            object(settings, given, ObjectChange::DeclareQueue { name, durable, auto_delete, arguments })
+            change(
+                settings,
+                Change::Queues(QueueChange::Declare {
+                    vhost: text(given, "vhost"),
+                    name,
+                    durable,
+                    auto_delete,
+                    arguments,
+                }),
+            )
         }
         "delete" => {
             let (if_unused, if_empty) = (given.get_flag("if-unused"), given.get_flag("if-empty"));
-            object(settings, given, ObjectChange::DeleteQueue { name, if_unused, if_empty })
+            change(
+                settings,
+                Change::Queues(QueueChange::Delete { vhost: text(given, "vhost"), name, if_unused, if_empty }),
+            )
         }
-        _ => object(settings, given, ObjectChange::PurgeQueue { name }),
+        _ => change(settings, Change::Queues(QueueChange::Purge { vhost: text(given, "vhost"), name })),
     };
     let count = made?;
     if verb == "declare" { Ok(()) } else { show(&format!("{} dropped\n", counted(count, ["message", "messages"]))) }
@@ -94,21 +106,26 @@ pub(crate) fn exchanges(settings: &Settings, arguments: &ArgMatches, form: Form)
     let Some((verb, given)) = arguments.subcommand() else { return all() };
     let name = text(given, "name");
     match verb {
-        "declare" => object(
+        "declare" => change(
             settings,
-            given,
-            ObjectChange::DeclareExchange {
+            Change::Exchanges(ExchangeChange::Declare {
+                vhost: text(given, "vhost"),
                 name,
                 kind: text(given, "type"),
                 durable: !given.get_flag("transient"),
                 auto_delete: given.get_flag("auto-delete"),
                 internal: given.get_flag("internal"),
                 arguments: self::arguments(given)?,
-            },
+            }),
         ),
-        "delete" => {
-            object(settings, given, ObjectChange::DeleteExchange { name, if_unused: given.get_flag("if-unused") })
-        }
+        "delete" => change(
+            settings,
+            Change::Exchanges(ExchangeChange::Delete {
+                vhost: text(given, "vhost"),
+                name,
+                if_unused: given.get_flag("if-unused"),
+            }),
+        ),
         _ => return all(),
     }
     .map(drop)
@@ -136,7 +153,7 @@ pub(crate) fn bindings(settings: &Settings, given: &ArgMatches, form: Form) -> R
     let columns = ["vhost", "source", "destination", "destination_type", "routing_key", "arguments"];
     let all = || rows::print(&list(settings, Listed::Bindings, None)?, &columns, form);
     let Some((verb, given)) = given.subcommand().filter(|(verb, _)| *verb != "list") else { return all() };
-    let binding = BindingChange {
+    let binding = BindingFields {
         source: text(given, "source"),
         destination: text(given, "destination"),
         destination_type: match given.get_flag("to-exchange") {
@@ -146,8 +163,12 @@ pub(crate) fn bindings(settings: &Settings, given: &ArgMatches, form: Form) -> R
         routing_key: text(given, "key"),
         arguments: arguments(given)?,
     };
-    let change = if verb == "declare" { ObjectChange::Bind(binding) } else { ObjectChange::Unbind(binding) };
-    object(settings, given, change).map(drop)
+    let vhost = text(given, "vhost");
+    let bound = match verb {
+        "declare" => BindingChange::Bind { vhost, binding },
+        _ => BindingChange::Unbind { vhost, binding },
+    };
+    change(settings, Change::Bindings(bound)).map(drop)
 }
 
 /// Runs `hermod consumers`.
@@ -168,8 +189,4 @@ fn declaring(name: &'static str, about: &'static str) -> Command {
 fn arguments(given: &ArgMatches) -> Result<Map<String, Json>, Failure> {
     serde_json::from_str(&text(given, "arguments"))
         .map_err(|error| Exit::Usage.because(format!("--arguments is no JSON object: {error}")))
-}
-
-fn object(settings: &Settings, given: &ArgMatches, what: ObjectChange) -> Result<u64, Failure> {
-    change(settings, Change::Objects { vhost: text(given, "vhost"), change: what })
 }

@@ -1,8 +1,9 @@
 //! `hermod policies`: arguments for the queues and exchanges of a running broker whose names match.
 //! And `hermod losses`: messages that were dropped, often by a policy or an argument.
 
+use broker::PolicyKind;
 use clap::{ArgMatches, Command};
-use management::{Change, Listed, PolicyChange};
+use management::{Change, Listed, PolicyChange, PolicyFields};
 
 use crate::cli::arguments::{ask_for, option, position, text, vhost};
 use crate::cli::ask::{change, list};
@@ -50,9 +51,10 @@ pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Re
     let Some((verb, given)) = arguments.subcommand() else { return all(Listed::Policies) };
     let operator = given.get_flag("operator");
     let (vhost, name) = (|| text(given, "vhost"), || text(given, "name"));
+    let kind = if operator { PolicyKind::Operator } else { PolicyKind::User };
     match verb {
         "set" => {
-            let policy = PolicyChange {
+            let policy = PolicyFields {
                 vhost: vhost(),
                 name: name(),
                 pattern: text(given, "pattern"),
@@ -61,9 +63,9 @@ pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Re
                 definition: serde_json::from_str(&text(given, "definition"))
                     .map_err(|error| Exit::Usage.because(format!("the definition is no JSON object: {error}")))?,
             };
-            change(settings, Change::SetPolicy { operator, policy })
+            change(settings, Change::Policies(PolicyChange::Set { kind, policy }))
         }
-        "clear" => change(settings, Change::ClearPolicy { operator, vhost: vhost(), name: name() }),
+        "clear" => change(settings, Change::Policies(PolicyChange::Clear { kind, vhost: vhost(), name: name() })),
         _ => return all(if operator { Listed::OperatorPolicies } else { Listed::Policies }),
     }
     .map(drop)

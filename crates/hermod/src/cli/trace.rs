@@ -1,7 +1,7 @@
 //! `hermod trace`: turns copies of published and delivered messages on and off.
 
 use clap::{ArgMatches, Command};
-use management::{Change, Listed};
+use management::{Change, Listed, VhostChange};
 
 use crate::cli::arguments::{text, vhost};
 use crate::cli::ask::{change, list};
@@ -23,7 +23,8 @@ pub(crate) fn command(command: Command) -> Command {
 pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
     match arguments.subcommand() {
         Some((verb @ ("on" | "off"), given)) => {
-            change(settings, Change::Trace { vhost: text(given, "vhost"), on: verb == "on" }).map(drop)
+            change(settings, Change::Vhosts(VhostChange::Trace { vhost: text(given, "vhost"), on: verb == "on" }))
+                .map(drop)
         }
         _ => rows::print(&list(settings, Listed::Vhosts, None)?, &["name", "tracing"], form),
     }

@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgMatches, Command};
 use management::control::{Answer, Request};
-use management::{Change, Listed, Secret};
+use management::{Change, LimitChange, Listed, PermissionChange, Secret, UserChange};
 
 use crate::cli::arguments::{ask_for, count, list_of, option, position, text, vhost, words};
 use crate::cli::ask::{ask, change, list, strange};
@@ -51,16 +51,18 @@ pub(crate) fn users(settings: &Settings, arguments: &ArgMatches, form: Form) -> 
     match verb {
         "add" => {
             let secret = if given.get_flag("no-password") { Secret::None } else { secret()? };
-            change(settings, Change::AddUser { name: name(), secret, tags: list_of(given, "tags") })
+            change(settings, Change::Users(UserChange::Add { name: name(), secret, tags: list_of(given, "tags") }))
         }
-        "delete" => change(settings, Change::DeleteUser { name: name() }),
-        "change-password" => change(settings, Change::ChangePassword { name: name(), secret: secret()? }),
+        "delete" => change(settings, Change::Users(UserChange::Delete { name: name() })),
+        "change-password" => {
+            change(settings, Change::Users(UserChange::ChangePassword { name: name(), secret: secret()? }))
+        }
         "authenticate" => authenticate(settings, name(), secret()?),
-        "set-tags" => change(settings, Change::SetTags { name: name(), tags: words(given, "tags") }),
+        "set-tags" => change(settings, Change::Users(UserChange::SetTags { name: name(), tags: words(given, "tags") })),
         "limit" => {
             let limit = |name| given.get_one::<u32>(name).copied();
             let (connections, sessions) = (limit("max-connections"), limit("max-channels"));
-            change(settings, Change::LimitUser { name: name(), connections, sessions })
+            change(settings, Change::Limits(LimitChange::OfUser { name: name(), connections, sessions }))
         }
         _ => return list_users(settings, form),
     }
@@ -132,32 +134,34 @@ pub(crate) fn permissions(settings: &Settings, arguments: &ArgMatches, form: For
     match verb {
         "set" => change(
             settings,
-            Change::SetPermission {
+            Change::Permissions(PermissionChange::Set {
                 user: text("user"),
                 vhost: text("vhost"),
                 configure: text("configure"),
                 write: text("write"),
                 read: text("read"),
-            },
+            }),
         ),
-        "clear" => change(settings, Change::ClearPermission { user: text("user"), vhost: text("vhost") }),
+        "clear" => {
+            change(settings, Change::Permissions(PermissionChange::Clear { user: text("user"), vhost: text("vhost") }))
+        }
         "set-topic" => change(
             settings,
-            Change::SetTopicPermission {
+            Change::Permissions(PermissionChange::SetTopic {
                 user: text("user"),
                 vhost: text("vhost"),
                 exchange: text("exchange"),
                 write: text("write"),
                 read: text("read"),
-            },
+            }),
         ),
         "clear-topic" => change(
             settings,
-            Change::ClearTopicPermission {
+            Change::Permissions(PermissionChange::ClearTopic {
                 user: text("user"),
                 vhost: text("vhost"),
                 exchange: given.get_one::<String>("exchange").cloned(),
-            },
+            }),
         ),
         "list-topic" => {
             let columns = ["user", "vhost", "exchange", "write", "read"];

@@ -1,7 +1,7 @@
 //! `hermod vhosts`: the virtual hosts of a running broker, and their limits.
 
 use clap::{ArgMatches, Command};
-use management::{Change, Listed};
+use management::{Change, LimitChange, Listed, VhostChange};
 
 use crate::cli::arguments::{count, option, position, split, text};
 use crate::cli::ask::{change, list};
@@ -47,13 +47,13 @@ pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Re
             let given = |name| given.get_one::<String>(name).cloned();
             let tags = given("tags").map(|tags| split(&tags));
             let (description, default_queue_type) = (given("description"), given("default-queue-type"));
-            change(settings, Change::PutVhost { name, description, tags, default_queue_type })
+            change(settings, Change::Vhosts(VhostChange::Put { name, description, tags, default_queue_type }))
         }
-        "delete" => change(settings, Change::DeleteVhost { name }),
+        "delete" => change(settings, Change::Vhosts(VhostChange::Delete { name })),
         "limit" => {
             let limit = |name| given.get_one::<u32>(name).copied().map(u64::from);
             let (connections, queues) = (limit("max-connections"), limit("max-queues"));
-            change(settings, Change::LimitVhost { name, connections, queues })
+            change(settings, Change::Limits(LimitChange::OfVhost { name, connections, queues }))
         }
         "limits" => return rows::print(&list(settings, Listed::VhostLimits, None)?, &["vhost", "value"], form),
         _ => return all(),

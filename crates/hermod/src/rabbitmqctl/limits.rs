@@ -3,7 +3,7 @@
 //! As in RabbitMQ, a document for a user has the limits to change, and a document for a vhost has
 //! all of its limits.
 
-use management::{Change, Listed};
+use management::{Change, LimitChange, Listed};
 use serde_json::{Value as Json, json};
 
 use super::call::Call;
@@ -47,19 +47,19 @@ pub(super) fn set_vhost(call: &Call, settings: &Settings) -> Result<(String, Out
     let name = call.vhost().to_owned();
     let [connections, queues] = changed(document, OF_VHOSTS, [None; 2])?;
     let banner = format!("Setting vhost limits to \"{document}\" for vhost \"{name}\" ...");
-    done(settings, banner, Change::LimitVhost { name, connections, queues })
+    done(settings, banner, Change::Limits(LimitChange::OfVhost { name, connections, queues }))
 }
 
 pub(super) fn clear_vhost(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     let [] = words(call)?;
     let name = call.vhost().to_owned();
     let banner = format!("Clearing vhost \"{name}\" limits ...");
-    done(settings, banner, Change::LimitVhost { name, connections: None, queues: None })
+    done(settings, banner, Change::Limits(LimitChange::OfVhost { name, connections: None, queues: None }))
 }
 
 fn limit_user(settings: &Settings, banner: String, name: &str, limits: Limits) -> Result<(String, Output), Refusal> {
     let [connections, sessions] = limits.map(|limit| limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX - 1)));
-    done(settings, banner, Change::LimitUser { name: name.to_owned(), connections, sessions })
+    done(settings, banner, Change::Limits(LimitChange::OfUser { name: name.to_owned(), connections, sessions }))
 }
 
 pub(super) fn set_user(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {

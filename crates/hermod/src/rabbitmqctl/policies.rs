@@ -1,7 +1,7 @@
 //! The verbs of `rabbitmqctl` that set and clear policies.
 
 use broker::PolicyKind;
-use management::{Change, PolicyChange};
+use management::{Change, PolicyChange, PolicyFields};
 
 use super::call::Call;
 use super::verbs::{done, words};
@@ -39,7 +39,7 @@ fn put(call: &Call, settings: &Settings, kind: PolicyKind) -> Result<(String, Ou
          \"{vhost}\" ...",
         shown(kind)
     );
-    let policy = PolicyChange {
+    let policy = PolicyFields {
         vhost: vhost.to_owned(),
         name: name.to_owned(),
         pattern: pattern.to_owned(),
@@ -50,13 +50,16 @@ fn put(call: &Call, settings: &Settings, kind: PolicyKind) -> Result<(String, Ou
         definition: serde_json::from_str(definition)
             .map_err(|error| Refusal::new(DATA, format!("Could not parse JSON document: {error}")))?,
     };
-    done(settings, banner, Change::SetPolicy { operator: kind == PolicyKind::Operator, policy })
+    done(settings, banner, Change::Policies(PolicyChange::Set { kind, policy }))
 }
 
 fn remove(call: &Call, settings: &Settings, kind: PolicyKind) -> Result<(String, Output), Refusal> {
     let [name] = words(call)?;
     let vhost = call.vhost();
     let banner = format!("Clearing {} \"{name}\" on vhost \"{vhost}\" ...", shown(kind));
-    let operator = kind == PolicyKind::Operator;
-    done(settings, banner, Change::ClearPolicy { operator, vhost: vhost.to_owned(), name: name.to_owned() })
+    done(
+        settings,
+        banner,
+        Change::Policies(PolicyChange::Clear { kind, vhost: vhost.to_owned(), name: name.to_owned() }),
+    )
 }

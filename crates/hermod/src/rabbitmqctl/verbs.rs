@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use management::control::{Answer, Request};
-use management::{Change, ObjectChange, Secret};
+use management::{
+    Change, ConnectionChange, NodeChange, PermissionChange, QueueChange, Secret, UserChange, VhostChange,
+};
 
 use super::call::Call;
 use super::{DATA, NO_USER, Output, Refusal, SOFTWARE, limits, lists, node, policies};
@@ -129,18 +131,22 @@ fn add_user(call: &Call, settings: &Settings) -> Result<(String, Output), Refusa
     let secret = secret(call)?;
     let name = call.words[0].clone();
     let banner = format!("Adding user \"{name}\" ...");
-    done(settings, banner, Change::AddUser { name, secret, tags: Vec::new() })
+    done(settings, banner, Change::Users(UserChange::Add { name, secret, tags: Vec::new() }))
 }
 
 fn change_password(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     let secret = secret(call)?;
     let name = call.words[0].clone();
-    done(settings, format!("Changing password for user \"{name}\" ..."), Change::ChangePassword { name, secret })
+    done(
+        settings,
+        format!("Changing password for user \"{name}\" ..."),
+        Change::Users(UserChange::ChangePassword { name, secret }),
+    )
 }
 
 fn clear_password(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     let [name] = words(call)?;
-    let change = Change::ChangePassword { name: name.to_owned(), secret: Secret::None };
+    let change = Change::Users(UserChange::ChangePassword { name: name.to_owned(), secret: Secret::None });
     done(settings, format!("Clearing password for user \"{name}\" ..."), change)
 }
 
@@ -156,35 +162,35 @@ fn authenticate_user(call: &Call, settings: &Settings) -> Result<(String, Output
 
 fn delete_user(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     let [name] = words(call)?;
-    done(settings, format!("Deleting user \"{name}\" ..."), Change::DeleteUser { name: name.to_owned() })
+    done(settings, format!("Deleting user \"{name}\" ..."), Change::Users(UserChange::Delete { name: name.to_owned() }))
 }
 
 fn set_user_tags(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     let (name, tags) = call.words.split_first().ok_or_else(|| Refusal::usage("not enough arguments."))?;
     let tags: Vec<String> = tags.iter().flat_map(|tag| split_commas(tag)).collect();
     let banner = format!("Setting tags for user \"{name}\" to [{}] ...", tags.join(", "));
-    done(settings, banner, Change::SetTags { name: name.clone(), tags })
+    done(settings, banner, Change::Users(UserChange::SetTags { name: name.clone(), tags }))
 }
 
 fn set_permissions(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     let [user, configure, write, read] = words(call)?.map(str::to_owned);
     let vhost = call.vhost().to_owned();
     let banner = format!("Setting permissions for user \"{user}\" in vhost \"{vhost}\" ...");
-    done(settings, banner, Change::SetPermission { user, vhost, configure, write, read })
+    done(settings, banner, Change::Permissions(PermissionChange::Set { user, vhost, configure, write, read }))
 }
 
 fn clear_permissions(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     let [user] = words(call)?.map(str::to_owned);
     let vhost = call.vhost().to_owned();
     let banner = format!("Clearing permissions for user \"{user}\" in vhost \"{vhost}\" ...");
-    done(settings, banner, Change::ClearPermission { user, vhost })
+    done(settings, banner, Change::Permissions(PermissionChange::Clear { user, vhost }))
 }
 
 fn set_topic_permissions(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     let [user, exchange, write, read] = words(call)?.map(str::to_owned);
     let vhost = call.vhost().to_owned();
     let banner = format!("Setting topic permissions on \"{exchange}\" for user \"{user}\" in vhost \"{vhost}\" ...");
-    done(settings, banner, Change::SetTopicPermission { user, vhost, exchange, write, read })
+    done(settings, banner, Change::Permissions(PermissionChange::SetTopic { user, vhost, exchange, write, read }))
 }
 
 fn clear_topic_permissions(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
@@ -195,7 +201,7 @@ fn clear_topic_permissions(call: &Call, settings: &Settings) -> Result<(String, 
     };
     let vhost = call.vhost().to_owned();
     let banner = format!("Clearing topic permissions for user \"{user}\" in vhost \"{vhost}\" ...");
-    done(settings, banner, Change::ClearTopicPermission { user, vhost, exchange })
+    done(settings, banner, Change::Permissions(PermissionChange::ClearTopic { user, vhost, exchange }))
 }
 
 fn add_vhost(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
@@ -213,31 +219,35 @@ fn update_vhost_metadata(call: &Call, settings: &Settings) -> Result<(String, Ou
 }
 
 fn described(call: &Call, name: &str) -> Change {
-    Change::PutVhost {
+    Change::Vhosts(VhostChange::Put {
         name: name.to_owned(),
         description: call.option("description").map(str::to_owned),
         tags: call.option("tags").map(split_commas),
         default_queue_type: call.option("default-queue-type").map(str::to_owned),
-    }
+    })
 }
 
 fn trace_on(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     let ([], vhost) = (words(call)?, call.vhost().to_owned());
     let said = Output::Text(format!("Trace enabled for vhost {vhost}\n"));
     let banner = format!("Starting tracing for vhost \"{vhost}\" ...");
-    done(settings, banner, Change::Trace { vhost, on: true }).map(|(banner, _)| (banner, said))
+    done(settings, banner, Change::Vhosts(VhostChange::Trace { vhost, on: true })).map(|(banner, _)| (banner, said))
 }
 
 fn trace_off(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     let ([], vhost) = (words(call)?, call.vhost().to_owned());
     let said = Output::Text(format!("Trace disabled for vhost {vhost}\n"));
     let banner = format!("Stopping tracing for vhost \"{vhost}\" ...");
-    done(settings, banner, Change::Trace { vhost, on: false }).map(|(banner, _)| (banner, said))
+    done(settings, banner, Change::Vhosts(VhostChange::Trace { vhost, on: false })).map(|(banner, _)| (banner, said))
 }
 
 fn delete_vhost(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     let [name] = words(call)?;
-    done(settings, format!("Deleting vhost \"{name}\" ..."), Change::DeleteVhost { name: name.to_owned() })
+    done(
+        settings,
+        format!("Deleting vhost \"{name}\" ..."),
+        Change::Vhosts(VhostChange::Delete { name: name.to_owned() }),
+    )
 }
 
 fn delete_queue(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
@@ -245,8 +255,8 @@ fn delete_queue(call: &Call, settings: &Settings) -> Result<(String, Output), Re
     let vhost = call.vhost().to_owned();
     let banner = format!("Deleting queue '{name}' on vhost '{vhost}' ...");
     let (if_unused, if_empty) = (call.flag("if-unused"), call.flag("if-empty"));
-    let what = ObjectChange::DeleteQueue { name, if_unused, if_empty };
-    let count = change(settings, Change::Objects { vhost, change: what })?;
+    let what = Change::Queues(QueueChange::Delete { vhost, name, if_unused, if_empty });
+    let count = change(settings, what)?;
     Ok((banner, Output::Text(format!("Queue was successfully deleted with {count} ready messages\n"))))
 }
 
@@ -254,7 +264,7 @@ fn purge_queue(call: &Call, settings: &Settings) -> Result<(String, Output), Ref
     let [name] = words(call)?.map(str::to_owned);
     let vhost = call.vhost().to_owned();
     let banner = format!("Purging queue '{name}' in vhost '{vhost}' ...");
-    done(settings, banner, Change::Objects { vhost, change: ObjectChange::PurgeQueue { name } })
+    done(settings, banner, Change::Queues(QueueChange::Purge { vhost, name }))
 }
 
 fn close(
@@ -267,7 +277,8 @@ fn close(
 ) -> Result<(String, Output), Refusal> {
     let text = |text: Option<&str>| text.map(str::to_owned);
     let (vhost, user, reason) = (text(vhost), text(user), reason.to_owned());
-    let closed = change(settings, Change::CloseConnections { id, name: None, vhost, user, reason })?;
+    let closed =
+        change(settings, Change::Connections(ConnectionChange::Close { id, name: None, vhost, user, reason }))?;
     if id.is_some() && closed == 0 {
         return Err(Refusal::new(SOFTWARE, "there is no such connection"));
     }
@@ -310,7 +321,11 @@ fn set_watermark(call: &Call, settings: &Settings) -> Result<(String, Output), R
         _ => return Err(Refusal::usage("not enough or too many arguments.")),
     };
     let bytes = bytes / WATERMARK_STEP * WATERMARK_STEP;
-    done(settings, format!("Setting memory threshold to {bytes} bytes ..."), Change::MemoryLimit { bytes })
+    done(
+        settings,
+        format!("Setting memory threshold to {bytes} bytes ..."),
+        Change::Node(NodeChange::MemoryLimit { bytes }),
+    )
 }
 
 /// Units of RabbitMQ's sizes, in lower case. Units of one letter are powers of two.
@@ -368,7 +383,7 @@ fn eval(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
         let set = format!("rabbit_alarm:set_alarm({{{{resource_limit,{resource},node()}},[]}}).");
         let clear = format!("rabbit_alarm:clear_alarm({{resource_limit,{resource},node()}}).");
         if plain == set || plain == clear {
-            change(settings, Change::Alarm { resource: resource.to_owned(), up: plain == set })?;
+            change(settings, Change::Node(NodeChange::Alarm { resource: resource.to_owned(), up: plain == set }))?;
             return Ok((String::new(), Output::Text("ok\n".to_owned())));
         }
     }

@@ -10,12 +10,13 @@ use std::time::{Instant, UNIX_EPOCH};
 use broker::{Browse, ErrorKind, RedriveMode, Repair, RepairMode};
 
 use super::{Answer, Request};
-use crate::change::{self, Secret};
+use crate::change;
 use crate::facts::Socket;
 use crate::listing;
+use crate::metrics::delivered;
 use crate::report::{ConnectionRow, QueueRow, RepairRow, SelectorRow, Status};
-use crate::resources::{self, Import, export};
-use crate::source::{Source, alarms, delivered, operator};
+use crate::resources::{self, Import, Secret, export};
+use crate::source::{Source, alarms, operator};
 
 impl Source {
     /// The answer to a request. Long work ends early when `gone` is set.

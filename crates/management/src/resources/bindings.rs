@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{Path, Query, State};
@@ -10,19 +11,19 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use broker::BindingReport;
-use serde::Deserialize;
+use broker::{BindingReport, BindingSpec, Broker, DestinationName, Error, Ticket};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 use sha2::{Digest, Sha256};
 
 use super::{exchanges, queues};
 use crate::api::{
-    self, Answer, Asker, Document, Failure, Routes, Shape, Shared, Wanted, change_objects, done, look, rows, seen,
-    shown, sum_up,
+    self, Answer, Asker, Document, Failure, Routes, Shape, Shared, Wanted, done, look, make, rows, seen, shown, sum_up,
 };
+use crate::audit::Told;
+use crate::change::{Caller, Changes, client, without_line_ends};
 use crate::json::{self, object};
 use crate::listing::{self, Collection, PART, Part, Rights};
-use crate::objects::{BindingChange, DestinationType, ObjectChange};
 use crate::source::Source;
 
 /// Bytes of the digest that identifies a binding's arguments.
@@ -171,8 +172,8 @@ impl Between {
         rows.into_iter().find(|row| row["properties_key"] == key).ok_or_else(Failure::not_found)
     }
 
-    fn change(&self, routing_key: String, arguments: Map<String, Json>) -> Result<BindingChange, Failure> {
-        Ok(BindingChange {
+    fn change(&self, routing_key: String, arguments: Map<String, Json>) -> Result<BindingFields, Failure> {
+        Ok(BindingFields {
             source: self.source().to_owned(),
             destination: self.destination.clone(),
             destination_type: self.destination_type()?,
@@ -209,8 +210,9 @@ async fn bind(
 ) -> Answer {
     let key = properties_key(&body.routing_key, &body.arguments);
     let location = format!("{}/{}", percent_encoded(&path.destination), percent_encoded(&key));
+    asker.enters(&source, &path.vhost)?;
     let binding = path.change(body.routing_key, body.arguments)?;
-    change_objects(&asker, &source, path.vhost, ObjectChange::Bind(binding)).await?;
+    make(&source, &asker, BindingChange::Bind { vhost: path.vhost, binding }).await?;
     Ok((StatusCode::CREATED, [(header::LOCATION, location)]).into_response())
 }
 
@@ -220,7 +222,7 @@ async fn unbind(asker: Asker, State(source): Shared, Path(path): Path<Between>) 
     let row = row?;
     let routing_key = row["routing_key"].as_str().unwrap_or_default().to_owned();
     let binding = path.change(routing_key, row["arguments"].as_object().cloned().unwrap_or_default())?;
-    change_objects(&asker, &source, path.vhost, ObjectChange::Unbind(binding)).await?;
+    make(&source, &asker, BindingChange::Unbind { vhost: path.vhost, binding }).await?;
     done()
 }
 
@@ -288,4 +290,85 @@ pub(crate) fn percent_encoded(text: &str) -> String {
         }
     }
     encoded
+}
+
+/// The kind of a binding's destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DestinationType {
+    /// A queue.
+    Queue,
+    /// An exchange.
+    Exchange,
+}
+
+/// A binding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BindingFields {
+    /// The exchange that messages come from.
+    pub source: String,
+    /// The queue or exchange that messages go to.
+    pub destination: String,
+    /// The kind of the destination.
+    pub destination_type: DestinationType,
+    /// The routing key or pattern.
+    pub routing_key: String,
+    /// Arguments.
+    pub arguments: Map<String, Json>,
+}
+
+/// A change of bindings.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum BindingChange {
+    /// Makes a binding.
+    Bind {
+        /// Its vhost.
+        vhost: String,
+        /// The binding.
+        binding: BindingFields,
+    },
+    /// Deletes a binding.
+    Unbind {
+        /// Its vhost.
+        vhost: String,
+        /// The binding.
+        binding: BindingFields,
+    },
+}
+
+impl Changes for BindingChange {
+    fn told(&self) -> Told {
+        let (action, vhost, binding) = match self {
+            Self::Bind { vhost, binding } => ("bind", vhost, binding),
+            Self::Unbind { vhost, binding } => ("unbind", vhost, binding),
+        };
+        let about = format_args!(
+            "destination={:?} routing_key={:?} arguments={:?}",
+            binding.destination, binding.routing_key, binding.arguments
+        );
+        Told::of(action, [vhost, &binding.source], about)
+    }
+
+    fn apply(self, broker: &Broker, caller: Caller) -> Result<(u64, Ticket), Error> {
+        let now = Instant::now();
+        let ticket = match self {
+            Self::Bind { vhost, binding } => client(broker, &vhost, caller)?.bind(&spec(binding)?, now),
+            Self::Unbind { vhost, binding } => client(broker, &vhost, caller)?.unbind(&spec(binding)?, now),
+        }?;
+        Ok((0, ticket))
+    }
+}
+
+/// A binding as the broker declares it.
+///
+/// # Errors
+/// If a table can't hold its arguments.
+pub(super) fn spec(binding: BindingFields) -> Result<BindingSpec, Error> {
+    let destination = match binding.destination_type {
+        DestinationType::Queue => DestinationName::Queue(without_line_ends(binding.destination)),
+        DestinationType::Exchange => DestinationName::Exchange(without_line_ends(binding.destination)),
+    };
+    let arguments = json::table(&binding.arguments).map_err(Error::precondition)?;
+    Ok(BindingSpec { source: without_line_ends(binding.source), destination, key: binding.routing_key, arguments })
 }

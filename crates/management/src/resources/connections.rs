@@ -6,12 +6,14 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::routing::get;
-use broker::ClientReport;
+use broker::{Broker, ClientReport, Error, Ticket};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
 use super::channels;
 use crate::api::{self, Answer, Asker, Failure, Routes, Shared, done, look, make};
-use crate::change::Change;
+use crate::audit::Told;
+use crate::change::{Caller, Changes};
 use crate::facts::{Encryption, Facts, Socket, endpoint};
 use crate::json::object;
 use crate::listing::{self, Collection, Part, Rights};
@@ -66,7 +68,7 @@ async fn close(asker: Asker, State(source): Shared, headers: HeaderMap, Path(nam
         return Err(Failure::forbidden());
     }
     let reason = reason(&headers);
-    make(&source, &asker, Change::CloseConnections { id: None, name: Some(name), vhost: None, user: None, reason })
+    make(&source, &asker, ConnectionChange::Close { id: None, name: Some(name), vhost: None, user: None, reason })
         .await?;
     done()
 }
@@ -76,7 +78,7 @@ async fn close_of_user(asker: Asker, State(source): Shared, headers: HeaderMap, 
         return Err(Failure::forbidden());
     }
     let reason = reason(&headers);
-    make(&source, &asker, Change::CloseConnections { id: None, name: None, vhost: None, user: Some(user), reason })
+    make(&source, &asker, ConnectionChange::Close { id: None, name: None, vhost: None, user: Some(user), reason })
         .await?;
     done()
 }
@@ -159,4 +161,49 @@ fn suite_parts(suite: &str) -> [String; 3] {
     };
     let (cipher, hash) = rest.rsplit_once('_').unwrap_or((rest, ""));
     [exchange.to_owned(), cipher.to_owned(), hash.to_owned()]
+}
+
+/// A change of connections.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ConnectionChange {
+    /// Closes all connections that match every given field.
+    Close {
+        /// The number of the connection.
+        id: Option<u64>,
+        /// The name of the connection, which is both its addresses.
+        name: Option<String>,
+        /// The vhost of the connection.
+        vhost: Option<String>,
+        /// The user of the connection.
+        user: Option<String>,
+        /// The reason that the clients are given.
+        reason: String,
+    },
+}
+
+impl Changes for ConnectionChange {
+    fn told(&self) -> Told {
+        match self {
+            Self::Close { id, name, vhost, user, reason } => {
+                let about = format_args!("id={id:?} user={user:?} reason={reason:?}");
+                let place = [vhost.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default()];
+                Told::of("close_connections", place, about)
+            }
+        }
+    }
+
+    fn apply(self, broker: &Broker, _: Caller) -> Result<(u64, Ticket), Error> {
+        let Self::Close { id, name, vhost, user, reason } = self;
+
+        let fits = |client: &ClientReport| {
+            id.is_none_or(|id| id == client.number)
+                && name.as_ref().is_none_or(|name| *name == client.peer)
+                && vhost.as_ref().is_none_or(|vhost| *vhost == client.vhost)
+                && user.as_ref().is_none_or(|user| *user == client.user)
+        };
+        let clients = broker.clients();
+        let closed = clients.iter().filter(|client| fits(client)).filter(|client| broker.kick(client.number, &reason));
+        Ok((closed.count() as u64, Ticket::NONE))
+    }
 }

@@ -1,25 +1,27 @@
 //! Exchanges: their rows, their changes, and a publish by hand.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::ExchangeReport;
-use serde::Deserialize;
+use broker::{Broker, DeleteIf, Error, ExchangeReport, ExchangeSpec, Ticket};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
 use crate::api::{
-    self, Answer, Asker, Document, Failure, Parameters, Routes, Shared, blocking, change_objects, created, done, look,
-    shown, truth,
+    self, Answer, Asker, Document, Failure, Parameters, Routes, Shared, blocking, created, done, look, make, shown,
+    truth,
 };
+use crate::audit::Told;
+use crate::change::{Caller, Changes, client, without_line_ends};
 use crate::courier::Outgoing;
 use crate::json::{self, object};
 use crate::listing::{self, Collection, Part};
 use crate::messages;
-use crate::objects::ObjectChange;
 use crate::source::Source;
 
 /// See the module.
@@ -82,13 +84,14 @@ async fn put(
     Path((vhost, name)): Path<(String, String)>,
     Document(body): Document<ExchangeBody>,
 ) -> Answer {
+    asker.enters(&source, &vhost)?;
     let was_there = {
         let (vhost, name) = (vhost.clone(), name.clone());
         look(&source, &asker, move |source| source.broker.has_exchange(&vhost, &name)).await?
     };
     let ExchangeBody { kind, durable, auto_delete, internal, arguments } = body;
-    let declaration = ObjectChange::DeclareExchange { name, kind, durable, auto_delete, internal, arguments };
-    change_objects(&asker, &source, vhost, declaration).await?;
+    let declaration = ExchangeChange::Declare { vhost, name, kind, durable, auto_delete, internal, arguments };
+    make(&source, &asker, declaration).await?;
     if was_there { done() } else { created() }
 }
 
@@ -105,7 +108,8 @@ async fn remove(
     Path((vhost, name)): Path<(String, String)>,
     Parameters(Only { if_unused }): Parameters<Only>,
 ) -> Answer {
-    change_objects(&asker, &source, vhost, ObjectChange::DeleteExchange { name, if_unused }).await?;
+    asker.enters(&source, &vhost)?;
+    make(&source, &asker, ExchangeChange::Delete { vhost, name, if_unused }).await?;
     done()
 }
 
@@ -154,4 +158,72 @@ pub(super) fn row(exchange: &ExchangeReport) -> Json {
         "arguments": object(&exchange.arguments),
         "arguments_without_effect": exchange.idle_arguments,
     })
+}
+
+/// A change of exchanges.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ExchangeChange {
+    /// Declares an exchange.
+    Declare {
+        /// Its vhost.
+        vhost: String,
+        /// Its name.
+        name: String,
+        /// Its type.
+        #[serde(rename = "type")]
+        kind: String,
+        /// Whether it survives a restart.
+        durable: bool,
+        /// Whether it is deleted with its last binding.
+        auto_delete: bool,
+        /// Whether clients can't publish to it.
+        internal: bool,
+        /// Its arguments.
+        arguments: Map<String, Json>,
+    },
+    /// Deletes an exchange.
+    Delete {
+        /// Its vhost.
+        vhost: String,
+        /// Its name.
+        name: String,
+        /// Only if nothing is bound to it.
+        if_unused: bool,
+    },
+}
+
+impl Changes for ExchangeChange {
+    fn told(&self) -> Told {
+        match self {
+            Self::Declare { vhost, name, kind, durable, auto_delete, internal, arguments } => {
+                let flags = format_args!(
+                    "type={kind:?} durable={durable} auto_delete={auto_delete} internal={internal} arguments={arguments:?}"
+                );
+                Told::of("declare_exchange", [vhost, name], flags)
+            }
+            Self::Delete { vhost, name, .. } => Told::plain("delete_exchange", [vhost, name]),
+        }
+    }
+
+    fn apply(self, broker: &Broker, caller: Caller) -> Result<(u64, Ticket), Error> {
+        let now = Instant::now();
+        match self {
+            Self::Declare { vhost, name, kind, durable, auto_delete, internal, arguments } => {
+                let name = without_line_ends(name);
+                let mut client = client(broker, &vhost, caller)?;
+                let arguments = json::table(&arguments).map_err(Error::precondition)?;
+                let spec = ExchangeSpec { name, kind, durable, auto_delete, internal, arguments };
+                client.declare_exchange(&spec, now).map(|ticket| (0, ticket))
+            }
+            Self::Delete { vhost, name, if_unused } => {
+                let name = without_line_ends(name);
+                let mut client = client(broker, &vhost, caller)?;
+                client.check_exchange(&name, now)?;
+                client
+                    .delete_exchange(&name, DeleteIf { unused: if_unused, empty: false }, now)
+                    .map(|ticket| (0, ticket))
+            }
+        }
+    }
 }

@@ -2,32 +2,38 @@
 
 use std::collections::VecDeque;
 
-use auth::User;
+use auth::{User, UserLimits};
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::put;
-use broker::VhostReport;
-use serde::Deserialize;
+use broker::{Broker, Error, Ticket, VhostLimits, VhostReport};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use crate::api::{self, Answer, Asker, Document, Failure, Routes, Shared, done, make};
-use crate::change::{Change, MAX_CHANNELS, MAX_CONNECTIONS, MAX_QUEUES};
+use crate::audit::Told;
+use crate::change::{Caller, Changes};
 use crate::listing::{Collection, Part, Rights};
 use crate::source::Source;
 
-/// Limits of vhosts.
-pub(crate) struct VhostLimits;
+/// Names of limits in RabbitMQ.
+pub(super) const MAX_CONNECTIONS: &str = "max-connections";
+pub(super) const MAX_QUEUES: &str = "max-queues";
+pub(super) const MAX_CHANNELS: &str = "max-channels";
 
-impl Collection for VhostLimits {
+/// Limits of vhosts.
+pub(crate) struct OfVhosts;
+
+impl Collection for OfVhosts {
     fn rows(&self, source: &Source, part: Part, _: &mut VecDeque<Part>) -> Vec<Json> {
         part.of_whole(source.broker.vhosts().iter().filter_map(vhost_row))
     }
 }
 
 /// Limits of users.
-pub(crate) struct UserLimits;
+pub(crate) struct OfUsers;
 
-impl Collection for UserLimits {
+impl Collection for OfUsers {
     fn rights(&self) -> Rights {
         Rights::Administrators
     }
@@ -39,11 +45,11 @@ impl Collection for UserLimits {
 
 pub(super) fn routes() -> Routes {
     Router::new()
-        .merge(api::all("vhost-limits", &VhostLimits))
-        .merge(api::in_vhost("vhost-limits/{vhost}", &VhostLimits))
+        .merge(api::all("vhost-limits", &OfVhosts))
+        .merge(api::in_vhost("vhost-limits/{vhost}", &OfVhosts))
         .route("/api/vhost-limits/{vhost}/{limit}", put(put_vhost_limit).delete(delete_vhost_limit))
-        .merge(api::all("user-limits", &UserLimits))
-        .merge(api::of_user("user-limits/{user}", &UserLimits))
+        .merge(api::all("user-limits", &OfUsers))
+        .merge(api::of_user("user-limits/{user}", &OfUsers))
         .route("/api/user-limits/{user}/{limit}", put(put_user_limit).delete(delete_user_limit))
 }
 
@@ -72,7 +78,7 @@ async fn put_vhost_limit(
     Document(body): Document<LimitBody>,
 ) -> Answer {
     asker.administers()?;
-    make(&source, &asker, Change::SetVhostLimit { vhost, limit, value: body.value()? }).await?;
+    make(&source, &asker, LimitChange::SetOfVhost { vhost, limit, value: body.value()? }).await?;
     done()
 }
 
@@ -82,7 +88,7 @@ async fn delete_vhost_limit(
     Path((vhost, limit)): Path<(String, String)>,
 ) -> Answer {
     asker.administers()?;
-    make(&source, &asker, Change::SetVhostLimit { vhost, limit, value: None }).await?;
+    make(&source, &asker, LimitChange::SetOfVhost { vhost, limit, value: None }).await?;
     done()
 }
 
@@ -93,13 +99,13 @@ async fn put_user_limit(
     Document(body): Document<LimitBody>,
 ) -> Answer {
     asker.administers()?;
-    make(&source, &asker, Change::SetUserLimit { user, limit, value: body.value()? }).await?;
+    make(&source, &asker, LimitChange::SetOfUser { user, limit, value: body.value()? }).await?;
     done()
 }
 
 async fn delete_user_limit(asker: Asker, State(source): Shared, Path((user, limit)): Path<(String, String)>) -> Answer {
     asker.administers()?;
-    make(&source, &asker, Change::SetUserLimit { user, limit, value: None }).await?;
+    make(&source, &asker, LimitChange::SetOfUser { user, limit, value: None }).await?;
     done()
 }
 
@@ -121,4 +127,99 @@ fn user_row(user: &User) -> Option<Json> {
 fn vhost_row(vhost: &VhostReport) -> Option<Json> {
     let value = set(&[(MAX_CONNECTIONS, vhost.limits.connections), (MAX_QUEUES, vhost.limits.queues)]);
     (value != json!({})).then(|| json!({ "vhost": vhost.name, "value": value }))
+}
+
+/// A change of limits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum LimitChange {
+    /// Sets the limits of a user.
+    OfUser {
+        /// Its name.
+        name: String,
+        /// Connections at the same time.
+        connections: Option<u32>,
+        /// Sessions of all its connections together.
+        sessions: Option<u32>,
+    },
+    /// Sets the limits of a vhost.
+    OfVhost {
+        /// Its name.
+        name: String,
+        /// Connections at the same time.
+        connections: Option<u64>,
+        /// Queues.
+        queues: Option<u64>,
+    },
+    /// Sets one limit of a user and keeps the others.
+    SetOfUser {
+        /// The user.
+        user: String,
+        /// `max-connections` or `max-channels`.
+        limit: String,
+        /// The limit; `None` for the broker's own limit only.
+        value: Option<u32>,
+    },
+    /// Sets one limit of a vhost and keeps the others.
+    SetOfVhost {
+        /// The vhost.
+        vhost: String,
+        /// `max-connections` or `max-queues`.
+        limit: String,
+        /// The limit; `None` for the broker's own limit only.
+        value: Option<u64>,
+    },
+}
+
+impl Changes for LimitChange {
+    fn told(&self) -> Told {
+        match self {
+            Self::OfUser { name, connections, sessions } => {
+                let limits = format_args!("connections={connections:?} sessions={sessions:?}");
+                Told::of("limit_user", ["", name], limits)
+            }
+            Self::OfVhost { name, connections, queues } => {
+                Told::of("limit_vhost", [name, ""], format_args!("connections={connections:?} queues={queues:?}"))
+            }
+            Self::SetOfUser { user, limit, value } => {
+                Told::of("set_user_limit", ["", user], format_args!("{limit}={value:?}"))
+            }
+            Self::SetOfVhost { vhost, limit, value } => {
+                Told::of("set_vhost_limit", [vhost, ""], format_args!("{limit}={value:?}"))
+            }
+        }
+    }
+
+    fn apply(self, broker: &Broker, _: Caller) -> Result<(u64, Ticket), Error> {
+        let ticket = match self {
+            Self::OfUser { name, connections, sessions } => broker.change_user(&name, |user| {
+                user.limits = UserLimits { connections, sessions };
+                Ok(())
+            }),
+            Self::OfVhost { name, connections, queues } => {
+                broker.limit_vhost(&name, VhostLimits { connections, queues })
+            }
+            Self::SetOfUser { user, limit, value } => broker.change_user(&user, |user| {
+                match limit.as_str() {
+                    MAX_CONNECTIONS => user.limits.connections = value,
+                    MAX_CHANNELS => user.limits.sessions = value,
+                    other => return Err(no_limit("user", other, [MAX_CONNECTIONS, MAX_CHANNELS])),
+                }
+                Ok(())
+            }),
+            Self::SetOfVhost { vhost, limit, value } => broker.change_vhost_limits(&vhost, |limits| {
+                match limit.as_str() {
+                    MAX_CONNECTIONS => limits.connections = value,
+                    MAX_QUEUES => limits.queues = value,
+                    other => return Err(no_limit("vhost", other, [MAX_CONNECTIONS, MAX_QUEUES])),
+                }
+                Ok(())
+            }),
+        }?;
+        Ok((0, ticket))
+    }
+}
+
+fn no_limit(of: &str, name: &str, known: [&str; 2]) -> Error {
+    Error::precondition(format!("a {of} has no limit '{name}', but {} and {}", known[0], known[1]))
 }

@@ -3,10 +3,13 @@
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::get;
-use broker::{Broker, Overview};
+use broker::{Broker, Error, Overview, Ticket};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use crate::api::{Answer, Asker, Failure, Routes, Shared, shown, sum_up};
+use crate::audit::Told;
+use crate::change::{Caller, Changes};
 use crate::memory::Memory;
 use crate::process::Process;
 use crate::source::Source;
@@ -119,4 +122,44 @@ pub(super) fn churn(overview: &Overview) -> [(&'static str, u64); 7] {
 
 pub(super) fn exchange_types() -> Vec<Json> {
     Broker::exchange_types().map(|name| json!({ "name": name, "enabled": true })).collect()
+}
+
+/// A change of the node itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum NodeChange {
+    /// Raises an alarm by hand, until it is cleared, or clears it.
+    Alarm {
+        /// `memory` or `disk`.
+        resource: String,
+        /// Whether the alarm is active from now on.
+        up: bool,
+    },
+    /// Sets the limit of queued messages in memory until the next start. At the limit the memory
+    /// alarm rises.
+    MemoryLimit {
+        /// The limit in bytes; at 0 the alarm is always active.
+        bytes: u64,
+    },
+}
+
+impl Changes for NodeChange {
+    fn told(&self) -> Told {
+        match self {
+            Self::Alarm { resource, up } => Told::of("alarm", ["", resource], format_args!("up={up}")),
+            Self::MemoryLimit { bytes } => Told::of("memory_limit", ["", ""], format_args!("bytes={bytes}")),
+        }
+    }
+
+    fn apply(self, broker: &Broker, _: Caller) -> Result<(u64, Ticket), Error> {
+        match self {
+            Self::Alarm { resource, up } => {
+                broker.force_alarm(&resource, up.into())?;
+            }
+            Self::MemoryLimit { bytes } => {
+                broker.set_memory_limit(bytes);
+            }
+        }
+        Ok((0, Ticket::NONE))
+    }
 }

@@ -18,7 +18,8 @@ use super::queues::traffic;
 use crate::api::{Answer, Asker, Document, Failure, Routes, Shared, done, shown, sum_up};
 use crate::change::{Refused, Why};
 use crate::facts::endpoint;
-use crate::source::{Source, delivered};
+use crate::metrics::delivered;
+use crate::source::Source;
 
 pub(super) fn routes() -> Routes {
     Router::new()

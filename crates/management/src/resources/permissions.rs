@@ -3,15 +3,17 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use auth::User;
+use auth::{Permission, TopicPermission, User};
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::{delete, get};
-use serde::Deserialize;
+use broker::{Broker, Error, Ticket};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use crate::api::{self, Answer, Asker, Document, Failure, Routes, Shared, created, done, look, make, select, shown};
-use crate::change::Change;
+use crate::audit::Told;
+use crate::change::{Caller, Changes, invalid};
 use crate::listing::{Collection, Part, Rights};
 use crate::source::Source;
 
@@ -87,7 +89,7 @@ async fn put(
     asker.administers()?;
     let was_there = rights_of(&source, &user, &vhost, |user| user.permissions.contains_key(vhost.as_str()))?;
     let PermissionBody { configure, write, read } = rights;
-    make(&source, &asker, Change::SetPermission { user, vhost, configure, write, read }).await?;
+    make(&source, &asker, PermissionChange::Set { user, vhost, configure, write, read }).await?;
     if was_there { done() } else { created() }
 }
 
@@ -104,7 +106,7 @@ async fn clear(asker: Asker, State(source): Shared, Path((vhost, user)): Path<(S
     if !rights_of(&source, &user, &vhost, |user| user.permissions.contains_key(vhost.as_str())).unwrap_or(false) {
         return Err(Failure::not_found());
     }
-    make(&source, &asker, Change::ClearPermission { user, vhost }).await?;
+    make(&source, &asker, PermissionChange::Clear { user, vhost }).await?;
     done()
 }
 
@@ -125,7 +127,7 @@ async fn put_topic(
     let TopicPermissionBody { exchange, write, read } = rights;
     let key = (vhost.as_str().into(), exchange.as_str().into());
     let was_there = rights_of(&source, &user, &vhost, |user| user.topic_permissions.contains_key(&key))?;
-    make(&source, &asker, Change::SetTopicPermission { user, vhost, exchange, write, read }).await?;
+    make(&source, &asker, PermissionChange::SetTopic { user, vhost, exchange, write, read }).await?;
     if was_there { done() } else { created() }
 }
 
@@ -154,7 +156,7 @@ async fn clear_topics(
     if !rights_of(&source, &user, &vhost, has).unwrap_or(false) {
         return Err(Failure::not_found());
     }
-    make(&source, &asker, Change::ClearTopicPermission { user, vhost, exchange }).await?;
+    make(&source, &asker, PermissionChange::ClearTopic { user, vhost, exchange }).await?;
     done()
 }
 
@@ -182,4 +184,109 @@ fn topic_rows(user: &User) -> Vec<Json> {
         })
     });
     rows.collect()
+}
+
+/// A change of the permissions of a user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum PermissionChange {
+    /// Sets the permissions of a user in a vhost, in place of those it has there.
+    Set {
+        /// Its name.
+        user: String,
+        /// The vhost.
+        vhost: String,
+        /// Pattern of names that the user may declare and delete.
+        configure: String,
+        /// Pattern of names that the user may write messages to.
+        write: String,
+        /// Pattern of names that the user may read messages from.
+        read: String,
+    },
+    /// Clears all permissions of a user in a vhost.
+    Clear {
+        /// Its name.
+        user: String,
+        /// The vhost.
+        vhost: String,
+    },
+    /// Sets which routing keys of a topic exchange a user may use.
+    SetTopic {
+        /// Its name.
+        user: String,
+        /// The vhost.
+        vhost: String,
+        /// The exchange.
+        exchange: String,
+        /// Pattern of keys that the user may publish with.
+        write: String,
+        /// Pattern of keys that the user may bind with.
+        read: String,
+    },
+    /// Clears the topic permissions of a user, for one exchange or for all.
+    ClearTopic {
+        /// Its name.
+        user: String,
+        /// The vhost.
+        vhost: String,
+        /// The exchange; `None` for all of them.
+        exchange: Option<String>,
+    },
+}
+
+impl Changes for PermissionChange {
+    fn told(&self) -> Told {
+        match self {
+            Self::Set { user, vhost, configure, write, read } => {
+                let rights = format_args!("configure={configure:?} write={write:?} read={read:?}");
+                Told::of("set_permission", [vhost, user], rights)
+            }
+            Self::Clear { user, vhost } => Told::plain("clear_permission", [vhost, user]),
+            Self::SetTopic { user, vhost, exchange, write, read } => {
+                let rights = format_args!("exchange={exchange:?} write={write:?} read={read:?}");
+                Told::of("set_topic_permission", [vhost, user], rights)
+            }
+            Self::ClearTopic { user, vhost, exchange } => {
+                Told::of("clear_topic_permission", [vhost, user], format_args!("exchange={exchange:?}"))
+            }
+        }
+    }
+
+    fn apply(self, broker: &Broker, _: Caller) -> Result<(u64, Ticket), Error> {
+        let in_vhost = |vhost: &str| {
+            let known = broker.has_vhost(vhost);
+            known.then_some(()).ok_or_else(|| Error::not_found(format!("vhost '{vhost}' does not exist")))
+        };
+        let ticket = match self {
+            Self::Set { user, vhost, configure, write, read } => {
+                let permission = Permission::new(&configure, &write, &read).map_err(invalid)?;
+                broker.change_user(&user, |user| {
+                    in_vhost(&vhost)?;
+                    user.permissions.insert(vhost.as_str().into(), permission);
+                    Ok(())
+                })
+            }
+            Self::Clear { user, vhost } => broker.change_user(&user, |user| {
+                in_vhost(&vhost)?;
+                user.permissions.remove(vhost.as_str());
+                Ok(())
+            }),
+            Self::SetTopic { user, vhost, exchange, write, read } => {
+                let permission = TopicPermission::new(&user, &vhost, &write, &read).map_err(invalid)?;
+                broker.change_user(&user, |user| {
+                    in_vhost(&vhost)?;
+                    user.topic_permissions.insert((vhost.as_str().into(), exchange.as_str().into()), permission);
+                    Ok(())
+                })
+            }
+            Self::ClearTopic { user, vhost, exchange } => broker.change_user(&user, |user| {
+                in_vhost(&vhost)?;
+                user.topic_permissions.retain(|(place, name), _| {
+                    **place != *vhost || exchange.as_ref().is_some_and(|exchange| **name != **exchange)
+                });
+                Ok(())
+            }),
+        }?;
+        Ok((0, ticket))
+    }
 }

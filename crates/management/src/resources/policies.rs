@@ -5,15 +5,15 @@ use std::collections::VecDeque;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::get;
-use broker::PolicyKind;
-use serde::Deserialize;
-use serde_json::{Map, Value as Json};
+use broker::{ApplyTo, Broker, Error, PolicyKind, PolicyReport, PolicySpec, Ticket};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json, json};
 
 use crate::api::{self, Answer, Asker, Document, Failure, Routes, Shared, created, done, look, make};
-use crate::change::Change;
-use crate::json;
+use crate::audit::Told;
+use crate::change::{Caller, Changes};
+use crate::json::{self, object, table};
 use crate::listing::{Collection, Part};
-use crate::policies::{self, PolicyChange};
 use crate::source::Source;
 
 /// Policies of one kind.
@@ -21,7 +21,7 @@ pub(crate) struct Policies(pub(super) PolicyKind);
 
 impl Collection for Policies {
     fn rows(&self, source: &Source, part: Part, _: &mut VecDeque<Part>) -> Vec<Json> {
-        part.of_whole(source.broker.policies(self.0).iter().map(policies::row))
+        part.of_whole(source.broker.policies(self.0).iter().map(row))
     }
 }
 
@@ -50,7 +50,7 @@ async fn one(
 ) -> Answer {
     let find = move |source: &Source, vhost: &str| {
         let policies = source.broker.policies(kind);
-        policies.iter().find(|policy| policy.vhost == vhost && policy.name == name).map(policies::row)
+        policies.iter().find(|policy| policy.vhost == vhost && policy.name == name).map(row)
     };
     api::one_in_vhost(asker, source, vhost, find).await
 }
@@ -62,7 +62,7 @@ struct PolicyBody {
     definition: Map<String, Json>,
     #[serde(default)]
     priority: i64,
-    #[serde(default = "policies::to_all", rename = "apply-to")]
+    #[serde(default = "to_all", rename = "apply-to")]
     apply_to: String,
 }
 
@@ -91,8 +91,8 @@ async fn put(
     })
     .await?;
     let PolicyBody { pattern, definition, priority, apply_to } = body;
-    let policy = PolicyChange { vhost, name, pattern, apply_to, priority, definition };
-    make(&source, &asker, Change::SetPolicy { operator: kind == PolicyKind::Operator, policy }).await?;
+    let policy = PolicyFields { vhost, name, pattern, apply_to, priority, definition };
+    make(&source, &asker, PolicyChange::Set { kind, policy }).await?;
     if was_there { done() } else { created() }
 }
 
@@ -103,6 +103,123 @@ async fn clear(
     kind: PolicyKind,
 ) -> Answer {
     sets(&asker, &source, &vhost, kind)?;
-    make(&source, &asker, Change::ClearPolicy { operator: kind == PolicyKind::Operator, vhost, name }).await?;
+    make(&source, &asker, PolicyChange::Clear { kind, vhost, name }).await?;
     done()
+}
+
+/// A policy to set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyFields {
+    /// Its vhost. A document of one vhost leaves it out.
+    #[serde(default)]
+    pub vhost: String,
+    /// Its name.
+    pub name: String,
+    /// A regular expression that is searched for in names.
+    pub pattern: String,
+    /// `all`, `queues`, `classic_queues`, `quorum_queues` or `exchanges`.
+    #[serde(rename = "apply-to")]
+    pub apply_to: String,
+    /// If several policies match, the one with the highest priority applies.
+    pub priority: i64,
+    /// The arguments that it sets.
+    #[serde(deserialize_with = "json::unique")]
+    pub definition: Map<String, Json>,
+}
+
+/// What a policy applies to if it does not say.
+pub(crate) fn to_all() -> String {
+    ApplyTo::All.name().to_owned()
+}
+
+/// The author of a policy, as the control socket writes it.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "PolicyKind", rename_all = "snake_case")]
+enum Author {
+    User,
+    Operator,
+}
+
+/// A change of policies.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum PolicyChange {
+    /// Sets a policy. It replaces the policy of the same name.
+    Set {
+        /// Its author.
+        #[serde(with = "Author")]
+        kind: PolicyKind,
+        /// The policy.
+        policy: PolicyFields,
+    },
+    /// Clears a policy.
+    Clear {
+        /// Its author.
+        #[serde(with = "Author")]
+        kind: PolicyKind,
+        /// Its vhost.
+        vhost: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+impl Changes for PolicyChange {
+    fn told(&self) -> Told {
+        match self {
+            Self::Set { kind, policy } => {
+                let about = format_args!(
+                    "pattern={:?} apply_to={:?} priority={} definition={:?}",
+                    policy.pattern, policy.apply_to, policy.priority, policy.definition
+                );
+                let action = if *kind == PolicyKind::Operator { "set_operator_policy" } else { "set_policy" };
+                Told::of(action, [&policy.vhost, &policy.name], about)
+            }
+            Self::Clear { kind, vhost, name } => {
+                let action = if *kind == PolicyKind::Operator { "clear_operator_policy" } else { "clear_policy" };
+                Told::plain(action, [vhost, name])
+            }
+        }
+    }
+
+    fn apply(self, broker: &Broker, caller: Caller) -> Result<(u64, Ticket), Error> {
+        let ticket = match self {
+            Self::Set { kind, policy } => {
+                let (vhost, name) = (policy.vhost.clone(), policy.name.clone());
+                broker.set_policy(&vhost, kind, &name, spec(policy)?, &caller.identity)
+            }
+            Self::Clear { kind, vhost, name } => broker.clear_policy(&vhost, kind, &name),
+        }?;
+        Ok((0, ticket))
+    }
+}
+
+/// Fails as a change of the policy would. The vhost and the permissions of the author are not
+/// checked.
+pub(super) fn check(broker: &Broker, kind: PolicyKind, policy: PolicyFields) -> Result<(), Error> {
+    let name = policy.name.clone();
+    broker.check_policy(kind, &name, spec(policy)?)
+}
+
+fn spec(policy: PolicyFields) -> Result<PolicySpec, Error> {
+    let PolicyFields { pattern, apply_to, priority, definition, .. } = policy;
+    let Some(apply_to) = ApplyTo::parse(&apply_to) else {
+        return Err(Error::precondition(format!(
+            "a policy can't apply to '{apply_to}', but to all, queues, classic_queues, quorum_queues or exchanges"
+        )));
+    };
+    let definition = table(&definition).map_err(Error::precondition)?;
+    Ok(PolicySpec { pattern, apply_to, priority, definition })
+}
+
+/// A policy as JSON.
+fn row(report: &PolicyReport) -> Json {
+    json!({
+        "vhost": report.vhost,
+        "name": report.name,
+        "pattern": report.spec.pattern,
+        "apply-to": report.spec.apply_to.name(),
+        "definition": object(&report.spec.definition),
+        "priority": report.spec.priority,
+    })
 }

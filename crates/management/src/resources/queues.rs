@@ -8,22 +8,23 @@ use axum::extract::{Path, State};
 use axum::routing::{delete, get, post};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::{QueueReport, QueueTotals};
+use broker::{Broker, DeleteIf, Error, QueueReport, QueueSpec, QueueTotals, Ticket};
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
 use super::consumers;
 use crate::api::{
-    self, Answer, Asker, Document, Parameters, Routes, Shared, blocking, change_objects, created, done, look, number,
-    shown, truth,
+    self, Answer, Asker, Document, Parameters, Routes, Shared, blocking, created, done, look, make, number, shown,
+    truth,
 };
+use crate::audit::Told;
+use crate::change::{Caller, Changes, client, without_line_ends};
 use crate::courier::{AckMode, Fetched, Fetching};
 use crate::facts::Facts;
 use crate::json::{self, object};
 use crate::listing::{self, Collection, Part};
 use crate::messages;
-use crate::objects::ObjectChange;
 use crate::source::Source;
 
 /// See the module.
@@ -78,13 +79,13 @@ async fn put(
     Path((vhost, name)): Path<(String, String)>,
     Document(body): Document<QueueBody>,
 ) -> Answer {
+    asker.enters(&source, &vhost)?;
     let was_there = {
         let (vhost, name) = (vhost.clone(), name.clone());
         look(&source, &asker, move |source| source.broker.has_queue(&vhost, &name)).await?
     };
     let QueueBody { durable, auto_delete, arguments } = body;
-    change_objects(&asker, &source, vhost, ObjectChange::DeclareQueue { name, durable, auto_delete, arguments })
-        .await?;
+    make(&source, &asker, QueueChange::Declare { vhost, name, durable, auto_delete, arguments }).await?;
     if was_there { done() } else { created() }
 }
 
@@ -103,12 +104,14 @@ async fn remove(
     Path((vhost, name)): Path<(String, String)>,
     Parameters(Only { if_unused, if_empty }): Parameters<Only>,
 ) -> Answer {
-    change_objects(&asker, &source, vhost, ObjectChange::DeleteQueue { name, if_unused, if_empty }).await?;
+    asker.enters(&source, &vhost)?;
+    make(&source, &asker, QueueChange::Delete { vhost, name, if_unused, if_empty }).await?;
     done()
 }
 
 async fn purge(asker: Asker, State(source): Shared, Path((vhost, name)): Path<(String, String)>) -> Answer {
-    change_objects(&asker, &source, vhost, ObjectChange::PurgeQueue { name }).await?;
+    asker.enters(&source, &vhost)?;
+    make(&source, &asker, QueueChange::Purge { vhost, name }).await?;
     done()
 }
 
@@ -260,4 +263,78 @@ pub(crate) fn traffic(totals: &QueueTotals) -> Json {
         "redeliver": totals.redelivered,
         "ack": totals.acknowledged,
     })
+}
+
+/// A change of queues.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum QueueChange {
+    /// Declares a queue.
+    Declare {
+        /// Its vhost.
+        vhost: String,
+        /// Its name.
+        name: String,
+        /// Whether it survives a restart.
+        durable: bool,
+        /// Whether it is deleted with its last consumer.
+        auto_delete: bool,
+        /// Its arguments.
+        arguments: Map<String, Json>,
+    },
+    /// Deletes a queue.
+    Delete {
+        /// Its vhost.
+        vhost: String,
+        /// Its name.
+        name: String,
+        /// Only if it has no consumers.
+        if_unused: bool,
+        /// Only if no message waits in it.
+        if_empty: bool,
+    },
+    /// Drops the messages that wait in a queue.
+    Purge {
+        /// Its vhost.
+        vhost: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+impl Changes for QueueChange {
+    fn told(&self) -> Told {
+        match self {
+            Self::Declare { vhost, name, durable, auto_delete, arguments } => {
+                let about = format_args!("durable={durable} auto_delete={auto_delete} arguments={arguments:?}");
+                Told::of("declare_queue", [vhost, name], about)
+            }
+            Self::Delete { vhost, name, .. } => Told::plain("delete_queue", [vhost, name]),
+            Self::Purge { vhost, name } => Told::plain("purge_queue", [vhost, name]),
+        }
+    }
+
+    fn apply(self, broker: &Broker, caller: Caller) -> Result<(u64, Ticket), Error> {
+        let now = Instant::now();
+        match self {
+            Self::Declare { vhost, name, durable, auto_delete, arguments } => {
+                let name = without_line_ends(name);
+                let mut client = client(broker, &vhost, caller)?;
+                let arguments = json::table(&arguments).map_err(Error::precondition)?;
+                let spec = QueueSpec { name, durable, exclusive: false, auto_delete, arguments };
+                client.declare_queue(&spec, now).map(|declared| (0, declared.ticket))
+            }
+            Self::Delete { vhost, name, if_unused, if_empty } => {
+                let name = without_line_ends(name);
+                let mut client = client(broker, &vhost, caller)?;
+                client.check_queue(&name, now)?;
+                client.delete_queue(&name, DeleteIf { unused: if_unused, empty: if_empty }, now)
+            }
+            Self::Purge { vhost, name } => {
+                let name = without_line_ends(name);
+                let mut client = client(broker, &vhost, caller)?;
+                client.purge_queue(&name, now)
+            }
+        }
+    }
 }

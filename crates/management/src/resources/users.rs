@@ -2,19 +2,20 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use auth::{PasswordHash, User};
+use auth::{PasswordHash, Tags, User};
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
-use broker::Broker;
-use serde::Deserialize;
+use broker::{Broker, Error, Ticket};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use super::limits::of_user as limits_of;
 use crate::api::{
     self, Answer, Asker, Document, Failure, Routes, Shared, Words, created, done, make, select, shown, sum_up,
 };
-use crate::change::{Change, Secret};
+use crate::audit::Told;
+use crate::change::{Caller, Changes, invalid};
 use crate::listing::{Collection, Part, Rights};
 use crate::source::Source;
 
@@ -100,13 +101,13 @@ async fn put(
     let tags =
         user.tags.ok_or_else(|| Failure::bad_request("tags_not_present: give the user tags, or an empty list"))?;
     let was_there = source.broker.authority().user(&name).is_some();
-    make(&source, &asker, Change::PutUser { name, secret, tags: tags.list() }).await?;
+    make(&source, &asker, UserChange::Put { name, secret, tags: tags.list() }).await?;
     if was_there { done() } else { created() }
 }
 
 async fn remove(asker: Asker, State(source): Shared, Path(name): Path<String>) -> Answer {
     asker.administers()?;
-    make(&source, &asker, Change::DeleteUser { name }).await?;
+    make(&source, &asker, UserChange::Delete { name }).await?;
     done()
 }
 
@@ -120,7 +121,7 @@ async fn remove_all(asker: Asker, State(source): Shared, Document(wanted): Docum
     asker.administers()?;
     for name in wanted.users {
         if source.broker.authority().user(&name).is_some() {
-            make(&source, &asker, Change::DeleteUser { name }).await?;
+            make(&source, &asker, UserChange::Delete { name }).await?;
         }
     }
     done()
@@ -136,4 +137,134 @@ pub(super) fn row(broker: &Broker, user: &User) -> Json {
         "limits": limits_of(user),
         "held_bytes": broker.user_held_bytes(&user.name),
     })
+}
+
+/// A password, or its hash. Its `Debug` output never shows either.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Secret {
+    /// No login by password.
+    None,
+    /// The password itself.
+    Password(String),
+    /// Its hash, as [`PasswordHash::as_str`] shows it.
+    Hash(String),
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(hidden)")
+    }
+}
+
+/// A change of users.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum UserChange {
+    /// Adds a user.
+    Add {
+        /// Its name.
+        name: String,
+        /// How it logs in.
+        secret: Secret,
+        /// Its tags.
+        tags: Vec<String>,
+    },
+    /// Adds a user. If the user exists, replaces its password and its tags.
+    Put {
+        /// Its name.
+        name: String,
+        /// How it logs in.
+        secret: Secret,
+        /// All its tags.
+        tags: Vec<String>,
+    },
+    /// Deletes a user and closes its connections.
+    Delete {
+        /// Its name.
+        name: String,
+    },
+    /// Changes how a user logs in.
+    ChangePassword {
+        /// Its name.
+        name: String,
+        /// How it logs in from now on.
+        secret: Secret,
+    },
+    /// Replaces the tags of a user.
+    SetTags {
+        /// Its name.
+        name: String,
+        /// All its tags.
+        tags: Vec<String>,
+    },
+}
+
+impl Changes for UserChange {
+    fn told(&self) -> Told {
+        match self {
+            Self::Add { name, tags, .. } => Told::of("add_user", ["", name], format_args!("tags={tags:?}")),
+            Self::Put { name, tags, .. } => Told::of("put_user", ["", name], format_args!("tags={tags:?}")),
+            Self::Delete { name } => Told::plain("delete_user", ["", name]),
+            Self::ChangePassword { name, .. } => Told::plain("change_password", ["", name]),
+            Self::SetTags { name, tags } => Told::of("set_tags", ["", name], format_args!("tags={tags:?}")),
+        }
+    }
+
+    fn apply(self, broker: &Broker, _: Caller) -> Result<(u64, Ticket), Error> {
+        let ticket = match self {
+            Self::Add { name, secret, tags } => {
+                let mut user = User::new(&name, hash(broker, secret)?);
+                user.tags = tags_of(&tags);
+                broker.add_user(user)
+            }
+            Self::Put { name, secret, tags } => {
+                let (password, tags) = (hash(broker, secret)?, tags_of(&tags));
+                match broker.authority().user(&name) {
+                    None => broker.add_user(User { tags, ..User::new(&name, password) }),
+                    Some(_) => broker.change_user(&name, |user| {
+                        user.password = password;
+                        user.tags = tags;
+                        Ok(())
+                    }),
+                }
+            }
+            Self::Delete { name } => broker.delete_user(&name),
+            Self::ChangePassword { name, secret } => {
+                // The hash is computed before the user is locked, so that other changes need not
+                // wait for it.
+                let password = hash(broker, secret)?;
+                broker.change_user(&name, |user| {
+                    user.password = password;
+                    Ok(())
+                })
+            }
+            Self::SetTags { name, tags } => broker.change_user(&name, |user| {
+                user.tags = tags_of(&tags);
+                Ok(())
+            }),
+        }?;
+        Ok((0, ticket))
+    }
+}
+
+fn tags_of(tags: &[String]) -> Tags {
+    Tags::new(tags.iter().map(String::as_str))
+}
+
+/// Hashing a password takes some hundredths or tenths of a second.
+fn hash(broker: &Broker, secret: Secret) -> Result<Option<PasswordHash>, Error> {
+    match secret {
+        Secret::None => Ok(None),
+        Secret::Hash(text) => PasswordHash::parse(&text).map(Some).map_err(invalid),
+        Secret::Password(password) => hash_password(broker, &password).map(Some),
+    }
+}
+
+/// Hashes a password with the parameters of all stored passwords.
+pub(crate) fn hash_password(broker: &Broker, password: &str) -> Result<PasswordHash, Error> {
+    let mut salt = [0; 16];
+    getrandom::fill(&mut salt)
+        .map_err(|error| Error::internal(format!("the operating system gives no random bytes: {error}")))?;
+    broker.authority().hash_password(password.as_bytes(), salt).map_err(invalid)
 }

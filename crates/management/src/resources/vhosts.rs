@@ -5,12 +5,14 @@ use std::collections::VecDeque;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
-use broker::VhostReport;
-use serde::Deserialize;
+use broker::{Broker, Error, Ticket, VhostReport, VhostSpec};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
+use super::permissions::PermissionChange;
 use crate::api::{self, Answer, Asker, Document, Failure, Routes, Shared, Words, created, done, make, truth};
-use crate::change::Change;
+use crate::audit::Told;
+use crate::change::{Caller, Changes};
 use crate::facts::Facts;
 use crate::listing::{Collection, Part, Rights};
 use crate::source::Source;
@@ -71,7 +73,7 @@ async fn put(
         }
     }
     let was_there = source.broker.has_vhost(&name);
-    let change = Change::PutVhost {
+    let change = VhostChange::Put {
         name: name.clone(),
         description: Some(vhost.description),
         tags: Some(vhost.tags.list()),
@@ -82,14 +84,14 @@ async fn put(
     if !was_there {
         let [configure, write, read] = [".*"; 3].map(str::to_owned);
         let user = asker.user().to_owned();
-        make(&source, &asker, Change::SetPermission { user, vhost: name, configure, write, read }).await?;
+        make(&source, &asker, PermissionChange::Set { user, vhost: name, configure, write, read }).await?;
     }
     if was_there { done() } else { created() }
 }
 
 async fn remove(asker: Asker, State(source): Shared, Path(name): Path<String>) -> Answer {
     asker.administers()?;
-    make(&source, &asker, Change::DeleteVhost { name }).await?;
+    make(&source, &asker, VhostChange::Delete { name }).await?;
     done()
 }
 
@@ -118,4 +120,66 @@ pub(super) fn row(vhost: &VhostReport, facts: &Facts) -> Json {
         "tracing": vhost.traced,
         "cluster_state": { (facts.node.as_str()): "running" },
     })
+}
+
+/// A change of vhosts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum VhostChange {
+    /// Adds a vhost, or changes the given fields of one.
+    Put {
+        /// Its name.
+        name: String,
+        /// Its description.
+        description: Option<String>,
+        /// Its tags.
+        tags: Option<Vec<String>>,
+        /// The type of queues that are declared without one; empty for the broker's default.
+        default_queue_type: Option<String>,
+    },
+    /// Deletes a vhost with everything in it.
+    Delete {
+        /// Its name.
+        name: String,
+    },
+    /// Starts or stops the tracing of a vhost: copies of published and delivered messages go to
+    /// `amq.rabbitmq.trace`, until the next start.
+    Trace {
+        /// The vhost.
+        vhost: String,
+        /// Whether tracing is on from now on.
+        on: bool,
+    },
+}
+
+impl Changes for VhostChange {
+    fn told(&self) -> Told {
+        match self {
+            Self::Put { name, description, tags, default_queue_type } => {
+                let about =
+                    format_args!("default_queue_type={default_queue_type:?} tags={tags:?} description={description:?}");
+                Told::of("put_vhost", [name, ""], about)
+            }
+            Self::Delete { name } => Told::plain("delete_vhost", [name, ""]),
+            Self::Trace { vhost, on } => Told::of("trace", [vhost, ""], format_args!("on={on}")),
+        }
+    }
+
+    fn apply(self, broker: &Broker, _: Caller) -> Result<(u64, Ticket), Error> {
+        let ticket = match self {
+            Self::Put { name, description, tags, default_queue_type } => {
+                let known = broker.vhosts().into_iter().find(|vhost| vhost.name == name);
+                let mut spec = known.map_or_else(VhostSpec::default, |vhost| vhost.spec);
+                spec.description = description.unwrap_or(spec.description);
+                spec.tags = tags.unwrap_or(spec.tags);
+                if let Some(kind) = default_queue_type {
+                    spec.default_queue_type = Some(kind).filter(|kind| !kind.is_empty());
+                }
+                broker.put_vhost(&name, &spec)
+            }
+            Self::Delete { name } => broker.delete_vhost(&name),
+            Self::Trace { vhost, on } => broker.trace(&vhost, on.into()),
+        }?;
+        Ok((0, ticket))
+    }
 }

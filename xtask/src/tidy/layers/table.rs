@@ -380,6 +380,22 @@ pub(super) const FOLDERS: &[Folder] = &[
         allowed: &[],
     },
     Folder {
+        path: "crates/management/src",
+        layers: &[
+            &["budget", "door", "exposition", "features", "figures", "foreign", "hosts", "json", "pool", "process", "rates", "report", "watch"],
+            &["audit", "facts", "memory", "visit"],
+            &["change", "detailed", "front", "metrics"],
+            &["source"],
+            &["courier", "listing", "messages"],
+            &["api"],
+            &["resources"],
+            &["control", "http"],
+            &["serving"],
+            &["server"],
+        ],
+        allowed: &[],
+    },
+    Folder {
         path: "crates/management/src/api",
         layers: &[
             &["answer"],
@@ -398,8 +414,8 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/management/src/resources",
         layers: &[
-            &["channels", "consumers", "exchanges", "health", "limits", "losses", "nodes", "parameters", "permissions", "policies", "vhosts"],
-            &["connections", "queues", "users"],
+            &["channels", "consumers", "exchanges", "health", "limits", "losses", "nodes", "parameters", "permissions", "policies"],
+            &["connections", "queues", "users", "vhosts"],
             &["bindings", "overview"],
             &["definitions"],
         ],

@@ -12,10 +12,10 @@ use serde_json::{Map, Value as Json};
 
 use super::HERMOD_HASH;
 use super::fields::{Faults, Fields};
-use crate::change::{MAX_CHANNELS, MAX_CONNECTIONS, MAX_QUEUES};
 use crate::json;
-use crate::objects::{BindingChange, DestinationType};
-use crate::policies::PolicyChange;
+use crate::resources::bindings::{BindingFields, DestinationType};
+use crate::resources::limits::{MAX_CHANNELS, MAX_CONNECTIONS, MAX_QUEUES};
+use crate::resources::policies::{self, PolicyFields};
 
 /// Most values of one entry, including those within its arguments.
 const MOST_VALUES: usize = 65_536;
@@ -45,8 +45,8 @@ pub(super) struct Document {
     pub(super) topic_permissions: Vec<TopicEntry>,
     pub(super) parameters: Vec<ParameterEntry>,
     pub(super) global_parameters: Vec<NamedEntry>,
-    pub(super) policies: Vec<PolicyChange>,
-    pub(super) operator_policies: Vec<PolicyChange>,
+    pub(super) policies: Vec<PolicyFields>,
+    pub(super) operator_policies: Vec<PolicyFields>,
     pub(super) queues: Vec<QueueEntry>,
     pub(super) exchanges: Vec<ExchangeEntry>,
     pub(super) bindings: Vec<BindingEntry>,
@@ -158,7 +158,7 @@ pub(super) struct ExchangeEntry {
 #[derive(Debug)]
 pub(super) struct BindingEntry {
     pub(super) vhost: String,
-    pub(super) binding: BindingChange,
+    pub(super) binding: BindingFields,
 }
 
 /// Reads a document. Its faults go to `faults`.
@@ -391,7 +391,7 @@ fn take_parameter(document: &mut Document, fields: &mut Fields<'_>) {
     if component == super::OPERATOR_POLICY {
         let (vhost, name) = (fields.optional_text("vhost").unwrap_or_default(), fields.text("name"));
         let mut value = fields.within("value");
-        let policy = PolicyChange { vhost, name, ..policy_of(&mut value) };
+        let policy = PolicyFields { vhost, name, ..policy_of(&mut value) };
         value.finish();
         return document.operator_policies.push(policy);
     }
@@ -404,18 +404,18 @@ fn take_parameter(document: &mut Document, fields: &mut Fields<'_>) {
     document.parameters.push(ParameterEntry { component, vhost, name, limits });
 }
 
-fn policy(fields: &mut Fields<'_>) -> PolicyChange {
+fn policy(fields: &mut Fields<'_>) -> PolicyFields {
     let (vhost, name) = (fields.optional_text("vhost").unwrap_or_default(), fields.text("name"));
-    PolicyChange { vhost, name, ..policy_of(fields) }
+    PolicyFields { vhost, name, ..policy_of(fields) }
 }
 
 /// A policy without its vhost and its name.
-fn policy_of(fields: &mut Fields<'_>) -> PolicyChange {
-    PolicyChange {
+fn policy_of(fields: &mut Fields<'_>) -> PolicyFields {
+    PolicyFields {
         vhost: String::new(),
         name: String::new(),
         pattern: fields.text("pattern"),
-        apply_to: fields.optional_text("apply-to").unwrap_or_else(crate::policies::to_all),
+        apply_to: fields.optional_text("apply-to").unwrap_or_else(policies::to_all),
         priority: fields.number("priority").unwrap_or(NO_PRIORITY),
         definition: fields.object("definition").unwrap_or_default(),
     }
@@ -461,7 +461,7 @@ impl BindingEntry {
                 DestinationType::Queue
             }
         };
-        let binding = BindingChange {
+        let binding = BindingFields {
             source: fields.text("source"),
             destination: fields.text("destination"),
             destination_type,

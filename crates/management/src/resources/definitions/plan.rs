@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use auth::{PasswordError, PasswordHash, Permission, Tags, TopicPermission, User, UserLimits};
-use broker::{Broker, Error, ExchangeSpec, QueueSpec, Ticket, VhostLimits, VhostSpec};
+use broker::{Broker, Error, ExchangeSpec, PolicyKind, QueueSpec, Ticket, VhostLimits, VhostSpec};
 use serde_json::{Map, Value as Json, json};
 
 use super::document::{
@@ -15,10 +15,15 @@ use super::document::{
 };
 use super::fields::Faults;
 use super::{NOTHING, VHOST_LIMITS};
-use crate::change::{Caller, Change, MAX_QUEUES, Refused, Why, apply, hash_password, wait};
+use crate::change::{Caller, Changes, Refused, Why, wait};
 use crate::json;
-use crate::objects::{self, DestinationType, ObjectChange};
-use crate::policies::{self, PolicyChange};
+use crate::resources::Change;
+use crate::resources::bindings::{self, BindingChange, DestinationType};
+use crate::resources::exchanges::ExchangeChange;
+use crate::resources::limits::MAX_QUEUES;
+use crate::resources::policies::{self, PolicyChange, PolicyFields};
+use crate::resources::queues::QueueChange;
+use crate::resources::users::hash_password;
 
 /// Parameters about the identity of a RabbitMQ cluster, which mean nothing elsewhere.
 const OF_A_CLUSTER: [&str; 4] =
@@ -159,8 +164,8 @@ impl<'a> Plan<'a> {
         document.permissions.into_iter().for_each(|entry| self.permission(&entry));
         document.topic_permissions.into_iter().for_each(|entry| self.topic(&entry));
         document.parameters.into_iter().for_each(|entry| self.parameter(entry));
-        document.policies.into_iter().for_each(|entry| self.policy(entry, false));
-        document.operator_policies.into_iter().for_each(|entry| self.policy(entry, true));
+        document.policies.into_iter().for_each(|entry| self.policy(entry, PolicyKind::User));
+        document.operator_policies.into_iter().for_each(|entry| self.policy(entry, PolicyKind::Operator));
         document.global_parameters.into_iter().for_each(|entry| self.global_parameter(&entry));
         document.exchanges.into_iter().for_each(|entry| self.exchange(entry));
         document.queues.into_iter().for_each(|entry| self.queue(entry));
@@ -371,8 +376,8 @@ impl<'a> Plan<'a> {
     }
 
     /// Unsupported settings of a policy are reported; its other settings are kept.
-    fn policy(&mut self, mut policy: PolicyChange, operator: bool) {
-        let (name, vhost, kind) = (policy.name.clone(), policy.vhost.clone(), policies::kind(operator));
+    fn policy(&mut self, mut policy: PolicyFields, kind: PolicyKind) {
+        let (name, vhost) = (policy.name.clone(), policy.vhost.clone());
         if !self.has_vhost(&vhost) {
             return self.wrong(format!("policy '{name}': there is no vhost '{vhost}'"));
         }
@@ -389,8 +394,8 @@ impl<'a> Plan<'a> {
             return self.unsupported(format!("{} '{name}' in vhost '{vhost}': it has no other setting", kind.name()));
         }
         policy.definition = known;
-        match policies::check(self.broker, operator, policy.clone()) {
-            Ok(()) => self.changes.push(Change::SetPolicy { operator, policy }),
+        match policies::check(self.broker, kind, policy.clone()) {
+            Ok(()) => self.changes.push(Change::Policies(PolicyChange::Set { kind, policy })),
             Err(error) => self.unsupported(format!("{} in vhost '{vhost}'", error.text)),
         }
     }
@@ -415,8 +420,8 @@ impl<'a> Plan<'a> {
         });
         self.object(
             checked,
-            (vhost, false, name.clone()),
-            ObjectChange::DeclareExchange { name, kind, durable, auto_delete, internal, arguments },
+            (vhost.clone(), false, name.clone()),
+            Change::Exchanges(ExchangeChange::Declare { vhost, name, kind, durable, auto_delete, internal, arguments }),
         );
     }
 
@@ -428,8 +433,10 @@ impl<'a> Plan<'a> {
         if name.is_empty() {
             return self.wrong(format!("a queue in vhost '{vhost}' has no name"));
         }
+        let stays = durable && !auto_delete;
+        let default = self.default_types.get(&vhost).filter(|_| stays).cloned();
         if !arguments.contains_key(QUEUE_TYPE)
-            && let Some(kind) = self.queue_type(&vhost, kind, durable && !auto_delete)
+            && let Some(kind) = queue_type(kind, default)
         {
             arguments.insert(QUEUE_TYPE.to_owned(), Json::String(kind));
         }
@@ -439,24 +446,12 @@ impl<'a> Plan<'a> {
         });
         self.object(
             checked,
-            (vhost, true, name.clone()),
-            ObjectChange::DeclareQueue { name, durable, auto_delete, arguments },
+            (vhost.clone(), true, name.clone()),
+            Change::Queues(QueueChange::Declare { vhost, name, durable, auto_delete, arguments }),
         );
     }
 
-    /// The type of a queue whose arguments give none; `None` for the type that it gets anyway. A
-    /// type beside the arguments comes before the default type of the vhost, which applies to
-    /// queues that stay.
-    fn queue_type(&self, vhost: &str, kind: Option<String>, stays: bool) -> Option<String> {
-        let default = self.default_types.get(vhost).filter(|_| stays).cloned();
-        match kind {
-            Some(kind) if kind == "classic" && default.is_none() => None,
-            Some(kind) => Some(kind),
-            None => default,
-        }
-    }
-
-    fn object(&mut self, checked: Result<Declaration, Error>, place: Place, change: ObjectChange) {
+    fn object(&mut self, checked: Result<Declaration, Error>, place: Place, change: Change) {
         match checked {
             Ok(declaration) => {
                 let (vhost, is_queue, name) = &place;
@@ -474,7 +469,7 @@ impl<'a> Plan<'a> {
                     true => self.counts.queues.entry(vhost.clone()).or_default().come += comes,
                     false => self.counts.exchanges.come += comes,
                 }
-                self.changes.push(Change::Objects { vhost: vhost.clone(), change });
+                self.changes.push(change);
                 self.declared.insert(place, declaration);
             }
             // A contradiction to what exists is a fault; anything else is unsupported.
@@ -512,14 +507,13 @@ impl<'a> Plan<'a> {
             Some(Declaration::Exchange(source)) => Some(source),
             _ => None,
         };
-        let checked =
-            objects::binding_spec(binding.clone()).and_then(|spec| self.broker.check_binding(&vhost, &spec, source));
+        let checked = bindings::spec(binding.clone()).and_then(|spec| self.broker.check_binding(&vhost, &spec, source));
         match checked {
             Ok(comes) => {
                 if comes && self.bound.insert((vhost.clone(), json!(binding).to_string())) {
                     self.counts.bindings.come += 1;
                 }
-                self.changes.push(Change::Objects { vhost, change: ObjectChange::Bind(binding) });
+                self.changes.push(Change::Bindings(BindingChange::Bind { vhost, binding }));
             }
             Err(error) => self.unsupported(format!("{what}: {}", error.text)),
         }
@@ -580,7 +574,7 @@ impl<'a> Plan<'a> {
         }
         for change in self.changes {
             let caller = Caller { identity: auth::Identity::operator("operator"), from: from.to_owned() };
-            reached(apply(self.broker, change, caller)?.1);
+            reached(change.apply(self.broker, caller)?.1);
         }
         let late =
             |(name, limits): &(&String, &VhostLimits)| limits.queues.is_some_and(|limit| limit < queues_of(name));
@@ -588,6 +582,17 @@ impl<'a> Plan<'a> {
             reached(self.broker.limit_vhost(name, *limits)?);
         }
         Ok(last.into_values().collect())
+    }
+}
+
+/// The type of a queue whose arguments give none; `None` for the type that it gets anyway. A type
+/// beside the arguments comes before the default type of the vhost, which applies to queues that
+/// stay.
+fn queue_type(kind: Option<String>, default: Option<String>) -> Option<String> {
+    match kind {
+        Some(kind) if kind == "classic" && default.is_none() => None,
+        Some(kind) => Some(kind),
+        None => default,
     }
 }
 
