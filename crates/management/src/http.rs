@@ -15,9 +15,10 @@ use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 
 use crate::api::{Asker, Failure};
+use crate::console;
 use crate::detailed::{self, Asked};
 use crate::foreign::acts_for_another_site;
-use crate::front::{self, Condition};
+use crate::front;
 use crate::hosts::Hosts;
 use crate::memory::Memory;
 use crate::metrics;
@@ -121,9 +122,6 @@ fn router(source: Arc<Source>, per_object: PerObject) -> Router {
         PerObject::Everybody => (get(per_object_open), get(families_open)),
     };
     Router::new()
-        .route("/", get(front))
-        .route("/favicon.ico", get(icon))
-        .route("/favicon.svg", get(icon))
         .route("/metrics", get(aggregated))
         .route("/metrics/per-object", per_object)
         .route("/metrics/detailed", families)
@@ -132,18 +130,9 @@ fn router(source: Arc<Source>, per_object: PerObject) -> Router {
         .route("/health/ready", get(ready))
         .route("/health/writable", get(writable))
         .merge(resources::routes())
+        .merge(console::router())
         .fallback(nothing)
         .with_state(source)
-}
-
-async fn front(State(source): State<Arc<Source>>) -> Answer {
-    let alarms = alarms(source.broker.alarms());
-    let condition = if source.is_ready() { Condition::ready(&alarms) } else { Condition::starting_or_stopping() };
-    front::page(&source.facts, condition).into_response()
-}
-
-async fn icon() -> Answer {
-    front::icon().into_response()
 }
 
 /// Lists the paths that exist.

@@ -32,6 +32,7 @@ use crate::audit::Told;
 use crate::change::{Caller, Changes};
 use crate::front;
 use crate::listing::Collection;
+pub(crate) use bindings::percent_encoded;
 pub use bindings::{BindingChange, BindingFields, DestinationType};
 pub use connections::ConnectionChange;
 pub use definitions::{Extent, Imported, LONGEST_DEFINITIONS};
@@ -42,6 +43,7 @@ pub use nodes::NodeChange;
 pub use permissions::PermissionChange;
 pub use policies::{PolicyChange, PolicyFields};
 pub use queues::QueueChange;
+pub(crate) use queues::traffic as queue_traffic;
 pub use users::{Secret, UserChange};
 pub use vhosts::VhostChange;
 

@@ -23,7 +23,7 @@ use tokio_rustls::rustls::ServerConfig;
 use crate::door::{Door, Place};
 use crate::http::Paths;
 use crate::source::Source;
-use crate::visit::Visit;
+use crate::visit::{Transport, Visit};
 
 /// How long the server waits if the system gives it no more sockets.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -124,10 +124,10 @@ impl Serving {
         last: &Last,
     ) {
         let Some(Handshake { config, patience }) = handshake else {
-            return self.answer(socket, peer, place, last).await;
+            return self.answer(socket, peer, Transport::Plain, place, last).await;
         };
         match tokio::time::timeout(patience, TlsAcceptor::from(config()).accept(socket)).await {
-            Ok(Ok(stream)) => self.answer(stream, peer, place, last).await,
+            Ok(Ok(stream)) => self.answer(stream, peer, Transport::Tls, place, last).await,
             Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
             Err(_) => tracing::debug!(%peer, "TLS handshake took too long"),
         }
@@ -138,13 +138,14 @@ impl Serving {
         self,
         stream: impl AsyncRead + AsyncWrite + Unpin,
         peer: SocketAddr,
+        transport: Transport,
         place: Arc<Place>,
         last: &Last,
     ) {
         let Self { source, door, paths } = self;
         let service = service_fn(move |request: hyper::Request<Incoming>| {
             last.is(&request);
-            let visit = Visit::begin(peer, &place, &source.budget);
+            let visit = Visit::begin(peer, transport, &place, &source.budget);
             let paths = paths.clone();
             async move {
                 let visit = visit.ok_or_else(|| io::Error::other("its place is another's"))?;

@@ -17,6 +17,7 @@ use crate::figures::Figures;
 use crate::pool::Pool;
 use crate::rates::Rates;
 use crate::report::BackupRow;
+use crate::sessions::Sessions;
 use crate::watch::Watch;
 
 /// Writes properties in the encoding of a protocol, with the same checks as for its clients. The
@@ -37,6 +38,8 @@ pub struct Source {
     /// Figures that few scrapes ask for, apart from the others so that those do not wait for them.
     pub(crate) rare_figures: Figures,
     pub(crate) rates: Rates,
+    /// Who is logged in to the console.
+    pub(crate) sessions: Sessions,
     /// Watches the loop of management.
     pub(crate) watch: Watch,
     network: Network,
@@ -58,7 +61,7 @@ impl Source {
         backup: impl Fn(&Path, &dyn Fn() -> bool) -> Result<BackupRow, String> + Send + Sync + 'static,
         encoding: Encoding,
     ) -> Self {
-        let (pool, budget, rates, watch) = Default::default();
+        let (pool, budget, rates, sessions, watch) = Default::default();
         let (figures, rare_figures) = Default::default();
         let (backup, ready, refused) = (Box::new(backup), AtomicBool::new(false), Default::default());
         Self {
@@ -69,6 +72,7 @@ impl Source {
             figures,
             rare_figures,
             rates,
+            sessions,
             watch,
             network,
             backup,

@@ -14,6 +14,15 @@ use hyper::body::{Frame, SizeHint};
 use crate::budget::{Budget, Charge, NoRoom};
 use crate::door::Place;
 
+/// How a request came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// As it is.
+    Plain,
+    /// Encrypted.
+    Tls,
+}
+
 /// See the module. A clone is the same visit.
 #[derive(Debug, Clone)]
 pub(crate) struct Visit(Arc<Inner>);
@@ -21,15 +30,25 @@ pub(crate) struct Visit(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     peer: SocketAddr,
+    transport: Transport,
     place: Arc<Place>,
     charge: Mutex<Charge>,
 }
 
 impl Visit {
     /// A request of a peer that has not logged in. `None` if its connection must close.
-    pub(crate) fn begin(peer: SocketAddr, place: &Arc<Place>, budget: &Arc<Budget>) -> Option<Self> {
+    pub(crate) fn begin(
+        peer: SocketAddr,
+        transport: Transport,
+        place: &Arc<Place>,
+        budget: &Arc<Budget>,
+    ) -> Option<Self> {
         let charge = Mutex::new(budget.charge(""));
-        place.begin().then(|| Self(Arc::new(Inner { peer, place: Arc::clone(place), charge })))
+        place.begin().then(|| Self(Arc::new(Inner { peer, transport, place: Arc::clone(place), charge })))
+    }
+
+    pub(crate) fn transport(&self) -> Transport {
+        self.0.transport
     }
 
     pub(crate) fn peer(&self) -> SocketAddr {
@@ -140,7 +159,7 @@ mod tests {
         let peer: SocketAddr = "127.0.0.1:1".parse().unwrap();
         let place = Arc::new(door.admit(peer.ip()).unwrap().0);
         let budget = Arc::<Budget>::default();
-        let visit = Visit::begin(peer, &place, &budget).unwrap();
+        let visit = Visit::begin(peer, Transport::Plain, &place, &budget).unwrap();
         let body = Body::from(vec![b'x'; SIZE]);
         visit.charge_body(&body).unwrap();
         let mut carried = visit.carry(body);

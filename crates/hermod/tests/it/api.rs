@@ -15,7 +15,7 @@ const GUEST_WRONG: &str = "Authorization: Basic Z3Vlc3Q6d3Jvbmc=\r\n";
 /// alice:one
 const ALICE: &str = "Authorization: Basic YWxpY2U6b25l\r\n";
 
-fn json(server: &Server, path: &str, headers: &str) -> Value {
+pub(crate) fn json(server: &Server, path: &str, headers: &str) -> Value {
     let (status, body) = server.ask("GET", path, headers);
     assert_eq!(status, 200, "{path}: {body}");
     serde_json::from_str(&body).unwrap()

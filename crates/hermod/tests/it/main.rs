@@ -8,6 +8,7 @@ mod administration;
 mod api;
 mod attacks;
 mod backup;
+mod console;
 mod control;
 mod damage;
 mod definitions;

@@ -25,6 +25,11 @@ impl Failure {
         Self { status, error, reason: reason.into() }
     }
 
+    /// The status, and the reason in words.
+    pub(crate) fn parts(self) -> (StatusCode, String) {
+        (self.status, self.reason)
+    }
+
     /// The request is valid, and can't be served at the moment.
     pub(crate) fn busy() -> Self {
         let reason =

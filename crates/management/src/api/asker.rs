@@ -113,44 +113,71 @@ impl Asker {
     }
 }
 
+impl Asker {
+    /// A user that has logged in, if one of its tags lets it in.
+    ///
+    /// # Errors
+    /// If none does.
+    pub(crate) fn of(identity: Identity, visit: Visit) -> Result<Self, Failure> {
+        let tags = ["management", "policymaker", "monitoring", "administrator"];
+        if !tags.iter().any(|tag| identity.tags().has(tag)) {
+            return Err(Failure::not_authorized("Not management user"));
+        }
+        visit.is_of(identity.user());
+        Ok(Self { identity, visit })
+    }
+
+    /// Logs a user in by its password. The audit log is told of a refusal.
+    ///
+    /// # Errors
+    /// `LogIn::Refused` if user or password is wrong, or may not be tried now; `LogIn::Tags` if no
+    /// tag of the user lets it in.
+    pub(crate) async fn log_in(source: &Source, user: &str, password: &[u8], visit: Visit) -> Result<Self, LogIn> {
+        let peer = visit.peer();
+        let mut login = None;
+        let outcome = poll_fn(|context| {
+            let login = login.get_or_insert_with(|| {
+                let waker = context.waker().clone();
+                source.broker.authority().login(user, password, peer.ip().to_canonical(), Instant::now(), waker)
+            });
+            login.take().map_or(Poll::Pending, Poll::Ready)
+        })
+        .await;
+        let identity = outcome.map_err(|refusal| {
+            let user = shown_name(user);
+            // The refusals that led to an endless one are in the log. It can be repeated as fast as
+            // requests can be made, so it is logged at debug level only.
+            if refusal.is_endless() {
+                tracing::debug!(target: change::AUDIT, user, %peer, reason = %refusal, "HTTP login refused");
+            } else {
+                tracing::warn!(target: change::AUDIT, user, %peer, reason = %refusal, stranger = Empty, "HTTP login refused");
+            }
+            LogIn::Refused
+        })?;
+        Self::of(identity, visit).map_err(LogIn::Tags)
+    }
+}
+
+/// Why a log-in failed.
+#[derive(Debug)]
+pub(crate) enum LogIn {
+    /// User or password is wrong, or may not be tried now.
+    Refused,
+    /// No tag of the user lets it in.
+    Tags(Failure),
+}
+
 impl FromRequestParts<Arc<Source>> for Asker {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, source: &Arc<Source>) -> Result<Self, Response> {
         let Extension(visit) =
             Extension::<Visit>::from_request_parts(parts, source).await.map_err(IntoResponse::into_response)?;
-        let peer = visit.peer();
         let (user, password) = credentials(&parts.headers).ok_or_else(Failure::challenge)?;
-        let mut login = None;
-        let outcome = poll_fn(|context| {
-            let login = login.get_or_insert_with(|| {
-                let waker = context.waker().clone();
-                source.broker.authority().login(&user, &password, peer.ip().to_canonical(), Instant::now(), waker)
-            });
-            login.take().map_or(Poll::Pending, Poll::Ready)
+        Self::log_in(source, &user, &password, visit).await.map_err(|refused| match refused {
+            LogIn::Refused => Failure::challenge(),
+            LogIn::Tags(failure) => failure.into_response(),
         })
-        .await;
-        let identity = match outcome {
-            Ok(identity) => identity,
-            // The refusals that led to this one are in the log. This one can be repeated as fast as
-            // requests can be made, so it is logged at debug level only.
-            Err(refusal) if refusal.is_endless() => {
-                let user = shown_name(&user);
-                tracing::debug!(target: change::AUDIT, user, %peer, reason = %refusal, "HTTP login refused");
-                return Err(Failure::challenge());
-            }
-            Err(refusal) => {
-                let user = shown_name(&user);
-                tracing::warn!(target: change::AUDIT, user, %peer, reason = %refusal, stranger = Empty, "HTTP login refused");
-                return Err(Failure::challenge());
-            }
-        };
-        let tags = ["management", "policymaker", "monitoring", "administrator"];
-        if !tags.iter().any(|tag| identity.tags().has(tag)) {
-            return Err(Failure::not_authorized("Not management user").into_response());
-        }
-        visit.is_of(identity.user());
-        Ok(Self { identity, visit })
     }
 }
 

@@ -1,0 +1,219 @@
+//! Connections: the list, one connection with its sessions, and closing it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::routing::{get, post};
+use broker::{ClientReport, SessionReport};
+use maud::{Markup, html};
+
+use super::form::Fields;
+use super::frame::{Notice, Part, View};
+use super::parts::{Column, Listing, Mood, badge, facts, field, table, top_place};
+use super::trouble::{Shown, Trouble};
+use super::visitor::Visitor;
+use super::{bindings, figure, seen};
+use crate::api;
+use crate::facts::Socket;
+use crate::json::object;
+use crate::resources::ConnectionChange;
+use crate::source::Source;
+
+type Shared = State<Arc<Source>>;
+
+/// What a client is told if the user gives no reason.
+const REASON: &str = "Closed via management plugin";
+
+pub(super) fn router() -> Router<Arc<Source>> {
+    Router::new()
+        .route("/connections", get(list))
+        .route("/connections/{name}", get(show))
+        .route("/connections/{name}/close", post(close))
+}
+
+async fn list(visitor: Visitor, State(source): Shared, query: seen::Query) -> Shown {
+    let list = Listing::of("/connections", &query.0);
+    let (wanted, asker) = (list.clone(), visitor.asker.clone());
+    let (rows, total) = api::sum_up(&source, &visitor.asker, move |source| {
+        let filter = wanted.filter.to_lowercase();
+        let mut clients = source.broker.clients();
+        clients.retain(|client| asker.monitors() || client.user == asker.user());
+        clients.retain(|client| has(client, &filter));
+        clients.sort_by(|one, other| match wanted.sort.as_str() {
+            "user" => one.user.cmp(&other.user).then_with(|| one.peer.cmp(&other.peer)),
+            "consumers" => one.consumers.cmp(&other.consumers),
+            _ => one.peer.cmp(&other.peer),
+        });
+        wanted.order.arrange(&mut clients);
+        let total = clients.len();
+        let here: Vec<ClientReport> = clients.drain(wanted.range(total)).collect();
+        let sockets: HashMap<String, Socket> =
+            source.sockets().into_iter().map(|socket| (socket.peer.clone(), socket)).collect();
+        let rows: Vec<Vec<Markup>> = here.iter().map(|client| row(source, client, sockets.get(&client.peer))).collect();
+        (rows, total)
+    })
+    .await?;
+    let columns = [
+        Column::text("Name").sorted_by("name", &list),
+        Column::text("User").sorted_by("user", &list),
+        Column::text("Virtual host"),
+        Column::text("Protocol"),
+        Column::text("State"),
+        Column::number("Sessions"),
+        Column::number("Consumers").sorted_by("consumers", &list),
+        Column::number("Received"),
+        Column::number("Sent"),
+    ];
+    let body = html! {
+        (list.filter(&[]))
+        div #list data-live {
+            (table("connections", &columns, &rows, nothing(&source, &list)))
+            (list.pager(total))
+        }
+    };
+    Ok(View::new(Part::Connections, "Connections", body).show(&visitor, &source))
+}
+
+/// Whether a text is in what a client is called by.
+fn has(client: &ClientReport, filter: &str) -> bool {
+    let name = client.name.as_deref().unwrap_or_default();
+    [client.peer.as_str(), client.user.as_str(), name].iter().any(|text| text.to_lowercase().contains(filter))
+}
+
+fn nothing(source: &Source, list: &Listing) -> Markup {
+    let listeners = source.facts.listeners.iter().map(|row| format!("{} at {}", row.protocol, row.address));
+    html! {
+        @if list.filter.is_empty() {
+            "No clients are connected. They are awaited here: " (listeners.collect::<Vec<_>>().join(", ")) "."
+        } @else {
+            "No connection's name, user or address contains '" (list.filter) "'."
+        }
+    }
+}
+
+fn row(source: &Source, client: &ClientReport, socket: Option<&Socket>) -> Vec<Markup> {
+    vec![
+        html! {
+            a href=(top_place("connections", &client.peer)) { (client.peer) }
+            @if let Some(name) = &client.name { br; small { (name) } }
+        },
+        html! { (client.user) },
+        html! { (client.vhost) },
+        html! { (protocol(source, client)) @if is_encrypted(socket) { " · TLS" } },
+        state(client),
+        figure::count(client.sessions),
+        figure::count(client.consumers),
+        html! { @if let Some(socket) = socket { (figure::bytes(socket.bytes_in)) } @else { "—" } },
+        html! { @if let Some(socket) = socket { (figure::bytes(socket.bytes_out)) } @else { "—" } },
+    ]
+}
+
+fn is_encrypted(socket: Option<&Socket>) -> bool {
+    socket.is_some_and(|socket| socket.encryption.is_some())
+}
+
+fn protocol<'a>(source: &'a Source, client: &'a ClientReport) -> &'a str {
+    let known = source.facts.protocols.iter().find(|known| known.name == client.protocol);
+    known.map_or(client.protocol, |known| known.listed)
+}
+
+fn state(client: &ClientReport) -> Markup {
+    let mood = if client.state == "running" { Mood::Good } else { Mood::Warning };
+    badge(client.state, mood)
+}
+
+async fn show(visitor: Visitor, State(source): Shared, Path(name): Path<String>) -> Shown {
+    let (client, sessions, socket) = find(&visitor, &source, &name).await?;
+    let age = SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_millis(client.connected_at));
+    let may_close = visitor.asker.is_administrator() || visitor.asker.user() == client.user;
+    let body = html! {
+        (facts(&[
+            ("User", html! { (client.user) }),
+            ("Virtual host", html! { (client.vhost) }),
+            ("Name that the client gives", html! { (client.name.as_deref().unwrap_or("none")) }),
+            ("Protocol", html! { (protocol(&source, &client)) @if is_encrypted(socket.as_ref()) { " over TLS" } }),
+            ("State", state(&client)),
+            ("Connected for", html! { (figure::span(age.unwrap_or_default())) }),
+            ("Log-in", html! { (client.terms.mechanism) }),
+            ("Heartbeat", html! { (figure::span(client.terms.keep_alive)) }),
+            ("Held for it", figure::bytes(client.held_bytes)),
+            ("To be sent", figure::bytes(client.waiting_bytes)),
+            ("Properties of the client", bindings::arguments(&object(&client.properties))),
+        ]))
+        h2 { "Sessions" }
+        (sessions_table(&sessions))
+        h2 { "Close it" }
+        @if may_close {
+            form .card.danger method="post" action={ (top_place("connections", &name)) "/close" } {
+                (field("reason", "Reason", "text", &Fields::default(), "the client is told"))
+                p .buttons { button .danger { "Close connection" } }
+            }
+        } @else {
+            p .hint { "Its user or an administrator may close it." }
+        }
+    };
+    let page = View::new(Part::Connections, name, body).below("Connections", "/connections");
+    Ok(page.with(Notice::None).show(&visitor, &source))
+}
+
+async fn find(
+    visitor: &Visitor,
+    source: &Arc<Source>,
+    name: &str,
+) -> Result<(ClientReport, Vec<SessionReport>, Option<Socket>), Trouble> {
+    let (asker, name) = (visitor.asker.clone(), name.to_owned());
+    let found = api::look(source, &visitor.asker, move |source| {
+        let missing = || Trouble::missing("connection", &name);
+        let number = source.broker.client_at(&name).ok_or_else(missing)?;
+        let client = source.broker.some_clients(&[number]).pop();
+        let client = client.filter(|client| asker.monitors() || client.user == asker.user()).ok_or_else(missing)?;
+        let socket = source.sockets().into_iter().find(|socket| socket.peer == name);
+        Ok::<_, Trouble>((client, source.broker.some_sessions(&[number]), socket))
+    });
+    found.await?
+}
+
+fn sessions_table(sessions: &[SessionReport]) -> Markup {
+    let columns = [
+        Column::number("Number"),
+        Column::text("Mode"),
+        Column::number("Consumers"),
+        Column::number("Prefetch"),
+        Column::number("Unacknowledged"),
+        Column::number("Unconfirmed"),
+    ];
+    let rows: Vec<Vec<Markup>> = sessions.iter().map(session).collect();
+    table("sessions", &columns, &rows, html! { "no sessions" })
+}
+
+fn session(session: &SessionReport) -> Vec<Markup> {
+    let mode = match (session.confirming, session.transactional) {
+        (true, _) => "confirms",
+        (_, true) => "transactions",
+        _ => "plain",
+    };
+    vec![
+        html! { (session.number) },
+        html! { (mode) },
+        html! { (session.consumers) },
+        html! { @if session.prefetch == 0 { "none" } @else { (session.prefetch) } },
+        html! { (session.unsettled) },
+        html! { (session.unconfirmed) },
+    ]
+}
+
+async fn close(visitor: Visitor, State(source): Shared, Path(name): Path<String>, fields: Fields) -> Shown {
+    let (client, _, _) = find(&visitor, &source, &name).await?;
+    if !visitor.asker.is_administrator() && visitor.asker.user() != client.user {
+        let text = "Only its user or an administrator may close a connection.";
+        return Err(Trouble::new(axum::http::StatusCode::FORBIDDEN, text));
+    }
+    let given = fields.name("reason");
+    let reason = if given.is_empty() { REASON } else { given }.to_owned();
+    let change = ConnectionChange::Close { id: Some(client.number), name: None, vhost: None, user: None, reason };
+    api::make(&source, &visitor.asker, change).await?;
+    Ok(visitor.done(&source, format!("Connection {name} is closed."), "/connections"))
+}

@@ -1,0 +1,213 @@
+//! The first page: what needs attention, how much moves, and what the server is.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+use broker::{Overview, QueueReport};
+use maud::{Markup, html};
+use serde_json::{Value as Json, json};
+
+use super::figure::{self, several};
+use super::frame::{Part, View};
+use super::parts::{Mood, facts, figures, place, verdict};
+use super::queues::state;
+use super::seen;
+use super::trouble::Shown;
+use super::visitor::Visitor;
+use crate::api::{self, Asker};
+use crate::metrics::delivered;
+use crate::process::Process;
+use crate::source::{Source, alarms};
+
+type Shared = State<Arc<Source>>;
+
+/// Queues that the list of attention names, and names that are read at once.
+const NAMED: usize = 8;
+const CHUNK: usize = 256;
+
+pub(super) fn router() -> Router<Arc<Source>> {
+    Router::new().route("/", get(show))
+}
+
+/// Sums over what a user sees.
+struct Sums {
+    connections: u64,
+    queues: u64,
+    consumers: u64,
+    ready: u64,
+    unacked: u64,
+    published: u64,
+    delivered: u64,
+    acknowledged: u64,
+}
+
+/// Messages in, out and acknowledged per second.
+struct Rates([f64; 3]);
+
+async fn show(visitor: Visitor, State(source): Shared) -> Shown {
+    let asker = visitor.asker.clone();
+    let (sums, rates, stuck, node) = api::sum_up(&source, &visitor.asker, move |source| {
+        let overview = asker.monitors().then(|| source.broker.overview());
+        let sums = overview.as_ref().map_or_else(|| share(&asker, source), whole);
+        let rates = rates(&asker, source, &sums);
+        let node = overview.map(|overview| (Process::look(), overview));
+        (sums, rates, stuck(&asker, source), node)
+    })
+    .await?;
+    let body = html! {
+        (attention(&source, &stuck, node.as_ref().map(|(_, overview)| overview)))
+        (now(&sums, &rates))
+        @if sums.queues == 0 { (first_steps(&source)) }
+        @if let Some((process, overview)) = &node {
+            h2 { "Node" }
+            (this_node(&source, process, overview))
+        }
+        h2 { "Listeners" }
+        (listeners(&source))
+    };
+    Ok(View::new(Part::Overview, "Overview", body).show(&visitor, &source))
+}
+
+fn whole(overview: &Overview) -> Sums {
+    Sums {
+        connections: overview.connections,
+        queues: overview.queues,
+        consumers: overview.consumers,
+        ready: overview.ready,
+        unacked: overview.unacked,
+        published: overview.received,
+        delivered: delivered(overview),
+        acknowledged: overview.acknowledged,
+    }
+}
+
+/// What is in the vhosts that the user may enter, and its own connections.
+fn share(asker: &Asker, source: &Source) -> Sums {
+    let authority = source.broker.authority();
+    let share = source.broker.share(asker.user(), |vhost| authority.enter(asker.identity(), vhost).is_ok());
+    Sums {
+        connections: share.connections,
+        queues: share.queues,
+        consumers: share.consumers,
+        ready: share.ready,
+        unacked: share.unacked,
+        published: share.totals.published,
+        delivered: share.totals.delivered,
+        acknowledged: share.totals.acknowledged,
+    }
+}
+
+fn rates(asker: &Asker, source: &Source, sums: &Sums) -> Rates {
+    let counts = json!({ "publish": sums.published, "deliver_get": sums.delivered, "ack": sums.acknowledged });
+    let Json::Object(mut counts) = counts else { return Rates([0.0; 3]) };
+    let of = if asker.monitors() { String::new() } else { format!(" of {}", asker.user()) };
+    source.rates.add(&format!("console overview{of}"), &mut counts, Instant::now());
+    let rate = |name: &str| counts[&format!("{name}_details")]["rate"].as_f64().unwrap_or_default();
+    Rates(["publish", "deliver_get", "ack"].map(rate))
+}
+
+/// The queues that do not move although messages wait in them: those with most messages first.
+fn stuck(asker: &Asker, source: &Source) -> Vec<QueueReport> {
+    let mut stuck: Vec<QueueReport> = Vec::new();
+    for vhost in seen::vhosts(asker, source) {
+        for names in source.broker.queue_names(&vhost).chunks(CHUNK) {
+            let queues = source.broker.some_queues(&vhost, names);
+            stuck.extend(queues.into_iter().filter(|queue| matches!(state(queue).0, Mood::Warning | Mood::Bad)));
+            stuck.sort_by_key(|queue| std::cmp::Reverse((queue.damaged.is_some(), queue.ready)));
+            stuck.truncate(NAMED);
+        }
+    }
+    stuck
+}
+
+fn attention(source: &Source, stuck: &[QueueReport], overview: Option<&Overview>) -> Markup {
+    let alarms = alarms(source.broker.alarms());
+    let damaged = overview.map_or(0, |overview| overview.damaged_queues);
+    html! {
+        div data-live {
+            @if alarms.is_empty() && stuck.is_empty() && damaged == 0 {
+                (verdict(Mood::Good, "All is well", "No alarm, and no queue whose messages wait for nobody."))
+            }
+            @for alarm in &alarms {
+                (verdict(Mood::Bad, &format!("Low on {alarm}"), "Publishers wait. Consumers are served, which makes room."))
+            }
+            @if damaged > 0 {
+                (verdict(Mood::Bad, &several(damaged, "damaged queue", "damaged queues"),
+                    html! { "Some of their messages can't be read: " code { "hermod repair" } " says which." }))
+            }
+            @if !stuck.is_empty() {
+                div .verdict.warning {
+                    strong { (several(stuck.len() as u64, "queue does not move", "queues do not move")) }
+                    ul { @for queue in stuck { (stuck_line(queue)) } }
+                }
+            }
+        }
+    }
+}
+
+fn stuck_line(queue: &QueueReport) -> Markup {
+    html! {
+        li {
+            a href=(place("queues", &queue.vhost, &queue.name)) { (queue.name) }
+            " in " (queue.vhost) ": " (state(queue).1) ", " (figure::grouped(queue.ready)) " ready, "
+            (figure::grouped(queue.unacked)) " unacknowledged"
+        }
+    }
+}
+
+fn now(sums: &Sums, Rates([published, delivered, acknowledged]): &Rates) -> Markup {
+    let none = || html! {};
+    figures(&[
+        ("In", figure::rate(*published), none()),
+        ("Out", figure::rate(*delivered), none()),
+        ("Acknowledged", figure::rate(*acknowledged), none()),
+        ("Ready", figure::count(sums.ready), none()),
+        ("Unacknowledged", figure::count(sums.unacked), none()),
+        ("Queues", figure::count(sums.queues), none()),
+        ("Consumers", figure::count(sums.consumers), none()),
+        ("Connections", figure::count(sums.connections), none()),
+    ])
+}
+
+/// What a new broker shows instead of queues.
+fn first_steps(source: &Source) -> Markup {
+    let of = |name: &str| source.facts.listeners.iter().find(|row| row.protocol.split('/').any(|its| its == name));
+    html! {
+        div .card {
+            h2 { "First steps" }
+            p { "There are no queues yet. " a href="/queues" { "Declare one" } ", or let a client do it:" }
+            @if let Some(amqp) = of("amqp") { p { "AMQP 0-9-1, as RabbitMQ's clients speak it: " code { "amqp://" (amqp.address) } } }
+            @if let Some(stomp) = of("stomp") { p { "STOMP: " code { "stomp://" (stomp.address) } } }
+        }
+    }
+}
+
+fn this_node(source: &Source, process: &Process, overview: &Overview) -> Markup {
+    let limit = source.broker.limits().connections;
+    let unknown = || html! { "—" };
+    let journal = &overview.journal;
+    facts(&[
+        ("Running for", html! { (figure::span(source.facts.started.elapsed())) }),
+        ("Durability", html! { (source.facts.durability) }),
+        (
+            "Memory of messages",
+            html! { (figure::bytes(overview.memory_used)) " of " (figure::bytes(overview.memory_limit)) },
+        ),
+        ("Memory of the process", process.resident_bytes.map_or_else(unknown, figure::bytes)),
+        ("Free on the disk", figure::bytes(journal.free_bytes)),
+        ("Open files", process.open_files.map_or_else(unknown, |files| html! { (files) })),
+        ("Connections", html! { (figure::count(overview.connections)) " of " (figure::count(limit)) }),
+        ("Data directory", html! { code { (source.facts.data_dir) } }),
+    ])
+}
+
+fn listeners(source: &Source) -> Markup {
+    html! {
+        ul .listeners {
+            @for listener in &source.facts.listeners { li { code { (listener.address) } " " (listener.protocol) } }
+        }
+    }
+}

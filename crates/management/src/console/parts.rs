@@ -1,0 +1,367 @@
+//! Pieces that pages are made of: tables, figures, fields of forms, ways through long lists.
+
+use std::fmt::Display;
+
+use maud::{Markup, Render, html};
+
+use super::form::Fields;
+use crate::resources::percent_encoded;
+
+/// How an object is shown to be well or not: by a word, which a colour repeats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mood {
+    Good,
+    Plain,
+    Warning,
+    Bad,
+}
+
+impl Mood {
+    fn class(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Plain => "plain",
+            Self::Warning => "warning",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+/// A word in a box.
+pub(super) fn badge(word: &str, mood: Mood) -> Markup {
+    html! { span class={ "badge " (mood.class()) } { (word) } }
+}
+
+/// A line above a page's figures: what is the matter, and what it rests on.
+pub(super) fn verdict(mood: Mood, sentence: &str, evidence: impl Render) -> Markup {
+    html! {
+        div class={ "verdict " (mood.class()) } {
+            strong { (sentence) }
+            p { (evidence) }
+        }
+    }
+}
+
+/// Figures side by side: a name, the figure, and a word about it.
+pub(super) fn figures(figures: &[(&str, Markup, Markup)]) -> Markup {
+    html! {
+        dl .figures data-live {
+            @for (name, figure, more) in figures {
+                div { dt { (name) } dd { (figure) } @if !more.0.is_empty() { dd .more { (more) } } }
+            }
+        }
+    }
+}
+
+/// Names and values below each other.
+pub(super) fn facts(facts: &[(&str, Markup)]) -> Markup {
+    html! { dl .facts { @for (name, value) in facts { div { dt { (name) } dd { (value) } } } } }
+}
+
+/// A table. Its first column names the row. `empty` is said if there is no row.
+pub(super) fn table(id: &str, columns: &[Column], rows: &[Vec<Markup>], empty: Markup) -> Markup {
+    html! {
+        @if rows.is_empty() { p .empty data-live { (empty) } } @else {
+            div .scroll {
+                table id=(id) data-live {
+                    thead { tr { @for column in columns { (column.head()) } } }
+                    tbody { @for row in rows { (line(columns, row)) } }
+                }
+            }
+        }
+    }
+}
+
+fn line(columns: &[Column], row: &[Markup]) -> Markup {
+    html! {
+        tr {
+            @for (index, (column, cell)) in columns.iter().zip(row).enumerate() {
+                @let class = column.is_number.then_some("number");
+                @if index == 0 { th scope="row" class=[class] { (cell) } }
+                @else { td class=[class] data-label=(column.name) { (cell) } }
+            }
+        }
+    }
+}
+
+/// The head of a column.
+pub(super) struct Column {
+    name: &'static str,
+    is_number: bool,
+    /// Where its name leads, and how the list is sorted by it now.
+    sorting: Option<(String, Option<&'static str>)>,
+}
+
+impl Column {
+    pub(super) fn text(name: &'static str) -> Self {
+        Self { name, is_number: false, sorting: None }
+    }
+
+    pub(super) fn number(name: &'static str) -> Self {
+        Self { name, is_number: true, sorting: None }
+    }
+
+    /// Makes its name a link that sorts the list.
+    pub(super) fn sorted_by(mut self, key: &str, list: &Listing) -> Self {
+        let is_current = list.sort == key;
+        let next = match (is_current, self.is_number) {
+            (true, _) => list.order.other(),
+            (false, true) => Order::Descending,
+            (false, false) => Order::Ascending,
+        };
+        self.sorting = Some((list.address(key, next, 1), is_current.then_some(list.order.name())));
+        self
+    }
+
+    fn head(&self) -> Markup {
+        let class = self.is_number.then_some("number");
+        html! {
+            @match &self.sorting {
+                Some((address, order)) => {
+                    th scope="col" class=[class] aria-sort=[*order] { a href=(address) { (self.name) } }
+                }
+                None => { th scope="col" class=[class] { (self.name) } }
+            }
+        }
+    }
+}
+
+/// Which end of a list comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    Ascending,
+    Descending,
+}
+
+impl Order {
+    fn other(self) -> Self {
+        match self {
+            Self::Ascending => Self::Descending,
+            Self::Descending => Self::Ascending,
+        }
+    }
+
+    /// As `aria-sort` calls it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ascending => "ascending",
+            Self::Descending => "descending",
+        }
+    }
+
+    /// Puts sorted rows into this order.
+    pub(super) fn arrange<T>(self, rows: &mut [T]) {
+        if self == Self::Descending {
+            rows.reverse();
+        }
+    }
+}
+
+/// Which part of a long list a page shows. It is all in the page's address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Listing {
+    path: &'static str,
+    /// What names must contain.
+    pub(super) filter: String,
+    /// The only vhost; empty for all.
+    pub(super) vhost: String,
+    pub(super) sort: String,
+    pub(super) order: Order,
+    /// From 1 on.
+    pub(super) page: usize,
+}
+
+/// Rows of a page.
+pub(super) const ROWS: usize = 50;
+
+impl Listing {
+    pub(super) fn of(path: &'static str, query: &Fields) -> Self {
+        let or = |text: &str, other: &str| if text.is_empty() { other.to_owned() } else { text.to_owned() };
+        Self {
+            path,
+            filter: query.name("name").to_owned(),
+            vhost: query.text("vhost").to_owned(),
+            sort: or(query.name("sort"), "name"),
+            order: if query.is_ticked("reversed") { Order::Descending } else { Order::Ascending },
+            page: query.name("page").parse().unwrap_or(1).max(1),
+        }
+    }
+
+    fn address(&self, sort: &str, order: Order, page: usize) -> String {
+        let mut address = self.path.to_owned();
+        let mut put = |name: &str, value: &dyn Display| {
+            let mark = if address.contains('?') { '&' } else { '?' };
+            address.push_str(&format!("{mark}{name}={value}"));
+        };
+        for (name, value) in [("name", &self.filter), ("vhost", &self.vhost)] {
+            if !value.is_empty() {
+                put(name, &percent_encoded(value));
+            }
+        }
+        if sort != "name" {
+            put("sort", &percent_encoded(sort));
+        }
+        if order == Order::Descending {
+            put("reversed", &"true");
+        }
+        if page > 1 {
+            put("page", &page);
+        }
+        address
+    }
+
+    /// The rows of this page, of so many.
+    pub(super) fn range(&self, total: usize) -> std::ops::Range<usize> {
+        let from = ((self.page - 1) * ROWS).min(total);
+        from..(from + ROWS).min(total)
+    }
+
+    /// The field that filters the list, and the vhosts to choose from if there are several.
+    pub(super) fn filter(&self, vhosts: &[String]) -> Markup {
+        html! {
+            form .filter method="get" action=(self.path) role="search" {
+                label for="filter" { "Filter" }
+                input #filter type="search" name="name" value=(self.filter) autocomplete="off"
+                    placeholder="part of a name" data-filter;
+                @if vhosts.len() > 1 {
+                    label for="of" { "Virtual host" }
+                    select #of name="vhost" {
+                        option value="" { "all" }
+                        @for vhost in vhosts { option value=(vhost) selected[*vhost == self.vhost] { (vhost) } }
+                    }
+                }
+                button { "Filter" }
+            }
+        }
+    }
+
+    /// The ways to the pages before and after this one.
+    pub(super) fn pager(&self, total: usize) -> Markup {
+        let shown = self.range(total);
+        let pages = total.div_ceil(ROWS).max(1);
+        let to = |page: usize| self.address(&self.sort, self.order, page);
+        html! {
+            p .pager data-live {
+                @if total > 0 { (shown.start + 1) "–" (shown.end) " of " (total) } @else { "0 of 0" }
+                @if self.page > 1 { " · " a rel="prev" href=(to(self.page.min(pages + 1) - 1)) { "Previous page" } }
+                @if self.page < pages { " · " a rel="next" href=(to(self.page + 1)) { "Next page" } }
+            }
+        }
+    }
+}
+
+/// A field of a form, with its label and what was written in it before.
+pub(super) fn field(name: &str, label: &str, kind: &str, fields: &Fields, hint: &str) -> Markup {
+    let id = format!("f-{name}");
+    let kept = if kind == "password" { "" } else { fields.text(name) };
+    html! {
+        div .field {
+            label for=(id) { (label) }
+            input id=(id) name=(name) type=(kind) value=(kept) autocomplete="off" spellcheck="false";
+            @if !hint.is_empty() { small { (hint) } }
+        }
+    }
+}
+
+/// A field for a longer text.
+pub(super) fn long_field(name: &str, label: &str, fields: &Fields, hint: &str) -> Markup {
+    let id = format!("f-{name}");
+    html! {
+        div .field.wide {
+            label for=(id) { (label) }
+            textarea id=(id) name=(name) rows="3" spellcheck="false" { (fields.text(name)) }
+            @if !hint.is_empty() { small { (hint) } }
+        }
+    }
+}
+
+/// A choice: of each, its value and its name.
+pub(super) fn choice(name: &str, label: &str, choices: &[(&str, &str)], fields: &Fields) -> Markup {
+    let id = format!("f-{name}");
+    html! {
+        div .field {
+            label for=(id) { (label) }
+            select id=(id) name=(name) {
+                @for (value, shown) in choices {
+                    option value=(value) selected[fields.text(name) == *value] { (shown) }
+                }
+            }
+        }
+    }
+}
+
+/// A choice of vhosts.
+pub(super) fn vhost_choice(vhosts: &[String], fields: &Fields) -> Markup {
+    let choices: Vec<(&str, &str)> = vhosts.iter().map(|vhost| (vhost.as_str(), vhost.as_str())).collect();
+    choice("vhost", "Virtual host", &choices, fields)
+}
+
+/// A form behind a line that opens it. It is open if it was refused.
+pub(super) fn folded(title: &str, fields: &Fields, form: Markup) -> Markup {
+    let is_open = *fields != Fields::default();
+    html! { details .card open[is_open] { summary { (title) } (form) } }
+}
+
+/// A form that asks before it does something that can't be undone.
+pub(super) fn ask(action: &str, question: &str, button: &str, back: &str, hidden: &[(&str, &str)]) -> Markup {
+    html! {
+        form .card.danger method="post" action=(action) {
+            p { (question) }
+            @for (name, value) in hidden { input type="hidden" name=(name) value=(value); }
+            p .buttons {
+                button .danger { (button) }
+                a .button href=(back) { "Cancel" }
+            }
+        }
+    }
+}
+
+/// The path of an object in a vhost.
+pub(super) fn place(list: &str, vhost: &str, name: &str) -> String {
+    format!("/{list}/{}/{}", percent_encoded(vhost), percent_encoded(name))
+}
+
+/// The path of an object that is in no vhost.
+pub(super) fn top_place(list: &str, name: &str) -> String {
+    format!("/{list}/{}", percent_encoded(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listing(query: &str) -> Listing {
+        Listing::of("/queues", &Fields::parse(query.as_bytes()))
+    }
+
+    #[test]
+    fn the_address_of_a_list_says_what_it_shows() {
+        for query in ["", "name=a%26b", "name=a&vhost=%2F", "sort=ready&reversed=true", "vhost=v&sort=ready&page=3"] {
+            let list = listing(query);
+            let address = list.address(&list.sort, list.order, list.page);
+            assert_eq!(address, if query.is_empty() { "/queues".to_owned() } else { format!("/queues?{query}") });
+        }
+    }
+
+    #[test]
+    fn a_page_beyond_the_last_is_empty_and_leads_back() {
+        assert_eq!(listing("").range(120), 0..50);
+        assert_eq!(listing("page=3").range(120), 100..120);
+        assert_eq!(listing("page=9").range(120), 120..120);
+        assert_eq!(listing("page=0").page, 1);
+        assert_eq!(listing("page=no").page, 1);
+        let pager = listing("page=9").pager(120).into_string();
+        assert!(pager.contains("href=\"/queues?page=3\"") && !pager.contains("Next"), "{pager}");
+        let pager = listing("").pager(120).into_string();
+        assert!(pager.contains("1–50 of 120") && pager.contains("href=\"/queues?page=2\""), "{pager}");
+    }
+
+    #[test]
+    fn a_column_sorts_and_says_how_it_is_sorted() {
+        let list = listing("sort=ready&reversed=true");
+        let head = Column::number("Ready").sorted_by("ready", &list).head().into_string();
+        assert!(head.contains("aria-sort=\"descending\"") && head.contains("href=\"/queues?sort=ready\""), "{head}");
+        let head = Column::text("Name").sorted_by("name", &list).head().into_string();
+        assert!(!head.contains("aria-sort") && head.contains("href=\"/queues\""), "{head}");
+    }
+}

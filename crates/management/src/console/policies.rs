@@ -1,0 +1,175 @@
+//! Policies and operator policies: the list, adding one, and deleting it.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::get;
+use broker::{PolicyKind, PolicyReport};
+use maud::{Markup, html};
+
+use super::form::Fields;
+use super::frame::{Notice, Part, View};
+use super::parts::{Column, ask, choice, field, folded, long_field, table, vhost_choice};
+use super::trouble::{Shown, Trouble};
+use super::visitor::Visitor;
+use super::{bindings, seen};
+use crate::api;
+use crate::json::object;
+use crate::resources::{PolicyChange, PolicyFields, percent_encoded};
+use crate::source::Source;
+
+type Shared = State<Arc<Source>>;
+
+const OPERATOR: &str = "operator";
+/// What a policy can apply to.
+const APPLY_TO: [(&str, &str); 5] = [
+    ("all", "queues and exchanges"),
+    ("queues", "queues"),
+    ("classic_queues", "classic queues"),
+    ("quorum_queues", "quorum queues"),
+    ("exchanges", "exchanges"),
+];
+
+pub(super) fn router() -> Router<Arc<Source>> {
+    Router::new().route("/policies", get(list).post(add)).route("/policies/delete", get(ask_delete).post(delete))
+}
+
+async fn list(visitor: Visitor, State(source): Shared) -> Shown {
+    page(&visitor, &source, &Fields::default(), Notice::None).await
+}
+
+async fn page(visitor: &Visitor, source: &Arc<Source>, sent: &Fields, notice: Notice) -> Shown {
+    let asker = visitor.asker.clone();
+    let (vhosts, [own, of_operators]) = api::sum_up(source, &visitor.asker, move |source| {
+        let vhosts = seen::vhosts(&asker, source);
+        let seen = |kind| {
+            let mut policies = source.broker.policies(kind);
+            policies.retain(|policy| vhosts.contains(&policy.vhost));
+            policies.sort_by(|one, other| (&one.vhost, -one.spec.priority).cmp(&(&other.vhost, -other.spec.priority)));
+            policies
+        };
+        let both = [seen(PolicyKind::User), seen(PolicyKind::Operator)];
+        (vhosts, both)
+    })
+    .await?;
+    let body = html! {
+        p .hint {
+            "A policy sets arguments of the queues and exchanges whose names its pattern finds. Of several that match, "
+            "the one with the highest priority applies. Operator policies apply on top: of two limits the lower holds."
+        }
+        h2 { "Policies" }
+        (policies("policies", &own, "no policies", ""))
+        h2 { "Operator policies" }
+        (policies("operator-policies", &of_operators, "no operator policies", OPERATOR))
+        (folded("Add a policy", sent, addition(visitor, &vhosts, sent)))
+    };
+    Ok(View::new(Part::Policies, "Policies", body).with(notice).show(visitor, source))
+}
+
+fn policies(id: &str, policies: &[PolicyReport], empty: &str, kind: &str) -> Markup {
+    let columns = [
+        Column::text("Name"),
+        Column::text("Virtual host"),
+        Column::text("Pattern"),
+        Column::text("Applies to"),
+        Column::text("Definition"),
+        Column::number("Priority"),
+        Column::text("Action"),
+    ];
+    let rows: Vec<Vec<Markup>> = policies.iter().map(|policy| row(policy, kind)).collect();
+    table(id, &columns, &rows, html! { (empty) })
+}
+
+fn row(policy: &PolicyReport, kind: &str) -> Vec<Markup> {
+    let place = |name: &str| percent_encoded(name);
+    let delete = format!("/policies/delete?vhost={}&name={}&kind={kind}", place(&policy.vhost), place(&policy.name));
+    vec![
+        html! { (policy.name) },
+        html! { (policy.vhost) },
+        html! { code { (policy.spec.pattern) } },
+        html! { (policy.spec.apply_to.name()) },
+        bindings::arguments(&object(&policy.spec.definition)),
+        html! { (policy.spec.priority) },
+        html! { a .button.small href=(delete) aria-label={ "Delete policy " (policy.name) } { "Delete…" } },
+    ]
+}
+
+fn addition(visitor: &Visitor, vhosts: &[String], sent: &Fields) -> Markup {
+    let kinds: &[(&str, &str)] = match visitor.asker.is_administrator() {
+        true => &[("", "policy"), (OPERATOR, "operator policy")],
+        false => &[("", "policy")],
+    };
+    html! {
+        form method="post" action="/policies" {
+            div .fields {
+                (vhost_choice(vhosts, sent))
+                (choice("kind", "Kind", kinds, sent))
+                (field("name", "Name", "text", sent, ""))
+                (field("pattern", "Pattern", "text", sent, "a regular expression that is looked for in names"))
+                (choice("apply-to", "Apply to", &APPLY_TO, sent))
+                (field("priority", "Priority", "number", sent, "0 if it is empty"))
+                (long_field("definition", "Definition", sent, "as a JSON object: {\"message-ttl\": 60000, \"max-length\": 1000}"))
+            }
+            p .buttons { button .main { "Add policy" } }
+        }
+    }
+}
+
+async fn add(visitor: Visitor, State(source): Shared, fields: Fields) -> Shown {
+    match added(&visitor, &source, &fields).await {
+        Ok(done) => Ok(done),
+        Err(trouble) => page(&visitor, &source, &fields, Notice::Refused(trouble.text)).await,
+    }
+}
+
+async fn added(visitor: &Visitor, source: &Arc<Source>, fields: &Fields) -> Result<Response, Trouble> {
+    let vhost = fields.text("vhost").to_owned();
+    let kind = may_set(visitor, source, &vhost, fields.text("kind"))?;
+    let name = fields.needed("name", "Name")?.to_owned();
+    let priority = fields.name("priority");
+    let priority = if priority.is_empty() { Ok(0) } else { priority.parse() };
+    let policy = PolicyFields {
+        vhost,
+        name: name.clone(),
+        pattern: fields.text("pattern").to_owned(),
+        apply_to: fields.text("apply-to").to_owned(),
+        priority: priority.map_err(|_| "Priority is a whole number.".to_owned())?,
+        definition: fields.object("definition", "Definition")?,
+    };
+    api::make(source, &visitor.asker, PolicyChange::Set { kind, policy }).await?;
+    Ok(visitor.done(source, format!("Policy '{name}' is set."), "/policies"))
+}
+
+/// The kind of policy that a form means.
+///
+/// # Errors
+/// If the user may not set such a policy.
+fn may_set(visitor: &Visitor, source: &Source, vhost: &str, kind: &str) -> Result<PolicyKind, Trouble> {
+    if kind == OPERATOR {
+        visitor.asker.administers()?;
+        return Ok(PolicyKind::Operator);
+    }
+    visitor.asker.sets_policies(source, vhost)?;
+    Ok(PolicyKind::User)
+}
+
+async fn ask_delete(visitor: Visitor, State(source): Shared, query: seen::Query) -> Shown {
+    let query = query.0;
+    let [vhost, name, kind] = ["vhost", "name", "kind"].map(|field| query.text(field));
+    may_set(&visitor, &source, vhost, kind)?;
+    let question = format!("Policy '{name}' in virtual host '{vhost}' no longer applies, at once, to what it matches.");
+    let hidden = [("vhost", vhost), ("name", name), ("kind", kind)];
+    let body = ask("/policies/delete", &question, "Delete policy", "/policies", &hidden);
+    let page = View::new(Part::Policies, "Delete policy", body).below("Policies", "/policies");
+    Ok(page.show(&visitor, &source))
+}
+
+async fn delete(visitor: Visitor, State(source): Shared, fields: Fields) -> Shown {
+    let [vhost, name] = ["vhost", "name"].map(|field| fields.text(field).to_owned());
+    let kind = may_set(&visitor, &source, &vhost, fields.text("kind"))?;
+    let line = format!("Policy '{name}' is deleted.");
+    api::make(&source, &visitor.asker, PolicyChange::Clear { kind, vhost, name }).await?;
+    Ok(visitor.done(&source, line, "/policies"))
+}

@@ -1,0 +1,294 @@
+//! One queue: whether it moves and why not, its consumers, bindings, messages and settings, and
+//! what can be done to it.
+
+use std::sync::Arc;
+
+use auth::{Resource, Right};
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use axum::routing::{get, post};
+use broker::{BindingReport, ConsumerReport, QueueReport};
+use maud::{Markup, html};
+
+use super::figure::{self, several};
+use super::form::Fields;
+use super::frame::{Notice, Part, View};
+use super::parts::{Column, Mood, ask, facts, field, figures, folded, place, table, top_place, verdict};
+use super::queues::{Rates, kind, state};
+use super::trouble::{Shown, Trouble};
+use super::visitor::Visitor;
+use super::{bindings, messages};
+use crate::api;
+use crate::json::object;
+use crate::resources::{BindingChange, BindingFields, DestinationType, QueueChange};
+use crate::source::Source;
+
+type Shared = State<Arc<Source>>;
+type Named = Path<(String, String)>;
+
+pub(super) fn router() -> Router<Arc<Source>> {
+    Router::new()
+        .route("/queues/{vhost}/{name}", get(show))
+        .route("/queues/{vhost}/{name}/bind", post(bind))
+        .route("/queues/{vhost}/{name}/publish", post(publish))
+        .route("/queues/{vhost}/{name}/messages", get(browse))
+        .route("/queues/{vhost}/{name}/purge", get(ask_purge).post(purge))
+        .route("/queues/{vhost}/{name}/delete", get(ask_delete).post(delete))
+}
+
+/// A queue and what belongs to it.
+struct Whole {
+    queue: QueueReport,
+    rates: Rates,
+    consumers: Vec<ConsumerReport>,
+    bindings: Vec<BindingReport>,
+}
+
+impl Whole {
+    fn path(&self) -> String {
+        place("queues", &self.queue.vhost, &self.queue.name)
+    }
+}
+
+/// Looks a queue up.
+async fn find(visitor: &Visitor, source: &Arc<Source>, vhost: &str, name: &str) -> Result<Whole, Trouble> {
+    let (asker, vhost, name) = (visitor.asker.clone(), vhost.to_owned(), name.to_owned());
+    let whole = api::look(source, &visitor.asker, move |source| {
+        let missing = || Trouble::missing("queue", &name);
+        asker.looks_into(source, &vhost).map_err(|_| missing())?;
+        let names = [name.as_str().into()];
+        let queue = source.broker.some_queues(&vhost, &names).pop().ok_or_else(missing)?;
+        Ok::<_, Trouble>(Whole {
+            rates: Rates::of(source, &queue),
+            consumers: source.broker.consumers_of_queues(&vhost, &names),
+            bindings: source.broker.bindings_to_queue(&vhost, &name),
+            queue,
+        })
+    });
+    whole.await?
+}
+
+async fn show(visitor: Visitor, State(source): Shared, Path((vhost, name)): Named) -> Shown {
+    page(&visitor, &source, (&vhost, &name), &Fields::default(), Notice::None).await
+}
+
+async fn page(
+    visitor: &Visitor,
+    source: &Arc<Source>,
+    (vhost, name): (&str, &str),
+    sent: &Fields,
+    notice: Notice,
+) -> Shown {
+    let whole = find(visitor, source, vhost, name).await?;
+    let queue = &whole.queue;
+    let body = html! {
+        (why(queue, &whole.consumers))
+        (now(queue, whole.rates))
+        h2 { "Consumers" }
+        (consumers(&whole.consumers))
+        h2 { "Messages" }
+        (messages::browsing(&whole.path()))
+        (folded("Publish a message to this queue", &sent.if_of("publish"), messages::publishing(&whole.path(), sent)))
+        h2 { "Bindings" }
+        (bindings::bindings(&whole.bindings, &whole.path()))
+        (folded("Bind it to an exchange", &sent.if_of("bind"), binding(&whole.path(), sent)))
+        h2 { "Settings" }
+        (settings(queue))
+        p .buttons {
+            a .button href={ (whole.path()) "/purge" } { "Purge…" }
+            a .button href={ (whole.path()) "/delete" } { "Delete queue…" }
+        }
+    };
+    let page = View::new(Part::Queues, name, body).below("Queues", "/queues");
+    Ok(page
+        .below(vhost, format!("/queues?vhost={}", crate::resources::percent_encoded(vhost)))
+        .with(notice)
+        .show(visitor, source))
+}
+
+/// Why a queue moves or does not.
+fn why(queue: &QueueReport, consumers: &[ConsumerReport]) -> Markup {
+    let (mood, word) = state(queue);
+    let (ready, unacked) = (figure::grouped(queue.ready), figure::grouped(queue.unacked));
+    let have = several(consumers.len() as u64, "consumer", "consumers");
+    let (hold, may) = if consumers.len() == 1 { ("holds", "it may") } else { ("hold", "they may") };
+    let (sentence, evidence) = match word {
+        "damaged" => ("It is damaged", queue.damaged.clone().unwrap_or_default()),
+        "no consumers" => ("It does not move: no consumers", format!("{ready} ready, and nobody takes them.")),
+        "out of credit" => (
+            "It does not move: consumers out of credit",
+            format!("{have} {hold} {unacked} unacknowledged, as many as {may}. {ready} wait until some are settled."),
+        ),
+        "delivering" => ("It moves", format!("{ready} ready; {have} can take more.")),
+        "all delivered" => ("All is delivered", format!("{unacked} unacknowledged, held by its consumers.")),
+        _ if consumers.is_empty() => ("It is empty", "No messages, and no consumers.".to_owned()),
+        _ => ("It is empty", format!("{have} for the messages that come.")),
+    };
+    html! { div data-live { (verdict(mood, sentence, evidence)) } }
+}
+
+fn now(queue: &QueueReport, rates: Rates) -> Markup {
+    let none = || html! {};
+    let bytes = queue.figures.ready_bytes.or_else(|| queue.figures.bytes_of(queue.ready));
+    figures(&[
+        ("Ready", figure::count(queue.ready), html! { @if let Some(bytes) = bytes { (figure::bytes(bytes)) } }),
+        ("Unacknowledged", figure::count(queue.unacked), none()),
+        ("In", figure::rate(rates.published), none()),
+        ("Out", figure::rate(rates.delivered), none()),
+        ("Acknowledged", figure::rate(rates.acknowledged), none()),
+        ("Consumers", figure::count(queue.consumers), none()),
+        ("Memory", figure::bytes(queue.bytes), none()),
+    ])
+}
+
+fn consumers(consumers: &[ConsumerReport]) -> Markup {
+    let columns = [
+        Column::text("Tag"),
+        Column::text("Connection"),
+        Column::text("User"),
+        Column::text("State"),
+        Column::number("Prefetch"),
+        Column::number("Unacknowledged"),
+    ];
+    let rows: Vec<Vec<Markup>> = consumers.iter().map(consumer).collect();
+    table("consumers", &columns, &rows, html! { "no consumers" })
+}
+
+fn consumer(consumer: &ConsumerReport) -> Vec<Markup> {
+    let is_full = consumer.prefetch > 0 && consumer.unsettled >= consumer.prefetch;
+    let state = match (consumer.active, is_full) {
+        (false, _) => super::parts::badge("waits its turn", Mood::Plain),
+        (true, true) => super::parts::badge("out of credit", Mood::Warning),
+        (true, false) => super::parts::badge("ready", Mood::Good),
+    };
+    let peer = &consumer.holder.peer;
+    vec![
+        html! { code { (consumer.tag) } },
+        html! { a href=(top_place("connections", peer)) { (peer) } " (" (consumer.session) ")" },
+        html! { (consumer.holder.user) },
+        state,
+        html! { @if consumer.no_ack { "no acknowledgement" } @else if consumer.prefetch == 0 { "none" } @else { (consumer.prefetch) } },
+        figure::count(u64::from(consumer.unsettled)),
+    ]
+}
+
+fn settings(queue: &QueueReport) -> Markup {
+    let policy = |name: &Option<String>| html! { @if let Some(name) = name { (name) } @else { "none" } };
+    let arguments = object(&queue.arguments);
+    let effective = object(&queue.policy_definition);
+    html! {
+        (facts(&[
+            ("Type", html! { (kind(queue)) }),
+            ("Arguments", bindings::arguments(&arguments)),
+            ("Without effect", html! { (if queue.idle_arguments.is_empty() { "none".to_owned() } else { queue.idle_arguments.join(", ") }) }),
+            ("Policy", policy(&queue.policy)),
+            ("Operator policy", policy(&queue.operator_policy)),
+            ("What the policies set", bindings::arguments(&effective)),
+        ]))
+    }
+}
+
+fn binding(path: &str, sent: &Fields) -> Markup {
+    html! {
+        form method="post" action={ (path) "/bind" } {
+            input type="hidden" name="form" value="bind";
+            div .fields {
+                (field("source", "Exchange", "text", sent, ""))
+                (field("routing_key", "Routing key", "text", sent, "or a pattern, for a topic exchange"))
+                (super::parts::long_field("arguments", "Arguments", sent, "as a JSON object, for a headers exchange"))
+            }
+            p .buttons { button .main { "Bind" } }
+        }
+    }
+}
+
+async fn bind(visitor: Visitor, State(source): Shared, Path((vhost, name)): Named, fields: Fields) -> Shown {
+    let bound = async {
+        visitor.asker.enters(&source, &vhost)?;
+        let binding = BindingFields {
+            source: fields.needed("source", "Exchange")?.to_owned(),
+            destination: name.clone(),
+            destination_type: DestinationType::Queue,
+            routing_key: fields.text("routing_key").to_owned(),
+            arguments: fields.object("arguments", "Arguments")?,
+        };
+        let change = BindingChange::Bind { vhost: vhost.clone(), binding };
+        api::make(&source, &visitor.asker, change).await?;
+        let line = format!("Queue '{name}' is bound to '{}'.", fields.name("source"));
+        Ok::<Response, Trouble>(visitor.done(&source, line, &place("queues", &vhost, &name)))
+    };
+    match bound.await {
+        Ok(done) => Ok(done),
+        Err(trouble) => page(&visitor, &source, (&vhost, &name), &fields, Notice::Refused(trouble.text)).await,
+    }
+}
+
+async fn publish(visitor: Visitor, State(source): Shared, Path((vhost, name)): Named, fields: Fields) -> Shown {
+    let address = messages::Address { vhost: &vhost, exchange: "", routing_key: &name };
+    match messages::publish(&visitor, &source, address, &fields).await {
+        Ok(line) => Ok(visitor.done(&source, line, &place("queues", &vhost, &name))),
+        Err(trouble) => page(&visitor, &source, (&vhost, &name), &fields, Notice::Refused(trouble.text)).await,
+    }
+}
+
+/// Shows messages to a user that may read from the queue, and takes none.
+async fn browse(
+    visitor: Visitor,
+    State(source): Shared,
+    Path((vhost, name)): Named,
+    query: super::seen::Query,
+) -> Shown {
+    let whole = find(&visitor, &source, &vhost, &name).await?;
+    let authority = source.broker.authority();
+    if authority.authorize(visitor.asker.identity(), &vhost, Resource::queue(&name), Right::Read).is_err() {
+        let text = format!("To see messages of queue '{name}', you need the right to read from it.");
+        return Err(Trouble::new(axum::http::StatusCode::FORBIDDEN, text));
+    }
+    let body = messages::browsed(&visitor, &source, (&vhost, &name), &whole.path(), &query.0).await?;
+    let page = View::new(Part::Queues, "Messages", body).below("Queues", "/queues").below(name, whole.path());
+    Ok(page.show(&visitor, &source))
+}
+
+async fn ask_purge(visitor: Visitor, State(source): Shared, Path((vhost, name)): Named) -> Shown {
+    let whole = find(&visitor, &source, &vhost, &name).await?;
+    let ready = several(whole.queue.ready, "ready message", "ready messages");
+    let question = format!(
+        "Purge drops {ready} of queue '{name}' in virtual host '{vhost}'. They can't be brought back. What consumers \
+         hold stays."
+    );
+    let path = whole.path();
+    let body = ask(&format!("{path}/purge"), &question, &format!("Purge {ready}"), &path, &[]);
+    let page = View::new(Part::Queues, "Purge", body).below("Queues", "/queues").below(name, path);
+    Ok(page.show(&visitor, &source))
+}
+
+async fn purge(visitor: Visitor, State(source): Shared, Path((vhost, name)): Named) -> Shown {
+    visitor.asker.enters(&source, &vhost)?;
+    let change = QueueChange::Purge { vhost: vhost.clone(), name: name.clone() };
+    let count = api::make(&source, &visitor.asker, change).await?;
+    let line = format!("Purged {} of queue '{name}'.", several(count, "message", "messages"));
+    Ok(visitor.done(&source, line, &place("queues", &vhost, &name)))
+}
+
+async fn ask_delete(visitor: Visitor, State(source): Shared, Path((vhost, name)): Named) -> Shown {
+    let whole = find(&visitor, &source, &vhost, &name).await?;
+    let queue = &whole.queue;
+    let question = format!(
+        "Queue '{name}' in virtual host '{vhost}' goes with {}, its bindings and {}. They can't be brought back.",
+        several(queue.ready + queue.unacked, "message", "messages"),
+        several(queue.consumers, "consumer", "consumers"),
+    );
+    let path = whole.path();
+    let body = ask(&format!("{path}/delete"), &question, "Delete queue", &path, &[]);
+    let page = View::new(Part::Queues, "Delete queue", body).below("Queues", "/queues").below(name, path);
+    Ok(page.show(&visitor, &source))
+}
+
+async fn delete(visitor: Visitor, State(source): Shared, Path((vhost, name)): Named) -> Shown {
+    visitor.asker.enters(&source, &vhost)?;
+    let change = QueueChange::Delete { vhost, name: name.clone(), if_unused: false, if_empty: false };
+    let count = api::make(&source, &visitor.asker, change).await?;
+    let line = format!("Queue '{name}' is deleted, with {}.", several(count, "message", "messages"));
+    Ok(visitor.done(&source, line, "/queues"))
+}

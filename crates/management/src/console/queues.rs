@@ -1,0 +1,295 @@
+//! The list of queues, and declaring one.
+//!
+//! Names are filtered before anything else is read of a queue. Sorted by name, a page reads the
+//! queues that it shows; sorted by a figure, it reads each queue once and keeps a page.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::get;
+use broker::QueueReport;
+use maud::{Markup, html};
+use serde_json::{Map, Value as Json, json};
+
+use super::form::Fields;
+use super::frame::{Notice, Part, View};
+use super::parts::{Column, Listing, Mood, badge, choice, field, folded, long_field, place, table, vhost_choice};
+use super::trouble::{Shown, Trouble};
+use super::visitor::Visitor;
+use super::{figure, seen};
+use crate::api;
+use crate::resources::{QueueChange, queue_traffic};
+use crate::source::Source;
+
+type Shared = State<Arc<Source>>;
+
+/// Names that are read of a vhost between two looks at who else wants it.
+const CHUNK: usize = 256;
+
+pub(super) fn router() -> Router<Arc<Source>> {
+    Router::new().route("/queues", get(list).post(declare))
+}
+
+/// Messages in, out and acknowledged of a queue, per second.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rates {
+    pub(super) published: f64,
+    pub(super) delivered: f64,
+    pub(super) acknowledged: f64,
+}
+
+impl Rates {
+    pub(super) fn of(source: &Source, queue: &QueueReport) -> Self {
+        let Json::Object(mut stats) = queue_traffic(&queue.figures.totals) else { return Self::none() };
+        source.rates.add(&format!("queue {} {}", queue.vhost, queue.name), &mut stats, Instant::now());
+        let rate = |name: &str| stats[&format!("{name}_details")]["rate"].as_f64().unwrap_or_default();
+        Self { published: rate("publish"), delivered: rate("deliver_get"), acknowledged: rate("ack") }
+    }
+
+    fn none() -> Self {
+        Self { published: 0.0, delivered: 0.0, acknowledged: 0.0 }
+    }
+}
+
+/// The rows of a page, and the number of all rows.
+struct Found {
+    rows: Vec<(QueueReport, Rates)>,
+    total: usize,
+}
+
+async fn list(visitor: Visitor, State(source): Shared, query: seen::Query) -> Shown {
+    page(&visitor, &source, &query.0, &Fields::default(), Notice::None).await
+}
+
+async fn page(visitor: &Visitor, source: &Arc<Source>, query: &Fields, sent: &Fields, notice: Notice) -> Shown {
+    let list = Listing::of("/queues", query);
+    let (wanted, asker) = (list.clone(), visitor.asker.clone());
+    let (vhosts, found) = api::sum_up(source, &visitor.asker, move |source| {
+        let vhosts = seen::vhosts(&asker, source);
+        let found = find(source, &wanted, &vhosts);
+        (vhosts, found)
+    })
+    .await?;
+    let columns = [
+        Column::text("Name").sorted_by("name", &list),
+        Column::text("Virtual host"),
+        Column::text("Kind"),
+        Column::text("State"),
+        Column::number("Ready").sorted_by("ready", &list),
+        Column::number("Unacknowledged").sorted_by("unacknowledged", &list),
+        Column::number("In").sorted_by("in", &list),
+        Column::number("Out").sorted_by("out", &list),
+        Column::number("Consumers").sorted_by("consumers", &list),
+    ];
+    let rows: Vec<Vec<Markup>> = found.rows.iter().map(|(queue, rates)| row(queue, *rates)).collect();
+    let body = html! {
+        (list.filter(&vhosts))
+        div #list data-live {
+            (table("queues", &columns, &rows, nothing(&list)))
+            (list.pager(found.total))
+        }
+        (folded("Declare a queue", sent, declaration(&vhosts, sent)))
+    };
+    Ok(View::new(Part::Queues, "Queues", body).with(notice).show(visitor, source))
+}
+
+fn nothing(list: &Listing) -> Markup {
+    html! {
+        @if list.filter.is_empty() {
+            "There are no queues here yet. Declare one below, or let a client do it."
+        } @else {
+            "No queue's name contains '" (list.filter) "'."
+        }
+    }
+}
+
+fn find(source: &Source, list: &Listing, vhosts: &[String]) -> Found {
+    let wanted = vhosts.iter().filter(|vhost| list.vhost.is_empty() || **vhost == list.vhost);
+    let filter = list.filter.to_lowercase();
+    let mut names: Vec<(Arc<str>, &String)> = Vec::new();
+    for vhost in wanted {
+        let of_vhost = source.broker.queue_names(vhost).into_iter();
+        names.extend(of_vhost.filter(|name| name.to_lowercase().contains(&filter)).map(|name| (name, vhost)));
+    }
+    let total = names.len();
+    if list.sort == "name" {
+        names.sort_unstable();
+        list.order.arrange(&mut names);
+        names = names[list.range(total)].to_vec();
+    }
+    let mut rows = Vec::new();
+    for same in names.chunk_by(|one, other| one.1 == other.1) {
+        let vhost = same[0].1;
+        for some in same.chunks(CHUNK) {
+            let names: Vec<Arc<str>> = some.iter().map(|(name, _)| Arc::clone(name)).collect();
+            let reports = source.broker.some_queues(vhost, &names);
+            rows.extend(reports.into_iter().map(|queue| {
+                let rates = Rates::of(source, &queue);
+                (queue, rates)
+            }));
+        }
+    }
+    if list.sort != "name" {
+        rows.sort_by(|one, other| by(&list.sort, one, other));
+        list.order.arrange(&mut rows);
+        rows = rows.drain(list.range(total)).collect();
+    }
+    Found { rows, total }
+}
+
+fn by(key: &str, one: &(QueueReport, Rates), other: &(QueueReport, Rates)) -> Ordering {
+    let ((one, its), (other, others)) = (one, other);
+    let ordered = match key {
+        "ready" => one.ready.cmp(&other.ready),
+        "unacknowledged" => one.unacked.cmp(&other.unacked),
+        "consumers" => one.consumers.cmp(&other.consumers),
+        "in" => its.published.total_cmp(&others.published),
+        "out" => its.delivered.total_cmp(&others.delivered),
+        _ => Ordering::Equal,
+    };
+    ordered.then_with(|| one.name.cmp(&other.name))
+}
+
+fn row(queue: &QueueReport, rates: Rates) -> Vec<Markup> {
+    let (mood, word) = state(queue);
+    vec![
+        html! { a href=(place("queues", &queue.vhost, &queue.name)) { (queue.name) } },
+        html! { (queue.vhost) },
+        html! { (kind(queue)) },
+        badge(word, mood),
+        figure::count(queue.ready),
+        figure::count(queue.unacked),
+        figure::rate(rates.published),
+        figure::rate(rates.delivered),
+        figure::count(queue.consumers),
+    ]
+}
+
+/// The type of a queue, and what is special about it.
+pub(super) fn kind(queue: &QueueReport) -> String {
+    let marks = [
+        (!queue.durable, "transient"),
+        (queue.exclusive, "exclusive"),
+        (queue.auto_delete, "auto-delete"),
+        (queue.policy.is_some(), "policy"),
+    ];
+    let marks = marks.iter().filter(|(is_so, _)| *is_so).map(|(_, mark)| format!(", {mark}"));
+    format!("{}{}", queue.kind, marks.collect::<String>())
+}
+
+/// Whether a queue moves, in a word.
+pub(super) fn state(queue: &QueueReport) -> (Mood, &'static str) {
+    if queue.damaged.is_some() {
+        (Mood::Bad, "damaged")
+    } else if queue.ready > 0 && queue.consumers == 0 {
+        (Mood::Warning, "no consumers")
+    } else if queue.ready > 0 && !queue.figures.can_deliver {
+        (Mood::Warning, "out of credit")
+    } else if queue.ready > 0 {
+        (Mood::Good, "delivering")
+    } else if queue.unacked > 0 {
+        (Mood::Good, "all delivered")
+    } else {
+        (Mood::Plain, "empty")
+    }
+}
+
+fn declaration(vhosts: &[String], sent: &Fields) -> Markup {
+    let kinds = [("classic", "classic"), ("quorum", "quorum")];
+    let durable = [("true", "durable"), ("false", "transient")];
+    let overflow = [
+        ("", "drop the oldest"),
+        ("reject-publish", "refuse new ones"),
+        ("reject-publish-dlx", "dead-letter new ones"),
+    ];
+    html! {
+        form method="post" action="/queues" {
+            div .fields {
+                (vhost_choice(vhosts, sent))
+                (field("name", "Name", "text", sent, "up to 255 bytes"))
+                (choice("type", "Type", &kinds, sent))
+                (choice("durable", "Durability", &durable, sent))
+                (field("ttl", "TTL", "text", sent, "milliseconds that a message may wait"))
+                (field("max-length", "Max length", "text", sent, "ready messages"))
+                (choice("overflow", "When it is full", &overflow, sent))
+                (field("dead-letter-exchange", "Dead letter exchange", "text", sent, "where rejected and expired messages go"))
+                (field("dead-letter-routing-key", "Dead letter routing key", "text", sent, "instead of their own"))
+                (long_field("arguments", "Arguments", sent, "others, as a JSON object: {\"x-max-priority\": 5}"))
+            }
+            p .buttons { button .main { "Declare queue" } }
+        }
+    }
+}
+
+async fn declare(visitor: Visitor, State(source): Shared, fields: Fields) -> Shown {
+    match declared(&visitor, &source, &fields).await {
+        Ok(done) => Ok(done),
+        Err(trouble) => page(&visitor, &source, &Fields::default(), &fields, Notice::Refused(trouble.text)).await,
+    }
+}
+
+async fn declared(visitor: &Visitor, source: &Arc<Source>, fields: &Fields) -> Result<Response, Trouble> {
+    let vhost = fields.text("vhost").to_owned();
+    let name = fields.needed("name", "Name")?.to_owned();
+    visitor.asker.enters(source, &vhost)?;
+    let change = QueueChange::Declare {
+        vhost: vhost.clone(),
+        name: name.clone(),
+        durable: fields.text("durable") != "false",
+        auto_delete: false,
+        arguments: arguments(fields)?,
+    };
+    api::make(source, &visitor.asker, change).await?;
+    Ok(visitor.done(source, format!("Queue '{name}' is declared."), &place("queues", &vhost, &name)))
+}
+
+/// The arguments that a form gives, each by its own field or among the others.
+fn arguments(fields: &Fields) -> Result<Map<String, Json>, String> {
+    let mut arguments = fields.object("arguments", "Arguments")?;
+    let mut put = |name: &str, value: Json| match arguments.insert(name.to_owned(), value) {
+        Some(_) => Err(format!("{name} is among the arguments and has a field of its own: fill in one.")),
+        None => Ok(()),
+    };
+    if fields.text("type") != "classic" {
+        put("x-queue-type", json!(fields.text("type")))?;
+    }
+    for (field, label, name) in [("ttl", "TTL", "x-message-ttl"), ("max-length", "Max length", "x-max-length")] {
+        if let Some(number) = fields.number(field, label)? {
+            put(name, json!(number))?;
+        }
+    }
+    for (field, name) in [
+        ("overflow", "x-overflow"),
+        ("dead-letter-exchange", "x-dead-letter-exchange"),
+        ("dead-letter-routing-key", "x-dead-letter-routing-key"),
+    ] {
+        let text = fields.name(field);
+        if !text.is_empty() {
+            put(name, json!(text))?;
+        }
+    }
+    Ok(arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_field_becomes_its_argument_once() {
+        let fields = |text: &str| Fields::parse(text.as_bytes());
+        let given =
+            fields("type=quorum&ttl=60000&max-length=&overflow=&dead-letter-exchange=dlx&arguments=%7B%22a%22%3A1%7D");
+        let expected =
+            json!({ "x-queue-type": "quorum", "x-message-ttl": 60_000, "x-dead-letter-exchange": "dlx", "a": 1 });
+        assert_eq!(Json::Object(arguments(&given).unwrap()), expected);
+        assert_eq!(arguments(&fields("type=classic")).unwrap(), Map::new());
+        let twice = fields("type=classic&ttl=1&arguments=%7B%22x-message-ttl%22%3A1%7D");
+        assert!(arguments(&twice).unwrap_err().contains("fill in one"));
+        assert!(arguments(&fields("type=classic&ttl=soon")).unwrap_err().contains("TTL"));
+    }
+}
