@@ -33,6 +33,15 @@ pub(crate) enum Allowance {
     None,
 }
 
+/// The alarms that are up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AlarmsUp {
+    /// The memory alarm.
+    pub memory: bool,
+    /// The disk alarm.
+    pub disk: bool,
+}
+
 /// The clients that wait for a change of the alarms, and the alarms that are up by hand.
 #[derive(Debug, Default)]
 pub(crate) struct Alarms {

@@ -36,7 +36,7 @@ pub use crate::memory::ingress::LARGE_BODY;
 pub use crate::memory::ledger::{Charge, Held};
 pub use crate::queue::dropped::Loss;
 pub use admin::{PolicyReport, VhostReport};
-pub use alarms::Flow;
+pub use alarms::{AlarmsUp, Flow};
 pub use arguments::consumer::{ConsumerArguments, InvalidArgument, Mode};
 pub use arguments::{ArgumentKind, queue_argument};
 pub use broker::{Broker, Parts};
@@ -63,8 +63,8 @@ pub use queue::{Credit, QueueFigures, QueueTotals, Rest, SelectorReport};
 pub use redrive::{RedriveMode, Redriven};
 pub use repair::{Repair, RepairMode};
 pub use report::{
-    BindingPlace, BindingReport, ClientReport, ConsumerReport, ExchangeReport, Holder, Names, Overview, QueueReport,
-    Share,
+    AppliedPolicies, BindingPlace, BindingReport, ClientReport, ConsumerReport, DeclaredQueue, ExchangeReport, Holder,
+    MemoryUse, Messages, Names, Objects, Overview, QueueReport, Share,
 };
 /// A property's value for selectors.
 pub use selector::Value as Selected;
@@ -73,4 +73,5 @@ pub use session::{
     Fetch, Outcome, Prefetch, Publish, QueueSpec, Refusal, SessionId, Tags, TransactionId, Unroutable,
 };
 pub use settings::{CountedReturns, Limits, Settings, Switch, UnknownArguments};
+pub use stats::{Churn, Counter, Deaths, Deliveries, Publishes, Totals};
 pub use value::{Table, Value, decimal_text, ms_of_seconds, seconds_of_ms};

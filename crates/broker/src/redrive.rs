@@ -199,7 +199,7 @@ fn bring_back(
         }
     }
     redriven.moved += seized.len() as u64;
-    engine.totals.redriven.add(seized.len() as u64);
+    engine.totals.deaths.redriven.add(seized.len() as u64);
     let mut work = Vec::new();
     let mut visit = Visit { context: engine, now: engine.clock.unix_ms(), work: &mut work };
     let leave = |group| queue.let_go_of_moved(&seized, group, engine);

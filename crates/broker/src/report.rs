@@ -8,6 +8,7 @@ mod share;
 use hashbrown::HashMap;
 use journal::Owner;
 
+use crate::alarms::AlarmsUp;
 use crate::arguments::idle;
 use crate::broker::Broker;
 use crate::catalog::Tables;
@@ -16,16 +17,33 @@ use crate::engine::clients::{ClientShared, SessionReport, Terms};
 use crate::memory::ledger::Held;
 use crate::queue::dropped::Loss;
 use crate::queue::{Queue, QueueFigures, SelectorReport};
-use crate::stats::Counter;
+use crate::stats::Totals;
 use crate::value::Table;
 
 pub use objects::{BindingReport, ConsumerReport, ExchangeReport, Holder};
 pub use parts::{BindingPlace, Names};
 pub use share::Share;
 
-/// Numbers about the whole broker; totals count since start.
+/// Numbers about the whole broker.
 #[derive(Debug, Clone)]
 pub struct Overview {
+    /// What there is.
+    pub objects: Objects,
+    /// The messages in its queues.
+    pub messages: Messages,
+    /// What its memory is used for.
+    pub memory: MemoryUse,
+    /// The alarms that are up.
+    pub alarms: AlarmsUp,
+    /// Totals since start.
+    pub totals: Totals,
+    /// The journal.
+    pub journal: journal::Stats,
+}
+
+/// How many objects there are.
+#[derive(Debug, Clone, Default)]
+pub struct Objects {
     /// Attached clients.
     pub connections: u64,
     /// Their sessions.
@@ -34,114 +52,87 @@ pub struct Overview {
     pub consumers: u64,
     /// Declared queues.
     pub queues: u64,
+    /// Queues that stopped at an unreadable message.
+    pub damaged_queues: u64,
     /// Declared exchanges, with the predeclared ones.
     pub exchanges: u64,
     /// Declared bindings.
     pub bindings: u64,
+}
+
+/// The messages in all queues.
+#[derive(Debug, Clone, Default)]
+pub struct Messages {
     /// Entries that are ready.
     pub ready: u64,
     /// Entries that are out with consumers.
     pub unacked: u64,
     /// Messages that are not due yet.
     pub delayed: u64,
-    /// Bytes of messages in memory: queued ones, those that peers make the broker hold, and large
-    /// ones that are under way.
-    pub memory_used: u64,
+}
+
+/// Bytes of memory, and of the log for declarations.
+#[derive(Debug, Clone)]
+pub struct MemoryUse {
+    /// Of messages in memory: queued ones, those that peers make the broker hold, and large ones
+    /// that are under way.
+    pub used: u64,
     /// The part of it that peers make the broker hold, by kind: see [`Held::ALL`].
     pub held: [u64; Held::ALL.len()],
-    /// Bytes of memory of names, keys and arguments of declarations. They do not count for the
-    /// alarm.
-    pub declarations_bytes: u64,
-    /// Bytes of the log for durable declarations.
-    pub logged_declarations_bytes: u64,
-    /// Bytes of large messages that are arriving or have not been flushed.
-    pub arriving_bytes: u64,
-    /// Bytes at which the memory alarm rises.
-    pub memory_limit: u64,
-    /// Queues that stopped at an unreadable message.
-    pub damaged_queues: u64,
-    /// The memory alarm is up.
-    pub memory_alarm: bool,
-    /// The disk alarm is up.
-    pub disk_alarm: bool,
-    /// Connections attached since start.
-    pub connections_opened: u64,
-    /// Connections that have gone since start.
-    pub connections_closed: u64,
-    /// Sessions started since start.
-    pub sessions_opened: u64,
-    /// Sessions ended since start.
-    pub sessions_closed: u64,
-    /// Queue declarations since start.
-    pub queues_declared: u64,
-    /// Queues made since start.
-    pub queues_created: u64,
-    /// Queues deleted since start.
-    pub queues_deleted: u64,
-    /// Messages published.
-    pub received: u64,
-    /// Bytes of their bodies.
-    pub received_bytes: u64,
-    /// Messages published in confirming sessions.
-    pub received_confirm: u64,
-    /// Messages that reached a queue.
-    pub routed: u64,
-    /// Publishes confirmed.
-    pub confirmed: u64,
-    /// Publishes refused by a full queue or an alarm.
-    pub refused: u64,
-    /// Unroutable messages that were returned.
-    pub unroutable_returned: u64,
-    /// Unroutable messages that were dropped.
-    pub unroutable_dropped: u64,
-    /// Deliveries to consumers that settle.
-    pub delivered_manual: u64,
-    /// Deliveries to consumers that do not.
-    pub delivered_auto: u64,
-    /// Fetches that need settling.
-    pub fetched_manual: u64,
-    /// Fetches that need no settling.
-    pub fetched_auto: u64,
-    /// Fetches that found nothing.
-    pub fetched_empty: u64,
-    /// Deliveries marked as redelivered.
-    pub redelivered: u64,
-    /// Deliveries accepted.
-    pub acknowledged: u64,
-    /// Deaths of messages that had a dead-letter exchange: rejected, expired, maxlen, delivery
-    /// limit.
-    pub dead_lettered: [u64; 4],
-    /// Dead letters that no queue took.
-    pub dead_letters_dropped: u64,
-    /// Messages that queues dropped as duplicates.
-    pub duplicates: u64,
-    /// Dead letters that were redriven.
-    pub redriven: u64,
-    /// Connections that a limit refused after they had authenticated: of the broker, of their
-    /// vhost, of their user.
-    pub connections_refused: [u64; 3],
-    /// Messages that newer ones of their keys superseded.
-    pub superseded: u64,
-    /// Deaths of messages that had no dead-letter exchange: rejected, expired, maxlen, delivery
-    /// limit.
-    pub lost: [u64; 4],
-    /// Parked publishes that were given up after their session had ended.
-    pub parked_dropped: u64,
-    /// The journal.
-    pub journal: journal::Stats,
+    /// Of large messages that are arriving or have not been flushed.
+    pub arriving: u64,
+    /// Where the memory alarm rises.
+    pub limit: u64,
+    /// Of names, keys and arguments of declarations. They do not count for the alarm.
+    pub declared: u64,
+    /// Of the log, for durable declarations.
+    pub logged: u64,
 }
 
 /// One queue.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct QueueReport {
     /// Its vhost.
     pub vhost: String,
     /// Its name.
     pub name: String,
+    /// How it was declared.
+    pub declared: DeclaredQueue,
+    /// The policies that apply to it.
+    pub policies: AppliedPolicies,
+    /// Entries that are ready.
+    pub ready: u64,
+    /// Entries that are out with consumers.
+    pub unacked: u64,
+    /// Messages that are not due yet.
+    pub delayed: u64,
+    /// Bytes in memory.
+    pub bytes: u64,
+    /// Its consumers.
+    pub consumers: u64,
+    /// The selectors of its consumers.
+    pub selectors: Vec<SelectorReport>,
+    /// Deaths since start: rejected, expired, maxlen, delivery limit.
+    pub died: [u64; 4],
+    /// Messages that were dropped as duplicates since start.
+    pub duplicates: u64,
+    /// Messages that newer ones of their keys superseded since start.
+    pub superseded: u64,
+    /// Why it stopped, if its first message can't be read.
+    pub damaged: Option<String>,
+    /// Its other figures.
+    pub figures: QueueFigures,
+}
+
+/// How a queue was declared.
+#[derive(Debug, Clone, Default)]
+pub struct DeclaredQueue {
     /// It survives a restart.
     pub durable: bool,
     /// It belongs to one connection.
     pub exclusive: bool,
+    /// The number of the client that it belongs to, if it is exclusive.
+    pub owner: Option<u64>,
     /// It is deleted with its last consumer.
     pub auto_delete: bool,
     /// `classic` or `quorum`.
@@ -150,44 +141,17 @@ pub struct QueueReport {
     pub arguments: Table,
     /// The names of its arguments without effect.
     pub idle_arguments: Vec<String>,
+}
+
+/// The policies that apply to a queue.
+#[derive(Debug, Clone, Default)]
+pub struct AppliedPolicies {
     /// The name of its policy.
-    pub policy: Option<String>,
+    pub user: Option<String>,
     /// The name of its operator policy.
-    pub operator_policy: Option<String>,
-    /// Entries that are ready.
-    pub ready: u64,
-    /// Entries that are out with consumers.
-    pub unacked: u64,
-    /// Bytes in memory.
-    pub bytes: u64,
-    /// Its consumers.
-    pub consumers: u64,
-    /// The selectors of its consumers.
-    pub selectors: Vec<SelectorReport>,
-    /// Messages taken since start.
-    pub published: u64,
-    /// Deliveries since start.
-    pub delivered: u64,
-    /// Deliveries accepted since start.
-    pub acknowledged: u64,
-    /// Deaths since start: rejected, expired, maxlen, delivery limit.
-    pub died: [u64; 4],
-    /// Messages that were dropped as duplicates since start.
-    pub duplicates: u64,
-    /// Messages that newer ones of their keys superseded since start.
-    pub superseded: u64,
-    /// Messages that are not due yet.
-    pub delayed: u64,
-    /// Ids that it remembers for deduplication.
-    pub remembered: u64,
-    /// Why it stopped, if its first message can't be read.
-    pub damaged: Option<String>,
-    /// The merged definition of both policies.
-    pub policy_definition: Table,
-    /// The number of the client that it belongs to, if it is exclusive.
-    pub owner: Option<u64>,
-    /// Its other figures.
-    pub figures: QueueFigures,
+    pub operator: Option<String>,
+    /// The merged definition of both.
+    pub definition: Table,
 }
 
 /// One attached client.
@@ -227,64 +191,32 @@ impl Broker {
     /// Numbers about the whole broker.
     pub fn overview(&self) -> Overview {
         let engine = &self.engine;
-        let totals = &engine.totals;
-        let census = engine.catalog.census();
-        let (memory_alarm, disk_alarm) = engine.alarms_up();
+        let (census, declared) = (engine.catalog.census(), engine.catalog.bindings.load());
         let mut overview = Overview {
-            queues: census.queues,
-            exchanges: census.exchanges,
-            bindings: census.bindings,
-            memory_used: (engine.memory.total() + engine.ingress.used()) as u64,
-            held: Held::ALL.map(|(kind, _, _)| engine.memory.held().of(kind) as u64),
-            declarations_bytes: engine.catalog.bindings.load().memory,
-            logged_declarations_bytes: engine.catalog.bindings.load().logged,
-            arriving_bytes: engine.ingress.used() as u64,
-            memory_limit: engine.memory.limit() as u64,
-            memory_alarm,
-            disk_alarm,
-            connections_opened: totals.connections_opened.get(),
-            connections_closed: totals.connections_closed.get(),
-            sessions_opened: totals.sessions_opened.get(),
-            sessions_closed: totals.sessions_closed.get(),
-            queues_declared: totals.queues_declared.get(),
-            queues_created: totals.queues_created.get(),
-            queues_deleted: totals.queues_deleted.get(),
-            received: totals.received.get(),
-            received_bytes: totals.received_bytes.get(),
-            received_confirm: totals.received_confirm.get(),
-            routed: totals.routed.get(),
-            confirmed: totals.confirmed.get(),
-            refused: totals.refused.get(),
-            unroutable_returned: totals.unroutable_returned.get(),
-            unroutable_dropped: totals.unroutable_dropped.get(),
-            delivered_manual: totals.delivered_manual.get(),
-            delivered_auto: totals.delivered_auto.get(),
-            fetched_manual: totals.fetched_manual.get(),
-            fetched_auto: totals.fetched_auto.get(),
-            fetched_empty: totals.fetched_empty.get(),
-            redelivered: totals.redelivered.get(),
-            acknowledged: totals.acknowledged.get(),
-            dead_lettered: totals.dead_lettered.each_ref().map(Counter::get),
-            dead_letters_dropped: totals.dead_letters_dropped.get(),
-            duplicates: totals.duplicates.get(),
-            redriven: totals.redriven.get(),
-            connections_refused: totals.connections_refused.each_ref().map(Counter::get),
-            superseded: totals.superseded.get(),
-            lost: totals.lost.each_ref().map(Counter::get),
-            parked_dropped: totals.parked_dropped.get(),
+            objects: Objects {
+                queues: census.queues,
+                exchanges: census.exchanges,
+                bindings: census.bindings,
+                ..Objects::default()
+            },
+            messages: Messages::default(),
+            memory: MemoryUse {
+                used: (engine.memory.total() + engine.ingress.used()) as u64,
+                held: Held::ALL.map(|(kind, _, _)| engine.memory.held().of(kind) as u64),
+                arriving: engine.ingress.used() as u64,
+                limit: engine.memory.limit() as u64,
+                declared: declared.memory,
+                logged: declared.logged,
+            },
+            alarms: engine.alarms_up(),
+            totals: engine.totals.clone(),
             journal: engine.journal.stats(),
-            connections: 0,
-            sessions: 0,
-            consumers: 0,
-            ready: 0,
-            unacked: 0,
-            delayed: 0,
-            damaged_queues: 0,
         };
+        let objects = &mut overview.objects;
         for client in engine.clients.lock().values() {
-            overview.connections += 1;
-            overview.sessions += u64::from(client.figures.sessions());
-            overview.consumers += u64::from(client.figures.consumers());
+            objects.connections += 1;
+            objects.sessions += u64::from(client.figures.sessions());
+            objects.consumers += u64::from(client.figures.consumers());
         }
         self.add_queues(&mut overview);
         overview
@@ -299,11 +231,11 @@ impl Broker {
             for queue in tables.queues() {
                 let delayed = queue.delayed(engine);
                 let inner = queue.lock(engine);
-                overview.ready += inner.ready() as u64;
-                overview.unacked += inner.unsettled() as u64;
-                overview.delayed += delayed + inner.waiting() as u64;
+                overview.messages.ready += inner.ready() as u64;
+                overview.messages.unacked += inner.unsettled() as u64;
+                overview.messages.delayed += delayed + inner.waiting() as u64;
                 let damaged = inner.damage().is_some() || (inner.live() > 0 && lost.contains_key(&queue.id));
-                overview.damaged_queues += u64::from(damaged);
+                overview.objects.damaged_queues += u64::from(damaged);
             }
         }
     }
@@ -334,34 +266,34 @@ impl Broker {
         QueueReport {
             vhost: queue.vhost.to_string(),
             name: queue.name.to_string(),
-            durable: queue.durable,
-            exclusive: queue.exclusive_to.is_some(),
-            auto_delete: queue.auto_delete,
-            kind: queue.queue_type.name(),
-            arguments: queue.declared.clone(),
-            idle_arguments: owned(idle::of_queue(&queue.declared)),
-            policy: name_of(policies.user),
-            operator_policy: name_of(policies.operator),
-            policy_definition: policies.definition(),
-            owner: queue.exclusive_to,
-            figures: queue.figures(&mut inner, &self.engine),
+            declared: DeclaredQueue {
+                durable: queue.durable,
+                exclusive: queue.exclusive_to.is_some(),
+                owner: queue.exclusive_to,
+                auto_delete: queue.auto_delete,
+                kind: queue.queue_type.name(),
+                arguments: queue.declared.clone(),
+                idle_arguments: owned(idle::of_queue(&queue.declared)),
+            },
+            policies: AppliedPolicies {
+                user: name_of(policies.user),
+                operator: name_of(policies.operator),
+                definition: policies.definition(),
+            },
             ready: inner.ready() as u64,
             unacked: inner.unsettled() as u64,
+            delayed: delayed + inner.waiting() as u64,
             bytes: inner.bytes() as u64,
             consumers: inner.consumer_count() as u64,
             selectors: inner.selectors(),
-            published: inner.totals.published,
-            delivered: inner.totals.delivered,
-            acknowledged: inner.totals.acknowledged,
             died: inner.died,
             duplicates: inner.duplicates(),
             superseded: inner.superseded(),
-            delayed: delayed + inner.waiting() as u64,
-            remembered: inner.remembered() as u64,
             damaged: inner
                 .damage()
                 .map(str::to_owned)
                 .or_else(|| lost.get(&queue.id).filter(|_| inner.live() > 0).cloned()),
+            figures: queue.figures(&mut inner, &self.engine),
         }
     }
 

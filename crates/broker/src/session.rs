@@ -136,7 +136,7 @@ impl Client {
             engine.clients.lock().remove(&shared.number);
             return Err(error);
         }
-        engine.totals.connections_opened.add(1);
+        engine.totals.churn.connections_opened.add(1);
         Ok(Self::new(Arc::clone(engine), shared, vhost))
     }
 
@@ -193,7 +193,7 @@ impl Client {
     pub fn open_session(&mut self, called: u32) -> SessionId {
         let (number, session) = self.sessions.start(called);
         self.shared.figures.add_session(&session.shown);
-        self.engine.totals.sessions_opened.add(1);
+        self.engine.totals.churn.sessions_opened.add(1);
         number
     }
 
@@ -216,7 +216,7 @@ impl Client {
             self.end_replies(&replies);
         }
         self.shared.figures.remove_session(&ended.shown);
-        self.engine.totals.sessions_closed.add(1);
+        self.engine.totals.churn.sessions_closed.add(1);
         Some(ended)
     }
 
@@ -235,7 +235,7 @@ impl Client {
         let ended = sessions.into_iter().filter_map(|session| self.take_session(session)).collect();
         let ends = self.end_all(ended);
         if self.engine.clients.lock().remove(&self.shared.number).is_some() {
-            self.engine.totals.connections_closed.add(1);
+            self.engine.totals.churn.connections_closed.add(1);
         }
         ends
     }

@@ -1,10 +1,17 @@
-//! Totals since start: plain counters, added to once a turn.
+//! Totals since start: plain counters by subject, added to once a turn. A report has a copy.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that only grows.
 #[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
+pub struct Counter(AtomicU64);
+
+/// A copy counts on by itself.
+impl Clone for Counter {
+    fn clone(&self) -> Self {
+        Self(AtomicU64::new(self.get()))
+    }
+}
 
 impl Counter {
     pub(crate) fn add(&self, count: u64) {
@@ -13,46 +20,103 @@ impl Counter {
         }
     }
 
-    pub(crate) fn get(&self) -> u64 {
+    /// Its value now.
+    pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// Totals of the broker since it started.
-#[derive(Debug, Default)]
-pub(crate) struct Totals {
-    pub(crate) connections_opened: Counter,
-    pub(crate) connections_closed: Counter,
-    pub(crate) sessions_opened: Counter,
-    pub(crate) sessions_closed: Counter,
-    pub(crate) queues_declared: Counter,
-    pub(crate) queues_created: Counter,
-    pub(crate) queues_deleted: Counter,
-    pub(crate) received: Counter,
-    pub(crate) received_bytes: Counter,
-    pub(crate) received_confirm: Counter,
-    pub(crate) routed: Counter,
-    pub(crate) confirmed: Counter,
-    pub(crate) refused: Counter,
-    pub(crate) unroutable_returned: Counter,
-    pub(crate) unroutable_dropped: Counter,
-    pub(crate) delivered_manual: Counter,
-    pub(crate) delivered_auto: Counter,
-    pub(crate) fetched_manual: Counter,
-    pub(crate) fetched_auto: Counter,
-    pub(crate) fetched_empty: Counter,
-    pub(crate) redelivered: Counter,
-    pub(crate) acknowledged: Counter,
-    /// By reason: rejected, expired, maxlen, delivery limit.
-    pub(crate) dead_lettered: [Counter; 4],
-    pub(crate) dead_letters_dropped: Counter,
-    /// Deaths of messages that had no dead-letter exchange, by reason, as above.
-    pub(crate) lost: [Counter; 4],
-    pub(crate) parked_dropped: Counter,
-    pub(crate) duplicates: Counter,
+#[derive(Debug, Clone, Default)]
+pub struct Totals {
+    /// What came and went.
+    pub churn: Churn,
+    /// Messages that were published.
+    pub publishes: Publishes,
+    /// Messages that were delivered.
+    pub deliveries: Deliveries,
+    /// Messages that left queues without a consumer.
+    pub deaths: Deaths,
+}
+
+/// Connections, sessions and queues that came and went.
+#[derive(Debug, Clone, Default)]
+pub struct Churn {
+    /// Connections attached.
+    pub connections_opened: Counter,
+    /// Connections that have gone.
+    pub connections_closed: Counter,
+    /// Connections that a limit refused after they had authenticated: of the broker, of their
+    /// vhost, of their user.
+    pub connections_refused: [Counter; 3],
+    /// Sessions started.
+    pub sessions_opened: Counter,
+    /// Sessions ended.
+    pub sessions_closed: Counter,
+    /// Queue declarations.
+    pub queues_declared: Counter,
+    /// Queues made.
+    pub queues_created: Counter,
+    /// Queues deleted.
+    pub queues_deleted: Counter,
+}
+
+/// Messages that clients published.
+#[derive(Debug, Clone, Default)]
+pub struct Publishes {
+    /// All of them.
+    pub received: Counter,
+    /// Bytes of their bodies.
+    pub received_bytes: Counter,
+    /// Those of confirming sessions.
+    pub received_confirm: Counter,
+    /// Messages that reached a queue.
+    pub routed: Counter,
+    /// Publishes confirmed.
+    pub confirmed: Counter,
+    /// Publishes refused by a full queue or an alarm.
+    pub refused: Counter,
+    /// Unroutable messages that were returned.
+    pub unroutable_returned: Counter,
+    /// Unroutable messages that were dropped.
+    pub unroutable_dropped: Counter,
+    /// Messages that queues dropped as duplicates.
+    pub duplicates: Counter,
+    /// Parked publishes that were given up after their session had ended.
+    pub parked_dropped: Counter,
+}
+
+/// Messages that went to clients.
+#[derive(Debug, Clone, Default)]
+pub struct Deliveries {
+    /// Deliveries to consumers that settle.
+    pub delivered_manual: Counter,
+    /// Deliveries to consumers that do not.
+    pub delivered_auto: Counter,
+    /// Fetches that need settling.
+    pub fetched_manual: Counter,
+    /// Fetches that need no settling.
+    pub fetched_auto: Counter,
+    /// Fetches that found nothing.
+    pub fetched_empty: Counter,
+    /// Deliveries marked as redelivered.
+    pub redelivered: Counter,
+    /// Deliveries accepted.
+    pub acknowledged: Counter,
+}
+
+/// Messages that left queues without a consumer. Arrays are by reason: rejected, expired, maxlen,
+/// delivery limit.
+#[derive(Debug, Clone, Default)]
+pub struct Deaths {
+    /// Deaths of messages that had a dead-letter exchange.
+    pub dead_lettered: [Counter; 4],
+    /// Dead letters that no queue took.
+    pub dead_letters_dropped: Counter,
+    /// Deaths of messages that had no dead-letter exchange.
+    pub lost: [Counter; 4],
     /// Dead letters that were redriven.
-    pub(crate) redriven: Counter,
-    /// Connections that a limit refused: of the broker, of their vhost, of their user.
-    pub(crate) connections_refused: [Counter; 3],
-    pub(crate) superseded: Counter,
+    pub redriven: Counter,
+    /// Messages that newer ones of their keys superseded.
+    pub superseded: Counter,
 }

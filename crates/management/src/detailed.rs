@@ -91,18 +91,28 @@ const COUNTER: &str = "counter";
 
 /// Metrics of the broker, each with its family.
 const OF_BROKER: [(&str, OfBroker); 9] = [
-    (CHURN, ("connections_opened_total", COUNTER, "Connections authenticated", |all| all.connections_opened)),
-    (CHURN, ("connections_closed_total", COUNTER, "Authenticated connections closed", |all| all.connections_closed)),
-    (CHURN, ("channels_opened_total", COUNTER, "Sessions opened", |all| all.sessions_opened)),
-    (CHURN, ("channels_closed_total", COUNTER, "Sessions closed", |all| all.sessions_closed)),
-    (CHURN, ("queues_declared_total", COUNTER, "Queue declarations", |all| all.queues_declared)),
-    (CHURN, ("queues_created_total", COUNTER, "Queues created", |all| all.queues_created)),
-    (CHURN, ("queues_deleted_total", COUNTER, "Queues deleted", |all| all.queues_deleted)),
+    (
+        CHURN,
+        ("connections_opened_total", COUNTER, "Connections authenticated", |all| {
+            all.totals.churn.connections_opened.get()
+        }),
+    ),
+    (
+        CHURN,
+        ("connections_closed_total", COUNTER, "Authenticated connections closed", |all| {
+            all.totals.churn.connections_closed.get()
+        }),
+    ),
+    (CHURN, ("channels_opened_total", COUNTER, "Sessions opened", |all| all.totals.churn.sessions_opened.get())),
+    (CHURN, ("channels_closed_total", COUNTER, "Sessions closed", |all| all.totals.churn.sessions_closed.get())),
+    (CHURN, ("queues_declared_total", COUNTER, "Queue declarations", |all| all.totals.churn.queues_declared.get())),
+    (CHURN, ("queues_created_total", COUNTER, "Queues created", |all| all.totals.churn.queues_created.get())),
+    (CHURN, ("queues_deleted_total", COUNTER, "Queues deleted", |all| all.totals.churn.queues_deleted.get())),
     (
         "node_coarse_metrics",
         ("disk_space_available_bytes", GAUGE, "Bytes free on the journal's disk", |all| all.journal.free_bytes),
     ),
-    ("node_metrics", ("resident_memory_limit_bytes", GAUGE, "Where the memory alarm rises", |all| all.memory_limit)),
+    ("node_metrics", ("resident_memory_limit_bytes", GAUGE, "Where the memory alarm rises", |all| all.memory.limit)),
 ];
 const CHURN: &str = "connection_churn_metrics";
 

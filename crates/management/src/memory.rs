@@ -44,9 +44,9 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub(crate) fn of(overview: &Overview, process: Process) -> Self {
-        let total = process.resident_bytes.unwrap_or(overview.memory_used);
-        let arriving = overview.arriving_bytes;
-        Self { total, queued: overview.memory_used.saturating_sub(arriving), arriving }
+        let total = process.resident_bytes.unwrap_or(overview.memory.used);
+        let arriving = overview.memory.arriving;
+        Self { total, queued: overview.memory.used.saturating_sub(arriving), arriving }
     }
 
     /// Everything else.

@@ -2,7 +2,7 @@
 //! made for RabbitMQ work. Figures of Hermod alone start with `hermod_`. A figure that is not known
 //! is left out.
 
-use broker::{Held, Overview, QueueReport};
+use broker::{Held, Overview, QueueReport, Totals};
 
 use crate::exposition::Exposition;
 use crate::facts::{Facts, Socket};
@@ -12,6 +12,9 @@ use crate::process::Process;
 /// The most queues that a scrape shows one by one. A longer scrape would take too long; it is cut,
 /// and says so.
 pub(crate) const MOST_QUEUES: usize = 10_000;
+
+/// The causes of death, in the order of their counters.
+const REASONS: [&str; 4] = ["rejected", "expired", "maxlen", "delivery_limit"];
 
 /// The scrape that dashboards read: sums over all queues.
 pub(crate) fn aggregated(
@@ -117,80 +120,86 @@ pub(crate) fn identity(out: &mut Exposition, facts: &Facts, endpoint: &str) {
 }
 
 fn objects(out: &mut Exposition, overview: &Overview) {
-    out.gauge("rabbitmq_connections", "Authenticated connections", overview.connections);
-    out.gauge("rabbitmq_channels", "Sessions of all connections", overview.sessions);
-    out.gauge("rabbitmq_consumers", "Consumers", overview.consumers);
-    out.gauge("rabbitmq_queues", "Queues", overview.queues);
-    out.gauge("hermod_exchanges", "Exchanges", overview.exchanges);
-    out.gauge("hermod_bindings", "Bindings", overview.bindings);
+    out.gauge("rabbitmq_connections", "Authenticated connections", overview.objects.connections);
+    out.gauge("rabbitmq_channels", "Sessions of all connections", overview.objects.sessions);
+    out.gauge("rabbitmq_consumers", "Consumers", overview.objects.consumers);
+    out.gauge("rabbitmq_queues", "Queues", overview.objects.queues);
+    out.gauge("hermod_exchanges", "Exchanges", overview.objects.exchanges);
+    out.gauge("hermod_bindings", "Bindings", overview.objects.bindings);
+    let churn = &overview.totals.churn;
     let totals = [
-        ("rabbitmq_connections_opened_total", "Connections authenticated", overview.connections_opened),
-        ("rabbitmq_connections_closed_total", "Authenticated connections closed", overview.connections_closed),
-        ("rabbitmq_channels_opened_total", "Sessions opened", overview.sessions_opened),
-        ("rabbitmq_channels_closed_total", "Sessions closed", overview.sessions_closed),
-        ("rabbitmq_queues_declared_total", "Queue declarations", overview.queues_declared),
-        ("rabbitmq_queues_created_total", "Queues created", overview.queues_created),
-        ("rabbitmq_queues_deleted_total", "Queues deleted", overview.queues_deleted),
+        ("connections_opened", "Connections authenticated", &churn.connections_opened),
+        ("connections_closed", "Authenticated connections closed", &churn.connections_closed),
+        ("channels_opened", "Sessions opened", &churn.sessions_opened),
+        ("channels_closed", "Sessions closed", &churn.sessions_closed),
+        ("queues_declared", "Queue declarations", &churn.queues_declared),
+        ("queues_created", "Queues created", &churn.queues_created),
+        ("queues_deleted", "Queues deleted", &churn.queues_deleted),
     ];
-    for (name, help, value) in totals {
-        out.counter(name, help, value);
+    for (name, help, count) in totals {
+        out.counter(&format!("rabbitmq_{name}_total"), help, count.get());
     }
 }
 
 fn messages(out: &mut Exposition, overview: &Overview) {
-    out.gauge("rabbitmq_queue_messages_ready", "Messages that wait in queues", overview.ready);
-    out.gauge("rabbitmq_queue_messages_unacked", "Messages with consumers", overview.unacked);
-    out.gauge("rabbitmq_queue_messages", "Messages in queues", overview.ready + overview.unacked);
-    out.gauge("hermod_messages_delayed", "Messages that are not due yet", overview.delayed);
-    out.gauge("rabbitmq_global_consumers", "Consumers", overview.consumers);
+    let broker::Messages { ready, unacked, delayed } = overview.messages;
+    out.gauge("rabbitmq_queue_messages_ready", "Messages that wait in queues", ready);
+    out.gauge("rabbitmq_queue_messages_unacked", "Messages with consumers", unacked);
+    out.gauge("rabbitmq_queue_messages", "Messages in queues", ready + unacked);
+    out.gauge("hermod_messages_delayed", "Messages that are not due yet", delayed);
+    out.gauge("rabbitmq_global_consumers", "Consumers", overview.objects.consumers);
+    let Totals { publishes, deliveries, deaths, .. } = &overview.totals;
     let totals = [
-        ("received", "Messages received", overview.received),
-        ("received_confirm", "Messages received in confirming sessions", overview.received_confirm),
-        ("routed", "Messages that reached a queue", overview.routed),
-        ("confirmed", "Messages confirmed", overview.confirmed),
-        ("unroutable_dropped", "Messages no queue was bound for, dropped", overview.unroutable_dropped),
-        ("unroutable_returned", "Messages no queue was bound for, returned", overview.unroutable_returned),
+        ("received", "Messages received", publishes.received.get()),
+        ("received_confirm", "Messages received in confirming sessions", publishes.received_confirm.get()),
+        ("routed", "Messages that reached a queue", publishes.routed.get()),
+        ("confirmed", "Messages confirmed", publishes.confirmed.get()),
+        ("unroutable_dropped", "Messages no queue was bound for, dropped", publishes.unroutable_dropped.get()),
+        ("unroutable_returned", "Messages no queue was bound for, returned", publishes.unroutable_returned.get()),
         ("delivered", "Messages delivered or fetched", delivered(overview)),
-        ("delivered_consume_manual_ack", "Deliveries that are to be settled", overview.delivered_manual),
-        ("delivered_consume_auto_ack", "Deliveries that need no settling", overview.delivered_auto),
-        ("delivered_get_manual_ack", "Fetches that are to be settled", overview.fetched_manual),
-        ("delivered_get_auto_ack", "Fetches that need no settling", overview.fetched_auto),
-        ("get_empty", "Fetches that found nothing", overview.fetched_empty),
-        ("redelivered", "Deliveries marked as redelivered", overview.redelivered),
-        ("acknowledged", "Deliveries accepted", overview.acknowledged),
+        ("delivered_consume_manual_ack", "Deliveries that are to be settled", deliveries.delivered_manual.get()),
+        ("delivered_consume_auto_ack", "Deliveries that need no settling", deliveries.delivered_auto.get()),
+        ("delivered_get_manual_ack", "Fetches that are to be settled", deliveries.fetched_manual.get()),
+        ("delivered_get_auto_ack", "Fetches that need no settling", deliveries.fetched_auto.get()),
+        ("get_empty", "Fetches that found nothing", deliveries.fetched_empty.get()),
+        ("redelivered", "Deliveries marked as redelivered", deliveries.redelivered.get()),
+        ("acknowledged", "Deliveries accepted", deliveries.acknowledged.get()),
     ];
     for (name, help, value) in totals {
         out.counter(&format!("rabbitmq_global_messages_{name}_total"), help, value);
     }
-    for (reason, value) in ["rejected", "expired", "maxlen", "delivery_limit"].iter().zip(overview.dead_lettered) {
+    for (reason, count) in REASONS.iter().zip(&deaths.dead_lettered) {
         let name = format!("rabbitmq_global_messages_dead_lettered_{reason}_total");
-        out.counter(&name, "Messages that died and went to a dead-letter exchange", value);
+        out.counter(&name, "Messages that died and went to a dead-letter exchange", count.get());
     }
     out.family("hermod_dropped_total", "counter", "Messages given up without a queue or a client to tell");
-    for (reason, value) in [
-        ("unroutable", overview.unroutable_dropped),
-        ("dead_letter_unroutable", overview.dead_letters_dropped),
-        ("alarm", overview.parked_dropped),
+    for (reason, count) in [
+        ("unroutable", &publishes.unroutable_dropped),
+        ("dead_letter_unroutable", &deaths.dead_letters_dropped),
+        ("alarm", &publishes.parked_dropped),
     ] {
-        out.sample("hermod_dropped_total", &[("reason", reason)], value);
+        out.sample("hermod_dropped_total", &[("reason", reason)], count.get());
     }
-    for (reason, value) in ["rejected", "expired", "maxlen", "delivery_limit"].iter().zip(overview.lost) {
-        out.sample("hermod_dropped_total", &[("reason", reason)], value);
+    for (reason, count) in REASONS.iter().zip(&deaths.lost) {
+        out.sample("hermod_dropped_total", &[("reason", reason)], count.get());
     }
-    out.counter("hermod_refused_total", "Publishes refused by a full queue or an alarm", overview.refused);
-    out.counter("hermod_duplicates_total", "Messages not taken since they had come before", overview.duplicates);
-    out.counter("hermod_redriven_messages_total", "Dead letters sent back to where they came from", overview.redriven);
-    out.counter(
-        "hermod_superseded_total",
-        "Messages that newer ones of their keys took the place of",
-        overview.superseded,
-    );
-    out.counter("hermod_received_body_bytes_total", "Bytes of the bodies received", overview.received_bytes);
+    for (name, help, count) in [
+        ("refused", "Publishes refused by a full queue or an alarm", &publishes.refused),
+        ("duplicates", "Messages not taken since they had come before", &publishes.duplicates),
+        ("redriven_messages", "Dead letters sent back to where they came from", &deaths.redriven),
+        ("superseded", "Messages that newer ones of their keys took the place of", &deaths.superseded),
+        ("received_body_bytes", "Bytes of the bodies received", &publishes.received_bytes),
+    ] {
+        out.counter(&format!("hermod_{name}_total"), help, count.get());
+    }
 }
 
 /// All messages that were delivered or fetched.
 pub(crate) fn delivered(overview: &Overview) -> u64 {
-    overview.delivered_manual + overview.delivered_auto + overview.fetched_manual + overview.fetched_auto
+    overview.totals.deliveries.delivered_manual.get()
+        + overview.totals.deliveries.delivered_auto.get()
+        + overview.totals.deliveries.fetched_manual.get()
+        + overview.totals.deliveries.fetched_auto.get()
 }
 
 fn resources(out: &mut Exposition, overview: &Overview, process: Process) {
@@ -204,23 +213,23 @@ fn resources(out: &mut Exposition, overview: &Overview, process: Process) {
             out.gauge(name, help, value);
         }
     }
-    let held: u64 = overview.held.iter().sum();
-    let queued = overview.memory_used.saturating_sub(overview.arriving_bytes + held);
+    let held: u64 = overview.memory.held.iter().sum();
+    let queued = overview.memory.used.saturating_sub(overview.memory.arriving + held);
     out.gauge("hermod_queued_memory_bytes", "Bytes of queued messages in memory", queued);
     let arriving = "Bytes of large messages that are arriving or wait for a flush";
-    out.gauge("hermod_arriving_memory_bytes", arriving, overview.arriving_bytes);
-    for ((_, kind, what), bytes) in Held::ALL.iter().zip(overview.held) {
+    out.gauge("hermod_arriving_memory_bytes", arriving, overview.memory.arriving);
+    for ((_, kind, what), bytes) in Held::ALL.iter().zip(overview.memory.held) {
         out.gauge(&format!("hermod_{kind}_memory_bytes"), &format!("Bytes of {what}"), bytes);
     }
     let declared = "Bytes of memory for names, keys and arguments of declarations";
-    out.gauge("hermod_declarations_memory_bytes", declared, overview.declarations_bytes);
+    out.gauge("hermod_declarations_memory_bytes", declared, overview.memory.declared);
     let logged = "Bytes of the log that durable declarations take";
-    out.gauge("hermod_declarations_journal_bytes", logged, overview.logged_declarations_bytes);
-    out.gauge("rabbitmq_resident_memory_limit_bytes", "Where the memory alarm rises", overview.memory_limit);
+    out.gauge("hermod_declarations_journal_bytes", logged, overview.memory.logged);
+    out.gauge("rabbitmq_resident_memory_limit_bytes", "Where the memory alarm rises", overview.memory.limit);
     out.gauge("rabbitmq_disk_space_available_bytes", "Bytes free on the journal's disk", overview.journal.free_bytes);
     let alarm = "1 while the alarm stops publishers";
-    out.gauge("rabbitmq_alarms_memory_used_watermark", alarm, overview.memory_alarm.into());
-    out.gauge("rabbitmq_alarms_free_disk_space_watermark", alarm, overview.disk_alarm.into());
+    out.gauge("rabbitmq_alarms_memory_used_watermark", alarm, overview.alarms.memory.into());
+    out.gauge("rabbitmq_alarms_free_disk_space_watermark", alarm, overview.alarms.disk.into());
 }
 
 fn journal(out: &mut Exposition, overview: &Overview) {
@@ -236,7 +245,7 @@ fn journal(out: &mut Exposition, overview: &Overview) {
         "Journal files that could not be readied",
         journal.ready_failures,
     );
-    out.gauge("hermod_queues_damaged", "Queues with messages that can't be read", overview.damaged_queues);
+    out.gauge("hermod_queues_damaged", "Queues with messages that can't be read", overview.objects.damaged_queues);
     out.gauge("hermod_spill_bytes", "Bytes of transient messages on disk, for want of memory", journal.spill.bytes);
     out.counter(
         "hermod_spill_written_bytes_total",
@@ -305,31 +314,9 @@ mod tests {
         let queue = |name: &str| QueueReport {
             vhost: "/".to_owned(),
             name: name.to_owned(),
-            durable: true,
-            exclusive: false,
-            auto_delete: false,
-            kind: "classic",
-            arguments: broker::Table::default(),
-            idle_arguments: Vec::new(),
-            policy: None,
-            operator_policy: None,
             ready: 3,
             unacked: 2,
-            bytes: 50,
-            consumers: 1,
-            selectors: Vec::new(),
-            published: 0,
-            delivered: 0,
-            acknowledged: 0,
-            died: [0; 4],
-            delayed: 0,
-            duplicates: 0,
-            superseded: 0,
-            remembered: 0,
-            damaged: None,
-            policy_definition: broker::Table::default(),
-            owner: None,
-            figures: broker::QueueFigures::default(),
+            ..QueueReport::default()
         };
         let text = per_queue(&[queue("a\"b"), queue("c")]);
         assert!(text.contains("rabbitmq_queue_messages{vhost=\"/\",queue=\"a\\\"b\"} 5\n"), "{text}");

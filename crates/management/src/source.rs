@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use auth::Identity;
-use broker::{Broker, Error, Overview, Properties, Publish};
+use broker::{AlarmsUp, Broker, Error, Overview, Properties, Publish};
 
 use crate::budget::Budget;
 use crate::change::Caller;
@@ -130,10 +130,10 @@ impl Source {
     /// logged in.
     pub(crate) fn refused_connections(&self, overview: &Overview) -> Vec<(&'static str, u64)> {
         let mut refused = (self.network.refused)();
-        let [of_all, of_vhost, of_user] = overview.connections_refused;
+        let [of_all, of_vhost, of_user] = &overview.totals.churn.connections_refused;
         let by_http = [Full::House, Full::Network]
             .map(|full| (full.reason(), self.refused[full as usize].load(Ordering::Relaxed)));
-        let others = [("connections", of_all), ("vhost_limit", of_vhost), ("user_limit", of_user)];
+        let others = [("connections", of_all.get()), ("vhost_limit", of_vhost.get()), ("user_limit", of_user.get())];
         for (reason, count) in others.into_iter().chain(by_http) {
             match refused.iter_mut().find(|(known, _)| *known == reason) {
                 Some((_, sum)) => *sum += count,
@@ -150,6 +150,10 @@ pub(crate) fn operator(from: &str) -> Caller {
 }
 
 /// The names of the active alarms that stop publishers.
-pub(crate) fn alarms((memory, disk): (bool, bool)) -> Vec<String> {
-    [(memory, "memory"), (disk, "disk")].iter().filter(|(up, _)| *up).map(|(_, name)| (*name).to_owned()).collect()
+pub(crate) fn alarms(up: AlarmsUp) -> Vec<String> {
+    [(up.memory, "memory"), (up.disk, "disk")]
+        .iter()
+        .filter(|(up, _)| *up)
+        .map(|(_, name)| (*name).to_owned())
+        .collect()
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use journal::Admission;
 
-use crate::alarms::{Allowance, DISK, MEMORY};
+use crate::alarms::{AlarmsUp, Allowance, DISK, MEMORY};
 use crate::engine::Engine;
 use crate::settings::Switch;
 
@@ -65,10 +65,9 @@ impl Engine {
         }
     }
 
-    /// (memory, disk)
-    pub(crate) fn alarms_up(&self) -> (bool, bool) {
+    pub(crate) fn alarms_up(&self) -> AlarmsUp {
         let now = self.alarms_now();
-        (now & MEMORY != 0, now & DISK != 0)
+        AlarmsUp { memory: now & MEMORY != 0, disk: now & DISK != 0 }
     }
 
     /// Wakes `waker` at the next look at the alarms, and schedules that look.

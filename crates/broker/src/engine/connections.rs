@@ -44,7 +44,7 @@ impl Engine {
     pub(crate) fn admit_client(&self, client: &Arc<ClientShared>, vhost: &Vhost) -> Result<(), Error> {
         let administers = self.authority.has_tag(&client.user, ADMINISTRATOR);
         let mut clients = self.clients.lock();
-        let [of_all, of_one_vhost, of_one_user] = &self.totals.connections_refused;
+        let [of_all, of_one_vhost, of_one_user] = &self.totals.churn.connections_refused;
         // The first refusal ends it. Each check may have to count all clients, and log-ins wait for
         // one another here.
         self.refuse_any(clients.len() as u64, administers).inspect_err(|_| of_all.add(1))?;

@@ -321,7 +321,7 @@ impl Engine {
                 stay.push(dead);
                 continue;
             }
-            self.totals.dead_lettered[dead.reason as usize].add(1);
+            self.totals.deaths.dead_lettered[dead.reason as usize].add(1);
             match hop {
                 Ok((message, queues, identity)) => {
                     let mut arrival = Arrival::of_broker(message);
@@ -330,7 +330,7 @@ impl Engine {
                     targets.push(queues);
                 }
                 Err(why) => {
-                    self.totals.dead_letters_dropped.add(1);
+                    self.totals.deaths.dead_letters_dropped.add(1);
                     if let Some(message) = &dead.message {
                         self.note_unroutable(&queue.vhost, Some((&queue.name, why)), message, now);
                     }

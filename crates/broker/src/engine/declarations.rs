@@ -62,7 +62,7 @@ impl Engine {
         }
         tables.note_logged(ticket);
         self.catalog.queue_left();
-        self.totals.queues_deleted.add(1);
+        self.totals.churn.queues_deleted.add(1);
         for consumer in consumers {
             consumer.mailbox.notify(Notice::Cancelled { consumer: consumer.key.consumer });
         }

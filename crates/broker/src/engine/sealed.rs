@@ -32,7 +32,7 @@ impl Sealed {
         }
         for (requester, message) in self.replies {
             let counted = requester.deliver(message);
-            let totals = &visit.context.totals;
+            let totals = &visit.context.totals.publishes;
             if counted { &totals.routed } else { &totals.unroutable_dropped }.add(1);
         }
         if let Some((transaction, mailbox)) = self.committed {

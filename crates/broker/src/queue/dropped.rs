@@ -108,7 +108,7 @@ impl QueueContext {
     /// Counts and notes the messages that a queue dropped.
     #[cold]
     pub(crate) fn note_lost(&self, queue: &Queue, lost: &DroppedEntries, now: u64) {
-        for (total, count) in self.totals.lost.iter().zip(lost.counts) {
+        for (total, count) in self.totals.deaths.lost.iter().zip(lost.counts) {
             total.add(count);
         }
         let message = lost.sample.as_ref();

@@ -69,6 +69,8 @@ pub struct QueueFigures {
     pub exclusive_consumer: Option<String>,
     /// The tag of the single active consumer.
     pub single_active_consumer: Option<String>,
+    /// Ids that it remembers for deduplication.
+    pub remembered: u64,
     /// How often a message may come back; `None` for no limit.
     pub delivery_limit: Option<u64>,
 }
@@ -94,6 +96,7 @@ impl Queue {
         let exclusive = if is_exclusive { consumers().find(|(consumer, _)| consumer.exclusive) } else { None };
         QueueFigures {
             totals: inner.totals,
+            remembered: inner.remembered() as u64,
             persistent: inner.lanes.durable() as u64,
             ready_in_memory: (inner.ready() - inner.lanes.away()) as u64,
             ready_bytes: inner.accounting.known_ready_bytes(),

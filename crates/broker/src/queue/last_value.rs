@@ -307,7 +307,7 @@ impl Inner {
         }
         self.leave_ready(number, State::Done);
         self.features.values.superseded += 1;
-        context.totals.superseded.add(1);
+        context.totals.deaths.superseded.add(1);
     }
 
     /// A consumer returns an entry. True if there is a newer one: the entry is then settled and

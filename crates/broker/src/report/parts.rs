@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::alarms::AlarmsUp;
 use crate::broker::Broker;
 use crate::catalog::{Exchange, Tables};
 use crate::engine::clients::SessionReport;
@@ -18,8 +19,8 @@ pub type Names = Vec<Arc<str>>;
 pub struct BindingPlace(BindingCursor);
 
 impl Broker {
-    /// Whether an alarm is up, of memory and of the disk. Takes no lock.
-    pub fn alarms(&self) -> (bool, bool) {
+    /// The alarms that are up. Takes no lock.
+    pub fn alarms(&self) -> AlarmsUp {
         self.engine.alarms_up()
     }
 

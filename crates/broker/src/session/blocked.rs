@@ -223,11 +223,11 @@ impl Client {
         let alarm = self.engine.alarm_text().unwrap_or("an alarm");
         for arrival in parked {
             if let Confirm::Numbered(number) = arrival.confirm {
-                self.engine.totals.refused.add(1);
+                self.engine.totals.publishes.refused.add(1);
                 let why = arrival.refused.unwrap_or(Refusal::Alarm);
                 self.sessions.answer(session, Answer::Refused { number, why });
             } else {
-                self.engine.totals.parked_dropped.add(1);
+                self.engine.totals.publishes.parked_dropped.add(1);
                 self.sessions.fail(session, Error::precondition(format!("publish refused: broker is {alarm}: {why}")));
             }
         }
@@ -238,6 +238,6 @@ impl Client {
     /// counted.
     pub(super) fn refuse_parked_of_closed(&mut self, session: &mut Session) {
         let parked = self.parking.take(&mut session.parked);
-        self.engine.totals.parked_dropped.add(parked.len() as u64);
+        self.engine.totals.publishes.parked_dropped.add(parked.len() as u64);
     }
 }

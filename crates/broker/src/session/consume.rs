@@ -333,7 +333,7 @@ impl Client {
             .map_err(|_| no_queue(&queue.name, &queue.vhost))?;
         let (seq, message, redelivered, returns, remaining) = match fetched {
             Fetched::Empty => {
-                self.engine.totals.fetched_empty.add(1);
+                self.engine.totals.deliveries.fetched_empty.add(1);
                 return Ok(Fetch::Empty);
             }
             Fetched::Wait(ticket) => return Ok(Fetch::Wait(ticket.into())),
@@ -349,7 +349,7 @@ impl Client {
         if !no_ack {
             self.slots.hold(slot);
         }
-        let totals = &self.engine.totals;
+        let totals = &self.engine.totals.deliveries;
         if no_ack { &totals.fetched_auto } else { &totals.fetched_manual }.add(1);
         totals.redelivered.add(u64::from(redelivered));
         let entry = self.sessions.require(session)?;

@@ -407,7 +407,7 @@ impl Client {
             self.check_owner(&existing)?;
             same_queue(&existing, spec)?;
             existing.lock(&self.engine).touch(self.engine.clock.unix_ms());
-            self.engine.totals.queues_declared.add(1);
+            self.engine.totals.churn.queues_declared.add(1);
             return Ok(self.declared(&existing, self.settled_and(&tables)));
         }
         refuse_ended(&tables, &vhost.name)?;
@@ -453,8 +453,8 @@ impl Client {
             self.keep_exclusive(&queue);
         }
         self.engine.watch(&queue);
-        self.engine.totals.queues_declared.add(1);
-        self.engine.totals.queues_created.add(1);
+        self.engine.totals.churn.queues_declared.add(1);
+        self.engine.totals.churn.queues_created.add(1);
         Ok(self.declared(&queue, ticket))
     }
 

@@ -176,7 +176,7 @@ impl Client {
             return;
         }
         let (confirmed, waits) = self.sessions.report_answers(self.engine.journal.durable(self.vhost.log()), report);
-        self.engine.totals.confirmed.add(confirmed);
+        self.engine.totals.publishes.confirmed.add(confirmed);
         if !waits.is_none() {
             self.engine.journal.when_durable(waits, self.shared.mailbox.waker());
         }
@@ -235,7 +235,7 @@ impl Client {
         }
         self.receiver.put_back_deliveries(inbox);
         self.shared.mailbox.handed_on(bytes);
-        let totals = &self.engine.totals;
+        let totals = &self.engine.totals.deliveries;
         totals.delivered_auto.add(auto);
         totals.delivered_manual.add(count as u64 - auto);
         totals.redelivered.add(redelivered);

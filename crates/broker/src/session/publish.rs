@@ -390,7 +390,7 @@ impl Client {
     }
 
     pub(super) fn count_received(&self, arrivals: &[Arrival]) {
-        let totals = &self.engine.totals;
+        let totals = &self.engine.totals.publishes;
         let taken = || arrivals.iter().filter(|arrival| arrival.refused.is_none());
         totals.received.add(taken().count() as u64);
         totals.received_bytes.add(taken().map(|arrival| arrival.message().body().len() as u64).sum());
@@ -419,7 +419,7 @@ impl Client {
                 continue;
             }
             if arrival.repeated {
-                self.engine.totals.duplicates.add(1);
+                self.engine.totals.publishes.duplicates.add(1);
             }
             if arrival.is_lost() {
                 if self.reply(&arrival) {
@@ -434,7 +434,7 @@ impl Client {
                 self.sessions.answer_taken(session, confirm, ticket, turn);
             }
         }
-        let totals = &self.engine.totals;
+        let totals = &self.engine.totals.publishes;
         totals.routed.add(routed);
         totals.refused.add(refused);
         if self.sessions.is_answering() {
@@ -445,7 +445,7 @@ impl Client {
     /// Counts a message that has reached no queue. Returns what its publisher is told, if that is
     /// more than that it was taken.
     fn lose(&self, arrival: Arrival) -> Option<Answer> {
-        let totals = &self.engine.totals;
+        let totals = &self.engine.totals.publishes;
         let number = arrival.confirm.number();
         let is_told = match arrival.unroutable {
             Unroutable::Drop => false,

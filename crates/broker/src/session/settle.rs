@@ -327,7 +327,7 @@ impl Client {
             ticket = ticket.max(queue.settle(settlements, client, &mut visit));
             accepted += settlements.iter().filter(|one| one.outcome == EntryOutcome::Accepted).count();
         });
-        self.engine.totals.acknowledged.add(accepted as u64);
+        self.engine.totals.deliveries.acknowledged.add(accepted as u64);
         self.settled.reach(ticket);
         self.resume_shared();
     }

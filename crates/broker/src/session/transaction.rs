@@ -171,7 +171,7 @@ impl Client {
     /// has the replies.
     fn return_unroutable(&mut self, session: SessionId, arrivals: &mut Vec<Arrival>) -> Vec<(Requester, Message)> {
         let (all, mut replies) = (arrivals.len(), Vec::new());
-        self.engine.totals.duplicates.add(arrivals.iter().filter(|arrival| arrival.repeated).count() as u64);
+        self.engine.totals.publishes.duplicates.add(arrivals.iter().filter(|arrival| arrival.repeated).count() as u64);
         let (mut lost, mut returned) = (0, 0);
         for arrival in arrivals.drain(..).filter(Arrival::is_lost) {
             if let Some(requester) = self.engine.requester(&self.vhost.name, arrival.message()) {
@@ -185,7 +185,7 @@ impl Client {
                 self.sessions.answer(session, Answer::Unroutable { number: None, message });
             }
         }
-        let totals = &self.engine.totals;
+        let totals = &self.engine.totals.publishes;
         totals.routed.add((all - lost - replies.len()) as u64);
         totals.unroutable_returned.add(returned);
         totals.unroutable_dropped.add(lost as u64 - returned);
@@ -247,7 +247,7 @@ impl Client {
         let engine = Arc::clone(&self.engine);
         for (queue, settlements) in self.by_queue(deliveries, |outcome| outcome == Outcome::Accepted) {
             queue.settle_in(&settlements, client, group, &Visit { context: &engine, now, work: &mut self.work });
-            engine.totals.acknowledged.add(settlements.len() as u64);
+            engine.totals.deliveries.acknowledged.add(settlements.len() as u64);
         }
     }
 

@@ -106,7 +106,10 @@ fn a_deleted_vhost_takes_everything_with_it() {
     assert_eq!(refused.text, "vhost 'v' is deleted");
     assert_eq!(Peer::attach_to(&broker, "guest", "v").err().unwrap().text, "vhost v not found");
     let after = broker.broker.overview();
-    assert_eq!((after.queues, after.exchanges), (before.queues - 1, before.exchanges - 5));
+    assert_eq!(
+        (after.objects.queues, after.objects.exchanges),
+        (before.objects.queues - 1, before.objects.exchanges - 5)
+    );
     peer.client.close(now);
     broker.flush();
     let broker = power_cut(&disk, broker);
@@ -174,7 +177,7 @@ fn queues_have_the_default_type_of_their_vhost_if_they_can() {
         peer.client.declare_queue(&spec, now).unwrap();
         peer.client.declare_queue(&spec, now).unwrap();
         let report = broker.broker.queues().into_iter().find(|queue| queue.name == spec.name).unwrap();
-        assert_eq!(report.kind, kind, "{}", spec.name);
+        assert_eq!(report.declared.kind, kind, "{}", spec.name);
     }
 }
 
@@ -348,7 +351,7 @@ fn alarms_by_hand_stop_publishers_until_they_are_cleared() {
     peer.client.consume(session, consume, now).unwrap();
     assert_eq!(peer.drain(&broker).len(), 2);
     broker.broker.set_memory_limit(0);
-    assert!(broker.broker.overview().memory_alarm);
+    assert!(broker.broker.overview().alarms.memory);
     peer.client.publish(session, message("", "q", b"2")).unwrap();
     peer.client.flush(now);
     let delivered = |seen: &[Seen]| seen.iter().filter(|seen| matches!(seen, Seen::Delivery(_))).count();
@@ -357,7 +360,7 @@ fn alarms_by_hand_stop_publishers_until_they_are_cleared() {
     broker.housekeep();
     assert_eq!(delivered(&peer.drain(&broker)), 1);
     broker.broker.set_memory_limit(1 << 30);
-    assert!(!broker.broker.overview().memory_alarm);
+    assert!(!broker.broker.overview().alarms.memory);
     assert_eq!(broker.broker.force_alarm("patience", Switch::On).unwrap_err().kind, ErrorKind::NotFound);
 }
 
@@ -380,7 +383,14 @@ fn a_request_of_management_is_no_connection() {
     assert_eq!(broker.broker.clients().len(), 0);
     drop(client);
     let overview = broker.broker.overview();
-    assert_eq!((overview.connections, overview.connections_opened, overview.connections_closed), (0, 0, 0));
+    assert_eq!(
+        (
+            overview.objects.connections,
+            overview.totals.churn.connections_opened.get(),
+            overview.totals.churn.connections_closed.get()
+        ),
+        (0, 0, 0)
+    );
     let exchanges = broker.broker.exchanges();
     assert_eq!((exchanges.len(), exchanges[0].name.as_str()), (6, ""));
     let bindings: Vec<_> = broker.broker.bindings().into_iter().map(|binding| binding.key).collect();

@@ -1,7 +1,7 @@
 //! The cost of one message and of one turn: steps of routing, keys of copies, entries. A message
 //! beyond it is refused, a turn ends there, and no queue gets a message twice.
 
-use broker::{BindingSpec, Consume, Delivery, Error, Flow, Outcome, Publish, Table, Tags, Value};
+use broker::{BindingSpec, Consume, Counter, Delivery, Error, Flow, Outcome, Publish, Table, Tags, Value};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Seen, error_text};
 use testkit::script::Script;
@@ -45,7 +45,7 @@ fn keys_of_copies_find_each_queue_once_and_are_refused_beyond_what_a_message_may
         }
         assert_eq!(publish(&mut peer, exchange, "k1", &keys(255)), "");
         peer.turn(&broker);
-        assert_eq!(broker.broker.overview().ready, 2000);
+        assert_eq!(broker.broker.overview().messages.ready, 2000);
         for queue in 0..2000 {
             for key in 2..200 {
                 let spec = binding(exchange, &format!("k{key}"), &format!("q{queue}"));
@@ -56,7 +56,7 @@ fn keys_of_copies_find_each_queue_once_and_are_refused_beyond_what_a_message_may
         assert!(said.starts_with(TOO_MUCH) && said.contains(exchange), "{said}");
         assert_eq!(publish(&mut peer, exchange, "k1", ""), "", "one key of it costs little");
         peer.turn(&broker);
-        assert_eq!(broker.broker.overview().ready, 4000);
+        assert_eq!(broker.broker.overview().messages.ready, 4000);
     }
 }
 
@@ -68,7 +68,7 @@ fn more_keys_than_the_limit_are_refused_however_little_they_cost() {
     assert_eq!(publish(&mut peer, "amq.direct", "k", &format!("{}\nB{}", keys(128), keys(128))), said);
     assert_eq!(publish(&mut peer, "amq.direct", "k", &format!("{}\nB{}", keys(128), keys(127))), "");
     peer.turn(&broker);
-    assert_eq!(broker.broker.overview().ready, 1);
+    assert_eq!(broker.broker.overview().messages.ready, 1);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn headers_and_arguments_are_compared_within_what_a_message_may_cost() {
     let headers: Vec<_> = fields(0, 800).map(|(name, _)| format!("{name}=1")).collect();
     assert_eq!(publish(&mut peer, "amq.headers", "", &headers.join("\n")), "");
     peer.turn(&broker);
-    assert_eq!(broker.broker.overview().ready, 1);
+    assert_eq!(broker.broker.overview().messages.ready, 1);
     // None of them matches before its last comparison.
     peer.client.purge_queue("q0", broker.now()).expect("it may purge");
     (10..400).for_each(|number| bind(&mut peer, number, 800));
@@ -108,7 +108,7 @@ fn patterns_are_walked_within_what_a_message_may_cost() {
     let said = publish(&mut peer, "amq.topic", &long("b7"), &format!("CC={},{}", long("b8"), long("b9")));
     assert!(said.starts_with(TOO_MUCH) && said.contains("amq.topic"), "{said}");
     peer.turn(&broker);
-    assert_eq!(broker.broker.overview().ready, 1);
+    assert_eq!(broker.broker.overview().messages.ready, 1);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn dead_letters_that_would_cost_too_much_go_nowhere_and_are_counted() {
     assert_eq!(publish(&mut peer, "", "dying", &keys(255)), "");
     peer.turn(&broker);
     let overview = broker.broker.overview();
-    assert_eq!((overview.ready, overview.dead_letters_dropped), (0, 1));
+    assert_eq!((overview.messages.ready, overview.totals.deaths.dead_letters_dropped.get()), (0, 1));
     assert_eq!(broker.broker.losses().last().map(|loss| loss.reason), Some("dead_letter_out_of_steps"));
 }
 
@@ -153,21 +153,21 @@ fn dying_into_many(mut setup: Setup, memory_limit: u64) -> (TestBroker, Peer) {
 fn dead_letters_of_a_turn_are_moved_in_runs_and_stop_where_memory_does() {
     const LIMIT: u64 = 4 << 20;
     let (broker, mut peer) = dying_into_many(Setup::memory(), LIMIT);
-    let before = broker.broker.overview().memory_used;
+    let before = broker.broker.overview().memory.used;
     (0..1000).for_each(|_| assert_eq!(publish(&mut peer, "", "dying", ""), ""));
     peer.client.end_turn(broker.now());
-    let mut ready = broker.broker.overview().ready;
+    let mut ready = broker.broker.overview().messages.ready;
     assert!(ready <= 12_000, "{ready} in the turn");
     for _ in 0..50 {
         broker.housekeep();
         let overview = broker.broker.overview();
-        assert!(overview.ready <= ready + 12_000, "{ready}, then {}", overview.ready);
-        ready = overview.ready;
+        assert!(overview.messages.ready <= ready + 12_000, "{ready}, then {}", overview.messages.ready);
+        ready = overview.messages.ready;
     }
     let overview = broker.broker.overview();
-    let run = 10_000 * (overview.memory_used - before) / overview.ready;
+    let run = 10_000 * (overview.memory.used - before) / overview.messages.ready;
     // One run has exceeded it, and there is one in each second.
-    assert!(overview.memory_alarm && overview.memory_used <= LIMIT + 3 * run, "{} bytes", overview.memory_used);
+    assert!(overview.alarms.memory && overview.memory.used <= LIMIT + 3 * run, "{} bytes", overview.memory.used);
     // When there is room again they go on, each into every queue.
     let mut moved = 0;
     for _ in 0..2000 {
@@ -178,7 +178,7 @@ fn dead_letters_of_a_turn_are_moved_in_runs_and_stop_where_memory_does() {
         }
     }
     assert_eq!(moved, 1000 * 2000);
-    assert_eq!(broker.broker.overview().dead_letters_dropped, 0);
+    assert_eq!(broker.broker.overview().totals.deaths.dead_letters_dropped.get(), 0);
 }
 
 /// Nothing else makes room: the dead letters are all that fills the memory.
@@ -202,7 +202,7 @@ fn dead_letters_that_alone_fill_the_memory_move_on_all_the_same() {
         broker.setup.clock.advance(1000);
         broker.housekeep();
     }
-    assert_eq!(broker.broker.overview().ready, 10);
+    assert_eq!(broker.broker.overview().messages.ready, 10);
 }
 
 /// Five queues whose dead letters cannot move would each spend a part of a run. A run that has
@@ -221,7 +221,7 @@ fn what_cannot_move_while_memory_is_full_lets_the_housekeeping_rest() {
     broker.setup.clock.advance(1000);
     // This fails when it never comes to rest.
     broker.flush();
-    assert!(broker.broker.overview().ready <= 12_000);
+    assert!(broker.broker.overview().messages.ready <= 12_000);
 }
 
 #[test]
@@ -272,7 +272,10 @@ fn a_wide_first_hop_leaves_each_copy_a_chain_of_moves() {
         .expect("it may declare");
     assert_eq!(publish(&mut peer, "", "first", ""), "");
     peer.turn(&broker);
-    assert_eq!((broker.broker.overview().dead_letters_dropped, purge(&broker, &mut peer, "q0")), (0, 200));
+    assert_eq!(
+        (broker.broker.overview().totals.deaths.dead_letters_dropped.get(), purge(&broker, &mut peer, "q0")),
+        (0, 200)
+    );
 }
 
 /// With a session each, four hundred messages that were refused for their steps cost their turn
@@ -370,7 +373,7 @@ fn a_turn_ends_at_ten_thousand_entries_however_few_messages_they_are_of() {
     let (broker, mut peer) = with_queues(Setup::memory(), 2000, "amq.fanout", "");
     assert_eq!(flood(&broker, &mut peer, 53), 10, "five messages for each");
     peer.turn(&broker);
-    assert_eq!(broker.broker.overview().ready, 53 * 2000);
+    assert_eq!(broker.broker.overview().messages.ready, 53 * 2000);
 }
 
 #[test]
@@ -379,24 +382,24 @@ fn a_flood_of_copies_stops_where_memory_does() {
     let mut setup = Setup::memory();
     setup.settings.memory_limit = LIMIT;
     let (broker, mut peer) = with_queues(setup, 2000, "amq.fanout", "");
-    let before = broker.broker.overview().memory_used;
+    let before = broker.broker.overview().memory.used;
     flood(&broker, &mut peer, 1000);
     let overview = broker.broker.overview();
-    assert!(overview.memory_alarm);
+    assert!(overview.alarms.memory);
     // The entries of one turn are not foreseen, and after it the alarm lets nothing in.
-    let turn = 10_000 * (overview.memory_used - before) / overview.ready;
-    assert!(overview.memory_used <= LIMIT + 2 * turn, "{} bytes, {turn} in a turn", overview.memory_used);
-    assert!(overview.ready < 1000 * 2000);
+    let turn = 10_000 * (overview.memory.used - before) / overview.messages.ready;
+    assert!(overview.memory.used <= LIMIT + 2 * turn, "{} bytes, {turn} in a turn", overview.memory.used);
+    assert!(overview.messages.ready < 1000 * 2000);
     // When there is room again the parked ones come, each to every queue.
     let mut looks = 0;
-    while broker.broker.overview().memory_alarm || peer.client.parked(peer.sessions[&1]) {
+    while broker.broker.overview().alarms.memory || peer.client.parked(peer.sessions[&1]) {
         for queue in 0..2000 {
             peer.client.purge_queue(&format!("q{queue}"), broker.now()).expect("it may purge");
         }
         broker.housekeep();
         let mut seen = Vec::new();
         peer.drain_some(&broker, &mut seen);
-        assert!(broker.broker.overview().ready <= 12_000, "one look brings a turn at most");
+        assert!(broker.broker.overview().messages.ready <= 12_000, "one look brings a turn at most");
         looks += 1;
         assert!(looks < 1000, "they come");
     }
@@ -417,7 +420,7 @@ fn a_transaction_of_too_many_copies_is_refused_whole() {
         "406 transaction has more than 1000000 messages, those of each queue counted; commit in smaller pieces"
     );
     peer.turn(&broker);
-    assert_eq!(broker.broker.overview().ready, 0);
+    assert_eq!(broker.broker.overview().messages.ready, 0);
 }
 
 /// Eight queues whose messages die at once, each into all others.
@@ -442,9 +445,9 @@ fn dead_letters_do_not_multiply_beyond_their_share() {
     assert_eq!(publish(&mut peer, "", "q0", ""), "");
     peer.turn(&broker);
     let overview = broker.broker.overview();
-    let moves: u64 = overview.dead_lettered.iter().sum();
+    let moves: u64 = overview.totals.deaths.dead_lettered.iter().map(Counter::get).sum();
     assert!((49..=257).contains(&moves), "{moves} moves");
-    assert!(overview.dead_letters_dropped > 0 && overview.ready == 0);
+    assert!(overview.totals.deaths.dead_letters_dropped.get() > 0 && overview.messages.ready == 0);
     assert!(broker.broker.losses().iter().any(|loss| loss.reason == "dead_letter_out_of_moves"));
 }
 
@@ -462,21 +465,21 @@ fn what_multiplies_ends_before_more_of_it_begins() {
             peer.client.publish(session, publish).expect("it may publish");
         }
         peer.client.end_turn(broker.now());
-        let waiting = broker.broker.overview().memory_used;
+        let waiting = broker.broker.overview().memory.used;
         broker.broker.set_memory_limit(waiting / 2);
         let mut runs = 0;
         // No time passes.
-        while broker.broker.overview().memory_used > 0 {
+        while broker.broker.overview().memory.used > 0 {
             broker.housekeep();
             if disk.is_some() {
                 broker.flush();
             }
-            let used = broker.broker.overview().memory_used;
+            let used = broker.broker.overview().memory.used;
             runs += 1;
             assert!(used <= waiting && runs < 5000, "{used} bytes of {waiting} after {runs} runs");
         }
         // The messages themselves, and no more than their share.
-        let moves: u64 = broker.broker.overview().dead_lettered.iter().sum();
+        let moves: u64 = broker.broker.overview().totals.deaths.dead_lettered.iter().map(Counter::get).sum();
         assert!((count * 49..=count * 257).contains(&moves), "{moves} moves");
     }
 }
@@ -500,7 +503,7 @@ fn a_publisher_waits_while_the_dead_letters_of_its_queue_do() {
         runs += 1;
         assert!(runs < 5000, "{:?}", broker.broker.overview());
     }
-    assert!(runs > 10 && !broker.broker.overview().memory_alarm, "{runs} runs");
+    assert!(runs > 10 && !broker.broker.overview().alarms.memory, "{runs} runs");
 }
 
 /// Work that is retried after a pause in a queue with expiry goes on for ever: a consumer rejects

@@ -182,10 +182,10 @@ impl World {
             lines.extend(broker.policies(kind).iter().map(|policy| format!("{} {policy:?}", kind.name())));
         }
         let exchanges: Vec<_> = broker.exchanges().into_iter().filter(|exchange| exchange.durable).collect();
-        let queues: Vec<_> = broker.queues().into_iter().filter(|queue| queue.durable).collect();
+        let queues: Vec<_> = broker.queues().into_iter().filter(|queue| queue.declared.durable).collect();
         lines.extend(queues.iter().map(|queue| {
-            let effect = (&queue.policy, &queue.operator_policy, &queue.policy_definition);
-            format!("{} {} {} {:?} {effect:?}", queue.vhost, queue.name, queue.kind, queue.arguments)
+            let effect = (&queue.policies.user, &queue.policies.operator, &queue.policies.definition);
+            format!("{} {} {} {:?} {effect:?}", queue.vhost, queue.name, queue.declared.kind, queue.declared.arguments)
         }));
         for binding in broker.bindings() {
             let lasting = |name: &str| exchanges.iter().any(|one| one.vhost == binding.vhost && one.name == name);
@@ -208,7 +208,7 @@ impl World {
         lines.extend(
             broker.authority().users().iter().filter(|user| &*user.name != "guest").map(|user| format!("{user:?}")),
         );
-        lines.push(format!("{} bytes are logged", broker.overview().logged_declarations_bytes));
+        lines.push(format!("{} bytes are logged", broker.overview().memory.logged));
         lines.sort();
         lines
     }

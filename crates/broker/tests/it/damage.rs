@@ -153,7 +153,7 @@ fn a_damaged_segment_stops_its_queue_alone_until_the_loss_is_accepted() {
         // A start reads no more lists than it needs.
         let known = what != "a list is damaged";
         assert_eq!((scene.damaged("hurt"), scene.damaged("well")), (known, false), "{what}");
-        assert_eq!(scene.broker.broker.overview().damaged_queues, u64::from(known), "{what}");
+        assert_eq!(scene.broker.broker.overview().objects.damaged_queues, u64::from(known), "{what}");
         let told = scene.broker.broker.take_damages();
         assert_eq!(told.iter().any(|line| line.contains("'hurt'")), known, "{what}: {told:?}");
         assert!(scene.drain("well").into_iter().eq(0..MANY), "{what}: the other queue goes on");

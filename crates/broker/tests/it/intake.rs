@@ -95,7 +95,7 @@ fn flows(senders: &[Sender]) -> String {
 }
 
 fn arriving(broker: &TestBroker) -> u64 {
-    broker.broker.overview().arriving_bytes
+    broker.broker.overview().memory.arriving
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn open(connection_memory: Option<u64>, user_memory: Option<u64>) -> TestBroker 
 }
 
 fn held(broker: &TestBroker, kind: Held) -> u64 {
-    broker.broker.overview().held[kind as usize]
+    broker.broker.overview().memory.held[kind as usize]
 }
 
 #[test]
@@ -52,12 +52,12 @@ fn open_transactions_count_until_they_end_and_are_refused_where_memory_is_short(
     assert!(told.starts_with("publish in a transaction refused: broker is low on memory"), "{told}");
     let most = held(&broker, Held::Transactions);
     assert!((50_000..60_000).contains(&most), "{most}");
-    assert!(broker.broker.overview().memory_alarm && broker.broker.overview().memory_used >= most);
+    assert!(broker.broker.overview().alarms.memory && broker.broker.overview().memory.used >= most);
     for transaction in &open[1..] {
         peer.client.rollback(*transaction);
     }
     let one = held(&broker, Held::Transactions);
-    assert!((10_000..13_000).contains(&one) && !broker.broker.overview().memory_alarm, "{one}");
+    assert!((10_000..13_000).contains(&one) && !broker.broker.overview().alarms.memory, "{one}");
     peer.client.commit(open[0], broker.now()).expect("it fits");
     assert!(peer.turn(&broker).iter().any(|seen| matches!(seen, Seen::Committed(_))));
     assert_eq!(held(&broker, Held::Transactions), 0);
@@ -141,7 +141,7 @@ fn one_connection_holds_no_more_than_its_part() {
         );
         assert_eq!(told, expected);
         assert!((most - 1_500..=most).contains(&holds), "{holds}");
-        assert_eq!((held(&broker, Held::Transactions), broker.broker.overview().memory_alarm), (holds, false));
+        assert_eq!((held(&broker, Held::Transactions), broker.broker.overview().alarms.memory), (holds, false));
         // Its other sessions have no part of their own; other connections have.
         assert_eq!(fill(&broker, &mut peer, 2), (told.clone(), holds));
         let mut other = Peer::attach(&broker, "guest").expect("it may attach");
@@ -203,7 +203,7 @@ fn one_user_holds_no_more_than_its_part_by_more_connections() {
              limits.user_memory allows {most}"
         );
         assert_eq!(told.last(), Some(&expected));
-        assert_eq!((held(&broker, Held::Transactions), broker.broker.overview().memory_alarm), (holds, false));
+        assert_eq!((held(&broker, Held::Transactions), broker.broker.overview().alarms.memory), (holds, false));
         // A change applies to connections that are there.
         broker.broker.set_user_memory(Some(30_000));
         assert!(fill(&broker, &mut peers[7], 2).1 > 0);

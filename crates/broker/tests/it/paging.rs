@@ -65,7 +65,7 @@ impl Scene {
 
     fn turn(&mut self) -> Vec<Seen> {
         let seen = self.peer.turn(&self.broker);
-        self.peak = self.peak.max(self.broker.broker.overview().memory_used);
+        self.peak = self.peak.max(self.broker.broker.overview().memory.used);
         seen
     }
 
@@ -179,7 +179,7 @@ fn a_large_backlog_is_drained_in_order_with_little_memory() {
         assert_run(&scene.drain(), 0..MANY);
         assert_eq!(scene.counts("q"), (0, 0));
         scene.check_memory();
-        assert!(scene.broker.broker.overview().memory_used < 100_000, "what was in use is given back");
+        assert!(scene.broker.broker.overview().memory.used < 100_000, "what was in use is given back");
     });
 }
 
@@ -196,7 +196,7 @@ fn a_backlog_leaves_memory_before_it_stops_publishers_whatever_the_limit() {
         let mut scene = Scene::again(setup, disk, 0);
         scene.declare("q", &[]);
         scene.publish("q", 0..20_000);
-        let used = scene.broker.broker.overview().memory_used;
+        let used = scene.broker.broker.overview().memory.used;
         assert_eq!(used > LIMIT, limit_at_start > LIMIT, "{used} bytes");
         scene.broker.broker.set_memory_limit(LIMIT);
         for _ in 0..100 {
@@ -241,7 +241,7 @@ fn check_backlog_with_priorities(arguments: &[(&str, Value)]) {
         assert_run(&all, (0..4).rev().flat_map(|rest| (rest..MANY).step_by(4)));
         assert!(all.iter().all(|received| !received.redelivered));
         scene.check_memory();
-        assert!(scene.broker.broker.overview().memory_used < 100_000, "what was in use is given back");
+        assert!(scene.broker.broker.overview().memory.used < 100_000, "what was in use is given back");
     });
 }
 
@@ -658,7 +658,7 @@ fn many_short_queues_hold_no_more_than_one_long_one() {
         }
     }
     (0..100).for_each(|_| drop(scene.turn()));
-    let used = scene.broker.broker.overview().memory_used;
+    let used = scene.broker.broker.overview().memory.used;
     assert!(used < BUDGET, "{used} bytes are in memory");
     for (number, queue) in queues.iter().enumerate() {
         assert_eq!(scene.get(queue).unwrap().body.parse(), Ok(number));

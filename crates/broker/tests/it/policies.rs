@@ -193,7 +193,7 @@ fn declarations_go_on_while_a_policy_is_given_to_many_queues() {
     }
     // A policy without room for messages drops those of each queue that it reaches. A declaration
     // is within the change if some queues had lost theirs before it, and not all have after it.
-    let waiting = || broker.broker.overview().ready;
+    let waiting = || broker.broker.overview().messages.ready;
     let mut declared = 0;
     let mut race = || {
         set("all", "", 0, "max-length=9");
@@ -223,6 +223,6 @@ fn declarations_go_on_while_a_policy_is_given_to_many_queues() {
     // A machine with other work may take the processor away during a whole change. If declarations
     // waited for all of it, none would ever be within.
     assert!((0..10).any(|_| race() > 0));
-    let limited = broker.broker.queues().iter().filter(|queue| queue.policy.as_deref() == Some("all")).count();
+    let limited = broker.broker.queues().iter().filter(|queue| queue.policies.user.as_deref() == Some("all")).count();
     assert_eq!(limited as u64, QUEUES + declared);
 }

@@ -145,7 +145,7 @@ fn one_turn_may_reach_more_queues_than_are_remembered() {
     names.iter().chain(names.iter().rev()).for_each(|name| publish(name, name));
     peer.client.flush(broker.now());
     let overview = broker.broker.overview();
-    assert_eq!(overview.ready, 2 * names.len() as u64);
+    assert_eq!(overview.messages.ready, 2 * names.len() as u64);
     // No channel may have as many consumers.
     for (some, number) in names.chunks(5000).zip(2..) {
         let session = peer.session(number);

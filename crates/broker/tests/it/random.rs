@@ -547,7 +547,7 @@ impl Run {
         }
         self.broker.flush();
         let overview = self.broker.broker.overview();
-        assert_eq!((overview.memory_used, overview.journal.spill.files, overview.journal.spill.bytes), (0, 0, 0));
+        assert_eq!((overview.memory.used, overview.journal.spill.files, overview.journal.spill.bytes), (0, 0, 0));
     }
 
     fn check_counts(&self) {

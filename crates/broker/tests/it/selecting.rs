@@ -350,7 +350,7 @@ impl Scene {
 
     fn turn(&mut self) -> Vec<Seen> {
         let seen = self.peer.turn(&self.broker);
-        self.peak = self.peak.max(self.broker.broker.overview().memory_used);
+        self.peak = self.peak.max(self.broker.broker.overview().memory.used);
         seen
     }
 

@@ -2,7 +2,7 @@
 //! administrators.
 
 use auth::{Tags, User};
-use broker::{DeleteIf, ExchangeSpec, Limits, VhostLimits, VhostSpec};
+use broker::{Counter, DeleteIf, ExchangeSpec, Limits, VhostLimits, VhostSpec};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::Peer;
 
@@ -51,7 +51,7 @@ fn one_user_leaves_connections_to_others() {
     open.extend((0..2).map(|_| Peer::attach(&broker, "boss").unwrap()));
     let refused = "connection refused: node connection limit (8) is reached";
     assert_eq!(refusal(Peer::attach(&broker, "boss")).as_deref(), Some(refused));
-    assert_eq!(broker.broker.overview().connections_refused, [2, 0, 1]);
+    assert_eq!(broker.broker.overview().totals.churn.connections_refused.each_ref().map(Counter::get), [2, 0, 1]);
 }
 
 #[test]

@@ -72,7 +72,7 @@ impl Scene {
     }
 
     fn used(&self) -> u64 {
-        self.broker.broker.overview().memory_used
+        self.broker.broker.overview().memory.used
     }
 
     fn consume(&mut self, queue: &str, prefetch: u32, no_ack: bool) {
@@ -410,7 +410,7 @@ fn with_a_full_disk_the_memory_alarm_rises_as_without_one() {
     scene.declare("q", false, &[]);
     scene.disk.set_capacity(2 << 20);
     let mut count = 0;
-    while !scene.broker.broker.overview().memory_alarm {
+    while !scene.broker.broker.overview().alarms.memory {
         scene.publish("q", count..count + 500, Kind::Transient);
         count += 500;
         assert!(count < 100_000, "the alarm rises");
@@ -418,7 +418,7 @@ fn with_a_full_disk_the_memory_alarm_rises_as_without_one() {
     scene.disk.set_capacity(256 << 20);
     scene.broker.setup.clock.advance(1_500);
     scene.turn();
-    assert!(!scene.broker.broker.overview().memory_alarm, "and passes when there is room");
+    assert!(!scene.broker.broker.overview().alarms.memory, "and passes when there is room");
     assert_eq!(scene.ready("q"), count);
 }
 

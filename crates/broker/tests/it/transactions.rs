@@ -145,7 +145,10 @@ fn what_a_commit_accepts_counts_as_acknowledged() {
         ("a ack 5", ""),
     ]);
     let broker = &script.broker().broker;
-    assert_eq!((broker.overview().acknowledged, broker.queues()[0].acknowledged), (3, 3));
+    assert_eq!(
+        (broker.overview().totals.deliveries.acknowledged.get(), broker.queues()[0].figures.totals.acknowledged),
+        (3, 3)
+    );
 }
 
 #[test]

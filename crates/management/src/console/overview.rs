@@ -73,14 +73,14 @@ async fn show(visitor: Visitor, State(source): Shared) -> Shown {
 
 fn whole(overview: &Overview) -> Sums {
     Sums {
-        connections: overview.connections,
-        queues: overview.queues,
-        consumers: overview.consumers,
-        ready: overview.ready,
-        unacked: overview.unacked,
-        published: overview.received,
+        connections: overview.objects.connections,
+        queues: overview.objects.queues,
+        consumers: overview.objects.consumers,
+        ready: overview.messages.ready,
+        unacked: overview.messages.unacked,
+        published: overview.totals.publishes.received.get(),
         delivered: delivered(overview),
-        acknowledged: overview.acknowledged,
+        acknowledged: overview.totals.deliveries.acknowledged.get(),
     }
 }
 
@@ -125,7 +125,7 @@ fn stuck(asker: &Asker, source: &Source) -> Vec<QueueReport> {
 
 fn attention(source: &Source, stuck: &[QueueReport], overview: Option<&Overview>) -> Markup {
     let alarms = alarms(source.broker.alarms());
-    let damaged = overview.map_or(0, |overview| overview.damaged_queues);
+    let damaged = overview.map_or(0, |overview| overview.objects.damaged_queues);
     html! {
         div data-live {
             @if alarms.is_empty() && stuck.is_empty() && damaged == 0 {
@@ -194,12 +194,12 @@ fn this_node(source: &Source, process: &Process, overview: &Overview) -> Markup 
         ("Durability", html! { (source.facts.durability) }),
         (
             "Memory of messages",
-            html! { (figure::bytes(overview.memory_used)) " of " (figure::bytes(overview.memory_limit)) },
+            html! { (figure::bytes(overview.memory.used)) " of " (figure::bytes(overview.memory.limit)) },
         ),
         ("Memory of the process", process.resident_bytes.map_or_else(unknown, figure::bytes)),
         ("Free on the disk", figure::bytes(journal.free_bytes)),
         ("Open files", process.open_files.map_or_else(unknown, |files| html! { (files) })),
-        ("Connections", html! { (figure::count(overview.connections)) " of " (figure::count(limit)) }),
+        ("Connections", html! { (figure::count(overview.objects.connections)) " of " (figure::count(limit)) }),
         ("Data directory", html! { code { (source.facts.data_dir) } }),
     ])
 }

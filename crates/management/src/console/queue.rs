@@ -175,15 +175,15 @@ fn consumer(consumer: &ConsumerReport) -> Vec<Markup> {
 
 fn settings(queue: &QueueReport) -> Markup {
     let policy = |name: &Option<String>| html! { @if let Some(name) = name { (name) } @else { "none" } };
-    let arguments = object(&queue.arguments);
-    let effective = object(&queue.policy_definition);
+    let arguments = object(&queue.declared.arguments);
+    let effective = object(&queue.policies.definition);
     html! {
         (facts(&[
             ("Type", html! { (kind(queue)) }),
             ("Arguments", bindings::arguments(&arguments)),
-            ("Without effect", html! { (if queue.idle_arguments.is_empty() { "none".to_owned() } else { queue.idle_arguments.join(", ") }) }),
-            ("Policy", policy(&queue.policy)),
-            ("Operator policy", policy(&queue.operator_policy)),
+            ("Without effect", html! { (if queue.declared.idle_arguments.is_empty() { "none".to_owned() } else { queue.declared.idle_arguments.join(", ") }) }),
+            ("Policy", policy(&queue.policies.user)),
+            ("Operator policy", policy(&queue.policies.operator)),
             ("What the policies set", bindings::arguments(&effective)),
         ]))
     }

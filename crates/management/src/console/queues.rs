@@ -172,13 +172,13 @@ fn row(queue: &QueueReport, rates: Rates) -> Vec<Markup> {
 /// The type of a queue, and what is special about it.
 pub(super) fn kind(queue: &QueueReport) -> String {
     let marks = [
-        (!queue.durable, "transient"),
-        (queue.exclusive, "exclusive"),
-        (queue.auto_delete, "auto-delete"),
-        (queue.policy.is_some(), "policy"),
+        (!queue.declared.durable, "transient"),
+        (queue.declared.exclusive, "exclusive"),
+        (queue.declared.auto_delete, "auto-delete"),
+        (queue.policies.user.is_some(), "policy"),
     ];
     let marks = marks.iter().filter(|(is_so, _)| *is_so).map(|(_, mark)| format!(", {mark}"));
-    format!("{}{}", queue.kind, marks.collect::<String>())
+    format!("{}{}", queue.declared.kind, marks.collect::<String>())
 }
 
 /// Whether a queue moves, in a word.

@@ -85,10 +85,10 @@ async fn node(asker: Asker, State(source): Shared) -> Result<Json, Failure> {
         "enabled_plugins": [],
         "exchange_types": exchange_types(),
         "db_dir": facts.data_dir,
-        "mem_limit": overview.memory_limit,
-        "mem_alarm": overview.memory_alarm,
+        "mem_limit": overview.memory.limit,
+        "mem_alarm": overview.alarms.memory,
         "disk_free": overview.journal.free_bytes,
-        "disk_free_alarm": overview.disk_alarm,
+        "disk_free_alarm": overview.alarms.disk,
         "sockets_used": sockets,
         "sockets_total": sockets_total,
         "proc_used": 0,
@@ -110,13 +110,13 @@ async fn node(asker: Asker, State(source): Shared) -> Result<Json, Failure> {
 /// How many objects were created and removed since the start.
 pub(super) fn churn(overview: &Overview) -> [(&'static str, u64); 7] {
     [
-        ("connection_created", overview.connections_opened),
-        ("connection_closed", overview.connections_closed),
-        ("channel_created", overview.sessions_opened),
-        ("channel_closed", overview.sessions_closed),
-        ("queue_declared", overview.queues_declared),
-        ("queue_created", overview.queues_created),
-        ("queue_deleted", overview.queues_deleted),
+        ("connection_created", overview.totals.churn.connections_opened.get()),
+        ("connection_closed", overview.totals.churn.connections_closed.get()),
+        ("channel_created", overview.totals.churn.sessions_opened.get()),
+        ("channel_closed", overview.totals.churn.sessions_closed.get()),
+        ("queue_declared", overview.totals.churn.queues_declared.get()),
+        ("queue_created", overview.totals.churn.queues_created.get()),
+        ("queue_deleted", overview.totals.churn.queues_deleted.get()),
     ]
 }
 

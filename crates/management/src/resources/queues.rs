@@ -180,16 +180,16 @@ pub(super) fn row(queue: &QueueReport, facts: &Facts) -> Json {
     let mut row = json!({
         "name": queue.name,
         "vhost": queue.vhost,
-        "type": queue.kind,
-        "durable": queue.durable,
-        "exclusive": queue.exclusive,
-        "auto_delete": queue.auto_delete,
+        "type": queue.declared.kind,
+        "durable": queue.declared.durable,
+        "exclusive": queue.declared.exclusive,
+        "auto_delete": queue.declared.auto_delete,
         "internal": false,
-        "arguments": object(&queue.arguments),
-        "arguments_without_effect": queue.idle_arguments,
-        "policy": queue.policy,
-        "operator_policy": queue.operator_policy,
-        "effective_policy_definition": object(&queue.policy_definition),
+        "arguments": object(&queue.declared.arguments),
+        "arguments_without_effect": queue.declared.idle_arguments,
+        "policy": queue.policies.user,
+        "operator_policy": queue.policies.operator,
+        "effective_policy_definition": object(&queue.policies.definition),
         "messages": queue.ready + queue.unacked,
         "messages_ready": queue.ready,
         "messages_unacknowledged": queue.unacked,
@@ -213,7 +213,7 @@ pub(super) fn row(queue: &QueueReport, facts: &Facts) -> Json {
         row["idle_since"] = json!(date(since));
     }
     put_weights(&mut row, queue);
-    if queue.kind == "quorum" {
+    if queue.declared.kind == "quorum" {
         // The only copy is here.
         (row["leader"], row["members"], row["online"]) = (json!(facts.node), json!([facts.node]), json!([facts.node]));
         row["delivery_limit"] = json!("unlimited");

@@ -310,7 +310,7 @@ fn unfinished_bodies_are_bounded_over_all_channels() {
 #[test]
 fn small_bodies_that_are_not_whole_are_counted() {
     let server = server();
-    let held = || server.test.broker.overview().held[broker::Held::Bodies as usize];
+    let held = || server.test.broker.overview().memory.held[broker::Held::Bodies as usize];
     let mut peer = server.channel();
     peer.declare(1, "q");
     let begin = |peer: &mut Peer, channel: u16, part: usize| {
@@ -419,10 +419,10 @@ fn what_is_beyond_the_part_of_a_connection_is_refused_by_name() {
     peer.expect(&["2 TxSelectOk"]);
     peer.put(2, "q", &"x".repeat(40_000));
     peer.expect(&[]);
-    let holds = server.test.broker.overview().held[broker::Held::Transactions as usize];
+    let holds = server.test.broker.overview().memory.held[broker::Held::Transactions as usize];
     // Each part of it has room, and all of it together has not.
     peer.put(2, "q", &"x".repeat(9_900));
     peer.expect(&[&channel_closed(2, 406, &told(holds, "publish in a transaction"), (60, 40))]);
-    let held = server.test.broker.overview().held;
+    let held = server.test.broker.overview().memory.held;
     assert_eq!(held.iter().sum::<u64>(), 0, "its channel has given all of it up");
 }

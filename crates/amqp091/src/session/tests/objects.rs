@@ -57,8 +57,8 @@ fn arguments_that_rabbitmq_ignores_are_taken_and_never_compared() {
         peer.expect(&[&declared(1, "q", 0, 0)]);
     }
     let report = server.test.broker.queues().remove(0);
-    assert_eq!(report.idle_arguments, names);
-    let kept = [0, 1, 2].map(|at| report.arguments.0[at].0.clone());
+    assert_eq!(report.declared.idle_arguments, names);
+    let kept = [0, 1, 2].map(|at| report.declared.arguments.0[at].0.clone());
     assert_eq!(kept, names);
     let fields = encode_fields(&[("x-ha-policy".to_owned(), Value::from("all"))]);
     let arguments = Table::new(&fields).expect("a valid table");
@@ -83,7 +83,7 @@ fn what_nobody_knows_is_refused_by_the_name_of_the_setting_that_takes_it() {
         declare_with(&mut peer, "q", again);
         peer.expect(&[&declared(1, "q", 0, 0)]);
     }
-    assert_eq!(server.test.broker.queues().remove(0).idle_arguments, ["x-mesage-ttl"]);
+    assert_eq!(server.test.broker.queues().remove(0).declared.idle_arguments, ["x-mesage-ttl"]);
 }
 
 #[test]

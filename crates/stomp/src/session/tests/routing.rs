@@ -51,7 +51,9 @@ fn topics_reach_every_subscription_that_matches() {
     one.run();
     assert_eq!(one.heard().len(), 1);
     let queues = scene.broker.queues();
-    assert!(queues.iter().all(|queue| queue.exclusive && queue.auto_delete && !queue.durable));
+    assert!(
+        queues.iter().all(|queue| queue.declared.exclusive && queue.declared.auto_delete && !queue.declared.durable)
+    );
     drop((one, two));
     scene.test.housekeep();
     assert!(scene.broker.queues().is_empty());

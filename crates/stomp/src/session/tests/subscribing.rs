@@ -74,7 +74,7 @@ fn subscriptions_of_rabbitmqs_words_are_shared_and_told_apart_by_id_and_topic() 
     }
     hears(&mut two, "SUBSCRIBE\nid:2\ndestination:/exchange/amq.topic/a\ndurable:true\nauto-delete:true\n\n\0", &[]);
     let queues = scene.broker.queues();
-    assert_eq!(queues.iter().filter(|queue| queue.durable && !queue.exclusive).count(), 2);
+    assert_eq!(queues.iter().filter(|queue| queue.declared.durable && !queue.declared.exclusive).count(), 2);
     one.say("SEND\ndestination:/topic/a\n\nx\0SEND\ndestination:/topic/a\n\ny\0");
     two.run();
     assert_eq!((one.heard().len(), two.heard().len()), (1, 3));
@@ -111,7 +111,7 @@ fn the_arguments_of_queues_are_headers_of_whoever_declares_one() {
     let declared = |frame: &str| {
         let scene = Scene::new();
         hears(&mut scene.connect("1.2"), frame, &[]);
-        scene.broker.queues().remove(0).arguments
+        scene.broker.queues().remove(0).declared.arguments
     };
     for (headers, arguments) in cases {
         let expected = Table(arguments.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect());
@@ -191,7 +191,7 @@ fn a_temporary_queue_is_what_its_headers_ask_for() {
         &[("SUBSCRIBE\nid:a\ndestination:/temp-queue/mine\nack:client\nprefetch-count:1\nx-max-length:2\n\n\0", &[])],
     );
     let queue = scene.broker.queues().remove(0);
-    assert_eq!(queue.arguments.get("x-max-length"), Some(&Value::I64(2)));
+    assert_eq!(queue.declared.arguments.get("x-max-length"), Some(&Value::I64(2)));
     // The same SUBSCRIBE again uses the same queue; one with other headers is refused.
     talk(&mut client, &[("SUBSCRIBE\nid:b\ndestination:/temp-queue/mine\nx-max-length:2\n\n\0", &[])]);
     client.say("SUBSCRIBE\nid:c\ndestination:/temp-queue/mine\nx-max-length:3\n\n\0");
