@@ -167,7 +167,7 @@ impl QueueType {
     }
 
     /// The name that RabbitMQ gives to the type in errors.
-    fn module(self) -> &'static str {
+    pub(crate) fn module(self) -> &'static str {
         match self {
             Self::Classic => "rabbit_classic_queue",
             Self::Quorum => "rabbit_quorum_queue",
@@ -398,37 +398,6 @@ impl QueueArguments {
             _ => return Err(NOT_BUILT.to_owned()),
         }
         Ok(())
-    }
-
-    /// Refuses properties that a queue of this type can't have.
-    pub(crate) fn check_properties(
-        &self,
-        name: &str,
-        vhost: &str,
-        durable: bool,
-        exclusive: bool,
-        auto_delete: bool,
-    ) -> Result<(), Error> {
-        let property = match self.queue_type {
-            QueueType::Classic => return Ok(()),
-            QueueType::Quorum if auto_delete => "auto-delete",
-            QueueType::Quorum if exclusive => "exclusive-owner",
-            QueueType::Quorum if !durable => "non-durable",
-            QueueType::Quorum => return Ok(()),
-        };
-        let text = format!("invalid property '{property}' for queue '{name}' in vhost '{vhost}'");
-        Err(Error::precondition(text))
-    }
-
-    /// Refuses a generated name for a queue whose users must know it to share it.
-    pub(crate) fn check_server_named(&self) -> Result<(), Error> {
-        match self.queue_type {
-            QueueType::Classic => Ok(()),
-            QueueType::Quorum => Err(Error::precondition(format!(
-                "Cannot declare a server-named queue for type {}",
-                self.queue_type.module()
-            ))),
-        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! logged before it is visible.
 
 pub(crate) mod change;
+pub(crate) mod declaration;
 pub(crate) mod definitions;
 pub(crate) mod facts;
 pub(crate) mod policies;

@@ -41,6 +41,7 @@ pub use arguments::consumer::{ConsumerArguments, InvalidArgument, Mode};
 pub use arguments::{ArgumentKind, queue_argument};
 pub use broker::{Broker, Parts};
 pub use browse::{Browse, Browsed};
+pub use catalog::declaration::{BindingSpec, DestinationName, ExchangeSpec, QueueSpec};
 pub use catalog::policies::{ApplyTo, PolicyKind, PolicySpec};
 pub use catalog::vhost_settings::{VhostLimits, VhostSpec};
 pub use clock::{Clock, LONGEST_SPAN_MS, SPAN_WANTED, SystemClock, TIME_WANTED};
@@ -69,8 +70,8 @@ pub use report::{
 /// A property's value for selectors.
 pub use selector::Value as Selected;
 pub use session::{
-    Awaited, BindingSpec, Client, Confirm, Consume, Declared, DeleteIf, Delivery, DestinationName, Event, ExchangeSpec,
-    Fetch, Outcome, Prefetch, Publish, QueueSpec, Refusal, SessionId, Tags, TransactionId, Unroutable,
+    Awaited, Client, Confirm, Consume, Declared, DeleteIf, Delivery, Event, Fetch, Outcome, Prefetch, Publish, Refusal,
+    SessionId, Tags, TransactionId, Unroutable,
 };
 pub use settings::{CountedReturns, Limits, Settings, Switch, UnknownArguments};
 pub use stats::{Churn, Counter, Deaths, Deliveries, Publishes, Totals};

@@ -51,7 +51,7 @@ use upload::Uploads;
 pub use crate::queue::arrival::{Confirm, Refusal, Unroutable};
 pub use crate::queue::mailbox::TransactionId;
 pub use consume::{Consume, Fetch, Prefetch};
-pub use declare::{BindingSpec, Declared, DeleteIf, DestinationName, ExchangeSpec, QueueSpec};
+pub use declare::{Declared, DeleteIf};
 pub use drain::{Delivery, Event};
 pub use publish::Publish;
 pub use settle::{Outcome, Tags};

@@ -1,16 +1,15 @@
 //! The refusals of declarations without declaring anything: an import is checked as a whole before
 //! it begins.
 
-use crate::arguments::{ExchangeArguments, QueueArguments};
+use crate::arguments::ExchangeArguments;
 use crate::broker::Broker;
+use crate::catalog::declaration::{
+    BindingSpec, Declarer, DestinationName, ExchangeSpec, QueueSpec, check_binding_names, check_exchange_name,
+    check_name, locked,
+};
 use crate::catalog::{Tables, binding_of, predeclared};
 use crate::error::Error;
 use crate::routing::{Bindings, Destination, ExchangeKind, HashOn, Tally};
-use crate::session::consume::locked;
-use crate::session::declare::{
-    check_binding_names, check_name, is_generated, refuse_default_exchange, refuse_reserved, same_exchange, same_queue,
-};
-use crate::session::{BindingSpec, DestinationName, ExchangeSpec, QueueSpec};
 
 impl Broker {
     /// Fails where the operator's declaration of this queue would, except for limits. The vhost
@@ -20,14 +19,9 @@ impl Broker {
     /// Those of [`crate::Client::declare_queue`].
     pub fn check_queue_spec(&self, vhost: &str, spec: &QueueSpec) -> Result<(), Error> {
         check_name(&spec.name)?;
-        if let Some(existing) = self.engine.catalog.vhost(vhost).and_then(|vhost| vhost.queue(&spec.name)) {
-            return same_queue(&existing, spec);
-        }
-        if !is_generated(&spec.name) {
-            refuse_reserved("queue", &spec.name)?;
-        }
-        let parsed = QueueArguments::parse(&spec.name, vhost, &spec.arguments, self.engine.settings.unknown_arguments)?;
-        parsed.check_properties(&spec.name, vhost, spec.durable, spec.exclusive, spec.auto_delete)
+        let known = self.engine.catalog.vhost(vhost);
+        let tables = known.as_ref().map(|known| known.tables.read());
+        self.importer().queue((vhost, tables.as_deref()), &spec.name, spec).map(drop)
     }
 
     /// Fails where the operator's declaration of this exchange would, except for limits. The vhost
@@ -36,19 +30,14 @@ impl Broker {
     /// # Errors
     /// Those of [`crate::Client::declare_exchange`].
     pub fn check_exchange_spec(&self, vhost: &str, spec: &ExchangeSpec) -> Result<(), Error> {
-        refuse_default_exchange(&spec.name)?;
-        check_name(&spec.name)?;
-        let Some(kind) = ExchangeKind::parse(&spec.kind) else {
-            return Err(Error::precondition(format!("unknown exchange type '{}' of '{}'", spec.kind, spec.name)));
-        };
-        if let Some(known) = self.engine.catalog.vhost(vhost)
-            && let Some(existing) = known.tables.read().exchange(&spec.name)
-        {
-            return same_exchange(existing, spec, kind, vhost);
-        }
-        refuse_reserved("exchange", &spec.name)?;
-        ExchangeArguments::parse(kind, &spec.name, vhost, &spec.arguments, self.engine.settings.unknown_arguments)
-            .map(drop)
+        check_exchange_name(&spec.name)?;
+        let known = self.engine.catalog.vhost(vhost);
+        let tables = known.as_ref().map(|known| known.tables.read());
+        self.importer().exchange((vhost, tables.as_deref()), spec).map(drop)
+    }
+
+    fn importer(&self) -> Declarer {
+        Declarer { client: None, is_operator: true, unknown: self.engine.settings.unknown_arguments }
     }
 
     /// Fails where the operator's declaration of this binding would, except for limits and missing

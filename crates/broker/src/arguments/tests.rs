@@ -239,32 +239,6 @@ fn where_unknown_arguments_are_accepted_nothing_else_is() {
 }
 
 #[test]
-fn what_a_quorum_queue_cannot_be() {
-    // durable, exclusive, auto-delete
-    let cases = [
-        ((true, false, false), None),
-        ((false, false, false), Some("non-durable")),
-        ((true, true, false), Some("exclusive-owner")),
-        ((false, true, false), Some("exclusive-owner")),
-        ((true, false, true), Some("auto-delete")),
-        ((false, true, true), Some("auto-delete")),
-    ];
-    let parsed = QueueArguments { queue_type: QueueType::Quorum, ..QueueArguments::default() };
-    for ((durable, exclusive, auto_delete), property) in cases {
-        let expected = match property {
-            None => Ok(()),
-            Some(name) => Err(Error::precondition(format!("invalid property '{name}' for queue 'q' in vhost '/'"))),
-        };
-        assert_eq!(parsed.check_properties("q", "/", durable, exclusive, auto_delete), expected);
-        let classic = QueueArguments::default();
-        assert_eq!(classic.check_properties("q", "/", durable, exclusive, auto_delete), Ok(()));
-    }
-    let text = "Cannot declare a server-named queue for type rabbit_quorum_queue";
-    assert_eq!(parsed.check_server_named(), Err(Error::precondition(text)));
-    assert_eq!(QueueArguments::default().check_server_named(), Ok(()));
-}
-
-#[test]
 fn exchange_arguments() {
     use ExchangeKind::{ConsistentHash, Direct};
 

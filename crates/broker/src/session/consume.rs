@@ -9,6 +9,7 @@ use selector::Selector;
 
 use crate::arguments::consumer::{BROWSE, ConsumerArguments, InvalidArgument, Mode, SELECTOR};
 use crate::arguments::{MESSAGE_GROUPS, QueueArguments, QueueType};
+use crate::catalog::declaration::locked;
 use crate::error::{Error, ErrorKind, Fact};
 use crate::queue::{Consumer, Credit, Fetched, Filter, Queue, Resume, Unattached, Visit, Window};
 use crate::session::drain::{Delivery, Event};
@@ -394,16 +395,6 @@ pub(super) fn no_queue(name: &str, vhost: &str) -> Error {
 
 fn in_use(queue: &Queue) -> Error {
     Error::refused(format!("queue '{}' in vhost '{}' in exclusive use", queue.name, queue.vhost))
-}
-
-pub(crate) fn locked(name: &str, vhost: &str) -> Error {
-    Error::new(
-        ErrorKind::Locked,
-        format!(
-            "cannot obtain exclusive access to locked queue '{name}' in vhost '{vhost}'. It could be originally declared \
-             on another connection or the exclusive property value does not match that of the original declaration."
-        ),
-    )
 }
 
 fn too_many(queue: &Queue, limit: u32) -> Error {

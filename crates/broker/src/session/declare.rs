@@ -10,8 +10,12 @@ use std::time::Instant;
 use auth::{Resource, Right};
 use journal::Ticket;
 
-use crate::arguments::{self, ExchangeArguments, QUEUE_TYPE, QueueArguments, idle};
+use crate::arguments::{ExchangeArguments, QUEUE_TYPE, QueueArguments, idle};
 use crate::catalog::change::{Change, NewExchange, NewQueue};
+use crate::catalog::declaration::{
+    BindingSpec, Checked, Declarer, DestinationName, ExchangeSpec, GENERATED, QueueSpec, check_binding_names,
+    check_exchange_name, check_name, refuse_default_exchange,
+};
 use crate::catalog::{Exchange, Tables, binding_of};
 use crate::encoding::table_bytes;
 use crate::engine::admission::Asker;
@@ -19,31 +23,12 @@ use crate::engine::clients::ClientShared;
 use crate::engine::connections::share;
 use crate::engine::tracing;
 use crate::error::{Error, ErrorKind};
-use crate::message::{KEY_MAX, NAME_MAX};
 use crate::queue::{Bound, Queue};
 use crate::routing::{Destination, ExchangeKind, Load};
 use crate::session::Client;
-use crate::session::consume::{locked, no_queue};
+use crate::session::consume::no_queue;
 use crate::store::facts::{ExchangeFact, QueueFact};
 use crate::value::{Table, Value};
-
-/// The prefix of generated queue names.
-const GENERATED: &str = "amq.gen-";
-
-/// A queue to declare.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct QueueSpec {
-    /// Its name; empty for a generated one.
-    pub name: String,
-    /// It survives a restart.
-    pub durable: bool,
-    /// It belongs to this connection and is deleted with it.
-    pub exclusive: bool,
-    /// It is deleted with its last consumer.
-    pub auto_delete: bool,
-    /// `x-…` arguments.
-    pub arguments: Table,
-}
 
 /// A queue as declared.
 #[derive(Debug, Clone)]
@@ -56,23 +41,6 @@ pub struct Declared {
     pub consumers: u64,
     /// The ticket for the reply.
     pub ticket: Ticket,
-}
-
-/// An exchange to declare.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct ExchangeSpec {
-    /// Its name.
-    pub name: String,
-    /// Its type, such as `direct` or `topic`; `docs/manual/exchanges.md` lists them.
-    pub kind: String,
-    /// It survives a restart.
-    pub durable: bool,
-    /// It is deleted with its last binding.
-    pub auto_delete: bool,
-    /// Clients may not publish to it.
-    pub internal: bool,
-    /// Arguments.
-    pub arguments: Table,
 }
 
 /// The states that a deletion insists on. An exchange is always empty.
@@ -89,28 +57,6 @@ impl DeleteIf {
     pub const ALWAYS: Self = Self { unused: false, empty: false };
     /// Only while it is not in use.
     pub const UNUSED: Self = Self { unused: true, empty: false };
-}
-
-/// The destination of a binding.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DestinationName {
-    /// A queue.
-    Queue(String),
-    /// An exchange.
-    Exchange(String),
-}
-
-/// A binding to make or to remove.
-#[derive(Debug, Clone)]
-pub struct BindingSpec {
-    /// The exchange that messages come from.
-    pub source: String,
-    /// The destination of the messages.
-    pub destination: DestinationName,
-    /// The routing key or pattern.
-    pub key: String,
-    /// Arguments, for headers exchanges.
-    pub arguments: Table,
 }
 
 impl Client {
@@ -170,6 +116,14 @@ impl Client {
         )))
     }
 
+    fn declarer(&self) -> Declarer {
+        Declarer {
+            client: Some(self.shared.number),
+            is_operator: self.shared.identity.is_operator(),
+            unknown: self.engine.settings.unknown_arguments,
+        }
+    }
+
     fn no_exchange(&self, name: &str) -> Error {
         Error::not_found(format!("no exchange '{name}' in vhost '{}'", self.shared.vhost))
     }
@@ -182,21 +136,12 @@ impl Client {
     pub fn declare_exchange(&mut self, spec: &ExchangeSpec, now: Instant) -> Result<Ticket, Error> {
         self.flush(now);
         let (name, vhost) = (spec.name.as_str(), Arc::clone(&self.vhost));
-        refuse_default_exchange(name)?;
-        check_name(name)?;
+        check_exchange_name(name)?;
         self.authorize(Resource::exchange(name), Right::Configure)?;
-        let Some(kind) = ExchangeKind::parse(&spec.kind) else {
-            return Err(Error::precondition(format!("unknown exchange type '{}'", spec.kind)));
-        };
         let mut tables = vhost.tables.write();
-        if let Some(existing) = tables.exchange(name) {
-            same_exchange(existing, spec, kind, &vhost.name)?;
+        let Checked::New((kind, parsed)) = self.declarer().exchange((&vhost.name, Some(&tables)), spec)? else {
             return Ok(self.settled_and(&tables));
-        }
-        refuse_ended(&tables, &vhost.name)?;
-        refuse_reserved("exchange", name)?;
-        let parsed =
-            ExchangeArguments::parse(kind, name, &vhost.name, &spec.arguments, self.engine.settings.unknown_arguments)?;
+        };
         self.authorize_alternate(name, &parsed)?;
         let load = Load::of(name, &spec.arguments);
         let load = if spec.durable { load } else { load.unlogged() };
@@ -397,29 +342,18 @@ impl Client {
         self.flush(now);
         let vhost = Arc::clone(&self.vhost);
         let spec = &self.with_default_type(spec);
-        let named = !spec.name.is_empty();
-        let name = if named { spec.name.clone() } else { self.engine.names.name(GENERATED) };
+        let name = if spec.name.is_empty() { self.engine.names.name(GENERATED) } else { spec.name.clone() };
         check_name(&name)?;
         self.authorize(Resource::queue(&name), Right::Configure)?;
         let mut tables = vhost.tables.write();
-        if let Some(existing) = tables.queue(&name) {
-            let existing = Arc::clone(existing);
-            self.check_owner(&existing)?;
-            same_queue(&existing, spec)?;
-            existing.lock(&self.engine).touch(self.engine.clock.unix_ms());
-            self.engine.totals.churn.queues_declared.add(1);
-            return Ok(self.declared(&existing, self.settled_and(&tables)));
-        }
-        refuse_ended(&tables, &vhost.name)?;
-        if named && !(self.shared.identity.is_operator() && is_generated(&name)) {
-            refuse_reserved("queue", &name)?;
-        }
-        let parsed =
-            QueueArguments::parse(&name, &vhost.name, &spec.arguments, self.engine.settings.unknown_arguments)?;
-        parsed.check_properties(&name, &vhost.name, spec.durable, spec.exclusive, spec.auto_delete)?;
-        if !named {
-            parsed.check_server_named()?;
-        }
+        let parsed = match self.declarer().queue((&vhost.name, Some(&tables)), &name, spec)? {
+            Checked::There(existing) => {
+                existing.lock(&self.engine).touch(self.engine.clock.unix_ms());
+                self.engine.totals.churn.queues_declared.add(1);
+                return Ok(self.declared(existing, self.settled_and(&tables)));
+            }
+            Checked::New(parsed) => parsed,
+        };
         self.authorize_dead_letters(&name, &parsed)?;
         let load = Load::of(&name, &spec.arguments);
         let load = if spec.durable && !spec.exclusive { load } else { load.unlogged() };
@@ -582,99 +516,4 @@ impl Client {
         }
         self.exclusive.push(Arc::clone(queue));
     }
-}
-
-/// Fails unless a queue has the properties of a declaration.
-pub(crate) fn same_queue(existing: &Queue, spec: &QueueSpec) -> Result<(), Error> {
-    if existing.exclusive_to.is_some() != spec.exclusive {
-        return Err(locked(&existing.name, &existing.vhost));
-    }
-    let was = arguments::Declared {
-        durable: existing.logged(),
-        auto_delete: existing.auto_delete,
-        arguments: &existing.declared,
-    };
-    let wanted = arguments::Declared {
-        durable: spec.durable && !spec.exclusive,
-        auto_delete: spec.auto_delete,
-        arguments: &spec.arguments,
-    };
-    match arguments::inequivalence(&existing.name, &existing.vhost, &was, &wanted) {
-        Some(error) => Err(error),
-        None => Ok(()),
-    }
-}
-
-/// Fails unless an exchange has the properties of a declaration.
-pub(crate) fn same_exchange(
-    existing: &Exchange,
-    spec: &ExchangeSpec,
-    kind: ExchangeKind,
-    vhost: &str,
-) -> Result<(), Error> {
-    let was = arguments::DeclaredExchange {
-        kind: existing.kind,
-        durable: existing.durable,
-        auto_delete: existing.auto_delete,
-        internal: existing.internal,
-        arguments: &existing.arguments,
-    };
-    let wanted = arguments::DeclaredExchange {
-        kind,
-        durable: spec.durable,
-        auto_delete: spec.auto_delete,
-        internal: spec.internal,
-        arguments: &spec.arguments,
-    };
-    match arguments::exchange_inequivalence(&existing.name, vhost, &was, &wanted) {
-        Some(error) => Err(error),
-        None => Ok(()),
-    }
-}
-
-/// Fails for a binding that no exchange could have.
-pub(crate) fn check_binding_names(spec: &BindingSpec) -> Result<(), Error> {
-    refuse_default_exchange(&spec.source)?;
-    if spec.key.len() > KEY_MAX {
-        return Err(Error::precondition(format!("routing key is longer than {KEY_MAX} bytes")));
-    }
-    match &spec.destination {
-        DestinationName::Queue(_) => Ok(()),
-        DestinationName::Exchange(name) => refuse_default_exchange(name),
-    }
-}
-
-pub(crate) fn refuse_default_exchange(name: &str) -> Result<(), Error> {
-    if name.is_empty() {
-        return Err(Error::refused("operation not permitted on the default exchange"));
-    }
-    Ok(())
-}
-
-/// Refuses any change in a vhost that was deleted: its connections are being closed.
-fn refuse_ended(tables: &Tables, vhost: &str) -> Result<(), Error> {
-    if tables.is_ended() {
-        return Err(Error::not_found(format!("vhost '{vhost}' is deleted")));
-    }
-    Ok(())
-}
-
-/// True for a name that the broker could have generated. An operator may restore such a queue.
-pub(crate) fn is_generated(name: &str) -> bool {
-    name.starts_with(GENERATED)
-}
-
-pub(crate) fn refuse_reserved(what: &str, name: &str) -> Result<(), Error> {
-    if name.starts_with("amq.") {
-        let text = format!("{what} name '{name}' contains reserved prefix 'amq.*'");
-        return Err(Error::refused(text));
-    }
-    Ok(())
-}
-
-pub(crate) fn check_name(name: &str) -> Result<(), Error> {
-    if name.len() > NAME_MAX {
-        return Err(Error::precondition(format!("a name of {} bytes is longer than {NAME_MAX}", name.len())));
-    }
-    Ok(())
 }

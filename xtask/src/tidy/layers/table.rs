@@ -138,7 +138,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "crates/broker/src/catalog",
         layers: &[
             &["definitions", "facts", "policies", "search", "versions"],
-            &["change", "system"],
+            &["change", "declaration", "system"],
             &["vhost_settings"],
         ],
         allowed: &[],
