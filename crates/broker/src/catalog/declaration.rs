@@ -124,10 +124,11 @@ impl Declarer {
     ) -> Result<Checked<&'t Exchange, (ExchangeKind, ExchangeArguments)>, Error> {
         let name = spec.name.as_str();
         let Some(kind) = ExchangeKind::parse(&spec.kind) else {
-            let text = format!("unknown exchange type '{}'", spec.kind);
             // A client knows which exchange it declares, an import has many.
-            let is_import = self.client.is_none();
-            return Err(Error::precondition(if is_import { format!("{text} of '{name}'") } else { text }));
+            return Err(Error::precondition(match self.client {
+                Some(_) => format!("unknown exchange type '{}'", spec.kind),
+                None => format!("unknown exchange type '{}' of exchange '{name}'", spec.kind),
+            }));
         };
         if let Some(existing) = tables.and_then(|tables| tables.exchange(name)) {
             same_exchange(existing, spec, kind, vhost)?;
@@ -302,6 +303,6 @@ mod tests {
         let spec = ExchangeSpec { name: "x".to_owned(), kind: "odd".to_owned(), ..ExchangeSpec::default() };
         let text = |declarer: Declarer| declarer.exchange(("/", None), &spec).err().map(|error| error.text);
         assert_eq!(text(CLIENT).as_deref(), Some("unknown exchange type 'odd'"));
-        assert_eq!(text(operator).as_deref(), Some("unknown exchange type 'odd' of 'x'"));
+        assert_eq!(text(operator).as_deref(), Some("unknown exchange type 'odd' of exchange 'x'"));
     }
 }
