@@ -53,7 +53,7 @@ pub use engine::verify::{Verified, VerifiedQueue};
 pub use error::{Error, ErrorKind, Fact};
 pub use journal::Ticket;
 pub use message::Message;
-pub use message::annotations::{Annotations, Death, DeathPlace, Reason};
+pub use message::annotations::{Annotations, Death, DeathPlace, Reason, SAID_MAX};
 pub use message::body::{Body, Gathered};
 pub use message::dialect::{Content, Dialect, DialectId, Dialects, Field, IdForm};
 pub use message::id::Id;

@@ -56,7 +56,7 @@ pub(crate) use consumers::{Consumer, ConsumerKey, Resume};
 pub(crate) use context::{GroupLocks, QueueContext};
 pub use credit::{Credit, Rest};
 pub(crate) use credit::{SharedCredit, Window};
-pub(crate) use death::{Dying, Reason, reason_code};
+pub(crate) use death::{Dying, Reason, Said, reason_code};
 pub(crate) use deduplication::{DeduplicatingExchange, MessageIdentity, RememberedId, SeenIds};
 pub(crate) use delay::{Bucket, Delays, Dues, Span, ToSort};
 pub(crate) use dispatch::{Fetched, Unattached};
@@ -407,7 +407,13 @@ impl Inner {
         let dies = self.arguments.overflow == Overflow::RejectPublishDeadLetter;
         if dies && self.arguments.dead_letter_exchange.is_some() {
             let message = Some(arrival.message().clone());
-            self.departures.send_on(Dying { seq: NO_NUMBER, message, durable: false, reason: Reason::MaxLength });
+            self.departures.send_on(Dying {
+                seq: NO_NUMBER,
+                message,
+                durable: false,
+                reason: Reason::MaxLength,
+                said: None,
+            });
         }
         self.died[Reason::MaxLength as usize] += u64::from(dies);
         arrival.refuse();

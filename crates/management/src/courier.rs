@@ -54,8 +54,8 @@ impl AckMode {
         match self {
             Self::AckRequeueFalse => Outcome::Accepted,
             Self::AckRequeueTrue => Outcome::Released,
-            Self::RejectRequeueTrue => Outcome::Failed,
-            Self::RejectRequeueFalse => Outcome::Rejected,
+            Self::RejectRequeueTrue => Outcome::FAILED,
+            Self::RejectRequeueFalse => Outcome::REJECTED,
         }
     }
 }
@@ -222,7 +222,7 @@ impl Source {
             }
         }
         if !fetched.is_empty() {
-            client.settle(session, Tags::All, fetching.ackmode.outcome())?;
+            client.settle(session, Tags::All, &fetching.ackmode.outcome())?;
         }
         Ok(fetched)
     }

@@ -191,11 +191,12 @@ impl Open {
                 let outcome = match outcome {
                     "accepted" => Outcome::Accepted,
                     "released" => Outcome::Released,
-                    "failed" => Outcome::Failed,
-                    "rejected" => Outcome::Rejected,
+                    "failed" => Outcome::FAILED,
+                    "elsewhere" => Outcome::Modified { failed: true, elsewhere: true },
+                    "rejected" => Outcome::REJECTED,
                     other => return Err(Failure(format!("no outcome {other}"))),
                 };
-                client.settle(session, Tags::Range { first: number(first)?, last: number(last)? }, outcome)?;
+                client.settle(session, Tags::Range { first: number(first)?, last: number(last)? }, &outcome)?;
                 Ok("settle")
             }
             ["cancel", tag] => {

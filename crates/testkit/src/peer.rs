@@ -59,6 +59,8 @@ pub struct Received {
     pub body: String,
     /// Its deaths, newest first: queue, reason, count.
     pub deaths: Vec<(String, String, u64)>,
+    /// What its consumer said at the newest of them.
+    pub said: Option<String>,
     /// Exchange and routing key.
     pub address: (String, String),
 }
@@ -80,6 +82,7 @@ impl Received {
                 .iter()
                 .map(|death| (death.queue.clone(), death.reason.name().to_owned(), death.count))
                 .collect(),
+            said: annotations.said,
             address: (message.exchange().to_owned(), message.routing_key().to_owned()),
         }
     }
@@ -105,7 +108,8 @@ pub fn error_text(error: &Error) -> String {
 }
 
 /// `c:1=body`, with `!` when redelivered, `(n)` when it came back n times and all of that counts,
-/// `(n/m)` when n of m do, `[q/reason*n …]` for its deaths.
+/// `(n/m)` when n of m do, `[q/reason*n …]` for its deaths, and what
+/// was said at the last one.
 impl fmt::Display for Received {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}={}", self.consumer, self.tag, self.body)?;
@@ -125,6 +129,9 @@ impl fmt::Display for Received {
             let deaths: Vec<_> =
                 self.deaths.iter().map(|(queue, why, count)| format!("{queue}/{why}*{count}")).collect();
             write!(f, "[{}]", deaths.join(" "))?;
+        }
+        if let Some(said) = &self.said {
+            write!(f, "\"{said}\"")?;
         }
         Ok(())
     }

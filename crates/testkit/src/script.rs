@@ -8,6 +8,7 @@
 //! `* trace on`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use broker::{
     BindingSpec, Browse, Confirm, Consume, ConsumerArguments, Credit, DeleteIf, DestinationName, Error, ErrorKind,
@@ -62,6 +63,11 @@ impl<'a> Statement<'a> {
 
     fn number(&self, at: usize) -> u64 {
         self.word(at).parse().unwrap_or_else(|_| panic!("'{}' of '{}' should be a number", self.word(at), self.verb))
+    }
+
+    /// Why a consumer rejects a message.
+    fn said(&self) -> Option<Arc<String>> {
+        self.table.get("said").and_then(broker::Value::as_text).map(|said| Arc::new(said.to_owned()))
     }
 
     fn has(&self, flag: &str) -> bool {
@@ -258,7 +264,7 @@ impl Script {
             "queue" | "passive" | "delete" | "purge" => self.queue(name, &statement),
             "exchange" | "passive-exchange" | "delete-exchange" | "bind" | "unbind" => self.exchange(name, &statement),
             "publish" | "tx-publish" => self.publish(name, number, statement),
-            "ack" | "nack" | "fail" | "reject" | "tx-ack" | "tx-nack" | "tx-reject" => {
+            "ack" | "nack" | "fail" | "reject" | "modify" | "tx-ack" | "tx-nack" | "tx-reject" => {
                 self.settle(name, number, &statement)
             }
             _ => self.session(name, number, &statement),
@@ -392,16 +398,19 @@ impl Script {
         let outcome = match statement.verb.trim_start_matches("tx-") {
             "ack" => Outcome::Accepted,
             "nack" => Outcome::Released,
-            "fail" => Outcome::Failed,
-            _ => Outcome::Rejected,
+            "fail" => Outcome::FAILED,
+            "reject" => Outcome::Rejected { said: statement.said() },
+            "modify" => Outcome::Modified { failed: statement.has("failed"), elsewhere: statement.has("elsewhere") },
+            other => panic!("no outcome {other}"),
         };
-        match peer.transactions.get(&number) {
+        let settled = match peer.transactions.get(&number) {
             Some(transaction) if statement.verb.starts_with("tx-") => {
-                peer.client.settle_in(*transaction, session, tags, outcome)?;
+                peer.client.settle_in(*transaction, session, tags, &outcome)?
             }
-            _ => peer.client.settle(session, tags, outcome)?,
-        }
-        Ok(String::new())
+            _ => peer.client.settle(session, tags, &outcome)?,
+        };
+        let nothing = settled == 0 && matches!(tags, Tags::One(_) | Tags::UpTo(_));
+        Ok(if nothing { "settled already".to_owned() } else { String::new() })
     }
 
     fn session(&mut self, name: &str, number: u32, statement: &Statement<'_>) -> Result<String, Error> {

@@ -97,25 +97,31 @@ impl Channel {
     #[inline]
     pub(super) fn ack(&mut self, cx: &mut Context<'_>, ack: &BasicAck) -> Result<(), Failure> {
         let tags = if ack.multiple { up_to(ack.delivery_tag) } else { Tags::One(ack.delivery_tag) };
-        self.settle(cx, tags, Outcome::Accepted)
+        self.settle(cx, tags, &Outcome::Accepted)
     }
 
     pub(super) fn nack(&mut self, cx: &mut Context<'_>, nack: &BasicNack) -> Result<(), Failure> {
         let tags = if nack.multiple { up_to(nack.delivery_tag) } else { Tags::One(nack.delivery_tag) };
-        self.settle(cx, tags, if nack.requeue { Outcome::Released } else { Outcome::Rejected })
+        self.settle(cx, tags, if nack.requeue { &Outcome::Released } else { &Outcome::REJECTED })
     }
 
     /// A requeue counts as a failure, and that of a nack as a return, as in RabbitMQ.
     pub(super) fn reject(&mut self, cx: &mut Context<'_>, reject: &BasicReject) -> Result<(), Failure> {
-        let outcome = if reject.requeue { Outcome::Failed } else { Outcome::Rejected };
+        let outcome = if reject.requeue { &Outcome::FAILED } else { &Outcome::REJECTED };
         self.settle(cx, Tags::One(reject.delivery_tag), outcome)
     }
 
     #[inline]
-    fn settle(&mut self, cx: &mut Context<'_>, tags: Tags, outcome: Outcome) -> Result<(), Failure> {
-        match self.mode {
-            Mode::Transactional(_) => self.settle_at_commit(cx, tags, outcome),
-            Mode::Plain | Mode::Confirming(_) => Ok(cx.client.settle(self.session, tags, outcome)?),
+    fn settle(&mut self, cx: &mut Context<'_>, tags: Tags, outcome: &Outcome) -> Result<(), Failure> {
+        let settled = match self.mode {
+            Mode::Transactional(_) => self.settle_at_commit(cx, tags, outcome)?,
+            Mode::Plain | Mode::Confirming(_) => cx.client.settle(self.session, tags, outcome)?,
+        };
+        match tags {
+            Tags::One(tag) | Tags::UpTo(tag) if settled == 0 => {
+                Err(Failure::new(ReplyCode::PreconditionFailed, format!("unknown delivery tag {tag}")))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -34,17 +34,17 @@ impl Channel {
     }
 
     /// Keeps a settlement until the commit. After a rollback the delivery is still unsettled on
-    /// this channel, as if the settlement had not been sent. A wrong tag is refused at once
-    /// (specification, `basic.ack.delivery-tag`).
+    /// this channel, as if the settlement had not been sent. Returns how many there are: a wrong
+    /// tag is refused at once (specification, `basic.ack.delivery-tag`).
     pub(super) fn settle_at_commit(
         &mut self,
         cx: &mut Context<'_>,
         tags: Tags,
-        outcome: Outcome,
-    ) -> Result<(), Failure> {
-        let settlements = &mut self.settlements;
-        cx.client.put_aside(self.session, tags, &mut |tag| settlements.push((tag, outcome)))?;
-        Ok(())
+        outcome: &Outcome,
+    ) -> Result<usize, Failure> {
+        let (before, settlements) = (self.settlements.len(), &mut self.settlements);
+        cx.client.put_aside(self.session, tags, &mut |tag| settlements.push((tag, outcome.clone())))?;
+        Ok(self.settlements.len() - before)
     }
 
     /// The answer comes with the event that ends the commit. Until then no frame is taken.
@@ -53,7 +53,7 @@ impl Channel {
             return Err(precondition("channel is not transactional"));
         };
         for (tag, outcome) in std::mem::take(&mut self.settlements) {
-            cx.client.settle_in(transaction, self.session, Tags::One(tag), outcome)?;
+            cx.client.settle_in(transaction, self.session, Tags::One(tag), &outcome)?;
         }
         cx.client.commit(transaction, cx.now)?;
         self.mode = Mode::Transactional(cx.client.begin(self.session));

@@ -428,7 +428,7 @@ impl Engine {
             (Some(key), _) => (key, Copies::Spent),
         };
         let read = || self.dialects.read_message(message).ok();
-        let mut annotations = self.marks_after(queue, message, dead.reason, now);
+        let mut annotations = self.marks_after(queue, message, dead, now);
         let vhost = self.catalog.vhost(&queue.vhost).ok_or(unroutable)?;
         let envelope = Envelope::new(key, copies, &read);
         let routed = vhost.tables.read().route(exchange, &envelope);
@@ -476,7 +476,7 @@ impl Engine {
         Ok((arena.add(&head, message.body()), queues, identity))
     }
 
-    fn marks_after(&self, queue: &Queue, message: &Message, reason: Reason, now: u64) -> Annotations {
+    fn marks_after(&self, queue: &Queue, message: &Message, dead: &Dying, now: u64) -> Annotations {
         let read = || self.dialects.read_message(message).ok();
         // A history that a client wrote, or that comes from another broker, is a plain header.
         let mut annotations = message.annotations().unwrap_or_default();
@@ -497,23 +497,27 @@ impl Engine {
         }
         annotations.record(Death {
             queue: queue.name.to_string(),
-            reason,
+            reason: dead.reason,
             exchange: message.exchange().to_owned(),
             routing_keys,
             count: 1,
             time: now / 1000,
             original_expiration: message.expiration(),
         });
+        if let Some(said) = &dead.said {
+            annotations.say(said);
+        }
         annotations
     }
 }
 
 /// The annotations as they are stored; `None` if they are too long for that. A publish has left
-/// room for the long key of the first death.
+/// room for the long key of the first death, and for what a consumer said.
 fn encoded(annotations: &Annotations) -> Option<Vec<u8>> {
     let mut encoded = Vec::new();
     annotations.encode(&mut encoded);
     let keys = annotations.deaths.iter().flat_map(|death| &death.routing_keys);
     let long: usize = keys.map(String::len).filter(|length| *length > COPIED_KEYS).sum();
-    ((encoded.len() - long) as u64 <= STORED_BESIDES / 2).then_some(encoded)
+    let beside = long + annotations.said.as_ref().map_or(0, String::len);
+    ((encoded.len() - beside) as u64 <= STORED_BESIDES / 2).then_some(encoded)
 }

@@ -101,7 +101,7 @@ impl Ending {
         for outgoing in &outgoing {
             let Some(queue) = self.lenders.get(&outgoing.consumer).cloned() else { continue };
             let outcome = EntryOutcome::Unsent;
-            self.comes_back(&queue, Settlement { seq: outgoing.seq, consumer: outgoing.consumer, outcome });
+            self.comes_back(&queue, Settlement { seq: outgoing.seq, consumer: outgoing.consumer, outcome, said: None });
         }
         !outgoing.is_empty()
     }

@@ -14,6 +14,7 @@ use crate::value::{Table, Value, ms_of_seconds};
 
 const X_DEATH: &str = "x-death";
 const X_FIRST: [&str; 3] = ["x-first-death-queue", "x-first-death-reason", "x-first-death-exchange"];
+const X_LAST_SAID: &str = "x-last-death-description";
 const X_LAST: [&str; 3] = ["x-last-death-queue", "x-last-death-reason", "x-last-death-exchange"];
 
 /// Why a message died.
@@ -105,6 +106,12 @@ pub(crate) const MOVES: u64 = 256;
 /// leaves each a short chain.
 const LEAST_MOVES: u64 = 16;
 
+/// Bytes that are kept of what a consumer said when it rejected a message.
+pub const SAID_MAX: usize = 255;
+
+/// In the log in the place of the moves that are left, where all are and something follows.
+const ALL_MOVES: u64 = u64::MAX;
+
 /// The deaths of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Annotations {
@@ -114,6 +121,8 @@ pub struct Annotations {
     pub first: Option<DeathPlace>,
     /// The newest death; `None` only without deaths.
     pub last: Option<DeathPlace>,
+    /// What the consumer said at the newest death, if it rejected the message and said why.
+    pub said: Option<String>,
     /// How many at the end of `deaths` came from a client that published the message again, and
     /// have not happened since. Only messages of earlier versions have such deaths.
     carried: usize,
@@ -163,6 +172,12 @@ impl Annotations {
             self.first = Some(place.clone());
         }
         self.last = Some(place);
+        self.said = None;
+    }
+
+    /// Notes what the consumer said at the newest death.
+    pub fn say(&mut self, said: &str) {
+        self.said = Some(said[..said.floor_char_boundary(SAID_MAX)].to_owned());
     }
 
     /// The message is sent on its way again: its earlier deaths no longer count for cycles.
@@ -190,8 +205,9 @@ impl Annotations {
         &self.deaths[..self.deaths.len().saturating_sub(self.carried)]
     }
 
-    /// The headers that a consumer sees: `x-death` (newest first), `x-first-death-*` and
-    /// `x-last-death-*`. They replace headers of the same name. Empty without deaths.
+    /// The headers that a consumer sees: `x-death` (newest first), `x-first-death-*`,
+    /// `x-last-death-*`, and what was said at the last one. They replace headers of the same name.
+    /// Empty without deaths.
     pub(crate) fn headers(&self) -> Vec<(&'static str, Value)> {
         let mut headers = Vec::new();
         if !self.deaths.is_empty() {
@@ -204,6 +220,7 @@ impl Annotations {
                 headers.extend(names.into_iter().zip(values.map(text)));
             }
         }
+        headers.extend(self.said.as_deref().map(|said| (X_LAST_SAID, text(said))));
         headers
     }
 
@@ -227,8 +244,11 @@ impl Annotations {
                 encode_place(into, &place.queue, place.reason, &place.exchange);
             }
         }
-        if let Some(left) = self.moves_left {
-            write_varint(into, left);
+        if self.moves_left.is_some() || self.said.is_some() {
+            write_varint(into, self.moves_left.unwrap_or(ALL_MOVES));
+        }
+        if let Some(said) = &self.said {
+            write_text(into, said);
         }
     }
 
@@ -311,8 +331,10 @@ fn decode_annotations(reader: &mut Reader<'_>) -> Result<Annotations, Malformed>
     let mut place = || if reader.bool()? { decode_place(reader).map(Some) } else { Ok(None) };
     let (first, last) = (place()?, place()?);
     // Earlier versions end here.
-    let moves_left = if reader.is_empty() { None } else { Some(reader.varint()?) };
-    Ok(Annotations { deaths, carried, first, last, moves_left })
+    let moves_left = if reader.is_empty() { ALL_MOVES } else { reader.varint()? };
+    let moves_left = (moves_left != ALL_MOVES).then_some(moves_left);
+    let said = if reader.is_empty() { None } else { Some(reader.text()?.to_owned()) };
+    Ok(Annotations { deaths, carried, first, last, moves_left, said })
 }
 
 #[cfg(test)]

@@ -15,6 +15,10 @@ use crate::queue::{Inner, Queue, Show, State, Visit, settle};
 
 pub(crate) use crate::message::annotations::Reason;
 
+/// Why a consumer rejected a message, in its own words. A thin pointer, since each settlement has
+/// room for one.
+pub(crate) type Said = Arc<String>;
+
 /// An entry on its way to the dead-letter exchange.
 #[derive(Debug, Clone)]
 pub(crate) struct Dying {
@@ -23,6 +27,8 @@ pub(crate) struct Dying {
     pub(crate) message: Option<Message>,
     pub(crate) durable: bool,
     pub(crate) reason: Reason,
+    /// What its consumer said. It is not logged with the decision, and a restart forgets it.
+    pub(crate) said: Option<Said>,
 }
 
 /// The reason as the journal stores it.
@@ -48,7 +54,7 @@ impl Queue {
         if is_dead_lettered {
             let (message, durable) = (entry.message.clone(), entry.is_durable());
             if message.is_some() || address.is_some() {
-                inner.departures.send_on(Dying { seq, message, durable, reason });
+                inner.departures.send_on(Dying { seq, message, durable, reason, said: None });
             }
             inner.leave_ready(seq, State::Dying);
         } else {

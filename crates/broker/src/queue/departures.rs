@@ -5,7 +5,7 @@ use journal::Address;
 
 #[cfg(feature = "sabotage")]
 use crate::queue::sabotage::HeldBack;
-use crate::queue::{Dying, Entry, Reason, dropped::DroppedEntries, settle::Settled};
+use crate::queue::{Dying, Entry, Reason, Said, dropped::DroppedEntries, settle::Settled};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -45,6 +45,16 @@ impl Departures {
     /// An entry moves to the dead-letter exchange.
     pub(super) fn send_on(&mut self, dying: Dying) {
         self.dying.push(dying);
+    }
+
+    /// The consumer that rejected the entry that was sent on last said why.
+    #[inline]
+    pub(super) fn say(&mut self, seq: u64, said: Option<&Said>) {
+        if let Some(said) = said
+            && let Some(dying) = self.dying.last_mut().filter(|dying| dying.seq == seq)
+        {
+            dying.said = Some(Said::clone(said));
+        }
     }
 
     /// Takes the entries that move to the dead-letter exchange.

@@ -7,7 +7,7 @@ use journal::{Address, Group, Ticket};
 
 use crate::arguments::ReturnCause;
 use crate::queue::QueueContext;
-use crate::queue::{ADDRESSES, ConsumerKey, Guard, Inner, Queue, Reason, Show, State, Visit};
+use crate::queue::{ADDRESSES, ConsumerKey, Guard, Inner, Queue, Reason, Said, Show, State, Visit};
 
 /// Reasons of settlements as the journal stores them; never renumbered.
 pub(crate) const ACKNOWLEDGED: u8 = 0;
@@ -61,12 +61,14 @@ impl EntryOutcome {
 }
 
 /// One delivery to settle.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Settlement {
     pub(crate) seq: u64,
     /// The number of its consumer within the client; `u32::MAX` for one that was fetched.
     pub(crate) consumer: u32,
     pub(crate) outcome: EntryOutcome,
+    /// Why it was rejected, in the consumer's words.
+    pub(crate) said: Option<Said>,
 }
 
 impl Queue {
@@ -78,7 +80,7 @@ impl Queue {
             return Ticket::NONE;
         }
         for settlement in settlements {
-            self.settle_one(&mut inner, *settlement, visit);
+            self.settle_one(&mut inner, settlement, visit);
         }
         Self::return_credit(&mut inner, settlements, client);
         let ticket = self.log_settled(&mut inner, visit.context);
@@ -93,13 +95,13 @@ impl Queue {
             return Ticket::NONE;
         }
         for settlement in settlements {
-            self.settle_one(&mut inner, *settlement, visit);
+            self.settle_one(&mut inner, settlement, visit);
         }
         Self::return_credit(&mut inner, settlements, client);
         self.log_settled_in(&mut inner, Some(group), visit.context)
     }
 
-    fn settle_one(&self, inner: &mut Inner, settlement: Settlement, visit: &Visit<'_>) {
+    fn settle_one(&self, inner: &mut Inner, settlement: &Settlement, visit: &Visit<'_>) {
         let seq = settlement.seq;
         let Some(entry) = inner.lanes.get_mut(seq) else { return };
         if entry.state != State::Out {
@@ -131,6 +133,7 @@ impl Queue {
             EntryOutcome::Released => self.come_back(inner, seq, ReturnCause::Returned, visit),
             EntryOutcome::Rejected => {
                 self.die(inner, seq, Reason::Rejected);
+                inner.departures.say(seq, settlement.said.as_ref());
             }
         }
     }

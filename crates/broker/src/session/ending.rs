@@ -82,7 +82,7 @@ impl Client {
             deliveries.extend(std::mem::take(&mut session.abandoned));
             for unacked in deliveries {
                 let Some(queue) = self.slots.let_go(unacked.slot) else { continue };
-                let settlement = Settlement { seq: unacked.seq, consumer: unacked.consumer, outcome };
+                let settlement = Settlement { seq: unacked.seq, consumer: unacked.consumer, outcome, said: None };
                 ending.comes_back(queue, settlement);
             }
         }

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use journal::Ticket;
 
 use crate::error::Error;
-use crate::queue::{EntryOutcome, Resume, Settlement, SharedCredit, Visit};
+use crate::queue::{EntryOutcome, Resume, Said, Settlement, SharedCredit, Visit};
 use crate::session::{Client, SessionId};
 
-/// The deliveries of a session that a settlement names.
+/// The deliveries of a session that a settlement names. Those that are settled already are passed
+/// over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tags {
-    /// This one, which must be unsettled.
+    /// This one.
     One(u64),
-    /// This one, which must be unsettled, and all before it.
+    /// This one and all before it; none if this one is settled already.
     UpTo(u64),
     /// All that are unsettled from the first to the last, which may be none.
     Range {
@@ -28,26 +29,42 @@ pub enum Tags {
 }
 
 /// A client's outcome of a delivery.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It leaves the queue.
     Accepted,
-    /// It returns to its place in the queue.
+    /// It returns to its place in the queue. That is no failure, and counts only where all returns
+    /// do.
     Released,
-    /// The same, and it counts as failed where that matters: the consumer could not do its work
-    /// with it.
-    Failed,
     /// It goes to the dead-letter exchange, or is dropped.
-    Rejected,
+    Rejected {
+        /// Why, in the consumer's words. The dead letter keeps the first [`SAID_MAX`] bytes of it.
+        said: Option<Arc<String>>,
+    },
+    /// It returns as the client says.
+    Modified {
+        /// It counts as failed: the consumer could not do its work with it.
+        failed: bool,
+        /// This consumer must not get it again. The queue can't keep it from one consumer alone, so
+        /// it is rejected, as in RabbitMQ.
+        elsewhere: bool,
+    },
 }
 
 impl Outcome {
-    pub(super) fn for_entry(self) -> EntryOutcome {
+    /// It is rejected without a word.
+    pub const REJECTED: Self = Self::Rejected { said: None };
+    /// It returns to its place, and counts as failed.
+    pub const FAILED: Self = Self::Modified { failed: true, elsewhere: false };
+
+    #[inline]
+    pub(super) fn for_entry(&self) -> (EntryOutcome, Option<Said>) {
         match self {
-            Self::Accepted => EntryOutcome::Accepted,
-            Self::Released => EntryOutcome::Released,
-            Self::Failed => EntryOutcome::Failed,
-            Self::Rejected => EntryOutcome::Rejected,
+            Self::Accepted => (EntryOutcome::Accepted, None),
+            Self::Released | Self::Modified { failed: false, elsewhere: false } => (EntryOutcome::Released, None),
+            Self::Modified { failed: true, elsewhere: false } => (EntryOutcome::Failed, None),
+            Self::Modified { elsewhere: true, .. } => (EntryOutcome::Rejected, None),
+            Self::Rejected { said } => (EntryOutcome::Rejected, said.clone()),
         }
     }
 }
@@ -196,9 +213,8 @@ impl Unsettled {
         taken
     }
 
-    /// Puts these deliveries aside. `None` if the one that must be unsettled is not, or was put
-    /// aside before.
-    fn put_aside(&mut self, tags: Tags, each: &mut dyn FnMut(u64)) -> Option<()> {
+    /// Puts these deliveries aside, except those that were put aside before.
+    fn put_aside(&mut self, tags: Tags, each: &mut dyn FnMut(u64)) {
         let (first, last) = match tags {
             Tags::One(tag) => (tag, tag),
             Tags::UpTo(tag) => (self.aside_to + 1, tag),
@@ -208,7 +224,7 @@ impl Unsettled {
         if let Tags::One(tag) | Tags::UpTo(tag) = tags
             && (self.index(tag).is_none() || self.aside.contains(&tag))
         {
-            return None;
+            return;
         }
         let named = self.deliveries.range(self.place(first)..).take_while(|(tag, _)| *tag <= last);
         for (tag, unacked) in named {
@@ -219,7 +235,6 @@ impl Unsettled {
         if let Tags::UpTo(_) | Tags::All = tags {
             self.aside_to = self.aside_to.max(last);
         }
-        Some(())
     }
 
     fn take_up_again(&mut self) {
@@ -229,40 +244,43 @@ impl Unsettled {
 }
 
 impl Client {
-    /// Settles deliveries. Gathered until the turn is flushed.
+    /// Settles deliveries, and returns how many. None is no error: they are settled already, or
+    /// never needed it. Gathered until the turn is flushed.
     ///
     /// # Errors
-    /// `Precondition` when a delivery that must be unsettled is not, or is not of this session.
-    pub fn settle(&mut self, session: SessionId, tags: Tags, outcome: Outcome) -> Result<(), Error> {
+    /// If the session has ended.
+    #[inline]
+    pub fn settle(&mut self, session: SessionId, tags: Tags, outcome: &Outcome) -> Result<usize, Error> {
+        let (outcome, said) = outcome.for_entry();
         self.take_deliveries(session, tags, &mut |client, unacked, shared| {
-            client.gather_settlement(unacked, shared, outcome.for_entry());
+            client.gather_settlement(unacked, shared, outcome, said.clone());
         })
     }
 
-    /// Takes these deliveries out of the unsettled ones.
+    /// Takes these deliveries out of the unsettled ones, and returns how many.
     pub(super) fn take_deliveries(
         &mut self,
         session: SessionId,
         tags: Tags,
         each: &mut dyn FnMut(&mut Self, Unacked, &Arc<SharedCredit>),
-    ) -> Result<(), Error> {
+    ) -> Result<usize, Error> {
         let entry = self.sessions.require(session)?;
         let shared = Arc::clone(&entry.shared);
         let several = match tags {
             Tags::One(tag) => {
-                let index = entry.unsettled.index(tag).ok_or_else(|| unknown_tag(tag))?;
-                if let Some(unacked) = entry.unsettled.take_one(index) {
-                    each(self, unacked, &shared);
-                }
-                return Ok(());
+                let index = entry.unsettled.index(tag);
+                let Some(unacked) = index.and_then(|index| entry.unsettled.take_one(index)) else { return Ok(0) };
+                each(self, unacked, &shared);
+                return Ok(1);
             }
             Tags::UpTo(tag) => return self.take_up_to(session, tag, &shared, each),
             Tags::Range { first, last } => entry.unsettled.take_range(first, last),
             Tags::All => entry.unsettled.take_all(),
         };
         self.publisher.add_cost(several.len());
+        let count = several.len();
         several.into_iter().for_each(|unacked| each(self, unacked, &shared));
-        Ok(())
+        Ok(count)
     }
 
     fn take_up_to(
@@ -271,19 +289,21 @@ impl Client {
         tag: u64,
         shared: &Arc<SharedCredit>,
         each: &mut dyn FnMut(&mut Self, Unacked, &Arc<SharedCredit>),
-    ) -> Result<(), Error> {
-        let index = self.sessions.require(session)?.unsettled.index(tag).ok_or_else(|| unknown_tag(tag))?;
+    ) -> Result<usize, Error> {
+        let Some(index) = self.sessions.require(session)?.unsettled.index(tag) else { return Ok(0) };
         self.publisher.add_cost(index + 1);
+        let mut count = 0;
         for _ in 0..=index {
             let Some(entry) = self.sessions.get_mut(session) else { break };
             if let Some(unacked) = entry.unsettled.take_front() {
+                count += 1;
                 each(self, unacked, shared);
             }
         }
         if let Some(entry) = self.sessions.get_mut(session) {
             entry.unsettled.trim();
         }
-        Ok(())
+        Ok(count)
     }
 
     /// Puts deliveries aside that a transaction will settle, and reports their tags. They stay the
@@ -293,13 +313,10 @@ impl Client {
     /// gives them back to their queues.
     ///
     /// # Errors
-    /// As [`Client::settle`], also for a delivery that was put aside before.
+    /// As [`Client::settle`].
     pub fn put_aside(&mut self, session: SessionId, tags: Tags, each: &mut dyn FnMut(u64)) -> Result<(), Error> {
-        let aside = self.sessions.require(session)?.unsettled.put_aside(tags, each);
-        match (aside, tags) {
-            (None, Tags::One(tag) | Tags::UpTo(tag)) => Err(unknown_tag(tag)),
-            _ => Ok(()),
-        }
+        self.sessions.require(session)?.unsettled.put_aside(tags, each);
+        Ok(())
     }
 
     /// Makes the deliveries that this session has put aside unsettled again.
@@ -310,9 +327,15 @@ impl Client {
     }
 
     #[inline]
-    fn gather_settlement(&mut self, unacked: Unacked, shared: &Arc<SharedCredit>, outcome: EntryOutcome) {
+    fn gather_settlement(
+        &mut self,
+        unacked: Unacked,
+        shared: &Arc<SharedCredit>,
+        outcome: EntryOutcome,
+        said: Option<Said>,
+    ) {
         self.uncount(unacked, shared);
-        let settlement = Settlement { seq: unacked.seq, consumer: unacked.consumer, outcome };
+        let settlement = Settlement { seq: unacked.seq, consumer: unacked.consumer, outcome, said };
         self.slots.gather_settlement(unacked.slot, settlement);
     }
 
@@ -374,15 +397,11 @@ impl Client {
         let free = entry.unsettled.take_free();
         self.publisher.add_cost(free.len());
         for unacked in free {
-            self.gather_settlement(unacked, &shared, EntryOutcome::Released);
+            self.gather_settlement(unacked, &shared, EntryOutcome::Released, None);
         }
         self.flush(now);
         self.settled.ticket()
     }
-}
-
-fn unknown_tag(tag: u64) -> Error {
-    Error::precondition(format!("unknown delivery tag {tag}"))
 }
 
 #[cfg(test)]
@@ -483,23 +502,23 @@ mod tests {
         for seq in 1..=5 {
             unsettled.add((seq != 3).then_some(unacked(seq)));
         }
-        // What is named, and the tags that are put aside. `None` is a refusal.
-        let steps: [(Tags, Option<&[u64]>); 10] = [
-            (Tags::One(0), None),
-            (Tags::One(3), None),
-            (Tags::One(6), None),
-            (Tags::Range { first: 2, last: 3 }, Some(&[2])),
-            (Tags::One(2), None),
-            (Tags::UpTo(2), None),
-            (Tags::UpTo(4), Some(&[1, 4])),
-            (Tags::Range { first: 1, last: 4 }, Some(&[])),
-            (Tags::All, Some(&[5])),
-            (Tags::All, Some(&[])),
+        // What is named, and the tags that are put aside.
+        let steps: [(Tags, &[u64]); 10] = [
+            (Tags::One(0), &[]),
+            (Tags::One(3), &[]),
+            (Tags::One(6), &[]),
+            (Tags::Range { first: 2, last: 3 }, &[2]),
+            (Tags::One(2), &[]),
+            (Tags::UpTo(2), &[]),
+            (Tags::UpTo(4), &[1, 4]),
+            (Tags::Range { first: 1, last: 4 }, &[]),
+            (Tags::All, &[5]),
+            (Tags::All, &[]),
         ];
         for (named, expected) in steps {
             let mut tags = Vec::new();
-            let known = unsettled.put_aside(named, &mut |tag| tags.push(tag));
-            assert_eq!(known.map(|()| tags.as_slice()), expected, "{named:?}");
+            unsettled.put_aside(named, &mut |tag| tags.push(tag));
+            assert_eq!(tags, expected, "{named:?}");
         }
         assert_eq!(unsettled.take_free().len(), 0);
         unsettled.aside.remove(&4);

@@ -76,23 +76,24 @@ impl Client {
         Ok(())
     }
 
-    /// Gathers a settlement. The delivery is no longer unsettled, but stays as it is before the
-    /// commit.
+    /// Gathers a settlement, and returns of how many deliveries. These are no longer unsettled, but
+    /// stay as they are before the commit.
     ///
     /// # Errors
-    /// As [`Client::settle`].
+    /// As [`Client::settle`]; `Precondition` for a transaction that is not open.
     pub fn settle_in(
         &mut self,
         transaction: TransactionId,
         session: SessionId,
         tags: Tags,
-        outcome: Outcome,
-    ) -> Result<(), Error> {
+        outcome: &Outcome,
+    ) -> Result<usize, Error> {
         self.transactions.require(transaction)?;
         let mut deliveries = Vec::new();
-        self.take_deliveries(session, tags, &mut |_, unacked, _| deliveries.push((unacked, outcome)))?;
+        let settled =
+            self.take_deliveries(session, tags, &mut |_, unacked, _| deliveries.push((unacked, outcome.clone())))?;
         self.transactions.require(transaction)?.deliveries.extend(deliveries);
-        Ok(())
+        Ok(settled)
     }
 
     /// Commits: `Event::Committed` follows when everything is durable and visible.
@@ -245,7 +246,7 @@ impl Client {
     fn settle_group(&mut self, deliveries: &[(Unacked, Outcome)], group: Group) {
         let (client, now) = (self.shared.number, self.engine.clock.unix_ms());
         let engine = Arc::clone(&self.engine);
-        for (queue, settlements) in self.by_queue(deliveries, |outcome| outcome == Outcome::Accepted) {
+        for (queue, settlements) in self.by_queue(deliveries, |outcome| *outcome == Outcome::Accepted) {
             queue.settle_in(&settlements, client, group, &Visit { context: &engine, now, work: &mut self.work });
             engine.totals.deliveries.acknowledged.add(settlements.len() as u64);
         }
@@ -256,12 +257,12 @@ impl Client {
     fn settle_rest(&mut self, session: SessionId, deliveries: &[(Unacked, Outcome)]) {
         let (client, now) = (self.shared.number, self.engine.clock.unix_ms());
         let engine = Arc::clone(&self.engine);
-        let rest = self.by_queue(deliveries, |outcome| outcome != Outcome::Accepted);
+        let rest = self.by_queue(deliveries, |outcome| *outcome != Outcome::Accepted);
         for (queue, settlements) in rest {
             let ticket = queue.settle(&settlements, client, &mut Visit { context: &engine, now, work: &mut self.work });
             self.settled.reach(ticket);
         }
-        for (queue, _) in self.by_queue(deliveries, |outcome| outcome == Outcome::Accepted) {
+        for (queue, _) in self.by_queue(deliveries, |outcome| *outcome == Outcome::Accepted) {
             // Credit came back inside the group, so other consumers may be served.
             queue.settle(&[], client, &mut Visit { context: &engine, now, work: &mut self.work });
         }
@@ -278,12 +279,13 @@ impl Client {
     fn by_queue(
         &self,
         deliveries: &[(Unacked, Outcome)],
-        pick: impl Fn(Outcome) -> bool,
+        pick: impl Fn(&Outcome) -> bool,
     ) -> Vec<(Arc<Queue>, Vec<Settlement>)> {
         let mut queues: Vec<(Arc<Queue>, Vec<Settlement>)> = Vec::new();
-        for (unacked, outcome) in deliveries.iter().filter(|(_, outcome)| pick(*outcome)) {
+        for (unacked, outcome) in deliveries.iter().filter(|(_, outcome)| pick(outcome)) {
             let Some(queue) = self.slots.queue(unacked.slot) else { continue };
-            let settlement = Settlement { seq: unacked.seq, consumer: unacked.consumer, outcome: outcome.for_entry() };
+            let (outcome, said) = outcome.for_entry();
+            let settlement = Settlement { seq: unacked.seq, consumer: unacked.consumer, outcome, said };
             match queues.iter_mut().find(|(other, _)| other.id == queue.id) {
                 Some((_, settlements)) => settlements.push(settlement),
                 None => queues.push((Arc::clone(queue), vec![settlement])),

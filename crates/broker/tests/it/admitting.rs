@@ -103,7 +103,7 @@ fn durable_declarations_take_no_more_of_the_log_than_it_can_say_again() {
         peer.client.publish(session, message("", "first", b"2")).expect("it is taken");
         peer.consume(&broker, 1, Consume { queue: "first".to_owned(), ..Consume::default() });
         assert_eq!(peer.turn(&broker).len(), 1, "publishers and consumers go on");
-        peer.client.settle(session, Tags::One(1), broker::Outcome::Accepted).expect("it is held");
+        peer.client.settle(session, Tags::One(1), &broker::Outcome::Accepted).expect("it is held");
         peer.turn(&broker);
         drop(peer);
         broker.flush();

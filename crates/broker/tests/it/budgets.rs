@@ -325,7 +325,7 @@ fn what_takes_many_entries_at_once_costs_its_turn_as_many() {
                 let last = last.max().expect("there are deliveries");
                 match taken {
                     "acknowledged" => {
-                        peer.client.settle(session, Tags::UpTo(last), Outcome::Accepted).expect("they are unsettled");
+                        peer.client.settle(session, Tags::UpTo(last), &Outcome::Accepted).expect("they are unsettled");
                     }
                     _ => drop(peer.client.recover(session, broker.now())),
                 }

@@ -314,19 +314,19 @@ impl World {
         for _ in 0..=self.random.below(5) {
             let Some((tag, copy)) = self.held[who].pop_first() else { break };
             let outcome = match self.random.below(8) {
-                0 if self.random.chance(30) => Outcome::Failed,
+                0 if self.random.chance(30) => Outcome::FAILED,
                 0 => Outcome::Released,
-                1 | 2 if copy.0 == "r" => Outcome::Rejected,
+                1 | 2 if copy.0 == "r" => Outcome::REJECTED,
                 _ => Outcome::Accepted,
             };
-            self.peers[who].client.settle(session, Tags::One(tag), outcome).unwrap();
+            self.peers[who].client.settle(session, Tags::One(tag), &outcome).unwrap();
             settled.push((copy, outcome));
         }
         for (copy, outcome) in &settled {
             match outcome {
                 Outcome::Accepted => self.history.settled(copy),
-                Outcome::Rejected => self.history.rejected(copy, "dead"),
-                Outcome::Released | Outcome::Failed => {}
+                Outcome::Rejected { .. } => self.history.rejected(copy, "dead"),
+                Outcome::Released | Outcome::Modified { .. } => {}
             }
         }
         let now = self.broker().now();
@@ -334,7 +334,7 @@ impl World {
         let ticket = self.peers[who].client.settled_ticket(session);
         let copies = settled
             .into_iter()
-            .filter(|(_, outcome)| !matches!(outcome, Outcome::Released | Outcome::Failed))
+            .filter(|(_, outcome)| !matches!(outcome, Outcome::Released | Outcome::Modified { .. }))
             .map(|(copy, _)| copy);
         self.fences.push((who, ticket, copies.collect()));
     }
@@ -352,7 +352,7 @@ impl World {
         }
         for _ in 0..self.random.below(3) {
             let Some((tag, copy)) = self.held[who].pop_first() else { break };
-            self.peers[who].client.settle_in(transaction, session, Tags::One(tag), Outcome::Accepted).unwrap();
+            self.peers[who].client.settle_in(transaction, session, Tags::One(tag), &Outcome::Accepted).unwrap();
             unit.settled.push(copy);
         }
         let arrivals = unit.arrivals.clone();

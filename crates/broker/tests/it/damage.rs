@@ -66,7 +66,7 @@ impl Scene {
             let came = self.turn();
             let Some(last) = came.last().map(|received| received.tag) else { return all };
             all.extend(came.iter().map(|received| received.body.parse::<u64>().unwrap()));
-            self.peer.client.settle(session, Tags::UpTo(last), Outcome::Accepted).unwrap();
+            self.peer.client.settle(session, Tags::UpTo(last), &Outcome::Accepted).unwrap();
         }
     }
 
@@ -253,7 +253,7 @@ fn a_damaged_list_of_what_waits_for_its_retry_stops_no_start() {
     scene.peer.consume(&scene.broker, 1, Consume { queue: "hurt".into(), tag: "c".into(), ..Consume::default() });
     let came = scene.turn();
     let session = scene.peer.session(1);
-    scene.peer.client.settle(session, Tags::One(came[0].tag), Outcome::Failed).unwrap();
+    scene.peer.client.settle(session, Tags::One(came[0].tag), &Outcome::FAILED).unwrap();
     let setup = scene.stop();
     let (index, _) = victim(&disk);
     disk.flip_bit(&index, 8 * 600);

@@ -57,7 +57,7 @@ fn take(peer: &mut Peer, broker: &TestBroker, queue: &str, settle: impl Fn(u64) 
         }
         for received in &came {
             if let Some(outcome) = settle(received.body.parse().unwrap()) {
-                peer.client.settle(session, Tags::One(received.tag), outcome).unwrap();
+                peer.client.settle(session, Tags::One(received.tag), &outcome).unwrap();
             }
         }
         all.extend(came);
@@ -91,7 +91,7 @@ fn make(path: &Path) {
     take(&mut peer, &broker, "whole", |number| (number < COUNT / 10 * 9).then_some(Outcome::Accepted));
     let came = take(&mut peer, &broker, "quorum", |_| None);
     let back = came.iter().find(|received| received.body == body(RETURNED)).unwrap();
-    peer.client.settle(session, Tags::One(back.tag), Outcome::Failed).unwrap();
+    peer.client.settle(session, Tags::One(back.tag), &Outcome::FAILED).unwrap();
     (0..50).for_each(|_| drop(turn(&mut peer, &broker)));
     for number in COUNT..COUNT + LATER {
         peer.client.publish(session, message("", "late", body(number).as_bytes())).unwrap();

@@ -134,7 +134,7 @@ fn accept(peer: &mut Peer, seen: Vec<Seen>, all: &mut Vec<u64>) -> bool {
         .collect();
     let Some(last) = came.last().map(|received| received.tag) else { return false };
     let session = peer.session(1);
-    peer.client.settle(session, Tags::UpTo(last), Outcome::Accepted).unwrap();
+    peer.client.settle(session, Tags::UpTo(last), &Outcome::Accepted).unwrap();
     all.extend(came.iter().map(|received| received.body.parse::<u64>().unwrap()));
     true
 }

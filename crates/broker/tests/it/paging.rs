@@ -83,7 +83,7 @@ impl Scene {
             let came: Vec<_> = seen.into_iter().filter_map(delivery).collect();
             let Some(last) = came.last().map(|received| received.tag) else { return all };
             // A consumer that does not acknowledge has nothing to settle.
-            drop(self.peer.client.settle(session, Tags::UpTo(last), Outcome::Accepted));
+            drop(self.peer.client.settle(session, Tags::UpTo(last), &Outcome::Accepted));
             all.extend(came);
         }
         panic!("deliveries do not come to an end");
@@ -256,7 +256,7 @@ fn a_large_backlog_survives_a_stop_and_a_power_cut_half_way() {
         while taken.len() < 30_000 {
             let came: Vec<_> = scene.turn().into_iter().filter_map(delivery).collect();
             let last = came.last().unwrap().tag;
-            scene.peer.client.settle(session, Tags::UpTo(last), Outcome::Accepted).unwrap();
+            scene.peer.client.settle(session, Tags::UpTo(last), &Outcome::Accepted).unwrap();
             taken.extend(came);
         }
         scene.turn();
@@ -284,17 +284,19 @@ fn what_comes_back_returns_to_its_place_in_front_of_what_is_away() {
         let mut held: Vec<u64> = scene.turn().into_iter().filter_map(delivery).map(|received| received.tag).collect();
         // The first stays out while thousands pass.
         let first = held.remove(0);
-        held.into_iter().for_each(|tag| scene.peer.client.settle(session, Tags::One(tag), Outcome::Accepted).unwrap());
+        for tag in held {
+            assert_eq!(scene.peer.client.settle(session, Tags::One(tag), &Outcome::Accepted), Ok(1));
+        }
         let mut count = 10;
         while count < 15_000 {
             let came: Vec<_> = scene.turn().into_iter().filter_map(delivery).collect();
             for received in &came {
                 assert_eq!(received.body, body(count));
                 count += 1;
-                scene.peer.client.settle(session, Tags::One(received.tag), Outcome::Accepted).unwrap();
+                scene.peer.client.settle(session, Tags::One(received.tag), &Outcome::Accepted).unwrap();
             }
         }
-        scene.peer.client.settle(session, Tags::One(first), Outcome::Released).unwrap();
+        scene.peer.client.settle(session, Tags::One(first), &Outcome::Released).unwrap();
         let came: Vec<_> = scene.turn().into_iter().filter_map(delivery).collect();
         let back = came.iter().find(|received| received.redelivered).unwrap();
         assert_eq!(back.body, body(0));
@@ -445,7 +447,7 @@ fn fetches_wait_for_what_is_away() {
             let received = scene.get("q").unwrap();
             assert_eq!((received.body.clone(), received.redelivered), (body(number), false));
             let outcome = if number % 2 == 0 { Outcome::Accepted } else { Outcome::Released };
-            scene.peer.client.settle(session, Tags::One(received.tag), outcome).unwrap();
+            scene.peer.client.settle(session, Tags::One(received.tag), &outcome).unwrap();
             if outcome == Outcome::Released {
                 let again = scene.get("q").unwrap();
                 assert_eq!((again.body, again.redelivered), (body(number), true));
@@ -465,7 +467,7 @@ fn rejected_messages_of_a_backlog_move_in_order() {
         for _ in 0..1000 {
             let tags: Vec<_> = scene.turn().into_iter().filter_map(delivery).map(|received| received.tag).collect();
             let Some(last) = tags.last() else { break };
-            scene.peer.client.settle(session, Tags::UpTo(*last), Outcome::Rejected).unwrap();
+            scene.peer.client.settle(session, Tags::UpTo(*last), &Outcome::REJECTED).unwrap();
         }
         scene.peer.client.cancel(session, "c", scene.broker.now(), &mut |_| ());
         assert_eq!((scene.counts("q").0, scene.counts("dead").0), (0, 10_000));
@@ -493,7 +495,7 @@ fn reject_behind_what_is_away(scene: &mut Scene) {
     }
     // The next messages to drop are away.
     scene.peer.client.flush(scene.broker.now());
-    scene.peer.client.settle(session, Tags::UpTo(came[9].tag), Outcome::Rejected).unwrap();
+    scene.peer.client.settle(session, Tags::UpTo(came[9].tag), &Outcome::REJECTED).unwrap();
     scene.peer.client.flush(scene.broker.now());
     let ticket = scene.peer.client.settled_ticket(session);
     assert!(scene.broker.try_flush() && scene.peer.client.durable(ticket.into()));
@@ -566,7 +568,7 @@ fn how_often_a_backlog_came_back_outlives_the_log_and_costs_it_little() {
     }
     let session = scene.peer.session(1);
     scene.peer.client.cancel(session, "c", scene.broker.now(), &mut |_| ());
-    scene.peer.client.settle(session, Tags::UpTo(came[29_999].tag), Outcome::Released).unwrap();
+    scene.peer.client.settle(session, Tags::UpTo(came[29_999].tag), &Outcome::Released).unwrap();
     scene.turn();
     let (sent, written) = turn_the_log_over(&mut scene);
     assert!(written < sent / 10 * 11, "{written} bytes were written for {sent}");

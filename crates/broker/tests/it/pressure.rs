@@ -253,7 +253,7 @@ fn who_consumes_publishes_confirms_and_acks_gets_through_a_full_log() {
         let Seen::Delivery(received) = consumer.wait(|seen| matches!(seen, Seen::Delivery(_))) else { continue };
         consumer.publish("r", SIZE, None);
         consumer.wait(|seen| matches!(seen, Seen::Confirmed(_, up_to) if *up_to == number));
-        consumer.peer.client.settle(consumer.session, Tags::One(received.tag), Outcome::Accepted).unwrap();
+        consumer.peer.client.settle(consumer.session, Tags::One(received.tag), &Outcome::Accepted).unwrap();
     }
     consumer.turn();
     assert_eq!(consumer.ready(), [0, count]);
@@ -268,7 +268,7 @@ fn who_consumes_and_publishes_in_transactions_gets_through_a_full_log() {
         let transaction = consumer.peer.client.begin(consumer.session);
         consumer.publish("r", SIZE, Some(transaction));
         let (session, tag) = (consumer.session, received.tag);
-        consumer.peer.client.settle_in(transaction, session, Tags::One(tag), Outcome::Accepted).unwrap();
+        consumer.peer.client.settle_in(transaction, session, Tags::One(tag), &Outcome::Accepted).unwrap();
         consumer.peer.client.commit(transaction, consumer.broker.now()).unwrap();
         consumer.wait(|seen| matches!(seen, Seen::Committed(_)));
     }
@@ -338,7 +338,7 @@ fn fill_and_reject(small: &mut Small) -> u64 {
     }
     let received = small.seen.iter().filter(|seen| matches!(seen, Seen::Delivery(_))).count();
     assert!(received > 50, "only {received} messages fill the log");
-    small.peer.client.settle(small.session, Tags::All, Outcome::Rejected).unwrap();
+    small.peer.client.settle(small.session, Tags::All, &Outcome::REJECTED).unwrap();
     received as u64
 }
 

@@ -344,8 +344,8 @@ impl Run {
     fn verdict(&mut self) -> (Verdict, Outcome) {
         match self.below(4) {
             0 => (Verdict::Released, Outcome::Released),
-            1 => (Verdict::Rejected, Outcome::Rejected),
-            2 => (Verdict::Failed, Outcome::Failed),
+            1 => (Verdict::Rejected, Outcome::REJECTED),
+            2 => (Verdict::Failed, Outcome::FAILED),
             _ => (Verdict::Accepted, Outcome::Accepted),
         }
     }
@@ -376,7 +376,7 @@ impl Run {
             let Some((tags, taken)) = self.some_unsettled(key) else { break };
             let (verdict, outcome) = self.verdict();
             self.log.push(format!("{key:?} settles {tags:?}: {outcome:?}"));
-            self.peers[key.0].client.settle(session, tags, outcome).unwrap();
+            self.peers[key.0].client.settle(session, tags, &outcome).unwrap();
             all.extend(taken.into_iter().map(|delivery| (delivery, verdict)));
         }
         let now = self.now();
@@ -426,7 +426,7 @@ impl Run {
             let Some((tags, taken)) = self.some_unsettled(key) else { break };
             let (verdict, outcome) = self.verdict();
             self.log.push(format!("{key:?} settles {tags:?} in a transaction: {outcome:?}"));
-            self.peers[key.0].client.settle_in(transaction, session, tags, outcome).unwrap();
+            self.peers[key.0].client.settle_in(transaction, session, tags, &outcome).unwrap();
             settled.extend(taken.into_iter().map(|delivery| (delivery, verdict)));
         }
         self.peers[key.0].transactions.remove(&key.1);

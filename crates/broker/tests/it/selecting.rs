@@ -72,7 +72,7 @@ fn the_publisher_of_a_dead_letter_is_that_of_the_message_also_after_a_restart() 
     peer.turn(&broker);
     peer.consume(&broker, 1, Consume { queue: "q".to_owned(), ..Consume::default() });
     assert_eq!(peer.turn(&broker).len(), 1);
-    peer.client.settle(session, Tags::One(1), Outcome::Rejected).expect("it is held");
+    peer.client.settle(session, Tags::One(1), &Outcome::REJECTED).expect("it is held");
     peer.turn(&broker);
     assert!(peer.turn(&broker).is_empty(), "its own dead letter is left out");
     drop(peer);
@@ -378,7 +378,7 @@ impl Scene {
                 match one {
                     Seen::Delivery(received) => {
                         if received.consumer == accepts {
-                            self.peer.client.settle(session, Tags::One(received.tag), Outcome::Accepted).unwrap();
+                            self.peer.client.settle(session, Tags::One(received.tag), &Outcome::Accepted).unwrap();
                         }
                         all.push((received.consumer, received.body.parse().unwrap()));
                     }

@@ -1,20 +1,23 @@
 //! The outcomes of deliveries: acknowledged, returned to their places, rejected, or without an
 //! answer.
 
+use testkit::script::Script;
+use testkit::sim_disk::SimDisk;
+
 use crate::check;
 
 #[test]
-fn unknown_tags_are_refused_by_the_exact_text() {
+fn what_is_settled_already_is_no_error() {
     check(&[
         ("a queue q; publish - q 1; publish - q 2; publish - q 3; consume q c", "0 0, c:1=1, c:2=2, c:3=3"),
-        ("a ack 0", "406 unknown delivery tag 0"),
-        ("a ack 4", "406 unknown delivery tag 4"),
+        ("a ack 0", "settled already"),
+        ("a ack 4", "settled already"),
         ("a ack 2", ""),
-        ("a ack 2", "406 unknown delivery tag 2"),
-        ("a ack 2 multiple", "406 unknown delivery tag 2"),
-        ("a nack 2", "406 unknown delivery tag 2"),
-        ("a reject 9", "406 unknown delivery tag 9"),
-        ("a/2 ack 1", "406 unknown delivery tag 1"),
+        ("a ack 2", "settled already"),
+        ("a ack 2 multiple", "settled already"),
+        ("a nack 2", "settled already"),
+        ("a reject 9", "settled already"),
+        ("a/2 ack 1", "settled already"),
         ("a ack 3 multiple", ""),
         ("a ack 0 multiple", ""),
         ("* counts q", "0 0"),
@@ -42,7 +45,7 @@ fn a_range_settles_what_is_unsettled_in_it() {
         ("a consume q c", "c:1=1, c:2=2, c:3=3, c:4=4, c:5=5"),
         ("a ack 3; ack 2..4", ""),
         ("* counts q", "0 2"),
-        ("a ack 2..4; ack 6..9; ack 4..2; ack 2", "406 unknown delivery tag 2"),
+        ("a ack 2..4; ack 6..9; ack 4..2; ack 2", "settled already"),
         ("a cancel c; nack 0..99", "cancelled"),
         ("* counts q", "2 0"),
         ("a begin; get q; get q", ":6=1! left 1, :7=5! left 0"),
@@ -85,13 +88,59 @@ fn a_rejected_message_without_a_dead_letter_exchange_is_gone() {
     ]);
 }
 
+/// Each outcome of a protocol that has them all, on a queue that counts failures.
+#[test]
+fn every_outcome_does_what_it_says() {
+    let declared =
+        "a queue dead; queue q x-queue-type=quorum durable x-dead-letter-exchange= x-dead-letter-routing-key=dead";
+    check(&[
+        (declared, "0 0, 0 0"),
+        ("a consume dead d no-ack; publish - q 1; consume q c", "c:1=1"),
+        ("a nack 1", "c:2=1!(0/1)"),
+        ("a modify 2", "c:3=1!(0/2)"),
+        ("a modify 3 failed", "c:4=1!(1/3)"),
+        ("a modify 4 failed elsewhere", "d:5=1[q/rejected*1]"),
+        ("a publish - q 2", "c:6=2"),
+        ("a modify 6 elsewhere", "d:7=2[q/rejected*1]"),
+        ("a publish - q 3; publish - q 4", "c:8=3, c:9=4"),
+        ("a reject 8 said=broken; reject 9", "d:10=3[q/rejected*1]\"broken\", d:11=4[q/rejected*1]"),
+        ("a begin; publish - q 5", "c:12=5"),
+        ("a tx-reject 12 said=late", ""),
+        ("a commit", "committed, d:13=5[q/rejected*1]\"late\""),
+        ("a reject 12 said=again; ack 5", "settled already, settled already"),
+        ("* counts q", "0 0"),
+    ]);
+}
+
+/// What was said belongs to the newest death, survives a stop, and stays within its bound.
+#[test]
+fn what_a_consumer_said_is_kept_with_the_dead_letter() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let mut script = Script::stepped(&disk, 1 << 20);
+    let dead = "x-dead-letter-exchange= x-dead-letter-routing-key=";
+    script.check(&[
+        (
+            &format!("a queue three durable; queue two durable {dead}three; queue one durable {dead}two"),
+            "0 0, 0 0, 0 0",
+        ),
+        ("a publish - one 1 persistent; consume one c", "c:1=1"),
+        (&format!("a reject 1 said={}", "ä".repeat(200)), ""),
+    ]);
+    script.check(&[
+        ("* restart", ""),
+        ("a consume two c", &format!("c:1=1[one/rejected*1]\"{}\"", "ä".repeat(127))),
+        ("a reject 1", ""),
+        ("a consume three d", "d:2=1[two/rejected*1 one/rejected*1]"),
+    ]);
+}
+
 #[test]
 fn recover_brings_everything_of_the_session_back() {
     check(&[
         ("a queue q; publish - q 1; publish - q 2; publish - q 3; consume q c", "0 0, c:1=1, c:2=2, c:3=3"),
         ("a ack 2", ""),
         ("a recover", "c:4=1!, c:5=3!"),
-        ("a ack 1", "406 unknown delivery tag 1"),
+        ("a ack 1", "settled already"),
         ("a ack 5 multiple", ""),
         ("* counts q", "0 0"),
     ]);

@@ -98,7 +98,7 @@ impl Scene {
             let came = self.came();
             let Some(last) = came.last().map(|received| received.tag) else { return all };
             // A consumer that does not acknowledge has nothing to settle.
-            drop(self.peer.client.settle(session, Tags::UpTo(last), outcome));
+            drop(self.peer.client.settle(session, Tags::UpTo(last), &outcome));
             all.extend(came);
         }
         panic!("deliveries do not come to an end");
@@ -222,10 +222,10 @@ fn what_comes_back_returns_to_its_place_in_front_of_what_was_spilled() {
             let received = scene.get("q").unwrap();
             assert_eq!((&received.body, received.redelivered), (&body(number), false));
             let session = scene.peer.session(1);
-            scene.peer.client.settle(session, Tags::One(received.tag), Outcome::Released).unwrap();
+            scene.peer.client.settle(session, Tags::One(received.tag), &Outcome::Released).unwrap();
             let again = scene.get("q").unwrap();
             assert_eq!((&again.body, again.redelivered), (&body(number), true));
-            scene.peer.client.settle(session, Tags::One(again.tag), Outcome::Accepted).unwrap();
+            scene.peer.client.settle(session, Tags::One(again.tag), &Outcome::Accepted).unwrap();
         }
         scene.consume("q", 5000, false);
         let held: Vec<Received> = scene.came();
@@ -255,7 +255,7 @@ fn spilled_messages_are_purged_and_deleted_without_being_read() {
         for number in 0..10 {
             let tag = scene.get("q").map(|received| (received.body == body(number)).then_some(received.tag)).unwrap();
             let session = scene.peer.session(1);
-            scene.peer.client.settle(session, Tags::One(tag.unwrap()), Outcome::Accepted).unwrap();
+            scene.peer.client.settle(session, Tags::One(tag.unwrap()), &Outcome::Accepted).unwrap();
         }
         scene.check_nothing_is_left();
     });
@@ -318,7 +318,7 @@ fn rejected_and_unacknowledged_messages_leave_nothing_behind() {
         scene.publish("moves", 0..10_000, kind);
         scene.publish("q", 0..10_000, kind);
         scene.consume("moves", 200, false);
-        assert_run(&scene.drain(Outcome::Rejected), 0..10_000);
+        assert_run(&scene.drain(Outcome::REJECTED), 0..10_000);
         scene.cancel();
         assert_eq!(scene.ready("dead"), 10_000);
         for queue in ["dead", "q"] {

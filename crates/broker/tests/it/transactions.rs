@@ -26,7 +26,7 @@ fn a_rollback_forgets_publishes_and_returns_deliveries() {
         ("* counts q", "0 2"),
         ("a rollback", "c:3=1!"),
         ("* counts q", "0 2"),
-        ("a ack 1", "406 unknown delivery tag 1"),
+        ("a ack 1", "settled already"),
     ]);
 }
 

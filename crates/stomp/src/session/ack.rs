@@ -15,13 +15,13 @@ impl Session {
     pub(super) fn refuse(&mut self, frame: &Frame<'_>) -> Result<(), Failure> {
         let outcome = match frame.headers.get("requeue").as_deref() {
             None | Some("true") => Outcome::Released,
-            Some("false") => Outcome::Rejected,
+            Some("false") => Outcome::REJECTED,
             Some(other) => return Err(Failure::invalid("requeue", "true or false", other)),
         };
-        self.settle(frame, outcome)
+        self.settle(frame, &outcome)
     }
 
-    pub(super) fn settle(&mut self, frame: &Frame<'_>, outcome: Outcome) -> Result<(), Failure> {
+    pub(super) fn settle(&mut self, frame: &Frame<'_>, outcome: &Outcome) -> Result<(), Failure> {
         let header = if self.version == Version::V1_2 { "id" } else { "message-id" };
         let id = frame.headers.get(header).ok_or_else(|| Failure::missing(frame.command, header))?;
         let named = self.deliveries.parse_id(&id).ok_or_else(|| {

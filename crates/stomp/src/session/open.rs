@@ -92,7 +92,7 @@ impl Session {
     pub(super) fn handle(&mut self, frame: &Frame<'_>, output: &mut Output, now: Instant) -> Result<(), Failure> {
         match frame.command {
             Command::Send => self.send(frame, now),
-            Command::Ack => self.settle(frame, Outcome::Accepted),
+            Command::Ack => self.settle(frame, &Outcome::Accepted),
             Command::Nack => self.refuse(frame),
             Command::Subscribe => self.subscribe(frame, now),
             Command::Unsubscribe => self.unsubscribe(frame, output, now),

@@ -158,7 +158,7 @@ fn the_durable_form_has_known_bytes() {
     let mut carries_too_many = bytes.clone();
     carries_too_many[14] = 2;
     let mut longer = bytes.clone();
-    longer.extend([0, 0]);
+    longer.extend([0, 0, 0]);
     for (what, bad) in [("reason", unknown_reason), ("carried", carries_too_many), ("longer", longer)] {
         assert!(Annotations::decode(&bad).is_err(), "{what}");
     }
@@ -192,6 +192,22 @@ fn moves_are_shared_out_and_written_down() {
     assert_eq!(one.moves_left, Some(LEAST_MOVES), "each copy goes on through a chain of queues");
     one.carry();
     assert_eq!(one.moves_left, None);
+}
+
+#[test]
+fn what_was_said_is_of_the_newest_death_and_bounded() {
+    for moves_left in [None, Some(7)] {
+        let mut one = Annotations { moves_left, ..annotations(&[("q", Rejected)]) };
+        one.say(&"ä".repeat(SAID_MAX));
+        assert_eq!(one.said.as_ref().map(String::len), Some(SAID_MAX - 1));
+        let mut bytes = Vec::new();
+        one.encode(&mut bytes);
+        assert_eq!(Annotations::decode(&bytes), Ok(one.clone()));
+        let shown = one.headers().pop();
+        assert_eq!(shown, Some(("x-last-death-description", text(one.said.as_deref().unwrap_or_default()))));
+        one.record(death("r", Rejected));
+        assert_eq!(one.said, None);
+    }
 }
 
 fn any_death() -> impl Strategy<Value = Death> {
