@@ -22,6 +22,7 @@ mod homes;
 mod intake;
 mod kept;
 mod kept_features;
+mod kept_logs;
 mod kept_times;
 mod last_values;
 mod ledger;
