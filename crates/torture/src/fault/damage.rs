@@ -1,13 +1,13 @@
 //! F6 and F7, damaged data directories: one bit flipped, a file cut, missing, swapped, doubled or
-//! stale. A broker either refuses to start, or everything confirmed is there, byte for byte. A
-//! start with less or with something else is the failure.
+//! stale. A broker refuses to start, or stops the queues that miss messages by name, or everything
+//! confirmed is there, byte for byte. A start with less or with something else is the failure.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::catalog::Catalog;
 use super::hand::Publisher;
-use super::inject::is_refusal;
+use super::inject::{is_refusal, stopped_by_name};
 use super::mount::Mount;
 use super::rig::Rig;
 use super::{Scene, Stop, script};
@@ -69,13 +69,15 @@ fn damage(scene: &Scene, times: u64, spoil: Spoil) -> Result<String, Stop> {
     let data = rig.program.data();
     let _mount = Mount::tmpfs(&data, ROOM).ok();
     let original = original(&rig, &data)?;
-    let (mut refused, mut harmless, mut rolled_back, mut broken) = (0, 0, 0, Vec::new());
+    whole(&rig, &original)?;
+    let (mut refused, mut stopped, mut harmless, mut rolled_back, mut broken) = (0, 0, 0, 0, Vec::new());
     for time in 1..=times {
         let mut files = original.files.clone();
         let spoilt = spoil(&mut rig.random, &mut files, &original.older);
         restore(&data, &files)?;
         match start(&rig, &original) {
             Ok(Start::Refused) => refused += 1,
+            Ok(Start::Stopped) => stopped += 1,
             Ok(Start::Harmless) => harmless += 1,
             Err(_) if spoilt.rolled_back => rolled_back += 1,
             Err(error) => {
@@ -83,7 +85,9 @@ fn damage(scene: &Scene, times: u64, spoil: Spoil) -> Result<String, Stop> {
             }
         }
     }
-    let mut figure = format!("{times} damaged directories: {refused} refused by name, {harmless} harmless");
+    let mut figure = format!(
+        "{times} damaged directories: {refused} refused by name, {stopped} stopped a queue by name, {harmless} harmless"
+    );
     if rolled_back > 0 {
         figure += &format!(", {rolled_back} went back with the newest file to an earlier state");
     }
@@ -93,6 +97,19 @@ fn damage(scene: &Scene, times: u64, spoil: Spoil) -> Result<String, Stop> {
     let count = broken.len();
     broken.truncate(DESCRIBED);
     Err(Stop::Failed(format!("{figure}, {count} BROKEN:\n{}", broken.join("\n"))))
+}
+
+/// A directory without damage is served whole, again and again: else no damage would mean anything.
+fn whole(rig: &Rig, original: &Original) -> Result<(), Stop> {
+    let data = rig.program.data();
+    for _ in 0..2 {
+        restore(&data, &original.files)?;
+        if !matches!(start(rig, original)?, Start::Harmless) {
+            return Err(Stop::Failed("the directory is not served whole before it is damaged".to_owned()));
+        }
+    }
+    restore(&data, &original.files)?;
+    Ok(())
 }
 
 /// Makes a directory with messages in its queues, and stops the broker behind it when it is idle.
@@ -118,6 +135,8 @@ fn original(rig: &Rig, data: &Path) -> Result<Original, Stop> {
 /// What came of a start on damaged files, if no promise was broken.
 pub(super) enum Start {
     Refused,
+    /// A queue stopped at a message that is lost, and the broker said so.
+    Stopped,
     Harmless,
 }
 
@@ -134,8 +153,13 @@ pub(super) fn start(rig: &Rig, original: &Original) -> Result<Start, String> {
         Started::Ready(_) => {
             *rig.stage.checker() = original.checker.clone();
             original.catalog.check(&rig.stage)?;
-            rig.settle()?;
-            server.kill().map(|()| Start::Harmless)
+            let settled = rig.settle();
+            server.kill()?;
+            match settled {
+                Ok(()) => Ok(Start::Harmless),
+                Err(error) if stopped_by_name(rig, &error) => Ok(Start::Stopped),
+                Err(error) => Err(error),
+            }
         }
         other => Err(format!("the broker neither served nor refused by name: {other:?}")),
     }
@@ -206,8 +230,11 @@ fn choose(random: &mut Random, files: &Files) -> usize {
 /// Reads all files of a data directory.
 pub(super) fn read(data: &Path) -> Result<Files, String> {
     let mut found = Vec::new();
-    for folder in [PathBuf::new(), PathBuf::from("wal")] {
+    for folder in [PathBuf::new(), PathBuf::from("wal"), PathBuf::from("cold")] {
         let path = data.join(&folder);
+        if !path.exists() {
+            continue;
+        }
         let entries = std::fs::read_dir(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         for entry in entries.flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_file()) {

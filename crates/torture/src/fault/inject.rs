@@ -113,9 +113,7 @@ pub(super) fn write_lies(scene: &Scene) -> Result<String, Stop> {
                 server.kill()?;
                 match rig.judge(&plain) {
                     Ok(()) => harmless += 1,
-                    Err(error) if error.starts_with(STUCK) && rig.program.log_tail().contains(UNREADABLE) => {
-                        stopped += 1
-                    }
+                    Err(error) if stopped_by_name(&rig, &error) => stopped += 1,
                     Err(error) => {
                         let what = format!("round {round}, a lie at write {when}: {error}");
                         return Err(Stop::Failed(rig.with_log(what)));
@@ -133,6 +131,11 @@ pub(super) fn write_lies(scene: &Scene) -> Result<String, Stop> {
 /// Whether a broker has refused to start because its data is damaged.
 pub(super) fn is_refusal(status: ExitStatus) -> bool {
     status.code() == Some(DAMAGED)
+}
+
+/// Whether a queue gives nothing any more because the broker has said that it stops there.
+pub(super) fn stopped_by_name(rig: &Rig, error: &str) -> bool {
+    error.starts_with(STUCK) && rig.program.log_tail().contains(UNREADABLE)
 }
 
 /// A read that fails while the broker recovers: it ends and says so; without the fault it serves.

@@ -50,8 +50,8 @@ pub(super) fn tear(scene: &Scene) -> Result<String, Stop> {
             .map_err(|error| format!("{length} of {lengths} bytes of the last write: {error}"))?
         {
             Start::Harmless => {}
-            Start::Refused => {
-                let what = format!("{length} of {lengths} bytes of the last write: the start was refused");
+            Start::Refused | Start::Stopped => {
+                let what = format!("{length} of {lengths} bytes of the last write: the broker took it for damage");
                 return Err(Stop::Failed(rig.with_log(what)));
             }
         }
