@@ -62,9 +62,17 @@ impl Driver {
     /// # Panics
     /// Never: the address is one.
     pub fn accept(protocol: &dyn Protocol, now: Instant) -> Self {
-        let bell = Arc::new(Bell::default());
         let address = "127.0.0.1:4711".parse().expect("an address");
-        let peer = Peer { remote: address, local: address, encrypted: false, certified_user: None };
+        Self::accept_from(
+            protocol,
+            Peer { remote: address, local: address, encrypted: false, certified_user: None },
+            now,
+        )
+    }
+
+    /// A connection from this peer that has received nothing.
+    pub fn accept_from(protocol: &dyn Protocol, peer: Peer, now: Instant) -> Self {
+        let bell = Arc::new(Bell::default());
         let connection = protocol.accept(peer, Waker::from(bell.clone()), now);
         Self { connection, now, input: Vec::new(), output: Vec::new(), reading: Reading::Everything, bell }
     }
@@ -75,9 +83,10 @@ impl Driver {
         self.run();
     }
 
-    /// Takes turns until nothing more happens.
-    pub fn run(&mut self) {
+    /// Takes turns until nothing more happens. True if anything has happened.
+    pub fn run(&mut self) -> bool {
         let mut offered = false;
+        let mut turns = 0;
         loop {
             let woken = self.bell.take();
             if woken {
@@ -99,8 +108,9 @@ impl Driver {
                 self.bell.clone().wake();
             }
             if !woken && taken == 0 && written.is_empty() {
-                return;
+                return turns > 0;
             }
+            turns += 1;
         }
     }
 
@@ -136,7 +146,8 @@ impl Driver {
         self.connection.read_state()
     }
 
-    fn reads(&self) -> bool {
+    /// Whether it takes input.
+    pub fn reads(&self) -> bool {
         matches!(self.state(), ReadState::Read | ReadState::Handshake)
     }
 }

@@ -18,13 +18,13 @@ mod waiting;
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use auth::{Cost, PasswordHash, Permission, Tags, User};
 use broker::{Broker, Dialects};
-use testkit::broker::{Setup, TestBroker, WakeCount};
-use wire::{CloseReason, Connection, Peer as WirePeer, Protocol, ReadState};
+use testkit::broker::{Setup, TestBroker};
+use testkit::driver::Driver;
+use wire::{CloseReason, Peer as WirePeer, ReadState};
 
 use crate::codec::methods::*;
 use crate::codec::properties::BasicProperties;
@@ -69,13 +69,8 @@ pub(super) fn server_with(settings: Settings, mut setup: Setup) -> Server {
 /// The client's end of a connection.
 pub(super) struct Peer {
     test: Rc<TestBroker>,
-    connection: Box<dyn Connection>,
-    woken: Arc<WakeCount>,
-    /// Bytes that the server has not taken yet.
-    to_server: Vec<u8>,
-    from_server: Vec<u8>,
+    pub(super) driver: Driver,
     pub(super) lines: Vec<String>,
-    pub(super) now: Instant,
 }
 
 impl Server {
@@ -90,24 +85,14 @@ impl Server {
 
     /// A socket; it uses TLS if there is a user of its certificate.
     pub(super) fn socket_of(&self, remote: &str, certified_user: Option<&str>) -> Peer {
-        let woken = Arc::new(WakeCount::default());
-        let now = Instant::now();
         let peer = WirePeer {
             remote: remote.parse().expect("an address"),
             local: "127.0.0.1:5672".parse().expect("an address"),
             encrypted: certified_user.is_some(),
             certified_user: certified_user.map(Arc::from),
         };
-        let connection = self.protocol.accept(peer, Waker::from(Arc::clone(&woken)), now);
-        Peer {
-            test: Rc::clone(&self.test),
-            connection,
-            woken,
-            to_server: Vec::new(),
-            from_server: Vec::new(),
-            lines: Vec::new(),
-            now,
-        }
+        let driver = Driver::accept_from(&self.protocol, peer, Instant::now());
+        Peer { test: Rc::clone(&self.test), driver, lines: Vec::new() }
     }
 
     /// An open connection of this user. The client announces these capabilities.
@@ -142,7 +127,7 @@ pub(super) fn capabilities() -> Vec<(String, Value)> {
 
 impl Peer {
     pub(super) fn raw(&mut self, bytes: &[u8]) {
-        self.to_server.extend_from_slice(bytes);
+        self.driver.input.extend_from_slice(bytes);
         self.pump();
     }
 
@@ -190,32 +175,18 @@ impl Peer {
         let mut moved_nothing = 0;
         while moved_nothing < 10 {
             self.test.housekeep();
-            let mut progress = false;
-            let woken = self.woken.take();
-            if woken {
-                self.connection.wake(self.now);
-            }
-            if !self.to_server.is_empty() && self.reads() {
-                let taken = self.connection.receive(&self.to_server, self.now);
-                self.to_server.drain(..taken);
-                progress |= taken > 0;
-            }
-            let written = self.connection.output().take();
-            if !written.is_empty() {
-                self.from_server.extend_from_slice(&written);
-                self.connection.wake(self.now);
-                progress = true;
-            }
-            self.read_lines();
-            if !progress && !woken {
+            let before = (self.driver.input.len(), self.driver.output.len());
+            if !self.driver.run() {
                 return;
             }
-            moved_nothing = if progress { 0 } else { moved_nothing + 1 };
+            let moved = before != (self.driver.input.len(), self.driver.output.len());
+            self.read_lines();
+            moved_nothing = if moved { 0 } else { moved_nothing + 1 };
         }
     }
 
     fn read_lines(&mut self) {
-        while let Ok(Some(frame)) = decode_frame(&self.from_server, 0) {
+        while let Ok(Some(frame)) = decode_frame(&self.driver.output, 0) {
             let line = match frame.kind {
                 FrameKind::Method => {
                     let method = decode_method(frame.payload).expect("the server's methods decode");
@@ -232,7 +203,7 @@ impl Peer {
             };
             self.lines.push(line);
             let length = frame.wire_len();
-            self.from_server.drain(..length);
+            self.driver.output.drain(..length);
         }
     }
 
@@ -256,36 +227,36 @@ impl Peer {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        matches!(self.connection.read_state(), ReadState::Answered | ReadState::Closed | ReadState::GivenUp)
+        matches!(self.driver.state(), ReadState::Answered | ReadState::Closed | ReadState::GivenUp)
     }
 
     pub(super) fn reads(&self) -> bool {
-        matches!(self.connection.read_state(), ReadState::Read | ReadState::Handshake)
+        self.driver.reads()
     }
 
     /// The received bytes that are not frames.
     pub(super) fn take_raw(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.from_server)
+        std::mem::take(&mut self.driver.output)
     }
 
     pub(super) fn advance(&mut self, seconds: u64) {
-        self.now += Duration::from_secs(seconds);
-        self.connection.tick(self.now);
+        self.driver.now += Duration::from_secs(seconds);
+        self.driver.connection.tick(self.driver.now);
         self.pump();
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.connection.deadline()
+        self.driver.connection.deadline()
     }
 
     /// User, vhost, and the last frame that was handled.
     pub(super) fn doing(&self) -> (&str, &str, &str) {
-        let wire::Doing { user, vhost, last } = self.connection.doing();
+        let wire::Doing { user, vhost, last } = self.driver.connection.doing();
         (user, vhost, last)
     }
 
     pub(super) fn close(&mut self, reason: CloseReason) {
-        self.connection.close(reason, self.now);
+        self.driver.connection.close(reason, self.driver.now);
         self.pump();
     }
 }

@@ -358,7 +358,7 @@ fn heartbeats_go_both_ways() {
     peer.send(0, ConnectionTuneOk { channel_max: 10, frame_max: 8192, heartbeat: 10 });
     peer.send(0, ConnectionOpen { virtual_host: "/", ..Default::default() });
     peer.expect(&["0 ConnectionOpenOk { known_hosts: \"\" }"]);
-    assert_eq!(peer.deadline(), Some(peer.now + Duration::from_secs(5)));
+    assert_eq!(peer.deadline(), Some(peer.driver.now + Duration::from_secs(5)));
     peer.advance(5);
     peer.expect(&["0 heartbeat"]);
     peer.advance(5);
@@ -397,13 +397,13 @@ fn for_a_peer_that_is_given_up_nothing_is_left_to_write() {
     peer.open(1);
     let mut bytes = Vec::new();
     Method::from(AccessRequest::default()).encode(1, &mut bytes);
-    peer.connection.receive(&bytes, peer.now);
-    peer.connection.tick(peer.now + Duration::from_secs(19));
-    assert!(!peer.connection.output().is_empty());
-    peer.connection.tick(peer.now + Duration::from_secs(20));
-    assert!(peer.connection.output().is_empty());
+    peer.driver.connection.receive(&bytes, peer.driver.now);
+    peer.driver.connection.tick(peer.driver.now + Duration::from_secs(19));
+    assert!(!peer.driver.connection.output().is_empty());
+    peer.driver.connection.tick(peer.driver.now + Duration::from_secs(20));
+    assert!(peer.driver.connection.output().is_empty());
     // Not merely closed: the end of a stream would wait behind bytes that the peer does not read.
-    assert_eq!(peer.connection.read_state(), ReadState::GivenUp);
+    assert_eq!(peer.driver.connection.read_state(), ReadState::GivenUp);
 }
 
 #[test]

@@ -114,15 +114,15 @@ fn deliveries_stay_in_the_queue_while_the_peer_does_not_read() {
         publisher.put(1, "q", &body);
     }
     for _ in 0..10 {
-        consumer.connection.wake(consumer.now);
+        consumer.driver.connection.wake(consumer.driver.now);
     }
-    let waiting = consumer.connection.output().len();
+    let waiting = consumer.driver.connection.output().len();
     assert!((200_000..1_000_000).contains(&waiting), "{waiting} bytes wait");
     // Work that is due meanwhile is done, so that the driver need not call again at once.
     let later = consumer.deadline().expect("deliveries are watched");
-    consumer.connection.tick(later);
+    consumer.driver.connection.tick(later);
     assert!(consumer.deadline().is_some_and(|next| next > later));
-    assert!(consumer.connection.output().len() < 1_000_000);
+    assert!(consumer.driver.connection.output().len() < 1_000_000);
     // The peer reads again: all messages come, in order, and the connection has gone on taking
     // input meanwhile.
     assert!(consumer.reads());
@@ -141,13 +141,13 @@ fn a_peer_that_does_not_read_its_replies_is_not_listened_to() {
     }
     let mut rounds = 0;
     while peer.reads() {
-        peer.connection.receive(&bytes, peer.now);
+        peer.driver.connection.receive(&bytes, peer.driver.now);
         rounds += 1;
         assert!(rounds < 100, "it listens for ever");
     }
-    assert!(peer.connection.output().len() < 2 << 20);
-    peer.connection.output().take();
-    peer.connection.wake(peer.now);
+    assert!(peer.driver.connection.output().len() < 2 << 20);
+    peer.driver.connection.output().take();
+    peer.driver.connection.wake(peer.driver.now);
     assert!(peer.reads());
 }
 
@@ -195,7 +195,7 @@ fn who_holds_a_message_too_long_loses_the_channel() {
     peer.send(1, BasicConsume { queue: "q", consumer_tag: "c", nowait: true, arguments, ..Default::default() });
     peer.wait_for(1);
     peer.lines.clear();
-    assert_eq!(peer.deadline(), Some(peer.now + Duration::from_secs(15)));
+    assert_eq!(peer.deadline(), Some(peer.driver.now + Duration::from_secs(15)));
     peer.advance(15);
     peer.advance(45);
     peer.expect(&[]);
