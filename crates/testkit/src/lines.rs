@@ -2,8 +2,8 @@
 //! what `front` and the broker offer to all.
 //!
 //! Requests, `-` standing for none: `login USER PASSWORD`, `queue NAME`, `publish NUMBER KEY BODY`,
-//! `consume QUEUE TAG WINDOW`, without a window for granted credit, `grant TAG LEFT`, `drain TAG
-//! LEFT`, `settle FIRST LAST OUTCOME`, `cancel TAG`, `bye`. What is answered is in [`Open::write`]
+//! `consume QUEUE TAG WINDOW`, without a window for granted credit, `browse QUEUE TAG LEFT`, `grant
+//! TAG LEFT`, `drain TAG LEFT`, `settle FIRST LAST OUTCOME`, `cancel TAG`, `bye`. What is answered is in [`Open::write`]
 //! and behind each request. An error other than that of a publish ends the connection.
 
 use std::task::Waker;
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use auth::sasl::Mechanism;
 use broker::{
-    Awaited, Broker, Client, Confirm, Consume, Credit, Error, Event, Outcome, Prefetch, Publish, QueueSpec, Refusal,
-    Rest, SessionId, Table, Tags, Terms, Unroutable,
+    Awaited, Broker, Client, Confirm, Consume, ConsumerArguments, Credit, Error, Event, Mode, Outcome, Prefetch,
+    Publish, QueueSpec, Refusal, Rest, SessionId, Table, Tags, Terms, Unroutable,
 };
 use front::{Conversation, End, Label, Line, Parts, PendingLogin, Turns, View, Wish, Words};
 use wire::{CloseReason, Connection, Output, Peer, Protocol, ReadState, Recognition};
@@ -178,6 +178,17 @@ impl Open {
                 }
                 client.consume(session, consume, now)?;
                 Ok("consume")
+            }
+            ["browse", queue, tag, left] => {
+                let arguments = ConsumerArguments { mode: Mode::Browse, ..ConsumerArguments::default() };
+                let credit = Credit::Granted { left: number(left)?, rest: Rest::Kept };
+                let (queue, tag, arguments) = (queue.into(), tag.into(), Ok(arguments));
+                client.consume(
+                    session,
+                    Consume { queue, tag, no_ack: true, credit, arguments, ..Consume::default() },
+                    now,
+                )?;
+                Ok("browse")
             }
             ["grant", tag, left] => {
                 client.set_credit(session, tag, Credit::Granted { left: number(left)?, rest: Rest::Kept }, now);

@@ -117,6 +117,19 @@ fn granted_credit_counts_down_and_is_drained() {
 }
 
 #[test]
+fn a_reader_reads_on_where_its_credit_ended_and_takes_nothing() {
+    Talk::new(Setup::memory()).check(&[
+        ("a", "queue q", &["queue q"]),
+        ("a", "publish - q 1;publish - q 2;publish - q 3", &[]),
+        ("b", "browse q r 0", &[]),
+        ("b", "grant r 2", &["r 1 1", "r 2 2"]),
+        ("c", "consume q c 1", &["c 1 1"]),
+        ("b", "grant r 2", &["r 3 3", "cancelled r"]),
+        ("c", "settle 1 1 accepted", &["c 2 2"]),
+    ]);
+}
+
+#[test]
 fn what_a_closed_connection_held_goes_to_others() {
     Talk::new(Setup::memory()).check(&[
         ("a", "queue q", &["queue q"]),
