@@ -19,6 +19,7 @@ mod departures;
 mod dispatch;
 pub(crate) mod dropped;
 mod enqueue;
+mod entries;
 pub(crate) mod errands;
 pub(crate) mod facts;
 mod features;

@@ -12,6 +12,7 @@ use journal::{Address, Bits, Chunk, PAGE, Reference};
 
 use crate::message::Message;
 use crate::queue::delivery_mark::Mark;
+use crate::queue::entries::Entries;
 use crate::queue::lanes::{LaneNumber, first_of, lane_of};
 use crate::queue::page::{Memo, NOT_KNOWN, Page, SIZE, bit_of};
 use crate::queue::{Returns, Task};
@@ -257,8 +258,7 @@ impl Lane {
             }
             None => {
                 let mut page = Box::new(Page::new(seq));
-                // Most queues are short.
-                page.entries.reserve_exact(1);
+                page.entries = Entries::short();
                 page
             }
         };
@@ -657,7 +657,7 @@ impl Lane {
 
     /// How often entries came back, where that counts.
     pub(crate) fn returns(&self) -> Vec<(u64, Returns)> {
-        let hot = self.pages.iter().flat_map(|page| (page.first..).zip(&page.entries));
+        let hot = self.pages.iter().flat_map(|page| (page.first..).zip(page.entries.iter()));
         let hot = hot.filter(|(_, entry)| entry.state != State::Done && !entry.returns.is_none() && entry.is_durable());
         let mut all: Vec<_> = hot.map(|(seq, entry)| (seq, entry.returns)).collect();
         all.extend(self.memo.returns.iter().map(|(seq, returns)| (*seq, *returns)));

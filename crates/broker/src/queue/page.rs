@@ -15,13 +15,12 @@ use journal::{Address, Bits, Chunk, PAGE, Reference};
 use crate::message::Message;
 use crate::queue::Returns;
 use crate::queue::bitmap::Bitmap;
+use crate::queue::entries::{CHUNK, Entries};
 
 /// Entries in a page.
 pub(super) const SIZE: usize = PAGE as usize;
 /// The memory of a page that is not hot, besides its places and its bits, in bytes.
 const PAGE_COST: usize = size_of::<Page>() + 48;
-/// Entries that are done are given back in runs of at least so many.
-const TRIMMED: usize = 64;
 /// A number beyond all that are ever given out.
 const FAR: u64 = 1 << 62;
 /// Stands for an unknown time of expiry: so late that it never counts as a real one.
@@ -220,7 +219,7 @@ pub(crate) struct Page {
     pub(super) number: u64,
     /// The number of the first of `entries`; out of reach while the page is not hot.
     pub(super) first: u64,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Entries,
     /// Entries that are not done.
     pub(super) live: usize,
     pub(super) ready: Bitmap,
@@ -244,7 +243,7 @@ impl Page {
         Self {
             number: first / PAGE,
             first,
-            entries: Vec::new(),
+            entries: Entries::default(),
             live: 0,
             ready: Bitmap::default(),
             ready_count: 0,
@@ -286,23 +285,22 @@ impl Page {
         page
     }
 
-    /// Gives back the first half of the entries once all of it is done, as the entry at `at` is.
+    /// Gives back the first chunks once all of their entries are done, as the entry at `at` is.
     /// Otherwise a queue that keeps a few messages while many pass would have room for thousands,
     /// which no figure counts.
     #[inline]
     pub(super) fn trim(&mut self, at: usize) {
-        if (at + 1).is_multiple_of(TRIMMED) {
+        if (at + 1).is_multiple_of(CHUNK) {
             self.trim_now();
         }
     }
 
     fn trim_now(&mut self) {
-        let half = self.entries.len().div_ceil(2).max(TRIMMED);
         let is_done = |entry: &Entry| entry.state == State::Done;
         // Looked at from its end first: where entries go in order, that tells most of the time.
-        if self.entries.get(half - 1).is_some_and(is_done) && self.entries[..half].iter().all(is_done) {
-            self.entries.drain(..half);
-            self.first += half as u64;
+        while self.entries.full_head().is_some_and(|chunk| chunk.iter().rev().all(is_done)) {
+            self.entries.drop_head();
+            self.first += CHUNK as u64;
         }
     }
 
@@ -379,7 +377,7 @@ impl Page {
     /// the disk has it is unknown again.
     pub(super) fn age_anew(&mut self, die_at: &dyn Fn(&Message) -> u64) {
         self.timeless = false;
-        for entry in &mut self.entries {
+        for entry in self.entries.iter_mut() {
             entry.expires_at = entry.message.as_ref().map_or(NOT_KNOWN, die_at);
         }
     }
@@ -413,12 +411,12 @@ impl Page {
         let start = self.start();
         let returned = self.returned.take();
         self.content = Content::Hot;
-        let (first, last) = (self.ready.next(0).unwrap_or(0), self.ready.last().unwrap_or(0));
+        let first = self.ready.next(0).unwrap_or(0);
         self.first = start + first as u64;
-        let mut entries = Vec::with_capacity(last + 1 - first);
+        let mut entries = Entries::default();
         for (bit, place) in self.ready.iter().zip(places) {
             let seq = start + bit as u64;
-            entries.resize_with(bit - first, Entry::gone);
+            (entries.len()..bit - first).for_each(|_| entries.push(Entry::gone()));
             entries.push(Entry {
                 address: Some(place.address),
                 length: place.length,
@@ -434,14 +432,14 @@ impl Page {
 
     /// Makes a hot page lean if all its entries are ready, durable and away.
     pub(super) fn lean_down(&mut self, memo: &mut Memo) -> bool {
-        let live = self.entries.iter().filter(|entry| entry.state != State::Done);
-        if !self.is_hot() || self.live == 0 || self.ready_count != self.live || !live.clone().all(Entry::is_plain) {
+        let live = || self.entries.iter().filter(|entry| entry.state != State::Done);
+        if !self.is_hot() || self.live == 0 || self.ready_count != self.live || !live().all(Entry::is_plain) {
             return false;
         }
-        self.timeless = live.clone().all(|entry| entry.expires_at == u64::MAX);
+        self.timeless = live().all(|entry| entry.expires_at == u64::MAX);
         let mut places = Vec::with_capacity(self.live);
         let mut returned = Bitmap::default();
-        for (seq, entry) in (self.first..).zip(&self.entries) {
+        for (seq, entry) in (self.first..).zip(self.entries.iter()) {
             let (State::Ready, Some(address)) = (entry.state, entry.address) else { continue };
             places.push(BodyPlace { address, length: entry.length });
             if entry.redelivered && seq >= memo.mark {
@@ -453,7 +451,7 @@ impl Page {
         }
         self.returned = (!returned.is_empty()).then(|| Box::new(returned));
         self.content = Content::Lean(Box::new(Lean::new(places)));
-        self.entries = Vec::new();
+        self.entries = Entries::default();
         self.first = FAR;
         true
     }
@@ -473,7 +471,7 @@ impl Page {
         self.ready = Bitmap::default();
         (self.ready_count, self.live) = (0, 0);
         self.content = Content::Hot;
-        self.entries = Vec::new();
+        self.entries = Entries::default();
         self.first = self.start();
         self.chunks = Vec::new();
         self.returned = None;
@@ -516,7 +514,7 @@ impl Page {
     pub(super) fn referenced(&self, file: u32, found: &mut Vec<Reference>) {
         match &self.content {
             Content::Hot => {
-                for (seq, entry) in (self.first..).zip(&self.entries) {
+                for (seq, entry) in (self.first..).zip(self.entries.iter()) {
                     let Some(address) = entry.address else { continue };
                     if entry.state == State::Done || address.file != file {
                         continue;
@@ -542,7 +540,7 @@ impl Page {
         let mut set = |bit: usize| bits[bit / 64] |= 1 << (bit % 64);
         match &self.content {
             Content::Hot => {
-                for (seq, entry) in (self.first..).zip(&self.entries) {
+                for (seq, entry) in (self.first..).zip(self.entries.iter()) {
                     if entry.state != State::Done && entry.address.is_some_and(&counts) {
                         set(bit_of(seq));
                     }

@@ -118,7 +118,8 @@ impl Purged {
     fn take_hot(&mut self, page: &mut Page) {
         let first = page.first;
         for at in 0..page.entries.len() {
-            let (seq, entry) = (first + at as u64, &mut page.entries[at]);
+            let Some(entry) = page.entries.get_mut(at) else { break };
+            let seq = first + at as u64;
             match entry.state {
                 State::Ready => self.take(seq, seq + 1),
                 State::Done => continue,
