@@ -53,7 +53,7 @@ use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 pub(crate) use bindings::{Bound, Bounds};
 pub(crate) use bitmap::Bitmap;
-pub(crate) use consumers::{Consumer, ConsumerKey, Resume};
+pub(crate) use consumers::{Active, Consumer, ConsumerKey, Resume};
 pub(crate) use context::{GroupLocks, QueueContext};
 pub use credit::{Credit, Rest};
 pub(crate) use credit::{SharedCredit, Window};
@@ -65,7 +65,7 @@ pub(crate) use features::{Remains, RestatedBundle};
 pub use figures::{QueueFigures, QueueTotals};
 pub(crate) use filter::Filter;
 pub use filter::SelectorReport;
-pub(crate) use lane::{Coming, Entry, Lane, Placed, State};
+pub(crate) use lane::{Attendance, Coming, Entry, Lane, Least, Placed, State};
 pub(crate) use lanes::{LaneNumber, Lanes, Position, Positions, first_of, lane_of};
 pub(crate) use last_value::{Keyed, LastValues, Recovered};
 pub(crate) use page::{BodyPlace, Listed, Page};
@@ -228,17 +228,24 @@ impl QueueParts {
     }
 }
 
+/// The least that memory keeps of a page. Some queues need the lengths of the bodies, or their
+/// places at any time.
+fn least(accounting: &Accounting, arguments: &QueueArguments) -> Least {
+    let needs = accounting.weighs() || arguments.last_value_key.is_some();
+    if needs { Least::Places } else { Least::Bits }
+}
+
 impl Queue {
     pub(crate) fn new(parts: QueueParts) -> Arc<Self> {
         let weight = Weight::new(&parts.tally, parts.load());
         let accounting = Accounting::new(parts.arguments.max_length_bytes);
         let mut lanes = Lanes::new();
         let last_value_key = parts.arguments.last_value_key.as_deref().map(Box::from);
-        lanes.keep_hot(accounting.weighs() || last_value_key.is_some());
+        lanes.keep(least(&accounting, &parts.arguments));
         let QueueArguments { queue_type, deduplication, .. } = parts.arguments;
         let features = Features::new(&parts.arguments, parts.bucket.as_ref(), parts.now);
         let inner = Inner {
-            consumers: Consumers::new(parts.arguments.single_active_consumer),
+            consumers: Consumers::new(Active::of(&parts.arguments)),
             arguments: parts.arguments.shared(),
             lanes,
             views: Views::default(),
@@ -335,7 +342,7 @@ impl Queue {
         }
         let before = std::mem::replace(&mut inner.arguments, arguments.shared());
         let arguments = Arc::clone(&inner.arguments);
-        inner.consumers.set_single(arguments.single_active_consumer);
+        inner.consumers.activate(Active::of(&arguments));
         inner.weigh(arguments.max_length_bytes);
         if before.message_ttl != arguments.message_ttl {
             let die_at = |message: &Message| expires_at(arguments.message_ttl, message, message.published_at());
@@ -389,16 +396,10 @@ impl Inner {
             || self.accounting.reaches(self.arguments.max_length_bytes, coming)
     }
 
-    /// True where a lean page does not know enough of its entries: the lengths of their bodies, or
-    /// their places at any time.
-    fn keeps_hot(&self) -> bool {
-        self.accounting.weighs() || self.arguments.last_value_key.is_some()
-    }
-
     /// Begins or stops to count the bytes of ready bodies.
     fn weigh(&mut self, limit: Option<u64>) {
         if self.accounting.weigh(limit, || self.lanes.weight()) {
-            self.lanes.keep_hot(self.keeps_hot());
+            self.lanes.keep(least(&self.accounting, &self.arguments));
         }
     }
 
@@ -526,7 +527,7 @@ impl Inner {
     pub(crate) fn recover(&mut self, lanes: Lanes) {
         self.accounting.recovered(lanes.live());
         self.lanes = lanes;
-        self.lanes.keep_hot(self.keeps_hot());
+        self.lanes.keep(least(&self.accounting, &self.arguments));
     }
 
     /// Its lanes, from the last to be delivered to the first.

@@ -343,6 +343,7 @@ impl Engine {
             return None;
         }
         let may_spill = self.may_spill(now, &mut sweep.retry_at);
+        let room = if may_spill { self.memory.spill_piece() } else { 0 };
         if sweep.queues.is_empty() {
             sweep.used = self.memory.used();
             for vhost in self.catalog.vhosts() {
@@ -359,7 +360,7 @@ impl Engine {
                 }
                 continue;
             };
-            if queue.sweep(may_spill, self) {
+            if queue.sweep(room, self) {
                 sweep.queues.pop();
             }
         }

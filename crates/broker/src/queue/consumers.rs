@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 
+use crate::arguments::QueueArguments;
 use crate::arguments::consumer::ConsumerArguments;
 use crate::queue::credit::{Grant, Rest, SharedCredit, Window};
 use crate::queue::mailbox::{Mailbox, Notice, Outgoing};
@@ -61,6 +62,12 @@ pub(crate) struct Consumer {
     /// Deliveries since it came, and granted ones that it gave back.
     sent: u64,
     pub(crate) shared: Arc<SharedCredit>,
+    place: Place,
+}
+
+/// The place of a consumer among those of its queue.
+#[derive(Debug, Default)]
+struct Place {
     /// The outbox of its connection.
     outbox: u32,
     /// Its priority's place among the rings.
@@ -121,12 +128,7 @@ impl Consumer {
             out: 0,
             sent: 0,
             shared,
-            outbox: 0,
-            level: 0,
-            came: 0,
-            in_ring: false,
-            passed_by: false,
-            starved: false,
+            place: Place::default(),
         }
     }
 
@@ -177,7 +179,7 @@ impl Consumer {
     /// missed.
     #[cold]
     fn finds_room(&mut self, outbox: &Outbox) -> bool {
-        if !std::mem::replace(&mut self.passed_by, true) {
+        if !std::mem::replace(&mut self.place.passed_by, true) {
             outbox.mailbox.pass_by(self.key.consumer);
         }
         outbox.has_room()
@@ -191,7 +193,7 @@ impl Consumer {
     }
 
     fn wait_for_credit(&mut self) {
-        if !std::mem::replace(&mut self.starved, true) {
+        if !std::mem::replace(&mut self.place.starved, true) {
             self.shared.add_starved(self.key.consumer);
         }
     }
@@ -208,6 +210,21 @@ pub(crate) enum Resume {
     Prefetch(Window),
     /// It was granted credit; `None` for its window again.
     Grant(Option<Grant>),
+}
+
+/// The consumers of a queue that get its messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Active {
+    All,
+    /// A single one; the others wait until it goes.
+    One,
+}
+
+impl Active {
+    /// As the arguments of a queue ask.
+    pub(crate) fn of(arguments: &QueueArguments) -> Self {
+        if arguments.single_active_consumer { Self::One } else { Self::All }
+    }
 }
 
 /// The state of a queue with a single active consumer.
@@ -263,24 +280,29 @@ pub(crate) struct Consumers {
 }
 
 impl Consumers {
-    /// No consumers yet; if `single`, one of them is active at a time.
-    pub(crate) fn new(single: bool) -> Self {
-        Self { single: single.then(Box::default), ..Self::default() }
+    /// No consumers yet.
+    pub(crate) fn new(active: Active) -> Self {
+        Self { single: (active == Active::One).then(Box::default), ..Self::default() }
+    }
+
+    /// How many of them are active.
+    fn active(&self) -> Active {
+        if self.single.is_some() { Active::One } else { Active::All }
     }
 
     /// Switches between a single active consumer and many.
-    pub(crate) fn set_single(&mut self, single: bool) {
-        if self.single.is_some() == single {
+    pub(crate) fn activate(&mut self, active: Active) {
+        if self.active() == active {
             return;
         }
         self.sweep();
         self.rings.empty();
         self.in_rings = 0;
-        self.slots.iter_mut().flatten().for_each(|consumer| consumer.in_ring = false);
-        self.single = single.then(|| {
+        self.slots.iter_mut().flatten().for_each(|consumer| consumer.place.in_ring = false);
+        self.single = (active == Active::One).then(|| {
             let mut fresh = Box::<Single>::default();
             let all = (0..).zip(&self.slots).filter_map(|(slot, one)| Some((slot, one.as_ref()?)));
-            fresh.order = all.map(|(slot, one)| (Reverse(one.arguments.priority), one.came, slot)).collect();
+            fresh.order = all.map(|(slot, one)| (Reverse(one.arguments.priority), one.place.came, slot)).collect();
             fresh.active = fresh.successor();
             fresh
         });
@@ -312,11 +334,11 @@ impl Consumers {
     }
 
     pub(crate) fn add(&mut self, mut consumer: Consumer) {
-        consumer.outbox = self.join_outbox(&consumer);
-        consumer.came = self.came;
+        consumer.place.outbox = self.join_outbox(&consumer);
+        consumer.place.came = self.came;
         self.came += 1;
-        consumer.level = self.rings.join(consumer.arguments.priority);
-        let (key, place) = (consumer.key, (Reverse(consumer.arguments.priority), consumer.came));
+        consumer.place.level = self.rings.join(consumer.arguments.priority);
+        let (key, place) = (consumer.key, (Reverse(consumer.arguments.priority), consumer.place.came));
         self.count += 1;
         self.exclusive += usize::from(consumer.exclusive);
         let drains = consumer.drains();
@@ -379,11 +401,11 @@ impl Consumers {
     }
 
     fn leave_outbox(&mut self, consumer: &Consumer) {
-        let Some(outbox) = self.outboxes[consumer.outbox as usize].as_mut() else { return };
+        let Some(outbox) = self.outboxes[consumer.place.outbox as usize].as_mut() else { return };
         outbox.users -= 1;
         if outbox.users == 0 {
-            self.outboxes[consumer.outbox as usize] = None;
-            self.free_outboxes.push(consumer.outbox);
+            self.outboxes[consumer.place.outbox as usize] = None;
+            self.free_outboxes.push(consumer.place.outbox);
             if let Some(index) = &mut self.index {
                 index.outboxes.remove(&consumer.key.client);
             }
@@ -395,10 +417,10 @@ impl Consumers {
             return;
         }
         let Some(consumer) = self.slots[slot as usize].as_mut() else { return };
-        if !consumer.in_ring {
-            consumer.in_ring = true;
+        if !consumer.place.in_ring {
+            consumer.place.in_ring = true;
             self.in_rings += 1;
-            self.rings.enter(consumer.level, slot);
+            self.rings.enter(consumer.place.level, slot);
         }
     }
 
@@ -421,20 +443,20 @@ impl Consumers {
         self.draining.remove(&slot);
         self.count -= 1;
         self.exclusive -= usize::from(consumer.exclusive);
-        if consumer.in_ring {
+        if consumer.place.in_ring {
             self.in_rings -= 1;
             self.stale += 1;
         } else {
             self.free.push(slot);
         }
         let freed = self.free.len();
-        self.rings.leave(consumer.level, &mut self.free);
+        self.rings.leave(consumer.place.level, &mut self.free);
         self.stale -= self.free.len() - freed;
         if self.stale > self.count + LOOKED_THROUGH {
             self.sweep();
         }
         if let Some(single) = &mut self.single {
-            single.order.remove(&(Reverse(consumer.arguments.priority), consumer.came, slot));
+            single.order.remove(&(Reverse(consumer.arguments.priority), consumer.place.came, slot));
             if single.active.take_if(|active| *active == slot).is_some() {
                 single.vacated = Some(key);
             }
@@ -463,8 +485,8 @@ impl Consumers {
     }
 
     pub(crate) fn clear(&mut self) -> Vec<Consumer> {
-        let (single, came) = (self.single.is_some(), self.came);
-        let slots = std::mem::replace(self, Self { came, ..Self::new(single) }).slots;
+        let (active, came) = (self.active(), self.came);
+        let slots = std::mem::replace(self, Self { came, ..Self::new(active) }).slots;
         slots.into_iter().flatten().collect()
     }
 
@@ -481,7 +503,7 @@ impl Consumers {
         consumer.out = consumer.out.saturating_sub(count);
         if !consumer.shared.is_limited() {
             self.enter_ring(slot);
-        } else if !consumer.in_ring {
+        } else if !consumer.place.in_ring {
             consumer.wait_for_credit();
         }
     }
@@ -491,8 +513,8 @@ impl Consumers {
         let Some(slot) = self.slot_of(key) else { return };
         let Some(consumer) = self.slots[slot as usize].as_mut() else { return };
         match why {
-            Resume::Room => consumer.passed_by = false,
-            Resume::Credit => consumer.starved = false,
+            Resume::Room => consumer.place.passed_by = false,
+            Resume::Credit => consumer.place.starved = false,
             Resume::Prefetch(window) => consumer.window = window,
             Resume::Grant(grant) => {
                 consumer.grant = grant;
@@ -519,7 +541,7 @@ impl Consumers {
 
     /// Puts a delivery of `cost` bytes into the outbox of the consumer at `slot`.
     pub(crate) fn lend(&mut self, slot: u32, outgoing: Outgoing, cost: usize) {
-        let Some(number) = self.slots[slot as usize].as_ref().map(|consumer| consumer.outbox) else { return };
+        let Some(number) = self.slots[slot as usize].as_ref().map(|consumer| consumer.place.outbox) else { return };
         let Some(outbox) = self.outboxes[number as usize].as_mut() else { return };
         if outbox.pending.is_empty() {
             self.touched.push(number);
@@ -537,12 +559,12 @@ impl Consumers {
                 self.stale -= 1;
                 continue;
             };
-            let outbox = self.outboxes[consumer.outbox as usize].as_ref();
+            let outbox = self.outboxes[consumer.place.outbox as usize].as_ref();
             if outbox.is_some_and(|outbox| consumer.takes(outbox)) {
                 self.rings.rotate();
                 return Some(slot);
             }
-            consumer.in_ring = false;
+            consumer.place.in_ring = false;
             self.in_rings -= 1;
             self.rings.pop();
         }
@@ -651,7 +673,7 @@ mod tests {
 
     #[test]
     fn one_is_active_until_it_goes_and_then_the_first_of_the_highest_priority() {
-        let mut consumers = Consumers::new(true);
+        let mut consumers = Consumers::new(Active::One);
         for (number, priority) in [(1, 0), (2, 0), (3, 5), (4, 5)] {
             consumers.add(consumer(number, priority, 2));
         }

@@ -14,7 +14,7 @@ use crate::queue::features::Entered;
 use crate::queue::lanes::lane_above;
 #[cfg(feature = "sabotage")]
 use crate::queue::sabotage;
-use crate::queue::{ADDRESSES, Entry, Gone, HiddenRun, Inner, LaneNumber, Queue, Show, State, Visit};
+use crate::queue::{ADDRESSES, Attendance, Entry, Gone, HiddenRun, Inner, LaneNumber, Queue, Show, State, Visit};
 
 impl Queue {
     /// Takes the picked arrivals at its end and dispatches. The returned ticket covers their
@@ -167,7 +167,7 @@ impl Queue {
         visit: &Visit<'_>,
     ) {
         let attended = inner.is_attended();
-        inner.lanes.begin_visit(attended);
+        inner.lanes.begin_visit(if attended { Attendance::Attended } else { Attendance::Unattended });
         // Most queues share one piece of memory for their arguments. Its count of holders would
         // move between cores, so it is not touched here.
         let QueueArguments { queue_type, max_priority, message_ttl, .. } = *inner.arguments;

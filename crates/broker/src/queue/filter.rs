@@ -390,9 +390,14 @@ impl Views {
         self.are_next
     }
 
-    /// The pager works for the views, or for other consumers; next time it is the others' turn.
-    pub(super) fn take_turns(&mut self, for_views: bool) {
-        self.are_next = !for_views;
+    /// The pager works for the views. Next it is the turn of other consumers.
+    pub(super) fn take_turn(&mut self) {
+        self.are_next = false;
+    }
+
+    /// The pager works for other consumers. Next it is the turn of the views.
+    pub(super) fn wait_turn(&mut self) {
+        self.are_next = true;
     }
 
     /// The selectors of consumers.
@@ -555,7 +560,10 @@ impl Queue {
         let Some((outgoing, cost)) = outgoing else { return false };
         view.consumers.lend(turn.slot, outgoing, cost);
         if let (Some(grouped), Some(groups)) = (view.grouped, &mut inner.features.groups) {
-            groups.delivered(grouped, seq, !turn.no_ack);
+            if !turn.no_ack {
+                groups.hold(grouped, seq);
+            }
+            groups.delivered(grouped, seq);
         }
         view.pass(seq);
         true
@@ -600,7 +608,7 @@ impl Inner {
 
     /// The next work of the pager for the views, in turn; it reads up to `piece` bytes.
     pub(super) fn look_further(&mut self, piece: usize) -> Task {
-        self.views.take_turns(true);
+        self.views.take_turn();
         let Some(at) = self.views.next_waiting() else { return Task::Nothing };
         self.views.in_turn = at;
         let Some(view) = self.views.all.get_mut(&at) else { return Task::Nothing };

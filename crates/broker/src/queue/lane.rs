@@ -52,22 +52,51 @@ pub(crate) struct Lane {
     away: usize,
     /// The memory that these take, in bytes.
     index_bytes: usize,
-    memo: Memo,
-    /// Some index may list numbers of this queue.
-    chunked: bool,
+    paged: Paged,
     /// The sweep goes on below this page.
     swept: u64,
-    /// Hot pages stay hot, and lean ones know where each body lies.
-    keep_hot: bool,
     /// How far deliveries may have gone.
     pub(super) mark: Mark,
     /// The number of a message that was read only for its age, and when it expires, in milliseconds
     /// since 1970.
     pub(super) peeked: Option<(u64, u64)>,
-    /// The first number that this visit gives out.
-    fresh: u64,
-    /// The references of this visit's entries carry the mark past them.
+    fresh: Fresh,
+}
+
+/// The parts of a lane that its pages leave out.
+#[derive(Debug, Default)]
+struct Paged {
+    memo: Memo,
+    /// Some index may list numbers of this queue.
+    chunked: bool,
+    least: Least,
+}
+
+/// The least that memory keeps of a page that it frees.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Least {
+    /// A bit for each entry.
+    #[default]
+    Bits,
+    /// Hot pages stay hot, and lean ones know where each body lies.
+    Places,
+}
+
+/// The entries that a visit adds.
+#[derive(Debug)]
+struct Fresh {
+    /// The first number that it gives out.
+    first: u64,
+    /// Their references carry the mark past them.
     rides: bool,
+}
+
+/// Whether a queue has consumers in a visit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Attendance {
+    #[default]
+    Unattended,
+    Attended,
 }
 
 /// The kind of data to read for a lane's ready entries.
@@ -107,14 +136,11 @@ impl Lane {
             durable: 0,
             away: 0,
             index_bytes: 0,
-            memo: Memo::default(),
-            chunked: false,
+            paged: Paged::default(),
             swept: u64::MAX,
-            keep_hot: false,
             mark: Mark::starting_at(0),
             peeked: None,
-            fresh: next,
-            rides: false,
+            fresh: Fresh { first: next, rides: false },
         }
     }
 
@@ -141,16 +167,16 @@ impl Lane {
         }
         (lane.ready, lane.away) = (lane.live, lane.live);
         lane.cursor = pages.front().map_or(next, |page| page.start());
-        lane.memo = Memo { mark, returns };
+        lane.paged.memo = Memo { mark, returns };
         lane.mark = Mark::starting_at(mark);
-        lane.chunked = chunked;
+        lane.paged.chunked = chunked;
         lane.pages = pages;
         lane
     }
 
     /// Lean pages must keep more of their entries.
-    pub(crate) fn keep_hot(&mut self, keep: bool) {
-        self.keep_hot = keep;
+    pub(crate) fn keep(&mut self, least: Least) {
+        self.paged.least = least;
     }
 
     /// Which one of its queue's lanes it is.
@@ -178,21 +204,22 @@ impl Lane {
     /// mark past themselves, if no older entry waits above the mark. Such an entry would be
     /// delivered on the strength of a record that may still be lost.
     #[inline]
-    pub(super) fn begin_visit(&mut self, attended: bool) {
-        self.fresh = self.next;
-        self.rides = attended && (self.mark.at() >= self.next || !self.has_waiting());
+    pub(super) fn begin_visit(&mut self, attendance: Attendance) {
+        let is_attended = attendance == Attendance::Attended;
+        let rides = is_attended && (self.mark.at() >= self.next || !self.has_waiting());
+        self.fresh = Fresh { first: self.next, rides };
     }
 
     /// The entries that this visit has added: the first number, and the one behind the last.
     #[inline]
     pub(super) fn added(&self) -> (u64, u64) {
-        (self.fresh, self.next)
+        (self.fresh.first, self.next)
     }
 
     /// The mark for the references of this visit's entries. If it rides on them, none waits for a
     /// mark of its own.
     pub(super) fn mark_of_added(&mut self) -> u64 {
-        if self.rides {
+        if self.fresh.rides {
             self.mark.raise(self.next);
         }
         self.mark.said()
@@ -284,7 +311,7 @@ impl Lane {
             return None;
         }
         self.index_bytes -= page.cost();
-        page.thaw(&mut self.memo);
+        page.thaw(&mut self.paged.memo);
         self.index_bytes += page.live * AWAY_COST;
         Some(index)
     }
@@ -535,7 +562,7 @@ impl Lane {
             return Placed::Whole;
         }
         let cost = page.cost();
-        let placed = page.place(chunks, listed, &mut self.memo);
+        let placed = page.place(chunks, listed, &mut self.paged.memo);
         if placed == Placed::Whole {
             self.index_bytes -= cost;
             self.index_bytes += page.live * AWAY_COST;
@@ -607,7 +634,7 @@ impl Lane {
     /// The bodies of a page that lay in one of the files `from` lie in `chunk` now. Returns how
     /// many of them are still needed.
     pub(crate) fn moved(&mut self, number: u64, from: &[u32], chunk: Chunk, entries: &[Reference]) -> u64 {
-        self.chunked = true;
+        self.paged.chunked = true;
         let Ok(index) = self.pages.binary_search_by_key(&number, |page| page.number) else {
             // A purge gave the page back while its chunk was written, and the page still takes
             // entries.
@@ -629,7 +656,7 @@ impl Lane {
     /// The settled numbers that an index may still list, in runs.
     pub(crate) fn settled_runs(&self) -> Vec<(u64, u64)> {
         let mut runs = Runs::default();
-        if !self.chunked {
+        if !self.paged.chunked {
             return runs.0;
         }
         let first = first_of(self.number());
@@ -660,7 +687,7 @@ impl Lane {
         let hot = self.pages.iter().flat_map(|page| (page.first..).zip(page.entries.iter()));
         let hot = hot.filter(|(_, entry)| entry.state != State::Done && !entry.returns.is_none() && entry.is_durable());
         let mut all: Vec<_> = hot.map(|(seq, entry)| (seq, entry.returns)).collect();
-        all.extend(self.memo.returns.iter().map(|(seq, returns)| (*seq, *returns)));
+        all.extend(self.paged.memo.returns.iter().map(|(seq, returns)| (*seq, *returns)));
         all
     }
 }

@@ -15,7 +15,7 @@ use journal::{Address, Bits, Chunk, PAGE, Reference};
 
 use crate::message::Message;
 use crate::queue::filter::Cursor;
-use crate::queue::lane::{Away, Dropped, Entry, Lane, Placed, Purged, State, Swept, Want};
+use crate::queue::lane::{Attendance, Away, Dropped, Entry, Lane, Least, Placed, Purged, State, Swept, Want};
 use crate::queue::page::Page;
 use crate::queue::{Returns, Task};
 
@@ -96,14 +96,19 @@ pub(crate) struct Lanes {
     others: Vec<Lane>,
     /// How many of them are above lane 0.
     above: usize,
-    keep_hot: bool,
-    /// There are consumers in this visit.
-    attended: bool,
+    least: Least,
+    attendance: Attendance,
 }
 
 impl Lanes {
     pub(crate) fn new() -> Self {
-        Self { normal: Lane::starting_at(first_of(0)), others: Vec::new(), above: 0, keep_hot: false, attended: false }
+        Self {
+            normal: Lane::starting_at(first_of(0)),
+            others: Vec::new(),
+            above: 0,
+            least: Least::default(),
+            attendance: Attendance::default(),
+        }
     }
 
     /// Lanes as recovery found them; see [`Lane::recovered`]. The pages are in order.
@@ -128,9 +133,9 @@ impl Lanes {
     }
 
     /// Lean pages must keep more of their entries.
-    pub(crate) fn keep_hot(&mut self, keep: bool) {
-        self.keep_hot = keep;
-        self.all_mut().for_each(|lane| lane.keep_hot(keep));
+    pub(crate) fn keep(&mut self, least: Least) {
+        self.least = least;
+        self.all_mut().for_each(|lane| lane.keep(least));
     }
 
     /// The lanes in the order in which they are delivered.
@@ -189,19 +194,19 @@ impl Lanes {
         let at = self.others.partition_point(|lane| height(lane.number()) > height(number));
         if self.others.get(at).is_none_or(|lane| lane.number() != number) {
             let mut lane = Lane::starting_at(first_of(number));
-            lane.keep_hot(self.keep_hot);
-            lane.begin_visit(self.attended);
+            lane.keep(self.least);
+            lane.begin_visit(self.attendance);
             self.others.insert(at, lane);
             self.above += usize::from(height(number) > 0);
         }
         &mut self.others[at]
     }
 
-    /// A visit begins that may add entries; `attended` says that there are consumers.
+    /// A visit begins that may add entries.
     #[inline]
-    pub(crate) fn begin_visit(&mut self, attended: bool) {
-        self.attended = attended;
-        self.all_mut().for_each(|lane| lane.begin_visit(attended));
+    pub(crate) fn begin_visit(&mut self, attendance: Attendance) {
+        self.attendance = attendance;
+        self.all_mut().for_each(|lane| lane.begin_visit(attendance));
     }
 
     /// The entries that this visit has added, (first, end) for each lane that got some, in the

@@ -169,12 +169,14 @@ impl Groups {
         bucket.owner == member
     }
 
-    /// Notes that an entry has been delivered. It is out if it `is_held`.
-    pub(super) fn delivered(&mut self, grouped: Grouped, seq: u64, is_held: bool) {
-        if is_held {
-            self.buckets[grouped.bucket as usize].out += 1;
-            self.held.insert(seq, grouped.bucket);
-        }
+    /// An entry goes out, and is out until it is settled.
+    pub(super) fn hold(&mut self, grouped: Grouped, seq: u64) {
+        self.buckets[grouped.bucket as usize].out += 1;
+        self.held.insert(seq, grouped.bucket);
+    }
+
+    /// Notes that an entry has been delivered.
+    pub(super) fn delivered(&mut self, grouped: Grouped, seq: u64) {
         if grouped.ends {
             self.release(grouped.bucket as usize);
             let present = self.members.iter().filter(|member| !member.gone);
@@ -221,8 +223,16 @@ mod tests {
         ConsumerKey { client: 1, consumer }
     }
 
-    fn groups(rebalance: bool, members: u32) -> Groups {
-        let mut groups = Groups::new(Grouping { buckets: 4, rebalance });
+    const STAYING: Grouping = Grouping { buckets: 4, rebalance: false };
+
+    /// To a consumer that will settle it.
+    fn deliver(groups: &mut Groups, grouped: Grouped, seq: u64) {
+        groups.hold(grouped, seq);
+        groups.delivered(grouped, seq);
+    }
+
+    fn groups(grouping: Grouping, members: u32) -> Groups {
+        let mut groups = Groups::new(grouping);
         for consumer in 1..=members {
             assert_eq!(groups.join(key(consumer), 0), consumer);
         }
@@ -239,7 +249,7 @@ mod tests {
 
     #[test]
     fn buckets_go_to_who_has_the_fewest_of_those_with_the_highest_priority() {
-        let mut groups = groups(false, 2);
+        let mut groups = groups(STAYING, 2);
         assert_eq!(owners(&mut groups), [1, 2, 1, 2]);
         assert_eq!(groups.take_to_look(), [(2, 101), (2, 103)]);
         assert_eq!(groups.join(key(3), 5), 3);
@@ -250,10 +260,10 @@ mod tests {
 
     #[test]
     fn what_a_consumer_holds_that_has_left_keeps_its_bucket() {
-        let mut groups = groups(false, 2);
+        let mut groups = groups(STAYING, 2);
         owners(&mut groups);
         for (bucket, seq) in [(0, 10), (0, 11), (1, 12)] {
-            groups.delivered(ALL[bucket], seq, true);
+            deliver(&mut groups, ALL[bucket], seq);
         }
         assert!(groups.leave(key(1)), "bucket 2 is free");
         assert_eq!(owners(&mut groups), [1, 2, 2, 2]);
@@ -265,19 +275,19 @@ mod tests {
 
     #[test]
     fn the_end_of_a_group_frees_its_bucket() {
-        let mut groups = groups(false, 2);
+        let mut groups = groups(STAYING, 2);
         owners(&mut groups);
-        groups.delivered(Grouped { bucket: 0, ends: true }, 10, true);
-        groups.delivered(Grouped { bucket: 2, ends: true }, 11, false);
+        deliver(&mut groups, Grouped { bucket: 0, ends: true }, 10);
+        groups.delivered(Grouped { bucket: 2, ends: true }, 11);
         assert_eq!(groups.buckets.iter().map(|bucket| bucket.owner).collect::<Vec<_>>(), [0, 2, 0, 2]);
         assert!(!groups.settled(10) && !groups.settled(11));
     }
 
     #[test]
     fn where_it_is_asked_for_groups_of_which_nothing_is_out_are_shared_with_who_comes() {
-        let mut groups = groups(true, 1);
+        let mut groups = groups(Grouping { rebalance: true, ..STAYING }, 1);
         assert_eq!(owners(&mut groups), [1, 1, 1, 1]);
-        groups.delivered(ALL[0], 10, true);
+        deliver(&mut groups, ALL[0], 10);
         groups.join(key(2), 0);
         assert_eq!(groups.buckets.iter().map(|bucket| bucket.owner).collect::<Vec<_>>(), [1, 0, 0, 1]);
         assert_eq!(owners(&mut groups), [1, 2, 2, 1]);

@@ -144,7 +144,7 @@ impl Queue {
         if need == Need::Look {
             return inner.look_further(context.memory.piece());
         }
-        inner.views.take_turns(false);
+        inner.views.wait_turn();
         if need == Need::Peek {
             return inner.lanes.peek();
         }
@@ -273,10 +273,10 @@ impl Queue {
         self.awaiting_read.load(Ordering::Acquire) > 0
     }
 
-    /// One step of making room. Drops messages that memory need not hold. If it `may_spill`, some
-    /// that are on no disk are picked to be written. True when the whole queue was looked at, as
-    /// far as it can be now.
-    pub(crate) fn sweep(self: &Arc<Self>, may_spill: bool, context: &QueueContext) -> bool {
+    /// One step of making room. Drops messages that memory need not hold. Of those that are on no
+    /// disk, up to `room` bytes are picked to be written. True when the whole queue was looked at,
+    /// as far as it can be now.
+    pub(crate) fn sweep(self: &Arc<Self>, room: usize, context: &QueueContext) -> bool {
         let mut inner = self.lock(context);
         let inner = &mut *inner;
         if inner.accounting.is_spilling() {
@@ -284,7 +284,6 @@ impl Queue {
         }
         let stays = if inner.consumers.is_empty() { 0 } else { context.memory.window() };
         let excess = inner.accounting.resident().saturating_sub(stays);
-        let room = if may_spill { context.memory.spill_piece() } else { 0 };
         let mut swept = inner.lanes.sweep(excess, inner.paging.kept, room);
         inner.accounting.dropped(swept.dropped);
         if !swept.picked.is_empty() {

@@ -63,7 +63,11 @@ impl Queue {
         entry.redelivered = true;
         if arguments.counts_returns() {
             let all = visit.context.settings.counted_returns == CountedReturns::All;
-            entry.returns.add(all || how == ReturnCause::Failed);
+            match how {
+                ReturnCause::Failed => entry.returns.add_counted(),
+                ReturnCause::Returned if all => entry.returns.add_counted(),
+                ReturnCause::Returned => entry.returns.add(),
+            }
             let (returns, durable) = (entry.returns, entry.is_durable());
             if arguments.delivery_limit.is_some_and(|limit| u64::from(returns.counted()) > limit) {
                 self.die(inner, seq, Reason::DeliveryLimit);

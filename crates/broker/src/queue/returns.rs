@@ -13,9 +13,14 @@ pub(crate) struct Returns {
 
 impl Returns {
     /// It came back once more.
-    pub(crate) fn add(&mut self, counts: bool) {
+    pub(crate) fn add(&mut self) {
         self.came_back = self.came_back.saturating_add(1);
-        self.counted = self.counted.saturating_add(u16::from(counts));
+    }
+
+    /// The same, and that counts.
+    pub(crate) fn add_counted(&mut self) {
+        self.add();
+        self.counted = self.counted.saturating_add(1);
     }
 
     /// True when it never came back.

@@ -146,7 +146,10 @@ impl Client {
         if !waiting.is_empty() {
             let allowed = self.engine.allowance() != Allowance::None;
             for session in waiting {
-                self.retry_session(session, allowed, now);
+                match allowed {
+                    true => self.take_turn_of_parked(session, now),
+                    false => self.refuse_late(session, now),
+                }
             }
             if allowed {
                 self.flush(now);
@@ -157,13 +160,12 @@ impl Client {
         self.lift_alarm();
     }
 
-    fn retry_session(&mut self, session: SessionId, allowed: bool, now: Instant) {
+    /// Refuses the parked publishes of a session that have waited too long.
+    fn refuse_late(&mut self, session: SessionId, now: Instant) {
         let timeout = self.engine.settings.park_timeout;
         let Some(entry) = self.sessions.get_mut(session) else { return };
         let since = *entry.parked.since.get_or_insert(now);
-        if allowed {
-            self.take_turn_of_parked(session, now);
-        } else if now >= since + timeout {
+        if now >= since + timeout {
             let parked = self.take_parked(session);
             self.refuse_parked(session, parked, "the alarm did not pass in time");
         }

@@ -50,7 +50,7 @@ impl Engine {
                 if !self.memory.is_short() {
                     return false;
                 }
-                while !queue.sweep(true, self) {}
+                while !queue.sweep(self.memory.spill_piece(), self) {}
                 queue.is_spilling(self)
             }
             Err(error) => {

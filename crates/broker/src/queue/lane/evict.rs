@@ -6,7 +6,7 @@
 
 use journal::PAGE;
 
-use super::{AWAY_COST, Lane};
+use super::{AWAY_COST, Lane, Least};
 use crate::queue::Picked;
 use crate::queue::page::{Entry, Page, State};
 
@@ -92,18 +92,18 @@ impl Lane {
         let last = index + 1 == self.pages.len();
         let page = &mut self.pages[index];
         if page.is_hot() {
-            if last || self.keep_hot {
+            if last || self.paged.least == Least::Places {
                 return;
             }
             let live = page.live;
-            if !page.lean_down(&mut self.memo) {
+            if !page.lean_down(&mut self.paged.memo) {
                 return;
             }
             self.index_bytes -= live * AWAY_COST;
         } else {
             self.index_bytes -= page.cost();
         }
-        if !self.keep_hot {
+        if self.paged.least == Least::Bits {
             page.forget_places();
         }
         self.index_bytes += page.cost();

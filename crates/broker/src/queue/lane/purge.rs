@@ -87,7 +87,7 @@ impl Lane {
         let last = self.pages.pop_back();
         self.pages.retain(|page| page.live > 0);
         self.pages.extend(last);
-        self.memo.returns.clear();
+        self.paged.memo.returns.clear();
         self.shrink();
         purged
     }

@@ -227,7 +227,7 @@ impl World {
         let Some(seq) = self.pick(pick).filter(|seq| self.model[seq].state == State::Out) else { return };
         let entry = self.lane.get_mut(seq).expect("what is out is in a hot page");
         entry.redelivered = true;
-        entry.returns.add(true);
+        entry.returns.add_counted();
         self.lane.set(seq, State::Ready);
         let item = self.model.get_mut(&seq).unwrap();
         (item.state, item.returns) = (State::Ready, item.returns + 1);
@@ -486,7 +486,7 @@ fn a_recovered_lane_delivers_in_order_and_gives_out_new_numbers() {
         Page::lean(1, second, vec![place(1), place(2)], Vec::new()),
     ];
     let mut four = Returns::default();
-    (0..4).for_each(|_| four.add(true));
+    (0..4).for_each(|_| four.add_counted());
     let mut lane = Lane::recovered(pages.map(Box::new).into(), PAGE + 2, 71, BTreeMap::from([(70, four)]), true);
     assert_eq!((lane.next(), lane.ready(), lane.live()), (2 * PAGE, 5, 5));
     assert_eq!(files_of(&lane), BTreeMap::from([(9, 3), (3, 2)]));
