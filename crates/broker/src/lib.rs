@@ -70,7 +70,7 @@ pub use report::{
 /// A property's value for selectors.
 pub use selector::Value as Selected;
 pub use session::{
-    Awaited, Client, Confirm, Consume, Declared, DeleteIf, Delivery, Event, Fetch, Outcome, Prefetch, Publish, Refusal,
+    Awaited, Client, Confirm, Consume, Declared, DeleteIf, Delivery, Event, Fetch, Outcome, Publish, Refusal,
     SessionId, Tags, TransactionId, Unroutable,
 };
 pub use settings::{CountedReturns, Limits, Settings, Switch, UnknownArguments};

@@ -50,7 +50,7 @@ use upload::Uploads;
 
 pub use crate::queue::arrival::{Confirm, Refusal, Unroutable};
 pub use crate::queue::mailbox::TransactionId;
-pub use consume::{Consume, Fetch, Prefetch};
+pub use consume::{Consume, Fetch};
 pub use declare::{Declared, DeleteIf};
 pub use drain::{Delivery, Event};
 pub use publish::Publish;

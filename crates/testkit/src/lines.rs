@@ -3,16 +3,17 @@
 //!
 //! Requests, `-` standing for none: `login USER PASSWORD`, `queue NAME`, `publish NUMBER KEY BODY`,
 //! `consume QUEUE TAG WINDOW`, without a window for granted credit, `browse QUEUE TAG LEFT`, `grant
-//! TAG LEFT`, `drain TAG LEFT`, `settle FIRST LAST OUTCOME`, `cancel TAG`, `bye`. What is answered is in [`Open::write`]
-//! and behind each request. An error other than that of a publish ends the connection.
+//! TAG LEFT`, `drain TAG LEFT`, `settle FIRST LAST OUTCOME`, `cancel TAG`, `bye`. What is answered is
+//! in [`Open::write`] and behind each request. An error other than that of a publish ends the connection.
 
+use std::num::NonZeroU32;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use auth::sasl::Mechanism;
 use broker::{
-    Awaited, Broker, Client, Confirm, Consume, ConsumerArguments, Credit, Error, Event, Mode, Outcome, Prefetch,
-    Publish, QueueSpec, Refusal, Rest, SessionId, Table, Tags, Terms, Unroutable,
+    Awaited, Broker, Client, Confirm, Consume, ConsumerArguments, Credit, Error, Event, Mode, Outcome, Publish,
+    QueueSpec, Refusal, Rest, SessionId, Table, Tags, Terms, Unroutable,
 };
 use front::{Conversation, End, Label, Line, Parts, PendingLogin, Turns, View, Wish, Words};
 use wire::{CloseReason, Connection, Output, Peer, Protocol, ReadState, Recognition};
@@ -172,10 +173,10 @@ impl Open {
             }
             ["consume", queue, tag, window] => {
                 let mut consume = Consume { queue: queue.into(), tag: tag.into(), ..Consume::default() };
-                match window {
-                    "-" => consume.credit = Credit::Granted { left: 0, rest: Rest::Kept },
-                    window => client.set_prefetch(session, number(window)?, Prefetch::NewConsumers, now),
-                }
+                consume.credit = match window {
+                    "-" => Credit::Granted { left: 0, rest: Rest::Kept },
+                    window => Credit::Window { most: NonZeroU32::new(number(window)?) },
+                };
                 client.consume(session, consume, now)?;
                 Ok("consume")
             }

@@ -1,12 +1,13 @@
 //! A client of a test's broker that keeps what it is told as plain values.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::task::Waker;
 
 use broker::{
-    Client, Confirm, Consume, Counts, Error, ErrorKind, Event, Message, Prefetch, Publish, SessionId, TransactionId,
+    Client, Confirm, Consume, Counts, Credit, Error, ErrorKind, Event, Message, Publish, SessionId, TransactionId,
 };
 
 use crate::broker::{TestBroker, WakeCount};
@@ -173,6 +174,8 @@ pub struct Peer {
     numbers: BTreeMap<u32, u64>,
     /// The open transaction of each session.
     pub transactions: BTreeMap<u32, TransactionId>,
+    /// The prefetch of later consumers of each session.
+    pub windows: HashMap<SessionId, Option<NonZeroU32>>,
     /// Set when the broker wants it to drain.
     pub wakes: Arc<WakeCount>,
 }
@@ -193,8 +196,8 @@ impl Peer {
     pub fn attach_to(broker: &TestBroker, user: &str, vhost: &str) -> Result<Self, Error> {
         let wakes = Arc::new(WakeCount::default());
         let client = broker.attach_to(user, vhost, Waker::from(Arc::clone(&wakes)))?;
-        let (sessions, numbers, transactions) = Default::default();
-        Ok(Self { client, sessions, numbers, transactions, wakes })
+        let (sessions, numbers, transactions, windows) = Default::default();
+        Ok(Self { client, sessions, numbers, transactions, windows, wakes })
     }
 
     /// The session of this number, opened if need be.
@@ -251,11 +254,18 @@ impl Peer {
     ///
     /// # Panics
     /// If the broker refuses it.
-    pub fn consume(&mut self, broker: &TestBroker, prefetch: u32, consume: Consume) {
+    pub fn consume(&mut self, broker: &TestBroker, prefetch: u32, mut consume: Consume) {
         let (session, now) = (self.session(1), broker.now());
-        self.client.set_prefetch(session, prefetch, Prefetch::NewConsumers, now);
+        if prefetch > 0 {
+            consume.credit = window(prefetch);
+        }
         self.client.consume(session, consume, now).expect("it may consume");
     }
+}
+
+/// A prefetch; 0 for none.
+pub fn window(prefetch: u32) -> Credit {
+    Credit::Window { most: NonZeroU32::new(prefetch) }
 }
 
 /// Copies what matters of an event.

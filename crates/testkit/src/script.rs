@@ -8,11 +8,12 @@
 //! `* trace on`.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use broker::{
     BindingSpec, Browse, Confirm, Consume, ConsumerArguments, Credit, DeleteIf, DestinationName, Error, ErrorKind,
-    ExchangeSpec, Fetch, Outcome, Prefetch, Publish, QueueSpec, RedriveMode, Rest, SessionId, Table, Tags, Unroutable,
+    ExchangeSpec, Fetch, Outcome, Publish, QueueSpec, RedriveMode, Rest, SessionId, Table, Tags, Unroutable,
 };
 
 use crate::broker::{Setup, TestBroker, TextDialect, value_of};
@@ -421,12 +422,15 @@ impl Script {
             "confirm" => peer.confirm(session),
             "refuse" => peer.client.refuse(session, statement.number(0), ErrorKind::AccessRefused)?,
             "prefetch" => {
-                let scope = match statement.word(1) {
-                    "shared" => Prefetch::Shared,
-                    "all" => Prefetch::ExistingToo,
-                    _ => Prefetch::NewConsumers,
-                };
-                peer.client.set_prefetch(session, statement.number(0) as u32, scope, now);
+                let most = NonZeroU32::new(statement.number(0) as u32);
+                match statement.word(1) {
+                    "shared" => peer.client.share_window(session, most, now),
+                    "all" => peer.client.set_credit_of_all(session, Credit::Window { most }, now),
+                    _ => peer.client.show_window(session, most),
+                }
+                if statement.word(1) != "shared" {
+                    peer.windows.insert(session, most);
+                }
             }
             "credit" => {
                 let credit = Credit::Granted { left: statement.number(1) as u32, rest: rest(statement) };
@@ -531,7 +535,7 @@ fn consume(
         no_local: statement.has("no-local"),
         credit: match statement.table.get("credit").and_then(broker::Value::as_integer) {
             Some(left) => Credit::Granted { left: left as u32, rest: rest(statement) },
-            None => Credit::Window,
+            None => Credit::Window { most: peer.windows.get(&session).copied().flatten() },
         },
         arguments: ConsumerArguments::parse(&statement.table),
     };

@@ -1,6 +1,8 @@
 //! Class `basic` except for publishing: prefetch, consumers, fetching, settlements.
 
-use broker::{Consume, ConsumerArguments, Fetch, Outcome, Prefetch, Tags};
+use std::num::NonZeroU32;
+
+use broker::{Consume, ConsumerArguments, Credit, Fetch, Outcome, Tags};
 
 use crate::codec::methods::{
     BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicGet, BasicGetEmpty, BasicNack, BasicQos,
@@ -20,12 +22,16 @@ impl Channel {
             let text = format!("prefetch_size!=0 ({})", qos.prefetch_size);
             return Err(Failure::new(ReplyCode::NotImplemented, text));
         }
-        let scope = match qos.global {
-            true => Prefetch::Shared,
-            false if cx.link.traits.strict_qos => Prefetch::ExistingToo,
-            false => Prefetch::NewConsumers,
-        };
-        cx.client.set_prefetch(self.session, qos.prefetch_count.into(), scope, cx.now);
+        let window = NonZeroU32::new(qos.prefetch_count.into());
+        if qos.global {
+            cx.client.share_window(self.session, window, cx.now);
+        } else {
+            self.window = window;
+            cx.client.show_window(self.session, window);
+        }
+        if cx.link.traits.strict_qos && !qos.global {
+            cx.client.set_credit_of_all(self.session, Credit::Window { most: window }, cx.now);
+        }
         cx.link.send(cx.number, BasicQosOk {});
         Ok(())
     }
@@ -41,6 +47,7 @@ impl Channel {
             tag: consume.consumer_tag.to_owned(),
             no_ack: consume.no_ack,
             exclusive: consume.exclusive,
+            credit: Credit::Window { most: self.window },
             arguments: ConsumerArguments::parse(&table_to_neutral(consume.arguments)),
             ..Consume::default()
         };

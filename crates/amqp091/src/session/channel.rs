@@ -3,6 +3,8 @@
 //!
 //! A method that can't be handled yet changes nothing: its frame is offered again later.
 
+use std::num::NonZeroU32;
+
 use broker::{Outcome, SessionId, TransactionId};
 
 use crate::codec::methods::{AccessRequestOk, ChannelCloseOk, ChannelFlowOk};
@@ -38,6 +40,8 @@ pub(super) enum Mode {
 pub(super) struct Channel {
     pub(super) session: SessionId,
     pub(super) mode: Mode,
+    /// The prefetch of later consumers.
+    pub(super) window: Option<NonZeroU32>,
     /// The deliveries that the next commit settles, in order.
     pub(super) settlements: Vec<(u64, Outcome)>,
     /// The queue that was declared last; an empty name means this queue.
@@ -52,6 +56,7 @@ impl Channel {
         Self {
             session,
             mode: Mode::Plain,
+            window: None,
             settlements: Vec::new(),
             last_queue: String::new(),
             incoming: Incoming::Method,

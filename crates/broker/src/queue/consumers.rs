@@ -17,7 +17,7 @@ use hashbrown::HashMap;
 
 use crate::arguments::QueueArguments;
 use crate::arguments::consumer::ConsumerArguments;
-use crate::queue::credit::{Grant, Rest, SharedCredit, Window};
+use crate::queue::credit::{Bounds, Credit, Grant, Rest, SharedCredit};
 use crate::queue::mailbox::{Mailbox, Notice, Outgoing};
 use crate::queue::rings::Rings;
 
@@ -49,9 +49,7 @@ pub(crate) struct Consumer {
     /// Deliveries are settled as they are sent.
     pub(crate) no_ack: bool,
     pub(crate) exclusive: bool,
-    pub(crate) window: Window,
-    /// The deliveries that it was granted, if these are counted at all.
-    pub(crate) grant: Option<Grant>,
+    pub(crate) bounds: Bounds,
     /// Its protocol's number for its session, for reports.
     pub(crate) session: u32,
     /// How long it may hold a delivery; `None` for any time.
@@ -120,8 +118,7 @@ impl Consumer {
             mailbox,
             no_ack: false,
             exclusive: false,
-            window: Window::default(),
-            grant: None,
+            bounds: Credit::OPEN.bounds(0, 0),
             session: 0,
             timeout: None,
             arguments: ConsumerArguments::default(),
@@ -139,20 +136,20 @@ impl Consumer {
 
     #[inline]
     fn has_credit(&self) -> bool {
-        self.is_within_window() && self.grant.is_none_or(|grant| self.sent < grant.up_to)
+        self.is_within_window() && self.bounds.grant.is_none_or(|grant| self.sent < grant.up_to)
     }
 
     fn is_within_window(&self) -> bool {
-        self.no_ack || self.window.most == 0 || self.out < self.window.most
+        self.no_ack || self.bounds.window.most == 0 || self.out < self.bounds.window.most
     }
 
     fn drains(&self) -> bool {
-        self.grant.is_some_and(|grant| grant.rest == Rest::Drained)
+        self.bounds.grant.is_some_and(|grant| grant.rest == Rest::Drained)
     }
 
     /// Takes back what is left of its grant, and tells its client.
     fn end_drain(&mut self) {
-        let Some(Grant { up_to, rest }) = &mut self.grant else { return };
+        let Some(Grant { up_to, rest }) = &mut self.bounds.grant else { return };
         let unused = up_to.saturating_sub(self.sent);
         *rest = Rest::Kept;
         self.sent += unused;
@@ -206,10 +203,8 @@ pub(crate) enum Resume {
     Room,
     /// The limit that it shares has room, or was changed.
     Credit,
-    /// It has another prefetch.
-    Prefetch(Window),
-    /// It was granted credit; `None` for its window again.
-    Grant(Option<Grant>),
+    /// It has other credit.
+    Bounds(Bounds),
 }
 
 /// The consumers of a queue that get its messages.
@@ -515,9 +510,8 @@ impl Consumers {
         match why {
             Resume::Room => consumer.place.passed_by = false,
             Resume::Credit => consumer.place.starved = false,
-            Resume::Prefetch(window) => consumer.window = window,
-            Resume::Grant(grant) => {
-                consumer.grant = grant;
+            Resume::Bounds(bounds) => {
+                consumer.bounds = bounds;
                 if consumer.drains() {
                     self.draining.insert(slot);
                 } else {
@@ -623,7 +617,7 @@ mod tests {
         let mailbox = Arc::new(Mailbox::new(1 << 20, Waker::noop().clone()));
         let mut consumer = Consumer::new(ConsumerKey { client: 1, consumer: number }, mailbox, Arc::default());
         consumer.arguments.priority = priority;
-        consumer.window.most = prefetch;
+        consumer.bounds.window.most = prefetch;
         consumer
     }
 
@@ -646,16 +640,17 @@ mod tests {
     fn a_grant_counts_down_and_is_not_given_back_by_settlements() {
         let (mut consumers, key) = (Consumers::default(), ConsumerKey { client: 1, consumer: 1 });
         let mut one = consumer(1, 0, 0);
-        one.grant = Some(Grant { up_to: 0, rest: Rest::Kept });
+        one.bounds.grant = Some(Grant { up_to: 0, rest: Rest::Kept });
         consumers.add(one);
         assert_eq!(turns(&mut consumers, 5), [] as [u32; 0], "0 is none");
         for (up_to, count) in [(2, 2), (2, 0), (3, 1)] {
-            consumers.resume(key, Resume::Grant(Some(Grant { up_to, rest: Rest::Kept })));
+            let credit = Credit::Granted { left: up_to, rest: Rest::Kept };
+            consumers.resume(key, Resume::Bounds(credit.bounds(0, 0)));
             assert_eq!(turns(&mut consumers, 5).len(), count, "up to {up_to}");
             consumers.settled(key, count as u32);
             assert_eq!(turns(&mut consumers, 5), [] as [u32; 0]);
         }
-        consumers.resume(key, Resume::Grant(None));
+        consumers.resume(key, Resume::Bounds(Credit::OPEN.bounds(0, 0)));
         assert_eq!(turns(&mut consumers, 5).len(), 5, "a window without a limit");
     }
 

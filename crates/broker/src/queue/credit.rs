@@ -5,6 +5,7 @@
 //! deliveries on their way lets none go twice.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
@@ -12,12 +13,13 @@ use parking_lot::Mutex;
 use crate::queue::mailbox::FORGOTTEN_MAX;
 
 /// What lets deliveries go to a consumer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credit {
-    /// A window of unsettled deliveries, which settlements give back. It is as wide as the prefetch
-    /// of the session.
-    #[default]
-    Window,
+    /// A window of unsettled deliveries, which settlements give back.
+    Window {
+        /// How many there may be; `None` for as many as the broker allows.
+        most: Option<NonZeroU32>,
+    },
     /// A number of deliveries; 0 for none. Only another grant raises it. The broker's own limit of
     /// unsettled deliveries stays.
     Granted {
@@ -48,13 +50,33 @@ pub(crate) struct Grant {
 }
 
 impl Credit {
-    /// The grant to a consumer that has been told of so many deliveries.
-    pub(crate) fn grant(self, reported: u64) -> Option<Grant> {
-        match self {
-            Self::Window => None,
-            Self::Granted { left, rest } => Some(Grant { up_to: reported + u64::from(left), rest }),
-        }
+    /// A window that only the broker bounds.
+    pub const OPEN: Self = Self::Window { most: None };
+
+    /// The same for a consumer that has been told of so many deliveries. The broker lets it hold
+    /// `limit` unsettled ones, 0 for any number.
+    pub(crate) fn bounds(self, reported: u64, limit: u32) -> Bounds {
+        let (asked, grant) = match self {
+            Self::Window { most } => (most.map_or(0, NonZeroU32::get), None),
+            Self::Granted { left, rest } => (0, Some(Grant { up_to: reported + u64::from(left), rest })),
+        };
+        let most = if asked == 0 { limit } else { asked.min(limit) };
+        Bounds { window: Window { asked, most }, grant }
     }
+}
+
+impl Default for Credit {
+    fn default() -> Self {
+        Self::OPEN
+    }
+}
+
+/// Credit, as a queue keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(crate) window: Window,
+    /// The deliveries that were granted, if these are counted at all.
+    pub(crate) grant: Option<Grant>,
 }
 
 /// A limit on unsettled deliveries that several consumers of a session share, and how many there

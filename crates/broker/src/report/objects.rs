@@ -147,7 +147,7 @@ impl Broker {
             tag: consumer.tag.to_string(),
             no_ack: consumer.no_ack,
             exclusive: consumer.exclusive,
-            prefetch: consumer.window.asked,
+            prefetch: consumer.bounds.window.asked,
             unsettled: consumer.out,
             single: inner.arguments.single_active_consumer,
             active,

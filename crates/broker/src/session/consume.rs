@@ -1,5 +1,6 @@
 //! Consuming and fetching.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use crate::arguments::consumer::{BROWSE, ConsumerArguments, InvalidArgument, Mod
 use crate::arguments::{MESSAGE_GROUPS, QueueArguments, QueueType};
 use crate::catalog::declaration::locked;
 use crate::error::{Error, ErrorKind, Fact};
-use crate::queue::{Consumer, Credit, Fetched, Filter, Queue, Resume, Unattached, Visit, Window};
+use crate::queue::{Consumer, Credit, Fetched, Filter, Queue, Resume, Unattached, Visit};
 use crate::session::drain::{Delivery, Event};
 use crate::session::receiver::ConsumerRecord;
 use crate::session::settle::{FETCHED, Unacked};
@@ -49,7 +50,7 @@ impl Default for Consume {
             exclusive: false,
             drops_others: false,
             no_local: false,
-            credit: Credit::Window,
+            credit: Credit::OPEN,
             arguments: Ok(ConsumerArguments::default()),
         }
     }
@@ -80,17 +81,6 @@ impl Consume {
     }
 }
 
-/// The consumers that a prefetch is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Prefetch {
-    /// Each consumer that the session starts from here on.
-    NewConsumers,
-    /// Each consumer of the session, present ones included.
-    ExistingToo,
-    /// All of the session's consumers together.
-    Shared,
-}
-
 /// At most so many passed-by consumers try again before others get their turn.
 const RESUMED_AT_ONCE: usize = 1024;
 
@@ -106,38 +96,44 @@ pub enum Fetch {
 }
 
 impl Client {
-    /// Bounds the unsettled deliveries of consumers; 0 lifts the bound.
-    pub fn set_prefetch(&mut self, session: SessionId, count: u32, scope: Prefetch, now: Instant) {
+    /// Bounds the unsettled deliveries of all consumers of a session together, beside the credit
+    /// that each has; `None` lifts the bound. AMQP 0-9-1 has such a window, global prefetch.
+    pub fn share_window(&mut self, session: SessionId, most: Option<NonZeroU32>, now: Instant) {
         self.flush(now);
         let Ok(entry) = self.sessions.require(session) else { return };
-        if scope == Prefetch::Shared {
-            entry.shared.set_limit(count);
-            if count != 0 {
-                self.receiver.note_shared_limit();
-            }
-            self.resume_starved(session);
-            return;
+        entry.shared.set_limit(most.map_or(0, NonZeroU32::get));
+        if most.is_some() {
+            self.receiver.note_shared_limit();
         }
-        entry.set_prefetch(count);
-        if scope == Prefetch::ExistingToo {
-            let prefetch = Resume::Prefetch(self.window(count));
-            let consumers: Vec<u32> = self.consumers_of(session).collect();
-            consumers.into_iter().for_each(|consumer| self.resume_consumer(consumer, prefetch));
+        self.resume_starved(session);
+    }
+
+    /// The window that the protocol will give to later consumers of a session, for reports.
+    pub fn show_window(&self, session: SessionId, most: Option<NonZeroU32>) {
+        if let Some(entry) = self.sessions.get(session) {
+            entry.shown.set_prefetch(most.map_or(0, NonZeroU32::get));
         }
     }
 
     /// Sets what lets deliveries go to a consumer. An unknown tag is no error.
     pub fn set_credit(&mut self, session: SessionId, tag: &str, credit: Credit, now: Instant) {
         self.flush(now);
-        let Some(number) = self.find_consumer(session, tag) else { return };
-        let reported = self.receiver.consumer(number).map_or(0, |record| record.reported);
-        self.resume_consumer(number, Resume::Grant(credit.grant(reported)));
+        if let Some(number) = self.find_consumer(session, tag) {
+            self.bound_consumer(number, credit);
+        }
     }
 
-    /// A prefetch within the limit of every consumer.
-    fn window(&self, asked: u32) -> Window {
-        let most = self.engine.settings.limits.unsettled;
-        Window { asked, most: if asked == 0 { most } else { asked.min(most) } }
+    /// The same for each consumer of a session.
+    pub fn set_credit_of_all(&mut self, session: SessionId, credit: Credit, now: Instant) {
+        self.flush(now);
+        let consumers: Vec<u32> = self.consumers_of(session).collect();
+        consumers.into_iter().for_each(|consumer| self.bound_consumer(consumer, credit));
+    }
+
+    fn bound_consumer(&mut self, number: u32, credit: Credit) {
+        let reported = self.receiver.consumer(number).map_or(0, |record| record.reported);
+        let bounds = credit.bounds(reported, self.engine.settings.limits.unsettled);
+        self.resume_consumer(number, Resume::Bounds(bounds));
     }
 
     fn consumers_of(&self, session: SessionId) -> impl Iterator<Item = u32> {
@@ -189,15 +185,12 @@ impl Client {
         self.receiver.set_timeout(number, timeout);
         timeout.into_iter().for_each(|timeout| self.watch_consumer(timeout, now));
         let entry = self.sessions.require(session)?;
-        let (prefetch, shared) = (entry.prefetch(), Arc::clone(&entry.shared));
-        let called = entry.shown.number();
-        let window = self.window(prefetch);
+        let (called, shared) = (entry.shown.number(), Arc::clone(&entry.shared));
         let mut consumer = Consumer::new(self.key(number), Arc::clone(&self.shared.mailbox), shared);
         consumer.tag = tag.as_str().into();
         consumer.no_ack = consume.no_ack;
         consumer.exclusive = consume.exclusive;
-        consumer.window = window;
-        consumer.grant = consume.credit.grant(0);
+        consumer.bounds = consume.credit.bounds(0, self.engine.settings.limits.unsettled);
         consumer.timeout = timeout;
         consumer.session = called;
         consumer.arguments = asked;

@@ -26,8 +26,6 @@ pub(super) struct Session {
     pub(super) notes: Notes,
     pub(super) shared: Arc<SharedCredit>,
     pub(super) shown: Arc<Shown>,
-    /// For later consumers.
-    prefetch: u32,
     consumers: BTreeSet<u32>,
     /// The same by their tags.
     tags: HashMap<Arc<str>, u32>,
@@ -67,16 +65,6 @@ impl Session {
     /// The consumer with this tag.
     pub(super) fn consumer_tagged(&self, tag: &str) -> Option<u32> {
         self.tags.get(tag).copied()
-    }
-
-    /// The prefetch of later consumers.
-    pub(super) fn prefetch(&self) -> u32 {
-        self.prefetch
-    }
-
-    pub(super) fn set_prefetch(&mut self, count: u32) {
-        self.prefetch = count;
-        self.shown.set_prefetch(count);
     }
 }
 

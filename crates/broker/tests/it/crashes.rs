@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use broker::{Clock, Consume, Fetch, Flow, Outcome, Prefetch, Publish, QueueSpec, Tags, Ticket, Value};
+use broker::{Clock, Consume, Fetch, Flow, Outcome, Publish, QueueSpec, Tags, Ticket, Value};
 use testkit::broker::{Setup, TestBroker};
-use testkit::peer::{Peer, Received, Seen};
+use testkit::peer::{Peer, Received, Seen, window};
 use testkit::sim_disk::{Fault, Random, SimDisk};
 
 use crate::history::{Copy, History, Unit, priority_of};
@@ -272,8 +272,7 @@ impl World {
         }
         let (now, prefetch) = (self.broker().now(), 1 + self.random.below(5) as u32);
         let session = self.peers[who].session(1);
-        self.peers[who].client.set_prefetch(session, prefetch, Prefetch::NewConsumers, now);
-        let consume = Consume { queue: queue.into(), ..Consume::default() };
+        let consume = Consume { queue: queue.into(), credit: window(prefetch), ..Consume::default() };
         let tag = self.peers[who].client.consume(session, consume, now).unwrap();
         self.consumers[who].insert(tag, queue.to_owned());
         self.hear(who);

@@ -1,11 +1,11 @@
 //! Full memory and a full log: publishers stop, consumers go on, and all of them finish.
 
 use broker::{
-    ApplyTo, Browse, Consume, Flow, Outcome, PolicyKind, PolicySpec, Prefetch, Publish, QueueSpec, RedriveMode,
-    SessionId, Tags, Ticket, TransactionId, Value,
+    ApplyTo, Browse, Consume, Flow, Outcome, PolicyKind, PolicySpec, Publish, QueueSpec, RedriveMode, SessionId, Tags,
+    Ticket, TransactionId, Value,
 };
 use testkit::broker::{Setup, TestBroker, table_of};
-use testkit::peer::{Peer, Seen};
+use testkit::peer::{Peer, Seen, window};
 use testkit::script::Script;
 use testkit::sim_disk::SimDisk;
 
@@ -240,8 +240,8 @@ fn consumer(small: Small) -> Small {
     let mut consumer = Small::attach(small.broker);
     let (session, now) = (consumer.session, consumer.broker.now());
     consumer.peer.confirm(session);
-    consumer.peer.client.set_prefetch(session, 1, Prefetch::NewConsumers, now);
-    consumer.consume("q");
+    let consume = Consume { queue: "q".into(), tag: "c".into(), credit: window(1), ..Consume::default() };
+    consumer.peer.client.consume(session, consume, now).unwrap();
     consumer
 }
 

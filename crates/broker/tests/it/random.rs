@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
-    Consume, ConsumerArguments, DeleteIf, Fetch, Outcome, Prefetch, Publish, QueueSpec, Table, Tags, Unroutable, Value,
+    Consume, ConsumerArguments, DeleteIf, Fetch, Outcome, Publish, QueueSpec, Table, Tags, Unroutable, Value,
 };
 use testkit::broker::{Setup, TestBroker};
-use testkit::peer::{Peer, Received, Seen};
+use testkit::peer::{Peer, Received, Seen, window};
 use testkit::sim_disk::{Random, SimDisk};
 
 use crate::model::{Consumer, Model, Place, Queue, Rules, SessionKey, State, Verdict, key_of, priority_of};
@@ -262,8 +262,8 @@ impl Run {
         let now = self.now();
         let peer = &mut self.peers[key.0];
         let session = peer.session(key.1);
-        peer.client.set_prefetch(session, prefetch, Prefetch::NewConsumers, now);
-        let mut consume = Consume { queue: format!("q{queue}"), tag: tag.clone(), no_ack, ..Consume::default() };
+        let (queue_name, credit) = (format!("q{queue}"), window(prefetch));
+        let mut consume = Consume { queue: queue_name, tag: tag.clone(), no_ack, credit, ..Consume::default() };
         if selects {
             let selector = "absent IS NULL".to_owned();
             consume.arguments = Ok(ConsumerArguments { selector, ..ConsumerArguments::default() });

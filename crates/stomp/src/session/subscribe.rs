@@ -4,9 +4,10 @@
 //! name.
 
 use std::borrow::Cow;
+use std::num::NonZeroU32;
 use std::time::Instant;
 
-use broker::{Consume, ConsumerArguments, DeleteIf, Mode, Prefetch, Ticket};
+use broker::{Consume, ConsumerArguments, Credit, DeleteIf, Mode, Ticket};
 
 use wire::Output;
 
@@ -57,13 +58,14 @@ fn refuse_unknown(headers: &Headers<'_>) -> Result<(), Failure> {
 }
 
 /// The largest number of unsettled deliveries; 0 is without limit.
-fn prefetch(headers: &Headers<'_>) -> Result<u32, Failure> {
+fn window(headers: &Headers<'_>) -> Result<Option<NonZeroU32>, Failure> {
     for name in ["prefetch-count", "activemq.prefetchSize"] {
         if let Some(value) = headers.get(name) {
-            return value.trim().parse().map_err(|_| Failure::invalid(name, "a number of messages", &value));
+            let count = value.trim().parse().map_err(|_| Failure::invalid(name, "a number of messages", &value))?;
+            return Ok(NonZeroU32::new(count));
         }
     }
-    Ok(0)
+    Ok(None)
 }
 
 fn ack_mode(headers: &Headers<'_>) -> Result<AckMode, Failure> {
@@ -160,7 +162,7 @@ impl Session {
             ));
         }
         let mode = ack_mode(headers)?;
-        let prefetch = prefetch(headers)?;
+        let window = window(headers)?;
         let mut arguments = consumer_arguments(headers)?;
         let browsed = browsed(headers, &destination, mode)?;
         if browsed.is_some() {
@@ -169,7 +171,7 @@ impl Session {
         let durable = Durable::find(headers, &destination, self.subscriber())?;
         let no_local = no_local(headers, durable.as_ref())?;
         let (queue, ticket) = self.source(&destination, durable.as_ref(), headers, now)?;
-        self.client.set_prefetch(self.id, prefetch, Prefetch::NewConsumers, now);
+        self.client.show_window(self.id, window);
         let consumer = self.deliveries.add(&tag, mode, browsed);
         if durable.is_some() {
             self.deliveries.note_destination(&tag, &written);
@@ -181,6 +183,7 @@ impl Session {
             exclusive: durable.is_some_and(|durable| durable.exclusive)
                 || headers.get("activemq.exclusive").as_deref() == Some("true"),
             no_local,
+            credit: Credit::Window { most: window },
             // If the subscription has a queue of its own, no other consumer could take the messages
             // that it does not get.
             drops_others: !destination.lasts() && headers.get("x-queue-name").is_none(),

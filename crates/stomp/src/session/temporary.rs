@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use broker::{Consume, Prefetch, QueueSpec, Ticket};
+use broker::{Consume, QueueSpec, Ticket};
 
 use super::deliver::Tag;
 use super::error::Failure;
@@ -57,7 +57,6 @@ impl Session {
         let (queue, _) = self.temporary(name, QueueSpec { exclusive: true, ..QueueSpec::default() }, now)?;
         let tag = Tag::Id(reply_to.into());
         if !self.deliveries.contains(&tag) {
-            self.client.set_prefetch(self.id, 0, Prefetch::NewConsumers, now);
             let consumer = self.deliveries.add(&tag, AckMode::Auto, None);
             let consume = Consume { queue: queue.clone(), tag: consumer, no_ack: true, ..Consume::default() };
             self.client.consume(self.id, consume, now)?;
