@@ -24,12 +24,19 @@ pub enum ErrorKind {
 }
 
 /// The facts of an error about a thing that each protocol calls by a name of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact {
     /// The session has as many consumers as it may.
     Consumers {
         /// How many that is.
         limit: u32,
+    },
+    /// A fetch would go past the consumer whose turn it is.
+    FetchPastActive {
+        /// The name of its queue.
+        queue: String,
+        /// The vhost of the queue.
+        vhost: String,
     },
     /// The session holds so many unsettled deliveries that it may fetch no more.
     Unsettled {
@@ -57,10 +64,16 @@ impl Error {
 
     /// The error that a fact is, in the broker's own words.
     pub fn of(fact: Fact) -> Self {
-        let (kind, text) = match fact {
+        let (kind, text) = match &fact {
             Fact::Consumers { limit } => {
                 (ErrorKind::NotAllowed, format!("reached maximum ({limit}) of consumers per session"))
             }
+            Fact::FetchPastActive { queue, vhost } => (
+                ErrorKind::Locked,
+                format!(
+                    "queue '{queue}' in vhost '{vhost}' has a single active consumer, past which nothing is fetched"
+                ),
+            ),
             Fact::Unsettled { held } => (
                 ErrorKind::Precondition,
                 format!("session holds {held} unacknowledged deliveries; acknowledge some first"),

@@ -262,7 +262,7 @@ impl Client {
     }
 
     /// The ticket of everything that was settled so far.
-    pub fn settled_ticket(&self, _session: SessionId) -> Ticket {
+    pub fn settled_ticket(&self) -> Ticket {
         self.settled.ticket()
     }
 

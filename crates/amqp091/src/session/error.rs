@@ -120,6 +120,11 @@ impl From<Error> for Failure {
             Some(Fact::Consumers { limit }) => {
                 Failure::new(code, format!("reached maximum ({limit}) of consumers per channel"))
             }
+            Some(Fact::FetchPastActive { queue, vhost }) => {
+                let why = "basic.get operations are not supported by quorum queues with single active consumer";
+                let text = format!("cannot obtain access to locked queue '{queue}' in vhost '{vhost}'. {why}");
+                Failure::new(code, text)
+            }
             Some(Fact::Unsettled { held }) => {
                 Failure::new(code, format!("channel holds {held} unacknowledged deliveries; acknowledge some first"))
             }

@@ -20,7 +20,7 @@ impl Channel {
         let name = without_line_ends(declare.queue);
         let declared = if name == REPLY_TO {
             // It is not a queue, and always exists.
-            Declared { name, ready: 0, consumers: 1, ticket: cx.client.settled_ticket(self.session) }
+            Declared { name, ready: 0, consumers: 1, ticket: cx.client.settled_ticket() }
         } else if declare.passive || name.starts_with(REPLY_PREFIX) {
             cx.client.check_queue(&self.queue_name(&name)?, cx.now)?
         } else {

@@ -275,7 +275,7 @@ impl Queue {
         self.conclude(inner, Show::Nothing, visit);
     }
 
-    /// Takes the first message for `basic.get`. It stays out until it is settled, unless `no_ack`.
+    /// Takes the first message for a fetch. It stays out until it is settled, unless `no_ack`.
     /// `waker` is woken when a message that was away is in memory.
     pub(crate) fn fetch(self: &Arc<Self>, no_ack: bool, waker: &Waker, visit: &mut Visit<'_>) -> Result<Fetched, Gone> {
         let mut inner = self.lock(visit.context);

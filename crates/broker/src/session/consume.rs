@@ -11,7 +11,7 @@ use selector::Selector;
 use crate::arguments::consumer::{BROWSE, ConsumerArguments, InvalidArgument, Mode, SELECTOR};
 use crate::arguments::{MESSAGE_GROUPS, QueueArguments, QueueType};
 use crate::catalog::declaration::locked;
-use crate::error::{Error, ErrorKind, Fact};
+use crate::error::{Error, Fact};
 use crate::queue::{Consumer, Credit, Fetched, Filter, Queue, Resume, Unattached, Visit};
 use crate::session::drain::{Delivery, Event};
 use crate::session::receiver::ConsumerRecord;
@@ -312,7 +312,8 @@ impl Client {
         let queue = self.queue_to(queue, Right::Read)?;
         // As in RabbitMQ: any client fetches from any other queue, past a single consumer.
         if queue.queue_type == QueueType::Quorum && queue.arguments(&self.engine).single_active_consumer {
-            return Err(one_at_a_time(&queue));
+            let (queue, vhost) = (queue.name.to_string(), queue.vhost.to_string());
+            return Err(Error::of(Fact::FetchPastActive { queue, vhost }));
         }
         let (held, most) =
             (self.sessions.require(session)?.unsettled.len(), self.engine.settings.limits.unsettled as usize);
@@ -393,14 +394,4 @@ fn in_use(queue: &Queue) -> Error {
 fn too_many(queue: &Queue, limit: u32) -> Error {
     let (name, vhost) = (&queue.name, &queue.vhost);
     Error::not_allowed(format!("reached maximum ({limit}) of consumers of queue '{name}' in vhost '{vhost}'"))
-}
-
-/// In RabbitMQ's words. A fetch would go past the consumer whose turn it is.
-fn one_at_a_time(queue: &Queue) -> Error {
-    let (name, vhost, kind) = (&queue.name, &queue.vhost, queue.queue_type.name());
-    let text = format!(
-        "cannot obtain access to locked queue '{name}' in vhost '{vhost}'. basic.get operations are not supported by {kind} \
-         queues with single active consumer"
-    );
-    Error::new(ErrorKind::Locked, text)
 }

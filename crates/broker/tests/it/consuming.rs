@@ -317,8 +317,7 @@ fn the_next_active_consumer_gets_first_what_comes_back_from_a_closed_session() {
     }
 }
 
-const LOCKED: &str = "405 cannot obtain access to locked queue 'q' in vhost '/'. basic.get operations are not supported by quorum \
-                      queues with single active consumer";
+const LOCKED: &str = "405 queue 'q' in vhost '/' has a single active consumer, past which nothing is fetched";
 
 #[test]
 fn who_holds_a_message_too_long_must_close_the_session() {

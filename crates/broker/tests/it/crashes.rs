@@ -330,7 +330,7 @@ impl World {
         }
         let now = self.broker().now();
         self.peers[who].client.flush(now);
-        let ticket = self.peers[who].client.settled_ticket(session);
+        let ticket = self.peers[who].client.settled_ticket();
         let copies = settled
             .into_iter()
             .filter(|(_, outcome)| !matches!(outcome, Outcome::Released | Outcome::Modified { .. }))

@@ -497,7 +497,7 @@ fn reject_behind_what_is_away(scene: &mut Scene) {
     scene.peer.client.flush(scene.broker.now());
     scene.peer.client.settle(session, Tags::UpTo(came[9].tag), &Outcome::REJECTED).unwrap();
     scene.peer.client.flush(scene.broker.now());
-    let ticket = scene.peer.client.settled_ticket(session);
+    let ticket = scene.peer.client.settled_ticket();
     assert!(scene.broker.try_flush() && scene.peer.client.durable(ticket.into()));
 }
 

@@ -144,7 +144,7 @@ impl Session {
     /// The broker has run what was gathered. Writes its events, about `room` bytes, and the
     /// receipts that can be written now. True if it has more events.
     pub(super) fn report(&mut self, output: &mut Output, room: usize, now: Instant) -> Result<bool, Failure> {
-        self.receipts.end_turn(self.client.settled_ticket(self.id));
+        self.receipts.end_turn(self.client.settled_ticket());
         let Self { client, deliveries, receipts, dialects, .. } = self;
         let mut result = Ok(());
         let more = client.drain(now, room, &mut |event| {
@@ -167,7 +167,7 @@ impl Session {
         let Self { client, id, deliveries, receipts, dialects, .. } = self;
         // A SEND of this turn may be confirmed among these events, before its turn has ended.
         client.flush(now);
-        receipts.sends_run(client.settled_ticket(*id));
+        receipts.sends_run(client.settled_ticket());
         let mut result = Ok(());
         let ticket = client.cancel(*id, consumer, now, &mut |event| {
             if result.is_ok() {

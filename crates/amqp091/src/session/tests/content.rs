@@ -290,6 +290,22 @@ fn what_is_held_unacknowledged_is_bounded_whatever_the_prefetch() {
 }
 
 #[test]
+fn a_fetch_past_a_single_active_consumer_is_refused_in_the_words_of_rabbitmq() {
+    let mut peer = server().channel();
+    let arguments = encode_fields(&[
+        ("x-queue-type".to_owned(), Value::from("quorum")),
+        ("x-single-active-consumer".to_owned(), Value::Bool(true)),
+    ]);
+    let arguments = Table::new(&arguments).expect("a valid table");
+    peer.send(1, QueueDeclare { queue: "q", durable: true, arguments, ..Default::default() });
+    peer.expect(&[&declared(1, "q", 0, 0)]);
+    peer.send(1, BasicGet { queue: "q", ..Default::default() });
+    let text = "RESOURCE_LOCKED - cannot obtain access to locked queue 'q' in vhost '/'. basic.get operations are not \
+                supported by quorum queues with single active consumer";
+    peer.expect(&[&channel_closed(1, 405, text, (60, 70))]);
+}
+
+#[test]
 fn unfinished_bodies_are_bounded_over_all_channels() {
     let server = server_with(Settings::default(), small_messages());
     let mut peer = server.connect_as("guest", &[]);
