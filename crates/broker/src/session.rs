@@ -170,6 +170,11 @@ impl Client {
         self.engine.clock.unix_ms()
     }
 
+    /// A name that nothing else has and that can't be guessed: `prefix`, and 22 characters.
+    pub fn fresh_name(&self, prefix: &str) -> String {
+        self.engine.names.name(prefix)
+    }
+
     /// The user it acts for.
     pub fn user(&self) -> &str {
         &self.shared.user

@@ -44,7 +44,7 @@ impl Channel {
         // no_local is ignored, as by RabbitMQ: clients may set it and expect their own messages.
         let wanted = Consume {
             queue,
-            tag: consume.consumer_tag.to_owned(),
+            tag: consumer_tag(cx, consume),
             no_ack: consume.no_ack,
             exclusive: consume.exclusive,
             credit: Credit::Window { most: self.window },
@@ -63,7 +63,8 @@ impl Channel {
         if !consume.no_ack {
             return Err(Failure::new(ReplyCode::PreconditionFailed, "reply consumer cannot acknowledge"));
         }
-        let tag = cx.client.consume_replies(self.session, consume.consumer_tag, cx.now)?;
+        let tag = consumer_tag(cx, consume);
+        let tag = cx.client.consume_replies(self.session, &tag, cx.now)?;
         if !consume.nowait {
             cx.link.send(cx.number, BasicConsumeOk { consumer_tag: &tag });
         }
@@ -167,6 +168,14 @@ impl Channel {
 #[inline]
 fn up_to(tag: u64) -> Tags {
     if tag == 0 { Tags::All } else { Tags::UpTo(tag) }
+}
+
+/// The consumer's tag, or one of the form that RabbitMQ generates.
+fn consumer_tag(cx: &Context<'_>, consume: &BasicConsume<'_>) -> String {
+    match consume.consumer_tag {
+        "" => cx.client.fresh_name("amq.ctag-"),
+        tag => tag.to_owned(),
+    }
 }
 
 /// With `requeue=false` the specification asks for redelivery to the same consumer. RabbitMQ does

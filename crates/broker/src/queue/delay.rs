@@ -90,9 +90,9 @@ pub(crate) struct Dues {
 }
 
 impl Dues {
-    /// Those of an empty bucket: sorted from the beginning if it is `near`.
-    pub(crate) fn new(near: bool) -> Self {
-        Self { order: BTreeSet::new(), sorted: if near { Sorted::Whole } else { Sorted::Not } }
+    /// Those of an empty bucket, sorted from the beginning.
+    pub(crate) fn sorted() -> Self {
+        Self { order: BTreeSet::new(), sorted: Sorted::Whole }
     }
 
     pub(super) fn heap_bytes(&self) -> usize {

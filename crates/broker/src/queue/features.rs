@@ -55,7 +55,8 @@ impl Features {
             ids: Ids::new(arguments.deduplication),
             values: Values::default(),
             waiting: None,
-            dues: bucket.map(|bucket| Box::new(Dues::new(bucket.span.is_near(now)))),
+            dues: bucket
+                .map(|bucket| Box::new(if bucket.span.is_near(now) { Dues::sorted() } else { Dues::default() })),
             decided: BTreeMap::new(),
         }
     }

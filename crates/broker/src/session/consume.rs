@@ -244,7 +244,7 @@ impl Client {
 
     pub(super) fn consumer_tag(&self, session: SessionId, wanted: &str) -> Result<String, Error> {
         if wanted.is_empty() {
-            return Ok(self.engine.names.name("amq.ctag-"));
+            return Ok(self.fresh_name(""));
         }
         if self.find_consumer(session, wanted).is_some() {
             return Err(Error::not_allowed(format!("attempt to reuse consumer tag '{wanted}'")));
