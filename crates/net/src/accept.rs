@@ -15,6 +15,7 @@ use wire::{Peer, Protocol};
 
 use crate::drive::drive;
 use crate::handshake::Handshakes;
+use crate::heavy::Heavy;
 use crate::listener::Nagle;
 use crate::log_throttle::LogThrottle;
 use crate::registry::Registry;
@@ -32,6 +33,8 @@ pub(crate) struct Acceptor {
     pub(crate) settings: Arc<Settings>,
     pub(crate) nagle: Nagle,
     pub(crate) handshakes: Arc<Handshakes>,
+    /// The connections of all listeners share the threads.
+    pub(crate) heavy: Arc<Heavy>,
 }
 
 impl Acceptor {
@@ -70,8 +73,9 @@ impl Acceptor {
             Ok(registration) => {
                 self.tune(&socket);
                 tracing::debug!(connection = registration.listed.id(), peer = %remote, "connection accepted");
+                let (handshakes, heavy) = (self.handshakes.clone(), self.heavy.clone());
                 let (protocols, settings) = (self.protocols.clone(), self.settings.clone());
-                tokio::spawn(drive(socket, self.handshakes.clone(), registration, protocols, settings));
+                tokio::spawn(drive(socket, handshakes, registration, protocols, settings, heavy));
             }
             Err(refusal) => {
                 if let Some(held) = refused.pass(Instant::now()) {

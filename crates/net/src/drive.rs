@@ -8,7 +8,6 @@
 use std::future::poll_fn;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -19,6 +18,7 @@ use wire::{CloseReason, Connection, Doing, Peer, Protocol, ReadState};
 use crate::detect::detect;
 use crate::flush::{Flushed, poll_flush};
 use crate::handshake::Handshakes;
+use crate::heavy::{Heavy, Place, after_others};
 use crate::input::{Input, TURN_BYTES};
 use crate::linger;
 use crate::registry::{Listed, Registration};
@@ -99,6 +99,17 @@ enum End {
     Panicked,
 }
 
+/// What a connection has left when it lets others run.
+#[derive(Debug)]
+enum Left {
+    /// Nothing to do until it is woken.
+    Nothing,
+    /// More to do at once.
+    More,
+    /// Nothing ever: it has ended.
+    Over(End),
+}
+
 /// Runs one accepted connection to its end.
 pub(crate) async fn drive(
     socket: TcpStream,
@@ -106,6 +117,7 @@ pub(crate) async fn drive(
     registration: Registration,
     protocols: Arc<[Arc<dyn Protocol>]>,
     settings: Arc<Settings>,
+    heavy: Arc<Heavy>,
 ) {
     let listed = registration.listed.clone();
     poll_fn(|cx| {
@@ -123,7 +135,7 @@ pub(crate) async fn drive(
     let end = match catch_unwind(AssertUnwindSafe(accept)) {
         Err(_) => End::Panicked,
         Ok(connection) => {
-            let mut drive = Drive::new(&mut socket, &registration, &settings, connection, input);
+            let mut drive = Drive::new(&mut socket, &registration, &settings, connection, input, Place::new(heavy));
             let end = poll_fn(|cx| {
                 // What a panic leaves half-done is dropped with the connection right after.
                 catch_unwind(AssertUnwindSafe(|| drive.poll(cx))).unwrap_or(Poll::Ready(End::Panicked))
@@ -151,6 +163,8 @@ struct Drive<'a> {
     settings: &'a Settings,
     connection: Box<dyn Connection>,
     input: Input,
+    /// Where it stands if there is too much to do for all.
+    place: Place,
     /// The peer has authenticated.
     established: bool,
     /// The protocol has not yet refused what waits in `input`: offer it before reading more.
@@ -171,6 +185,7 @@ impl<'a> Drive<'a> {
         settings: &'a Settings,
         connection: Box<dyn Connection>,
         input: Input,
+        place: Place,
     ) -> Self {
         let fresh = !input.is_empty();
         Self {
@@ -180,6 +195,7 @@ impl<'a> Drive<'a> {
             settings,
             connection,
             input,
+            place,
             established: false,
             fresh,
             woken: false,
@@ -192,27 +208,40 @@ impl<'a> Drive<'a> {
     /// Takes turns until there is nothing to do, the budget is used up, or the connection has
     /// ended.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        if !self.place.may_run(cx.waker()) {
+            return Poll::Pending;
+        }
         let began = Instant::now();
         let mut budget = Budget::full(began);
         crate::spin::worked();
-        let polled = self.take_turns(&mut budget, began, cx);
-        let took = began.elapsed();
+        let left = self.take_turns(&mut budget, began, cx);
+        let ended = Instant::now();
+        let took = ended.duration_since(began);
+        match left {
+            Left::Nothing | Left::Over(_) => self.place.ran(took),
+            Left::More if self.place.ran_and_has_more(took, cx.waker()) => {}
+            Left::More if budget.is_over(ended) => after_others(cx.waker()),
+            Left::More => cx.waker().wake_by_ref(),
+        }
         if took >= LONG {
             self.tell_long(took, BUDGET - budget.left);
         }
-        polled
+        match left {
+            Left::Over(end) => Poll::Ready(end),
+            Left::Nothing | Left::More => Poll::Pending,
+        }
     }
 
-    fn take_turns(&mut self, budget: &mut Budget, began: Instant, cx: &mut Context<'_>) -> Poll<End> {
+    fn take_turns(&mut self, budget: &mut Budget, began: Instant, cx: &mut Context<'_>) -> Left {
         let mut now = began;
         for _ in 0..TURNS {
             match self.turn(budget, now, cx) {
-                Err(end) => return Poll::Ready(end),
+                Err(end) => return Left::Over(end),
                 Ok(true) => {}
                 Ok(false) => {
                     self.give_back(now);
                     if self.timer.poll_until(self.next_deadline(), now, cx).is_pending() {
-                        return Poll::Pending;
+                        return Left::Nothing;
                     }
                 }
             }
@@ -221,12 +250,7 @@ impl<'a> Drive<'a> {
                 break;
             }
         }
-        if budget.is_over(now) {
-            give_way(cx);
-        } else {
-            cx.waker().wake_by_ref();
-        }
-        Poll::Pending
+        Left::More
     }
 
     /// What took so long is told and counted.
@@ -377,13 +401,6 @@ impl<'a> Drive<'a> {
     }
 }
 
-/// Has the task go on once the sockets of the others were looked at. A task that is woken while it
-/// runs is run again before that, up to 60 times: far too often for one that takes its whole time.
-fn give_way(cx: &mut Context<'_>) {
-    // It says that there is more to do, and has the runtime wake the task later.
-    let _ = pin!(tokio::task::yield_now()).poll(cx);
-}
-
 impl Drop for Drive<'_> {
     /// However the task ends, also when the runtime drops it, the protocol hears that nothing
     /// reaches the peer any more.
@@ -423,8 +440,8 @@ fn log(listed: &Listed, end: &End) {
 mod tests {
     use super::*;
 
-    fn size_of_task<A, B, C, D, E, F>(_: impl FnOnce(A, B, C, D, E) -> F) -> usize {
-        size_of::<F>()
+    fn size_of_task<A, B, C, D, E, F, G>(_: impl FnOnce(A, B, C, D, E, F) -> G) -> usize {
+        size_of::<G>()
     }
 
     /// How many bytes a connection moves until others get their turn.

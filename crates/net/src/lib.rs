@@ -13,6 +13,7 @@ mod encryption;
 mod flush;
 mod handshake;
 mod handshake_threads;
+mod heavy;
 mod input;
 mod linger;
 mod listener;

@@ -14,6 +14,7 @@ use wire::Protocol;
 use crate::accept::Acceptor;
 use crate::handshake::Handshakes;
 use crate::handshake_threads::HandshakeThreads;
+use crate::heavy::Heavy;
 use crate::listener::Listener;
 use crate::registry::{Limits, Registry};
 use crate::settings::Settings;
@@ -40,6 +41,7 @@ pub struct Net {
     registry: Arc<Registry>,
     settings: Arc<Settings>,
     io_threads: usize,
+    heavy: Arc<Heavy>,
     /// Once a listener has TLS.
     handshake_threads: Mutex<Option<Arc<HandshakeThreads>>>,
 }
@@ -63,8 +65,8 @@ impl Net {
             pending_per_address: settings.pending_per_address,
             rate_per_address: settings.connects_per_address,
         }));
-        let (settings, handshake_threads) = (Arc::new(settings), Mutex::default());
-        Ok(Self { handle, stop, finish, host: Some(host), registry, settings, io_threads, handshake_threads })
+        let (settings, heavy, handshake_threads) = (Arc::new(settings), Heavy::new(io_threads), Mutex::default());
+        Ok(Self { handle, stop, finish, host: Some(host), registry, settings, io_threads, heavy, handshake_threads })
     }
 
     /// Accepts connections on `listener` that speak one of `protocols`. They come within TLS if
@@ -88,6 +90,7 @@ impl Net {
             registry: self.registry.clone(),
             settings: self.settings.clone(),
             nagle,
+            heavy: self.heavy.clone(),
             handshakes: Arc::new(Handshakes {
                 secure,
                 websockets: web.map(|web| WebSockets::new(web, self.settings.detect_timeout)),

@@ -164,7 +164,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/net/src",
         layers: &[
-            &["encryption", "handshake_threads", "listener", "log_throttle", "settings", "spin", "timer", "upgrade", "wakeup"],
+            &["encryption", "handshake_threads", "heavy", "listener", "log_throttle", "settings", "spin", "timer", "upgrade", "wakeup"],
             &["registry"],
             &["stream"],
             &["flush", "input", "linger", "screen"],
