@@ -4,8 +4,22 @@
 /// history of its deaths.
 pub const STORED_BESIDES: u64 = 64 << 10;
 
-/// Entries that a turn enqueues at most; its last message may exceed it.
+/// Entries that a turn enqueues, settles and drops at most; the last request of it may exceed it.
 pub(crate) const TURN_ENTRIES: usize = 10_000;
 
 /// Steps of routing ([`crate::routing::STEPS`]) that cost a turn as much as an entry.
 pub(crate) const STEPS_PER_ENTRY: usize = 16;
+
+/// A change of a vhost's tables costs a turn as much as so many entries, whatever it changes.
+pub(crate) const CHANGE_ENTRIES: usize = 16;
+
+/// A fetch costs a turn as much as so many entries: it has a visit of its queue to itself.
+pub(crate) const FETCH_ENTRIES: usize = 16;
+
+/// So many exchanges are asked for the bindings of a queue that ends at the cost of one entry.
+const ASKED_AS_ONE: usize = 8;
+
+/// What the end of an empty queue costs in a vhost with so many exchanges, in entries.
+pub(crate) fn queue_end_entries(exchanges: usize) -> usize {
+    CHANGE_ENTRIES + exchanges / ASKED_AS_ONE
+}

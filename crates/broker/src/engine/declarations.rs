@@ -76,7 +76,12 @@ impl Engine {
         let mut names: Vec<Arc<str>> = vec![name.into()];
         while let Some(name) = names.pop() {
             let Some(exchange) = tables.remove_exchange(&name) else { continue };
+            let mut last = None;
             for binding in exchange.bindings.iter() {
+                // A destination's bindings lie together, and it forgets all of them at the first.
+                if last.replace(binding.destination) == Some(binding.destination) {
+                    continue;
+                }
                 if let Destination::Queue(id) = binding.destination
                     && let Some(queue) = tables.queue_by_id(id)
                 {

@@ -13,17 +13,13 @@ use parking_lot::Mutex;
 
 use crate::catalog::Vhost;
 use crate::engine::Engine;
+use crate::engine::bounds::{CHANGE_ENTRIES, queue_end_entries};
 use crate::queue::arrival::Work;
 use crate::queue::mailbox::{Mailbox, Outgoing};
 use crate::queue::{ConsumerKey, EntryOutcome, Queue, Settlement, Visit};
 
 /// The weight of a piece of an end, about.
 const PIECE: usize = 2048;
-/// The weight of a queue's end, in settlements. The exchanges of its vhost that are asked for
-/// bindings count besides.
-const QUEUE_WEIGHT: usize = 16;
-/// So many exchanges are asked at the cost of one settlement.
-const ASKED_AS_ONE: usize = 8;
 
 /// The result of an end, for the clients that wait for it.
 #[derive(Debug, Default)]
@@ -70,7 +66,7 @@ impl Ending {
     /// Its weight, about, in settlements.
     pub(crate) fn weight(&self) -> usize {
         let back: usize = self.back.values().map(|(_, settlements)| settlements.len()).sum();
-        self.leaving.len() + self.outgoing.len() + back + self.exclusive.len() * QUEUE_WEIGHT
+        self.leaving.len() + self.outgoing.len() + back + self.exclusive.len() * CHANGE_ENTRIES
     }
 
     pub(crate) fn comes_back(&mut self, queue: &Arc<Queue>, settlement: Settlement) {
@@ -128,7 +124,7 @@ impl Ending {
             return true;
         }
         if !self.left.is_empty() {
-            let some: Vec<Owner> = self.left.keys().take(PIECE / QUEUE_WEIGHT).copied().collect();
+            let some: Vec<Owner> = self.left.keys().take(PIECE / CHANGE_ENTRIES).copied().collect();
             for (queue, keys) in some.iter().filter_map(|id| self.left.remove(id)) {
                 queue.left(&keys, &mut visit);
             }
@@ -143,7 +139,7 @@ impl Ending {
             return;
         }
         let mut tables = self.vhost.tables.write();
-        let each = QUEUE_WEIGHT + tables.exchanges().count() / ASKED_AS_ONE;
+        let each = queue_end_entries(tables.count_exchanges());
         let from = self.exclusive.len().saturating_sub((PIECE / each).max(1));
         for queue in self.exclusive.drain(from..) {
             // The check is empty, so it can't refuse.

@@ -53,6 +53,11 @@ impl Bounds {
         self.retain(&|other| other != bound);
     }
 
+    /// Number of bindings.
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
     /// Keeps only those that `stays` is true of.
     pub(crate) fn retain(&mut self, stays: &dyn Fn(&Bound) -> bool) {
         let mut gone = 0;

@@ -11,6 +11,7 @@ use selector::Selector;
 use crate::arguments::consumer::{BROWSE, ConsumerArguments, InvalidArgument, Mode, SELECTOR};
 use crate::arguments::{MESSAGE_GROUPS, QueueArguments, QueueType};
 use crate::catalog::declaration::locked;
+use crate::engine::bounds::FETCH_ENTRIES;
 use crate::error::{Error, Fact};
 use crate::queue::{Consumer, Credit, Fetched, Filter, Queue, Resume, Unattached, Visit};
 use crate::session::drain::{Delivery, Event};
@@ -309,6 +310,7 @@ impl Client {
         report: &mut dyn FnMut(&Delivery<'_>, u64),
     ) -> Result<Fetch, Error> {
         self.flush(now);
+        self.publisher.add_cost(FETCH_ENTRIES);
         let queue = self.queue_to(queue, Right::Read)?;
         // As in RabbitMQ: any client fetches from any other queue, past a single consumer.
         if queue.queue_type == QueueType::Quorum && queue.arguments(&self.engine).single_active_consumer {

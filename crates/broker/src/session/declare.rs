@@ -19,6 +19,7 @@ use crate::catalog::declaration::{
 use crate::catalog::{Exchange, Tables, binding_of};
 use crate::encoding::table_bytes;
 use crate::engine::admission::Asker;
+use crate::engine::bounds::{CHANGE_ENTRIES, STEPS_PER_ENTRY, queue_end_entries};
 use crate::engine::clients::ClientShared;
 use crate::engine::connections::share;
 use crate::engine::tracing;
@@ -161,6 +162,7 @@ impl Client {
         };
         let new = NewExchange { id: self.engine.owner(vhost.log()), fact, durable: spec.durable, parsed };
         let change = Change::Exchange(Box::new(Exchange::new(new, &vhost.bindings)));
+        self.publisher.add_cost(CHANGE_ENTRIES);
         let ticket = self.engine.change(&vhost, &mut tables, change).max(self.settled.ticket());
         let mut idle = idle::of_exchange(kind, &spec.arguments);
         tables.told.retain_new(&mut idle);
@@ -244,7 +246,8 @@ impl Client {
         }
         let bindings = vhost.bindings.part_count();
         let ticket = self.engine.end_exchange(&mut tables, name);
-        self.publisher.add_cost(bindings.saturating_sub(vhost.bindings.part_count()) as usize);
+        let unbound = bindings.saturating_sub(vhost.bindings.part_count());
+        self.publisher.add_cost(CHANGE_ENTRIES + unbound as usize);
         Ok(ticket.max(self.settled.ticket()))
     }
 
@@ -273,6 +276,7 @@ impl Client {
         }
         let Some(admitted) = source.bindings.admit(binding, limit)? else { return Ok(self.settled_and(&tables)) };
         let change = Change::Bind(bound, admitted);
+        self.publisher.add_cost(CHANGE_ENTRIES);
         let ticket = self.engine.change(&vhost, &mut tables, change).max(self.settled.ticket());
         drop(tables);
         // The right may have been taken away before the queue was bound, and was not checked then.
@@ -297,12 +301,14 @@ impl Client {
         let vhost = Arc::clone(&self.vhost);
         self.authorize_binding(spec)?;
         let mut tables = vhost.tables.write();
-        let destination = match self.resolve(&tables, spec) {
-            Ok((destination, _)) => destination,
+        let (destination, bound) = match self.resolve(&tables, spec) {
+            Ok((destination, queue)) => (destination, queue.map_or(0, |queue| queue.lock(&self.engine).bindings.len())),
             Err(error) if error.kind == ErrorKind::NotFound => return Ok(self.settled_and(&tables)),
             Err(error) => return Err(error),
         };
         let binding = binding_of(destination, &spec.key, &spec.arguments);
+        // The queue looks for it among all that it has.
+        self.publisher.add_cost(CHANGE_ENTRIES + bound / STEPS_PER_ENTRY);
         match self.engine.unbind(&vhost, &mut tables, &spec.source, &binding) {
             Some(ticket) => Ok(ticket.max(self.settled.ticket())),
             None => Ok(self.settled_and(&tables)),
@@ -378,6 +384,7 @@ impl Client {
         };
         let queue = vhost.new_queue(&tables, new)?;
         let change = Change::Queue(Arc::clone(&queue));
+        self.publisher.add_cost(CHANGE_ENTRIES);
         let ticket = self.engine.change(&vhost, &mut tables, change).max(self.settled.ticket());
         let mut idle = idle::of_queue(&spec.arguments);
         tables.told.retain_new(&mut idle);
@@ -484,7 +491,7 @@ impl Client {
         let Some(queue) = tables.queue(name).cloned() else { return Ok((0, self.settled_and(&tables))) };
         self.check_owner(&queue)?;
         let delayed = if only.empty { queue.delayed(&self.engine) } else { 0 };
-        let bindings = vhost.bindings.part_count();
+        let (bindings, exchanges) = (vhost.bindings.part_count(), tables.count_exchanges());
         let ended = self.engine.end_queue(&mut tables, &queue, &|inner| match () {
             () if only.unused && inner.consumer_count() > 0 => Err("in use"),
             () if only.empty && (inner.ready() + inner.waiting() > 0 || delayed > 0) => Err("not empty"),
@@ -492,7 +499,8 @@ impl Client {
         });
         let (ready, ticket) =
             ended.map_err(|state| Error::precondition(format!("queue '{name}' in vhost '{}' {state}", vhost.name)))?;
-        self.publisher.add_cost((ready + bindings.saturating_sub(vhost.bindings.part_count())) as usize);
+        let unbound = bindings.saturating_sub(vhost.bindings.part_count());
+        self.publisher.add_cost(queue_end_entries(exchanges) + (ready + unbound) as usize);
         Ok((ready, ticket.max(self.settled.ticket())))
     }
 
@@ -504,7 +512,7 @@ impl Client {
         self.flush(now);
         let queue = self.queue_to(name, Right::Read)?;
         let (purged, ticket) = queue.purge(&self.engine);
-        self.publisher.add_cost(purged as usize);
+        self.publisher.add_cost(CHANGE_ENTRIES + purged as usize);
         Ok((purged, ticket.max(self.settled.ticket())))
     }
 

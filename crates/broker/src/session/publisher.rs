@@ -1,5 +1,5 @@
 //! The publishing side of a client: the messages of the turn that it gathers, and the turn's cost
-//! and time.
+//! and time. All that a client asks for counts in the cost.
 
 use journal::Ticket;
 
@@ -82,6 +82,7 @@ impl Publisher {
         self.ms = 0;
     }
 
+    /// What the client asks for costs this turn so many entries.
     #[inline]
     pub(super) fn add_cost(&mut self, entries: usize) {
         self.cost += entries;

@@ -1,7 +1,9 @@
 //! The cost of one message and of one turn: steps of routing, keys of copies, entries. A message
 //! beyond it is refused, a turn ends there, and no queue gets a message twice.
 
-use broker::{BindingSpec, Consume, Counter, Delivery, Error, Flow, Outcome, Publish, Table, Tags, Value};
+use broker::{
+    BindingSpec, Consume, Counter, Delivery, Error, ExchangeSpec, Flow, Outcome, Publish, Table, Tags, Value,
+};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Seen, error_text};
 use testkit::script::Script;
@@ -21,6 +23,7 @@ fn with_queues(setup: Setup, count: usize, exchange: &str, key: &str) -> (TestBr
         peer.client.bind(&binding(exchange, key, &name), broker.now()).expect("it may bind");
     }
     peer.session(1);
+    peer.client.end_turn(broker.now());
     (broker, peer)
 }
 
@@ -291,7 +294,6 @@ fn a_refused_message_costs_its_turn_what_it_may_have_cost_the_broker() {
     assert!(!peer.client.is_turn_full());
 }
 
-/// While memory is full, dead letters to one queue go on: they take no more memory than they free.
 /// Thousands of purges, each of as many messages, once were one turn: of all that a turn does only
 /// what is published had a cost.
 #[test]
@@ -336,6 +338,7 @@ fn what_takes_many_entries_at_once_costs_its_turn_as_many() {
     }
 }
 
+/// While memory is full, dead letters to one queue go on: they take no more memory than they free.
 #[test]
 fn a_full_memory_holds_no_dead_letter_back_that_goes_to_one_queue() {
     let (broker, mut peer) = with_queues(Setup::memory(), 1, "amq.direct", "dead");
@@ -377,6 +380,71 @@ fn a_turn_ends_at_ten_thousand_entries_however_few_messages_they_are_of() {
 }
 
 #[test]
+fn changes_of_the_tables_end_a_turn_however_small_they_are() {
+    let (broker, mut peer) = with_queues(Setup::memory(), 1, "amq.fanout", "");
+    let mut changes = 0;
+    while !peer.client.is_turn_full() {
+        let spec = binding("amq.direct", "again", "q0");
+        peer.client.bind(&spec, broker.now()).expect("it may bind");
+        peer.client.unbind(&spec, broker.now()).expect("it may unbind");
+        changes += 2;
+    }
+    assert_eq!(changes, 626, "16 entries each");
+}
+
+/// Ten thousand fetches, each with a visit of its queue, were once one turn.
+#[test]
+fn fetches_end_a_turn_whether_or_not_there_is_a_message() {
+    let (broker, mut peer) = with_queues(Setup::memory(), 1, "amq.fanout", "");
+    let session = peer.session(1);
+    (0..300).for_each(|_| assert_eq!(publish(&mut peer, "", "q0", ""), ""));
+    peer.turn(&broker);
+    peer.client.end_turn(broker.now());
+    let (mut fetches, mut messages) = (0, 0);
+    while !peer.client.is_turn_full() {
+        peer.client.get(session, "q0", true, broker.now(), &mut |_, _| messages += 1).expect("it may fetch");
+        fetches += 1;
+    }
+    assert_eq!((fetches, messages), (625, 300), "16 entries each");
+}
+
+#[test]
+fn a_binding_that_a_queue_finds_among_many_costs_more_to_remove() {
+    let (broker, mut peer) = with_queues(Setup::memory(), 1, "amq.fanout", "");
+    let spec = |key: usize| binding("amq.direct", &format!("k{key}"), "q0");
+    (1..1600).for_each(|key| _ = peer.client.bind(&spec(key), broker.now()).expect("it may bind"));
+    peer.client.end_turn(broker.now());
+    let mut pairs = 0;
+    while !peer.client.is_turn_full() {
+        peer.client.unbind(&spec(1), broker.now()).expect("it may unbind");
+        peer.client.bind(&spec(1), broker.now()).expect("it may bind");
+        pairs += 1;
+    }
+    assert_eq!(pairs, 76, "16 each, and 100 to look among 1600");
+}
+
+/// The queue once looked through all its bindings for each that the exchange had.
+#[test]
+fn an_exchange_takes_its_bindings_with_it_and_no_others() {
+    let (broker, mut peer) = with_queues(Setup::memory(), 2, "amq.fanout", "");
+    let exchange = ExchangeSpec { name: "x".into(), kind: "direct".into(), durable: true, ..ExchangeSpec::default() };
+    peer.client.declare_exchange(&exchange, broker.now()).expect("it may declare");
+    for (queue, key) in [("q0", "a"), ("q1", "a"), ("q0", "b"), ("q1", "b")] {
+        for exchange in ["x", "amq.direct"] {
+            peer.client.bind(&binding(exchange, key, queue), broker.now()).expect("it may bind");
+        }
+    }
+    peer.client.end_turn(broker.now());
+    peer.client.delete_exchange("x", broker::DeleteIf::ALWAYS, broker.now()).expect("it may delete");
+    peer.client.declare_exchange(&exchange, broker.now()).expect("it may declare");
+    for (exchange, key, ready) in [("x", "a", 0), ("x", "b", 0), ("amq.direct", "a", 2), ("amq.direct", "b", 4)] {
+        assert_eq!(publish(&mut peer, exchange, key, ""), "");
+        peer.turn(&broker);
+        assert_eq!(broker.broker.overview().messages.ready, ready, "{exchange} {key}");
+    }
+}
+
+#[test]
 fn a_flood_of_copies_stops_where_memory_does() {
     const LIMIT: u64 = 4 << 20;
     let mut setup = Setup::memory();
@@ -396,6 +464,7 @@ fn a_flood_of_copies_stops_where_memory_does() {
         for queue in 0..2000 {
             peer.client.purge_queue(&format!("q{queue}"), broker.now()).expect("it may purge");
         }
+        peer.client.end_turn(broker.now());
         broker.housekeep();
         let mut seen = Vec::new();
         peer.drain_some(&broker, &mut seen);
