@@ -356,12 +356,17 @@ impl Client {
         if logged.is_some() {
             release_holds(arrivals, self.vhost.log(), engine);
         }
-        self.publisher.forget_dead_letters();
+        drop(logged);
         if behind {
-            self.publisher.wait_for_dead_letters();
-            engine.when_alarms_change(self.shared.mailbox.waker());
+            self.wait_for_dead_letters();
         }
         ticket
+    }
+
+    /// It has published to queues whose dead letters wait: it is not read while these are many.
+    pub(super) fn wait_for_dead_letters(&mut self) {
+        self.publisher.wait_for_dead_letters();
+        self.engine.when_alarms_change(self.shared.mailbox.waker());
     }
 
     /// Logs the body of each message with a durable target. `None` if there is none.

@@ -25,14 +25,14 @@ pub(super) struct Publisher {
     traced: bool,
     /// The client is not read before this ticket is durable.
     lag_ticket: Ticket,
-    /// The last turn went to queues whose dead letters wait.
+    /// It has published to queues whose dead letters wait.
     behind_dead_letters: bool,
     /// The client's identity, since it has asked for consumers that leave its messages out.
     own: Option<PublisherId>,
 }
 
 impl Publisher {
-    /// True if the last turn went to queues whose dead letters wait.
+    /// True if it has published to queues whose dead letters wait.
     #[inline]
     pub(super) fn is_behind_dead_letters(&self) -> bool {
         self.behind_dead_letters

@@ -128,6 +128,10 @@ impl Client {
             }
         };
         let engine = Arc::clone(&self.engine);
+        let postponed = &engine.postponed;
+        if postponed.are_many() && targets.iter().flatten().any(|queue| postponed.lock().has(queue)) {
+            self.wait_for_dead_letters();
+        }
         self.count_received(&open.arrivals);
         for (arrival, queues) in open.arrivals.iter().zip(&targets) {
             if self.traces(arrival.message()) {

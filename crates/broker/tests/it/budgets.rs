@@ -2,7 +2,7 @@
 //! beyond it is refused, a turn ends there, and no queue gets a message twice.
 
 use broker::{
-    BindingSpec, Consume, Counter, Delivery, Error, ExchangeSpec, Flow, Outcome, Publish, Table, Tags, Value,
+    BindingSpec, Consume, Counter, Delivery, Error, ExchangeSpec, Flow, Outcome, Publish, SessionId, Table, Tags, Value,
 };
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Seen, error_text};
@@ -573,6 +573,40 @@ fn a_publisher_waits_while_the_dead_letters_of_its_queue_do() {
         assert!(runs < 5000, "{:?}", broker.broker.overview());
     }
     assert!(runs > 10 && !broker.broker.overview().alarms.memory, "{runs} runs");
+}
+
+/// A commit to such queues went on, and so did a publish with another one behind it.
+#[test]
+fn no_commit_and_no_other_publish_passes_by_the_wait_for_dead_letters() {
+    type Act = fn(&mut Peer, SessionId, &TestBroker, &str);
+    let acts: [(&str, Act); 2] = [
+        ("commit", |peer, session, broker, queue| {
+            let transaction = peer.client.begin(session);
+            peer.client.publish_in(transaction, session, message("", queue, b"x")).expect("it is small");
+            peer.client.commit(transaction, broker.now()).expect("it is taken");
+        }),
+        ("another publish", |peer, _, broker, queue| {
+            assert_eq!(publish(peer, "", queue, ""), "");
+            peer.client.flush(broker.now());
+            assert_eq!(publish(peer, "", "other", ""), "");
+        }),
+    ];
+    for (what, act) in acts {
+        let (broker, mut peer) = circle(Setup::memory());
+        let mut other = Peer::attach(&broker, "guest").expect("it may attach");
+        other.client.declare_queue(&crate::durable("other"), broker.now()).expect("it may declare");
+        (0..20_000).for_each(|_| assert_eq!(publish(&mut peer, "", "q0", ""), ""));
+        peer.client.end_turn(broker.now());
+        let mut late = Peer::attach(&broker, "guest").expect("it may attach");
+        for (peer, queue, flow) in [(&mut late, "q0", Flow::Pause), (&mut other, "other", Flow::Run)] {
+            let session = peer.session(1);
+            act(peer, session, &broker, queue);
+            peer.client.end_turn(broker.now());
+            // It is told of its commit, and no dead letters have moved meanwhile.
+            peer.drain_some(&broker, &mut Vec::new());
+            assert_eq!(peer.client.flow(), flow, "{what} {queue}");
+        }
+    }
 }
 
 /// Work that is retried after a pause in a queue with expiry goes on for ever: a consumer rejects
