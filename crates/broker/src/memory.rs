@@ -22,6 +22,9 @@ const PIECE: usize = 2 << 20;
 /// Messages are spilled in pieces of up to so many bytes.
 const SPILLED_AT_ONCE: usize = 1 << 20;
 
+/// The least share of the memory limit for declarations, or for clients, in bytes.
+const LEAST_SHARE: u64 = 32 << 20;
+
 /// Bytes of everything that is queued in memory.
 #[derive(Debug)]
 pub(crate) struct Memory {
@@ -32,6 +35,9 @@ pub(crate) struct Memory {
     held: Ledger,
     /// The same of each user.
     users: UserAccounts,
+    /// Bytes that clients take for as long as they are there: see [`ledger::Kept`]. They raise no
+    /// alarm, since no consumer could end it.
+    kept: AtomicUsize,
     limit: AtomicUsize,
     /// The budget for messages that the disk has too; see [`budget_in_force`].
     budget: AtomicUsize,
@@ -57,7 +63,8 @@ impl Memory {
         let budget = AtomicUsize::new(budget_in_force(limit, set_budget));
         let limit = AtomicUsize::new(limit);
         let (held, users, swept) = (Ledger::default(), UserAccounts::default(), AtomicBool::new(false));
-        Self { used, index, held, users, limit, budget, set_budget, swept, housekeeper }
+        let kept = AtomicUsize::new(0);
+        Self { used, index, held, users, kept, limit, budget, set_budget, swept, housekeeper }
     }
 
     pub(crate) fn changed(&self, before: usize, after: usize) {
@@ -159,6 +166,16 @@ impl Memory {
         if full && !self.is_full() {
             self.housekeeper.wake();
         }
+    }
+
+    /// Bytes that clients take for as long as they are there.
+    pub(crate) fn kept(&self) -> usize {
+        self.kept.load(Ordering::Relaxed)
+    }
+
+    /// A quarter of the limit, at least [`LEAST_SHARE`].
+    pub(crate) fn share(&self) -> u64 {
+        (self.limit() as u64 / 4).max(LEAST_SHARE)
     }
 
     pub(crate) fn limit(&self) -> usize {

@@ -223,7 +223,7 @@ pub(crate) struct QueueParts {
 impl QueueParts {
     /// The bytes of the declaration.
     fn load(&self) -> Load {
-        let load = Load::of(&self.name, &self.declared);
+        let load = Load::of_queue(&self.name, &self.declared);
         if self.durable && self.exclusive_to.is_none() { load } else { load.unlogged() }
     }
 }

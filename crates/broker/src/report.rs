@@ -83,8 +83,10 @@ pub struct MemoryUse {
     pub arriving: u64,
     /// Where the memory alarm rises.
     pub limit: u64,
-    /// Of names, keys and arguments of declarations. They do not count for the alarm.
+    /// Of declarations. They do not count for the alarm.
     pub declared: u64,
+    /// Of connections, sessions and consumers. Nor do they.
+    pub clients: u64,
     /// Of the log, for durable declarations.
     pub logged: u64,
 }
@@ -206,6 +208,7 @@ impl Broker {
                 arriving: engine.ingress.used() as u64,
                 limit: engine.memory.limit() as u64,
                 declared: declared.memory,
+                clients: engine.memory.kept() as u64,
                 logged: declared.logged,
             },
             alarms: engine.alarms_up(),

@@ -248,7 +248,7 @@ impl Bindings {
 
     /// What a binding takes at most that is not there yet.
     pub(crate) fn load_of(&self, key: &str, arguments: &Table) -> Load {
-        let load = Load::of(key, arguments);
+        let load = Load::of_binding(key, arguments);
         let nodes = if let Matcher::Topic(_) = self.matcher { topic::heap_bytes_of(key) } else { 0 };
         Load { memory: load.memory + nodes, ..load }
     }

@@ -37,6 +37,7 @@ use crate::engine::Engine;
 use crate::engine::clients::{ClientShared, Login};
 use crate::engine::connections::no_vhost;
 use crate::error::{Error, ErrorKind};
+use crate::memory::ledger::Kept;
 use crate::queue::arrival::Work;
 use crate::queue::{ConsumerKey, Queue, Visit};
 use blocked::Parking;
@@ -194,8 +195,17 @@ impl Client {
         (sessions >= u64::from(limit)).then_some(limit)
     }
 
+    /// Fails where memory has no room for one more session, which its protocol calls `what`.
+    ///
+    /// # Errors
+    /// `NotAllowed`.
+    pub fn check_session(&self, what: &str) -> Result<(), Error> {
+        self.engine.admit_kept(&format!("{what} refused"), Kept::Session.cost() as u64).map_err(Error::not_allowed)
+    }
+
     /// Starts a session. Its protocol calls it by the number `called`.
     pub fn open_session(&mut self, called: u32) -> SessionId {
+        self.shared.account.keep(Kept::Session, 0);
         let (number, session) = self.sessions.start(called);
         self.shared.figures.add_session(&session.shown);
         self.engine.totals.churn.sessions_opened.add(1);
@@ -221,6 +231,7 @@ impl Client {
             self.end_replies(&replies);
         }
         self.shared.figures.remove_session(&ended.shown);
+        self.shared.account.end(Kept::Session, 0);
         self.engine.totals.churn.sessions_closed.add(1);
         Some(ended)
     }

@@ -39,8 +39,9 @@ pub struct Limits {
     pub user_share: u32,
     /// Bytes that the arguments of one declaration may take.
     pub declaration_bytes: u64,
-    /// Bytes of memory that the names, keys and arguments of all declarations may take.
-    pub declarations_bytes: u64,
+    /// Bytes of memory that all declarations may take; `None` for a quarter of the memory limit, at
+    /// least 32 MiB.
+    pub declarations_bytes: Option<u64>,
     /// Bytes that one open transaction may hold.
     pub transaction_bytes: u64,
     /// Routing keys in the `CC` and `BCC` headers of one message together.
@@ -65,7 +66,7 @@ impl Default for Limits {
             vhost_share: 50,
             user_share: 50,
             declaration_bytes: 16 << 10,
-            declarations_bytes: 256 << 20,
+            declarations_bytes: None,
             transaction_bytes: 64 << 20,
             cc_keys: 255,
         }

@@ -221,8 +221,10 @@ fn resources(out: &mut Exposition, overview: &Overview, process: Process) {
     for ((_, kind, what), bytes) in Held::ALL.iter().zip(overview.memory.held) {
         out.gauge(&format!("hermod_{kind}_memory_bytes"), &format!("Bytes of {what}"), bytes);
     }
-    let declared = "Bytes of memory for names, keys and arguments of declarations";
+    let declared = "Bytes of memory of queues, exchanges and bindings";
     out.gauge("hermod_declarations_memory_bytes", declared, overview.memory.declared);
+    let clients = "Bytes of memory of connections, sessions and consumers";
+    out.gauge("hermod_clients_memory_bytes", clients, overview.memory.clients);
     let logged = "Bytes of the log that durable declarations take";
     out.gauge("hermod_declarations_journal_bytes", logged, overview.memory.logged);
     out.gauge("rabbitmq_resident_memory_limit_bytes", "Where the memory alarm rises", overview.memory.limit);

@@ -74,6 +74,9 @@ pub struct Status {
     pub memory_used_bytes: u64,
     /// The limit at which the memory alarm rises.
     pub memory_limit_bytes: u64,
+    /// Bytes of connections, sessions, consumers and declarations, which raise no alarm.
+    #[serde(default)]
+    pub memory_kept_bytes: u64,
     /// Bytes of the journal's files.
     pub journal_used_bytes: u64,
     /// The most bytes that they may take.

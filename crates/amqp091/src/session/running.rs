@@ -115,6 +115,7 @@ impl Running {
             );
             return Err(Failure::new(ReplyCode::NotAllowed, text));
         }
+        self.client.check_session("channel")?;
         if number > max {
             let text = format!("channel number {number} is higher than the negotiated channel_max ({max})");
             return Err(Failure::new(ReplyCode::ChannelError, text));

@@ -59,7 +59,7 @@ impl Exchange {
     /// An exchange without bindings. `tally` counts its bytes and its bindings.
     pub(crate) fn new(new: NewExchange, tally: &Tally) -> Self {
         let NewExchange { id, fact, durable, parsed } = new;
-        let load = Load::of(&fact.name, &fact.arguments);
+        let load = Load::of_exchange(&fact.name, &fact.arguments);
         let load = if durable { load } else { load.unlogged() };
         Self {
             id,

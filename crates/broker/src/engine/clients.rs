@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::encoding::{Reader, write_table};
 use crate::engine::Engine;
-use crate::memory::ledger::Account;
+use crate::memory::ledger::{Account, Kept};
 use crate::queue::SharedCredit;
 use crate::queue::mailbox::Mailbox;
 use crate::value::Table;
@@ -81,6 +81,8 @@ struct Kick {
 impl ClientShared {
     pub(crate) fn new(engine: &Engine, login: Login, waker: Waker) -> Self {
         let account = Arc::new(Account::new(&engine.memory, &engine.settings, login.identity.user()));
+        let properties = encoded(&login.properties);
+        account.keep(Kept::Connection, properties.len() + login.name.as_ref().map_or(0, String::len));
         Self {
             number: engine.client_number(),
             user: login.identity.user().to_owned(),
@@ -89,7 +91,7 @@ impl ClientShared {
             protocol: login.protocol,
             peer: login.peer,
             name: login.name,
-            properties: encoded(&login.properties),
+            properties,
             terms: login.terms,
             since: engine.clock.unix_ms(),
             mailbox: Arc::new(Mailbox::counted(engine.settings.mailbox_bytes, &account, waker)),

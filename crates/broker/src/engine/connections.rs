@@ -45,6 +45,12 @@ impl Engine {
         let administers = self.authority.has_tag(&client.user, ADMINISTRATOR);
         let mut clients = self.clients.lock();
         let [of_all, of_one_vhost, of_one_user] = &self.totals.churn.connections_refused;
+        // An administrator may come to close some.
+        if !administers {
+            // This one is counted already.
+            let admitted = self.admit_kept("connection refused", 0);
+            admitted.map_err(Error::not_allowed).inspect_err(|_| of_all.add(1))?;
+        }
         // The first refusal ends it. Each check may have to count all clients, and log-ins wait for
         // one another here.
         self.refuse_any(clients.len() as u64, administers).inspect_err(|_| of_all.add(1))?;

@@ -25,7 +25,7 @@ impl Bound {
 
     /// The bytes of its log record.
     fn logged_bytes(&self) -> u64 {
-        Load::of(&self.key, &self.arguments).logged
+        Load::of_binding(&self.key, &self.arguments).logged
     }
 }
 

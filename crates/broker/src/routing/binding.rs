@@ -65,18 +65,38 @@ pub(crate) struct Weight {
 pub(crate) struct Load {
     /// In the log.
     pub(crate) logged: u64,
-    /// In memory, for names, keys and arguments.
+    /// In memory, with names, keys and arguments.
     pub(crate) memory: u64,
 }
 
+/// The memory of each object besides its texts, in bytes: the growth of the process, Linux with
+/// glibc, by 20 000 queues, 4000 exchanges and 50 000 bindings. A queue that messages passed
+/// through keeps a chunk of entries.
+const QUEUE_COST: u64 = 1664;
+const EXCHANGE_COST: u64 = 1408;
+const BINDING_COST: u64 = 240;
 /// The bytes of a log record besides its text.
 const RECORD_BYTES: usize = 48;
 
 impl Load {
-    /// The bytes of a logged declaration.
-    pub(crate) fn of(name: &str, arguments: &Table) -> Self {
+    fn of(name: &str, arguments: &Table, cost: u64) -> Self {
         let logged = (RECORD_BYTES + name.len() + table_bytes(arguments)) as u64;
-        Self { logged, memory: (name.len() + arguments.heap_bytes()) as u64 }
+        Self { logged, memory: cost + (name.len() + arguments.heap_bytes()) as u64 }
+    }
+
+    /// The bytes of a logged queue.
+    pub(crate) fn of_queue(name: &str, arguments: &Table) -> Self {
+        Self::of(name, arguments, QUEUE_COST)
+    }
+
+    /// The bytes of a logged exchange.
+    pub(crate) fn of_exchange(name: &str, arguments: &Table) -> Self {
+        Self::of(name, arguments, EXCHANGE_COST)
+    }
+
+    /// The bytes of a logged binding.
+    pub(crate) fn of_binding(key: &str, arguments: &Table) -> Self {
+        Self::of(key, arguments, BINDING_COST)
     }
 
     /// The same for a declaration that is not logged.
@@ -151,9 +171,9 @@ impl Tally {
 pub(super) struct BindingIdentity(Box<[u8]>);
 
 impl Binding {
-    /// Bytes of memory for its key and arguments, which are stored three times.
+    /// Bytes of memory, with its key and arguments, which are stored three times.
     pub(super) fn heap_bytes(&self) -> u64 {
-        (3 * self.key.len() + 2 * self.arguments.heap_bytes()) as u64
+        BINDING_COST + (3 * self.key.len() + 2 * self.arguments.heap_bytes()) as u64
     }
 }
 

@@ -13,6 +13,7 @@ use crate::arguments::{MESSAGE_GROUPS, QueueArguments, QueueType};
 use crate::catalog::declaration::locked;
 use crate::engine::bounds::FETCH_ENTRIES;
 use crate::error::{Error, Fact};
+use crate::memory::ledger::Kept;
 use crate::queue::{Consumer, Credit, Fetched, Filter, Queue, Resume, Unattached, Visit};
 use crate::session::drain::{Delivery, Event};
 use crate::session::receiver::ConsumerRecord;
@@ -232,6 +233,9 @@ impl Client {
         if there as u64 >= u64::from(of_client) {
             return Err(Error::not_allowed(format!("reached maximum ({of_client}) of consumers per connection")));
         }
+        let admitted = self.engine.admit_kept("consumer refused", (Kept::Consumer.cost() + tag.len()) as u64);
+        admitted.map_err(Error::precondition)?;
+        self.shared.account.keep(Kept::Consumer, tag.len());
         let tag: Arc<str> = tag.into();
         let record = ConsumerRecord { session, tag: Arc::clone(&tag), slot, no_ack, timeout: None, reported: 0 };
         let number = self.receiver.add_consumer(record);
@@ -291,6 +295,7 @@ impl Client {
             self.slots.let_go(slot);
         }
         self.shared.figures.remove_consumer();
+        self.shared.account.end(Kept::Consumer, record.tag.len());
         let there = |consumer: u32| self.receiver.consumer(consumer).is_some();
         self.shared.mailbox.forget_passed(self.receiver.consumer_count(), &there);
         Some(record)

@@ -144,7 +144,7 @@ impl Client {
             return Ok(self.settled_and(&tables));
         };
         self.authorize_alternate(name, &parsed)?;
-        let load = Load::of(name, &spec.arguments);
+        let load = Load::of_exchange(name, &spec.arguments);
         let load = if spec.durable { load } else { load.unlogged() };
         self.admit_declaration(&format!("exchange '{name}'"), &spec.arguments, load)?;
         let limit = self.engine.settings.limits.exchanges;
@@ -361,7 +361,7 @@ impl Client {
             Checked::New(parsed) => parsed,
         };
         self.authorize_dead_letters(&name, &parsed)?;
-        let load = Load::of(&name, &spec.arguments);
+        let load = Load::of_queue(&name, &spec.arguments);
         let load = if spec.durable && !spec.exclusive { load } else { load.unlogged() };
         self.admit_declaration(&format!("queue '{name}'"), &spec.arguments, load)?;
         self.check_room_for_queue(&tables, &name)?;

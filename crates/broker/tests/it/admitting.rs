@@ -54,12 +54,12 @@ fn arguments_of_one_declaration_are_bounded() {
 #[test]
 fn arguments_of_all_declarations_are_bounded_together() {
     let mut setup = Setup::memory();
-    setup.settings.limits.declarations_bytes = 100_000;
+    setup.settings.limits.declarations_bytes = Some(112_000);
     let broker = TestBroker::open(setup);
     let mut peer = Peer::attach(&broker, "guest").expect("it may attach");
     let (count, why) = declare_all(&mut peer, &broker, 10_000);
     assert_eq!(count, 9);
-    assert!(why.contains("of 100000 that they may: delete some, or raise limits.declarations_bytes"), "{why}");
+    assert!(why.contains("of 112000 that they may: delete some, or raise limits.declarations_bytes"), "{why}");
     peer.client.delete_queue("q0", DeleteIf::ALWAYS, broker.now()).expect("it goes");
     peer.client.declare_queue(&spec("r", 10_000), broker.now()).expect("there is room again");
     let mut binding = BindingSpec {
@@ -74,6 +74,62 @@ fn arguments_of_all_declarations_are_bounded_together() {
     assert!(peer.client.bind(&binding, broker.now()).is_err(), "there is no room for another one");
     peer.client.unbind(&BindingSpec { key: "k".into(), ..binding.clone() }, broker.now()).expect("it goes");
     peer.client.bind(&binding, broker.now()).expect("there is room again");
+}
+
+/// What stays for as long as a client or a declaration is there is refused by name beyond its share
+/// of the memory limit, and raises no alarm. Administrators may still come, to make room.
+#[test]
+fn clients_and_declarations_share_what_may_stay_in_memory() {
+    let mut setup = Setup::memory();
+    setup.settings.memory_limit = 128 << 20;
+    let broker = TestBroker::open(setup);
+    broker.user("low", ".*", ".*", ".*");
+    let raise = |user: &mut auth::User| {
+        user.tags = auth::Tags::new(["administrator"]);
+        Ok(())
+    };
+    broker.broker.change_user("guest", raise).expect("there is such a user");
+    let kept = || broker.broker.overview().memory.clients;
+    assert_eq!(kept(), 0);
+    let mut peer = Peer::attach(&broker, "guest").expect("it may attach");
+    let session = peer.session(1);
+    peer.client.declare_queue(&spec("q", 0), broker.now()).expect("it fits");
+    let mut consume = |digits: &str, bytes: usize| {
+        let tag = digits.repeat(bytes / digits.len());
+        peer.client.consume(session, Consume { queue: "q".to_owned(), tag, ..Consume::default() }, broker.now())
+    };
+    let mut large = 0;
+    let text = loop {
+        match consume(&format!("{large:08}"), 8 << 20) {
+            Ok(_) => large += 1,
+            Err(error) => break error.text,
+        }
+    };
+    assert_eq!(large, 7, "two quarters of the limit, less what else is there");
+    assert!(text.starts_with("consumer refused: connections, consumers and declarations take "), "{text}");
+    assert!(text.contains("of 67108864 that they may") && text.ends_with("or raise memory.limit"), "{text}");
+    let mut small = 0;
+    while consume(&format!("{small:08}s"), 9 << 10).is_ok() {
+        small += 1;
+    }
+    // What is left is less than a connection.
+    let refused = Peer::attach(&broker, "low").err().expect("there is no room").text;
+    assert!(refused.starts_with("connection refused: connections, consumers"), "{refused}");
+    let mut other = Peer::attach(&broker, "guest").expect("an administrator may");
+    let refused = other.client.declare_queue(&spec("r", 0), broker.now()).expect_err("there is no room").text;
+    assert!(refused.starts_with("cannot declare queue 'r': connections, consumers"), "{refused}");
+    let refused = other.client.check_session("channel").expect_err("there is no room").text;
+    assert!(refused.starts_with("channel refused: connections, consumers"), "{refused}");
+    assert!(!broker.broker.overview().alarms.memory);
+
+    // The share follows the limit.
+    broker.broker.set_memory_limit(256 << 20);
+    other.client.check_session("channel").expect("there is room");
+    broker.broker.set_memory_limit(128 << 20);
+    peer.client.cancel(session, &"00000000".repeat(1 << 20), broker.now(), &mut |_| ());
+    drop(Peer::attach(&broker, "low").expect("there is room again"));
+    drop((peer, other));
+    assert_eq!(kept(), 0, "all of it is given back");
 }
 
 /// The log takes no more declarations than it could restate for one file. Deletes, fetches and

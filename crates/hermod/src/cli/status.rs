@@ -68,7 +68,15 @@ fn lines(status: &Status) -> Vec<(&'static str, String)> {
                 status.published, status.confirmed, status.delivered, status.acknowledged, status.unroutable
             ),
         ),
-        ("memory", format!("{} of {}", size(status.memory_used_bytes), size(status.memory_limit_bytes))),
+        (
+            "memory",
+            format!(
+                "{} of {}, and {} of connections and declarations",
+                size(status.memory_used_bytes),
+                size(status.memory_limit_bytes),
+                size(status.memory_kept_bytes)
+            ),
+        ),
         (
             "journal",
             format!(

@@ -121,7 +121,7 @@ pub(crate) struct Limits {
     pub(crate) unacked: u64,
     pub(crate) max_message_size: u64,
     pub(crate) declaration_bytes: u64,
-    pub(crate) declarations_bytes: u64,
+    pub(crate) declarations_bytes: Option<u64>,
     pub(crate) transaction_bytes: u64,
     pub(crate) held: HeldLimits,
     pub(crate) cc_keys: u64,
@@ -354,7 +354,7 @@ impl Limits {
             size("limits.max_message_size", "16 MiB", "Largest body of a message. A larger one is refused.")?;
         let transaction_bytes =
             size("limits.transaction_bytes", "64 MiB", "Bytes that one open transaction may hold.")?;
-        let [declaration_bytes, declarations_bytes] = declarations(reader)?;
+        let (declaration_bytes, declarations_bytes) = declarations(reader)?;
         let channel_max = channel_max(reader)?;
         let consumers = consumers(reader)?;
         let held = held_limits(reader)?;
@@ -409,12 +409,16 @@ impl Limits {
     }
 }
 
-fn declarations(reader: &mut Reader) -> Result<[u64; 2], ConfigError> {
-    let mut size =
-        |name, default, doc| reader.get(declare(name, "size", default, doc), |text| at_least(text, value::bytes, 1));
+fn declarations(reader: &mut Reader) -> Result<(u64, Option<u64>), ConfigError> {
+    let size = |text: &str| at_least(text, value::bytes, 1);
     let one = "Bytes that the arguments of one queue, exchange or binding may take.";
-    let all = "Bytes of memory that names, keys and arguments of all queues, exchanges and bindings may take.";
-    Ok([size("limits.declaration_bytes", "16 KiB", one)?, size("limits.declarations_bytes", "256 MiB", all)?])
+    let one = reader.get(declare("limits.declaration_bytes", "size", "16 KiB", one), size)?;
+    let all = "Bytes of memory that all queues, exchanges and bindings may take, names, keys and arguments included. \
+               `auto` is a quarter of `memory.limit`, and at least 32 MiB. It follows the limit that is in force. \
+               Connections, channels and consumers may take as much again, and what declarations leave.";
+    let all =
+        reader.get(declare("limits.declarations_bytes", "size", "auto", all), |text| value::or_auto(text, size))?;
+    Ok((one, all))
 }
 
 fn consumers(reader: &mut Reader) -> Result<ConsumerLimits, ConfigError> {

@@ -104,6 +104,7 @@ impl Source {
                 + overview.totals.publishes.unroutable_returned.get(),
             memory_used_bytes: overview.memory.used,
             memory_limit_bytes: overview.memory.limit,
+            memory_kept_bytes: overview.memory.clients + overview.memory.declared,
             journal_used_bytes: overview.journal.used_bytes,
             journal_max_bytes: overview.journal.max_bytes,
             segments: overview.journal.segments.files.into(),

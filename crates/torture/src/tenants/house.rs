@@ -29,8 +29,8 @@ const COUNTED: [&str; 5] = [
     "hermod_bodies_memory_bytes",
     "hermod_replies_memory_bytes",
 ];
-/// What it counts beside that.
-const DECLARED: &str = "hermod_declarations_memory_bytes";
+/// What it counts beside that: it stays for as long as connections and declarations are there.
+const KEPT: [&str; 2] = ["hermod_declarations_memory_bytes", "hermod_clients_memory_bytes"];
 /// Turns that took so long that others had to wait.
 const LONG_TURNS: [&str; 2] =
     ["hermod_long_turns_total{kind=\"connection\"}", "hermod_long_turns_total{kind=\"housekeeping\"}"];
@@ -140,8 +140,8 @@ pub(super) fn watch(process: u32, http: u16, stop: &AtomicBool, mut see: impl Fn
 
 fn look(process: u32, http: u16) -> Result<Sample, String> {
     let metrics = Metrics::of(http)?;
-    let counted = COUNTED.iter().map(|name| metrics.get(name)).sum::<Result<u64, String>>()?;
-    Ok(Sample { resident: gauge::resident(process)?, counted, declared: metrics.get(DECLARED)? })
+    let sum = |names: &[&str]| names.iter().map(|name| metrics.get(name)).sum::<Result<u64, String>>();
+    Ok(Sample { resident: gauge::resident(process)?, counted: sum(&COUNTED)?, declared: sum(&KEPT)? })
 }
 
 /// Turns that took long so far: of connections and of the housekeeping.
