@@ -489,6 +489,7 @@ fn running(
             synced: last,
             ends: WrittenEnds::new(term, &ends),
             proof: false,
+            joined: Vec::new(),
             dirty: Vec::new(),
             end: None,
             synced_end: None,

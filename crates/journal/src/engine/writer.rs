@@ -24,6 +24,9 @@ use crate::wal::buffer::DurableEnd;
 use crate::wal::file::Ring;
 use crate::wal::identity::{Advance, Identity};
 
+/// How much goes out in one write at most, unless a single batch is larger.
+const JOINED: u32 = 1 << 20;
+
 /// What a step of the writer did.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Flushed {
@@ -47,6 +50,9 @@ pub(crate) struct Writer {
     pub(crate) ends: WrittenEnds,
     /// Whether that was an empty one which says that all before it is flushed.
     pub(crate) proof: bool,
+    /// Room for batches that go out in one write. Each log that is written to has one, of a block
+    /// or a few, and a call for each would take longer than the flush.
+    pub(crate) joined: Vec<u8>,
     /// The generations written to since the last flush.
     pub(crate) dirty: Vec<u32>,
     /// Where the last batch written in this run ends.
@@ -187,6 +193,7 @@ impl Engine {
             surplus
         };
         drop(surplus);
+        log.writer.lock().joined = Vec::new();
         self.flush(log)
     }
 }
@@ -199,6 +206,15 @@ fn writable(ring: &Ring, run: &[Arc<Batch>]) -> (usize, Option<io::Error>) {
         }
     }
     (run.len(), None)
+}
+
+/// How many batches at the front of `run` go out in one write: those that lie side by side, as many
+/// as a piece has room for.
+fn adjoining(run: &[Arc<Batch>]) -> usize {
+    let start = run.first().map_or(0, |first| first.offset);
+    let side_by_side =
+        run.windows(2).take_while(|two| two[0].end() == two[1].start() && two[1].end().offset - start <= JOINED);
+    1 + side_by_side.count()
 }
 
 /// Whether a file could not be readied because something is missing that may come back: room, or
@@ -214,18 +230,38 @@ impl Writer {
     }
 
     fn write(&mut self, log: &Log, run: &[Arc<Batch>]) -> io::Result<()> {
-        for batch in run {
-            let file = log.ring.handle(batch.file).ok_or_else(|| io::Error::other("a log file in use is not open"))?;
-            let mut bytes = batch.bytes.write();
-            self.finish(log, batch, &mut bytes)?;
-            // Readers of the batch need not wait for the disk.
-            let bytes = RwLockWriteGuard::downgrade(bytes);
-            file.write_all_at(&bytes, u64::from(batch.offset))?;
-            log.figures.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-            self.end = Some(Address { file: batch.file, offset: batch.offset + bytes.len() as u32 });
-            if self.dirty.last() != Some(&batch.file) {
-                self.dirty.push(batch.file);
+        let mut rest = run;
+        while let Some(first) = rest.first() {
+            let (piece, later) = rest.split_at(adjoining(rest));
+            let file = log.ring.handle(first.file).ok_or_else(|| io::Error::other("a log file in use is not open"))?;
+            let written = match piece {
+                [batch] => {
+                    let mut bytes = batch.bytes.write();
+                    self.finish(log, batch, &mut bytes)?;
+                    // Readers of the batch need not wait for the disk.
+                    let bytes = RwLockWriteGuard::downgrade(bytes);
+                    file.write_all_at(&bytes, u64::from(first.offset))?;
+                    bytes.len()
+                }
+                batches => {
+                    let mut joined = std::mem::take(&mut self.joined);
+                    joined.clear();
+                    for batch in batches {
+                        let mut bytes = batch.bytes.write();
+                        self.finish(log, batch, &mut bytes)?;
+                        joined.extend_from_slice(&bytes);
+                    }
+                    file.write_all_at(&joined, u64::from(first.offset))?;
+                    self.joined = joined;
+                    self.joined.len()
+                }
+            };
+            log.figures.written.fetch_add(written as u64, Ordering::Relaxed);
+            self.end = Some(Address { file: first.file, offset: first.offset + written as u32 });
+            if self.dirty.last() != Some(&first.file) {
+                self.dirty.push(first.file);
             }
+            rest = later;
         }
         Ok(())
     }
@@ -250,7 +286,8 @@ impl Writer {
             kind: batch.kind,
             identity: None,
         };
-        // Before they are sealed, so that it is one pass.
+        // Before they are sealed, so that it is one piece. It can't be taken from the checksum of
+        // the records: that is seeded by the file, and goes over those of the bodies.
         fields.identity = Some(self.ends.take(batch, records));
         record::seal_bodies(records, batch.offset + HEADER as u32, |offset, body| sums.body(offset, body));
         fields.payload = sums.of(records);

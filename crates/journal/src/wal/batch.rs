@@ -6,6 +6,7 @@
 
 use parking_lot::RwLock;
 
+use crate::Address;
 use crate::checksum::Checksums;
 use crate::layout::{FORMAT, is_read};
 use crate::log::{LogEnd, LogId};
@@ -225,6 +226,16 @@ impl Batch {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.records == 0
+    }
+
+    /// Where it begins.
+    pub(crate) fn start(&self) -> Address {
+        Address { file: self.file, offset: self.offset }
+    }
+
+    /// Where it ends, padding included; to be asked of a closed one.
+    pub(crate) fn end(&self) -> Address {
+        Address { file: self.file, offset: self.offset + footprint(HEADER + self.length as usize) }
     }
 
     /// Header and records, without padding.

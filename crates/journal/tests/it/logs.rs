@@ -141,6 +141,24 @@ fn what_several_logs_say_in_turn_comes_back_in_the_order_of_each() {
     assert_eq!(Life::begin(&disk).told, expected);
 }
 
+/// With a thousand logs a write for each took ten times as long as the flush.
+#[test]
+fn what_many_logs_have_said_goes_out_in_one_write() {
+    let disk = disk();
+    let life = Life::begin(&disk);
+    for number in 0..12 {
+        life.say(LogId::new(number).unwrap().owner(1), 5);
+    }
+    life.say(LogId::SYSTEM.owner(1), 6);
+    let before = disk.operations();
+    life.stepper.flush().unwrap();
+    assert_eq!(disk.operations() - before, 2, "a write and a flush");
+    disk.power_cut();
+    let told = Life::begin(&disk).told;
+    assert_eq!(told.0.len(), 12);
+    assert_eq!(told.0[&LogId::SYSTEM].len(), 2);
+}
+
 #[test]
 fn a_log_that_ends_leaves_the_replay_of_the_others_as_it_was() {
     let disk = disk();
