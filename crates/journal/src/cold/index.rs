@@ -9,8 +9,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::merge::MERGED_AT_ONCE;
-use super::plan::{PagePlan, Plan};
+use super::plan::{MERGED_AT_ONCE, PagePlan, Plan};
 use crate::Owner;
 use crate::checksum::Checksums;
 use crate::disk::DiskFile;

@@ -7,15 +7,13 @@
 use super::Cold;
 use super::count::Counts;
 use super::index::Row;
-use super::plan::Plan;
+use super::plan::{MERGED_AT_ONCE, Plan};
 use crate::Owner;
 use crate::options::Sizes;
 use crate::reference::{Bits, Chunk, PAGE};
 
 /// How many segments that are small or mostly dead are borne with.
 const BORNE: usize = 8;
-/// How many segments are merged into one.
-pub(crate) const MERGED_AT_ONCE: usize = 16;
 /// How many bytes of bodies these have, alive or not: half of what an offset can say. How many are
 /// alive is only guessed.
 const BYTES_AT_ONCE: u64 = 1 << 31;

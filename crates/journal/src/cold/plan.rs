@@ -13,6 +13,8 @@ use crate::record::BODY_HEAD;
 use crate::reference::{PAGE, Reference};
 use crate::{Address, Owner};
 
+/// How many segments are merged into one.
+pub(crate) const MERGED_AT_ONCE: usize = 16;
 /// How many pages are measured in one step.
 const MEASURED_AT_ONCE: usize = 16;
 

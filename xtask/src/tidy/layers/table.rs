@@ -62,6 +62,11 @@ pub(super) const FOLDERS: &[Folder] = &[
         allowed: &[],
     },
     Folder {
+        path: "crates/journal/src/cold",
+        layers: &[&["count", "plan"], &["index", "segment"], &["merge"]],
+        allowed: &[],
+    },
+    Folder {
         path: "crates/journal/src/wal",
         layers: &[
             &["batch", "file", "identity", "table"],
