@@ -3,122 +3,55 @@
 //!
 //! A family that Hermod has no figures for is empty, like a family that RabbitMQ does not know.
 
-use broker::{Overview, QueueReport, QueueTotals};
+use broker::{Overview, QueueReport};
 
+use crate::counters::{self, CHURN, LENGTHS};
 use crate::exposition::Exposition;
 use crate::facts::Facts;
 use crate::metrics::{MOST_QUEUES, identity};
 
-/// A metric of a queue. A queue without this figure has no sample.
-type OfQueue = (&'static str, &'static str, &'static str, fn(&QueueReport) -> Option<u64>);
-/// A metric of the broker.
-type OfBroker = (&'static str, &'static str, &'static str, fn(&Overview) -> u64);
+/// A gauge of a queue: name, help, figure. A queue without this figure has no sample.
+type OfQueue = (&'static str, &'static str, fn(&QueueReport) -> Option<u64>);
+/// A gauge of the broker.
+type OfBroker = (&'static str, &'static str, fn(&Overview) -> u64);
 
-/// Metrics of queues, each with the families that contain it.
-const OF_QUEUES: [(&[&str], OfQueue); 24] = [
-    (COARSE, ("queue_messages_ready", GAUGE, "Messages that wait", |queue| Some(queue.ready))),
-    (COARSE, ("queue_messages_unacked", GAUGE, "Messages with consumers", |queue| Some(queue.unacked))),
-    (COARSE, ("queue_messages", GAUGE, "Messages in the queue", |queue| Some(queue.ready + queue.unacked))),
-    (
-        &["queue_consumer_count", "queue_metrics"],
-        ("queue_consumers", GAUGE, "Consumers", |queue| Some(queue.consumers)),
-    ),
-    (QUEUE, ("queue_consumer_capacity", GAUGE, "1 when a message that came now would be delivered at once", capacity)),
-    (QUEUE, ("queue_consumer_utilisation", GAUGE, "The same under its other name", capacity)),
-    (QUEUE, ("queue_process_memory_bytes", GAUGE, "Bytes that the queue takes in memory", |queue| Some(queue.bytes))),
-    (QUEUE, ("queue_messages_ram", GAUGE, "Messages in memory", |queue| Some(in_memory(queue)))),
-    (QUEUE, ("queue_messages_ram_bytes", GAUGE, "Bytes of their bodies", |queue| weight(queue, in_memory(queue)))),
+/// Gauges of queues besides their lengths, each with the families that contain it.
+const OF_QUEUES: [(&[&str], OfQueue); 14] = [
+    (&["queue_consumer_count", "queue_metrics"], ("queue_consumers", "Consumers", |queue| Some(queue.consumers))),
+    (QUEUE, ("queue_consumer_capacity", "1 when a message that came now would be delivered at once", capacity)),
+    (QUEUE, ("queue_consumer_utilisation", "The same under its other name", capacity)),
+    (QUEUE, ("queue_process_memory_bytes", "Bytes that the queue takes in memory", |queue| Some(queue.bytes))),
+    (QUEUE, ("queue_messages_ram", "Messages in memory", |queue| Some(in_memory(queue)))),
+    (QUEUE, ("queue_messages_ram_bytes", "Bytes of their bodies", |queue| weight(queue, in_memory(queue)))),
+    (QUEUE, ("queue_messages_ready_ram", "Messages in memory that wait", |queue| Some(queue.figures.ready_in_memory))),
+    (QUEUE, ("queue_messages_unacked_ram", "Messages in memory with consumers", |queue| Some(queue.unacked))),
+    (QUEUE, ("queue_messages_persistent", "Persistent messages", |queue| Some(queue.figures.persistent))),
     (
         QUEUE,
-        ("queue_messages_ready_ram", GAUGE, "Messages in memory that wait", |queue| {
-            Some(queue.figures.ready_in_memory)
-        }),
+        ("queue_messages_persistent_bytes", "Bytes of their bodies", |queue| weight(queue, queue.figures.persistent)),
     ),
-    (QUEUE, ("queue_messages_unacked_ram", GAUGE, "Messages in memory with consumers", |queue| Some(queue.unacked))),
-    (QUEUE, ("queue_messages_persistent", GAUGE, "Persistent messages", |queue| Some(queue.figures.persistent))),
+    (QUEUE, ("queue_messages_bytes", "Bytes of all bodies", |queue| weight(queue, queue.ready + queue.unacked))),
+    (QUEUE, ("queue_messages_ready_bytes", "Bytes of the bodies that wait", |queue| weight(queue, queue.ready))),
     (
         QUEUE,
-        ("queue_messages_persistent_bytes", GAUGE, "Bytes of their bodies", |queue| {
-            weight(queue, queue.figures.persistent)
-        }),
+        ("queue_messages_unacked_bytes", "Bytes of the bodies with consumers", |queue| weight(queue, queue.unacked)),
     ),
-    (QUEUE, ("queue_messages_bytes", GAUGE, "Bytes of all bodies", |queue| weight(queue, queue.ready + queue.unacked))),
-    (QUEUE, ("queue_messages_ready_bytes", GAUGE, "Bytes of the bodies that wait", |queue| weight(queue, queue.ready))),
-    (
-        QUEUE,
-        ("queue_messages_unacked_bytes", GAUGE, "Bytes of the bodies with consumers", |queue| {
-            weight(queue, queue.unacked)
-        }),
-    ),
-    (
-        QUEUE,
-        ("queue_head_message_timestamp", GAUGE, "When the next message was made", |queue| queue.figures.head_timestamp),
-    ),
-    (
-        DELIVERY,
-        ("queue_get_ack_total", COUNTER, "Fetches that are to be settled", |queue| Some(moved(queue).fetched_manual())),
-    ),
-    (DELIVERY, ("queue_get_total", COUNTER, "Fetches that need no settling", |queue| Some(moved(queue).fetched_auto))),
-    (
-        DELIVERY,
-        ("queue_messages_delivered_ack_total", COUNTER, "Deliveries that are to be settled", |queue| {
-            Some(moved(queue).delivered_manual())
-        }),
-    ),
-    (
-        DELIVERY,
-        ("queue_messages_delivered_total", COUNTER, "Deliveries that need no settling", |queue| {
-            Some(moved(queue).delivered_auto)
-        }),
-    ),
-    (
-        DELIVERY,
-        ("queue_messages_redelivered_total", COUNTER, "Deliveries marked as redelivered", |queue| {
-            Some(moved(queue).redelivered)
-        }),
-    ),
-    (DELIVERY, ("queue_messages_acked_total", COUNTER, "Deliveries accepted", |queue| Some(moved(queue).acknowledged))),
-    (
-        DELIVERY,
-        ("queue_get_empty_total", COUNTER, "Fetches that found nothing", |queue| Some(moved(queue).fetched_empty)),
-    ),
+    (QUEUE, ("queue_head_message_timestamp", "When the next message was made", |queue| queue.figures.head_timestamp)),
 ];
-const COARSE: &[&str] = &["queue_coarse_metrics"];
 const QUEUE: &[&str] = &["queue_metrics"];
-const DELIVERY: &[&str] = &["queue_delivery_metrics"];
-const GAUGE: &str = "gauge";
-const COUNTER: &str = "counter";
+/// Families that the tables of counters have.
+const LENGTHS_OF_QUEUES: &str = "queue_coarse_metrics";
+const DELIVERIES: &str = "queue_delivery_metrics";
 
-/// Metrics of the broker, each with its family.
-const OF_BROKER: [(&str, OfBroker); 9] = [
-    (
-        CHURN,
-        ("connections_opened_total", COUNTER, "Connections authenticated", |all| {
-            all.totals.churn.connections_opened.get()
-        }),
-    ),
-    (
-        CHURN,
-        ("connections_closed_total", COUNTER, "Authenticated connections closed", |all| {
-            all.totals.churn.connections_closed.get()
-        }),
-    ),
-    (CHURN, ("channels_opened_total", COUNTER, "Sessions opened", |all| all.totals.churn.sessions_opened.get())),
-    (CHURN, ("channels_closed_total", COUNTER, "Sessions closed", |all| all.totals.churn.sessions_closed.get())),
-    (CHURN, ("queues_declared_total", COUNTER, "Queue declarations", |all| all.totals.churn.queues_declared.get())),
-    (CHURN, ("queues_created_total", COUNTER, "Queues created", |all| all.totals.churn.queues_created.get())),
-    (CHURN, ("queues_deleted_total", COUNTER, "Queues deleted", |all| all.totals.churn.queues_deleted.get())),
+/// Gauges of the broker, each with its family.
+const OF_BROKER: [(&str, OfBroker); 2] = [
     (
         "node_coarse_metrics",
-        ("disk_space_available_bytes", GAUGE, "Bytes free on the journal's disk", |all| all.journal.free_bytes),
+        ("disk_space_available_bytes", "Bytes free on the journal's disk", |all| all.journal.free_bytes),
     ),
-    ("node_metrics", ("resident_memory_limit_bytes", GAUGE, "Where the memory alarm rises", |all| all.memory.limit)),
+    ("node_metrics", ("resident_memory_limit_bytes", "Where the memory alarm rises", |all| all.memory.limit)),
 ];
-const CHURN: &str = "connection_churn_metrics";
-
-fn moved(queue: &QueueReport) -> &QueueTotals {
-    &queue.figures.totals
-}
+const OF_CHURN: &str = "connection_churn_metrics";
 
 fn in_memory(queue: &QueueReport) -> u64 {
     queue.figures.ready_in_memory + queue.unacked
@@ -160,7 +93,8 @@ impl Asked {
 
     /// Whether the scrape needs the reports of queues.
     pub(crate) fn is_about_queues(&self) -> bool {
-        OF_QUEUES.iter().any(|(families, _)| families.iter().any(|family| self.has(family)))
+        let of_gauges = OF_QUEUES.iter().flat_map(|(families, _)| families.iter());
+        of_gauges.chain(&[LENGTHS_OF_QUEUES, DELIVERIES]).any(|family| self.has(family))
     }
 }
 
@@ -168,29 +102,51 @@ impl Asked {
 pub(crate) fn text(facts: &Facts, overview: &Overview, queues: &[QueueReport], asked: &Asked) -> String {
     let mut out = Exposition::default();
     identity(&mut out, facts, "detailed");
-    for (family, (name, kind, help, figure)) in OF_BROKER {
+    if asked.has(OF_CHURN) {
+        for counter in &CHURN {
+            out.counter(&format!("rabbitmq_detailed_{}_total", counter.metric), counter.help, (counter.read)(overview));
+        }
+    }
+    for (family, (name, help, figure)) in OF_BROKER {
         if asked.has(family) {
-            let name = format!("rabbitmq_detailed_{name}");
-            out.family(&name, kind, help);
-            out.sample(&name, &[], figure(overview));
+            out.gauge(&format!("rabbitmq_detailed_{name}"), help, figure(overview));
         }
     }
     let wanted = |queue: &&QueueReport| asked.vhosts.is_empty() || asked.vhosts.contains(&queue.vhost);
     let wanted: Vec<_> = queues.iter().filter(wanted).collect();
     let shown = &wanted[..wanted.len().min(MOST_QUEUES)];
-    for (families, (name, kind, help, figure)) in OF_QUEUES {
-        if !families.iter().any(|family| asked.has(family)) {
-            continue;
+    if asked.has(LENGTHS_OF_QUEUES) {
+        for length in &LENGTHS {
+            of_each(&mut out, shown, [length.metric, "gauge", length.help], &|queue| Some((length.read)(queue)));
         }
-        let name = format!("rabbitmq_detailed_{name}");
-        out.family(&name, kind, help);
-        for queue in shown {
-            if let Some(figure) = figure(queue) {
-                out.sample(&name, &[("vhost", &queue.vhost), ("queue", &queue.name)], figure);
-            }
+    }
+    for (_, (name, help, figure)) in OF_QUEUES.iter().filter(|(families, _)| families.iter().any(|of| asked.has(of))) {
+        of_each(&mut out, shown, [name, "gauge", help], figure);
+    }
+    if asked.has(DELIVERIES) {
+        for counter in counters::OF_QUEUES.iter().filter(|counter| !counter.metric.is_empty()) {
+            let name = format!("{}_total", counter.metric);
+            let figure = |queue: &QueueReport| Some((counter.read)(&queue.figures.totals));
+            of_each(&mut out, shown, [&name, "counter", counter.help], &figure);
         }
     }
     let is_cut = u64::from(shown.len() < wanted.len());
     out.gauge("hermod_metrics_truncated", "1 when there are more queues than are shown", is_cut);
     out.into_text()
+}
+
+/// One metric of each queue: name, type, help.
+fn of_each(
+    out: &mut Exposition,
+    queues: &[&QueueReport],
+    [name, kind, help]: [&str; 3],
+    figure: &dyn Fn(&QueueReport) -> Option<u64>,
+) {
+    let name = format!("rabbitmq_detailed_{name}");
+    out.family(&name, kind, help);
+    for queue in queues {
+        if let Some(figure) = figure(queue) {
+            out.sample(&name, &[("vhost", &queue.vhost), ("queue", &queue.name)], figure);
+        }
+    }
 }

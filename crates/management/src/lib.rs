@@ -10,6 +10,7 @@ mod budget;
 mod change;
 mod console;
 pub mod control;
+mod counters;
 mod courier;
 mod detailed;
 mod door;

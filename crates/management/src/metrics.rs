@@ -4,6 +4,7 @@
 
 use broker::{Held, Overview, QueueReport, Totals};
 
+use crate::counters::{ALL_LENGTHS, CHURN, Counter, LENGTHS, TRAFFIC, counter};
 use crate::exposition::Exposition;
 use crate::facts::{Facts, Socket};
 use crate::memory::Memory;
@@ -59,25 +60,27 @@ pub(crate) fn aggregated(
 
 /// The figures of each queue.
 pub(crate) fn per_queue(queues: &[QueueReport]) -> String {
-    type Figure = fn(&QueueReport) -> u64;
-    const FAMILIES: [(&str, &str, Figure); 6] = [
-        ("rabbitmq_queue_messages_ready", "Messages that wait in the queue", |queue| queue.ready),
-        ("rabbitmq_queue_messages_unacked", "Messages with consumers", |queue| queue.unacked),
-        ("rabbitmq_queue_messages", "Messages in the queue", |queue| queue.ready + queue.unacked),
-        (
-            "rabbitmq_queue_messages_ram_bytes",
-            "Bytes that the queue takes in memory, of what waits and of what is unacked",
+    const OTHERS: [Counter<QueueReport>; 3] = [
+        counter(
+            [
+                "",
+                "rabbitmq_queue_messages_ram_bytes",
+                "Bytes that the queue takes in memory, of what waits and of what is unacked",
+            ],
             |queue| queue.bytes,
         ),
-        ("rabbitmq_queue_consumers", "Consumers of the queue", |queue| queue.consumers),
-        ("hermod_queue_messages_delayed", "Messages of the queue that are not due yet", |queue| queue.delayed),
+        counter(["", "rabbitmq_queue_consumers", "Consumers of the queue"], |queue| queue.consumers),
+        counter(["", "hermod_queue_messages_delayed", "Messages of the queue that are not due yet"], |queue| {
+            queue.delayed
+        }),
     ];
     let mut out = Exposition::default();
     let shown = &queues[..queues.len().min(MOST_QUEUES)];
-    for (name, help, figure) in FAMILIES {
-        out.family(name, "gauge", help);
+    let lengths = LENGTHS.iter().map(|counter| (format!("rabbitmq_{}", counter.metric), counter));
+    for (name, counter) in lengths.chain(OTHERS.iter().map(|counter| (counter.metric.to_owned(), counter))) {
+        out.family(&name, "gauge", counter.help);
         for queue in shown {
-            out.sample(name, &[("vhost", &queue.vhost), ("queue", &queue.name)], figure(queue));
+            out.sample(&name, &[("vhost", &queue.vhost), ("queue", &queue.name)], (counter.read)(queue));
         }
     }
     out.gauge(
@@ -126,48 +129,22 @@ fn objects(out: &mut Exposition, overview: &Overview) {
     out.gauge("rabbitmq_queues", "Queues", overview.objects.queues);
     out.gauge("hermod_exchanges", "Exchanges", overview.objects.exchanges);
     out.gauge("hermod_bindings", "Bindings", overview.objects.bindings);
-    let churn = &overview.totals.churn;
-    let totals = [
-        ("connections_opened", "Connections authenticated", &churn.connections_opened),
-        ("connections_closed", "Authenticated connections closed", &churn.connections_closed),
-        ("channels_opened", "Sessions opened", &churn.sessions_opened),
-        ("channels_closed", "Sessions closed", &churn.sessions_closed),
-        ("queues_declared", "Queue declarations", &churn.queues_declared),
-        ("queues_created", "Queues created", &churn.queues_created),
-        ("queues_deleted", "Queues deleted", &churn.queues_deleted),
-    ];
-    for (name, help, count) in totals {
-        out.counter(&format!("rabbitmq_{name}_total"), help, count.get());
+    for counter in &CHURN {
+        out.counter(&format!("rabbitmq_{}_total", counter.metric), counter.help, (counter.read)(overview));
     }
 }
 
 fn messages(out: &mut Exposition, overview: &Overview) {
-    let broker::Messages { ready, unacked, delayed } = overview.messages;
-    out.gauge("rabbitmq_queue_messages_ready", "Messages that wait in queues", ready);
-    out.gauge("rabbitmq_queue_messages_unacked", "Messages with consumers", unacked);
-    out.gauge("rabbitmq_queue_messages", "Messages in queues", ready + unacked);
-    out.gauge("hermod_messages_delayed", "Messages that are not due yet", delayed);
-    out.gauge("rabbitmq_global_consumers", "Consumers", overview.objects.consumers);
-    let Totals { publishes, deliveries, deaths, .. } = &overview.totals;
-    let totals = [
-        ("received", "Messages received", publishes.received.get()),
-        ("received_confirm", "Messages received in confirming sessions", publishes.received_confirm.get()),
-        ("routed", "Messages that reached a queue", publishes.routed.get()),
-        ("confirmed", "Messages confirmed", publishes.confirmed.get()),
-        ("unroutable_dropped", "Messages no queue was bound for, dropped", publishes.unroutable_dropped.get()),
-        ("unroutable_returned", "Messages no queue was bound for, returned", publishes.unroutable_returned.get()),
-        ("delivered", "Messages delivered or fetched", delivered(overview)),
-        ("delivered_consume_manual_ack", "Deliveries that are to be settled", deliveries.delivered_manual.get()),
-        ("delivered_consume_auto_ack", "Deliveries that need no settling", deliveries.delivered_auto.get()),
-        ("delivered_get_manual_ack", "Fetches that are to be settled", deliveries.fetched_manual.get()),
-        ("delivered_get_auto_ack", "Fetches that need no settling", deliveries.fetched_auto.get()),
-        ("get_empty", "Fetches that found nothing", deliveries.fetched_empty.get()),
-        ("redelivered", "Deliveries marked as redelivered", deliveries.redelivered.get()),
-        ("acknowledged", "Deliveries accepted", deliveries.acknowledged.get()),
-    ];
-    for (name, help, value) in totals {
-        out.counter(&format!("rabbitmq_global_messages_{name}_total"), help, value);
+    for counter in &ALL_LENGTHS {
+        out.gauge(&format!("rabbitmq_{}", counter.metric), counter.help, (counter.read)(overview));
     }
+    out.gauge("hermod_messages_delayed", "Messages that are not due yet", overview.messages.delayed);
+    out.gauge("rabbitmq_global_consumers", "Consumers", overview.objects.consumers);
+    for counter in &TRAFFIC {
+        let name = format!("rabbitmq_global_messages_{}_total", counter.metric);
+        out.counter(&name, counter.help, (counter.read)(overview));
+    }
+    let Totals { publishes, deaths, .. } = &overview.totals;
     for (reason, count) in REASONS.iter().zip(&deaths.dead_lettered) {
         let name = format!("rabbitmq_global_messages_dead_lettered_{reason}_total");
         out.counter(&name, "Messages that died and went to a dead-letter exchange", count.get());
@@ -192,14 +169,6 @@ fn messages(out: &mut Exposition, overview: &Overview) {
     ] {
         out.counter(&format!("hermod_{name}_total"), help, count.get());
     }
-}
-
-/// All messages that were delivered or fetched.
-pub(crate) fn delivered(overview: &Overview) -> u64 {
-    overview.totals.deliveries.delivered_manual.get()
-        + overview.totals.deliveries.delivered_auto.get()
-        + overview.totals.deliveries.fetched_manual.get()
-        + overview.totals.deliveries.fetched_auto.get()
 }
 
 fn resources(out: &mut Exposition, overview: &Overview, process: Process) {

@@ -43,7 +43,6 @@ pub use nodes::NodeChange;
 pub use permissions::PermissionChange;
 pub use policies::{PolicyChange, PolicyFields};
 pub use queues::QueueChange;
-pub(crate) use queues::traffic as queue_traffic;
 pub use users::{Secret, UserChange};
 pub use vhosts::VhostChange;
 

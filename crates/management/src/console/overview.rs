@@ -18,7 +18,7 @@ use super::seen;
 use super::trouble::Shown;
 use super::visitor::Visitor;
 use crate::api::{self, Asker};
-use crate::metrics::delivered;
+use crate::counters::delivered;
 use crate::process::Process;
 use crate::source::{Source, alarms};
 

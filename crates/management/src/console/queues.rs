@@ -22,7 +22,8 @@ use super::trouble::{Shown, Trouble};
 use super::visitor::Visitor;
 use super::{figure, seen};
 use crate::api;
-use crate::resources::{QueueChange, queue_traffic};
+use crate::counters::{self, OF_QUEUES};
+use crate::resources::QueueChange;
 use crate::source::Source;
 
 type Shared = State<Arc<Source>>;
@@ -44,14 +45,10 @@ pub(super) struct Rates {
 
 impl Rates {
     pub(super) fn of(source: &Source, queue: &QueueReport) -> Self {
-        let Json::Object(mut stats) = queue_traffic(&queue.figures.totals) else { return Self::none() };
+        let mut stats = counters::fields(&OF_QUEUES, &queue.figures.totals);
         source.rates.add(&format!("queue {} {}", queue.vhost, queue.name), &mut stats, Instant::now());
         let rate = |name: &str| stats[&format!("{name}_details")]["rate"].as_f64().unwrap_or_default();
         Self { published: rate("publish"), delivered: rate("deliver_get"), acknowledged: rate("ack") }
-    }
-
-    fn none() -> Self {
-        Self { published: 0.0, delivered: 0.0, acknowledged: 0.0 }
     }
 }
 

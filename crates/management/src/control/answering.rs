@@ -11,9 +11,9 @@ use broker::{Browse, ErrorKind, RedriveMode, Repair, RepairMode};
 
 use super::{Answer, Request};
 use crate::change;
+use crate::counters::delivered;
 use crate::facts::Socket;
 use crate::listing;
-use crate::metrics::delivered;
 use crate::report::{ConnectionRow, QueueRow, RepairRow, SelectorRow, Status};
 use crate::resources::{self, Import, Secret, export};
 use crate::source::{Source, alarms, operator};

@@ -3,13 +3,14 @@
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::get;
-use broker::{Broker, Error, Overview, Ticket};
+use broker::{Broker, Error, Ticket};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use crate::api::{Answer, Asker, Failure, Routes, Shared, shown, sum_up};
 use crate::audit::Told;
 use crate::change::{Caller, Changes};
+use crate::counters::{self, CHURN};
 use crate::memory::Memory;
 use crate::process::Process;
 use crate::source::Source;
@@ -101,23 +102,13 @@ async fn node(asker: Asker, State(source): Shared) -> Result<Json, Failure> {
     let known =
         [("mem_used", process.resident_bytes), ("fd_used", process.open_files), ("fd_total", process.max_files)];
     let known = known.into_iter().filter_map(|(name, figure)| Some((name, figure?)));
-    for (name, figure) in known.chain(churn(&overview)) {
+    for (name, figure) in known {
         node[name] = json!(figure);
     }
+    if let Json::Object(node) = &mut node {
+        node.extend(counters::fields(&CHURN, &overview));
+    }
     Ok(node)
-}
-
-/// How many objects were created and removed since the start.
-pub(super) fn churn(overview: &Overview) -> [(&'static str, u64); 7] {
-    [
-        ("connection_created", overview.totals.churn.connections_opened.get()),
-        ("connection_closed", overview.totals.churn.connections_closed.get()),
-        ("channel_created", overview.totals.churn.sessions_opened.get()),
-        ("channel_closed", overview.totals.churn.sessions_closed.get()),
-        ("queue_declared", overview.totals.churn.queues_declared.get()),
-        ("queue_created", overview.totals.churn.queues_created.get()),
-        ("queue_deleted", overview.totals.churn.queues_deleted.get()),
-    ]
 }
 
 pub(super) fn exchange_types() -> Vec<Json> {

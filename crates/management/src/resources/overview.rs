@@ -13,12 +13,11 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 
-use super::nodes::{churn, exchange_types};
-use super::queues::traffic;
+use super::nodes::exchange_types;
 use crate::api::{Answer, Asker, Document, Failure, Routes, Shared, done, shown, sum_up};
 use crate::change::{Refused, Why};
+use crate::counters::{self, ALL_LENGTHS, CHURN, OF_QUEUES, TRAFFIC};
 use crate::facts::endpoint;
-use crate::metrics::delivered;
 use crate::source::Source;
 
 pub(super) fn routes() -> Routes {
@@ -150,26 +149,9 @@ fn sums_of_all(source: &Source, overview: &Overview) -> Json {
             "queues": overview.objects.queues,
             "exchanges": overview.objects.exchanges,
         },
-        "queue_totals": {
-            "messages": overview.messages.ready + overview.messages.unacked,
-            "messages_ready": overview.messages.ready,
-            "messages_unacknowledged": overview.messages.unacked,
-        },
-        "message_stats": {
-            "publish": overview.totals.publishes.received.get(),
-            "confirm": overview.totals.publishes.confirmed.get(),
-            "deliver_get": delivered(overview),
-            "deliver": overview.totals.deliveries.delivered_manual.get(),
-            "deliver_no_ack": overview.totals.deliveries.delivered_auto.get(),
-            "get": overview.totals.deliveries.fetched_manual.get(),
-            "get_no_ack": overview.totals.deliveries.fetched_auto.get(),
-            "get_empty": overview.totals.deliveries.fetched_empty.get(),
-            "redeliver": overview.totals.deliveries.redelivered.get(),
-            "ack": overview.totals.deliveries.acknowledged.get(),
-            "return_unroutable": overview.totals.publishes.unroutable_returned.get(),
-            "drop_unroutable": overview.totals.publishes.unroutable_dropped.get(),
-        },
-        "churn_rates": Json::from_iter(churn(overview)),
+        "queue_totals": counters::fields(&ALL_LENGTHS, overview),
+        "message_stats": counters::fields(&TRAFFIC, overview),
+        "churn_rates": counters::fields(&CHURN, overview),
         "listeners": listeners.collect::<Vec<_>>(),
         "contexts": [],
     })
@@ -191,6 +173,6 @@ fn sums_of(share: &Share) -> Json {
             "messages_ready": share.ready,
             "messages_unacknowledged": share.unacked,
         },
-        "message_stats": traffic(&share.totals),
+        "message_stats": counters::fields(&OF_QUEUES, &share.totals),
     })
 }

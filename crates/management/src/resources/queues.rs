@@ -8,7 +8,7 @@ use axum::extract::{Path, State};
 use axum::routing::{delete, get, post};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::{Broker, DeleteIf, Error, QueueReport, QueueSpec, QueueTotals, Ticket};
+use broker::{Broker, DeleteIf, Error, QueueReport, QueueSpec, Ticket};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
@@ -20,6 +20,7 @@ use crate::api::{
 };
 use crate::audit::Told;
 use crate::change::{Caller, Changes, client, without_line_ends};
+use crate::counters::{self, LENGTHS, OF_QUEUES};
 use crate::courier::{AckMode, Fetched, Fetching};
 use crate::facts::Facts;
 use crate::json::{self, object};
@@ -190,9 +191,6 @@ pub(super) fn row(queue: &QueueReport, facts: &Facts) -> Json {
         "policy": queue.policies.user,
         "operator_policy": queue.policies.operator,
         "effective_policy_definition": object(&queue.policies.definition),
-        "messages": queue.ready + queue.unacked,
-        "messages_ready": queue.ready,
-        "messages_unacknowledged": queue.unacked,
         "messages_persistent": figures.persistent,
         "messages_ram": figures.ready_in_memory + queue.unacked,
         "messages_ready_ram": figures.ready_in_memory,
@@ -207,8 +205,11 @@ pub(super) fn row(queue: &QueueReport, facts: &Facts) -> Json {
         "memory": queue.bytes,
         "state": if queue.damaged.is_some() { "crashed" } else { "running" },
         "node": facts.node,
-        "message_stats": traffic(&figures.totals),
+        "message_stats": counters::fields(&OF_QUEUES, &figures.totals),
     });
+    if let Json::Object(row) = &mut row {
+        row.extend(counters::fields(&LENGTHS, queue));
+    }
     if let Some(since) = figures.idle_since {
         row["idle_since"] = json!(date(since));
     }
@@ -248,21 +249,6 @@ fn put_weights(row: &mut Json, queue: &QueueReport) {
             row[name] = json!(bytes);
         }
     }
-}
-
-/// How messages moved through queues.
-pub(crate) fn traffic(totals: &QueueTotals) -> Json {
-    json!({
-        "publish": totals.published,
-        "deliver_get": totals.delivered,
-        "deliver": totals.delivered_manual(),
-        "deliver_no_ack": totals.delivered_auto,
-        "get": totals.fetched_manual(),
-        "get_no_ack": totals.fetched_auto,
-        "get_empty": totals.fetched_empty,
-        "redeliver": totals.redelivered,
-        "ack": totals.acknowledged,
-    })
 }
 
 /// A change of queues.

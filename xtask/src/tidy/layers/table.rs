@@ -387,7 +387,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/management/src",
         layers: &[
-            &["budget", "door", "exposition", "features", "figures", "foreign", "hosts", "json", "pool", "process", "rates", "report", "sessions", "watch"],
+            &["budget", "counters", "door", "exposition", "features", "figures", "foreign", "hosts", "json", "pool", "process", "rates", "report", "sessions", "watch"],
             &["audit", "facts", "memory", "visit"],
             &["change", "detailed", "front", "metrics"],
             &["source"],
