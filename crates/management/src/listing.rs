@@ -4,6 +4,7 @@
 //! A list is not a picture of one moment. A thing that is deleted meanwhile is left out; one that
 //! is created meanwhile may be left out or included.
 
+use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -45,6 +46,12 @@ pub(crate) trait Collection: Sync {
         VecDeque::from([Part::Whole(vhost.map(str::to_owned))])
     }
 
+    /// Small entries for the rows of a part, with the field at `sort`. A page is picked from them
+    /// before rows are made. `None` where only the rows tell.
+    fn entries(&self, _: &Source, _: &Part, _sort: Option<&str>) -> Option<Vec<Entry>> {
+        None
+    }
+
     /// The rows of a part. `left` are the parts after it.
     fn rows(&self, source: &Source, part: Part, left: &mut VecDeque<Part>) -> Vec<Json>;
 }
@@ -78,6 +85,95 @@ impl Part {
         size_of::<Self>() + inner
     }
 }
+
+/// A thing of a list, without its row.
+pub(crate) struct Entry {
+    pub(crate) place: Place,
+    /// The field that the list is sorted by.
+    pub(crate) key: SortKey,
+}
+
+/// Where a thing of a list is found again.
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    /// In a vhost, by its name.
+    Named(Arc<str>, Arc<str>),
+    /// The client of this number, whose connection has this name.
+    Client(u64, Arc<str>),
+}
+
+impl Place {
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Named(_, name) | Self::Client(_, name) => name,
+        }
+    }
+}
+
+/// The entries of a part whose things have names in a vhost. Their names and their vhost are known;
+/// `key` makes the other sort keys, with those things that still exist.
+pub(crate) fn entries_of_named(
+    part: &Part,
+    sort: Option<&str>,
+    keys: impl Fn(&str, &[Arc<str>], &str) -> Vec<(Arc<str>, SortKey)>,
+) -> Option<Vec<Entry>> {
+    let Part::Named(vhost, names) = part else { return None };
+    let text = |text: &str| SortKey { text: text.to_owned(), ..SortKey::of(Some(&Json::from(""))) };
+    let keyed = match sort {
+        None => names.iter().map(|name| (Arc::clone(name), SortKey::default())).collect(),
+        Some("name") => names.iter().map(|name| (Arc::clone(name), text(name))).collect(),
+        Some("vhost") => names.iter().map(|name| (Arc::clone(name), text(vhost))).collect(),
+        Some(path) => keys(vhost, names, path),
+    };
+    let entry = |(name, key)| Entry { place: Place::Named(Arc::clone(vhost), name), key };
+    Some(keyed.into_iter().map(entry).collect())
+}
+
+/// The field of a row at a path with dots.
+pub(crate) fn at<'a>(row: &'a Json, path: &str) -> Option<&'a Json> {
+    path.split('.').try_fold(row, |inner, name| inner.get(name))
+}
+
+/// What a thing is sorted by. A missing field comes first, then numbers, then texts.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct SortKey {
+    kind: u8,
+    number: f64,
+    pub(crate) text: String,
+}
+
+impl SortKey {
+    pub(crate) fn of(value: Option<&Json>) -> Self {
+        let key = |kind, number, text| Self { kind, number, text };
+        match value {
+            None | Some(Json::Null) => Self::default(),
+            Some(Json::Number(number)) => key(1, number.as_f64().unwrap_or_default(), String::new()),
+            Some(Json::String(text)) => key(2, 0.0, text.clone()),
+            Some(value) => key(2, 0.0, value.to_string()),
+        }
+    }
+}
+
+impl Ord for SortKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_kind = self.kind.cmp(&other.kind);
+        by_kind.then(self.number.total_cmp(&other.number)).then_with(|| self.text.cmp(&other.text))
+    }
+}
+
+impl PartialOrd for SortKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for SortKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for SortKey {}
 
 /// Bytes of memory that parts of a list take, estimated.
 pub(crate) fn weight(parts: &VecDeque<Part>) -> usize {

@@ -16,7 +16,7 @@ use serde_json::Value as Json;
 use super::answer::{Answer, Failure};
 use super::asker::Asker;
 use super::page::Shape;
-use crate::listing::{self, Collection, Part};
+use crate::listing::{self, Collection, Entry, Part, Place, Rights};
 use crate::pool::Work;
 use crate::source::Source;
 
@@ -77,6 +77,9 @@ impl List {
     /// The next rows that the user sees; `None` after the last.
     fn rows(&mut self) -> Option<Vec<Json>> {
         let part = self.parts.pop_front()?;
+        if !self.sees(&part) {
+            return Some(Vec::new());
+        }
         let mut rows = self.collection.rows(&self.source, part, &mut self.parts);
         let (has, rights) =
             (|row: &Json| self.fields.iter().all(|(name, value)| row[*name] == **value), self.collection.rights());
@@ -114,8 +117,57 @@ impl List {
         true
     }
 
+    /// Whether the user sees anything of a part.
+    fn sees(&self, part: &Part) -> bool {
+        match part {
+            Part::Named(vhost, _) if !self.asker.monitors() => {
+                self.source.broker.authority().enter(self.asker.identity(), vhost).is_ok()
+            }
+            _ => true,
+        }
+    }
+
+    /// The entries of all rows that the user sees; `None` where only rows tell.
+    fn entries(&self) -> Result<Option<Vec<Entry>>, Failure> {
+        let by_vhost = self.collection.rights() == Rights::Vhost;
+        if !self.fields.is_empty() || !(by_vhost || self.asker.monitors()) {
+            return Ok(None);
+        }
+        let mut all = Vec::new();
+        for part in self.parts.iter().filter(|part| self.sees(part)) {
+            let Some(entries) = self.collection.entries(&self.source, part, self.shape.sort()) else { return Ok(None) };
+            let texts: usize = entries.iter().map(|entry| entry.key.text.len()).sum();
+            self.asker.charge(entries.len() * size_of::<Entry>() + texts)?;
+            all.extend(entries);
+        }
+        Ok(Some(all))
+    }
+
+    /// A page of which only its own rows are made.
+    fn picked(mut self, entries: Vec<Entry>) -> Result<String, Failure> {
+        let picked = self.shape.pick(entries);
+        let sockets = self.parts.iter().find_map(|part| match part {
+            Part::Clients(_, sockets) => Some(Arc::clone(sockets)),
+            _ => None,
+        });
+        let sockets = sockets.unwrap_or_default();
+        self.parts.clear();
+        let mut rows = Vec::new();
+        for Entry { place, .. } in &picked.entries {
+            let part = match place.clone() {
+                Place::Named(vhost, name) => Part::Named(vhost, vec![name]),
+                Place::Client(number, _) => Part::Clients(vec![number], Arc::clone(&sockets)),
+            };
+            rows.extend(self.collection.rows(&self.source, part, &mut self.parts));
+        }
+        self.shape.page(rows, &picked)
+    }
+
     /// The whole text, sorted or cut into pages.
     fn whole(mut self) -> Result<String, Failure> {
+        if let Some(entries) = self.entries()? {
+            return self.picked(entries);
+        }
         let asker = self.asker.clone();
         let shape = std::mem::take(&mut self.shape);
         let rows = std::iter::from_fn(|| self.rows()).flatten();

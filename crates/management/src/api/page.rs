@@ -1,7 +1,6 @@
 //! Which part of a list a request asks for: sorted, filtered by name, cut into pages, with some
 //! fields only. Names of parameters and of fields are RabbitMQ's.
 
-use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use auth::pattern::{Pattern, quoted};
@@ -11,13 +10,14 @@ use axum::response::IntoResponse;
 use serde_json::{Map, Value as Json};
 
 use super::answer::{Answer, Failure};
+use crate::listing::{Entry, SortKey, at};
 
 /// Entries of a page if the request does not say, and the most that it may ask for.
 const PAGE: usize = 100;
 const LARGEST_PAGE: usize = 500;
 /// Bytes that a gathered row takes besides its text, and bytes that are gathered between two
 /// charges.
-const ROW: usize = size_of::<((Key, usize), String)>();
+const ROW: usize = size_of::<((SortKey, usize), String)>();
 const CHARGE: usize = 1 << 16;
 
 /// The parameters of a request.
@@ -32,13 +32,24 @@ pub(crate) struct Shape {
     /// Number, from 1 on, and size.
     page: Option<(usize, usize)>,
     columns: Vec<String>,
+    stats: Stats,
+}
+
+/// Which figures the rows of a list have.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Stats {
+    #[default]
+    All,
+    /// How many messages are in queues, and no more.
+    Totals,
+    None,
 }
 
 /// The rows that a page or a sorted list will have.
 #[derive(Default)]
 struct Gathered {
     /// Each with its sort key and its number.
-    rows: Vec<((Key, usize), String)>,
+    rows: Vec<((SortKey, usize), String)>,
     total: usize,
     filtered: usize,
 }
@@ -51,7 +62,14 @@ impl Shape {
             true => expression(name),
             false => expression(&quoted(name)),
         };
-        let page = text("page").map(|page| number("page", page, usize::MAX)).transpose()?;
+        let is_set = |name: &str| text(name) == Some("true");
+        let page = text("page").or_else(|| is_set("pagination").then_some("1"));
+        let page = page.map(|page| number("page", page, usize::MAX)).transpose()?;
+        let stats = match (is_set("disable_stats"), is_set("enable_queue_totals")) {
+            (false, _) => Stats::All,
+            (true, true) => Stats::Totals,
+            (true, false) => Stats::None,
+        };
         let size = text("page_size").map_or(Ok(PAGE), |size| number("page_size", size, LARGEST_PAGE))?;
         Ok(Self {
             name: text("name").map(pattern).transpose()?,
@@ -59,6 +77,7 @@ impl Shape {
             reversed: text("sort_reverse") == Some("true"),
             page: page.map(|page| (page, size)),
             columns: text("columns").map(|names| names.split(',').map(str::to_owned).collect()).unwrap_or_default(),
+            stats,
         })
     }
 
@@ -67,12 +86,54 @@ impl Shape {
         self.sort.is_none() && self.page.is_none()
     }
 
+    /// The field that the list is sorted by.
+    pub(crate) fn sort(&self) -> Option<&str> {
+        self.sort.as_deref()
+    }
+
     pub(crate) fn keeps(&self, row: &Json) -> bool {
-        self.name.as_ref().is_none_or(|name| row["name"].as_str().is_some_and(|text| name.matches(text)))
+        self.name.is_none() || row["name"].as_str().is_some_and(|name| self.keeps_name(name))
+    }
+
+    pub(crate) fn keeps_name(&self, name: &str) -> bool {
+        self.name.as_ref().is_none_or(|pattern| pattern.matches(name))
+    }
+
+    /// The numbers of the first row of the page, and of the first behind it.
+    fn bounds(&self) -> (usize, usize) {
+        self.page.map_or((0, usize::MAX), |(page, size)| {
+            let from = (page - 1).saturating_mul(size);
+            (from, from.saturating_add(size))
+        })
+    }
+
+    /// Picks the entries of the page, in order, out of all that the user sees.
+    pub(crate) fn pick(&self, mut entries: Vec<Entry>) -> Picked {
+        let total = entries.len();
+        entries.retain(|entry| self.keeps_name(entry.place.name()));
+        let filtered = entries.len();
+        if self.sort.is_some() {
+            entries.sort_by(|one, other| one.key.cmp(&other.key));
+            if self.reversed {
+                entries.reverse();
+            }
+        }
+        let (from, to) = self.bounds();
+        entries.truncate(to);
+        entries.drain(..from.min(entries.len()));
+        Picked { entries, total, filtered }
+    }
+
+    /// The text of a page of these rows.
+    pub(crate) fn page(&self, rows: Vec<Json>, picked: &Picked) -> Result<String, Failure> {
+        let rows: Vec<String> = rows.into_iter().map(|row| self.narrow(row).to_string()).collect();
+        let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
+        self.enveloped(&rows, picked.total, picked.filtered)
     }
 
     /// The columns of a row that the request asks for.
     pub(crate) fn narrow(&self, row: Json) -> Json {
+        let row = if self.stats == Stats::All { row } else { without_stats(row, self.stats) };
         if self.columns.is_empty() { row } else { only(&row, &self.columns) }
     }
 
@@ -83,10 +144,7 @@ impl Shape {
         charge: &mut dyn FnMut(usize) -> Result<(), Failure>,
     ) -> Result<String, Failure> {
         let mut gathered = Gathered::default();
-        let (from, to) = self.page.map_or((0, usize::MAX), |(page, size)| {
-            let from = (page - 1).saturating_mul(size);
-            (from, from.saturating_add(size))
-        });
+        let (from, to) = self.bounds();
         let mut charged = 0;
         for row in rows {
             gathered.total += 1;
@@ -95,7 +153,7 @@ impl Shape {
             }
             let number = gathered.filtered;
             gathered.filtered += 1;
-            let key = self.sort.as_ref().map(|path| Key::of(at(&row, path))).unwrap_or_default();
+            let key = self.sort.as_ref().map(|path| SortKey::of(at(&row, path))).unwrap_or_default();
             if self.sort.is_none() && !(from..to).contains(&number) {
                 continue;
             }
@@ -118,30 +176,56 @@ impl Shape {
             gathered.rows.drain(..from.min(gathered.rows.len()));
             gathered.rows.truncate(to - from);
         }
-        self.write(&gathered)
+        let texts: Vec<&str> = gathered.rows.iter().map(|(_, text)| text.as_str()).collect();
+        self.enveloped(&texts, gathered.total, gathered.filtered)
     }
 
-    fn arrange(&self, rows: &mut [((Key, usize), String)]) {
+    fn arrange(&self, rows: &mut [((SortKey, usize), String)]) {
         rows.sort_by(|(one, _), (other, _)| one.cmp(other));
         if self.reversed {
             rows.reverse();
         }
     }
 
-    fn write(&self, gathered: &Gathered) -> Result<String, Failure> {
-        let items: Vec<&str> = gathered.rows.iter().map(|(_, text)| text.as_str()).collect();
-        let items = format!("[{}]", items.join(","));
+    /// Rows as a list, or as a page that says how many there are.
+    fn enveloped(&self, rows: &[&str], total: usize, filtered: usize) -> Result<String, Failure> {
+        let items = format!("[{}]", rows.join(","));
         let Some((page, size)) = self.page else { return Ok(items) };
-        let pages = gathered.filtered.div_ceil(size).max(1);
+        let pages = filtered.div_ceil(size).max(1);
         if page > pages {
             return Err(Failure::bad_request(format!("page {page} is beyond the last, which is {pages}")));
         }
-        let (total, filtered, count) = (gathered.total, gathered.filtered, gathered.rows.len());
+        let count = rows.len();
         Ok(format!(
             "{{\"total_count\":{total},\"filtered_count\":{filtered},\"item_count\":{count},\"page\":{page},\
              \"page_count\":{pages},\"page_size\":{size},\"items\":{items}}}"
         ))
     }
+}
+
+/// The entries of a page.
+pub(crate) struct Picked {
+    pub(crate) entries: Vec<Entry>,
+    /// How many the user sees.
+    total: usize,
+    /// How many of them have a name that is asked for.
+    filtered: usize,
+}
+
+/// How many messages a queue has.
+const TOTALS: [&str; 3] = ["messages", "messages_ready", "messages_unacknowledged"];
+
+/// A row without figures that move, or with those of the messages alone.
+fn without_stats(row: Json, stats: Stats) -> Json {
+    let Json::Object(mut row) = row else { return row };
+    let is_rate = |name: &str, value: &Json| name.ends_with("_details") && !value["rate"].is_null();
+    row.retain(|name, value| match name.as_str() {
+        "message_stats" => false,
+        name if TOTALS.contains(&name) => stats == Stats::Totals,
+        name if name.starts_with("messages") || name.starts_with("message_bytes") => false,
+        name => !is_rate(name, value),
+    });
+    Json::Object(row)
 }
 
 /// A short list as a request asks for it.
@@ -160,52 +244,6 @@ fn number(name: &str, text: &str, most: usize) -> Result<usize, Failure> {
     let number = text.parse().ok().filter(|number| (1..=most).contains(number));
     number.ok_or_else(|| Failure::bad_request(format!("{name} is a whole number from 1 to {most}, not '{text}'")))
 }
-
-/// The field of a row at a path with dots.
-fn at<'a>(row: &'a Json, path: &str) -> Option<&'a Json> {
-    path.split('.').try_fold(row, |inner, name| inner.get(name))
-}
-
-/// The sort key of a row. A missing field comes first, then numbers, then texts.
-#[derive(Debug, Default)]
-struct Key {
-    kind: u8,
-    number: f64,
-    text: String,
-}
-
-impl Key {
-    fn of(value: Option<&Json>) -> Self {
-        let key = |kind, number, text| Self { kind, number, text };
-        match value {
-            None | Some(Json::Null) => Self::default(),
-            Some(Json::Number(number)) => key(1, number.as_f64().unwrap_or_default(), String::new()),
-            Some(Json::String(text)) => key(2, 0.0, text.clone()),
-            Some(value) => key(2, 0.0, value.to_string()),
-        }
-    }
-}
-
-impl Ord for Key {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let by_kind = self.kind.cmp(&other.kind);
-        by_kind.then(self.number.total_cmp(&other.number)).then_with(|| self.text.cmp(&other.text))
-    }
-}
-
-impl PartialOrd for Key {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Key {}
 
 /// These fields of a row; a field with dots is in a nested object.
 fn only(row: &Json, columns: &[String]) -> Json {
@@ -232,6 +270,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::listing::Place;
 
     fn queues() -> Vec<Json> {
         vec![
@@ -272,6 +311,9 @@ mod tests {
             ("page=1&columns=name&name=c", page(json!([{ "name": "c" }]), 1, 1, 1, 100)),
             ("page=2&page_size=2&columns=name", page(json!([{ "name": "c" }]), 3, 2, 2, 2)),
             ("page=1&name=none", page(json!([]), 0, 1, 1, 100)),
+            ("pagination=true&page_size=1&columns=name", page(json!([{ "name": "b" }]), 3, 1, 3, 1)),
+            ("disable_stats=true&name=Ab", json!([{ "name": "Ab" }])),
+            ("disable_stats=true&enable_queue_totals=true&name=Ab", json!([{ "name": "Ab", "messages": 10 }])),
         ] {
             assert_eq!(now(body(query)), Ok(expected), "{query}");
         }
@@ -284,6 +326,28 @@ mod tests {
             ("name=((a{1000}){1000}){1000}&use_regex=true", "no regular expression"),
         ] {
             assert!(now(body(query)).is_err_and(|error| error.contains(words)), "{query}");
+        }
+    }
+
+    #[test]
+    fn pages_are_picked_before_rows_are_made() {
+        let entry = |name: &str, messages: u64| Entry {
+            place: Place::Named("/".into(), name.into()),
+            key: SortKey::of(Some(&json!(messages))),
+        };
+        let entries = || vec![entry("b", 2), entry("ab", 10), entry("c", 1), entry("bb", 7)];
+        for (query, names, counts) in [
+            ("", vec!["b", "ab", "c", "bb"], (4, 4)),
+            ("sort=messages", vec!["c", "b", "bb", "ab"], (4, 4)),
+            ("sort=messages&sort_reverse=true&name=b&page=1&page_size=2", vec!["ab", "bb"], (4, 3)),
+            ("name=b&page=2&page_size=2", vec!["bb"], (4, 3)),
+            ("page=3&page_size=2", vec![], (4, 4)),
+        ] {
+            let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            let wanted = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+            let picked = Shape::parse(&wanted).unwrap().pick(entries());
+            let found: Vec<&str> = picked.entries.iter().map(|entry| entry.place.name()).collect();
+            assert_eq!((found, (picked.total, picked.filtered)), (names, counts), "{query}");
         }
     }
 }

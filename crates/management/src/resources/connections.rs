@@ -16,7 +16,7 @@ use crate::audit::Told;
 use crate::change::{Caller, Changes};
 use crate::facts::{Encryption, Facts, Socket, endpoint};
 use crate::json::object;
-use crate::listing::{self, Collection, Part, Rights};
+use crate::listing::{self, Collection, Entry, Part, Place, Rights, SortKey};
 use crate::source::Source;
 
 /// See the module.
@@ -30,6 +30,16 @@ impl Collection for Connections {
     fn parts(&self, source: &Source, vhost: Option<&str>) -> VecDeque<Part> {
         let sockets = source.sockets().into_iter().map(|socket| (socket.peer.clone(), socket)).collect();
         listing::clients(source, vhost, sockets)
+    }
+
+    fn entries(&self, source: &Source, part: &Part, sort: Option<&str>) -> Option<Vec<Entry>> {
+        let Part::Clients(numbers, sockets) = part else { return None };
+        let entry = |client: &ClientReport| {
+            let row = || row(client, &source.facts, sockets.get(&client.peer));
+            let key = sort.map(|path| SortKey::of(listing::at(&row(), path))).unwrap_or_default();
+            Entry { place: Place::Client(client.number, client.peer.as_str().into()), key }
+        };
+        Some(source.broker.some_clients(numbers).iter().map(entry).collect())
     }
 
     fn rows(&self, source: &Source, part: Part, _: &mut VecDeque<Part>) -> Vec<Json> {

@@ -20,7 +20,7 @@ use crate::audit::Told;
 use crate::change::{Caller, Changes, client, without_line_ends};
 use crate::courier::Outgoing;
 use crate::json::{self, object};
-use crate::listing::{self, Collection, Part};
+use crate::listing::{self, Collection, Entry, Part, SortKey};
 use crate::messages;
 use crate::source::Source;
 
@@ -30,6 +30,14 @@ pub(crate) struct Exchanges;
 impl Collection for Exchanges {
     fn parts(&self, source: &Source, vhost: Option<&str>) -> VecDeque<Part> {
         listing::named(source, vhost, |vhost| source.broker.exchange_names(vhost))
+    }
+
+    fn entries(&self, source: &Source, part: &Part, sort: Option<&str>) -> Option<Vec<Entry>> {
+        listing::entries_of_named(part, sort, |vhost, names, path| {
+            let reports = source.broker.some_exchanges(vhost, names);
+            let key = |report| SortKey::of(listing::at(&row(report), path));
+            reports.iter().map(|report| (report.name.as_str().into(), key(report))).collect()
+        })
     }
 
     fn rows(&self, source: &Source, part: Part, _: &mut VecDeque<Part>) -> Vec<Json> {

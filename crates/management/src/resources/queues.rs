@@ -24,7 +24,7 @@ use crate::counters::{self, LENGTHS, OF_QUEUES};
 use crate::courier::{AckMode, Fetched, Fetching};
 use crate::facts::Facts;
 use crate::json::{self, object};
-use crate::listing::{self, Collection, Part};
+use crate::listing::{self, Collection, Entry, Part, SortKey};
 use crate::messages;
 use crate::source::Source;
 
@@ -34,6 +34,13 @@ pub(crate) struct Queues;
 impl Collection for Queues {
     fn parts(&self, source: &Source, vhost: Option<&str>) -> VecDeque<Part> {
         listing::named(source, vhost, |vhost| source.broker.queue_names(vhost))
+    }
+
+    fn entries(&self, source: &Source, part: &Part, sort: Option<&str>) -> Option<Vec<Entry>> {
+        listing::entries_of_named(part, sort, |vhost, names, path| {
+            let reports = source.broker.some_queues(vhost, names);
+            reports.iter().map(|report| (report.name.as_str().into(), sort_key(source, report, path))).collect()
+        })
     }
 
     fn rows(&self, source: &Source, part: Part, _: &mut VecDeque<Part>) -> Vec<Json> {
@@ -165,6 +172,21 @@ fn message_row(message: Fetched, encoding: Encoding, truncate: u64) -> Json {
         "payload": payload,
         "payload_encoding": name,
     })
+}
+
+/// What the field at `path` is. The figures that lists are sorted by most are read without making
+/// the row.
+fn sort_key(source: &Source, queue: &QueueReport, path: &str) -> SortKey {
+    let counted = LENGTHS.iter().find(|counter| counter.field == path).map(|counter| (counter.read)(queue));
+    let figure = counted.or(match path {
+        "consumers" => Some(queue.consumers),
+        "memory" => Some(queue.bytes),
+        _ => None,
+    });
+    match figure {
+        Some(figure) => SortKey::of(Some(&json!(figure))),
+        None => SortKey::of(listing::at(&with_rates(source, queue), path)),
+    }
 }
 
 /// A queue with the rates of its counters.
