@@ -1,8 +1,8 @@
 //! How fast counters grow: `…_details` with a `rate` beside each counter of `message_stats`.
 //!
-//! Nothing is sampled in the background. Each reading is remembered, and the next one is compared
-//! with a reading that is some seconds old. For an object that is read for the first time the rate
-//! is 0, as RabbitMQ says for a new one.
+//! Each reading is remembered, and the next one is compared with a reading that is some seconds
+//! old. For an object that is read for the first time the rate is 0, as RabbitMQ says for a new
+//! one. What is sampled whether it is read or not is in `history.rs`.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -14,6 +14,8 @@ use serde_json::{Map, Value as Json, json};
 const SPAN: Duration = Duration::from_secs(5);
 /// An older reading says nothing about the rate now.
 const STALE: Duration = Duration::from_secs(300);
+/// The names of lengths of queues begin like this; all others are counters.
+const LENGTH: &str = "messages";
 /// The most objects whose readings are remembered; for further objects the rate is 0.
 const MOST: usize = 10_000;
 
@@ -59,16 +61,33 @@ struct Reading {
 impl Reading {
     /// Growth per second since an older reading.
     fn rate_since(&self, older: &Self, name: &str) -> f64 {
-        let count = |reading: &Self| reading.counts.get(name).and_then(Json::as_u64).unwrap_or_default();
+        let count = |reading: &Self| reading.counts.get(name).and_then(Json::as_u64);
+        let (Some(now), Some(before)) = (count(self), count(older)) else { return 0.0 };
         let seconds = self.at.saturating_duration_since(older.at).as_secs_f64();
         // A counter that became smaller belongs to an object that was created again, so it grew by
-        // nothing.
-        let grown = count(self).saturating_sub(count(older));
-        if seconds > 0.0 { grown as f64 / seconds } else { 0.0 }
+        // nothing. Queues become shorter, too.
+        let moved = now as f64 - before as f64;
+        let moved = if name.starts_with(LENGTH) { moved } else { moved.max(0.0) };
+        if seconds > 0.0 { moved / seconds } else { 0.0 }
     }
 }
 
 impl Rates {
+    /// Adds the rates of counters and of lengths to them.
+    pub(crate) fn add_both(
+        &self,
+        of: &str,
+        (stats, lengths): (&mut Map<String, Json>, &mut Map<String, Json>),
+        now: Instant,
+    ) {
+        let mut both: Map<String, Json> =
+            stats.iter().chain(lengths.iter()).map(|(n, v)| (n.clone(), v.clone())).collect();
+        self.add(of, &mut both, now);
+        for (name, rate) in both.into_iter().filter(|(name, _)| name.ends_with("_details")) {
+            if name.starts_with(LENGTH) { &mut *lengths } else { &mut *stats }.insert(name, rate);
+        }
+    }
+
     /// Adds the rates of the counters in `stats` to it. `of` identifies the object that they belong
     /// to.
     pub(crate) fn add(&self, of: &str, stats: &mut Map<String, Json>, now: Instant) {
@@ -116,6 +135,20 @@ mod tests {
         ] {
             assert_eq!(read(seconds, publish), rate, "after {seconds} s");
         }
+    }
+
+    #[test]
+    fn lengths_become_less_and_counters_do_not() {
+        let (rates, start) = (Rates::default(), Instant::now());
+        let read = |seconds: u64, figure: u64| {
+            let figures = |name: &str| Map::from_iter([(name.to_owned(), json!(figure))]);
+            let (mut stats, mut lengths) = (figures("ack"), figures("messages"));
+            rates.add_both("q", (&mut stats, &mut lengths), start + Duration::from_secs(seconds));
+            assert_eq!((stats.len(), lengths.len()), (2, 2));
+            (stats["ack_details"]["rate"].clone(), lengths["messages_details"]["rate"].clone())
+        };
+        assert_eq!(read(0, 100), (json!(0.0), json!(0.0)));
+        assert_eq!(read(10, 50), (json!(0.0), json!(-5.0)));
     }
 
     #[test]

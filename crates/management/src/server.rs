@@ -12,9 +12,9 @@ use tokio::sync::watch;
 use crate::door::{Door, Limits};
 use crate::hosts::Hosts;
 use crate::http::{Paths, PerObject};
-use crate::pool;
 use crate::serving::{Handshake, Secure, Serving};
 use crate::source::Source;
+use crate::{pool, sampling};
 
 /// How management can be reached.
 #[derive(Debug)]
@@ -57,6 +57,7 @@ impl Management {
             let (sockets, handshake) = secure.split();
             serve(&serving, sockets, Some(&handshake))
         });
+        drop(plain.spawn(sampling::run(Arc::clone(source))));
         let mut control = endpoints.control;
         let mut no_control = None;
         #[cfg(unix)]

@@ -14,6 +14,7 @@ use crate::change::Caller;
 use crate::door::Full;
 use crate::facts::{Facts, Network, Socket};
 use crate::figures::Figures;
+use crate::history::Histories;
 use crate::pool::Pool;
 use crate::rates::Rates;
 use crate::report::BackupRow;
@@ -38,6 +39,7 @@ pub struct Source {
     /// Figures that few scrapes ask for, apart from the others so that those do not wait for them.
     pub(crate) rare_figures: Figures,
     pub(crate) rates: Rates,
+    pub(crate) histories: Histories,
     /// Who is logged in to the console.
     pub(crate) sessions: Sessions,
     /// Watches the loop of management.
@@ -62,7 +64,7 @@ impl Source {
         encoding: Encoding,
     ) -> Self {
         let (pool, budget, rates, sessions, watch) = Default::default();
-        let (figures, rare_figures) = Default::default();
+        let (figures, rare_figures, histories) = Default::default();
         let (backup, ready, refused) = (Box::new(backup), AtomicBool::new(false), Default::default());
         Self {
             broker,
@@ -72,6 +74,7 @@ impl Source {
             figures,
             rare_figures,
             rates,
+            histories,
             sessions,
             watch,
             network,

@@ -1,6 +1,7 @@
 //! Connections that have authenticated: their rows, and closing them.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{Path, State};
@@ -45,7 +46,7 @@ impl Collection for Connections {
     fn rows(&self, source: &Source, part: Part, _: &mut VecDeque<Part>) -> Vec<Json> {
         let Part::Clients(numbers, sockets) = part else { return Vec::new() };
         let clients = source.broker.some_clients(&numbers);
-        clients.iter().map(|client| row(client, &source.facts, sockets.get(&client.peer))).collect()
+        clients.iter().map(|client| with_rates(source, client, sockets.get(&client.peer))).collect()
     }
 }
 
@@ -63,7 +64,20 @@ fn find(source: &Source, name: &str) -> Option<Json> {
     let clients = source.broker.some_clients(&[source.broker.client_at(name)?]);
     let sockets = source.sockets();
     let client = clients.first()?;
-    Some(row(client, &source.facts, sockets.iter().find(|socket| socket.peer == client.peer)))
+    Some(with_rates(source, client, sockets.iter().find(|socket| socket.peer == client.peer)))
+}
+
+/// A connection, with how fast its bytes move.
+fn with_rates(source: &Source, client: &ClientReport, socket: Option<&Socket>) -> Json {
+    let mut row = row(client, &source.facts, socket);
+    let octets =
+        ["recv_oct", "send_oct"].into_iter().filter_map(|name| Some((name.to_owned(), row.get(name)?.clone())));
+    let mut octets: Map<String, Json> = octets.collect();
+    source.rates.add(&format!("connection {}", client.number), &mut octets, Instant::now());
+    if let Json::Object(row) = &mut row {
+        row.extend(octets);
+    }
+    row
 }
 
 async fn one(asker: Asker, State(source): Shared, Path(name): Path<String>) -> Answer {

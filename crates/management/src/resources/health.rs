@@ -16,13 +16,15 @@ use crate::facts::endpoint;
 use crate::source::alarms;
 
 /// Checks of faults that only a cluster can have.
-const OF_A_CLUSTER: [&str; 6] = [
+const OF_A_CLUSTER: [&str; 8] = [
     "node-is-quorum-critical",
     "node-is-mirror-sync-critical",
     "metadata-store/initialized",
     "metadata-store/initialized/with-data",
     "quorum-queues-without-elected-leaders/all-vhosts",
+    "quorum-queues-without-elected-leaders/all-vhosts/pattern/{pattern}",
     "quorum-queues-without-elected-leaders/vhost/{vhost}",
+    "quorum-queues-without-elected-leaders/vhost/{vhost}/pattern/{pattern}",
 ];
 /// What tools for RabbitMQ call the listener of this API.
 const MANAGEMENT: &str = "management";

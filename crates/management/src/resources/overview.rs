@@ -1,10 +1,11 @@
 //! The broker as a whole: the user that asks, sums over everything, and what RabbitMQ's tools ask
 //! of a cluster.
 
+use std::collections::HashMap;
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::routing::{get, post, put};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,10 +15,11 @@ use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 
 use super::nodes::exchange_types;
-use crate::api::{Answer, Asker, Document, Failure, Routes, Shared, done, shown, sum_up};
+use crate::api::{Answer, Asker, Document, Failure, Routes, Shared, Wanted, done, shown, sum_up};
 use crate::change::{Refused, Why};
 use crate::counters::{self, ALL_LENGTHS, CHURN, OF_QUEUES, TRAFFIC};
 use crate::facts::endpoint;
+use crate::history::Range;
 use crate::source::Source;
 
 pub(super) fn routes() -> Routes {
@@ -28,6 +30,7 @@ pub(super) fn routes() -> Routes {
         .route("/api/cluster-name", get(cluster_name).put(refuse_cluster_name))
         .route("/api/cluster-name/", get(cluster_name).put(refuse_cluster_name))
         .route("/api/auth/hash_password/{password}", get(hash_password))
+        .route("/api/auth", get(async || shown(json!({ "oauth_enabled": false }))))
         .route("/api/extensions", get(async |_: Asker| shown(json!([]))))
         .route("/api/feature-flags", get(feature_flags))
         .route("/api/feature-flags/{name}/enable", put(enable))
@@ -98,7 +101,7 @@ async fn hash_password(_: Asker, Path(password): Path<String>) -> Answer {
     shown(json!({ "ok": STANDARD.encode([&salt[..], &digest[..]].concat()) }))
 }
 
-async fn overview(asker: Asker, State(source): Shared) -> Answer {
+async fn overview(asker: Asker, State(source): Shared, Query(wanted): Wanted) -> Answer {
     let facts = &source.facts;
     let mut document = json!({
         "product_name": facts.product,
@@ -111,6 +114,9 @@ async fn overview(asker: Asker, State(source): Shared) -> Answer {
         "rates_mode": "basic",
         "disable_stats": false,
         "enable_queue_totals": true,
+        "is_op_policy_updating_enabled": true,
+        "statistics_db_event_queue": 0,
+        "sample_retention_policies": { "global": [600, 3600, 86_400], "basic": [600, 3600], "detailed": [600, 3600] },
         "default_queue_type": "classic",
         "exchange_types": exchange_types(),
     });
@@ -127,11 +133,30 @@ async fn overview(asker: Asker, State(source): Shared) -> Answer {
     if let (Json::Object(document), Json::Object(sums)) = (&mut document, sums) {
         document.extend(sums);
     }
-    if let Some(Json::Object(stats)) = document.get_mut("message_stats") {
-        let of = if asker.monitors() { String::new() } else { format!(" of {}", asker.user()) };
-        source.rates.add(&format!("overview{of}"), stats, Instant::now());
+    if asker.monitors() {
+        add_history(&source, &wanted, &mut document);
+    } else if let [Json::Object(mut stats), Json::Object(mut lengths)] =
+        ["message_stats", "queue_totals"].map(|name| document[name].take())
+    {
+        source.rates.add_both(&format!("overview of {}", asker.user()), (&mut stats, &mut lengths), Instant::now());
+        (document["message_stats"], document["queue_totals"]) = (stats.into(), lengths.into());
     }
     shown(document)
+}
+
+/// How the sums move, and their samples in the ranges that are asked for.
+fn add_history(source: &Source, wanted: &HashMap<String, String>, document: &mut Json) {
+    let history = source.histories.of_broker();
+    let (rates, lengths) = (Range::of(wanted, "msg_rates"), Range::of(wanted, "lengths"));
+    if let Json::Object(stats) = &mut document["message_stats"] {
+        history.traffic.add(&TRAFFIC, rates, stats);
+    }
+    if let Json::Object(churn) = &mut document["churn_rates"] {
+        history.churn.add(&CHURN, None, churn);
+    }
+    if let Json::Object(totals) = &mut document["queue_totals"] {
+        history.lengths.add(&ALL_LENGTHS, lengths, totals);
+    }
 }
 
 /// Sums over everything, for users that may see everything.

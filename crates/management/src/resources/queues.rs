@@ -1,10 +1,10 @@
 //! Queues: their rows, their changes, and a look at their messages.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::routing::{delete, get, post};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,17 +15,19 @@ use serde_json::{Map, Value as Json, json};
 
 use super::consumers;
 use crate::api::{
-    self, Answer, Asker, Document, Parameters, Routes, Shared, blocking, created, done, look, make, number, shown,
-    truth,
+    self, Answer, Asker, Document, Parameters, Routes, Shared, Wanted, blocking, created, done, look, make, number,
+    shown, truth,
 };
 use crate::audit::Told;
 use crate::change::{Caller, Changes, client, without_line_ends};
 use crate::counters::{self, LENGTHS, OF_QUEUES};
 use crate::courier::{AckMode, Fetched, Fetching};
 use crate::facts::Facts;
+use crate::history::{Place, Range};
 use crate::json::{self, object};
 use crate::listing::{self, Collection, Entry, Part, SortKey};
 use crate::messages;
+use crate::sampling::now;
 use crate::source::Source;
 
 /// See the module.
@@ -67,8 +69,18 @@ pub(super) fn find(source: &Source, vhost: &str, name: &str) -> Option<Json> {
     Some(row)
 }
 
-async fn one(asker: Asker, State(source): Shared, Path((vhost, name)): Path<(String, String)>) -> Answer {
-    api::one_in_vhost(asker, source, vhost, move |source, vhost| find(source, vhost, &name)).await
+async fn one(
+    asker: Asker,
+    State(source): Shared,
+    Path((vhost, name)): Path<(String, String)>,
+    Query(wanted): Wanted,
+) -> Answer {
+    let find = move |source: &Source, vhost: &str| {
+        let mut row = find(source, vhost, &name)?;
+        add_history(source, (vhost.to_owned(), name), &wanted, &mut row);
+        Some(row)
+    };
+    api::one_in_vhost(asker, source, vhost, find).await
 }
 
 #[derive(Deserialize)]
@@ -189,13 +201,34 @@ fn sort_key(source: &Source, queue: &QueueReport, path: &str) -> SortKey {
     }
 }
 
-/// A queue with the rates of its counters.
+/// A queue with the rates of its counters and lengths.
 fn with_rates(source: &Source, report: &QueueReport) -> Json {
     let mut row = row(report, &source.facts);
-    if let Some(Json::Object(stats)) = row.get_mut("message_stats") {
-        source.rates.add(&format!("queue {} {}", report.vhost, report.name), stats, Instant::now());
+    let mut lengths = counters::fields(&LENGTHS, report);
+    if let Json::Object(row) = &mut row
+        && let Some(Json::Object(stats)) = row.get_mut("message_stats")
+    {
+        let of = format!("queue {} {}", report.vhost, report.name);
+        source.rates.add_both(&of, (stats, &mut lengths), Instant::now());
+        row.extend(lengths);
     }
     row
+}
+
+/// Adds the samples of the ranges that a request asks for, and keeps a history of the queue.
+fn add_history(source: &Source, place: Place, wanted: &HashMap<String, String>, row: &mut Json) {
+    let ranges = (Range::of(wanted, "msg_rates"), Range::of(wanted, "lengths"));
+    let Json::Object(row) = row else { return };
+    source.histories.look_at_queue(now(), place, |history| {
+        if let Some(Json::Object(stats)) = row.get_mut("message_stats")
+            && history.traffic.has_rates()
+        {
+            history.traffic.add(&OF_QUEUES, ranges.0, stats);
+        }
+        if history.lengths.has_rates() {
+            history.lengths.add(&LENGTHS, ranges.1, row);
+        }
+    });
 }
 
 pub(super) fn row(queue: &QueueReport, facts: &Facts) -> Json {

@@ -1,18 +1,20 @@
 //! Vhosts: their rows and their changes.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use broker::{Broker, Error, Ticket, VhostReport, VhostSpec};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 
 use super::permissions::PermissionChange;
 use crate::api::{self, Answer, Asker, Document, Failure, Routes, Shared, Words, created, done, make, truth};
 use crate::audit::Told;
 use crate::change::{Caller, Changes};
+use crate::counters::{self, OF_QUEUES};
 use crate::facts::Facts;
 use crate::listing::{Collection, Part, Rights};
 use crate::source::Source;
@@ -26,7 +28,7 @@ impl Collection for Vhosts {
     }
 
     fn rows(&self, source: &Source, part: Part, _: &mut VecDeque<Part>) -> Vec<Json> {
-        part.of_whole(source.broker.vhosts().iter().map(|vhost| row(vhost, &source.facts)))
+        part.of_whole(source.broker.vhosts().iter().map(|vhost| with_figures(source, vhost)))
     }
 }
 
@@ -40,7 +42,7 @@ pub(super) fn routes() -> Routes {
 async fn one(asker: Asker, State(source): Shared, Path(name): Path<String>) -> Answer {
     let find = move |source: &Source| {
         let vhosts = source.broker.vhosts();
-        vhosts.iter().find(|vhost| vhost.name == name).map(|vhost| row(vhost, &source.facts))
+        vhosts.iter().find(|vhost| vhost.name == name).map(|vhost| with_figures(source, vhost))
     };
     api::one(asker, source, Rights::VhostItself, find).await
 }
@@ -106,7 +108,25 @@ async fn no_protection(asker: Asker, State(source): Shared, Path(vhost): Path<St
     if source.broker.has_vhost(&vhost) { done() } else { Err(Failure::not_found()) }
 }
 
-pub(super) fn row(vhost: &VhostReport, facts: &Facts) -> Json {
+/// A vhost with the sums over its queues, and how they move.
+fn with_figures(source: &Source, vhost: &VhostReport) -> Json {
+    let mut row = row(vhost, &source.facts);
+    let share = source.broker.share("", |name| name == vhost.name);
+    let mut lengths = Map::from_iter([
+        ("messages".to_owned(), json!(share.ready + share.unacked)),
+        ("messages_ready".to_owned(), json!(share.ready)),
+        ("messages_unacknowledged".to_owned(), json!(share.unacked)),
+    ]);
+    let mut stats = counters::fields(&OF_QUEUES, &share.totals);
+    source.rates.add_both(&format!("vhost {}", vhost.name), (&mut stats, &mut lengths), Instant::now());
+    if let Json::Object(row) = &mut row {
+        row.extend(lengths);
+        row.insert("message_stats".to_owned(), stats.into());
+    }
+    row
+}
+
+fn row(vhost: &VhostReport, facts: &Facts) -> Json {
     let kind = vhost.spec.default_queue_type.as_deref().unwrap_or("classic");
     json!({
         "name": vhost.name,

@@ -389,9 +389,9 @@ pub(super) const FOLDERS: &[Folder] = &[
         layers: &[
             &["budget", "counters", "door", "exposition", "features", "figures", "foreign", "hosts", "json", "pool", "process", "rates", "report", "sessions", "watch"],
             &["audit", "facts", "memory", "visit"],
-            &["change", "detailed", "front", "metrics"],
+            &["change", "detailed", "front", "history", "metrics"],
             &["source"],
-            &["courier", "listing", "messages"],
+            &["courier", "listing", "messages", "sampling"],
             &["api"],
             &["resources"],
             &["console", "control"],

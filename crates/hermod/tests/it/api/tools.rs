@@ -81,6 +81,71 @@ fn a_queue_tells_how_its_messages_moved_and_what_they_weigh() {
     until("the redelivery", || shown(&server, path, GUEST)["message_stats"]["redeliver"] == 1);
     let overview = shown(&server, "/api/overview", GUEST);
     check(&overview, &[("message_stats.deliver", json!(1)), ("message_stats.deliver_no_ack", json!(4))]);
+    check(&shown(&server, "/api/vhosts/%2F", GUEST), &[("message_stats.publish", json!(5))]);
+}
+
+#[test]
+fn rates_and_samples_have_the_shapes_that_tools_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = Stomp::connect(&server);
+    client.publish("q", "one");
+    let ranges = "msg_rates_age=60&msg_rates_incr=5&lengths_age=60&lengths_incr=5";
+    let overview = |query: &str| shown(&server, &format!("/api/overview?{query}"), GUEST);
+    // The first sample is taken at the start, the second some seconds later.
+    until("a sample", || {
+        let samples = &overview(ranges)["message_stats"]["publish_details"]["samples"];
+        samples.as_array().is_some_and(|samples| !samples.is_empty())
+    });
+    let sampled = overview(ranges);
+    for details in [
+        &sampled["message_stats"]["publish_details"],
+        &sampled["message_stats"]["ack_details"],
+        &sampled["queue_totals"]["messages_ready_details"],
+    ] {
+        assert!(details["rate"].is_number() && details["avg"].is_number(), "{details}");
+        assert!(details["samples"][0]["sample"].is_u64() && details["samples"][0]["timestamp"].is_u64(), "{details}");
+    }
+    assert!(sampled["churn_rates"]["connection_created_details"]["rate"].is_number(), "{sampled}");
+    assert_eq!(overview("")["message_stats"]["publish_details"]["samples"], Value::Null);
+    let path = format!("/api/queues/%2F/q?{ranges}");
+    assert!(shown(&server, &path, GUEST)["messages_details"]["rate"].is_number());
+    let vhost = shown(&server, "/api/vhosts/%2F", GUEST);
+    check(&vhost, &[("messages", json!(1)), ("message_stats.publish", json!(1))]);
+    assert!(vhost["messages_details"]["rate"].is_number(), "{vhost}");
+    let connection = &shown(&server, "/api/connections", GUEST)[0];
+    assert!(connection["recv_oct_details"]["rate"].is_number(), "{connection}");
+}
+
+#[test]
+fn a_page_is_what_is_asked_for_and_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = Stomp::connect(&server);
+    for (name, count) in [("orders", 1), ("offers", 3), ("mails", 2)] {
+        (0..count).for_each(|_| client.publish(name, "m"));
+    }
+    let names = |query: &str| {
+        let page = shown(&server, &format!("/api/queues?{query}"), GUEST);
+        let rows = if page.is_array() { page.clone() } else { page["items"].clone() };
+        let names = rows.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap().to_owned());
+        (names.collect::<Vec<_>>().join(" "), page["filtered_count"].clone())
+    };
+    for (query, expected, filtered) in [
+        ("sort=messages", "orders mails offers", Value::Null),
+        ("sort=name&sort_reverse=true", "orders offers mails", Value::Null),
+        ("sort=message_stats.publish&sort_reverse=true&page=1&page_size=1", "offers", json!(3)),
+        ("pagination=true&name=^o&use_regex=true&sort=messages&page_size=1", "orders", json!(2)),
+        ("pagination=false&page=1&name=^o&use_regex=true", "offers orders", json!(2)),
+    ] {
+        assert_eq!(names(query), (expected.to_owned(), filtered), "{query}");
+    }
+    let bare = shown(&server, "/api/queues/%2F?disable_stats=true&enable_queue_totals=true", GUEST);
+    assert_eq!((&bare[0]["messages"], &bare[0]["message_stats"]), (&json!(2), &Value::Null), "{bare}");
+    let page = shown(&server, "/api/connections?page=1&page_size=1&sort=recv_oct", GUEST);
+    check(&page, &[("total_count", json!(1)), ("item_count", json!(1))]);
+    check(&shown(&server, "/api/exchanges?page=1&sort=type", GUEST), &[("total_count", json!(6))]);
+    check(&shown(&server, "/api/auth", ""), &[("oauth_enabled", json!(false))]);
 }
 
 #[test]
@@ -158,7 +223,9 @@ fn sums_count_only_what_the_asker_may_see() {
     client.publish("secret", "one");
     let totals = |overview: &Value| (overview["queue_totals"].clone(), overview["object_totals"].clone());
     let (messages, objects) = totals(&shown(&server, "/api/overview", ALICE));
-    assert_eq!(messages, json!({ "messages": 0, "messages_ready": 0, "messages_unacknowledged": 0 }));
+    for name in ["messages", "messages_ready", "messages_unacknowledged"] {
+        assert_eq!((&messages[name], messages[format!("{name}_details")]["rate"].is_number()), (&json!(0), true));
+    }
     let nothing = json!({ "connections": 0, "channels": 0, "consumers": 0, "queues": 0, "exchanges": 0 });
     assert_eq!(objects, nothing);
     let overview = shown(&server, "/api/overview", ALICE);
