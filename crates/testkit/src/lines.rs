@@ -2,9 +2,10 @@
 //! what `front` and the broker offer to all.
 //!
 //! Requests, `-` standing for none: `login USER PASSWORD`, `queue NAME`, `publish NUMBER KEY BODY`,
-//! `consume QUEUE TAG WINDOW`, without a window for granted credit, `browse QUEUE TAG LEFT`, `grant
-//! TAG LEFT`, `drain TAG LEFT`, `settle FIRST LAST OUTCOME`, `cancel TAG`, `bye`. What is answered is
-//! in [`Open::write`] and behind each request. An error other than that of a publish ends the connection.
+//! `consume QUEUE TAG WINDOW`, without a window for granted credit, `browse QUEUE TAG LEFT`,
+//! `grant TAG LEFT`, `drain TAG LEFT`, `settle FIRST LAST OUTCOME`, `cancel TAG`, `bye`. What is
+//! answered is in [`Open::write`] and behind each request. An error other than that of a publish
+//! ends the connection.
 
 use std::num::NonZeroU32;
 use std::task::Waker;

@@ -121,8 +121,10 @@ impl From<Error> for Failure {
                 Failure::new(code, format!("reached maximum ({limit}) of consumers per channel"))
             }
             Some(Fact::FetchPastActive { queue, vhost }) => {
-                let why = "basic.get operations are not supported by quorum queues with single active consumer";
-                let text = format!("cannot obtain access to locked queue '{queue}' in vhost '{vhost}'. {why}");
+                let text = format!(
+                    "cannot obtain access to locked queue '{queue}' in vhost '{vhost}'. basic.get operations are not supported by quorum \
+                     queues with single active consumer"
+                );
                 Failure::new(code, text)
             }
             Some(Fact::Unsettled { held }) => {
