@@ -43,7 +43,7 @@ impl Metric {
     pub fn of_slice(self, measured: &Measured, load: &Scenario) -> Option<f64> {
         match self {
             Self::MessagesPerSecond => Some(measured.rates.messages_per_s),
-            Self::MegabytesPerSecond => Some(measured.rates.messages_per_s * load.size as f64 / 1e6),
+            Self::MegabytesPerSecond => Some(measured.rates.messages_per_s * load.message.size as f64 / 1e6),
             Self::LatencyUs => measured
                 .latencies
                 .latency_us

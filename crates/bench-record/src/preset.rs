@@ -1,7 +1,6 @@
 //! Ready-made scenarios: the rows of the speed table that every release publishes.
 
-use crate::arrivals::Arrivals;
-use crate::scenario::{Destination, Mode, Payload, QueueKind, Rate, Scenario};
+use crate::scenario::{Destination, Mode, QueueKind, Rate, Scenario};
 
 /// A row of the speed table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -27,59 +26,19 @@ impl Preset {
     /// The scenario of this row.
     pub fn scenario(self) -> Scenario {
         let base = Scenario::default();
-        let persistent = Scenario { persistent: true, queue: QueueKind::Durable, ..base.clone() };
+        let persistent = base.clone().with(|s| (s.message.persistent, s.topology.queue) = (true, QueueKind::Durable));
         match self {
-            Self::Transient64 => Scenario { size: 64, ..base },
+            Self::Transient64 => base.with(|s| s.message.size = 64),
             Self::Transient1k => base,
-            Self::Persistent1k => Scenario { window: 1000, prefetch: 1000, ack_every: 1, ..persistent },
-            Self::Pingpong => Scenario { mode: Mode::Pingpong, size: 64, ..base },
-            Self::Halfload => Scenario { rate: Rate::Half, ..base },
-            Self::Fanout => Scenario { destination: Destination::Fanout, idle_queues: 1, ..base },
-            Self::Sync => Scenario { window: 1, consumers: 0, ..persistent },
-        }
-    }
-}
-
-impl Default for Scenario {
-    /// 1 KiB transient, automatic acknowledgement, one producer, one consumer, saturated.
-    fn default() -> Self {
-        Self {
-            mode: Mode::Throughput,
-            producers: 1,
-            consumers: 1,
-            queues: 1,
-            destination: Destination::Queue,
-            bindings: 1,
-            idle_queues: 0,
-            idle_length: 1000,
-            queue: QueueKind::Exclusive,
-            queue_name: None,
-            size: 1024,
-            payload: Payload::Random,
-            tail: None,
-            persistent: false,
-            priority: None,
-            selector: None,
-            window: 0,
-            prefetch: 0,
-            ack_every: 0,
-            dups_ok: false,
-            poll: false,
-            drain: false,
-            bystander: false,
-            reply: false,
-            nodelay: true,
-            rate: Rate::Saturate,
-            arrivals: Arrivals::Uniform,
-            in_flight: 50_000,
-            duration: 5.0,
-            warmup: 1.0,
-            until_steady: false,
-            messages: None,
-            warmup_messages: 0,
-            cap: None,
-            patience: 5.0,
-            batch: 64 * 1024,
+            Self::Persistent1k => persistent.with(|s| {
+                (s.clients.window, s.clients.prefetch, s.clients.ack_every) = (1000, 1000, 1);
+            }),
+            Self::Pingpong => base.with(|s| (s.mode, s.message.size) = (Mode::Pingpong, 64)),
+            Self::Halfload => base.with(|s| s.pace.rate = Rate::Half),
+            Self::Fanout => base.with(|s| {
+                (s.topology.destination, s.topology.idle_queues) = (Destination::Fanout, 1);
+            }),
+            Self::Sync => persistent.with(|s| (s.clients.window, s.topology.consumers) = (1, 0)),
         }
     }
 }
@@ -94,7 +53,7 @@ mod tests {
         for preset in Preset::value_variants() {
             let scenario = preset.scenario();
             scenario.check().unwrap_or_else(|failure| panic!("{preset:?}: {failure}"));
-            assert_eq!(scenario.persistent, scenario.queue == QueueKind::Durable, "{preset:?}");
+            assert_eq!(scenario.message.persistent, scenario.topology.queue == QueueKind::Durable, "{preset:?}");
         }
     }
 }

@@ -110,7 +110,7 @@ pub fn verdict(scenario: &Scenario, measured: &Measured, conditions: Conditions)
         }
         notes.extend(measured.costs.busiest_thread.as_ref().and_then(own_work));
     }
-    if scenario.rate == Rate::Saturate
+    if scenario.pace.rate == Rate::Saturate
         && let Some(part) = measured.over_time.second_half()
         && !STEADY.contains(&part)
     {
@@ -139,7 +139,7 @@ fn own_work((name, share): &(String, f64)) -> Option<String> {
 fn falls_short(scenario: &Scenario, measured: &Measured) -> bool {
     let Some(offered) = measured.rates.offered_per_s else { return false };
     let reached = measured.rates.sent_per_s.min(measured.rates.messages_per_s / scenario.receipts_per_send());
-    let chance = match scenario.arrivals {
+    let chance = match scenario.pace.arrivals {
         // The variance of their number is its mean.
         Arrivals::Poisson => BY_CHANCE * (offered / measured.seconds).sqrt(),
         Arrivals::Uniform | Arrivals::Bursts => 0.0,
@@ -173,7 +173,7 @@ pub fn integrity(found: &Integrity, violations: &mut Vec<String>) {
 /// Compares the flushes that the disks counted with the fewest that forced confirms need: one for
 /// each full window.
 pub fn durability_at_most(scenario: &Scenario, measured: &Measured) -> Option<Durability> {
-    if !scenario.is_kept() || scenario.window == 0 || measured.rates.confirmed_per_s == 0.0 {
+    if !scenario.is_kept() || scenario.clients.window == 0 || measured.rates.confirmed_per_s == 0.0 {
         return None;
     }
     Some(if forces_enough(scenario, measured)? { Durability::D3 } else { Durability::D2 })
@@ -182,14 +182,14 @@ pub fn durability_at_most(scenario: &Scenario, measured: &Measured) -> Option<Du
 /// True where the disks counted flushes as if each window of confirms was forced; none where they
 /// count nothing.
 fn forces_enough(scenario: &Scenario, measured: &Measured) -> Option<bool> {
-    let fewest = measured.rates.confirmed_per_s / (scenario.window * scenario.producers as u64) as f64;
+    let fewest = measured.rates.confirmed_per_s / (scenario.clients.window * scenario.topology.producers as u64) as f64;
     Some(measured.costs.flushes_per_s? >= fewest * FLUSHED)
 }
 
 /// True of a load that is not to survive anything, and that all the same seems to wait for the disk
 /// at each window.
 fn forces_for_nothing(scenario: &Scenario, measured: &Measured) -> bool {
-    let confirmed = scenario.window > 0 && measured.rates.confirmed_per_s > 0.0;
+    let confirmed = scenario.clients.window > 0 && measured.rates.confirmed_per_s > 0.0;
     let many = measured.costs.flushes_per_s.is_some_and(|count| count > MANY_FLUSHES);
     confirmed && many && !scenario.is_kept() && forces_enough(scenario, measured) == Some(true)
 }

@@ -487,7 +487,7 @@ mod tests {
     fn unlike_loads_and_strange_records_are_not_compared() {
         let old = sample::large();
         let mut new = changed(&old, 0.5);
-        new.suites[0].cells[0].load.size += 1;
+        new.suites[0].cells[0].load.message.size += 1;
         assert_eq!(verdict(&old, &new), ChangeVerdict::OtherLoad);
         let mut strange = old.clone();
         strange.suites.clear();

@@ -82,8 +82,8 @@ fn judged(ratio: &Ratio) -> Option<String> {
 
 /// The scenario in one sentence.
 pub fn describe(scenario: &Scenario) -> String {
-    let durability = if scenario.persistent { "persistent" } else { "transient" };
-    let mut text = format!("{} B {durability}", scenario.size);
+    let durability = if scenario.message.persistent { "persistent" } else { "transient" };
+    let mut text = format!("{} B {durability}", scenario.message.size);
     if scenario.mode == Mode::Pingpong {
         text.push_str(", one message there and back at a time; latency is the round trip");
         return text;
@@ -92,37 +92,41 @@ pub fn describe(scenario: &Scenario) -> String {
         text.push_str(", a stock exchange; latency is from an order's intended time to its answer");
         return text;
     }
-    let _ = write!(text, ", {}:{} on {} queue(s)", scenario.producers, scenario.consumers, scenario.queues);
-    match scenario.destination {
+    let _ = write!(
+        text,
+        ", {}:{} on {} queue(s)",
+        scenario.topology.producers, scenario.topology.consumers, scenario.topology.queues
+    );
+    match scenario.topology.destination {
         Destination::Queue => {}
         Destination::Fanout => {
-            let _ = write!(text, ", fan-out with {} idle queue(s)", scenario.idle_queues);
+            let _ = write!(text, ", fan-out with {} idle queue(s)", scenario.topology.idle_queues);
         }
         Destination::Spread => text.push_str(", all of them written and read by all"),
         Destination::Direct => text.push_str(" of a direct exchange"),
         Destination::Pattern => {
-            let _ = write!(text, " of a topic exchange, {} pattern(s) each", scenario.bindings);
+            let _ = write!(text, " of a topic exchange, {} pattern(s) each", scenario.topology.bindings);
         }
         Destination::Topic => text.push_str(", subscriptions to a topic"),
         Destination::DurableTopic => text.push_str(", durable subscriptions to a topic"),
     }
-    if scenario.drain {
+    if scenario.clients.drain {
         text.push_str(", filled before");
     }
-    match scenario.window {
+    match scenario.clients.window {
         0 => text.push_str(", no confirms"),
         window => {
             let _ = write!(text, ", confirms with a window of {window}");
         }
     }
-    match (scenario.consumers, scenario.ack_every) {
+    match (scenario.topology.consumers, scenario.clients.ack_every) {
         (0, _) => {}
         (_, 0) => text.push_str(", automatic acknowledgement"),
         (_, every) => {
-            let _ = write!(text, ", prefetch {}, one acknowledgement per {every}", scenario.prefetch);
+            let _ = write!(text, ", prefetch {}, one acknowledgement per {every}", scenario.clients.prefetch);
         }
     }
-    text.push_str(match scenario.rate {
+    text.push_str(match scenario.pace.rate {
         Rate::Saturate => ", closed loop; latency from the send time",
         Rate::Fixed(_) | Rate::Half => ", open loop; latency from the intended send time",
     });
@@ -145,12 +149,12 @@ fn columns(record: &Record) -> Vec<Column> {
     add(several, ("of first", |s| ratio(s.within_blocks.cpu_to_first.as_ref())));
     add(true, ("switches/msg", |s| cell(s.switches_per_message.as_ref(), 4)));
     add(true, ("RSS MiB", |s| mebibytes(s.resident_bytes.as_ref())));
-    let (receives, confirms) = (scenario.consumers > 0, scenario.window > 0);
+    let (receives, confirms) = (scenario.topology.consumers > 0, scenario.clients.window > 0);
     add(receives, ("p50 µs", |s| cell(s.times.latency_p50_us.as_ref(), 1)));
     add(receives, ("p99 µs", |s| cell(s.times.latency_p99_us.as_ref(), 1)));
     add(confirms, ("confirm p50 µs", |s| cell(s.times.confirm_p50_us.as_ref(), 1)));
     add(confirms, ("p99 µs", |s| cell(s.times.confirm_p99_us.as_ref(), 1)));
-    add(scenario.persistent, ("flushes/s", |s| cell(s.flushes_per_s.as_ref(), 0)));
+    add(scenario.message.persistent, ("flushes/s", |s| cell(s.flushes_per_s.as_ref(), 0)));
     columns.push(("valid", |s| format!("{}/{}", s.valid, s.slices)));
     columns
 }
@@ -234,7 +238,7 @@ fn floor(record: &Record) -> String {
         .iter()
         .find(|summary| record.targets.iter().any(|t| t.only_copies() && t.name == summary.target));
     let Some(relay) = relay else { return text };
-    if record.scenario.window == 1
+    if record.scenario.clients.window == 1
         && let Some(trip) = &relay.times.confirm_p50_us
     {
         let _ = writeln!(

@@ -16,7 +16,7 @@ use bench_record::failure::Failure;
 use bench_record::machine::Forced;
 use bench_record::rules::{is_whole, unsupported_claim};
 use bench_record::run::{Ended, TargetSummary};
-use bench_record::scenario::{Rate, Scenario};
+use bench_record::scenario::{Pace, Rate, Scenario};
 use bench_record::slice::{Measured, SliceRecord};
 use bench_record::statistics::random::{Random, mix};
 use bench_record::summary::{ratios, summarise};
@@ -101,14 +101,14 @@ impl Plan {
     /// Seconds that the run will take, if everything goes well; none where that depends on the
     /// brokers.
     pub(crate) fn expected_seconds(&self) -> Option<f64> {
-        if self.scenario.messages.is_some() {
+        if self.scenario.length.messages.is_some() {
             return None;
         }
-        let slice = self.scenario.warmup + self.scenario.duration + ROUND_A_SLICE;
+        let slice = self.scenario.length.warmup + self.scenario.length.duration + ROUND_A_SLICE;
         let forced = if self.forced_dir.is_some() { FORCED_TIME.as_secs_f64() } else { 0.0 };
         let blocks = self.blocks as f64 * (self.targets.len() as f64 * slice + forced);
         let saturation = SATURATION_WARMUP + SATURATION_TIME + ROUND_A_SLICE;
-        let first = if self.scenario.rate == Rate::Half { self.targets.len() as f64 * saturation } else { 0.0 };
+        let first = if self.scenario.pace.rate == Rate::Half { self.targets.len() as f64 * saturation } else { 0.0 };
         Some(blocks + first).map(|all| self.early_end.budget.map_or(all, |budget| all.min(budget.as_secs_f64())))
     }
 }
@@ -274,13 +274,13 @@ impl Turn<'_> {
             let more = if counts { None } else { lasting::more(plan, scenario, measured.seconds) };
             let Some(messages) = more else { return Ok(slice) };
             keep(&Piece::Count { target: target.name.clone(), messages })?;
-            scenario.messages = Some(messages);
+            scenario.length.messages = Some(messages);
         }
     }
 
     /// What tells this attempt's messages and queues from all others.
     fn number(&self, attempt: usize) -> u32 {
-        let messages = self.scenario.as_ref().ok().and_then(|scenario| scenario.messages);
+        let messages = self.scenario.as_ref().ok().and_then(|scenario| scenario.length.messages);
         let place = [self.block as u64, self.index as u64, attempt as u64, self.plan.salt, messages.unwrap_or(0)];
         place.into_iter().fold(self.plan.seed, |state, part| mix(state ^ part.wrapping_add(1))) as u32
     }
@@ -308,7 +308,8 @@ fn settle(
         });
         let number = mix(plan.seed ^ plan.salt ^ mix(index as u64)) as u32;
         let mut scenario = settle_rate(plan, target, known, number, progress);
-        if let (None, Rate::Half, Ok(Scenario { rate: Rate::Fixed(rate), .. })) = (known, plan.scenario.rate, &scenario)
+        if let (None, Rate::Half, Ok(Scenario { pace: Pace { rate: Rate::Fixed(rate), .. }, .. })) =
+            (known, plan.scenario.pace.rate, &scenario)
         {
             keep(&Piece::Rate { target: target.name.clone(), rate: *rate })?;
         }
@@ -317,12 +318,12 @@ fn settle(
                 Piece::Count { target: of, messages } if *of == target.name => Some(*messages),
                 _ => None,
             });
-            scenario.messages = known.or(scenario.messages);
+            scenario.length.messages = known.or(scenario.length.messages);
             let done = known.is_some() && (plan.rehearsal.is_zero() || is_finished(plan, target, earlier));
             let tried = if done { None } else { lasting::settle(plan, target, scenario, number, progress) };
             if let Some(messages) = tried {
                 keep(&Piece::Count { target: target.name.clone(), messages })?;
-                scenario.messages = tried;
+                scenario.length.messages = tried;
             }
         }
         scenarios.push(scenario);
@@ -350,7 +351,7 @@ fn attempt_slice(
         Err(failure) => Err(failure.clone()),
     };
     progress.done(&headline(target, &measured));
-    let grown = scenario.as_ref().is_ok_and(|scenario| scenario.messages > plan.asked(target).messages);
+    let grown = scenario.as_ref().is_ok_and(|scenario| scenario.length.messages > plan.asked(target).length.messages);
     let (measured, failure) = match measured {
         Ok(mut measured) => {
             let short = plan.least.is_some_and(|least| measured.seconds < least * SHORT_PART);
@@ -375,18 +376,22 @@ fn settle_rate(
 ) -> Result<Scenario, Failure> {
     let scenario = plan.asked(target);
     let scenario = if target.is_relay() { scenario.for_relay() } else { scenario.clone() };
-    if scenario.rate != Rate::Half {
+    if scenario.pace.rate != Rate::Half {
         return Ok(scenario);
     }
     if let Some(rate) = known {
-        return Ok(Scenario { rate: Rate::Fixed(rate), ..scenario });
+        return Ok(scenario.with(|s| s.pace.rate = Rate::Fixed(rate)));
     }
     progress.step("[saturation] ".to_owned());
     let (warmup, duration) = (SATURATION_WARMUP, SATURATION_TIME);
-    let full = Scenario { rate: Rate::Saturate, messages: None, warmup, duration, ..scenario.clone() };
+    let full = scenario.clone().with(|s| {
+        s.pace.rate = Rate::Saturate;
+        (s.length.messages, s.length.warmup, s.length.duration) = (None, warmup, duration);
+    });
     let measured = one(plan, target, &full, number, progress);
     progress.done(&headline(target, &measured));
-    Ok(Scenario { rate: half(&scenario, measured?.rates.messages_per_s), ..scenario })
+    let rate = half(&scenario, measured?.rates.messages_per_s);
+    Ok(scenario.with(|s| s.pace.rate = rate))
 }
 
 /// Half of the sends that `messages_per_s` of the main count follow from.
@@ -415,7 +420,7 @@ pub(crate) fn one(
     let mut measured = judge(scenario, &outcome?, measures)?;
     let claim = unsupported_claim(target.durability.filter(|_| !target.is_relay()), &measured);
     measured.verdict.notes.extend(claim);
-    let own = target.is_jms_class() && scenario.prefetch > 0 && scenario.consumers > 0;
+    let own = target.is_jms_class() && scenario.clients.prefetch > 0 && scenario.topology.consumers > 0;
     measured.verdict.notes.extend(own.then(|| OWN_PREFETCH.to_owned()));
     Ok(measured)
 }

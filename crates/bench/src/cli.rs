@@ -163,12 +163,15 @@ mod tests {
     #[test]
     fn options_change_a_preset() {
         let changed = scenario("--preset persistent1k --size 64 --window 10 --ack every:5 --duration 2").unwrap();
-        assert_eq!((changed.size, changed.window, changed.ack_every, changed.prefetch), (64, 10, 5, 1000));
-        assert_eq!((changed.queue, changed.duration), (QueueKind::Durable, 2.0));
+        assert_eq!(
+            (changed.message.size, changed.clients.window, changed.clients.ack_every, changed.clients.prefetch),
+            (64, 10, 5, 1000)
+        );
+        assert_eq!((changed.topology.queue, changed.length.duration), (QueueKind::Durable, 2.0));
         assert_eq!(scenario("").unwrap(), Scenario::default());
-        assert_eq!(scenario("--consumers 2").unwrap().queue, QueueKind::Durable);
-        assert_eq!(scenario("--persistent").unwrap().queue, QueueKind::Durable);
-        assert_eq!(scenario("--confirm none").unwrap().window, 0);
+        assert_eq!(scenario("--consumers 2").unwrap().topology.queue, QueueKind::Durable);
+        assert_eq!(scenario("--persistent").unwrap().topology.queue, QueueKind::Durable);
+        assert_eq!(scenario("--confirm none").unwrap().clients.window, 0);
     }
 
     #[test]

@@ -128,11 +128,11 @@ pub(crate) fn open(target: &Target, scenario: &Scenario, run: u32) -> Result<Box
 /// What a protocol of topics alone has no word for, where a scenario asks for it.
 fn special(scenario: &Scenario) -> Option<&'static str> {
     let cases = [
-        (scenario.idle_queues > 0, "bound on a queue that nobody consumes"),
-        (scenario.priority.is_some(), "priority of a message"),
-        (scenario.selector.is_some(), "selector"),
-        (scenario.poll, "request for a single message"),
-        (scenario.bystander, "consumer that settles nothing"),
+        (scenario.topology.idle_queues > 0, "bound on a queue that nobody consumes"),
+        (scenario.message.priority.is_some(), "priority of a message"),
+        (scenario.clients.selector.is_some(), "selector"),
+        (scenario.clients.poll, "request for a single message"),
+        (scenario.clients.bystander, "consumer that settles nothing"),
     ];
     first_wanted(&cases)
 }

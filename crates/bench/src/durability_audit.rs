@@ -251,8 +251,14 @@ impl Audit<'_> {
     /// Persistent messages to one durable queue without a consumer.
     fn scenario(&self) -> Scenario {
         let Effort { size, window, .. } = *self.effort;
-        let base = Scenario { size, window, persistent: true, ..Scenario::default() };
-        Scenario { queue: QueueKind::Durable, consumers: 0, prefetch: 1000, ack_every: 1, ..base }
+        let base = Scenario::default().with(|s| {
+            (s.message.size, s.message.persistent) = (size, true);
+            s.clients.window = window;
+        });
+        base.with(|s| {
+            (s.topology.queue, s.topology.consumers) = (QueueKind::Durable, 0);
+            (s.clients.prefetch, s.clients.ack_every) = (1000, 1);
+        })
     }
 
     /// Publishes while it looks at what `counter` counts, and removes the queue. What declaring the
@@ -262,9 +268,9 @@ impl Audit<'_> {
         let mut driver = driver::open(self.target, &scenario, number)?;
         driver.prepare()?;
         let line = driver.open(driver::Part::Produce(0))?;
-        let (bodies, signals) = (Bodies::new(number, scenario.size), Signals::new(self.effort.patience.0));
+        let (bodies, signals) = (Bodies::new(number, scenario.message.size), Signals::new(self.effort.patience.0));
         let (witness, watched) = std::thread::scope(|scope| {
-            let publishing = scope.spawn(|| publish(line, &bodies, scenario.window, &signals));
+            let publishing = scope.spawn(|| publish(line, &bodies, scenario.clients.window, &signals));
             let watched = watch(counter, || signals.confirmed.load(Relaxed));
             signals.over.store(true, Relaxed);
             (publishing.join().unwrap_or_default(), watched)
@@ -321,11 +327,11 @@ impl Audit<'_> {
         // It is the confirms of messages that are audited, not the answer to a declaration.
         std::thread::sleep(self.effort.settle.0);
         let line = driver.open(driver::Part::Produce(0))?;
-        let bodies = Bodies::new(number, scenario.size);
+        let bodies = Bodies::new(number, scenario.message.size);
         let after = Duration::from_millis(300 + self.random.below(1200) as u64);
         let signals = Signals::new(LAST_WORDS);
         let witness = std::thread::scope(|scope| {
-            let publishing = scope.spawn(|| publish(line, &bodies, scenario.window, &signals));
+            let publishing = scope.spawn(|| publish(line, &bodies, scenario.clients.window, &signals));
             std::thread::sleep(after);
             let killed = killer.kill();
             // The end of its connection ends the publisher too, unless the connection leads to
@@ -340,7 +346,7 @@ impl Audit<'_> {
         drop(driver);
         let begin = Instant::now();
         killer.restart()?;
-        let reading = Scenario { consumers: 1, ..scenario };
+        let reading = scenario.with(|s| s.topology.consumers = 1);
         let (mut driver, line) = crash::reopened(target, &reading, number, self.effort.patience.0)?;
         let back_s = begin.elapsed().as_secs_f64();
         let received = crash::drain(line, &bodies, &witness.confirmed)?;

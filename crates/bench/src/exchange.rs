@@ -97,18 +97,14 @@ struct Point {
 
 /// The load of the exchange at one rate.
 fn scenario(rate: f64, orders: u64, nodelay: Switch, cap: Option<f64>) -> Scenario {
-    Scenario {
-        mode: Mode::Exchange,
-        queue: QueueKind::Exclusive,
-        destination: Destination::Direct,
-        consumers: EXCHANGE_QUEUES,
-        queues: EXCHANGE_QUEUES,
-        rate: Rate::Fixed(rate),
-        messages: Some(orders),
-        nodelay: nodelay == Switch::On,
-        cap,
-        ..Scenario::default()
-    }
+    Scenario::default().with(|s| {
+        s.mode = Mode::Exchange;
+        (s.topology.queue, s.topology.destination, s.topology.consumers, s.topology.queues) =
+            (QueueKind::Exclusive, Destination::Direct, EXCHANGE_QUEUES, EXCHANGE_QUEUES);
+        s.pace.rate = Rate::Fixed(rate);
+        (s.length.messages, s.length.cap) = (Some(orders), cap);
+        s.clients.nodelay = nodelay == Switch::On;
+    })
 }
 
 /// Runs all rates. False: some broke a rule.

@@ -90,11 +90,11 @@ impl Run {
 
     /// The run of `scenario` with these bodies.
     pub(crate) fn of(scenario: &Scenario, bodies: Bodies) -> Self {
-        let threads = scenario.producers + scenario.consumers;
-        let mut run = Self::new(threads, scenario.in_flight, scenario.copies(), bodies);
+        let threads = scenario.topology.producers + scenario.topology.consumers;
+        let mut run = Self::new(threads, scenario.pace.in_flight, scenario.copies(), bodies);
         run.selects = scenario.selects();
-        run.open_loop = matches!(scenario.rate, Rate::Fixed(_));
-        run.gate = AtomicBool::new(scenario.warmup_messages == 0);
+        run.open_loop = matches!(scenario.pace.rate, Rate::Fixed(_));
+        run.gate = AtomicBool::new(scenario.length.warmup_messages == 0);
         run
     }
 

@@ -154,39 +154,39 @@ impl LoadArgs {
             }
         }
         set(&mut scenario.mode, load.topology.mode.as_ref());
-        set(&mut scenario.producers, load.topology.producers.as_ref());
-        set(&mut scenario.consumers, load.topology.consumers.as_ref());
-        set(&mut scenario.queues, load.topology.queues.as_ref());
-        set(&mut scenario.idle_queues, load.queues.idle_queues.as_ref());
-        set(&mut scenario.idle_length, load.queues.idle_length.as_ref());
-        set(&mut scenario.size, load.queues.size.as_ref());
-        set(&mut scenario.window, load.queues.window.map(|confirms| confirms.window).as_ref());
-        set(&mut scenario.prefetch, load.queues.prefetch.as_ref());
-        set(&mut scenario.ack_every, load.queues.ack.map(|ack| ack.every).as_ref());
-        set(&mut scenario.rate, load.pace.rate.as_ref());
-        set(&mut scenario.arrivals, load.pace.arrivals.as_ref());
-        set(&mut scenario.in_flight, load.pace.in_flight.as_ref());
-        set(&mut scenario.duration, load.pace.duration.as_ref());
-        set(&mut scenario.warmup, load.pace.warmup.map(|warmup| warmup.seconds).as_ref());
-        set(&mut scenario.until_steady, load.pace.warmup.map(|warmup| warmup.until_steady).as_ref());
-        set(&mut scenario.patience, load.pace.patience.as_ref());
+        set(&mut scenario.topology.producers, load.topology.producers.as_ref());
+        set(&mut scenario.topology.consumers, load.topology.consumers.as_ref());
+        set(&mut scenario.topology.queues, load.topology.queues.as_ref());
+        set(&mut scenario.topology.idle_queues, load.queues.idle_queues.as_ref());
+        set(&mut scenario.topology.idle_length, load.queues.idle_length.as_ref());
+        set(&mut scenario.message.size, load.queues.size.as_ref());
+        set(&mut scenario.clients.window, load.queues.window.map(|confirms| confirms.window).as_ref());
+        set(&mut scenario.clients.prefetch, load.queues.prefetch.as_ref());
+        set(&mut scenario.clients.ack_every, load.queues.ack.map(|ack| ack.every).as_ref());
+        set(&mut scenario.pace.rate, load.pace.rate.as_ref());
+        set(&mut scenario.pace.arrivals, load.pace.arrivals.as_ref());
+        set(&mut scenario.pace.in_flight, load.pace.in_flight.as_ref());
+        set(&mut scenario.length.duration, load.pace.duration.as_ref());
+        set(&mut scenario.length.warmup, load.pace.warmup.map(|warmup| warmup.seconds).as_ref());
+        set(&mut scenario.length.until_steady, load.pace.warmup.map(|warmup| warmup.until_steady).as_ref());
+        set(&mut scenario.length.patience, load.pace.patience.as_ref());
         set(&mut scenario.batch, load.pace.batch.as_ref());
-        scenario.messages = load.pace.messages.or(scenario.messages);
+        scenario.length.messages = load.pace.messages.or(scenario.length.messages);
         set(
-            &mut scenario.destination,
+            &mut scenario.topology.destination,
             load.topology.fanout.then_some(Destination::Fanout).or(load.topology.destination).as_ref(),
         );
-        set(&mut scenario.bindings, load.topology.bindings.as_ref());
-        set(&mut scenario.payload, load.steps.payload.as_ref());
-        set(&mut scenario.warmup_messages, load.pace.warmup_messages.as_ref());
-        scenario.selector = load.steps.selector.or(scenario.selector);
-        scenario.priority = load.steps.priority.or(scenario.priority);
-        scenario.cap = load.pace.cap.or(scenario.cap);
-        scenario.poll |= load.steps.poll;
-        scenario.drain |= load.steps.drain;
-        scenario.reply |= load.steps.reply;
-        scenario.nodelay &= !load.steps.nagle;
-        scenario.persistent |= load.queues.persistent;
-        scenario.queue = load.queues.queue.unwrap_or_else(|| scenario.natural_kind());
+        set(&mut scenario.topology.bindings, load.topology.bindings.as_ref());
+        set(&mut scenario.message.payload, load.steps.payload.as_ref());
+        set(&mut scenario.length.warmup_messages, load.pace.warmup_messages.as_ref());
+        scenario.clients.selector = load.steps.selector.or(scenario.clients.selector);
+        scenario.message.priority = load.steps.priority.or(scenario.message.priority);
+        scenario.length.cap = load.pace.cap.or(scenario.length.cap);
+        scenario.clients.poll |= load.steps.poll;
+        scenario.clients.drain |= load.steps.drain;
+        scenario.clients.reply |= load.steps.reply;
+        scenario.clients.nodelay &= !load.steps.nagle;
+        scenario.message.persistent |= load.queues.persistent;
+        scenario.topology.queue = load.queues.queue.unwrap_or_else(|| scenario.natural_kind());
     }
 }

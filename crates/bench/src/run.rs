@@ -189,7 +189,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
         freeze: args.plan.freeze,
         wait_quiet: Duration::try_from_secs_f64(args.plan.wait_quiet).context("--wait-quiet")?,
         retries: args.plan.retries,
-        forced_dir: scenario.persistent.then_some(dir),
+        forced_dir: scenario.message.persistent.then_some(dir),
         control: args.plan.control.then(|| CONTROL.to_owned()),
         least: None,
         rehearsal: Duration::ZERO,
@@ -286,7 +286,8 @@ fn open_journal(args: &RunArgs, scenario: &Scenario, targets: &[Target], seed: u
 /// What will be done and how long it will take, before it begins.
 fn announcement(plan: &Plan) -> String {
     let what = format!("{} block(s) of {} target(s)", plan.blocks, plan.targets.len());
-    let most = if plan.early_end.precision.is_some() || plan.scenario.until_steady { "at most " } else { "about " };
+    let most =
+        if plan.early_end.precision.is_some() || plan.scenario.length.until_steady { "at most " } else { "about " };
     match plan.expected_seconds() {
         Some(seconds) => format!("{what}: {most}{}; Ctrl-C ends it early, with what it has", words(seconds)),
         None => format!("{what}, as long as the messages take; Ctrl-C ends it early, with what it has"),

@@ -178,7 +178,8 @@ impl Study {
     /// A study, and what ends the peers that were started for it.
     fn begin(args: &SaturateArgs) -> Result<(Self, Vec<Guard>), Failure> {
         let scenario = args.load.scenario(args.preset)?;
-        if scenario.mode == Mode::Pingpong || scenario.rate != Rate::Saturate || scenario.messages.is_some() {
+        if scenario.mode == Mode::Pingpong || scenario.pace.rate != Rate::Saturate || scenario.length.messages.is_some()
+        {
             return Err(Failure::new("the rate is what is searched for: without --rate, --messages and ping-pong"));
         }
         if args.freeze && !freeze::supported() {
@@ -306,7 +307,7 @@ impl Study {
     fn load(&self, at: usize, rate: Rate) -> Scenario {
         let relay = self.plan.targets[at].is_relay();
         let base = if relay { self.plan.scenario.for_relay() } else { self.plan.scenario.clone() };
-        Scenario { rate, ..base }
+        base.with(|s| s.pace.rate = rate)
     }
 
     fn measure(&mut self, at: usize, load: &Scenario) -> Result<Measured, Failure> {

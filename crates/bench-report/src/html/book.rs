@@ -130,7 +130,7 @@ impl<'a> Book<'a> {
     /// What a confirm promises in `cell` on the target at `index`.
     pub(super) fn promise(&self, cell: &Cell, index: usize) -> Option<Durability> {
         // What is taken from a queue was put there before, and confirmed.
-        let confirmed = cell.load.window > 0 || cell.load.drain;
+        let confirmed = cell.load.clients.window > 0 || cell.load.clients.drain;
         standing::promise(self.players[index].facts, Load { kept: cell.load.is_kept(), confirmed })
     }
 }

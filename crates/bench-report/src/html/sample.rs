@@ -136,7 +136,11 @@ fn summary(p50: f64) -> Summary {
 }
 
 fn publish(size: usize, window: u64) -> Scenario {
-    Scenario { size, window, consumers: 0, persistent: true, queue: QueueKind::Durable, ..Scenario::default() }
+    Scenario::default().with(|s| {
+        (s.message.size, s.message.persistent) = (size, true);
+        s.clients.window = window;
+        (s.topology.consumers, s.topology.queue) = (0, QueueKind::Durable);
+    })
 }
 
 fn published(platform: &str, value: f64, range: Option<(f64, f64)>) -> Published {
@@ -202,7 +206,7 @@ impl Draw {
     fn slice(&mut self, row: &Row, target: &str, block: usize, value: f64) -> SliceRecord {
         let rate = match row.metric {
             Metric::MessagesPerSecond => value,
-            Metric::MegabytesPerSecond => value * 1e6 / row.load.size.max(1) as f64,
+            Metric::MegabytesPerSecond => value * 1e6 / row.load.message.size.max(1) as f64,
             _ => 20_000.0,
         };
         let latency = if row.metric == Metric::LatencyUs { value } else { 1e6 / rate.max(1.0) };
@@ -337,7 +341,11 @@ impl Draw {
         let mut cells = Vec::new();
         for (id, title, level, persistent, printed) in rows {
             let queue = if persistent { QueueKind::Durable } else { QueueKind::Exclusive };
-            let load = Scenario { persistent, queue, window: 1, size: 1024, ..Scenario::default() };
+            let load = Scenario::default().with(|s| {
+                (s.message.persistent, s.message.size) = (persistent, 1024);
+                s.topology.queue = queue;
+                s.clients.window = 1;
+            });
             let row = Row { id, title, metric: Metric::MessagesPerSecond, level, load };
             let printed = ["WebSphere MQ 5.3", "Sun MQ 3.5"].iter().zip(printed);
             let printed = printed.map(|(name, value)| published(name, value, None)).collect();
@@ -358,7 +366,7 @@ impl Draw {
         let mut cells = Vec::new();
         for power in (0..=20).step_by(2) {
             let size = 1 << power;
-            let load = Scenario { size, ..Scenario::default() };
+            let load = Scenario::default().with(|s| s.message.size = size);
             let rate = 190_000.0 / (1.0 + size as f64 / 4000.0);
             let at = [("size", size as f64)];
             let row = Row {

@@ -35,7 +35,7 @@ fn typical(found: &Figures) -> Option<&SliceRecord> {
 
 /// What a load is about: received, or confirmed (or sent) where there is no consumer.
 fn moved<'a>(series: &'a OverTime, load: &Scenario) -> &'a [u64] {
-    match (load.copies(), load.window) {
+    match (load.copies(), load.clients.window) {
         (0, 0) => &series.sent,
         (0, _) => &series.confirmed,
         _ => &series.received,

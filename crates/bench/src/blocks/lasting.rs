@@ -44,33 +44,33 @@ pub(super) fn settle(
         if progress.interrupted() {
             return None;
         }
-        scenario.messages = more(plan, &scenario, measured.ok()?.seconds).or(scenario.messages);
+        scenario.length.messages = more(plan, &scenario, measured.ok()?.seconds).or(scenario.length.messages);
         if begin.elapsed() >= rehearsal {
             break;
         }
     }
-    scenario.messages
+    scenario.length.messages
 }
 
 /// How many messages `scenario` needs instead of its own, which were through in `seconds`; none
 /// where that was long enough, or where there can't be more.
 pub(super) fn more(plan: &Plan, scenario: &Scenario, seconds: f64) -> Option<u64> {
     let least = least(plan, scenario).filter(|least| seconds < *least)?;
-    let asked = scenario.messages?;
+    let asked = scenario.length.messages?;
     Some(grown(scenario, asked, least / seconds).min(most(scenario, least))).filter(|more| *more > asked)
 }
 
 /// Seconds that the messages of `scenario` are to last at least; none where they may be through at
 /// once.
 fn least(plan: &Plan, scenario: &Scenario) -> Option<f64> {
-    plan.least.filter(|_| scenario.mode != Mode::Exchange && scenario.rate == Rate::Saturate)
+    plan.least.filter(|_| scenario.mode != Mode::Exchange && scenario.pace.rate == Rate::Saturate)
 }
 
 /// As many messages as last `times` as long as `asked`, or more.
 fn grown(scenario: &Scenario, asked: u64, times: f64) -> u64 {
     // What is drained is filled in before, all of it, and the last messages may be of another kind.
     // All else is ended by its time, and messages that were too many cost nothing.
-    if scenario.cap.is_some() && !scenario.drain && scenario.tail.is_none() {
+    if scenario.length.cap.is_some() && !scenario.clients.drain && scenario.message.tail.is_none() {
         return u64::MAX;
     }
     (asked as f64 * (times * AIM).min(MOST_GROWTH)) as u64
@@ -78,15 +78,15 @@ fn grown(scenario: &Scenario, asked: u64, times: f64) -> u64 {
 
 /// The most messages that a slice is given to make it last for `least` seconds.
 fn most(scenario: &Scenario, least: f64) -> u64 {
-    let bytes = match (scenario.drain, scenario.consumers) {
+    let bytes = match (scenario.clients.drain, scenario.topology.consumers) {
         (true, _) => MOST_HELD,
         // A fill that is over while its rate still falls would flatter a fast broker.
         (false, 0) => MOST_KEPT,
         (false, _) => MOST_PASSED,
     };
     let times = |most: u64| (most as f64 * least.max(1.0)) as u64;
-    let counted = match scenario.payload {
-        Payload::Counter => bench_record::scenario::LARGEST_COUNT.saturating_sub(scenario.warmup_messages),
+    let counted = match scenario.message.payload {
+        Payload::Counter => bench_record::scenario::LARGEST_COUNT.saturating_sub(scenario.length.warmup_messages),
         Payload::Random | Payload::Zero => u64::MAX,
     };
     times(MOST_MESSAGES).min(counted).min(scenario.bodies_within(times(bytes)))
@@ -100,9 +100,9 @@ mod tests {
     #[test]
     fn a_slice_that_a_time_ends_gets_all_that_there_can_be() {
         let base = Scenario::default();
-        let capped = Scenario { cap: Some(4.1), ..base.clone() };
-        let drained = Scenario { drain: true, ..capped.clone() };
-        let tailed = Scenario { tail: Some(Tail { messages: 10, size: 64 }), ..capped.clone() };
+        let capped = base.clone().with(|s| s.length.cap = Some(4.1));
+        let drained = capped.clone().with(|s| s.clients.drain = true);
+        let tailed = capped.clone().with(|s| s.message.tail = Some(Tail { messages: 10, size: 64 }));
         let of = |scenario: &Scenario, times: f64| grown(scenario, 1000, times);
         assert_eq!([&base, &capped, &drained, &tailed].map(|scenario| of(scenario, 2.0)), [3000, u64::MAX, 3000, 3000]);
         assert_eq!(of(&base, 1e6), 32_000);
@@ -110,20 +110,26 @@ mod tests {
 
     #[test]
     fn a_broker_is_not_asked_to_hold_more_than_it_can() {
-        let base = Scenario { size: 1024, ..Scenario::default() };
+        let base = Scenario::default().with(|s| s.message.size = 1024);
         let cases = [
-            (Scenario { size: 0, ..base.clone() }, 5_000_000),
-            (Scenario { size: 1 << 20, ..base.clone() }, 4096),
-            (Scenario { consumers: 0, ..base.clone() }, 1 << 20),
-            (Scenario { drain: true, size: 500_000, ..base.clone() }, 1073),
-            (Scenario { payload: Payload::Counter, size: 6, warmup_messages: 16_000_000, ..base }, 777_215),
+            (base.clone().with(|s| s.message.size = 0), 5_000_000),
+            (base.clone().with(|s| s.message.size = 1 << 20), 4096),
+            (base.clone().with(|s| s.topology.consumers = 0), 1 << 20),
+            (base.clone().with(|s| (s.clients.drain, s.message.size) = (true, 500_000)), 1073),
+            (
+                base.with(|s| {
+                    (s.message.payload, s.message.size) = (Payload::Counter, 6);
+                    s.length.warmup_messages = 16_000_000;
+                }),
+                777_215,
+            ),
         ];
         for (scenario, expected) in cases {
             assert_eq!(most(&scenario, 0.5), expected, "{scenario:?}");
         }
         let longer = [(1 << 20, 3 * 4096), (0, 15_000_000)];
         for (size, expected) in longer {
-            assert_eq!(most(&Scenario { size, ..Scenario::default() }, 3.0), expected, "{size} B");
+            assert_eq!(most(&Scenario::default().with(|s| s.message.size = size), 3.0), expected, "{size} B");
         }
     }
 }

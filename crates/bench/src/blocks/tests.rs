@@ -17,7 +17,11 @@ fn plan() -> Plan {
     });
     let address = receiver.recv().unwrap();
     let targets = ["a", "b"].map(|name| format!("{name}=relay://{address}").parse().unwrap());
-    let scenario = Scenario { size: 64, messages: Some(100), queue: QueueKind::Transient, ..Scenario::default() };
+    let scenario = Scenario::default().with(|s| {
+        s.message.size = 64;
+        s.length.messages = Some(100);
+        s.topology.queue = QueueKind::Transient;
+    });
     Plan {
         targets: targets.into(),
         scenario,
@@ -105,7 +109,7 @@ fn a_run_that_is_gone_on_with_repeats_what_was_disturbed() {
 #[test]
 fn an_interrupt_cuts_the_slice_that_is_under_way_and_keeps_what_it_measured() {
     let mut plan = plan();
-    (plan.scenario.messages, plan.scenario.duration, plan.scenario.warmup) = (None, 600.0, 0.0);
+    (plan.scenario.length.messages, plan.scenario.length.duration, plan.scenario.length.warmup) = (None, 600.0, 0.0);
     plan.forced_dir = None;
     let interrupt = Interrupt::default();
     let asker = interrupt.clone();
@@ -139,7 +143,10 @@ fn a_budget_ends_a_run_between_blocks() {
 fn a_run_ends_when_its_ratios_are_known_well_enough_but_not_before_ten_blocks() {
     let behaviour = Behaviour { capacity: Some(1000.0), ..Behaviour::default() };
     let targets = ["a", "b"].map(|name| format!("{name}={}", local(&behaviour).target).parse().unwrap());
-    let scenario = Scenario { window: 10, ack_every: 1, messages: Some(20), ..plan().scenario };
+    let scenario = plan().scenario.with(|s| {
+        (s.clients.window, s.clients.ack_every) = (10, 1);
+        s.length.messages = Some(20);
+    });
     let plan = Plan { targets: targets.into(), scenario, blocks: 10, forced_dir: None, ..plan() };
     let (mut results, _) = run_until(&plan, Vec::new(), usize::MAX);
     for slice in &mut results.slices {
@@ -160,7 +167,7 @@ fn a_run_ends_when_its_ratios_are_known_well_enough_but_not_before_ten_blocks() 
 fn the_time_that_a_run_takes_is_known_before_it_begins() {
     let mut plan = plan();
     assert_eq!(plan.expected_seconds(), None);
-    (plan.scenario.messages, plan.scenario.duration, plan.scenario.warmup) = (None, 5.0, 1.0);
+    (plan.scenario.length.messages, plan.scenario.length.duration, plan.scenario.length.warmup) = (None, 5.0, 1.0);
     assert_eq!(plan.expected_seconds(), Some(3.0 * (2.0 * 6.5 + 0.5)));
     plan.early_end.budget = Some(Duration::from_secs(7));
     assert_eq!(plan.expected_seconds(), Some(7.0));
@@ -203,7 +210,10 @@ fn whoever_was_just_started_is_loaded_for_a_while_before_the_first_block() {
     let behaviour = Behaviour { capacity: Some(1000.0), ..Behaviour::default() };
     let server = local(&behaviour);
     let targets = vec![format!("a={}", server.target).parse().unwrap()];
-    let scenario = Scenario { window: 10, ack_every: 1, messages: Some(20), ..plan().scenario };
+    let scenario = plan().scenario.with(|s| {
+        (s.clients.window, s.clients.ack_every) = (10, 1);
+        s.length.messages = Some(20);
+    });
     let rehearsal = Duration::from_millis(300);
     let plan = Plan { targets, scenario, blocks: 1, forced_dir: None, least: Some(0.01), rehearsal, ..plan() };
     let begin = Instant::now();
@@ -217,10 +227,13 @@ fn whoever_was_just_started_is_loaded_for_a_while_before_the_first_block() {
 
 #[test]
 fn a_slice_that_can_not_be_made_to_last_says_so() {
-    let all = Scenario { payload: Payload::Counter, messages: Some(LARGEST_COUNT), ..plan().scenario };
+    let all = plan().scenario.with(|s| {
+        s.message.payload = Payload::Counter;
+        s.length.messages = Some(LARGEST_COUNT);
+    });
     assert_eq!(lasting::more(&Plan { least: Some(1e3), ..plan() }, &all, 0.1), None, "there are no more numbers");
     // More messages at a rate that is given would be another row.
-    let scenario = Scenario { rate: Rate::Fixed(1e5), ..plan().scenario };
+    let scenario = plan().scenario.with(|s| s.pace.rate = Rate::Fixed(1e5));
     let plan = Plan { least: Some(1e3), blocks: 1, forced_dir: None, scenario, ..plan() };
     let (results, _) = run_until(&plan, Vec::new(), usize::MAX);
     assert_eq!(results.slices.len(), plan.targets.len());
@@ -232,11 +245,13 @@ fn a_slice_that_can_not_be_made_to_last_says_so() {
 
 #[test]
 fn half_load_is_half_of_what_was_sent_however_often_it_was_received() {
-    let fanout = Scenario { destination: Destination::Fanout, consumers: 10, queues: 10, ..Scenario::default() };
+    let fanout = Scenario::default().with(|s| {
+        (s.topology.destination, s.topology.consumers, s.topology.queues) = (Destination::Fanout, 10, 10);
+    });
     let cases = [
         (Scenario::default(), 5000.0),
         (fanout.clone(), 500.0),
-        (Scenario { selector: Some(10), ..Scenario::default() }, 50_000.0),
+        (Scenario::default().with(|s| s.clients.selector = Some(10)), 50_000.0),
         (fanout.for_relay(), 5000.0),
     ];
     for (scenario, expected) in cases {

@@ -170,21 +170,14 @@ impl BacklogArgs {
         if limit.is_zero() {
             return Err(Failure::new("--limit must be more than 0 seconds"));
         }
-        let scenario = Scenario {
-            producers: self.producers,
-            consumers: self.consumers,
-            queue: QueueKind::Durable,
-            queue_name: self.queue.clone(),
-            size: self.size,
-            persistent: true,
-            window: self.window,
-            prefetch: self.prefetch,
-            ack_every: 1,
-            in_flight: 0,
-            messages: Some(self.messages),
-            patience: self.patience,
-            ..Scenario::default()
-        };
+        let scenario = Scenario::default().with(|s| {
+            (s.topology.producers, s.topology.consumers, s.topology.queue, s.topology.queue_name) =
+                (self.producers, self.consumers, QueueKind::Durable, self.queue.clone());
+            (s.message.size, s.message.persistent) = (self.size, true);
+            (s.clients.window, s.clients.prefetch, s.clients.ack_every) = (self.window, self.prefetch, 1);
+            s.pace.in_flight = 0;
+            (s.length.messages, s.length.patience) = (Some(self.messages), self.patience);
+        });
         scenario.check()?;
         Ok(scenario)
     }
@@ -215,7 +208,7 @@ impl Backlog<'_> {
     fn phases(&mut self, phases: &mut Vec<PhaseRecord>) -> Result<(), Failure> {
         self.driver.prepare()?;
         let mut promised: Vec<Numbers> =
-            (0..self.scenario.producers).map(|id| Numbers::up_to(self.scenario.quota(id))).collect();
+            (0..self.scenario.topology.producers).map(|id| Numbers::up_to(self.scenario.quota(id))).collect();
         if self.args.phase != Phase::Drain {
             let (record, confirmed) = self.fill()?;
             phases.push(record);
@@ -244,9 +237,9 @@ impl Backlog<'_> {
                 "the queue holds {held} messages already; drain it, or use another --seed or --queue"
             )));
         }
-        let scenario = Scenario { consumers: 0, ..self.scenario.clone() };
+        let scenario = self.scenario.clone().with(|s| s.topology.consumers = 0);
         let connections = OpenConnections::open(self.driver.as_mut(), &scenario)?;
-        let run = Run::new(scenario.producers, 0, 0, self.bodies.clone());
+        let run = Run::new(scenario.topology.producers, 0, 0, self.bodies.clone());
         run.measure_from(1);
         let dir_before = self.dir()?;
         let mut watch = Watch::new(self.args, self.trial, &run, |totals| totals.confirmed + totals.refused);
@@ -274,7 +267,8 @@ impl Backlog<'_> {
         let expected: u64 = promised.iter().map(Numbers::count).sum();
         let dir_before = self.dir()?;
         let connections = OpenConnections::consumers(self.driver.as_mut(), &self.scenario)?;
-        let run = Run::new(self.scenario.producers + self.scenario.consumers, 0, 1, self.bodies.clone());
+        let run =
+            Run::new(self.scenario.topology.producers + self.scenario.topology.consumers, 0, 1, self.bodies.clone());
         let mut watch = Watch::new(self.args, self.trial, &run, |totals| totals.received);
         let (ended, consumed) = std::thread::scope(|scope| {
             let (_, consumers) = connections

@@ -36,7 +36,7 @@ const BINDINGS_UNANSWERED: usize = 100;
 
 /// The delivery mode of the messages of `scenario`.
 pub(super) fn delivery_mode(scenario: &Scenario) -> u8 {
-    if scenario.persistent { PERSISTENT } else { TRANSIENT }
+    if scenario.message.persistent { PERSISTENT } else { TRANSIENT }
 }
 
 /// The encoded properties of every message: its delivery mode and nothing else.
@@ -75,7 +75,7 @@ impl AmqpDriver {
     }
 
     fn queue(&self, number: usize) -> String {
-        self.scenario.queue_name.clone().unwrap_or_else(|| format!("{}.{number}", self.prefix))
+        self.scenario.topology.queue_name.clone().unwrap_or_else(|| format!("{}.{number}", self.prefix))
     }
 
     fn idle_queue(&self, number: usize) -> String {
@@ -92,14 +92,14 @@ impl AmqpDriver {
         match self.scenario.mode {
             Mode::Pingpong => 2,
             // Without subscribers a topic has no queues.
-            Mode::Throughput if self.scenario.is_topic() && self.scenario.consumers == 0 => 0,
-            Mode::Throughput | Mode::Exchange => self.scenario.queues,
+            Mode::Throughput if self.scenario.is_topic() && self.scenario.topology.consumers == 0 => 0,
+            Mode::Throughput | Mode::Exchange => self.scenario.topology.queues,
         }
     }
 
     /// The kind of the run's own exchange; none: messages go to queues by their names.
     fn exchange(&self) -> Option<&'static str> {
-        match self.scenario.destination {
+        match self.scenario.topology.destination {
             Destination::Queue | Destination::Spread => None,
             Destination::Fanout => Some("fanout"),
             Destination::Direct => Some("direct"),
@@ -109,7 +109,7 @@ impl AmqpDriver {
 
     /// What messages for a queue are published with.
     fn routing_key(&self, number: usize) -> String {
-        match self.scenario.destination {
+        match self.scenario.topology.destination {
             Destination::Queue | Destination::Spread | Destination::Direct => self.queue(number),
             Destination::Fanout => String::new(),
             Destination::Pattern => KEYS.matched(&format!("bench.{number}")),
@@ -119,15 +119,15 @@ impl AmqpDriver {
 
     /// What a queue is bound with: exactly one of these matches its messages.
     fn binding_keys(&self, number: usize) -> Vec<String> {
-        match self.scenario.destination {
-            Destination::Pattern => KEYS.patterns(&format!("bench.{number}"), self.scenario.bindings),
+        match self.scenario.topology.destination {
+            Destination::Pattern => KEYS.patterns(&format!("bench.{number}"), self.scenario.topology.bindings),
             _ => vec![self.routing_key(number)],
         }
     }
 
     /// Declares a queue of this run and binds it where the scenario needs it.
     fn make_queue(&self, session: &mut Session, name: &str, keys: &[String], most: Option<u32>) -> Result<(), Failure> {
-        let kind = self.scenario.queue;
+        let kind = self.scenario.topology.queue;
         let arguments = queue_arguments(&self.target, kind, most);
         session.call(QueueDeclare {
             queue: name,
@@ -158,28 +158,28 @@ impl AmqpDriver {
     /// Starts to consume what the consumer `id` reads.
     fn subscribe(&self, session: &mut Session, id: usize) -> Result<(), Failure> {
         let queues = self.scenario.queues_of(id);
-        if self.scenario.queue == QueueKind::Exclusive {
+        if self.scenario.topology.queue == QueueKind::Exclusive {
             self.make_queue(session, &self.queue(id), &self.binding_keys(id), None)?;
         }
-        if self.scenario.prefetch > 0 && !self.scenario.poll {
-            session.call(BasicQos { prefetch_count: self.scenario.prefetch, ..BasicQos::default() })?;
+        if self.scenario.clients.prefetch > 0 && !self.scenario.clients.poll {
+            session.call(BasicQos { prefetch_count: self.scenario.clients.prefetch, ..BasicQos::default() })?;
         }
-        if self.scenario.poll {
+        if self.scenario.clients.poll {
             // The first request leaves with the consumer's first turn.
             return Ok(());
         }
         let arguments =
-            self.scenario.selector.map_or(Vec::new(), |_| selector_arguments(self.selector_argument, SELECTOR));
+            self.scenario.clients.selector.map_or(Vec::new(), |_| selector_arguments(self.selector_argument, SELECTOR));
         for (at, number) in queues.enumerate() {
             let (queue, tag) = (self.queue(number), format!("c{at}"));
             let consume = BasicConsume {
                 queue: &queue,
                 consumer_tag: &tag,
-                no_ack: self.scenario.ack_every == 0,
+                no_ack: self.scenario.clients.ack_every == 0,
                 arguments: Table::new(&arguments).context("arguments of a consumer")?,
                 ..BasicConsume::default()
             };
-            if self.scenario.drain {
+            if self.scenario.clients.drain {
                 // Nothing may come before the time is taken: this leaves with the consumer's first
                 // turn.
                 Method::from(consume).encode(CHANNEL, session.output.tail());
@@ -193,9 +193,13 @@ impl AmqpDriver {
     /// What a connection publishes with that sends to `queue`; in a spread, to all of them in turn.
     fn templates(&self, session: &Session, queue: usize) -> Result<Vec<PublishTemplate>, Failure> {
         let selects = self.scenario.selects() as usize;
-        let turns = if self.scenario.destination == Destination::Spread { self.scenario.queues } else { selects };
+        let turns = if self.scenario.topology.destination == Destination::Spread {
+            self.scenario.topology.queues
+        } else {
+            selects
+        };
         let template = |turn: usize| {
-            let number = if self.scenario.destination == Destination::Spread { turn } else { queue };
+            let number = if self.scenario.topology.destination == Destination::Spread { turn } else { queue };
             let key = self.routing_key(number);
             let exchange = if self.exchange().is_some() { self.prefix.as_str() } else { "" };
             let publish = BasicPublish { exchange, routing_key: &key, ..BasicPublish::default() };
@@ -208,7 +212,7 @@ impl AmqpDriver {
     /// The encoded properties of a message of this `kind`, which is what consumers select by.
     fn properties(&self, kind: &str) -> Result<Vec<u8>, Failure> {
         let mut headers = Vec::new();
-        if self.scenario.selector.is_some() {
+        if self.scenario.clients.selector.is_some() {
             headers.push(("kind".to_owned(), Value::Str(kind.as_bytes().to_vec())));
         }
         let fields = encode_fields(&headers);
@@ -216,7 +220,7 @@ impl AmqpDriver {
         let properties = BasicProperties {
             headers: (!headers.is_empty()).then_some(table),
             delivery_mode: Some(delivery_mode(&self.scenario)),
-            priority: self.scenario.priority,
+            priority: self.scenario.message.priority,
             ..BasicProperties::default()
         };
         Ok(properties.to_bytes())
@@ -280,28 +284,28 @@ fn selector_arguments(argument: &str, selector: &str) -> Vec<u8> {
 
 impl Driver for AmqpDriver {
     fn prepare(&mut self) -> Result<(), Failure> {
-        if self.scenario.selector.is_some() {
+        if self.scenario.clients.selector.is_some() {
             self.selector_argument = self.find_selectors()?;
         }
         let mut control = Session::open(&self.target, "control")?;
         if let Some(kind) = self.exchange() {
             control.call(ExchangeDeclare { exchange: &self.prefix, kind, ..ExchangeDeclare::default() })?;
         }
-        if self.scenario.queue != QueueKind::Exclusive {
+        if self.scenario.topology.queue != QueueKind::Exclusive {
             for number in 0..self.queues() {
                 self.make_queue(&mut control, &self.queue(number), &self.binding_keys(number), None)?;
             }
         }
-        for number in 0..self.scenario.idle_queues {
+        for number in 0..self.scenario.topology.idle_queues {
             let keys = self.binding_keys(number);
-            self.make_queue(&mut control, &self.idle_queue(number), &keys, Some(self.scenario.idle_length))?;
+            self.make_queue(&mut control, &self.idle_queue(number), &keys, Some(self.scenario.topology.idle_length))?;
         }
         self.control = Some(control);
         Ok(())
     }
 
     fn open(&mut self, part: Part) -> Result<Line, Failure> {
-        let queues = self.scenario.queues;
+        let queues = self.scenario.topology.queues;
         let (name, publish, consume) = match part {
             Part::Produce(id) => (format!("producer {id}"), Some(id % queues), None),
             Part::Consume(id) => (format!("consumer {id}"), None, Some(id % queues)),
@@ -309,7 +313,7 @@ impl Driver for AmqpDriver {
             Part::PingPong { far: true } => ("far end".to_owned(), Some(1), Some(0)),
         };
         let mut session = Session::open(&self.target, &name)?;
-        if publish.is_some() && self.scenario.window > 0 {
+        if publish.is_some() && self.scenario.clients.window > 0 {
             session.call(ConfirmSelect::default())?;
         }
         let mut templates = publish.map_or(Ok(Vec::new()), |queue| self.templates(&session, queue))?;
@@ -317,15 +321,15 @@ impl Driver for AmqpDriver {
             self.subscribe(&mut session, queue)?;
         }
         match part {
-            Part::Produce(id) if self.scenario.reply => self.await_replies(&mut session, id)?,
-            Part::Consume(id) if self.scenario.reply => {
-                templates.push(self.reply_template(&session, id % self.scenario.producers));
+            Part::Produce(id) if self.scenario.clients.reply => self.await_replies(&mut session, id)?,
+            Part::Consume(id) if self.scenario.clients.reply => {
+                templates.push(self.reply_template(&session, id % self.scenario.topology.producers));
             }
             _ => {}
         }
-        let get = consume.filter(|_| self.scenario.poll).map(|number| {
+        let get = consume.filter(|_| self.scenario.clients.poll).map(|number| {
             let (queue, mut get) = (self.queue(number), Vec::new());
-            let no_ack = self.scenario.ack_every == 0;
+            let no_ack = self.scenario.clients.ack_every == 0;
             Method::from(BasicGet { queue: &queue, no_ack, ..BasicGet::default() }).encode(CHANNEL, &mut get);
             get
         });
@@ -333,8 +337,8 @@ impl Driver for AmqpDriver {
         output.tail().extend_from_slice(get.as_deref().unwrap_or_default());
         link.set_delay(&self.scenario)?;
         // Replies to a producer need no acknowledgement.
-        let acks = AckCount::new(if consume.is_some() { self.scenario.ack_every } else { 0 });
-        let multiple = self.scenario.ack_every > 1;
+        let acks = AckCount::new(if consume.is_some() { self.scenario.clients.ack_every } else { 0 });
+        let multiple = self.scenario.clients.ack_every > 1;
         let talk = AmqpTalk { client, output, templates, published: 0, get, acks, multiple, newest: 0 };
         Ok(Line { link, talk: Box::new(talk) })
     }
@@ -351,9 +355,9 @@ impl Driver for AmqpDriver {
 
     fn clean(&mut self) -> Result<(), Failure> {
         let mut names: Vec<String> = Vec::new();
-        if self.scenario.queue != QueueKind::Exclusive {
+        if self.scenario.topology.queue != QueueKind::Exclusive {
             names.extend((0..self.queues()).map(|number| self.queue(number)));
-            names.extend((0..self.scenario.idle_queues).map(|number| self.idle_queue(number)));
+            names.extend((0..self.scenario.topology.idle_queues).map(|number| self.idle_queue(number)));
         }
         let exchange = self.exchange().map(|_| self.prefix.clone());
         // Without a control connection nothing was made.

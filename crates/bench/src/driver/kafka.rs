@@ -28,18 +28,18 @@ const LARGEST_FETCH: usize = 50 * 1024 * 1024;
 
 /// What `scenario` needs and there is not: in Kafka, or in this driver for it.
 fn lacks(scenario: &Scenario) -> Option<String> {
-    let queues = if scenario.mode == Mode::Throughput { scenario.queues } else { scenario.consumers };
+    let queues = if scenario.mode == Mode::Throughput { scenario.topology.queues } else { scenario.topology.consumers };
     let of_kafka = special(scenario).or_else(|| {
         first_wanted(&[
-            (scenario.destination == Destination::Pattern, "pattern that routes a message"),
-            (scenario.size > LARGEST_BODY, "message of more than 100 MiB, its default bound,"),
+            (scenario.topology.destination == Destination::Pattern, "pattern that routes a message"),
+            (scenario.message.size > LARGEST_BODY, "message of more than 100 MiB, its default bound,"),
         ])
     });
     let of_driver = first_wanted(&[
-        (scenario.destination == Destination::Spread, "connection that serves several queues"),
+        (scenario.topology.destination == Destination::Spread, "connection that serves several queues"),
         (scenario.mode == Mode::Exchange, "stock exchange"),
-        (scenario.reply, "reply from a consumer"),
-        (scenario.consumers > queues, "queue that several consumers share"),
+        (scenario.clients.reply, "reply from a consumer"),
+        (scenario.topology.consumers > queues, "queue that several consumers share"),
     ]);
     of_kafka
         .map(|what| format!("{what} in Kafka"))
@@ -73,14 +73,14 @@ impl KafkaDriver {
         let count = match self.scenario.mode {
             Mode::Pingpong => 2,
             _ if self.scenario.copies_all() => 1,
-            _ => self.scenario.queues,
+            _ => self.scenario.topology.queues,
         };
         (0..count).map(|number| self.topic(number)).collect()
     }
 
     fn topic(&self, queue: usize) -> String {
         let number = if self.scenario.copies_all() { 0 } else { queue };
-        self.scenario.queue_name.clone().unwrap_or_else(|| format!("hermod-bench-{:08x}-{number}", self.run))
+        self.scenario.topology.queue_name.clone().unwrap_or_else(|| format!("hermod-bench-{:08x}-{number}", self.run))
     }
 
     /// Whose offset the consumer of `queue` commits.
@@ -90,15 +90,15 @@ impl KafkaDriver {
 
     /// The largest batch that a producer may send.
     fn largest_batch(&self) -> usize {
-        USUAL_BATCH.max(self.scenario.batch).max(HEAD + RECORD + self.scenario.size)
+        USUAL_BATCH.max(self.scenario.batch).max(HEAD + RECORD + self.scenario.message.size)
     }
 
     /// A prefetch bounds the messages of a batch, too: a broker gives one in any case.
     fn publishing(&self, queue: usize) -> Publishing {
-        let prefetch = u32::from(self.scenario.prefetch);
+        let prefetch = u32::from(self.scenario.clients.prefetch);
         Publishing {
             topic: self.topic(queue),
-            confirms: self.scenario.window > 0,
+            confirms: self.scenario.clients.window > 0,
             most_bytes: self.scenario.batch,
             most_messages: if prefetch > 0 { prefetch } else { u32::MAX },
         }
@@ -106,9 +106,9 @@ impl KafkaDriver {
 
     /// Bytes are all that bounds a Fetch: those of as many messages as the prefetch allows.
     fn most_fetched(&self) -> u32 {
-        let bytes = match usize::from(self.scenario.prefetch) {
+        let bytes = match usize::from(self.scenario.clients.prefetch) {
             0 => USUAL_FETCH,
-            prefetch => prefetch.saturating_mul(self.scenario.size + RECORD),
+            prefetch => prefetch.saturating_mul(self.scenario.message.size + RECORD),
         };
         bytes.min(LARGEST_FETCH) as u32
     }
@@ -122,7 +122,7 @@ impl Driver for KafkaDriver {
     }
 
     fn open(&mut self, part: Part) -> Result<Line, Failure> {
-        let queues = self.scenario.queues;
+        let queues = self.scenario.topology.queues;
         let (publish, consume) = match part {
             Part::Produce(id) => (Some(id % queues), None),
             Part::Consume(id) => (None, Some(id % queues)),
@@ -134,10 +134,10 @@ impl Driver for KafkaDriver {
             let (topic, group) = (self.topic(queue), self.group(queue));
             let oldest = asking.offsets(std::slice::from_ref(&topic), End::Earliest).context(&topic)?;
             let next = oldest.first().copied().unwrap_or(0);
-            if self.scenario.ack_every > 0 {
+            if self.scenario.clients.ack_every > 0 {
                 asking.until_it_commits(&group, &topic, next)?;
             }
-            let (acks, most_bytes) = (AckCount::new(self.scenario.ack_every), self.most_fetched());
+            let (acks, most_bytes) = (AckCount::new(self.scenario.clients.ack_every), self.most_fetched());
             consuming = Some(Consuming { topic, group, acks, most_bytes, next });
         }
         let link = asking.into_link();
@@ -179,31 +179,38 @@ mod tests {
     #[test]
     fn what_is_lacking_is_said_before_anybody_connects() {
         let persistent = Preset::Persistent1k.scenario();
-        let fanout = Scenario { destination: Destination::Fanout, queues: 3, consumers: 3, ..Scenario::default() };
+        let fanout = Scenario::default().with(|s| {
+            (s.topology.destination, s.topology.queues, s.topology.consumers) = (Destination::Fanout, 3, 3);
+        });
         let cases = [
             (Preset::Transient64.scenario(), None),
             (persistent.clone(), None),
             (Preset::Pingpong.scenario(), None),
             (Preset::Sync.scenario(), None),
             (fanout, None),
-            (Scenario { producers: 2, queues: 2, consumers: 2, ..persistent.clone() }, None),
-            (Preset::Fanout.scenario(), Some("bound on a queue that nobody consumes in Kafka")),
-            (Scenario { priority: Some(4), ..persistent.clone() }, Some("priority of a message in Kafka")),
-            (Scenario { selector: Some(2), ..persistent.clone() }, Some("selector in Kafka")),
             (
-                Scenario { reply: true, ..persistent.clone() },
+                persistent.clone().with(|s| {
+                    (s.topology.producers, s.topology.queues, s.topology.consumers) = (2, 2, 2);
+                }),
+                None,
+            ),
+            (Preset::Fanout.scenario(), Some("bound on a queue that nobody consumes in Kafka")),
+            (persistent.clone().with(|s| s.message.priority = Some(4)), Some("priority of a message in Kafka")),
+            (persistent.clone().with(|s| s.clients.selector = Some(2)), Some("selector in Kafka")),
+            (
+                persistent.clone().with(|s| s.clients.reply = true),
                 Some("reply from a consumer in this program's driver for Kafka"),
             ),
             (
-                Scenario { destination: Destination::Pattern, ..persistent.clone() },
+                persistent.clone().with(|s| s.topology.destination = Destination::Pattern),
                 Some("pattern that routes a message in Kafka"),
             ),
             (
-                Scenario { consumers: 2, ..persistent.clone() },
+                persistent.clone().with(|s| s.topology.consumers = 2),
                 Some("queue that several consumers share in this program's driver for Kafka"),
             ),
             (
-                Scenario { size: 120 << 20, ..persistent },
+                persistent.with(|s| s.message.size = 120 << 20),
                 Some("message of more than 100 MiB, its default bound, in Kafka"),
             ),
         ];
@@ -214,20 +221,28 @@ mod tests {
 
     #[test]
     fn each_queue_is_a_topic_and_copies_share_one() {
-        let two = driver(Scenario { producers: 2, queues: 2, consumers: 2, ..Scenario::default() });
+        let two = driver(Scenario::default().with(|s| {
+            (s.topology.producers, s.topology.queues, s.topology.consumers) = (2, 2, 2);
+        }));
         assert_eq!(two.topics(), ["hermod-bench-000000ab-0", "hermod-bench-000000ab-1"]);
-        let copies =
-            driver(Scenario { destination: Destination::Topic, queues: 2, consumers: 2, ..Scenario::default() });
+        let copies = driver(Scenario::default().with(|s| {
+            (s.topology.destination, s.topology.queues, s.topology.consumers) = (Destination::Topic, 2, 2);
+        }));
         assert_eq!(copies.topics(), ["hermod-bench-000000ab-0"]);
         assert_ne!(copies.group(0), copies.group(1));
         assert_eq!(driver(Preset::Pingpong.scenario()).topics().len(), 2);
-        let named = driver(Scenario { queue_name: Some("own".to_owned()), ..Scenario::default() });
+        let named = driver(Scenario::default().with(|s| s.topology.queue_name = Some("own".to_owned())));
         assert_eq!(named.topics(), ["own"]);
     }
 
     #[test]
     fn a_prefetch_bounds_batches_and_the_bytes_that_are_asked_for() {
-        let of = |prefetch, size| driver(Scenario { prefetch, size, ..Scenario::default() });
+        let of = |prefetch, size| {
+            driver(Scenario::default().with(|s| {
+                s.clients.prefetch = prefetch;
+                s.message.size = size;
+            }))
+        };
         let bounds = |driver: KafkaDriver| (driver.publishing(0).most_messages, driver.most_fetched());
         assert_eq!(bounds(of(0, 1024)), (u32::MAX, 1024 * 1024));
         assert_eq!(bounds(of(10, 1024)), (10, 10 * 1040));

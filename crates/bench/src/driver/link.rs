@@ -98,7 +98,7 @@ impl Link {
     /// Lets the system hold small segments back while others are unacknowledged (Nagle's delay), or
     /// not, as `scenario` has it.
     pub(crate) fn set_delay(&self, scenario: &Scenario) -> Result<(), Failure> {
-        self.stream.set_nodelay(scenario.nodelay).context("setting TCP_NODELAY")
+        self.stream.set_nodelay(scenario.clients.nodelay).context("setting TCP_NODELAY")
     }
 
     /// Makes reads give up after `time`.

@@ -29,11 +29,14 @@ fn lacks(scheme: &str, scenario: &Scenario) -> Option<&'static str> {
     let v3 = scheme != MQTT5;
     special(scenario).or_else(|| {
         first_wanted(&[
-            (scenario.drain, "queue in MQTT that is filled before its consumer comes"),
-            (scenario.ack_every > 1, "cumulative acknowledgement in MQTT"),
-            (scenario.window > IDS, "window of more than 65 535 messages in MQTT"),
-            (v3 && scenario.prefetch > 0, "prefetch in MQTT 3.1.1 (use mqtt5://)"),
-            (v3 && scenario.consumers > scenario.groups(), "queue with several consumers in MQTT 3.1.1 (use mqtt5://)"),
+            (scenario.clients.drain, "queue in MQTT that is filled before its consumer comes"),
+            (scenario.clients.ack_every > 1, "cumulative acknowledgement in MQTT"),
+            (scenario.clients.window > IDS, "window of more than 65 535 messages in MQTT"),
+            (v3 && scenario.clients.prefetch > 0, "prefetch in MQTT 3.1.1 (use mqtt5://)"),
+            (
+                v3 && scenario.topology.consumers > scenario.groups(),
+                "queue with several consumers in MQTT 3.1.1 (use mqtt5://)",
+            ),
         ])
     })
 }
@@ -62,22 +65,22 @@ impl MqttDriver {
     /// What all topics of a queue begin with.
     fn place(&self, queue: usize) -> String {
         let queue = if self.scenario.copies_all() { 0 } else { queue };
-        self.scenario.queue_name.clone().unwrap_or_else(|| format!("hermod-bench/{:08x}/{queue}", self.run))
+        self.scenario.topology.queue_name.clone().unwrap_or_else(|| format!("hermod-bench/{:08x}/{queue}", self.run))
     }
 
     /// Where messages for `queue` are published.
     fn topic(&self, queue: usize) -> String {
         let place = self.place(queue);
-        if self.scenario.destination == Destination::Pattern { TOPICS.matched(&place) } else { place }
+        if self.scenario.topology.destination == Destination::Pattern { TOPICS.matched(&place) } else { place }
     }
 
     /// What a consumer of `queue` subscribes to: exactly one of these matches its messages.
     fn filters(&self, queue: usize) -> Vec<String> {
-        let filters = match self.scenario.destination {
-            Destination::Pattern => TOPICS.patterns(&self.place(queue), self.scenario.bindings),
+        let filters = match self.scenario.topology.destination {
+            Destination::Pattern => TOPICS.patterns(&self.place(queue), self.scenario.topology.bindings),
             _ => vec![self.topic(queue)],
         };
-        let shared = self.scenario.consumers > self.scenario.groups();
+        let shared = self.scenario.topology.consumers > self.scenario.groups();
         let share = |filter: String| if shared { format!("$share/q{queue}/{filter}") } else { filter };
         filters.into_iter().map(share).collect()
     }
@@ -92,7 +95,7 @@ impl MqttDriver {
     }
 
     fn is_durable(&self) -> bool {
-        self.scenario.queue == QueueKind::Durable
+        self.scenario.topology.queue == QueueKind::Durable
     }
 
     /// Connects as `part` with a session that begins afresh.
@@ -105,7 +108,7 @@ impl MqttDriver {
             password: &self.target.password,
             clean: true,
             kept: expiry == Expiry::Never,
-            receive_maximum: self.scenario.prefetch,
+            receive_maximum: self.scenario.clients.prefetch,
         };
         let mut session = Session { link: Link::open(&self.target.address)?, output: Output::keeping_all() };
         connect(&hello, session.output.tail());
@@ -116,7 +119,7 @@ impl MqttDriver {
         if reason != 0 {
             return Err(Failure::new(format!("the broker refused the connection: reason {reason}")));
         }
-        if self.scenario.window > u64::from(takes) {
+        if self.scenario.clients.window > u64::from(takes) {
             return Err(Failure::new(format!(
                 "the broker takes at most {takes} unconfirmed messages of a client: --window {takes}, or raise its receive maximum"
             )));
@@ -127,7 +130,7 @@ impl MqttDriver {
     /// Subscribes to `queue`.
     fn consume(&self, session: &mut Session, queue: usize) -> Result<(), Failure> {
         // What is published with QoS 1 before there is a subscriber has to wait with QoS 1.
-        let lossless = self.scenario.ack_every > 0 || self.scenario.consumers == 0;
+        let lossless = self.scenario.clients.ack_every > 0 || self.scenario.topology.consumers == 0;
         let qos = if lossless { Qos::AtLeastOnce } else { Qos::AtMostOnce };
         self.filters(queue).iter().try_for_each(|filter| session.subscribe(self.version, filter, qos))
     }
@@ -136,7 +139,8 @@ impl MqttDriver {
 impl Driver for MqttDriver {
     /// Where there is no consumer, a session that is not connected stands for each queue.
     fn prepare(&mut self) -> Result<(), Failure> {
-        let absent = if self.scenario.consumers == 0 && self.is_durable() { self.scenario.queues } else { 0 };
+        let absent =
+            if self.scenario.topology.consumers == 0 && self.is_durable() { self.scenario.topology.queues } else { 0 };
         for queue in 0..absent {
             let part = format!("q{queue}");
             let mut session = self.connect(&part, Expiry::Never)?;
@@ -149,8 +153,8 @@ impl Driver for MqttDriver {
 
     fn open(&mut self, part: Part) -> Result<Line, Failure> {
         let (name, publish, consume) = match part {
-            Part::Produce(id) => (format!("p{id}"), Some(id % self.scenario.queues), None),
-            Part::Consume(id) => (format!("c{id}"), None, Some(id % self.scenario.queues)),
+            Part::Produce(id) => (format!("p{id}"), Some(id % self.scenario.topology.queues), None),
+            Part::Consume(id) => (format!("c{id}"), None, Some(id % self.scenario.topology.queues)),
             Part::PingPong { far } => (format!("e{}", u8::from(far)), Some(usize::from(far)), Some(usize::from(!far))),
         };
         // A broker closes the connection of a client when another of its name comes: the parts of a
@@ -169,14 +173,16 @@ impl Driver for MqttDriver {
         let written = publish.into_iter().flat_map(|queue| self.scenario.queues_of(queue));
         let mut topics: Vec<String> = written.map(|queue| self.topic(queue)).collect();
         match part {
-            Part::Produce(id) if self.scenario.reply => {
+            Part::Produce(id) if self.scenario.clients.reply => {
                 session.subscribe(self.version, &self.reply_topic(id), Qos::AtMostOnce)?;
             }
-            Part::Consume(id) if self.scenario.reply => topics.push(self.reply_topic(id % self.scenario.producers)),
+            Part::Consume(id) if self.scenario.clients.reply => {
+                topics.push(self.reply_topic(id % self.scenario.topology.producers))
+            }
             _ => {}
         }
         session.link.set_delay(&self.scenario)?;
-        let confirmed = publish.is_some() && self.scenario.window > 0;
+        let confirmed = publish.is_some() && self.scenario.clients.window > 0;
         let qos = if confirmed { Qos::AtLeastOnce } else { Qos::AtMostOnce };
         let talk = MqttTalk::new(self.version, session.output, topics, qos);
         Ok(Line { link: session.link, talk: Box::new(talk) })
@@ -268,9 +274,13 @@ mod tests {
     #[test]
     fn consumers_that_share_all_queues_share_each_subscription() {
         let target: Target = "mqtt5://127.0.0.1:1".parse().unwrap();
-        let spread = Scenario { destination: Destination::Spread, queues: 4, consumers: 2, ..Scenario::default() };
-        let alone = Scenario { consumers: 1, ..spread.clone() };
-        let pattern = Scenario { destination: Destination::Pattern, bindings: 2, ..Scenario::default() };
+        let spread = Scenario::default().with(|s| {
+            (s.topology.destination, s.topology.queues, s.topology.consumers) = (Destination::Spread, 4, 2);
+        });
+        let alone = spread.clone().with(|s| s.topology.consumers = 1);
+        let pattern = Scenario::default().with(|s| {
+            (s.topology.destination, s.topology.bindings) = (Destination::Pattern, 2);
+        });
         let cases: [(Scenario, &[&str]); 3] = [
             (spread, &["$share/q3/hermod-bench/00000001/3"]),
             (alone, &["hermod-bench/00000001/3"]),
@@ -287,10 +297,17 @@ mod tests {
         let cases = [
             ("mqtt", Preset::Transient64.scenario(), None),
             ("mqtt", persistent.clone(), Some("prefetch in MQTT 3.1.1")),
-            ("mqtt", Scenario { prefetch: 0, consumers: 2, ..persistent.clone() }, Some("several consumers")),
-            ("mqtt5", Scenario { consumers: 2, ..persistent.clone() }, None),
-            ("mqtt5", Scenario { ack_every: 10, ..persistent.clone() }, Some("cumulative")),
-            ("mqtt5", Scenario { window: 70_000, ..persistent }, Some("65 535")),
+            (
+                "mqtt",
+                persistent.clone().with(|s| {
+                    s.clients.prefetch = 0;
+                    s.topology.consumers = 2;
+                }),
+                Some("several consumers"),
+            ),
+            ("mqtt5", persistent.clone().with(|s| s.topology.consumers = 2), None),
+            ("mqtt5", persistent.clone().with(|s| s.clients.ack_every = 10), Some("cumulative")),
+            ("mqtt5", persistent.with(|s| s.clients.window = 70_000), Some("65 535")),
             ("mqtt5", Preset::Fanout.scenario(), Some("nobody consumes")),
             ("mqtt5", Preset::Sync.scenario(), None),
         ];

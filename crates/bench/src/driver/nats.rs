@@ -32,21 +32,23 @@ fn lacks(scheme: &str, scenario: &Scenario) -> Option<&'static str> {
 }
 
 fn core_lacks(scenario: &Scenario) -> Option<&'static str> {
-    let kept = scenario.persistent || scenario.drain || scenario.destination == Destination::DurableTopic;
+    let kept = scenario.message.persistent
+        || scenario.clients.drain
+        || scenario.topology.destination == Destination::DurableTopic;
     first_wanted(&[
         (kept, "message that is kept"),
-        (scenario.window > 0, "confirm"),
-        (scenario.ack_every > 0, "acknowledgement"),
+        (scenario.clients.window > 0, "confirm"),
+        (scenario.clients.ack_every > 0, "acknowledgement"),
     ])
 }
 
 fn stream_lacks(scenario: &Scenario) -> Option<&'static str> {
-    let shared = scenario.consumers > scenario.groups();
-    let several = scenario.destination == Destination::Spread;
+    let shared = scenario.topology.consumers > scenario.groups();
+    let several = scenario.topology.destination == Destination::Spread;
     first_wanted(&[
-        (scenario.ack_every > 1 && several, "acknowledgement that covers messages of several queues"),
-        (scenario.ack_every > 1 && shared, "cumulative acknowledgement where several consumers share a queue"),
-        (scenario.queue_name.is_some(), "queue of another name: streams have names of the run's own"),
+        (scenario.clients.ack_every > 1 && several, "acknowledgement that covers messages of several queues"),
+        (scenario.clients.ack_every > 1 && shared, "cumulative acknowledgement where several consumers share a queue"),
+        (scenario.topology.queue_name.is_some(), "queue of another name: streams have names of the run's own"),
     ])
 }
 
@@ -76,7 +78,7 @@ impl NatsDriver {
 
     /// How many queues carry messages.
     fn queues(&self) -> usize {
-        if self.scenario.mode == Mode::Pingpong { 2 } else { self.scenario.queues }
+        if self.scenario.mode == Mode::Pingpong { 2 } else { self.scenario.topology.queues }
     }
 
     /// Fan-out is one stream with a consumer for each queue; else each queue is a stream.
@@ -99,13 +101,13 @@ impl NatsDriver {
     /// Where messages for `queue` are published.
     fn subject(&self, queue: usize) -> String {
         let place = self.place(queue);
-        if self.scenario.destination == Destination::Pattern { SUBJECTS.matched(&place) } else { place }
+        if self.scenario.topology.destination == Destination::Pattern { SUBJECTS.matched(&place) } else { place }
     }
 
     /// What a queue takes: exactly one of these matches its messages.
     fn filters(&self, queue: usize) -> Vec<String> {
-        match self.scenario.destination {
-            Destination::Pattern => SUBJECTS.patterns(&self.place(queue), self.scenario.bindings),
+        match self.scenario.topology.destination {
+            Destination::Pattern => SUBJECTS.patterns(&self.place(queue), self.scenario.topology.bindings),
             _ => vec![self.subject(queue)],
         }
     }
@@ -128,8 +130,8 @@ impl NatsDriver {
         if self.scenario.is_kept() {
             return "limits";
         }
-        let each = self.scenario.ack_every == 1 && !self.scenario.copies_all();
-        if each || self.scenario.consumers == 0 { "workqueue" } else { "interest" }
+        let each = self.scenario.clients.ack_every == 1 && !self.scenario.copies_all();
+        if each || self.scenario.topology.consumers == 0 { "workqueue" } else { "interest" }
     }
 
     fn make_stream(&self, control: &mut Asking, queue: usize) -> Result<(), Failure> {
@@ -147,13 +149,14 @@ impl NatsDriver {
 
     fn make_consumer(&self, control: &mut Asking, queue: usize) -> Result<(), Failure> {
         let (stream, consumer) = (self.stream(queue), Self::consumer(queue));
-        let policy = match self.scenario.ack_every {
+        let policy = match self.scenario.clients.ack_every {
             0 => "none",
             1 => "explicit",
             _ => "all",
         };
-        let sharers = self.scenario.consumers.div_ceil(self.scenario.groups()) as i64;
-        let unsettled = if self.scenario.prefetch > 0 { i64::from(self.scenario.prefetch) * sharers } else { -1 };
+        let sharers = self.scenario.topology.consumers.div_ceil(self.scenario.groups()) as i64;
+        let unsettled =
+            if self.scenario.clients.prefetch > 0 { i64::from(self.scenario.clients.prefetch) * sharers } else { -1 };
         let config = json!({
             "stream_name": stream,
             "config": {
@@ -194,19 +197,19 @@ impl NatsDriver {
 
 /// How many messages of a queue are pulled ahead of a consumer.
 fn ahead(scenario: &Scenario) -> u64 {
-    let ahead = if scenario.prefetch > 0 { u64::from(scenario.prefetch) } else { AHEAD };
+    let ahead = if scenario.clients.prefetch > 0 { u64::from(scenario.clients.prefetch) } else { AHEAD };
     ahead.min(scenario.bodies_within(AHEAD_BYTES / scenario.lanes() as u64))
 }
 
 impl Driver for NatsDriver {
     fn prepare(&mut self) -> Result<(), Failure> {
         let mut control = Asking::open(&self.target, &format!("_INBOX.{:08x}", self.run))?;
-        control.can_take(self.scenario.size)?;
+        control.can_take(self.scenario.message.size)?;
         if self.keeps() {
             for queue in 0..self.streams().len() {
                 self.make_stream(&mut control, queue)?;
             }
-            let consumed = self.scenario.consumers > 0 || self.scenario.mode == Mode::Pingpong;
+            let consumed = self.scenario.topology.consumers > 0 || self.scenario.mode == Mode::Pingpong;
             for queue in 0..if consumed { self.queues() } else { 0 } {
                 self.make_consumer(&mut control, queue)?;
             }
@@ -217,28 +220,32 @@ impl Driver for NatsDriver {
 
     fn open(&mut self, part: Part) -> Result<Line, Failure> {
         let (name, publish, consume) = match part {
-            Part::Produce(id) => (format!("p{id}"), Some(id % self.scenario.queues), None),
-            Part::Consume(id) => (format!("c{id}"), None, Some(id % self.scenario.queues)),
+            Part::Produce(id) => (format!("p{id}"), Some(id % self.scenario.topology.queues), None),
+            Part::Consume(id) => (format!("c{id}"), None, Some(id % self.scenario.topology.queues)),
             Part::PingPong { far } => (format!("e{}", u8::from(far)), Some(usize::from(far)), Some(usize::from(!far))),
         };
         let inbox = format!("_INBOX.{:08x}.{name}", self.run);
         let mut asking = Asking::open(&self.target, &inbox)?;
-        let confirms = publish.is_some() && self.scenario.window > 0;
+        let confirms = publish.is_some() && self.scenario.clients.window > 0;
         if confirms {
             asking.subscribe(&format!("{inbox}.c.*"), None, CONFIRMS);
         }
         let written = publish.into_iter().flat_map(|queue| self.scenario.queues_of(queue));
         let mut subjects: Vec<String> = written.map(|queue| self.subject(queue)).collect();
         match part {
-            Part::Produce(id) if self.scenario.reply => asking.subscribe(&self.reply_subject(id), None, REPLIES),
-            Part::Consume(id) if self.scenario.reply => subjects.push(self.reply_subject(id % self.scenario.producers)),
+            Part::Produce(id) if self.scenario.clients.reply => {
+                asking.subscribe(&self.reply_subject(id), None, REPLIES)
+            }
+            Part::Consume(id) if self.scenario.clients.reply => {
+                subjects.push(self.reply_subject(id % self.scenario.topology.producers))
+            }
             _ => {}
         }
         let pulls = consume.map_or_else(Vec::new, |queue| self.consume(&mut asking, queue, &inbox));
         asking.settle()?;
         let (link, output) = asking.into_parts();
         link.set_delay(&self.scenario)?;
-        let acks = AckCount::new(if self.keeps() { self.scenario.ack_every } else { 0 });
+        let acks = AckCount::new(if self.keeps() { self.scenario.clients.ack_every } else { 0 });
         let mut talk = NatsTalk::new(output, subjects, confirms.then(|| format!("{inbox}.c.")), acks, pulls);
         talk.begin();
         Ok(Line { link, talk: Box::new(talk) })
@@ -277,14 +284,23 @@ mod tests {
     fn no_more_is_pulled_ahead_than_the_server_sends_without_holding_back() {
         let cases = [(0, 0, 1000), (0, 10, 10), (400_000, 1000, 83), (400_000, 10, 10), (64 << 20, 0, 1)];
         for (size, prefetch, expected) in cases {
-            assert_eq!(ahead(&Scenario { size, prefetch, ..Scenario::default() }), expected, "{size} B, {prefetch}");
+            assert_eq!(
+                ahead(&Scenario::default().with(|s| {
+                    s.message.size = size;
+                    s.clients.prefetch = prefetch;
+                })),
+                expected,
+                "{size} B, {prefetch}"
+            );
         }
     }
 
     #[test]
     fn patterns_are_the_subjects_of_a_stream_and_one_of_them_matches() {
         let target: Target = "jetstream://127.0.0.1:1".parse().unwrap();
-        let scenario = Scenario { destination: Destination::Pattern, bindings: 3, ..Scenario::default() };
+        let scenario = Scenario::default().with(|s| {
+            (s.topology.destination, s.topology.bindings) = (Destination::Pattern, 3);
+        });
         let driver = NatsDriver::new(target, scenario, 1).unwrap();
         let place = "hermod-bench.00000001.0";
         assert_eq!(driver.filters(0), ["other.1.*", "other.2.*", "*"].map(|rest| format!("{place}.{rest}")));
@@ -305,12 +321,18 @@ mod tests {
         for (scheme, preset, expected) in cases {
             assert_eq!(lacks(scheme, &preset.scenario()), expected, "{scheme} {preset:?}");
         }
-        let shared = Scenario { consumers: 2, ack_every: 10, ..Preset::Persistent1k.scenario() };
+        let shared = Preset::Persistent1k.scenario().with(|s| (s.topology.consumers, s.clients.ack_every) = (2, 10));
         assert!(lacks("jetstream", &shared).is_some_and(|lack| lack.contains("cumulative")));
         // An acknowledgement is for one stream: those of the others would never come.
         let spread = |ack_every| {
             let base = Preset::Persistent1k.scenario();
-            lacks("jetstream", &Scenario { destination: Destination::Spread, queues: 4, ack_every, ..base })
+            lacks(
+                "jetstream",
+                &base.with(|s| {
+                    (s.topology.destination, s.topology.queues) = (Destination::Spread, 4);
+                    s.clients.ack_every = ack_every;
+                }),
+            )
         };
         assert_eq!(spread(1), None);
         assert!(spread(10).is_some_and(|lack| lack.contains("several queues")));

@@ -27,7 +27,7 @@ pub(super) struct RelayDriver {
 
 impl RelayDriver {
     pub(super) fn new(target: Target, scenario: Scenario, run: u32) -> Result<Self, Failure> {
-        if scenario.producers != scenario.consumers {
+        if scenario.topology.producers != scenario.topology.consumers {
             return Err(Failure::new("a relay pairs each producer with one consumer"));
         }
         Ok(Self { target, scenario, run })
@@ -92,8 +92,8 @@ impl RelayTalk {
         Self {
             output,
             template: PublishTemplate::new(CHANNEL, publish, &properties(delivery_mode(scenario)), DEFAULT_FRAME_MAX),
-            acks: AckCount::new(scenario.ack_every),
-            multiple: scenario.ack_every > 1,
+            acks: AckCount::new(scenario.clients.ack_every),
+            multiple: scenario.clients.ack_every > 1,
             received: 0,
             size: 0,
             parts: Vec::new(),

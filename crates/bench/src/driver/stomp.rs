@@ -33,11 +33,12 @@ pub(super) struct StompDriver {
 
 impl StompDriver {
     pub(super) fn new(target: Target, scenario: Scenario, run: u32) -> Result<Self, Failure> {
-        let exchange = matches!(scenario.destination, Destination::Fanout | Destination::Direct | Destination::Pattern);
-        let several = scenario.destination == Destination::Spread && scenario.ack_every > 1;
+        let exchange =
+            matches!(scenario.topology.destination, Destination::Fanout | Destination::Direct | Destination::Pattern);
+        let several = scenario.topology.destination == Destination::Spread && scenario.clients.ack_every > 1;
         let lacks = [
             (exchange, "exchanges in STOMP (they are made by AMQP 0-9-1: use amqp:// for them)"),
-            (scenario.poll, "request for a single message in STOMP"),
+            (scenario.clients.poll, "request for a single message in STOMP"),
             (several, "acknowledgement in STOMP that covers messages of several subscriptions"),
         ];
         match lacks.iter().find(|(wanted, _)| *wanted) {
@@ -47,7 +48,7 @@ impl StompDriver {
     }
 
     fn destination(&self, queue: usize) -> String {
-        match &self.scenario.queue_name {
+        match &self.scenario.topology.queue_name {
             Some(name) => format!("/queue/{name}"),
             None if self.scenario.is_topic() => format!("/topic/hermod-bench.{:08x}", self.run),
             None => format!("/queue/hermod-bench.{:08x}.{queue}", self.run),
@@ -65,14 +66,14 @@ impl StompDriver {
     }
 
     fn talk(&self) -> StompTalk {
-        let limits = Limits { body: self.scenario.size + HEADROOM, ..Limits::default() };
+        let limits = Limits { body: self.scenario.message.size + HEADROOM, ..Limits::default() };
         StompTalk {
             client: Client::new(limits),
             destinations: Vec::new(),
-            persistent: self.scenario.persistent,
-            priority: self.scenario.priority.map(|priority| priority.to_string()),
-            selects: self.scenario.selector,
-            confirms: self.scenario.window > 0,
+            persistent: self.scenario.message.persistent,
+            priority: self.scenario.message.priority.map(|priority| priority.to_string()),
+            selects: self.scenario.clients.selector,
+            confirms: self.scenario.clients.window > 0,
             published: 0,
             receipt: Vec::new(),
             acks: AckCount::new(0),
@@ -123,21 +124,21 @@ impl StompDriver {
     fn subscribe(&self, link: &mut Link, talk: &mut StompTalk, id: usize) -> Result<(), Failure> {
         let scenario = &self.scenario;
         let mut headers: Vec<(&str, String)> = Vec::new();
-        if scenario.prefetch > 0 {
+        if scenario.clients.prefetch > 0 {
             let artemis = self.server.contains("Artemis");
             let classic = self.server.contains("ActiveMQ") && !artemis;
             headers.push((
                 if classic { "activemq.prefetchSize" } else { "prefetch-count" },
-                scenario.prefetch.to_string(),
+                scenario.clients.prefetch.to_string(),
             ));
         }
-        if scenario.selector.is_some() {
+        if scenario.clients.selector.is_some() {
             headers.push(("selector", SELECTOR.to_owned()));
         }
-        if scenario.destination == Destination::DurableTopic {
+        if scenario.topology.destination == Destination::DurableTopic {
             headers.extend(self.durable_headers(id));
         }
-        let ack = match scenario.ack_every {
+        let ack = match scenario.clients.ack_every {
             0 => AckMode::Auto,
             1 => AckMode::ClientIndividual,
             _ => AckMode::Client,
@@ -148,7 +149,7 @@ impl StompDriver {
         for number in numbers {
             // Nothing may come before the time of a drain is taken: it leaves with the consumer's
             // first turn.
-            let receipt = (number == last && !scenario.drain).then_some(READY);
+            let receipt = (number == last && !scenario.clients.drain).then_some(READY);
             let (destination, own) = (self.destination(number), self.subscription(number));
             talk.client.requests().subscribe(&Subscribe {
                 id: &own,
@@ -158,7 +159,7 @@ impl StompDriver {
                 headers: &headers,
             });
         }
-        if scenario.drain {
+        if scenario.clients.drain {
             return Ok(());
         }
         await_answer(link, &mut talk.client, "the receipt of SUBSCRIBE", is_ready)
@@ -206,17 +207,17 @@ pub(super) fn server(target: &Target) -> Result<(String, String), Failure> {
 impl Driver for StompDriver {
     /// Queues come into being with the first frame that names them.
     fn prepare(&mut self) -> Result<(), Failure> {
-        if self.scenario.selector.is_some() { self.need_selectors() } else { Ok(()) }
+        if self.scenario.clients.selector.is_some() { self.need_selectors() } else { Ok(()) }
     }
 
     fn open(&mut self, part: Part) -> Result<Line, Failure> {
-        let queues = self.scenario.queues;
+        let queues = self.scenario.topology.queues;
         let (publish, consume) = match part {
             Part::Produce(id) => (Some(id % queues), None),
             Part::Consume(id) => (None, Some(id % queues)),
             Part::PingPong { far } => (Some(usize::from(far)), Some(usize::from(!far))),
         };
-        let durable = consume.filter(|_| self.scenario.destination == Destination::DurableTopic);
+        let durable = consume.filter(|_| self.scenario.topology.destination == Destination::DurableTopic);
         let client = durable.map(|id| self.subscription(id));
         let (mut link, mut talk) =
             self.connect(if consume.is_some() { Side::Consumer } else { Side::Producer }, client.as_deref())?;
@@ -224,13 +225,13 @@ impl Driver for StompDriver {
             talk.destinations = self.scenario.queues_of(queue).map(|number| self.destination(number)).collect();
         }
         if let Some(id) = consume {
-            talk.acks = AckCount::new(self.scenario.ack_every);
+            talk.acks = AckCount::new(self.scenario.clients.ack_every);
             self.subscribe(&mut link, &mut talk, id)?;
         }
         match part {
-            Part::Produce(id) if self.scenario.reply => self.await_replies(&mut link, &mut talk, id)?,
-            Part::Consume(id) if self.scenario.reply => {
-                talk.destinations.push(self.reply_destination(id % self.scenario.producers));
+            Part::Produce(id) if self.scenario.clients.reply => self.await_replies(&mut link, &mut talk, id)?,
+            Part::Consume(id) if self.scenario.clients.reply => {
+                talk.destinations.push(self.reply_destination(id % self.scenario.topology.producers));
                 (talk.persistent, talk.confirms) = (false, false);
             }
             _ => {}
@@ -246,10 +247,10 @@ impl Driver for StompDriver {
     /// STOMP has no way to delete a queue; its name is this run's own. Durable subscriptions are
     /// ended.
     fn clean(&mut self) -> Result<(), Failure> {
-        if self.scenario.destination != Destination::DurableTopic {
+        if self.scenario.topology.destination != Destination::DurableTopic {
             return Ok(());
         }
-        for id in 0..self.scenario.consumers {
+        for id in 0..self.scenario.topology.consumers {
             let name = self.subscription(id);
             let (mut link, mut talk) = self.connect(Side::Consumer, Some(&name))?;
             // Some brokers end only what is in use on the same connection.

@@ -26,7 +26,7 @@ pub(crate) fn audit(
         unknown_confirms: produced.iter().map(|one| one.unknown_confirms).sum(),
         ..said(scenario, consumed)
     };
-    let promised = if scenario.window > 0 { totals.confirmed } else { totals.sent };
+    let promised = if scenario.clients.window > 0 { totals.confirmed } else { totals.sent };
     if consumed.is_empty() {
         // A topic without subscribers keeps nothing.
         found.lost = held.filter(|_| !scenario.is_topic()).map_or(0, |held| promised.saturating_sub(held));
@@ -44,7 +44,7 @@ pub(crate) fn audit(
 
 /// Messages whose fate the broker did not tell, though it was asked.
 fn unsettled(scenario: &Scenario, totals: &Totals) -> u64 {
-    if scenario.window == 0 { 0 } else { totals.sent.saturating_sub(totals.confirmed + totals.refused) }
+    if scenario.clients.window == 0 { 0 } else { totals.sent.saturating_sub(totals.confirmed + totals.refused) }
 }
 
 /// Compares what consumers took from one queue with what each producer was promised earlier,
@@ -102,7 +102,7 @@ fn sequences(scenario: &Scenario, producer: &Produced, consumed: &[Consumed], fo
         if selects > 1 {
             found.unselected += received.count() - received.multiples(selects).count();
         }
-        found.lost += match (scenario.window, selects) {
+        found.lost += match (scenario.clients.window, selects) {
             (0, _) => (producer.sent / selects).saturating_sub(received.count()),
             (_, 1) => producer.confirmed.missing_from(&received),
             _ => producer.confirmed.multiples(selects).missing_from(&received),
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn answers_that_come_twice_are_counted_without_numbers_too() {
-        let scenario = Scenario { size: 4, ..Scenario::default() };
+        let scenario = Scenario::default().with(|s| s.message.size = 4);
         let near = Consumed::new(0, vec![Seen::default()]).unwrap();
         let totals = Totals { sent: 10, received: 11, ..Totals::default() };
         let found = audit_round_trips(&scenario, &totals, &near);
@@ -153,7 +153,10 @@ mod tests {
     /// fast as one that selected.
     #[test]
     fn messages_that_no_selector_asked_for_are_found() {
-        let scenario = Scenario { selector: Some(10), size: 64, window: 1, ..Scenario::default() };
+        let scenario = Scenario::default().with(|s| {
+            (s.clients.selector, s.clients.window) = (Some(10), 1);
+            s.message.size = 64;
+        });
         for (received, [lost, unselected]) in
             [((1..=100).collect::<Vec<u64>>(), [0, 90]), ((1..=9).map(|n| n * 10).collect(), [1, 0])]
         {

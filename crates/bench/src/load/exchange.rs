@@ -30,6 +30,6 @@ pub(crate) fn reporting(driver: &mut dyn Driver) -> Result<Line, Failure> {
 
 /// When the orders of `scenario` are meant to leave.
 pub(crate) fn schedule(scenario: &Scenario, begin: u64, seed: u64) -> Result<Schedule, Failure> {
-    let Rate::Fixed(rate) = scenario.rate else { return Err(Failure::new("orders need a rate")) };
-    Ok(Schedule::new(scenario.arrivals, rate, begin, 0.0, seed))
+    let Rate::Fixed(rate) = scenario.pace.rate else { return Err(Failure::new("orders need a rate")) };
+    Ok(Schedule::new(scenario.pace.arrivals, rate, begin, 0.0, seed))
 }

@@ -117,9 +117,11 @@ mod tests {
     #[test]
     fn what_an_open_loop_must_reach_follows_from_what_it_sends() {
         let base = Scenario::default();
-        let fanout = Scenario { destination: Destination::Fanout, consumers: 10, queues: 10, ..base.clone() };
-        let selecting = Scenario { selector: Some(10), ..base.clone() };
-        let poisson = Scenario { arrivals: Arrivals::Poisson, ..base.clone() };
+        let fanout = base.clone().with(|s| {
+            (s.topology.destination, s.topology.consumers, s.topology.queues) = (Destination::Fanout, 10, 10);
+        });
+        let selecting = base.clone().with(|s| s.clients.selector = Some(10));
+        let poisson = base.clone().with(|s| s.pace.arrivals = Arrivals::Poisson);
         let cases = [
             (&base, (5000, 4960), true),
             (&base, (5000, 4940), false),
@@ -129,7 +131,7 @@ mod tests {
             (&fanout, (5000, 10_000), false),
             (&selecting, (5000, 496), true),
             (&selecting, (5000, 494), false),
-            (&Scenario { consumers: 0, window: 1, ..base.clone() }, (5000, 0), true),
+            (&base.clone().with(|s| (s.topology.consumers, s.clients.window) = (0, 1)), (5000, 0), true),
             // Of 5000 independent arrivals 71 more or fewer are one standard deviation.
             (&poisson, (4760, 4750), true),
             (&poisson, (4720, 4720), false),
@@ -143,7 +145,7 @@ mod tests {
     /// A broker that forces what no other is asked to keep is slower for it, and no note said so.
     #[test]
     fn who_forces_what_is_not_to_be_kept_is_told_of() {
-        let base = Scenario { window: 1, ..Scenario::default() };
+        let base = Scenario::default().with(|s| s.clients.window = 1);
         // Persistent?, confirmed in five seconds, flushes meanwhile, told?
         for (persistent, confirmed, flushes, told) in [
             (false, 5000, 5000, true),
@@ -152,7 +154,10 @@ mod tests {
             (false, 100, 100, false),
             (true, 5000, 5000, false),
         ] {
-            let scenario = Scenario { persistent, queue: QueueKind::Durable, ..base.clone() };
+            let scenario = base.clone().with(|s| {
+                s.message.persistent = persistent;
+                s.topology.queue = QueueKind::Durable;
+            });
             let mut outcome = outcome(&scenario, (confirmed, confirmed));
             (outcome.first.flushes, outcome.last.flushes) = (Some(7), Some(7 + flushes));
             let notes = judge(&scenario, &outcome, Measures::Broker).unwrap().verdict.notes;

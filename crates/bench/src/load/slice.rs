@@ -152,7 +152,7 @@ impl Slice<'_> {
     fn here(&mut self) -> Result<Outcome, Failure> {
         let mut driver = driver::open(self.target, self.scenario, self.number)?;
         let outcome = driver.prepare().and_then(|()| match self.scenario.mode {
-            Mode::Throughput if self.scenario.drain => self.drained(driver.as_mut()),
+            Mode::Throughput if self.scenario.clients.drain => self.drained(driver.as_mut()),
             Mode::Throughput => self.throughput(driver.as_mut()),
             Mode::Pingpong => self.round_trips(driver.as_mut()),
             Mode::Exchange => self.exchange(driver.as_mut()),
@@ -214,7 +214,7 @@ impl Slice<'_> {
     /// A fixed number of messages without others before them is measured from before the first:
     /// no thread has been started.
     fn before(&mut self, sample: impl FnOnce(&[u32]) -> Sample) -> Option<Sample> {
-        if self.scenario.messages.is_none() || self.scenario.warmup_messages > 0 {
+        if self.scenario.length.messages.is_none() || self.scenario.length.warmup_messages > 0 {
             return None;
         }
         self.run.measure_from(1);
@@ -229,7 +229,7 @@ impl Slice<'_> {
         let pids = &self.target.pids;
         let (first, last) = match before {
             Some(first) => self.count(first, hands),
-            None if self.scenario.messages.is_some() => {
+            None if self.scenario.length.messages.is_some() => {
                 let first = self.warm_up(hands);
                 self.run.open_gate();
                 hands.steer();
@@ -237,13 +237,13 @@ impl Slice<'_> {
             }
             None => {
                 self.rates.begin(now(), self.run.totals());
-                let steady = if self.scenario.until_steady { Steady::watched() } else { Steady::ignored() };
-                self.pass(self.scenario.warmup, steady, ("warming up", None), hands);
+                let steady = if self.scenario.length.until_steady { Steady::watched() } else { Steady::ignored() };
+                self.pass(self.scenario.length.warmup, steady, ("warming up", None), hands);
                 self.metrics_before = self.read_metrics();
                 let first = hands.sample(pids);
                 self.run.measure_from(first.at);
                 hands.steer();
-                self.pass(self.scenario.duration, Steady::ignored(), ("measuring", Some(&first)), hands);
+                self.pass(self.scenario.length.duration, Steady::ignored(), ("measuring", Some(&first)), hands);
                 let last = hands.sample(pids);
                 self.run.measure_until(last.at);
                 hands.steer();
@@ -259,7 +259,7 @@ impl Slice<'_> {
     /// the last moved.
     fn count(&mut self, first: Sample, hands: &mut dyn LoadGenerator) -> (Sample, Sample) {
         let run = self.run;
-        let cap = self.scenario.cap.map(|cap| Instant::now() + Duration::from_secs_f64(cap));
+        let cap = self.scenario.length.cap.map(|cap| Instant::now() + Duration::from_secs_f64(cap));
         self.rates.begin(first.at, first.totals);
         let out_of_time = || cap.is_some_and(|cap| Instant::now() > cap);
         self.settle(Some(&first), &mut || (hands.have_sent() && all_received(run)) || out_of_time());
@@ -269,9 +269,9 @@ impl Slice<'_> {
             last.at = moved_at;
         } else if self.cut == Cut::None {
             run.measure_until(last.at);
-            let reason = match self.scenario.cap {
+            let reason = match self.scenario.length.cap {
                 Some(cap) if out_of_time() => format!("after {cap} s"),
-                _ => format!("when nothing had moved for {} s", self.scenario.patience),
+                _ => format!("when nothing had moved for {} s", self.scenario.length.patience),
             };
             // Without the counts, which the record has, notes of many slices are the same and are
             // shown once.
@@ -283,9 +283,9 @@ impl Slice<'_> {
     /// Waits until what comes before the measured messages is through, and takes the first sample.
     fn warm_up(&mut self, hands: &mut dyn LoadGenerator) -> Sample {
         let (run, scenario) = (self.run, self.scenario);
-        let enough = scenario.warmup_messages / scenario.selects() * scenario.copies().max(1);
+        let enough = scenario.length.warmup_messages / scenario.selects() * scenario.copies().max(1);
         // A drain has everything before it from the beginning.
-        let all_that_was_sent = !scenario.drain && scenario.copies() > 0;
+        let all_that_was_sent = !scenario.clients.drain && scenario.copies() > 0;
         self.wait(run, "warming up", None, &mut || {
             hands.have_sent();
             scenario.main_count(&run.totals()) >= enough && (!all_that_was_sent || all_received(run))
@@ -311,7 +311,7 @@ impl Slice<'_> {
         let run = self.run;
         run.advance(RunPhase::Drain);
         hands.steer();
-        let longest = LONGEST_DRAIN + Duration::from_secs_f64(self.scenario.duration);
+        let longest = LONGEST_DRAIN + Duration::from_secs_f64(self.scenario.length.duration);
         let end = Instant::now() + longest;
         let out_of_time = || Instant::now() > end;
         self.settle(None, &mut || (hands.have_sent() && all_received(run)) || out_of_time());
@@ -380,7 +380,7 @@ impl Slice<'_> {
 
     /// The same for the messages of `run`.
     fn wait(&mut self, run: &Run, doing: &str, since: Option<&Sample>, done: &mut dyn FnMut() -> bool) {
-        let (begin, silence) = (Instant::now(), Duration::from_secs_f64(self.scenario.patience));
+        let (begin, silence) = (Instant::now(), Duration::from_secs_f64(self.scenario.length.patience));
         let (mut moved, mut moved_at, mut shown_at) = (movement(run), begin, begin);
         let mut before = run.totals();
         while !done() && run.phase() != RunPhase::End {
@@ -422,7 +422,7 @@ impl Slice<'_> {
         if self.cut == Cut::WarmUp {
             return Err(Failure::new("interrupted before anything was measured"));
         }
-        let offered = match self.scenario.rate {
+        let offered = match self.scenario.pace.rate {
             Rate::Fixed(rate) => Some(rate),
             Rate::Saturate | Rate::Half => None,
         };
@@ -480,7 +480,7 @@ impl Steady {
 /// Connections that are pushed what their prefetch allows and settle nothing, one for each queue,
 /// where these are wanted.
 fn bystanders(driver: &mut dyn Driver, scenario: &Scenario) -> Result<Vec<Line>, Failure> {
-    let queues = if scenario.bystander { 0..scenario.queues } else { 0..0 };
+    let queues = if scenario.clients.bystander { 0..scenario.topology.queues } else { 0..0 };
     queues.map(|id| driver.open(Part::Consume(id))).collect()
 }
 

@@ -31,7 +31,7 @@ impl OpenConnections {
     /// first publish.
     pub(crate) fn open(driver: &mut dyn Driver, scenario: &Scenario) -> Result<Self, Failure> {
         let mut connections = Self::consumers(driver, scenario)?;
-        for id in 0..scenario.producers {
+        for id in 0..scenario.topology.producers {
             connections.producers.push(driver.open(Part::Produce(id)).context(format!("producer {id}"))?);
         }
         Ok(connections)
@@ -40,7 +40,7 @@ impl OpenConnections {
     /// Opens the connections of the consumers alone: what they find was sent before.
     pub(crate) fn consumers(driver: &mut dyn Driver, scenario: &Scenario) -> Result<Self, Failure> {
         let mut connections = Self { producers: Vec::new(), consumers: Vec::new() };
-        for id in 0..scenario.consumers {
+        for id in 0..scenario.topology.consumers {
             connections.consumers.push(driver.open(Part::Consume(id)).context(format!("consumer {id}"))?);
         }
         Ok(connections)
@@ -58,7 +58,7 @@ impl OpenConnections {
         for (id, line) in self.consumers.into_iter().enumerate() {
             let queue = id % scenario.groups();
             let job = Consumer { queue, seen: unseen(scenario), line, reply_after: reply_after(scenario, queue) };
-            let tally = &run.tallies[scenario.producers + id];
+            let tally = &run.tallies[scenario.topology.producers + id];
             consumers.push(spawn(scope, format!("consumer-{id}"), run, move || consume(job, run, tally))?);
         }
         let begin = now();
@@ -66,7 +66,7 @@ impl OpenConnections {
             let job = Producer {
                 id: id as u16,
                 line,
-                window: scenario.window,
+                window: scenario.clients.window,
                 schedule: schedule(scenario, id, begin, seed),
                 quota: scenario.quota(id),
                 warmup: scenario.warmup_quota(id),
@@ -82,27 +82,28 @@ impl OpenConnections {
 
 /// What a consumer has seen of each producer before it begins.
 fn unseen(scenario: &Scenario) -> Vec<Seen> {
-    let of = |id| if scenario.messages.is_some() { Seen::up_to(scenario.quota(id)) } else { Seen::default() };
-    (0..scenario.producers).map(|id| of(id).in_lanes(scenario.lanes())).collect()
+    let of = |id| if scenario.length.messages.is_some() { Seen::up_to(scenario.quota(id)) } else { Seen::default() };
+    (0..scenario.topology.producers).map(|id| of(id).in_lanes(scenario.lanes())).collect()
 }
 
 /// How many messages the consumer of `queue` answers; none: it does not.
 fn reply_after(scenario: &Scenario, queue: usize) -> Option<u64> {
-    let mine = (0..scenario.producers).filter(|id| scenario.copies_all() || id % scenario.queues == queue);
-    scenario.reply.then(|| mine.map(|id| scenario.quota(id)).sum())
+    let mine =
+        (0..scenario.topology.producers).filter(|id| scenario.copies_all() || id % scenario.topology.queues == queue);
+    scenario.clients.reply.then(|| mine.map(|id| scenario.quota(id)).sum())
 }
 
 /// How many consumers answer to producer `id`: consumer i answers producer i modulo producers.
 fn replies(scenario: &Scenario, id: usize) -> u64 {
-    let answers = (0..scenario.consumers).filter(|consumer| consumer % scenario.producers == id);
-    if scenario.reply { answers.count() as u64 } else { 0 }
+    let answers = (0..scenario.topology.consumers).filter(|consumer| consumer % scenario.topology.producers == id);
+    if scenario.clients.reply { answers.count() as u64 } else { 0 }
 }
 
 /// The schedule of one producer; none in a closed loop.
 fn schedule(scenario: &Scenario, id: usize, begin: u64, seed: u64) -> Option<Schedule> {
-    let Rate::Fixed(rate) = scenario.rate else { return None };
-    let producers = scenario.producers as f64;
-    Some(Schedule::new(scenario.arrivals, rate / producers, begin, id as f64 / producers, seed ^ id as u64))
+    let Rate::Fixed(rate) = scenario.pace.rate else { return None };
+    let producers = scenario.topology.producers as f64;
+    Some(Schedule::new(scenario.pace.arrivals, rate / producers, begin, id as f64 / producers, seed ^ id as u64))
 }
 
 /// Starts a named thread. A thread that fails ends the run for all.

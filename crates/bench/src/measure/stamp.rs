@@ -57,12 +57,12 @@ impl Bodies {
 
     /// The bodies of `scenario`, which belong to `run`.
     pub(crate) fn of(scenario: &Scenario, run: u32) -> Self {
-        let mut bodies = Self::new(run, scenario.size);
-        if scenario.payload != Payload::Random {
+        let mut bodies = Self::new(run, scenario.message.size);
+        if scenario.message.payload != Payload::Random {
             bodies.pattern.fill(0);
         }
         bodies.check = scenario.check_of_bodies();
-        bodies.short = scenario.tail.map(|tail| (scenario.quota(0).saturating_sub(tail.messages), tail.size));
+        bodies.short = scenario.message.tail.map(|tail| (scenario.quota(0).saturating_sub(tail.messages), tail.size));
         bodies
     }
 
@@ -237,7 +237,9 @@ mod tests {
     #[test]
     fn a_counter_is_six_digits_and_its_padding_is_looked_at() {
         for size in [6, 50] {
-            let scenario = Scenario { size, payload: Payload::Counter, ..Scenario::default() };
+            let scenario = Scenario::default().with(|s| {
+                (s.message.size, s.message.payload) = (size, Payload::Counter);
+            });
             let bodies = Bodies::of(&scenario, 5);
             let mut body = bodies.blank();
             for (number, digits) in [(1, b"000001"), (4711, b"001267"), (0x00ff_ffff, b"ffffff"), (0x12ab, b"0012ab")] {
@@ -257,7 +259,10 @@ mod tests {
     #[test]
     fn the_last_messages_may_be_shorter_and_only_they() {
         let tail = Some(Tail { messages: 2, size: 100 });
-        let scenario = Scenario { size: 400, tail, payload: Payload::Zero, messages: Some(5), ..Scenario::default() };
+        let scenario = Scenario::default().with(|s| {
+            (s.message.size, s.message.tail, s.message.payload) = (400, tail, Payload::Zero);
+            s.length.messages = Some(5);
+        });
         let bodies = Bodies::of(&scenario, 5);
         for (number, length) in [(1, 400), (3, 400), (4, 100), (5, 100)] {
             assert_eq!(bodies.length(number), length);

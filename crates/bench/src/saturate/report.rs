@@ -3,14 +3,14 @@
 use std::fmt::Write;
 
 use super::{Found, SaturateRecord};
-use bench_record::scenario::{Rate, Scenario};
+use bench_record::scenario::Rate;
 use bench_record::slice::Measured;
 use bench_record::statistics::spread::Spread;
 use bench_report::table::{aligned, describe, number};
 
 /// Everything that was found, as text.
 pub(super) fn render(record: &SaturateRecord) -> String {
-    let open = Scenario { rate: Rate::Half, ..record.scenario.clone() };
+    let open = record.scenario.clone().with(|s| s.pace.rate = Rate::Half);
     let mut text = format!("{}, p99 up to {} ms\n\n", describe(&open), number(record.slo_us / 1000.0, 0));
     let mut rows = vec![
         ["target", "sustains msg/s", "closed loop", "p50 µs", "p99 µs", "µs CPU/msg", "trials"]

@@ -169,10 +169,12 @@ mod tests {
 
     #[test]
     fn a_backlog_is_what_was_sent_and_whose_receipts_have_not_all_come() {
-        let base = Scenario { window: 100, ..Scenario::default() };
-        let fanout = Scenario { destination: Destination::Fanout, consumers: 10, queues: 10, ..base.clone() };
-        let selecting = Scenario { selector: Some(10), ..base.clone() };
-        let unread = Scenario { consumers: 0, ..base.clone() };
+        let base = Scenario::default().with(|s| s.clients.window = 100);
+        let fanout = base.clone().with(|s| {
+            (s.topology.destination, s.topology.consumers, s.topology.queues) = (Destination::Fanout, 10, 10);
+        });
+        let selecting = base.clone().with(|s| s.clients.selector = Some(10));
+        let unread = base.clone().with(|s| s.topology.consumers = 0);
         let cases = [
             (base.clone(), windows(1000, 1000), 0.0),
             (base, windows(1000, 0), 1000.0),
@@ -182,7 +184,7 @@ mod tests {
             (selecting, windows(1000, 50), 500.0),
             (unread.clone(), windows(900, 0), 100.0),
             // What became of it is unknown.
-            (Scenario { window: 0, ..unread }, windows(0, 0), 0.0),
+            (unread.with(|s| s.clients.window = 0), windows(0, 0), 0.0),
         ];
         for (load, series, expected) in cases {
             let grown = growth(&load, &series).unwrap();

@@ -33,8 +33,11 @@ pub(super) fn message(target: &Target) -> Result<(), Failure> {
 }
 
 fn attempt(target: &Target, end: Instant) -> Result<(), Failure> {
-    let plain = Scenario { size: SIZE, window: 0, prefetch: 0, ack_every: 0, ..Scenario::default() };
-    let scenario = Scenario { queue: QueueKind::Exclusive, ..plain };
+    let plain = Scenario::default().with(|s| {
+        s.message.size = SIZE;
+        (s.clients.window, s.clients.prefetch, s.clients.ack_every) = (0, 0, 0);
+    });
+    let scenario = plain.with(|s| s.topology.queue = QueueKind::Exclusive);
     let number = unix_time() as u32;
     let mut driver = driver::open(target, &scenario, number)?;
     driver.prepare()?;

@@ -124,16 +124,17 @@ pub(super) fn points(row: &Row) -> Vec<BTreeMap<String, f64>> {
 /// Cuts message counts down to the scale, and says so.
 fn scaled(mut scenario: Scenario, row: &Row, sizing: &Sizing) -> Sized {
     let mut floor = row.floor;
-    if let Some(large) = row.large.filter(|large| scenario.size > large.above) {
-        (scenario.messages, floor) = (Some(large.messages), large.floor);
+    if let Some(large) = row.large.filter(|large| scenario.message.size > large.above) {
+        (scenario.length.messages, floor) = (Some(large.messages), large.floor);
     }
     let cut = |full: u64, least: u64| ((full as f64 * sizing.scale).round() as u64).max(least.min(full));
-    let full = scenario.messages;
-    scenario.messages = full.map(|full| cut(full, floor));
-    scenario.warmup_messages = cut(scenario.warmup_messages, floor / WARMUP_PART);
-    scenario.tail = scenario.tail.map(|tail| Tail { messages: cut(tail.messages, floor / WARMUP_PART), ..tail });
-    scenario.cap = sizing.cap;
-    let scaled = match (full, scenario.messages) {
+    let full = scenario.length.messages;
+    scenario.length.messages = full.map(|full| cut(full, floor));
+    scenario.length.warmup_messages = cut(scenario.length.warmup_messages, floor / WARMUP_PART);
+    scenario.message.tail =
+        scenario.message.tail.map(|tail| Tail { messages: cut(tail.messages, floor / WARMUP_PART), ..tail });
+    scenario.length.cap = sizing.cap;
+    let scaled = match (full, scenario.length.messages) {
         (Some(full), Some(now)) if now != full => Some(format!("{now} messages instead of {full}")),
         _ => None,
     };

@@ -72,11 +72,11 @@ impl Knobs {
             queue = layer.queue.or(queue);
         }
         if scenario.is_topic() {
-            scenario.queues = scenario.consumers.max(1);
+            scenario.topology.queues = scenario.topology.consumers.max(1);
         }
         let natural = scenario.natural_kind();
         // Subscriptions have the kind that they need.
-        scenario.queue = queue.filter(|_| !scenario.is_topic()).unwrap_or(natural);
+        scenario.topology.queue = queue.filter(|_| !scenario.is_topic()).unwrap_or(natural);
         Ok(scenario)
     }
 
@@ -87,47 +87,49 @@ impl Knobs {
             }
         }
         if let Some(pairs) = self.pairs {
-            (scenario.producers, scenario.consumers, scenario.queues) = (pairs, pairs, pairs);
+            (scenario.topology.producers, scenario.topology.consumers, scenario.topology.queues) =
+                (pairs, pairs, pairs);
         }
-        set(&mut scenario.destination, self.destination.as_ref());
-        set(&mut scenario.producers, self.producers.as_ref());
-        set(&mut scenario.consumers, self.consumers.as_ref());
-        set(&mut scenario.queues, self.queues.as_ref());
-        set(&mut scenario.bindings, self.bindings.as_ref());
-        set(&mut scenario.size, self.size.as_ref());
-        set(&mut scenario.payload, self.payload.as_ref());
-        set(&mut scenario.persistent, self.persistent.as_ref());
-        set(&mut scenario.window, self.window.as_ref());
-        set(&mut scenario.prefetch, self.prefetch.as_ref());
-        set(&mut scenario.poll, self.poll.as_ref());
-        set(&mut scenario.bystander, self.bystander.as_ref());
-        set(&mut scenario.reply, self.reply.as_ref());
-        set(&mut scenario.nodelay, self.nodelay.as_ref());
-        set(&mut scenario.arrivals, self.arrivals.as_ref());
-        set(&mut scenario.in_flight, self.in_flight.as_ref());
-        set(&mut scenario.warmup_messages, self.warmup_messages.as_ref());
+        set(&mut scenario.topology.destination, self.destination.as_ref());
+        set(&mut scenario.topology.producers, self.producers.as_ref());
+        set(&mut scenario.topology.consumers, self.consumers.as_ref());
+        set(&mut scenario.topology.queues, self.queues.as_ref());
+        set(&mut scenario.topology.bindings, self.bindings.as_ref());
+        set(&mut scenario.message.size, self.size.as_ref());
+        set(&mut scenario.message.payload, self.payload.as_ref());
+        set(&mut scenario.message.persistent, self.persistent.as_ref());
+        set(&mut scenario.clients.window, self.window.as_ref());
+        set(&mut scenario.clients.prefetch, self.prefetch.as_ref());
+        set(&mut scenario.clients.poll, self.poll.as_ref());
+        set(&mut scenario.clients.bystander, self.bystander.as_ref());
+        set(&mut scenario.clients.reply, self.reply.as_ref());
+        set(&mut scenario.clients.nodelay, self.nodelay.as_ref());
+        set(&mut scenario.pace.arrivals, self.arrivals.as_ref());
+        set(&mut scenario.pace.in_flight, self.in_flight.as_ref());
+        set(&mut scenario.length.warmup_messages, self.warmup_messages.as_ref());
         set(&mut scenario.batch, self.batch.as_ref());
-        scenario.messages = self.messages.or(scenario.messages);
-        scenario.tail = self.tail.or(scenario.tail);
-        scenario.priority = self.priority.or(scenario.priority);
+        scenario.length.messages = self.messages.or(scenario.length.messages);
+        scenario.message.tail = self.tail.or(scenario.message.tail);
+        scenario.message.priority = self.priority.or(scenario.message.priority);
         // 0 takes a selector away again.
-        scenario.selector = self.selector.or(scenario.selector).filter(|one_of| *one_of > 0);
-        scenario.rate = self.rate.map_or(scenario.rate, Rate::Fixed);
+        scenario.clients.selector = self.selector.or(scenario.clients.selector).filter(|one_of| *one_of > 0);
+        scenario.pace.rate = self.rate.map_or(scenario.pace.rate, Rate::Fixed);
         if let Some(ack) = &self.ack {
-            scenario.dups_ok = ack == "dups_ok";
-            scenario.ack_every = if scenario.dups_ok { DUPS_OK_EVERY } else { ack.parse::<Ack>()?.every };
+            scenario.clients.dups_ok = ack == "dups_ok";
+            scenario.clients.ack_every =
+                if scenario.clients.dups_ok { DUPS_OK_EVERY } else { ack.parse::<Ack>()?.every };
         }
         match self.step {
             None => {}
             Some(Step::Exchange) => {
-                (scenario.mode, scenario.drain) = (Mode::Exchange, false);
-                (scenario.consumers, scenario.queues) = (EXCHANGE_QUEUES, EXCHANGE_QUEUES);
+                (scenario.mode, scenario.clients.drain) = (Mode::Exchange, false);
+                (scenario.topology.consumers, scenario.topology.queues) = (EXCHANGE_QUEUES, EXCHANGE_QUEUES);
             }
-            Some(Step::Pingpong) => (scenario.mode, scenario.drain) = (Mode::Pingpong, false),
+            Some(Step::Pingpong) => (scenario.mode, scenario.clients.drain) = (Mode::Pingpong, false),
             Some(step) => {
-                (scenario.mode, scenario.drain) = (Mode::Throughput, step == Step::Drain);
+                (scenario.mode, scenario.clients.drain) = (Mode::Throughput, step == Step::Drain);
                 if step == Step::Fill {
-                    scenario.consumers = 0;
+                    scenario.topology.consumers = 0;
                 }
             }
         }

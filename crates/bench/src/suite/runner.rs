@@ -578,7 +578,7 @@ fn came_through(measured: &Measured) -> bool {
 fn value(metric: Metric, scenario: &Scenario, measured: &Measured) -> Option<f64> {
     match metric {
         Metric::MessagesPerSecond => Some(measured.rates.messages_per_s),
-        Metric::MegabytesPerSecond => Some(measured.rates.messages_per_s * scenario.size as f64 / 1e6),
+        Metric::MegabytesPerSecond => Some(measured.rates.messages_per_s * scenario.message.size as f64 / 1e6),
         Metric::LatencyUs => Some(measured.latencies.latency_us.as_ref()?.p50),
         Metric::CompletionUs => Some(measured.latencies.latency_us.as_ref()?.mean),
         Metric::PacketsPerOrder => measured.exchange.as_ref()?.packets_per_order,
@@ -604,7 +604,10 @@ mod tests {
             (false, QueueKind::Durable, None),
             (true, QueueKind::Exclusive, None),
         ] {
-            let scenario = Scenario { persistent, queue: kind, ..Scenario::default() };
+            let scenario = Scenario::default().with(|s| {
+                s.message.persistent = persistent;
+                s.topology.queue = kind;
+            });
             assert_eq!(typed(&target, &scenario).queue_type.as_deref(), expected, "{persistent} {kind:?}");
         }
     }

@@ -97,13 +97,15 @@ fn profiles_and_clients_change_what_the_study_did_differently() {
     };
     use ClientKind::{Amqp, Jms};
     use Profile::{Fair, Faithful};
-    assert_eq!((load("K1", Faithful, Amqp).window, load("K1", Fair, Amqp).window), (0, 1));
-    assert_eq!((load("K1", Faithful, Jms).window, load("K1", Faithful, Jms).priority), (1, Some(9)));
-    assert!(load("K1", Faithful, Jms).bystander && !load("K1", Faithful, Amqp).bystander);
+    assert_eq!((load("K1", Faithful, Amqp).clients.window, load("K1", Fair, Amqp).clients.window), (0, 1));
+    assert_eq!((load("K1", Faithful, Jms).clients.window, load("K1", Faithful, Jms).message.priority), (1, Some(9)));
+    assert!(load("K1", Faithful, Jms).clients.bystander && !load("K1", Faithful, Amqp).clients.bystander);
     let polled = load("K5", Faithful, Amqp);
-    assert!(polled.poll && polled.drain && polled.ack_every == 0 && polled.tail.is_some());
+    assert!(
+        polled.clients.poll && polled.clients.drain && polled.clients.ack_every == 0 && polled.message.tail.is_some()
+    );
     let pushed = load("K5", Fair, Amqp);
-    assert!(!pushed.poll && pushed.ack_every == 1 && pushed.tail.is_none());
+    assert!(!pushed.clients.poll && pushed.clients.ack_every == 1 && pushed.message.tail.is_none());
     assert!(kth.cells(&[Faithful], &"K1w".parse().unwrap()).is_empty());
 }
 
@@ -113,7 +115,7 @@ fn counts_are_scaled_down_to_their_floors_and_said_to_be() {
     let scaled = |study: &Study, row: &str, at: usize, scale: f64| {
         let cells = study.cells(&[Profile::Fair], &row.parse().unwrap());
         let sized = study.load(&cells[at], None, &sizing(scale)).unwrap();
-        (sized.scenario.messages.unwrap(), sized.scaled)
+        (sized.scenario.length.messages.unwrap(), sized.scaled)
     };
     assert_eq!(scaled(&dynabyte, "D3", 0, 1.0), (1_000_000, None));
     assert_eq!(scaled(&dynabyte, "D3", 0, 0.05), (50_000, Some("50000 messages instead of 1000000".to_owned())));
@@ -131,11 +133,11 @@ fn destinations_get_the_queues_that_they_need() {
         let cells = crimson.cells(&[Profile::Fair], &row.parse().unwrap());
         crimson.load(&cells[0], None, &sizing(1.0)).unwrap().scenario
     };
-    assert_eq!(queue("T9").queue, QueueKind::Durable);
-    assert_eq!(queue("T4").queue, QueueKind::Exclusive);
-    assert_eq!((queue("T1").consumers, queue("T1").copies()), (0, 0));
-    assert!(queue("Q2").drain && queue("Q2").dups_ok);
-    assert_eq!(queue("Q9").selector, Some(1));
+    assert_eq!(queue("T9").topology.queue, QueueKind::Durable);
+    assert_eq!(queue("T4").topology.queue, QueueKind::Exclusive);
+    assert_eq!((queue("T1").topology.consumers, queue("T1").copies()), (0, 0));
+    assert!(queue("Q2").clients.drain && queue("Q2").clients.dups_ok);
+    assert_eq!(queue("Q9").clients.selector, Some(1));
     let osu = study("osu2008");
     let cells = osu.cells(&[Profile::Fair], &"O3".parse().unwrap());
     assert_eq!(osu.load(&cells[0], None, &sizing(1.0)).unwrap().scenario.mode, Mode::Pingpong);

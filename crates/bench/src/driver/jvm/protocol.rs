@@ -160,22 +160,40 @@ struct BodiesThere {
     short_size: usize,
 }
 
-/// A load, in the words of JMS.
+/// A load, in the words of JMS. A worker reads the fields of its parts beside its own.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Spec {
     /// Begins the names of all destinations and subscriptions.
     name: String,
     queue_name: Option<String>,
     bodies: BodiesThere,
+    #[serde(flatten)]
+    client: ClientThere,
+    pingpong: bool,
+    producers: usize,
+    consumers: usize,
+    queues: usize,
+    #[serde(flatten)]
+    course: CourseThere,
+    #[serde(flatten)]
+    terms: TermsThere,
+    #[serde(flatten)]
+    pace: PaceThere,
+}
+
+/// The client library, and its user.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct ClientThere {
     factory: Factory,
     /// The property by which the client writes a large body into a stream.
     body_stream: Option<&'static str>,
     user: String,
     password: String,
-    pingpong: bool,
-    producers: usize,
-    consumers: usize,
-    queues: usize,
+}
+
+/// What is done with which destinations.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct CourseThere {
     produce: bool,
     keep: bool,
     spread: bool,
@@ -183,6 +201,11 @@ pub(crate) struct Spec {
     topic: bool,
     durable: bool,
     bystander: bool,
+}
+
+/// What is asked for each message.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct TermsThere {
     persistent: bool,
     priority: i16,
     selects: u64,
@@ -190,6 +213,11 @@ pub(crate) struct Spec {
     /// The mode of its sessions, a number of JMS or of the client's own.
     ack: u32,
     ack_every: u64,
+}
+
+/// How fast, and how many messages each producer sends.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct PaceThere {
     rate: f64,
     poisson: bool,
     seed: u32,
@@ -202,86 +230,114 @@ impl Spec {
     /// The load of `scenario`; what JMS has no words for is refused by name.
     pub(crate) fn new(provider: &Provider, target: &Target, scenario: &Scenario, run: u32) -> Result<Self, Failure> {
         refuse(target, scenario)?;
-        let ids = 0..scenario.producers;
         Ok(Self {
             // A name that every broker takes: OpenMQ's are those of Java, with dots.
             name: format!("hermod_bench.{run:08x}"),
-            queue_name: scenario.queue_name.clone(),
+            queue_name: scenario.topology.queue_name.clone(),
             bodies: BodiesThere {
                 run,
-                size: scenario.size,
+                size: scenario.message.size,
                 stamped: scenario.check_of_bodies().length(),
-                zero: scenario.payload != Payload::Random,
-                short_after: scenario.tail.map_or(MOST, |tail| scenario.quota(0).saturating_sub(tail.messages)),
-                short_size: scenario.tail.map_or(0, |tail| tail.size),
+                zero: scenario.message.payload != Payload::Random,
+                short_after: scenario.message.tail.map_or(MOST, |tail| scenario.quota(0).saturating_sub(tail.messages)),
+                short_size: scenario.message.tail.map_or(0, |tail| tail.size),
             },
-            factory: provider.factory.clone(),
-            body_stream: provider.body_stream,
-            user: target.user.clone(),
-            password: target.password.clone(),
+            client: ClientThere {
+                factory: provider.factory.clone(),
+                body_stream: provider.body_stream,
+                user: target.user.clone(),
+                password: target.password.clone(),
+            },
             pingpong: scenario.mode == Mode::Pingpong,
-            producers: scenario.producers,
-            consumers: scenario.consumers,
-            queues: scenario.queues,
-            produce: true,
-            keep: false,
-            spread: scenario.destination == Destination::Spread,
-            reply: scenario.reply,
-            topic: scenario.copies_all(),
-            durable: scenario.queue == QueueKind::Durable,
-            bystander: scenario.bystander,
-            persistent: scenario.persistent,
-            priority: scenario.priority.map_or(-1, i16::from),
-            selects: scenario.selector.unwrap_or(0),
-            window: scenario.window,
-            ack: match (scenario.dups_ok, scenario.ack_every) {
-                (true, _) => DUPS_OK_ACKNOWLEDGE,
-                (false, 0) => provider.least_acks,
-                (false, 2..) if scenario.mode == Mode::Throughput => CLIENT_ACKNOWLEDGE,
-                (false, _) => AUTO_ACKNOWLEDGE,
+            producers: scenario.topology.producers,
+            consumers: scenario.topology.consumers,
+            queues: scenario.topology.queues,
+            course: CourseThere {
+                produce: true,
+                keep: false,
+                spread: scenario.topology.destination == Destination::Spread,
+                reply: scenario.clients.reply,
+                topic: scenario.copies_all(),
+                durable: scenario.topology.queue == QueueKind::Durable,
+                bystander: scenario.clients.bystander,
             },
-            ack_every: scenario.ack_every,
-            rate: if let Rate::Fixed(rate) = scenario.rate { rate } else { 0.0 },
-            poisson: scenario.arrivals == Arrivals::Poisson,
-            seed: run,
-            in_flight: scenario.in_flight,
-            quotas: ids.clone().map(|id| scenario.quota(id).min(MOST)).collect(),
-            warmups: ids.map(|id| scenario.warmup_quota(id)).collect(),
+            terms: TermsThere::new(provider, scenario),
+            pace: PaceThere::new(scenario, run),
         })
     }
 
     /// The same load without an end, with destinations of its own, in which nothing stays behind.
     pub(crate) fn rehearsal(&self) -> Self {
-        let (name, quotas) = (format!("{}.rehearsal", self.name), vec![MOST; self.producers]);
-        let emptied = self.consumers == 0 && !self.topic;
-        Self {
-            name,
-            queue_name: None,
-            consumers: if emptied { self.queues } else { self.consumers },
-            bystander: false,
-            selects: self.selects.min(1),
-            quotas,
-            warmups: vec![MOST; self.producers],
-            ..self.clone()
+        let mut spec = self.clone();
+        spec.name += ".rehearsal";
+        spec.queue_name = None;
+        if spec.consumers == 0 && !spec.course.topic {
+            spec.consumers = spec.queues;
         }
+        spec.course.bystander = false;
+        spec.terms.selects = spec.terms.selects.min(1);
+        spec.pace.quotas.fill(MOST);
+        spec.pace.warmups.fill(MOST);
+        spec
     }
 
     /// What of it is the same in every slice of a cell, and decides which code runs: not the names,
     /// the numbers of messages and the rate.
     pub(crate) fn everywhere(&self) -> Self {
-        let bodies = BodiesThere { run: 0, short_after: 0, ..self.bodies.clone() };
-        let every = vec![MOST; self.producers];
-        Self { name: String::new(), bodies, rate: 0.0, seed: 0, quotas: every.clone(), warmups: every, ..self.clone() }
+        let mut spec = self.clone();
+        spec.name.clear();
+        (spec.bodies.run, spec.bodies.short_after) = (0, 0);
+        (spec.pace.rate, spec.pace.seed) = (0.0, 0);
+        spec.pace.quotas.fill(MOST);
+        spec.pace.warmups.fill(MOST);
+        spec
     }
 
     /// What fills the queues that a drain empties: all messages, without a consumer.
     pub(crate) fn filling(&self) -> Self {
-        Self { consumers: 0, keep: true, warmups: vec![MOST; self.producers], ..self.clone() }
+        let mut spec = Self { consumers: 0, ..self.clone() };
+        spec.course.keep = true;
+        spec.pace.warmups.fill(MOST);
+        spec
     }
 
     /// The drain behind it.
     pub(crate) fn draining(&self) -> Self {
-        Self { produce: false, ..self.clone() }
+        let mut spec = self.clone();
+        spec.course.produce = false;
+        spec
+    }
+}
+
+impl TermsThere {
+    fn new(provider: &Provider, scenario: &Scenario) -> Self {
+        Self {
+            persistent: scenario.message.persistent,
+            priority: scenario.message.priority.map_or(-1, i16::from),
+            selects: scenario.clients.selector.unwrap_or(0),
+            window: scenario.clients.window,
+            ack: match (scenario.clients.dups_ok, scenario.clients.ack_every) {
+                (true, _) => DUPS_OK_ACKNOWLEDGE,
+                (false, 0) => provider.least_acks,
+                (false, 2..) if scenario.mode == Mode::Throughput => CLIENT_ACKNOWLEDGE,
+                (false, _) => AUTO_ACKNOWLEDGE,
+            },
+            ack_every: scenario.clients.ack_every,
+        }
+    }
+}
+
+impl PaceThere {
+    fn new(scenario: &Scenario, run: u32) -> Self {
+        let ids = 0..scenario.topology.producers;
+        Self {
+            rate: if let Rate::Fixed(rate) = scenario.pace.rate { rate } else { 0.0 },
+            poisson: scenario.pace.arrivals == Arrivals::Poisson,
+            seed: run,
+            in_flight: scenario.pace.in_flight,
+            quotas: ids.clone().map(|id| scenario.quota(id).min(MOST)).collect(),
+            warmups: ids.map(|id| scenario.warmup_quota(id)).collect(),
+        }
     }
 }
 
@@ -290,20 +346,23 @@ const MOST: u64 = i64::MAX as u64;
 
 /// Says what a scenario wants and JMS, or its worker, has not.
 fn refuse(target: &Target, scenario: &Scenario) -> Result<(), Failure> {
-    let exchange = matches!(scenario.destination, Destination::Direct | Destination::Pattern);
+    let exchange = matches!(scenario.topology.destination, Destination::Direct | Destination::Pattern);
     let lacks = [
         (exchange, "exchanges in JMS"),
-        (scenario.idle_queues > 0, "queues in JMS that drop their oldest message"),
-        (scenario.poll, "request for each single message in JMS"),
+        (scenario.topology.idle_queues > 0, "queues in JMS that drop their oldest message"),
+        (scenario.clients.poll, "request for each single message in JMS"),
         (target.queue_type.is_some(), "types of queues in JMS"),
     ];
     if let Some((_, what)) = lacks.iter().find(|(wanted, _)| *wanted) {
         return Err(Failure::lacking(*what));
     }
     let unbuilt = [
-        (!scenario.nodelay, "sockets that gather small segments: give the client's own property for it in the target"),
-        (scenario.window > u64::from(i32::MAX.unsigned_abs()), "windows above 2147483647"),
-        (scenario.arrivals == Arrivals::Bursts, "arrivals in bursts"),
+        (
+            !scenario.clients.nodelay,
+            "sockets that gather small segments: give the client's own property for it in the target",
+        ),
+        (scenario.clients.window > u64::from(i32::MAX.unsigned_abs()), "windows above 2147483647"),
+        (scenario.pace.arrivals == Arrivals::Bursts, "arrivals in bursts"),
     ];
     match unbuilt.iter().find(|(wanted, _)| *wanted) {
         Some((_, what)) => Err(Failure::new(format!("the JMS worker does not do this: {what}"))),
@@ -335,6 +394,32 @@ mod tests {
         );
     }
 
+    /// Workers of all versions read these names; [`VERSION`] rises with them.
+    #[test]
+    fn a_load_is_one_flat_object() {
+        let target = "amqp10://h".parse().unwrap();
+        let scenario = Scenario::default().with(|s| {
+            s.topology.producers = 2;
+            s.length.messages = Some(3);
+            s.message.priority = Some(4);
+        });
+        let provider = Provider::of(&target, &scenario).unwrap().unwrap();
+        let spec = Spec::new(&provider, &target, &scenario, 7).unwrap();
+        let text = [
+            r#"{"name":"hermod_bench.00000007","queue_name":null,"bodies":{"run":7,"size":1024,"stamped":40,"#,
+            r#""zero":false,"short_after":9223372036854775807,"short_size":0},"factory":{"class_name":"#,
+            r#""org.apache.qpid.jms.JmsConnectionFactory","argument":"amqp://h:5672?amqp.idleTimeout=0"#,
+            r#"&jms.forceAsyncSend=true&jms.presettlePolicy.presettleConsumers=true&jms.receiveNoWaitLocalOnly=true","#,
+            r#""lookup":null,"properties":{}},"body_stream":null,"user":"guest","password":"guest","pingpong":false,"#,
+            r#""producers":2,"consumers":1,"queues":1,"produce":true,"keep":false,"spread":false,"reply":false,"#,
+            r#""topic":false,"durable":false,"bystander":false,"persistent":false,"priority":4,"selects":0,"window":0,"#,
+            r#""ack":3,"ack_every":0,"rate":0.0,"poisson":false,"seed":7,"in_flight":50000,"quotas":[2,1],"#,
+            r#""warmups":[0,0]}"#,
+        ]
+        .concat();
+        assert_eq!(serde_json::to_string(&spec).unwrap(), text);
+    }
+
     #[test]
     fn slices_of_one_cell_are_the_same_load() {
         let spec = |run: u32, change: Change| {
@@ -344,9 +429,13 @@ mod tests {
             Spec::new(&provider, &target, &scenario, run).unwrap().everywhere()
         };
         let first = spec(1, |_| {});
-        let same: [Change; 3] = [|_| {}, |s| s.messages = Some(7), |s| s.rate = Rate::Fixed(100.0)];
-        let other: [Change; 4] =
-            [|s| s.size = 7, |s| s.persistent = true, |s| s.window = 9, |s| (s.producers, s.consumers) = (2, 2)];
+        let same: [Change; 3] = [|_| {}, |s| s.length.messages = Some(7), |s| s.pace.rate = Rate::Fixed(100.0)];
+        let other: [Change; 4] = [
+            |s| s.message.size = 7,
+            |s| s.message.persistent = true,
+            |s| s.clients.window = 9,
+            |s| (s.topology.producers, s.topology.consumers) = (2, 2),
+        ];
         assert!(same.iter().all(|change| spec(2, *change) == first));
         assert!(other.iter().all(|change| spec(1, *change) != first));
     }
@@ -361,27 +450,34 @@ mod tests {
             let provider = Provider::of(&target, &scenario).unwrap().unwrap();
             Spec::new(&provider, &target, &scenario, 0xab)
         };
-        let plain = spec("amqp10://h", |s| s.ack_every = 3).unwrap();
-        assert_eq!((plain.name.as_str(), plain.ack, &plain.quotas), ("hermod_bench.000000ab", 2, &vec![MOST]));
-        assert_eq!((plain.bodies.stamped, plain.bodies.short_after, plain.priority), (40, MOST, -1));
+        let plain = spec("amqp10://h", |s| s.clients.ack_every = 3).unwrap();
+        assert_eq!(
+            (plain.name.as_str(), plain.terms.ack, &plain.pace.quotas),
+            ("hermod_bench.000000ab", 2, &vec![MOST])
+        );
+        assert_eq!((plain.bodies.stamped, plain.bodies.short_after, plain.terms.priority), (40, MOST, -1));
         let acks: [(&str, Change, u32); 6] = [
-            ("amqp10://h", |s| s.ack_every = 0, 3),
-            ("openmq://h", |s| s.ack_every = 0, 0x8000),
-            ("openmq://h", |s| s.ack_every = 1, 1),
-            ("openmq://h", |s| (s.ack_every, s.dups_ok) = (10, true), 3),
-            ("artemis://h", |s| (s.ack_every, s.mode) = (0, Mode::Pingpong), 100),
-            ("artemis://h", |s| (s.ack_every, s.mode) = (10, Mode::Pingpong), 1),
+            ("amqp10://h", |s| s.clients.ack_every = 0, 3),
+            ("openmq://h", |s| s.clients.ack_every = 0, 0x8000),
+            ("openmq://h", |s| s.clients.ack_every = 1, 1),
+            ("openmq://h", |s| (s.clients.ack_every, s.clients.dups_ok) = (10, true), 3),
+            ("artemis://h", |s| (s.clients.ack_every, s.mode) = (0, Mode::Pingpong), 100),
+            ("artemis://h", |s| (s.clients.ack_every, s.mode) = (10, Mode::Pingpong), 1),
         ];
         for (target, change, ack) in acks {
-            assert_eq!(spec(target, change).unwrap().ack, ack, "{target}");
+            assert_eq!(spec(target, change).unwrap().terms.ack, ack, "{target}");
         }
         let cases: [(&str, Change, &str); 6] = [
-            ("amqp10://h", |s| (s.destination, s.idle_queues) = (Destination::Fanout, 1), "drop their oldest"),
+            (
+                "amqp10://h",
+                |s| (s.topology.destination, s.topology.idle_queues) = (Destination::Fanout, 1),
+                "drop their oldest",
+            ),
             ("amqp10://h,type=quorum", |_| {}, "types of queues"),
-            ("amqp10://h", |s| s.destination = Destination::Pattern, "exchanges in JMS"),
-            ("amqp10://h", |s| s.poll = true, "each single message"),
-            ("amqp10://h", |s| s.nodelay = false, "small segments"),
-            ("amqp10://h", |s| s.arrivals = Arrivals::Bursts, "bursts"),
+            ("amqp10://h", |s| s.topology.destination = Destination::Pattern, "exchanges in JMS"),
+            ("amqp10://h", |s| s.clients.poll = true, "each single message"),
+            ("amqp10://h", |s| s.clients.nodelay = false, "small segments"),
+            ("amqp10://h", |s| s.pace.arrivals = Arrivals::Bursts, "bursts"),
         ];
         for (target, change, part) in cases {
             let failure = spec(target, change).unwrap_err().to_string();

@@ -104,7 +104,7 @@ impl Provider {
 
 impl Send {
     fn of(scenario: &Scenario) -> Self {
-        match scenario.window {
+        match scenario.clients.window {
             0 => Self::Unconfirmed,
             1 => Self::Waits,
             _ => Self::ConfirmedLater,
@@ -126,12 +126,12 @@ fn qpid(target: &Target, scenario: &Scenario) -> Provider {
         Send::ConfirmedLater => {}
     }
     // What bystanders are sent is to stay in the queue.
-    if scenario.acks_nothing() && !scenario.bystander {
+    if scenario.acks_nothing() && !scenario.clients.bystander {
         // The broker settles what it sends.
         options.push(("jms.presettlePolicy.presettleConsumers", "true".to_owned()));
     }
-    if scenario.prefetch > 0 {
-        options.push(("jms.prefetchPolicy.all", scenario.prefetch.to_string()));
+    if scenario.clients.prefetch > 0 {
+        options.push(("jms.prefetchPolicy.all", scenario.clients.prefetch.to_string()));
     }
     if target.vhost != "/" {
         options.push(("amqp.vhost", target.vhost.clone()));
@@ -153,8 +153,8 @@ fn activemq(target: &Target, scenario: &Scenario, api: Api, artefact: &'static s
         Send::Waits => options.push(("jms.alwaysSyncSend", "true".to_owned())),
         Send::ConfirmedLater => {}
     }
-    if scenario.prefetch > 0 {
-        options.push(("jms.prefetchPolicy.all", scenario.prefetch.to_string()));
+    if scenario.clients.prefetch > 0 {
+        options.push(("jms.prefetchPolicy.all", scenario.clients.prefetch.to_string()));
     }
     let class = "org.apache.activemq.ActiveMQConnectionFactory";
     // What it has beyond the modes of JMS (`optimizeAcknowledge`) lets a queue that is drained come
@@ -164,7 +164,7 @@ fn activemq(target: &Target, scenario: &Scenario, api: Api, artefact: &'static s
 
 /// The core client of Artemis.
 fn artemis(target: &Target, scenario: &Scenario) -> Provider {
-    let (send, bytes_ahead) = (Send::of(scenario), in_bytes(u64::from(scenario.prefetch), scenario));
+    let (send, bytes_ahead) = (Send::of(scenario), in_bytes(u64::from(scenario.clients.prefetch), scenario));
     let waits = (send != Send::Unconfirmed).to_string();
     let mut options = vec![
         ("blockOnDurableSend", waits.clone()),
@@ -182,7 +182,7 @@ fn artemis(target: &Target, scenario: &Scenario) -> Provider {
     // What a producer sends ahead is counted in bytes, too; by default it would wait before each
     // body of 64 KiB.
     if send == Send::ConfirmedLater {
-        options.push(("producerWindowSize", in_bytes(scenario.window, scenario).max(64 << 10).to_string()));
+        options.push(("producerWindowSize", in_bytes(scenario.clients.window, scenario).max(64 << 10).to_string()));
     }
     let class = "org.apache.activemq.artemis.jms.client.ActiveMQConnectionFactory";
     let jars = Jars::Artefact("org.apache.activemq:artemis-jakarta-client:2.44.0");
@@ -198,7 +198,7 @@ fn artemis(target: &Target, scenario: &Scenario) -> Provider {
 /// Artemis counts what is sent or fetched ahead in bytes, with what it adds to each message.
 fn in_bytes(messages: u64, scenario: &Scenario) -> u64 {
     const ADDED: u64 = 200;
-    messages.saturating_mul(scenario.size as u64 + ADDED).min(i32::MAX as u64)
+    messages.saturating_mul(scenario.message.size as u64 + ADDED).min(i32::MAX as u64)
 }
 
 /// The client of OpenMQ.
@@ -209,8 +209,8 @@ fn openmq(target: &Target, scenario: &Scenario) -> Provider {
         // Nor do the clients of ActiveMQ and Artemis wait for an answer to each acknowledgement.
         ("imqAckOnAcknowledge".to_owned(), "false".to_owned()),
     ]);
-    if scenario.prefetch > 0 {
-        properties.insert("imqConsumerFlowLimit".to_owned(), scenario.prefetch.to_string());
+    if scenario.clients.prefetch > 0 {
+        properties.insert("imqConsumerFlowLimit".to_owned(), scenario.clients.prefetch.to_string());
     }
     properties.extend(target.properties.iter().cloned());
     let class_name = "com.sun.messaging.ConnectionFactory".to_owned();
@@ -293,18 +293,22 @@ mod tests {
     #[test]
     fn each_client_is_told_how_to_send_and_to_fetch() {
         let cases: &[Case] = &[
-            ("amqp10://h", |s| s.window = 0, &["amqp://h:5672?", "jms.forceAsyncSend=true"]),
-            ("amqp10://h/v", |s| (s.window, s.prefetch) = (1, 7), &["forceSyncSend=true", "all=7", "amqp.vhost=v"]),
-            ("openwire://h", |s| s.window = 0, &["tcp://h:61616?", "useAsyncSend=true"]),
+            ("amqp10://h", |s| s.clients.window = 0, &["amqp://h:5672?", "jms.forceAsyncSend=true"]),
+            (
+                "amqp10://h/v",
+                |s| (s.clients.window, s.clients.prefetch) = (1, 7),
+                &["forceSyncSend=true", "all=7", "amqp.vhost=v"],
+            ),
+            ("openwire://h", |s| s.clients.window = 0, &["tcp://h:61616?", "useAsyncSend=true"]),
             (
                 "openwire5://h:1?jms.watchTopicAdvisories=true",
-                |s| s.window = 1,
+                |s| s.clients.window = 1,
                 &["alwaysSyncSend=true", "watchTopicAdvisories=true"],
             ),
-            ("artemis://h", |s| s.window = 0, &["blockOnDurableSend=false", "blockOnNonDurableSend=false"]),
+            ("artemis://h", |s| s.clients.window = 0, &["blockOnDurableSend=false", "blockOnNonDurableSend=false"]),
             (
                 "artemis://h",
-                |s| (s.window, s.prefetch, s.size) = (9, 10, 800),
+                |s| (s.clients.window, s.clients.prefetch, s.message.size) = (9, 10, 800),
                 &[
                     "blockOnDurableSend=true",
                     "confirmationWindowSize=10485760",
@@ -312,15 +316,19 @@ mod tests {
                     "producerWindowSize=65536",
                 ],
             ),
-            ("artemis://h", |s| (s.window, s.size) = (1000, 65_336), &["producerWindowSize=65536000"]),
-            ("amqp10://h", |s| s.ack_every = 0, &["presettleConsumers=true", "least_acks: 3"]),
-            ("openwire://h", |s| s.ack_every = 0, &["least_acks: 3"]),
-            ("artemis://h", |s| s.ack_every = 0, &["least_acks: 100", "body_stream: Some(\"JMS_AMQ_SaveStream\")"]),
-            ("openmq://h", |s| s.ack_every = 0, &["least_acks: 32768"]),
-            ("jms:a.B,classpath=/c", |s| s.ack_every = 0, &["least_acks: 3"]),
+            ("artemis://h", |s| (s.clients.window, s.message.size) = (1000, 65_336), &["producerWindowSize=65536000"]),
+            ("amqp10://h", |s| s.clients.ack_every = 0, &["presettleConsumers=true", "least_acks: 3"]),
+            ("openwire://h", |s| s.clients.ack_every = 0, &["least_acks: 3"]),
+            (
+                "artemis://h",
+                |s| s.clients.ack_every = 0,
+                &["least_acks: 100", "body_stream: Some(\"JMS_AMQ_SaveStream\")"],
+            ),
+            ("openmq://h", |s| s.clients.ack_every = 0, &["least_acks: 32768"]),
+            ("jms:a.B,classpath=/c", |s| s.clients.ack_every = 0, &["least_acks: 3"]),
             (
                 "openmq://h",
-                |s| s.window = 0,
+                |s| s.clients.window = 0,
                 &["mq://h:7676/jms", "\"imqAckOnProduce\": \"false\"", "\"imqAckOnAcknowledge\": \"false\""],
             ),
             ("jms:a.B?host=x&argument=y,classpath=/c", |_| {}, &["\"a.B\"", "Some(\"y\")", "\"host\": \"x\""]),
@@ -333,7 +341,8 @@ mod tests {
             }
         }
         assert_eq!(provider("openwire5://h", |_| {}).unwrap().unwrap().api, Api::Javax);
-        let acknowledged: [Change; 2] = [|s| s.ack_every = 1, |s| (s.consumers, s.bystander) = (0, true)];
+        let acknowledged: [Change; 2] =
+            [|s| s.clients.ack_every = 1, |s| (s.topology.consumers, s.clients.bystander) = (0, true)];
         for change in acknowledged {
             let text = format!("{:?}", provider("amqp10://h", change));
             assert!(!text.contains("presettle"), "{text}");

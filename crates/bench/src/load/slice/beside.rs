@@ -31,9 +31,9 @@ struct Seconds {
 /// How long a worker rehearses `scenario`; none: not at all, for without a warm-up none is
 /// wanted, and a load with a time has a warm-up of its own, which is enough for a known scenario.
 fn rehearsal(scenario: &Scenario, practice: Practice) -> Option<Seconds> {
-    let own = scenario.messages.is_none();
+    let own = scenario.length.messages.is_none();
     let known = practice == Practice::Same;
-    if scenario.warmup == 0.0 || (own && (known || scenario.until_steady)) {
+    if scenario.length.warmup == 0.0 || (own && (known || scenario.length.until_steady)) {
         return None;
     }
     let Seconds { at_least, until_steady } = match practice {
@@ -41,20 +41,23 @@ fn rehearsal(scenario: &Scenario, practice: Practice) -> Option<Seconds> {
         Practice::Other => ANOTHER,
         Practice::Same => Seconds { at_least: 0.0, until_steady: 0.0 },
     };
-    Some(match (scenario.until_steady, own) {
-        (true, _) => Seconds { at_least, until_steady: scenario.warmup },
+    Some(match (scenario.length.until_steady, own) {
+        (true, _) => Seconds { at_least, until_steady: scenario.length.warmup },
         (false, true) => Seconds { at_least, until_steady },
-        (false, false) => Seconds { at_least: at_least.max(scenario.warmup), until_steady },
+        (false, false) => Seconds { at_least: at_least.max(scenario.length.warmup), until_steady },
     })
 }
 
 /// What is rehearsed in place of `scenario`, without an end. Nothing of it stays behind: what
 /// has no consumer otherwise is consumed, and consumers take all.
 fn rehearsed(scenario: &Scenario) -> Scenario {
-    let emptied = scenario.consumers == 0 && !scenario.copies_all();
-    let consumers = if emptied { scenario.queues } else { scenario.consumers };
-    let selector = scenario.selector.map(|_| 1);
-    Scenario { consumers, bystander: false, selector, ..scenario.clone() }
+    let emptied = scenario.topology.consumers == 0 && !scenario.copies_all();
+    let consumers = if emptied { scenario.topology.queues } else { scenario.topology.consumers };
+    let selector = scenario.clients.selector.map(|_| 1);
+    scenario.clone().with(|s| {
+        s.topology.consumers = consumers;
+        (s.clients.bystander, s.clients.selector) = (false, selector);
+    })
 }
 
 impl Slice<'_> {
@@ -64,7 +67,7 @@ impl Slice<'_> {
             self.rehearse(worker, spec, seconds)?;
         }
         worker.has_practised(spec);
-        let filled = if self.scenario.drain { Some(self.fill_beside(worker, spec)?) } else { None };
+        let filled = if self.scenario.clients.drain { Some(self.fill_beside(worker, spec)?) } else { None };
         let mut remote = match filled {
             Some(_) => Remote::prepare(worker, &spec.draining(), self.run)?,
             None => Remote::prepare(worker, spec, self.run)?,
@@ -153,7 +156,9 @@ mod tests {
         ];
         for (warmup, until_steady, messages, practice, expected) in cases {
             let (warmup, until_steady, messages) = (*warmup, *until_steady, *messages);
-            let scenario = Scenario { warmup, until_steady, messages, ..Scenario::default() };
+            let scenario = Scenario::default().with(|s| {
+                (s.length.warmup, s.length.until_steady, s.length.messages) = (warmup, until_steady, messages);
+            });
             let found = rehearsal(&scenario, *practice).map(|seconds| (seconds.at_least, seconds.until_steady));
             assert_eq!(found, *expected, "{scenario:?} {practice:?}");
         }
@@ -166,9 +171,15 @@ mod tests {
     fn a_rehearsal_leaves_nothing_behind() {
         let cases: &[Left] = &[
             (|_| {}, (1, false, 0)),
-            (|s| (s.consumers, s.producers, s.queues, s.bystander) = (0, 2, 2, true), (2, false, 0)),
-            (|s| (s.consumers, s.destination) = (0, Destination::Topic), (0, false, 0)),
-            (|s| s.selector = Some(10), (1, false, 1)),
+            (
+                |s| {
+                    (s.topology.consumers, s.topology.producers, s.topology.queues, s.clients.bystander) =
+                        (0, 2, 2, true)
+                },
+                (2, false, 0),
+            ),
+            (|s| (s.topology.consumers, s.topology.destination) = (0, Destination::Topic), (0, false, 0)),
+            (|s| s.clients.selector = Some(10), (1, false, 1)),
         ];
         for (change, expected) in cases {
             let (target, mut scenario) = ("amqp10://h".parse().unwrap(), Scenario::default());
@@ -176,9 +187,19 @@ mod tests {
             let provider = Provider::of(&target, &scenario).unwrap().unwrap();
             let spec = serde_json::to_value(Spec::new(&provider, &target, &scenario, 1).unwrap().rehearsal()).unwrap();
             let here = rehearsed(&scenario);
-            assert_eq!((here.consumers, here.bystander, here.selector.unwrap_or(0)), *expected);
+            assert_eq!(
+                (here.topology.consumers, here.clients.bystander, here.clients.selector.unwrap_or(0)),
+                *expected
+            );
             let there = (&spec["consumers"], &spec["bystander"], &spec["selects"]);
-            assert_eq!(there, (&here.consumers.into(), &here.bystander.into(), &here.selector.unwrap_or(0).into()));
+            assert_eq!(
+                there,
+                (
+                    &here.topology.consumers.into(),
+                    &here.clients.bystander.into(),
+                    &here.clients.selector.unwrap_or(0).into()
+                )
+            );
         }
     }
 }

@@ -26,11 +26,11 @@ const FILL_CAPS: f64 = 5.0;
 
 /// The scenario with confirms where a fill needs them to know that all is there.
 pub(super) fn confirmed(scenario: &Scenario) -> Scenario {
-    if !scenario.drain {
+    if !scenario.clients.drain {
         return scenario.clone();
     }
     let fill = FILL_WINDOW.min(scenario.bodies_within(FILL_BYTES));
-    Scenario { window: scenario.window.max(fill), ..scenario.clone() }
+    scenario.clone().with(|s| s.clients.window = scenario.clients.window.max(fill))
 }
 
 impl Slice<'_> {
@@ -79,13 +79,13 @@ impl Slice<'_> {
 
 /// The scenario of a fill: those messages too that are drained before the measured ones.
 pub(super) fn filling(scenario: &Scenario) -> Scenario {
-    let messages = scenario.messages.map(|messages| messages + scenario.warmup_messages);
-    Scenario { consumers: 0, warmup_messages: 0, messages, ..scenario.clone() }
+    let messages = scenario.length.messages.map(|messages| messages + scenario.length.warmup_messages);
+    scenario.clone().with(|s| (s.topology.consumers, s.length.warmup_messages, s.length.messages) = (0, 0, messages))
 }
 
 /// When a fill is given up.
 pub(super) fn fill_end(scenario: &Scenario) -> Instant {
-    let seconds = scenario.cap.map_or(f64::from(u32::MAX), |cap| cap * FILL_CAPS);
+    let seconds = scenario.length.cap.map_or(f64::from(u32::MAX), |cap| cap * FILL_CAPS);
     Instant::now() + Duration::from_secs_f64(seconds)
 }
 
@@ -107,9 +107,12 @@ mod tests {
     fn a_fill_has_as_much_under_way_as_a_broker_can_hold_back() {
         let cases = [(0, 1, 1000), (1024, 1, 1000), (400_000, 1, 83), (400_000, 100, 100), (64 << 20, 1, 1)];
         for (size, window, expected) in cases {
-            let scenario = Scenario { drain: true, size, window, ..Scenario::default() };
-            assert_eq!(confirmed(&scenario).window, expected, "{size} B, {window}");
-            assert_eq!(confirmed(&Scenario { drain: false, ..scenario }).window, window);
+            let scenario = Scenario::default().with(|s| {
+                (s.clients.drain, s.clients.window) = (true, window);
+                s.message.size = size;
+            });
+            assert_eq!(confirmed(&scenario).clients.window, expected, "{size} B, {window}");
+            assert_eq!(confirmed(&scenario.with(|s| s.clients.drain = false)).clients.window, window);
         }
     }
 }

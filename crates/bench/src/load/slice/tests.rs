@@ -18,8 +18,12 @@ const MESSAGES: u64 = 3000;
 /// A scenario of a fixed number of messages that a simulated broker can serve.
 fn counted(size: usize, window: u64) -> Scenario {
     let ack_every = u64::from(window > 0);
-    let base = Scenario { size, window, ack_every, messages: Some(MESSAGES), patience: 1.0, ..Scenario::default() };
-    Scenario { queue: QueueKind::Transient, ..base }
+    let base = Scenario::default().with(|s| {
+        s.message.size = size;
+        (s.clients.window, s.clients.ack_every) = (window, ack_every);
+        (s.length.messages, s.length.patience) = (Some(MESSAGES), 1.0);
+    });
+    base.with(|s| s.topology.queue = QueueKind::Transient)
 }
 
 fn measure(scenario: &Scenario, faults: &[(u64, Fault)]) -> (Outcome, Measured) {
@@ -98,7 +102,7 @@ fn a_stall_is_charged_to_every_message_that_was_meant_to_go_during_it() {
     // messages meant for that second wait from 1 s down to nothing, evenly. A closed loop, or one
     // that stamps when it gets round to sending, would report a single slow message. The machine
     // may make more messages late, never fewer.
-    let scenario = Scenario { rate: Rate::Fixed(1000.0), ..counted(64, 0) };
+    let scenario = counted(64, 0).with(|s| s.pace.rate = Rate::Fixed(1000.0));
     let behaviour = Behaviour { stalls: vec!["1s@1s".parse().unwrap()], ..Behaviour::default() };
     let (outcome, measured) = measure_broker(&scenario, &behaviour);
     assert_eq!(counts(&outcome.integrity), [0; 7]);
@@ -114,7 +118,7 @@ fn a_stall_is_charged_to_every_message_that_was_meant_to_go_during_it() {
 /// ones to speak for it.
 #[test]
 fn a_generator_that_is_held_back_is_not_late() {
-    let scenario = Scenario { rate: Rate::Fixed(1000.0), ..counted(64, 100) };
+    let scenario = counted(64, 100).with(|s| s.pace.rate = Rate::Fixed(1000.0));
     let behaviour = Behaviour { stalls: vec!["1s@1s".parse().unwrap()], ..Behaviour::default() };
     let (outcome, measured) = measure_broker(&scenario, &behaviour);
     let late = outcome.total.longer_than(500_000_000);
@@ -134,7 +138,7 @@ fn a_broker_that_falls_silent_is_said_to_have() {
 #[test]
 #[cfg(target_os = "linux")]
 fn what_threads_used_that_have_ended_is_known() {
-    let (outcome, measured) = measure(&Scenario { consumers: 0, ..counted(64, 10) }, &[]);
+    let (outcome, measured) = measure(&counted(64, 10).with(|s| s.topology.consumers = 0), &[]);
     let used = |name: &str| outcome.last.threads.values().any(|thread| thread.name == name && thread.cpu_ns > 0);
     assert!(used("producer-0"), "{:?}", outcome.last.threads);
     assert!(measured.costs.busiest_thread.is_some());
@@ -143,7 +147,7 @@ fn what_threads_used_that_have_ended_is_known() {
 #[test]
 fn a_programmed_latency_is_the_one_that_is_measured() {
     let ms = |count| Delay::Fixed(Duration::from_millis(count));
-    let scenario = Scenario { rate: Rate::Fixed(1000.0), messages: Some(1500), ..counted(64, 1000) };
+    let scenario = counted(64, 1000).with(|s| (s.pace.rate, s.length.messages) = (Rate::Fixed(1000.0), Some(1500)));
     let behaviour = Behaviour { delivery: ms(5), confirm: ms(3), ..Behaviour::default() };
     let (_, measured) = measure_broker(&scenario, &behaviour);
     let (latency, confirm) = (measured.latencies.latency_us.unwrap(), measured.latencies.confirm_us.unwrap());
@@ -156,7 +160,7 @@ fn a_programmed_latency_is_the_one_that_is_measured() {
 #[test]
 fn a_capped_rate_is_the_one_that_is_measured() {
     let behaviour = Behaviour { capacity: Some(2000.0), ..Behaviour::default() };
-    let (_, measured) = measure_broker(&Scenario { messages: Some(4000), ..counted(64, 100) }, &behaviour);
+    let (_, measured) = measure_broker(&counted(64, 100).with(|s| s.length.messages = Some(4000)), &behaviour);
     let rate = measured.rates.messages_per_s;
     // A machine that does something else too may take from it.
     assert!(rate > 100.0 && rate <= 2020.0, "{rate}");
@@ -170,7 +174,7 @@ fn a_capped_rate_is_the_one_that_is_measured() {
 #[test]
 fn a_broker_that_confirms_without_flushing_is_called_out() {
     let Some(flushed) = disk_that_counts() else { return };
-    let scenario = Scenario { persistent: true, queue: QueueKind::Durable, ..counted(64, 10) };
+    let scenario = counted(64, 10).with(|s| (s.message.persistent, s.topology.queue) = (true, QueueKind::Durable));
     let measured = |promise| {
         let behaviour = Behaviour { promise, dir: Some(flushed.path().to_owned()), ..Behaviour::default() };
         measure_broker(&scenario, &behaviour).1
@@ -203,7 +207,9 @@ fn disk_that_counts() -> Option<tempfile::TempDir> {
 #[test]
 fn a_warm_up_lasts_until_the_rate_is_steady() {
     let behaviour = Behaviour { capacity: Some(1000.0), ..Behaviour::default() };
-    let scenario = Scenario { messages: None, warmup: 60.0, until_steady: true, duration: 0.5, ..counted(64, 10) };
+    let scenario = counted(64, 10).with(|s| {
+        (s.length.messages, s.length.warmup, s.length.until_steady, s.length.duration) = (None, 60.0, true, 0.5);
+    });
     let (outcome, measured) = measure_broker(&scenario, &behaviour);
     let warmed = -measured.over_time.until_s[0];
     assert!((2.0..60.0).contains(&warmed), "{warmed} s");
@@ -216,7 +222,7 @@ fn round_trips_through_a_real_relay_are_all_accounted_for() {
     let target = format!("relay://{address}").parse().unwrap();
     // Too small for a number, a body can only be counted.
     for size in [64, 1] {
-        let scenario = Scenario { mode: Mode::Pingpong, ..counted(size, 0) };
+        let scenario = counted(size, 0).with(|s| s.mode = Mode::Pingpong);
         let outcome = run(&target, &scenario, 9, &Workers::default(), &mut Progress::silent()).unwrap();
         assert_eq!(counts(&outcome.integrity), [0; 7], "{size} B");
         assert_eq!((outcome.totals.sent, outcome.totals.received), (MESSAGES, MESSAGES));
@@ -229,7 +235,12 @@ fn several_pairs_and_large_bodies_go_through_a_real_relay() {
     let logged = Some(dir.path().to_owned());
     for (size, window, log) in [(64, 50, None), (300_000, 4, None), (300_000, 4, logged)] {
         let target: Target = format!("relay://{}", relay(log)).parse().unwrap();
-        let scenario = Scenario { producers: 3, messages: Some(60), ..counted(size, window) }.for_relay();
+        let scenario = counted(size, window)
+            .with(|s| {
+                s.topology.producers = 3;
+                s.length.messages = Some(60);
+            })
+            .for_relay();
         let outcome = run(&target, &scenario, 11, &Workers::default(), &mut Progress::silent()).unwrap();
         assert_eq!(counts(&outcome.integrity), [0; 7], "{size} B");
         assert_eq!((outcome.totals.received, outcome.totals.confirmed), (60, 60));
@@ -275,7 +286,7 @@ fn a_selector_that_a_broker_takes_and_does_not_know_is_found_out_however_late_it
     for delivery in ["0ms", "30ms"] {
         let behaviour = Behaviour { delivery: delivery.parse().unwrap(), ..Behaviour::default() };
         let target = local(&behaviour).target.parse().unwrap();
-        let scenario = Scenario { selector: Some(10), ..counted(64, 1) };
+        let scenario = counted(64, 1).with(|s| s.clients.selector = Some(10));
         let failure = run(&target, &scenario, 7, &Workers::default(), &mut Progress::silent()).err().unwrap();
         assert!(failure.lacks().is_some_and(|what| what.contains("x-filter-jms-selector")), "{failure}");
     }
