@@ -5,7 +5,10 @@ mod audits;
 mod cells;
 mod choice;
 mod claim;
+mod figures;
 mod knobs;
+mod point;
+mod predicate;
 mod runner;
 mod study;
 #[cfg(test)]

@@ -29,7 +29,6 @@ pub(crate) use arguments::split as split_commas;
 pub(crate) use ask::{ask, change, list};
 pub(crate) use counted::counted;
 pub(crate) use password::read as read_password;
-pub(crate) use status::size;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use manual::settings_page;
 pub(crate) use ports::{HTTP, HTTPS, Port};
-pub(crate) use reader::{Described, Origin, Reader};
-pub(crate) use settings::{Durability, Listen, LogFormat, Settings, declare};
+pub(crate) use reader::{Described, Origin, Reader, declare};
+pub(crate) use settings::{Durability, Listen, LogFormat, Settings};
 pub(crate) use tls::{LoginFrom, Tls, Verify, Version};
 pub(crate) use users::Users;
 pub(crate) use value::bytes as parse_size;
@@ -105,7 +105,7 @@ impl Config {
         let settings = Settings::read(&mut reader)?;
         let described = reader.into_described();
         check_together(&settings)?;
-        settings.listen.ports.check_secure(&settings.listen.tls, &described)?;
+        settings.listen.ports.check_secure(settings.listen.tls.certificate.as_deref(), &described)?;
         Ok(Self { settings, described, file, suspects })
     }
 }
@@ -152,7 +152,7 @@ fn read_environment(environment: &BTreeMap<String, String>, known: &[Described])
 
 /// Checks that need several settings.
 fn check_together(settings: &Settings) -> Result<(), ConfigError> {
-    settings.listen.ports.check(settings.listen.port_offset, &settings.listen.tls)?;
+    settings.listen.ports.check(settings.listen.port_offset, settings.listen.tls.certificate.as_deref())?;
     if settings.listen.bind.is_empty() {
         return Err(ConfigError::new("bind: there is no address to listen on; write at least one".to_owned()));
     }

@@ -20,8 +20,11 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use management::Change;
+use management::control::{Answer, Request};
 use serde_json::Value as Json;
 
+use crate::cli::{ask, change};
 use crate::config::{Config, Settings};
 use crate::exit::{Exit, Failure};
 use call::Call;
@@ -80,6 +83,25 @@ enum Output {
         columns: Vec<String>,
         rows: Vec<Vec<Json>>,
     },
+}
+
+/// All words of a call of a verb that takes exactly so many.
+fn words<const N: usize>(call: &Call) -> Result<[&str; N], Refusal> {
+    call.exactly().map_err(Refusal::usage)
+}
+
+/// Makes a change of which nothing but `banner` is printed.
+fn done(settings: &Settings, banner: String, what: Change) -> Result<(String, Output), Refusal> {
+    change(settings, what)?;
+    Ok((banner, Output::Nothing))
+}
+
+/// What the broker says of itself.
+fn told(settings: &Settings) -> Result<Box<management::Status>, Failure> {
+    match ask(settings, &Request::Status)? {
+        Answer::Status(status) => Ok(status),
+        other => Err(Exit::Bug.because(format!("the server answered another question: {other:?}"))),
+    }
 }
 
 /// Runs as one of RabbitMQ's tools, if the program was called by such a name.

@@ -16,8 +16,7 @@ use management::{
 use net::{Listener, Nagle, Net};
 use wire::Protocol;
 
-use crate::cli;
-use crate::config::{Config, Durability, HTTP, HTTPS, Listen, Origin, Port, Settings};
+use crate::config::{Config, Durability, HTTP, HTTPS, Listen, Origin, Port, Settings, value};
 use crate::exit::{Exit, Failure};
 use crate::log::START;
 use crate::protocols::{self, OwnSettings, SERVED, ServedWeb};
@@ -109,8 +108,8 @@ fn facts(settings: &Settings, directory: &Path, listeners: Vec<ListenerRow>, sta
         product: settings.compat.product.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         compat_version: settings.compat.version.clone(),
-        node: node_name(settings),
-        cluster: cluster_name(settings),
+        node: settings.node_name(),
+        cluster: settings.cluster_name(),
         data_dir: directory.display().to_string(),
         durability: settings.store.durability.name().to_owned(),
         listeners,
@@ -347,25 +346,13 @@ fn journal_class(class: Durability) -> journal::Durability {
     }
 }
 
-/// The name of the node. Scripts for RabbitMQ build its name from the machine's name.
-pub(crate) fn node_name(settings: &Settings) -> String {
-    let by_product = if settings.compat.product == "RabbitMQ" { "rabbit" } else { "hermod" };
-    let name = settings.names.node.as_deref().unwrap_or(by_product);
-    if name.contains('@') { name.to_owned() } else { format!("{name}@{}", machine::name()) }
-}
-
-/// The name of the cluster.
-pub(crate) fn cluster_name(settings: &Settings) -> String {
-    settings.names.cluster.clone().unwrap_or_else(|| node_name(settings))
-}
-
 fn broker_settings(settings: &Settings) -> broker::Settings {
     let (limits, flow) = (&settings.limits, &settings.flow);
     let size = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
     let memory_limit = memory_limit(settings);
     let (connections, _) = connections(settings);
     broker::Settings {
-        node: node_name(settings),
+        node: settings.node_name(),
         unknown_arguments: settings.compat.unknown_arguments,
         counted_returns: settings.compat.counted_returns,
         limits: broker::Limits {
@@ -473,8 +460,8 @@ fn warn_of_no_effect(config: &Config) {
     if let Some(budget) = budget.filter(|budget| limit > 0 && *budget > limit / 2) {
         tracing::warn!(
             "memory.budget is {}, of which half of memory.limit counts, {}: raise the limit or lower the budget",
-            cli::size(budget),
-            cli::size(limit / 2)
+            value::size(budget),
+            value::size(limit / 2)
         );
     }
 }
@@ -486,8 +473,8 @@ fn warn_of_short_disk(settings: &Settings, broker: &Broker) {
         tracing::warn!(
             "journal.max_bytes is {}, of which the disk has room for {} (three quarters of what is free), until the next start: make \
              room and start again, or lower it",
-            cli::size(asked),
-            cli::size(given)
+            value::size(asked),
+            value::size(given)
         );
     }
 }

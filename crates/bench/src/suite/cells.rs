@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::choice::{Choice, is_at};
+use super::choice::Choice;
 use super::knobs::Knobs;
+use super::point::is_at;
 use super::study::{ClientKind, Row, Study, Variant};
 use bench_record::failure::{Context, Failure};
 use bench_record::scenario::{Scenario, Tail};
@@ -53,7 +54,7 @@ impl Study {
         let cells = self.rows.iter().flat_map(|row| {
             let profiles = profiles.iter().filter(|profile| row.profiles.contains(*profile));
             profiles.flat_map(move |profile| {
-                points(row).into_iter().map(move |point| Planned { row, profile: *profile, point })
+                row.points().into_iter().map(move |point| Planned { row, profile: *profile, point })
             })
         });
         cells.filter(|cell| wanted.takes(&cell.row.id, &cell.point)).collect()
@@ -105,20 +106,6 @@ impl Planned<'_> {
     pub(crate) fn label(&self) -> String {
         label(&self.row.id, &self.point)
     }
-}
-
-/// All combinations of a row's variables; the first variable changes slowest.
-pub(super) fn points(row: &Row) -> Vec<BTreeMap<String, f64>> {
-    let mut points = vec![BTreeMap::new()];
-    for (axis, values) in &row.axes {
-        let with = |point: &BTreeMap<String, f64>, value: &f64| {
-            let mut point = point.clone();
-            point.insert(axis.clone(), *value);
-            point
-        };
-        points = points.iter().flat_map(|point| values.iter().map(move |value| with(point, value))).collect();
-    }
-    points
 }
 
 /// Cuts message counts down to the scale, and says so.

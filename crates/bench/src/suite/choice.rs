@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use super::cells::points;
+use super::point::{self, is_at};
 use super::study::{Row, Study};
 use bench_record::failure::{Context, Failure};
 use bench_record::suite::label;
@@ -53,8 +53,8 @@ impl Choice {
                 let known: Vec<&str> = rows().map(|row| row.id.as_str()).collect();
                 return Err(Failure::new(format!("--rows {text}: there is no such row, only {}", known.join(", "))));
             }
-            if !named.iter().flat_map(|row| points(row)).any(|point| is_at(&point, at)) {
-                let known = named.iter().flat_map(|row| points(row).into_iter().map(|point| label(&row.id, &point)));
+            if !named.iter().flat_map(|row| row.points()).any(|point| is_at(&point, at)) {
+                let known = named.iter().flat_map(|row| row.points().into_iter().map(|point| label(&row.id, &point)));
                 let known: Vec<String> = known.collect();
                 return Err(Failure::new(format!("--rows {text}: there is no such point, only {}", known.join(", "))));
             }
@@ -66,25 +66,8 @@ impl Choice {
 impl Rows {
     fn read(text: String) -> Result<Self, Failure> {
         let (row, at) = text.split_once(':').unwrap_or((&text, ""));
-        Ok(Self { pattern: row.to_owned(), at: point(at).context(&text)?, text })
+        Ok(Self { pattern: row.to_owned(), at: point::read(at).context(&text)?, text })
     }
-}
-
-/// `AXIS=VALUE[,AXIS=VALUE]`
-pub(super) fn point(text: &str) -> Result<BTreeMap<String, f64>, Failure> {
-    let mut at = BTreeMap::new();
-    for pair in text.split(',').filter(|pair| !pair.is_empty()) {
-        let (axis, value) = pair.split_once('=').ok_or_else(|| Failure::new("a point is AXIS=VALUE"))?;
-        if at.insert(axis.to_owned(), value.parse().context(value)?).is_some() {
-            return Err(Failure::new(format!("{axis} has two values here: another point begins with its row again")));
-        }
-    }
-    Ok(at)
-}
-
-/// True when a point has all values of `wanted`.
-pub(super) fn is_at(point: &BTreeMap<String, f64>, wanted: &BTreeMap<String, f64>) -> bool {
-    wanted.iter().all(|(axis, value)| point.get(axis) == Some(value))
 }
 
 /// True when `id` is what `pattern` says: itself, or, with a star at its end, whatever begins so.

@@ -9,8 +9,8 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use toml::Table;
 
-use super::claim::Predicate;
 use super::knobs::Knobs;
+use super::predicate::Predicate;
 use bench_record::failure::{Context, Failure};
 use bench_record::suite::{Figure, Metric, Profile};
 use bench_record::target::JMS_SCHEMES;
@@ -131,6 +131,20 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// All combinations of its variables; the first variable changes slowest.
+    pub(super) fn points(&self) -> Vec<BTreeMap<String, f64>> {
+        let mut points = vec![BTreeMap::new()];
+        for (axis, values) in &self.axes {
+            let with = |point: &BTreeMap<String, f64>, value: &f64| {
+                let mut point = point.clone();
+                point.insert(axis.clone(), *value);
+                point
+            };
+            points = points.iter().flat_map(|point| values.iter().map(move |value| with(point, value))).collect();
+        }
+        points
+    }
+
     fn usual_floor() -> u64 {
         200
     }

@@ -7,8 +7,8 @@ use management::control::{Answer, Request};
 use crate::cli::ask::{ask, strange};
 use crate::cli::counted;
 use crate::cli::output::{Form, show, show_json};
-use crate::cli::status::size;
 use crate::config::Settings;
+use crate::config::value::size;
 use crate::exit::{Exit, Failure};
 
 /// Asks the broker to copy its data directory to `directory`, which must be new or empty. Waits for

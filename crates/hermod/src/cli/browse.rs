@@ -6,9 +6,9 @@ use management::control::{Answer, Request};
 use crate::cli::Which;
 use crate::cli::ask::{ask, strange};
 use crate::cli::output::{Form, show, show_json};
-use crate::cli::status::size;
 use crate::cli::table;
 use crate::config::Settings;
+use crate::config::value::size;
 use crate::exit::{Exit, Failure};
 
 /// The most characters of a body or of the headers in a table.

@@ -7,9 +7,9 @@ use management::{Change, ConnectionChange, ConnectionRow};
 use crate::cli::arguments::{ask_for, option, text};
 use crate::cli::ask::{ask, change, strange};
 use crate::cli::output::{Form, show, show_json};
-use crate::cli::status::size;
 use crate::cli::table;
 use crate::config::Settings;
+use crate::config::value::size;
 use crate::exit::{Exit, Failure};
 
 /// Its verbs.

@@ -8,6 +8,7 @@ use crate::cli::counted;
 use crate::cli::output::{Form, show, show_json};
 use crate::cli::table;
 use crate::config::Settings;
+use crate::config::value::size;
 use crate::exit::Failure;
 
 /// Asks and prints.
@@ -115,44 +116,12 @@ fn uptime(seconds: u64) -> String {
     }
 }
 
-/// Bytes in a short form: at most three digits, in the unit that fits.
-pub(crate) fn size(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut whole = bytes;
-    let mut unit = 0;
-    while whole >= 1024 && unit + 1 < UNITS.len() {
-        whole /= 1024;
-        unit += 1;
-    }
-    if unit == 0 {
-        return format!("{bytes} B");
-    }
-    // At most 1024 times 10, so it can't overflow.
-    let tenths = (bytes >> (10 * (unit - 1))) % 1024 * 10 / 1024;
-    if whole < 10 && tenths > 0 {
-        format!("{whole}.{tenths} {}", UNITS[unit])
-    } else {
-        format!("{whole} {}", UNITS[unit])
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_times_for_people() {
-        for (bytes, expected) in [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (1024, "1 KiB"),
-            (1536, "1.5 KiB"),
-            (20 << 20, "20 MiB"),
-            ((1 << 30) + (512 << 20), "1.5 GiB"),
-            (u64::MAX, "16777215 TiB"),
-        ] {
-            assert_eq!(size(bytes), expected);
-        }
+    fn times_for_people() {
         for (seconds, expected) in
             [(5, "5 s"), (65, "1 min 5 s"), (3_700, "1 h 1 min"), (90_061, "1 d 1 h"), (0, "0 s")]
         {

@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use crate::cli::counted;
 use crate::cli::output::{Form, show, show_json};
-use crate::cli::status::size;
 use crate::cli::table;
 use crate::config::Settings;
+use crate::config::value::size;
 use crate::data_dir;
 use crate::exit::{Exit, Failure};
 

@@ -3,8 +3,7 @@
 use management::{Names, PerObject};
 
 use super::ConfigError;
-use super::reader::Reader;
-use super::settings::declare;
+use super::reader::{Reader, declare};
 use super::value;
 
 #[derive(Debug, Clone)]

@@ -1,11 +1,10 @@
 //! The settings of ports: those of each protocol's row, and those of HTTP.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::LazyLock;
 
-use super::reader::{Described, Origin, Reader};
-use super::settings::declare;
-use super::tls::Tls;
+use super::reader::{Described, Origin, Reader, declare};
 use super::{ConfigError, value};
 use crate::protocols::{SERVED, ServedWeb};
 
@@ -79,9 +78,9 @@ impl Ports {
     }
 
     /// Checks that the open ports differ, and that none is above the highest with `offset`.
-    pub(super) fn check(&self, offset: u16, tls: &Tls) -> Result<(), ConfigError> {
+    pub(super) fn check(&self, offset: u16, certificate: Option<&Path>) -> Result<(), ConfigError> {
         let mut taken = BTreeMap::new();
-        for port in plain().chain(secure().filter(|_| tls.certificate.is_some())) {
+        for port in plain().chain(secure().filter(|_| certificate.is_some())) {
             let (name, port) = (port.setting, self.of(port));
             if port == 0 {
                 continue;
@@ -102,8 +101,8 @@ impl Ports {
 
     /// A port for TLS that was set, without a certificate, is an error: it would stay closed
     /// silently.
-    pub(super) fn check_secure(&self, tls: &Tls, described: &[Described]) -> Result<(), ConfigError> {
-        for port in secure().filter(|port| self.of(port) != 0 && tls.certificate.is_none()) {
+    pub(super) fn check_secure(&self, certificate: Option<&Path>, described: &[Described]) -> Result<(), ConfigError> {
+        for port in secure().filter(|port| self.of(port) != 0 && certificate.is_none()) {
             let name = port.setting;
             let asked = described.iter().find(|setting| setting.name == name && setting.origin != Origin::Default);
             if let Some(setting) = asked {

@@ -89,6 +89,16 @@ pub(crate) struct Declaration<'a> {
     pub(crate) doc: &'static str,
 }
 
+/// A declaration of these parts.
+pub(crate) fn declare<'a>(
+    name: &'static str,
+    kind: &'static str,
+    default: &'a str,
+    doc: &'static str,
+) -> Declaration<'a> {
+    Declaration { name, kind, default, doc }
+}
+
 /// What listings show of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Listing {

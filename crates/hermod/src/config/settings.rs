@@ -11,10 +11,11 @@ use broker::{CountedReturns, UnknownArguments};
 use super::ConfigError;
 use super::http::Http;
 use super::ports::Ports;
-use super::reader::{Declaration, Reader};
+use super::reader::{Reader, declare};
 use super::tls::Tls;
 use super::users::{Strangers, Users};
-use super::value;
+use super::value::{self, at_least, between, optional_path};
+use crate::machine;
 use crate::protocols::{self, OwnSettings};
 
 /// The effective settings.
@@ -217,6 +218,18 @@ pub(crate) enum LogFormat {
 }
 
 impl Settings {
+    /// The name of the node. Scripts for RabbitMQ build its name from the machine's name.
+    pub(crate) fn node_name(&self) -> String {
+        let by_product = if self.compat.product == "RabbitMQ" { "rabbit" } else { "hermod" };
+        let name = self.names.node.as_deref().unwrap_or(by_product);
+        if name.contains('@') { name.to_owned() } else { format!("{name}@{}", machine::name()) }
+    }
+
+    /// The name of the cluster.
+    pub(crate) fn cluster_name(&self) -> String {
+        self.names.cluster.clone().unwrap_or_else(|| self.node_name())
+    }
+
     /// Asks `reader` for every setting, in the order of listings.
     pub(crate) fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
         let (bind, port_offset, ports) = listeners(reader)?;
@@ -689,21 +702,8 @@ impl Log {
     }
 }
 
-pub(crate) fn declare<'a>(
-    name: &'static str,
-    kind: &'static str,
-    default: &'a str,
-    doc: &'static str,
-) -> Declaration<'a> {
-    Declaration { name, kind, default, doc }
-}
-
 fn path(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() { Err("an empty path".to_owned()) } else { Ok(PathBuf::from(text)) }
-}
-
-pub(super) fn optional_path(text: &str) -> Result<Option<PathBuf>, String> {
-    Ok((!text.is_empty()).then(|| PathBuf::from(text)))
 }
 
 /// `auto`, or a name that is one word.
@@ -733,23 +733,6 @@ fn heartbeat(text: &str) -> Result<Duration, String> {
         interval if interval.as_secs() > u64::from(u16::MAX) => Err(format!("{text} is longer than 18 h")),
         interval if interval.subsec_millis() > 0 => Err(format!("{text} is no whole number of seconds")),
         interval => Ok(interval),
-    }
-}
-
-pub(super) fn at_least(text: &str, parse: fn(&str) -> Result<u64, String>, least: u64) -> Result<u64, String> {
-    between(text, parse, least, u64::MAX)
-}
-
-pub(super) fn between(
-    text: &str,
-    parse: fn(&str) -> Result<u64, String>,
-    least: u64,
-    most: u64,
-) -> Result<u64, String> {
-    match parse(text)? {
-        number if number < least => Err(format!("{text} is too little; the least is {least}")),
-        number if number > most => Err(format!("{text} is too much; the most is {most}")),
-        number => Ok(number),
     }
 }
 

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use super::ConfigError;
 use super::ports::SECURE;
-use super::reader::Reader;
-use super::settings::{declare, optional_path};
-use super::value;
+use super::reader::{Reader, declare};
+use super::value::{self, optional_path};
 
 /// The certificates of listeners with TLS, and the clients that they trust. Without `certificate`
 /// there are no such listeners.

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use auth::sasl::Mechanism;
 
 use super::ConfigError;
-use super::reader::Reader;
-use super::settings::{at_least, between, declare, optional_path};
-use super::value;
+use super::reader::{Reader, declare};
+use super::value::{self, at_least, between, optional_path};
 
 /// The first user, and how users log in.
 #[derive(Clone)]

@@ -3,6 +3,7 @@
 //! Each kind has one function from text to value. Its error says what would be valid.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// A size in bytes: `131072`, `128 KiB`, `16MiB`, `1 GB`.
@@ -129,6 +130,48 @@ fn split_unit(text: &str) -> (&str, &str) {
     (&text[..end], text[end..].trim())
 }
 
+pub(super) fn optional_path(text: &str) -> Result<Option<PathBuf>, String> {
+    Ok((!text.is_empty()).then(|| PathBuf::from(text)))
+}
+
+pub(super) fn at_least(text: &str, parse: fn(&str) -> Result<u64, String>, least: u64) -> Result<u64, String> {
+    between(text, parse, least, u64::MAX)
+}
+
+pub(super) fn between(
+    text: &str,
+    parse: fn(&str) -> Result<u64, String>,
+    least: u64,
+    most: u64,
+) -> Result<u64, String> {
+    match parse(text)? {
+        number if number < least => Err(format!("{text} is too little; the least is {least}")),
+        number if number > most => Err(format!("{text} is too much; the most is {most}")),
+        number => Ok(number),
+    }
+}
+
+/// Bytes in a short form: at most three digits, in the unit that fits.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut whole = bytes;
+    let mut unit = 0;
+    while whole >= 1024 && unit + 1 < UNITS.len() {
+        whole /= 1024;
+        unit += 1;
+    }
+    if unit == 0 {
+        return format!("{bytes} B");
+    }
+    // At most 1024 times 10, so it can't overflow.
+    let tenths = (bytes >> (10 * (unit - 1))) % 1024 * 10 / 1024;
+    if whole < 10 && tenths > 0 {
+        format!("{whole}.{tenths} {}", UNITS[unit])
+    } else {
+        format!("{whole} {}", UNITS[unit])
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,5 +260,20 @@ mod tests {
         assert_eq!(or_auto("two", count).unwrap_err(), "'two' is no whole number, or auto");
         assert_eq!(choice("OS", &[("fsync", 1), ("os", 2)]), Ok(2));
         assert_eq!(choice("ssd", &[("fsync", 1), ("os", 2)]).unwrap_err(), "'ssd' is none of fsync, os");
+    }
+
+    #[test]
+    fn sizes_for_people() {
+        for (bytes, expected) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1 KiB"),
+            (1536, "1.5 KiB"),
+            (20 << 20, "20 MiB"),
+            ((1 << 30) + (512 << 20), "1.5 GiB"),
+            (u64::MAX, "16777215 TiB"),
+        ] {
+            assert_eq!(size(bytes), expected);
+        }
     }
 }

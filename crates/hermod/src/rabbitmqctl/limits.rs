@@ -7,8 +7,7 @@ use management::{Change, LimitChange, Listed};
 use serde_json::{Value as Json, json};
 
 use super::call::Call;
-use super::verbs::{done, words};
-use super::{DATA, NO_USER, Output, Refusal};
+use super::{DATA, NO_USER, Output, Refusal, done, words};
 use crate::config::Settings;
 
 const OF_VHOSTS: [&str; 2] = ["max-connections", "max-queues"];

@@ -8,8 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::call::Call;
 use super::plugins::built_in;
-use super::verbs::{told, words};
-use super::{Output, Refusal, SOFTWARE};
+use super::{Output, Refusal, SOFTWARE, told, words};
 use crate::config::Settings;
 
 /// How long connecting to a listener may take.

@@ -4,8 +4,7 @@ use broker::PolicyKind;
 use management::{Change, PolicyChange, PolicyFields};
 
 use super::call::Call;
-use super::verbs::{done, words};
-use super::{DATA, Output, Refusal};
+use super::{DATA, Output, Refusal, done, words};
 use crate::config::Settings;
 
 pub(super) fn set(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {

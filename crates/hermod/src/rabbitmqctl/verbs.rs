@@ -8,10 +8,9 @@ use management::{
 };
 
 use super::call::Call;
-use super::{DATA, NO_USER, Output, Refusal, SOFTWARE, limits, lists, node, policies};
+use super::{DATA, NO_USER, Output, Refusal, SOFTWARE, done, limits, lists, node, policies, told, words};
 use crate::cli::{ask, change, split_commas};
 use crate::config::Settings;
-use crate::exit::{Exit, Failure};
 use crate::machine;
 
 /// How long `await_startup` waits by default.
@@ -101,15 +100,6 @@ pub(super) fn unknown(verb: &str) -> Refusal {
 pub(super) fn run(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     let (_, verb) = VERBS.iter().find(|(name, _)| *name == call.verb).ok_or_else(|| unknown(&call.verb))?;
     verb(call, settings)
-}
-
-pub(super) fn words<const N: usize>(call: &Call) -> Result<[&str; N], Refusal> {
-    call.exactly().map_err(Refusal::usage)
-}
-
-pub(super) fn done(settings: &Settings, banner: String, what: Change) -> Result<(String, Output), Refusal> {
-    change(settings, what)?;
-    Ok((banner, Output::Nothing))
 }
 
 /// The second word, or else a password that is typed or written to standard input.
@@ -400,13 +390,6 @@ fn enable_feature_flag(call: &Call, settings: &Settings) -> Result<(String, Outp
         return Ok((format!("Enabling feature flag \"{name}\" ..."), Output::Nothing));
     }
     Err(Refusal::usage(format!("Hermod has no feature flag \"{name}\"; list_feature_flags shows those that it has")))
-}
-
-pub(super) fn told(settings: &Settings) -> Result<Box<management::Status>, Failure> {
-    match ask(settings, &Request::Status)? {
-        Answer::Status(status) => Ok(status),
-        other => Err(Exit::Bug.because(format!("the server answered another question: {other:?}"))),
-    }
 }
 
 fn ping(_: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
