@@ -84,7 +84,7 @@ fn method(book: &Book<'_>) -> Markup {
             li { "A slice is also invalid when the generator was the limit or late, or when other processes or the hypervisor disturbed it." }
             li { "Latencies come from every message, in an open loop from the time at which it was meant to be sent." }
             li { "CPU is that of the broker's whole process tree, from the scheduler's nanoseconds." }
-            li { "D0 to D3 say what a confirm promises: nothing, memory, page cache, forced to the disk. Across classes nobody is ranked." }
+            li { "D0 to D3 say what a confirm promises: nothing, memory, page cache, forced to the disk. Across classes no target is ranked." }
             li { "Published figures are from other machines and years: shapes and ratios are compared with them, never levels." }
         }
     }

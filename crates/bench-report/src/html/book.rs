@@ -10,11 +10,21 @@ use bench_record::suite::{
     Cell, CellOutcome, CellResult, Figures, Metric, Profile, Report, Role, SuiteRecord, TargetFacts, VERSION,
 };
 
-/// Colours that every reader tells apart; more brokers than this begin again.
-const COLOURS: usize = 6;
-/// Shapes of markers, in the same order.
-const SHAPES: [Shape; COLOURS] =
-    [Shape::Circle, Shape::Square, Shape::Triangle, Shape::Diamond, Shape::Cross, Shape::Kite];
+/// Looks that a reader tells apart; more brokers than this begin again.
+const LOOKS: usize = 10;
+/// Shapes of markers, in the order of the style sheet's colours.
+const SHAPES: [Shape; LOOKS] = [
+    Shape::Circle,
+    Shape::Square,
+    Shape::Triangle,
+    Shape::Diamond,
+    Shape::Cross,
+    Shape::Kite,
+    Shape::Hexagon,
+    Shape::Star,
+    Shape::Bow,
+    Shape::Bar,
+];
 
 /// The shape of a marker: what tells targets apart without colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +35,10 @@ pub(super) enum Shape {
     Diamond,
     Cross,
     Kite,
+    Hexagon,
+    Star,
+    Bow,
+    Bar,
 }
 
 /// How a target is drawn.
@@ -39,7 +53,7 @@ pub(super) struct Look {
 impl Look {
     /// How the platform at `index` of a study is drawn.
     pub(super) fn published(index: usize) -> Self {
-        Self { class: format!("study s{}", index % COLOURS), shape: SHAPES[index % COLOURS], dashed: true }
+        Self { class: "study".to_owned(), shape: SHAPES[index % LOOKS], dashed: true }
     }
 }
 
@@ -139,7 +153,7 @@ impl<'a> Book<'a> {
 fn look(role: Role, brokers: &mut usize) -> Look {
     match role {
         Role::Broker => {
-            let index = *brokers % COLOURS;
+            let index = *brokers % LOOKS;
             *brokers += 1;
             Look { class: format!("t{index}"), shape: SHAPES[index], dashed: false }
         }
@@ -217,4 +231,20 @@ pub(super) fn point(cell: &Cell) -> String {
     };
     let parts: Vec<String> = cell.point.iter().map(|(name, at)| format!("{name} {}", value(name, *at))).collect();
     parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The seventh target once looked like the first.
+    #[test]
+    fn ten_brokers_look_different() {
+        let mut brokers = 0;
+        let looks: Vec<Look> = (0..LOOKS).map(|_| look(Role::Broker, &mut brokers)).collect();
+        for (at, one) in looks.iter().enumerate() {
+            assert!(looks[..at].iter().all(|other| other.shape != one.shape && other.class != one.class), "{one:?}");
+            assert!(include_str!("page.css").contains(&format!("\n.{}", one.class)), "{one:?}");
+        }
+    }
 }

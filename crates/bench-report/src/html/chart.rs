@@ -82,8 +82,28 @@ fn marker(x: f64, y: f64, look: &Look, filling: Filling, title: &str) -> Markup 
             (-m, m / 3.0),
         ]),
         Shape::Kite => path(&[(-m * 1.2, -m), (m * 1.2, -m), (0.0, m * 1.2)]),
+        Shape::Hexagon => path(&around(6, |_| m * 1.15)),
+        Shape::Star => path(&around(10, |corner| if corner % 2 == 0 { m * 1.5 } else { m * 0.6 })),
+        Shape::Bow => path(&[(-m * 1.2, -m), (m * 1.2, m), (m * 1.2, -m), (-m * 1.2, m)]),
+        Shape::Bar => path(&[(-m / 2.0, -m * 1.4), (m / 2.0, -m * 1.4), (m / 2.0, m * 1.4), (-m / 2.0, m * 1.4)]),
     };
     html! { path class=(class) d=(outline) { title { (title) } } }
+}
+
+/// Corners around a middle, from the top on, each as far from it as `radius` says.
+fn around(corners: u8, radius: impl Fn(u8) -> f64) -> Vec<(f64, f64)> {
+    let corner = |corner: u8| {
+        let (sine, cosine) = (std::f64::consts::TAU * f64::from(corner) / f64::from(corners)).sin_cos();
+        (radius(corner) * sine, -radius(corner) * cosine)
+    };
+    (0..corners).map(corner).collect()
+}
+
+/// The room that a line of text may take. A letter is counted as wide as on a narrow screen, whose
+/// letters are larger beside the drawing.
+fn room(text: &str) -> f64 {
+    const LETTER: f64 = 8.2;
+    text.chars().count() as f64 * LETTER
 }
 
 /// Moves labels apart so that none is nearer than `gap` to the next, each as near to its place as

@@ -42,7 +42,26 @@ pub(super) fn circumstances(book: &Book<'_>) -> Markup {
             @if let Some(network) = &machine.network { "; over " (network) }
             "."
         }
+        @for (index, other) in book.others() { (answer(book, index, other)) }
         ul.facts { @for player in &book.players { (card(player)) } }
+    }
+}
+
+/// How it came out against one target, in a sentence.
+fn answer(book: &Book<'_>, index: usize, other: &Player<'_>) -> Markup {
+    let Some(first) = book.first() else { return html! {} };
+    let ranked: Vec<Entry<'_>> = entries(book, index).into_iter().filter(Entry::is_ranked).collect();
+    let ahead = ranked.iter().filter(|entry| entry.found.standing == Standing::Ahead).count();
+    html! {
+        p.answer {
+            @if let Some(middle) = ranked.get(ranked.len() / 2) {
+                (first.name()) " is ahead of " (other.name()) " in " b { (count(ahead)) " of " (count(ranked.len())) }
+                " ranked " (if ranked.len() == 1 { "cell" } else { "cells" }) "; half of them are at "
+                b { (ratio(middle.found.advantage, None)) } " or better."
+            } @else {
+                "No cell ranks " (first.name()) " and " (other.name()) "."
+            }
+        }
     }
 }
 
@@ -97,7 +116,13 @@ impl Entry<'_> {
     fn name(&self) -> String {
         let at = point(self.cell);
         let comma = if at.is_empty() { "" } else { ", " };
-        format!("{} {}{comma}{at} ({})", self.suite.id, self.cell.row, profile(self.cell.profile))
+        let Cell { row, title, profile: of, .. } = self.cell;
+        format!("{} {row} {title}{comma}{at} ({})", self.suite.id, profile(*of))
+    }
+
+    /// One of the two is better, and the whole interval says so.
+    fn is_ranked(&self) -> bool {
+        matches!(self.found.standing, Standing::Ahead | Standing::Behind)
     }
 }
 
@@ -112,7 +137,7 @@ pub(super) fn section(book: &Book<'_>) -> Markup {
         } @else {
             p {
                 "Each dot is a cell: a row of a study at one point and in one profile. It stands where the ratio of " (first.name())
-                " to the other target is, turned so that more is always better for " (first.name()) ". A hollow dot ranks nobody: no difference"
+                " to the other target is, turned so that more is always better for " (first.name()) ". A hollow dot ranks neither: no difference"
                 " was detected, the blocks are too few, or the two promise different durability."
             }
             div.overview { (strips(book, first, &entries)) }
@@ -182,12 +207,14 @@ fn against(first: &str, other: &Player<'_>, entries: &[Entry<'_>]) -> Markup {
         } @else {
             (means(entries))
             div.scores {
-                div {
-                    (list("bad", &format!("{first} is behind"), &behind))
-                    (list("open", "Nobody is ranked", &level))
-                    (list("open", "Different promises, not ranked", &unlike))
+                @if behind.len() + level.len() + unlike.len() > 0 {
+                    div {
+                        (list("bad", &format!("{first} is behind"), &behind))
+                        (list("open", "Neither is ranked", &level))
+                        (list("open", "Different promises, not ranked", &unlike))
+                    }
                 }
-                div { (list("good", &format!("{first} is ahead"), &ahead)) }
+                @if !ahead.is_empty() { div { (list("good", &format!("{first} is ahead"), &ahead)) } }
             }
         }
     }

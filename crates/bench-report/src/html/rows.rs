@@ -129,7 +129,7 @@ fn measured(book: &Book<'_>, cell: &Cell, index: usize, found: &Figures, longest
             @if state == Soundness::Violated { s { (text) } } @else { (text) }
             @if let Some(class) = book.promise(cell, index) { " " span.badge title=(class_title(class)) { (class) } }
         }
-        @if cell.metric != Metric::Passed { span.meter style=(format!("--w:{share:.1}%")) { i {} } }
+        @if cell.metric != Metric::Passed { span class=(if state == Soundness::Sound { "meter" } else { "meter hollow" }) style=(format!("--w:{share:.1}%")) { i {} } }
         @if let Some(extent) = extent(&found.value).filter(|_| cell.metric != Metric::Passed) { small { (extent) } }
         (against(book, cell, index))
         @if let Some(cpu) = cpu(cell, found) { small { (amount(cpu)) " µs CPU/msg" } }

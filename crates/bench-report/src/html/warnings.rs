@@ -38,7 +38,7 @@ fn run(book: &Book<'_>) -> Vec<String> {
     }
     if extent.blocks < FEWEST_BLOCKS {
         all.push(format!(
-            "With fewer than {FEWEST_BLOCKS} blocks there are no intervals, and nobody is ranked: ranges are shown instead."
+            "With fewer than {FEWEST_BLOCKS} blocks there are no intervals, and no target is ranked: ranges are shown instead."
         ));
     }
     if !extent.frozen && book.players.len() > 1 {

@@ -7,21 +7,23 @@ use maud::{Markup, html};
 use super::super::book::Look;
 use super::super::quantity::short;
 use super::scale::{Kind, Scale};
-use super::{Caption, Filling, WIDTH, at, drawing, marker};
+use super::{Caption, Filling, WIDTH, at, drawing, marker, room};
 
-/// Places of the edges: names on the left, figures on the right.
-const LEFT: f64 = 92.0;
-const RIGHT: f64 = WIDTH - 112.0;
+/// The most that names on the left, and figures on the right, may take of the width.
+const NAMES: f64 = 165.0;
+const FIGURES: f64 = 185.0;
+/// Between a text and what it is about.
+const AIR: f64 = 6.0;
 const TOP: f64 = 20.0;
 /// Heights of a group's heading, of a bar with its gap, and of the gap between groups.
 const HEADING: f64 = 20.0;
 const ROW: f64 = 19.0;
 const BAR: f64 = 12.0;
 const GAP: f64 = 9.0;
-/// Names longer than this are cut; they are whole in the table under the figure.
-const NAME: usize = 14;
-const HEADING_LENGTH: usize = 66;
-const REASON: usize = 52;
+/// Texts longer than this are cut; they are whole in the table under the figure.
+const NAME: usize = 20;
+const HEADING_LENGTH: usize = 62;
+const REASON: usize = 44;
 
 /// The bars of one cell.
 #[derive(Debug, Clone)]
@@ -56,9 +58,10 @@ pub(in super::super) struct Length {
 /// Draws the groups under one axis over `values`, which may be more than those of the groups so
 /// that figures beside each other have the same.
 pub(in super::super) fn draw(caption: &Caption, unit: &str, kind: Kind, values: &[f64], groups: &[Group]) -> Markup {
+    let (left, right) = edges(groups);
     let across = match kind {
-        Kind::Logarithmic => Scale::over(values.iter().copied(), kind, LEFT, RIGHT),
-        Kind::Linear => Scale::from_zero(values.iter().copied(), LEFT, RIGHT),
+        Kind::Logarithmic => Scale::over(values.iter().copied(), kind, left, right),
+        Kind::Linear => Scale::from_zero(values.iter().copied(), left, right),
     };
     let heights = groups.iter().map(|group| HEADING + group.bars.len() as f64 * ROW + GAP);
     let bottom = TOP + heights.sum::<f64>();
@@ -76,55 +79,68 @@ pub(in super::super) fn draw(caption: &Caption, unit: &str, kind: Kind, values: 
             path class="grid" d=(format!("M{} {}V{}", at(across.at(tick)), at(TOP - 4.0), at(bottom))) {}
             text class="tick mid" x=(at(across.at(tick))) y="11" { (short(tick)) }
         }
-        text class="axis" x=(at(RIGHT + 8.0)) y="11" { (unit) @if kind == Kind::Logarithmic { " (log)" } }
+        text class="axis end" x=(at(WIDTH)) y="11" { (unit) @if kind == Kind::Logarithmic { " (log)" } }
         @for (top, group) in placed {
             text class="heading" x="0" y=(at(top + 12.0)) { title { (group.heading) } (cut(&group.heading, HEADING_LENGTH)) }
             @for (index, bar) in group.bars.iter().enumerate() {
-                (one(bar, &across, top + HEADING + index as f64 * ROW))
+                (one(bar, &across, left, top + HEADING + index as f64 * ROW))
             }
         }
     };
     drawing(caption, bottom, &inside)
 }
 
-fn one(bar: &Bar, across: &Scale, top: f64) -> Markup {
+/// Where bars begin, and where the longest of them ends: the names and figures of all bars have
+/// room beside them.
+fn edges(groups: &[Group]) -> (f64, f64) {
+    let bars = || groups.iter().flat_map(|group| &group.bars);
+    let widest = |rooms: &mut dyn Iterator<Item = f64>| rooms.fold(0.0, f64::max) + AIR;
+    let names = widest(&mut bars().map(|bar| room(&cut(&bar.name, NAME))));
+    let figures = widest(&mut bars().filter_map(|bar| bar.length.as_ref().ok()).map(|length| room(&length.text)));
+    (names.min(NAMES), WIDTH - figures.min(FIGURES) - AIR)
+}
+
+fn one(bar: &Bar, across: &Scale, left: f64, top: f64) -> Markup {
     let middle = top + BAR / 2.0;
     html! {
-        text class=(format!("{} name end", bar.look.class)) x=(at(LEFT - 6.0)) y=(at(middle + 4.0)) { (cut(&bar.name, NAME)) }
+        text class=(format!("{} name end", bar.look.class)) x=(at(left - AIR)) y=(at(middle + 4.0)) { (cut(&bar.name, NAME)) }
         @match &bar.length {
             Err(reason) => {
-                text class="absent" x=(at(LEFT + 4.0)) y=(at(middle + 4.0)) { title { (reason) } (cut(reason, REASON)) }
+                text class="absent" x=(at(left + 4.0)) y=(at(middle + 4.0)) { title { (reason) } (cut(reason, REASON)) }
             }
-            Ok(length) => (filled(bar, length, across, top)),
+            Ok(length) => (filled(bar, length, across, (left, top))),
         }
     }
 }
 
-fn filled(bar: &Bar, length: &Length, across: &Scale, top: f64) -> Markup {
+fn filled(bar: &Bar, length: &Length, across: &Scale, (left, top): (f64, f64)) -> Markup {
     let (middle, end) = (top + BAR / 2.0, across.at(length.value));
     let (class, text) = (&bar.look.class, if length.struck { "value struck" } else { "value" });
     let shape = if length.doubtful { "bar hollow" } else { "bar" };
     let right = length.interval.map_or(end, |(_, high)| across.at(high).max(end));
-    let width = at((end - LEFT).max(1.0));
+    let width = at((end - left).max(1.0));
     let filling = if length.doubtful { Filling::Hollow } else { Filling::Full };
     html! {
         @if across.is_logarithmic() {
-            path class=(format!("{class} stem")) d=(format!("M{} {}H{}", at(LEFT), at(middle), at(end))) {}
+            path class=(format!("{class} stem")) d=(format!("M{} {}H{}", at(left), at(middle), at(end))) {}
         } @else {
-            rect class=(format!("{class} {shape}")) x=(at(LEFT)) y=(at(top)) width=(width) height=(at(BAR)) {
+            rect class=(format!("{class} {shape}")) x=(at(left)) y=(at(top)) width=(width) height=(at(BAR)) {
                 title { (length.title) }
             }
         }
-        @if let Some((low, high)) = length.interval { (whisker(across.at(low), across.at(high), middle)) }
+        @if let Some((low, high)) = length.interval { (whisker(across, low, high, middle)) }
         @if across.is_logarithmic() { (marker(end, middle, &bar.look, filling, &length.title)) }
-        text class=(text) x=(at(right + 6.0)) y=(at(middle + 4.0)) { (length.text) }
+        text class=(text) x=(at(right + AIR)) y=(at(middle + 4.0)) { (length.text) }
     }
 }
 
-/// An interval as a line with a stop at each end.
-fn whisker(low: f64, high: f64, middle: f64) -> Markup {
-    let (low, high, up) = (at(low), at(high), at(middle - 3.0));
-    html! { path class="whisker" d=(format!("M{low} {}H{high}M{low} {up}v6M{high} {up}v6", at(middle))) {} }
+/// An interval as a line with a stop at each end, or an arrow where it goes on beyond the axis.
+fn whisker(across: &Scale, low: f64, high: f64, middle: f64) -> Markup {
+    let (from, to, up) = (at(across.at(low)), at(across.at(high)), at(middle - 3.0));
+    let stop = |place: &str| format!("M{place} {up}v6");
+    let begin = if across.is_below(low) { format!("M{from} {}m4 -3l-4 3l4 3", at(middle)) } else { stop(&from) };
+    let end = if across.is_above(high) { format!("M{to} {}m-4 -3l4 3l-4 3", at(middle)) } else { stop(&to) };
+    html! { path class="whisker" d=(format!("M{from} {}H{to}{begin}{end}", at(middle))) {} }
 }
 
 /// The beginning of a text that is too long, with an ellipsis.
@@ -134,4 +150,39 @@ fn cut(text: &str, most: usize) -> String {
     }
     let kept: String = text.chars().take(most - 1).collect();
     format!("{}…", kept.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::book::Shape;
+    use super::*;
+
+    fn group(name: &str, text: &str, interval: (f64, f64)) -> Group {
+        let look = Look { class: "t1".to_owned(), shape: Shape::Circle, dashed: false };
+        let (text, title) = (text.to_owned(), String::new());
+        let length = Length { value: 10.0, interval: Some(interval), text, title, doubtful: false, struck: false };
+        Group { heading: String::new(), bars: vec![Bar { name: name.to_owned(), look, length: Ok(length) }] }
+    }
+
+    /// Whiskers once ended at the frame as if there were no more: 142 857 was drawn as 60 000.
+    #[test]
+    fn a_whisker_that_goes_on_beyond_the_axis_has_an_arrow() {
+        let caption = Caption { id: "x".to_owned(), title: String::new(), about: String::new() };
+        let arrow = "l4 3l-4 3";
+        for (high, expected) in [(11.0, false), (25.0, true)] {
+            let groups = [group("a", "10", (9.0, high))];
+            let drawn = draw(&caption, "msg/s", Kind::Linear, &[10.0, 12.0], &groups).into_string();
+            assert_eq!(drawn.contains(arrow), expected, "{high}");
+        }
+    }
+
+    /// Figures once ran into the drawing beside them, and names were cut where there was room.
+    #[test]
+    fn names_and_figures_have_room() {
+        for (name, text) in [("a", "1"), ("Sun Java System MQ", "1 028 209 · D3 invalid")] {
+            let (left, right) = edges(&[group(name, text, (9.0, 11.0))]);
+            assert!(left >= room(name) && WIDTH - right >= room(text), "{name}: {left} {right}");
+            assert_eq!(cut(name, NAME), name);
+        }
+    }
 }

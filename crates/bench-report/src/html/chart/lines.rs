@@ -5,11 +5,13 @@ use maud::{Markup, html};
 use super::super::book::Look;
 use super::super::quantity::short;
 use super::scale::{Kind, Scale};
-use super::{Caption, Filling, WIDTH, at, drawing, marker, spread_out};
+use super::{Caption, Filling, WIDTH, at, drawing, marker, room, spread_out};
 
-/// Places of the edges: room for numbers on the left, for names on the right.
+/// Room for numbers on the left, and the most that names on the right may take.
 const LEFT: f64 = 46.0;
-const RIGHT: f64 = WIDTH - 104.0;
+const NAMES: f64 = 160.0;
+/// Between the end of the axis and the names.
+const LEADER: f64 = 11.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 236.0;
 const HEIGHT: f64 = 276.0;
@@ -63,7 +65,9 @@ pub(in super::super) enum Marks {
 /// Draws the lines.
 pub(in super::super) fn draw(caption: &Caption, x: &Axis, y: &Axis, marks: Marks, lines: &[Line]) -> Markup {
     let points = || lines.iter().flat_map(|line| &line.points);
-    let across = Scale::over(points().map(|point| point.x), x.kind, LEFT, RIGHT);
+    let names = lines.iter().map(|line| room(&line.name)).fold(0.0, f64::max);
+    let right = WIDTH - LEADER - names.min(NAMES);
+    let across = Scale::over(points().map(|point| point.x), x.kind, LEFT, right);
     let ends = points().flat_map(|point| [point.y, point.band.map_or(point.y, |band| band.1)]);
     let up = if y.kind == Kind::Logarithmic {
         let lower = points().map(|point| point.band.map_or(point.y, |band| band.0));
@@ -74,13 +78,13 @@ pub(in super::super) fn draw(caption: &Caption, x: &Axis, y: &Axis, marks: Marks
     let places: Vec<f64> = lines.iter().map(|line| line.points.last().map_or(BOTTOM, |last| up.at(last.y))).collect();
     let labels = spread_out(&places, LINE, TOP, BOTTOM);
     let inside = html! {
-        (grid(&across, &up, x, y, &ticks(points().map(|point| point.x), &across, marks)))
+        (grid((&across, right), &up, x, y, &ticks(points().map(|point| point.x), &across, marks)))
         @for line in lines { (band(line, &across, &up)) }
         @for line in lines { (path(line, &across, &up)) }
         @for ((line, place), label) in lines.iter().zip(places).zip(labels) {
             @if let Some(last) = line.points.last() {
-                path class="leader" d=(format!("M{} {}L{} {}", at(across.at(last.x) + 5.0), at(place), at(RIGHT + 8.0), at(label))) {}
-                text class=(format!("{} name", line.look.class)) x=(at(RIGHT + 11.0)) y=(at(label + 4.0)) { (line.name) }
+                path class="leader" d=(format!("M{} {}L{} {}", at(across.at(last.x) + 5.0), at(place), at(right + LEADER - 3.0), at(label))) {}
+                text class=(format!("{} name", line.look.class)) x=(at(right + LEADER)) y=(at(label + 4.0)) { (line.name) }
             }
         }
     };
@@ -105,18 +109,18 @@ fn ticks(values: impl Iterator<Item = f64>, across: &Scale, marks: Marks) -> Vec
     kept
 }
 
-fn grid(across: &Scale, up: &Scale, x: &Axis, y: &Axis, marks: &[f64]) -> Markup {
+fn grid((across, right): (&Scale, f64), up: &Scale, x: &Axis, y: &Axis, marks: &[f64]) -> Markup {
     html! {
         text class="axis" x="4" y="12" { (y.label) @if y.kind == Kind::Logarithmic { " (logarithmic)" } }
         @for tick in up.ticks() {
-            path class="grid" d=(format!("M{} {}H{}", at(LEFT), at(up.at(tick)), at(RIGHT))) {}
+            path class="grid" d=(format!("M{} {}H{}", at(LEFT), at(up.at(tick)), at(right))) {}
             text class="tick end" x=(at(LEFT - 6.0)) y=(at(up.at(tick) + 4.0)) { ((y.number)(tick)) }
         }
         @for mark in marks {
             path class="grid" d=(format!("M{} {}v5", at(across.at(*mark)), at(BOTTOM))) {}
             text class="tick mid" x=(at(across.at(*mark))) y=(at(BOTTOM + 18.0)) { ((x.number)(*mark)) }
         }
-        text class="axis mid" x=(at((LEFT + RIGHT) / 2.0)) y=(at(HEIGHT - 6.0)) {
+        text class="axis mid" x=(at((LEFT + right) / 2.0)) y=(at(HEIGHT - 6.0)) {
             (x.label) @if x.kind == Kind::Logarithmic { " (logarithmic)" }
         }
     }

@@ -61,6 +61,16 @@ impl Scale {
         self.kind == Kind::Logarithmic
     }
 
+    /// True for what lies above the axis and is drawn at its end.
+    pub(in super::super) fn is_above(&self, value: f64) -> bool {
+        value > self.high
+    }
+
+    /// True for what lies below the axis and is drawn at its beginning.
+    pub(in super::super) fn is_below(&self, value: f64) -> bool {
+        value < self.low
+    }
+
     /// Where a value is.
     pub(in super::super) fn at(&self, value: f64) -> f64 {
         let share = if self.is_logarithmic() {

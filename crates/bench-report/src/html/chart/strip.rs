@@ -13,8 +13,10 @@ const LEFT: f64 = 10.0;
 const RIGHT: f64 = WIDTH - 10.0;
 const TOP: f64 = 34.0;
 /// Height of the room of one target, and of the axis under all of them.
-const LANE: f64 = 84.0;
+const LANE: f64 = 90.0;
 const FOOT: f64 = 34.0;
+/// Height of a target's name.
+const NAME: f64 = 14.0;
 /// How many dots stand above each other at most on each side of the line.
 const PILE: i32 = 4;
 
@@ -41,10 +43,14 @@ pub(in super::super) fn draw(caption: &Caption, first: &str, lanes: &[Lane]) -> 
             path class="grid" d=(format!("M{} {}V{}", at(across.at(tick)), at(TOP - 8.0), at(bottom + 4.0))) {}
             text class="tick mid" x=(at(across.at(tick))) y=(at(bottom + 18.0)) { (printed(tick)) "×" }
         }
-        path class="one" d=(format!("M{} {}V{}", at(middle), at(TOP - 12.0), at(bottom + 4.0))) {}
-        @if middle > 140.0 { text class="axis end" x=(at(middle - 8.0)) y="14" { "← the other is better" } }
-        text class="axis" x=(at(middle + 8.0)) y="14" { (first) " is better →" }
-        @for (index, lane) in lanes.iter().enumerate() { (one(lane, &across, TOP + index as f64 * LANE)) }
+        text class="axis" x=(at(LEFT)) y="14" { "← the other is better" }
+        text class="axis end" x=(at(RIGHT)) y="14" { (first) " is better →" }
+        @for (index, lane) in lanes.iter().enumerate() {
+            @let top = TOP + index as f64 * LANE;
+            // The line stops where a name stands.
+            path class="one" d=(format!("M{} {}V{}", at(middle), at(top + NAME), at(top + LANE - 8.0))) {}
+            (one(lane, &across, top))
+        }
     };
     drawing(caption, bottom + FOOT, &inside)
 }
