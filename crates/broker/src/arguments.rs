@@ -26,6 +26,7 @@ use crate::value::{Table, Value};
 
 pub(crate) const QUEUE_TYPE: &str = "x-queue-type";
 pub(crate) const CONSUMER_TIMEOUT: &str = "x-consumer-timeout";
+const DEAD_LETTER_EXCHANGE: &str = "x-dead-letter-exchange";
 const DISCONNECTED_TIMEOUT: &str = "x-consumer-disconnected-timeout";
 /// The name of the property that is the key of a last value.
 const LAST_VALUE_KEY: &str = "x-last-value-key";
@@ -255,10 +256,8 @@ pub(crate) struct QueueArguments {
     pub(crate) consumer_timeout: Option<u64>,
     /// `x-overflow`.
     pub(crate) overflow: Overflow,
-    /// `x-dead-letter-exchange`; the empty name is the default exchange.
-    pub(crate) dead_letter_exchange: Option<String>,
-    /// `x-dead-letter-routing-key`; `None` keeps the message's own keys.
-    pub(crate) dead_letter_routing_key: Option<String>,
+    /// The way of its dead letters; `None` drops them.
+    pub(crate) dead_letters: Option<DeadLetters>,
     /// `x-delivery-limit`; `None` is no limit.
     pub(crate) delivery_limit: Option<u64>,
     /// `x-message-deduplication`: a message whose id is remembered is dropped.
@@ -269,6 +268,15 @@ pub(crate) struct QueueArguments {
     pub(crate) grouping: Option<Grouping>,
     /// `x-delayed-retry-type`: messages that come back wait before they are delivered again.
     pub(crate) retry: Option<Retry>,
+}
+
+/// The way of dead letters.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct DeadLetters {
+    /// `x-dead-letter-exchange`; the empty name is the default exchange.
+    pub(crate) exchange: String,
+    /// `x-dead-letter-routing-key`; `None` keeps the message's own keys.
+    pub(crate) routing_key: Option<String>,
 }
 
 /// The text of a refusal for an unknown argument.
@@ -330,6 +338,19 @@ impl QueueArguments {
         Self::parse(name, vhost, &bounded, UnknownArguments::Accept)
     }
 
+    /// Parses the routing key of dead letters. The exchange stands before it in every list of
+    /// arguments.
+    fn take_routing_key(&mut self, value: &Value, table: &Table) -> Result<(), String> {
+        let key = name(value)?;
+        if table.get(DEAD_LETTER_EXCHANGE).is_none() {
+            return Err("routing_key_but_no_dlx_defined".to_owned());
+        }
+        if let Some(way) = &mut self.dead_letters {
+            way.routing_key = Some(key);
+        }
+        Ok(())
+    }
+
     /// Parses one argument, or says what is wrong with it.
     fn take(&mut self, argument: &str, value: &Value, table: &Table) -> Result<(), String> {
         match argument {
@@ -347,14 +368,10 @@ impl QueueArguments {
             LAST_VALUE_KEY => self.last_value_key = Some(header(value)?),
             groups::ENABLED | groups::BUCKETS | groups::REBALANCE => self.take_groups(argument, value, table)?,
             "x-overflow" => self.overflow = overflow(value)?,
-            "x-dead-letter-exchange" => self.dead_letter_exchange = Some(name(value)?),
-            "x-dead-letter-routing-key" => {
-                let key = name(value)?;
-                if table.get("x-dead-letter-exchange").is_none() {
-                    return Err("routing_key_but_no_dlx_defined".to_owned());
-                }
-                self.dead_letter_routing_key = Some(key);
+            DEAD_LETTER_EXCHANGE => {
+                self.dead_letters = Some(DeadLetters { exchange: name(value)?, routing_key: None });
             }
+            "x-dead-letter-routing-key" => self.take_routing_key(value, table)?,
             // A negative number is no limit.
             "x-delivery-limit" => self.delivery_limit = u64::try_from(integer(value)?).ok(),
             // A move is a group of the log, so it always happens exactly once.

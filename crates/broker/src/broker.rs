@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use auth::{Authority, AuthoritySettings, Identity, Permission, Tags, User};
 use journal::{Disk, Journal, LogId, Options};
+use parking_lot::Mutex;
 
 use crate::catalog::system::SystemChange;
 use crate::clock::Clock;
@@ -16,7 +17,7 @@ use crate::engine::checkpoint::Restater;
 use crate::engine::clients::{Login, Terms};
 use crate::engine::open_error::OpenError;
 use crate::engine::recovery::{Rebuilt, Replayed};
-use crate::engine::{Engine, EngineParts};
+use crate::engine::{Damages, Engine, EngineParts};
 use crate::error::Error;
 use crate::message::dialect::Dialects;
 use crate::names::NameGenerator;
@@ -101,8 +102,7 @@ impl Broker {
             dialects: parts.dialects,
             clock: parts.clock,
             settings: parts.settings,
-            lost: rebuilt.losses(),
-            news: rebuilt.news(&system),
+            damages: Damages { lost: Mutex::new(rebuilt.losses()), news: Mutex::new(rebuilt.news(&system)) },
             system,
             owners: rebuilt.take_owners(),
             names: NameGenerator::new(parts.name_key),
@@ -197,12 +197,12 @@ impl Broker {
 
     /// Sessions (AMQP 0-9-1: channels) of one connection, for later connections.
     pub fn sessions_per_connection(&self) -> u32 {
-        self.engine.sessions_per_connection.load(Ordering::Relaxed)
+        self.engine.clients.sessions_each.load(Ordering::Relaxed)
     }
 
     /// Changes that. Open connections keep their number.
     pub fn set_sessions_per_connection(&self, sessions: u32) {
-        self.engine.sessions_per_connection.store(sessions, Ordering::Relaxed);
+        self.engine.clients.sessions_each.store(sessions, Ordering::Relaxed);
     }
 
     /// Changes what one user may make the broker hold: see [`Settings::user_memory`].
@@ -268,7 +268,7 @@ impl Broker {
 
     /// The failed reads since the last call: a line for each queue that stopped, for the log.
     pub fn take_damages(&self) -> Vec<String> {
-        let mut damages = std::mem::take(&mut *self.engine.news.lock());
+        let mut damages = std::mem::take(&mut *self.engine.damages.news.lock());
         damages.extend(self.engine.take_damages());
         damages
     }

@@ -53,11 +53,6 @@ pub(crate) fn write_varint(into: &mut Vec<u8>, mut number: u64) {
     into.push(number as u8);
 }
 
-/// Appends a truth value as one byte.
-pub(crate) fn write_bool(into: &mut Vec<u8>, truth: bool) {
-    into.push(u8::from(truth));
-}
-
 /// Appends a length and the bytes.
 pub(crate) fn write_bytes(into: &mut Vec<u8>, bytes: &[u8]) {
     write_varint(into, bytes.len() as u64);
@@ -71,7 +66,7 @@ pub(crate) fn write_text(into: &mut Vec<u8>, text: &str) {
 
 /// Appends 0 for `None`, or 1 and the number.
 pub(crate) fn write_optional_varint(into: &mut Vec<u8>, number: Option<u64>) {
-    write_bool(into, number.is_some());
+    into.push(number.is_some().into());
     if let Some(number) = number {
         write_varint(into, number);
     }

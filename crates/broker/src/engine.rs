@@ -34,7 +34,6 @@ pub(crate) mod walk;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use auth::Authority;
@@ -46,7 +45,7 @@ use crate::alarms::Alarms;
 use crate::catalog::Catalog;
 use crate::catalog::system::System;
 use crate::clock::Clock;
-use crate::engine::clients::ClientShared;
+use crate::engine::clients::Clients;
 use crate::engine::dead_letter::postponed::Postponed;
 use crate::engine::ending::Ending;
 use crate::engine::pager::Sweep;
@@ -57,6 +56,7 @@ use crate::memory::ingress::Ingress;
 use crate::memory::{Housekeeper, Memory};
 use crate::message::dialect::Dialects;
 use crate::names::NameGenerator;
+use crate::queue::arrival::Arrival;
 use crate::queue::dropped::Losses;
 use crate::queue::errands::Pager;
 use crate::queue::{GroupLocks, Queue, QueueContext};
@@ -104,28 +104,48 @@ pub(crate) struct Engine {
     pub(crate) context: QueueContext,
     pub(crate) catalog: Catalog,
     pub(crate) authority: Authority,
-    /// As [`crate::Limits::sessions_per_connection`] says, or a later change.
-    pub(crate) sessions_per_connection: AtomicU32,
     pub(crate) ingress: Arc<Ingress>,
     pub(crate) alarms: Alarms,
     pub(crate) housekeeper: Arc<Housekeeper>,
     pub(crate) waiting: Mutex<Waiting>,
     pub(crate) postponed: Postponed,
-    pub(crate) sweep: Mutex<Sweep>,
-    pub(crate) spilling: Spilling,
-    pub(crate) clients: Mutex<HashMap<u64, Arc<ClientShared>>>,
+    pub(crate) eviction: Eviction,
+    pub(crate) clients: Clients,
     pub(crate) replies: Replies,
-    /// Queues with unreadable entries since the start, and a description of the damage.
-    pub(crate) lost: Mutex<HashMap<Owner, String>>,
-    /// Lines for the log about damage that was found at the start.
-    pub(crate) news: Mutex<Vec<String>>,
+    pub(crate) damages: Damages,
     /// Locked after a vhost's tables and before the journal's buffer.
     pub(crate) system: Mutex<System>,
     /// Held while vhosts, users and definitions are added, changed or deleted, from the first look
     /// to the end. So these changes come one after the other. Locked before everything else.
     pub(crate) administration: Mutex<()>,
-    next_client: AtomicU64,
     pub(crate) names: NameGenerator,
+}
+
+/// The damage that the start and the pager found.
+#[derive(Debug, Default)]
+pub(crate) struct Damages {
+    /// Queues with unreadable entries since the start, and a description of the damage.
+    pub(crate) lost: Mutex<HashMap<Owner, String>>,
+    /// Lines for the log that it does not have yet.
+    pub(crate) news: Mutex<Vec<String>>,
+}
+
+/// How messages leave memory.
+#[derive(Default)]
+pub(crate) struct Eviction {
+    pub(crate) sweep: Mutex<Sweep>,
+    pub(crate) spilling: Spilling,
+}
+
+/// Messages that move from one queue to others.
+pub(crate) struct Move<'a> {
+    /// The log of all these queues.
+    pub(crate) log: LogId,
+    pub(crate) arrivals: Vec<Arrival>,
+    /// The queues of each.
+    pub(crate) targets: &'a [Vec<Arc<Queue>>],
+    /// The log has them already; if not, it has the persistent ones from now on.
+    pub(crate) are_logged: bool,
 }
 
 /// The right to write a group, beside others or alone; see [`QueueContext::groups`].
@@ -142,8 +162,7 @@ pub(crate) struct EngineParts {
     pub(crate) dialects: Dialects,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
-    pub(crate) lost: HashMap<Owner, String>,
-    pub(crate) news: Vec<String>,
+    pub(crate) damages: Damages,
     pub(crate) system: System,
     pub(crate) owners: OwnerNumbers,
     pub(crate) names: NameGenerator,
@@ -165,7 +184,7 @@ impl Engine {
         let memory = Arc::new(Memory::new(limit, budget, Arc::clone(&housekeeper)));
         memory.users().set_most(parts.settings.user_memory);
         let ingress = Arc::new(Ingress::new(Arc::clone(&memory)));
-        let sessions_per_connection = AtomicU32::new(parts.settings.limits.sessions_per_connection);
+        let clients = Clients::new(parts.settings.limits.sessions_per_connection);
         let context = QueueContext {
             journal: parts.journal,
             dialects: parts.dialects,
@@ -183,28 +202,19 @@ impl Engine {
             context,
             catalog: parts.catalog,
             authority: parts.authority,
-            sessions_per_connection,
             ingress,
             alarms: Alarms::default(),
             housekeeper,
             waiting: Mutex::default(),
             postponed: Postponed::default(),
-            sweep: Mutex::default(),
-            spilling: Spilling::default(),
-            clients: Mutex::default(),
+            eviction: Eviction::default(),
+            clients,
             replies: Replies::default(),
-            lost: Mutex::new(parts.lost),
-            news: Mutex::new(parts.news),
+            damages: parts.damages,
             system: Mutex::new(parts.system),
             administration: Mutex::new(()),
-            next_client: AtomicU64::new(1),
             names: parts.names,
         }
-    }
-
-    /// A number for a client, never used before in this run.
-    pub(crate) fn client_number(&self) -> u64 {
-        self.next_client.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The right to write a group of `log` that brings messages to these queues. It is exclusive

@@ -54,7 +54,7 @@ pub use error::{Error, ErrorKind, Fact};
 pub use journal::Ticket;
 pub use message::Message;
 pub use message::annotations::{Annotations, Death, DeathPlace, Reason, SAID_MAX};
-pub use message::body::{Body, Gathered};
+pub use message::body::{Body, Gathered, Place};
 pub use message::dialect::{Content, Dialect, DialectId, Dialects, Field, IdForm};
 pub use message::id::Id;
 pub use message::overlay::{Counts, Overlay};
@@ -73,6 +73,6 @@ pub use session::{
     Awaited, Client, Confirm, Consume, Declared, DeleteIf, Delivery, Event, Fetch, Outcome, Publish, Refusal,
     SessionId, Tags, TransactionId, Unroutable,
 };
-pub use settings::{CountedReturns, Limits, Settings, Switch, UnknownArguments};
+pub use settings::{ConsumerLimits, CountedReturns, DeclarationLimits, Limits, Settings, Switch, UnknownArguments};
 pub use stats::{Churn, Counter, Deaths, Deliveries, Publishes, Totals};
 pub use value::{Table, Value, decimal_text, ms_of_seconds, seconds_of_ms};

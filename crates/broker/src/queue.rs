@@ -407,7 +407,7 @@ impl Inner {
     /// here.
     fn refuse(&mut self, arrival: &mut Arrival) {
         let dies = self.arguments.overflow == Overflow::RejectPublishDeadLetter;
-        if dies && self.arguments.dead_letter_exchange.is_some() {
+        if dies && self.arguments.dead_letters.is_some() {
             let message = Some(arrival.message().clone());
             self.departures.send_on(Dying {
                 seq: NO_NUMBER,

@@ -13,7 +13,7 @@ use journal::{Admission, Owner, PAGE};
 use crate::broker::Broker;
 use crate::browse::Browse;
 use crate::catalog::Vhost;
-use crate::engine::Engine;
+use crate::engine::{Engine, Move};
 use crate::error::Error;
 use crate::message::annotations::{Annotations, Death};
 use crate::message::cc::Copies;
@@ -203,7 +203,8 @@ fn bring_back(
     let mut work = Vec::new();
     let mut visit = Visit { context: engine, now: engine.clock.unix_ms(), work: &mut work };
     let leave = |group| queue.let_go_of_moved(&seized, group, engine);
-    engine.move_together(queue.log(), arrivals, &targets, durable, &leave, &mut visit);
+    let moved = Move { log: queue.log(), arrivals, targets: &targets, are_logged: durable };
+    engine.move_together(moved, &leave, &mut visit);
     engine.run_work(&mut work);
     Ok(())
 }

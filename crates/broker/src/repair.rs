@@ -62,7 +62,7 @@ fn repair(engine: &Engine, queue: &Arc<Queue>, mode: RepairMode) -> Repair {
         repair.numbers = (0, 0);
     }
     if repair.given_up == repair.unreadable {
-        engine.lost.lock().remove(&queue.id);
+        engine.damages.lost.lock().remove(&queue.id);
         // The queue stopped at one of them.
         let now = engine.clock.unix_ms();
         queue.repaired(&mut Visit { context: engine, now, work: &mut work });

@@ -228,7 +228,7 @@ impl Broker {
     /// Adds the counts of queues, one after the other and without a report of each.
     fn add_queues(&self, overview: &mut Overview) {
         let engine = &self.engine;
-        let lost = engine.lost.lock().clone();
+        let lost = engine.damages.lost.lock().clone();
         for vhost in engine.catalog.vhosts() {
             let tables = vhost.tables.read();
             for queue in tables.queues() {
@@ -251,7 +251,7 @@ impl Broker {
     /// Every queue, by vhost and name.
     pub fn queues(&self) -> Vec<QueueReport> {
         let mut reports = Vec::new();
-        let lost = self.engine.lost.lock().clone();
+        let lost = self.engine.damages.lost.lock().clone();
         for vhost in self.engine.catalog.vhosts() {
             let tables = vhost.tables.read();
             reports.extend(tables.queues().map(|queue| self.queue_report(queue, &tables, &lost)));

@@ -10,12 +10,8 @@ pub struct Limits {
     /// Sessions (AMQP 0-9-1: channels) of one connection, until
     /// [`crate::Broker::set_sessions_per_connection`] changes it.
     pub sessions_per_connection: u32,
-    /// Consumers of one session.
-    pub consumers_per_session: u32,
-    /// Consumers of one connection.
-    pub consumers_per_connection: u32,
-    /// Consumers of one queue, browsers included.
-    pub consumers_per_queue: u32,
+    /// Consumers.
+    pub consumers: ConsumerLimits,
     /// Unsettled deliveries of one consumer, or of one session that fetches. Consumers get no more
     /// until they settle some, as with a prefetch, and a fetch is refused.
     pub unsettled: u32,
@@ -37,15 +33,32 @@ pub struct Limits {
     /// Percent of connections for a user without a limit of its own that is no administrator, where
     /// there are several such users.
     pub user_share: u32,
-    /// Bytes that the arguments of one declaration may take.
-    pub declaration_bytes: u64,
-    /// Bytes of memory that all declarations may take; `None` for a quarter of the memory limit, at
-    /// least 32 MiB.
-    pub declarations_bytes: Option<u64>,
+    /// Bytes of declarations.
+    pub declarations: DeclarationLimits,
     /// Bytes that one open transaction may hold.
     pub transaction_bytes: u64,
     /// Routing keys in the `CC` and `BCC` headers of one message together.
     pub cc_keys: u32,
+}
+
+/// The most consumers.
+#[derive(Debug, Clone)]
+pub struct ConsumerLimits {
+    /// Of one session.
+    pub per_session: u32,
+    /// Of one connection.
+    pub per_connection: u32,
+    /// Of one queue, browsers included.
+    pub per_queue: u32,
+}
+
+/// The most bytes of declarations.
+#[derive(Debug, Clone)]
+pub struct DeclarationLimits {
+    /// Of the arguments of each.
+    pub each_bytes: u64,
+    /// Of memory, for all; `None` for a quarter of the memory limit, at least 32 MiB.
+    pub all_bytes: Option<u64>,
 }
 
 impl Default for Limits {
@@ -53,9 +66,7 @@ impl Default for Limits {
         Self {
             max_message_bytes: 16 << 20,
             sessions_per_connection: 2047,
-            consumers_per_session: 10_000,
-            consumers_per_connection: 50_000,
-            consumers_per_queue: 20_000,
+            consumers: ConsumerLimits { per_session: 10_000, per_connection: 50_000, per_queue: 20_000 },
             unsettled: 1_000_000,
             queues: 100_000,
             exchanges: 10_000,
@@ -65,8 +76,7 @@ impl Default for Limits {
             reserved_connections: 500,
             vhost_share: 50,
             user_share: 50,
-            declaration_bytes: 16 << 10,
-            declarations_bytes: None,
+            declarations: DeclarationLimits { each_bytes: 16 << 10, all_bytes: None },
             transaction_bytes: 64 << 20,
             cc_keys: 255,
         }
@@ -80,12 +90,6 @@ pub enum Switch {
     On,
     /// No longer.
     Off,
-}
-
-impl From<bool> for Switch {
-    fn from(on: bool) -> Self {
-        if on { Self::On } else { Self::Off }
-    }
 }
 
 /// The treatment of unknown arguments that begin with `x-`.

@@ -358,11 +358,15 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
         limits: broker::Limits {
             max_message_bytes: limits.max_message_size,
             sessions_per_connection: narrow(limits.channel_max),
-            consumers_per_session: narrow(limits.consumers.per_channel),
-            consumers_per_connection: narrow(limits.consumers.per_connection),
-            consumers_per_queue: narrow(limits.consumers.per_queue),
-            declaration_bytes: limits.declaration_bytes,
-            declarations_bytes: limits.declarations_bytes,
+            consumers: broker::ConsumerLimits {
+                per_session: narrow(limits.consumers.per_channel),
+                per_connection: narrow(limits.consumers.per_connection),
+                per_queue: narrow(limits.consumers.per_queue),
+            },
+            declarations: broker::DeclarationLimits {
+                each_bytes: limits.declaration_bytes,
+                all_bytes: limits.declarations_bytes,
+            },
             unsettled: narrow(limits.unacked),
             queues: limits.objects.queues,
             exchanges: limits.objects.exchanges,

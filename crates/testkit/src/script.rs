@@ -189,7 +189,7 @@ impl Script {
             }
             "flush" => self.broker().flush(),
             "trace" => {
-                let switch = (statement.word(0) == "on").into();
+                let switch = if statement.word(0) == "on" { broker::Switch::On } else { broker::Switch::Off };
                 self.broker().broker.trace("/", switch).expect("the vhost is there");
             }
             "background" => assert!(self.broker().background(1000), "the journal takes its records"),

@@ -178,8 +178,8 @@ fn take_body(
         return Err(Failure::new(ReplyCode::ResourceError, text));
     }
     *cx.unfinished += part.len() as u64;
-    let sure = cx.client.body_arrives(session, size, cx.now);
-    body.push(part, size, sure);
+    let place = cx.client.body_arrives(session, size, cx.now);
+    body.push(part, size, place);
     let whole = body.len() as u64 == size;
     if !whole && size <= LARGE_BODY {
         let unfinished = usize::try_from(*cx.unfinished).unwrap_or(usize::MAX);

@@ -4,6 +4,8 @@
 //! Only arguments that the existing queue may have are compared. Values are compared within a class
 //! of types: integers of all widths are one class, floating point of both another.
 
+use std::fmt::Display;
+
 use super::{ALTERNATE_EXCHANGE, QUEUE_TYPE, QueueType, known_to};
 use crate::error::Error;
 use crate::routing::ExchangeKind;
@@ -42,8 +44,8 @@ pub(crate) fn inequivalence(name: &str, vhost: &str, existing: &Declared<'_>, wa
     let object = format!("queue '{name}' in vhost '{vhost}'");
     // An existing queue has a known type.
     let mut known = QueueType::lists(existing.arguments).iter().copied().flatten();
-    flag(&object, "durable", existing.durable, wanted.durable)
-        .or_else(|| flag(&object, "auto_delete", existing.auto_delete, wanted.auto_delete))
+    property(&object, "durable", existing.durable, wanted.durable)
+        .or_else(|| property(&object, "auto_delete", existing.auto_delete, wanted.auto_delete))
         .or_else(|| known.find_map(|key| argument(&object, key, existing.arguments, wanted.arguments)))
 }
 
@@ -58,15 +60,15 @@ pub(crate) fn exchange_inequivalence(
 ) -> Option<Error> {
     let object = format!("exchange '{name}' in vhost '{vhost}'");
     let kinds = (existing.kind.name(), wanted.kind.name());
-    let kind = (kinds.0 != kinds.1).then(|| quoted(&object, "type", kinds.0, kinds.1));
     let mut known = [ALTERNATE_EXCHANGE].iter().chain(known_to(existing.kind));
-    kind.or_else(|| flag(&object, "durable", existing.durable, wanted.durable))
-        .or_else(|| flag(&object, "auto_delete", existing.auto_delete, wanted.auto_delete))
-        .or_else(|| flag(&object, "internal", existing.internal, wanted.internal))
+    property(&object, "type", kinds.0, kinds.1)
+        .or_else(|| property(&object, "durable", existing.durable, wanted.durable))
+        .or_else(|| property(&object, "auto_delete", existing.auto_delete, wanted.auto_delete))
+        .or_else(|| property(&object, "internal", existing.internal, wanted.internal))
         .or_else(|| known.find_map(|key| argument(&object, key, existing.arguments, wanted.arguments)))
 }
 
-fn flag(object: &str, key: &str, existing: bool, wanted: bool) -> Option<Error> {
+fn property<T: PartialEq + Display>(object: &str, key: &str, existing: T, wanted: T) -> Option<Error> {
     (existing != wanted).then(|| quoted(object, key, &existing.to_string(), &wanted.to_string()))
 }
 

@@ -93,8 +93,7 @@ fn what_is_understood() {
         (
             table(&[("x-dead-letter-routing-key", text(&long)), ("x-dead-letter-exchange", text(""))]),
             QueueArguments {
-                dead_letter_exchange: Some(String::new()),
-                dead_letter_routing_key: Some(long.clone()),
+                dead_letters: Some(DeadLetters { exchange: String::new(), routing_key: Some(long.clone()) }),
                 ..classic()
             },
         ),

@@ -6,7 +6,7 @@ use crate::arguments::bound_stored;
 use crate::catalog::Exchange;
 use crate::catalog::definitions::{DefinitionKey, Sort, definition_bytes};
 use crate::catalog::policies::{ApplyTo, Policy, PolicyKind, PolicySpec, argument};
-use crate::encoding::{write_bool, write_text, write_varint};
+use crate::encoding::{write_text, write_varint};
 use crate::error::Error;
 use crate::store::facts::{DEFINITION as DEFINITION_FACT, EXCHANGE, table_bytes};
 use crate::value::{Table, Value};
@@ -21,8 +21,8 @@ pub(crate) fn log_exchange(appender: &mut Appender<'_>, vhost: Owner, exchange: 
     write_varint(&mut bytes, vhost);
     write_text(&mut bytes, &exchange.name);
     write_text(&mut bytes, exchange.kind.name());
-    write_bool(&mut bytes, exchange.auto_delete);
-    write_bool(&mut bytes, exchange.internal);
+    bytes.push(exchange.auto_delete.into());
+    bytes.push(exchange.internal.into());
     table_bytes(&mut bytes, &exchange.arguments);
     appender.fact(None, exchange.id, EXCHANGE, &[&bytes]);
 }

@@ -119,31 +119,37 @@ pub(crate) const DEAD_LETTER_ROUTING_KEY: &str = "dead-letter-routing-key";
 /// It is no argument: the number of copies, which means nothing with one broker.
 const TARGET_GROUP_SIZE: &str = "target-group-size";
 
-const fn key(name: &'static str, types: &'static [QueueType], operator: bool, merge: Merge) -> Key {
-    Key { name, types, operator, merge }
+/// A setting of policies of users.
+const fn key(name: &'static str, types: &'static [QueueType], merge: Merge) -> Key {
+    Key { name, types, operator: false, merge }
+}
+
+/// A setting that operator policies have too.
+const fn shared(name: &'static str, types: &'static [QueueType], merge: Merge) -> Key {
+    Key { operator: true, ..key(name, types, merge) }
 }
 
 const KEYS: &[Key] = &[
-    key(ALTERNATE, &[], false, Merge::Declared),
-    key("consumer-disconnected-timeout", QUORUM, false, Merge::Declared),
-    key("consumer-timeout", BOTH, false, Merge::Declared),
-    key(DEAD_LETTER_EXCHANGE, BOTH, false, Merge::Declared),
-    key(DEAD_LETTER_ROUTING_KEY, BOTH, false, Merge::Declared),
-    key("dead-letter-strategy", QUORUM, false, Merge::Declared),
-    key("delivery-limit", QUORUM, true, Merge::LowestLimit),
-    key("expires", BOTH, true, Merge::Lowest),
-    key("max-in-memory-bytes", QUORUM, true, Merge::Lowest),
-    key("max-in-memory-length", QUORUM, true, Merge::Lowest),
-    key("max-length", BOTH, true, Merge::Lowest),
-    key("max-length-bytes", BOTH, true, Merge::Lowest),
-    key("max-priority", CLASSIC, false, Merge::Declared),
-    key("message-ttl", BOTH, true, Merge::Lowest),
-    key("overflow", BOTH, true, Merge::Declared),
-    key("queue-leader-locator", BOTH, false, Merge::Declared),
-    key("queue-mode", CLASSIC, false, Merge::Declared),
-    key("queue-version", CLASSIC, true, Merge::Declared),
-    key("single-active-consumer", BOTH, false, Merge::Declared),
-    key(TARGET_GROUP_SIZE, QUORUM, true, Merge::Declared),
+    key(ALTERNATE, &[], Merge::Declared),
+    key("consumer-disconnected-timeout", QUORUM, Merge::Declared),
+    key("consumer-timeout", BOTH, Merge::Declared),
+    key(DEAD_LETTER_EXCHANGE, BOTH, Merge::Declared),
+    key(DEAD_LETTER_ROUTING_KEY, BOTH, Merge::Declared),
+    key("dead-letter-strategy", QUORUM, Merge::Declared),
+    shared("delivery-limit", QUORUM, Merge::LowestLimit),
+    shared("expires", BOTH, Merge::Lowest),
+    shared("max-in-memory-bytes", QUORUM, Merge::Lowest),
+    shared("max-in-memory-length", QUORUM, Merge::Lowest),
+    shared("max-length", BOTH, Merge::Lowest),
+    shared("max-length-bytes", BOTH, Merge::Lowest),
+    key("max-priority", CLASSIC, Merge::Declared),
+    shared("message-ttl", BOTH, Merge::Lowest),
+    shared("overflow", BOTH, Merge::Declared),
+    key("queue-leader-locator", BOTH, Merge::Declared),
+    key("queue-mode", CLASSIC, Merge::Declared),
+    shared("queue-version", CLASSIC, Merge::Declared),
+    key("single-active-consumer", BOTH, Merge::Declared),
+    shared(TARGET_GROUP_SIZE, QUORUM, Merge::Declared),
 ];
 
 fn key_of(name: &str) -> Option<&'static Key> {

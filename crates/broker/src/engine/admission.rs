@@ -26,7 +26,7 @@ pub(crate) enum Asker {
 impl Engine {
     /// Bytes of memory that declarations may take.
     fn most_declared(&self) -> u64 {
-        self.settings.limits.declarations_bytes.unwrap_or_else(|| self.memory.share())
+        self.settings.limits.declarations.all_bytes.unwrap_or_else(|| self.memory.share())
     }
 
     /// Fails where clients and declarations take as much memory as they may. `refused` says what

@@ -6,7 +6,8 @@ use std::task::Waker;
 use std::time::Duration;
 
 use auth::Identity;
-use parking_lot::Mutex;
+use hashbrown::HashMap;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::encoding::{Reader, write_table};
 use crate::engine::Engine;
@@ -32,6 +33,33 @@ pub struct Login {
     pub properties: Table,
     /// The agreed terms, for reports.
     pub terms: Terms,
+}
+
+/// Clients by their numbers.
+pub(crate) type ByNumber = HashMap<u64, Arc<ClientShared>>;
+
+/// The clients of the broker.
+pub(crate) struct Clients {
+    attached: Mutex<ByNumber>,
+    next: AtomicU64,
+    /// As [`crate::Limits::sessions_per_connection`] says, or a later change.
+    pub(crate) sessions_each: AtomicU32,
+}
+
+impl Clients {
+    pub(crate) fn new(sessions_each: u32) -> Self {
+        Self { attached: Mutex::default(), next: AtomicU64::new(1), sessions_each: AtomicU32::new(sessions_each) }
+    }
+
+    /// Those that are attached.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ByNumber> {
+        self.attached.lock()
+    }
+
+    /// A number for a client, never used before in this run.
+    pub(crate) fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
 }
 
 /// The terms that a protocol and its peer have agreed on, for reports; zero where the protocol has
@@ -84,7 +112,7 @@ impl ClientShared {
         let properties = encoded(&login.properties);
         account.keep(Kept::Connection, properties.len() + login.name.as_ref().map_or(0, String::len));
         Self {
-            number: engine.client_number(),
+            number: engine.clients.number(),
             user: login.identity.user().to_owned(),
             identity: login.identity,
             vhost: login.vhost,

@@ -5,17 +5,22 @@
 use std::sync::Arc;
 
 use auth::Identity;
-use hashbrown::HashMap;
 
 use crate::catalog::Vhost;
 use crate::engine::Engine;
-use crate::engine::clients::ClientShared;
+use crate::engine::clients::{ByNumber, ClientShared};
 use crate::error::Error;
 
 /// The tag of users that connections are reserved for.
 const ADMINISTRATOR: &str = "administrator";
 
-type Clients = HashMap<u64, Arc<ClientShared>>;
+/// A client that asks to be let in.
+struct Entrant<'a> {
+    client: &'a ClientShared,
+    /// Those that are there.
+    there: &'a ByNumber,
+    administers: bool,
+}
 
 /// So many percent of a limit, one at least.
 pub(crate) fn share(of_all: u64, percent: u32) -> u64 {
@@ -44,6 +49,7 @@ impl Engine {
     pub(crate) fn admit_client(&self, client: &Arc<ClientShared>, vhost: &Vhost) -> Result<(), Error> {
         let administers = self.authority.has_tag(&client.user, ADMINISTRATOR);
         let mut clients = self.clients.lock();
+        let entrant = Entrant { client, there: &clients, administers };
         let [of_all, of_one_vhost, of_one_user] = &self.totals.churn.connections_refused;
         // An administrator may come to close some.
         if !administers {
@@ -53,9 +59,9 @@ impl Engine {
         }
         // The first refusal ends it. Each check may have to count all clients, and log-ins wait for
         // one another here.
-        self.refuse_any(clients.len() as u64, administers).inspect_err(|_| of_all.add(1))?;
-        self.refuse_in_vhost(client, vhost, &clients, administers).inspect_err(|_| of_one_vhost.add(1))?;
-        self.refuse_user(client, &clients, administers).inspect_err(|_| of_one_user.add(1))?;
+        self.refuse_any(&entrant).inspect_err(|_| of_all.add(1))?;
+        self.refuse_in_vhost(&entrant, vhost).inspect_err(|_| of_one_vhost.add(1))?;
+        self.refuse_user(&entrant).inspect_err(|_| of_one_user.add(1))?;
         clients.insert(client.number, Arc::clone(client));
         Ok(())
     }
@@ -66,12 +72,13 @@ impl Engine {
         limits.reserved_connections.min(limits.connections / 4)
     }
 
-    fn refuse_any(&self, there: u64, administers: bool) -> Result<(), Error> {
+    fn refuse_any(&self, entrant: &Entrant<'_>) -> Result<(), Error> {
+        let there = entrant.there.len() as u64;
         let (limit, kept) = (self.settings.limits.connections, self.reserved_connections());
         if there >= limit {
             return Err(Error::not_allowed(format!("connection refused: node connection limit ({limit}) is reached")));
         }
-        if there >= limit - kept && !administers {
+        if there >= limit - kept && !entrant.administers {
             return Err(Error::not_allowed(format!(
                 "connection refused: the last {kept} of {limit} connections are kept for administrators \
                  (limits.reserved_connections)"
@@ -80,15 +87,10 @@ impl Engine {
         Ok(())
     }
 
-    fn refuse_in_vhost(
-        &self,
-        client: &ClientShared,
-        vhost: &Vhost,
-        clients: &Clients,
-        administers: bool,
-    ) -> Result<(), Error> {
+    fn refuse_in_vhost(&self, entrant: &Entrant<'_>, vhost: &Vhost) -> Result<(), Error> {
+        let Entrant { client, there, administers } = *entrant;
         let (name, user, limits) = (&client.vhost, &client.user, &self.settings.limits);
-        let reaches = |limit| has_as_many(clients, limit, &|other| other.vhost == *name);
+        let reaches = |limit| has_as_many(there, limit, &|other| other.vhost == *name);
         let share = share(limits.connections, limits.vhost_share);
         let limit = self.system.lock().vhost_limits(vhost.id).connections;
         match limit {
@@ -105,9 +107,10 @@ impl Engine {
         }
     }
 
-    fn refuse_user(&self, client: &ClientShared, clients: &Clients, administers: bool) -> Result<(), Error> {
+    fn refuse_user(&self, entrant: &Entrant<'_>) -> Result<(), Error> {
+        let Entrant { client, there, administers } = *entrant;
         let (user, limits) = (&client.user, &self.settings.limits);
-        let reaches = |limit| has_as_many(clients, limit, &|other| other.user == *user);
+        let reaches = |limit| has_as_many(there, limit, &|other| other.user == *user);
         let share = share(limits.connections, limits.user_share);
         match self.authority.limits(user).connections.map(u64::from) {
             Some(limit) if reaches(limit) => Err(Error::not_allowed(format!(
@@ -127,6 +130,6 @@ impl Engine {
 
 /// Whether the limit of clients of this kind is reached. They are counted only where the number of
 /// all clients reaches it.
-fn has_as_many(clients: &Clients, limit: u64, which: &dyn Fn(&ClientShared) -> bool) -> bool {
+fn has_as_many(clients: &ByNumber, limit: u64, which: &dyn Fn(&ClientShared) -> bool) -> bool {
     clients.len() as u64 >= limit && clients.values().filter(|client| which(client)).count() as u64 >= limit
 }

@@ -15,14 +15,14 @@ pub(crate) mod postponed;
 
 use std::sync::Arc;
 
-use journal::{Admission, Group, LogId, Ticket};
+use journal::{Admission, Group, Ticket};
 
 use crate::arguments::QueueArguments;
 use crate::catalog::Unrouted;
-use crate::engine::Engine;
 use crate::engine::bounds::{STEPS_PER_ENTRY, STORED_BESIDES, TURN_ENTRIES};
 use crate::engine::dead_letter::postponed::{LIKELY_BYTES, Pick};
 use crate::engine::sealed::{Sealed, hide_arrivals, release_holds};
+use crate::engine::{Engine, Move};
 use crate::message::annotations::{Annotations, Death};
 use crate::message::cc::{CC, Copies, named_keys};
 use crate::message::{Arena, Head, Message};
@@ -342,14 +342,15 @@ impl Engine {
             // A consumer that rejected one must not get it again after a restart.
             queue.decide(stay.iter(), self);
         }
-        let durable = leave.iter().any(|dead| dead.durable);
+        let are_logged = leave.iter().any(|dead| dead.durable);
         let mut visit = Visit { context: self, now, work };
         // A crash before the group is durable lets the message die once more. Had it been
         // delivered, it would come again as new.
         if !leave.is_empty() {
             budget.has_moved = true;
             let leave = |group| queue.settle_dead(&leave, group, self);
-            budget.reach(self.move_together(queue.log(), arrivals, &targets, durable, &leave, &mut visit));
+            let moved = Move { log: queue.log(), arrivals, targets: &targets, are_logged };
+            budget.reach(self.move_together(moved, &leave, &mut visit));
         }
         wait
     }
@@ -373,19 +374,16 @@ impl Engine {
     }
 
     /// Messages leave one queue and arrive in others of the same log, all in one group; `leave`
-    /// settles them in the old one. They are visible once the group is durable. `durable` says
-    /// whether they are in the log already; if not, they are from now on. Returns the group's
+    /// settles them in the old one. They are visible once the group is durable. Returns the group's
     /// ticket.
     pub(crate) fn move_together(
         &self,
-        log: LogId,
-        mut arrivals: Vec<Arrival>,
-        targets: &[Vec<Arc<Queue>>],
-        durable: bool,
+        moved: Move<'_>,
         leave: &dyn Fn(Option<Group>),
         visit: &mut Visit<'_>,
     ) -> Ticket {
-        let durable = durable || arrivals.iter().any(|arrival| arrival.message().persistent());
+        let Move { log, mut arrivals, targets, are_logged } = moved;
+        let durable = are_logged || arrivals.iter().any(|arrival| arrival.message().persistent());
         let written = self.write_group(log, targets);
         let group = durable.then(|| self.journal.appender(log).begin_group());
         let hidden = hide_arrivals(&mut arrivals, targets, group, visit);
@@ -418,11 +416,11 @@ impl Engine {
     ) -> Result<Hop, Nowhere> {
         budget.charge(1);
         let unroutable = Nowhere::Unroutable;
-        let exchange = arguments.dead_letter_exchange.as_deref().ok_or(unroutable)?;
+        let way = arguments.dead_letters.as_ref().ok_or(unroutable)?;
         let message = dead.message.as_ref().ok_or(unroutable)?;
         // A routing key of the queue's arguments replaces all keys of the message, also at its next
         // death.
-        let (key, copies) = match (arguments.dead_letter_routing_key.as_deref(), message.copies()) {
+        let (key, copies) = match (way.routing_key.as_deref(), message.copies()) {
             (None, copies) => (message.routing_key(), copies),
             (Some(key), Copies::None) => (key, Copies::None),
             (Some(key), _) => (key, Copies::Spent),
@@ -431,7 +429,7 @@ impl Engine {
         let mut annotations = self.marks_after(queue, message, dead, now);
         let vhost = self.catalog.vhost(&queue.vhost).ok_or(unroutable)?;
         let envelope = Envelope::new(key, copies, &read);
-        let routed = vhost.tables.read().route(exchange, &envelope);
+        let routed = vhost.tables.read().route(&way.exchange, &envelope);
         let (steps, entries) = routed.as_ref().map_or((STEPS, 0), |routing| (routing.steps, routing.queues.len()));
         budget.charge(entries + steps as usize / STEPS_PER_ENTRY);
         let mut routing = routed.map_err(|why| match why {
@@ -467,7 +465,7 @@ impl Engine {
             copies,
             instructed: message.instructed(),
             delayed: message.was_delayed(),
-            exchange,
+            exchange: &way.exchange,
             routing_key: key,
             properties: message.properties(),
             annotations: &encoded,

@@ -12,7 +12,7 @@ use journal::{Admission, Reference};
 
 use crate::arguments::QueueArguments;
 use crate::catalog::Routing;
-use crate::engine::Engine;
+use crate::engine::{Engine, Move};
 use crate::error::Error;
 use crate::message::scheduling::Instructions;
 use crate::message::{Arena, Head, Message};
@@ -252,7 +252,7 @@ impl Engine {
             true
         });
         let targets = vec![vec![Arc::clone(queue)]; arrivals.len()];
-        let durable = taken.iter().any(|(_, dying)| dying.durable);
+        let are_logged = taken.iter().any(|(_, dying)| dying.durable);
         let leave = |group| {
             for (index, bucket) in near.iter().enumerate() {
                 let gone: Vec<u64> = taken.iter().filter(|(of, _)| *of == index).map(|(_, dying)| dying.seq).collect();
@@ -261,7 +261,8 @@ impl Engine {
                 }
             }
         };
-        self.move_together(queue.log(), arrivals, &targets, durable, &leave, &mut Visit { context: self, now, work });
+        let moved = Move { log: queue.log(), arrivals, targets: &targets, are_logged };
+        self.move_together(moved, &leave, &mut Visit { context: self, now, work });
     }
 
     /// The queues of a message with instructions, or their buckets where it is not due yet; and its

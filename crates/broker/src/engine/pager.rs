@@ -336,7 +336,7 @@ impl Engine {
         if self.memory.index_is_large() {
             self.journal.relieve();
         }
-        let mut sweep = self.sweep.lock();
+        let mut sweep = self.eviction.sweep.lock();
         // A round goes to its end. Messages that came together share memory, so one queue that was
         // left out could keep the memory of all others.
         if sweep.queues.is_empty() && !self.memory.is_short() {

@@ -239,7 +239,11 @@ impl Replayed {
                 lists.push(Listed { chunk: *chunk, live });
             }
         }
-        let missed = self.missed(number, next, unreadable.is_some(), &members);
+        let known = match self.stated {
+            0 if unreadable.is_some() => next,
+            stated => stated,
+        };
+        let missed = self.missed(&given_out(number, known), &members);
         if count(&in_log) == 0 && count(&missed) == 0 {
             return (count(&members) > 0).then(|| Page::absent(number, members, lists));
         }
@@ -253,14 +257,9 @@ impl Replayed {
         self.lean(number, in_log, lists, &all)
     }
 
-    /// The numbers that should be listed, and are in no readable list.
-    fn missed(&self, number: u64, next: u64, unreadable: bool, members: &Bits) -> Bits {
-        let known = match self.stated {
-            0 if unreadable => next,
-            stated => stated,
-        };
-        let given = given_out(number, known);
-        minus(&minus(&minus(&given, &self.told.bits()), &self.settled.bits()), members)
+    /// The numbers that were given out and should be listed, and are in no readable list.
+    fn missed(&self, given: &Bits, members: &Bits) -> Bits {
+        minus(&minus(&minus(given, &self.told.bits()), &self.settled.bits()), members)
     }
 
     fn lean(self, number: u64, in_log: Bits, lists: Vec<Listed>, listed: &[Reference]) -> Option<Page> {

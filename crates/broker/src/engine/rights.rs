@@ -14,12 +14,9 @@ use hashbrown::HashMap;
 
 use crate::catalog::Vhost;
 use crate::engine::Engine;
-use crate::engine::clients::ClientShared;
+use crate::engine::clients::{ByNumber, ClientShared};
 use crate::queue::{Queue, Visit};
 use crate::routing::{Binding, Destination, ExchangeKind};
-
-/// Clients by their numbers.
-type Clients = HashMap<u64, Arc<ClientShared>>;
 
 /// Bindings that are looked at while a vhost is locked: a millisecond or so.
 const LOOKED_AT_ONCE: usize = 10_000;
@@ -69,7 +66,7 @@ impl Engine {
         if change.is_none() {
             return;
         }
-        let mut vhosts: HashMap<String, Clients> = HashMap::new();
+        let mut vhosts: HashMap<String, ByNumber> = HashMap::new();
         for client in self.clients_of(user) {
             if !self.authority.is_current(&client.identity) {
                 client.kick(&format!("the password of user '{user}' has changed"));
@@ -101,7 +98,7 @@ impl Engine {
 
     /// Cancels the consumers of these clients, which are all of one user, on a queue that it must
     /// not read.
-    fn expel_unentitled(&self, queue: &Arc<Queue>, clients: &Clients, visit: &mut Visit<'_>) {
+    fn expel_unentitled(&self, queue: &Arc<Queue>, clients: &ByNumber, visit: &mut Visit<'_>) {
         let unentitled = OnceCell::new();
         let leaves = |client| {
             let Some(client) = clients.get(&client) else { return false };
@@ -115,7 +112,7 @@ impl Engine {
     /// Removes bindings that the user could not make now from the exclusive queues of its clients,
     /// and cancels the consumers of these. A subscription to a topic is such a queue. Shared queues
     /// stay as they were declared.
-    fn sever(&self, vhost: &Vhost, clients: &Clients) {
+    fn sever(&self, vhost: &Vhost, clients: &ByNumber) {
         let (own, exchanges) = {
             let tables = vhost.tables.read();
             let owner = |queue: &Queue| queue.exclusive_to.and_then(|owner| clients.get(&owner));

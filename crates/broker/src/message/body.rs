@@ -38,6 +38,16 @@ impl<'a> From<&'a [u8]> for Body<'a> {
     }
 }
 
+/// Whether there is a place for a large body among those that are on their way
+/// ([`Client::body_arrives`](crate::Client::body_arrives)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// It has one, and its memory is accounted for.
+    Sure,
+    /// It waits for one, or is not large.
+    Unsure,
+}
+
 /// A body that comes in pieces.
 #[derive(Debug)]
 pub struct Gathered {
@@ -76,14 +86,16 @@ impl Gathered {
     }
 
     /// Adds a piece of a body that will have `whole` bytes. Memory is taken for at most twice the
-    /// bytes so far. If the body's place is `sure`
-    /// ([`Client::body_arrives`](crate::Client::body_arrives)), a mebibyte may be taken. It is
-    /// never more than the whole.
-    pub fn push(&mut self, piece: &[u8], whole: u64, sure: bool) {
+    /// bytes so far. If the body's place is sure, a mebibyte
+    /// may be taken. It is never more than the whole.
+    pub fn push(&mut self, piece: &[u8], whole: u64, place: Place) {
         let need = self.len() + piece.len();
         if self.room + need > self.block.capacity() {
             let whole = usize::try_from(whole).unwrap_or(usize::MAX);
-            let ahead = if sure { AHEAD } else { 0 };
+            let ahead = match place {
+                Place::Sure => AHEAD,
+                Place::Unsure => 0,
+            };
             let take = (need * 2).max(ahead).min(whole).max(need);
             self.block.reserve_exact(take - self.len());
         }

@@ -1,7 +1,7 @@
 //! Blocks: what is written is read, in every version, and what is cut or damaged is refused.
 
 use super::*;
-use crate::message::body::Gathered;
+use crate::message::body::{Gathered, Place};
 use crate::message::publisher::PublisherId;
 
 fn head() -> Head<'static> {
@@ -196,7 +196,7 @@ fn names_of_any_length_are_kept() {
             assert_eq!((stored.marks_bytes(), stored.body()), (annotations, b"body".as_slice()));
             assert_eq!(stored.short_address().is_some(), length < 128);
             let mut gathered = Gathered::new(&exchange, &key, head.properties.len());
-            gathered.push(b"body", 4, true);
+            gathered.push(b"body", 4, Place::Sure);
             assert_eq!(Arena::default().add_body(&head, Body::Gathered(gathered)).block(), message.block());
         }
     }
@@ -249,7 +249,7 @@ fn the_publisher_is_kept_where_it_is_known_and_costs_nothing_elsewhere() {
         }
         if annotations.is_empty() {
             let mut gathered = Gathered::new("orders", "eu.de", head().properties.len());
-            gathered.push(b"body", 4, true);
+            gathered.push(b"body", 4, Place::Sure);
             assert_eq!(Arena::default().add_body(&known, Body::Gathered(gathered)).block(), message.block());
         }
     }
@@ -274,11 +274,11 @@ fn a_body_that_came_in_pieces_makes_the_same_message_with_and_without_room() {
     let (head, body) = (head(), b"in three pieces".as_slice());
     let expected = Arena::default().add(&head, body);
     for properties in [0, 2, 3, 4, 100] {
-        for sure in [false, true] {
+        for place in [Place::Unsure, Place::Sure] {
             let mut gathered = Gathered::new(head.exchange, head.routing_key, properties);
             assert!(gathered.is_empty());
             for piece in [&body[..2], &body[2..9], &body[9..]] {
-                gathered.push(piece, body.len() as u64, sure);
+                gathered.push(piece, body.len() as u64, place);
             }
             assert_eq!((gathered.len(), gathered.as_slice()), (body.len(), body));
             let message = Arena::default().add_body(&head, Body::Gathered(gathered));
@@ -291,16 +291,16 @@ fn a_body_that_came_in_pieces_makes_the_same_message_with_and_without_room() {
 #[test]
 fn memory_for_a_body_is_taken_as_it_comes() {
     let whole = 16 << 20;
-    let taken = |pieces: usize, sure| {
+    let taken = |pieces: usize, place| {
         let mut gathered = Gathered::new("", "", 0);
-        (0..pieces).for_each(|_| gathered.push(&[0; 1000], whole, sure));
+        (0..pieces).for_each(|_| gathered.push(&[0; 1000], whole, place));
         gathered.capacity()
     };
-    assert_eq!(taken(0, true), 0);
-    assert_eq!([taken(1, false), taken(3, false)], [2000, 6000]);
-    assert_eq!([taken(1, true), taken(2000, true)], [1 << 20, 2 * 1_049_000]);
+    assert_eq!(taken(0, Place::Sure), 0);
+    assert_eq!([taken(1, Place::Unsure), taken(3, Place::Unsure)], [2000, 6000]);
+    assert_eq!([taken(1, Place::Sure), taken(2000, Place::Sure)], [1 << 20, 2 * 1_049_000]);
     let mut gathered = Gathered::new("", "", 0);
-    (0..2000).for_each(|_| gathered.push(&[0; 1000], 2_000_000, true));
+    (0..2000).for_each(|_| gathered.push(&[0; 1000], 2_000_000, Place::Sure));
     assert_eq!(gathered.capacity(), 2_000_000);
 }
 

@@ -163,7 +163,7 @@ impl Queue {
             return Err(Unattached::InUse);
         }
         let (there, most) =
-            (inner.consumers.len() + inner.views.len(), visit.context.settings.limits.consumers_per_queue);
+            (inner.consumers.len() + inner.views.len(), visit.context.settings.limits.consumers.per_queue);
         if there as u64 >= u64::from(most) {
             return Err(Unattached::TooMany);
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use journal::{Appender, Group, Owner};
 
-use crate::encoding::{Malformed, Reader, write_bool, write_bytes, write_text, write_varint};
+use crate::encoding::{Malformed, Reader, write_bytes, write_text, write_varint};
 use crate::queue::{
     Bound, Keyed, Queue, Reason, Remains, RememberedId, Returns, SETTLED_BEFORE, Span, Waiters, reason_code,
 };
@@ -21,7 +21,7 @@ pub(crate) fn log_queue(appender: &mut Appender<'_>, vhost: Owner, queue: &Queue
     let mut bytes = Vec::new();
     write_varint(&mut bytes, vhost);
     write_text(&mut bytes, &queue.name);
-    write_bool(&mut bytes, queue.auto_delete);
+    bytes.push(queue.auto_delete.into());
     table_bytes(&mut bytes, &queue.declared);
     appender.fact(None, queue.id, QUEUE, &[&bytes]);
 }

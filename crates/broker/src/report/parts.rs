@@ -53,7 +53,7 @@ impl Broker {
 
     /// Reports of these queues, without the missing ones.
     pub fn some_queues(&self, vhost: &str, names: &[Arc<str>]) -> Vec<QueueReport> {
-        let lost = self.engine.lost.lock().clone();
+        let lost = self.engine.damages.lost.lock().clone();
         let reports = |tables: &Tables| {
             let queues = names.iter().filter_map(|name| tables.queue(name));
             queues.map(|queue| self.queue_report(queue, tables, &lost)).collect()

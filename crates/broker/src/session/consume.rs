@@ -202,7 +202,7 @@ impl Client {
             return Err(match why {
                 Unattached::Gone => no_queue(&consume.queue, &self.shared.vhost),
                 Unattached::InUse => in_use(&queue),
-                Unattached::TooMany => too_many(&queue, self.engine.settings.limits.consumers_per_queue),
+                Unattached::TooMany => too_many(&queue, self.engine.settings.limits.consumers.per_queue),
             });
         }
         // The right may have been taken away before the consumer was attached, and was not checked
@@ -224,7 +224,7 @@ impl Client {
         no_ack: bool,
     ) -> Result<u32, Error> {
         let limits = &self.engine.settings.limits;
-        let (of_session, of_client) = (limits.consumers_per_session, limits.consumers_per_connection);
+        let (of_session, of_client) = (limits.consumers.per_session, limits.consumers.per_connection);
         let there = self.receiver.consumer_count();
         let entry = self.sessions.require(session)?;
         if entry.consumers().len() as u64 >= u64::from(of_session) {

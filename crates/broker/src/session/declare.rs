@@ -94,7 +94,7 @@ impl Client {
 
     /// Fails for a declaration that is too large, or has no room. `what` names it in words.
     fn admit_declaration(&self, what: &str, arguments: &Table, load: Load) -> Result<(), Error> {
-        let (bytes, most) = (table_bytes(arguments) as u64, self.engine.settings.limits.declaration_bytes);
+        let (bytes, most) = (table_bytes(arguments) as u64, self.engine.settings.limits.declarations.each_bytes);
         if bytes > most {
             return Err(Error::precondition(format!(
                 "arguments of {what} in vhost '{}' take {bytes} bytes, of {most} that they may (limits.declaration_bytes)",
@@ -442,9 +442,9 @@ impl Client {
     /// Dead letters move with the rights of the user that declared the queue: read on it, write on
     /// their exchange.
     fn authorize_dead_letters(&self, name: &str, parsed: &QueueArguments) -> Result<(), Error> {
-        let Some(exchange) = &parsed.dead_letter_exchange else { return Ok(()) };
+        let Some(way) = &parsed.dead_letters else { return Ok(()) };
         self.authorize(Resource::queue(name), Right::Read)?;
-        self.authorize(Resource::exchange(exchange), Right::Write)
+        self.authorize(Resource::exchange(&way.exchange), Right::Write)
     }
 
     /// Checks that a queue exists, or that a session waits for replies at this address. The check

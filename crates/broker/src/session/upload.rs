@@ -14,6 +14,7 @@ use crate::alarms::{Allowance, Flow};
 use crate::error::Error;
 use crate::memory::ingress::{Claim, LARGE_BODY, Order};
 use crate::memory::ledger::{Charge, Held, Shortage};
+use crate::message::body::Place;
 use crate::session::{Client, SessionId};
 
 /// A body that has not arrived in full.
@@ -74,6 +75,10 @@ impl Heard {
 impl Arriving {
     fn is_let_in(&self) -> bool {
         self.claim.as_ref().is_some_and(Claim::is_granted)
+    }
+
+    fn place(&self) -> Place {
+        if self.is_let_in() { Place::Sure } else { Place::Unsure }
     }
 }
 
@@ -161,16 +166,16 @@ impl Uploads {
 impl Client {
     /// Notes that a part of a body of `bytes` bytes has arrived in this session, or its header. A
     /// large body needs a claim among all that are under way. Until it has one, [`Client::flow`]
-    /// says pause. True when it has one, and its memory is accounted for. Called before the
-    /// publish.
-    pub fn body_arrives(&mut self, session: SessionId, bytes: u64, now: Instant) -> bool {
+    /// says pause. Its place is sure when it has one, and its memory is accounted for. Called
+    /// before the publish.
+    pub fn body_arrives(&mut self, session: SessionId, bytes: u64, now: Instant) -> Place {
         let small = self.uploads.small.iter().position(|(of, _)| *of == session);
         if bytes <= LARGE_BODY {
             match small {
                 Some(at) => self.uploads.small[at].1 = Heard::new(now),
                 None => self.uploads.small.push((session, Heard::new(now))),
             }
-            return false;
+            return Place::Unsure;
         }
         // One whose length was not known is large now.
         if let Some(at) = small {
@@ -178,12 +183,12 @@ impl Client {
         }
         if let Some(known) = self.uploads.bodies.iter_mut().find(|body| body.session == session) {
             known.heard = known.heard.and(Some(Heard::new(now)));
-            return known.is_let_in();
+            return known.place();
         }
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         self.uploads.bodies.push(Arriving { session, bytes, claim: None, heard: None });
         self.find_places(now);
-        self.uploads.bodies.last().is_some_and(Arriving::is_let_in)
+        self.uploads.bodies.last().map_or(Place::Unsure, Arriving::place)
     }
 
     /// The charge of a small body that is not complete, until it is dropped.

@@ -54,7 +54,7 @@ fn arguments_of_one_declaration_are_bounded() {
 #[test]
 fn arguments_of_all_declarations_are_bounded_together() {
     let mut setup = Setup::memory();
-    setup.settings.limits.declarations_bytes = Some(112_000);
+    setup.settings.limits.declarations.all_bytes = Some(112_000);
     let broker = TestBroker::open(setup);
     let mut peer = Peer::attach(&broker, "guest").expect("it may attach");
     let (count, why) = declare_all(&mut peer, &broker, 10_000);

@@ -137,9 +137,9 @@ fn an_end_under_way_is_finished_before_the_log_is_closed() {
 #[test]
 fn consumers_are_limited_for_each_session_connection_and_queue() {
     let mut setup = Setup::memory();
-    setup.settings.limits.consumers_per_session = 3;
-    setup.settings.limits.consumers_per_connection = 5;
-    setup.settings.limits.consumers_per_queue = 6;
+    setup.settings.limits.consumers.per_session = 3;
+    setup.settings.limits.consumers.per_connection = 5;
+    setup.settings.limits.consumers.per_queue = 6;
     let broker = TestBroker::open(setup);
     let mut first = Peer::attach(&broker, "guest").expect("it may attach");
     queue(&mut first, &broker, "q", false);

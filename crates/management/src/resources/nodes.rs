@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::get;
-use broker::{Broker, Error, Ticket};
+use broker::{Broker, Error, Switch, Ticket};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
@@ -152,7 +152,7 @@ impl Changes for NodeChange {
     fn apply(self, broker: &Broker, _: Caller) -> Result<(u64, Ticket), Error> {
         match self {
             Self::Alarm { resource, up } => {
-                broker.force_alarm(&resource, up.into())?;
+                broker.force_alarm(&resource, if up { Switch::On } else { Switch::Off })?;
             }
             Self::MemoryLimit { bytes } => {
                 broker.set_memory_limit(bytes);

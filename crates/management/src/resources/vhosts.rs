@@ -6,7 +6,7 @@ use std::time::Instant;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
-use broker::{Broker, Error, Ticket, VhostReport, VhostSpec};
+use broker::{Broker, Error, Switch, Ticket, VhostReport, VhostSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
@@ -198,7 +198,7 @@ impl Changes for VhostChange {
                 broker.put_vhost(&name, &spec)
             }
             Self::Delete { name } => broker.delete_vhost(&name),
-            Self::Trace { vhost, on } => broker.trace(&vhost, on.into()),
+            Self::Trace { vhost, on } => broker.trace(&vhost, if on { Switch::On } else { Switch::Off }),
         }?;
         Ok((0, ticket))
     }

@@ -31,7 +31,7 @@ impl Engine {
     /// Whether the sweep may pick messages now. After the disk has taken none, `retry_at` is the
     /// time of the next try.
     pub(crate) fn may_spill(&self, now: Instant, retry_at: &mut Option<Instant>) -> bool {
-        if self.spilling.refused.swap(false, Ordering::AcqRel) {
+        if self.eviction.spilling.refused.swap(false, Ordering::AcqRel) {
             *retry_at = Some(now + RETRY_AFTER);
         }
         retry_at.take_if(|at| *at <= now);
@@ -55,9 +55,9 @@ impl Engine {
             }
             Err(error) => {
                 queue.not_spilled(self);
-                self.spilling.refused.store(true, Ordering::Release);
-                if !self.spilling.told.swap(true, Ordering::AcqRel) {
-                    self.news.lock().push(format!(
+                self.eviction.spilling.refused.store(true, Ordering::Release);
+                if !self.eviction.spilling.told.swap(true, Ordering::AcqRel) {
+                    self.damages.news.lock().push(format!(
                         "transient messages stay in memory, since the disk takes none: {error}; past memory.limit publishers wait"
                     ));
                 }
