@@ -188,7 +188,6 @@ impl Session {
             // that it does not get.
             drops_others: !destination.lasts() && headers.get("x-queue-name").is_none(),
             arguments: Ok(arguments),
-            ..Consume::default()
         };
         self.client.consume(self.id, consume, now)?;
         self.fence(frame, ticket);
