@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 mod clients;
-mod server;
+pub(crate) mod server;
 
 use clients::{CLIENTS, Client};
 use server::{Address, Server};

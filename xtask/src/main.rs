@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod console;
 mod interop;
 mod screenshots;
 mod tidy;
@@ -26,6 +27,8 @@ enum Chore {
     Tidy(tidy::Options),
     /// Run other people's clients against a fresh server.
     Interop(interop::Options),
+    /// Do what operators do in the web console, in a browser.
+    Console(console::Options),
     /// Take pictures of a benchmark's report with a browser, to look at.
     Screenshots(screenshots::Options),
 }
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         (Err(error), _) => Err(error),
         (Ok(root), Chore::Tidy(options)) => tidy::report(&root, &options),
         (Ok(root), Chore::Interop(options)) => interop::run(&root, &options),
+        (Ok(root), Chore::Console(options)) => console::run(&root, &options),
         (Ok(root), Chore::Screenshots(options)) => screenshots::run(&root, &options),
     };
     match outcome {

@@ -12,7 +12,7 @@ use maud::{Markup, html};
 
 use super::form::Fields;
 use super::frame::{Notice, Part, View};
-use super::parts::{Column, Listing, Mood, badge, facts, field, table, top_place};
+use super::parts::{Column, Form, Listing, Mood, badge, facts, table, top_place};
 use super::trouble::{Shown, Trouble};
 use super::visitor::Visitor;
 use super::{bindings, figure, seen};
@@ -148,7 +148,7 @@ async fn show(visitor: Visitor, State(source): Shared, Path(name): Path<String>)
         h2 { "Close it" }
         @if may_close {
             form .card.danger method="post" action={ (top_place("connections", &name)) "/close" } {
-                (field("reason", "Reason", "text", &Fields::default(), "the client is told"))
+                (Form::of("close", &Fields::default()).field("reason", "Reason", "text", "the client is told"))
                 p .buttons { button .danger { "Close connection" } }
             }
         } @else {

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::bindings::{DEFAULT, arguments, bindings, path, shown};
 use super::form::Fields;
 use super::frame::{Notice, Part, View};
-use super::parts::{Column, Listing, ask, choice, facts, field, folded, long_field, place, table, vhost_choice};
+use super::parts::{Column, Form, Listing, ask, facts, place, table};
 use super::trouble::{Shown, Trouble};
 use super::visitor::Visitor;
 use super::{messages, seen};
@@ -65,7 +65,7 @@ async fn page(visitor: &Visitor, source: &Arc<Source>, query: &Fields, sent: &Fi
             (table("exchanges", &columns, &rows, html! { "No exchange's name contains '" (list.filter) "'." }))
             (list.pager(total))
         }
-        (folded("Declare an exchange", sent, declaration(&vhosts, sent)))
+        (declaration(&vhosts, sent))
     };
     Ok(View::new(Part::Exchanges, "Exchanges", body).with(notice).show(visitor, source))
 }
@@ -112,21 +112,18 @@ fn declaration(vhosts: &[String], sent: &Fields) -> Markup {
     let kinds: Vec<(&str, &str)> = Broker::exchange_types().map(|kind| (kind, kind)).collect();
     let durable = [("true", "durable"), ("false", "transient")];
     let yes = [("", "no"), ("true", "yes")];
-    html! {
-        form method="post" action="/exchanges" {
-            div .fields {
-                (vhost_choice(vhosts, sent))
-                (field("name", "Name", "text", sent, ""))
-                (choice("type", "Type", &kinds, sent))
-                (choice("durable", "Durability", &durable, sent))
-                (choice("auto_delete", "Auto-delete", &yes, sent))
-                (choice("internal", "Internal", &yes, sent))
-                (field("alternate-exchange", "Alternate exchange", "text", sent, "where messages go that match no binding"))
-                (long_field("arguments", "Arguments", sent, "others, as a JSON object"))
-            }
-            p .buttons { button .main { "Declare exchange" } }
-        }
-    }
+    let form = Form::of("declare", sent);
+    let fields = html! {
+        (form.vhosts(vhosts))
+        (form.field("name", "Name", "text", ""))
+        (form.choice("type", "Type", &kinds))
+        (form.choice("durable", "Durability", &durable))
+        (form.choice("auto_delete", "Auto-delete", &yes))
+        (form.choice("internal", "Internal", &yes))
+        (form.field("alternate-exchange", "Alternate exchange", "text", "where messages go that match no binding"))
+        (form.long("arguments", "Arguments", "others, as a JSON object"))
+    };
+    form.folded("Declare an exchange", "/exchanges", fields, "Declare exchange")
 }
 
 async fn declare(visitor: Visitor, State(source): Shared, fields: Fields) -> Shown {
@@ -201,10 +198,10 @@ async fn one(
         } @else {
             (bindings(&of_it, &here))
             @if of_it.len() == MOST { p .hint { "These are the first " (MOST) "; the API has all." } }
-            (folded("Bind a queue or an exchange to it", &sent.if_of("bind"), binding(&here, sent)))
+            (binding(&here, sent))
         }
         h2 { "Messages" }
-        (folded("Publish a message", &sent.if_of("publish"), messages::publishing_with_key(&here, sent)))
+        (messages::publishing_with_key(&here, sent))
         @if !is_default { p .buttons { a .button href={ (here) "/delete" } { "Delete exchange…" } } }
     };
     let above = format!("/exchanges?vhost={}", percent_encoded(vhost));
@@ -214,19 +211,14 @@ async fn one(
 }
 
 fn binding(path: &str, sent: &Fields) -> Markup {
-    let kinds = [("queue", "queue"), ("exchange", "exchange")];
-    html! {
-        form method="post" action={ (path) "/bind" } {
-            input type="hidden" name="form" value="bind";
-            div .fields {
-                (choice("destination_type", "To", &kinds, sent))
-                (field("destination", "Name", "text", sent, "of the queue or exchange"))
-                (field("routing_key", "Routing key", "text", sent, "or a pattern, for a topic exchange"))
-                (long_field("arguments", "Arguments", sent, "as a JSON object, for a headers exchange"))
-            }
-            p .buttons { button .main { "Bind" } }
-        }
-    }
+    let form = Form::of("bind", sent);
+    let fields = html! {
+        (form.choice("destination_type", "To", &[("queue", "queue"), ("exchange", "exchange")]))
+        (form.field("destination", "Name", "text", "of the queue or exchange"))
+        (form.field("routing_key", "Routing key", "text", "or a pattern, for a topic exchange"))
+        (form.long("arguments", "Arguments", "as a JSON object, for a headers exchange"))
+    };
+    form.folded("Bind a queue or an exchange to it", &format!("{path}/bind"), fields, "Bind")
 }
 
 async fn bind(visitor: Visitor, State(source): Shared, Path((vhost, name)): Named, fields: Fields) -> Shown {

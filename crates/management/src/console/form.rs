@@ -10,14 +10,20 @@ use serde_json::{Map, Value as Json};
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Fields(BTreeMap<String, String>);
 
+impl FromIterator<(String, String)> for Fields {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(fields: I) -> Self {
+        Self(fields.into_iter().collect())
+    }
+}
+
 impl Fields {
     pub(super) fn parse(bytes: &[u8]) -> Self {
         Self(form_urlencoded::parse(bytes).into_owned().collect())
     }
 
-    /// These fields, if they are of the form of this name; a page may have several.
+    /// These fields, if they are of the form of this name. A page with one form need not name it.
     pub(super) fn if_of(&self, form: &str) -> Self {
-        if self.text("form") == form { self.clone() } else { Self::default() }
+        if ["", form].contains(&self.text("form")) { self.clone() } else { Self::default() }
     }
 
     /// A field as it was written; empty if the form has none.

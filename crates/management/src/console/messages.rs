@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json};
 
 use super::figure;
 use super::form::Fields;
-use super::parts::{choice, field, long_field};
+use super::parts::Form;
 use super::trouble::Trouble;
 use super::visitor::Visitor;
 use crate::api;
@@ -31,30 +31,27 @@ pub(super) struct Address<'a> {
     pub(super) routing_key: &'a str,
 }
 
-/// The form that publishes a message. It has a field for the routing key unless the page has one.
+/// The form that publishes a message to the address of a page.
 pub(super) fn publishing(path: &str, sent: &Fields) -> Markup {
-    publish_form(path, sent, html! {})
+    publish_form(path, "Publish a message to this queue", &Form::of("publish", sent), html! {})
 }
 
+/// The form that publishes a message, with a field for its routing key.
 pub(super) fn publishing_with_key(path: &str, sent: &Fields) -> Markup {
-    publish_form(path, sent, field("routing_key", "Routing key", "text", sent, ""))
+    let form = Form::of("publish", sent);
+    let key = form.field("routing_key", "Routing key", "text", "");
+    publish_form(path, "Publish a message", &form, key)
 }
 
-fn publish_form(path: &str, sent: &Fields, key: Markup) -> Markup {
-    let modes = [("2", "persistent"), ("1", "transient")];
-    html! {
-        form method="post" action={ (path) "/publish" } {
-            input type="hidden" name="form" value="publish";
-            div .fields {
-                (key)
-                (choice("delivery_mode", "Delivery mode", &modes, sent))
-                (long_field("payload", "Payload", sent, ""))
-                (long_field("headers", "Headers", sent, "as a JSON object: {\"region\": \"eu\"}"))
-                (long_field("properties", "Properties", sent, "others, as a JSON object: {\"message_id\": \"7\"}"))
-            }
-            p .buttons { button .main { "Publish" } }
-        }
-    }
+fn publish_form(path: &str, title: &str, form: &Form, key: Markup) -> Markup {
+    let fields = html! {
+        (key)
+        (form.choice("delivery_mode", "Delivery mode", &[("2", "persistent"), ("1", "transient")]))
+        (form.long("payload", "Payload", ""))
+        (form.long("headers", "Headers", "as a JSON object: {\"region\": \"eu\"}"))
+        (form.long("properties", "Properties", "others, as a JSON object: {\"message_id\": \"7\"}"))
+    };
+    form.folded(title, &format!("{path}/publish"), fields, "Publish")
 }
 
 /// Publishes what a form says. Returns the line that tells of it.

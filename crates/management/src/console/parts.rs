@@ -250,56 +250,104 @@ impl Listing {
     }
 }
 
-/// A field of a form, with its label and what was written in it before.
-pub(super) fn field(name: &str, label: &str, kind: &str, fields: &Fields, hint: &str) -> Markup {
-    let id = format!("f-{name}");
-    let kept = if kind == "password" { "" } else { fields.text(name) };
-    html! {
-        div .field {
-            label for=(id) { (label) }
-            input id=(id) name=(name) type=(kind) value=(kept) autocomplete="off" spellcheck="false";
-            @if !hint.is_empty() { small { (hint) } }
-        }
-    }
+/// A form of a page. A page may have several, so the ids of its fields carry its name.
+pub(super) struct Form {
+    name: &'static str,
+    /// What its fields hold.
+    filled: Fields,
+    /// It was refused, and is shown again as it was written.
+    is_refused: bool,
 }
 
-/// A field for a longer text.
-pub(super) fn long_field(name: &str, label: &str, fields: &Fields, hint: &str) -> Markup {
-    let id = format!("f-{name}");
-    html! {
-        div .field.wide {
-            label for=(id) { (label) }
-            textarea id=(id) name=(name) rows="3" spellcheck="false" { (fields.text(name)) }
-            @if !hint.is_empty() { small { (hint) } }
+impl Form {
+    /// The form of this name. `sent` is what a refused form has sent, if one has.
+    pub(super) fn of(name: &'static str, sent: &Fields) -> Self {
+        let filled = sent.if_of(name);
+        Self { name, is_refused: filled != Fields::default(), filled }
+    }
+
+    /// What its fields hold before anything is written in them, as names and values.
+    pub(super) fn with(mut self, first: &[(&str, &str)]) -> Self {
+        if !self.is_refused {
+            self.filled = first.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        }
+        self
+    }
+
+    /// A field with its label, of a type of HTML's inputs, and a word about what to write.
+    pub(super) fn field(&self, name: &str, label: &str, kind: &str, hint: &str) -> Markup {
+        let id = format!("{}-{name}", self.name);
+        let kept = if kind == "password" { "" } else { self.filled.text(name) };
+        self.labelled(name, (label, hint), "field", |about| {
+            html! {
+                input id=(id) name=(name) type=(kind) value=(kept) autocomplete="off" spellcheck="false"
+                    aria-describedby=[about];
+            }
+        })
+    }
+
+    /// A field for a longer text.
+    pub(super) fn long(&self, name: &str, label: &str, hint: &str) -> Markup {
+        let id = format!("{}-{name}", self.name);
+        self.labelled(name, (label, hint), "field wide", |about| {
+            html! {
+                textarea id=(id) name=(name) rows="3" spellcheck="false" aria-describedby=[about] {
+                    (self.filled.text(name))
+                }
+            }
+        })
+    }
+
+    /// A choice: of each, its value and its name.
+    pub(super) fn choice(&self, name: &str, label: &str, choices: &[(&str, &str)]) -> Markup {
+        let id = format!("{}-{name}", self.name);
+        self.labelled(name, (label, ""), "field", |_| {
+            html! {
+                select id=(id) name=(name) {
+                    @for (value, shown) in choices {
+                        option value=(value) selected[self.filled.text(name) == *value] { (shown) }
+                    }
+                }
+            }
+        })
+    }
+
+    /// A choice of vhosts.
+    pub(super) fn vhosts(&self, vhosts: &[String]) -> Markup {
+        let choices: Vec<(&str, &str)> = vhosts.iter().map(|vhost| (vhost.as_str(), vhost.as_str())).collect();
+        self.choice("vhost", "Virtual host", &choices)
+    }
+
+    fn labelled(
+        &self,
+        name: &str,
+        (label, hint): (&str, &str),
+        class: &str,
+        control: impl FnOnce(Option<&str>) -> Markup,
+    ) -> Markup {
+        let (id, about) = (format!("{}-{name}", self.name), format!("{}-{name}-hint", self.name));
+        html! {
+            div class=(class) {
+                label for=(id) { (label) }
+                (control((!hint.is_empty()).then_some(about.as_str())))
+                @if !hint.is_empty() { small id=(about) { (hint) } }
+            }
         }
     }
-}
 
-/// A choice: of each, its value and its name.
-pub(super) fn choice(name: &str, label: &str, choices: &[(&str, &str)], fields: &Fields) -> Markup {
-    let id = format!("f-{name}");
-    html! {
-        div .field {
-            label for=(id) { (label) }
-            select id=(id) name=(name) {
-                @for (value, shown) in choices {
-                    option value=(value) selected[fields.text(name) == *value] { (shown) }
+    /// The whole form behind a line that opens it. It is open if it was refused.
+    pub(super) fn folded(&self, title: &str, action: &str, fields: impl Render, button: &str) -> Markup {
+        html! {
+            details .card open[self.is_refused] {
+                summary { (title) }
+                form method="post" action=(action) {
+                    input type="hidden" name="form" value=(self.name);
+                    div .fields { (fields) }
+                    p .buttons { button .main { (button) } }
                 }
             }
         }
     }
-}
-
-/// A choice of vhosts.
-pub(super) fn vhost_choice(vhosts: &[String], fields: &Fields) -> Markup {
-    let choices: Vec<(&str, &str)> = vhosts.iter().map(|vhost| (vhost.as_str(), vhost.as_str())).collect();
-    choice("vhost", "Virtual host", &choices, fields)
-}
-
-/// A form behind a line that opens it. It is open if it was refused.
-pub(super) fn folded(title: &str, fields: &Fields, form: Markup) -> Markup {
-    let is_open = *fields != Fields::default();
-    html! { details .card open[is_open] { summary { (title) } (form) } }
 }
 
 /// A form that asks before it does something that can't be undone.

@@ -11,7 +11,7 @@ use maud::{Markup, html};
 
 use super::form::Fields;
 use super::frame::{Notice, Part, View};
-use super::parts::{Column, ask, choice, field, folded, long_field, table, vhost_choice};
+use super::parts::{Column, Form, ask, table};
 use super::trouble::{Shown, Trouble};
 use super::visitor::Visitor;
 use super::{bindings, seen};
@@ -63,7 +63,7 @@ async fn page(visitor: &Visitor, source: &Arc<Source>, sent: &Fields, notice: No
         (policies("policies", &own, "no policies", ""))
         h2 { "Operator policies" }
         (policies("operator-policies", &of_operators, "no operator policies", OPERATOR))
-        (folded("Add a policy", sent, addition(visitor, &vhosts, sent)))
+        (addition(visitor, &vhosts, sent))
     };
     Ok(View::new(Part::Policies, "Policies", body).with(notice).show(visitor, source))
 }
@@ -101,20 +101,17 @@ fn addition(visitor: &Visitor, vhosts: &[String], sent: &Fields) -> Markup {
         true => &[("", "policy"), (OPERATOR, "operator policy")],
         false => &[("", "policy")],
     };
-    html! {
-        form method="post" action="/policies" {
-            div .fields {
-                (vhost_choice(vhosts, sent))
-                (choice("kind", "Kind", kinds, sent))
-                (field("name", "Name", "text", sent, ""))
-                (field("pattern", "Pattern", "text", sent, "a regular expression that is looked for in names"))
-                (choice("apply-to", "Apply to", &APPLY_TO, sent))
-                (field("priority", "Priority", "number", sent, "0 if it is empty"))
-                (long_field("definition", "Definition", sent, "as a JSON object: {\"message-ttl\": 60000, \"max-length\": 1000}"))
-            }
-            p .buttons { button .main { "Add policy" } }
-        }
-    }
+    let form = Form::of("add", sent);
+    let fields = html! {
+        (form.vhosts(vhosts))
+        (form.choice("kind", "Kind", kinds))
+        (form.field("name", "Name", "text", ""))
+        (form.field("pattern", "Pattern", "text", "a regular expression that is looked for in names"))
+        (form.choice("apply-to", "Apply to", &APPLY_TO))
+        (form.field("priority", "Priority", "number", "0 if it is empty"))
+        (form.long("definition", "Definition", "as a JSON object: {\"message-ttl\": 60000, \"max-length\": 1000}"))
+    };
+    form.folded("Add a policy", "/policies", fields, "Add policy")
 }
 
 async fn add(visitor: Visitor, State(source): Shared, fields: Fields) -> Shown {

@@ -14,7 +14,7 @@ use maud::{Markup, html};
 use super::figure::{self, several};
 use super::form::Fields;
 use super::frame::{Notice, Part, View};
-use super::parts::{Column, Mood, ask, facts, field, figures, folded, place, table, top_place, verdict};
+use super::parts::{Column, Form, Mood, ask, facts, figures, place, table, top_place, verdict};
 use super::queues::{Rates, kind, state};
 use super::trouble::{Shown, Trouble};
 use super::visitor::Visitor;
@@ -89,10 +89,10 @@ async fn page(
         (consumers(&whole.consumers))
         h2 { "Messages" }
         (messages::browsing(&whole.path()))
-        (folded("Publish a message to this queue", &sent.if_of("publish"), messages::publishing(&whole.path(), sent)))
+        (messages::publishing(&whole.path(), sent))
         h2 { "Bindings" }
         (bindings::bindings(&whole.bindings, &whole.path()))
-        (folded("Bind it to an exchange", &sent.if_of("bind"), binding(&whole.path(), sent)))
+        (binding(&whole.path(), sent))
         h2 { "Settings" }
         (settings(queue))
         p .buttons {
@@ -190,17 +190,13 @@ fn settings(queue: &QueueReport) -> Markup {
 }
 
 fn binding(path: &str, sent: &Fields) -> Markup {
-    html! {
-        form method="post" action={ (path) "/bind" } {
-            input type="hidden" name="form" value="bind";
-            div .fields {
-                (field("source", "Exchange", "text", sent, ""))
-                (field("routing_key", "Routing key", "text", sent, "or a pattern, for a topic exchange"))
-                (super::parts::long_field("arguments", "Arguments", sent, "as a JSON object, for a headers exchange"))
-            }
-            p .buttons { button .main { "Bind" } }
-        }
-    }
+    let form = Form::of("bind", sent);
+    let fields = html! {
+        (form.field("source", "Exchange", "text", ""))
+        (form.field("routing_key", "Routing key", "text", "or a pattern, for a topic exchange"))
+        (form.long("arguments", "Arguments", "as a JSON object, for a headers exchange"))
+    };
+    form.folded("Bind it to an exchange", &format!("{path}/bind"), fields, "Bind")
 }
 
 async fn bind(visitor: Visitor, State(source): Shared, Path((vhost, name)): Named, fields: Fields) -> Shown {

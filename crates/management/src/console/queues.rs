@@ -17,7 +17,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::form::Fields;
 use super::frame::{Notice, Part, View};
-use super::parts::{Column, Listing, Mood, badge, choice, field, folded, long_field, place, table, vhost_choice};
+use super::parts::{Column, Form, Listing, Mood, badge, place, table};
 use super::trouble::{Shown, Trouble};
 use super::visitor::Visitor;
 use super::{figure, seen};
@@ -89,7 +89,7 @@ async fn page(visitor: &Visitor, source: &Arc<Source>, query: &Fields, sent: &Fi
             (table("queues", &columns, &rows, nothing(&list)))
             (list.pager(found.total))
         }
-        (folded("Declare a queue", sent, declaration(&vhosts, sent)))
+        (declaration(&vhosts, sent))
     };
     Ok(View::new(Part::Queues, "Queues", body).with(notice).show(visitor, source))
 }
@@ -203,23 +203,20 @@ fn declaration(vhosts: &[String], sent: &Fields) -> Markup {
         ("reject-publish", "refuse new ones"),
         ("reject-publish-dlx", "dead-letter new ones"),
     ];
-    html! {
-        form method="post" action="/queues" {
-            div .fields {
-                (vhost_choice(vhosts, sent))
-                (field("name", "Name", "text", sent, "up to 255 bytes"))
-                (choice("type", "Type", &kinds, sent))
-                (choice("durable", "Durability", &durable, sent))
-                (field("ttl", "TTL", "text", sent, "milliseconds that a message may wait"))
-                (field("max-length", "Max length", "text", sent, "ready messages"))
-                (choice("overflow", "When it is full", &overflow, sent))
-                (field("dead-letter-exchange", "Dead letter exchange", "text", sent, "where rejected and expired messages go"))
-                (field("dead-letter-routing-key", "Dead letter routing key", "text", sent, "instead of their own"))
-                (long_field("arguments", "Arguments", sent, "others, as a JSON object: {\"x-max-priority\": 5}"))
-            }
-            p .buttons { button .main { "Declare queue" } }
-        }
-    }
+    let form = Form::of("declare", sent);
+    let fields = html! {
+        (form.vhosts(vhosts))
+        (form.field("name", "Name", "text", "up to 255 bytes"))
+        (form.choice("type", "Type", &kinds))
+        (form.choice("durable", "Durability", &durable))
+        (form.field("ttl", "TTL", "text", "milliseconds that a message may wait"))
+        (form.field("max-length", "Max length", "text", "ready messages"))
+        (form.choice("overflow", "When it is full", &overflow))
+        (form.field("dead-letter-exchange", "Dead letter exchange", "text", "where rejected and expired messages go"))
+        (form.field("dead-letter-routing-key", "Dead letter routing key", "text", "instead of their own"))
+        (form.long("arguments", "Arguments", "others, as a JSON object: {\"x-max-priority\": 5}"))
+    };
+    form.folded("Declare a queue", "/queues", fields, "Declare queue")
 }
 
 async fn declare(visitor: Visitor, State(source): Shared, fields: Fields) -> Shown {

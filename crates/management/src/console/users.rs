@@ -11,7 +11,7 @@ use maud::{Markup, html};
 
 use super::form::Fields;
 use super::frame::{Notice, Part, View};
-use super::parts::{Column, ask, facts, field, folded, table, top_place, vhost_choice};
+use super::parts::{Column, Form, ask, facts, table, top_place};
 use super::trouble::{Shown, Trouble};
 use super::visitor::Visitor;
 use super::{figure, seen};
@@ -57,7 +57,7 @@ async fn page(visitor: &Visitor, source: &Arc<Source>, sent: &Fields, notice: No
     let rows: Vec<Vec<Markup>> = users.iter().map(|user| row(source, user)).collect();
     let body = html! {
         (table("users", &columns, &rows, html! { "no users" }))
-        (folded("Create a user", sent, creation(sent)))
+        (creation(sent))
     };
     Ok(View::new(Part::Users, "Users", body).with(notice).show(visitor, source))
 }
@@ -81,16 +81,13 @@ fn row(source: &Source, user: &User) -> Vec<Markup> {
 const TAGS: &str = "separated by commas: administrator, monitoring, policymaker, management";
 
 fn creation(sent: &Fields) -> Markup {
-    html! {
-        form method="post" action="/users" {
-            div .fields {
-                (field("name", "Name", "text", sent, ""))
-                (field("password", "Password", "password", sent, ""))
-                (field("tags", "Tags", "text", sent, TAGS))
-            }
-            p .buttons { button .main { "Create user" } }
-        }
-    }
+    let form = Form::of("create", sent);
+    let fields = html! {
+        (form.field("name", "Name", "text", ""))
+        (form.field("password", "Password", "password", ""))
+        (form.field("tags", "Tags", "text", TAGS))
+    };
+    form.folded("Create a user", "/users", fields, "Create user")
 }
 
 async fn create(visitor: Visitor, State(source): Shared, fields: Fields) -> Shown {
@@ -131,10 +128,10 @@ async fn one(visitor: &Visitor, source: &Arc<Source>, name: &str, sent: &Fields,
     let here = top_place("users", name);
     let vhosts = seen::vhosts(&visitor.asker, source);
     let limit = |limit: Option<u32>| html! { @if let Some(limit) = limit { (limit) } @else { "none" } };
-    let known = tags(user.tags.iter());
+    let known = user.tags.iter().collect::<Vec<_>>().join(", ");
     let body = html! {
         (facts(&[
-            ("Tags", html! { (known) }),
+            ("Tags", html! { (tags(user.tags.iter())) }),
             ("Password", html! { (if user.password.is_some() { "yes" } else { "none: it can't log in by password" }) }),
             ("Most connections", limit(user.limits.connections)),
             ("Most sessions", limit(user.limits.sessions)),
@@ -142,10 +139,10 @@ async fn one(visitor: &Visitor, source: &Arc<Source>, name: &str, sent: &Fields,
         ]))
         h2 { "Permissions" }
         (permissions(&user, &here))
-        (folded("Set permissions in a virtual host", &sent.if_of("permission"), permission(&here, &vhosts, sent)))
+        (permission(&here, &vhosts, sent))
         h2 { "Log-in" }
-        (folded("Change the password", &sent.if_of("password"), new_password(&here)))
-        (folded("Change the tags", &sent.if_of("tags"), new_tags(&here, &known)))
+        (new_password(&here))
+        (new_tags(&here, &known))
         p .buttons { a .button href={ (here) "/delete" } { "Delete user…" } }
     };
     let page = View::new(Part::Users, name, body).below("Users", "/users");
@@ -179,43 +176,28 @@ fn permissions(user: &User, path: &str) -> Markup {
 }
 
 fn permission(path: &str, vhosts: &[String], sent: &Fields) -> Markup {
-    let filled =
-        if sent.text("form") == "permission" { sent.clone() } else { Fields::parse(b"configure=.*&write=.*&read=.*") };
-    html! {
-        form method="post" action={ (path) "/permission" } {
-            input type="hidden" name="form" value="permission";
-            div .fields {
-                (vhost_choice(vhosts, sent))
-                (field("configure", "Configure", "text", &filled, "names that it may declare and delete"))
-                (field("write", "Write", "text", &filled, "names that it may write messages to"))
-                (field("read", "Read", "text", &filled, "names that it may read messages from"))
-            }
-            p .hint { "Each is a regular expression that is looked for in names. Empty is none; " code { ".*" } " is all." }
-            p .buttons { button .main { "Set permissions" } }
+    let form = Form::of("permission", sent).with(&[("configure", ".*"), ("write", ".*"), ("read", ".*")]);
+    let fields = html! {
+        (form.vhosts(vhosts))
+        (form.field("configure", "Configure", "text", "names that it may declare and delete"))
+        (form.field("write", "Write", "text", "names that it may write messages to"))
+        (form.field("read", "Read", "text", "names that it may read messages from"))
+        p .field.wide.hint {
+            "Each is a regular expression that is looked for in names. Empty is none; " code { ".*" } " is all."
         }
-    }
+    };
+    form.folded("Set permissions in a virtual host", &format!("{path}/permission"), fields, "Set permissions")
 }
 
 fn new_password(path: &str) -> Markup {
-    html! {
-        form method="post" action={ (path) "/password" } {
-            input type="hidden" name="form" value="password";
-            div .fields { (field("password", "Password", "password", &Fields::default(), "")) }
-            p .buttons { button .main { "Change password" } }
-        }
-    }
+    let form = Form::of("password", &Fields::default());
+    let fields = form.field("password", "Password", "password", "");
+    form.folded("Change the password", &format!("{path}/password"), fields, "Change password")
 }
 
 fn new_tags(path: &str, known: &str) -> Markup {
-    let mut shown = form_urlencoded::Serializer::new(String::new());
-    shown.append_pair("tags", if known == "none" { "" } else { known });
-    html! {
-        form method="post" action={ (path) "/tags" } {
-            input type="hidden" name="form" value="tags";
-            div .fields { (field("tags", "Tags", "text", &Fields::parse(shown.finish().as_bytes()), TAGS)) }
-            p .buttons { button .main { "Change tags" } }
-        }
-    }
+    let form = Form::of("tags", &Fields::default()).with(&[("tags", known)]);
+    form.folded("Change the tags", &format!("{path}/tags"), form.field("tags", "Tags", "text", TAGS), "Change tags")
 }
 
 /// Makes a change of a user and leads back to its page. `made` is the change and the line that

@@ -11,7 +11,7 @@ use maud::{Markup, html};
 
 use super::form::Fields;
 use super::frame::{Notice, Part, View};
-use super::parts::{Column, ask, choice, field, folded, table, top_place};
+use super::parts::{Column, Form, ask, table, top_place};
 use super::trouble::{Shown, Trouble};
 use super::visitor::Visitor;
 use super::{figure, seen};
@@ -51,7 +51,7 @@ async fn page(visitor: &Visitor, source: &Arc<Source>, sent: &Fields, notice: No
     let body = html! {
         p .hint { "A virtual host is a world of its own: queues, exchanges and permissions in it are apart from those of others." }
         (table("vhosts", &columns, &rows, html! { "no virtual hosts that you may enter" }))
-        @if visitor.asker.is_administrator() { (folded("Create a virtual host", sent, creation(sent))) }
+        @if visitor.asker.is_administrator() { (creation(sent)) }
     };
     Ok(View::new(Part::Vhosts, "Virtual hosts", body).with(notice).show(visitor, source))
 }
@@ -71,18 +71,14 @@ fn row(source: &Source, vhost: &VhostReport) -> Vec<Markup> {
 }
 
 fn creation(sent: &Fields) -> Markup {
-    let kinds = [("", "classic"), ("quorum", "quorum")];
-    html! {
-        form method="post" action="/vhosts" {
-            div .fields {
-                (field("name", "Name", "text", sent, ""))
-                (field("description", "Description", "text", sent, ""))
-                (field("tags", "Tags", "text", sent, "separated by commas"))
-                (choice("default_queue_type", "Default queue type", &kinds, sent))
-            }
-            p .buttons { button .main { "Create virtual host" } }
-        }
-    }
+    let form = Form::of("create", sent);
+    let fields = html! {
+        (form.field("name", "Name", "text", ""))
+        (form.field("description", "Description", "text", ""))
+        (form.field("tags", "Tags", "text", "separated by commas"))
+        (form.choice("default_queue_type", "Default queue type", &[("", "classic"), ("quorum", "quorum")]))
+    };
+    form.folded("Create a virtual host", "/vhosts", fields, "Create virtual host")
 }
 
 async fn create(visitor: Visitor, State(source): Shared, fields: Fields) -> Shown {

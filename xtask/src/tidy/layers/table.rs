@@ -302,6 +302,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "xtask/src",
         layers: &[
             &["interop", "screenshots", "tidy"],
+            &["console"],
         ],
         allowed: &[],
     },

@@ -1,0 +1,654 @@
+"""What operators do in the console, and what nobody may do there. Things are found by the words on
+the page, as people find them. Each scenario has names of its own, so that any can run alone."""
+
+import functools
+import gzip
+import http.server
+import re
+import threading
+import time
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from broker import until
+
+EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+def scenario(function):
+    """Marks what `run.py` runs."""
+    function.is_scenario = True
+    return function
+
+
+def declare(stage, name, **fields):
+    """Declares a queue by the form."""
+    stage.open("/queues")
+    stage.page.get_by_text("Declare a queue").click()
+    stage.page.get_by_label("Name", exact=True).fill(name)
+    for label, value in fields.items():
+        stage.page.get_by_label(label.replace("_", " "), exact=True).fill(value)
+    stage.page.get_by_role("button", name="Declare queue").click()
+
+
+def queue_path(name, more=""):
+    return f"/queues/%2F/{name}{more}"
+
+
+def row(page, name):
+    return page.get_by_role("row").filter(has=page.get_by_role("link", name=name, exact=True))
+
+
+# The log-in.
+
+
+@scenario
+def a_visitor_is_led_to_the_log_in(stage):
+    stage.open("/")
+    for label in ["User", "Password"]:
+        expect(stage.page.get_by_label(label)).to_be_visible()
+    expect(stage.page.get_by_role("button", name="Log in")).to_be_visible()
+    expect(stage.page.get_by_text("Ready: clients are served.")).to_be_visible()
+    stage.picture("log-in")
+
+
+@scenario
+def a_wrong_password_is_refused_and_the_name_stays(stage):
+    stage.log_in(password="wrong")
+    expect(stage.page.get_by_role("alert")).to_have_text("User or password is wrong.")
+    expect(stage.page.get_by_label("User")).to_have_value("guest")
+    expect(stage.page.get_by_label("Password")).to_have_value("")
+
+
+@scenario
+def a_log_in_leads_to_the_page_that_was_wanted(stage):
+    stage.open("/queues?name=some")
+    stage.page.get_by_label("User").fill("guest")
+    stage.page.get_by_label("Password").fill("guest")
+    stage.page.keyboard.press("Enter")
+    expect(stage.page).to_have_url(re.compile(r"/queues\?name=some$"))
+
+
+@scenario
+def a_log_out_ends_the_session(stage):
+    stage.log_in()
+    cookies = stage.page.context.cookies()
+    stage.page.get_by_role("button", name="Log out").click()
+    expect(stage.page.get_by_role("button", name="Log in")).to_be_visible()
+    stage.page.context.add_cookies([cookie for cookie in cookies if cookie["name"] == "hermod"])
+    stage.open("/queues")
+    expect(stage.page.get_by_role("button", name="Log in")).to_be_visible()
+
+
+@scenario
+def colours_are_chosen_and_kept(stage):
+    stage.log_in()
+    ground = lambda: stage.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    light = ground()
+    for chosen in ["light", "dark"]:
+        stage.page.get_by_role("button", name="Colours").click()
+        expect(stage.page.locator("html")).to_have_attribute("data-theme", chosen)
+    assert ground() != light
+    stage.open("/queues")
+    expect(stage.page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+@scenario
+def every_part_is_a_link_in_the_navigation(stage):
+    stage.log_in()
+    for name in ["Overview", "Connections", "Queues", "Exchanges", "Policies", "Users", "Virtual hosts"]:
+        link = stage.page.get_by_role("navigation").get_by_role("link", name=name)
+        link.click()
+        expect(stage.page.get_by_role("heading", level=1)).to_have_text(name)
+        expect(link).to_have_attribute("aria-current", "page")
+
+
+# The overview.
+
+
+@scenario
+def the_overview_names_what_does_not_move_and_leads_there(stage):
+    stage.broker.declare("overview.stuck")
+    stage.broker.publish("overview.stuck", 3)
+    stage.log_in()
+    line = stage.page.get_by_role("listitem").filter(has_text="overview.stuck")
+    expect(line).to_contain_text("no consumers")
+    expect(line).to_contain_text("3 ready")
+    stage.picture("overview")
+    line.get_by_role("link").click()
+    expect(stage.page.get_by_role("heading", level=1)).to_have_text("overview.stuck")
+
+
+@scenario
+def an_alarm_is_told_on_every_page(stage):
+    stage.log_in()
+    stage.broker.command("alarms", "set", "memory")
+    try:
+        for path in ["/", "/queues", "/users"]:
+            stage.open(path)
+            expect(stage.page.get_by_text("Low on memory:")).to_be_visible()
+    finally:
+        stage.broker.command("alarms", "clear", "memory")
+    stage.open("/")
+    expect(stage.page.get_by_text("Low on memory:")).to_have_count(0)
+
+
+# Queues.
+
+
+@scenario
+def a_queue_is_declared_with_its_arguments(stage):
+    stage.log_in()
+    declare(stage, "declared", TTL="60000", Max_length="10", Dead_letter_exchange="dlx",
+            Arguments='{"x-max-priority": 5}')
+    expect(stage.page.get_by_text("Queue 'declared' is declared.")).to_be_visible()
+    expect(stage.page.get_by_text("no consumers").first).to_be_visible()
+    assert stage.broker.queue("declared")["arguments"] == {
+        "x-message-ttl": 60000, "x-max-length": 10, "x-dead-letter-exchange": "dlx", "x-max-priority": 5}
+
+
+@scenario
+def a_refused_declaration_keeps_what_was_written(stage):
+    stage.log_in()
+    declare(stage, "refused", TTL="soon")
+    expect(stage.page.get_by_role("alert")).to_contain_text("TTL is a whole number")
+    expect(stage.page.get_by_label("Name", exact=True)).to_have_value("refused")
+    stage.page.get_by_label("TTL").fill("1000")
+    stage.page.get_by_role("button", name="Declare queue").click()
+    expect(stage.page.get_by_text("Queue 'refused' is declared.")).to_be_visible()
+
+
+@scenario
+def a_list_is_filtered_while_its_filter_is_typed(stage):
+    for name in ["typed.one", "typed.two"]:
+        stage.broker.declare(name)
+    stage.log_in()
+    stage.open("/queues")
+    stage.page.evaluate("window.stays = true")
+    stage.page.get_by_label("Filter").press_sequentially("typed.t")
+    expect(row(stage.page, "typed.two")).to_be_visible()
+    expect(row(stage.page, "typed.one")).to_have_count(0)
+    expect(stage.page).to_have_url(re.compile(r"name=typed\.t$"))
+    assert stage.page.evaluate("window.stays"), "the page was not loaded again"
+    assert stage.page.evaluate("document.activeElement.id") == "filter"
+
+
+@scenario
+def an_address_shows_the_same_part_of_a_list_again(stage):
+    for number in range(120):
+        stage.broker.declare(f"many.{number:03}")
+    stage.broker.publish("many.007", 2)
+    stage.log_in()
+    stage.open("/queues?name=many.")
+    expect(stage.page.get_by_text("1–50 of 120")).to_be_visible()
+    stage.page.get_by_role("link", name="Next page").click()
+    expect(row(stage.page, "many.050")).to_be_visible()
+    stage.page.get_by_role("columnheader", name="Ready").get_by_role("link").click()
+    expect(stage.page.get_by_role("columnheader", name="Ready")).to_have_attribute("aria-sort", "descending")
+    address = stage.page.url
+    expect(stage.page.get_by_role("rowheader").first).to_have_text("many.007")
+    stage.open("/")
+    stage.page.goto(address)
+    expect(stage.page.get_by_role("rowheader").first).to_have_text("many.007")
+    stage.picture("queues")
+
+
+@scenario
+def a_queue_says_that_it_has_no_consumers(stage):
+    stage.broker.declare("lonely")
+    stage.broker.publish("lonely", 2)
+    stage.log_in()
+    stage.open(queue_path("lonely"))
+    expect(stage.page.get_by_text("It does not move: no consumers")).to_be_visible()
+    expect(stage.page.get_by_text("2 ready, and nobody takes them.")).to_be_visible()
+
+
+@scenario
+def a_queue_says_that_its_consumers_are_out_of_credit(stage):
+    stage.broker.declare("held")
+    stage.broker.publish("held", 5)
+    stage.client("holder").consume("held", 2, "holder-1")
+    until("two are held", lambda: stage.broker.queue("held")["messages_unacknowledged"] == 2)
+    stage.log_in()
+    stage.open(queue_path("held"))
+    expect(stage.page.get_by_text("It does not move: consumers out of credit")).to_be_visible()
+    expect(stage.page.get_by_text("1 consumer holds 2 unacknowledged")).to_be_visible()
+    consumer = stage.page.get_by_role("row").filter(has_text="holder-1")
+    expect(consumer).to_contain_text("out of credit")
+    stage.picture("queue")
+    consumer.get_by_role("link").click()
+    expect(stage.page.get_by_role("button", name="Close connection")).to_be_visible()
+    stage.picture("connection")
+
+
+@scenario
+def a_queue_that_moves_shows_its_rates(stage):
+    stage.broker.declare("moving")
+    stage.client("reader").consume("moving", 50, "reader-1", settle=True)
+    stage.client("writer").flow("moving", 200)
+    stage.log_in()
+    stage.open(queue_path("moving"))
+    rate = stage.page.locator(".figures div", has_text=re.compile("^In")).locator("dd").first
+    end = time.monotonic() + 40
+    while not re.fullmatch(r"(19|20)\d/s", rate.inner_text()):
+        assert time.monotonic() < end, f"the rate is told as {rate.inner_text()}"
+        time.sleep(0.2)
+
+
+@scenario
+def figures_come_by_themselves_until_they_are_paused(stage):
+    stage.broker.declare("live")
+    stage.log_in()
+    stage.open(queue_path("live"))
+    ready = stage.page.locator(".figures div", has_text="Ready").locator("dd").first
+    expect(ready).to_have_text("0")
+    stage.page.get_by_text("Publish a message to this queue").click()
+    stage.page.get_by_label("Payload").fill("half written")
+    stage.broker.publish("live", 4)
+    expect(ready).to_have_text("4", timeout=15_000)
+    expect(stage.page.get_by_label("Payload")).to_have_value("half written")
+    assert stage.page.evaluate("document.activeElement.name") == "payload", "the cursor stays"
+    stage.page.get_by_role("button", name="Every 5 s").click()
+    stage.broker.publish("live", 1)
+    time.sleep(7)
+    expect(ready).to_have_text("4")
+    expect(stage.page.get_by_role("button", name="Paused")).to_be_visible()
+
+
+@scenario
+def a_message_is_published_and_looked_at_without_being_taken(stage):
+    stage.log_in()
+    declare(stage, "looked.at")
+    stage.page.get_by_text("Publish a message to this queue").click()
+    stage.page.get_by_label("Payload").fill('{"order": 7}')
+    stage.page.get_by_label("Headers").fill('{"region": "eu"}')
+    stage.page.get_by_role("button", name="Publish").click()
+    expect(stage.page.get_by_text("The message is published and confirmed.")).to_be_visible()
+    stage.broker.publish("looked.at", headers={"region": "us"}, body="other")
+    stage.page.get_by_label("Selector").fill("region = 'eu'")
+    stage.page.get_by_role("button", name="Browse").click()
+    expect(stage.page.get_by_role("article")).to_have_count(1)
+    expect(stage.page.get_by_role("article")).to_contain_text('{"order": 7}')
+    stage.picture("messages")
+    assert stage.broker.queue("looked.at")["messages_ready"] == 2
+
+
+@scenario
+def a_selector_that_is_none_is_explained(stage):
+    stage.broker.declare("selected")
+    stage.log_in()
+    stage.open(queue_path("selected", "/messages?selector=region+is+what"))
+    expect(stage.page.get_by_role("alert")).to_contain_text("selector")
+
+
+@scenario
+def a_purge_asks_first_and_can_be_cancelled(stage):
+    stage.broker.declare("emptied")
+    stage.broker.publish("emptied", 3)
+    stage.log_in()
+    stage.open(queue_path("emptied"))
+    stage.page.get_by_role("link", name="Purge…").click()
+    expect(stage.page.get_by_text("Purge drops 3 ready messages")).to_be_visible()
+    stage.picture("purge")
+    stage.page.get_by_role("link", name="Cancel").click()
+    assert stage.broker.queue("emptied")["messages_ready"] == 3
+    stage.page.get_by_role("link", name="Purge…").click()
+    stage.page.get_by_role("button", name="Purge 3 ready messages").click()
+    expect(stage.page.get_by_text("Purged 3 messages of queue 'emptied'.")).to_be_visible()
+    assert stage.broker.queue("emptied")["messages_ready"] == 0
+
+
+@scenario
+def a_queue_is_deleted_after_a_question(stage):
+    stage.broker.declare("deleted")
+    stage.log_in()
+    stage.open(queue_path("deleted"))
+    stage.page.get_by_role("link", name="Delete queue").click()
+    stage.page.get_by_role("button", name="Delete queue").click()
+    expect(stage.page.get_by_text("Queue 'deleted' is deleted")).to_be_visible()
+    stage.open(queue_path("deleted"))
+    expect(stage.page.get_by_role("alert")).to_contain_text("There is no queue 'deleted'")
+
+
+@scenario
+def a_queue_is_bound_and_unbound(stage):
+    stage.broker.declare("bound")
+    stage.log_in()
+    stage.open(queue_path("bound"))
+    stage.page.get_by_text("Bind it to an exchange").click()
+    stage.page.get_by_label("Exchange", exact=True).fill("amq.topic")
+    stage.page.get_by_label("Routing key", exact=True).fill("orders.#")
+    stage.page.get_by_role("button", name="Bind", exact=True).click()
+    binding = stage.page.get_by_role("row").filter(has_text="orders.#")
+    expect(binding).to_be_visible()
+    binding.get_by_role("button", name="Unbind").click()
+    expect(stage.page.get_by_text("no longer bound")).to_be_visible()
+    expect(stage.page.get_by_role("row").filter(has_text="orders.#")).to_have_count(0)
+
+
+# Exchanges.
+
+
+@scenario
+def an_exchange_is_declared_and_routes_what_is_published(stage):
+    stage.broker.declare("routed")
+    stage.log_in()
+    stage.open("/exchanges")
+    stage.page.get_by_text("Declare an exchange").click()
+    stage.page.get_by_label("Name", exact=True).fill("news")
+    stage.page.get_by_label("Type").select_option("topic")
+    stage.page.get_by_role("button", name="Declare exchange").click()
+    stage.page.get_by_text("Bind a queue or an exchange to it").click()
+    stage.page.get_by_label("Name", exact=True).fill("routed")
+    stage.page.get_by_label("Routing key", exact=True).first.fill("eu.*")
+    stage.page.get_by_role("button", name="Bind", exact=True).click()
+    expect(stage.page.get_by_role("row").filter(has_text="routed")).to_be_visible()
+    stage.picture("exchange")
+    stage.page.get_by_text("Publish a message").click()
+    publish = stage.page.locator("form").filter(has=stage.page.get_by_role("button", name="Publish"))
+    publish.get_by_label("Routing key").fill("us.new")
+    publish.get_by_role("button", name="Publish").click()
+    expect(stage.page.get_by_role("alert")).to_contain_text("reached no queue")
+    publish.get_by_label("Routing key").fill("eu.new")
+    publish.get_by_role("button", name="Publish").click()
+    expect(stage.page.get_by_text("published and confirmed")).to_be_visible()
+    assert stage.broker.queue("routed")["messages_ready"] == 1
+
+
+@scenario
+def an_exchange_is_deleted_after_a_question(stage):
+    stage.broker.api("exchanges/%2F/short-lived", "PUT", {"type": "fanout"})
+    stage.log_in()
+    stage.open("/exchanges/%2F/short-lived")
+    stage.page.get_by_role("link", name="Delete exchange").click()
+    stage.page.get_by_role("button", name="Delete exchange").click()
+    expect(stage.page.get_by_text("Exchange 'short-lived' is deleted.")).to_be_visible()
+
+
+# Connections.
+
+
+@scenario
+def a_connection_is_found_by_its_name_and_closed_with_a_reason(stage):
+    stage.broker.declare("closing")
+    client = stage.client("closing-time")
+    client.consume("closing", 1, "c")
+    stage.log_in()
+    stage.open("/connections")
+    stage.page.get_by_label("Filter").fill("closing-time")
+    stage.page.keyboard.press("Enter")
+    stage.picture("connections")
+    stage.page.get_by_role("rowheader").get_by_role("link").click()
+    stage.page.get_by_label("Reason").fill("time to go")
+    stage.page.get_by_role("button", name="Close connection").click()
+    expect(stage.page.get_by_text("is closed.")).to_be_visible()
+    until("the client is told", lambda: client.error is not None)
+    assert "time to go" in str(client.error), client.error
+
+
+# Users, virtual hosts, policies.
+
+
+@scenario
+def a_user_is_created_and_sees_its_virtual_host_alone(stage):
+    stage.broker.declare("not.for.ada")
+    stage.log_in()
+    stage.open("/vhosts")
+    stage.page.get_by_text("Create a virtual host").click()
+    stage.page.get_by_label("Name", exact=True).fill("shop")
+    stage.page.get_by_role("button", name="Create virtual host").click()
+    expect(stage.page.get_by_text("Virtual host 'shop' is created")).to_be_visible()
+    stage.open("/users")
+    stage.page.get_by_text("Create a user").click()
+    stage.page.get_by_label("Name", exact=True).fill("ada")
+    stage.page.get_by_label("Password").fill("secret")
+    stage.page.get_by_label("Tags").fill("management")
+    stage.page.get_by_role("button", name="Create user").click()
+    expect(stage.page.get_by_text("no permissions: it can't enter any virtual host")).to_be_visible()
+    stage.page.get_by_text("Set permissions in a virtual host").click()
+    stage.page.get_by_label("Virtual host").select_option("shop")
+    for label in ["Configure", "Write", "Read"]:
+        stage.page.get_by_label(label, exact=True).fill("^ada")
+    stage.page.get_by_role("button", name="Set permissions").click()
+    expect(stage.page.get_by_role("row").filter(has_text="shop")).to_contain_text("^ada")
+    stage.picture("user")
+
+    ada = stage.log_in("ada", "secret", stage.visitor())
+    stage.open("/queues", ada)
+    expect(ada.get_by_text("not.for.ada")).to_have_count(0)
+    stage.open(queue_path("not.for.ada"), ada)
+    expect(ada.get_by_role("alert")).to_contain_text("There is no queue")
+    stage.open("/queues", ada)
+    ada.get_by_text("Declare a queue").click()
+    ada.get_by_label("Name", exact=True).fill("others")
+    ada.get_by_role("button", name="Declare queue").click()
+    expect(ada.get_by_role("alert")).to_contain_text("refused")
+    ada.get_by_label("Name", exact=True).fill("ada.own")
+    ada.get_by_role("button", name="Declare queue").click()
+    expect(ada.get_by_text("Queue 'ada.own' is declared.")).to_be_visible()
+
+
+@scenario
+def a_new_password_ends_the_sessions_of_the_old_one(stage):
+    stage.broker.api("users/eve", "PUT", {"password": "old", "tags": "monitoring"})
+    eve = stage.log_in("eve", "old", stage.visitor())
+    expect(eve.get_by_role("heading", level=1)).to_have_text("Overview")
+    stage.log_in()
+    stage.open("/users/eve")
+    stage.page.get_by_text("Change the password").click()
+    stage.page.get_by_label("Password").fill("new")
+    stage.page.get_by_role("button", name="Change password").click()
+    expect(stage.page.get_by_text("The password of 'eve' is changed.")).to_be_visible()
+    stage.open("/queues", eve)
+    expect(eve.get_by_role("button", name="Log in")).to_be_visible()
+
+
+@scenario
+def a_user_is_deleted_after_a_question(stage):
+    stage.broker.api("users/gone", "PUT", {"password": "p", "tags": ""})
+    stage.log_in()
+    stage.open("/users/gone")
+    stage.page.get_by_role("link", name="Delete user").click()
+    stage.page.get_by_role("button", name="Delete user").click()
+    expect(stage.page.get_by_text("User 'gone' is deleted.")).to_be_visible()
+    expect(stage.page.get_by_role("link", name="gone", exact=True)).to_have_count(0)
+
+
+@scenario
+def a_virtual_host_is_deleted_after_a_question(stage):
+    stage.broker.api("vhosts/over", "PUT")
+    stage.log_in()
+    stage.open("/vhosts")
+    stage.picture("virtual-hosts")
+    row(stage.page, "over").get_by_role("link", name="Delete virtual host over").click()
+    expect(stage.page.get_by_text("Virtual host 'over' goes with 0 queues")).to_be_visible()
+    stage.page.get_by_role("button", name="Delete virtual host").click()
+    expect(stage.page.get_by_text("Virtual host 'over' is deleted.")).to_be_visible()
+
+
+@scenario
+def a_policy_is_added_shows_on_its_queues_and_is_deleted(stage):
+    stage.broker.declare("ruled.one")
+    stage.log_in()
+    stage.open("/policies")
+    stage.page.get_by_text("Add a policy").click()
+    stage.page.get_by_label("Name", exact=True).fill("short")
+    stage.page.get_by_label("Pattern").fill("^ruled")
+    stage.page.get_by_label("Apply to").select_option("queues")
+    stage.page.get_by_label("Definition").fill('{"max-length": 10}')
+    stage.page.get_by_role("button", name="Add policy").click()
+    expect(stage.page.get_by_role("row").filter(has_text="^ruled")).to_contain_text("max-length")
+    stage.picture("policies")
+    stage.open(queue_path("ruled.one"))
+    expect(stage.page.get_by_text("short", exact=True)).to_be_visible()
+    stage.open("/policies")
+    stage.page.get_by_role("link", name="Delete policy short").click()
+    stage.page.get_by_role("button", name="Delete policy").click()
+    expect(stage.page.get_by_text("Policy 'short' is deleted.")).to_be_visible()
+
+
+@scenario
+def a_policy_that_is_none_is_explained_and_kept(stage):
+    stage.log_in()
+    stage.open("/policies")
+    stage.page.get_by_text("Add a policy").click()
+    stage.page.get_by_label("Name", exact=True).fill("wrong")
+    stage.page.get_by_label("Pattern").fill("(")
+    stage.page.get_by_label("Definition").fill('{"max-length": 10}')
+    stage.page.get_by_role("button", name="Add policy").click()
+    expect(stage.page.get_by_role("alert")).to_contain_text("(")
+    expect(stage.page.get_by_label("Definition")).to_have_value('{"max-length": 10}')
+
+
+# What nobody may do.
+
+
+@scenario
+def what_a_client_chose_is_text_on_every_page(stage):
+    stage.broker.declare(EVIL)
+    stage.broker.publish(EVIL, body=EVIL, headers={EVIL: EVIL})
+    stage.broker.api("vhosts/marked", "PUT", {"description": EVIL, "tags": [EVIL]})
+    stage.client(EVIL)
+    stage.log_in()
+    for path in ["/", "/connections", "/queues", "/exchanges", "/policies", "/users", "/vhosts"]:
+        stage.open(path)
+        expect(stage.page.locator("img[src=x]")).to_have_count(0)
+    stage.open("/queues?name=alert")
+    stage.page.get_by_role("rowheader").get_by_role("link").click()
+    expect(stage.page.get_by_role("heading", level=1)).to_have_text(EVIL)
+    stage.page.get_by_role("button", name="Browse").click()
+    expect(stage.page.get_by_role("article")).to_contain_text("<script>alert(1)</script>")
+
+
+class Elsewhere(http.server.BaseHTTPRequestHandler):
+    """Another site's page, which sends a form to the console and shows it in a frame."""
+
+    def do_GET(self):
+        page = f"""<!doctype html><title>Elsewhere</title><iframe src="{self.server.target}/queues"></iframe>
+            <form id="form" method="post" action="{self.server.target}/queues/%2F/wanted/delete"></form>
+            <button form="form">Win</button>"""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(page.encode())
+
+    def log_message(self, *_):
+        pass
+
+
+@scenario
+def another_sites_page_can_neither_act_nor_show_the_console(stage):
+    stage.broker.declare("wanted")
+    stage.log_in()
+    site = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere)
+    site.target = stage.broker.address
+    threading.Thread(target=site.serve_forever, daemon=True).start()
+    try:
+        stage.page.goto(f"http://127.0.0.1:{site.server_port}/")
+        stage.page.wait_for_timeout(300)
+        assert not any("Queues" in frame.content() for frame in stage.page.frames[1:]), "it is shown in a frame"
+        stage.page.get_by_role("button", name="Win").click()
+        stage.page.wait_for_load_state()
+        assert stage.broker.queue("wanted")["name"] == "wanted"
+    finally:
+        site.shutdown()
+    # That the browser refuses the frame is what it tells of.
+    stage.complaints = [text for text in stage.complaints if "frame" not in text.lower()]
+
+
+# Without a script, by keyboard, for everybody.
+
+
+@scenario
+def everything_works_without_javascript(stage):
+    page = stage.log_in(page=stage.visitor(script=False))
+    stage.broker.declare("plain")
+    stage.broker.publish("plain", 1)
+    stage.open("/queues", page)
+    page.get_by_label("Filter").fill("plain")
+    page.get_by_role("button", name="Filter").click()
+    row(page, "plain").get_by_role("link").click()
+    page.get_by_text("Publish a message to this queue").click()
+    page.get_by_label("Payload").fill("by hand")
+    page.get_by_role("button", name="Publish").click()
+    expect(page.get_by_text("published and confirmed")).to_be_visible()
+    page.get_by_role("button", name="Browse").click()
+    expect(page.get_by_role("article")).to_have_count(2)
+    stage.open(queue_path("plain"), page)
+    page.get_by_role("link", name="Purge…").click()
+    page.get_by_role("button", name="Purge 2 ready messages").click()
+    expect(page.get_by_text("Purged 2 messages")).to_be_visible()
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_role("button", name="Log in")).to_be_visible()
+
+
+@scenario
+def the_keyboard_reaches_everything(stage):
+    stage.log_in()
+    stage.open("/queues")
+    stage.page.keyboard.press("Tab")
+    assert stage.page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    stage.page.keyboard.press("Enter")
+    expect(stage.page).to_have_url(re.compile("#main$"))
+    stage.page.keyboard.press("/")
+    assert stage.page.evaluate("document.activeElement.id") == "filter"
+    stage.page.keyboard.type("a/b")
+    expect(stage.page.get_by_label("Filter")).to_have_value("a/b")
+
+
+PAGES = {
+    "log_in": "/login",
+    "overview": "/",
+    "connections": "/connections",
+    "queues": "/queues",
+    "queue": queue_path("accessible"),
+    "messages": queue_path("accessible", "/messages"),
+    "purge": queue_path("accessible", "/purge"),
+    "exchanges": "/exchanges",
+    "exchange": "/exchanges/%2F/amq.topic",
+    "policies": "/policies",
+    "users": "/users",
+    "user": "/users/guest",
+    "virtual_hosts": "/vhosts",
+    "nothing": "/queues/%2F/nothing",
+}
+
+
+def accessible(stage, path):
+    """No violation of WCAG 2.2 AA and nothing wider than its window, light and dark, wide and narrow."""
+    stage.broker.declare("accessible")
+    stage.broker.publish("accessible", 2, headers={"region": "eu"})
+    stage.client("reader").consume("accessible", 1, "reader-1")
+    until("one is held", lambda: stage.broker.queue("accessible")["messages_unacknowledged"] == 1)
+    for scheme in ["light", "dark"]:
+        for width in [320, 1280]:
+            page = stage.log_in(page=stage.visitor(width, scheme))
+            stage.open(path, page)
+            page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
+            found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]})
+            assert found.violations_count == 0, f"{scheme} {width}: {found.generate_report()}"
+            wider = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            assert wider <= 0, f"{scheme} {width}: {wider} pixels too wide"
+            if width == 320 or scheme == "dark":
+                stage.picture(f"{stage.name.removesuffix('_is_accessible')}-{scheme}-{width}", page)
+
+
+for _name, _path in PAGES.items():
+    globals()[f"{_name}_is_accessible"] = scenario(functools.partial(accessible, path=_path))
+
+
+@scenario
+def a_first_view_is_small(stage):
+    answers = []
+    stage.page.on("response", lambda answer: answers.append(answer))
+    stage.log_in()
+    stage.page.wait_for_load_state("networkidle")
+    answers.clear()
+    stage.open("/queues")
+    stage.page.wait_for_load_state("networkidle")
+    bodies = {answer.url: answer.body() for answer in answers}
+    assert len(bodies) <= 8, f"{len(bodies)} requests"
+    assert sum(map(len, bodies.values())) <= 100_000, {url: len(body) for url, body in bodies.items()}
+    scripts = [body for url, body in bodies.items() if ".js" in url]
+    assert sum(len(gzip.compress(body)) for body in scripts) <= 45_000
