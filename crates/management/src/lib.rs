@@ -49,7 +49,8 @@ pub use hosts::{Hosts, Names};
 pub use http::PerObject;
 pub use process::resident_bytes;
 pub use report::{
-    BackupRow, ConnectionRow, ListenerRow, MessageRow, QueueRow, RedriveRow, RepairRow, SelectorRow, Status,
+    BackupRow, ConnectionRow, ConnectionStatus, ListenerRow, MessageRow, MessageStatus, ObjectStatus, QueueContents,
+    QueueDeclaration, QueueRow, QueueTraffic, RedriveRow, RepairRow, SelectorRow, ServerStatus, Status, StorageStatus,
 };
 pub use resources::{
     BindingChange, BindingFields, Change, ConnectionChange, DestinationType, ExchangeChange, Extent, Imported,

@@ -7,6 +7,26 @@ use serde_json::{Map, Value};
 /// A summary of the broker.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Status {
+    /// What the server is, and how it is reached.
+    #[serde(flatten)]
+    pub server: ServerStatus,
+    /// Connections, and how many there may be.
+    #[serde(flatten)]
+    pub connections: ConnectionStatus,
+    /// How many of what there are.
+    #[serde(flatten)]
+    pub objects: ObjectStatus,
+    /// Messages in queues, and those that moved.
+    #[serde(flatten)]
+    pub messages: MessageStatus,
+    /// Memory, and the files of the journal.
+    #[serde(flatten)]
+    pub storage: StorageStatus,
+}
+
+/// What the server is, and how it is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ServerStatus {
     /// Version of the server.
     pub version: String,
     /// The product that it announces.
@@ -29,6 +49,11 @@ pub struct Status {
     pub listeners: Vec<ListenerRow>,
     /// Why publishers are stopped; empty when they are not.
     pub alarms: Vec<String>,
+}
+
+/// Connections, and how many there may be.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ConnectionStatus {
     /// Open sockets, authenticated or not.
     pub sockets: u64,
     /// Authenticated connections.
@@ -44,6 +69,11 @@ pub struct Status {
     pub vhost_share: u32,
     /// Percent of connections that a user without a limit of its own may have.
     pub user_share: u32,
+}
+
+/// How many of what there are.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ObjectStatus {
     /// Their sessions (AMQP 0-9-1: channels).
     pub sessions: u64,
     /// Consumers in all.
@@ -56,6 +86,11 @@ pub struct Status {
     pub exchanges: u64,
     /// Bindings in all.
     pub bindings: u64,
+}
+
+/// Messages in queues, and those that moved.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct MessageStatus {
     /// Messages that wait in queues.
     pub messages_ready: u64,
     /// Messages that are with consumers.
@@ -70,6 +105,11 @@ pub struct Status {
     pub acknowledged: u64,
     /// Messages that no binding matched, since the start; they were dropped or returned.
     pub unroutable: u64,
+}
+
+/// Memory, and the files of the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct StorageStatus {
     /// Bytes of queued messages in memory.
     pub memory_used_bytes: u64,
     /// The limit at which the memory alarm rises.
@@ -188,6 +228,26 @@ pub struct QueueRow {
     pub vhost: String,
     /// Its name there.
     pub name: String,
+    /// How it is declared, and what policies say of it.
+    #[serde(flatten)]
+    pub declared: QueueDeclaration,
+    /// The messages in it.
+    #[serde(flatten)]
+    pub held: QueueContents,
+    /// The messages that moved through it since the start.
+    #[serde(flatten)]
+    pub moved: QueueTraffic,
+    /// Consumers.
+    pub consumers: u64,
+    /// The selectors of its consumers.
+    pub selectors: Vec<SelectorRow>,
+    /// Why it does not deliver: its first message can't be read.
+    pub damaged: Option<String>,
+}
+
+/// How it is declared, and what policies say of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct QueueDeclaration {
     /// `classic` or `quorum`.
     pub kind: String,
     /// Whether it survives a restart.
@@ -196,16 +256,32 @@ pub struct QueueRow {
     pub exclusive: bool,
     /// Whether it is deleted with its last consumer.
     pub auto_delete: bool,
+    /// The name of its policy.
+    pub policy: Option<String>,
+    /// The name of its operator policy.
+    pub operator_policy: Option<String>,
+    /// The names of its arguments that have no effect.
+    pub arguments_without_effect: Vec<String>,
+}
+
+/// The messages in it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct QueueContents {
     /// Messages that wait.
     pub ready: u64,
     /// Messages that are with consumers.
     pub unacked: u64,
     /// Bytes of memory that these messages take; most of a backlog is on disk.
     pub bytes: u64,
-    /// Consumers.
-    pub consumers: u64,
-    /// The selectors of its consumers.
-    pub selectors: Vec<SelectorRow>,
+    /// Messages that are not due yet.
+    pub delayed: u64,
+    /// Message ids that are remembered for deduplication.
+    pub remembered: u64,
+}
+
+/// The messages that moved through it since the start.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct QueueTraffic {
     /// Messages that entered it since the start.
     pub published: u64,
     /// Messages that it delivered since the start.
@@ -215,22 +291,10 @@ pub struct QueueRow {
     /// Messages that died in it since the start: rejected, expired, over a length limit, over the
     /// delivery limit.
     pub died: [u64; 4],
-    /// The name of its policy.
-    pub policy: Option<String>,
-    /// The name of its operator policy.
-    pub operator_policy: Option<String>,
-    /// Messages that are not due yet.
-    pub delayed: u64,
     /// Messages that were dropped as duplicates, since the start.
     pub duplicates: u64,
     /// Messages that were replaced by a newer one with the same key, since the start.
     pub superseded: u64,
-    /// Message ids that are remembered for deduplication.
-    pub remembered: u64,
-    /// The names of its arguments that have no effect.
-    pub arguments_without_effect: Vec<String>,
-    /// Why it does not deliver: its first message can't be read.
-    pub damaged: Option<String>,
 }
 
 /// One connection.

@@ -53,7 +53,7 @@ fn list(settings: &Settings, form: Form) -> Result<(), Failure> {
         other => return Err(strange(&other)),
     };
     if form == Form::Json {
-        return show_json(&status.alarms);
+        return show_json(&status.server.alarms);
     }
-    show(&status.alarms.iter().map(|alarm| format!("{alarm}\n")).collect::<String>())
+    show(&status.server.alarms.iter().map(|alarm| format!("{alarm}\n")).collect::<String>())
 }

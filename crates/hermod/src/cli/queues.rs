@@ -36,13 +36,13 @@ pub(crate) fn run(settings: &Settings, form: Form) -> Result<(), Failure> {
         "acked",
     ];
     let mut text = table::text(&head, &rows);
-    for queue in queues.iter().filter(|queue| queue.duplicates + queue.remembered > 0) {
-        let (name, vhost, dropped) = (&queue.name, &queue.vhost, queue.duplicates);
-        let known = counted(queue.remembered, ["id", "ids"]);
+    for queue in queues.iter().filter(|queue| queue.moved.duplicates + queue.held.remembered > 0) {
+        let (name, vhost, dropped) = (&queue.name, &queue.vhost, queue.moved.duplicates);
+        let known = counted(queue.held.remembered, ["id", "ids"]);
         text += &format!("duplicates: {name} in {vhost}: {dropped} dropped, {known} known\n");
     }
-    for queue in queues.iter().filter(|queue| queue.superseded > 0) {
-        text += &format!("superseded: {} in {}: {}\n", queue.name, queue.vhost, queue.superseded);
+    for queue in queues.iter().filter(|queue| queue.moved.superseded > 0) {
+        text += &format!("superseded: {} in {}: {}\n", queue.name, queue.vhost, queue.moved.superseded);
     }
     for queue in &queues {
         for one in &queue.selectors {
@@ -54,8 +54,8 @@ pub(crate) fn run(settings: &Settings, form: Form) -> Result<(), Failure> {
                 one.selected
             );
         }
-        if !queue.arguments_without_effect.is_empty() {
-            let names = queue.arguments_without_effect.join(", ");
+        if !queue.declared.arguments_without_effect.is_empty() {
+            let names = queue.declared.arguments_without_effect.join(", ");
             text += &format!("without effect: {} in {}: {names}\n", queue.name, queue.vhost);
         }
         if let Some(damage) = &queue.damaged {
@@ -66,25 +66,28 @@ pub(crate) fn run(settings: &Settings, form: Form) -> Result<(), Failure> {
 }
 
 fn row(queue: &QueueRow) -> Vec<String> {
-    let features: Vec<_> =
-        [(queue.durable, "durable"), (queue.exclusive, "exclusive"), (queue.auto_delete, "auto-delete")]
-            .iter()
-            .filter(|(set, _)| *set)
-            .map(|(_, name)| *name)
-            .chain(queue.damaged.is_some().then_some("damaged"))
-            .collect();
+    let features: Vec<_> = [
+        (queue.declared.durable, "durable"),
+        (queue.declared.exclusive, "exclusive"),
+        (queue.declared.auto_delete, "auto-delete"),
+    ]
+    .iter()
+    .filter(|(set, _)| *set)
+    .map(|(_, name)| *name)
+    .chain(queue.damaged.is_some().then_some("damaged"))
+    .collect();
     vec![
         queue.vhost.clone(),
         queue.name.clone(),
-        queue.kind.clone(),
+        queue.declared.kind.clone(),
         features.join(","),
-        queue.ready.to_string(),
-        queue.unacked.to_string(),
-        queue.delayed.to_string(),
+        queue.held.ready.to_string(),
+        queue.held.unacked.to_string(),
+        queue.held.delayed.to_string(),
         queue.consumers.to_string(),
-        size(queue.bytes),
-        queue.published.to_string(),
-        queue.delivered.to_string(),
-        queue.acknowledged.to_string(),
+        size(queue.held.bytes),
+        queue.moved.published.to_string(),
+        queue.moved.delivered.to_string(),
+        queue.moved.acknowledged.to_string(),
     ]
 }

@@ -1,7 +1,7 @@
 //! `hermod status`: a summary of a running broker on one screen.
 
-use management::Status;
 use management::control::{Answer, Request};
+use management::{ConnectionStatus, Status, StorageStatus};
 
 use crate::cli::ask::{ask, strange};
 use crate::cli::counted;
@@ -25,28 +25,29 @@ pub(crate) fn run(settings: &Settings, form: Form) -> Result<(), Failure> {
 }
 
 fn lines(status: &Status) -> Vec<(&'static str, String)> {
-    let alarms = if status.alarms.is_empty() {
+    let Status { server, connections, objects, messages, storage } = status;
+    let alarms = if server.alarms.is_empty() {
         "none".to_owned()
     } else {
-        format!("low on {}; publishers are stopped", status.alarms.join(" and "))
+        format!("low on {}; publishers are stopped", server.alarms.join(" and "))
     };
     let listeners: Vec<_> =
-        status.listeners.iter().map(|listener| format!("{} {}", listener.protocol, listener.address)).collect();
+        server.listeners.iter().map(|listener| format!("{} {}", listener.protocol, listener.address)).collect();
     vec![
-        ("version", format!("{}, process {}", status.version, status.pid)),
-        ("up for", uptime(status.uptime_seconds)),
-        ("data directory", status.data_dir.clone()),
-        ("durability", status.durability.clone()),
+        ("version", format!("{}, process {}", server.version, server.pid)),
+        ("up for", uptime(server.uptime_seconds)),
+        ("data directory", server.data_dir.clone()),
+        ("durability", server.durability.clone()),
         ("listeners", listeners.join(", ")),
         ("alarms", alarms),
         (
             "connections",
             format!(
                 "{} of {}, {}; {} refused since the start",
-                status.connections,
-                counted(status.sockets, ["socket", "sockets"]),
-                counted(status.sessions, ["session", "sessions"]),
-                status.refused_connections
+                connections.connections,
+                counted(connections.sockets, ["socket", "sockets"]),
+                counted(objects.sessions, ["session", "sessions"]),
+                connections.refused_connections
             ),
         ),
         ("shares", shares(status)),
@@ -54,45 +55,50 @@ fn lines(status: &Status) -> Vec<(&'static str, String)> {
             "objects",
             format!(
                 "{}{}, {}, {}, {}",
-                counted(status.queues, ["queue", "queues"]),
-                if status.damaged_queues > 0 { format!(" ({} damaged)", status.damaged_queues) } else { String::new() },
-                counted(status.exchanges, ["exchange", "exchanges"]),
-                counted(status.bindings, ["binding", "bindings"]),
-                counted(status.consumers, ["consumer", "consumers"])
+                counted(objects.queues, ["queue", "queues"]),
+                if objects.damaged_queues > 0 {
+                    format!(" ({} damaged)", objects.damaged_queues)
+                } else {
+                    String::new()
+                },
+                counted(objects.exchanges, ["exchange", "exchanges"]),
+                counted(objects.bindings, ["binding", "bindings"]),
+                counted(objects.consumers, ["consumer", "consumers"])
             ),
         ),
-        ("messages", format!("{} ready, {} with consumers", status.messages_ready, status.messages_unacked)),
+        ("messages", format!("{} ready, {} with consumers", messages.messages_ready, messages.messages_unacked)),
         (
             "since the start",
             format!(
                 "{} published, {} confirmed, {} delivered, {} acknowledged, {} unroutable",
-                status.published, status.confirmed, status.delivered, status.acknowledged, status.unroutable
+                messages.published, messages.confirmed, messages.delivered, messages.acknowledged, messages.unroutable
             ),
         ),
-        (
-            "memory",
-            format!(
-                "{} of {}, and {} of connections and declarations",
-                size(status.memory_used_bytes),
-                size(status.memory_limit_bytes),
-                size(status.memory_kept_bytes)
-            ),
-        ),
+        ("memory", memory(storage)),
         (
             "journal",
             format!(
                 "{} of {}, {} free on its disk",
-                size(status.journal_used_bytes),
-                size(status.journal_max_bytes),
-                size(status.disk_free_bytes)
+                size(storage.journal_used_bytes),
+                size(storage.journal_max_bytes),
+                size(storage.disk_free_bytes)
             ),
         ),
         ("segments", segments(status)),
     ]
 }
 
+fn memory(storage: &StorageStatus) -> String {
+    format!(
+        "{} of {}, and {} of connections and declarations",
+        size(storage.memory_used_bytes),
+        size(storage.memory_limit_bytes),
+        size(storage.memory_kept_bytes)
+    )
+}
+
 fn shares(status: &Status) -> String {
-    let Status { vhost_share, user_share, reserved_connections, max_connections, .. } = status;
+    let ConnectionStatus { vhost_share, user_share, reserved_connections, max_connections, .. } = &status.connections;
     format!(
         "one vhost {vhost_share} % of all there may be, one user {user_share} % of connections; the last {reserved_connections} of \
          {max_connections} connections are for administrators"
@@ -100,11 +106,15 @@ fn shares(status: &Status) -> String {
 }
 
 fn segments(status: &Status) -> String {
-    let damaged = match status.damaged_segments {
+    let damaged = match status.storage.damaged_segments {
         0 => String::new(),
         count => format!(", {count} of them damaged: the log names them"),
     };
-    format!("{} in {}{damaged}", size(status.segment_bytes), counted(status.segments, ["file", "files"]))
+    format!(
+        "{} in {}{damaged}",
+        size(status.storage.segment_bytes),
+        counted(status.storage.segments, ["file", "files"])
+    )
 }
 
 fn uptime(seconds: u64) -> String {

@@ -386,7 +386,7 @@ fn enable_feature_flag(call: &Call, settings: &Settings) -> Result<(String, Outp
     if name == "all" {
         return Ok(("Enabling all feature flags ...".to_owned(), Output::Nothing));
     }
-    if management::feature_flags(&told(settings)?.product).any(|(known, _)| known == name) {
+    if management::feature_flags(&told(settings)?.server.product).any(|(known, _)| known == name) {
         return Ok((format!("Enabling feature flag \"{name}\" ..."), Output::Nothing));
     }
     Err(Refusal::usage(format!("Hermod has no feature flag \"{name}\"; list_feature_flags shows those that it has")))
@@ -399,8 +399,8 @@ fn ping(_: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
 
 fn check_alarms(_: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     let status = told(settings)?;
-    if !status.alarms.is_empty() {
-        return Err(Refusal::new(SOFTWARE, format!("alarms are up: {}", status.alarms.join(", "))));
+    if !status.server.alarms.is_empty() {
+        return Err(Refusal::new(SOFTWARE, format!("alarms are up: {}", status.server.alarms.join(", "))));
     }
     Ok(("Asking Hermod for alarms ...".to_owned(), Output::Text("Hermod reported no alarms\n".to_owned())))
 }
@@ -421,7 +421,7 @@ fn await_startup(call: &Call, settings: &Settings) -> Result<(String, Output), R
 fn stop(_: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     use rustix::process::{Pid, Signal, kill_process};
 
-    let pid = i32::try_from(told(settings)?.pid).ok().and_then(Pid::from_raw);
+    let pid = i32::try_from(told(settings)?.server.pid).ok().and_then(Pid::from_raw);
     let stopped = pid.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok());
     if !stopped {
         return Err(Refusal::new(SOFTWARE, "the server's process can't be told to stop"));

@@ -14,7 +14,10 @@ use crate::change;
 use crate::counters::delivered;
 use crate::facts::Socket;
 use crate::listing;
-use crate::report::{ConnectionRow, QueueRow, RepairRow, SelectorRow, Status};
+use crate::report::{
+    ConnectionRow, ConnectionStatus, MessageStatus, ObjectStatus, QueueContents, QueueDeclaration, QueueRow,
+    QueueTraffic, RepairRow, SelectorRow, ServerStatus, Status, StorageStatus,
+};
 use crate::resources::{self, Import, Secret, export};
 use crate::source::{Source, alarms, operator};
 
@@ -70,47 +73,57 @@ impl Source {
         let overview = self.broker.overview();
         let (facts, limits) = (&self.facts, self.broker.limits());
         Status {
-            version: facts.version.clone(),
-            product: facts.product.clone(),
-            compat_version: facts.compat_version.clone(),
-            node: facts.node.clone(),
-            cluster: facts.cluster.clone(),
-            pid: std::process::id(),
-            uptime_seconds: facts.started.elapsed().as_secs(),
-            data_dir: facts.data_dir.clone(),
-            durability: facts.durability.clone(),
-            listeners: facts.listeners.clone(),
-            alarms: alarms(overview.alarms),
-            sockets: self.count_sockets() as u64,
-            connections: overview.objects.connections,
-            refused_connections: self.refused_connections(&overview).iter().map(|(_, count)| count).sum(),
-            max_connections: limits.connections,
-            reserved_connections: self.broker.reserved_connections(),
-            vhost_share: limits.vhost_share,
-            user_share: limits.user_share,
-            sessions: overview.objects.sessions,
-            consumers: overview.objects.consumers,
-            queues: overview.objects.queues,
-            damaged_queues: overview.objects.damaged_queues,
-            exchanges: overview.objects.exchanges,
-            bindings: overview.objects.bindings,
-            messages_ready: overview.messages.ready,
-            messages_unacked: overview.messages.unacked,
-            published: overview.totals.publishes.received.get(),
-            confirmed: overview.totals.publishes.confirmed.get(),
-            delivered: delivered(&overview),
-            acknowledged: overview.totals.deliveries.acknowledged.get(),
-            unroutable: overview.totals.publishes.unroutable_dropped.get()
-                + overview.totals.publishes.unroutable_returned.get(),
-            memory_used_bytes: overview.memory.used,
-            memory_limit_bytes: overview.memory.limit,
-            memory_kept_bytes: overview.memory.clients + overview.memory.declared,
-            journal_used_bytes: overview.journal.used_bytes,
-            journal_max_bytes: overview.journal.max_bytes,
-            segments: overview.journal.segments.files.into(),
-            segment_bytes: overview.journal.segments.bytes,
-            damaged_segments: overview.journal.segments.damaged.into(),
-            disk_free_bytes: overview.journal.free_bytes,
+            server: ServerStatus {
+                version: facts.version.clone(),
+                product: facts.product.clone(),
+                compat_version: facts.compat_version.clone(),
+                node: facts.node.clone(),
+                cluster: facts.cluster.clone(),
+                pid: std::process::id(),
+                uptime_seconds: facts.started.elapsed().as_secs(),
+                data_dir: facts.data_dir.clone(),
+                durability: facts.durability.clone(),
+                listeners: facts.listeners.clone(),
+                alarms: alarms(overview.alarms),
+            },
+            connections: ConnectionStatus {
+                sockets: self.count_sockets() as u64,
+                connections: overview.objects.connections,
+                refused_connections: self.refused_connections(&overview).iter().map(|(_, count)| count).sum(),
+                max_connections: limits.connections,
+                reserved_connections: self.broker.reserved_connections(),
+                vhost_share: limits.vhost_share,
+                user_share: limits.user_share,
+            },
+            objects: ObjectStatus {
+                sessions: overview.objects.sessions,
+                consumers: overview.objects.consumers,
+                queues: overview.objects.queues,
+                damaged_queues: overview.objects.damaged_queues,
+                exchanges: overview.objects.exchanges,
+                bindings: overview.objects.bindings,
+            },
+            messages: MessageStatus {
+                messages_ready: overview.messages.ready,
+                messages_unacked: overview.messages.unacked,
+                published: overview.totals.publishes.received.get(),
+                confirmed: overview.totals.publishes.confirmed.get(),
+                delivered: delivered(&overview),
+                acknowledged: overview.totals.deliveries.acknowledged.get(),
+                unroutable: overview.totals.publishes.unroutable_dropped.get()
+                    + overview.totals.publishes.unroutable_returned.get(),
+            },
+            storage: StorageStatus {
+                memory_used_bytes: overview.memory.used,
+                memory_limit_bytes: overview.memory.limit,
+                memory_kept_bytes: overview.memory.clients + overview.memory.declared,
+                journal_used_bytes: overview.journal.used_bytes,
+                journal_max_bytes: overview.journal.max_bytes,
+                segments: overview.journal.segments.files.into(),
+                segment_bytes: overview.journal.segments.bytes,
+                damaged_segments: overview.journal.segments.damaged.into(),
+                disk_free_bytes: overview.journal.free_bytes,
+            },
         }
     }
 
@@ -118,27 +131,33 @@ impl Source {
         let row = |queue: broker::QueueReport| QueueRow {
             vhost: queue.vhost,
             name: queue.name,
-            kind: queue.declared.kind.to_owned(),
-            durable: queue.declared.durable,
-            exclusive: queue.declared.exclusive,
-            auto_delete: queue.declared.auto_delete,
-            ready: queue.ready,
-            unacked: queue.unacked,
-            bytes: queue.bytes,
             consumers: queue.consumers,
             selectors: queue.selectors.into_iter().map(selector_row).collect(),
-            published: queue.figures.totals.published,
-            delivered: queue.figures.totals.delivered,
-            acknowledged: queue.figures.totals.acknowledged,
-            died: queue.died,
-            policy: queue.policies.user,
-            operator_policy: queue.policies.operator,
-            delayed: queue.delayed,
-            duplicates: queue.duplicates,
-            superseded: queue.superseded,
-            remembered: queue.figures.remembered,
-            arguments_without_effect: queue.declared.idle_arguments,
             damaged: queue.damaged,
+            declared: QueueDeclaration {
+                kind: queue.declared.kind.to_owned(),
+                durable: queue.declared.durable,
+                exclusive: queue.declared.exclusive,
+                auto_delete: queue.declared.auto_delete,
+                policy: queue.policies.user,
+                operator_policy: queue.policies.operator,
+                arguments_without_effect: queue.declared.idle_arguments,
+            },
+            held: QueueContents {
+                ready: queue.ready,
+                unacked: queue.unacked,
+                bytes: queue.bytes,
+                delayed: queue.delayed,
+                remembered: queue.figures.remembered,
+            },
+            moved: QueueTraffic {
+                published: queue.figures.totals.published,
+                delivered: queue.figures.totals.delivered,
+                acknowledged: queue.figures.totals.acknowledged,
+                died: queue.died,
+                duplicates: queue.duplicates,
+                superseded: queue.superseded,
+            },
         };
         self.broker.queues().into_iter().map(row).collect()
     }
