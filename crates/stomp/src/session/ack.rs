@@ -4,7 +4,7 @@
 //! subscription, as the specification says. It settles none of another subscription. Each is
 //! settled by its own tag, so a delivery that the peer has not seen is never settled.
 
-use broker::{Outcome, Tags, Ticket};
+use broker::{Error, Outcome, Tags, Ticket};
 
 use super::error::Failure;
 use super::open::Session;
@@ -34,14 +34,15 @@ impl Session {
         let tags = self.deliveries.settled_by(named).ok_or_else(|| {
             Failure::new("Message not found", format!("unknown delivery '{id}': it is settled already"))
         })?;
-        if let Some(name) = frame.headers.get("transaction") {
-            let transaction = self.transactions.id(&name)?;
-            for tag in tags {
-                self.client.settle_in(transaction, self.id, Tags::One(tag), outcome)?;
-            }
-        } else {
-            for tag in tags {
-                self.client.settle(self.id, Tags::One(tag), outcome)?;
+        let name = frame.headers.get("transaction");
+        let transaction = name.map(|name| self.transactions.id(&name)).transpose()?;
+        for tag in tags {
+            let settled = match transaction {
+                Some(transaction) => self.client.settle_in(transaction, self.id, Tags::One(tag), outcome)?,
+                None => self.client.settle(self.id, Tags::One(tag), outcome)?,
+            };
+            if settled == 0 {
+                return Err(Error::precondition(format!("unknown delivery tag {tag}")).into());
             }
         }
         self.fence(frame, Ticket::NONE);
