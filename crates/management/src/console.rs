@@ -8,6 +8,7 @@
 
 mod assets;
 mod bindings;
+mod chart;
 mod connections;
 mod exchanges;
 mod figure;

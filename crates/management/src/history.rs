@@ -121,6 +121,13 @@ struct Sample {
     figures: Box<[u64]>,
 }
 
+/// A figure at a moment, in milliseconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Point {
+    pub(crate) at: u64,
+    pub(crate) value: f64,
+}
+
 /// Which samples an answer shows: of the last `age` seconds, `step` seconds apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
@@ -167,6 +174,19 @@ impl History {
         }
     }
 
+    /// How the figure of this field of the table stood within the last hour, from old to new.
+    pub(crate) fn lengths<T>(&self, counters: &[Counter<T>], field: &str) -> Vec<Point> {
+        let Some(index) = index_of(counters, field) else { return Vec::new() };
+        self.fine.iter().map(|sample| Point { at: sample.at, value: sample.figures[index] as f64 }).collect()
+    }
+
+    /// How fast the figure of this field moved within the last hour, from old to new.
+    pub(crate) fn rates<T>(&self, counters: &[Counter<T>], field: &str) -> Vec<Point> {
+        let Some(index) = index_of(counters, field) else { return Vec::new() };
+        let pairs = self.fine.iter().zip(self.fine.iter().skip(1));
+        pairs.map(|(older, newer)| Point { at: newer.at, value: rate(older, newer, index).max(0.0) }).collect()
+    }
+
     fn rate(&self, index: usize) -> f64 {
         let mut last = self.fine.iter().rev();
         let (Some(newer), Some(older)) = (last.next(), last.next()) else { return 0.0 };
@@ -206,6 +226,10 @@ impl History {
     }
 }
 
+fn index_of<T>(counters: &[Counter<T>], field: &str) -> Option<usize> {
+    counters.iter().position(|counter| counter.field == field)
+}
+
 /// Movement per second between two samples. What became less is a length, or belongs to a thing
 /// that was made again.
 fn rate(older: &Sample, newer: &Sample, index: usize) -> f64 {
@@ -241,6 +265,11 @@ mod tests {
         ]);
         assert_eq!(shown["a_details"], json!({ "rate": 2.0, "samples": samples, "avg": 100.0, "avg_rate": 2.0 }));
         assert_eq!(shown["b_details"]["rate"], -0.2);
+        let row = |field| Counter::<()> { field, metric: "", help: "", read: |()| 0 };
+        let rates = history.rates(&[row("a"), row("b")], "a");
+        assert_eq!((rates.len(), rates[0]), (12, Point { at: 1_005_000, value: 2.0 }));
+        assert_eq!(history.lengths(&[row("a")], "a")[12], Point { at: 1_060_000, value: 120.0 });
+        assert_eq!(history.rates(&[row("a")], "none"), []);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use broker::{Overview, QueueReport};
 use maud::{Markup, html};
 use serde_json::{Value as Json, json};
 
+use super::chart::{Line, Unit, chart};
 use super::figure::{self, several};
 use super::frame::{Part, View};
 use super::parts::{Mood, facts, figures, place, verdict};
@@ -18,7 +19,7 @@ use super::seen;
 use super::trouble::Shown;
 use super::visitor::Visitor;
 use crate::api::{self, Asker};
-use crate::counters::delivered;
+use crate::counters::{ALL_LENGTHS, TRAFFIC, delivered};
 use crate::process::Process;
 use crate::source::{Source, alarms};
 
@@ -60,6 +61,7 @@ async fn show(visitor: Visitor, State(source): Shared) -> Shown {
     let body = html! {
         (attention(&source, &stuck, node.as_ref().map(|(_, overview)| overview)))
         (now(&sums, &rates))
+        @if node.is_some() { (movement(&source)) }
         @if sums.queues == 0 { (first_steps(&source)) }
         @if let Some((process, overview)) = &node {
             h2 { "Node" }
@@ -170,6 +172,21 @@ fn now(sums: &Sums, Rates([published, delivered, acknowledged]): &Rates) -> Mark
         ("Consumers", figure::count(sums.consumers), none()),
         ("Connections", figure::count(sums.connections), none()),
     ])
+}
+
+/// How the sums over the broker moved.
+fn movement(source: &Source) -> Markup {
+    let history = source.histories.of_broker();
+    let rate = |name, field| Line { name, points: history.traffic.rates(&TRAFFIC, field) };
+    let length = |name, field| Line { name, points: history.lengths.lengths(&ALL_LENGTHS, field) };
+    let rates = [rate("in", "publish"), rate("out", "deliver_get"), rate("acknowledged", "ack")];
+    let lengths = [length("ready", "messages_ready"), length("unacknowledged", "messages_unacknowledged")];
+    html! {
+        div .charts data-live {
+            (chart("Messages per second", Unit::Rate, &rates))
+            (chart("Messages in queues", Unit::Count, &lengths))
+        }
+    }
 }
 
 /// What a new broker shows instead of queues.

@@ -11,6 +11,7 @@ use axum::routing::{get, post};
 use broker::{BindingReport, ConsumerReport, QueueReport};
 use maud::{Markup, html};
 
+use super::chart::{Line, Unit, chart};
 use super::figure::{self, several};
 use super::form::Fields;
 use super::frame::{Notice, Part, View};
@@ -20,8 +21,10 @@ use super::trouble::{Shown, Trouble};
 use super::visitor::Visitor;
 use super::{bindings, messages};
 use crate::api;
+use crate::counters::{LENGTHS, OF_QUEUES};
 use crate::json::object;
 use crate::resources::{BindingChange, BindingFields, DestinationType, QueueChange};
+use crate::sampling;
 use crate::source::Source;
 
 type Shared = State<Arc<Source>>;
@@ -85,6 +88,7 @@ async fn page(
     let body = html! {
         (why(queue, &whole.consumers))
         (now(queue, whole.rates))
+        (movement(source, queue))
         h2 { "Consumers" }
         (consumers(&whole.consumers))
         h2 { "Messages" }
@@ -140,6 +144,23 @@ fn now(queue: &QueueReport, rates: Rates) -> Markup {
         ("Consumers", figure::count(queue.consumers), none()),
         ("Memory", figure::bytes(queue.bytes), none()),
     ])
+}
+
+/// How a queue moved since it was first looked at.
+fn movement(source: &Source, queue: &QueueReport) -> Markup {
+    let place = (queue.vhost.clone(), queue.name.clone());
+    source.histories.look_at_queue(sampling::now(), place, |history| {
+        let rate = |name, field| Line { name, points: history.traffic.rates(&OF_QUEUES, field) };
+        let length = |name, field| Line { name, points: history.lengths.lengths(&LENGTHS, field) };
+        let rates = [rate("in", "publish"), rate("out", "deliver_get"), rate("acknowledged", "ack")];
+        let lengths = [length("ready", "messages_ready"), length("unacknowledged", "messages_unacknowledged")];
+        html! {
+            div .charts data-live {
+                (chart("Messages per second", Unit::Rate, &rates))
+                (chart("Messages in the queue", Unit::Count, &lengths))
+            }
+        }
+    })
 }
 
 fn consumers(consumers: &[ConsumerReport]) -> Markup {

@@ -428,7 +428,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         layers: &[
             &["assets", "figure", "form"],
             &["seen", "visitor"],
-            &["frame", "parts"],
+            &["chart", "frame", "parts"],
             &["bindings", "trouble"],
             &["reading"],
             &["login", "messages"],
