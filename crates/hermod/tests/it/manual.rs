@@ -107,6 +107,7 @@ fn shell(script: &str, dir: &Path) -> Command {
 fn pages() -> Vec<(String, String)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/manual");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
     paths.sort();
     assert!(paths.len() > 20);
     let name = |path: &Path| path.file_stem().unwrap().to_str().unwrap().to_owned();

@@ -1,6 +1,6 @@
 //! Lists, built off the loop and sent a chunk at a time, each when the last one has been read. So a
-//! long list takes no more memory than a short one and the names of its objects. A list that must
-//! be sorted first is charged as a whole.
+//! long list, sorted or not, takes no more memory than a short one and the names of its objects.
+//! One that only whole rows can sort is charged as a whole.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use serde_json::Value as Json;
 use super::answer::{Answer, Failure};
 use super::asker::Asker;
 use super::page::Shape;
-use crate::listing::{self, Collection, Entry, Part, Place, Rights};
+use crate::listing::{self, Collection, Entry, PART, Part, Place, Rights};
 use crate::pool::Work;
 use crate::source::Source;
 
@@ -60,7 +60,11 @@ pub(crate) async fn answer(
         if list.shape.is_plain() {
             return Ok(list.begin());
         }
-        list.whole().map(|text| (text, None))
+        match list.entries()? {
+            Some(entries) if list.shape.has_page() => list.picked(entries).map(|text| (text, None)),
+            Some(entries) => Ok(list.in_order(entries).begin()),
+            None => list.whole().map(|text| (text, None)),
+        }
     };
     let begun: Result<_, Failure> = pool.run(Work::List, &user, begin).await.map_err(Failure::failed)?;
     let (text, rest) = begun?;
@@ -146,28 +150,49 @@ impl List {
     /// A page of which only its own rows are made.
     fn picked(mut self, entries: Vec<Entry>) -> Result<String, Failure> {
         let picked = self.shape.pick(entries);
-        let sockets = self.parts.iter().find_map(|part| match part {
-            Part::Clients(_, sockets) => Some(Arc::clone(sockets)),
-            _ => None,
-        });
-        let sockets = sockets.unwrap_or_default();
-        self.parts.clear();
+        self.parts = self.parts_of(&picked.entries);
         let mut rows = Vec::new();
-        for Entry { place, .. } in &picked.entries {
-            let part = match place.clone() {
-                Place::Named(vhost, name) => Part::Named(vhost, vec![name]),
-                Place::Client(number, _) => Part::Clients(vec![number], Arc::clone(&sockets)),
-            };
+        while let Some(part) = self.parts.pop_front() {
             rows.extend(self.collection.rows(&self.source, part, &mut self.parts));
         }
         self.shape.page(rows, &picked)
     }
 
-    /// The whole text, sorted or cut into pages.
-    fn whole(mut self) -> Result<String, Failure> {
-        if let Some(entries) = self.entries()? {
-            return self.picked(entries);
+    /// The list sorted, of which no row is made yet: it is made as it is read, like any other.
+    fn in_order(mut self, entries: Vec<Entry>) -> Self {
+        let picked = self.shape.pick(entries);
+        self.parts = self.parts_of(&picked.entries);
+        self
+    }
+
+    /// The parts of a list of these things, in their order.
+    fn parts_of(&self, entries: &[Entry]) -> VecDeque<Part> {
+        let sockets = self.parts.iter().find_map(|part| match part {
+            Part::Clients(_, sockets) => Some(Arc::clone(sockets)),
+            _ => None,
+        });
+        let mut parts = VecDeque::new();
+        for Entry { place, .. } in entries {
+            match (place, parts.back_mut()) {
+                (Place::Named(vhost, name), Some(Part::Named(of, names))) if of == vhost && names.len() < PART => {
+                    names.push(Arc::clone(name));
+                }
+                (Place::Named(vhost, name), _) => {
+                    parts.push_back(Part::Named(Arc::clone(vhost), vec![Arc::clone(name)]));
+                }
+                (Place::Client(number, _), Some(Part::Clients(numbers, _))) if numbers.len() < PART => {
+                    numbers.push(*number);
+                }
+                (Place::Client(number, _), _) => {
+                    parts.push_back(Part::Clients(vec![*number], sockets.clone().unwrap_or_default()));
+                }
+            }
         }
+        parts
+    }
+
+    /// The whole text, sorted or cut into pages, where only rows tell what it is sorted by.
+    fn whole(mut self) -> Result<String, Failure> {
         let asker = self.asker.clone();
         let shape = std::mem::take(&mut self.shape);
         let rows = std::iter::from_fn(|| self.rows()).flatten();

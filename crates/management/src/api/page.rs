@@ -86,6 +86,11 @@ impl Shape {
         self.sort.is_none() && self.page.is_none()
     }
 
+    /// Whether a part of the list is asked for, with the number of all.
+    pub(crate) fn has_page(&self) -> bool {
+        self.page.is_some()
+    }
+
     /// The field that the list is sorted by.
     pub(crate) fn sort(&self) -> Option<&str> {
         self.sort.as_deref()

@@ -55,7 +55,7 @@ fn unread_answers_take_little_and_others_are_served_meanwhile() {
     }
     assert_eq!(server.ask("GET", "/api/whoami", GUEST).0, 200);
     drop(lists);
-    // A sorted list is held in memory, and refused beyond a user's share.
+    // Of a sorted list the names are held, and it is refused beyond a user's share.
     let sorted = askers(&server, 50, "/api/queues?sort=name");
     let refused = sorted.iter().filter(|(_, status)| status == "HTTP/1.1 503").count();
     assert!(refused > 10 && refused < 50, "{refused} of 50 are told to come again, of {} bytes each", whole.len());
