@@ -30,7 +30,7 @@ class Stage:
         self.page = self.visitor()
 
     def visitor(self, width=WIDE, scheme="light", script=True):
-        """A page of a browser that nobody has used."""
+        """A page of a fresh browser, without cookies."""
         context = self.browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=script,
             reduced_motion="reduce")

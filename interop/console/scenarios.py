@@ -1,4 +1,4 @@
-"""What operators do in the console, and what nobody may do there. Things are found by the words on
+"""What operators do in the console, and what others may not do there. Things are found by the words on
 the page, as people find them. Each scenario has names of its own, so that any can run alone."""
 
 import functools
@@ -201,7 +201,7 @@ def a_queue_says_that_it_has_no_consumers(stage):
     stage.log_in()
     stage.open(queue_path("lonely"))
     expect(stage.page.get_by_text("It does not move: no consumers")).to_be_visible()
-    expect(stage.page.get_by_text("2 ready, and nobody takes them.")).to_be_visible()
+    expect(stage.page.get_by_text("2 ready, and no client consumes from it.")).to_be_visible()
 
 
 @scenario
@@ -501,7 +501,7 @@ def a_policy_that_is_none_is_explained_and_kept(stage):
     expect(stage.page.get_by_label("Definition")).to_have_value('{"max-length": 10}')
 
 
-# What nobody may do.
+# What others may not do.
 
 
 @scenario

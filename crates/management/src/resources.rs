@@ -43,6 +43,7 @@ pub use nodes::NodeChange;
 pub use permissions::PermissionChange;
 pub use policies::{PolicyChange, PolicyFields};
 pub use queues::QueueChange;
+pub(crate) use queues::movement;
 pub use users::{Secret, UserChange};
 pub use vhosts::VhostChange;
 

@@ -189,7 +189,10 @@ fn queues_are_declared_filled_looked_into_purged_and_deleted() {
     has(&reply.body, &["reached no queue", "value=\"us\""]);
     browser.done("/queues/%2F/orders/publish", &[("form", "publish"), ("payload", "second"), ("delivery_mode", "1")]);
 
-    has(&browser.page("/queues/%2F/orders"), &["It does not move: no consumers", "2 ready, and nobody takes them."]);
+    has(
+        &browser.page("/queues/%2F/orders"),
+        &["It does not move: no consumers", "2 ready, and no client consumes from it."],
+    );
     has(&browser.page("/queues?name=ORD"), &["orders", "no consumers"]);
     has(&browser.page("/queues?name=none"), &["name contains 'none'"]);
     has(&browser.page("/"), &["1 queue does not move", "orders"]);
@@ -221,6 +224,24 @@ fn queues_are_declared_filled_looked_into_purged_and_deleted() {
     has(&browser.done("/exchanges/%2F/news/delete", &[]), &["'news' is deleted"]);
     has(&browser.done("/queues/%2F/orders/delete", &[]), &["'orders' is deleted"]);
     assert_eq!(server.ask("GET", "/api/queues/%2F/orders", GUEST).0, 404);
+}
+
+/// Console and API compare with each other's readings of a queue. The console's once had no
+/// lengths, and the API then told that a queue which grew did not.
+#[test]
+fn what_the_console_has_read_is_what_the_api_compares_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let browser = Browser::of(&server, "guest", "guest");
+    let mut client = Stomp::connect(&server);
+    client.publish("grows", "x");
+    has(&browser.page("/queues"), &["grows"]);
+    client.publish("grows", "x");
+    let row = &json(&server, "/api/queues?name=grows", GUEST)[0];
+    assert_eq!(row["messages"], 2);
+    for rate in [&row["messages_details"]["rate"], &row["message_stats"]["publish_details"]["rate"]] {
+        assert!(rate.as_f64().unwrap() > 0.0, "{row}");
+    }
 }
 
 #[test]

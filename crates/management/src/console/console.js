@@ -1,5 +1,5 @@
 // What the console does beyond plain pages: it refreshes the figures that are marked as live, and
-// filters a list while somebody types. Without it every page works, and is as old as its loading.
+// filters a list as its filter is typed. Without it every page works, and is as old as its loading.
 "use strict";
 
 (() => {
@@ -23,7 +23,7 @@
   const live = (root) => [...root.querySelectorAll("[data-live]")].filter((part) => !part.parentElement.closest("[data-live]"));
 
   // Makes an element like another. Elements that are the same stay, so that focus, selection and
-  // what somebody has opened stay too.
+  // what has been opened stay too.
   const become = (here, there) => {
     if (here.isEqualNode(there)) return;
     if (here.nodeType !== Node.ELEMENT_NODE || here.nodeName !== there.nodeName) {
@@ -101,7 +101,7 @@
     });
   };
 
-  // `/` goes to the filter, unless somebody is writing.
+  // `/` goes to the filter, unless the cursor is in a field.
   const searchByKey = () => {
     document.addEventListener("keydown", (event) => {
       const isWriting = event.target.closest("input, textarea, select");

@@ -131,7 +131,7 @@ fn attention(source: &Source, stuck: &[QueueReport], overview: Option<&Overview>
     html! {
         div data-live {
             @if alarms.is_empty() && stuck.is_empty() && damaged == 0 {
-                (verdict(Mood::Good, "All is well", "No alarm, and no queue whose messages wait for nobody."))
+                (verdict(Mood::Good, "All is well", "No alarm, and each queue with messages has a consumer that can take more."))
             }
             @for alarm in &alarms {
                 (verdict(Mood::Bad, &format!("Low on {alarm}"), "Publishers wait. Consumers are served, which makes room."))

@@ -119,7 +119,7 @@ fn why(queue: &QueueReport, consumers: &[ConsumerReport]) -> Markup {
     let (hold, may) = if consumers.len() == 1 { ("holds", "it may") } else { ("hold", "they may") };
     let (sentence, evidence) = match word {
         "damaged" => ("It is damaged", queue.damaged.clone().unwrap_or_default()),
-        "no consumers" => ("It does not move: no consumers", format!("{ready} ready, and nobody takes them.")),
+        "no consumers" => ("It does not move: no consumers", format!("{ready} ready, and no client consumes from it.")),
         "out of credit" => (
             "It does not move: consumers out of credit",
             format!("{have} {hold} {unacked} unacknowledged, as many as {may}. {ready} wait until some are settled."),

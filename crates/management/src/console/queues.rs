@@ -5,7 +5,6 @@
 
 use std::cmp::Ordering;
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::Router;
 use axum::extract::State;
@@ -22,8 +21,7 @@ use super::trouble::{Shown, Trouble};
 use super::visitor::Visitor;
 use super::{figure, seen};
 use crate::api;
-use crate::counters::{self, OF_QUEUES};
-use crate::resources::QueueChange;
+use crate::resources::{QueueChange, movement};
 use crate::source::Source;
 
 type Shared = State<Arc<Source>>;
@@ -45,8 +43,7 @@ pub(super) struct Rates {
 
 impl Rates {
     pub(super) fn of(source: &Source, queue: &QueueReport) -> Self {
-        let mut stats = counters::fields(&OF_QUEUES, &queue.figures.totals);
-        source.rates.add(&format!("queue {} {}", queue.vhost, queue.name), &mut stats, Instant::now());
+        let (stats, _) = movement(source, queue);
         let rate = |name: &str| stats[&format!("{name}_details")]["rate"].as_f64().unwrap_or_default();
         Self { published: rate("publish"), delivered: rate("deliver_get"), acknowledged: rate("ack") }
     }

@@ -204,15 +204,22 @@ fn sort_key(source: &Source, queue: &QueueReport, path: &str) -> SortKey {
 /// A queue with the rates of its counters and lengths.
 fn with_rates(source: &Source, report: &QueueReport) -> Json {
     let mut row = row(report, &source.facts);
-    let mut lengths = counters::fields(&LENGTHS, report);
-    if let Json::Object(row) = &mut row
-        && let Some(Json::Object(stats)) = row.get_mut("message_stats")
-    {
-        let of = format!("queue {} {}", report.vhost, report.name);
-        source.rates.add_both(&of, (stats, &mut lengths), Instant::now());
+    let (stats, lengths) = movement(source, report);
+    row["message_stats"] = Json::Object(stats);
+    if let Json::Object(row) = &mut row {
         row.extend(lengths);
     }
     row
+}
+
+/// What moved through a queue and what is in it, each with its rate. API and console read it here:
+/// each reading is compared with the one before, which the other may have made.
+pub(crate) fn movement(source: &Source, report: &QueueReport) -> (Map<String, Json>, Map<String, Json>) {
+    let mut stats = counters::fields(&OF_QUEUES, &report.figures.totals);
+    let mut lengths = counters::fields(&LENGTHS, report);
+    let of = format!("queue {} {}", report.vhost, report.name);
+    source.rates.add_both(&of, (&mut stats, &mut lengths), Instant::now());
+    (stats, lengths)
 }
 
 /// Adds the samples of the ranges that a request asks for, and keeps a history of the queue.
