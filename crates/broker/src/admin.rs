@@ -1,4 +1,4 @@
-//! Changes by operators while the broker runs: vhosts, users, their limits, and policies.
+//! Changes by operators while the broker runs: vhosts, users, their limits, policies, and tasks.
 //!
 //! Changes come one after the other (`Engine::administration`). Each is logged before it counts and
 //! returns the ticket for its answer: it is durable when [`Broker::is_durable`] says so. The caller
@@ -6,6 +6,7 @@
 
 mod checks;
 mod policies;
+mod tasks;
 mod users;
 mod vhosts;
 
@@ -19,6 +20,7 @@ use crate::error::Error;
 use crate::settings::Switch;
 
 pub use policies::PolicyReport;
+pub use tasks::TaskReport;
 pub use vhosts::VhostReport;
 
 impl Broker {

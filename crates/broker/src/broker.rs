@@ -25,6 +25,7 @@ use crate::queue::Visit;
 use crate::session::Client;
 use crate::settings::{Limits, Settings};
 use crate::store::facts;
+use crate::tasks::Tasks;
 use crate::value::Table;
 
 /// The parts of a new broker.
@@ -55,6 +56,7 @@ pub struct Parts {
 #[derive(Clone)]
 pub struct Broker {
     pub(crate) engine: Arc<Engine>,
+    pub(crate) tasks: Arc<Tasks>,
 }
 
 impl Broker {
@@ -107,13 +109,14 @@ impl Broker {
             owners: rebuilt.take_owners(),
             names: NameGenerator::new(parts.name_key),
         }));
-        let broker = Self { engine };
+        let broker = Self { engine, tasks: Arc::default() };
         if is_new {
             broker.create_defaults(parts.default_user, parts.salt)?;
         }
         // Behind the first user and vhost: a directory with any contents gets neither.
         broker.engine.keep_decoy_key(&decoy_key);
         broker.resume(&mut rebuilt)?;
+        broker.tasks.resume(&broker.engine);
         broker.engine.journal.note_lasting(broker.engine.catalog.bindings.load().logged);
         broker.engine.end_logs_without_vhost();
         // It could not answer the journal before.

@@ -12,6 +12,7 @@ pub(crate) mod facts;
 pub(crate) mod policies;
 mod search;
 pub(crate) mod system;
+pub(crate) mod tasks;
 pub(crate) mod versions;
 pub(crate) mod vhost_settings;
 
@@ -32,6 +33,7 @@ use crate::value::Table;
 use change::NewExchange;
 use policies::Policies;
 use search::Search;
+use tasks::TaskList;
 use versions::{Basis, Names, Versions};
 
 /// An exchange and its bindings.
@@ -70,6 +72,7 @@ pub(crate) struct Tables {
     /// The end of the log records about queues, exchanges and bindings.
     logged: Ticket,
     pub(crate) policies: Policies,
+    pub(crate) tasks: TaskList,
     pub(crate) told: Told,
     versions: Arc<Versions>,
 }
@@ -106,9 +109,11 @@ impl Tables {
         self.ended
     }
 
-    /// Marks the vhost as deleted.
+    /// Marks the vhost as deleted. Its tasks log nothing from now on, since no record of it may
+    /// follow its end.
     pub(crate) fn end(&mut self) {
         self.ended = true;
+        self.tasks.iter().for_each(|task| task.stop_with_vhost());
     }
 
     /// Notes a change that is logged up to here.

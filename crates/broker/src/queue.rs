@@ -40,7 +40,7 @@ mod rings;
 #[cfg(feature = "sabotage")]
 mod sabotage;
 mod scan;
-mod settle;
+pub(crate) mod settle;
 mod spill;
 mod visit;
 
@@ -72,7 +72,7 @@ pub(crate) use page::{BodyPlace, Listed, Page};
 pub(crate) use paging::{Damage, Purpose, Task};
 pub(crate) use retry::Waiters;
 pub(crate) use returns::Returns;
-pub(crate) use scan::{Glimpse, Seized, Step};
+pub(crate) use scan::{Glimpse, Seized, Step, Walk};
 pub(crate) use settle::{EntryOutcome, SETTLED_BEFORE, Settlement};
 pub(crate) use spill::Picked;
 pub(crate) use visit::Visit;

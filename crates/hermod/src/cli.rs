@@ -19,6 +19,7 @@ mod repair;
 mod rows;
 mod status;
 mod table;
+mod tasks;
 mod trace;
 mod usage;
 mod users;
@@ -96,6 +97,7 @@ fn administer(verb: &str, settings: &Settings, arguments: &ArgMatches) -> Option
         "bindings" => objects::bindings(settings, arguments, form()),
         "consumers" => objects::consumers(settings, form()),
         "connections" => connections::run(settings, arguments, form()),
+        "tasks" => tasks::run(settings, arguments, form()),
         "trace" => trace::run(settings, arguments, form()),
         "alarms" => alarms::run(settings, arguments, form()),
         "export" => definitions::export(settings, arguments),
@@ -180,7 +182,7 @@ fn command() -> Command {
 }
 
 /// The commands of [`administer`].
-fn administration() -> [Command; 14] {
+fn administration() -> [Command; 15] {
     [
         objects::queues_command(asking("queues", "List, declare, delete and purge queues")),
         objects::exchanges_command(asking("exchanges", "List, declare and delete exchanges")),
@@ -192,6 +194,7 @@ fn administration() -> [Command; 14] {
         vhosts::command(asking("vhosts", "List, add, limit and delete vhosts")),
         policies::command(asking("policies", "List, set and clear policies")),
         asking("losses", "List the last messages that were dropped, and why"),
+        tasks::command(asking("tasks", "List, start and cancel tasks that move, copy or delete messages")),
         trace::command(asking("trace", "List traced vhosts, turn tracing on and off")),
         alarms::command(asking("alarms", "List, raise and clear alarms")),
         definitions::export_command(asking(

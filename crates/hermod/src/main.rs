@@ -17,6 +17,7 @@ mod secrets;
 mod serve;
 mod signals;
 mod spare;
+mod tasks;
 mod tls;
 mod worker;
 

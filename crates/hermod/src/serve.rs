@@ -21,7 +21,7 @@ use crate::exit::{Exit, Failure};
 use crate::log::START;
 use crate::protocols::{self, OwnSettings, SERVED, ServedWeb};
 use crate::tls::Certificates;
-use crate::{backup, data_dir, housekeeper, log, machine, pager, secrets, signals};
+use crate::{backup, data_dir, housekeeper, log, machine, pager, secrets, signals, tasks};
 
 /// Files that the broker itself may have open: those of the log, segments that are being read, and
 /// listeners.
@@ -57,6 +57,7 @@ pub(crate) fn run(
     let watch = Arc::new(Watch::default());
     let housekeeping = housekeeper::start(broker.clone(), watch.clone()).map_err(|error| thread_failure(&error))?;
     let paging = pager::start(broker.clone()).map_err(|error| thread_failure(&error))?;
+    let tasks = tasks::start(broker.clone()).map_err(|error| thread_failure(&error))?;
     let net = Net::start(io_threads(settings), net_settings(settings)).map_err(|error| thread_failure(&error))?;
     let (entrances, rows, endpoints) = furnish(settings, &broker, listeners, certificates.as_ref());
     let facts = facts(settings, &directory, rows, started);
@@ -95,6 +96,7 @@ pub(crate) fn run(
     management.stop();
     housekeeping.stop();
     paging.stop();
+    tasks.stop();
     broker.close().map_err(|error| {
         Exit::Io.because(format!("the journal cannot be closed: {error}; what was confirmed is stored"))
     })?;

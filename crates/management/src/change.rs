@@ -89,8 +89,8 @@ pub(crate) trait Changes {
     /// What the audit log says of it.
     fn told(&self) -> Told;
 
-    /// Makes it. Returns the number of messages or connections that it deleted or closed, and when
-    /// it is durable.
+    /// Makes it. Returns the number of messages or connections that it deleted or closed, or that
+    /// of the task that it started, and when it is durable.
     fn apply(self, broker: &Broker, caller: Caller) -> Result<(u64, Ticket), Error>;
 }
 

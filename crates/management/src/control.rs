@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::Refused;
 use crate::report::{BackupRow, ConnectionRow, MessageRow, QueueRow, RedriveRow, RepairRow, Status};
-use crate::resources::{Change, Extent, Imported, LONGEST_DEFINITIONS, Listed, Secret};
+use crate::resources::{Change, Extent, Imported, LONGEST_DEFINITIONS, Listed, PlannedRow, Secret, TaskFields};
 
 /// Longest request line in bytes: the longest document, and what JSON adds to quote it.
 #[cfg(unix)]
@@ -91,6 +91,13 @@ pub enum Request {
         /// Only count the messages.
         dry_run: bool,
     },
+    /// Counts what a task would do.
+    PlanTask {
+        /// The vhost.
+        vhost: String,
+        /// The task.
+        task: TaskFields,
+    },
     /// Copies the data directory.
     Backup {
         /// An absolute path on the server's machine, to a new or empty directory.
@@ -107,6 +114,7 @@ impl Request {
             Self::Repair { .. }
                 | Self::Browse { .. }
                 | Self::Redrive { .. }
+                | Self::PlanTask { .. }
                 | Self::Backup { .. }
                 | Self::Import { .. }
         )
@@ -126,9 +134,9 @@ pub enum Answer {
     /// To [`Request::List`]: objects in the shape of RabbitMQ's HTTP API.
     List(Vec<serde_json::Value>),
     /// To [`Request::Change`]: it is made and durable. The number of messages or connections that
-    /// it deleted or closed.
+    /// it deleted or closed, or that of the task that it started.
     Changed(u64),
-    /// To [`Request::Change`] and [`Request::Import`]: nothing was changed.
+    /// To [`Request::Change`], [`Request::Import`] and [`Request::PlanTask`]: nothing was changed.
     NotChanged(Refused),
     /// To [`Request::Export`].
     Exported(serde_json::Value),
@@ -142,6 +150,8 @@ pub enum Answer {
     Browsed(Vec<MessageRow>),
     /// To [`Request::Redrive`].
     Redriven(RedriveRow),
+    /// To [`Request::PlanTask`].
+    Planned(PlannedRow),
     /// To [`Request::Browse`] and [`Request::Redrive`]: the queue does not exist, as a text.
     NoSuchQueue(String),
     /// To [`Request::Browse`] and [`Request::Redrive`]: why it can't be done, as a text.

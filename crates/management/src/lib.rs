@@ -54,8 +54,8 @@ pub use report::{
 };
 pub use resources::{
     BindingChange, BindingFields, Change, ConnectionChange, DestinationType, ExchangeChange, Extent, Imported,
-    LONGEST_DEFINITIONS, LimitChange, Listed, NodeChange, PermissionChange, PolicyChange, PolicyFields, QueueChange,
-    Secret, UserChange, VhostChange,
+    LONGEST_DEFINITIONS, LimitChange, Listed, NodeChange, PermissionChange, PlannedRow, PolicyChange, PolicyFields,
+    QueueChange, Secret, TaskChange, TaskFields, TaskTo, UserChange, VhostChange,
 };
 pub use server::{Endpoints, Management};
 pub use serving::Secure;

@@ -18,6 +18,7 @@ mod parameters;
 mod permissions;
 mod policies;
 mod queues;
+mod tasks;
 mod users;
 mod vhosts;
 
@@ -44,6 +45,8 @@ pub use permissions::PermissionChange;
 pub use policies::{PolicyChange, PolicyFields};
 pub use queues::QueueChange;
 pub(crate) use queues::movement;
+pub(crate) use tasks::plan;
+pub use tasks::{PlannedRow, TaskChange, TaskFields, TaskTo};
 pub use users::{Secret, UserChange};
 pub use vhosts::VhostChange;
 
@@ -81,6 +84,8 @@ pub enum Listed {
     OperatorPolicies,
     /// The last messages that were dropped.
     Losses,
+    /// Tasks.
+    Tasks,
 }
 
 impl Listed {
@@ -102,6 +107,7 @@ impl Listed {
             Self::Policies => &policies::Policies(PolicyKind::User),
             Self::OperatorPolicies => &policies::Policies(PolicyKind::Operator),
             Self::Losses => &losses::Losses,
+            Self::Tasks => &tasks::Tasks,
         }
     }
 }
@@ -123,6 +129,7 @@ pub(crate) fn routes() -> Routes {
         permissions::routes,
         policies::routes,
         queues::routes,
+        tasks::routes,
         users::routes,
         vhosts::routes,
     ];
@@ -159,6 +166,8 @@ pub enum Change {
     Bindings(BindingChange),
     /// Of connections.
     Connections(ConnectionChange),
+    /// Of tasks.
+    Tasks(TaskChange),
     /// Of the node itself.
     Node(NodeChange),
 }
@@ -175,6 +184,7 @@ impl Changes for Change {
             Self::Exchanges(change) => change.told(),
             Self::Bindings(change) => change.told(),
             Self::Connections(change) => change.told(),
+            Self::Tasks(change) => change.told(),
             Self::Node(change) => change.told(),
         }
     }
@@ -190,6 +200,7 @@ impl Changes for Change {
             Self::Exchanges(change) => change.apply(broker, caller),
             Self::Bindings(change) => change.apply(broker, caller),
             Self::Connections(change) => change.apply(broker, caller),
+            Self::Tasks(change) => change.apply(broker, caller),
             Self::Node(change) => change.apply(broker, caller),
         }
     }

@@ -10,6 +10,7 @@ use journal::{Journal, LogId, Owner, Ticket};
 
 use super::facts as catalog_facts;
 use super::policies::{Policy, PolicyKind};
+use super::tasks::Task;
 use super::{Exchange, Tables, Vhost, binding_of};
 use crate::arguments::{ExchangeArguments, QueueType};
 use crate::error::Error;
@@ -33,6 +34,10 @@ pub(crate) enum Change {
     Policy(PolicyKind, Box<Policy>),
     /// A policy is cleared.
     EndPolicy(PolicyKind, Box<Policy>),
+    /// A task begins.
+    Task(Arc<Task>),
+    /// A task is forgotten.
+    EndTask(Arc<Task>),
 }
 
 /// An exchange to build.
@@ -128,6 +133,14 @@ impl Change {
                 appender = journal.appender(LogId::of(policy.id));
                 appender.drop_owner(None, policy.id, &mut std::iter::empty());
             }
+            Self::Task(task) => {
+                appender = journal.appender(LogId::of(task.id));
+                task.log(&task.progress.lock(), None, &mut appender);
+            }
+            Self::EndTask(task) => {
+                appender = journal.appender(LogId::of(task.id));
+                appender.drop_owner(None, task.id, &mut std::iter::empty());
+            }
             _ => return None,
         }
         Some(appender.ticket())
@@ -163,6 +176,8 @@ impl Tables {
             }
             Change::Policy(kind, policy) => self.policies.put(kind, *policy),
             Change::EndPolicy(kind, policy) => self.policies.remove(kind, &policy.name),
+            Change::Task(task) => self.tasks.put(task),
+            Change::EndTask(task) => self.tasks.remove(task.id),
         }
     }
 

@@ -27,6 +27,8 @@ pub(crate) enum Sort {
     Policy,
     /// An operator policy.
     OperatorPolicy,
+    /// A task of an operator; the name is its own.
+    Task,
     /// The key from which the salts of missing users follow; the name is empty.
     Decoys,
 }
@@ -35,7 +37,8 @@ pub(crate) enum Sort {
 pub(crate) const KEY: &str = "key";
 
 impl Sort {
-    const ALL: [Self; 5] = [Self::Vhost, Self::VhostLimits, Self::Policy, Self::OperatorPolicy, Self::Decoys];
+    const ALL: [Self; 6] =
+        [Self::Vhost, Self::VhostLimits, Self::Policy, Self::OperatorPolicy, Self::Task, Self::Decoys];
 
     /// Those of a vhost, with an empty name. Policies are in its tables.
     pub(crate) const OF_VHOSTS: [Self; 2] = [Self::Vhost, Self::VhostLimits];
@@ -46,6 +49,7 @@ impl Sort {
             Self::VhostLimits => "vhost-limits",
             Self::Policy => "policy",
             Self::OperatorPolicy => "operator-policy",
+            Self::Task => "task",
             Self::Decoys => "decoys",
         }
     }
@@ -53,6 +57,11 @@ impl Sort {
     /// The kind of the policies that it stands for, if it does.
     pub(crate) fn policy(self) -> Option<PolicyKind> {
         [PolicyKind::User, PolicyKind::Operator].into_iter().find(|kind| Self::of_policy(*kind) == self)
+    }
+
+    /// Whether the tables of its vhost have it, and not the system.
+    pub(crate) fn is_in_tables(self) -> bool {
+        self == Self::Task || self.policy().is_some()
     }
 
     pub(crate) fn of_policy(kind: PolicyKind) -> Self {

@@ -98,8 +98,8 @@ pub(crate) fn read_system_change(id: Owner, kind: u8, bytes: &[u8]) -> Result<Op
         }
         facts::DEFINITION => {
             let (key, value) = read_definition(bytes).map_err(unreadable)?;
-            let is_policy = key.sort.policy().is_some();
-            (!is_policy).then(|| SystemChange::Definition { id, key, value: Arc::new(value) })
+            let is_in_tables = key.sort.is_in_tables();
+            (!is_in_tables).then(|| SystemChange::Definition { id, key, value: Arc::new(value) })
         }
         _ => None,
     })

@@ -123,6 +123,10 @@ fn restate_one(engine: &Engine, owner: Owner, journal: &Journal) {
             }
             return;
         }
+        if let Some(task) = tables.tasks.by_id(owner) {
+            task.log(&task.progress.lock(), None, &mut journal.housekeeping_appender(log));
+            return;
+        }
         if let Some((kind, policy)) = tables.policies.by_id(owner) {
             catalog_facts::log_policy(&mut journal.housekeeping_appender(log), vhost.id, kind, policy);
             return;

@@ -19,6 +19,7 @@ use crate::catalog::definitions;
 use crate::catalog::definitions::DefinitionKey;
 use crate::catalog::facts as catalog_facts;
 use crate::catalog::system::{System, SystemChange, read_system_change};
+use crate::catalog::tasks::Task;
 use crate::catalog::{Catalog, Exchange, Tables, binding_of};
 use crate::encoding::Malformed;
 use crate::engine::Engine;
@@ -77,7 +78,8 @@ pub(crate) struct Rebuilt {
     bound: HashMap<Owner, Vec<Bound>>,
     entries: HashMap<Owner, Entries>,
     left: HashMap<Owner, Left>,
-    policies: BTreeMap<Owner, (DefinitionKey, Table)>,
+    /// Policies and tasks.
+    definitions: BTreeMap<Owner, (DefinitionKey, Table)>,
     /// Damaged segments, with a description of each damage.
     pub(crate) lost_segments: BTreeMap<u32, String>,
     /// Queues with unreadable entries.
@@ -126,7 +128,7 @@ impl Rebuilt {
             }
             facts::DEFINITION => {
                 let (key, value) = definitions::read_definition(bytes)?;
-                self.policies.insert(owner, (key, value));
+                self.definitions.insert(owner, (key, value));
             }
             facts::SEEN => {
                 let fact = queue_facts::read_seen(bytes)?;
@@ -202,7 +204,7 @@ impl Rebuilt {
     fn end_with_vhosts(&mut self, system: &System) {
         self.exchanges.retain(|_, fact| system.vhost(fact.vhost).is_some());
         self.queues.retain(|_, fact| system.vhost(fact.vhost).is_some());
-        self.policies.retain(|_, (key, _)| system.vhost(key.vhost).is_some());
+        self.definitions.retain(|_, (key, _)| system.vhost(key.vhost).is_some());
     }
 
     /// The reason why the broker can't start, if there is one.
@@ -280,8 +282,15 @@ impl Rebuilt {
         let (exchanges, queues) = (std::mem::take(&mut self.exchanges), self.queues.clone());
         let vhost = |id| system.vhost(id).and_then(|name| catalog.vhost(name));
         // First, since what is declared is built with them.
-        for (id, (key, fields)) in std::mem::take(&mut self.policies) {
-            let Some((kind, vhost)) = key.sort.policy().zip(vhost(key.vhost)) else { continue };
+        for (id, (key, fields)) in std::mem::take(&mut self.definitions) {
+            let Some(vhost) = vhost(key.vhost) else { continue };
+            let Some(kind) = key.sort.policy() else {
+                let task = Task::read(id, key.vhost, &fields).ok_or_else(|| {
+                    Error::internal(format!("the task '{}' of vhost '{}' can't be read", key.name, vhost.name))
+                })?;
+                vhost.tables.write().apply(Change::Task(Arc::new(task)));
+                continue;
+            };
             let policy = catalog_facts::read_policy(id, kind, &key.name, &fields).ok_or_else(|| {
                 let (kind, name, vhost) = (kind.name(), &key.name, &vhost.name);
                 Error::internal(format!("the {kind} '{name}' of vhost '{vhost}' can't be read"))
@@ -474,7 +483,7 @@ impl Replay for Replayed {
         self.rebuilt.see(owner);
         self.rebuilt.dropped.insert(owner);
         self.system.apply(SystemChange::End { id: owner }, &self.catalog, &self.authority);
-        self.rebuilt.policies.remove(&owner);
+        self.rebuilt.definitions.remove(&owner);
         self.rebuilt.exchanges.remove(&owner);
         self.rebuilt.queues.remove(&owner);
         self.rebuilt.buckets.remove(&owner);

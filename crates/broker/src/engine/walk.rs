@@ -66,7 +66,7 @@ impl Engine {
 
     /// Reads messages that only the disk has, up to the first that has left its place meanwhile.
     /// The log moves bodies, and such a message lies elsewhere if it is still there.
-    fn with_messages(&self, queue: &Queue, entries: Vec<Glimpse>) -> Result<Vec<(Glimpse, Message)>, Error> {
+    pub(crate) fn with_messages(&self, queue: &Queue, entries: Vec<Glimpse>) -> Result<Vec<(Glimpse, Message)>, Error> {
         let wanted: Vec<Reference> = entries.iter().filter_map(|glimpse| glimpse.place).collect();
         let mut read = self.read_all_messages(queue, &wanted)?.into_iter().peekable();
         let mut found = Vec::with_capacity(entries.len());

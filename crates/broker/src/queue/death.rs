@@ -82,6 +82,7 @@ impl Queue {
             }
             inner.remove_or_set(dead.seq, State::Done);
         }
+        inner.totals.dead_lettered += dying.len() as u64;
         self.log_settled_in(&mut inner, group, context);
     }
 

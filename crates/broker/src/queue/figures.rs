@@ -33,6 +33,8 @@ pub struct QueueTotals {
     pub redelivered: u64,
     /// Deliveries accepted.
     pub acknowledged: u64,
+    /// Messages that died, and moved on to the dead-letter exchange or had nowhere to go.
+    pub dead_lettered: u64,
 }
 
 impl QueueTotals {
@@ -86,6 +88,11 @@ impl QueueFigures {
 }
 
 impl Queue {
+    /// Messages that died here since the start.
+    pub(crate) fn dead_lettered(&self, context: &QueueContext) -> u64 {
+        self.lock(context).totals.dead_lettered
+    }
+
     /// The figures of this queue, which is locked.
     pub(crate) fn figures(&self, inner: &mut Inner, context: &QueueContext) -> QueueFigures {
         let consumers = || inner.consumers.with_activity();

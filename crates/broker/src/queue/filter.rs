@@ -68,6 +68,16 @@ impl Cursor {
         Self(lanes.all().map(|lane| (lane.number(), lane.next())).collect())
     }
 
+    /// The cursor whose numbers these are, one for each lane.
+    pub(super) fn at(numbers: &[u64]) -> Self {
+        Self(numbers.iter().map(|number| (lane_of(*number), *number)).collect())
+    }
+
+    /// The numbers of all lanes.
+    pub(super) fn numbers(&self) -> Vec<u64> {
+        self.0.values().copied().collect()
+    }
+
     /// The first number of a lane that was not looked at.
     pub(crate) fn of(&self, lane: LaneNumber) -> u64 {
         self.0.get(&lane).copied().unwrap_or(0)

@@ -9,7 +9,7 @@ use crate::message::Message;
 use crate::queue::QueueContext;
 use crate::queue::filter::Cursor;
 use crate::queue::returns::Returns;
-use crate::queue::{Queue, State, settle};
+use crate::queue::{Queue, State};
 
 /// Entries that one visit looks at.
 const AT_ONCE: usize = 64;
@@ -24,6 +24,21 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
+    /// A walk that goes on at these numbers, one for each lane, up to those.
+    pub(crate) fn between(at: &[u64], until: &[u64]) -> Self {
+        Self { at: Cursor::at(at), until: Cursor::at(until), page: None }
+    }
+
+    /// The first number of each lane that was not looked at.
+    pub(crate) fn at(&self) -> Vec<u64> {
+        self.at.numbers()
+    }
+
+    /// The end of the walk in each lane.
+    pub(crate) fn until(&self) -> Vec<u64> {
+        self.until.numbers()
+    }
+
     /// Notes that this entry was seen.
     pub(crate) fn pass(&mut self, seq: u64) {
         self.at.pass(seq);
@@ -114,9 +129,9 @@ impl Queue {
         Seized::Taken
     }
 
-    /// Logs that these entries, which were seized, have moved, as part of `group`, and forgets
-    /// them.
-    pub(crate) fn let_go_of_moved(&self, seized: &[u64], group: Option<Group>, context: &QueueContext) {
+    /// Logs that these entries, which were seized, have gone for this reason ([`settle`]), as part
+    /// of `group`, and forgets them.
+    pub(crate) fn let_go_of_moved(&self, seized: &[u64], reason: u8, group: Option<Group>, context: &QueueContext) {
         let mut inner = self.lock(context);
         if inner.is_deleted() {
             return;
@@ -125,7 +140,7 @@ impl Queue {
         let seized: &[u64] = if super::sabotage::armed("copy") { &[] } else { seized };
         for seq in seized {
             if let Some(address) = inner.lanes.get_mut(*seq).and_then(|entry| entry.address) {
-                inner.departures.settle(*seq, address, settle::MOVED);
+                inner.departures.settle(*seq, address, reason);
             }
             inner.remove_or_set(*seq, State::Done);
         }

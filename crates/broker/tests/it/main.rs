@@ -45,6 +45,7 @@ mod selecting;
 mod settling;
 mod shares;
 mod spilling;
+mod tasks;
 mod tracing;
 mod transactions;
 

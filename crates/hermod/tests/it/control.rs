@@ -117,6 +117,48 @@ fn messages_are_shown_and_dead_letters_go_back() {
 }
 
 #[test]
+fn a_task_moves_messages_and_is_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = Stomp::connect(&server);
+    for body in ["one", "two", "three"] {
+        client.publish("orders", body);
+    }
+    assert_eq!(run(hermod("queues", dir.path()).args(["declare", "old"])).0, 0);
+    let tasks = |arguments: &[&str]| run(hermod("tasks", dir.path()).args(arguments));
+    let said = |arguments: &[&str]| {
+        let (code, stdout, stderr) = tasks(&[&["start"], arguments].concat());
+        assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
+        stdout
+    };
+    assert_eq!(said(&["move", "orders", "--to", "old", "--dry-run"]), "orders: move would take 3 messages\n");
+    assert_eq!(said(&["move", "orders", "--to", "old", "--limit", "2"]), "orders: move took 2 messages\n");
+    assert_eq!(
+        said(&["copy", "old", "--exchange", "amq.direct"]),
+        "old: copy took 0 messages\nold: 2 messages stayed: they have nowhere to go\n"
+    );
+    assert_eq!(said(&["delete", "orders"]), "orders: delete took 1 message\n");
+    // One that does not end by itself soon, so that it can be cancelled.
+    let name = said(&["copy", "old", "--exchange", "", "--routing-key", "orders", "--rate", "1", "--detach"]);
+    let name = name.trim();
+    assert_eq!(tasks(&["cancel", name]).0, 0);
+    let (code, listed, _) = tasks(&["--json"]);
+    let listed: Vec<serde_json::Value> = serde_json::from_str(&listed).unwrap();
+    let states: Vec<_> = listed.iter().map(|task| task["state"].as_str().unwrap()).collect();
+    assert_eq!((code, states), (0, vec!["cancelled", "done", "done", "done"]));
+    for (arguments, code, words) in [
+        (&["start", "move", "orders", "--to", "none"][..], 66, "no queue 'none' in vhost '/' to send messages to"),
+        (&["start", "move", "orders"], 73, "move needs a target"),
+        (&["start", "burn", "orders"], 64, "burn"),
+        (&["cancel", name], 73, "has ended"),
+        (&["cancel", "none"], 66, "no task 'none' in vhost '/'"),
+    ] {
+        let (found, _, stderr) = tasks(arguments);
+        assert!(found == code && stderr.contains(words), "{arguments:?}: {found} {stderr}");
+    }
+}
+
+#[test]
 fn a_connection_is_closed_by_number_and_its_client_is_told_why() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);

@@ -26,8 +26,9 @@ const WITHOUT: [(&str, &str); 10] = [
     ("tls", "settings of a start"),
     ("transactions", "of protocols"),
 ];
-/// Pages that assume a queue of the reader's, and that queue.
-const GIVEN: [(&str, &str); 1] = [("damage", "orders")];
+/// Pages that assume queues of the reader, and those queues.
+const GIVEN: [(&str, &str); 4] =
+    [("damage", "orders"), ("tasks", "orders"), ("tasks", "orders-old"), ("tasks", "dead-orders")];
 /// RabbitMQ's metrics that the manual names because Hermod has no such figure.
 const NO_METRICS: [&str; 5] = [
     "hermod_version",

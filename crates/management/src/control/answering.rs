@@ -42,6 +42,10 @@ impl Source {
                 let browse = Browse { vhost, queue, selector, limit: *limit };
                 self.redrive(&browse, mode, gone).map_or_else(refused, Answer::Redriven)
             }
+            Request::PlanTask { vhost, task } => {
+                let planned = resources::plan(&self.broker, vhost, task.clone(), &operator(asker));
+                planned.map_or_else(Answer::NotChanged, Answer::Planned)
+            }
             Request::Backup { directory } => {
                 // A server that stops ends the backup early.
                 (self.backup)(Path::new(directory), &|| self.is_wanted(gone))

@@ -91,6 +91,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["engine"],
             // What clients ask for.
             &["session"],
+            &["tasks"],
             &["broker"],
             // What operators ask for.
             &["admin", "browse", "redrive", "repair", "report", "tracing"],
@@ -142,7 +143,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/broker/src/catalog",
         layers: &[
-            &["definitions", "facts", "policies", "search", "versions"],
+            &["definitions", "facts", "policies", "search", "tasks", "versions"],
             &["change", "declaration", "system"],
             &["vhost_settings"],
         ],
@@ -162,7 +163,15 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "crates/broker/src/admin",
         layers: &[
             &["checks"],
-            &["policies", "users", "vhosts"],
+            &["policies", "tasks", "users", "vhosts"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/broker/src/tasks",
+        layers: &[
+            &["way"],
+            &["run"],
         ],
         allowed: &[],
     },
@@ -450,7 +459,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["channels", "consumers", "exchanges", "health", "limits", "losses", "nodes", "parameters", "permissions", "policies"],
             &["connections", "queues", "users", "vhosts"],
             &["bindings", "overview"],
-            &["definitions"],
+            &["definitions", "tasks"],
         ],
         allowed: &[],
     },
@@ -467,7 +476,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "crates/hermod/src",
         layers: &[
             &["allocator", "backup", "machine", "spare", "worker"],
-            &["config", "housekeeper", "pager"],
+            &["config", "housekeeper", "pager", "tasks"],
             &["exit", "protocols", "tls"],
             &["data_dir", "log", "secrets", "signals"],
             &["serve"],
@@ -485,7 +494,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         layers: &[
             &["arguments", "ask", "counted", "output", "password", "table", "usage"],
             &["alarms", "config", "definitions", "redrive", "repair", "rows", "status", "users"],
-            &["backup", "browse", "connections", "objects", "policies", "queues", "trace", "verify", "vhosts"],
+            &["backup", "browse", "connections", "objects", "policies", "queues", "tasks", "trace", "verify", "vhosts"],
         ],
         allowed: &[],
     },

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{GUEST, json as shown};
 use crate::server::{Server, hermod, run};
+use crate::stomp::Stomp;
 
 /// A request, and the status and some text of its answer.
 type Step = (&'static str, &'static str, &'static str, u16, &'static str);
@@ -503,4 +504,45 @@ fn nothing_tells_what_there_is_in_a_vhost_of_others() {
         assert_eq!(there, ask("absent", "q"), "{method} {path}");
         assert_eq!(there, ask("there", "none"), "{method} {path}");
     }
+}
+
+#[test]
+fn a_task_is_planned_started_and_cancelled() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = Stomp::connect(&server);
+    for body in ["one", "two"] {
+        client.publish("orders", body);
+    }
+    client.publish("old", "before");
+    let post = |document: &str| {
+        let reply = server.send("POST", "/api/tasks/%2F", GUEST, document);
+        (reply.status, reply.body)
+    };
+    let plan = r#"{"kind":"move","queue":"orders","target":{"queue":"old"},"dry_run":true}"#;
+    let planned = r#"{"taken":2,"alive":0,"homeless":0,"refused":0,"complete":true}"#;
+    assert_eq!(post(plan), (200, planned.to_owned()));
+    let (status, body) = post(r#"{"kind":"move","queue":"orders","target":{"queue":"old"},"rate":1}"#);
+    let name = serde_json::from_str::<Value>(&body).unwrap()["name"].as_str().unwrap().to_owned();
+    let path = format!("/api/tasks/%2F/{name}");
+    assert_eq!((status, &shown(&server, &path, GUEST)["state"]), (202, &json!("running")));
+    assert_eq!(server.ask("DELETE", &path, GUEST).0, 204);
+    let task = shown(&server, &path, GUEST);
+    assert_eq!(
+        (&task["state"], &task["target"], &task["author"]),
+        (&json!("cancelled"), &json!({"queue": "old"}), &json!("guest"))
+    );
+    assert_eq!(shown(&server, "/api/tasks", GUEST), json!([task]));
+    assert_eq!(shown(&server, "/api/tasks/%2F", GUEST), json!([task]));
+    assert_eq!(server.ask("DELETE", &path, GUEST).0, 400);
+    assert_eq!(server.ask("GET", "/api/tasks/%2F/none", GUEST).0, 404);
+    let (status, body) = post(r#"{"kind":"move","queue":"orders","target":{"queue":"old"},"speed":1}"#);
+    assert!(status == 400 && body.contains("speed"), "{status} {body}");
+    // Who may not enter the vhost learns nothing of its tasks.
+    let add = |words: &[&str]| assert_eq!(run(hermod("users", dir.path()).args(words)).0, 0);
+    add(&["add", "alice", "--password", "one", "--tags", "management"]);
+    let alice = "Authorization: Basic YWxpY2U6b25l\r\n";
+    assert_eq!(server.ask("GET", &path, alice).0, 401);
+    assert_eq!(shown(&server, "/api/tasks", alice), json!([]));
+    assert_eq!(server.send("POST", "/api/tasks/%2F", alice, plan).status, 401);
 }
