@@ -2,8 +2,10 @@
 //!
 //! A page grows by whole chunks and copies nothing. One vector for all of them would double, in
 //! all queues of a fanout at once: that takes twice what is counted, and leaves holes in the heap.
+//! A short queue needs no second chunk, however many messages pass through it: entries that are
+//! done make room in the first one.
 
-use crate::queue::page::Entry;
+use crate::queue::page::{Entry, State};
 
 /// Entries in a chunk, of 4 KiB.
 pub(super) const CHUNK: usize = 64;
@@ -57,6 +59,23 @@ impl Entries {
         let mut chunk = Vec::with_capacity(CHUNK);
         chunk.push(entry);
         self.rest.push(chunk);
+    }
+
+    /// Takes the entries that are done off the front where the only chunk has no room and at least
+    /// half of it is done. Returns how many.
+    #[inline]
+    pub(super) fn make_room(&mut self) -> usize {
+        if self.head.len() < self.head.capacity() || !self.rest.is_empty() { 0 } else { self.drop_done() }
+    }
+
+    fn drop_done(&mut self) -> usize {
+        let is_done = |entry: &Entry| entry.state == State::Done;
+        let done = self.head.iter().take_while(|entry| is_done(entry)).count();
+        if done < self.head.len().div_ceil(2) {
+            return 0;
+        }
+        self.head.drain(..done);
+        done
     }
 
     /// The first chunk, if it is full and others follow it.
@@ -121,6 +140,32 @@ mod tests {
         assert_eq!(numbers(&entries), (CHUNK as u32..5 * CHUNK as u32).collect::<Vec<_>>());
         entries.clear();
         assert_eq!((entries.len(), entries.capacity()), (0, CHUNK));
+    }
+
+    #[test]
+    fn entries_that_are_done_make_room_and_others_keep_their_places() {
+        let mut entries = Entries::short();
+        let mut first = 0;
+        for number in 0..10 * CHUNK {
+            first += entries.make_room();
+            entries.push(Entry { state: State::Ready, ..entry(number) });
+            // Two are live at most.
+            if number > 0 {
+                entries.get_mut(number - 1 - first).expect("it is there").state = State::Done;
+            }
+            assert_eq!(entries.get(number - first).map(|entry| entry.length), Some(number as u32));
+        }
+        assert!(entries.capacity() <= 4, "{} for one", entries.capacity());
+        let mut entries = Entries::short();
+        for number in 0..CHUNK {
+            assert_eq!(entries.make_room(), 0, "nothing is done");
+            entries.push(Entry { state: State::Ready, ..entry(number) });
+        }
+        (0..CHUNK / 2 - 1).for_each(|at| entries.get_mut(at).expect("it is there").state = State::Done);
+        assert_eq!(entries.make_room(), 0, "less than half");
+        entries.get_mut(CHUNK / 2 - 1).expect("it is there").state = State::Done;
+        assert_eq!(entries.make_room(), CHUNK / 2);
+        assert_eq!(entries.get(0).map(|entry| entry.length), Some(CHUNK as u32 / 2));
     }
 
     #[test]

@@ -261,7 +261,7 @@ impl Lane {
         self.durable += usize::from(entry.is_durable());
         self.hidden += usize::from(entry.state == State::Hidden);
         if let Some(page) = self.pages.back_mut() {
-            page.entries.push(entry);
+            page.push(entry);
             page.live += 1;
             if ready {
                 page.set_ready(bit_of(seq));

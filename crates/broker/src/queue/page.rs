@@ -285,6 +285,13 @@ impl Page {
         page
     }
 
+    /// Appends an entry to a hot page.
+    #[inline]
+    pub(super) fn push(&mut self, entry: Entry) {
+        self.first += self.entries.make_room() as u64;
+        self.entries.push(entry);
+    }
+
     /// Gives back the first chunks once all of their entries are done, as the entry at `at` is.
     /// Otherwise a queue that keeps a few messages while many pass would have room for thousands,
     /// which no figure counts.
