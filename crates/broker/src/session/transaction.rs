@@ -20,7 +20,7 @@ use crate::engine::sealed::{Sealed, hide_arrivals, release_holds};
 use crate::error::{Error, ErrorKind};
 use crate::memory::ledger::{Charge, Held};
 use crate::message::Message;
-use crate::queue::arrival::{Arrival, Confirm, Unroutable};
+use crate::queue::arrival::{Arrival, Unroutable};
 use crate::queue::mailbox::{Notice, TransactionId};
 use crate::queue::{Coming, HiddenRun, Queue, Settlement, Visit};
 use crate::session::answers::Answer;
@@ -60,7 +60,7 @@ impl Client {
         let message = self.write_message(publish);
         let routed = self.route_again(&message)?;
         self.note_steps(&routed);
-        let (cost, what) = (message.cost(), "publish in a transaction");
+        let (cost, what) = (self.transactions.require(transaction)?.cost_of(&message), "publish in a transaction");
         self.check_hold(self.transactions.bytes() + cost, what)?;
         self.check_room(cost, what)?;
         let open = self.transactions.require(transaction)?;
@@ -69,8 +69,7 @@ impl Client {
                 "transaction holds more than {limit} bytes; commit in smaller pieces"
             )));
         }
-        open.charge.add(cost);
-        open.arrivals.push(Arrival::new(message, session.0, Confirm::None, unroutable));
+        open.add(message, unroutable, cost);
         // From here on it counts against the limit of the transaction.
         self.uploads.forget(session);
         Ok(())
@@ -105,7 +104,7 @@ impl Client {
         self.flush(now);
         let engine = Arc::clone(&self.engine);
         let open = self.transactions.require(transaction)?;
-        let (publishes, own) = (!open.arrivals.is_empty(), open.charge.bytes());
+        let (publishes, own) = (open.has_publishes(), open.charge.bytes());
         if publishes && engine.allowance_beside(own) == Allowance::None {
             self.meet_alarm();
             self.transactions.require(transaction)?.waiting_since = Some(now);
@@ -116,7 +115,8 @@ impl Client {
 
     fn commit_now(&mut self, transaction: TransactionId) -> Result<(), Error> {
         let Some(mut open) = self.transactions.remove(transaction) else { return Ok(()) };
-        let targets = self.targets(&mut open.arrivals);
+        let mut arrivals = open.take_arrivals();
+        let targets = self.targets(&mut arrivals);
         let targets = targets.and_then(|all| self.check_logs(&all, &open.deliveries).map(|()| all));
         // The last turn is over; the next one has a time of its own.
         self.publisher.forget_time();
@@ -132,25 +132,25 @@ impl Client {
         if postponed.are_many() && targets.iter().flatten().any(|queue| postponed.lock().has(queue)) {
             self.wait_for_dead_letters();
         }
-        self.count_received(&open.arrivals);
-        for (arrival, queues) in open.arrivals.iter().zip(&targets) {
+        self.count_received(&arrivals);
+        for (arrival, queues) in arrivals.iter().zip(&targets) {
             if self.traces(arrival.message()) {
                 self.trace_publish(open.session, arrival.message(), queues);
             }
         }
         let written = engine.write_group(self.vhost.log(), &targets);
         let group = engine.journal.appender(self.vhost.log()).begin_group();
-        let (hidden, now) = (self.hide(&mut open.arrivals, &targets, group), engine.clock.unix_ms());
+        let (hidden, now) = (self.hide(&mut arrivals, &targets, group), engine.clock.unix_ms());
         self.settle_group(&open.deliveries, group);
         let mut appender = engine.journal.appender(self.vhost.log());
         appender.end_group(group);
         let ticket = appender.ticket();
         drop(appender);
         drop(written);
-        release_holds(&open.arrivals, self.vhost.log(), &engine);
+        release_holds(&arrivals, self.vhost.log(), &engine);
         self.settled.reach(ticket);
         self.settle_rest(open.session, &open.deliveries);
-        let replies = self.return_unroutable(open.session, &mut open.arrivals);
+        let replies = self.return_unroutable(open.session, &mut arrivals);
         let sealed = Sealed { ticket, hidden, replies, committed: None };
         // Not before an earlier commit of this client: commits become visible in order.
         let at_once = self.transactions.start_commit() && engine.journal.is_durable(ticket);

@@ -1,4 +1,7 @@
 //! The transactions of a client that are open, and its commits that are not durable yet.
+//!
+//! What an open one keeps of a message is counted as it is in memory: its block, and its place in a
+//! list that grows by doubling.
 
 use std::time::Instant;
 
@@ -6,7 +9,8 @@ use hashbrown::HashMap;
 
 use crate::error::Error;
 use crate::memory::ledger::Charge;
-use crate::queue::arrival::Arrival;
+use crate::message::Message;
+use crate::queue::arrival::{Arrival, Confirm, Unroutable};
 use crate::queue::mailbox::TransactionId;
 use crate::session::SessionId;
 use crate::session::settle::{Outcome, Unacked};
@@ -15,13 +19,45 @@ use crate::session::settle::{Outcome, Unacked};
 #[derive(Debug)]
 pub(in crate::session) struct Open {
     pub(super) session: SessionId,
-    pub(super) arrivals: Vec<Arrival>,
+    publishes: Vec<(Message, Unroutable)>,
     pub(super) deliveries: Vec<(Unacked, Outcome)>,
     /// The memory of its messages.
     pub(super) charge: Charge,
     /// Since when it waits for an alarm to pass, after its commit.
     pub(super) waiting_since: Option<Instant>,
 }
+
+impl Open {
+    /// The memory that one more message takes.
+    pub(super) fn cost_of(&self, message: &Message) -> usize {
+        let room = self.publishes.capacity();
+        let grown = if self.publishes.len() < room { 0 } else { room.max(LEAST_ROOM) };
+        message.block().len() + grown * size_of::<(Message, Unroutable)>()
+    }
+
+    /// Adds a message of this cost.
+    pub(super) fn add(&mut self, message: Message, unroutable: Unroutable, cost: usize) {
+        if self.publishes.len() == self.publishes.capacity() {
+            self.publishes.reserve_exact(self.publishes.capacity().max(LEAST_ROOM));
+        }
+        self.charge.add(cost);
+        self.publishes.push((message, unroutable));
+    }
+
+    pub(super) fn has_publishes(&self) -> bool {
+        !self.publishes.is_empty()
+    }
+
+    /// Its messages, on their way into queues.
+    pub(super) fn take_arrivals(&mut self) -> Vec<Arrival> {
+        let session = self.session.0;
+        let arrival = |(message, unroutable)| Arrival::new(message, session, Confirm::None, unroutable);
+        std::mem::take(&mut self.publishes).into_iter().map(arrival).collect()
+    }
+}
+
+/// Messages that a transaction has room for with its first one.
+const LEAST_ROOM: usize = 4;
 
 /// The transactions of a client.
 #[derive(Debug, Default)]
@@ -36,7 +72,7 @@ pub(in crate::session) struct Transactions {
 impl Transactions {
     pub(super) fn begin(&mut self, session: SessionId, charge: Charge) -> TransactionId {
         self.last += 1;
-        let open = Open { session, arrivals: Vec::new(), deliveries: Vec::new(), charge, waiting_since: None };
+        let open = Open { session, publishes: Vec::new(), deliveries: Vec::new(), charge, waiting_since: None };
         self.open.insert(self.last, open);
         TransactionId(self.last)
     }
@@ -95,5 +131,36 @@ impl Transactions {
     #[inline]
     pub(in crate::session) fn is_committing(&self) -> bool {
         self.committing > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::memory::Memory;
+    use crate::memory::ledger::{Account, Held};
+    use crate::message::{Arena, Head};
+    use crate::settings::Settings;
+
+    /// Lists of messages of one byte took twice what was counted.
+    #[test]
+    fn the_memory_of_small_messages_and_of_their_list_is_counted() {
+        let memory = Arc::new(Memory::new(1 << 30, 1 << 30, Arc::default()));
+        let account = Arc::new(Account::new(&memory, &Settings::default(), "user"));
+        let (mut transactions, mut arena) = (Transactions::default(), Arena::default());
+        let id = transactions.begin(SessionId(1), Charge::new(&account, Held::Transactions));
+        let open = transactions.require(id).expect("it is open");
+        let (mut blocks, place) = (0, size_of::<(Message, Unroutable)>());
+        for _ in 0..1000 {
+            let message = arena.add(&Head::EMPTY, b"x");
+            blocks += message.block().len();
+            let cost = open.cost_of(&message);
+            open.add(message, Unroutable::Drop, cost);
+            assert_eq!(open.charge.bytes(), blocks + open.publishes.capacity() * place);
+        }
+        assert_eq!(open.take_arrivals().len(), 1000);
+        assert!(!open.has_publishes());
     }
 }
