@@ -62,7 +62,7 @@ pub use message::id::Id;
 pub use message::overlay::{Counts, Overlay};
 pub use message::properties::Properties;
 pub use message::scheduling::is_instruction;
-pub use queue::{Credit, QueueFigures, QueueTotals, Rest, SelectorReport};
+pub use queue::{Credit, QueueFigures, QueueTotals, Rest, SelectorReport, Settling};
 pub use redrive::{RedriveMode, Redriven};
 pub use repair::{Repair, RepairMode};
 pub use report::{

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use auth::shown::extract;
 use broker::{
-    Awaited, Client, Confirm, Error, Event, Fetch, Outcome, Properties, Publish, QueueSpec, SessionId, Table, Tags,
-    Unroutable,
+    Awaited, Client, Confirm, Error, Event, Fetch, Outcome, Properties, Publish, QueueSpec, SessionId, Settling, Table,
+    Tags, Unroutable,
 };
 use serde::Deserialize;
 
@@ -206,11 +206,17 @@ impl Source {
         let (mut fetched, mut bytes) = (Vec::new(), 0);
         while (fetched.len() as u64) < fetching.count && bytes < MOST_BYTES {
             let mut found = None;
-            let outcome = client.get(session, &fetching.queue, false, Instant::now(), &mut |delivery, remaining| {
-                let message = delivery.message;
-                bytes += message.body().len() + message.properties().len() + message.routing_key().len() + EACH;
-                found = Some(self.read(delivery, remaining));
-            })?;
+            let outcome = client.get(
+                session,
+                &fetching.queue,
+                Settling::Manual,
+                Instant::now(),
+                &mut |delivery, remaining| {
+                    let message = delivery.message;
+                    bytes += message.body().len() + message.properties().len() + message.routing_key().len() + EACH;
+                    found = Some(self.read(delivery, remaining));
+                },
+            )?;
             match outcome {
                 Fetch::Message => {}
                 Fetch::Empty => break,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use broker::{
     BindingSpec, Browse, Confirm, Consume, ConsumerArguments, Credit, DeleteIf, DestinationName, Error, ErrorKind,
-    ExchangeSpec, Fetch, Outcome, Publish, QueueSpec, RedriveMode, Rest, SessionId, Table, Tags, Unroutable,
+    ExchangeSpec, Fetch, Outcome, Publish, QueueSpec, RedriveMode, Rest, SessionId, Settling, Table, Tags, Unroutable,
 };
 
 use crate::broker::{Setup, TestBroker, TextDialect, value_of};
@@ -473,8 +473,8 @@ impl Script {
         for _ in 0..10 {
             let mut said = String::new();
             let (peer, now) = self.peer(name);
-            let no_ack = statement.has("no-ack");
-            let fetch = peer.client.get(session, statement.word(0), no_ack, now, &mut |delivery, left| {
+            let settling = if statement.has("no-ack") { Settling::Auto } else { Settling::Manual };
+            let fetch = peer.client.get(session, statement.word(0), settling, now, &mut |delivery, left| {
                 said = format!("{} left {left}", Received::of(delivery));
             })?;
             match fetch {

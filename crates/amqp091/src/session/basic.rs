@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use broker::{Consume, ConsumerArguments, Credit, Fetch, Outcome, Tags};
+use broker::{Consume, ConsumerArguments, Credit, Fetch, Outcome, Settling, Tags};
 
 use crate::codec::methods::{
     BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicGet, BasicGetEmpty, BasicNack, BasicQos,
@@ -85,8 +85,9 @@ impl Channel {
     pub(super) fn get(&mut self, cx: &mut Context<'_>, get: &BasicGet<'_>) -> Result<Step, Failure> {
         let queue = self.queue_name(get.queue)?;
         let (number, now) = (cx.number, cx.now);
+        let settling = if get.no_ack { Settling::Auto } else { Settling::Manual };
         let Context { client, link, sessions, broker, .. } = cx;
-        let fetched = client.get(self.session, &queue, get.no_ack, now, &mut |delivery, remaining| {
+        let fetched = client.get(self.session, &queue, settling, now, &mut |delivery, remaining| {
             events::got(link, sessions, broker, delivery, remaining);
         })?;
         match fetched {

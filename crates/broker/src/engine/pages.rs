@@ -11,7 +11,7 @@ use std::io;
 
 use journal::{Address, Bits, Chunk, LOST, PAGE, Reference};
 
-use crate::queue::{Bitmap, BodyPlace, Listed, Page, first_of, lane_of};
+use crate::queue::{Bitmap, BodyPlace, Indexed, Listed, Page, first_of, lane_of};
 
 const WORDS: usize = (PAGE / 64) as usize;
 
@@ -38,15 +38,14 @@ struct Replayed {
 pub(super) struct Pages {
     /// In boxes, since a node of the map has room for many and most queues have one.
     pages: BTreeMap<u64, Box<Replayed>>,
-    /// Some index lists numbers of this queue.
-    chunked: bool,
+    indexed: Indexed,
 }
 
 /// The remaining entries of a queue.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) pages: VecDeque<Box<Page>>,
-    pub(crate) chunked: bool,
+    pub(crate) indexed: Indexed,
     pub(crate) lost: UnreadableEntries,
 }
 
@@ -89,14 +88,14 @@ impl UnreadableEntries {
 
 impl Pages {
     pub(super) fn cold(&mut self, page: u64, chunk: Chunk) {
-        self.chunked = true;
+        self.indexed = Indexed::Partly;
         self.pages.entry(page).or_default().chunks.push(chunk);
     }
 
     /// Notes that each number below `next` of these pages is in the log, settled, or listed by an
     /// index.
     pub(super) fn state(&mut self, next: u64, pages: &[(u64, u64)]) {
-        self.chunked = true;
+        self.indexed = Indexed::Partly;
         for (first, count) in pages {
             for number in *first..first.saturating_add(*count).min(next.div_ceil(PAGE)) {
                 self.pages.entry(number).or_default().stated = next;
@@ -142,7 +141,7 @@ impl Pages {
         read: &ReadChunk<'_>,
         damaged: &dyn Fn(u32) -> bool,
     ) -> Found {
-        let mut found = Found { chunked: self.chunked, ..Found::default() };
+        let mut found = Found { indexed: self.indexed, ..Found::default() };
         for (number, page) in self.pages {
             let chunked = page.may_be_listed();
             let doubtful = page.chunks.iter().filter(|chunk| damaged(chunk.segment));

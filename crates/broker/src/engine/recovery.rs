@@ -228,8 +228,7 @@ impl Rebuilt {
             if !left.lost.is_none() {
                 self.lost.insert(queue, left.lost);
             }
-            let chunked = left.chunked;
-            let lanes = Lanes::recovered(left.pages, entries.positions, entries.returns, chunked);
+            let lanes = Lanes::recovered(left.pages, entries.positions, entries.returns, left.indexed);
             for (file, count) in lanes.files() {
                 *live.entry(file).or_default() += count;
             }

@@ -134,12 +134,10 @@ impl SeenIds {
         self.count == 0
     }
 
-    /// Whether a message of this id was taken. One that survives a restart is no duplicate of one
-    /// that does not.
-    fn knows(&self, scope: Owner, id: &[u8], durable: bool, now: u64) -> bool {
-        let Some(scope) = self.scopes.get(&scope) else { return false };
-        let kept = scope.places.get(id).and_then(|place| scope.kept.get(place));
-        kept.is_some_and(|kept| !kept.is_over(now) && (kept.durable || !durable))
+    /// The message of this id that was taken, as long as the id counts.
+    fn find(&self, scope: Owner, id: &[u8], now: u64) -> Option<&RememberedId> {
+        let scope = self.scopes.get(&scope)?;
+        scope.kept.get(scope.places.get(id)?).filter(|kept| !kept.is_over(now))
     }
 
     /// Remembers an id among at most `size`, and forgets those that have run out by `now`. Returns
@@ -340,10 +338,11 @@ impl Queue {
     /// True when an arrival is a duplicate: it is counted and dropped.
     pub(super) fn drops(&self, inner: &mut Inner, arrival: &mut Arrival, now: u64) -> bool {
         let (Some(identity), Some(seen)) = (&arrival.identity, &inner.features.ids.seen) else { return false };
+        // What survives a restart is no duplicate of what does not.
         let durable = self.logged() && arrival.address.is_some();
-        if identity.returns_to.contains(&self.id)
-            || !identity.scopes(self).any(|(scope, _)| seen.knows(scope, &identity.id, durable, now))
-        {
+        let repeats =
+            |(scope, _)| seen.find(scope, &identity.id, now).is_some_and(|earlier| earlier.durable || !durable);
+        if identity.returns_to.contains(&self.id) || !identity.scopes(self).any(repeats) {
             return false;
         }
         inner.features.ids.duplicates += 1;
@@ -382,8 +381,13 @@ impl Inner {
 mod tests {
     use super::*;
 
-    fn kept(id: &str, number: u64, until: u64, durable: bool) -> RememberedId {
-        RememberedId { id: id.as_bytes().into(), number, until, durable }
+    fn kept(id: &str, number: u64, until: u64) -> RememberedId {
+        RememberedId { id: id.as_bytes().into(), number, until, durable: true }
+    }
+
+    /// Whether a durable message of this id was taken.
+    fn knows(seen: &SeenIds, scope: Owner, id: &[u8], now: u64) -> bool {
+        seen.find(scope, id, now).is_some_and(|kept| kept.durable)
     }
 
     #[test]
@@ -391,24 +395,24 @@ mod tests {
         let mut seen = SeenIds::default();
         // Numbers say nothing of the order of arrival: messages have priorities.
         for (number, id, until) in [(9, "a", 0), (2, "b", 50), (8, "c", 0), (4, "d", 500)] {
-            seen.keep(OWN, kept(id, number, until, true), 3, 0);
+            seen.keep(OWN, kept(id, number, until), 3, 0);
         }
         let known = |seen: &SeenIds, now| {
             let ids = ["a", "b", "c", "d"].into_iter();
-            ids.filter(|id| seen.knows(OWN, id.as_bytes(), true, now)).collect::<String>()
+            ids.filter(|id| knows(seen, OWN, id.as_bytes(), now)).collect::<String>()
         };
         assert_eq!(known(&seen, 49), "bcd");
         assert_eq!(known(&seen, 50), "cd");
-        seen.keep(OWN, kept("a", 5, 0, true), 3, 60);
+        seen.keep(OWN, kept("a", 5, 0), 3, 60);
         assert_eq!(known(&seen, 60), "acd");
         assert_eq!((seen.count, seen.bytes), (3, 3));
         // An id that comes again after it ran out is that of the new message.
-        seen.keep(OWN, kept("d", 6, 0, true), 3, 600);
+        seen.keep(OWN, kept("d", 6, 0), 3, 600);
         assert_eq!((known(&seen, 600).as_str(), seen.count), ("acd", 3));
         seen.left(4);
-        assert!(seen.knows(OWN, b"d", true, 600));
+        assert!(knows(&seen, OWN, b"d", 600));
         seen.left(6);
-        assert!(!seen.knows(OWN, b"d", true, 600));
+        assert!(!knows(&seen, OWN, b"d", 600));
         seen.retain(&mut |number| number == 5);
         assert_eq!((known(&seen, 600).as_str(), seen.count, seen.bytes, seen.own.len()), ("a", 1, 1, 1));
     }
@@ -416,24 +420,24 @@ mod tests {
     #[test]
     fn scopes_do_not_know_of_each_other() {
         let mut seen = SeenIds::default();
-        seen.keep(7, kept("a", 1, 0, true), 1, 0);
-        assert!(seen.knows(7, b"a", true, 0) && !seen.knows(OWN, b"a", true, 0) && !seen.knows(8, b"a", true, 0));
+        seen.keep(7, kept("a", 1, 0), 1, 0);
+        assert!(knows(&seen, 7, b"a", 0) && !knows(&seen, OWN, b"a", 0) && !knows(&seen, 8, b"a", 0));
         seen.left(1);
         seen.retain(&mut |_| false);
-        assert!(seen.knows(7, b"a", true, 0), "only the queue's own ids go with their messages");
+        assert!(knows(&seen, 7, b"a", 0), "only the queue's own ids go with their messages");
         seen.retain_scopes(&mut |scope| scope != 7);
-        assert!(!seen.knows(7, b"a", true, 0) && seen.is_empty());
+        assert!(!knows(&seen, 7, b"a", 0) && seen.is_empty());
     }
 
     #[test]
-    fn what_survives_is_no_duplicate_of_what_does_not() {
+    fn an_id_says_whether_its_message_survives() {
         let mut seen = SeenIds::default();
-        seen.keep(OWN, kept("a", 1, 0, false), 9, 0);
-        assert!(seen.knows(OWN, b"a", false, 0) && !seen.knows(OWN, b"a", true, 0));
+        seen.keep(OWN, RememberedId { durable: false, ..kept("a", 1, 0) }, 9, 0);
+        assert!(seen.find(OWN, b"a", 0).is_some() && !knows(&seen, OWN, b"a", 0));
         assert_eq!(seen.bundle_of(OWN, 0, &|| 77), 77);
         assert_eq!(logged(&seen, 77), []);
-        seen.keep(OWN, kept("a", 2, 0, true), 9, 0);
-        assert!(seen.knows(OWN, b"a", false, 0) && seen.knows(OWN, b"a", true, 0));
+        seen.keep(OWN, kept("a", 2, 0), 9, 0);
+        assert!(seen.find(OWN, b"a", 0).is_some() && knows(&seen, OWN, b"a", 0));
         assert_eq!(logged(&seen, 77), [(1, 2)]);
     }
 
@@ -451,12 +455,12 @@ mod tests {
         for (bundle, place, id, number) in
             [(8, BUNDLE, "c", 3), (8, BUNDLE + 1, "b", 4), (7, 0, "a", 1), (7, 1, "b", 2), (7, 0, "a", 1)]
         {
-            seen.recover(bundle, OWN, place, kept(id, number, 0, true));
+            seen.recover(bundle, OWN, place, kept(id, number, 0));
         }
         assert_eq!((logged(&seen, 7), logged(&seen, 8)), (vec![(0, 1)], vec![(BUNDLE, 3), (BUNDLE + 1, 4)]));
         assert_eq!((seen.count, seen.own.len()), (3, 3));
-        assert_eq!(seen.keep(OWN, kept("d", 5, 0, true), 3, 0), BUNDLE + 2);
-        assert!(!seen.knows(OWN, b"a", true, 0) && seen.knows(OWN, b"c", true, 0), "the oldest goes first");
+        assert_eq!(seen.keep(OWN, kept("d", 5, 0), 3, 0), BUNDLE + 2);
+        assert!(!knows(&seen, OWN, b"a", 0) && knows(&seen, OWN, b"c", 0), "the oldest goes first");
         assert!(seen.logged(7).is_none(), "nothing is left of the first bundle");
     }
 
@@ -464,7 +468,7 @@ mod tests {
     fn a_bundle_is_forgotten_once_it_is_full_and_empty() {
         let mut seen = SeenIds::default();
         for number in 0..BUNDLE + 1 {
-            let place = seen.keep(OWN, kept(&number.to_string(), number, 0, true), BUNDLE, 0);
+            let place = seen.keep(OWN, kept(&number.to_string(), number, 0), BUNDLE, 0);
             seen.bundle_of(OWN, place, &|| 100 + place / BUNDLE);
             seen.left(number);
             let expected = match number + 1 {

@@ -31,6 +31,15 @@ pub(crate) enum Unattached {
     TooMany,
 }
 
+/// Who settles a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settling {
+    /// The client, later.
+    Manual,
+    /// The delivery itself.
+    Auto,
+}
+
 /// The result of `get`.
 #[derive(Debug)]
 pub(crate) enum Fetched {
@@ -275,9 +284,14 @@ impl Queue {
         self.conclude(inner, Show::Nothing, visit);
     }
 
-    /// Takes the first message for a fetch. It stays out until it is settled, unless `no_ack`.
-    /// `waker` is woken when a message that was away is in memory.
-    pub(crate) fn fetch(self: &Arc<Self>, no_ack: bool, waker: &Waker, visit: &mut Visit<'_>) -> Result<Fetched, Gone> {
+    /// Takes the first message for a fetch. `waker` is woken when a message that was away is in
+    /// memory.
+    pub(crate) fn fetch(
+        self: &Arc<Self>,
+        settling: Settling,
+        waker: &Waker,
+        visit: &mut Visit<'_>,
+    ) -> Result<Fetched, Gone> {
         let mut inner = self.lock(visit.context);
         if inner.is_deleted() {
             return Err(Gone);
@@ -298,28 +312,31 @@ impl Queue {
             self.conclude(inner, Show::Nothing, visit);
             return Ok(Fetched::Wait(ticket));
         }
-        let fetched = Self::take_first(&mut inner, seq, no_ack);
+        let fetched = Self::take_first(&mut inner, seq, settling);
         self.conclude(inner, Show::Nothing, visit);
         Ok(fetched)
     }
 
-    fn take_first(inner: &mut Inner, seq: u64, no_ack: bool) -> Fetched {
+    fn take_first(inner: &mut Inner, seq: u64, settling: Settling) -> Fetched {
         let Some(entry) = inner.lanes.get_mut(seq) else { return Fetched::Empty };
         let Some(message) = entry.message.clone() else { return Fetched::Empty };
         let (redelivered, returns, address) = (entry.redelivered, entry.returns, entry.address);
         inner.totals.delivered += 1;
         inner.totals.fetched += 1;
-        inner.totals.fetched_auto += u64::from(no_ack);
         inner.totals.redelivered += u64::from(redelivered);
         inner.lanes.delivered(seq);
-        if no_ack {
-            if let Some(address) = address {
-                inner.departures.settle(seq, address, settle::ACKNOWLEDGED);
+        match settling {
+            Settling::Auto => {
+                inner.totals.fetched_auto += 1;
+                if let Some(address) = address {
+                    inner.departures.settle(seq, address, settle::ACKNOWLEDGED);
+                }
+                inner.leave_ready(seq, State::Done);
             }
-            inner.leave_ready(seq, State::Done);
-        } else {
-            inner.unsettled += 1;
-            inner.leave_ready(seq, State::Out);
+            Settling::Manual => {
+                inner.unsettled += 1;
+                inner.leave_ready(seq, State::Out);
+            }
         }
         Fetched::Entry { seq, message, redelivered, returns, remaining: inner.lanes.ready() as u64 }
     }

@@ -27,7 +27,7 @@ pub(crate) enum Errand {
 pub(crate) struct Pager {
     pub(crate) errands: Mutex<VecDeque<Errand>>,
     pub(crate) waker: Mutex<Option<Waker>>,
-    /// What could not be read, in words, until somebody takes it.
+    /// What could not be read, in words, until the log takes it.
     pub(crate) damages: Mutex<Vec<String>>,
 }
 
@@ -63,7 +63,7 @@ impl Pager {
         self.send(Errand::Spill { queue, picked });
     }
 
-    /// Moves what of `queue` is due, unless somebody is about to.
+    /// Moves what of `queue` is due, unless the pager is asked already.
     pub(crate) fn release(&self, queue: &Arc<Queue>) {
         if !std::mem::replace(&mut queue.delays.lock().asked, true) {
             self.send(Errand::Release(Arc::clone(queue)));

@@ -63,12 +63,19 @@ pub(crate) struct Lane {
     fresh: Fresh,
 }
 
+/// Whether indexes may list numbers of a queue.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Indexed {
+    #[default]
+    Nowhere,
+    Partly,
+}
+
 /// The parts of a lane that its pages leave out.
 #[derive(Debug, Default)]
 struct Paged {
     memo: Memo,
-    /// Some index may list numbers of this queue.
-    chunked: bool,
+    indexed: Indexed,
     least: Least,
 }
 
@@ -144,19 +151,18 @@ impl Lane {
         }
     }
 
-    /// A lane as recovery found it: pages in order, none of them hot or empty. `chunked` says that
-    /// some index lists numbers of it. Entries below `mark` count as delivered, and `returns` says
-    /// how often entries came back.
+    /// A lane as recovery found it: pages in order, none of them hot or empty. Entries below `mark`
+    /// count as delivered, and `returns` says how often entries came back.
     pub(crate) fn recovered(
         pages: VecDeque<Box<Page>>,
         next: u64,
         mark: u64,
         returns: BTreeMap<u64, Returns>,
-        chunked: bool,
+        indexed: Indexed,
     ) -> Self {
         // A page that is not hot takes no more entries. A page with settled numbers in an index is
         // not restarted either.
-        let next = if chunked { next.next_multiple_of(PAGE) } else { next };
+        let next = if indexed == Indexed::Partly { next.next_multiple_of(PAGE) } else { next };
         let next = pages.back().map_or(next, |last| next.max((last.number + 1) * PAGE));
         let mut lane = Self::starting_at(next);
         for page in &pages {
@@ -169,7 +175,7 @@ impl Lane {
         lane.cursor = pages.front().map_or(next, |page| page.start());
         lane.paged.memo = Memo { mark, returns };
         lane.mark = Mark::starting_at(mark);
-        lane.paged.chunked = chunked;
+        lane.paged.indexed = indexed;
         lane.pages = pages;
         lane
     }
@@ -634,7 +640,7 @@ impl Lane {
     /// The bodies of a page that lay in one of the files `from` lie in `chunk` now. Returns how
     /// many of them are still needed.
     pub(crate) fn moved(&mut self, number: u64, from: &[u32], chunk: Chunk, entries: &[Reference]) -> u64 {
-        self.paged.chunked = true;
+        self.paged.indexed = Indexed::Partly;
         let Ok(index) = self.pages.binary_search_by_key(&number, |page| page.number) else {
             // A purge gave the page back while its chunk was written, and the page still takes
             // entries.
@@ -656,7 +662,7 @@ impl Lane {
     /// The settled numbers that an index may still list, in runs.
     pub(crate) fn settled_runs(&self) -> Vec<(u64, u64)> {
         let mut runs = Runs::default();
-        if !self.paged.chunked {
+        if self.paged.indexed == Indexed::Nowhere {
             return runs.0;
         }
         let first = first_of(self.number());

@@ -15,7 +15,7 @@ use journal::{Address, Bits, Chunk, PAGE, Reference};
 
 use crate::message::Message;
 use crate::queue::filter::Cursor;
-use crate::queue::lane::{Attendance, Away, Dropped, Entry, Lane, Least, Placed, Purged, State, Swept, Want};
+use crate::queue::lane::{Attendance, Away, Dropped, Entry, Indexed, Lane, Least, Placed, Purged, State, Swept, Want};
 use crate::queue::page::Page;
 use crate::queue::{Returns, Task};
 
@@ -116,19 +116,19 @@ impl Lanes {
         mut pages: VecDeque<Box<Page>>,
         positions: Positions,
         mut returns: BTreeMap<u64, Returns>,
-        chunked: bool,
+        indexed: Indexed,
     ) -> Self {
         let mut lanes = Self::new();
         for (number, Position { next, mark }) in positions.others.into_iter().rev() {
             let first = first_of(number);
             let own = pages.split_off(pages.partition_point(|page| lane_of_page(page.number) < number));
             let returns = returns.split_off(&first);
-            lanes.others.push(Lane::recovered(own, next.max(first), mark, returns, chunked));
+            lanes.others.push(Lane::recovered(own, next.max(first), mark, returns, indexed));
         }
         lanes.others.sort_by_key(|lane| Reverse(height(lane.number())));
         lanes.above = lanes.others.partition_point(|lane| height(lane.number()) > 0);
         let Position { next, mark } = positions.normal;
-        lanes.normal = Lane::recovered(pages, next.max(first_of(0)), mark, returns, chunked);
+        lanes.normal = Lane::recovered(pages, next.max(first_of(0)), mark, returns, indexed);
         lanes
     }
 
@@ -538,7 +538,7 @@ mod tests {
             *positions.of_mut(first_of(lane_above(height))) =
                 Position { next: first_of(lane_above(height)) + 7, mark: 0 };
         }
-        let mut lanes = Lanes::recovered(VecDeque::new(), positions, BTreeMap::new(), false);
+        let mut lanes = Lanes::recovered(VecDeque::new(), positions, BTreeMap::new(), Indexed::Nowhere);
         let order = |lanes: &Lanes| lanes.all().map(|lane| height(lane.number())).collect::<Vec<_>>();
         assert_eq!(order(&lanes), [5, 0, -1, -4]);
         lanes.push(lane_above(-2), ready());

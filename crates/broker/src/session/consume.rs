@@ -14,7 +14,8 @@ use crate::catalog::declaration::locked;
 use crate::engine::bounds::FETCH_ENTRIES;
 use crate::error::{Error, Fact};
 use crate::memory::ledger::Kept;
-use crate::queue::{Consumer, Credit, Fetched, Filter, Queue, Resume, Unattached, Visit};
+use crate::queue::mailbox::Outgoing;
+use crate::queue::{Consumer, Credit, Fetched, Filter, Queue, Resume, Settling, Unattached, Visit};
 use crate::session::drain::{Delivery, Event};
 use crate::session::receiver::ConsumerRecord;
 use crate::session::settle::{FETCHED, Unacked};
@@ -59,6 +60,10 @@ impl Default for Consume {
 }
 
 impl Consume {
+    fn settling(&self) -> Settling {
+        if self.no_ack { Settling::Auto } else { Settling::Manual }
+    }
+
     /// The messages that it sees, or the argument that its queue cannot serve.
     fn filter(&self, asked: &ConsumerArguments, queue: &QueueArguments) -> Result<Filter, InvalidArgument> {
         let browses = asked.mode == Mode::Browse;
@@ -180,7 +185,7 @@ impl Client {
         }
         let tag = self.consumer_tag(session, &consume.tag)?;
         let slot = self.slots.slot(&queue);
-        let number = self.add_consumer(session, &tag, Some(slot), consume.no_ack)?;
+        let number = self.add_consumer(session, &tag, Some(slot), consume.settling())?;
         let own = asked.timeout.or(of_queue.consumer_timeout.map(Duration::from_millis));
         let timeout = own.unwrap_or(self.engine.settings.consumer_timeout);
         let timeout = Some(timeout).filter(|timeout| !timeout.is_zero() && !consume.no_ack);
@@ -221,7 +226,7 @@ impl Client {
         session: SessionId,
         tag: &str,
         slot: Option<u32>,
-        no_ack: bool,
+        settling: Settling,
     ) -> Result<u32, Error> {
         let limits = &self.engine.settings.limits;
         let (of_session, of_client) = (limits.consumers.per_session, limits.consumers.per_connection);
@@ -236,7 +241,7 @@ impl Client {
         let admitted = self.engine.admit_kept("consumer refused", (Kept::Consumer.cost() + tag.len()) as u64);
         admitted.map_err(Error::precondition)?;
         self.shared.account.keep(Kept::Consumer, tag.len());
-        let tag: Arc<str> = tag.into();
+        let (tag, no_ack): (Arc<str>, bool) = (tag.into(), settling == Settling::Auto);
         let record = ConsumerRecord { session, tag: Arc::clone(&tag), slot, no_ack, timeout: None, reported: 0 };
         let number = self.receiver.add_consumer(record);
         entry.add_consumer(number, tag);
@@ -310,7 +315,7 @@ impl Client {
         &mut self,
         session: SessionId,
         queue: &str,
-        no_ack: bool,
+        settling: Settling,
         now: Instant,
         report: &mut dyn FnMut(&Delivery<'_>, u64),
     ) -> Result<Fetch, Error> {
@@ -324,16 +329,16 @@ impl Client {
         }
         let (held, most) =
             (self.sessions.require(session)?.unsettled.len(), self.engine.settings.limits.unsettled as usize);
-        if !no_ack && held >= most {
+        if settling == Settling::Manual && held >= most {
             return Err(Error::of(Fact::Unsettled { held }));
         }
         self.receiver.note_consuming();
         let slot = self.slots.slot(&queue);
         let waker = self.shared.mailbox.waker().clone();
         let fetched = self
-            .visit(|visit: &mut Visit<'_>| queue.fetch(no_ack, &waker, visit))
+            .visit(|visit: &mut Visit<'_>| queue.fetch(settling, &waker, visit))
             .map_err(|_| no_queue(&queue.name, &queue.vhost))?;
-        let (seq, message, redelivered, returns, remaining) = match fetched {
+        let (outgoing, remaining) = match fetched {
             Fetched::Empty => {
                 self.engine.totals.deliveries.fetched_empty.add(1);
                 return Ok(Fetch::Empty);
@@ -345,27 +350,31 @@ impl Client {
             }
             Fetched::Damaged(damage) => return Err(Error::precondition(damage)),
             Fetched::Entry { seq, message, redelivered, returns, remaining } => {
-                (seq, message, redelivered, returns, remaining)
+                (Outgoing { consumer: FETCHED, redelivered, returns, seq, message }, remaining)
             }
         };
-        if !no_ack {
-            self.slots.hold(slot);
-        }
         let totals = &self.engine.totals.deliveries;
-        if no_ack { &totals.fetched_auto } else { &totals.fetched_manual }.add(1);
-        totals.redelivered.add(u64::from(redelivered));
+        totals.redelivered.add(u64::from(outgoing.redelivered));
         let entry = self.sessions.require(session)?;
-        let unacked = Unacked { slot, consumer: FETCHED, seq };
-        let tag = entry.unsettled.add((!no_ack).then_some(unacked));
-        if !no_ack {
-            entry.shared.add_fetched();
-        }
+        let tag = match settling {
+            Settling::Manual => {
+                self.slots.hold(slot);
+                totals.fetched_manual.add(1);
+                entry.shared.add_fetched();
+                entry.unsettled.add(Some(Unacked { slot, consumer: FETCHED, seq: outgoing.seq }))
+            }
+            Settling::Auto => {
+                totals.fetched_auto.add(1);
+                entry.unsettled.add(None)
+            }
+        };
         self.watch_deliveries(now);
+        let Outgoing { redelivered, returns, message, .. } = &outgoing;
         let counts = returns.shown(self.engine.settings.counted_returns);
-        let delivery = Delivery { session, consumer_tag: "", tag, redelivered, counts, message: &message };
+        let delivery = Delivery { session, consumer_tag: "", tag, redelivered: *redelivered, counts, message };
         report(&delivery, remaining);
-        if self.traces(&message) {
-            self.trace_delivery(session, Some(slot), &message, redelivered);
+        if self.traces(message) {
+            self.trace_delivery(session, Some(slot), &outgoing);
         }
         Ok(Fetch::Message)
     }

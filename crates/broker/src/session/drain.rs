@@ -266,7 +266,7 @@ impl Client {
         }));
         let (no_ack, of, slot) = (consumer.no_ack, consumer.session, consumer.slot);
         if self.traces(&outgoing.message) {
-            self.trace_delivery(of, slot, &outgoing.message, outgoing.redelivered);
+            self.trace_delivery(of, slot, &outgoing);
         }
         no_ack
     }

@@ -7,6 +7,7 @@ use auth::{Resource, Right};
 
 use crate::engine::replies::{REPLY_PREFIX, Requester};
 use crate::error::Error;
+use crate::queue::Settling;
 use crate::session::{Client, SessionId};
 
 /// A session's reply consumer.
@@ -29,7 +30,7 @@ impl Client {
         if self.sessions.require(session)?.replies.is_some() {
             return Err(Error::precondition("reply consumer already set"));
         }
-        let consumer = self.add_consumer(session, &tag, None, true)?;
+        let consumer = self.add_consumer(session, &tag, None, Settling::Auto)?;
         let address = self.engine.names.address(REPLY_PREFIX);
         let requester =
             Requester { vhost: Arc::clone(&self.vhost.name), mailbox: Arc::clone(&self.shared.mailbox), consumer };

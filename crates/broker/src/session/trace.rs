@@ -8,6 +8,7 @@ use crate::message::Message;
 use crate::message::cc::Copies;
 use crate::queue::Queue;
 use crate::queue::arrival::Arrival;
+use crate::queue::mailbox::Outgoing;
 use crate::routing::Envelope;
 use crate::session::publish::Routed;
 use crate::session::{Client, SessionId};
@@ -30,16 +31,10 @@ impl Client {
 
     /// Traces the delivery of a message of the queue in this slot.
     #[cold]
-    pub(super) fn trace_delivery(
-        &mut self,
-        session: SessionId,
-        slot: Option<u32>,
-        message: &Message,
-        redelivered: bool,
-    ) {
+    pub(super) fn trace_delivery(&mut self, session: SessionId, slot: Option<u32>, outgoing: &Outgoing) {
         let Some(queue) = slot.and_then(|slot| self.slots.queue(slot)).cloned() else { return };
-        let redelivered = ("redelivered".to_owned(), Value::I32(redelivered.into()));
-        self.trace(session, message, ("deliver", &queue.name), vec![redelivered]);
+        let redelivered = ("redelivered".to_owned(), Value::I32(outgoing.redelivered.into()));
+        self.trace(session, &outgoing.message, ("deliver", &queue.name), vec![redelivered]);
     }
 
     /// Publishes a copy with this turn, if a queue takes it.

@@ -2,7 +2,8 @@
 //! beyond it is refused, a turn ends there, and no queue gets a message twice.
 
 use broker::{
-    BindingSpec, Consume, Counter, Delivery, Error, ExchangeSpec, Flow, Outcome, Publish, SessionId, Table, Tags, Value,
+    BindingSpec, Consume, Counter, Delivery, Error, ExchangeSpec, Flow, Outcome, Publish, SessionId, Settling, Table,
+    Tags, Value,
 };
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Seen, error_text};
@@ -243,7 +244,7 @@ fn dead_letters_that_wait_for_their_run_keep_their_order_and_are_overtaken_by_no
         let mut bodies = Vec::new();
         let mut look = |delivery: &Delivery<'_>, _: u64| bodies.extend_from_slice(delivery.message.body());
         for _ in 0..31 {
-            peer.client.get(session, queue, true, broker.now(), &mut look).expect("it may fetch");
+            peer.client.get(session, queue, Settling::Auto, broker.now(), &mut look).expect("it may fetch");
         }
         assert_eq!(bodies, (0..30).collect::<Vec<u8>>());
     }
@@ -402,7 +403,7 @@ fn fetches_end_a_turn_whether_or_not_there_is_a_message() {
     peer.client.end_turn(broker.now());
     let (mut fetches, mut messages) = (0, 0);
     while !peer.client.is_turn_full() {
-        peer.client.get(session, "q0", true, broker.now(), &mut |_, _| messages += 1).expect("it may fetch");
+        peer.client.get(session, "q0", Settling::Auto, broker.now(), &mut |_, _| messages += 1).expect("it may fetch");
         fetches += 1;
     }
     assert_eq!((fetches, messages), (625, 300), "16 entries each");

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use broker::{Clock, Consume, Fetch, Flow, Outcome, Publish, QueueSpec, Tags, Ticket, Value};
+use broker::{Clock, Consume, Fetch, Flow, Outcome, Publish, QueueSpec, Settling, Tags, Ticket, Value};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen, window};
 use testkit::sim_disk::{Fault, Random, SimDisk};
@@ -155,7 +155,7 @@ impl World {
             let mut all = Vec::new();
             loop {
                 let mut report = |delivery: &broker::Delivery<'_>, _| all.push(Received::of(delivery));
-                match peer.client.get(session, queue, false, self.broker().now(), &mut report).unwrap() {
+                match peer.client.get(session, queue, Settling::Manual, self.broker().now(), &mut report).unwrap() {
                     Fetch::Message => {}
                     Fetch::Empty => break,
                     Fetch::Wait(_) => self.broker().flush(),
@@ -298,7 +298,7 @@ impl World {
         let session = self.peers[who].session(1);
         let mut got = None;
         let mut report = |delivery: &broker::Delivery<'_>, _| got = Some(Received::of(delivery));
-        self.peers[who].client.get(session, queue, false, now, &mut report).unwrap();
+        self.peers[who].client.get(session, queue, Settling::Manual, now, &mut report).unwrap();
         if let Some(received) = &got {
             self.check_due(received);
             self.history.delivered(queue, received);

@@ -3,7 +3,7 @@
 
 use broker::{
     ApplyTo, Consume, ConsumerArguments, Fetch, Outcome, PolicyKind, PolicySpec, Publish, QueueSpec, Repair,
-    RepairMode, Tags, Value,
+    RepairMode, Settling, Tags, Value,
 };
 use testkit::broker::{Setup, TestBroker, table_of};
 use testkit::peer::{Peer, Received, Seen};
@@ -307,7 +307,8 @@ fn a_get_that_meets_damage_moves_the_dead_letters_before_it() {
     let mut scene = Scene::open(setup);
     scene.peer.client.declare_queue(&durable("dead"), scene.broker.now()).unwrap();
     let session = scene.peer.session(1);
-    let get = |scene: &mut Scene| scene.peer.client.get(session, "hurt", true, scene.broker.now(), &mut |_, _| ());
+    let get =
+        |scene: &mut Scene| scene.peer.client.get(session, "hurt", Settling::Auto, scene.broker.now(), &mut |_, _| ());
     assert!(matches!(get(&mut scene), Ok(Fetch::Wait(_))));
     scene.turn();
     assert!(scene.damaged("hurt"));

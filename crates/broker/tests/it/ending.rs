@@ -10,8 +10,15 @@ use crate::message;
 /// More than one piece, and more than an end does at once.
 const MANY: usize = 10_000;
 
-fn queue(peer: &mut Peer, broker: &TestBroker, name: &str, exclusive: bool) {
-    let spec = QueueSpec { name: name.to_owned(), exclusive, ..QueueSpec::default() };
+/// Who may use a queue.
+#[derive(PartialEq)]
+enum Access {
+    Shared,
+    Exclusive,
+}
+
+fn queue(peer: &mut Peer, broker: &TestBroker, name: &str, access: Access) {
+    let spec = QueueSpec { name: name.to_owned(), exclusive: access == Access::Exclusive, ..QueueSpec::default() };
     peer.client.declare_queue(&spec, broker.now()).expect("it may declare");
 }
 
@@ -39,7 +46,7 @@ fn a_large_end_goes_on_in_pieces_and_the_reply_waits_for_all_of_them() {
     for whole in [false, true] {
         let broker = TestBroker::open(Setup::memory());
         let mut holder = Peer::attach(&broker, "guest").expect("it may attach");
-        queue(&mut holder, &broker, "q", false);
+        queue(&mut holder, &broker, "q", Access::Shared);
         publish(&mut holder, &broker, MANY);
         holder.consume(&broker, 0, Consume { queue: "q".to_owned(), ..Consume::default() });
         assert_eq!(bodies(&holder.drain(&broker)).len(), MANY);
@@ -78,7 +85,7 @@ fn a_large_end_comes_to_its_end_where_nothing_was_ever_logged() {
     let broker = TestBroker::open(Setup::directory(dir.path(), 8 << 20));
     let mut holder = Peer::attach(&broker, "guest").expect("it may attach");
     for number in 0..300 {
-        queue(&mut holder, &broker, &format!("q{number}"), true);
+        queue(&mut holder, &broker, &format!("q{number}"), Access::Exclusive);
     }
     let ends = holder.client.close(broker.now());
     assert_eq!(ends, Awaited::Ends);
@@ -94,9 +101,9 @@ fn a_large_end_comes_to_its_end_where_nothing_was_ever_logged() {
 fn what_a_client_that_is_gone_held_and_never_read_comes_back() {
     let broker = TestBroker::open(Setup::memory());
     let mut gone = Peer::attach(&broker, "guest").expect("it may attach");
-    queue(&mut gone, &broker, "q", false);
+    queue(&mut gone, &broker, "q", Access::Shared);
     for number in 0..300 {
-        queue(&mut gone, &broker, &format!("own{number}"), true);
+        queue(&mut gone, &broker, &format!("own{number}"), Access::Exclusive);
     }
     gone.consume(&broker, 0, Consume { queue: "q".to_owned(), ..Consume::default() });
     let mut other = Peer::attach(&broker, "guest").expect("it may attach");
@@ -124,7 +131,7 @@ fn an_end_under_way_is_finished_before_the_log_is_closed() {
     let disk = testkit::sim_disk::SimDisk::new(1, 256 << 20);
     let broker = TestBroker::open(Setup::stepped(&disk, 32 << 20));
     let mut holder = Peer::attach(&broker, "guest").expect("it may attach");
-    queue(&mut holder, &broker, "q", false);
+    queue(&mut holder, &broker, "q", Access::Shared);
     publish(&mut holder, &broker, MANY);
     holder.consume(&broker, 0, Consume { queue: "q".to_owned(), ..Consume::default() });
     holder.drain(&broker);
@@ -142,7 +149,7 @@ fn consumers_are_limited_for_each_session_connection_and_queue() {
     setup.settings.limits.consumers.per_queue = 6;
     let broker = TestBroker::open(setup);
     let mut first = Peer::attach(&broker, "guest").expect("it may attach");
-    queue(&mut first, &broker, "q", false);
+    queue(&mut first, &broker, "q", Access::Shared);
     let mut second = Peer::attach(&broker, "guest").expect("it may attach");
     let consume = |peer: &mut Peer, number: u32| {
         let session = peer.session(number);

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use broker::Settling;
+
 /// The state of a message in a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum State {
@@ -76,7 +78,7 @@ fn arrival(position: u64) -> u64 {
 pub(crate) struct Consumer {
     pub(crate) session: SessionKey,
     pub(crate) prefetch: u32,
-    pub(crate) no_ack: bool,
+    pub(crate) settling: Settling,
 }
 
 /// A queue that exists.
@@ -141,7 +143,9 @@ impl Queue {
         let id = self.items[&position].id.clone();
         let before = self.newest(&id).filter(|before| *before != position);
         if let Some(newer) = before.filter(|before| arrival(*before) > arrival(position)) {
-            if self.items[&newer].state != State::Leaving || self.consumers.values().all(|consumer| !consumer.no_ack) {
+            if self.items[&newer].state != State::Leaving
+                || self.consumers.values().all(|consumer| consumer.settling == Settling::Manual)
+            {
                 self.items.remove(&position);
             } else {
                 self.newest.insert(key_of(&id), position);
@@ -158,7 +162,7 @@ impl Queue {
     fn credit(&self) -> usize {
         let mut credit = 0;
         for (tag, consumer) in &self.consumers {
-            if consumer.no_ack || consumer.prefetch == 0 {
+            if consumer.settling == Settling::Auto || consumer.prefetch == 0 {
                 return usize::MAX;
             }
             let used =

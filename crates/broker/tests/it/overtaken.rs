@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use broker::{
     Browse, Consume, ConsumerArguments, Content, DeleteIf, Dialect, DialectId, Dialects, Error, Fetch, Outcome,
-    Properties, Publish, RedriveMode, Redriven, Tags,
+    Properties, Publish, RedriveMode, Redriven, Settling, Tags,
 };
 use journal::{Disk, DiskFile, Lock};
 use testkit::broker::{Setup, TestBroker, TextDialect};
@@ -250,7 +250,7 @@ fn a_get_has_its_message_as_soon_as_it_is_woken() {
         let mut got = None;
         let now = broker.now();
         let mut report = |delivery: &broker::Delivery<'_>, _| got = Some(Received::of(delivery).body.parse::<u64>());
-        while let Fetch::Wait(ticket) = peer.client.get(session, "q", true, now, &mut report).unwrap() {
+        while let Fetch::Wait(ticket) = peer.client.get(session, "q", Settling::Auto, now, &mut report).unwrap() {
             peer.wakes.take();
             while !peer.client.durable(ticket) {
                 loop {
@@ -288,7 +288,8 @@ fn a_get_is_woken_when_what_it_waits_for_goes_to_a_selector_or_with_its_queue() 
             peer.turn(&broker);
         }
         // The pager has read for a get, so views come first the next time.
-        let fetch = |peer: &mut Peer| peer.client.get(session, "q", true, broker.now(), &mut |_, _| ()).unwrap();
+        let fetch =
+            |peer: &mut Peer| peer.client.get(session, "q", Settling::Auto, broker.now(), &mut |_, _| ()).unwrap();
         let got = (0..10).any(|_| {
             let got = fetch(&mut peer);
             broker.flush();

@@ -2,7 +2,9 @@
 //! happens to the backlog, and memory stays small. Each test runs with the backlog in the log, and
 //! with most of it in segments.
 
-use broker::{ApplyTo, Consume, Counts, DeleteIf, Fetch, Flow, Outcome, PolicyKind, PolicySpec, Publish, Tags, Value};
+use broker::{
+    ApplyTo, Consume, Counts, DeleteIf, Fetch, Flow, Outcome, PolicyKind, PolicySpec, Publish, Settling, Tags, Value,
+};
 use testkit::broker::{Setup, TestBroker, table_of};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::SimDisk;
@@ -69,7 +71,8 @@ impl Scene {
         seen
     }
 
-    fn consume(&mut self, queue: &str, prefetch: u32, no_ack: bool) {
+    fn consume(&mut self, queue: &str, prefetch: u32, settling: Settling) {
+        let no_ack = settling == Settling::Auto;
         let consume = Consume { queue: queue.into(), tag: "c".into(), no_ack, ..Consume::default() };
         self.peer.consume(&self.broker, prefetch, consume);
     }
@@ -95,7 +98,7 @@ impl Scene {
             let mut got = None;
             let now = self.broker.now();
             let mut report = |delivery: &broker::Delivery<'_>, _| got = Some(Received::of(delivery));
-            match self.peer.client.get(session, queue, false, now, &mut report).unwrap() {
+            match self.peer.client.get(session, queue, Settling::Manual, now, &mut report).unwrap() {
                 Fetch::Message | Fetch::Empty => return got,
                 Fetch::Wait(ticket) => {
                     self.broker.flush();
@@ -175,7 +178,7 @@ fn a_large_backlog_is_drained_in_order_with_little_memory() {
         scene.declare("q", &[]);
         scene.publish("q", 0..MANY);
         assert_eq!(scene.counts("q"), (MANY, 0));
-        scene.consume("q", 1000, false);
+        scene.consume("q", 1000, Settling::Manual);
         assert_run(&scene.drain(), 0..MANY);
         assert_eq!(scene.counts("q"), (0, 0));
         scene.check_memory();
@@ -206,7 +209,7 @@ fn a_backlog_leaves_memory_before_it_stops_publishers_whatever_the_limit() {
         scene.publish("q", 20_000..40_000);
         assert!(scene.peak < LIMIT, "{} bytes were in memory at most", scene.peak);
         assert_eq!(scene.peer.client.flow(), Flow::Run);
-        scene.consume("q", 1000, false);
+        scene.consume("q", 1000, Settling::Manual);
         assert_run(&scene.drain(), 0..40_000);
     }
 }
@@ -236,7 +239,7 @@ fn check_backlog_with_priorities(arguments: &[(&str, Value)]) {
         }
         let mut scene = scene.cut().restart();
         assert_eq!(scene.counts("q"), (MANY, 0));
-        scene.consume("q", 1000, false);
+        scene.consume("q", 1000, Settling::Manual);
         let all = scene.drain();
         assert_run(&all, (0..4).rev().flat_map(|rest| (rest..MANY).step_by(4)));
         assert!(all.iter().all(|received| !received.redelivered));
@@ -250,7 +253,7 @@ fn a_large_backlog_survives_a_stop_and_a_power_cut_half_way() {
     Scene::both(|mut scene| {
         scene.declare("q", &[]);
         scene.publish("q", 0..MANY);
-        scene.consume("q", 1000, false);
+        scene.consume("q", 1000, Settling::Manual);
         let session = scene.peer.session(1);
         let mut taken = Vec::new();
         while taken.len() < 30_000 {
@@ -266,7 +269,7 @@ fn a_large_backlog_survives_a_stop_and_a_power_cut_half_way() {
         scene.publish("q", MANY..MANY + 5000);
         let mut scene = scene.cut();
         assert_eq!(scene.counts("q").0, MANY - taken + 5000);
-        scene.consume("q", 1000, false);
+        scene.consume("q", 1000, Settling::Manual);
         assert_run(&scene.drain(), taken..MANY + 5000);
         let scene = scene.cut();
         assert_eq!(scene.counts("q"), (0, 0));
@@ -279,7 +282,7 @@ fn what_comes_back_returns_to_its_place_in_front_of_what_is_away() {
     Scene::both(|mut scene| {
         scene.declare("q", &[]);
         scene.publish("q", 0..20_000);
-        scene.consume("q", 10, false);
+        scene.consume("q", 10, Settling::Manual);
         let session = scene.peer.session(1);
         let mut held: Vec<u64> = scene.turn().into_iter().filter_map(delivery).map(|received| received.tag).collect();
         // The first stays out while thousands pass.
@@ -350,7 +353,7 @@ fn a_backlog_dies_of_age_also_after_a_restart() {
         }
         scene.turn();
         assert_eq!([scene.counts("plain").0, scene.counts("moves").0, scene.counts("dead").0], [0, 0, 20_000]);
-        scene.consume("dead", 1000, false);
+        scene.consume("dead", 1000, Settling::Manual);
         assert_run(&scene.drain(), 0..20_000);
     });
 }
@@ -364,7 +367,7 @@ fn a_queue_that_drops_its_head_keeps_its_length_when_the_head_is_away() {
         let mut scene = scene.restart();
         scene.publish("q", 30_000..40_000);
         assert_eq!((scene.counts("q").0, scene.counts("dead").0), (20_000, 20_000));
-        scene.consume("q", 500, false);
+        scene.consume("q", 500, Settling::Manual);
         assert_run(&scene.drain(), 20_000..40_000);
         assert_eq!(numbers(&[scene.get("dead").unwrap(), scene.get("dead").unwrap()]), [0, 1]);
     });
@@ -383,7 +386,7 @@ fn a_limit_in_bytes_counts_bodies_wherever_they_are() {
         }
         scene.publish("q", 15_000..16_000);
         assert_eq!(scene.counts("q").0, 10_000);
-        scene.consume("q", 0, true);
+        scene.consume("q", 0, Settling::Auto);
         assert_run(&scene.drain(), 6_000..16_000);
     });
 }
@@ -401,7 +404,7 @@ fn a_limit_in_bytes_that_comes_later_weighs_what_is_there() {
             scene.turn();
         }
         assert_eq!(scene.counts("q").0, 10_000);
-        scene.consume("q", 0, true);
+        scene.consume("q", 0, Settling::Auto);
         assert_run(&scene.drain(), 10_000..20_000);
         let session = scene.peer.session(1);
         scene.peer.client.cancel(session, "c", scene.broker.now(), &mut |_| ());
@@ -462,7 +465,7 @@ fn rejected_messages_of_a_backlog_move_in_order() {
         scene.declare("dead", &[]);
         scene.declare("q", &dead_letters_to("dead"));
         scene.publish("q", 0..10_000);
-        scene.consume("q", 200, false);
+        scene.consume("q", 200, Settling::Manual);
         let session = scene.peer.session(1);
         for _ in 0..1000 {
             let tags: Vec<_> = scene.turn().into_iter().filter_map(delivery).map(|received| received.tag).collect();
@@ -472,7 +475,7 @@ fn rejected_messages_of_a_backlog_move_in_order() {
         scene.peer.client.cancel(session, "c", scene.broker.now(), &mut |_| ());
         assert_eq!((scene.counts("q").0, scene.counts("dead").0), (0, 10_000));
         let mut scene = scene.cut();
-        scene.consume("dead", 1000, false);
+        scene.consume("dead", 1000, Settling::Manual);
         assert_run(&scene.drain(), 0..10_000);
     });
 }
@@ -483,7 +486,7 @@ fn reject_behind_what_is_away(scene: &mut Scene) {
     scene.declare("dead", &[]);
     scene.declare("q", &[&dead_letters_to("dead")[..], &[("x-max-length", Value::I64(20_000))]].concat());
     scene.publish("q", 0..20_000);
-    scene.consume("q", 10, false);
+    scene.consume("q", 10, Settling::Manual);
     let mut came = Vec::new();
     for _ in 0..10 {
         came.extend(scene.turn().into_iter().filter_map(delivery));
@@ -508,7 +511,7 @@ fn assert_still_rejected(scene: Scene) {
     let Scene { broker, peer, disk, peak } = scene;
     drop(peer);
     let mut scene = Scene::again(broker.abandon(), disk, peak);
-    scene.consume("dead", 0, true);
+    scene.consume("dead", 0, Settling::Auto);
     let reasons: Vec<_> = scene.drain().into_iter().filter(|received| received.body < body(10)).collect();
     assert_eq!(reasons.len(), 10);
     assert!(reasons.iter().all(|received| received.deaths[0].1 == "rejected"), "{reasons:?}");
@@ -561,7 +564,7 @@ fn how_often_a_backlog_came_back_outlives_the_log_and_costs_it_little() {
     let quorum = [("x-queue-type", Value::Text("quorum".to_owned()))];
     scene.declare("q", &quorum);
     scene.publish("q", 0..30_000);
-    scene.consume("q", 0, false);
+    scene.consume("q", 0, Settling::Manual);
     let mut came = Vec::new();
     while came.len() < 30_000 {
         came.extend(scene.turn().into_iter().filter_map(delivery));
@@ -573,7 +576,7 @@ fn how_often_a_backlog_came_back_outlives_the_log_and_costs_it_little() {
     let (sent, written) = turn_the_log_over(&mut scene);
     assert!(written < sent / 10 * 11, "{written} bytes were written for {sent}");
     let mut scene = scene.cut();
-    scene.consume("q", 1000, false);
+    scene.consume("q", 1000, Settling::Manual);
     let came = scene.drain();
     assert_run(&came, 0..30_000);
     let given_back = Counts { delivery: None, acquired: Some(1) };
@@ -590,7 +593,7 @@ fn one_body_in_many_queues_comes_out_of_each() {
         scene.publish_to("amq.direct", "k", 0..10_000);
         let mut scene = scene.cut();
         for name in ["c", "a", "b"] {
-            scene.consume(name, 100, false);
+            scene.consume(name, 100, Settling::Manual);
             assert_run(&scene.drain(), 0..10_000);
             let session = scene.peer.session(1);
             scene.peer.client.cancel(session, "c", scene.broker.now(), &mut |_| ());
@@ -608,18 +611,18 @@ fn a_message_that_cannot_be_read_stops_its_queue_and_no_other() {
     let mut scene = scene.restart();
     let damaged = 7_000;
     scene.damage(damaged);
-    scene.consume("q", 0, true);
+    scene.consume("q", 0, Settling::Auto);
     assert_run(&scene.drain(), 0..damaged);
     let told = scene.broker.broker.take_damages();
     assert!(told.len() == 1 && told[0].contains("queue 'q' in vhost '/'"), "{told:?}");
     let reports = scene.broker.broker.queues();
     assert!(reports.iter().all(|report| report.damaged.is_some() == (report.name == "q")));
     let (session, now) = (scene.peer.session(1), scene.broker.now());
-    let error = scene.peer.client.get(session, "q", true, now, &mut |_, _| ()).unwrap_err();
+    let error = scene.peer.client.get(session, "q", Settling::Auto, now, &mut |_, _| ()).unwrap_err();
     assert!(error.text.contains("can't be read"), "{}", error.text);
     let session = scene.peer.session(1);
     scene.peer.client.cancel(session, "c", scene.broker.now(), &mut |_| ());
-    scene.consume("other", 0, true);
+    scene.consume("other", 0, Settling::Auto);
     assert_run(&scene.drain(), 0..20_000);
     assert_eq!(scene.peer.client.purge_queue("q", now).unwrap().0, 20_000 - damaged);
     scene.publish("q", 0..10);
@@ -635,7 +638,7 @@ fn a_queue_goes_on_when_what_cannot_be_read_has_gone() {
     scene.publish("q", 0..20_000);
     let mut scene = scene.restart();
     scene.damage(0);
-    scene.consume("q", 0, true);
+    scene.consume("q", 0, Settling::Auto);
     assert_run(&scene.drain(), 0..0);
     let damaged = |scene: &Scene| scene.broker.broker.queues()[0].damaged.is_some();
     assert!(damaged(&scene));

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
-    Consume, ConsumerArguments, DeleteIf, Fetch, Outcome, Publish, QueueSpec, Table, Tags, Unroutable, Value,
+    Consume, ConsumerArguments, DeleteIf, Fetch, Outcome, Publish, QueueSpec, Settling, Table, Tags, Unroutable, Value,
 };
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen, window};
@@ -12,6 +12,13 @@ use testkit::sim_disk::{Random, SimDisk};
 
 use crate::model::{Consumer, Model, Place, Queue, Rules, SessionKey, State, Verdict, key_of, priority_of};
 use crate::{binding, message, seeds};
+
+/// What a publish is part of.
+#[derive(Clone, Copy, PartialEq)]
+enum Within {
+    Turn,
+    Transaction,
+}
 
 const CLIENTS: usize = 3;
 const SESSIONS: u32 = 2;
@@ -167,7 +174,12 @@ impl Run {
             .collect()
     }
 
-    fn publish_one(&mut self, key: SessionKey, one: &(String, String, String), transaction: bool) {
+    /// Automatic in so many of a hundred cases.
+    fn settling(&mut self, automatic: u64) -> Settling {
+        if self.random.chance(automatic) { Settling::Auto } else { Settling::Manual }
+    }
+
+    fn publish_one(&mut self, key: SessionKey, one: &(String, String, String), within: Within) {
         let mandatory = self.random.chance(30);
         let persistent = self.random.chance(self.persistent);
         if !persistent {
@@ -182,7 +194,7 @@ impl Run {
         let peer = &mut self.peers[key.0];
         let session = peer.session(key.1);
         match peer.transactions.get(&key.1) {
-            Some(open) if transaction => peer.client.publish_in(*open, session, publish).unwrap(),
+            Some(open) if within == Within::Transaction => peer.client.publish_in(*open, session, publish).unwrap(),
             _ => peer.publish(session, publish).unwrap(),
         }
         if mandatory && self.model.route(&one.0, &one.1).is_empty() {
@@ -199,7 +211,7 @@ impl Run {
         let turn = self.some_publishes();
         self.log.push(format!("{key:?} publishes {turn:?}"));
         for one in &turn {
-            self.publish_one(key, one, false);
+            self.publish_one(key, one, Within::Turn);
         }
         let now = self.now();
         self.peers[key.0].client.flush(now);
@@ -253,17 +265,23 @@ impl Run {
     fn consume(&mut self, key: SessionKey, queue: usize) {
         self.made += 1;
         let tag = format!("c{}", self.made);
-        let (prefetch, no_ack) = (self.below(4) as u32, self.random.chance(25));
+        let (prefetch, settling) = (self.below(4) as u32, self.settling(25));
         // A selector that is true of everything changes only the way of the delivery.
         let selects = self.made.is_multiple_of(3);
         self.log.push(format!(
-            "{key:?} consumes q{queue} as {tag}, prefetch {prefetch}, no-ack {no_ack}, selects {selects}"
+            "{key:?} consumes q{queue} as {tag}, prefetch {prefetch}, settling {settling:?}, selects {selects}"
         ));
         let now = self.now();
         let peer = &mut self.peers[key.0];
         let session = peer.session(key.1);
         let (queue_name, credit) = (format!("q{queue}"), window(prefetch));
-        let mut consume = Consume { queue: queue_name, tag: tag.clone(), no_ack, credit, ..Consume::default() };
+        let mut consume = Consume {
+            queue: queue_name,
+            tag: tag.clone(),
+            no_ack: settling == Settling::Auto,
+            credit,
+            ..Consume::default()
+        };
         if selects {
             let selector = "absent IS NULL".to_owned();
             consume.arguments = Ok(ConsumerArguments { selector, ..ConsumerArguments::default() });
@@ -271,7 +289,7 @@ impl Run {
         let consumed = peer.client.consume(session, consume, now);
         assert_eq!(consumed.is_ok(), self.model.queues.contains_key(&queue));
         if consumed.is_ok() {
-            self.model.consume(queue, &tag, Consumer { session: key, prefetch, no_ack });
+            self.model.consume(queue, &tag, Consumer { session: key, prefetch, settling });
         }
     }
 
@@ -293,23 +311,23 @@ impl Run {
     }
 
     fn get(&mut self, key: SessionKey, queue: usize) {
-        let (no_ack, name) = (self.random.chance(30), format!("q{queue}"));
-        self.log.push(format!("{key:?} gets {name}, no-ack {no_ack}"));
+        let (settling, name) = (self.settling(30), format!("q{queue}"));
+        self.log.push(format!("{key:?} gets {name}, settling {settling:?}"));
         let now = self.now();
         let session = self.peers[key.0].session(key.1);
         let mut got = None;
         let mut report = |delivery: &broker::Delivery<'_>, left: u64| got = Some((Received::of(delivery), left));
-        let mut fetched = self.peers[key.0].client.get(session, &name, no_ack, now, &mut report);
+        let mut fetched = self.peers[key.0].client.get(session, &name, settling, now, &mut report);
         while let Ok(Fetch::Wait(ticket)) = fetched {
             self.broker.flush();
             assert!(self.peers[key.0].client.durable(ticket));
-            fetched = self.peers[key.0].client.get(session, &name, no_ack, now, &mut report);
+            fetched = self.peers[key.0].client.get(session, &name, settling, now, &mut report);
         }
         assert_eq!(fetched.is_ok(), self.model.queues.contains_key(&queue));
         let position = self.model.fetch(queue);
         assert_eq!(got.is_some(), position.is_some(), "{fetched:?}");
         let (Some((received, left)), Some(position)) = (got, position) else { return };
-        self.deliver(key, queue, position, None, no_ack, &received);
+        self.deliver(key, queue, position, None, settling, &received);
         assert_eq!(left, self.model.queues[&queue].ready() as u64);
     }
 
@@ -320,7 +338,7 @@ impl Run {
         queue: usize,
         position: u64,
         consumer: Option<String>,
-        no_ack: bool,
+        settling: Settling,
         received: &Received,
     ) {
         self.log.push(format!("    q{queue} gives {key:?}: {received}"));
@@ -333,7 +351,7 @@ impl Run {
         let counted = self.model.rules[queue].delivery_limit.map_or(0, |_| item.failures);
         assert_eq!(received.counts.delivery.unwrap_or(0), counted);
         assert_eq!(death_of(received), item.death);
-        if no_ack {
+        if settling == Settling::Auto {
             entry.items.remove(&position);
         } else {
             item.state = State::Out(key, *tag, consumer);
@@ -419,7 +437,7 @@ impl Run {
         let publishes = if self.random.chance(80) { self.some_publishes() } else { Vec::new() };
         let returned = self.returned.len();
         for one in &publishes {
-            self.publish_one(key, one, true);
+            self.publish_one(key, one, Within::Transaction);
         }
         let mut settled = Vec::new();
         for _ in 0..self.below(3) {
@@ -482,7 +500,7 @@ impl Run {
             };
             assert_eq!(consumer.session.0, client);
             let tag = Some(received.consumer.clone());
-            self.deliver(consumer.session, queue, position, tag, consumer.no_ack, &received);
+            self.deliver(consumer.session, queue, position, tag, consumer.settling, &received);
         }
         self.model.queues.values_mut().for_each(Queue::end_step);
         for (number, queue) in &self.model.queues {

@@ -1,7 +1,7 @@
 //! Consumers with selectors, and browsers: their messages, the order of these, and which of them
 //! holds up another.
 
-use broker::{Consume, ConsumerArguments, Outcome, Publish, SelectorReport, Tags, Value};
+use broker::{Consume, ConsumerArguments, Outcome, Publish, SelectorReport, Settling, Tags, Value};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Seen};
 use testkit::script::Script;
@@ -354,7 +354,8 @@ impl Scene {
         seen
     }
 
-    fn consume(&mut self, tag: &str, prefetch: u32, no_ack: bool, arguments: &[(&str, Value)]) {
+    fn consume(&mut self, tag: &str, prefetch: u32, settling: Settling, arguments: &[(&str, Value)]) {
+        let no_ack = settling == Settling::Auto;
         let arguments = ConsumerArguments::parse(&durable_with("", arguments).arguments);
         let consume = Consume { queue: "q".into(), tag: tag.into(), no_ack, arguments, ..Consume::default() };
         self.peer.consume(&self.broker, prefetch, consume);
@@ -398,7 +399,7 @@ impl Scene {
 #[test]
 fn a_deep_backlog_is_looked_through_once_and_with_little_memory() {
     Scene::both(|mut scene| {
-        scene.consume("c", 10, false, &[Scene::selector("rest = 7")]);
+        scene.consume("c", 10, Settling::Manual, &[Scene::selector("rest = 7")]);
         let (all, _) = scene.drain("c");
         let expected: Vec<_> =
             (0..MANY).filter(|number| number % 1000 == 7).map(|number| ("c".to_owned(), number)).collect();
@@ -423,9 +424,9 @@ fn a_deep_backlog_is_looked_through_once_and_with_little_memory() {
 #[test]
 fn consumers_of_a_deep_backlog_do_not_hold_each_other_up() {
     Scene::both(|mut scene| {
-        scene.consume("last", 10, false, &[Scene::selector("n = 59999")]);
-        scene.consume("odd", 10, false, &[Scene::selector("rest % 2 = 1 AND n < 2000")]);
-        scene.consume("all", 10, false, &[]);
+        scene.consume("last", 10, Settling::Manual, &[Scene::selector("n = 59999")]);
+        scene.consume("odd", 10, Settling::Manual, &[Scene::selector("rest % 2 = 1 AND n < 2000")]);
+        scene.consume("all", 10, Settling::Manual, &[]);
         let (all, _) = scene.drain("all");
         let of = |tag: &str| {
             all.iter().filter(|(consumer, _)| consumer == tag).map(|(_, number)| *number).collect::<Vec<_>>()
@@ -444,17 +445,17 @@ fn consumers_of_a_deep_backlog_do_not_hold_each_other_up() {
 #[test]
 fn a_deep_backlog_is_browsed_whole_and_stays() {
     Scene::both(|mut scene| {
-        scene.consume("look", 0, true, &[("x-browse", Value::Bool(true))]);
+        scene.consume("look", 0, Settling::Auto, &[("x-browse", Value::Bool(true))]);
         let (all, ended) = scene.drain("");
         assert!(all.into_iter().map(|(_, number)| number).eq(0..MANY));
         assert_eq!(ended, ["look"]);
-        scene.consume("look", 0, true, &[("x-browse", Value::Bool(true)), Scene::selector("rest = 999")]);
+        scene.consume("look", 0, Settling::Auto, &[("x-browse", Value::Bool(true)), Scene::selector("rest = 999")]);
         let (all, ended) = scene.drain("");
         assert_eq!((all.len(), ended.len()), (60, 1));
         assert_eq!(scene.report(), (MANY, vec![]));
         assert!(scene.peak < BUDGET + SLACK, "{} bytes were in memory at most", scene.peak);
         // No message counts as delivered.
-        scene.consume("all", 1, false, &[]);
+        scene.consume("all", 1, Settling::Manual, &[]);
         let first = scene.turn();
         assert!(matches!(&first[..], [Seen::Delivery(received)] if !received.redelivered), "{first:?}");
     });

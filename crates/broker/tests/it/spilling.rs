@@ -1,7 +1,7 @@
 //! Transient messages that memory has no room for: they wait on the disk, behave like any other,
 //! and are gone after a restart.
 
-use broker::{Consume, DeleteIf, Fetch, Outcome, Publish, QueueSpec, RepairMode, Tags, Value};
+use broker::{Consume, DeleteIf, Fetch, Outcome, Publish, QueueSpec, RepairMode, Settling, Tags, Value};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::{Fault, SimDisk};
@@ -47,8 +47,9 @@ impl Scene {
         Self { broker, peer, disk, peak: 0 }
     }
 
-    fn declare(&mut self, name: &str, durable: bool, arguments: &[(&str, Value)]) {
-        let spec = QueueSpec { durable, ..durable_with(name, arguments) };
+    /// Declares a queue for messages of this kind.
+    fn declare(&mut self, name: &str, kind: Kind, arguments: &[(&str, Value)]) {
+        let spec = QueueSpec { durable: kind == Kind::Mixed, ..durable_with(name, arguments) };
         self.peer.client.declare_queue(&spec, self.broker.now()).unwrap();
     }
 
@@ -75,7 +76,8 @@ impl Scene {
         self.broker.broker.overview().memory.used
     }
 
-    fn consume(&mut self, queue: &str, prefetch: u32, no_ack: bool) {
+    fn consume(&mut self, queue: &str, prefetch: u32, settling: Settling) {
+        let no_ack = settling == Settling::Auto;
         let consume = Consume { queue: queue.into(), tag: "c".into(), no_ack, ..Consume::default() };
         self.peer.consume(&self.broker, prefetch, consume);
     }
@@ -109,7 +111,7 @@ impl Scene {
         for _ in 0..20 {
             let (mut got, now) = (None, self.broker.now());
             let mut report = |delivery: &broker::Delivery<'_>, _| got = Some(Received::of(delivery));
-            match self.peer.client.get(session, queue, false, now, &mut report).unwrap() {
+            match self.peer.client.get(session, queue, Settling::Manual, now, &mut report).unwrap() {
                 Fetch::Message | Fetch::Empty => return got,
                 Fetch::Wait(_) => self.broker.flush(),
             }
@@ -158,7 +160,7 @@ fn assert_run(all: &[Received], expected: impl Iterator<Item = u64>) {
 fn both(test: impl Fn(Scene, Kind)) {
     for kind in [Kind::Transient, Kind::Mixed] {
         let mut scene = Scene::open();
-        scene.declare("q", kind == Kind::Mixed, &[]);
+        scene.declare("q", kind, &[]);
         test(scene, kind);
     }
 }
@@ -170,7 +172,7 @@ fn a_large_transient_backlog_comes_out_in_order_with_little_memory() {
         assert_eq!(scene.ready("q"), MANY);
         assert!(scene.spilled().1 > 0 && !scene.spilled_files().is_empty());
         assert!(scene.used() < BUDGET, "{} bytes are in memory", scene.used());
-        scene.consume("q", 1000, false);
+        scene.consume("q", 1000, Settling::Manual);
         let all = scene.drain(Outcome::Accepted);
         assert_run(&all, 0..MANY);
         assert!(all.iter().all(|received| !received.redelivered));
@@ -204,9 +206,9 @@ fn after_a_stop_or_a_power_cut_nothing_transient_and_no_file_is_there() {
             assert!(scene.broker.broker.queues().iter().all(|queue| queue.damaged.is_none()));
             if kind == Kind::Transient {
                 assert_eq!(scene.broker.broker.queues().len(), 0);
-                scene.declare("q", false, &[]);
+                scene.declare("q", Kind::Transient, &[]);
             }
-            scene.consume("q", 0, true);
+            scene.consume("q", 0, Settling::Auto);
             let expected = if kind == Kind::Mixed { (0..MANY).step_by(3) } else { (0..0).step_by(1) };
             assert_run(&scene.drain(Outcome::Accepted), expected);
             scene.check_nothing_is_left();
@@ -227,13 +229,13 @@ fn what_comes_back_returns_to_its_place_in_front_of_what_was_spilled() {
             assert_eq!((&again.body, again.redelivered), (&body(number), true));
             scene.peer.client.settle(session, Tags::One(again.tag), &Outcome::Accepted).unwrap();
         }
-        scene.consume("q", 5000, false);
+        scene.consume("q", 5000, Settling::Manual);
         let held: Vec<Received> = scene.came();
         scene.publish("q", 20_000..30_000, kind);
         let session = scene.peer.session(1);
         scene.cancel();
         scene.peer.client.recover(session, scene.broker.now());
-        scene.consume("q", 1000, false);
+        scene.consume("q", 1000, Settling::Manual);
         let all = scene.drain(Outcome::Accepted);
         assert_run(&all, 100..30_000);
         assert!(all[..held.len()].iter().all(|received| received.redelivered));
@@ -245,7 +247,7 @@ fn what_comes_back_returns_to_its_place_in_front_of_what_was_spilled() {
 #[test]
 fn spilled_messages_are_purged_and_deleted_without_being_read() {
     both(|mut scene, kind| {
-        scene.declare("r", kind == Kind::Mixed, &[]);
+        scene.declare("r", kind, &[]);
         scene.publish("q", 0..20_000, kind);
         scene.publish("r", 0..20_000, kind);
         let now = scene.broker.now();
@@ -264,11 +266,10 @@ fn spilled_messages_are_purged_and_deleted_without_being_read() {
 #[test]
 fn spilled_messages_die_of_age_and_go_to_the_dead_letter_exchange() {
     both(|mut scene, kind| {
-        let lasts = kind == Kind::Mixed;
-        scene.declare("dead", lasts, &[]);
-        scene.declare("plain", lasts, &[("x-message-ttl", Value::I64(60_000))]);
+        scene.declare("dead", kind, &[]);
+        scene.declare("plain", kind, &[("x-message-ttl", Value::I64(60_000))]);
         let arguments = [&dead_letters_to("dead")[..], &[("x-message-ttl", Value::I64(60_000))]].concat();
-        scene.declare("moves", lasts, &arguments);
+        scene.declare("moves", kind, &arguments);
         scene.publish("plain", 0..20_000, kind);
         scene.publish("moves", 0..20_000, kind);
         assert_eq!((scene.ready("plain"), scene.ready("moves")), (20_000, 20_000));
@@ -280,7 +281,7 @@ fn spilled_messages_die_of_age_and_go_to_the_dead_letter_exchange() {
             }
         }
         assert_eq!([scene.ready("plain"), scene.ready("moves"), scene.ready("dead")], [0, 0, 20_000]);
-        scene.consume("dead", 1000, false);
+        scene.consume("dead", 1000, Settling::Manual);
         assert_run(&scene.drain(Outcome::Accepted), 0..20_000);
         scene.check_nothing_is_left();
     });
@@ -289,20 +290,15 @@ fn spilled_messages_die_of_age_and_go_to_the_dead_letter_exchange() {
 #[test]
 fn limits_of_length_hold_for_spilled_messages() {
     both(|mut scene, kind| {
-        let lasts = kind == Kind::Mixed;
-        scene.declare("dead", lasts, &[]);
-        scene.declare(
-            "short",
-            lasts,
-            &[&dead_letters_to("dead")[..], &[("x-max-length", Value::I64(15_000))]].concat(),
-        );
-        scene.declare("light", lasts, &[("x-max-length-bytes", Value::I64(1_000_000))]);
+        scene.declare("dead", kind, &[]);
+        scene.declare("short", kind, &[&dead_letters_to("dead")[..], &[("x-max-length", Value::I64(15_000))]].concat());
+        scene.declare("light", kind, &[("x-max-length-bytes", Value::I64(1_000_000))]);
         scene.publish("short", 0..30_000, kind);
         scene.publish("light", 0..30_000, kind);
         (0..20).for_each(|_| drop(scene.turn()));
         assert_eq!([scene.ready("short"), scene.ready("light"), scene.ready("dead")], [15_000, 10_000, 15_000]);
         for (queue, expected) in [("short", 15_000..30_000), ("light", 20_000..30_000), ("dead", 0..15_000)] {
-            scene.consume(queue, 500, false);
+            scene.consume(queue, 500, Settling::Manual);
             assert_run(&scene.drain(Outcome::Accepted), expected);
             scene.cancel();
         }
@@ -313,16 +309,16 @@ fn limits_of_length_hold_for_spilled_messages() {
 #[test]
 fn rejected_and_unacknowledged_messages_leave_nothing_behind() {
     both(|mut scene, kind| {
-        scene.declare("dead", kind == Kind::Mixed, &[]);
-        scene.declare("moves", kind == Kind::Mixed, &dead_letters_to("dead"));
+        scene.declare("dead", kind, &[]);
+        scene.declare("moves", kind, &dead_letters_to("dead"));
         scene.publish("moves", 0..10_000, kind);
         scene.publish("q", 0..10_000, kind);
-        scene.consume("moves", 200, false);
+        scene.consume("moves", 200, Settling::Manual);
         assert_run(&scene.drain(Outcome::REJECTED), 0..10_000);
         scene.cancel();
         assert_eq!(scene.ready("dead"), 10_000);
         for queue in ["dead", "q"] {
-            scene.consume(queue, 0, true);
+            scene.consume(queue, 0, Settling::Auto);
             assert_run(&scene.drain(Outcome::Accepted), 0..10_000);
             scene.cancel();
         }
@@ -334,8 +330,8 @@ fn rejected_and_unacknowledged_messages_leave_nothing_behind() {
 #[test]
 fn a_few_messages_that_stay_do_not_keep_the_files_of_those_that_went() {
     let mut scene = Scene::open();
-    scene.declare("slow", false, &[]);
-    scene.declare("fast", false, &[]);
+    scene.declare("slow", Kind::Transient, &[]);
+    scene.declare("fast", Kind::Transient, &[]);
     let rounds = 60;
     for round in 0..rounds {
         scene.publish("slow", round * 20..(round + 1) * 20, Kind::Transient);
@@ -346,7 +342,7 @@ fn a_few_messages_that_stay_do_not_keep_the_files_of_those_that_went() {
     }
     let file = 256 << 10;
     assert!(scene.spilled().1 <= 6 * file, "{:?} are kept for {rounds} × 20 messages", scene.spilled());
-    scene.consume("slow", 0, true);
+    scene.consume("slow", 0, Settling::Auto);
     assert_run(&scene.drain(Outcome::Accepted), 0..rounds * 20);
     scene.check_nothing_is_left();
 }
@@ -354,7 +350,7 @@ fn a_few_messages_that_stay_do_not_keep_the_files_of_those_that_went() {
 #[test]
 fn a_full_disk_leaves_messages_in_memory_and_is_told_of_once() {
     let mut scene = Scene::open();
-    scene.declare("q", false, &[]);
+    scene.declare("q", Kind::Transient, &[]);
     // The log keeps files that it may still need.
     scene.disk.set_capacity(2 << 20);
     let mut told = Vec::new();
@@ -371,7 +367,7 @@ fn a_full_disk_leaves_messages_in_memory_and_is_told_of_once() {
     scene.broker.setup.clock.advance(1_500);
     scene.turn();
     assert!(scene.used() < BUDGET, "{} bytes are in memory", scene.used());
-    scene.consume("q", 1000, false);
+    scene.consume("q", 1000, Settling::Manual);
     assert_run(&scene.drain(Outcome::Accepted), 0..15_000);
     scene.check_nothing_is_left();
 }
@@ -379,7 +375,7 @@ fn a_full_disk_leaves_messages_in_memory_and_is_told_of_once() {
 #[test]
 fn an_error_of_the_disk_while_spilling_loses_nothing() {
     let mut scene = Scene::open();
-    scene.declare("q", false, &[]);
+    scene.declare("q", Kind::Transient, &[]);
     // The log's own writes are done.
     (0..5).for_each(|_| drop(scene.turn()));
     let mut count = 0;
@@ -399,7 +395,7 @@ fn an_error_of_the_disk_while_spilling_loses_nothing() {
     }
     scene.publish("q", count..count + 10_000, Kind::Transient);
     assert!(scene.used() < BUDGET, "{} bytes are in memory", scene.used());
-    scene.consume("q", 1000, false);
+    scene.consume("q", 1000, Settling::Manual);
     assert_run(&scene.drain(Outcome::Accepted), 0..count + 10_000);
     scene.check_nothing_is_left();
 }
@@ -407,7 +403,7 @@ fn an_error_of_the_disk_while_spilling_loses_nothing() {
 #[test]
 fn with_a_full_disk_the_memory_alarm_rises_as_without_one() {
     let mut scene = Scene::open();
-    scene.declare("q", false, &[]);
+    scene.declare("q", Kind::Transient, &[]);
     scene.disk.set_capacity(2 << 20);
     let mut count = 0;
     while !scene.broker.broker.overview().alarms.memory {
@@ -434,7 +430,7 @@ fn a_spilled_message_that_cannot_be_read_stops_its_queue_until_the_loss_is_accep
         });
         let (name, at) = place.unwrap();
         scene.disk.flip_bit(&name, at * 8 + 3);
-        scene.consume("q", 1000, false);
+        scene.consume("q", 1000, Settling::Manual);
         assert_run(&scene.drain(Outcome::Accepted), 0..10_000);
         let told = scene.broker.broker.take_damages();
         assert!(told.len() == 1 && told[0].contains("hermod repair"), "{told:?}");
@@ -452,10 +448,10 @@ fn a_broker_without_a_disk_spills_nothing() {
     let mut setup = Setup::memory();
     setup.settings.memory_budget = BUDGET;
     let mut scene = Scene::again(setup, SimDisk::new(1, 0));
-    scene.declare("q", false, &[]);
+    scene.declare("q", Kind::Transient, &[]);
     scene.publish("q", 0..20_000, Kind::Transient);
     assert!(scene.used() > 20_000 * 200);
-    scene.consume("q", 1000, false);
+    scene.consume("q", 1000, Settling::Manual);
     assert_run(&scene.drain(Outcome::Accepted), 0..20_000);
 }
 
@@ -464,7 +460,7 @@ fn many_short_transient_queues_hold_no_more_than_one_long_one() {
     let mut scene = Scene::open();
     for number in 0..3000 {
         let queue = format!("q{number}");
-        scene.declare(&queue, false, &[]);
+        scene.declare(&queue, Kind::Transient, &[]);
         let (session, body) = (scene.peer.session(1), format!("{number:01000}"));
         let publish = Publish { persistent: false, ..message("", &queue, body.as_bytes()) };
         scene.peer.client.publish(session, publish).unwrap();

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use journal::{Address, is_spilled};
 use proptest::prelude::*;
+use proptest::sample::select;
 
 use super::*;
 use crate::message::{Arena, Head};
@@ -12,6 +13,22 @@ use crate::queue::bitmap::Bitmap;
 
 /// Numbers whose bodies lie in one file.
 const FILE: u64 = 700;
+
+/// Where the body of a new entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Home {
+    Log,
+    Memory,
+}
+
+/// How the bodies of a file leave the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leave {
+    /// They are copied into a segment.
+    Copied,
+    /// The file becomes a segment where it lies.
+    Adopted,
+}
 
 /// An entry of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,10 +47,7 @@ impl Item {
 
 #[derive(Debug, Clone)]
 enum Step {
-    Push {
-        ready: bool,
-        durable: bool,
-    },
+    Push(State, Home),
     Deliver(u8),
     Change(u16, u8),
     ComeBack(u16),
@@ -41,15 +55,15 @@ enum Step {
     Spill(u16, u16),
     SpillAnew(u16),
     LeanDown(u16),
-    /// The bodies of one file are copied into a segment; or the file becomes one as it is.
+    /// The bodies of one file leave the log.
     Evacuate {
         pick: u16,
-        adopt: bool,
+        leave: Leave,
     },
     /// Only the first half of that: the bodies are copied, and the lane is told later.
     Copy {
         pick: u16,
-        adopt: bool,
+        leave: Leave,
     },
     Tell,
     Merge,
@@ -60,9 +74,17 @@ enum Step {
 /// A file or segment whose bodies are copied: itself, its successor, and its entries by page.
 type Leaving = (u32, u32, BTreeMap<u64, Vec<Reference>>);
 
+fn home() -> impl Strategy<Value = Home> {
+    select(vec![Home::Log, Home::Memory])
+}
+
+fn leave() -> impl Strategy<Value = Leave> {
+    select(vec![Leave::Copied, Leave::Adopted])
+}
+
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        6 => any::<(bool, bool)>().prop_map(|(ready, durable)| Step::Push { ready, durable }),
+        6 => (select(vec![State::Ready, State::Hidden]), home()).prop_map(|(state, home)| Step::Push(state, home)),
         4 => any::<u8>().prop_map(Step::Deliver),
         6 => (any::<u16>(), 0..4u8).prop_map(|(pick, state)| Step::Change(pick, state)),
         2 => any::<u16>().prop_map(Step::ComeBack),
@@ -70,8 +92,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => any::<(u16, u16)>().prop_map(|(excess, room)| Step::Spill(excess, room)),
         1 => any::<u16>().prop_map(Step::SpillAnew),
         4 => any::<u16>().prop_map(Step::LeanDown),
-        3 => any::<(u16, bool)>().prop_map(|(pick, adopt)| Step::Evacuate { pick, adopt }),
-        2 => (any::<u16>(), any::<bool>()).prop_map(|(pick, adopt)| Step::Copy { pick, adopt }),
+        3 => (any::<u16>(), leave()).prop_map(|(pick, leave)| Step::Evacuate { pick, leave }),
+        2 => (any::<u16>(), leave()).prop_map(|(pick, leave)| Step::Copy { pick, leave }),
         2 => Just(Step::Tell),
         1 => Just(Step::Merge),
         4 => any::<u8>().prop_map(Step::Load),
@@ -158,10 +180,9 @@ impl World {
         self.model.keys().nth(pick as usize % self.model.len().max(1)).copied()
     }
 
-    fn push(&mut self, ready: bool, durable: bool) {
-        let state = if ready { State::Ready } else { State::Hidden };
+    fn push(&mut self, state: State, home: Home) {
         let seq = self.lane.next();
-        let file = durable.then_some((seq / FILE) as u32 + 1);
+        let file = (home == Home::Log).then_some((seq / FILE) as u32 + 1);
         assert_eq!(self.lane.push(entry(seq, state, file)), seq);
         assert!(self.model.insert(seq, Item { state, file, returns: 0 }).is_none());
     }
@@ -245,12 +266,12 @@ impl World {
         pages
     }
 
-    fn evacuate(&mut self, pick: u16, adopt: bool) {
-        self.copy(pick, adopt);
+    fn evacuate(&mut self, pick: u16, leave: Leave) {
+        self.copy(pick, leave);
         self.tell();
     }
 
-    fn copy(&mut self, pick: u16, adopt: bool) {
+    fn copy(&mut self, pick: u16, leave: Leave) {
         self.tell();
         let files: BTreeSet<u32> =
             self.model.values().filter_map(|item| item.file).filter(|file| *file < 1 << 31).collect();
@@ -258,7 +279,7 @@ impl World {
         if self.indexes.contains_key(&file) {
             return;
         }
-        let segment = if adopt { file } else { self.segment() };
+        let segment = if leave == Leave::Adopted { file } else { self.segment() };
         self.leaving = Some((file, segment, self.referenced(file)));
     }
 
@@ -321,7 +342,7 @@ impl World {
 
     fn apply(&mut self, step: &Step) {
         match *step {
-            Step::Push { ready, durable } => self.push(ready, durable),
+            Step::Push(state, home) => self.push(state, home),
             Step::Deliver(bytes) => self.deliver(bytes),
             Step::Change(pick, state) => {
                 self.change(pick, [State::Ready, State::Out, State::Dying, State::Done][state as usize]);
@@ -331,8 +352,8 @@ impl World {
             Step::Spill(excess, room) => self.spill(excess as usize * 8, room.into()),
             Step::SpillAnew(pick) => self.spill_anew(pick),
             Step::LeanDown(pick) => self.pick(pick).into_iter().for_each(|seq| self.lane.lean_down(seq)),
-            Step::Evacuate { pick, adopt } => self.evacuate(pick, adopt),
-            Step::Copy { pick, adopt } => self.copy(pick, adopt),
+            Step::Evacuate { pick, leave } => self.evacuate(pick, leave),
+            Step::Copy { pick, leave } => self.copy(pick, leave),
             Step::Tell => self.tell(),
             Step::Merge => self.merge(),
             Step::Load(bytes) => self.load(bytes.into()),
@@ -395,7 +416,7 @@ proptest! {
     #[test]
     fn behaves_like_a_sorted_map(start in 1u64..5000, fill in 0usize..9000, steps in prop::collection::vec(step(), 0..200)) {
         let mut world = World::new(start);
-        (0..fill).for_each(|_| world.push(true, true));
+        (0..fill).for_each(|_| world.push(State::Ready, Home::Log));
         for step in steps {
             world.apply(&step);
             world.check();
@@ -410,11 +431,11 @@ proptest! {
 #[test]
 fn what_is_purged_while_its_bodies_are_copied_stays_settled() {
     let mut world = World::new(1);
-    (1..=100).for_each(|_| world.push(true, true));
-    world.copy(0, false);
+    (1..=100).for_each(|_| world.push(State::Ready, Home::Log));
+    world.copy(0, Leave::Copied);
     world.purge();
     world.tell();
-    world.push(true, true);
+    world.push(State::Ready, Home::Log);
     world.check();
     world.drain();
     world.check();
@@ -453,13 +474,13 @@ fn one_old_entry_does_not_keep_the_memory_of_what_came_after() {
 fn a_backlog_shrinks_to_a_few_bytes_for_each_entry_and_then_to_none() {
     let mut world = World::new(1);
     let pages = 5;
-    (1..pages * PAGE).for_each(|_| world.push(true, true));
-    world.push(true, true);
+    (1..pages * PAGE).for_each(|_| world.push(State::Ready, Home::Log));
+    world.push(State::Ready, Home::Log);
     while !world.lane.sweep(usize::MAX, None, 0).whole {}
     let lean = world.lane.index_bytes();
     assert!(lean < 13 * 5 * SIZE, "{lean} bytes");
     for _ in 0..=pages * PAGE / FILE {
-        world.evacuate(0, false);
+        world.evacuate(0, Leave::Copied);
     }
     let absent = world.lane.index_bytes();
     assert!(absent < 1000 * 5, "{absent} bytes");
@@ -487,7 +508,8 @@ fn a_recovered_lane_delivers_in_order_and_gives_out_new_numbers() {
     ];
     let mut four = Returns::default();
     (0..4).for_each(|_| four.add_counted());
-    let mut lane = Lane::recovered(pages.map(Box::new).into(), PAGE + 2, 71, BTreeMap::from([(70, four)]), true);
+    let mut lane =
+        Lane::recovered(pages.map(Box::new).into(), PAGE + 2, 71, BTreeMap::from([(70, four)]), Indexed::Partly);
     assert_eq!((lane.next(), lane.ready(), lane.live()), (2 * PAGE, 5, 5));
     assert_eq!(files_of(&lane), BTreeMap::from([(9, 3), (3, 2)]));
     assert_eq!(lane.first_ready(), Some(5));
@@ -514,7 +536,7 @@ fn lists_of_chunks_that_were_merged_meanwhile_are_no_places() {
     let mut bits = [0; SIZE / 64];
     [5, 6].iter().for_each(|bit| put(&mut bits, *bit));
     let page = Page::absent(0, bits, vec![crate::queue::Listed { chunk: chunk(9), live: 2 }]);
-    let mut lane = Lane::recovered([Box::new(page)].into(), 7, 0, BTreeMap::new(), true);
+    let mut lane = Lane::recovered([Box::new(page)].into(), 7, 0, BTreeMap::new(), Indexed::Partly);
     let read = vec![at(9, 5), at(9, 6)];
     assert!(lane.lies_at(&at(9, 5)), "what can't be read there is damage");
     assert_eq!(lane.moved(0, &[9], chunk(10), &[at(10, 5), at(10, 6)]), 2);
@@ -531,8 +553,8 @@ fn lists_of_chunks_that_were_merged_meanwhile_are_no_places() {
 #[test]
 fn spilled_entries_shrink_with_their_page_and_are_none_of_the_logs_business() {
     let mut world = World::new(1);
-    (1..=2 * PAGE).for_each(|seq| world.push(true, seq % 2 == 0));
-    world.evacuate(0, false);
+    (1..=2 * PAGE).for_each(|seq| world.push(State::Ready, if seq % 2 == 0 { Home::Log } else { Home::Memory }));
+    world.evacuate(0, Leave::Copied);
     world.spill(usize::MAX, usize::MAX);
     let lean = world.lane.index_bytes();
     assert!(lean < 13 * 2 * SIZE, "{lean} bytes");
