@@ -62,12 +62,12 @@ pub use message::id::Id;
 pub use message::overlay::{Counts, Overlay};
 pub use message::properties::Properties;
 pub use message::scheduling::is_instruction;
-pub use queue::{Credit, QueueFigures, QueueTotals, Rest, SelectorReport, Settling};
+pub use queue::{Ages, Cause, Causes, Credit, QueueFigures, QueueTotals, Readiness, Rest, SelectorReport, Settling};
 pub use redrive::{RedriveMode, Redriven};
 pub use repair::{Repair, RepairMode};
 pub use report::{
-    AppliedPolicies, BindingPlace, BindingReport, ClientReport, ConsumerReport, DeclaredQueue, ExchangeReport, Holder,
-    MemoryUse, Messages, Names, Objects, Overview, QueueReport, Share,
+    AppliedPolicies, BindingPlace, BindingReport, ClientReport, ConsumerReport, DeclaredQueue, Diagnosis,
+    ExchangeReport, Holder, MemoryUse, Messages, Names, Objects, Overview, QueueReport, Share, Standing,
 };
 /// A property's value for selectors.
 pub use selector::Value as Selected;

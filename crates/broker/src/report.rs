@@ -1,6 +1,7 @@
 //! Reports for management: counts, queues, clients. They are read from the state that serves
 //! clients, with short locks.
 
+mod diagnosis;
 mod objects;
 mod parts;
 mod share;
@@ -16,10 +17,11 @@ use crate::catalog::policies::Policy;
 use crate::engine::clients::{ClientShared, SessionReport, Terms};
 use crate::memory::ledger::Held;
 use crate::queue::dropped::Loss;
-use crate::queue::{Queue, QueueFigures, SelectorReport};
+use crate::queue::{Cause, Queue, QueueFigures, SelectorReport};
 use crate::stats::Totals;
 use crate::value::Table;
 
+pub use diagnosis::{Diagnosis, Standing};
 pub use objects::{BindingReport, ConsumerReport, ExchangeReport, Holder};
 pub use parts::{BindingPlace, Names};
 pub use share::Share;
@@ -264,6 +266,12 @@ impl Broker {
     fn queue_report(&self, queue: &Queue, tables: &Tables, lost: &HashMap<Owner, String>) -> QueueReport {
         let delayed = queue.delayed(&self.engine);
         let mut inner = queue.lock(&self.engine);
+        let delayed = delayed + inner.waiting() as u64;
+        let mut figures = queue.figures(&mut inner, delayed, &self.engine);
+        let damaged = inner.damage().or_else(|| lost.get(&queue.id).filter(|_| inner.live() > 0).map(String::as_str));
+        if damaged.is_some() {
+            figures.causes.add(Cause::Damaged);
+        }
         let policies = tables.policies.of_queue(&queue.name, queue.queue_type);
         let name_of = |policy: Option<&Policy>| policy.map(|policy| policy.name.clone());
         QueueReport {
@@ -285,18 +293,15 @@ impl Broker {
             },
             ready: inner.ready() as u64,
             unacked: inner.unsettled() as u64,
-            delayed: delayed + inner.waiting() as u64,
+            delayed,
             bytes: inner.bytes() as u64,
             consumers: inner.consumer_count() as u64,
             selectors: inner.selectors(),
             died: inner.died,
             duplicates: inner.duplicates(),
             superseded: inner.superseded(),
-            damaged: inner
-                .damage()
-                .map(str::to_owned)
-                .or_else(|| lost.get(&queue.id).filter(|_| inner.live() > 0).cloned()),
-            figures: queue.figures(&mut inner, &self.engine),
+            damaged: damaged.map(str::to_owned),
+            figures,
         }
     }
 

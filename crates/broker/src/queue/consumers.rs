@@ -131,7 +131,12 @@ impl Consumer {
 
     /// Whether it would take a message now.
     pub(crate) fn is_open(&self) -> bool {
-        self.has_credit() && self.shared.has_room() && self.mailbox.room() > 0
+        self.may_hold_more() && self.mailbox.room() > 0
+    }
+
+    /// Whether its credit allows one more delivery.
+    pub(crate) fn may_hold_more(&self) -> bool {
+        self.has_credit() && self.shared.has_room()
     }
 
     #[inline]

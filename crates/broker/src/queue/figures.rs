@@ -5,8 +5,7 @@
 //! except each head.
 
 use crate::message::dialect::Field;
-use crate::queue::QueueContext;
-use crate::queue::{Inner, Queue};
+use crate::queue::{Causes, Inner, Queue, QueueContext};
 use crate::value::seconds_of_ms;
 
 /// A queue is idle when so many milliseconds have passed since anything happened to it.
@@ -67,6 +66,8 @@ pub struct QueueFigures {
     pub idle_since: Option<u64>,
     /// A message that came now would be delivered at once.
     pub can_deliver: bool,
+    /// Why its messages do not move; none where they do.
+    pub causes: Causes,
     /// The tag of the exclusive consumer.
     pub exclusive_consumer: Option<String>,
     /// The tag of the single active consumer.
@@ -93,8 +94,9 @@ impl Queue {
         self.lock(context).totals.dead_lettered
     }
 
-    /// The figures of this queue, which is locked.
-    pub(crate) fn figures(&self, inner: &mut Inner, context: &QueueContext) -> QueueFigures {
+    /// The figures of this queue, which is locked. So many messages of it are not due.
+    pub(crate) fn figures(&self, inner: &mut Inner, delayed: u64, context: &QueueContext) -> QueueFigures {
+        let causes = self.causes(inner, delayed, context);
         let consumers = || inner.consumers.with_activity();
         let single = inner.arguments.single_active_consumer;
         let active = if single { consumers().find(|(_, active)| *active) } else { None };
@@ -110,6 +112,7 @@ impl Queue {
             idle_since: (context.clock.unix_ms() >= active_at + IDLE).then_some(active_at),
             can_deliver: consumers().any(|(consumer, active)| active && consumer.is_open())
                 || inner.views.has_open_taker(),
+            causes,
             exclusive_consumer: exclusive.map(|(consumer, _)| consumer.tag.to_string()),
             single_active_consumer: active.map(|(consumer, _)| consumer.tag.to_string()),
             delivery_limit: inner.arguments.delivery_limit,
@@ -121,7 +124,7 @@ impl Queue {
 impl Inner {
     fn head_timestamp(&mut self, context: &QueueContext) -> Option<u64> {
         let seq = self.lanes.first_ready()?;
-        let message = self.lanes.message_of(seq)?;
+        let message = self.lanes.entry_of(seq)?.message.as_ref()?;
         match context.dialects.look_up(message, Field::Timestamp) {
             selector::Value::Int(milliseconds) => Some(seconds_of_ms(milliseconds)),
             _ => None,

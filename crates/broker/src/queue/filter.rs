@@ -23,6 +23,7 @@ use crate::message::publisher::PublisherId;
 use crate::message::selected::Selected;
 use crate::queue::QueueContext;
 use crate::queue::consumers::{Consumer, ConsumerKey, Consumers, Resume};
+use crate::queue::diagnosis::Readiness;
 use crate::queue::lane::Away;
 use crate::queue::lanes::{LaneNumber, Lanes, height, lane_of};
 use crate::queue::mailbox::{Notice, Outgoing};
@@ -101,6 +102,17 @@ enum Waits {
     Turn,
     /// The next entry is away.
     Read,
+}
+
+/// Whether the views whose consumers have credit want a message that is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Passed {
+    /// No view has such a consumer, or one comes to a message next.
+    No,
+    /// One is still looking through the queue.
+    Looks,
+    /// They have passed over all messages.
+    All,
 }
 
 /// The result of a look at an entry.
@@ -287,6 +299,26 @@ impl Views {
     pub(super) fn has_open_taker(&self) -> bool {
         let mut takers = self.all.values().filter(|view| !view.browses());
         takers.any(|view| view.consumers.iter().any(Consumer::is_open))
+    }
+
+    /// Whether each consumer that takes messages would take one now.
+    pub(super) fn takers_ready(&self) -> impl Iterator<Item = Readiness> {
+        let takers = self.all.values().filter(|view| !view.browses());
+        takers.flat_map(|view| view.consumers.iter()).map(Readiness::of)
+    }
+
+    /// See [`Passed`].
+    pub(super) fn passed(&mut self, lanes: &Lanes) -> Passed {
+        let open = |view: &&mut View| !view.browses() && view.consumers.iter().any(Consumer::is_open);
+        let mut passed = Passed::No;
+        for view in self.all.values_mut().filter(open) {
+            match (view.waits, view.next(lanes)) {
+                (Waits::Turn | Waits::Read, _) => return Passed::Looks,
+                (Waits::No, Some(_)) => return Passed::No,
+                (Waits::No, None) => passed = Passed::All,
+            }
+        }
+        passed
     }
 
     /// How many of them are exclusive.

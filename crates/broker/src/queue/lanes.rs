@@ -267,9 +267,15 @@ impl Lanes {
         self.of_mut(seq)?.get_mut(seq)
     }
 
-    /// The message of an entry, if memory has it at hand.
-    pub(super) fn message_of(&self, seq: u64) -> Option<&Message> {
-        self.of(seq)?.message_of(seq)
+    /// An entry, if memory has it at hand.
+    pub(super) fn entry_of(&self, seq: u64) -> Option<&Entry> {
+        self.of(seq)?.entry_of(seq)
+    }
+
+    /// The entry that is out and was published first.
+    pub(super) fn oldest_out(&self) -> Option<&Entry> {
+        let published = |entry: &&Entry| entry.message.as_ref().map(Message::published_at);
+        self.all().filter_map(Lane::first_out).min_by_key(published)
     }
 
     /// The ready entry that is delivered next.

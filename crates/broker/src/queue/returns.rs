@@ -29,6 +29,11 @@ impl Returns {
         self.came_back == 0
     }
 
+    /// How often it came back.
+    pub(crate) fn came_back(self) -> u32 {
+        self.came_back.into()
+    }
+
     /// How many of these returns count.
     pub(crate) fn counted(self) -> u32 {
         self.counted.into()

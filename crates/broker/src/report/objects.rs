@@ -7,7 +7,7 @@ use super::owned;
 use crate::arguments::idle;
 use crate::broker::Broker;
 use crate::catalog::{Exchange, Tables};
-use crate::queue::Queue;
+use crate::queue::{Queue, Readiness};
 use crate::routing::{Binding, Destination, ExchangeKind};
 use crate::value::Table;
 
@@ -85,6 +85,8 @@ pub struct ConsumerReport {
     pub single: bool,
     /// It gets messages. With a single active consumer the others wait until it goes.
     pub active: bool,
+    /// Whether it would take one now.
+    pub readiness: Readiness,
     /// How long it may hold a delivery; `None` for any time.
     pub timeout: Option<Duration>,
     /// The arguments that it asked for, those that change something.
@@ -151,6 +153,7 @@ impl Broker {
             unsettled: consumer.out,
             single: inner.arguments.single_active_consumer,
             active,
+            readiness: if active { Readiness::of(consumer) } else { Readiness::NotActive },
             timeout: consumer.timeout,
             arguments: consumer.arguments.shown(),
         }));

@@ -2,7 +2,7 @@
 //! and all others go on. An operator can let a damaged queue go on without the lost messages.
 
 use broker::{
-    ApplyTo, Consume, ConsumerArguments, Fetch, Outcome, PolicyKind, PolicySpec, Publish, QueueSpec, Repair,
+    ApplyTo, Cause, Consume, ConsumerArguments, Fetch, Outcome, PolicyKind, PolicySpec, Publish, QueueSpec, Repair,
     RepairMode, Settling, Tags, Value,
 };
 use testkit::broker::{Setup, TestBroker, table_of};
@@ -76,7 +76,10 @@ impl Scene {
     }
 
     fn damaged(&self, queue: &str) -> bool {
-        self.broker.broker.queues().iter().any(|report| report.name == queue && report.damaged.is_some())
+        let found = self.broker.broker.diagnose("/", queue).unwrap();
+        let (damaged, cause) = (found.queue.damaged.is_some(), found.causes().next());
+        assert_eq!(cause == Some(Cause::Damaged), damaged, "{found:?}");
+        damaged
     }
 
     fn repair(&self, mode: RepairMode) -> Repair {

@@ -15,6 +15,7 @@ mod damage;
 mod declaring;
 mod deduplication;
 mod delaying;
+mod diagnosing;
 mod ending;
 mod grouping;
 mod history;

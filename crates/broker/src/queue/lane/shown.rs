@@ -1,7 +1,6 @@
 //! The figures of a lane in reports: no page is read or opened for them.
 
-use crate::message::Message;
-use crate::queue::lane::Lane;
+use crate::queue::lane::{Entry, Lane, State};
 
 impl Lane {
     /// Number of entries that are not done.
@@ -14,9 +13,15 @@ impl Lane {
         self.durable
     }
 
-    /// The message of an entry, if memory has it at hand.
-    pub(in crate::queue) fn message_of(&self, seq: u64) -> Option<&Message> {
+    /// An entry, if memory has it at hand.
+    pub(in crate::queue) fn entry_of(&self, seq: u64) -> Option<&Entry> {
         let page = &self.pages[self.last_starting_by(seq)?];
-        page.entries.get(usize::try_from(seq.checked_sub(page.first)?).ok()?)?.message.as_ref()
+        page.entries.get(usize::try_from(seq.checked_sub(page.first)?).ok()?)
+    }
+
+    /// The first entry that is out. All of these are in memory.
+    pub(in crate::queue) fn first_out(&self) -> Option<&Entry> {
+        let mut pages = self.pages.iter().filter(|page| page.live > page.ready_count);
+        pages.find_map(|page| page.entries.iter().find(|entry| entry.state == State::Out))
     }
 }
