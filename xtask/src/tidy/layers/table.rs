@@ -365,6 +365,21 @@ pub(super) const FOLDERS: &[Folder] = &[
         allowed: &[],
     },
     Folder {
+        path: "crates/amqp10/src",
+        layers: &[&["limits"], &["codec"]],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/amqp10/src/codec",
+        layers: &[
+            &["format"],
+            &["encode"],
+            &["value"],
+            &["owned"],
+        ],
+        allowed: &[],
+    },
+    Folder {
         path: "crates/stomp/src",
         layers: &[
             &["limits"],
