@@ -300,6 +300,53 @@ def a_purge_asks_first_and_can_be_cancelled(stage):
 
 
 @scenario
+def messages_move_by_a_task_after_a_look_at_its_plan(stage):
+    stage.broker.declare("moved.from")
+    stage.broker.declare("moved.to")
+    for region in ["eu", "us", "eu"]:
+        stage.broker.publish("moved.from", headers={"region": region})
+    stage.log_in()
+    stage.open(queue_path("moved.from"))
+    stage.page.get_by_role("link", name="Move or copy messages…").click()
+    stage.page.get_by_label("Target queue").fill("moved.to")
+    stage.page.get_by_label("Selector").fill("region = 'eu'")
+    stage.page.get_by_role("button", name="Show the plan").click()
+    expect(stage.page.get_by_text("would move 2 messages of queue 'moved.from' to queue 'moved.to'")).to_be_visible()
+    assert stage.broker.queue("moved.to")["messages_ready"] == 0
+    stage.picture("task-plan")
+    stage.page.get_by_role("button", name="Move 2 messages").click()
+    expect(stage.page.get_by_text(re.compile("Task [0-9a-f]+ is started."))).to_be_visible()
+    until("they have moved", lambda: stage.broker.queue("moved.to")["messages_ready"] == 2)
+    stage.open("/tasks")
+    expect(stage.page.get_by_role("row").filter(has_text="moved.from")).to_contain_text("done")
+    stage.picture("tasks")
+
+
+@scenario
+def a_task_that_runs_is_cancelled(stage):
+    stage.broker.declare("slow.from")
+    stage.broker.declare("slow.to")
+    stage.broker.publish("slow.from", 50)
+    stage.log_in()
+    stage.open(queue_path("slow.from", "/task?kind=copy&to=slow.to&rate=1"))
+    stage.page.get_by_role("button", name="Copy 50 messages").click()
+    mine = stage.page.get_by_role("row").filter(has_text="slow.from")
+    expect(mine).to_contain_text("running")
+    mine.get_by_role("link", name=re.compile("Cancel task")).click()
+    stage.page.get_by_role("button", name="Cancel task").click()
+    expect(mine).to_contain_text("cancelled")
+
+
+@scenario
+def a_task_to_nowhere_is_refused_with_the_reason(stage):
+    stage.broker.declare("lost.from")
+    stage.log_in()
+    stage.open(queue_path("lost.from", "/task?kind=move&to=nothing.here"))
+    expect(stage.page.get_by_role("alert")).to_contain_text("no queue 'nothing.here'")
+    expect(stage.page.get_by_label("Target queue")).to_have_value("nothing.here")
+
+
+@scenario
 def a_queue_is_deleted_after_a_question(stage):
     stage.broker.declare("deleted")
     stage.log_in()
@@ -605,6 +652,8 @@ PAGES = {
     "queue": queue_path("accessible"),
     "messages": queue_path("accessible", "/messages"),
     "purge": queue_path("accessible", "/purge"),
+    "task": queue_path("accessible", "/task"),
+    "tasks": "/tasks",
     "exchanges": "/exchanges",
     "exchange": "/exchanges/%2F/amq.topic",
     "policies": "/policies",

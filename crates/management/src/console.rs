@@ -23,6 +23,7 @@ mod queue;
 mod queues;
 mod reading;
 mod seen;
+mod tasks;
 mod trouble;
 mod users;
 mod vhosts;
@@ -45,6 +46,7 @@ pub(crate) fn router() -> Router<Arc<Source>> {
         .merge(queue::router())
         .merge(exchanges::router())
         .merge(policies::router())
+        .merge(tasks::router())
         .merge(users::router())
         .merge(vhosts::router())
 }

@@ -15,7 +15,7 @@ pub(super) const POLICY: &str = "default-src 'none'; script-src 'self'; style-sr
      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// The parts of the console, in the order of the navigation: name, path.
-const PARTS: [(Part, &str, &str); 7] = [
+const PARTS: [(Part, &str, &str); 8] = [
     (Part::Overview, "Overview", "/"),
     (Part::Connections, "Connections", "/connections"),
     (Part::Queues, "Queues", "/queues"),
@@ -23,6 +23,7 @@ const PARTS: [(Part, &str, &str); 7] = [
     (Part::Policies, "Policies", "/policies"),
     (Part::Users, "Users", "/users"),
     (Part::Vhosts, "Virtual hosts", "/vhosts"),
+    (Part::Tasks, "Tasks", "/tasks"),
 ];
 
 /// A part of the console.
@@ -35,6 +36,7 @@ pub(super) enum Part {
     Policies,
     Users,
     Vhosts,
+    Tasks,
 }
 
 /// What a page tells about the last thing that was done.

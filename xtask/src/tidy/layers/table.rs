@@ -455,7 +455,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["chart", "frame", "parts"],
             &["bindings", "trouble"],
             &["reading"],
-            &["login", "messages"],
+            &["login", "messages", "tasks"],
             &["connections", "exchanges", "policies", "queues", "users", "vhosts"],
             &["overview", "queue"],
         ],
