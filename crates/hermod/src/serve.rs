@@ -11,12 +11,13 @@ use auth::{AuthoritySettings, FailureLimits};
 use broker::{Broker, OpenError, Parts, SystemClock};
 use journal::{Disk, Lock, RealDisk};
 use management::{
-    BackupRow, Encryption, Endpoints, Facts, Hosts, ListenerRow, Management, Network, Secure, Socket, Source, Watch,
+    BackupRow, Encryption, Endpoints, Facts, Hosts, ListenerRow, Management, Network, Secure, Setting, Socket, Source,
+    Watch,
 };
 use net::{Listener, Nagle, Net};
 use wire::Protocol;
 
-use crate::config::{Config, Durability, HTTP, HTTPS, Listen, Origin, Port, Settings, value};
+use crate::config::{Config, Described, Durability, HTTP, HTTPS, Listen, Origin, Port, Settings, value};
 use crate::exit::{Exit, Failure};
 use crate::log::START;
 use crate::protocols::{self, OwnSettings, SERVED, ServedWeb};
@@ -68,6 +69,7 @@ pub(crate) fn run(
         copying(&broker, &directory),
         protocols::encode,
     ));
+    source.show_settings(config.described.iter().map(in_force).collect());
     define(settings, &source)?;
     // Listeners open only after the import. An earlier client would find only some of the
     // definitions, and a user of theirs could not log in.
@@ -83,6 +85,9 @@ pub(crate) fn run(
             Ok(now) => {
                 adopt(&broker, &now.settings);
                 compare(&config, &now, &level);
+                let both = config.described.iter().zip(&now.described);
+                let settings = both.map(|(was, is)| in_force(if TAKEN_UP.contains(&was.name) { is } else { was }));
+                source.show_settings(settings.collect());
             }
             Err(failure) => tracing::error!("SIGHUP: the settings stay as they are: {}", failure.text),
         }
@@ -118,6 +123,11 @@ fn facts(settings: &Settings, directory: &Path, listeners: Vec<ListenerRow>, sta
         protocols: SERVED.iter().map(|served| served.names).collect(),
         started,
     }
+}
+
+/// A setting as management shows it.
+fn in_force(setting: &Described) -> Setting {
+    Setting { name: setting.name, value: setting.shown().to_owned(), origin: setting.origin.to_string() }
 }
 
 /// Imports the definitions that the settings name.

@@ -74,6 +74,17 @@ pub struct Facts {
     pub started: Instant,
 }
 
+/// An effective setting. A secret has no value here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// Its name, with dots between the parts.
+    pub name: &'static str,
+    /// Its value, in the form of the configuration file.
+    pub value: String,
+    /// Where the value comes from.
+    pub origin: String,
+}
+
 /// How a protocol is called.
 #[derive(Debug, Clone, Copy)]
 pub struct ProtocolNames {

@@ -11,6 +11,14 @@ use tokio::sync::Semaphore;
 /// After a scrape there is a pause, this many times as long as the scrape took.
 const REST: u32 = 4;
 
+/// The figures that most scrapes ask for; and those that few ask for, apart from the others so that
+/// those do not wait for them.
+#[derive(Debug, Default)]
+pub(crate) struct Scrapes {
+    pub(crate) usual: Figures,
+    pub(crate) rare: Figures,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Figures {

@@ -53,6 +53,12 @@ pub(crate) struct QueueHistory {
 }
 
 impl Histories {
+    /// Forgets all samples, and which queues were looked at.
+    pub(crate) fn forget(&self) {
+        *self.of_broker() = BrokerHistory::default();
+        self.queues().clear();
+    }
+
     /// The history of the broker.
     pub(crate) fn of_broker(&self) -> MutexGuard<'_, BrokerHistory> {
         self.broker.lock().unwrap_or_else(PoisonError::into_inner)

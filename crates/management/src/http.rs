@@ -142,7 +142,7 @@ async fn nothing(uri: Uri, headers: HeaderMap) -> Answer {
 
 async fn aggregated(State(source): State<Arc<Source>>) -> Answer {
     let reader = Arc::clone(&source);
-    let figures = source.figures.read("", move || {
+    let figures = source.scrapes.usual.read("", move || {
         let source = reader;
         let counts = source.broker.authority().login_counts();
         let logins = [("succeeded", counts.succeeded), ("refused", counts.refused), ("throttled", counts.throttled)];
@@ -216,13 +216,13 @@ async fn families(source: Arc<Source>, asked: Asked, asker: Option<Asker>) -> An
     };
     match user {
         Some(user) => exposed(source.pool.run(Work::List, &user, build).await),
-        None => exposed(source.rare_figures.read(key, build).await),
+        None => exposed(source.scrapes.rare.read(key, build).await),
     }
 }
 
 async fn memory(State(source): State<Arc<Source>>) -> Answer {
     let reader = Arc::clone(&source);
-    let figures = source.rare_figures.read("memory", move || {
+    let figures = source.scrapes.rare.read("memory", move || {
         metrics::memory(&reader.facts, &Memory::of(&reader.broker.overview(), Process::look()))
     });
     exposed(figures.await)

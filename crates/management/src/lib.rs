@@ -10,6 +10,7 @@ mod budget;
 mod change;
 mod console;
 pub mod control;
+mod cookies;
 mod counters;
 mod courier;
 mod detailed;
@@ -43,7 +44,7 @@ mod watch;
 
 pub use change::{AUDIT, Refused, Why};
 pub use door::Limits;
-pub use facts::{Encryption, Facts, Network, ProtocolNames, Socket};
+pub use facts::{Encryption, Facts, Network, ProtocolNames, Setting, Socket};
 pub use features::feature_flags;
 pub use hosts::{Hosts, Names};
 pub use http::PerObject;

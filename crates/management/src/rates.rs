@@ -73,6 +73,11 @@ impl Reading {
 }
 
 impl Rates {
+    /// Forgets all readings.
+    pub(crate) fn forget(&self) {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Memory::default();
+    }
+
     /// Adds the rates of counters and of lengths to them.
     pub(crate) fn add_both(
         &self,

@@ -11,6 +11,7 @@ mod definitions;
 mod exchanges;
 mod health;
 mod limits;
+mod login;
 mod losses;
 mod nodes;
 mod overview;
@@ -123,6 +124,7 @@ pub(crate) fn routes() -> Routes {
         exchanges::routes,
         health::routes,
         limits::routes,
+        login::routes,
         nodes::routes,
         overview::routes,
         parameters::routes,

@@ -1,5 +1,5 @@
-//! Who is logged in to the console: a random token in a cookie stands for an identity that the
-//! server keeps.
+//! Who is logged in by a form, to the console or to `/api`: a random token in a cookie stands for
+//! an identity that the server keeps.
 //!
 //! A session ends when its user logs out, after half an hour without a request, after twelve hours
 //! in any case, and as soon as the user's password or tags are others. A password is never kept.
@@ -51,7 +51,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// All sessions of the console.
+/// All sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     table: Mutex<HashMap<[u8; 32], Session>>,

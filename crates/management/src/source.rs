@@ -2,8 +2,8 @@
 //! server runs.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use auth::Identity;
@@ -12,8 +12,8 @@ use broker::{AlarmsUp, Broker, Error, Overview, Properties, Publish};
 use crate::budget::Budget;
 use crate::change::Caller;
 use crate::door::Full;
-use crate::facts::{Facts, Network, Socket};
-use crate::figures::Figures;
+use crate::facts::{Facts, Network, Setting, Socket};
+use crate::figures::Scrapes;
 use crate::history::Histories;
 use crate::pool::Pool;
 use crate::rates::Rates;
@@ -35,15 +35,15 @@ pub struct Source {
     pub(crate) facts: Facts,
     pub(crate) pool: Arc<Pool>,
     pub(crate) budget: Arc<Budget>,
-    pub(crate) figures: Figures,
-    /// Figures that few scrapes ask for, apart from the others so that those do not wait for them.
-    pub(crate) rare_figures: Figures,
+    pub(crate) scrapes: Scrapes,
     pub(crate) rates: Rates,
     pub(crate) histories: Histories,
     /// Who is logged in to the console.
     pub(crate) sessions: Sessions,
     /// Watches the loop of management.
     pub(crate) watch: Watch,
+    /// The settings in force.
+    settings: Mutex<Vec<Setting>>,
     network: Network,
     pub(crate) backup: Box<Copying>,
     pub(crate) encoding: Encoding,
@@ -64,19 +64,19 @@ impl Source {
         encoding: Encoding,
     ) -> Self {
         let (pool, budget, rates, sessions, watch) = Default::default();
-        let (figures, rare_figures, histories) = Default::default();
+        let (scrapes, histories, settings) = Default::default();
         let (backup, ready, refused) = (Box::new(backup), AtomicBool::new(false), Default::default());
         Self {
             broker,
             facts,
             pool,
             budget,
-            figures,
-            rare_figures,
+            scrapes,
             rates,
             histories,
             sessions,
             watch,
+            settings,
             network,
             backup,
             encoding,
@@ -102,6 +102,15 @@ impl Source {
     /// Whether the peer still waits for an answer and the server is not stopping.
     pub(crate) fn is_wanted(&self, gone: &AtomicBool) -> bool {
         self.is_ready() && !gone.load(Ordering::Relaxed)
+    }
+
+    /// Shows these settings from now on.
+    pub fn show_settings(&self, settings: Vec<Setting>) {
+        *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
+    }
+
+    pub(crate) fn settings(&self) -> Vec<Setting> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn sockets(&self) -> Vec<Socket> {

@@ -2,7 +2,7 @@
 
 use crate::cli::output::{Form, show, show_json};
 use crate::cli::table;
-use crate::config::{Config, Described, describe_all, settings_page};
+use crate::config::{Config, describe_all, settings_page};
 use crate::exit::Failure;
 
 /// Prints the page of the manual about all settings.
@@ -17,7 +17,7 @@ pub(crate) fn run(config: &Config, form: Form) -> Result<(), Failure> {
             .described
             .iter()
             .map(|setting| {
-                let entry = serde_json::json!({ "value": value(setting), "origin": setting.origin.to_string() });
+                let entry = serde_json::json!({ "value": setting.shown(), "origin": setting.origin.to_string() });
                 (setting.name.to_owned(), entry)
             })
             .collect();
@@ -29,11 +29,7 @@ pub(crate) fn run(config: &Config, form: Form) -> Result<(), Failure> {
     let rows: Vec<_> = config
         .described
         .iter()
-        .map(|setting| vec![setting.name.to_owned(), value(setting), setting.origin.to_string()])
+        .map(|setting| vec![setting.name.to_owned(), setting.shown().to_owned(), setting.origin.to_string()])
         .collect();
     show(&table::text(&["setting", "value", "origin"], &rows))
-}
-
-fn value(setting: &Described) -> String {
-    if setting.secret { "(hidden)".to_owned() } else { setting.value.clone() }
 }

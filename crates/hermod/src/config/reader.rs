@@ -65,6 +65,11 @@ impl Described {
         format!("HERMOD_{}", self.name.replace('.', "_").to_ascii_uppercase())
     }
 
+    /// Its value as it may be shown.
+    pub(crate) fn shown(&self) -> &str {
+        if self.secret { "(hidden)" } else { &self.value }
+    }
+
     /// Whether it takes several values, which repeated flags may give one by one.
     pub(crate) fn is_list(&self) -> bool {
         matches!(self.kind, "addresses" | "names")

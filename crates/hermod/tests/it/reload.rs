@@ -1,7 +1,8 @@
 //! Settings that a running server applies on SIGHUP, and settings that wait for the next start.
 
+use crate::api::{GUEST, json};
 use crate::attacks::Amqp;
-use crate::server::Server;
+use crate::server::{Server, until};
 
 /// How many channels the server offers.
 fn offered(server: &Server) -> String {
@@ -31,6 +32,9 @@ fn settings_are_taken_up_at_a_signal() {
         told += &server.until_logged("SIGHUP: ");
     }
     assert!(offered(&server).starts_with("ConnectionTune { channel_max: 7,"));
+    let shown = || json(&server, "/api/config/effective", GUEST);
+    until("the settings in force", || shown()["limits.channel_max"]["value"] == "7");
+    assert_ne!(shown()["limits.queues"]["value"], "3", "it waits for the next start");
     // An invalid file changes nothing.
     write("[limits]\nchannel_max = 0\n");
     server.signal("HUP");
@@ -39,5 +43,5 @@ fn settings_are_taken_up_at_a_signal() {
     // Back to the value at the start.
     write("[limits]\nchannel_max = 5\n");
     server.signal("HUP");
-    crate::server::until("the old limit", || offered(&server).starts_with("ConnectionTune { channel_max: 5,"));
+    until("the old limit", || offered(&server).starts_with("ConnectionTune { channel_max: 5,"));
 }

@@ -1,5 +1,5 @@
-//! The user that asks: it needs a password and a tag that lets it in. Its tags say what it may see
-//! and do.
+//! The user that asks: it needs a password, or the cookie of a session, and a tag that lets it in.
+//! Its tags say what it may see and do.
 //!
 //! As in RabbitMQ, `management` shows the user's own objects, and `policymaker` may set policies as
 //! well. `monitoring` sees everything, and `administrator` changes everything. What a user does in
@@ -23,7 +23,9 @@ use tracing::field::Empty;
 use super::answer::Failure;
 use crate::budget::NoRoom;
 use crate::change::{self, Caller};
+use crate::cookies;
 use crate::listing::Rights;
+use crate::sessions::Token;
 use crate::source::Source;
 use crate::visit::Visit;
 
@@ -173,12 +175,27 @@ impl FromRequestParts<Arc<Source>> for Asker {
     async fn from_request_parts(parts: &mut Parts, source: &Arc<Source>) -> Result<Self, Response> {
         let Extension(visit) =
             Extension::<Visit>::from_request_parts(parts, source).await.map_err(IntoResponse::into_response)?;
-        let (user, password) = credentials(&parts.headers).ok_or_else(Failure::challenge)?;
+        let Some((user, password)) = credentials(&parts.headers) else {
+            let (identity, _) = session(source, &visit, &parts.headers).ok_or_else(Failure::challenge)?;
+            return Self::of(identity, visit).map_err(IntoResponse::into_response);
+        };
         Self::log_in(source, &user, &password, visit).await.map_err(|refused| match refused {
             LogIn::Refused => Failure::challenge(),
             LogIn::Tags(failure) => failure.into_response(),
         })
     }
+}
+
+/// The session whose cookie a request has, if its user's password and tags are still the same.
+pub(crate) fn session(source: &Source, visit: &Visit, headers: &HeaderMap) -> Option<(Identity, Token)> {
+    let token = Token::of(cookies::find(headers, cookies::name(visit.transport()))?);
+    let authority = source.broker.authority();
+    let is_current = |identity: &Identity| {
+        let has_its_tags = authority.user(identity.user()).is_some_and(|user| user.tags == *identity.tags());
+        has_its_tags && authority.is_current(identity)
+    };
+    let identity = source.sessions.find(&token, Instant::now(), is_current)?;
+    Some((identity, token))
 }
 
 /// User and password of `Authorization: Basic`.

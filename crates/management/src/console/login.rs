@@ -15,12 +15,13 @@ use maud::{Markup, html};
 
 use super::form::Fields;
 use super::trouble::{Shown, Trouble};
-use super::visitor::{THEME, Visitor, cookie_name, to_with_cookie, way_back};
+use super::visitor::{THEME, Visitor, to_with_cookie, way_back};
 use super::{frame, reading};
 use crate::api::{Asker, LogIn};
+use crate::cookies;
 use crate::sessions::LONGEST;
 use crate::source::{Source, alarms};
-use crate::visit::{Transport, Visit};
+use crate::visit::Visit;
 
 /// Most bytes of a stranger's form.
 const LONGEST_FORM: usize = 8 << 10;
@@ -98,21 +99,12 @@ async fn log_in(State(source): Shared, Extension(visit): Extension<Visit>, reque
     };
     let no_random = |error| Trouble::new(StatusCode::INTERNAL_SERVER_ERROR, format!("No random bytes: {error}."));
     let token = source.sessions.begin(asker.identity().clone(), Instant::now()).map_err(no_random)?;
-    Ok(to_with_cookie(to, &set(transport, token.as_str(), LONGEST.as_secs())))
+    Ok(to_with_cookie(to, &cookies::set(transport, token.as_str(), LONGEST.as_secs())))
 }
 
 async fn log_out(State(source): Shared, Extension(visit): Extension<Visit>, visitor: Visitor) -> Response {
     source.sessions.end(&visitor.token);
-    to_with_cookie("/login", &set(visit.transport(), "", 0))
-}
-
-/// Sets the cookie of the session. Scripts can't read it, and other sites' pages don't send it.
-fn set(transport: Transport, token: &str, seconds: u64) -> String {
-    let secure = match transport {
-        Transport::Tls => "; Secure",
-        Transport::Plain => "",
-    };
-    format!("{}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}", cookie_name(transport))
+    to_with_cookie("/login", &cookies::set(visit.transport(), "", 0))
 }
 
 async fn change_theme(_: Visitor, fields: Fields) -> Response {
@@ -122,21 +114,4 @@ async fn change_theme(_: Visitor, fields: Fields) -> Response {
     };
     let to = way_back(fields.text("to"));
     to_with_cookie(to, &format!("{THEME}={theme}; Path=/; SameSite=Strict; Max-Age={YEAR}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_cookie_of_a_session_is_the_browsers_alone() {
-        for (transport, begins, is_secure) in
-            [(Transport::Tls, "__Host-hermod=t; ", true), (Transport::Plain, "hermod=t; ", false)]
-        {
-            let cookie = set(transport, "t", 60);
-            assert!(cookie.starts_with(begins), "{cookie}");
-            assert!(cookie.contains("; Path=/; HttpOnly; SameSite=Strict; Max-Age=60"), "{cookie}");
-            assert_eq!(cookie.ends_with("; Secure"), is_secure, "{cookie}");
-        }
-    }
 }

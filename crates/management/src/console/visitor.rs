@@ -1,33 +1,21 @@
 //! The logged-in user of a page. Without a session, a page leads to the log-in and back.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::extract::{Extension, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 
-use crate::api::Asker;
+use crate::api::{self, Asker};
+use crate::cookies;
 use crate::resources::percent_encoded;
 use crate::sessions::Token;
 use crate::source::Source;
-use crate::visit::{Transport, Visit};
+use crate::visit::Visit;
 
-/// The cookie of the session. The prefix makes browsers refuse one that another host, another path
-/// or an unencrypted page has set; plain HTTP can't have it.
-const OVER_TLS: &str = "__Host-hermod";
-const PLAIN: &str = "hermod";
 /// The cookie that holds the choice of colours.
 pub(super) const THEME: &str = "theme";
-
-/// The name of the session's cookie.
-pub(super) fn cookie_name(transport: Transport) -> &'static str {
-    match transport {
-        Transport::Tls => OVER_TLS,
-        Transport::Plain => PLAIN,
-    }
-}
 
 /// The colours that a user chose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +28,7 @@ pub(super) enum Theme {
 
 impl Theme {
     pub(super) fn of(headers: &HeaderMap) -> Self {
-        match cookie(headers, THEME) {
+        match cookies::find(headers, THEME) {
             Some("light") => Self::Light,
             Some("dark") => Self::Dark,
             _ => Self::System,
@@ -89,17 +77,7 @@ impl FromRequestParts<Arc<Source>> for Visitor {
         let visit = Extension::<Visit>::from_request_parts(parts, source).await.map_err(IntoResponse::into_response)?;
         let Extension(visit) = visit;
         let here = parts.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        let token = cookie(&parts.headers, cookie_name(visit.transport())).map(Token::of);
-        let session = token.and_then(|token| {
-            let authority = source.broker.authority();
-            let is_current = |identity: &auth::Identity| {
-                let has_its_tags = authority.user(identity.user()).is_some_and(|user| user.tags == *identity.tags());
-                has_its_tags && authority.is_current(identity)
-            };
-            let identity = source.sessions.find(&token, Instant::now(), is_current)?;
-            Some((identity, token))
-        });
-        let Some((identity, token)) = session else {
+        let Some((identity, token)) = api::session(source, &visit, &parts.headers) else {
             let back = if parts.method == Method::GET { here.as_str() } else { "/" };
             return Err(to_login(back));
         };
@@ -122,13 +100,6 @@ pub(super) fn way_back(wanted: &str) -> &str {
     let is_path = wanted.starts_with('/') && !wanted[1..].starts_with(['/', '\\']);
     let is_plain = wanted.bytes().all(|byte| byte.is_ascii_graphic());
     if is_path && is_plain && !wanted.starts_with("/login") { wanted } else { "/" }
-}
-
-/// The value of a cookie.
-pub(super) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let all = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    all.flat_map(|value| value.split(';'))
-        .find_map(|pair| pair.trim().split_once('=').filter(|(its, _)| *its == name).map(|(_, value)| value))
 }
 
 /// 303 to a page, with a cookie set.
@@ -157,16 +128,5 @@ mod tests {
         ] {
             assert_eq!(way_back(wanted), back, "{wanted:?}");
         }
-    }
-
-    #[test]
-    fn a_cookie_is_found_by_its_whole_name() {
-        let mut headers = HeaderMap::new();
-        assert_eq!(cookie(&headers, "hermod"), None);
-        headers.append(header::COOKIE, "a=b; xhermod=1; hermod=two=2".parse().unwrap());
-        headers.append(header::COOKIE, "theme=dark".parse().unwrap());
-        assert_eq!(cookie(&headers, "hermod"), Some("two=2"));
-        assert_eq!(cookie(&headers, "mod"), None);
-        assert_eq!(Theme::of(&headers), Theme::Dark);
     }
 }

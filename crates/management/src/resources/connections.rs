@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
 use super::channels;
-use crate::api::{self, Answer, Asker, Failure, Routes, Shared, done, look, make};
+use crate::api::{self, Answer, Asker, Failure, Routes, Shared, done, look, make, shown};
 use crate::audit::Told;
 use crate::change::{Caller, Changes};
 use crate::facts::{Encryption, Facts, Socket, endpoint};
@@ -57,6 +57,7 @@ pub(super) fn routes() -> Routes {
         .merge(api::of_user("connections/username/{user}", &Connections))
         .route("/api/connections/{name}", get(one).delete(close))
         .route("/api/connections/{name}/channels", get(channels::of_connection))
+        .route("/api/connections/{name}/sessions", get(sessions))
         .route("/api/connections/username/{user}", axum::routing::delete(close_of_user))
 }
 
@@ -82,6 +83,15 @@ fn with_rates(source: &Source, client: &ClientReport, socket: Option<&Socket>) -
 
 async fn one(asker: Asker, State(source): Shared, Path(name): Path<String>) -> Answer {
     api::one(asker, source, Rights::Owner, move |source| find(source, &name)).await
+}
+
+/// Sessions of AMQP 1.0 are meant, which is not spoken here. Those of other protocols are channels.
+async fn sessions(asker: Asker, State(source): Shared, Path(name): Path<String>) -> Answer {
+    let find = move |source: &Source| find(source, &name);
+    let seen =
+        look(&source, &asker.clone(), move |source| api::seen(&asker, source, Rights::Owner, None, find)).await?;
+    seen?;
+    shown(json!([]))
 }
 
 async fn close(asker: Asker, State(source): Shared, headers: HeaderMap, Path(name): Path<String>) -> Answer {

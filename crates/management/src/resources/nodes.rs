@@ -11,6 +11,7 @@ use crate::api::{Answer, Asker, Failure, Routes, Shared, shown, sum_up};
 use crate::audit::Told;
 use crate::change::{Caller, Changes};
 use crate::counters::{self, CHURN};
+use crate::facts::Setting;
 use crate::memory::Memory;
 use crate::process::Process;
 use crate::source::Source;
@@ -21,6 +22,7 @@ pub(super) fn routes() -> Routes {
         .route("/api/nodes/{name}", get(one_node))
         .route("/api/nodes/{name}/memory", get(memory))
         .route("/api/nodes/{name}/memory/relative", get(memory_shares))
+        .route("/api/config/effective", get(settings))
         .route("/api/auth/attempts/{node}", get(attempts))
         .route("/api/auth/attempts/{node}/source", get(attempts_by_source))
 }
@@ -42,6 +44,14 @@ async fn memory_shares(asker: Asker, Path(name): Path<String>, State(source): Sh
     this_node(&asker, &source, &name)?;
     let memory = sum_up(&source, &asker, |source| Memory::of(&source.broker.overview(), Process::look())).await?;
     shown(memory.shares())
+}
+
+/// The settings in force, by name, as `hermod config --json` shows them.
+async fn settings(asker: Asker, State(source): Shared) -> Answer {
+    asker.administers()?;
+    let entry =
+        |setting: Setting| (setting.name.to_owned(), json!({ "value": setting.value, "origin": setting.origin }));
+    shown(Json::Object(source.settings().into_iter().map(entry).collect()))
 }
 
 /// Fails if the user may not see the node, or if the name is another node's.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{Path, Query, State};
-use axum::routing::{get, post, put};
+use axum::routing::{delete, get, post, put};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker::{Overview, Share};
@@ -37,6 +37,11 @@ pub(super) fn routes() -> Routes {
         .route("/api/deprecated-features", get(async |_: Asker| shown(json!([]))))
         .route("/api/deprecated-features/used", get(async |_: Asker| shown(json!([]))))
         .route("/api/rebalance/queues", post(rebalance))
+        .route("/api/reset", delete(async |asker, source| forget(asker, source, None).await))
+        .route(
+            "/api/reset/{node}",
+            delete(async |asker, Path(node): Path<String>, source| forget(asker, source, Some(node)).await),
+        )
 }
 
 async fn whoami(asker: Asker) -> Answer {
@@ -88,6 +93,17 @@ async fn enable(asker: Asker, Path(name): Path<String>, State(source): Shared) -
 /// A single node needs no rebalancing.
 async fn rebalance(asker: Asker) -> Answer {
     asker.administers()?;
+    done()
+}
+
+/// Forgets the samples that rates and histories are made from. Counts go on.
+async fn forget(asker: Asker, State(source): Shared, node: Option<String>) -> Answer {
+    asker.administers()?;
+    if node.is_some_and(|node| !source.facts.is_called(&node)) {
+        return Err(Failure::not_found());
+    }
+    source.rates.forget();
+    source.histories.forget();
     done()
 }
 

@@ -1,4 +1,5 @@
 //! Parameters and what is set by them, of which Hermod has none: no shovels and no federation.
+//! Lists of connections that speak the stream protocol are empty too.
 
 use axum::Router;
 use axum::extract::Path;
@@ -8,7 +9,7 @@ use serde_json::json;
 use crate::api::{Answer, Asker, Failure, Routes, shown};
 
 /// Lists that are empty.
-const EMPTY: [&str; 8] = [
+const EMPTY: [&str; 16] = [
     "parameters",
     "parameters/{component}",
     "parameters/{component}/{vhost}",
@@ -17,6 +18,14 @@ const EMPTY: [&str; 8] = [
     "shovels/{vhost}",
     "federation-links",
     "federation-links/{vhost}",
+    "federation-links/state/down",
+    "federation-links/{vhost}/state/down",
+    "stream/connections",
+    "stream/connections/{vhost}",
+    "stream/publishers",
+    "stream/publishers/{vhost}",
+    "stream/consumers",
+    "stream/consumers/{vhost}",
 ];
 
 pub(super) fn routes() -> Routes {

@@ -7,7 +7,7 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use broker::{Broker, Error, Switch, Ticket, VhostReport, VhostSpec};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value as Json, json};
 
 use super::permissions::PermissionChange;
@@ -36,6 +36,7 @@ pub(super) fn routes() -> Routes {
     Router::new()
         .merge(api::all("vhosts", &Vhosts))
         .route("/api/vhosts/{name}", get(one).put(put).delete(remove))
+        .route("/api/vhosts/{name}/start/{node}", post(start))
         .route("/api/vhosts/{name}/deletion/protection", post(refuse_protection).delete(no_protection))
 }
 
@@ -55,10 +56,15 @@ struct VhostBody {
     tags: Words,
     #[serde(default, alias = "defaultqueuetype")]
     default_queue_type: Option<String>,
-    #[serde(default, deserialize_with = "truth")]
-    tracing: bool,
+    #[serde(default, deserialize_with = "perhaps")]
+    tracing: Option<bool>,
     #[serde(default, deserialize_with = "truth")]
     protected_from_deletion: bool,
+}
+
+/// True or false; what is not said stays as it is.
+fn perhaps<'de, D: Deserializer<'de>>(field: D) -> Result<Option<bool>, D::Error> {
+    truth(field).map(Some)
 }
 
 /// As in RabbitMQ, the user that creates a vhost gets all permissions in it.
@@ -69,10 +75,9 @@ async fn put(
     Document(vhost): Document<VhostBody>,
 ) -> Answer {
     asker.administers()?;
-    for (asked, what) in [(vhost.tracing, "tracing"), (vhost.protected_from_deletion, "protected_from_deletion")] {
-        if asked {
-            return Err(Failure::bad_request(format!("vhost '{name}': {what} is not built; leave it out, or false")));
-        }
+    if vhost.protected_from_deletion {
+        let text = format!("vhost '{name}': protected_from_deletion is not built; leave it out, or false");
+        return Err(Failure::bad_request(text));
     }
     let was_there = source.broker.has_vhost(&name);
     let change = VhostChange::Put {
@@ -83,6 +88,9 @@ async fn put(
         default_queue_type: Some(vhost.default_queue_type.filter(|kind| kind != "undefined").unwrap_or_default()),
     };
     make(&source, &asker, change).await?;
+    if let Some(on) = vhost.tracing {
+        make(&source, &asker, VhostChange::Trace { vhost: name.clone(), on }).await?;
+    }
     if !was_there {
         let [configure, write, read] = [".*"; 3].map(str::to_owned);
         let user = asker.user().to_owned();
@@ -95,6 +103,13 @@ async fn remove(asker: Asker, State(source): Shared, Path(name): Path<String>) -
     asker.administers()?;
     make(&source, &asker, VhostChange::Delete { name }).await?;
     done()
+}
+
+/// A vhost that exists is always running.
+async fn start(asker: Asker, State(source): Shared, Path((vhost, node)): Path<(String, String)>) -> Answer {
+    asker.administers()?;
+    let is_here = source.facts.is_called(&node) && source.broker.has_vhost(&vhost);
+    if is_here { done() } else { Err(Failure::not_found()) }
 }
 
 async fn refuse_protection(asker: Asker, State(source): Shared, Path(vhost): Path<String>) -> Answer {

@@ -426,7 +426,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         layers: &[
             &["budget", "counters", "door", "exposition", "features", "figures", "foreign", "hosts", "json", "pool", "process", "rates", "report", "sessions", "watch"],
             &["audit", "facts", "memory", "visit"],
-            &["change", "detailed", "front", "history", "metrics"],
+            &["change", "cookies", "detailed", "front", "history", "metrics"],
             &["source"],
             &["courier", "listing", "messages", "sampling"],
             &["api"],
@@ -471,7 +471,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/management/src/resources",
         layers: &[
-            &["channels", "consumers", "exchanges", "health", "limits", "losses", "nodes", "parameters", "permissions", "policies"],
+            &["channels", "consumers", "exchanges", "health", "limits", "login", "losses", "nodes", "parameters", "permissions", "policies"],
             &["connections", "queues", "users", "vhosts"],
             &["bindings", "overview"],
             &["definitions", "tasks"],

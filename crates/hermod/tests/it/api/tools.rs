@@ -357,3 +357,67 @@ fn metrics_come_by_the_families_that_a_scrape_names() {
     let (_, text) = server.get("/metrics/detailed?family=connection_churn_metrics");
     assert!(text.contains("rabbitmq_detailed_connections_opened_total 1\n"), "{text}");
 }
+
+#[test]
+fn rare_paths_of_tools_are_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--default-pass=guest"]);
+    let node = shown(&server, "/api/overview", GUEST)["node"].as_str().unwrap().to_owned();
+    let _client = Stomp::connect(&server);
+    let connection = shown(&server, "/api/connections", GUEST)[0]["name"].as_str().unwrap().to_owned();
+    let connection = connection.replace(' ', "%20").replace('>', "%3E");
+    for path in [
+        &format!("connections/{connection}/sessions"),
+        "stream/connections",
+        "stream/publishers/%2F",
+        "stream/consumers",
+        "federation-links/state/down",
+        "federation-links/%2F/state/down",
+    ] {
+        assert_eq!(shown(&server, &format!("/api/{path}"), GUEST), json!([]), "{path}");
+    }
+    for (method, path, status) in [
+        ("GET", "connections/gone/sessions", 404),
+        ("POST", &format!("vhosts/%2F/start/{node}"), 204),
+        ("POST", "vhosts/%2F/start/other", 404),
+        ("DELETE", "reset", 204),
+        ("DELETE", &format!("reset/{node}"), 204),
+        ("DELETE", "reset/other", 404),
+    ] {
+        assert_eq!(send(&server, method, &format!("/api/{path}"), &json!({})), status, "{method} {path}");
+    }
+    let settings = shown(&server, "/api/config/effective", GUEST);
+    let http = server.ports.http.to_string();
+    assert_eq!(settings["ports.http"], json!({ "value": http, "origin": "--ports-http" }));
+    assert_eq!(settings["default_pass"], json!({ "value": "(hidden)", "origin": "--default-pass" }));
+    let alice = |words: &[&str]| assert_eq!(run(hermod("users", dir.path()).args(words)).0, 0);
+    alice(&["add", "alice", "--password", "one", "--tags", "monitoring"]);
+    assert_eq!(server.ask("GET", "/api/config/effective", ALICE).0, 401);
+    assert_eq!(server.ask("DELETE", "/api/reset", ALICE).0, 401);
+    // Tracing is a field of a vhost here. What a document does not say stays.
+    for (document, traced) in
+        [(json!({ "tracing": true }), true), (json!({}), true), (json!({ "tracing": false }), false)]
+    {
+        assert_eq!(send(&server, "PUT", "/api/vhosts/%2F", &document), 204);
+        check(&shown(&server, "/api/vhosts/%2F", GUEST), &[("tracing", json!(traced))]);
+    }
+}
+
+#[test]
+fn a_form_logs_in_and_its_cookie_stands_for_the_password() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let form = "Content-Type: application/x-www-form-urlencoded\r\n";
+    let log_in = |fields: &str| server.send("POST", "/api/login", form, fields);
+    assert_eq!(log_in("username=guest&password=wrong").status, 401);
+    assert_eq!(log_in("username=guest").status, 400);
+    let reply = log_in("username=guest&password=guest");
+    assert_eq!((reply.status, reply.body.as_str()), (200, "\"ok\""));
+    let cookie = reply.header("set-cookie").split(';').next().unwrap().to_owned();
+    let with = format!("Cookie: {cookie}\r\n");
+    assert_eq!(shown(&server, "/api/whoami", &with)["name"], "guest");
+    let foreign = format!("{with}Sec-Fetch-Site: same-site\r\n");
+    assert_eq!(server.send("PUT", "/api/queues/%2F/q", &foreign, "{}").status, 403);
+    assert_eq!(server.send("DELETE", "/api/login", &with, "").status, 200);
+    assert_eq!(server.ask("GET", "/api/whoami", &with).0, 401);
+}
