@@ -10,3 +10,10 @@ pub const DEPTH: usize = 32;
 /// How many values one frame or one message may hold, including nested ones. Elements of an array
 /// count even where they take no bytes.
 pub const VALUES: usize = 65_536;
+
+/// Bytes of a frame before its extended header (part 2, §2.3.1).
+pub const FRAME_HEADER: usize = 8;
+
+/// The `max-frame-size` that each peer must accept, and the largest frame before `open` and during
+/// SASL (part 2, §2.8.19; part 5, §5.3.1).
+pub const MIN_MAX_FRAME_SIZE: u32 = 512;

@@ -9,7 +9,7 @@ pub trait Encode {
 }
 
 /// A symbol as a type of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Symbol<'a>(pub &'a str);
 
 /// Milliseconds since 1970-01-01T00:00:00Z.

@@ -55,7 +55,7 @@ impl<'a> List<'a> {
 }
 
 /// A map. Its keys may be of any type, and in the order that the sender gave them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Map<'a> {
     count: u32,
     items: &'a [u8],

@@ -1,8 +1,8 @@
 //! Values as text, for logs, traces and tests. Types that differ look different.
 
-use std::fmt::{Display, Formatter, Result, Write};
+use std::fmt::{Debug, Display, Formatter, Result, Write};
 
-use super::ValueRef;
+use super::{Map, ValueRef};
 
 impl Display for ValueRef<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
@@ -39,6 +39,12 @@ impl Display for ValueRef<'_> {
             }
             Self::Described(described) => write!(f, "@{} {}", described.descriptor(), described.value()),
         }
+    }
+}
+
+impl Debug for Map<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        Display::fmt(&ValueRef::Map(*self), f)
     }
 }
 

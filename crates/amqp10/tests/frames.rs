@@ -1,0 +1,183 @@
+//! Frames against vectors: those of the specification, and what clients really sent; each also cut
+//! and changed.
+
+use amqp10::codec::{
+    Encode, Frame, FrameError, FrameKind, Performative, ProtocolId, SaslFrame, Symbols, decode_frame,
+    decode_performative, decode_sasl, encode_frame, frame,
+};
+
+const MAX_FRAME_SIZE: u32 = 1 << 20;
+
+const VECTORS: [(&str, &str); 1] = [("frames.txt", include_str!("vectors/frames.txt"))];
+
+/// What is in a frame.
+enum Body<'a> {
+    Empty,
+    Amqp(Performative<'a>, &'a [u8]),
+    Sasl(SaslFrame<'a>),
+}
+
+fn body<'a>(frame: &Frame<'a>) -> Result<Body<'a>, String> {
+    let text = |error: amqp10::codec::FieldError| error.to_string();
+    match frame.kind {
+        FrameKind::Amqp if frame.body.is_empty() => Ok(Body::Empty),
+        FrameKind::Amqp => decode_performative(frame.body).map(|(it, payload)| Body::Amqp(it, payload)).map_err(text),
+        FrameKind::Sasl => decode_sasl(frame.body).map(Body::Sasl).map_err(text),
+    }
+}
+
+/// Reads all of `bytes` as one frame; the error is that of the frame or of its body.
+fn read(bytes: &[u8]) -> Result<(Frame<'_>, Body<'_>), String> {
+    let frame = decode_frame(bytes, MAX_FRAME_SIZE).map_err(|error| error.to_string())?;
+    let frame = frame.ok_or("the frame is incomplete")?;
+    if frame.size as usize != bytes.len() {
+        return Err(format!("bytes follow the frame of {} bytes", frame.size));
+    }
+    let body = body(&frame)?;
+    Ok((frame, body))
+}
+
+fn show(frame: &Frame<'_>, body: &Body<'_>) -> String {
+    let channel = frame.channel;
+    match body {
+        Body::Empty => format!("{channel} empty"),
+        Body::Amqp(performative, []) => format!("{channel} {performative:?}"),
+        Body::Amqp(performative, payload) => {
+            let payload: String = payload.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{channel} {performative:?} + {payload}")
+        }
+        Body::Sasl(sasl) => format!("{channel} {sasl:?}"),
+    }
+}
+
+fn write(frame: &Frame<'_>, body: &Body<'_>) -> Vec<u8> {
+    struct Raw<'a>(&'a [u8]);
+    impl Encode for Raw<'_> {
+        fn encode(&self, out: &mut Vec<u8>) {
+            out.extend_from_slice(self.0);
+        }
+    }
+    let mut inner = Vec::new();
+    match body {
+        Body::Empty => {}
+        Body::Amqp(performative, payload) => {
+            performative.encode(&mut inner);
+            inner.extend_from_slice(payload);
+        }
+        Body::Sasl(sasl) => sasl.encode(&mut inner),
+    }
+    let mut out = Vec::new();
+    encode_frame(&mut out, frame.kind, frame.channel, &Raw(&inner));
+    out
+}
+
+fn bytes_of(hex: &str) -> Vec<u8> {
+    hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).expect(byte)).collect()
+}
+
+/// Bytes, sign and text of each vector.
+fn vectors() -> impl Iterator<Item = (Vec<u8>, char, &'static str)> {
+    let lines = VECTORS.iter().flat_map(|(_, text)| text.lines());
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(|line| {
+        let at = line.find(['=', '~', '!']).expect(line);
+        (bytes_of(&line[..at]), line[at..].chars().next().expect(line), line[at + 1..].trim())
+    })
+}
+
+#[test]
+fn vectors_are_read_and_written() {
+    let mut wrong = Vec::new();
+    for (bytes, sign, text) in vectors() {
+        let (found, line) = match read(&bytes) {
+            Ok((frame, body)) => {
+                let written = write(&frame, &body);
+                let (again, again_body) = read(&written).expect("what is written is read");
+                assert_eq!(show(&again, &again_body), show(&frame, &body));
+                (if written == bytes { '=' } else { '~' }, show(&frame, &body))
+            }
+            Err(error) => ('!', error),
+        };
+        if (found, line.as_str()) != (sign, text) {
+            let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            wrong.push(format!("{} {found} {line}\n    expected {sign} {text}", hex.join(" ")));
+        }
+    }
+    assert!(wrong.is_empty(), "{} vectors:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn a_cut_frame_is_incomplete_and_a_changed_one_breaks_nothing() {
+    for (bytes, sign, text) in vectors().filter(|(_, sign, _)| *sign != '!') {
+        for end in 0..bytes.len() {
+            assert_eq!(decode_frame(&bytes[..end], MAX_FRAME_SIZE), Ok(None), "{sign} {text} cut at {end}");
+        }
+        for at in 0..bytes.len() {
+            for flip in [1, 2, 4, 8, 16, 32, 64, 128, 255] {
+                let mut changed = bytes.clone();
+                changed[at] ^= flip;
+                let Ok(Some(frame)) = decode_frame(&changed, MAX_FRAME_SIZE) else { continue };
+                if let Ok(body) = body(&frame) {
+                    let written = write(&frame, &body);
+                    let (again, again_body) = read(&written).expect("what is written is read");
+                    assert_eq!(show(&again, &again_body), show(&frame, &body));
+                }
+            }
+        }
+    }
+}
+
+/// A frame may end anywhere: that of a body is the frame's size, which a peer can choose.
+#[test]
+fn a_cut_body_is_refused() {
+    for (bytes, _, text) in vectors().filter(|(_, sign, _)| *sign != '!') {
+        let (whole, _) = read(&bytes).expect(text);
+        let payload = match decode_performative(whole.body) {
+            Ok((Performative::Transfer(_), payload)) => payload.len(),
+            _ => 0,
+        };
+        for end in 1..whole.body.len() - payload.min(whole.body.len()) {
+            let cut = Frame { body: &whole.body[..end], ..whole };
+            assert!(body(&cut).is_err(), "{text}: read although cut at {end}");
+        }
+    }
+}
+
+#[test]
+fn a_protocol_header_is_known_as_soon_as_it_can_be() {
+    for id in [ProtocolId::Amqp, ProtocolId::Tls, ProtocolId::Sasl] {
+        let header = id.header();
+        assert_eq!(ProtocolId::decode(&[&header[..], b"more"].concat()), Ok(Some(id)));
+        for end in 0..header.len() {
+            assert_eq!(ProtocolId::decode(&header[..end]), Ok(None));
+        }
+    }
+    for other in [&b"GET /"[..], b"AMQP\x01", b"AMQP\x00\x00\x09\x01", b"AMQP\x00\x01\x01", b"AMQP\x03\x01\x00\x01"] {
+        assert!(ProtocolId::decode(other).is_err(), "{other:?}");
+    }
+}
+
+#[test]
+fn a_size_past_the_limit_is_refused_from_the_header_alone() {
+    let header = [0, 0, 2, 1, 2, 0, 0, 0];
+    assert_eq!(decode_frame(&header, 512), Err(FrameError::TooLarge { size: 513, max: 512 }));
+    assert_eq!(decode_frame(&header, 513), Ok(None));
+    assert_eq!(decode_frame(&frame::HEARTBEAT, 512).map(|frame| frame.map(|frame| frame.body)), Ok(Some(&[][..])));
+}
+
+#[test]
+fn symbols_are_the_same_however_they_are_written() {
+    let long = "x".repeat(300);
+    for symbols in [&["a"][..], &["a", "b"], &["a", &long], &[]] {
+        let mut out = Vec::new();
+        let open = amqp10::codec::performative::Open {
+            container_id: "c",
+            offered_capabilities: Symbols::of(symbols),
+            ..Default::default()
+        };
+        open.encode(&mut out);
+        let Ok((Performative::Open(read), [])) = decode_performative(&out) else { panic!("no open: {out:02x?}") };
+        assert_eq!(read, open);
+        assert!(read.offered_capabilities.iter().eq(symbols.iter().copied()));
+        assert_eq!(read.offered_capabilities.has("a"), !symbols.is_empty());
+    }
+}
