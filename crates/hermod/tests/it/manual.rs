@@ -40,7 +40,8 @@ const NO_METRICS: [&str; 5] = [
 /// How the names of pages about the benchmark begin.
 const BENCHMARK: [&str; 2] = ["bench", "suite"];
 /// How the lines that are run begin.
-const PROGRAMS: [&str; 5] = ["hermod ", "curl ", "ln ", "rabbitmqctl ", "rabbitmq-diagnostics "];
+const PROGRAMS: [&str; 8] =
+    ["hermod ", "curl ", "ln ", "rabbitmqctl ", "rabbitmq-diagnostics ", "openssl ", "cp ", "echo "];
 
 /// The commands in a page's fenced blocks, each with its continuation lines.
 fn commands(page: &str) -> Vec<String> {
