@@ -258,9 +258,9 @@ impl Broker {
         self.engine.memory.take_swept()
     }
 
-    /// Bytes of memory of messages and of their places.
-    pub fn memory_used(&self) -> usize {
-        self.engine.memory.used()
+    /// Bytes of memory that count against the limit, and the limit.
+    pub fn memory_of_limit(&self) -> (usize, usize) {
+        (self.engine.memory.total(), self.engine.memory.limit())
     }
 
     /// Runs one read from the disk that a queue waits for. True when more wait; otherwise `waker`

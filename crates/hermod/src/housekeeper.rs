@@ -9,12 +9,12 @@ use broker::Broker;
 use management::Watch;
 
 use crate::allocator;
-use crate::spare::Spare;
+use crate::spare::{Resident, Spare};
 use crate::worker::{Rest, Worker};
 
 /// The longest time between two rounds.
 const ROUND: Duration = Duration::from_secs(10);
-/// The shortest time between two returns of memory to the system.
+/// The shortest time between two returns of memory that the sweep has freed to the system.
 const BETWEEN: Duration = Duration::from_secs(5);
 
 /// Starts the thread. `watch` counts rounds that hold up its timers.
@@ -23,10 +23,11 @@ pub(crate) fn start(broker: Broker, watch: Arc<Watch>) -> io::Result<Worker> {
     let mut spare = Spare::new(given);
     Worker::start("hermod-housekeeping", move |waker| {
         let now = Instant::now();
-        left |= broker.take_swept() | spare.look(now, || spare_bytes(&broker));
-        if left && now >= given + BETWEEN {
+        left |= broker.take_swept();
+        let spares = spare.look(now, || resident(&broker));
+        if spares || (left && now >= given + BETWEEN) {
             allocator::give_holes_back();
-            spare.gave_back(spare_bytes(&broker));
+            spare.gave_back(resident(&broker).spare);
             (left, given) = (false, now);
         }
         for damage in broker.take_scrubbed() {
@@ -38,8 +39,9 @@ pub(crate) fn start(broker: Broker, watch: Arc<Watch>) -> io::Result<Worker> {
     })
 }
 
-/// Bytes that are resident and not for messages; 0 if the system does not tell.
-fn spare_bytes(broker: &Broker) -> usize {
-    let resident = management::resident_bytes().unwrap_or(0);
-    usize::try_from(resident).unwrap_or(usize::MAX).saturating_sub(broker.memory_used())
+/// What the process has; nothing if the system does not tell.
+fn resident(broker: &Broker) -> Resident {
+    let all = usize::try_from(management::resident_bytes().unwrap_or(0)).unwrap_or(usize::MAX);
+    let (used, limit) = broker.memory_of_limit();
+    Resident { all, spare: all.saturating_sub(used), limit }
 }
