@@ -3,6 +3,11 @@
 //! Invariant: each I/O thread runs one of them, then all that are ready, then the next. So another
 //! connection waits for one slice, however many are heavy; and they are served first come, first
 //! served. A connection that is not heavy neither waits here nor touches what is shared.
+//!
+//! All heavy ones share one slice of a thread in each round. A second slice would make each other
+//! connection wait for two. One slice is also no less than any other connection gets of a round.
+//! Where no other is ready, rounds follow each other at once, so the line leaves no thread idle.
+//! Each heavy one goes to the end of the line with each slice, so all have equal shares.
 
 use std::collections::VecDeque;
 use std::future::Future;
