@@ -647,12 +647,13 @@ fn network_of(net: &Net, certificates: Option<Arc<Certificates>>, watch: Arc<Wat
             certificate: encryption.certificate.map(|it| [it.subject, it.issuer, it.validity]),
         }),
     };
-    let [open, count, refused, turns] = [(); 4].map(|()| net.registry().clone());
+    let [open, count, refused, turns, strangers] = [(); 5].map(|()| net.registry().clone());
     Network {
         open: Box::new(move || open.list().into_iter().map(socket).collect()),
         count: Box::new(move || count.open()),
         refused: Box::new(move || refused.refused().collect()),
         long_turns: Box::new(move || vec![("connection", turns.long_turns()), ("housekeeping", watch.count())]),
+        strangers_bytes: Box::new(move || strangers.strangers_bytes()),
         certificate_ends: Box::new(move || certificates.as_ref().and_then(|certificates| certificates.end())),
     }
 }

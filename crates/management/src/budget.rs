@@ -36,6 +36,11 @@ impl Budget {
         Charge { budget: Arc::clone(self), user: user.into(), bytes: 0 }
     }
 
+    /// The bytes of all.
+    pub(crate) fn used(&self) -> u64 {
+        self.lock().used as u64
+    }
+
     fn lock(&self) -> MutexGuard<'_, Table> {
         // A panic leaves the sums as they were, so the table is still right.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
@@ -110,6 +115,7 @@ mod tests {
         assert_eq!(more.grow(1), Err(NoRoom), "its share is used up");
         let (mut two, mut three) = (budget.charge("two"), budget.charge("three"));
         assert_eq!(two.grow(SHARE), Ok(()));
+        assert_eq!(budget.used(), ALL as u64);
         assert_eq!(three.grow(1), Err(NoRoom), "all is used up");
         drop(one);
         assert_eq!((three.grow(1), more.grow(SHARE - 1)), (Ok(()), Ok(())));

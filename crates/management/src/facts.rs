@@ -45,6 +45,8 @@ pub struct Network {
     /// How often one connection held up all others of its thread for 100 ms or longer, and likewise
     /// for other watched work, by kind.
     pub long_turns: Box<dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync>,
+    /// Bytes in the buffers of sockets whose peers have not authenticated.
+    pub strangers_bytes: Box<dyn Fn() -> u64 + Send + Sync>,
     /// When the TLS certificate expires.
     pub certificate_ends: Box<dyn Fn() -> Option<SystemTime> + Send + Sync>,
 }

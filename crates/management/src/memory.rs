@@ -3,10 +3,11 @@
 //! Hermod knows three: queued messages, large messages that are arriving, and the rest. It has no
 //! Erlang memory, so the other categories are 0.
 
-use broker::Overview;
+use broker::{MemoryUse, Overview};
 use serde_json::{Map, Value as Json, json};
 
 use crate::process::Process;
+use crate::source::Source;
 
 /// RabbitMQ's categories that are always 0 here.
 const NONE_OF_IT: [&str; 19] = [
@@ -40,6 +41,31 @@ pub(crate) struct Memory {
     pub(crate) queued: u64,
     /// Bytes of large messages that are arriving or wait for a flush.
     pub(crate) arriving: u64,
+}
+
+/// Bytes that raise no alarm, since no consumer could end it: they are there as long as what they
+/// are for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kept {
+    /// Queues, exchanges and bindings.
+    pub(crate) declared: u64,
+    /// Connections, sessions and consumers.
+    pub(crate) clients: u64,
+    /// Answers and documents that are under way over HTTP.
+    pub(crate) http: u64,
+    /// Buffers of connections that have not authenticated.
+    pub(crate) strangers: u64,
+}
+
+impl Kept {
+    pub(crate) fn of(source: &Source, memory: &MemoryUse) -> Self {
+        let (http, strangers) = (source.budget.used(), source.strangers_bytes());
+        Self { declared: memory.declared, clients: memory.clients, http, strangers }
+    }
+
+    pub(crate) fn all(&self) -> u64 {
+        self.declared + self.clients + self.http + self.strangers
+    }
 }
 
 impl Memory {

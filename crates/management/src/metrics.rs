@@ -7,7 +7,7 @@ use broker::{Held, Overview, QueueReport, Totals};
 use crate::counters::{ALL_LENGTHS, CHURN, Counter, LENGTHS, TRAFFIC, counter};
 use crate::exposition::Exposition;
 use crate::facts::{Facts, Socket};
-use crate::memory::Memory;
+use crate::memory::{Kept, Memory};
 use crate::process::Process;
 
 /// The most queues that a scrape shows one by one. A longer scrape would take too long; it is cut,
@@ -24,7 +24,7 @@ pub(crate) fn aggregated(
     logins: [(&str, u64); 3],
     refused: &[(&str, u64)],
     (sockets, long_turns): (&[Socket], &[(&str, u64)]),
-    process: Process,
+    (process, kept): (Process, Kept),
 ) -> String {
     let mut out = Exposition::default();
     identity(&mut out, facts, "aggregated");
@@ -45,6 +45,7 @@ pub(crate) fn aggregated(
     }
     messages(&mut out, overview);
     resources(&mut out, overview, process);
+    not_alarming(&mut out, overview, kept);
     journal(&mut out, overview);
     traffic(&mut out, sockets);
     out.family(
@@ -190,17 +191,25 @@ fn resources(out: &mut Exposition, overview: &Overview, process: Process) {
     for ((_, kind, what), bytes) in Held::ALL.iter().zip(overview.memory.held) {
         out.gauge(&format!("hermod_{kind}_memory_bytes"), &format!("Bytes of {what}"), bytes);
     }
-    let declared = "Bytes of memory of queues, exchanges and bindings";
-    out.gauge("hermod_declarations_memory_bytes", declared, overview.memory.declared);
-    let clients = "Bytes of memory of connections, sessions and consumers";
-    out.gauge("hermod_clients_memory_bytes", clients, overview.memory.clients);
-    let logged = "Bytes of the log that durable declarations take";
-    out.gauge("hermod_declarations_journal_bytes", logged, overview.memory.logged);
     out.gauge("rabbitmq_resident_memory_limit_bytes", "Where the memory alarm rises", overview.memory.limit);
     out.gauge("rabbitmq_disk_space_available_bytes", "Bytes free on the journal's disk", overview.journal.free_bytes);
     let alarm = "1 while the alarm stops publishers";
     out.gauge("rabbitmq_alarms_memory_used_watermark", alarm, overview.alarms.memory.into());
     out.gauge("rabbitmq_alarms_free_disk_space_watermark", alarm, overview.alarms.disk.into());
+}
+
+/// What raises no alarm.
+fn not_alarming(out: &mut Exposition, overview: &Overview, kept: Kept) {
+    for (kind, what, bytes) in [
+        ("declarations", "of memory of queues, exchanges and bindings", kept.declared),
+        ("clients", "of memory of connections, sessions and consumers", kept.clients),
+        ("http", "of answers and documents that are under way over HTTP", kept.http),
+        ("strangers", "in buffers of connections that have not authenticated", kept.strangers),
+    ] {
+        out.gauge(&format!("hermod_{kind}_memory_bytes"), &format!("Bytes {what}"), bytes);
+    }
+    let logged = "Bytes of the log that durable declarations take";
+    out.gauge("hermod_declarations_journal_bytes", logged, overview.memory.logged);
 }
 
 fn journal(out: &mut Exposition, overview: &Overview) {

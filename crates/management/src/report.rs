@@ -114,7 +114,8 @@ pub struct StorageStatus {
     pub memory_used_bytes: u64,
     /// The limit at which the memory alarm rises.
     pub memory_limit_bytes: u64,
-    /// Bytes of connections, sessions, consumers and declarations, which raise no alarm.
+    /// Bytes that raise no alarm: of connections, sessions, consumers and declarations, of answers
+    /// that are under way over HTTP, and in buffers of peers that have not logged in.
     #[serde(default)]
     pub memory_kept_bytes: u64,
     /// Bytes of the journal's files.

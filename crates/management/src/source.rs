@@ -128,6 +128,11 @@ impl Source {
         kinds
     }
 
+    /// Bytes in the buffers of connections that have not authenticated.
+    pub(crate) fn strangers_bytes(&self) -> u64 {
+        (self.network.strangers_bytes)()
+    }
+
     /// When the TLS certificate expires.
     pub(crate) fn certificate_ends(&self) -> Option<SystemTime> {
         (self.network.certificate_ends)()

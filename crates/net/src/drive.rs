@@ -269,6 +269,7 @@ impl<'a> Drive<'a> {
         let acted = self.take_orders(now)? | self.run_timers(now)?;
         let took = self.take_input(budget, now, cx)?;
         let wrote = self.write_output(budget, now, cx)?;
+        self.count_buffers();
         let written = self.connection.output().is_empty() && self.stalled.is_none();
         match self.connection.read_state() {
             ReadState::Closed if written => return Err(End::Finished),
@@ -391,6 +392,15 @@ impl<'a> Drive<'a> {
             self.busy = None;
             self.input.shrink();
             self.connection.output().shrink();
+            self.count_buffers();
+        }
+    }
+
+    /// Tells the registry what the connection of a stranger takes.
+    #[inline]
+    fn count_buffers(&mut self) {
+        if !self.established {
+            self.registration.buffers(self.input.room() + self.connection.output().len());
         }
     }
 

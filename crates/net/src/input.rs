@@ -46,6 +46,11 @@ impl Input {
         &self.bytes[self.filled.clone()]
     }
 
+    /// Bytes of its memory.
+    pub(crate) fn room(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// True when nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.filled.is_empty()

@@ -31,6 +31,8 @@ pub struct Registry {
     opened: AtomicU64,
     refused: [AtomicU64; REASONS.len()],
     long_turns: AtomicU64,
+    /// Bytes in the buffers of connections that have not authenticated.
+    strangers_bytes: AtomicU64,
 }
 
 /// Who may come in.
@@ -78,6 +80,8 @@ pub(crate) struct Listed {
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
     pending: AtomicBool,
+    /// Its part of [`Registry::strangers_bytes`].
+    buffered: AtomicU64,
     wakeup: Arc<Wakeup>,
     reason: OnceLock<CloseReason>,
 }
@@ -167,6 +171,7 @@ impl Registry {
             limits,
             opened: AtomicU64::new(0),
             long_turns: AtomicU64::new(0),
+            strangers_bytes: AtomicU64::new(0),
             refused: Default::default(),
         }
     }
@@ -190,6 +195,7 @@ impl Registry {
             bytes_in: AtomicU64::new(0),
             bytes_out: AtomicU64::new(0),
             pending: AtomicBool::new(true),
+            buffered: AtomicU64::new(0),
             wakeup: Arc::default(),
             reason: OnceLock::new(),
         });
@@ -224,6 +230,17 @@ impl Registry {
     /// How often what a connection asked for held up all others of its thread for 100 ms or longer.
     pub fn long_turns(&self) -> u64 {
         self.long_turns.load(Ordering::Relaxed)
+    }
+
+    /// Bytes in the buffers of connections that have not authenticated.
+    pub fn strangers_bytes(&self) -> u64 {
+        self.strangers_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The buffers of a connection that has not authenticated take so many bytes.
+    fn buffers(&self, listed: &Listed, bytes: u64) {
+        let before = listed.buffered.swap(bytes, Ordering::Relaxed);
+        self.strangers_bytes.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
     }
 
     /// Orders connection `id` to close, telling its peer `explanation`. False when there is none of
@@ -269,6 +286,7 @@ impl Registry {
         if !listed.pending.swap(false, Ordering::Relaxed) {
             return;
         }
+        self.buffers(listed, 0);
         table.pending -= 1;
         if let Some(caller) = table.callers.get_mut(&network(listed.peer.remote.ip())) {
             caller.pending -= 1;
@@ -403,6 +421,11 @@ impl Registration {
         self.registry.long_turns.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Its buffers take so many bytes, and its peer has not authenticated.
+    pub(crate) fn buffers(&self, bytes: usize) {
+        self.registry.buffers(&self.listed, bytes as u64);
+    }
+
     /// The peer has shown who it is and counts as a stranger no longer.
     pub(crate) fn established(&self) {
         self.registry.no_longer_pending(&self.listed, &mut self.registry.table.lock());
@@ -448,6 +471,20 @@ mod tests {
         assert_eq!((registry.open(), registry.opened()), (0, 4));
         assert_eq!(refused, [("connections", 1), ("pending_per_address", 1)]);
         assert_eq!(registry.table.lock().pending, 0);
+    }
+
+    #[test]
+    fn buffers_of_strangers_count_until_they_are_known_or_gone() {
+        let registry = Arc::new(Registry::new(LIMITS));
+        let [one, two] = [1, 2].map(|host| registry.admit(peer(host), Instant::now()).unwrap());
+        one.buffers(4096);
+        two.buffers(1024);
+        one.buffers(16_384);
+        assert_eq!(registry.strangers_bytes(), 16_384 + 1024);
+        one.established();
+        assert_eq!(registry.strangers_bytes(), 1024);
+        drop((one, two));
+        assert_eq!(registry.strangers_bytes(), 0);
     }
 
     #[test]

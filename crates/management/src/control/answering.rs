@@ -14,6 +14,7 @@ use crate::change;
 use crate::counters::delivered;
 use crate::facts::Socket;
 use crate::listing;
+use crate::memory::Kept;
 use crate::report::{
     ConnectionRow, ConnectionStatus, MessageStatus, ObjectStatus, QueueContents, QueueDeclaration, QueueRow,
     QueueTraffic, RepairRow, SelectorRow, ServerStatus, Status, StorageStatus,
@@ -120,7 +121,7 @@ impl Source {
             storage: StorageStatus {
                 memory_used_bytes: overview.memory.used,
                 memory_limit_bytes: overview.memory.limit,
-                memory_kept_bytes: overview.memory.clients + overview.memory.declared,
+                memory_kept_bytes: Kept::of(self, &overview.memory).all(),
                 journal_used_bytes: overview.journal.used_bytes,
                 journal_max_bytes: overview.journal.max_bytes,
                 segments: overview.journal.segments.files.into(),

@@ -20,6 +20,7 @@ use crate::change::{Refused, Why};
 use crate::counters::{self, ALL_LENGTHS, CHURN, OF_QUEUES, TRAFFIC};
 use crate::facts::endpoint;
 use crate::history::Range;
+use crate::memory::Kept;
 use crate::source::Source;
 
 pub(super) fn routes() -> Routes {
@@ -193,6 +194,11 @@ fn sums_of_all(source: &Source, overview: &Overview) -> Json {
         "queue_totals": counters::fields(&ALL_LENGTHS, overview),
         "message_stats": counters::fields(&TRAFFIC, overview),
         "churn_rates": counters::fields(&CHURN, overview),
+        "hermod": {
+            "memory_used": overview.memory.used,
+            "memory_limit": overview.memory.limit,
+            "memory_kept": Kept::of(source, &overview.memory).all(),
+        },
         "listeners": listeners.collect::<Vec<_>>(),
         "contexts": [],
     })

@@ -29,8 +29,13 @@ const COUNTED: [&str; 5] = [
     "hermod_bodies_memory_bytes",
     "hermod_replies_memory_bytes",
 ];
-/// What it counts beside that: it stays for as long as connections and declarations are there.
-const KEPT: [&str; 2] = ["hermod_declarations_memory_bytes", "hermod_clients_memory_bytes"];
+/// What it counts beside that: it stays for as long as connections, declarations and answers do.
+const KEPT: [&str; 4] = [
+    "hermod_declarations_memory_bytes",
+    "hermod_clients_memory_bytes",
+    "hermod_http_memory_bytes",
+    "hermod_strangers_memory_bytes",
+];
 /// Turns that took so long that others had to wait.
 const LONG_TURNS: [&str; 2] =
     ["hermod_long_turns_total{kind=\"connection\"}", "hermod_long_turns_total{kind=\"housekeeping\"}"];

@@ -60,10 +60,33 @@ fn unread_answers_take_little_and_others_are_served_meanwhile() {
     let refused = sorted.iter().filter(|(_, status)| status == "HTTP/1.1 503").count();
     assert!(refused > 10 && refused < 50, "{refused} of 50 are told to come again, of {} bytes each", whole.len());
     assert_eq!(server.get("/health/live").0, 200);
+    crate::server::until("they are counted", || counted(&server, "hermod_http_memory_bytes") > 16 << 20);
     let grown = resident(&server).saturating_sub(before);
     assert!(grown < 100 * 1024, "{grown} KiB for a hundred answers of {} bytes", whole.len());
     drop(sorted);
     crate::server::until("room again", || server.ask("GET", "/api/queues?sort=name", GUEST).0 == 200);
+    let overview: serde_json::Value = serde_json::from_str(&server.ask("GET", "/api/overview", GUEST).1).unwrap();
+    let kept = overview["hermod"]["memory_kept"].as_u64().unwrap();
+    assert!(kept > counted(&server, "hermod_declarations_memory_bytes") && kept < 64 << 20, "{kept}");
+}
+
+#[test]
+fn buffers_of_strangers_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &[]);
+    let mut strangers: Vec<_> = (0..20).map(|_| socket(server.ports.stomp)).collect();
+    strangers.iter_mut().for_each(|socket| shove(socket, b"CONNECT\nlogin:guest\n"));
+    let now = || counted(&server, "hermod_strangers_memory_bytes");
+    crate::server::until("they are counted", || now() >= 20 * 1024);
+    drop(strangers);
+    crate::server::until("they are gone", || now() == 0);
+}
+
+/// A figure among the metrics.
+fn counted(server: &Server, name: &str) -> u64 {
+    let text = server.get("/metrics").1;
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+    value.unwrap_or_else(|| panic!("{name} is missing in {text}"))
 }
 
 #[test]
