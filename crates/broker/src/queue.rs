@@ -69,7 +69,7 @@ pub use figures::{QueueFigures, QueueTotals};
 pub(crate) use filter::Filter;
 pub use filter::SelectorReport;
 pub(crate) use lane::{Attendance, Coming, Entry, Indexed, Lane, Least, Placed, State};
-pub(crate) use lanes::{LaneNumber, Lanes, Position, Positions, first_of, lane_of};
+pub(crate) use lanes::{LaneNumber, Lanes, Position, Positions, PurgeEnds, first_of, lane_of};
 pub(crate) use last_value::{Keyed, LastValues, Recovered};
 pub(crate) use page::{BodyPlace, Listed, Page};
 pub(crate) use paging::{Damage, Purpose, Task};
@@ -78,7 +78,7 @@ pub(crate) use returns::Returns;
 pub(crate) use scan::{Glimpse, Seized, Step, Walk};
 pub(crate) use settle::{EntryOutcome, SETTLED_BEFORE, Settlement};
 pub(crate) use spill::Picked;
-pub(crate) use visit::Visit;
+pub(crate) use visit::{VISIT_ENTRIES, Visit};
 
 use crate::arguments::{Overflow, QueueArguments, QueueType, Remember};
 use crate::message::Message;
@@ -327,11 +327,17 @@ impl Queue {
             return;
         }
         let too_many = |ready: usize| max_length.is_some_and(|limit| ready as u64 > limit);
+        let mut dropped = 0;
         while too_many(inner.lanes.ready()) || inner.accounting.exceeds(max_length_bytes) {
+            if dropped == VISIT_ENTRIES {
+                // A policy has shortened the queue: the timer goes on.
+                return inner.lifetime.note_more();
+            }
             let Some(seq) = inner.lanes.first_ready() else { return };
             if !self.die(inner, seq, Reason::MaxLength) {
                 return;
             }
+            dropped += 1;
         }
     }
 

@@ -4,7 +4,7 @@
 //! The bodies are weighed only where a limit asks for their sum.
 
 use crate::message::Message;
-use crate::queue::lane::{Dropped, PLACE_COST};
+use crate::queue::lane::{Dropped, PLACE_COST, Purged};
 use crate::queue::{Coming, Entry};
 
 /// See the module.
@@ -146,16 +146,21 @@ impl Accounting {
         self.resident -= dropped.length;
     }
 
-    /// All ready entries are gone; the cost of their messages was `bytes`.
-    pub(super) fn purged(&mut self, bytes: usize) {
-        self.bytes -= bytes;
-        self.resident = 0;
-        (self.weights.bytes, self.weights.unknown) = (0, 0);
+    /// Ready entries are gone.
+    pub(super) fn purged(&mut self, purged: &Purged) {
+        self.bytes -= purged.bytes;
+        self.resident -= purged.length;
+        if self.weights.are_kept {
+            let (bytes, unknown) = purged.weight;
+            self.weights.bytes = self.weights.bytes.saturating_sub(bytes);
+            self.weights.unknown = self.weights.unknown.saturating_sub(unknown);
+        }
     }
 
     /// All entries are gone.
     pub(super) fn ended(&mut self) {
-        self.purged(self.bytes);
+        (self.bytes, self.resident) = (0, 0);
+        (self.weights.bytes, self.weights.unknown) = (0, 0);
     }
 
     /// True when the queue may have spilled bodies.

@@ -13,8 +13,9 @@ use crate::message::Message;
 use crate::queue::arrival::Work;
 use crate::queue::consumers::Turn;
 use crate::queue::mailbox::{Notice, Outgoing};
+use crate::queue::visit::AT_ONCE;
 use crate::queue::{Consumer, ConsumerKey, Filter, Gone, Inner, Queue, Reason, Resume, Returns, Show, State};
-use crate::queue::{Visit, settle};
+use crate::queue::{Guard, VISIT_ENTRIES, Visit, settle};
 use crate::store::facts;
 
 /// How far ahead of the deliveries the mark is logged, in entries.
@@ -80,13 +81,19 @@ impl Queue {
     /// Delivers to consumers that take everything.
     #[inline]
     fn dispatch_plain(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
+        let mut expired = 0;
         while let Some(seq) = inner.lanes.first_ready() {
             if inner.consumers.is_empty() {
                 break;
             }
             let Some(entry) = inner.lanes.get_mut(seq) else { break };
             if entry.is_too_old(visit.now) {
+                if expired == VISIT_ENTRIES {
+                    inner.lifetime.note_more();
+                    break;
+                }
                 self.die(inner, seq, Reason::Expired);
+                expired += 1;
                 continue;
             }
             let (durable, away) = (entry.is_durable(), entry.message.is_none());
@@ -104,17 +111,35 @@ impl Queue {
         self.expire(inner, visit.now);
     }
 
-    /// Expires the heads of the lanes that are too old. A head that the pager must place first does
-    /// not hold up other lanes.
-    fn expire(&self, inner: &mut Inner, now: u64) {
+    /// Expires the heads of the lanes that are too old, up to [`VISIT_ENTRIES`]. A head that the
+    /// pager must place first does not hold up other lanes. False if more are too old.
+    fn expire(&self, inner: &mut Inner, now: u64) -> bool {
         #[cfg(feature = "sabotage")]
         let now = now + if super::sabotage::armed("early") { super::sabotage::EARLY } else { 0 };
+        let mut expired = 0;
         for at in 0..inner.lanes.count() {
             while let Some(seq) = inner.lanes.first_expired(at, now) {
+                if expired == VISIT_ENTRIES {
+                    inner.lifetime.note_more();
+                    return false;
+                }
                 if !self.die(inner, seq, Reason::Expired) {
                     break;
                 }
+                expired += 1;
             }
+        }
+        true
+    }
+
+    /// Locks the queue once all heads that are too old have expired, in as many visits as that takes.
+    fn lock_expired<'a, 'v: 'a>(self: &'a Arc<Self>, visit: &mut Visit<'v>) -> Guard<'a> {
+        loop {
+            let mut inner = self.lock(visit.context);
+            if inner.is_deleted() || self.expire(&mut inner, visit.now) {
+                return inner;
+            }
+            self.conclude(inner, Show::Nothing, visit);
         }
     }
 
@@ -274,7 +299,7 @@ impl Queue {
             visit.work.extend(queue.map(|queue| Work::Release { queue }));
             return;
         }
-        if inner.wake(visit.now) {
+        if inner.wake(visit.now) | (at == AT_ONCE) {
             self.show(&mut inner, Show::AllWithinLimits, visit);
         }
         self.expire(&mut inner, visit.now);
@@ -292,12 +317,11 @@ impl Queue {
         waker: &Waker,
         visit: &mut Visit<'_>,
     ) -> Result<Fetched, Gone> {
-        let mut inner = self.lock(visit.context);
+        let mut inner = self.lock_expired(visit);
         if inner.is_deleted() {
             return Err(Gone);
         }
         inner.lifetime.touch(visit.now);
-        self.expire(&mut inner, visit.now);
         let Some(seq) = inner.lanes.first_ready() else {
             inner.totals.fetched_empty += 1;
             self.conclude(inner, Show::Nothing, visit);

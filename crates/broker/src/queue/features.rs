@@ -85,7 +85,7 @@ impl Features {
         }
     }
 
-    /// All ready entries are gone. `is_live` knows the others.
+    /// Ready entries are gone. `is_live` knows those that are there.
     pub(super) fn purged(&mut self, is_live: &dyn Fn(u64) -> bool) {
         self.ids.purged(is_live);
         self.values.purged(is_live);
@@ -128,10 +128,10 @@ pub(crate) struct RestatedBundle<'a> {
 }
 
 impl Inner {
-    /// All ready entries have been taken out of their lanes.
+    /// Ready entries have been taken out of their lanes.
     pub(super) fn purged(&mut self, purged: &mut Purged, context: &QueueContext) {
         self.free_spilled_of(&mut purged.freed, context);
-        self.accounting.purged(purged.bytes);
+        self.accounting.purged(purged);
         self.features.purged(&|number| self.lanes.is_live(number));
         self.paging.forget_damage();
     }

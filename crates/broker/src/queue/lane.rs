@@ -26,8 +26,8 @@ mod shown;
 mod weight;
 
 pub(crate) use evict::{Dropped, Swept};
-pub(crate) use purge::Purged;
 use purge::Runs;
+pub(crate) use purge::{Piece, Purged};
 pub(crate) use weight::Coming;
 
 /// The memory of an entry in a hot page while its message is away, in bytes.

@@ -15,7 +15,8 @@ use journal::{Address, Bits, Chunk, PAGE, Reference};
 
 use crate::message::Message;
 use crate::queue::filter::Cursor;
-use crate::queue::lane::{Attendance, Away, Dropped, Entry, Indexed, Lane, Least, Placed, Purged, State, Swept, Want};
+use crate::queue::lane::Want;
+use crate::queue::lane::{Attendance, Away, Dropped, Entry, Indexed, Lane, Least, Piece, Placed, Purged, State, Swept};
 use crate::queue::page::Page;
 use crate::queue::{Returns, Task};
 
@@ -86,6 +87,10 @@ impl Positions {
         }
     }
 }
+
+/// How far a purge goes, once its first piece is done: for each lane, the page that grew then.
+#[derive(Debug, Default)]
+pub(crate) struct PurgeEnds(Vec<(LaneNumber, u64)>);
 
 /// See the module.
 #[derive(Debug)]
@@ -483,13 +488,26 @@ impl Lanes {
         self.all().flat_map(Lane::returns).collect()
     }
 
-    /// Takes every ready entry out.
-    pub(crate) fn purge(&mut self) -> Purged {
+    /// Takes ready entries out, `most` or somewhat more. `ends` is kept for the next piece.
+    pub(crate) fn purge(&mut self, most: u64, ends: &mut PurgeEnds) -> Purged {
+        let first = ends.0.is_empty();
         let mut all = Purged::default();
         for lane in self.all_mut().rev() {
-            let purged = lane.purge();
+            let most = most.saturating_sub(all.count);
+            let piece = if first {
+                ends.0.push((lane.number(), lane.last_page()));
+                Piece::First { most }
+            } else {
+                let end = ends.0.iter().find(|(number, _)| *number == lane.number());
+                // A lane that came meanwhile has no end, and nothing goes.
+                Piece::Next { most, before: end.map_or(0, |(_, page)| *page) }
+            };
+            let purged = lane.purge(piece);
+            all.has_more |= purged.has_more;
             all.count += purged.count;
             all.bytes += purged.bytes;
+            all.length += purged.length;
+            all.weight = (all.weight.0 + purged.weight.0, all.weight.1 + purged.weight.1);
             all.runs.extend(purged.runs);
             purged.freed.into_iter().for_each(|(file, count)| *all.freed.entry(file).or_default() += count);
         }
@@ -535,6 +553,49 @@ mod tests {
         let mut lanes = with_entries(&[-1, 3, 0, -4]);
         let numbers: Vec<_> = lanes.in_order_of_numbers().map(|lane| lane.number()).collect();
         assert!(numbers.is_sorted() && numbers.len() == 4, "{numbers:?}");
+    }
+
+    #[test]
+    fn a_purge_in_pieces_takes_what_was_there_and_nothing_that_comes_meanwhile() {
+        const MANY: u64 = 3 * PAGE + 100;
+        let heights = [0, 2, -1];
+        let mut lanes = Lanes::new();
+        for height in heights {
+            for _ in 0..MANY {
+                lanes.push(lane_above(height), ready());
+            }
+        }
+        // One is with a consumer.
+        let out = first_of(lane_above(2)) + 5;
+        lanes.set(out, State::Out);
+        let (mut ends, mut gone, mut pieces) = (PurgeEnds::default(), Vec::new(), 0);
+        loop {
+            let purged = lanes.purge(PAGE, &mut ends);
+            assert!(purged.count <= 5 * PAGE, "{} in one piece", purged.count);
+            gone.extend(purged.runs.iter().flat_map(|(first, count)| *first..first + count));
+            for _ in 0..PAGE / 2 {
+                lanes.push(lane_above(2), ready());
+            }
+            lanes.push(lane_above(7), ready());
+            pieces += 1;
+            if !purged.has_more {
+                break;
+            }
+        }
+        assert!(pieces > 5, "{pieces}");
+        gone.sort_unstable();
+        let mut expected: Vec<u64> = heights
+            .iter()
+            .flat_map(|height| (first_of(lane_above(*height))..).take(MANY as usize))
+            .filter(|number| *number != out)
+            .collect();
+        expected.sort_unstable();
+        assert!(gone == expected, "{} of {}", gone.len(), expected.len());
+        assert_eq!(lanes.ready() as u64, pieces * (PAGE / 2 + 1));
+        assert_eq!(lanes.live() as u64, pieces * (PAGE / 2 + 1) + 1);
+        let first = lanes.first_ready().expect("those that came meanwhile");
+        assert_eq!(lane_of(first), lane_above(7));
+        lanes.set(out, State::Ready);
     }
 
     #[test]

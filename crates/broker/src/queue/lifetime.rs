@@ -14,12 +14,15 @@ pub(super) struct Lifetime {
     used_at: u64,
     /// When anything last happened to it.
     active_at: u64,
+    /// This visit has dropped as much as it may, and more must go.
+    has_more: bool,
 }
 
 impl Lifetime {
     /// Of a new queue.
     pub(super) fn new(now: u64) -> Self {
-        Self { is_deleted: false, had_consumer: false, timer_at: u64::MAX, used_at: now, active_at: now }
+        let (timer_at, used_at, active_at) = (u64::MAX, now, now);
+        Self { is_deleted: false, had_consumer: false, timer_at, used_at, active_at, has_more: false }
     }
 
     #[inline]
@@ -61,6 +64,16 @@ impl Lifetime {
     #[inline]
     pub(super) fn act(&mut self, now: u64) {
         self.active_at = now;
+    }
+
+    /// This visit has dropped as much as it may, and more must go: the timer fires at once.
+    pub(super) fn note_more(&mut self) {
+        self.has_more = true;
+    }
+
+    /// True when more must go than this visit has dropped.
+    pub(super) fn take_more(&mut self) -> bool {
+        std::mem::take(&mut self.has_more)
     }
 
     /// Sets the timer to `at`. False if it fires no later anyway.

@@ -16,6 +16,13 @@ use journal::Ticket;
 use crate::queue::arrival::Work;
 use crate::queue::{Guard, Inner, Page, Queue, QueueContext};
 
+/// Entries that one visit settles, or drops by a limit or by their age, at most. Others have their
+/// turns with the queue before the next ones.
+pub(crate) const VISIT_ENTRIES: usize = 10_000;
+
+/// The time of a timer that fires as soon as it can.
+pub(super) const AT_ONCE: u64 = 0;
+
 /// The context of one visit, and the work that it leaves.
 pub(crate) struct Visit<'a> {
     pub(crate) context: &'a QueueContext,
@@ -95,6 +102,7 @@ impl Queue {
             if unknown { u64::MAX } else { lane.head_expires_at() }
         });
         let head = heads.min().filter(|at| *at != u64::MAX);
-        [head, self.idle_until(inner), inner.next_waking()].into_iter().flatten().min()
+        let at_once = inner.lifetime.take_more().then_some(AT_ONCE);
+        [at_once, head, self.idle_until(inner), inner.next_waking()].into_iter().flatten().min()
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use journal::Ticket;
 
 use crate::error::Error;
-use crate::queue::{EntryOutcome, Resume, Said, Settlement, SharedCredit, Visit};
+use crate::queue::{EntryOutcome, Resume, Said, Settlement, SharedCredit, VISIT_ENTRIES, Visit};
 use crate::session::{Client, SessionId};
 
 /// The deliveries of a session that a settlement names. Those that are settled already are passed
@@ -347,7 +347,10 @@ impl Client {
         let mut accepted = 0;
         self.slots.settle_touched(|queue, settlements| {
             let mut visit = Visit { context: &self.engine, now, work: &mut self.work };
-            ticket = ticket.max(queue.settle(settlements, client, &mut visit));
+            // Others get at the queue between two pieces.
+            for piece in settlements.chunks(VISIT_ENTRIES) {
+                ticket = ticket.max(queue.settle(piece, client, &mut visit));
+            }
             accepted += settlements.iter().filter(|one| one.outcome == EntryOutcome::Accepted).count();
         });
         self.engine.totals.deliveries.acknowledged.add(accepted as u64);

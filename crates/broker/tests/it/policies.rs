@@ -46,6 +46,35 @@ fn a_length_limit_drops_at_once_and_goes_again() {
     script.check(&[("a/2 publish - q 5", "+2"), ("* counts q", "2 0"), ("a get q", ":3=3 left 1")]);
 }
 
+/// All of a backlog went under one lock of its queue, and all who used the queue waited for that.
+#[test]
+fn a_limit_drops_a_backlog_in_pieces_between_which_others_use_the_queue() {
+    const MANY: u64 = 25_000;
+    for definition in ["max-length=1", "max-length-bytes=1", "message-ttl=0"] {
+        let broker = TestBroker::open(Setup::memory());
+        let mut peer = Peer::attach(&broker, "guest").expect("it may attach");
+        let session = peer.session(1);
+        peer.client.declare_queue(&durable("q"), broker.now()).expect("it may declare");
+        for _ in 0..MANY {
+            peer.client.publish(session, message("", "q", b"x")).expect("it is taken");
+        }
+        peer.client.end_turn(broker.now());
+        let definition = table_of(definition);
+        let spec = PolicySpec { pattern: "q".to_owned(), apply_to: ApplyTo::All, priority: 0, definition };
+        let operator = auth::Identity::operator("test");
+        broker.broker.set_policy("/", PolicyKind::User, "p", spec, &operator).expect("it may be set");
+        let waiting = || broker.broker.overview().messages.ready;
+        assert_eq!(waiting(), MANY - 10_000, "one piece went at once");
+        let mut pieces = Vec::new();
+        while waiting() > 1 && pieces.len() < 10 {
+            broker.housekeep_only();
+            pieces.push(waiting());
+        }
+        pieces.dedup();
+        assert!(pieces.len() == 2 && pieces[0] == MANY - 20_000, "{pieces:?}");
+    }
+}
+
 #[test]
 fn a_limit_in_bytes_counts_what_is_there_wherever_it_is() {
     let disk = SimDisk::new(1, 64 << 20);

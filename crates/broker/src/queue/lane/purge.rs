@@ -1,10 +1,13 @@
-//! Purging: every ready entry goes at once, page by page, and messages that are away are not read.
+//! Purging: every ready entry goes, page by page, and messages that are away are not read.
+//!
+//! The queue's lock is not held for all of a large backlog. So the first piece takes the last page,
+//! which alone still grows, and the others take the pages before it. What comes meanwhile stays.
 
 use std::collections::BTreeMap;
 
-use journal::Bits;
+use journal::{Bits, PAGE};
 
-use super::{AWAY_COST, Lane};
+use super::{AWAY_COST, Lane, Least};
 use crate::queue::page::{Page, State, bit_of};
 
 /// The result of a purge.
@@ -13,6 +16,10 @@ pub(crate) struct Purged {
     pub(crate) count: u64,
     /// The cost of the messages that were in memory, in bytes.
     pub(crate) bytes: usize,
+    /// The sum of their lengths.
+    pub(crate) length: usize,
+    /// Where bodies are weighed: their bytes, and the number of entries of unknown length.
+    pub(crate) weight: (u64, usize),
     /// The numbers that it settled, each (first, count). Numbers that were settled before may lie
     /// in between.
     pub(crate) runs: Vec<(u64, u64)>,
@@ -22,6 +29,17 @@ pub(crate) struct Purged {
     away: usize,
     /// The run that is still open: its first number, and the one behind its last.
     open: Option<(u64, u64)>,
+    /// More pages have ready entries.
+    pub(crate) has_more: bool,
+}
+
+/// The part of a lane that one piece of a purge takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Piece {
+    /// So many entries or somewhat more, and those of the last page.
+    First { most: u64 },
+    /// So many or somewhat more, of the pages before this one.
+    Next { most: u64, before: u64 },
 }
 
 /// Runs of numbers, each (first, count), in order.
@@ -63,33 +81,62 @@ impl Runs {
 }
 
 impl Lane {
-    /// Takes every ready entry out.
-    pub(crate) fn purge(&mut self) -> Purged {
+    /// Takes ready entries out.
+    pub(crate) fn purge(&mut self, piece: Piece) -> Purged {
         let mut purged = Purged::default();
-        for page in &mut self.pages {
+        let last = self.pages.len().saturating_sub(1);
+        let (most, before, with_last) = match piece {
+            Piece::First { most } => (most, u64::MAX, true),
+            Piece::Next { most, before } => (most, before, false),
+        };
+        for (index, page) in self.pages.iter_mut().enumerate() {
+            if page.number >= before {
+                break;
+            }
+            if purged.count >= most && !(with_last && index == last) {
+                purged.has_more |= page.ready_count > 0;
+                // Nothing of this page belongs to a run.
+                purged.close();
+                continue;
+            }
             let live = page.live;
+            if self.paged.least == Least::Places {
+                let (bytes, unknown) = page.weight();
+                purged.weight = (purged.weight.0 + bytes, purged.weight.1 + unknown);
+            }
             if page.is_hot() {
                 purged.take_hot(page);
             } else {
                 self.away -= live;
                 self.index_bytes -= page.cost();
+                self.paged.memo.returns.extract_if(page.start()..page.start() + PAGE, |_, _| true).for_each(drop);
                 purged.take_whole(page);
             }
             self.live -= live - page.live;
         }
         purged.close();
+        self.purged(&purged);
+        purged
+    }
+
+    fn purged(&mut self, purged: &Purged) {
         let durable = purged.freed.iter().filter(|(file, _)| !journal::is_spilled(**file)).map(|(_, count)| count);
         self.durable = self.durable.saturating_sub(durable.sum::<u64>() as usize);
         self.away -= purged.away;
         self.index_bytes -= purged.away * AWAY_COST;
-        self.ready = 0;
-        self.cursor = self.next;
+        self.ready -= purged.count as usize;
+        if self.ready == 0 {
+            self.cursor = self.next;
+        }
         let last = self.pages.pop_back();
         self.pages.retain(|page| page.live > 0);
         self.pages.extend(last);
-        self.paged.memo.returns.clear();
         self.shrink();
-        purged
+    }
+
+    /// The page that still grows: see [`Piece`].
+    pub(crate) fn last_page(&self) -> u64 {
+        self.pages.back().map_or(0, |page| page.number)
     }
 }
 
@@ -129,7 +176,10 @@ impl Purged {
                 }
             }
             match entry.message.take() {
-                Some(message) => self.bytes += message.cost(),
+                Some(message) => {
+                    self.bytes += message.cost();
+                    self.length += message.block().len();
+                }
                 None => self.away += 1,
             }
             let file = entry.address.map(|address| address.file);

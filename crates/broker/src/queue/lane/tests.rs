@@ -329,7 +329,7 @@ impl World {
     fn purge(&mut self) {
         let before = self.model.clone();
         self.model.retain(|_, item| item.state != State::Ready);
-        let purged = self.lane.purge();
+        let purged = self.lane.purge(Piece::First { most: u64::MAX });
         assert_eq!(purged.count as usize, before.len() - self.model.len());
         let mut freed: BTreeMap<u32, u64> = BTreeMap::new();
         for item in before.values().filter(|item| item.state == State::Ready) {
