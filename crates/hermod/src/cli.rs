@@ -9,14 +9,13 @@ mod config;
 mod connections;
 mod counted;
 pub(crate) mod definitions;
+mod list;
 mod objects;
 mod output;
 mod password;
 mod policies;
-mod queues;
 mod redrive;
 mod repair;
-mod rows;
 mod status;
 mod table;
 mod tasks;
@@ -83,19 +82,19 @@ pub(crate) fn run() -> Result<(), Failure> {
 /// Runs the commands that list and change the state of a running broker; `None` for other commands.
 fn administer(verb: &str, settings: &Settings, arguments: &ArgMatches) -> Option<Result<(), Failure>> {
     let form = || Form::of(arguments);
+    if let Err(failure) = self::list::refuse_misplaced(arguments) {
+        return Some(Err(failure));
+    }
     Some(match verb {
         "users" => users::users(settings, arguments, form()),
         "permissions" => users::permissions(settings, arguments, form()),
         "vhosts" => vhosts::run(settings, arguments, form()),
         "policies" => policies::run(settings, arguments, form()),
-        "losses" => policies::losses(settings, form()),
-        "queues" => match arguments.subcommand() {
-            Some((verb, given)) if verb != "list" => objects::queues(settings, verb, given),
-            _ => queues::run(settings, form()),
-        },
+        "losses" => self::list::run(settings, &self::list::LOSSES, arguments, form()),
+        "queues" => objects::queues(settings, arguments, form()),
         "exchanges" => objects::exchanges(settings, arguments, form()),
         "bindings" => objects::bindings(settings, arguments, form()),
-        "consumers" => objects::consumers(settings, form()),
+        "consumers" => self::list::run(settings, &self::list::CONSUMERS, arguments, form()),
         "connections" => connections::run(settings, arguments, form()),
         "tasks" => tasks::run(settings, arguments, form()),
         "trace" => trace::run(settings, arguments, form()),
@@ -187,13 +186,13 @@ fn administration() -> [Command; 15] {
         objects::queues_command(asking("queues", "List, declare, delete and purge queues")),
         objects::exchanges_command(asking("exchanges", "List, declare and delete exchanges")),
         objects::bindings_command(asking("bindings", "List, declare and delete bindings")),
-        asking("consumers", "List consumers"),
+        self::list::arguments(asking("consumers", "List consumers")),
         connections::command(asking("connections", "List and close connections")),
         users::users_command(asking("users", "List, add, change and delete users")),
         users::permissions_command(asking("permissions", "List, set and clear the permissions of users")),
         vhosts::command(asking("vhosts", "List, add, limit and delete vhosts")),
         policies::command(asking("policies", "List, set and clear policies")),
-        asking("losses", "List the last messages that were dropped, and why"),
+        self::list::arguments(asking("losses", "List the last messages that were dropped, and why")),
         tasks::command(asking("tasks", "List, start and cancel tasks that move, copy or delete messages")),
         trace::command(asking("trace", "List traced vhosts, turn tracing on and off")),
         alarms::command(asking("alarms", "List, raise and clear alarms")),

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub(crate) use manual::settings_page;
+pub(crate) use nearest::nearest;
 pub(crate) use ports::{HTTP, HTTPS, Port};
 pub(crate) use reader::{Described, Origin, Reader, declare};
 pub(crate) use settings::{Durability, Listen, LogFormat, Settings};
@@ -123,7 +124,7 @@ fn refuse_unknown(layer: &Layer, known: &[Described]) -> Result<(), ConfigError>
         if known.iter().any(|setting| setting.name == name) {
             continue;
         }
-        let hint = match nearest::nearest(name, known.iter().map(|setting| setting.name)) {
+        let hint = match nearest(name, known.iter().map(|setting| setting.name)) {
             Some(nearest) => format!("did you mean {nearest}?"),
             None => "hermod config lists all settings".to_owned(),
         };

@@ -10,7 +10,7 @@ mod answering;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Refused;
-use crate::report::{BackupRow, ConnectionRow, MessageRow, QueueRow, RedriveRow, RepairRow, Status};
+use crate::report::{BackupRow, MessageRow, RedriveRow, RepairRow, Status};
 use crate::resources::{Change, Extent, Imported, LONGEST_DEFINITIONS, Listed, PlannedRow, Secret, TaskFields};
 
 /// Longest request line in bytes: the longest document, and what JSON adds to quote it.
@@ -23,16 +23,15 @@ const LONGEST_REQUEST: u64 = 2 * LONGEST_DEFINITIONS + 1024;
 pub enum Request {
     /// A summary of the broker.
     Status,
-    /// All queues.
-    Queues,
-    /// All connections.
-    Connections,
     /// All objects of one kind.
     List {
         /// The kind.
         what: Listed,
         /// Only those in this vhost.
         vhost: Option<String>,
+        /// Only these fields, with dots into nested objects; all if there are none.
+        #[serde(default)]
+        fields: Vec<String>,
     },
     /// Changes something.
     Change(Change),
@@ -127,10 +126,6 @@ impl Request {
 pub enum Answer {
     /// To [`Request::Status`].
     Status(Box<Status>),
-    /// To [`Request::Queues`].
-    Queues(Vec<QueueRow>),
-    /// To [`Request::Connections`].
-    Connections(Vec<ConnectionRow>),
     /// To [`Request::List`]: objects in the shape of RabbitMQ's HTTP API.
     List(Vec<serde_json::Value>),
     /// To [`Request::Change`]: it is made and durable. The number of messages or connections that

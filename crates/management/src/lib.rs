@@ -48,10 +48,11 @@ pub use facts::{Encryption, Facts, Network, ProtocolNames, Setting, Socket};
 pub use features::feature_flags;
 pub use hosts::{Hosts, Names};
 pub use http::PerObject;
+pub use listing::{SortKey, at, only};
 pub use process::resident_bytes;
 pub use report::{
-    BackupRow, ConnectionRow, ConnectionStatus, ListenerRow, MessageRow, MessageStatus, ObjectStatus, QueueContents,
-    QueueDeclaration, QueueRow, QueueTraffic, RedriveRow, RepairRow, SelectorRow, ServerStatus, Status, StorageStatus,
+    BackupRow, ConnectionStatus, ListenerRow, MessageRow, MessageStatus, ObjectStatus, RedriveRow, RepairRow,
+    ServerStatus, Status, StorageStatus,
 };
 pub use resources::{
     BindingChange, BindingFields, Change, ConnectionChange, DestinationType, ExchangeChange, Extent, Imported,

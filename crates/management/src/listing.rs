@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use broker::{BindingPlace, Names};
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use crate::facts::Socket;
 use crate::source::Source;
@@ -130,20 +130,41 @@ pub(crate) fn entries_of_named(
 }
 
 /// The field of a row at a path with dots.
-pub(crate) fn at<'a>(row: &'a Json, path: &str) -> Option<&'a Json> {
+pub fn at<'a>(row: &'a Json, path: &str) -> Option<&'a Json> {
     path.split('.').try_fold(row, |inner, name| inner.get(name))
+}
+
+/// These fields of a row; a field with dots is in a nested object.
+pub fn only(row: &Json, columns: &[String]) -> Json {
+    let mut narrow = Map::new();
+    for path in columns {
+        let Some(value) = at(row, path) else { continue };
+        let mut into = &mut narrow;
+        let mut names = path.split('.').peekable();
+        while let Some(name) = names.next() {
+            if names.peek().is_none() {
+                into.insert(name.to_owned(), value.clone());
+                break;
+            }
+            let inner = into.entry(name).or_insert_with(|| Json::Object(Map::new()));
+            let Json::Object(inner) = inner else { break };
+            into = inner;
+        }
+    }
+    Json::Object(narrow)
 }
 
 /// What a thing is sorted by. A missing field comes first, then numbers, then texts.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct SortKey {
+pub struct SortKey {
     kind: u8,
     number: f64,
     pub(crate) text: String,
 }
 
 impl SortKey {
-    pub(crate) fn of(value: Option<&Json>) -> Self {
+    /// The key of a field.
+    pub fn of(value: Option<&Json>) -> Self {
         let key = |kind, number, text| Self { kind, number, text };
         match value {
             None | Some(Json::Null) => Self::default(),
@@ -210,10 +231,25 @@ pub(crate) fn clients(source: &Source, vhost: Option<&str>, sockets: Sockets) ->
 
 /// All rows of a list, or those in a vhost.
 pub(crate) fn all(source: &Source, collection: &dyn Collection, vhost: Option<&str>) -> Vec<Json> {
+    narrow(source, collection, vhost, &[])
+}
+
+/// These fields of all rows of a list, or of those in a vhost; all fields if none are named. No
+/// more whole rows than those of a part are held.
+pub(crate) fn narrow(
+    source: &Source,
+    collection: &dyn Collection,
+    vhost: Option<&str>,
+    fields: &[String],
+) -> Vec<Json> {
     let mut parts = collection.parts(source, vhost);
     let mut rows = Vec::new();
     while let Some(part) = parts.pop_front() {
-        rows.extend(collection.rows(source, part, &mut parts));
+        let of_part = collection.rows(source, part, &mut parts);
+        match fields {
+            [] => rows.extend(of_part),
+            fields => rows.extend(of_part.iter().map(|row| only(row, fields))),
+        }
     }
     rows
 }

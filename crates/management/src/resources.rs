@@ -75,6 +75,8 @@ pub enum Listed {
     Bindings,
     /// Connections that have authenticated.
     Connections,
+    /// Sockets that have not authenticated yet.
+    Strangers,
     /// Sessions of connections, which AMQP 0-9-1 calls channels.
     Channels,
     /// Consumers.
@@ -103,6 +105,7 @@ impl Listed {
             Self::Exchanges => &exchanges::Exchanges,
             Self::Bindings => &bindings::Bindings,
             Self::Connections => &connections::Connections,
+            Self::Strangers => &connections::Strangers,
             Self::Channels => &channels::Channels,
             Self::Consumers => &consumers::Consumers,
             Self::Policies => &policies::Policies(PolicyKind::User),

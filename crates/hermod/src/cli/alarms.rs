@@ -1,5 +1,7 @@
 //! `hermod alarms`: the alarms that stop publishers, raised and cleared by hand.
 
+use std::io::{IsTerminal, stdout};
+
 use clap::{Arg, ArgMatches, Command};
 use management::control::{Answer, Request};
 use management::{Change, NodeChange};
@@ -54,6 +56,9 @@ fn list(settings: &Settings, form: Form) -> Result<(), Failure> {
     };
     if form == Form::Json {
         return show_json(&status.server.alarms);
+    }
+    if status.server.alarms.is_empty() && stdout().is_terminal() {
+        return show("no alarms\n");
     }
     show(&status.server.alarms.iter().map(|alarm| format!("{alarm}\n")).collect::<String>())
 }

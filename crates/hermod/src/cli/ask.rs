@@ -55,9 +55,24 @@ pub(crate) fn refusal(refused: Refused) -> Failure {
     Failure { items: refused.items, ..exit.because(refused.text) }
 }
 
+/// Which objects to list.
+pub(crate) struct Wanted {
+    pub(crate) what: Listed,
+    /// Only those in this vhost.
+    pub(crate) vhost: Option<String>,
+    /// Only these fields; all if there are none.
+    pub(crate) fields: Vec<String>,
+}
+
 /// All objects of one kind, or those in a vhost, in the shape of RabbitMQ's HTTP API.
 pub(crate) fn list(settings: &Settings, what: Listed, vhost: Option<&str>) -> Result<Vec<serde_json::Value>, Failure> {
-    match ask(settings, &Request::List { what, vhost: vhost.map(str::to_owned) })? {
+    list_fields(settings, Wanted { what, vhost: vhost.map(str::to_owned), fields: Vec::new() })
+}
+
+/// Some fields of all objects of one kind.
+pub(crate) fn list_fields(settings: &Settings, wanted: Wanted) -> Result<Vec<serde_json::Value>, Failure> {
+    let Wanted { what, vhost, fields } = wanted;
+    match ask(settings, &Request::List { what, vhost, fields })? {
         Answer::List(rows) => Ok(rows),
         other => Err(strange(&other)),
     }

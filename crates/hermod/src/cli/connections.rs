@@ -1,21 +1,20 @@
 //! `hermod connections`: lists and closes connections of a running broker.
 
 use clap::{Arg, ArgMatches, Command};
-use management::control::{Answer, Request};
-use management::{Change, ConnectionChange, ConnectionRow};
+use management::{Change, ConnectionChange};
 
 use crate::cli::arguments::{ask_for, option, text};
-use crate::cli::ask::{ask, change, strange};
-use crate::cli::output::{Form, show, show_json};
-use crate::cli::table;
+use crate::cli::ask::change;
+use crate::cli::list::{self, listing};
+use crate::cli::output::Form;
 use crate::config::Settings;
-use crate::config::value::size;
 use crate::exit::{Exit, Failure};
 
 /// Its verbs.
 pub(crate) fn command(command: Command) -> Command {
     let reason = option("reason", "TEXT", "The reason that the client is given").default_value("closed by an operator");
-    command.subcommand(Command::new("list").about("List connections")).subcommand(
+    let strangers = Command::new("strangers").about("List connections that have not logged in yet");
+    listing(command, "List connections").subcommand(list::arguments(strangers)).subcommand(
         Command::new("close")
             .about("Close one connection, or all that match")
             .arg(
@@ -34,7 +33,9 @@ pub(crate) fn command(command: Command) -> Command {
 pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
     match arguments.subcommand() {
         Some(("close", given)) => close(settings, given),
-        _ => list(settings, form),
+        Some(("strangers", given)) => list::run(settings, &list::STRANGERS, given, form),
+        Some((_, given)) => list::run(settings, &list::CONNECTIONS, given, form),
+        None => list::run(settings, &list::CONNECTIONS, arguments, form),
     }
 }
 
@@ -53,47 +54,4 @@ fn close(settings: &Settings, given: &ArgMatches) -> Result<(), Failure> {
         Some(id) if closed == 0 => Err(Exit::NotFound.because(format!("there is no connection {id}"))),
         _ => Ok(()),
     }
-}
-
-fn list(settings: &Settings, form: Form) -> Result<(), Failure> {
-    let connections = match ask(settings, &Request::Connections)? {
-        Answer::Connections(connections) => connections,
-        other => return Err(strange(&other)),
-    };
-    if form == Form::Json {
-        return show_json(&connections);
-    }
-    let rows: Vec<_> = connections.iter().map(row).collect();
-    let head = [
-        "id",
-        "user",
-        "vhost",
-        "protocol",
-        "peer",
-        "name",
-        "sessions",
-        "consumers",
-        "state",
-        "received",
-        "sent",
-        "held",
-    ];
-    show(&table::text(&head, &rows))
-}
-
-fn row(connection: &ConnectionRow) -> Vec<String> {
-    vec![
-        connection.id.map_or_else(|| "-".to_owned(), |id| id.to_string()),
-        connection.user.clone(),
-        connection.vhost.clone(),
-        connection.protocol.clone(),
-        connection.peer.clone(),
-        connection.name.clone(),
-        connection.sessions.to_string(),
-        connection.consumers.to_string(),
-        connection.state.clone(),
-        size(connection.bytes_in),
-        size(connection.bytes_out),
-        size(connection.held_bytes),
-    ]
 }

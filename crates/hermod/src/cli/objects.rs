@@ -1,23 +1,21 @@
-//! Declarations in a running broker: `hermod queues`, `exchanges`, `bindings` and `consumers`,
-//! except for the list of queues.
+//! Declarations in a running broker: `hermod queues`, `exchanges` and `bindings`.
 
 use clap::{ArgMatches, Command};
-use management::{BindingChange, BindingFields, Change, DestinationType, ExchangeChange, Listed, QueueChange};
+use management::{BindingChange, BindingFields, Change, DestinationType, ExchangeChange, QueueChange};
 use serde_json::{Map, Value as Json};
 
 use crate::cli::arguments::{ask_for, option, position, text, vhost};
-use crate::cli::ask::{change, list};
+use crate::cli::ask::change;
 use crate::cli::counted;
+use crate::cli::list::{self, listing};
 use crate::cli::output::{Form, show};
-use crate::cli::rows;
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
 /// The verbs of `hermod queues`.
 pub(crate) fn queues_command(command: Command) -> Command {
     let name = || position("name", "NAME", "The queue");
-    command
-        .subcommand(Command::new("list").about("List queues"))
+    listing(command, "List queues")
         .subcommand(
             declaring("declare", "Declare a queue; if it exists, check that it is the same").arg(name()).arg(option(
                 "type",
@@ -36,12 +34,14 @@ pub(crate) fn queues_command(command: Command) -> Command {
         .subcommand(Command::new("purge").about("Drop the messages that wait in a queue").arg(name()).arg(vhost()))
 }
 
-/// Runs `hermod queues VERB …`.
-pub(crate) fn queues(settings: &Settings, verb: &str, given: &ArgMatches) -> Result<(), Failure> {
+/// Runs `hermod queues …`.
+pub(crate) fn queues(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
+    let all = |given| list::run(settings, &list::QUEUES, given, form);
+    let Some((verb, given)) = arguments.subcommand() else { return all(arguments) };
     let name = text(given, "name");
     let made = match verb {
         "declare" => {
-            let mut arguments = arguments(given)?;
+            let mut arguments = self::arguments(given)?;
             if let Some(kind) = given.get_one::<String>("type") {
                 arguments.insert("x-queue-type".to_owned(), Json::String(kind.clone()));
             }
@@ -64,7 +64,8 @@ pub(crate) fn queues(settings: &Settings, verb: &str, given: &ArgMatches) -> Res
                 Change::Queues(QueueChange::Delete { vhost: text(given, "vhost"), name, if_unused, if_empty }),
             )
         }
-        _ => change(settings, Change::Queues(QueueChange::Purge { vhost: text(given, "vhost"), name })),
+        "purge" => change(settings, Change::Queues(QueueChange::Purge { vhost: text(given, "vhost"), name })),
+        _ => return all(given),
     };
     let count = made?;
     if verb == "declare" { Ok(()) } else { show(&format!("{} dropped\n", counted(count, ["message", "messages"]))) }
@@ -73,8 +74,7 @@ pub(crate) fn queues(settings: &Settings, verb: &str, given: &ArgMatches) -> Res
 /// The verbs of `hermod exchanges`.
 pub(crate) fn exchanges_command(command: Command) -> Command {
     let name = || position("name", "NAME", "The exchange");
-    command
-        .subcommand(Command::new("list").about("List exchanges"))
+    listing(command, "List exchanges")
         .subcommand(
             declaring("declare", "Declare an exchange; if it exists, check that it is the same")
                 .arg(name())
@@ -90,20 +90,10 @@ pub(crate) fn exchanges_command(command: Command) -> Command {
         )
 }
 
-/// The field with the names of arguments that have no effect.
-const WITHOUT_EFFECT: &str = "arguments_without_effect";
-
 /// Runs `hermod exchanges …`.
 pub(crate) fn exchanges(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
-    let columns = ["vhost", "name", "type", "durable", "auto_delete", "internal", "arguments", WITHOUT_EFFECT];
-    let all = || {
-        let rows = list(settings, Listed::Exchanges, None)?;
-        // The column is left out if it is empty, as in most brokers.
-        let has_idle = |row: &Json| row[WITHOUT_EFFECT].as_array().is_some_and(|names| !names.is_empty());
-        let shown = columns.len() - usize::from(!rows.iter().any(has_idle));
-        rows::print(&rows, &columns[..shown], form)
-    };
-    let Some((verb, given)) = arguments.subcommand() else { return all() };
+    let all = |given| list::run(settings, &list::EXCHANGES, given, form);
+    let Some((verb, given)) = arguments.subcommand() else { return all(arguments) };
     let name = text(given, "name");
     match verb {
         "declare" => change(
@@ -126,7 +116,7 @@ pub(crate) fn exchanges(settings: &Settings, arguments: &ArgMatches, form: Form)
                 if_unused: given.get_flag("if-unused"),
             }),
         ),
-        _ => return all(),
+        _ => return all(given),
     }
     .map(drop)
 }
@@ -142,17 +132,19 @@ pub(crate) fn bindings_command(command: Command) -> Command {
             .arg(option("arguments", "JSON", "An object of arguments").default_value("{}"))
             .arg(vhost())
     };
-    command
-        .subcommand(Command::new("list").about("List bindings"))
+    listing(command, "List bindings")
         .subcommand(ends(Command::new("declare").about("Bind a queue or an exchange to an exchange")))
         .subcommand(ends(Command::new("delete").about("Delete a binding")))
 }
 
 /// Runs `hermod bindings …`.
-pub(crate) fn bindings(settings: &Settings, given: &ArgMatches, form: Form) -> Result<(), Failure> {
-    let columns = ["vhost", "source", "destination", "destination_type", "routing_key", "arguments"];
-    let all = || rows::print(&list(settings, Listed::Bindings, None)?, &columns, form);
-    let Some((verb, given)) = given.subcommand().filter(|(verb, _)| *verb != "list") else { return all() };
+pub(crate) fn bindings(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
+    let all = |given| list::run(settings, &list::BINDINGS, given, form);
+    let (verb, given) = match arguments.subcommand() {
+        None => return all(arguments),
+        Some(("list", given)) => return all(given),
+        Some(other) => other,
+    };
     let binding = BindingFields {
         source: text(given, "source"),
         destination: text(given, "destination"),
@@ -161,7 +153,7 @@ pub(crate) fn bindings(settings: &Settings, given: &ArgMatches, form: Form) -> R
             false => DestinationType::Queue,
         },
         routing_key: text(given, "key"),
-        arguments: arguments(given)?,
+        arguments: self::arguments(given)?,
     };
     let vhost = text(given, "vhost");
     let bound = match verb {
@@ -169,12 +161,6 @@ pub(crate) fn bindings(settings: &Settings, given: &ArgMatches, form: Form) -> R
         _ => BindingChange::Unbind { vhost, binding },
     };
     change(settings, Change::Bindings(bound)).map(drop)
-}
-
-/// Runs `hermod consumers`.
-pub(crate) fn consumers(settings: &Settings, form: Form) -> Result<(), Failure> {
-    let columns = ["vhost", "queue_name", "connection", "consumer_tag", "ack_required", "prefetch_count", "exclusive"];
-    rows::print(&list(settings, Listed::Consumers, None)?, &columns, form)
 }
 
 fn declaring(name: &'static str, about: &'static str) -> Command {

@@ -24,14 +24,35 @@ impl Form {
     }
 }
 
+/// Whether standard output has a reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reader {
+    There,
+    Gone,
+}
+
 /// Writes `text`, which ends with a line break, at once. Control characters are escaped, except for
 /// line breaks and tabs.
 pub(crate) fn show(text: &str) -> Result<(), Failure> {
+    show_more(text).map(drop)
+}
+
+/// The same, for one text of several.
+pub(crate) fn show_more(text: &str) -> Result<Reader, Failure> {
+    write(&mut stdout().lock(), &escaped_lines(text))
+}
+
+/// Clears the terminal and writes `text`.
+pub(crate) fn show_screen(text: &str) -> Result<Reader, Failure> {
+    write(&mut stdout().lock(), &format!("\u{1b}[H\u{1b}[2J{}", escaped_lines(text)))
+}
+
+fn escaped_lines(text: &str) -> String {
     let lines = text.split_inclusive('\n').map(|line| match line.strip_suffix('\n') {
         Some(line) => plain(line) + "\n",
         None => plain(line),
     });
-    write(&mut stdout().lock(), &lines.collect::<String>())
+    lines.collect()
 }
 
 fn plain(line: &str) -> String {
@@ -40,20 +61,24 @@ fn plain(line: &str) -> String {
 
 /// Writes a JSON document at once.
 pub(crate) fn show_document(text: &str) -> Result<(), Failure> {
-    write(&mut stdout().lock(), &escaped_in_json(text))
+    write(&mut stdout().lock(), &escaped_in_json(text)).map(drop)
 }
 
 /// Writes `value` as JSON, on one line.
 pub(crate) fn show_json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string(value).map_err(|error| Exit::Bug.because(error))?;
-    show_document(&(text + "\n"))
+    show_more_json(value).map(drop)
 }
 
-fn write(out: &mut impl Write, text: &str) -> Result<(), Failure> {
+/// The same, for one value of several.
+pub(crate) fn show_more_json(value: &impl serde::Serialize) -> Result<Reader, Failure> {
+    let text = serde_json::to_string(value).map_err(|error| Exit::Bug.because(error))?;
+    write(&mut stdout().lock(), &(escaped_in_json(&text) + "\n"))
+}
+
+fn write(out: &mut impl Write, text: &str) -> Result<Reader, Failure> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Exit::Io.because(format!("standard output: {error}")))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(Reader::There),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(error) => Err(Exit::Io.because(format!("standard output: {error}"))),
     }
 }

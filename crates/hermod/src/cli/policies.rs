@@ -1,14 +1,13 @@
 //! `hermod policies`: arguments for the queues and exchanges of a running broker whose names match.
-//! And `hermod losses`: messages that were dropped, often by a policy or an argument.
 
 use broker::PolicyKind;
 use clap::{ArgMatches, Command};
-use management::{Change, Listed, PolicyChange, PolicyFields};
+use management::{Change, PolicyChange, PolicyFields};
 
 use crate::cli::arguments::{ask_for, option, position, text, vhost};
-use crate::cli::ask::{change, list};
+use crate::cli::ask::change;
+use crate::cli::list;
 use crate::cli::output::Form;
-use crate::cli::rows;
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
@@ -17,8 +16,8 @@ pub(crate) fn command(command: Command) -> Command {
     let name = || position("name", "NAME", "The policy");
     let operator =
         || ask_for("operator", "An operator policy, which bounds what other policies and arguments may ask for");
-    command
-        .subcommand(Command::new("list").about("List policies").arg(operator()))
+    list::arguments(command)
+        .subcommand(list::arguments(Command::new("list").about("List policies")).arg(operator()))
         .subcommand(
             Command::new("set")
                 .about("Set a policy: arguments for all queues and exchanges whose names match")
@@ -46,9 +45,8 @@ pub(crate) fn command(command: Command) -> Command {
 
 /// Runs `hermod policies …`.
 pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
-    let columns = ["vhost", "name", "pattern", "apply-to", "definition", "priority"];
-    let all = |what| rows::print(&list(settings, what, None)?, &columns, form);
-    let Some((verb, given)) = arguments.subcommand() else { return all(Listed::Policies) };
+    let all = |kind, given| list::run(settings, kind, given, form);
+    let Some((verb, given)) = arguments.subcommand() else { return all(&list::POLICIES, arguments) };
     let operator = given.get_flag("operator");
     let (vhost, name) = (|| text(given, "vhost"), || text(given, "name"));
     let kind = if operator { PolicyKind::Operator } else { PolicyKind::User };
@@ -66,17 +64,11 @@ pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Re
             change(settings, Change::Policies(PolicyChange::Set { kind, policy }))
         }
         "clear" => change(settings, Change::Policies(PolicyChange::Clear { kind, vhost: vhost(), name: name() })),
-        _ => return all(if operator { Listed::OperatorPolicies } else { Listed::Policies }),
+        _ => return all(if operator { &list::OPERATOR_POLICIES } else { &list::POLICIES }, given),
     }
     .map(drop)
 }
 
 fn number(text: &str) -> Result<i64, Failure> {
     text.parse().map_err(|_| Exit::Usage.because(format!("the priority '{text}' is no whole number")))
-}
-
-/// Runs `hermod losses`.
-pub(crate) fn losses(settings: &Settings, form: Form) -> Result<(), Failure> {
-    let columns = ["at", "vhost", "reason", "queue", "exchange", "routing_key", "body_bytes"];
-    rows::print(&list(settings, Listed::Losses, None)?, &columns, form)
 }

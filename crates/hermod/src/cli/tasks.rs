@@ -8,9 +8,10 @@ use management::{Change, Listed, PlannedRow, TaskChange, TaskFields, TaskTo};
 use serde_json::Value as Json;
 
 use crate::cli::arguments::{option, position, text};
-use crate::cli::ask::{ask, change, list, refusal, strange};
+use crate::cli::ask::{self, ask, change, refusal, strange};
+use crate::cli::counted;
+use crate::cli::list::{self, listing};
 use crate::cli::output::{Form, show, show_json};
-use crate::cli::{counted, rows};
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
@@ -21,8 +22,7 @@ const MESSAGES: [&str; 2] = ["message", "messages"];
 /// Its verbs.
 pub(crate) fn command(command: Command) -> Command {
     let vhost = || option("vhost", "VHOST", "The vhost").default_value("/");
-    command
-        .subcommand(Command::new("list").about("List tasks that run, and the last ones that have ended"))
+    listing(command, "List tasks that run, and the last ones that have ended")
         .subcommand(
             Command::new("start")
                 .about("Move, copy, redrive or delete the ready messages of a queue")
@@ -68,11 +68,8 @@ pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Re
             let (vhost, name) = (text(given, "vhost"), text(given, "name"));
             change(settings, Change::Tasks(TaskChange::Cancel { vhost, name })).map(drop)
         }
-        _ => {
-            let columns =
-                ["vhost", "name", "kind", "queue", "state", "taken", "homeless", "refused", "author", "reason"];
-            rows::print(&list(settings, Listed::Tasks, None)?, &columns, form)
-        }
+        Some((_, given)) => list::run(settings, &list::TASKS, given, form),
+        None => list::run(settings, &list::TASKS, arguments, form),
     }
 }
 
@@ -115,7 +112,7 @@ fn start(settings: &Settings, given: &ArgMatches, form: Form) -> Result<(), Fail
 /// Waits for the end of a task. The task goes on if this command ends before.
 fn wait(settings: &Settings, vhost: &str, name: &str) -> Result<Json, Failure> {
     loop {
-        let tasks = list(settings, Listed::Tasks, Some(vhost))?;
+        let tasks = ask::list(settings, Listed::Tasks, Some(vhost))?;
         let task = tasks.into_iter().find(|task| task["name"] == name);
         let task = task.ok_or_else(|| Exit::NotFound.because(format!("task {name} is not known any more")))?;
         if task["state"] != "running" {

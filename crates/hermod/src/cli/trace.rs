@@ -1,20 +1,19 @@
 //! `hermod trace`: turns copies of published and delivered messages on and off.
 
 use clap::{ArgMatches, Command};
-use management::{Change, Listed, VhostChange};
+use management::{Change, VhostChange};
 
 use crate::cli::arguments::{text, vhost};
-use crate::cli::ask::{change, list};
+use crate::cli::ask::change;
+use crate::cli::list::{self, listing};
 use crate::cli::output::Form;
-use crate::cli::rows;
 use crate::config::Settings;
 use crate::exit::Failure;
 
 /// Its verbs.
 pub(crate) fn command(command: Command) -> Command {
     let on = "Copy all published and delivered messages to amq.rabbitmq.trace, until the next start";
-    command
-        .subcommand(Command::new("list").about("List vhosts and whether they are traced"))
+    listing(command, "List vhosts and whether they are traced")
         .subcommand(Command::new("on").about(on).arg(vhost()))
         .subcommand(Command::new("off").about("Turn tracing off").arg(vhost()))
 }
@@ -26,6 +25,7 @@ pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Re
             change(settings, Change::Vhosts(VhostChange::Trace { vhost: text(given, "vhost"), on: verb == "on" }))
                 .map(drop)
         }
-        _ => rows::print(&list(settings, Listed::Vhosts, None)?, &["name", "tracing"], form),
+        Some((_, given)) => list::run(settings, &list::TRACED, given, form),
+        None => list::run(settings, &list::TRACED, arguments, form),
     }
 }

@@ -2,12 +2,13 @@
 
 use clap::{Arg, ArgMatches, Command};
 use management::control::{Answer, Request};
-use management::{Change, LimitChange, Listed, PermissionChange, Secret, UserChange};
+use management::{Change, LimitChange, PermissionChange, Secret, UserChange};
 
 use crate::cli::arguments::{ask_for, count, list_of, option, position, text, vhost, words};
-use crate::cli::ask::{ask, change, list, strange};
+use crate::cli::ask::{ask, change, strange};
+use crate::cli::list::{self, listing};
 use crate::cli::output::Form;
-use crate::cli::{password, rows};
+use crate::cli::password;
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
@@ -15,8 +16,7 @@ use crate::exit::{Exit, Failure};
 pub(crate) fn users_command(command: Command) -> Command {
     let password = || option("password", "TEXT", "The password [default: typed, or the first line of standard input]");
     let name = || position("name", "NAME", "The user");
-    command
-        .subcommand(Command::new("list").about("List users and their tags"))
+    listing(command, "List users and their tags")
         .subcommand(
             Command::new("add")
                 .about("Add a user, which has no permissions yet")
@@ -45,7 +45,9 @@ pub(crate) fn users_command(command: Command) -> Command {
 
 /// Runs `hermod users …`.
 pub(crate) fn users(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
-    let Some((verb, given)) = arguments.subcommand() else { return list_users(settings, form) };
+    let Some((verb, given)) = arguments.subcommand() else {
+        return list::run(settings, &list::USERS, arguments, form);
+    };
     let name = || text(given, "name");
     let secret = || password::read(given.get_one::<String>("password")).map(Secret::Password);
     match verb {
@@ -64,13 +66,9 @@ pub(crate) fn users(settings: &Settings, arguments: &ArgMatches, form: Form) -> 
             let (connections, sessions) = (limit("max-connections"), limit("max-channels"));
             change(settings, Change::Limits(LimitChange::OfUser { name: name(), connections, sessions }))
         }
-        _ => return list_users(settings, form),
+        _ => return list::run(settings, &list::USERS, given, form),
     }
     .map(drop)
-}
-
-fn list_users(settings: &Settings, form: Form) -> Result<(), Failure> {
-    rows::print(&list(settings, Listed::Users, None)?, &["name", "tags", "limits", "held_bytes"], form)
 }
 
 fn authenticate(settings: &Settings, user: String, password: Secret) -> Result<u64, Failure> {
@@ -90,12 +88,7 @@ pub(crate) fn permissions_command(command: Command) -> Command {
     let pattern = |name: &'static str, value: &'static str, help: &'static str| {
         position(name, value, help).allow_hyphen_values(true)
     };
-    command
-        .subcommand(Command::new("list").about("List the permissions of users").arg(option(
-            "vhost",
-            "VHOST",
-            "Only in this vhost",
-        )))
+    listing(command, "List the permissions of users")
         .subcommand(
             Command::new("set")
                 .about("Set the permissions of a user in a vhost: three regular expressions, searched for in names")
@@ -122,14 +115,13 @@ pub(crate) fn permissions_command(command: Command) -> Command {
                 .arg(exchange().required(false).help("The topic exchange [default: all]"))
                 .arg(vhost()),
         )
-        .subcommand(Command::new("list-topic").about("List the topic permissions of users"))
+        .subcommand(list::arguments(Command::new("list-topic").about("List the topic permissions of users")))
 }
 
 /// Runs `hermod permissions …`.
 pub(crate) fn permissions(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
-    const COLUMNS: [&str; 5] = ["user", "vhost", "configure", "write", "read"];
-    let all = |vhost: Option<&str>| rows::print(&list(settings, Listed::Permissions, vhost)?, &COLUMNS, form);
-    let Some((verb, given)) = arguments.subcommand() else { return all(None) };
+    let all = |given| list::run(settings, &list::PERMISSIONS, given, form);
+    let Some((verb, given)) = arguments.subcommand() else { return all(arguments) };
     let text = |name| text(given, name);
     match verb {
         "set" => change(
@@ -163,11 +155,8 @@ pub(crate) fn permissions(settings: &Settings, arguments: &ArgMatches, form: For
                 exchange: given.get_one::<String>("exchange").cloned(),
             }),
         ),
-        "list-topic" => {
-            let columns = ["user", "vhost", "exchange", "write", "read"];
-            return rows::print(&list(settings, Listed::TopicPermissions, None)?, &columns, form);
-        }
-        _ => return all(given.get_one::<String>("vhost").map(String::as_str)),
+        "list-topic" => return list::run(settings, &list::TOPIC_PERMISSIONS, given, form),
+        _ => return all(given),
     }
     .map(drop)
 }

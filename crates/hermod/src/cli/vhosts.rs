@@ -1,20 +1,19 @@
 //! `hermod vhosts`: the virtual hosts of a running broker, and their limits.
 
 use clap::{ArgMatches, Command};
-use management::{Change, LimitChange, Listed, VhostChange};
+use management::{Change, LimitChange, VhostChange};
 
 use crate::cli::arguments::{count, option, position, split, text};
-use crate::cli::ask::{change, list};
+use crate::cli::ask::change;
+use crate::cli::list::{self, listing};
 use crate::cli::output::Form;
-use crate::cli::rows;
 use crate::config::Settings;
 use crate::exit::Failure;
 
 /// Its verbs.
 pub(crate) fn command(command: Command) -> Command {
     let name = || position("name", "NAME", "The vhost");
-    command
-        .subcommand(Command::new("list").about("List vhosts"))
+    listing(command, "List vhosts")
         .subcommand(
             Command::new("add")
                 .about("Add a vhost, in which no user has permissions yet, or change the given fields of one")
@@ -33,14 +32,13 @@ pub(crate) fn command(command: Command) -> Command {
                 .arg(count("max-connections", "Connections at the same time"))
                 .arg(count("max-queues", "Queues")),
         )
-        .subcommand(Command::new("limits").about("List the limits of vhosts"))
+        .subcommand(list::arguments(Command::new("limits").about("List the limits of vhosts")))
 }
 
 /// Runs `hermod vhosts …`.
 pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
-    let columns = ["name", "description", "tags", "default_queue_type"];
-    let all = || rows::print(&list(settings, Listed::Vhosts, None)?, &columns, form);
-    let Some((verb, given)) = arguments.subcommand() else { return all() };
+    let all = |kind, given| list::run(settings, kind, given, form);
+    let Some((verb, given)) = arguments.subcommand() else { return all(&list::VHOSTS, arguments) };
     let name = text(given, "name");
     match verb {
         "add" => {
@@ -55,8 +53,8 @@ pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Re
             let (connections, queues) = (limit("max-connections"), limit("max-queues"));
             change(settings, Change::Limits(LimitChange::OfVhost { name, connections, queues }))
         }
-        "limits" => return rows::print(&list(settings, Listed::VhostLimits, None)?, &["vhost", "value"], form),
-        _ => return all(),
+        "limits" => return all(&list::VHOST_LIMITS, given),
+        _ => return all(&list::VHOSTS, given),
     }
     .map(drop)
 }

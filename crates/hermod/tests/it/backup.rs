@@ -65,7 +65,7 @@ fn drain(server: &Server, copy: &Path, queue: &str) -> Vec<String> {
     let row = listed.as_array().unwrap().iter().find(|row| row["name"] == queue).unwrap();
     let mut client = Stomp::connect(server);
     client.send(&format!("SUBSCRIBE\nid:0\ndestination:/queue/{queue}\nack:auto\n\n"));
-    let texts = (0..row["ready"].as_u64().unwrap()).map(|_| {
+    let texts = (0..row["messages_ready"].as_u64().unwrap()).map(|_| {
         let frame = client.frame();
         frame.split_once("\n\n").map(|(_, text)| text.to_owned()).unwrap()
     });

@@ -30,14 +30,14 @@ fn status_queues_and_connections_show_what_is_there() {
 
     let queues = json("queues", &dir);
     assert_eq!(
-        (&queues[0]["name"], &queues[0]["ready"], &queues[0]["vhost"]),
+        (&queues[0]["name"], &queues[0]["messages_ready"], &queues[0]["vhost"]),
         (&"orders".into(), &2.into(), &"/".into())
     );
 
     let connections = json("connections", &dir);
     let shown = &connections[0];
-    assert_eq!((&shown["user"], &shown["protocol"]), (&"guest".into(), &"stomp".into()));
-    assert!(shown["bytes_in"].as_u64().unwrap() > 100, "{shown}");
+    assert_eq!((&shown["user"], &shown["protocol"]), (&"guest".into(), &"STOMP".into()));
+    assert!(shown["recv_oct"].as_u64().unwrap() > 100, "{shown}");
 
     assert_eq!(shown["held_bytes"], 0);
     client.send("BEGIN\ntransaction:t\n\n");
@@ -57,6 +57,91 @@ fn status_queues_and_connections_show_what_is_there() {
     assert!(lines[1].starts_with("/\torders\tclassic\tdurable\t2\t0\t0\t"), "{table}");
 }
 
+/// Runs a command whose output is a list. Returns its lines, with tabs as bars.
+fn lines(dir: &tempfile::TempDir, verb: &str, arguments: &[&str]) -> Vec<String> {
+    let (code, stdout, stderr) = run(hermod(verb, dir.path()).args(arguments));
+    assert_eq!((code, stderr.as_str()), (0, ""), "{arguments:?}");
+    stdout.lines().map(|line| line.replace('\t', "|")).collect()
+}
+
+#[test]
+fn lists_are_filtered_sorted_and_cut_and_are_the_rows_of_the_http_api() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = Stomp::connect(&server);
+    for (queue, count) in [("orders.new", 3), ("orders.old", 1), ("mail", 2)] {
+        (0..count).for_each(|_| client.publish(queue, "body"));
+    }
+    for (arguments, expected) in [
+        (
+            &["--sort", "-messages", "--columns", "name,ready"][..],
+            &["name|messages_ready", "orders.new|3", "mail|2", "orders.old|1"][..],
+        ),
+        (&["list", "--where", "name =~ ^orders and ready > 1", "--columns", "name"], &["name", "orders.new"]),
+        (
+            &["--limit", "1", "--sort", "name", "--columns", "name,message_stats.publish"],
+            &["name|message_stats.publish", "mail|2"],
+        ),
+        (&["--vhost", "none", "--columns", "name"], &["name"]),
+    ] {
+        assert_eq!(lines(&dir, "queues", arguments), expected, "{arguments:?}");
+    }
+    assert_eq!(
+        lines(&dir, "queues", &["--json", "--columns", "name,message_stats.publish", "--where", "name = mail"]),
+        [r#"[{"message_stats":{"publish":2},"name":"mail"}]"#]
+    );
+    for verb in ["queues", "exchanges", "bindings", "vhosts", "users", "permissions", "connections", "consumers"] {
+        let (_, over_http) = server.ask("GET", &format!("/api/{verb}"), GUEST);
+        let mut rows = [serde_json::from_str(&over_http).unwrap(), json(verb, &dir)];
+        // What moves between two readings.
+        for row in rows.iter_mut().flat_map(|rows: &mut serde_json::Value| rows.as_array_mut().unwrap()) {
+            let row = row.as_object_mut().unwrap();
+            row.retain(|name, _| name != "idle_since" && !name.ends_with("_details") && name != "message_stats");
+        }
+        assert_eq!(rows[0], rows[1], "{verb}");
+    }
+    for (verb, arguments, words) in [
+        ("queues", &["--where", "ready >"][..], "hermod: --where at character 8: expected a value"),
+        (
+            "queues",
+            &["--vhost", "v", "declare", "q"],
+            "hermod: --vhost belongs behind the verb: write declare … --vhost",
+        ),
+        ("users", &["--limit", "x"], "hermod: invalid value 'x' for '--limit <N>'"),
+    ] {
+        let (code, _, stderr) = run(hermod(verb, dir.path()).args(arguments));
+        assert!(code == 64 && stderr.starts_with(words), "{verb} {arguments:?}: {code} {stderr}");
+    }
+    let (code, _, stderr) = run(hermod("queues", dir.path()).args(["--sort", "redy"]));
+    let tip = "hermod: no queue has the field 'redy' now; did you mean ready? --json shows all fields\n";
+    assert_eq!((code, stderr.as_str()), (0, tip));
+}
+
+#[test]
+fn a_watched_list_comes_again_until_its_reader_has_gone() {
+    use std::io::{BufRead, BufReader};
+
+    let dir = tempfile::tempdir().unwrap();
+    let _server = Server::start(dir.path(), &[]);
+    let words = ["--watch", "1", "--columns", "name"];
+    let mut child = hermod("vhosts", dir.path()).args(words).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+    let two: Vec<String> = lines.by_ref().take(6).collect();
+    assert_eq!(two, ["name", "/", "", "name", "/", ""]);
+    drop(lines);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn connections_without_a_log_in_are_a_list_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let _stranger = std::net::TcpStream::connect(("127.0.0.1", server.ports.stomp)).unwrap();
+    let _client = Stomp::connect(&server);
+    until("a stranger", || lines(&dir, "connections", &["strangers", "--columns", "ssl"]) == ["ssl", "false"]);
+    assert_eq!(lines(&dir, "connections", &["--columns", "user"]), ["user", "guest"]);
+}
+
 #[test]
 fn messages_are_shown_and_dead_letters_go_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -72,7 +157,7 @@ fn messages_are_shown_and_dead_letters_go_back() {
     let ack = delivered.lines().find_map(|line| line.strip_prefix("ack:")).unwrap();
     let selectors = &json("queues", &dir)[1]["selectors"];
     assert_eq!(selectors[0]["selector"], "convert_string_expressions:color = 'red'");
-    assert_eq!((&selectors[0]["consumers"], &selectors[0]["selected"]), (&1.into(), &1.into()));
+    assert_eq!((&selectors[0]["consumers"], &selectors[0]["matched"]), (&1.into(), &1.into()));
     client.send(&format!("NACK\nid:{ack}\nrequeue:false\nreceipt:n\n\n"));
     assert!(client.frame().starts_with("RECEIPT\n"));
     client.send("UNSUBSCRIBE\nid:s\nreceipt:u\n\n");
@@ -104,7 +189,7 @@ fn messages_are_shown_and_dead_letters_go_back() {
         let (code, stdout, stderr) = run(hermod("redrive", dir.path()).args(arguments));
         assert_eq!((code, stdout.as_str(), stderr.as_str()), (0, expected, ""), "{arguments:?}");
     }
-    until("its return", || json("queues", &dir)[1]["ready"] == 1);
+    until("its return", || json("queues", &dir)[1]["messages_ready"] == 1);
     for (verb, arguments, code, words) in [
         ("browse", &["none"][..], 66, "no queue 'none' in vhost '/'"),
         ("redrive", &["none"], 66, "no queue 'none' in vhost '/'"),
@@ -163,7 +248,7 @@ fn a_connection_is_closed_by_number_and_its_client_is_told_why() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);
     let mut client = Stomp::connect(&server);
-    let id = json("connections", &dir)[0]["id"].to_string();
+    let id = json("connections", &dir)[0]["pid"].to_string();
     let (code, _, stderr) = run(hermod("connections", dir.path()).args(["close", &id, "--reason", "moving house"]));
     assert_eq!((code, stderr.as_str()), (0, ""));
     let last = client.frame();

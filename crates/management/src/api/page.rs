@@ -7,10 +7,10 @@ use auth::pattern::{Pattern, quoted};
 use axum::extract::Query;
 use axum::http::header;
 use axum::response::IntoResponse;
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 use super::answer::{Answer, Failure};
-use crate::listing::{Entry, SortKey, at};
+use crate::listing::{Entry, SortKey, at, only};
 
 /// Entries of a page if the request does not say, and the most that it may ask for.
 const PAGE: usize = 100;
@@ -248,26 +248,6 @@ fn expression(pattern: &str) -> Result<Pattern, Failure> {
 fn number(name: &str, text: &str, most: usize) -> Result<usize, Failure> {
     let number = text.parse().ok().filter(|number| (1..=most).contains(number));
     number.ok_or_else(|| Failure::bad_request(format!("{name} is a whole number from 1 to {most}, not '{text}'")))
-}
-
-/// These fields of a row; a field with dots is in a nested object.
-fn only(row: &Json, columns: &[String]) -> Json {
-    let mut narrow = Map::new();
-    for path in columns {
-        let Some(value) = at(row, path) else { continue };
-        let mut into = &mut narrow;
-        let mut names = path.split('.').peekable();
-        while let Some(name) = names.next() {
-            if names.peek().is_none() {
-                into.insert(name.to_owned(), value.clone());
-                break;
-            }
-            let inner = into.entry(name).or_insert_with(|| Json::Object(Map::new()));
-            let Json::Object(inner) = inner else { break };
-            into = inner;
-        }
-    }
-    Json::Object(narrow)
 }
 
 #[cfg(test)]

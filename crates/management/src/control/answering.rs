@@ -1,24 +1,18 @@
-//! What the control socket is answered: the requests of the command line, and the rows that only it
-//! has.
+//! What the control socket is answered: the requests of the command line.
 
-use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::Instant;
 
 use broker::{Browse, ErrorKind, RedriveMode, Repair, RepairMode};
 
 use super::{Answer, Request};
 use crate::change;
 use crate::counters::delivered;
-use crate::facts::Socket;
 use crate::listing;
 use crate::memory::Kept;
-use crate::report::{
-    ConnectionRow, ConnectionStatus, MessageStatus, ObjectStatus, QueueContents, QueueDeclaration, QueueRow,
-    QueueTraffic, RepairRow, SelectorRow, ServerStatus, Status, StorageStatus,
-};
+use crate::report::{ConnectionStatus, MessageStatus, ObjectStatus, RepairRow, ServerStatus, Status, StorageStatus};
 use crate::resources::{self, Import, Secret, export};
 use crate::source::{Source, alarms, operator};
 
@@ -27,8 +21,6 @@ impl Source {
     pub(crate) fn answer(&self, request: &Request, asker: &str, gone: &AtomicBool) -> Answer {
         match request {
             Request::Status => Answer::Status(Box::new(self.status())),
-            Request::Queues => Answer::Queues(self.queues()),
-            Request::Connections => Answer::Connections(self.connections()),
             Request::Repair { vhost, queue, accept_loss } => {
                 let mode = if *accept_loss { RepairMode::AcceptLoss } else { RepairMode::Look };
                 let repair = self.broker.repair(vhost, queue, mode);
@@ -52,7 +44,9 @@ impl Source {
                 (self.backup)(Path::new(directory), &|| self.is_wanted(gone))
                     .map_or_else(Answer::NotBackedUp, Answer::BackedUp)
             }
-            Request::List { what, vhost } => Answer::List(listing::all(self, what.collection(), vhost.as_deref())),
+            Request::List { what, vhost, fields } => {
+                Answer::List(listing::narrow(self, what.collection(), vhost.as_deref(), fields))
+            }
             Request::Change(change) => {
                 let caller = operator(asker);
                 change::make(&self.broker, change.clone(), caller).map_or_else(Answer::NotChanged, Answer::Changed)
@@ -131,93 +125,6 @@ impl Source {
             },
         }
     }
-
-    fn queues(&self) -> Vec<QueueRow> {
-        let row = |queue: broker::QueueReport| QueueRow {
-            vhost: queue.vhost,
-            name: queue.name,
-            consumers: queue.consumers,
-            selectors: queue.selectors.into_iter().map(selector_row).collect(),
-            damaged: queue.damaged,
-            declared: QueueDeclaration {
-                kind: queue.declared.kind.to_owned(),
-                durable: queue.declared.durable,
-                exclusive: queue.declared.exclusive,
-                auto_delete: queue.declared.auto_delete,
-                policy: queue.policies.user,
-                operator_policy: queue.policies.operator,
-                arguments_without_effect: queue.declared.idle_arguments,
-            },
-            held: QueueContents {
-                ready: queue.ready,
-                unacked: queue.unacked,
-                bytes: queue.bytes,
-                delayed: queue.delayed,
-                remembered: queue.figures.remembered,
-            },
-            moved: QueueTraffic {
-                published: queue.figures.totals.published,
-                delivered: queue.figures.totals.delivered,
-                acknowledged: queue.figures.totals.acknowledged,
-                died: queue.died,
-                duplicates: queue.duplicates,
-                superseded: queue.superseded,
-            },
-        };
-        self.broker.queues().into_iter().map(row).collect()
-    }
-
-    /// Authenticated connections by number, then sockets that have not authenticated.
-    fn connections(&self) -> Vec<ConnectionRow> {
-        let mut sockets: HashMap<String, Socket> =
-            self.sockets().into_iter().map(|socket| (socket.peer.clone(), socket)).collect();
-        let mut rows: Vec<_> = Vec::new();
-        for client in self.broker.clients() {
-            let socket = sockets.remove(&client.peer);
-            rows.push(ConnectionRow {
-                id: Some(client.number),
-                user: client.user,
-                vhost: client.vhost,
-                protocol: client.protocol.to_owned(),
-                name: client.name.unwrap_or_default(),
-                sessions: client.sessions,
-                consumers: client.consumers,
-                state: client.state.to_owned(),
-                connected_at: client.connected_at / 1000,
-                bytes_in: socket.as_ref().map_or(0, |socket| socket.bytes_in),
-                bytes_out: socket.as_ref().map_or(0, |socket| socket.bytes_out),
-                held_bytes: client.held_bytes,
-                peer: client.peer,
-            });
-        }
-        let mut strangers: Vec<_> = sockets.into_values().collect();
-        strangers.sort_by_key(|socket| socket.since);
-        rows.extend(strangers.into_iter().map(stranger));
-        rows
-    }
-}
-
-fn stranger(socket: Socket) -> ConnectionRow {
-    ConnectionRow {
-        id: None,
-        user: String::new(),
-        vhost: String::new(),
-        protocol: socket.protocol.to_owned(),
-        peer: socket.peer,
-        name: String::new(),
-        sessions: 0,
-        consumers: 0,
-        state: "handshake".to_owned(),
-        connected_at: socket.since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-        bytes_in: socket.bytes_in,
-        bytes_out: socket.bytes_out,
-        held_bytes: 0,
-    }
-}
-
-fn selector_row(report: broker::SelectorReport) -> SelectorRow {
-    let broker::SelectorReport { selector, consumers, looked_at, selected } = report;
-    SelectorRow { selector, consumers, looked_at, selected }
 }
 
 /// What a repair of this queue came to. The log says so, too, if it gave messages up.

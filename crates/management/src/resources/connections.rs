@@ -1,7 +1,7 @@
 //! Connections that have authenticated: their rows, and closing them.
 
-use std::collections::VecDeque;
-use std::time::Instant;
+use std::collections::{HashMap, VecDeque};
+use std::time::{Instant, UNIX_EPOCH};
 
 use axum::Router;
 use axum::extract::{Path, State};
@@ -48,6 +48,38 @@ impl Collection for Connections {
         let clients = source.broker.some_clients(&numbers);
         clients.iter().map(|client| with_rates(source, client, sockets.get(&client.peer))).collect()
     }
+}
+
+/// Sockets without a log-in yet, the oldest first. RabbitMQ's API does not list them.
+pub(crate) struct Strangers;
+
+impl Collection for Strangers {
+    fn rights(&self) -> Rights {
+        Rights::Administrators
+    }
+
+    fn rows(&self, source: &Source, part: Part, _: &mut VecDeque<Part>) -> Vec<Json> {
+        let mut sockets: HashMap<String, Socket> =
+            source.sockets().into_iter().map(|socket| (socket.peer.clone(), socket)).collect();
+        for client in source.broker.clients() {
+            sockets.remove(&client.peer);
+        }
+        let mut strangers: Vec<_> = sockets.into_values().collect();
+        strangers.sort_by_key(|socket| socket.since);
+        part.of_whole(strangers.iter().map(|socket| stranger(socket, &source.facts)))
+    }
+}
+
+fn stranger(socket: &Socket, facts: &Facts) -> Json {
+    let since = socket.since.duration_since(UNIX_EPOCH).unwrap_or_default();
+    json!({
+        "name": socket.peer,
+        "protocol": protocol(socket.protocol, facts),
+        "ssl": socket.encryption.is_some(),
+        "connected_at": u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+        "recv_oct": socket.bytes_in,
+        "send_oct": socket.bytes_out,
+    })
 }
 
 pub(super) fn routes() -> Routes {
@@ -139,6 +171,7 @@ fn row(client: &ClientReport, facts: &Facts, socket: Option<&Socket>) -> Json {
     put("protocol", json!(protocol(client.protocol, facts)));
     put("state", json!(client.state));
     put("channels", json!(client.sessions));
+    put("consumers", json!(client.consumers));
     put("connected_at", json!(client.connected_at));
     put("client_properties", Json::Object(object(&client.properties)));
     if let Some(name) = &client.name {

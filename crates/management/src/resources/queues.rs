@@ -265,6 +265,11 @@ pub(super) fn row(queue: &QueueReport, facts: &Facts) -> Json {
         "single_active_consumer_tag": figures.single_active_consumer,
         "head_message_timestamp": figures.head_timestamp,
         "memory": queue.bytes,
+        "messages_delayed": queue.delayed,
+        "selectors": selectors(queue),
+        "dropped": dropped(queue),
+        "message_ids_known": figures.remembered,
+        "damage": queue.damaged,
         "state": if queue.damaged.is_some() { "crashed" } else { "running" },
         "node": facts.node,
         "message_stats": counters::fields(&OF_QUEUES, &figures.totals),
@@ -285,6 +290,29 @@ pub(super) fn row(queue: &QueueReport, facts: &Facts) -> Json {
         row["delivery_limit"] = json!(limit);
     }
     row
+}
+
+/// The selectors of its consumers: how many have each, and how many messages it matched.
+fn selectors(queue: &QueueReport) -> Vec<Json> {
+    let selector = |one: &broker::SelectorReport| {
+        json!({
+            "selector": one.selector, "consumers": one.consumers, "tested": one.looked_at, "matched": one.selected,
+        })
+    };
+    queue.selectors.iter().map(selector).collect()
+}
+
+/// Messages that it dropped or moved to its dead-letter exchange since the start, by their reasons.
+fn dropped(queue: &QueueReport) -> Json {
+    let [rejected, expired, maxlen, delivery_limit] = queue.died;
+    json!({
+        "rejected": rejected,
+        "expired": expired,
+        "maxlen": maxlen,
+        "delivery_limit": delivery_limit,
+        "duplicate": queue.duplicates,
+        "superseded": queue.superseded,
+    })
 }
 
 /// A time in milliseconds since 1970, as RabbitMQ writes it.

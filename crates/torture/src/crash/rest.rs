@@ -39,7 +39,7 @@ pub(crate) fn wait(program: &Program, stage: &Stage) -> Result<(), String> {
 
 /// How many messages of a queue are with consumers.
 fn unsettled(queue: &Value) -> u64 {
-    queue["unacked"].as_u64().unwrap_or(u64::MAX)
+    queue["messages_unacknowledged"].as_u64().unwrap_or(u64::MAX)
 }
 
 /// What a verb of the program lists.

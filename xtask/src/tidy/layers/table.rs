@@ -513,8 +513,8 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "crates/hermod/src/cli",
         layers: &[
             &["arguments", "ask", "counted", "output", "password", "table", "usage"],
-            &["alarms", "config", "definitions", "redrive", "repair", "rows", "status", "users"],
-            &["backup", "browse", "connections", "objects", "policies", "queues", "tasks", "trace", "verify", "vhosts"],
+            &["alarms", "config", "definitions", "list", "redrive", "repair", "status"],
+            &["backup", "browse", "connections", "objects", "policies", "tasks", "trace", "users", "verify", "vhosts"],
         ],
         allowed: &[],
     },
