@@ -53,7 +53,7 @@ pub use engine::open_error::OpenError;
 pub use engine::replies::REPLY_PREFIX;
 pub use engine::verify::{Verified, VerifiedQueue};
 pub use error::{Error, ErrorKind, Fact};
-pub use journal::Ticket;
+pub use journal::{Durations, Ticket};
 pub use message::Message;
 pub use message::annotations::{Annotations, Death, DeathPlace, Reason, SAID_MAX};
 pub use message::body::{Body, Gathered, Place};
@@ -76,5 +76,5 @@ pub use session::{
     SessionId, Tags, TransactionId, Unroutable,
 };
 pub use settings::{ConsumerLimits, CountedReturns, DeclarationLimits, Limits, Settings, Switch, UnknownArguments};
-pub use stats::{Churn, Counter, Deaths, Deliveries, Publishes, Totals};
+pub use stats::{Churn, Counter, Deaths, Deliveries, Publishes, Sizes, Totals};
 pub use value::{Table, Value, decimal_text, ms_of_seconds, seconds_of_ms};

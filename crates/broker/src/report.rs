@@ -50,10 +50,14 @@ pub struct Objects {
     pub connections: u64,
     /// Their sessions.
     pub sessions: u64,
+    /// Those of the sessions that have published.
+    pub publishers: u64,
     /// Their consumers.
     pub consumers: u64,
     /// Declared queues.
     pub queues: u64,
+    /// Queues with ready messages and no consumer.
+    pub unattended_queues: u64,
     /// Queues that stopped at an unreadable message.
     pub damaged_queues: u64,
     /// Declared exchanges, with the predeclared ones.
@@ -222,6 +226,7 @@ impl Broker {
             objects.connections += 1;
             objects.sessions += u64::from(client.figures.sessions());
             objects.consumers += u64::from(client.figures.consumers());
+            objects.publishers += u64::from(client.figures.publishers());
         }
         self.add_queues(&mut overview);
         overview
@@ -237,6 +242,7 @@ impl Broker {
                 let delayed = queue.delayed(engine);
                 let inner = queue.lock(engine);
                 overview.messages.ready += inner.ready() as u64;
+                overview.objects.unattended_queues += u64::from(inner.ready() > 0 && inner.consumer_count() == 0);
                 overview.messages.unacked += inner.unsettled() as u64;
                 overview.messages.delayed += delayed + inner.waiting() as u64;
                 let damaged = inner.damage().is_some() || (inner.live() > 0 && lost.contains_key(&queue.id));

@@ -231,6 +231,9 @@ impl Client {
             self.end_replies(&replies);
         }
         self.shared.figures.remove_session(&ended.shown);
+        if ended.publishes() {
+            self.shared.figures.remove_publisher();
+        }
         self.shared.account.end(Kept::Session, 0);
         self.engine.totals.churn.sessions_closed.add(1);
         Some(ended)

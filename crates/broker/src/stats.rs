@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use journal::Durations;
+
 /// A number that only grows.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
@@ -84,6 +86,35 @@ pub struct Publishes {
     pub duplicates: Counter,
     /// Parked publishes that were given up after their session had ended.
     pub parked_dropped: Counter,
+    /// All of them by the sizes of their bodies.
+    pub sizes: Sizes,
+    /// How long confirms took, from the end of the turn that took the publish.
+    pub confirm_times: Durations,
+}
+
+/// Messages by the sizes of their bodies.
+#[derive(Debug, Clone, Default)]
+pub struct Sizes([Counter; Sizes::BOUNDS.len() + 1]);
+
+impl Sizes {
+    /// The largest body of each class but the last.
+    pub const BOUNDS: [u64; 8] = [100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_000, 100_000_000];
+
+    /// The class of a body of this length.
+    #[inline]
+    pub(crate) fn class(length: u64) -> usize {
+        Self::BOUNDS.iter().position(|bound| length <= *bound).unwrap_or(Self::BOUNDS.len())
+    }
+
+    /// Adds the messages of a turn, by class.
+    pub(crate) fn add(&self, counts: [u64; Self::BOUNDS.len() + 1]) {
+        self.0.iter().zip(counts).for_each(|(class, count)| class.add(count));
+    }
+
+    /// How many messages are in each class.
+    pub fn counts(&self) -> [u64; Self::BOUNDS.len() + 1] {
+        std::array::from_fn(|class| self.0[class].get())
+    }
 }
 
 /// Messages that went to clients.

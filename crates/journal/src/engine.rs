@@ -24,6 +24,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::admission::{AdmissionGate, Thresholds};
 use crate::cold::Cold;
 use crate::disk::{DiskFile, Lock};
+use crate::durations::Durations;
 use crate::engine::owners::Owners;
 use crate::engine::recycle::Recycler;
 use crate::engine::scrub::Scrub;
@@ -112,6 +113,8 @@ pub(crate) struct Log {
 pub(crate) struct Figures {
     pub(crate) written: AtomicU64,
     pub(crate) flushes: AtomicU64,
+    /// Of the writer's thread.
+    pub(crate) flush_times: Durations,
     /// Bytes of bodies copied to segments.
     pub(crate) evacuated: AtomicU64,
     /// Log files that became segments.
@@ -188,14 +191,18 @@ impl Engine {
     /// Moves the admission gate to what there is room for, and gives the wakers to wake once no
     /// lock is held.
     pub(crate) fn look_at_room(&self, state: &mut State) -> Vec<Waker> {
-        let (room, thresholds) = match (&mut state.target, &self.log) {
-            (Target::Log(buffer), Some(log)) => (log.room(buffer), log.thresholds(self.sizes)),
+        self.room(state).map_or_else(Vec::new, |(room, thresholds)| self.gate.update(room, thresholds))
+    }
+
+    /// How much there is room for, and where the gate changes.
+    pub(crate) fn room(&self, state: &mut State) -> Option<(u64, Thresholds)> {
+        match (&mut state.target, &self.log) {
+            (Target::Log(buffer), Some(log)) => Some((log.room(buffer), log.thresholds(self.sizes))),
             (Target::Memory(memory), _) => {
-                (self.sizes.ring.saturating_sub(memory.used()), Thresholds::of_memory(self.sizes))
+                Some((self.sizes.ring.saturating_sub(memory.used()), Thresholds::of_memory(self.sizes)))
             }
-            (Target::Log(_), None) => return Vec::new(),
-        };
-        self.gate.update(room, thresholds)
+            (Target::Log(_), None) => None,
+        }
     }
 
     /// Does something with the buffer of a journal on disk, under its lock.

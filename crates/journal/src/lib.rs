@@ -10,6 +10,7 @@ mod admission;
 mod checksum;
 mod cold;
 mod disk;
+mod durations;
 mod engine;
 mod error;
 mod file_header;
@@ -31,6 +32,7 @@ mod wal;
 
 pub use admission::Admission;
 pub use disk::{Disk, DiskFile, Lock, RealDisk};
+pub use durations::Durations;
 pub use engine::appender::{Appender, Unwoken};
 pub use engine::backup::{Backup, BackupError, Copied};
 pub use engine::journal::{Journal, Opened, Stepper};

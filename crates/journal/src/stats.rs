@@ -1,5 +1,7 @@
 //! Figures about a journal for its operator.
 
+use crate::durations::Durations;
+
 /// Why the oldest file is still there.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Held {
@@ -69,6 +71,10 @@ pub struct Stats {
     pub written_bytes: u64,
     /// Flushes since the journal was opened.
     pub flushes: u64,
+    /// How long its thread took to write and flush what had arrived.
+    pub flush_times: Durations,
+    /// How many bytes more can be taken before publishers are stopped.
+    pub room_bytes: u64,
     /// An estimate of the bytes of bodies that are still referenced.
     pub live_bytes: u64,
     /// The generation of the oldest file.

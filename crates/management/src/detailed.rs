@@ -1,8 +1,9 @@
-//! `/metrics/detailed`: the families of metrics that a scrape names, in the vhosts that it names.
-//! Families and metrics have RabbitMQ's names.
+//! `/metrics/detailed`: the families of metrics that a scrape names, of the vhosts and queues that
+//! it names. Families and metrics have RabbitMQ's names.
 //!
 //! A family that Hermod has no figures for is empty, like a family that RabbitMQ does not know.
 
+use auth::pattern::Pattern;
 use broker::{Overview, QueueReport};
 
 use crate::counters::{self, CHURN, LENGTHS};
@@ -71,20 +72,34 @@ pub(crate) struct Asked {
     families: Vec<String>,
     /// Empty for all of them.
     vhosts: Vec<String>,
+    /// What the name of a queue must match, one of them; empty for all queues.
+    queues: Vec<Pattern>,
 }
 
 impl Asked {
-    /// From the parameters of a request: `family` and `vhost`, each any number of times.
-    pub(crate) fn of(parameters: Vec<(String, String)>) -> Self {
+    /// From the parameters of a request: `family`, `vhost` and `queue`, each any number of times.
+    ///
+    /// # Errors
+    /// If `queue` is no regular expression, in a sentence.
+    pub(crate) fn of(parameters: Vec<(String, String)>) -> Result<Self, String> {
         let mut asked = Self::default();
         for (name, value) in parameters {
             match name.as_str() {
                 "family" => asked.families.push(value),
                 "vhost" => asked.vhosts.push(value),
+                "queue" => {
+                    let refused = |reason| format!("queue is no regular expression: {reason}");
+                    asked.queues.push(Pattern::filter(&value).map_err(|error| refused(error.reason))?);
+                }
                 _ => {}
             }
         }
-        asked
+        Ok(asked)
+    }
+
+    fn wants(&self, queue: &QueueReport) -> bool {
+        (self.vhosts.is_empty() || self.vhosts.contains(&queue.vhost))
+            && (self.queues.is_empty() || self.queues.iter().any(|pattern| pattern.matches(&queue.name)))
     }
 
     fn has(&self, family: &str) -> bool {
@@ -112,8 +127,7 @@ pub(crate) fn text(facts: &Facts, overview: &Overview, queues: &[QueueReport], a
             out.gauge(&format!("rabbitmq_detailed_{name}"), help, figure(overview));
         }
     }
-    let wanted = |queue: &&QueueReport| asked.vhosts.is_empty() || asked.vhosts.contains(&queue.vhost);
-    let wanted: Vec<_> = queues.iter().filter(wanted).collect();
+    let wanted: Vec<_> = queues.iter().filter(|queue| asked.wants(queue)).collect();
     let shown = &wanted[..wanted.len().min(MOST_QUEUES)];
     if asked.has(LENGTHS_OF_QUEUES) {
         for length in &LENGTHS {

@@ -1,6 +1,6 @@
 //! Writes metrics in Prometheus' text format (version 0.0.4).
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 /// Collects the lines of one scrape.
 #[derive(Debug, Default)]
@@ -10,13 +10,13 @@ pub(crate) struct Exposition {
 
 impl Exposition {
     /// A number that only grows. `name` ends in `_total`.
-    pub(crate) fn counter(&mut self, name: &str, help: &str, value: u64) {
+    pub(crate) fn counter(&mut self, name: &str, help: &str, value: impl Display) {
         self.family(name, "counter", help);
         self.sample(name, &[], value);
     }
 
     /// A number that goes up and down.
-    pub(crate) fn gauge(&mut self, name: &str, help: &str, value: u64) {
+    pub(crate) fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
         self.family(name, "gauge", help);
         self.sample(name, &[], value);
     }
@@ -28,7 +28,7 @@ impl Exposition {
     }
 
     /// One sample of the family just started.
-    pub(crate) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
+    pub(crate) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         self.text.push_str(name);
         for (index, (label, text)) in labels.iter().enumerate() {
             self.text.push(if index == 0 { '{' } else { ',' });
@@ -41,6 +41,25 @@ impl Exposition {
             self.text.push('}');
         }
         let _ = writeln!(self.text, " {value}");
+    }
+
+    /// Observations in classes: the bound of each class but the last, how many are in each class,
+    /// and the sum of all observations.
+    pub(crate) fn histogram(
+        &mut self,
+        [name, help]: [&str; 2],
+        bounds: impl Iterator<Item = String>,
+        counts: &[u64],
+        sum: impl Display,
+    ) {
+        self.family(name, "histogram", help);
+        let (bucket, mut up_to) = (format!("{name}_bucket"), 0);
+        for (bound, count) in bounds.chain(["+Inf".to_owned()]).zip(counts) {
+            up_to += count;
+            self.sample(&bucket, &[("le", &bound)], up_to);
+        }
+        self.sample(&format!("{name}_sum"), &[], sum);
+        self.sample(&format!("{name}_count"), &[], up_to);
     }
 
     /// The whole scrape.
@@ -63,6 +82,17 @@ impl Exposition {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn classes_of_a_histogram_include_the_smaller_ones() {
+        let mut exposition = Exposition::default();
+        exposition.histogram(["h", "Some."], ["0.5", "1"].map(str::to_owned).into_iter(), &[2, 0, 3], 7.25);
+        assert_eq!(
+            exposition.into_text(),
+            "# TYPE h histogram\n# HELP h Some.\nh_bucket{le=\"0.5\"} 2\nh_bucket{le=\"1\"} 2\n\
+             h_bucket{le=\"+Inf\"} 5\nh_sum 7.25\nh_count 5\n"
+        );
+    }
 
     #[test]
     fn samples_follow_their_family_and_labels_are_escaped() {

@@ -25,6 +25,7 @@ use crate::metrics;
 use crate::pool::Work;
 use crate::process::Process;
 use crate::resources;
+use crate::sampling::now;
 use crate::source::{Source, alarms};
 use crate::visit::{Carried, Visit};
 
@@ -169,14 +170,14 @@ async fn per_object_of(asker: Asker, State(source): State<Arc<Source>>) -> Answe
             let authority = reader.broker.authority();
             queues.retain(|queue| authority.enter(asker.identity(), &queue.vhost).is_ok());
         }
-        metrics::per_queue(&queues)
+        metrics::per_queue(&queues, now())
     });
     exposed(figures.await)
 }
 
 async fn per_object_open(State(source): State<Arc<Source>>) -> Answer {
     let reader = Arc::clone(&source);
-    exposed(source.pool.run(Work::List, "", move || metrics::per_queue(&reader.broker.queues())).await)
+    exposed(source.pool.run(Work::List, "", move || metrics::per_queue(&reader.broker.queues(), now())).await)
 }
 
 fn exposed(figures: Result<impl IntoResponse, String>) -> Answer {
@@ -188,7 +189,10 @@ fn exposed(figures: Result<impl IntoResponse, String>) -> Answer {
 
 /// Families that contain names of queues need a user, which gets the queues that it sees.
 async fn families_of(State(source): State<Arc<Source>>, Query(asked): Query<Pairs>, mut parts: Parts) -> Answer {
-    let asked = Asked::of(asked);
+    let asked = match Asked::of(asked) {
+        Ok(asked) => asked,
+        Err(reason) => return Failure::bad_request(reason).into_response(),
+    };
     if !asked.is_about_queues() {
         return families(source, asked, None).await;
     }
@@ -199,7 +203,10 @@ async fn families_of(State(source): State<Arc<Source>>, Query(asked): Query<Pair
 }
 
 async fn families_open(State(source): State<Arc<Source>>, Query(asked): Query<Pairs>) -> Answer {
-    families(source, Asked::of(asked), None).await
+    match Asked::of(asked) {
+        Ok(asked) => families(source, asked, None).await,
+        Err(reason) => Failure::bad_request(reason).into_response(),
+    }
 }
 
 /// A request without a user is built like the other figures for strangers.

@@ -2,9 +2,9 @@
 //! made for RabbitMQ work. Figures of Hermod alone start with `hermod_`. A figure that is not known
 //! is left out.
 
-use broker::{Held, Overview, QueueReport, Totals};
+use broker::{Durations, Held, Overview, QueueReport, Sizes, Totals};
 
-use crate::counters::{ALL_LENGTHS, CHURN, Counter, LENGTHS, TRAFFIC, counter};
+use crate::counters::{ALL_LENGTHS, CHURN, Counter, LENGTHS, OF_QUEUES, TRAFFIC, counter};
 use crate::exposition::Exposition;
 use crate::facts::{Facts, Socket};
 use crate::memory::{Kept, Memory};
@@ -59,8 +59,8 @@ pub(crate) fn aggregated(
     out.into_text()
 }
 
-/// The figures of each queue.
-pub(crate) fn per_queue(queues: &[QueueReport]) -> String {
+/// The figures of each queue; `now` is in milliseconds since 1970.
+pub(crate) fn per_queue(queues: &[QueueReport], now: u64) -> String {
     const OTHERS: [Counter<QueueReport>; 3] = [
         counter(
             [
@@ -84,12 +84,54 @@ pub(crate) fn per_queue(queues: &[QueueReport]) -> String {
             out.sample(&name, &[("vhost", &queue.vhost), ("queue", &queue.name)], (counter.read)(queue));
         }
     }
+    for counter in OF_QUEUES.iter().filter(|counter| !counter.metric.is_empty()) {
+        let name = format!("rabbitmq_{}_total", counter.metric);
+        out.family(&name, "counter", counter.help);
+        for queue in shown {
+            let figure = (counter.read)(&queue.figures.totals);
+            out.sample(&name, &[("vhost", &queue.vhost), ("queue", &queue.name)], figure);
+        }
+    }
+    stalled(&mut out, shown, now);
     out.gauge(
         "hermod_metrics_truncated",
         "1 when there are more queues than are shown",
         u64::from(shown.len() < queues.len()),
     );
     out.into_text()
+}
+
+/// How old the oldest messages of each queue are, and why it does not move.
+fn stalled(out: &mut Exposition, queues: &[QueueReport], now: u64) {
+    type Age = (&'static str, &'static str, fn(&QueueReport) -> Option<u64>);
+    const AGES: [Age; 2] = [
+        (
+            "hermod_queue_oldest_ready_seconds",
+            "Seconds since the next message of the queue was published, if memory has it",
+            |queue| queue.figures.oldest_ready,
+        ),
+        (
+            "hermod_queue_oldest_unacked_seconds",
+            "Seconds since the oldest message was published that consumers of the queue hold",
+            |queue| queue.figures.oldest_unsettled,
+        ),
+    ];
+    for (name, help, published) in AGES {
+        out.family(name, "gauge", help);
+        for queue in queues {
+            if let Some(at) = published(queue) {
+                let age = now.saturating_sub(at) as f64 / 1000.0;
+                out.sample(name, &[("vhost", &queue.vhost), ("queue", &queue.name)], age);
+            }
+        }
+    }
+    out.family("hermod_queue_stalled", "gauge", "1 for each cause that keeps the queue from moving");
+    for queue in queues {
+        for cause in queue.figures.causes.iter().filter(|cause| cause.is_trouble()) {
+            let labels = [("vhost", queue.vhost.as_str()), ("queue", &queue.name), ("reason", cause.name())];
+            out.sample("hermod_queue_stalled", &labels, 1);
+        }
+    }
 }
 
 /// What takes the memory of the process.
@@ -128,6 +170,8 @@ fn objects(out: &mut Exposition, overview: &Overview) {
     out.gauge("rabbitmq_channels", "Sessions of all connections", overview.objects.sessions);
     out.gauge("rabbitmq_consumers", "Consumers", overview.objects.consumers);
     out.gauge("rabbitmq_queues", "Queues", overview.objects.queues);
+    let unattended = "Queues with messages that wait and no consumer";
+    out.gauge("hermod_queues_unattended", unattended, overview.objects.unattended_queues);
     out.gauge("hermod_exchanges", "Exchanges", overview.objects.exchanges);
     out.gauge("hermod_bindings", "Bindings", overview.objects.bindings);
     for counter in &CHURN {
@@ -141,11 +185,19 @@ fn messages(out: &mut Exposition, overview: &Overview) {
     }
     out.gauge("hermod_messages_delayed", "Messages that are not due yet", overview.messages.delayed);
     out.gauge("rabbitmq_global_consumers", "Consumers", overview.objects.consumers);
+    out.gauge("rabbitmq_global_publishers", "Sessions that have published", overview.objects.publishers);
+    out.gauge("rabbitmq_queue_consumers", "Consumers", overview.objects.consumers);
     for counter in &TRAFFIC {
         let name = format!("rabbitmq_global_messages_{}_total", counter.metric);
         out.counter(&name, counter.help, (counter.read)(overview));
     }
     let Totals { publishes, deaths, .. } = &overview.totals;
+    for (name, count) in [
+        ("rabbitmq_channel_messages_unroutable_dropped_total", &publishes.unroutable_dropped),
+        ("rabbitmq_channel_messages_unroutable_returned_total", &publishes.unroutable_returned),
+    ] {
+        out.counter(name, "Messages no queue was bound for, under the name that older alert rules have", count.get());
+    }
     for (reason, count) in REASONS.iter().zip(&deaths.dead_lettered) {
         let name = format!("rabbitmq_global_messages_dead_lettered_{reason}_total");
         out.counter(&name, "Messages that died and went to a dead-letter exchange", count.get());
@@ -170,6 +222,24 @@ fn messages(out: &mut Exposition, overview: &Overview) {
     ] {
         out.counter(&format!("hermod_{name}_total"), help, count.get());
     }
+    // As RabbitMQ writes its bounds: dashboards name them.
+    let bound = |bound: u64| {
+        if bound < 1_000_000 { format!("{bound}.0") } else { format!("{:e}", bound as f64).replace('e', "e+0") }
+    };
+    out.histogram(
+        ["rabbitmq_message_size_bytes", "Sizes of the bodies received"],
+        Sizes::BOUNDS.into_iter().map(bound),
+        &publishes.sizes.counts(),
+        publishes.received_bytes.get(),
+    );
+    let help = "Seconds from the end of the turn that took a publish to its confirm";
+    durations(out, ["hermod_confirm_seconds", help], &publishes.confirm_times);
+}
+
+/// Durations in seconds.
+fn durations(out: &mut Exposition, about: [&str; 2], times: &Durations) {
+    let bounds = Durations::BOUNDS.into_iter().map(|microseconds| (microseconds as f64 / 1e6).to_string());
+    out.histogram(about, bounds, &times.counts(), times.total().as_secs_f64());
 }
 
 fn resources(out: &mut Exposition, overview: &Overview, process: Process) {
@@ -193,9 +263,12 @@ fn resources(out: &mut Exposition, overview: &Overview, process: Process) {
     }
     out.gauge("rabbitmq_resident_memory_limit_bytes", "Where the memory alarm rises", overview.memory.limit);
     out.gauge("rabbitmq_disk_space_available_bytes", "Bytes free on the journal's disk", overview.journal.free_bytes);
+    let blocks = overview.journal.free_bytes.saturating_sub(overview.journal.room_bytes);
+    let help = "Bytes free on the journal's disk at which publishers would be stopped by now, by disk or log";
+    out.gauge("rabbitmq_disk_space_available_limit_bytes", help, blocks);
     let alarm = "1 while the alarm stops publishers";
-    out.gauge("rabbitmq_alarms_memory_used_watermark", alarm, overview.alarms.memory.into());
-    out.gauge("rabbitmq_alarms_free_disk_space_watermark", alarm, overview.alarms.disk.into());
+    out.gauge("rabbitmq_alarms_memory_used_watermark", alarm, u8::from(overview.alarms.memory));
+    out.gauge("rabbitmq_alarms_free_disk_space_watermark", alarm, u8::from(overview.alarms.disk));
 }
 
 /// What raises no alarm.
@@ -214,12 +287,15 @@ fn not_alarming(out: &mut Exposition, overview: &Overview, kept: Kept) {
 
 fn journal(out: &mut Exposition, overview: &Overview) {
     let journal = &overview.journal;
-    out.gauge("hermod_journal_files", "Files of the journal", journal.files.into());
+    out.gauge("hermod_journal_files", "Files of the journal", journal.files);
     out.gauge("hermod_journal_used_bytes", "Bytes of the journal's files", journal.used_bytes);
     out.gauge("hermod_journal_max_bytes", "Most bytes the journal may take", journal.max_bytes);
     out.gauge("hermod_journal_live_bytes", "Bytes of bodies that are still needed, estimated", journal.live_bytes);
     out.counter("hermod_journal_written_bytes_total", "Bytes written to the journal", journal.written_bytes);
     out.counter("hermod_journal_flushes_total", "Flushes of the journal", journal.flushes);
+    let help = "Seconds that a run of batches took to be written and flushed";
+    durations(out, ["hermod_journal_flush_seconds", help], &journal.flush_times);
+    out.gauge("hermod_journal_room_bytes", "Bytes that can be taken before publishers are stopped", journal.room_bytes);
     out.counter(
         "hermod_journal_ready_failures_total",
         "Journal files that could not be readied",
@@ -233,7 +309,7 @@ fn journal(out: &mut Exposition, overview: &Overview) {
         journal.spill.written_bytes,
     );
     out.counter("hermod_spill_failures_total", "Times that the disk took none", journal.spill.failures);
-    out.gauge("hermod_segments", "Files of messages outside the log", journal.segments.files.into());
+    out.gauge("hermod_segments", "Files of messages outside the log", journal.segments.files);
     out.gauge("hermod_segment_bytes", "Bytes of these files", journal.segments.bytes);
     out.gauge(
         "hermod_segment_live_bytes",
@@ -250,7 +326,7 @@ fn journal(out: &mut Exposition, overview: &Overview) {
         "Times that all segments were read that way",
         journal.segments.scrub_rounds,
     );
-    out.gauge("hermod_scrub_damaged", "Segments found damaged that way", journal.segments.damaged.into());
+    out.gauge("hermod_scrub_damaged", "Segments found damaged that way", journal.segments.damaged);
     let totals = [
         ("adopted_files", "Log files that became segments where they lie", journal.segments.adopted_files),
         ("evacuated_bytes", "Bytes of messages copied to segments", journal.segments.evacuated_bytes),
@@ -298,11 +374,11 @@ mod tests {
             unacked: 2,
             ..QueueReport::default()
         };
-        let text = per_queue(&[queue("a\"b"), queue("c")]);
+        let text = per_queue(&[queue("a\"b"), queue("c")], 5000);
         assert!(text.contains("rabbitmq_queue_messages{vhost=\"/\",queue=\"a\\\"b\"} 5\n"), "{text}");
         assert!(text.ends_with("hermod_metrics_truncated 0\n"));
         let many: Vec<_> = (0..=MOST_QUEUES).map(|_| queue("q")).collect();
-        let text = per_queue(&many);
+        let text = per_queue(&many, 0);
         assert_eq!(text.matches("rabbitmq_queue_consumers{").count(), MOST_QUEUES);
         assert!(text.ends_with("hermod_metrics_truncated 1\n"));
     }

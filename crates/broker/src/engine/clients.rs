@@ -163,6 +163,8 @@ fn encoded(table: &Table) -> Box<[u8]> {
 pub(crate) struct Figures {
     sessions: AtomicU32,
     consumers: AtomicU32,
+    /// Those of its sessions that have published.
+    publishers: AtomicU32,
     /// Its sessions, each as reports see it.
     shown: Mutex<Vec<Arc<Shown>>>,
     blocked: AtomicBool,
@@ -177,6 +179,19 @@ impl Figures {
     /// How many consumers the client has.
     pub(crate) fn consumers(&self) -> u32 {
         self.consumers.load(Ordering::Relaxed)
+    }
+
+    /// How many of its sessions have published.
+    pub(crate) fn publishers(&self) -> u32 {
+        self.publishers.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_publisher(&self) {
+        self.publishers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn remove_publisher(&self) {
+        self.publishers.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// True while an alarm stops the client.

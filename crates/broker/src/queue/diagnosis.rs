@@ -215,11 +215,9 @@ impl Queue {
         let dues = buckets.iter().filter(|bucket| bucket.lock(context).live() > 0);
         let due = dues.filter_map(|bucket| bucket.first_due(context).or_else(|| bucket.begins())).min();
         let mut inner = self.lock(context);
-        let published = |entry: Option<&Entry>| entry?.message.as_ref().map(|message| message.published_at());
-        let next = inner.lanes.first_ready();
         Ages {
-            oldest_ready: next.and_then(|seq| published(inner.lanes.entry_of(seq))),
-            oldest_unsettled: published(inner.lanes.oldest_out()),
+            oldest_ready: inner.oldest_ready(),
+            oldest_unsettled: inner.oldest_unsettled(),
             next_due: due.into_iter().chain(inner.next_waking()).min(),
             active: inner.lifetime.active_at(),
         }
@@ -227,6 +225,17 @@ impl Queue {
 }
 
 impl Inner {
+    /// When the next message was published, if memory has it.
+    pub(super) fn oldest_ready(&mut self) -> Option<u64> {
+        let seq = self.lanes.first_ready()?;
+        published(self.lanes.entry_of(seq)?)
+    }
+
+    /// When the oldest message was published that consumers hold.
+    pub(super) fn oldest_unsettled(&self) -> Option<u64> {
+        published(self.lanes.oldest_out()?)
+    }
+
     /// True when its oldest message comes back again and again.
     fn goes_in_circles(&mut self) -> bool {
         let totals = self.totals;
@@ -235,4 +244,8 @@ impl Inner {
         let entries = [next.and_then(|seq| self.lanes.entry_of(seq)), self.lanes.oldest_out()];
         entries.into_iter().flatten().any(|one| one.redelivered && (often || one.returns.came_back() >= LOOP))
     }
+}
+
+fn published(entry: &Entry) -> Option<u64> {
+    entry.message.as_ref().map(|message| message.published_at())
 }

@@ -62,6 +62,11 @@ pub struct QueueFigures {
     /// The timestamp of the next message, in seconds since 1970; unknown while only the disk has
     /// it.
     pub head_timestamp: Option<u64>,
+    /// When the next message was published, in milliseconds since 1970; unknown while only the disk
+    /// has it.
+    pub oldest_ready: Option<u64>,
+    /// When the oldest message was published that consumers hold.
+    pub oldest_unsettled: Option<u64>,
     /// When it became idle, in milliseconds since 1970, if it is.
     pub idle_since: Option<u64>,
     /// A message that came now would be delivered at once.
@@ -117,6 +122,8 @@ impl Queue {
             single_active_consumer: active.map(|(consumer, _)| consumer.tag.to_string()),
             delivery_limit: inner.arguments.delivery_limit,
             head_timestamp: inner.head_timestamp(context),
+            oldest_ready: inner.oldest_ready(),
+            oldest_unsettled: inner.oldest_unsettled(),
         }
     }
 }

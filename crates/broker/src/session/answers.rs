@@ -1,7 +1,7 @@
 //! The answers that the publisher of a session waits for, in the order of its publishes.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use journal::Ticket;
 
@@ -19,7 +19,8 @@ pub(super) enum Answer {
         number: u64,
         count: u64,
         ticket: Ticket,
-        turn: u64,
+        /// The number of its turn, and the time of that.
+        turn: (u64, Instant),
     },
     Refused {
         number: u64,
@@ -75,11 +76,11 @@ impl Answers {
     /// A publish was taken. Returns the answer that must be pushed for it, unless the last one
     /// covers it too.
     #[inline]
-    pub(super) fn taken(&mut self, confirm: Confirm, ticket: Ticket, turn: u64) -> Option<Answer> {
+    pub(super) fn taken(&mut self, confirm: Confirm, ticket: Ticket, turn: (u64, Instant)) -> Option<Answer> {
         self.ticket = self.ticket.max(ticket);
         let number = confirm.number()?;
         if let Some(Answer::UpTo { number: last, count, ticket: reached, turn: of }) = self.waiting.back_mut()
-            && (*of == turn || ticket.is_within(*reached))
+            && (of.0 == turn.0 || ticket.is_within(*reached))
         {
             *last = number;
             *count += 1;
@@ -100,11 +101,12 @@ impl Answers {
     }
 
     /// Reports the answers of this session in order, until one waits for a ticket that is not
-    /// durable. Returns how many publishes it confirmed, and that ticket.
+    /// durable, and tells `times` of each turn that it confirms. Returns how many publishes it confirmed, and that ticket.
     pub(super) fn report(
         &mut self,
         session: SessionId,
         durable: Ticket,
+        times: &mut dyn FnMut(Instant, u64),
         report: &mut dyn FnMut(Event<'_>),
     ) -> (u64, Option<Ticket>) {
         let mut confirmed = 0;
@@ -114,7 +116,8 @@ impl Answers {
                     self.waiting.push_front(answer);
                     return (confirmed, Some(ticket));
                 }
-                Answer::UpTo { number, count, .. } => {
+                Answer::UpTo { number, count, turn, .. } => {
+                    times(turn.1, count);
                     confirmed += count;
                     self.unanswered -= count;
                     report(Event::Confirmed { session, up_to: number });

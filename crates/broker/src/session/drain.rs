@@ -142,7 +142,7 @@ impl Client {
         if was_blocked && !self.parking.is_blocked() {
             report(Event::Unblocked);
         }
-        self.report_answers(report);
+        self.report_answers(now, report);
         let more = self.report_deliveries(budget, report);
         if self.publisher.has_traced() {
             self.flush(now);
@@ -171,12 +171,14 @@ impl Client {
         }
     }
 
-    fn report_answers(&mut self, report: &mut dyn FnMut(Event<'_>)) {
+    fn report_answers(&mut self, now: Instant, report: &mut dyn FnMut(Event<'_>)) {
         if !self.sessions.is_answering() {
             return;
         }
-        let (confirmed, waits) = self.sessions.report_answers(self.engine.journal.durable(self.vhost.log()), report);
-        self.engine.totals.publishes.confirmed.add(confirmed);
+        let (totals, durable) = (&self.engine.totals.publishes, self.engine.journal.durable(self.vhost.log()));
+        let mut times = |since, count| totals.confirm_times.add(now.saturating_duration_since(since), count);
+        let (confirmed, waits) = self.sessions.report_answers(durable, &mut times, report);
+        totals.confirmed.add(confirmed);
         if !waits.is_none() {
             self.engine.journal.when_durable(waits, self.shared.mailbox.waker());
         }

@@ -27,6 +27,7 @@ use crate::session::answers::Answer;
 use crate::session::routes::Route;
 use crate::session::slots::QueueSlot;
 use crate::session::{Client, SessionId};
+use crate::stats::Sizes;
 
 /// A message from a protocol. The broker copies its borrowed parts once.
 #[derive(Debug)]
@@ -116,6 +117,9 @@ impl Client {
         let claim = self.uploads.arrived(session);
         let entry = self.sessions.require(session)?;
         entry.answers.expect(confirm);
+        if entry.begins_to_publish() {
+            self.shared.figures.add_publisher();
+        }
         let mut arrival = Arrival::new(message, session.0, confirm, unroutable);
         arrival.claim = claim;
         if !entry.parked.is_empty() {
@@ -299,7 +303,7 @@ impl Client {
     }
 
     /// Settles, logs and enqueues all that was gathered.
-    pub fn flush(&mut self, _now: Instant) {
+    pub fn flush(&mut self, now: Instant) {
         if self.slots.is_idle() && !self.publisher.has_arrivals() {
             // A transaction may have read it.
             self.publisher.forget_time();
@@ -308,14 +312,14 @@ impl Client {
         self.publisher.begin_flush();
         self.settle_touched();
         if self.publisher.has_arrivals() {
-            self.flush_arrivals();
+            self.flush_arrivals(now);
         }
         self.slots.end_turn();
         self.publisher.forget_time();
         self.run_work();
     }
 
-    fn flush_arrivals(&mut self) {
+    fn flush_arrivals(&mut self, now: Instant) {
         let allowance = self.engine.allowance();
         if allowance != Allowance::All {
             self.meet_alarm();
@@ -327,7 +331,7 @@ impl Client {
         let mut arrivals = self.publisher.take_arrivals();
         self.count_received(&arrivals);
         let ticket = self.enqueue(&mut arrivals);
-        self.answer_all(&mut arrivals, ticket);
+        self.answer_all(&mut arrivals, ticket, now);
         self.publisher.keep_room(arrivals);
         if !ticket.is_none() {
             self.watch(ticket);
@@ -396,16 +400,23 @@ impl Client {
 
     pub(super) fn count_received(&self, arrivals: &[Arrival]) {
         let totals = &self.engine.totals.publishes;
-        let taken = || arrivals.iter().filter(|arrival| arrival.refused.is_none());
-        totals.received.add(taken().count() as u64);
-        totals.received_bytes.add(taken().map(|arrival| arrival.message().body().len() as u64).sum());
-        totals.received_confirm.add(taken().filter(|arrival| arrival.confirm != Confirm::None).count() as u64);
+        let (mut bytes, mut confirming, mut sizes) = (0, 0, [0; Sizes::BOUNDS.len() + 1]);
+        for arrival in arrivals.iter().filter(|arrival| arrival.refused.is_none()) {
+            let length = arrival.message().body().len() as u64;
+            bytes += length;
+            confirming += u64::from(arrival.confirm != Confirm::None);
+            sizes[Sizes::class(length)] += 1;
+        }
+        totals.received.add(sizes.iter().sum());
+        totals.received_bytes.add(bytes);
+        totals.received_confirm.add(confirming);
+        totals.sizes.add(sizes);
     }
 
     /// Queues the answer to each publisher.
-    fn answer_all(&mut self, arrivals: &mut Vec<Arrival>, ticket: Ticket) {
+    fn answer_all(&mut self, arrivals: &mut Vec<Arrival>, ticket: Ticket, now: Instant) {
         let (mut routed, mut refused) = (0, 0);
-        let turn = self.publisher.turn();
+        let turn = (self.publisher.turn(), now);
         for mut arrival in arrivals.drain(..) {
             let (session, confirm) = (SessionId(arrival.session), arrival.confirm);
             // A duplicate is as safe as the first one.

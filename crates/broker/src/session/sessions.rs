@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use hashbrown::HashMap;
 use journal::Ticket;
@@ -36,6 +37,8 @@ pub(super) struct Session {
     pub(super) failed: bool,
     /// It failed because it held a delivery for too long.
     pub(super) overdue: bool,
+    /// It has published.
+    publishes: bool,
 }
 
 impl Session {
@@ -43,6 +46,17 @@ impl Session {
         let shared = Arc::<SharedCredit>::default();
         let shown = Arc::new(Shown::new(called, &shared));
         Self { shared, shown, ..Self::default() }
+    }
+
+    /// True at its first publish.
+    #[inline]
+    pub(super) fn begins_to_publish(&mut self) -> bool {
+        !std::mem::replace(&mut self.publishes, true)
+    }
+
+    /// True if it has published.
+    pub(super) fn publishes(&self) -> bool {
+        self.publishes
     }
 
     pub(super) fn add_consumer(&mut self, consumer: u32, tag: Arc<str>) {
@@ -129,8 +143,8 @@ impl Sessions {
         entry.answers.push(answer);
     }
 
-    /// Answers a publish that was taken, if it has a number.
-    pub(super) fn answer_taken(&mut self, session: SessionId, confirm: Confirm, ticket: Ticket, turn: u64) {
+    /// Answers a publish that was taken in this turn, if it has a number.
+    pub(super) fn answer_taken(&mut self, session: SessionId, confirm: Confirm, ticket: Ticket, turn: (u64, Instant)) {
         let answer = self.get_mut(session).and_then(|entry| entry.answers.taken(confirm, ticket, turn));
         if let Some(answer) = answer {
             self.answer(session, answer);
@@ -147,14 +161,20 @@ impl Sessions {
         }
     }
 
-    /// Reports the answers whose tickets are durable. Returns how many publishes were confirmed,
-    /// and the highest ticket that an answer waits for.
-    pub(super) fn report_answers(&mut self, durable: Ticket, report: &mut dyn FnMut(Event<'_>)) -> (u64, Ticket) {
+    /// Reports the answers whose tickets are durable, and tells `times` how many publishes of a turn
+    /// are confirmed, and when that was. Returns how many publishes were confirmed, and the highest
+    /// ticket that an answer waits for.
+    pub(super) fn report_answers(
+        &mut self,
+        durable: Ticket,
+        times: &mut dyn FnMut(Instant, u64),
+        report: &mut dyn FnMut(Event<'_>),
+    ) -> (u64, Ticket) {
         let (mut confirmed, mut highest) = (0, Ticket::NONE);
         let open = &mut self.open;
         self.answering.retain(|number| {
             let Some(entry) = open.get_mut(number) else { return false };
-            let (count, waits) = entry.answers.report(SessionId(*number), durable, report);
+            let (count, waits) = entry.answers.report(SessionId(*number), durable, times, report);
             confirmed += count;
             highest = highest.max(waits.unwrap_or(Ticket::NONE));
             entry.shown.set_unconfirmed(entry.answers.unanswered());

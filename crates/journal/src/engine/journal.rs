@@ -12,6 +12,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::admission::{Admission, AdmissionGate};
 use crate::disk::{Disk, Lock};
+use crate::durations::Durations;
 use crate::engine::owners::Owners;
 use crate::engine::recycle::{Activity, Recycler};
 use crate::engine::scrub::Scrub;
@@ -277,6 +278,7 @@ impl Journal {
     pub fn stats(&self) -> Stats {
         let damaged = self.0.log.as_ref().map_or_else(Vec::new, |log| log.scrub.damaged());
         let mut state = self.0.state.lock();
+        let room = self.0.room(&mut state);
         let mut stats = Stats {
             files: 0,
             used_bytes: 0,
@@ -284,6 +286,8 @@ impl Journal {
             free_bytes: 0,
             written_bytes: 0,
             flushes: 0,
+            flush_times: Durations::default(),
+            room_bytes: room.map_or(0, |(room, marks)| room.saturating_sub(marks.reserve + marks.headroom)),
             live_bytes: 0,
             oldest_file: 0,
             oldest_held: Held::Nothing,
@@ -323,6 +327,7 @@ impl Journal {
             stats.free_bytes = log.needs.free.load(Ordering::Relaxed);
             stats.written_bytes = log.figures.written.load(Ordering::Relaxed);
             stats.flushes = log.figures.flushes.load(Ordering::Relaxed);
+            stats.flush_times = log.figures.flush_times.clone();
             stats.ready_failures = log.ring.failures();
             stats.segments.evacuated_bytes = log.figures.evacuated.load(Ordering::Relaxed);
             stats.segments.adopted_files = log.figures.adopted.load(Ordering::Relaxed);

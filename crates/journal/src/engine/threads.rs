@@ -132,8 +132,10 @@ fn write(journal: &Journal) {
     let Some(log) = &engine.log else { return };
     let _watch = Watch(engine, log);
     while engine.wait_for_records(log) {
+        let begun = Instant::now();
         match engine.flush(log) {
-            Ok(Flushed::Idle | Flushed::Done) => {}
+            Ok(Flushed::Done) => log.figures.flush_times.add(begun.elapsed(), 1),
+            Ok(Flushed::Idle) => {}
             Ok(Flushed::Stalled) => {
                 let mut state = engine.state.lock();
                 engine.writer_wakes.wait_for(&mut state, RETRY_AFTER);

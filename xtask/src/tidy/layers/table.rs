@@ -49,7 +49,8 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/journal/src",
         layers: &[
-            &["admission", "checksum", "group", "layout", "log", "options", "stats"],
+            &["admission", "checksum", "durations", "group", "layout", "log", "options"],
+            &["stats"],
             &["disk", "error", "ticket"],
             &["file_header", "memory", "record", "reference"],
             &["read", "replay"],

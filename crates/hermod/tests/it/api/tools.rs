@@ -354,6 +354,12 @@ fn metrics_come_by_the_families_that_a_scrape_names() {
     assert!(!text.contains("queue_get_total") && text.contains("rabbitmq_endpoint=\"detailed\""), "{text}");
     let (_, text) = server.ask("GET", "/metrics/detailed?family=queue_coarse_metrics&vhost=other", GUEST);
     assert!(!text.contains("queue=\"q\""), "{text}");
+    for (queue, shown) in [("%5Eq$", true), ("x", false)] {
+        let path = format!("/metrics/detailed?family=queue_coarse_metrics&queue={queue}");
+        let (_, text) = server.ask("GET", &path, GUEST);
+        assert_eq!(text.contains("queue=\"q\""), shown, "{queue}: {text}");
+    }
+    assert_eq!(server.ask("GET", "/metrics/detailed?family=queue_metrics&queue=(", GUEST).0, 400);
     let (_, text) = server.get("/metrics/detailed?family=connection_churn_metrics");
     assert!(text.contains("rabbitmq_detailed_connections_opened_total 1\n"), "{text}");
 }
