@@ -33,24 +33,11 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
     }
     let program = options.server.clone().map_or_else(|| server::build(root), Ok)?;
     let (source, made) = (root.join("interop/console"), server::target_folder(root).join("interop/console"));
-    let python = made.join("venv/bin/python");
-    call(Command::new("python3").args(["-m", "venv"]).arg(made.join("venv")))?;
-    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
-    call(Command::new(&python).args(install).arg(source.join("requirements.txt")))?;
+    let python = server::python(&source, &made)?;
     let mut scenarios = Command::new(&python);
     scenarios.arg("-B").arg(source.join("run.py")).arg("--server").arg(program).arg("--browser").arg(&options.browser);
     if let Some(pictures) = &options.pictures {
         scenarios.arg("--pictures").arg(pictures);
     }
-    call(scenarios.args(&options.names))
-}
-
-fn call(command: &mut Command) -> Result<(), String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let status = command.status().map_err(|error| format!("cannot run {program}: {error}"))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("{program} failed; interop/console/README.md says what it needs"))
-    }
+    server::call(scenarios.args(&options.names), "interop/console/README.md")
 }

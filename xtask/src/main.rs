@@ -11,6 +11,7 @@ use clap::{Parser, Subcommand};
 
 mod console;
 mod interop;
+mod monitoring;
 mod screenshots;
 mod tidy;
 
@@ -29,6 +30,8 @@ enum Chore {
     Interop(interop::Options),
     /// Do what operators do in the web console, in a browser.
     Console(console::Options),
+    /// Load the dashboard and the alert rules with a real Prometheus against a loaded broker.
+    Monitoring(monitoring::Options),
     /// Take pictures of a benchmark's report with a browser, to look at.
     Screenshots(screenshots::Options),
 }
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         (Ok(root), Chore::Tidy(options)) => tidy::report(&root, &options),
         (Ok(root), Chore::Interop(options)) => interop::run(&root, &options),
         (Ok(root), Chore::Console(options)) => console::run(&root, &options),
+        (Ok(root), Chore::Monitoring(options)) => monitoring::run(&root, &options),
         (Ok(root), Chore::Screenshots(options)) => screenshots::run(&root, &options),
     };
     match outcome {

@@ -50,6 +50,28 @@ pub(crate) fn build(root: &Path) -> Result<PathBuf, String> {
     Ok(target_folder(root).join("ci").join("hermod"))
 }
 
+/// The Python in `made` that has what `source` requires.
+///
+/// # Errors
+/// When it can't be installed.
+pub(crate) fn python(source: &Path, made: &Path) -> Result<PathBuf, String> {
+    let (python, readme) = (made.join("venv/bin/python"), "interop/README.md");
+    call(Command::new("python3").args(["-m", "venv"]).arg(made.join("venv")), readme)?;
+    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
+    call(Command::new(&python).args(install).arg(source.join("requirements.txt")), readme)?;
+    Ok(python)
+}
+
+/// Runs a program to its end. `readme` says what it needs.
+///
+/// # Errors
+/// When it can't be started, or fails.
+pub(crate) fn call(command: &mut Command, readme: &str) -> Result<(), String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().map_err(|error| format!("cannot run {program}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{program} failed; {readme} says what it needs")) }
+}
+
 impl Server {
     /// Starts `program` with an empty data directory in `folder` and waits until it accepts
     /// connections.
