@@ -17,3 +17,10 @@ pub const FRAME_HEADER: usize = 8;
 /// The `max-frame-size` that each peer must accept, and the largest frame before `open` and during
 /// SASL (part 2, §2.8.19; part 5, §5.3.1).
 pub const MIN_MAX_FRAME_SIZE: u32 = 512;
+
+/// Bytes of a delivery tag at most (part 2, §2.8.7).
+pub const DELIVERY_TAG: usize = 32;
+
+/// How many transfers one message may have. A transfer may bring no bytes, so the size of a message
+/// does not bound them.
+pub const TRANSFERS: u32 = 65_535;

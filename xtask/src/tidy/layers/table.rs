@@ -367,7 +367,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     },
     Folder {
         path: "crates/amqp10/src",
-        layers: &[&["limits"], &["codec"]],
+        layers: &[&["limits"], &["codec"], &["delivery"]],
         allowed: &[],
     },
     Folder {
@@ -378,7 +378,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["value"],
             &["descriptor", "frame", "owned"],
             &["composite"],
-            &["error", "symbols"],
+            &["error", "message", "symbols"],
             &["state"],
             &["terminus"],
             &["performative", "sasl"],

@@ -1,0 +1,254 @@
+//! Messages (part 3, §3.2): the sections of one, found without a look into its body.
+//!
+//! Header, annotations and footer belong to those who pass a message on. The bare message between
+//! them is its sender's, and stays as it is to the byte.
+
+use wire::{DecodeError, Reader};
+
+use crate::codec::composite::{Composite, Field, FieldError, composites, read_list};
+use crate::codec::descriptor::read_descriptor;
+use crate::codec::encode::{Encode, Symbol, Timestamp, put};
+use crate::codec::format as code;
+use crate::codec::value::{Budget, Map, ValueRef, read_value};
+
+composites! {
+    /// How a message is to be delivered (§3.2.1).
+    0x70 "header" Header {
+        durable: bool = false,
+        priority: u8 = 4,
+        ttl: Option<u32>,
+        first_acquirer: bool = false,
+        delivery_count: u32 = 0,
+    }
+    /// The properties that the specification defines (§3.2.4).
+    0x73 "properties" Properties<'a> {
+        message_id: Option<MessageId<'a>>,
+        user_id: Option<&'a [u8]>,
+        to: Option<&'a str>,
+        subject: Option<&'a str>,
+        reply_to: Option<&'a str>,
+        correlation_id: Option<MessageId<'a>>,
+        content_type: Option<Symbol<'a>>,
+        content_encoding: Option<Symbol<'a>>,
+        absolute_expiry_time: Option<Timestamp>,
+        creation_time: Option<Timestamp>,
+        group_id: Option<&'a str>,
+        group_sequence: Option<u32>,
+        reply_to_group_id: Option<&'a str>,
+    }
+}
+
+/// The id of a message, or of the one that it relates to (§3.2.11 to §3.2.14).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageId<'a> {
+    /// An unsigned number.
+    Number(u64),
+    /// A UUID.
+    Uuid([u8; 16]),
+    /// Bytes.
+    Binary(&'a [u8]),
+    /// A text.
+    Text(&'a str),
+}
+
+impl<'a> Field<'a> for MessageId<'a> {
+    fn read(reader: &mut Reader<'a>, budget: &mut Budget) -> Result<Self, FieldError> {
+        Ok(match read_value(reader, budget)? {
+            ValueRef::U64(number) => Self::Number(number),
+            ValueRef::Uuid(bits) => Self::Uuid(bits),
+            ValueRef::Binary(bytes) => Self::Binary(bytes),
+            ValueRef::Str(text) => Self::Text(text),
+            _ => return Err(DecodeError::Malformed("an id is neither ulong, uuid, binary nor string").into()),
+        })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Number(number) => number.encode(out),
+            Self::Uuid(bits) => put(out, code::UUID, *bits),
+            Self::Binary(bytes) => bytes.encode(out),
+            Self::Text(text) => text.encode(out),
+        }
+    }
+}
+
+/// A section that is no composite type. The discriminants are the descriptors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Section {
+    /// A map for the next peer alone (§3.2.2).
+    DeliveryAnnotations = 0x71,
+    /// A map that goes with the message (§3.2.3).
+    MessageAnnotations = 0x72,
+    /// The application's map (§3.2.5).
+    ApplicationProperties = 0x74,
+    /// Bytes of the body (§3.2.6).
+    Data = 0x75,
+    /// A list of values of the body (§3.2.7).
+    Sequence = 0x76,
+    /// The only value of the body (§3.2.8).
+    Value = 0x77,
+    /// A map behind the body (§3.2.9).
+    Footer = 0x78,
+}
+
+impl Section {
+    /// Appends the section with `value`, which has to be of the section's type.
+    pub fn encode(self, value: &impl Encode, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[code::DESCRIBED, code::ULONG_8, self as u8]);
+        value.encode(out);
+    }
+}
+
+/// The sections of one message.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Message<'a> {
+    /// How it is to be delivered.
+    pub header: Option<Header>,
+    /// For this peer alone.
+    pub delivery_annotations: Option<Map<'a>>,
+    /// They go with the message.
+    pub message_annotations: Option<Map<'a>>,
+    /// The bytes from the properties to the end of the body.
+    pub bare: &'a [u8],
+    /// The specification's properties.
+    pub properties: Option<Properties<'a>>,
+    /// The application's properties.
+    pub application_properties: Option<Map<'a>>,
+    /// The body, of which only the extent is checked.
+    pub body: Body<'a>,
+    /// What follows the body.
+    pub footer: Option<Map<'a>>,
+}
+
+/// The body of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Body<'a> {
+    /// There is none, which the specification forbids and clients do.
+    #[default]
+    Missing,
+    /// One or more sections of bytes.
+    Data(Data<'a>),
+    /// One or more sections of values: their bytes.
+    Sequences(&'a [u8]),
+    /// One encoded value.
+    Value(&'a [u8]),
+}
+
+/// The sections of bytes of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Data<'a> {
+    sections: &'a [u8],
+}
+
+impl<'a> Data<'a> {
+    /// The bytes of each section. Together they are the body.
+    pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let mut reader = Reader::new(self.sections);
+        // All of it was checked before, so an error is the end.
+        std::iter::from_fn(move || {
+            read_descriptor(&mut reader).ok()?;
+            <&[u8]>::read(&mut reader, &mut Budget::default()).ok()
+        })
+    }
+
+    /// The body, if it is in one piece: nearly always.
+    pub fn single(&self) -> Option<&'a [u8]> {
+        let mut sections = self.iter();
+        sections.next().filter(|_| sections.next().is_none())
+    }
+}
+
+const OUT_OF_ORDER: DecodeError = DecodeError::Malformed("a section is at the wrong place");
+
+impl<'a> Message<'a> {
+    /// Finds the sections, and checks all but the body.
+    ///
+    /// # Errors
+    /// If a section is malformed, unknown, or not at its place.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, FieldError> {
+        let mut message = Self::default();
+        let mut walk = Walk { reader: Reader::new(bytes), budget: Budget::default(), last: 0 };
+        let mut bare: Option<usize> = None;
+        let mut body = 0;
+        let mut end = 0;
+        while !walk.reader.is_empty() {
+            let start = bytes.len() - walk.reader.rest().len();
+            let section = walk.next()?;
+            match section {
+                HEADER => message.header = Some(read_list(&mut walk.reader, &mut walk.budget)?),
+                DELIVERY_ANNOTATIONS => message.delivery_annotations = Some(walk.map("delivery-annotations")?),
+                MESSAGE_ANNOTATIONS => message.message_annotations = Some(walk.map("message-annotations")?),
+                PROPERTIES => message.properties = Some(read_list(&mut walk.reader, &mut walk.budget)?),
+                APPLICATION_PROPERTIES => message.application_properties = Some(walk.map("application-properties")?),
+                FOOTER => message.footer = Some(walk.map("footer")?),
+                _ => {
+                    if message.body == Body::Missing {
+                        body = start;
+                    }
+                    message.body = walk.body(section, &bytes[body..])?;
+                }
+            }
+            if (PROPERTIES..FOOTER).contains(&section) {
+                bare.get_or_insert(start);
+                end = bytes.len() - walk.reader.rest().len();
+            }
+        }
+        message.bare = bare.map_or(&[], |start| &bytes[start..end]);
+        Ok(message)
+    }
+}
+
+const HEADER: u64 = Header::CODE;
+const DELIVERY_ANNOTATIONS: u64 = Section::DeliveryAnnotations as u64;
+const MESSAGE_ANNOTATIONS: u64 = Section::MessageAnnotations as u64;
+const PROPERTIES: u64 = Properties::CODE;
+const APPLICATION_PROPERTIES: u64 = Section::ApplicationProperties as u64;
+const DATA: u64 = Section::Data as u64;
+const SEQUENCE: u64 = Section::Sequence as u64;
+const VALUE: u64 = Section::Value as u64;
+const FOOTER: u64 = Section::Footer as u64;
+
+/// A walk over the sections.
+struct Walk<'a> {
+    reader: Reader<'a>,
+    budget: Budget,
+    /// The section before; 0 at first.
+    last: u64,
+}
+
+impl<'a> Walk<'a> {
+    /// The descriptor of the next section, which must be at its place.
+    fn next(&mut self) -> Result<u64, DecodeError> {
+        let section = read_descriptor(&mut self.reader)?;
+        if !(HEADER..=FOOTER).contains(&section) {
+            return Err(DecodeError::Malformed("this is no section of a message"));
+        }
+        let repeated = section == self.last && matches!(section, DATA | SEQUENCE);
+        // A body is of one kind.
+        let second_body = (DATA..=VALUE).contains(&section) && (DATA..=VALUE).contains(&self.last);
+        if !repeated && (section <= self.last || second_body) {
+            return Err(OUT_OF_ORDER);
+        }
+        self.last = section;
+        Ok(section)
+    }
+
+    fn map(&mut self, name: &'static str) -> Result<Map<'a>, FieldError> {
+        Map::read(&mut self.reader, &mut self.budget).map_err(|error| FieldError { composite: name, ..error })
+    }
+
+    /// Passes one section of the body, whose sections begin at `all`.
+    fn body(&mut self, section: u64, all: &'a [u8]) -> Result<Body<'a>, DecodeError> {
+        let code = self.reader.rest().first().copied().ok_or(DecodeError::Truncated)?;
+        let value = code::skip(&mut self.reader)?;
+        let sections = &all[..all.len() - self.reader.rest().len()];
+        match (section, code) {
+            (DATA, code::BINARY_8 | code::BINARY_32) => Ok(Body::Data(Data { sections })),
+            (DATA, _) => Err(DecodeError::Malformed("a data section is no binary")),
+            (SEQUENCE, code::LIST_0 | code::LIST_8 | code::LIST_32) => Ok(Body::Sequences(sections)),
+            (SEQUENCE, _) => Err(DecodeError::Malformed("a sequence section is no list")),
+            _ => Ok(Body::Value(value)),
+        }
+    }
+}
