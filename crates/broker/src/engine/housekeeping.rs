@@ -5,6 +5,7 @@
 //! timer is due.
 
 use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -121,16 +122,15 @@ impl Engine {
         !waits.is_empty()
     }
 
+    /// Runs the timers that are due. One that a queue sets again for now, since it has more to drop,
+    /// waits for the next round, so that all else comes in between.
     fn run_timers(&self, now: u64, work: &mut Vec<Work>) {
-        loop {
-            let due = {
-                let mut waiting = self.waiting.lock();
-                match waiting.timers.peek() {
-                    Some(Reverse((at, _))) if *at <= now => waiting.timers.pop(),
-                    _ => None,
-                }
-            };
-            let Some(Reverse((at, TimerQueue(queue)))) = due else { return };
+        let due: Vec<_> = {
+            let timers = &mut self.waiting.lock().timers;
+            let next_due = || timers.peek_mut().filter(|next| next.0.0 <= now).map(PeekMut::pop);
+            std::iter::from_fn(next_due).collect()
+        };
+        for Reverse((at, TimerQueue(queue))) in due {
             if let Some(queue) = queue.upgrade() {
                 queue.on_timer(at, &mut Visit { context: self, now, work });
             }

@@ -112,8 +112,12 @@ impl Queue {
     }
 
     /// Expires the heads of the lanes that are too old, up to [`VISIT_ENTRIES`]. A head that the
-    /// pager must place first does not hold up other lanes. False if more are too old.
+    /// pager must place first does not hold up other lanes. False if more are too old, or this visit
+    /// has dropped as much as it may.
     fn expire(&self, inner: &mut Inner, now: u64) -> bool {
+        if inner.lifetime.has_more() {
+            return false;
+        }
         #[cfg(feature = "sabotage")]
         let now = now + if super::sabotage::armed("early") { super::sabotage::EARLY } else { 0 };
         let mut expired = 0;

@@ -72,6 +72,11 @@ impl Lifetime {
     }
 
     /// True when more must go than this visit has dropped.
+    pub(super) fn has_more(&self) -> bool {
+        self.has_more
+    }
+
+    /// The same, and forgets it.
     pub(super) fn take_more(&mut self) -> bool {
         std::mem::take(&mut self.has_more)
     }
