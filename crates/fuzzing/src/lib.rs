@@ -5,6 +5,7 @@
 //! A target returns for every input. A broken property panics, like a panic in the code under test.
 
 mod amqp;
+mod amqp10_codec;
 mod disk;
 mod login;
 mod messages;
@@ -21,12 +22,16 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 14] = [
     Target { name: "amqp_frame", run: amqp::frame },
     Target { name: "amqp_method", run: amqp::method },
     Target { name: "amqp_table", run: amqp::table },
     Target { name: "amqp_properties", run: amqp::properties },
     Target { name: "amqp_client", run: amqp::client },
+    Target { name: "amqp10_value", run: amqp10_codec::value },
+    Target { name: "amqp10_frame", run: amqp10_codec::frame },
+    Target { name: "amqp10_sasl", run: amqp10_codec::sasl },
+    Target { name: "amqp10_message", run: amqp10_codec::message },
     Target { name: "stomp", run: stomp_frames::stomp },
     Target { name: "login", run: login::login },
     Target { name: "selector", run: selectors::selector },

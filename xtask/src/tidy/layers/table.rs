@@ -422,7 +422,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/fuzzing/src",
         layers: &[
-            &["amqp", "disk", "login", "messages", "selectors", "stomp_frames"],
+            &["amqp", "amqp10_codec", "disk", "login", "messages", "selectors", "stomp_frames"],
             &["recovery"],
         ],
         allowed: &[],
