@@ -201,7 +201,9 @@ def a_queue_says_that_it_has_no_consumers(stage):
     stage.log_in()
     stage.open(queue_path("lonely"))
     expect(stage.page.get_by_text("It does not move: no consumers")).to_be_visible()
-    expect(stage.page.get_by_text("2 ready, and no client consumes from it.")).to_be_visible()
+    expect(stage.page.get_by_text(re.compile(r"2 ready, the oldest published .* ago, and no client consumes from it\."))
+           ).to_be_visible()
+    expect(stage.page.get_by_text("Start a consumer")).to_be_visible()
 
 
 @scenario

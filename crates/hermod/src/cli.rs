@@ -24,6 +24,7 @@ mod usage;
 mod users;
 mod verify;
 mod vhosts;
+mod why;
 
 pub(crate) use arguments::split as split_commas;
 pub(crate) use ask::{ask, change, list};
@@ -70,6 +71,10 @@ pub(crate) fn run() -> Result<(), Failure> {
         }
         "repair" => repair::run(&config.settings, arguments, Form::of(arguments)),
         "browse" => browse::run(&config.settings, &Which::of(arguments), Form::of(arguments)),
+        "why" => {
+            let Which { vhost, queue, .. } = Which::of(arguments);
+            why::run(&config.settings, &vhost, &queue, Form::of(arguments))
+        }
         "redrive" => redrive::run(&config.settings, arguments, Form::of(arguments)),
         "verify" => {
             let directory = arguments.get_one::<PathBuf>("directory").map(PathBuf::as_path);
@@ -160,6 +165,7 @@ fn command() -> Command {
                     .help("A new or empty directory on the broker's machine"),
             ),
         )
+        .subcommand(of_queue("why", "Show why a queue does not move, and what to do"))
         .subcommand(selecting("browse", "Show messages of a queue without taking them", "20"))
         .subcommand(
             selecting("redrive", "Move dead letters back to where they came from", "18446744073709551615").arg(
@@ -227,18 +233,24 @@ pub(crate) struct Which {
 
 impl Which {
     fn of(arguments: &ArgMatches) -> Self {
-        let text = |name: &str| arguments.get_one::<String>(name).cloned().unwrap_or_default();
-        let limit = arguments.get_one::<u64>("limit").copied().unwrap_or(u64::MAX);
+        let given = |name: &str| arguments.try_get_one::<String>(name).ok().flatten().cloned();
+        let text = |name: &str| given(name).unwrap_or_default();
+        let limit = arguments.try_get_one::<u64>("limit").ok().flatten().copied().unwrap_or(u64::MAX);
         Self { vhost: text("vhost"), queue: text("queue"), selector: text("selector"), limit }
     }
+}
+
+/// A command about a queue.
+fn of_queue(name: &'static str, about: &'static str) -> Command {
+    asking(name, about)
+        .arg(Arg::new("queue").value_name("QUEUE").required(true).help("The queue"))
+        .arg(Arg::new("vhost").long("vhost").value_name("VHOST").default_value("/").help("Its vhost"))
 }
 
 /// A command about some messages of a queue.
 fn selecting(name: &'static str, about: &'static str, limit: &'static str) -> Command {
     let limited = Arg::new("limit").long("limit").value_name("N").value_parser(clap::value_parser!(u64));
-    asking(name, about)
-        .arg(Arg::new("queue").value_name("QUEUE").required(true).help("The queue"))
-        .arg(Arg::new("vhost").long("vhost").value_name("VHOST").default_value("/").help("Its vhost"))
+    of_queue(name, about)
         .arg(
             Arg::new("selector")
                 .long("selector")
@@ -251,15 +263,12 @@ fn selecting(name: &'static str, about: &'static str, limit: &'static str) -> Co
 }
 
 fn repairing() -> Command {
-    asking("repair", "Show which messages of a queue can't be read, or give them up")
-        .arg(Arg::new("queue").value_name("QUEUE").required(true).help("The queue"))
-        .arg(Arg::new("vhost").long("vhost").value_name("VHOST").default_value("/").help("Its vhost"))
-        .arg(
-            Arg::new("accept-loss")
-                .long("accept-loss")
-                .action(ArgAction::SetTrue)
-                .help("Give up the unreadable messages for good"),
-        )
+    of_queue("repair", "Show which messages of a queue can't be read, or give them up").arg(
+        Arg::new("accept-loss")
+            .long("accept-loss")
+            .action(ArgAction::SetTrue)
+            .help("Give up the unreadable messages for good"),
+    )
 }
 
 fn verifying() -> Command {

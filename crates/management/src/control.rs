@@ -10,6 +10,7 @@ mod answering;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Refused;
+use crate::diagnosis::DiagnosisRow;
 use crate::report::{BackupRow, MessageRow, RedriveRow, RepairRow, Status};
 use crate::resources::{Change, Extent, Imported, LONGEST_DEFINITIONS, Listed, PlannedRow, Secret, TaskFields};
 
@@ -77,6 +78,13 @@ pub enum Request {
         /// The largest number of messages, from the front of the queue.
         limit: u64,
     },
+    /// Tells why a queue does not move.
+    Diagnose {
+        /// The vhost.
+        vhost: String,
+        /// The queue.
+        queue: String,
+    },
     /// Moves dead letters back to where they came from.
     Redrive {
         /// The vhost.
@@ -143,11 +151,13 @@ pub enum Answer {
     Repaired(Option<RepairRow>),
     /// To [`Request::Browse`].
     Browsed(Vec<MessageRow>),
+    /// To [`Request::Diagnose`].
+    Diagnosed(Box<DiagnosisRow>),
     /// To [`Request::Redrive`].
     Redriven(RedriveRow),
     /// To [`Request::PlanTask`].
     Planned(PlannedRow),
-    /// To [`Request::Browse`] and [`Request::Redrive`]: the queue does not exist, as a text.
+    /// To requests about a queue: it does not exist, as a text.
     NoSuchQueue(String),
     /// To [`Request::Browse`] and [`Request::Redrive`]: why it can't be done, as a text.
     Refused(String),

@@ -114,6 +114,14 @@ impl Causes {
     }
 }
 
+impl FromIterator<Cause> for Causes {
+    fn from_iter<T: IntoIterator<Item = Cause>>(causes: T) -> Self {
+        let mut all = Self::default();
+        causes.into_iter().for_each(|cause| all.add(cause));
+        all
+    }
+}
+
 /// Whether a consumer would take a message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Readiness {

@@ -65,6 +65,34 @@ fn has(page: &str, words: &[&str]) {
 }
 
 #[test]
+fn console_command_and_api_give_one_diagnosis() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    Stomp::connect(&server).publish("orders", "one");
+    let without_times = |mut row: Value| {
+        for name in ["evidence", "idle_ms", "oldest_ready_age_ms", "causes"] {
+            row.as_object_mut().unwrap().remove(name);
+        }
+        row
+    };
+    let (code, text, _) = run(hermod("why", dir.path()).args(["orders", "--json"]));
+    let told: Value = serde_json::from_str(&text).unwrap();
+    let answered = json(&server, "/api/queues/%2F/orders/diagnosis", GUEST);
+    assert_eq!((code, &told["causes"][0]["cause"]), (0, &"no_consumers".into()));
+    assert!(answered["oldest_ready_age_ms"].is_u64(), "{answered}");
+    assert_eq!(without_times(told), without_times(answered.clone()));
+    let sentence = answered["sentence"].as_str().unwrap();
+    let page = Browser::of(&server, "guest", "guest").page("/queues/%2F/orders");
+    has(&page, &[sentence, "1 ready, the oldest published", answered["advice"].as_str().unwrap()]);
+    let (_, text, _) = run(hermod("why", dir.path()).arg("orders"));
+    assert!(text.starts_with(&format!("{sentence}\n1 ready, the oldest published ")), "{text}");
+    let (code, _, error) = run(hermod("why", dir.path()).arg("none"));
+    assert!(code == 66 && error.contains("no queue 'none' in vhost '/'"), "{code} {error}");
+    assert_eq!(server.ask("GET", "/api/queues/%2F/none/diagnosis", GUEST).0, 404);
+    assert_eq!(server.ask("GET", "/api/queues/%2F/orders/diagnosis", "").0, 401);
+}
+
+#[test]
 fn a_visitor_is_led_to_the_log_in_and_back() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);
@@ -191,7 +219,7 @@ fn queues_are_declared_filled_looked_into_purged_and_deleted() {
 
     has(
         &browser.page("/queues/%2F/orders"),
-        &["It does not move: no consumers", "2 ready, and no client consumes from it."],
+        &["It does not move: no consumers", "2 ready, the oldest published", "and no client consumes from it."],
     );
     has(&browser.page("/queues?name=ORD"), &["orders", "no consumers"]);
     has(&browser.page("/queues?name=none"), &["name contains 'none'"]);

@@ -5,6 +5,7 @@ use maud::{Markup, html};
 
 use super::figure;
 use crate::history::Point;
+use crate::quantity;
 
 /// The area of the lines, in the units of the drawing, and the room for the numbers beside it.
 const WIDTH: f64 = 900.0;
@@ -50,7 +51,7 @@ pub(super) fn chart(title: &str, unit: Unit, lines: &[Line]) -> Markup {
     let top = ceiling(most);
     let x = |at: u64| LEFT + WIDTH * (at - first) as f64 / (last - first).max(1) as f64;
     let y = |value: f64| TOP + HEIGHT * (1.0 - value.clamp(0.0, top) / top);
-    let span = figure::span(std::time::Duration::from_millis(last - first));
+    let span = quantity::span(std::time::Duration::from_millis(last - first));
     html! {
         figure .chart {
             figcaption {
@@ -119,7 +120,7 @@ fn as_table(title: &str, unit: Unit, lines: &[Line], moments: &[u64]) -> Markup 
                     tbody {
                         @for index in (0..moments.len()).rev().step_by(step) {
                             tr {
-                                th scope="row" { (figure::span(std::time::Duration::from_millis(newest - moments[index]))) }
+                                th scope="row" { (quantity::span(std::time::Duration::from_millis(newest - moments[index]))) }
                                 @for line in lines {
                                     td .number data-label=(line.name) {
                                         @if let Some(point) = line.points.get(index) { (unit.show(point.value)) }

@@ -19,6 +19,7 @@ use super::{bindings, figure, seen};
 use crate::api;
 use crate::facts::Socket;
 use crate::json::object;
+use crate::quantity;
 use crate::resources::ConnectionChange;
 use crate::source::Source;
 
@@ -136,9 +137,9 @@ async fn show(visitor: Visitor, State(source): Shared, Path(name): Path<String>)
             ("Name that the client gives", html! { (client.name.as_deref().unwrap_or("none")) }),
             ("Protocol", html! { (protocol(&source, &client)) @if is_encrypted(socket.as_ref()) { " over TLS" } }),
             ("State", state(&client)),
-            ("Connected for", html! { (figure::span(age.unwrap_or_default())) }),
+            ("Connected for", html! { (quantity::span(age.unwrap_or_default())) }),
             ("Log-in", html! { (client.terms.mechanism) }),
-            ("Heartbeat", html! { (figure::span(client.terms.keep_alive)) }),
+            ("Heartbeat", html! { (quantity::span(client.terms.keep_alive)) }),
             ("Held for it", figure::bytes(client.held_bytes)),
             ("To be sent", figure::bytes(client.waiting_bytes)),
             ("Properties of the client", bindings::arguments(&object(&client.properties))),

@@ -20,6 +20,7 @@ use super::visitor::Visitor;
 use super::{messages, seen};
 use crate::api;
 use crate::json::object;
+use crate::quantity;
 use crate::resources::{BindingChange, BindingFields, DestinationType, ExchangeChange, percent_encoded};
 use crate::source::Source;
 
@@ -273,7 +274,7 @@ async fn ask_delete(visitor: Visitor, State(source): Shared, Path((vhost, name))
     let many = if of_it.len() == MOST {
         format!("{MOST} bindings or more")
     } else {
-        super::figure::several(of_it.len() as u64, "binding", "bindings")
+        quantity::several(of_it.len() as u64, "binding", "bindings")
     };
     let question = format!("Exchange '{name}' in virtual host '{vhost}' goes with {many}. They can't be brought back.");
     let body = ask(&format!("{here}/delete"), &question, "Delete exchange", &here, &[]);

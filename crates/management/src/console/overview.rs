@@ -11,7 +11,7 @@ use maud::{Markup, html};
 use serde_json::{Value as Json, json};
 
 use super::chart::{Line, Unit, chart};
-use super::figure::{self, several};
+use super::figure;
 use super::frame::{Part, View};
 use super::parts::{Mood, facts, figures, place, verdict};
 use super::queues::state;
@@ -21,6 +21,7 @@ use super::visitor::Visitor;
 use crate::api::{self, Asker};
 use crate::counters::{ALL_LENGTHS, TRAFFIC, delivered};
 use crate::process::Process;
+use crate::quantity::{self, several};
 use crate::source::{Source, alarms};
 
 type Shared = State<Arc<Source>>;
@@ -154,8 +155,8 @@ fn stuck_line(queue: &QueueReport) -> Markup {
     html! {
         li {
             a href=(place("queues", &queue.vhost, &queue.name)) { (queue.name) }
-            " in " (queue.vhost) ": " (state(queue).1) ", " (figure::grouped(queue.ready)) " ready, "
-            (figure::grouped(queue.unacked)) " unacknowledged"
+            " in " (queue.vhost) ": " (state(queue).1) ", " (quantity::grouped(queue.ready)) " ready, "
+            (quantity::grouped(queue.unacked)) " unacknowledged"
         }
     }
 }
@@ -207,7 +208,7 @@ fn this_node(source: &Source, process: &Process, overview: &Overview) -> Markup 
     let unknown = || html! { "—" };
     let journal = &overview.journal;
     facts(&[
-        ("Running for", html! { (figure::span(source.facts.started.elapsed())) }),
+        ("Running for", html! { (quantity::span(source.facts.started.elapsed())) }),
         ("Durability", html! { (source.facts.durability) }),
         (
             "Memory of messages",

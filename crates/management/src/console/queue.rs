@@ -8,21 +8,23 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use axum::routing::{get, post};
-use broker::{BindingReport, ConsumerReport, QueueReport};
+use broker::{BindingReport, ConsumerReport, Diagnosis, QueueReport, Readiness};
 use maud::{Markup, html};
 
 use super::chart::{Line, Unit, chart};
-use super::figure::{self, several};
+use super::figure;
 use super::form::Fields;
 use super::frame::{Notice, Part, View};
-use super::parts::{Column, Form, Mood, ask, facts, figures, place, table, top_place, verdict};
-use super::queues::{Rates, kind, state};
+use super::parts::{Column, Form, Mood, ask, badge, facts, figures, place, table, top_place, verdict};
+use super::queues::{Rates, kind, mood};
 use super::trouble::{Shown, Trouble};
 use super::visitor::Visitor;
 use super::{bindings, messages};
 use crate::api;
 use crate::counters::{LENGTHS, OF_QUEUES};
+use crate::diagnosis::{DiagnosisRow, readiness};
 use crate::json::object;
+use crate::quantity::several;
 use crate::resources::{BindingChange, BindingFields, DestinationType, QueueChange};
 use crate::sampling;
 use crate::source::Source;
@@ -42,15 +44,14 @@ pub(super) fn router() -> Router<Arc<Source>> {
 
 /// A queue and what belongs to it.
 struct Whole {
-    queue: QueueReport,
+    found: Diagnosis,
     rates: Rates,
-    consumers: Vec<ConsumerReport>,
     bindings: Vec<BindingReport>,
 }
 
 impl Whole {
     fn path(&self) -> String {
-        place("queues", &self.queue.vhost, &self.queue.name)
+        place("queues", &self.found.queue.vhost, &self.found.queue.name)
     }
 }
 
@@ -60,13 +61,11 @@ async fn find(visitor: &Visitor, source: &Arc<Source>, vhost: &str, name: &str) 
     let whole = api::look(source, &visitor.asker, move |source| {
         let missing = || Trouble::missing("queue", &name);
         asker.looks_into(source, &vhost).map_err(|_| missing())?;
-        let names = [name.as_str().into()];
-        let queue = source.broker.some_queues(&vhost, &names).pop().ok_or_else(missing)?;
+        let found = source.broker.diagnose(&vhost, &name).ok_or_else(missing)?;
         Ok::<_, Trouble>(Whole {
-            rates: Rates::of(source, &queue),
-            consumers: source.broker.consumers_of_queues(&vhost, &names),
+            rates: Rates::of(source, &found.queue),
             bindings: source.broker.bindings_to_queue(&vhost, &name),
-            queue,
+            found,
         })
     });
     whole.await?
@@ -84,13 +83,13 @@ async fn page(
     notice: Notice,
 ) -> Shown {
     let whole = find(visitor, source, vhost, name).await?;
-    let queue = &whole.queue;
+    let queue = &whole.found.queue;
     let body = html! {
-        (why(queue, &whole.consumers))
+        (why(&whole.found))
         (now(queue, whole.rates))
         (movement(source, queue))
         h2 { "Consumers" }
-        (consumers(&whole.consumers))
+        (consumers(&whole.found.consumers))
         h2 { "Messages" }
         (messages::browsing(&whole.path()))
         (messages::publishing(&whole.path(), sent))
@@ -112,25 +111,18 @@ async fn page(
         .show(visitor, source))
 }
 
-/// Why a queue moves or does not.
-fn why(queue: &QueueReport, consumers: &[ConsumerReport]) -> Markup {
-    let (mood, word) = state(queue);
-    let (ready, unacked) = (figure::grouped(queue.ready), figure::grouped(queue.unacked));
-    let have = several(consumers.len() as u64, "consumer", "consumers");
-    let (hold, may) = if consumers.len() == 1 { ("holds", "it may") } else { ("hold", "they may") };
-    let (sentence, evidence) = match word {
-        "damaged" => ("It is damaged", queue.damaged.clone().unwrap_or_default()),
-        "no consumers" => ("It does not move: no consumers", format!("{ready} ready, and no client consumes from it.")),
-        "out of credit" => (
-            "It does not move: consumers out of credit",
-            format!("{have} {hold} {unacked} unacknowledged, as many as {may}. {ready} wait until some are settled."),
-        ),
-        "delivering" => ("It moves", format!("{ready} ready; {have} can take more.")),
-        "all delivered" => ("All is delivered", format!("{unacked} unacknowledged, held by its consumers.")),
-        _ if consumers.is_empty() => ("It is empty", "No messages, and no consumers.".to_owned()),
-        _ => ("It is empty", format!("{have} for the messages that come.")),
-    };
-    html! { div data-live { (verdict(mood, sentence, evidence)) } }
+/// Why a queue moves or does not: the first cause at once, the others below it.
+fn why(found: &Diagnosis) -> Markup {
+    let row = DiagnosisRow::of(found);
+    let mood = mood(found.standing(), found.causes().next());
+    html! {
+        div data-live {
+            (verdict(mood, &row.sentence, html! { (row.evidence) " " (row.advice) }))
+            @for cause in row.others() {
+                (verdict(Mood::Plain, &format!("Also: {}", cause.sentence), html! { (cause.evidence) " " (cause.advice) }))
+            }
+        }
+    }
 }
 
 fn now(queue: &QueueReport, rates: Rates) -> Markup {
@@ -178,12 +170,12 @@ fn consumers(consumers: &[ConsumerReport]) -> Markup {
 }
 
 fn consumer(consumer: &ConsumerReport) -> Vec<Markup> {
-    let is_full = consumer.prefetch > 0 && consumer.unsettled >= consumer.prefetch;
-    let state = match (consumer.active, is_full) {
-        (false, _) => super::parts::badge("waits its turn", Mood::Plain),
-        (true, true) => super::parts::badge("out of credit", Mood::Warning),
-        (true, false) => super::parts::badge("ready", Mood::Good),
+    let mood = match consumer.readiness {
+        Readiness::Ready => Mood::Good,
+        Readiness::NotActive => Mood::Plain,
+        Readiness::OutOfCredit | Readiness::NotReading { .. } => Mood::Warning,
     };
+    let state = badge(readiness(consumer), mood);
     let peer = &consumer.holder.peer;
     vec![
         html! { code { (consumer.tag) } },
@@ -270,7 +262,7 @@ async fn browse(
 
 async fn ask_purge(visitor: Visitor, State(source): Shared, Path((vhost, name)): Named) -> Shown {
     let whole = find(&visitor, &source, &vhost, &name).await?;
-    let ready = several(whole.queue.ready, "ready message", "ready messages");
+    let ready = several(whole.found.queue.ready, "ready message", "ready messages");
     let question = format!(
         "Purge drops {ready} of queue '{name}' in virtual host '{vhost}'. They can't be brought back. What consumers \
          hold stays."
@@ -291,7 +283,7 @@ async fn purge(visitor: Visitor, State(source): Shared, Path((vhost, name)): Nam
 
 async fn ask_delete(visitor: Visitor, State(source): Shared, Path((vhost, name)): Named) -> Shown {
     let whole = find(&visitor, &source, &vhost, &name).await?;
-    let queue = &whole.queue;
+    let queue = &whole.found.queue;
     let question = format!(
         "Queue '{name}' in virtual host '{vhost}' goes with {}, its bindings and {}. They can't be brought back.",
         several(queue.ready + queue.unacked, "message", "messages"),

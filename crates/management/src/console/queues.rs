@@ -10,7 +10,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
-use broker::QueueReport;
+use broker::{Cause, QueueReport, Standing};
 use maud::{Markup, html};
 use serde_json::{Map, Value as Json, json};
 
@@ -21,6 +21,7 @@ use super::trouble::{Shown, Trouble};
 use super::visitor::Visitor;
 use super::{figure, seen};
 use crate::api;
+use crate::diagnosis;
 use crate::resources::{QueueChange, movement};
 use crate::source::Source;
 
@@ -177,18 +178,23 @@ pub(super) fn kind(queue: &QueueReport) -> String {
 
 /// Whether a queue moves, in a word.
 pub(super) fn state(queue: &QueueReport) -> (Mood, &'static str) {
-    if queue.damaged.is_some() {
-        (Mood::Bad, "damaged")
-    } else if queue.ready > 0 && queue.consumers == 0 {
-        (Mood::Warning, "no consumers")
-    } else if queue.ready > 0 && !queue.figures.can_deliver {
-        (Mood::Warning, "out of credit")
-    } else if queue.ready > 0 {
-        (Mood::Good, "delivering")
-    } else if queue.unacked > 0 {
-        (Mood::Good, "all delivered")
-    } else {
-        (Mood::Plain, "empty")
+    let standing = queue.standing();
+    let word = match (standing, queue.figures.causes.first()) {
+        (Standing::Stuck | Standing::Waits, Some(cause)) => diagnosis::short(cause),
+        (Standing::Moves, _) => "delivering",
+        (Standing::Delivered, _) => "all delivered",
+        _ => "empty",
+    };
+    (mood(standing, queue.figures.causes.first()), word)
+}
+
+/// How bad the state of a queue is.
+pub(super) fn mood(standing: Standing, first: Option<Cause>) -> Mood {
+    match (standing, first) {
+        (Standing::Stuck, Some(Cause::Damaged)) => Mood::Bad,
+        (Standing::Stuck, _) => Mood::Warning,
+        (Standing::Moves | Standing::Delivered, _) => Mood::Good,
+        (Standing::Waits | Standing::Empty, _) => Mood::Plain,
     }
 }
 

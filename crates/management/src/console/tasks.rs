@@ -9,7 +9,7 @@ use axum::routing::get;
 use broker::{TaskReport, TaskState, TaskTarget};
 use maud::{Markup, html};
 
-use super::figure::{self, several};
+use super::figure;
 use super::form::Fields;
 use super::frame::{Notice, Part, View};
 use super::parts::{Column, Form, Mood, ask, badge, place, table};
@@ -17,6 +17,7 @@ use super::seen;
 use super::trouble::{Shown, Trouble};
 use super::visitor::Visitor;
 use crate::api;
+use crate::quantity::{grouped, several};
 use crate::resources::{PlannedRow, TaskChange, TaskFields, TaskTo, percent_encoded, plan};
 use crate::source::Source;
 
@@ -91,7 +92,7 @@ fn row(task: &TaskReport) -> Vec<Markup> {
         target(spec.target.as_ref()),
         html! {
             @if spec.selector.is_empty() { "all" } @else { code { (spec.selector) } }
-            @if let Some(limit) = spec.limit { ", at most " (figure::grouped(limit)) }
+            @if let Some(limit) = spec.limit { ", at most " (grouped(limit)) }
             @if let Some(rate) = spec.rate { ", " (rate) "/s" }
         },
         figure::count(counts.taken),

@@ -16,6 +16,7 @@ use super::trouble::{Shown, Trouble};
 use super::visitor::Visitor;
 use super::{figure, seen};
 use crate::api;
+use crate::quantity;
 use crate::resources::{PermissionChange, VhostChange, percent_encoded};
 use crate::source::Source;
 
@@ -116,7 +117,7 @@ async fn ask_delete(visitor: Visitor, State(source): Shared, Path(name): Path<St
     if !source.broker.has_vhost(&name) {
         return Err(Trouble::missing("virtual host", &name));
     }
-    let queues = figure::several(source.broker.queue_names(&name).len() as u64, "queue", "queues");
+    let queues = quantity::several(source.broker.queue_names(&name).len() as u64, "queue", "queues");
     let question = format!(
         "Virtual host '{name}' goes with {queues} and all messages in them, its exchanges, policies and permissions. \
          Clients in it are disconnected. Nothing of it can be brought back."

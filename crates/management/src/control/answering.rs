@@ -10,6 +10,7 @@ use broker::{Browse, ErrorKind, RedriveMode, Repair, RepairMode};
 use super::{Answer, Request};
 use crate::change;
 use crate::counters::delivered;
+use crate::diagnosis::DiagnosisRow;
 use crate::listing;
 use crate::memory::Kept;
 use crate::report::{ConnectionStatus, MessageStatus, ObjectStatus, RepairRow, ServerStatus, Status, StorageStatus};
@@ -30,6 +31,10 @@ impl Source {
                 let browse = Browse { vhost, queue, selector, limit: *limit };
                 self.browse(&browse, gone).map_or_else(refused, Answer::Browsed)
             }
+            Request::Diagnose { vhost, queue } => match self.broker.diagnose(vhost, queue) {
+                Some(found) => Answer::Diagnosed(Box::new(DiagnosisRow::of(&found))),
+                None => Answer::NoSuchQueue(format!("no queue '{queue}' in vhost '{vhost}'")),
+            },
             Request::Redrive { vhost, queue, selector, limit, dry_run } => {
                 let mode = if *dry_run { RedriveMode::DryRun } else { RedriveMode::Move };
                 let browse = Browse { vhost, queue, selector, limit: *limit };

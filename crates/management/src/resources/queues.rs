@@ -22,6 +22,7 @@ use crate::audit::Told;
 use crate::change::{Caller, Changes, client, without_line_ends};
 use crate::counters::{self, LENGTHS, OF_QUEUES};
 use crate::courier::{AckMode, Fetched, Fetching};
+use crate::diagnosis::DiagnosisRow;
 use crate::facts::Facts;
 use crate::history::{Place, Range};
 use crate::json::{self, object};
@@ -57,6 +58,7 @@ pub(super) fn routes() -> Routes {
         .merge(api::all("queues/detailed", &Queues))
         .merge(api::in_vhost("queues/{vhost}", &Queues))
         .route("/api/queues/{vhost}/{name}", get(one).put(put).delete(remove))
+        .route("/api/queues/{vhost}/{name}/diagnosis", get(diagnose))
         .route("/api/queues/{vhost}/{name}/contents", delete(purge))
         .route("/api/queues/{vhost}/{name}/get", post(fetch))
 }
@@ -79,6 +81,15 @@ async fn one(
         let mut row = find(source, vhost, &name)?;
         add_history(source, (vhost.to_owned(), name), &wanted, &mut row);
         Some(row)
+    };
+    api::one_in_vhost(asker, source, vhost, find).await
+}
+
+/// Why the queue does not move. RabbitMQ has no such path.
+async fn diagnose(asker: Asker, State(source): Shared, Path((vhost, name)): Path<(String, String)>) -> Answer {
+    let find = move |source: &Source, vhost: &str| {
+        let found = source.broker.diagnose(vhost, &name)?;
+        serde_json::to_value(DiagnosisRow::of(&found)).ok()
     };
     api::one_in_vhost(asker, source, vhost, find).await
 }

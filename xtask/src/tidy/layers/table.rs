@@ -430,11 +430,11 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/management/src",
         layers: &[
-            &["budget", "counters", "door", "exposition", "features", "figures", "foreign", "hosts", "json", "pool", "process", "rates", "report", "sessions", "watch"],
+            &["budget", "counters", "door", "exposition", "features", "figures", "foreign", "hosts", "json", "pool", "process", "quantity", "rates", "report", "sessions", "watch"],
             &["audit", "facts", "memory", "visit"],
             &["change", "cookies", "detailed", "front", "history", "metrics"],
             &["source"],
-            &["courier", "listing", "messages", "sampling"],
+            &["courier", "diagnosis", "listing", "messages", "sampling"],
             &["api"],
             &["resources"],
             &["console", "control"],
@@ -515,7 +515,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         layers: &[
             &["arguments", "ask", "counted", "output", "password", "table", "usage"],
             &["alarms", "config", "definitions", "list", "redrive", "repair", "status"],
-            &["backup", "browse", "connections", "objects", "policies", "tasks", "trace", "users", "verify", "vhosts"],
+            &["backup", "browse", "connections", "objects", "policies", "tasks", "trace", "users", "verify", "vhosts", "why"],
         ],
         allowed: &[],
     },
