@@ -466,8 +466,11 @@ fn another_sites_page_can_send_no_form_and_show_no_page() {
     }
     assert_eq!(server.ask("GET", "/api/queues/%2F/q", GUEST).0, 200);
     has(browser.get("/").header("content-security-policy"), &["frame-ancestors 'none'", "form-action 'self'"]);
-    // A session is the console's: it opens no other door.
-    assert_eq!(server.send("GET", "/api/whoami", &format!("Cookie: {}\r\n", browser.cookie), "").status, 401);
+    // A session opens the API too, and no other site's page acts with it there.
+    let session = format!("Cookie: {}\r\n", browser.cookie);
+    assert_eq!(server.send("GET", "/api/whoami", &session, "").status, 200);
+    let foreign = format!("{session}Sec-Fetch-Site: cross-site\r\n");
+    assert_eq!(server.send("DELETE", "/api/queues/%2F/q", &foreign, "").status, 403);
 
     // Forms alone, and a stranger's are short.
     let json = format!("Cookie: {}\r\nContent-Type: application/json\r\n", browser.cookie);

@@ -30,13 +30,7 @@ const WITHOUT: [(&str, &str); 10] = [
 const GIVEN: [(&str, &str); 4] =
     [("damage", "orders"), ("tasks", "orders"), ("tasks", "orders-old"), ("tasks", "dead-orders")];
 /// RabbitMQ's metrics that the manual names because Hermod has no such figure.
-const NO_METRICS: [&str; 5] = [
-    "hermod_version",
-    "rabbitmq_disk_space_available_limit_bytes",
-    "rabbitmq_global_publishers",
-    "rabbitmq_message_size_bytes",
-    "hermod_headers",
-];
+const NO_METRICS: [&str; 2] = ["hermod_version", "hermod_headers"];
 /// How the names of pages about the benchmark begin.
 const BENCHMARK: [&str; 2] = ["bench", "suite"];
 /// How the lines that are run begin.
