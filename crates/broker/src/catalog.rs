@@ -11,6 +11,7 @@ pub(crate) mod definitions;
 pub(crate) mod facts;
 pub(crate) mod policies;
 mod search;
+pub(crate) mod subscriptions;
 pub(crate) mod system;
 pub(crate) mod tasks;
 pub(crate) mod versions;
@@ -33,6 +34,7 @@ use crate::value::Table;
 use change::NewExchange;
 use policies::Policies;
 use search::Search;
+use subscriptions::{SubscriptionName, Subscriptions};
 use tasks::TaskList;
 use versions::{Basis, Names, Versions};
 
@@ -72,6 +74,7 @@ pub(crate) struct Tables {
     /// The end of the log records about queues, exchanges and bindings.
     logged: Ticket,
     pub(crate) policies: Policies,
+    pub(crate) subscriptions: Subscriptions,
     pub(crate) tasks: TaskList,
     pub(crate) told: Told,
     versions: Arc<Versions>,
@@ -152,6 +155,11 @@ impl Tables {
         self.queues_by_id.get(&id)
     }
 
+    /// The queue of a subscription.
+    pub(crate) fn subscribed_queue(&self, name: &SubscriptionName) -> Option<&Arc<Queue>> {
+        self.queue_by_id(self.subscriptions.queue_of(name)?)
+    }
+
     pub(crate) fn queues(&self) -> impl Iterator<Item = &Arc<Queue>> {
         self.queues.values()
     }
@@ -183,6 +191,7 @@ impl Tables {
     pub(crate) fn remove_queue(&mut self, queue: &Queue) {
         self.queues_by_id.remove(&queue.id);
         self.queues.remove(&queue.name);
+        self.subscriptions.end(queue.id);
         self.versions.raise(&queue.name);
         self.versions.note_deleted();
     }

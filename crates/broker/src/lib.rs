@@ -44,6 +44,7 @@ pub use broker::{Broker, Parts};
 pub use browse::{Browse, Browsed};
 pub use catalog::declaration::{BindingSpec, DestinationName, ExchangeSpec, QueueSpec};
 pub use catalog::policies::{ApplyTo, PolicyKind, PolicySpec};
+pub use catalog::subscriptions::{Sharing, SubscriptionFact, SubscriptionName};
 pub use catalog::tasks::{TaskCounts, TaskId, TaskKind, TaskSpec, TaskState, TaskTarget};
 pub use catalog::vhost_settings::{VhostLimits, VhostSpec};
 pub use clock::{Clock, LONGEST_SPAN_MS, SPAN_WANTED, SystemClock, TIME_WANTED};
@@ -73,7 +74,7 @@ pub use report::{
 pub use selector::Value as Selected;
 pub use session::{
     Awaited, Client, Confirm, Consume, Declared, DeleteIf, Delivery, Event, Fetch, Outcome, Publish, Refusal,
-    SessionId, Tags, TransactionId, Unroutable,
+    SessionId, Source, Subscribed, SubscriptionFilter, SubscriptionSpec, Tags, TransactionId, Unroutable,
 };
 pub use settings::{ConsumerLimits, CountedReturns, DeclarationLimits, Limits, Settings, Switch, UnknownArguments};
 pub use stats::{Churn, Counter, Deaths, Deliveries, Publishes, Sizes, Totals};

@@ -6,6 +6,8 @@ mod objects;
 mod parts;
 mod share;
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 use journal::Owner;
 
@@ -14,6 +16,7 @@ use crate::arguments::idle;
 use crate::broker::Broker;
 use crate::catalog::Tables;
 use crate::catalog::policies::Policy;
+use crate::catalog::subscriptions::SubscriptionFact;
 use crate::engine::clients::{ClientShared, SessionReport, Terms};
 use crate::memory::ledger::Held;
 use crate::queue::dropped::Loss;
@@ -149,6 +152,8 @@ pub struct DeclaredQueue {
     pub arguments: Table,
     /// The names of its arguments without effect.
     pub idle_arguments: Vec<String>,
+    /// The subscription that it belongs to; its bindings are the filters of that.
+    pub subscription: Option<Arc<SubscriptionFact>>,
 }
 
 /// The policies that apply to a queue.
@@ -291,6 +296,7 @@ impl Broker {
                 kind: queue.queue_type.name(),
                 arguments: queue.declared.clone(),
                 idle_arguments: owned(idle::of_queue(&queue.declared)),
+                subscription: tables.subscriptions.of_queue(queue.id).cloned(),
             },
             policies: AppliedPolicies {
                 user: name_of(policies.user),

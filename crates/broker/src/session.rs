@@ -21,6 +21,7 @@ mod sessions;
 mod settle;
 mod settled;
 mod slots;
+mod subscribe;
 mod trace;
 pub(crate) mod transaction;
 mod upload;
@@ -51,11 +52,12 @@ use upload::Uploads;
 
 pub use crate::queue::arrival::{Confirm, Refusal, Unroutable};
 pub use crate::queue::mailbox::TransactionId;
-pub use consume::{Consume, Fetch};
+pub use consume::{Consume, Fetch, Source};
 pub use declare::{Declared, DeleteIf};
 pub use drain::{Delivery, Event};
 pub use publish::Publish;
 pub use settle::{Outcome, Tags};
+pub use subscribe::{Subscribed, SubscriptionFilter, SubscriptionSpec};
 
 /// A session of a client; never reused within the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

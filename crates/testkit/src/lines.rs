@@ -2,7 +2,10 @@
 //! what `front` and the broker offer to all.
 //!
 //! Requests, `-` standing for none: `login USER PASSWORD`, `queue NAME`, `publish NUMBER KEY BODY`,
+//! to a queue or with `topic/` before it a topic,
 //! `consume QUEUE TAG WINDOW`, without a window for granted credit, `browse QUEUE TAG LEFT`,
+//! `subscribe CLIENT NAME TOPIC TAG WINDOW`, shared where there is no client, `unsubscribe CLIENT
+//! NAME`,
 //! `grant TAG LEFT`, `drain TAG LEFT`, `settle FIRST LAST OUTCOME`, `cancel TAG`, `bye`. What is
 //! answered is in [`Open::write`] and behind each request. An error other than that of a publish
 //! ends the connection.
@@ -14,13 +17,16 @@ use std::time::{Duration, Instant};
 use auth::sasl::Mechanism;
 use broker::{
     Awaited, Broker, Client, Confirm, Consume, ConsumerArguments, Credit, Error, Event, Mode, Outcome, Publish,
-    QueueSpec, Refusal, Rest, SessionId, Table, Tags, Terms, Unroutable,
+    QueueSpec, Refusal, Rest, SessionId, Sharing, Source, Subscribed, SubscriptionFilter, SubscriptionName,
+    SubscriptionSpec, Table, Tags, Terms, Unroutable,
 };
 use front::{Conversation, End, Label, Line, Parts, PendingLogin, Turns, View, Wish, Words};
 use wire::{CloseReason, Connection, Output, Peer, Protocol, ReadState, Recognition};
 
 use crate::broker::TextDialect;
 
+/// The exchange of its topics.
+const TOPICS: &str = "amq.topic";
 /// Longest line in bytes.
 const LINE: usize = 1024;
 /// How long a log-in may take.
@@ -173,7 +179,7 @@ impl Open {
                 Ok("publish")
             }
             ["consume", queue, tag, window] => {
-                let mut consume = Consume { queue: queue.into(), tag: tag.into(), ..Consume::default() };
+                let mut consume = Consume { source: queue.into(), tag: tag.into(), ..Consume::default() };
                 consume.credit = match window {
                     "-" => Credit::Granted { left: 0, rest: Rest::Kept },
                     window => Credit::Window { most: NonZeroU32::new(number(window)?) },
@@ -184,13 +190,23 @@ impl Open {
             ["browse", queue, tag, left] => {
                 let arguments = ConsumerArguments { mode: Mode::Browse, ..ConsumerArguments::default() };
                 let credit = Credit::Granted { left: number(left)?, rest: Rest::Kept };
-                let (queue, tag, arguments) = (queue.into(), tag.into(), Ok(arguments));
+                let (source, tag, arguments) = (queue.into(), tag.into(), Ok(arguments));
                 client.consume(
                     session,
-                    Consume { queue, tag, no_ack: true, credit, arguments, ..Consume::default() },
+                    Consume { source, tag, no_ack: true, credit, arguments, ..Consume::default() },
                     now,
                 )?;
                 Ok("browse")
+            }
+            ["subscribe", client_id, name, topic, tag, window] => {
+                self.subscribe(subscription(client_id, name), topic, tag, number(window)?, now)?;
+                Ok("subscribe")
+            }
+            ["unsubscribe", client_id, name] => {
+                let identity = subscription(client_id, name);
+                let ticket = client.unsubscribe(&identity, &identity.to_string(), now)?;
+                self.answer = Some((ticket.into(), format!("unsubscribed {name}")));
+                Ok("unsubscribe")
             }
             ["grant", tag, left] => {
                 client.set_credit(session, tag, Credit::Granted { left: number(left)?, rest: Rest::Kept }, now);
@@ -231,8 +247,9 @@ impl Open {
             "-" => (Confirm::None, Unroutable::Drop),
             asked => (Confirm::Numbered(number(asked)?), Unroutable::Tell),
         };
+        let (exchange, routing_key) = routing_key.strip_prefix("topic/").map_or(("", routing_key), |key| (TOPICS, key));
         let publish = Publish {
-            exchange: "",
+            exchange,
             routing_key,
             dialect: TextDialect::ID,
             properties: b"",
@@ -249,6 +266,27 @@ impl Open {
             (Err(error), Confirm::Numbered(number)) => Ok(self.client.refuse(self.session, number, error.kind)?),
             (published, _) => Ok(published?),
         }
+    }
+
+    /// Begins a durable subscription to a topic, or finds it again, and consumes from it.
+    fn subscribe(
+        &mut self,
+        name: SubscriptionName,
+        topic: &str,
+        tag: &str,
+        window: u32,
+        now: Instant,
+    ) -> Result<(), Failure> {
+        let sharing = if name.client.is_some() { Sharing::Exclusive } else { Sharing::Shared };
+        let filter = SubscriptionFilter { exchange: TOPICS.into(), key: topic.into(), arguments: Table::default() };
+        let queue = QueueSpec { name: name.to_string(), durable: true, ..QueueSpec::default() };
+        let spec = SubscriptionSpec { name, sharing, selector: String::new(), filters: vec![filter], queue };
+        let Subscribed { name, ticket, .. } = self.client.subscribe(&spec, now)?;
+        self.answer = Some((ticket.into(), format!("subscribed {tag}")));
+        let (source, credit) = (Source::Subscription(name), Credit::Window { most: NonZeroU32::new(window) });
+        let consume = Consume { source, tag: tag.into(), credit, ..Consume::default() };
+        self.client.consume(self.session, consume, now)?;
+        Ok(())
     }
 
     /// Writes an event as a line.
@@ -280,6 +318,11 @@ impl Open {
         }
         Ok(())
     }
+}
+
+fn subscription(client_id: &str, name: &str) -> SubscriptionName {
+    let client = Some(client_id.to_owned()).filter(|id| id != "-");
+    SubscriptionName { client, name: name.to_owned() }
 }
 
 fn put(output: &mut Output, line: &str) {

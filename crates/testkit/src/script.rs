@@ -5,7 +5,7 @@
 //! `, `. After each turn the journal is flushed and the housekeeping runs, unless the script holds
 //! it. Lines of the peer `*` are about the world: `* tick 500`, `* hold`, `* release`, `* restart`,
 //! `* crash`, `* cut`, `* counts q`, `* counts q delayed`, `* browse q`, `* redrive q`,
-//! `* trace on`.
+//! `* trace on`, `* subscriptions`.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use broker::{
     BindingSpec, Browse, Confirm, Consume, ConsumerArguments, Credit, DeleteIf, DestinationName, Error, ErrorKind,
-    ExchangeSpec, Fetch, Outcome, Publish, QueueSpec, RedriveMode, Rest, SessionId, Settling, Table, Tags, Unroutable,
+    ExchangeSpec, Fetch, Outcome, Publish, QueueSpec, RedriveMode, Rest, SessionId, Settling, Sharing, Source,
+    SubscriptionFilter, SubscriptionName, SubscriptionSpec, Table, Tags, Unroutable,
 };
 
 use crate::broker::{Setup, TestBroker, TextDialect, value_of};
@@ -195,6 +196,7 @@ impl Script {
             "background" => assert!(self.broker().background(1000), "the journal takes its records"),
             "counts" => return self.counts(statement.word(0), statement.word(1)),
             "browse" => return self.browse(&statement),
+            "subscriptions" => return self.subscriptions(),
             "redrive" => return self.redrive(&statement),
             "user" => {
                 let (name, configure) = (statement.word(0), statement.word(1));
@@ -226,6 +228,17 @@ impl Script {
             bodies.push(String::from_utf8_lossy(browsed.message.body()).into_owned());
         });
         shown.map_or_else(|error| error_text(&error), |()| bodies.join(" "))
+    }
+
+    /// Each subscription with its queue.
+    fn subscriptions(&self) -> String {
+        let queues = self.broker().broker.queues();
+        let subscribed = queues.iter().filter_map(|queue| Some((&queue.name, queue.declared.subscription.as_ref()?)));
+        let lines = subscribed.map(|(queue, subscription)| {
+            let broker::SubscriptionFact { name, sharing, selector } = &**subscription;
+            format!("{queue}: {name} {sharing:?} {selector}").trim_end().to_owned()
+        });
+        lines.collect::<Vec<_>>().join(", ")
     }
 
     /// Sends dead letters back: how many did, never died, have no home, or find their queue full.
@@ -265,6 +278,7 @@ impl Script {
             "queue" | "passive" | "delete" | "purge" => self.queue(name, &statement),
             "exchange" | "passive-exchange" | "delete-exchange" | "bind" | "unbind" => self.exchange(name, &statement),
             "publish" | "tx-publish" => self.publish(name, number, statement),
+            "subscribe" | "unsubscribe" => self.subscribe(name, &statement),
             "ack" | "nack" | "fail" | "reject" | "modify" | "tx-ack" | "tx-nack" | "tx-reject" => {
                 self.settle(name, number, &statement)
             }
@@ -347,6 +361,41 @@ impl Script {
                     peer.client.unbind(&spec, now)?
                 };
             }
+        }
+        Ok(String::new())
+    }
+
+    /// `subscribe CLIENT/NAME QUEUE EXCHANGE KEY …`, more of the latter two, flags behind a `+`.
+    fn subscribe(&mut self, name: &str, statement: &Statement<'_>) -> Result<String, Error> {
+        let (peer, now) = self.peer(name);
+        let identity = subscription(statement.word(0));
+        if statement.verb == "unsubscribe" {
+            return peer.client.unsubscribe(&identity, statement.word(1), now).map(|_| String::new());
+        }
+        let filters: Vec<_> = statement.words.iter().skip(2).take_while(|word| **word != "+").collect();
+        let filter = |pair: &[&&str]| SubscriptionFilter {
+            exchange: (**pair[0]).to_owned(),
+            key: pair.get(1).map_or(String::new(), |key| (**key).to_owned()),
+            arguments: Table::default(),
+        };
+        let mut arguments = statement.table.clone();
+        arguments.0.retain(|(name, _)| name != "x-selector");
+        let spec = SubscriptionSpec {
+            name: identity,
+            sharing: if statement.has("shared") { Sharing::Shared } else { Sharing::Exclusive },
+            selector: meant(statement).selector.to_owned(),
+            filters: filters.chunks(2).map(filter).collect(),
+            queue: QueueSpec {
+                name: statement.word(1).to_owned(),
+                durable: statement.has("durable"),
+                exclusive: statement.has("exclusive"),
+                auto_delete: statement.has("auto-delete"),
+                arguments,
+            },
+        };
+        let subscribed = peer.client.subscribe(&spec, now)?;
+        if spec.queue.name.is_empty() {
+            self.named = subscribed.queue;
         }
         Ok(String::new())
     }
@@ -515,6 +564,12 @@ fn meant<'a>(statement: &'a Statement<'a>) -> Browse<'a> {
     Browse { vhost: "/", queue: statement.word(0), selector, limit }
 }
 
+/// `CLIENT/NAME`, or a name without a client.
+fn subscription(word: &str) -> SubscriptionName {
+    let (client, name) = word.split_once('/').map_or((None, word), |(client, name)| (Some(client), name));
+    SubscriptionName { client: client.map(str::to_owned), name: name.to_owned() }
+}
+
 /// `drain` takes back the credit that is left.
 fn rest(statement: &Statement<'_>) -> Rest {
     if statement.has("drain") { Rest::Drained } else { Rest::Kept }
@@ -527,11 +582,13 @@ fn consume(
     now: std::time::Instant,
 ) -> Result<String, Error> {
     let consume = Consume {
-        queue: statement.word(0).to_owned(),
+        source: match statement.word(0).strip_prefix("subscription:") {
+            Some(name) => Source::Subscription(subscription(name)),
+            None => statement.word(0).into(),
+        },
         tag: statement.word(1).to_owned(),
         no_ack: statement.has("no-ack"),
         exclusive: statement.has("exclusive"),
-        drops_others: statement.has("alone"),
         no_local: statement.has("no-local"),
         credit: match statement.table.get("credit").and_then(broker::Value::as_integer) {
             Some(left) => Credit::Granted { left: left as u32, rest: rest(statement) },

@@ -43,7 +43,7 @@ impl Channel {
         }
         // no_local is ignored, as by RabbitMQ: clients may set it and expect their own messages.
         let wanted = Consume {
-            queue,
+            source: queue.into(),
             tag: consumer_tag(cx, consume),
             no_ack: consume.no_ack,
             exclusive: consume.exclusive,

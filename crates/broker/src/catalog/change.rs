@@ -6,10 +6,11 @@
 
 use std::sync::Arc;
 
-use journal::{Journal, LogId, Owner, Ticket};
+use journal::{Group, Journal, LogId, Owner, Ticket};
 
 use super::facts as catalog_facts;
 use super::policies::{Policy, PolicyKind};
+use super::subscriptions::Subscription;
 use super::tasks::Task;
 use super::{Exchange, Tables, Vhost, binding_of};
 use crate::arguments::{ExchangeArguments, QueueType};
@@ -26,6 +27,8 @@ pub(crate) enum Change {
     Exchange(Box<Exchange>),
     /// A queue is declared.
     Queue(Arc<Queue>),
+    /// A queue becomes that of a subscription, or its subscription changes.
+    Subscription(Subscription),
     /// A binding is made.
     Bind(Bound, AdmittedBinding),
     /// A binding to this destination is removed.
@@ -105,41 +108,45 @@ impl Vhost {
 }
 
 impl Change {
-    /// Logs it. `None` for a change that a restart forgets.
-    pub(crate) fn log(&self, vhost: Owner, tables: &Tables, journal: &Journal) -> Option<Ticket> {
+    /// Logs it, in a group if there is one. `None` for a change that a restart forgets.
+    pub(crate) fn log(&self, group: Option<Group>, vhost: Owner, tables: &Tables, journal: &Journal) -> Option<Ticket> {
         let mut appender;
         match self {
             Self::Exchange(exchange) if exchange.durable => {
                 appender = journal.appender(LogId::of(vhost));
-                catalog_facts::log_exchange(&mut appender, vhost, exchange);
+                catalog_facts::log_exchange(&mut appender, group, vhost, exchange);
             }
             Self::Queue(queue) if queue.logged() => {
                 appender = journal.appender(LogId::of(vhost));
-                queue_facts::log_queue(&mut appender, vhost, queue);
+                queue_facts::log_queue(&mut appender, group, vhost, queue);
+            }
+            Self::Subscription(Subscription { queue, fact, .. }) if tables.is_logged(*queue) => {
+                appender = journal.appender(LogId::of(vhost));
+                fact.log(&mut appender, group, *queue);
             }
             Self::Bind(bound, admitted) if tables.lasts(bound, admitted.destination()) => {
                 appender = journal.appender(LogId::of(vhost));
-                queue_facts::log_binding(&mut appender, admitted.destination().id(), facts::BIND, bound);
+                queue_facts::log_binding(&mut appender, group, admitted.destination().id(), facts::BIND, bound);
             }
             Self::Unbind(bound, destination) if tables.lasts(bound, *destination) => {
                 appender = journal.appender(LogId::of(vhost));
-                queue_facts::log_binding(&mut appender, destination.id(), facts::UNBIND, bound);
+                queue_facts::log_binding(&mut appender, group, destination.id(), facts::UNBIND, bound);
             }
             Self::Policy(kind, policy) => {
                 appender = journal.appender(LogId::of(policy.id));
-                catalog_facts::log_policy(&mut appender, vhost, *kind, policy);
+                catalog_facts::log_policy(&mut appender, group, vhost, *kind, policy);
             }
             Self::EndPolicy(_, policy) => {
                 appender = journal.appender(LogId::of(policy.id));
-                appender.drop_owner(None, policy.id, &mut std::iter::empty());
+                appender.drop_owner(group, policy.id, &mut std::iter::empty());
             }
             Self::Task(task) => {
                 appender = journal.appender(LogId::of(task.id));
-                task.log(&task.progress.lock(), None, &mut appender);
+                task.log(&task.progress.lock(), group, &mut appender);
             }
             Self::EndTask(task) => {
                 appender = journal.appender(LogId::of(task.id));
-                appender.drop_owner(None, task.id, &mut std::iter::empty());
+                appender.drop_owner(group, task.id, &mut std::iter::empty());
             }
             _ => return None,
         }
@@ -158,6 +165,7 @@ impl Tables {
                 self.insert_exchange(*exchange);
             }
             Change::Queue(queue) => self.insert_queue(queue),
+            Change::Subscription(subscription) => self.subscriptions.put(subscription),
             Change::Bind(bound, admitted) => {
                 let (lasts, destination) = (self.lasts(&bound, admitted.destination()), admitted.destination());
                 let Some(source) = self.raise_source(&bound) else { return };
@@ -192,9 +200,14 @@ impl Tables {
         let source = self.exchange_by_id(bound.exchange).is_some_and(|source| source.durable);
         source
             && match destination {
-                Destination::Queue(id) => self.queue_by_id(id).is_some_and(|queue| queue.logged()),
+                Destination::Queue(id) => self.is_logged(id),
                 Destination::Exchange(id) => self.exchange_by_id(id).is_some_and(|exchange| exchange.durable),
             }
+    }
+
+    /// Whether a queue outlives a restart.
+    fn is_logged(&self, queue: Owner) -> bool {
+        self.queue_by_id(queue).is_some_and(|queue| queue.logged())
     }
 
     fn change_bounds(&mut self, destination: Destination, change: impl FnOnce(&mut Bounds)) {

@@ -1,6 +1,6 @@
 //! The facts that the log has of exchanges and policies. `docs/formats/facts.md` draws them.
 
-use journal::{Appender, Owner};
+use journal::{Appender, Group, Owner};
 
 use crate::arguments::bound_stored;
 use crate::catalog::Exchange;
@@ -16,7 +16,7 @@ const APPLY_TO: &str = "apply-to";
 const PRIORITY: &str = "priority";
 const DEFINITION: &str = "definition";
 
-pub(crate) fn log_exchange(appender: &mut Appender<'_>, vhost: Owner, exchange: &Exchange) {
+pub(crate) fn log_exchange(appender: &mut Appender<'_>, group: Option<Group>, vhost: Owner, exchange: &Exchange) {
     let mut bytes = Vec::new();
     write_varint(&mut bytes, vhost);
     write_text(&mut bytes, &exchange.name);
@@ -24,13 +24,19 @@ pub(crate) fn log_exchange(appender: &mut Appender<'_>, vhost: Owner, exchange: 
     bytes.push(exchange.auto_delete.into());
     bytes.push(exchange.internal.into());
     table_bytes(&mut bytes, &exchange.arguments);
-    appender.fact(None, exchange.id, EXCHANGE, &[&bytes]);
+    appender.fact(group, exchange.id, EXCHANGE, &[&bytes]);
 }
 
-pub(crate) fn log_policy(appender: &mut Appender<'_>, vhost: Owner, kind: PolicyKind, policy: &Policy) {
+pub(crate) fn log_policy(
+    appender: &mut Appender<'_>,
+    group: Option<Group>,
+    vhost: Owner,
+    kind: PolicyKind,
+    policy: &Policy,
+) {
     let bytes = policy_bytes(vhost, kind, policy);
     debug_assert!(bytes.is_ok(), "a policy that was accepted can't be stored");
-    bytes.iter().for_each(|bytes| appender.fact(None, policy.id, DEFINITION_FACT, &[bytes]));
+    bytes.iter().for_each(|bytes| appender.fact(group, policy.id, DEFINITION_FACT, &[bytes]));
 }
 
 /// The bytes of a policy.

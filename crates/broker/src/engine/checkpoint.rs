@@ -110,16 +110,19 @@ fn restate_one(engine: &Engine, owner: Owner, journal: &Journal) {
                     &lanes,
                     &inner.restated(),
                 );
+                if let Some(subscription) = tables.subscriptions.of_queue(owner) {
+                    subscription.log(&mut appender, None, owner);
+                }
             }
             return;
         }
         if let Some(exchange) = tables.exchange_by_id(owner).filter(|exchange| exchange.durable) {
             let mut appender = journal.housekeeping_appender(log);
             if !exchange.predeclared {
-                catalog_facts::log_exchange(&mut appender, vhost.id, exchange);
+                catalog_facts::log_exchange(&mut appender, None, vhost.id, exchange);
             }
             for bound in exchange.bound.as_slice() {
-                queue_facts::log_binding(&mut appender, owner, facts::BIND, bound);
+                queue_facts::log_binding(&mut appender, None, owner, facts::BIND, bound);
             }
             return;
         }
@@ -128,7 +131,7 @@ fn restate_one(engine: &Engine, owner: Owner, journal: &Journal) {
             return;
         }
         if let Some((kind, policy)) = tables.policies.by_id(owner) {
-            catalog_facts::log_policy(&mut journal.housekeeping_appender(log), vhost.id, kind, policy);
+            catalog_facts::log_policy(&mut journal.housekeeping_appender(log), None, vhost.id, kind, policy);
             return;
         }
     }

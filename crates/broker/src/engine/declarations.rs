@@ -16,10 +16,24 @@ impl Engine {
     /// Logs and applies a change. Returns the ticket for the reply, which is `NONE` where a restart
     /// forgets the change.
     pub(crate) fn change(&self, vhost: &Vhost, tables: &mut Tables, change: Change) -> Ticket {
-        let ticket = change.log(vhost.id, tables, &self.journal).unwrap_or(Ticket::NONE);
+        let ticket = change.log(None, vhost.id, tables, &self.journal).unwrap_or(Ticket::NONE);
         tables.note_logged(ticket);
         tables.apply(change);
         ticket
+    }
+
+    /// Makes changes that stand or fall together: they are one group of the log, and the lock keeps
+    /// the tables between them from everybody else. The caller shares the lock of the log's groups.
+    pub(crate) fn change_together(&self, vhost: &Vhost, tables: &mut Tables, changes: Vec<Change>) -> Ticket {
+        let group = self.journal.appender(vhost.log()).begin_group();
+        for change in changes {
+            change.log(Some(group), vhost.id, tables, &self.journal);
+            tables.apply(change);
+        }
+        let mut appender = self.journal.appender(vhost.log());
+        appender.end_group(group);
+        tables.note_logged(appender.ticket());
+        appender.ticket()
     }
 
     /// Removes a binding from an exchange, and the exchange if it is auto-delete and this was its

@@ -18,6 +18,7 @@ use crate::catalog::change::{Change, NewExchange, NewQueue};
 use crate::catalog::definitions;
 use crate::catalog::definitions::DefinitionKey;
 use crate::catalog::facts as catalog_facts;
+use crate::catalog::subscriptions::{Subscription, SubscriptionFact};
 use crate::catalog::system::{System, SystemChange, read_system_change};
 use crate::catalog::tasks::Task;
 use crate::catalog::{Catalog, Exchange, Tables, binding_of};
@@ -76,6 +77,8 @@ pub(crate) struct Rebuilt {
     /// The queue and the span of each bucket.
     buckets: BTreeMap<Owner, (Owner, Span)>,
     bound: HashMap<Owner, Vec<Bound>>,
+    /// By their queues.
+    subscriptions: HashMap<Owner, SubscriptionFact>,
     entries: HashMap<Owner, Entries>,
     left: HashMap<Owner, Left>,
     /// Policies and tasks.
@@ -125,6 +128,9 @@ impl Rebuilt {
                 if kind == facts::BIND {
                     list.push(bound);
                 }
+            }
+            facts::SUBSCRIPTION => {
+                self.subscriptions.insert(owner, SubscriptionFact::read(bytes)?);
             }
             facts::DEFINITION => {
                 let (key, value) = definitions::read_definition(bytes)?;
@@ -312,6 +318,10 @@ impl Rebuilt {
             let new = NewQueue { id, fact, durable: true, exclusive_to: None, queue_type, now };
             let queue = vhost.new_queue(&tables, new)?;
             tables.apply(Change::Queue(queue));
+            if let Some(fact) = self.subscriptions.remove(&id) {
+                let load = fact.load();
+                tables.apply(Change::Subscription(Subscription::new(id, fact, load, &vhost.bindings)));
+            }
         }
         for vhost in catalog.vhosts() {
             self.bind(&mut vhost.tables.write())?;
@@ -487,6 +497,7 @@ impl Replay for Replayed {
         self.rebuilt.queues.remove(&owner);
         self.rebuilt.buckets.remove(&owner);
         self.rebuilt.bound.remove(&owner);
+        self.rebuilt.subscriptions.remove(&owner);
         self.rebuilt.entries.remove(&owner);
     }
 

@@ -17,22 +17,28 @@ use crate::store::runs::log_valued;
 /// Ids or keys in one fact at most, in the restatement of a bundle.
 const IDS_TOGETHER: usize = 128;
 
-pub(crate) fn log_queue(appender: &mut Appender<'_>, vhost: Owner, queue: &Queue) {
+pub(crate) fn log_queue(appender: &mut Appender<'_>, group: Option<Group>, vhost: Owner, queue: &Queue) {
     let mut bytes = Vec::new();
     write_varint(&mut bytes, vhost);
     write_text(&mut bytes, &queue.name);
     bytes.push(queue.auto_delete.into());
     table_bytes(&mut bytes, &queue.declared);
-    appender.fact(None, queue.id, QUEUE, &[&bytes]);
+    appender.fact(group, queue.id, QUEUE, &[&bytes]);
 }
 
 /// Logs a binding to `destination`, or its end.
-pub(crate) fn log_binding(appender: &mut Appender<'_>, destination: Owner, kind: u8, bound: &Bound) {
+pub(crate) fn log_binding(
+    appender: &mut Appender<'_>,
+    group: Option<Group>,
+    destination: Owner,
+    kind: u8,
+    bound: &Bound,
+) {
     let mut bytes = Vec::new();
     write_varint(&mut bytes, bound.exchange);
     write_text(&mut bytes, &bound.key);
     table_bytes(&mut bytes, &bound.arguments);
-    appender.fact(None, destination, kind, &[&bytes]);
+    appender.fact(group, destination, kind, &[&bytes]);
 }
 
 pub(crate) fn read_binding(bytes: &[u8]) -> Result<Bound, Malformed> {
@@ -183,14 +189,14 @@ pub(crate) fn log_whole_queue(
     remains: &Remains<'_>,
 ) {
     match &queue.bucket {
-        None => log_queue(appender, vhost, queue),
+        None => log_queue(appender, None, vhost, queue),
         Some(bucket) => log_bucket(appender, queue.id, bucket.owner, bucket.span),
     }
     for lane in lanes {
         lane.log(appender, queue.id);
     }
     for bound in bound {
-        log_binding(appender, queue.id, BIND, bound);
+        log_binding(appender, None, queue.id, BIND, bound);
     }
     // In front of the numbers that an earlier version reads alone.
     let both = remains.returns.iter().filter_map(|(seq, returns)| Some((*seq, returns.both()?)));

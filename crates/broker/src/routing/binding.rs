@@ -75,6 +75,7 @@ pub(crate) struct Load {
 const QUEUE_COST: u64 = 1664;
 const EXCHANGE_COST: u64 = 1408;
 const BINDING_COST: u64 = 240;
+const SUBSCRIPTION_COST: u64 = 320;
 /// The bytes of a log record besides its text.
 const RECORD_BYTES: usize = 48;
 
@@ -97,6 +98,13 @@ impl Load {
     /// The bytes of a logged binding.
     pub(crate) fn of_binding(key: &str, arguments: &Table) -> Self {
         Self::of(key, arguments, BINDING_COST)
+    }
+
+    /// The bytes of a logged subscription, with so many bytes of names, which are kept twice, and
+    /// of a selector.
+    pub(crate) fn of_subscription(names: usize, selector: usize) -> Self {
+        let logged = (RECORD_BYTES + names + selector) as u64;
+        Self { logged, memory: SUBSCRIPTION_COST + (2 * names + selector) as u64 }
     }
 
     /// The same for a declaration that is not logged.
@@ -159,7 +167,7 @@ impl Tally {
         admitted
     }
 
-    pub(super) fn left(&self, count: usize) {
+    pub(crate) fn left(&self, count: usize) {
         self.all.bindings.fetch_sub(count as u64, Ordering::Relaxed);
         self.part.fetch_sub(count as u64, Ordering::Relaxed);
     }

@@ -11,6 +11,7 @@ use selector::Selector;
 use crate::arguments::consumer::{BROWSE, ConsumerArguments, InvalidArgument, Mode, SELECTOR};
 use crate::arguments::{MESSAGE_GROUPS, QueueArguments, QueueType};
 use crate::catalog::declaration::locked;
+use crate::catalog::subscriptions::{Sharing, SubscriptionFact, SubscriptionName};
 use crate::engine::bounds::FETCH_ENTRIES;
 use crate::error::{Error, Fact};
 use crate::memory::ledger::Kept;
@@ -21,20 +22,39 @@ use crate::session::receiver::ConsumerRecord;
 use crate::session::settle::{FETCHED, Unacked};
 use crate::session::{Awaited, Client, SessionId};
 
+/// What a consumer gets messages from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// The queue of this name.
+    Queue(String),
+    /// A subscription. It has the selector of its consumers, who may give none, and keeps nothing
+    /// that they do not get.
+    Subscription(SubscriptionName),
+}
+
+impl From<&str> for Source {
+    fn from(queue: &str) -> Self {
+        Self::Queue(queue.to_owned())
+    }
+}
+
+impl From<String> for Source {
+    fn from(queue: String) -> Self {
+        Self::Queue(queue)
+    }
+}
+
 /// A new consumer to start.
 #[derive(Debug, Clone)]
 pub struct Consume {
-    /// The queue.
-    pub queue: String,
+    /// What it gets messages from.
+    pub source: Source,
     /// Its tag; empty for a generated one.
     pub tag: String,
     /// Deliveries are settled as they are sent.
     pub no_ack: bool,
     /// No other consumer may be on the queue.
     pub exclusive: bool,
-    /// The queue serves this consumer alone: messages that its selector is not true of, and that it
-    /// does not get, are dropped instead of kept.
-    pub drops_others: bool,
     /// It does not get what this connection publishes from here on.
     pub no_local: bool,
     /// What lets deliveries go to it.
@@ -47,11 +67,10 @@ pub struct Consume {
 impl Default for Consume {
     fn default() -> Self {
         Self {
-            queue: String::new(),
+            source: "".into(),
             tag: String::new(),
             no_ack: false,
             exclusive: false,
-            drops_others: false,
             no_local: false,
             credit: Credit::OPEN,
             arguments: Ok(ConsumerArguments::default()),
@@ -66,6 +85,7 @@ impl Consume {
 
     /// The messages that it sees, or the argument that its queue cannot serve.
     fn filter(&self, asked: &ConsumerArguments, queue: &QueueArguments) -> Result<Filter, InvalidArgument> {
+        let drops_others = matches!(self.source, Source::Subscription(_)) && asked.mode == Mode::Take;
         let browses = asked.mode == Mode::Browse;
         if browses && !self.no_ack {
             return Err(InvalidArgument::new(BROWSE, "a browser settles nothing: consume with no-ack"));
@@ -84,7 +104,7 @@ impl Consume {
                 return Err(InvalidArgument::new(argument, why));
             }
         }
-        Ok(Filter { selector, not_from: None, browses, drops_others: self.drops_others })
+        Ok(Filter { selector, not_from: None, browses, drops_others })
     }
 }
 
@@ -175,10 +195,10 @@ impl Client {
     /// a tag in use.
     pub fn consume(&mut self, session: SessionId, consume: Consume, now: Instant) -> Result<String, Error> {
         self.flush(now);
-        let queue = self.queue_to(&consume.queue, Right::Read)?;
+        let (queue, subscription) = self.source(&consume.source)?;
         let of_queue = queue.arguments(&self.engine);
-        let asked = consume.arguments.as_ref().map_err(Clone::clone);
-        let found = asked.and_then(|asked| Ok((asked.clone(), consume.filter(asked, &of_queue)?)));
+        let asked = consume.arguments.clone().and_then(|asked| of_subscription(asked, subscription.as_deref()));
+        let found = asked.and_then(|asked| Ok((asked.clone(), consume.filter(&asked, &of_queue)?)));
         let (asked, mut filter) = found.map_err(|invalid| invalid.at(&queue.name, &queue.vhost))?;
         if consume.no_local {
             filter.not_from = Some(self.publisher.show_own(self.shared.number, self.engine.clock.unix_ms()));
@@ -196,7 +216,8 @@ impl Client {
         let mut consumer = Consumer::new(self.key(number), Arc::clone(&self.shared.mailbox), shared);
         consumer.tag = tag.as_str().into();
         consumer.no_ack = consume.no_ack;
-        consumer.exclusive = consume.exclusive;
+        let alone = subscription.is_some_and(|subscription| subscription.sharing == Sharing::Exclusive);
+        consumer.exclusive = consume.exclusive || alone;
         consumer.bounds = consume.credit.bounds(0, self.engine.settings.limits.unsettled);
         consumer.timeout = timeout;
         consumer.session = called;
@@ -205,7 +226,7 @@ impl Client {
         if let Err(why) = self.visit(|visit| queue.attach(consumer, filter, visit)) {
             self.forget_consumer(number);
             return Err(match why {
-                Unattached::Gone => no_queue(&consume.queue, &self.shared.vhost),
+                Unattached::Gone => no_queue(&queue.name, &self.shared.vhost),
                 Unattached::InUse => in_use(&queue),
                 Unattached::TooMany => too_many(&queue, self.engine.settings.limits.consumers.per_queue),
             });
@@ -379,6 +400,25 @@ impl Client {
         Ok(Fetch::Message)
     }
 
+    /// The queue of a source, which this client may read, and the subscription that the source is.
+    fn source(&self, source: &Source) -> Result<(Arc<Queue>, Option<Arc<SubscriptionFact>>), Error> {
+        let name = match source {
+            Source::Queue(name) => return Ok((self.queue_to(name, Right::Read)?, None)),
+            Source::Subscription(name) => name,
+        };
+        let tables = self.vhost.tables.read();
+        let found = tables.subscribed_queue(name).and_then(|queue| {
+            let fact = tables.subscriptions.of_queue(queue.id)?;
+            Some((Arc::clone(queue), Arc::clone(fact)))
+        });
+        drop(tables);
+        let (queue, fact) = found
+            .ok_or_else(|| Error::not_found(format!("no subscription {name} in vhost '{}'", self.shared.vhost)))?;
+        self.authorize(Resource::queue(&queue.name), Right::Read)?;
+        self.check_owner(&queue)?;
+        Ok((queue, Some(fact)))
+    }
+
     /// A queue that this client may use with `right`.
     pub(super) fn queue_to(&self, name: &str, right: Right) -> Result<Arc<Queue>, Error> {
         self.engine
@@ -397,6 +437,19 @@ impl Client {
             _ => Ok(()),
         }
     }
+}
+
+/// What a consumer of a subscription asks for.
+fn of_subscription(
+    mut asked: ConsumerArguments,
+    subscription: Option<&SubscriptionFact>,
+) -> Result<ConsumerArguments, InvalidArgument> {
+    let Some(subscription) = subscription else { return Ok(asked) };
+    if !asked.selector.is_empty() {
+        return Err(InvalidArgument::new(SELECTOR, "the subscription has the selector of all its consumers"));
+    }
+    asked.selector.clone_from(&subscription.selector);
+    Ok(asked)
 }
 
 pub(super) fn no_queue(name: &str, vhost: &str) -> Error {

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use auth::{Resource, Right};
 use journal::Ticket;
+use parking_lot::RwLockWriteGuard;
 
 use crate::arguments::{ExchangeArguments, QUEUE_TYPE, QueueArguments, idle};
 use crate::catalog::change::{Change, NewExchange, NewQueue};
@@ -93,7 +94,7 @@ impl Client {
     }
 
     /// Fails for a declaration that is too large, or has no room. `what` names it in words.
-    fn admit_declaration(&self, what: &str, arguments: &Table, load: Load) -> Result<(), Error> {
+    pub(super) fn admit_declaration(&self, what: &str, arguments: &Table, load: Load) -> Result<(), Error> {
         let (bytes, most) = (table_bytes(arguments) as u64, self.engine.settings.limits.declarations.each_bytes);
         if bytes > most {
             return Err(Error::precondition(format!(
@@ -212,7 +213,7 @@ impl Client {
     }
 
     /// The ticket for a reply that depends on the vhost's tables but changed nothing.
-    fn settled_and(&self, tables: &Tables) -> Ticket {
+    pub(super) fn settled_and(&self, tables: &Tables) -> Ticket {
         self.settled.ticket().max(tables.logged())
     }
 
@@ -262,34 +263,49 @@ impl Client {
         self.make_if_traced(&spec.source);
         let mut tables = vhost.tables.write();
         let (destination, queue) = self.resolve(&tables, spec)?;
+        let change = self.new_binding(&tables, spec, destination, queue.as_deref())?;
+        let Some(change) = change else { return Ok(self.settled_and(&tables)) };
+        self.publisher.add_cost(CHANGE_ENTRIES);
+        let ticket = self.engine.change(&vhost, &mut tables, change).max(self.settled.ticket());
+        drop(tables);
+        queue.map_or(Ok(()), |queue| self.authorize_bound(spec, &queue))?;
+        Ok(ticket)
+    }
+
+    /// The change that makes a binding whose ends are known; `None` if it is there.
+    pub(super) fn new_binding(
+        &self,
+        tables: &Tables,
+        spec: &BindingSpec,
+        destination: Destination,
+        queue: Option<&Queue>,
+    ) -> Result<Option<Change>, Error> {
         let Some(source) = tables.exchange(&spec.source) else { return Err(self.no_exchange(&spec.source)) };
         let bound = Bound::new(source.id, &spec.key, &spec.arguments);
         let binding = binding_of(destination, &bound.key, &bound.arguments);
         let limit = self.engine.settings.limits.bindings;
         if !source.bindings.contains(&binding) {
             let what = format!("binding from exchange '{}'", spec.source);
-            self.check_share(&what, "bindings", vhost.bindings.part_count(), limit)?;
-            let logged = source.durable && queue.as_ref().is_none_or(|queue| queue.logged());
+            self.check_share(&what, "bindings", self.vhost.bindings.part_count(), limit)?;
+            let logged = source.durable && queue.is_none_or(Queue::logged);
             let load = source.bindings.load_of(&spec.key, &spec.arguments);
             let load = if logged { load } else { load.unlogged() };
             self.admit_declaration(&what, &spec.arguments, load)?;
         }
-        let Some(admitted) = source.bindings.admit(binding, limit)? else { return Ok(self.settled_and(&tables)) };
-        let change = Change::Bind(bound, admitted);
-        self.publisher.add_cost(CHANGE_ENTRIES);
-        let ticket = self.engine.change(&vhost, &mut tables, change).max(self.settled.ticket());
-        drop(tables);
-        // The right may have been taken away before the queue was bound, and was not checked then.
-        if let Some(queue) = queue.filter(|queue| queue.exclusive_to.is_some())
-            && let Err(refused) = self.authorize_binding(spec)
-        {
-            let binding = binding_of(destination, &spec.key, &spec.arguments);
-            self.engine.unbind_lost(&vhost, vec![(spec.source.as_str().into(), binding, queue)], &|client| {
-                client == self.shared.number
-            });
-            return Err(refused);
+        Ok(source.bindings.admit(binding, limit)?.map(|admitted| Change::Bind(bound, admitted)))
+    }
+
+    /// Removes a binding to an exclusive queue again that its user may not make: the right may have
+    /// been taken away before the queue was bound, and was not checked then.
+    pub(super) fn authorize_bound(&self, spec: &BindingSpec, queue: &Arc<Queue>) -> Result<(), Error> {
+        if queue.exclusive_to.is_none() {
+            return Ok(());
         }
-        Ok(ticket)
+        self.authorize_binding(spec).inspect_err(|_| {
+            let binding = binding_of(Destination::Queue(queue.id), &spec.key, &spec.arguments);
+            let lost = vec![(spec.source.as_str().into(), binding, Arc::clone(queue))];
+            self.engine.unbind_lost(&self.vhost, lost, &|client| client == self.shared.number);
+        })
     }
 
     /// Removes a binding. A missing binding, or a missing end of it, is no error.
@@ -315,7 +331,7 @@ impl Client {
         }
     }
 
-    fn authorize_binding(&self, spec: &BindingSpec) -> Result<(), Error> {
+    pub(super) fn authorize_binding(&self, spec: &BindingSpec) -> Result<(), Error> {
         check_binding_names(spec)?;
         match &spec.destination {
             DestinationName::Queue(name) => self.authorize(Resource::queue(name), Right::Write)?,
@@ -347,33 +363,54 @@ impl Client {
     pub fn declare_queue(&mut self, spec: &QueueSpec, now: Instant) -> Result<Declared, Error> {
         self.flush(now);
         let vhost = Arc::clone(&self.vhost);
-        let spec = &self.with_default_type(spec);
+        let name = self.name_queue(spec)?;
+        let mut tables = vhost.tables.write();
+        let queue = match self.find_or_build(&tables, &name, spec)? {
+            Checked::There(existing) => return Ok(self.declared(&existing, self.settled_and(&tables))),
+            Checked::New(queue) => queue,
+        };
+        self.publisher.add_cost(CHANGE_ENTRIES);
+        let change = Change::Queue(Arc::clone(&queue));
+        let ticket = self.engine.change(&vhost, &mut tables, change).max(self.settled.ticket());
+        self.note_new_queue(tables, &queue);
+        Ok(self.declared(&queue, ticket))
+    }
+
+    /// The name of a queue to declare, which the user may configure. It is new if the declaration
+    /// has none.
+    pub(super) fn name_queue(&self, spec: &QueueSpec) -> Result<String, Error> {
         let name = if spec.name.is_empty() { self.engine.names.name(GENERATED) } else { spec.name.clone() };
         check_name(&name)?;
         self.authorize(Resource::queue(&name), Right::Configure)?;
-        let mut tables = vhost.tables.write();
-        let parsed = match self.declarer().queue((&vhost.name, Some(&tables)), &name, spec)? {
+        Ok(name)
+    }
+
+    /// The queue that is there, or a new one, which is counted and in no table yet.
+    pub(super) fn find_or_build(
+        &self,
+        tables: &Tables,
+        name: &str,
+        spec: &QueueSpec,
+    ) -> Result<Checked<Arc<Queue>, Arc<Queue>>, Error> {
+        let (vhost, spec) = (&self.vhost, &self.with_default_type(spec));
+        let parsed = match self.declarer().queue((&vhost.name, Some(tables)), name, spec)? {
             Checked::There(existing) => {
                 existing.lock(&self.engine).touch(self.engine.clock.unix_ms());
                 self.engine.totals.churn.queues_declared.add(1);
-                return Ok(self.declared(existing, self.settled_and(&tables)));
+                return Ok(Checked::There(Arc::clone(existing)));
             }
             Checked::New(parsed) => parsed,
         };
-        self.authorize_dead_letters(&name, &parsed)?;
-        let load = Load::of_queue(&name, &spec.arguments);
+        self.authorize_dead_letters(name, &parsed)?;
+        let load = Load::of_queue(name, &spec.arguments);
         let load = if spec.durable && !spec.exclusive { load } else { load.unlogged() };
         self.admit_declaration(&format!("queue '{name}'"), &spec.arguments, load)?;
-        self.check_room_for_queue(&tables, &name)?;
-        let limit = self.engine.settings.limits.queues;
-        if !self.engine.catalog.admit_queue(limit) {
-            return Err(Self::over_limit("queues", limit));
-        }
+        self.check_room_for_queue(tables, name)?;
         let new = NewQueue {
             id: self.engine.owner(vhost.log()),
             fact: QueueFact {
                 vhost: vhost.id,
-                name: name.clone(),
+                name: name.to_owned(),
                 auto_delete: spec.auto_delete,
                 arguments: spec.arguments.clone(),
             },
@@ -382,21 +419,26 @@ impl Client {
             queue_type: parsed.queue_type,
             now: self.engine.clock.unix_ms(),
         };
-        let queue = vhost.new_queue(&tables, new)?;
-        let change = Change::Queue(Arc::clone(&queue));
-        self.publisher.add_cost(CHANGE_ENTRIES);
-        let ticket = self.engine.change(&vhost, &mut tables, change).max(self.settled.ticket());
-        let mut idle = idle::of_queue(&spec.arguments);
+        let queue = vhost.new_queue(tables, new)?;
+        let limit = self.engine.settings.limits.queues;
+        if !self.engine.catalog.admit_queue(limit) {
+            return Err(Self::over_limit("queues", limit));
+        }
+        Ok(Checked::New(queue))
+    }
+
+    /// What follows when a new queue is in its table.
+    pub(super) fn note_new_queue(&mut self, mut tables: RwLockWriteGuard<'_, Tables>, queue: &Arc<Queue>) {
+        let mut idle = idle::of_queue(&queue.declared);
         tables.told.retain_new(&mut idle);
         drop(tables);
-        self.tell_idle("queue", &name, &idle);
-        if spec.exclusive {
-            self.keep_exclusive(&queue);
+        self.tell_idle("queue", &queue.name, &idle);
+        if queue.exclusive_to.is_some() {
+            self.keep_exclusive(queue);
         }
-        self.engine.watch(&queue);
+        self.engine.watch(queue);
         self.engine.totals.churn.queues_declared.add(1);
         self.engine.totals.churn.queues_created.add(1);
-        Ok(self.declared(&queue, ticket))
     }
 
     /// The declaration with its vhost's default type, if it has none and that type allows it.
@@ -489,10 +531,21 @@ impl Client {
         self.authorize(Resource::queue(name), Right::Configure)?;
         let mut tables = vhost.tables.write();
         let Some(queue) = tables.queue(name).cloned() else { return Ok((0, self.settled_and(&tables))) };
-        self.check_owner(&queue)?;
+        self.end_queue(&mut tables, &queue, only)
+    }
+
+    /// Ends a queue, unless its state or its owner is against it.
+    pub(super) fn end_queue(
+        &mut self,
+        tables: &mut Tables,
+        queue: &Arc<Queue>,
+        only: DeleteIf,
+    ) -> Result<(u64, Ticket), Error> {
+        self.check_owner(queue)?;
+        let (name, vhost) = (&queue.name, Arc::clone(&self.vhost));
         let delayed = if only.empty { queue.delayed(&self.engine) } else { 0 };
         let (bindings, exchanges) = (vhost.bindings.part_count(), tables.count_exchanges());
-        let ended = self.engine.end_queue(&mut tables, &queue, &|inner| match () {
+        let ended = self.engine.end_queue(tables, queue, &|inner| match () {
             () if only.unused && inner.consumer_count() > 0 => Err("in use"),
             () if only.empty && (inner.ready() + inner.waiting() > 0 || delayed > 0) => Err("not empty"),
             () => Ok(()),

@@ -52,6 +52,9 @@ pub(crate) const SEEN: u8 = 19;
 /// message.
 pub(crate) const KEYED: u8 = 20;
 
+/// The subscription of a queue: its client, its name, whether it is shared, its selector.
+pub(crate) const SUBSCRIPTION: u8 = 24;
+
 /// A declared exchange, as logged.
 #[derive(Debug, Clone)]
 pub(crate) struct ExchangeFact {

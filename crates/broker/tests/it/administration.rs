@@ -347,7 +347,7 @@ fn alarms_by_hand_stop_publishers_until_they_are_cleared() {
         assert_eq!(peer.client.flow(), broker::Flow::Run);
     }
     // A client that consumes gets no headroom either: its publishes wait.
-    let consume = broker::Consume { queue: "q".into(), tag: "c".into(), ..broker::Consume::default() };
+    let consume = broker::Consume { source: "q".into(), tag: "c".into(), ..broker::Consume::default() };
     peer.client.consume(session, consume, now).unwrap();
     assert_eq!(peer.drain(&broker).len(), 2);
     broker.broker.set_memory_limit(0);

@@ -96,7 +96,7 @@ fn clients_and_declarations_share_what_may_stay_in_memory() {
     peer.client.declare_queue(&spec("q", 0), broker.now()).expect("it fits");
     let mut consume = |digits: &str, bytes: usize| {
         let tag = digits.repeat(bytes / digits.len());
-        peer.client.consume(session, Consume { queue: "q".to_owned(), tag, ..Consume::default() }, broker.now())
+        peer.client.consume(session, Consume { source: "q".into(), tag, ..Consume::default() }, broker.now())
     };
     let mut large = 0;
     let text = loop {
@@ -157,7 +157,7 @@ fn durable_declarations_take_no_more_of_the_log_than_it_can_say_again() {
         peer.client.declare_queue(&transient, broker.now()).expect("it is not logged");
         peer.client.delete_queue("transient", DeleteIf::ALWAYS, broker.now()).expect("it goes");
         peer.client.publish(session, message("", "first", b"2")).expect("it is taken");
-        peer.consume(&broker, 1, Consume { queue: "first".to_owned(), ..Consume::default() });
+        peer.consume(&broker, 1, Consume { source: "first".into(), ..Consume::default() });
         assert_eq!(peer.turn(&broker).len(), 1, "publishers and consumers go on");
         peer.client.settle(session, Tags::One(1), &broker::Outcome::Accepted).expect("it is held");
         peer.turn(&broker);

@@ -320,7 +320,7 @@ fn what_takes_many_entries_at_once_costs_its_turn_as_many() {
                 );
             }
             taken => {
-                peer.consume(&broker, 0, Consume { queue: taken.into(), ..Consume::default() });
+                peer.consume(&broker, 0, Consume { source: taken.into(), ..Consume::default() });
                 let last = peer.drain(&broker).into_iter().filter_map(|seen| match seen {
                     Seen::Delivery(delivery) => Some(delivery.tag),
                     _ => None,

@@ -5,8 +5,8 @@ use std::task::Waker;
 
 use auth::{Identity, Permission, TopicPermission, User};
 use broker::{
-    ApplyTo, BindingSpec, Client, DeleteIf, DestinationName, ExchangeSpec, PolicyKind, PolicySpec, QueueSpec, Switch,
-    VhostLimits, VhostSpec,
+    ApplyTo, BindingSpec, Client, DeleteIf, DestinationName, ExchangeSpec, PolicyKind, PolicySpec, QueueSpec, Sharing,
+    SubscriptionFilter, SubscriptionName, SubscriptionSpec, Switch, VhostLimits, VhostSpec,
 };
 use testkit::broker::{Setup, TestBroker, table_of};
 use testkit::sim_disk::{Fault, Random, SimDisk};
@@ -68,7 +68,9 @@ impl World {
 
     fn declare(&mut self, client: &mut Client) {
         let now = self.broker.now();
-        match self.random.below(10) {
+        match self.random.below(13) {
+            10..12 => drop(client.subscribe(&self.subscription(), now)),
+            12 => drop(client.unsubscribe(&self.subscription().name, self.one_of(&QUEUES), now)),
             0..3 => drop(client.declare_queue(&self.queue(), now)),
             3..5 => drop(client.declare_exchange(&self.exchange(), now)),
             5..7 => drop(client.bind(&self.binding(), now)),
@@ -83,6 +85,25 @@ impl World {
         let arguments = if name == "quorum" { "x-queue-type=quorum" } else { "x-max-length=9 x-message-ttl=500" };
         let (durable, auto_delete) = (name == "quorum" || self.random.chance(80), false);
         QueueSpec { name: name.to_owned(), durable, exclusive: false, auto_delete, arguments: table_of(arguments) }
+    }
+
+    /// Of a queue that is declared otherwise, too, or of one of its own.
+    fn subscription(&mut self) -> SubscriptionSpec {
+        let client = self.one_of(&[None, Some("one"), Some("two")]).map(str::to_owned);
+        let name = SubscriptionName { client, name: self.one_of(&["news", "prices"]).to_owned() };
+        let (own, arguments) = (format!("{:?}.{}", name.client, name.name), self.one_of(&ARGUMENTS));
+        let queue = match self.random.chance(70) {
+            true => QueueSpec { name: own, durable: self.random.chance(80), ..QueueSpec::default() },
+            false => self.queue(),
+        };
+        let filters = (0..self.random.below(3)).map(|_| SubscriptionFilter {
+            exchange: self.one_of(&EXCHANGES).to_owned(),
+            key: self.one_of(&KEYS).to_owned(),
+            arguments: table_of(arguments),
+        });
+        let filters = filters.collect();
+        let sharing = self.one_of(&[Sharing::Exclusive, Sharing::Shared]);
+        SubscriptionSpec { name, sharing, selector: self.one_of(&["", "a = 1"]).to_owned(), filters, queue }
     }
 
     fn exchange(&mut self) -> ExchangeSpec {
@@ -185,7 +206,9 @@ impl World {
         let queues: Vec<_> = broker.queues().into_iter().filter(|queue| queue.declared.durable).collect();
         lines.extend(queues.iter().map(|queue| {
             let effect = (&queue.policies.user, &queue.policies.operator, &queue.policies.definition);
-            format!("{} {} {} {:?} {effect:?}", queue.vhost, queue.name, queue.declared.kind, queue.declared.arguments)
+            let (declared, subscription) = (&queue.declared, &queue.declared.subscription);
+            let (kind, arguments) = (declared.kind, &declared.arguments);
+            format!("{} {} {kind} {arguments:?} {effect:?} {subscription:?}", queue.vhost, queue.name)
         }));
         for binding in broker.bindings() {
             let lasting = |name: &str| exchanges.iter().any(|one| one.vhost == binding.vhost && one.name == name);

@@ -272,7 +272,7 @@ impl World {
         }
         let (now, prefetch) = (self.broker().now(), 1 + self.random.below(5) as u32);
         let session = self.peers[who].session(1);
-        let consume = Consume { queue: queue.into(), credit: window(prefetch), ..Consume::default() };
+        let consume = Consume { source: queue.into(), credit: window(prefetch), ..Consume::default() };
         let tag = self.peers[who].client.consume(session, consume, now).unwrap();
         self.consumers[who].insert(tag, queue.to_owned());
         self.hear(who);

@@ -66,7 +66,7 @@ fn a_grant_that_crosses_deliveries_lets_none_go_twice() {
     publish(&mut peer, 9);
     let granted = |left, rest| Credit::Granted { left, rest };
     let credit = granted(4, Rest::Kept);
-    peer.consume(&broker, 0, Consume { queue: "q".into(), tag: "c".into(), credit, ..Consume::default() });
+    peer.consume(&broker, 0, Consume { source: "q".into(), tag: "c".into(), credit, ..Consume::default() });
     peer.client.set_credit(session, "c", granted(4, Rest::Kept), now);
     assert_eq!(peer.turn(&broker).len(), 4);
     peer.client.set_credit(session, "c", granted(7, Rest::Drained), now);

@@ -49,7 +49,7 @@ impl Scene {
 
     /// Accepts all messages that come, and returns their numbers.
     fn drain(&mut self, queue: &str) -> Vec<u64> {
-        self.drain_by(Consume { queue: queue.into(), tag: queue.into(), ..Consume::default() })
+        self.drain_by(Consume { source: queue.into(), tag: queue.into(), ..Consume::default() })
     }
 
     /// The same, for this consumer.
@@ -199,7 +199,8 @@ fn a_consumer_with_a_selector_does_without_what_no_list_tells_until_the_loss_is_
     disk.flip_bit(&victim(&disk).0, 8 * 600);
     let mut scene = Scene::open(setup);
     let arguments = Ok(ConsumerArguments { selector: "n IS NULL".into(), ..ConsumerArguments::default() });
-    let mut all = scene.drain_by(Consume { queue: "hurt".into(), tag: "hurt".into(), arguments, ..Consume::default() });
+    let mut all =
+        scene.drain_by(Consume { source: "hurt".into(), tag: "hurt".into(), arguments, ..Consume::default() });
     let told = scene.broker.broker.take_damages();
     assert!(told.len() == 1 && told[0].contains("'hurt'"), "{told:?}");
     assert!(all.array_windows().all(|[one, next]| one < next), "in order");
@@ -253,7 +254,7 @@ fn a_damaged_list_of_what_waits_for_its_retry_stops_no_start() {
     let mut spec = durable("hurt");
     spec.arguments = table_of("x-delayed-retry-type=all x-delayed-retry-min=1000");
     let mut scene = filled(&disk, &spec);
-    scene.peer.consume(&scene.broker, 1, Consume { queue: "hurt".into(), tag: "c".into(), ..Consume::default() });
+    scene.peer.consume(&scene.broker, 1, Consume { source: "hurt".into(), tag: "c".into(), ..Consume::default() });
     let came = scene.turn();
     let session = scene.peer.session(1);
     scene.peer.client.settle(session, Tags::One(came[0].tag), &Outcome::FAILED).unwrap();

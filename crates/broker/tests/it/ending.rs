@@ -48,7 +48,7 @@ fn a_large_end_goes_on_in_pieces_and_the_reply_waits_for_all_of_them() {
         let mut holder = Peer::attach(&broker, "guest").expect("it may attach");
         queue(&mut holder, &broker, "q", Access::Shared);
         publish(&mut holder, &broker, MANY);
-        holder.consume(&broker, 0, Consume { queue: "q".to_owned(), ..Consume::default() });
+        holder.consume(&broker, 0, Consume { source: "q".into(), ..Consume::default() });
         assert_eq!(bodies(&holder.drain(&broker)).len(), MANY);
         let mut heir = Peer::attach(&broker, "guest").expect("it may attach");
         let session = holder.session(1);
@@ -69,7 +69,7 @@ fn a_large_end_goes_on_in_pieces_and_the_reply_waits_for_all_of_them() {
         }
         assert!(rounds >= 3, "{rounds} rounds for {MANY} deliveries");
         assert!(holder.wakes.take(), "whoever waits is woken");
-        heir.consume(&broker, 0, Consume { queue: "q".to_owned(), ..Consume::default() });
+        heir.consume(&broker, 0, Consume { source: "q".into(), ..Consume::default() });
         let expected: Vec<String> = (0..MANY).map(|number| number.to_string()).collect();
         assert_eq!(bodies(&heir.drain(&broker)), expected, "all are back, in their order");
     }
@@ -105,14 +105,14 @@ fn what_a_client_that_is_gone_held_and_never_read_comes_back() {
     for number in 0..300 {
         queue(&mut gone, &broker, &format!("own{number}"), Access::Exclusive);
     }
-    gone.consume(&broker, 0, Consume { queue: "q".to_owned(), ..Consume::default() });
+    gone.consume(&broker, 0, Consume { source: "q".into(), ..Consume::default() });
     let mut other = Peer::attach(&broker, "guest").expect("it may attach");
     publish(&mut other, &broker, MANY);
     let mut some = Vec::new();
     gone.drain_some(&broker, &mut some);
     assert!(!some.is_empty());
     drop(gone);
-    other.consume(&broker, 0, Consume { queue: "q".to_owned(), ..Consume::default() });
+    other.consume(&broker, 0, Consume { source: "q".into(), ..Consume::default() });
     assert!(other.client.check_queue("own0", broker.now()).is_err_and(|error| error.kind == ErrorKind::Locked));
     let mut seen = Vec::new();
     for _ in 0..20 {
@@ -133,7 +133,7 @@ fn an_end_under_way_is_finished_before_the_log_is_closed() {
     let mut holder = Peer::attach(&broker, "guest").expect("it may attach");
     queue(&mut holder, &broker, "q", Access::Shared);
     publish(&mut holder, &broker, MANY);
-    holder.consume(&broker, 0, Consume { queue: "q".to_owned(), ..Consume::default() });
+    holder.consume(&broker, 0, Consume { source: "q".into(), ..Consume::default() });
     holder.drain(&broker);
     drop(holder);
     broker.stop();
@@ -153,7 +153,7 @@ fn consumers_are_limited_for_each_session_connection_and_queue() {
     let mut second = Peer::attach(&broker, "guest").expect("it may attach");
     let consume = |peer: &mut Peer, number: u32| {
         let session = peer.session(number);
-        let wanted = Consume { queue: "q".to_owned(), ..Consume::default() };
+        let wanted = Consume { source: "q".into(), ..Consume::default() };
         peer.client.consume(session, wanted, broker.now()).map_err(|error| error.text)
     };
     let mut tags = Vec::new();

@@ -175,7 +175,7 @@ fn small_bodies_consumers_and_second_bodies_of_a_connection_do_not_wait() {
     senders[4].drain(&broker);
     assert_eq!(senders[4].confirmed, 1);
     let session = senders[5].peer.session(1);
-    let consume = Consume { queue: "q".into(), tag: "c".into(), ..Consume::default() };
+    let consume = Consume { source: "q".into(), tag: "c".into(), ..Consume::default() };
     senders[5].peer.client.consume(session, consume, now).unwrap();
     // The delivery mark has to be on disk.
     broker.flush();
@@ -314,7 +314,7 @@ fn a_body_that_is_parked_keeps_its_place_until_it_is_taken_or_refused() {
         sender.peer.client.declare_queue(&spec, broker.now()).unwrap();
         sender.peer.client.declare_queue(&durable(other), broker.now()).unwrap();
         let session = sender.peer.session(2);
-        let consume = Consume { queue: other.into(), tag: "c".into(), ..Consume::default() };
+        let consume = Consume { source: other.into(), tag: "c".into(), ..Consume::default() };
         sender.peer.client.consume(session, consume, broker.now()).unwrap();
     }
     // The limit and all of the headroom.

@@ -47,7 +47,7 @@ fn turn(peer: &mut Peer, broker: &TestBroker) -> Vec<Received> {
 /// when the client leaves.
 fn take(peer: &mut Peer, broker: &TestBroker, queue: &str, settle: impl Fn(u64) -> Option<Outcome>) -> Vec<Received> {
     let (session, now) = (peer.session(1), broker.now());
-    let consume = Consume { queue: queue.into(), tag: queue.into(), ..Consume::default() };
+    let consume = Consume { source: queue.into(), tag: queue.into(), ..Consume::default() };
     peer.client.consume(session, consume, now).unwrap();
     let mut all = Vec::new();
     loop {

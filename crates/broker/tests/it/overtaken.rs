@@ -106,7 +106,7 @@ fn publish(peer: &mut Peer, broker: &TestBroker, count: u64) {
 
 /// Takes and accepts everything that comes. The background works only when the disk makes it.
 fn drain(peer: &mut Peer, broker: &TestBroker, queue: &str) -> Vec<u64> {
-    peer.consume(broker, 0, Consume { queue: queue.into(), tag: queue.into(), ..Consume::default() });
+    peer.consume(broker, 0, Consume { source: queue.into(), tag: queue.into(), ..Consume::default() });
     let all = drain_on(peer, broker);
     let session = peer.session(1);
     peer.client.cancel(session, queue, broker.now(), &mut |_| ());
@@ -214,7 +214,7 @@ fn race(broker: &TestBroker, peer: &mut Peer, all: &mut Vec<u64>, flushes: usize
 fn a_queue_goes_on_when_its_consumer_overtakes_the_pager() {
     const COUNT: u64 = 50_000;
     let (broker, mut peer) = backlog(COUNT);
-    peer.consume(&broker, 100, Consume { queue: "q".into(), tag: "c".into(), ..Consume::default() });
+    peer.consume(&broker, 100, Consume { source: "q".into(), tag: "c".into(), ..Consume::default() });
     let consumer = Arc::new(Mutex::new((peer, Vec::new())));
     let overtakes = Arc::new(AtomicUsize::new(0));
     for _ in 0..200 {
@@ -297,7 +297,7 @@ fn a_get_is_woken_when_what_it_waits_for_goes_to_a_selector_or_with_its_queue() 
         });
         assert!(got, "the first comes");
         let arguments = Ok(ConsumerArguments { selector: "n = 2".into(), ..ConsumerArguments::default() });
-        peer.consume(&broker, 0, Consume { queue: "q".into(), tag: "c".into(), arguments, ..Consume::default() });
+        peer.consume(&broker, 0, Consume { source: "q".into(), tag: "c".into(), arguments, ..Consume::default() });
         let mut other = Peer::attach(&broker, "guest").unwrap();
         other.session(1);
         let Fetch::Wait(ticket) = fetch(&mut other) else { panic!("the second is away") };
@@ -345,7 +345,7 @@ fn delay(peer: &mut Peer, broker: &TestBroker, numbers: Range<u64>, due: fn(u64)
 
 /// Takes and accepts all deliveries of ten seconds, while `background` makes room in the log.
 fn take_due(peer: &mut Peer, broker: &TestBroker, background: &dyn Fn()) -> Vec<u64> {
-    peer.consume(broker, 0, Consume { queue: "q".into(), tag: "q".into(), ..Consume::default() });
+    peer.consume(broker, 0, Consume { source: "q".into(), tag: "q".into(), ..Consume::default() });
     let mut all = Vec::new();
     for _ in 0..200 {
         broker.setup.clock.advance(50);

@@ -73,7 +73,7 @@ impl Scene {
 
     fn consume(&mut self, queue: &str, prefetch: u32, settling: Settling) {
         let no_ack = settling == Settling::Auto;
-        let consume = Consume { queue: queue.into(), tag: "c".into(), no_ack, ..Consume::default() };
+        let consume = Consume { source: queue.into(), tag: "c".into(), no_ack, ..Consume::default() };
         self.peer.consume(&self.broker, prefetch, consume);
     }
 

@@ -162,7 +162,7 @@ impl Small {
     }
 
     fn consume(&mut self, queue: &str) {
-        let consume = Consume { queue: queue.into(), tag: "c".into(), ..Consume::default() };
+        let consume = Consume { source: queue.into(), tag: "c".into(), ..Consume::default() };
         self.peer.client.consume(self.session, consume, self.broker.now()).unwrap();
     }
 
@@ -240,7 +240,7 @@ fn consumer(small: Small) -> Small {
     let mut consumer = Small::attach(small.broker);
     let (session, now) = (consumer.session, consumer.broker.now());
     consumer.peer.confirm(session);
-    let consume = Consume { queue: "q".into(), tag: "c".into(), credit: window(1), ..Consume::default() };
+    let consume = Consume { source: "q".into(), tag: "c".into(), credit: window(1), ..Consume::default() };
     consumer.peer.client.consume(session, consume, now).unwrap();
     consumer
 }

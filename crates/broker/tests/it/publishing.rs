@@ -150,7 +150,7 @@ fn one_turn_may_reach_more_queues_than_are_remembered() {
     for (some, number) in names.chunks(5000).zip(2..) {
         let session = peer.session(number);
         for name in some {
-            let consume = Consume { queue: name.clone(), no_ack: true, ..Consume::default() };
+            let consume = Consume { source: name.clone().into(), no_ack: true, ..Consume::default() };
             peer.client.consume(session, consume, broker.now()).unwrap();
         }
     }

@@ -276,7 +276,7 @@ impl Run {
         let session = peer.session(key.1);
         let (queue_name, credit) = (format!("q{queue}"), window(prefetch));
         let mut consume = Consume {
-            queue: queue_name,
+            source: queue_name.into(),
             tag: tag.clone(),
             no_ack: settling == Settling::Auto,
             credit,

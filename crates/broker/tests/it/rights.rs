@@ -31,7 +31,7 @@ fn permit_at(broker: &Broker, configure: &str, write: &str, read: &str) {
 }
 
 fn consume(peer: &mut Peer, broker: &TestBroker, queue: &str, tag: &str) {
-    let consume = Consume { queue: queue.into(), tag: tag.into(), no_ack: true, ..Consume::default() };
+    let consume = Consume { source: queue.into(), tag: tag.into(), no_ack: true, ..Consume::default() };
     peer.consume(broker, 0, consume);
 }
 
@@ -83,7 +83,7 @@ fn a_right_that_goes_while_a_consumer_comes_takes_no_messages_along() {
         permit(&broker, ".*", ".*", ".*");
         let mut alice = Peer::attach(&broker, "alice").unwrap();
         let session = alice.session(0);
-        let consume = Consume { queue: "q".into(), tag: "late".into(), no_ack, ..Consume::default() };
+        let consume = Consume { source: "q".into(), tag: "late".into(), no_ack, ..Consume::default() };
         let (other, now) = (broker.broker.clone(), broker.now());
         let taken = broker
             .overtaken_by(move || permit_at(&other, ".*", ".*", ""), || alice.client.consume(session, consume, now));
@@ -92,7 +92,7 @@ fn a_right_that_goes_while_a_consumer_comes_takes_no_messages_along() {
         assert_eq!(bodies(&alice.drain(&broker)), [&first[..], &["cancelled late"]].concat());
         alice.client.close(broker.now());
         let mut next = Peer::attach(&broker, "guest").unwrap();
-        next.consume(&broker, 0, Consume { queue: "q".into(), tag: "c".into(), ..Consume::default() });
+        next.consume(&broker, 0, Consume { source: "q".into(), tag: "c".into(), ..Consume::default() });
         assert_eq!(bodies(&next.drain(&broker)), left);
         next.client.close(broker.now());
     }
@@ -105,7 +105,7 @@ fn selectors_and_auto_delete_queues_know_it_too() {
     let spec = QueueSpec { auto_delete: true, ..durable("q") };
     alice.client.declare_queue(&spec, broker.now()).unwrap();
     let arguments = Ok(ConsumerArguments { selector: "a = 1".into(), ..ConsumerArguments::default() });
-    let chosen = Consume { queue: "q".into(), tag: "chosen".into(), no_ack: true, arguments, ..Consume::default() };
+    let chosen = Consume { source: "q".into(), tag: "chosen".into(), no_ack: true, arguments, ..Consume::default() };
     alice.consume(&broker, 0, chosen);
     consume(&mut alice, &broker, "q", "all");
     permit(&broker, ".*", ".*", "");

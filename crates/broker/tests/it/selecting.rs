@@ -44,8 +44,8 @@ fn a_consumer_may_leave_out_what_its_own_connection_publishes() {
         // What comes back is looked at again.
         ("b nack 1", "other:3=2!"),
         ("a nack 2", "own:4=4!"),
-        // The consumer alone on a queue of its own drops what it does not get.
-        ("a consume r alone alone no-local", ""),
+        // A subscription drops what its consumer does not get.
+        ("a subscribe s r + durable; consume subscription:s alone no-local", ""),
         ("a publish - r 6 persistent", ""),
         ("* counts r", "0 0"),
     ]);
@@ -64,13 +64,13 @@ fn the_publisher_of_a_dead_letter_is_that_of_the_message_also_after_a_restart() 
         let mut peer = Peer::attach(&broker, "guest").expect("it may attach");
         peer.client.declare_queue(&spec, broker.now()).expect("it is new");
     }
-    let own = |queue: &str| Consume { queue: queue.to_owned(), no_local: true, ..Consume::default() };
+    let own = |queue: &str| Consume { source: queue.into(), no_local: true, ..Consume::default() };
     let mut peer = Peer::attach(&broker, "guest").expect("it may attach");
     let session = peer.session(1);
     peer.consume(&broker, 1, own("dead"));
     peer.client.publish(session, message("", "q", b"1")).expect("it is taken");
     peer.turn(&broker);
-    peer.consume(&broker, 1, Consume { queue: "q".to_owned(), ..Consume::default() });
+    peer.consume(&broker, 1, Consume { source: "q".into(), ..Consume::default() });
     assert_eq!(peer.turn(&broker).len(), 1);
     peer.client.settle(session, Tags::One(1), &Outcome::REJECTED).expect("it is held");
     peer.turn(&broker);
@@ -194,9 +194,9 @@ fn an_exclusive_consumer_is_alone_whether_or_not_it_selects() {
 }
 
 #[test]
-fn a_subscription_of_its_own_drops_what_its_selector_is_not_true_of() {
+fn a_subscription_drops_what_its_selector_is_not_true_of() {
     check(&[
-        ("a queue q durable; prefetch 1; consume q c alone x-selector=n>1", "0 0"),
+        ("a subscribe s q + durable x-selector=n>1; prefetch 1; consume subscription:s c", ""),
         ("b publish - q 1 persistent n=1; publish - q 2 n=2; publish - q 3 persistent n=1; publish - q 4 n=3", ""),
         ("a", "c:1=2"),
         ("a ack 1", "c:2=4"),
@@ -205,7 +205,7 @@ fn a_subscription_of_its_own_drops_what_its_selector_is_not_true_of() {
     ]);
     let disk = SimDisk::new(1, 64 << 20);
     Script::stepped(&disk, 8 << 20).check(&[
-        ("a queue q durable; consume q c alone x-selector=n>1", "0 0"),
+        ("a subscribe s q + durable x-selector=n>1; consume subscription:s c", ""),
         ("b publish - q 1 persistent n=1; publish - q 2 persistent n=1", ""),
         ("* cut", ""),
         ("* counts q", "0 0"),
@@ -357,7 +357,7 @@ impl Scene {
     fn consume(&mut self, tag: &str, prefetch: u32, settling: Settling, arguments: &[(&str, Value)]) {
         let no_ack = settling == Settling::Auto;
         let arguments = ConsumerArguments::parse(&durable_with("", arguments).arguments);
-        let consume = Consume { queue: "q".into(), tag: tag.into(), no_ack, arguments, ..Consume::default() };
+        let consume = Consume { source: "q".into(), tag: tag.into(), no_ack, arguments, ..Consume::default() };
         self.peer.consume(&self.broker, prefetch, consume);
     }
 

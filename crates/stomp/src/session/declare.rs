@@ -6,7 +6,10 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use broker::{ArgumentKind, BindingSpec, DestinationName, QueueSpec, Table, Ticket, Value, queue_argument};
+use broker::{
+    ArgumentKind, QueueSpec, Sharing, Source, SubscriptionFilter, SubscriptionSpec, Table, Ticket, Value,
+    queue_argument,
+};
 
 use super::destination::{self, Destination, TOPIC_EXCHANGE};
 use super::durable::Durable;
@@ -167,37 +170,50 @@ impl Session {
         Ok(declared.ticket)
     }
 
-    /// Declares and binds the queue that a subscription to `destination` consumes from. Also
+    /// What a SUBSCRIBE to `destination` consumes from; it is declared if it is not there. Also
     /// returns the ticket that a receipt must wait for.
     pub(super) fn source(
         &mut self,
         destination: &Destination<'_>,
-        durable: Option<&Durable>,
+        durable: Option<Durable>,
         headers: &Headers<'_>,
+        selector: &str,
         now: Instant,
-    ) -> Result<(String, Ticket), Failure> {
+    ) -> Result<(Source, Ticket), Failure> {
         let (exchange, key) = match destination {
-            Destination::Temporary(name) => return self.temporary(name, own(headers)?, now),
-            Destination::Reply(name) => return Ok((name.clone().into_owned(), Ticket::NONE)),
+            Destination::Temporary(name) => {
+                let (queue, ticket) = self.temporary(name, own(headers)?, now)?;
+                return Ok((queue.into(), ticket));
+            }
+            Destination::Reply(name) => return Ok((Source::from(&**name), Ticket::NONE)),
             Destination::Queue(name) | Destination::ExistingQueue(name) => {
                 let name = name.clone().into_owned();
                 // The queue may have been deleted since an earlier SEND.
                 self.known.remove(&name);
                 let ticket = self.ensure(destination, headers, now)?;
-                return Ok((name, ticket));
+                return Ok((name.into(), ticket));
             }
             Destination::Topic(key) => (TOPIC_EXCHANGE, destination::pattern(key)),
             Destination::Exchange(exchange, key) => (&**exchange, Cow::Borrowed(&**key)),
         };
-        self.client.check_exchange(exchange, now)?;
-        let declared = self.client.declare_queue(&passing(headers, durable)?, now)?;
-        let binding = BindingSpec {
-            source: exchange.to_owned(),
-            destination: DestinationName::Queue(declared.name.clone()),
-            key: key.into_owned(),
-            arguments: Table::default(),
+        let queue = passing(headers, durable.as_ref())?;
+        let filter =
+            SubscriptionFilter { exchange: exchange.to_owned(), key: key.into_owned(), arguments: Table::default() };
+        let named = headers.get("x-queue-name").is_some();
+        let spec = SubscriptionSpec {
+            sharing: match &durable {
+                Some(durable) => durable.sharing(),
+                None if named => Sharing::Shared,
+                None => Sharing::Exclusive,
+            },
+            name: durable.map(|durable| durable.name).unwrap_or_default(),
+            selector: if named { String::new() } else { selector.to_owned() },
+            filters: vec![filter],
+            queue,
         };
-        let bound = self.client.bind(&binding, now)?;
-        Ok((declared.name, declared.ticket.max(bound)))
+        let subscribed = self.client.subscribe(&spec, now)?;
+        // Those who share a queue of this name may each have a selector, and take what is for them.
+        let source = if named { subscribed.queue.into() } else { Source::Subscription(subscribed.name) };
+        Ok((source, subscribed.ticket))
     }
 }

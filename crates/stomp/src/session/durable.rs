@@ -1,10 +1,11 @@
-//! Subscriptions that outlive their connection. Each has a durable queue, whose name comes from the
-//! client's headers.
+//! Subscriptions that outlive their connection, as the client's headers name them and their queues.
 //!
 //! The headers are those of RabbitMQ (`durable:true` with `id`), ActiveMQ
 //! (`activemq.subscriptionName`) and Artemis (`durable-subscription-name`). Subscriptions of the
 //! last two belong to a client, which CONNECT names by `client-id`, and have one consumer at a
 //! time, as JMS requires.
+
+use broker::{Sharing, SubscriptionName};
 
 use crate::codec::{Command, Headers, Version};
 
@@ -22,10 +23,9 @@ const LONGEST: usize = 255;
 /// A subscription that outlives its connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Durable {
+    pub(super) name: SubscriptionName,
     /// Its queue.
     pub(super) queue: String,
-    /// Whether it has one consumer at a time.
-    pub(super) exclusive: bool,
 }
 
 /// The client that subscribes.
@@ -46,7 +46,9 @@ impl Durable {
             None if who.version == Version::V1_0 => &name,
             None => return Err(Failure::missing(Command::Connect, "client-id")),
         };
-        Self { queue: format!("{PREFIX}{client}.{name}"), exclusive: true }.checked().map(Some)
+        let queue = format!("{PREFIX}{client}.{name}");
+        let name = SubscriptionName { client: Some(client.to_owned()), name: name.into_owned() };
+        Self { name, queue }.checked().map(Some)
     }
 
     /// The durable subscription that a frame identifies, if it is a durable one.
@@ -65,13 +67,23 @@ impl Durable {
             return Ok(named);
         }
         if let Some(name) = headers.get("x-queue-name") {
-            return Self { queue: name.into_owned(), exclusive: false }.checked().map(Some);
+            return Self::shared(name.into_owned()).checked().map(Some);
         }
         let id = headers.get("id").ok_or_else(|| {
             Failure::new("Missing Id", "Durable subscriptions require a unique Id: give the header 'id'")
         })?;
         let (exchange, key) = destination.address();
-        Self { queue: format!("{PREFIX}{id}.{exchange}.{key}"), exclusive: false }.checked().map(Some)
+        Self::shared(format!("{PREFIX}{id}.{exchange}.{key}")).checked().map(Some)
+    }
+
+    /// One that is called like its queue, for all clients.
+    fn shared(queue: String) -> Self {
+        Self { name: SubscriptionName { client: None, name: queue.clone() }, queue }
+    }
+
+    /// Those of a client have one consumer at a time.
+    pub(super) fn sharing(&self) -> Sharing {
+        if self.name.client.is_some() { Sharing::Exclusive } else { Sharing::Shared }
     }
 
     fn checked(self) -> Result<Self, Failure> {

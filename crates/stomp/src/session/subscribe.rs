@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::num::NonZeroU32;
 use std::time::Instant;
 
-use broker::{Consume, ConsumerArguments, Credit, DeleteIf, Mode, Ticket};
+use broker::{Consume, ConsumerArguments, Credit, Mode, Source, Ticket};
 
 use wire::Output;
 
@@ -170,23 +170,23 @@ impl Session {
         }
         let durable = Durable::find(headers, &destination, self.subscriber())?;
         let no_local = no_local(headers, durable.as_ref())?;
-        let (queue, ticket) = self.source(&destination, durable.as_ref(), headers, now)?;
+        let is_durable = durable.is_some();
+        let (source, ticket) = self.source(&destination, durable, headers, &arguments.selector, now)?;
+        if matches!(source, Source::Subscription(_)) {
+            arguments.selector.clear();
+        }
         self.client.show_window(self.id, window);
         let consumer = self.deliveries.add(&tag, mode, browsed);
-        if durable.is_some() {
+        if is_durable {
             self.deliveries.note_destination(&tag, &written);
         }
         let consume = Consume {
-            queue,
+            source,
             tag: consumer,
             no_ack: mode == AckMode::Auto,
-            exclusive: durable.is_some_and(|durable| durable.exclusive)
-                || headers.get("activemq.exclusive").as_deref() == Some("true"),
+            exclusive: headers.get("activemq.exclusive").as_deref() == Some("true"),
             no_local,
             credit: Credit::Window { most: window },
-            // If the subscription has a queue of its own, no other consumer could take the messages
-            // that it does not get.
-            drops_others: !destination.lasts() && headers.get("x-queue-name").is_none(),
             arguments: Ok(arguments),
         };
         self.client.consume(self.id, consume, now)?;
@@ -224,8 +224,7 @@ impl Session {
             self.deliveries.remove(&tag);
         }
         if let Some(durable) = ends {
-            let (_, deleted) = self.client.delete_queue(&durable.queue, DeleteIf::UNUSED, now)?;
-            ticket = ticket.max(deleted);
+            ticket = ticket.max(self.client.unsubscribe(&durable.name, &durable.queue, now)?);
         }
         self.fence(frame, ticket);
         Ok(())

@@ -58,7 +58,7 @@ impl Session {
         let tag = Tag::Id(reply_to.into());
         if !self.deliveries.contains(&tag) {
             let consumer = self.deliveries.add(&tag, AckMode::Auto, None);
-            let consume = Consume { queue: queue.clone(), tag: consumer, no_ack: true, ..Consume::default() };
+            let consume = Consume { source: queue.clone().into(), tag: consumer, no_ack: true, ..Consume::default() };
             self.client.consume(self.id, consume, now)?;
         }
         Ok(Some(format!("{OTHERS}{queue}")))

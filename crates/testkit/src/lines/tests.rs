@@ -130,6 +130,37 @@ fn a_reader_reads_on_where_its_credit_ended_and_takes_nothing() {
 }
 
 #[test]
+fn a_durable_subscription_keeps_what_comes_while_its_client_is_away() {
+    Talk::new(Setup::memory()).check(&[
+        ("a", "subscribe me news a.* c 10", &["subscribed c"]),
+        ("p", "publish 1 topic/a.b one", &["accepted to 1"]),
+        ("a", "", &["c 1 one"]),
+        ("b", "subscribe me news a.* c 10", &["error AccessRefused"]),
+        ("a", "settle 1 1 accepted;bye", &["bye"]),
+        ("p", "publish 2 topic/a.c two;publish 3 topic/b.c three", &["accepted to 2", "unroutable 3"]),
+        ("d", "subscribe me news a.* e 10", &["subscribed e", "e 1 two"]),
+        ("d", "settle 1 1 accepted;cancel e", &["cancelled e"]),
+        ("d", "unsubscribe me news", &["unsubscribed news"]),
+        ("p", "publish 4 topic/a.b four", &["unroutable 4"]),
+        ("d", "unsubscribe me news", &["unsubscribed news"]),
+    ]);
+}
+
+#[test]
+fn a_shared_subscription_gives_each_message_to_one_of_its_consumers() {
+    Talk::new(Setup::memory()).check(&[
+        ("a", "subscribe - work t c 1", &["subscribed c"]),
+        ("b", "subscribe - work t d 1", &["subscribed d"]),
+        ("p", "publish - topic/t 1;publish - topic/t 2;publish - topic/t 3", &[]),
+        ("a", "", &["c 1 1"]),
+        ("b", "", &["d 1 2"]),
+        ("a", "settle 1 1 accepted", &["c 2 3"]),
+        ("a", "nonsense", &["error no request nonsense"]),
+        ("b", "settle 1 1 accepted", &["d 2 3 again"]),
+    ]);
+}
+
+#[test]
 fn what_a_closed_connection_held_goes_to_others() {
     Talk::new(Setup::memory()).check(&[
         ("a", "queue q", &["queue q"]),

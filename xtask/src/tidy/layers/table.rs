@@ -144,7 +144,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/broker/src/catalog",
         layers: &[
-            &["definitions", "facts", "policies", "search", "tasks", "versions"],
+            &["definitions", "facts", "policies", "search", "subscriptions", "tasks", "versions"],
             &["change", "declaration", "system"],
             &["vhost_settings"],
         ],

@@ -65,6 +65,23 @@ fn a_durable_subscription_ends_by_its_name_alone() {
     assert!(scene.broker.queues().is_empty());
 }
 
+/// The queues of both would be called alike. They once had one in common.
+#[test]
+fn names_that_run_together_are_told_apart() {
+    let scene = Scene::new();
+    let subscribe =
+        |name: &str| format!("SUBSCRIBE\nid:1\ndestination:/topic/a\nactivemq.subscriptionName:{name}\n\n\0");
+    let mut one = scene.connect_client("a.b", "1.2");
+    hears(&mut one, &subscribe("c"), &[]);
+    let mut two = scene.connect_client("a", "1.2");
+    two.say(&subscribe("b.c"));
+    assert!(two.heard()[0].contains("belongs to subscription 'c' of client 'a.b'"));
+    let mut three = scene.connect_client("a", "1.2");
+    let end = "UNSUBSCRIBE\nid:x\nactivemq.subscriptionName:b.c\nreceipt:1\n\n\0";
+    hears(&mut three, end, &["RECEIPT\nreceipt-id:1".to_owned()]);
+    assert_eq!(scene.broker.queues().len(), 1, "the other one stays");
+}
+
 #[test]
 fn subscriptions_of_rabbitmqs_words_are_shared_and_told_apart_by_id_and_topic() {
     let scene = Scene::new();

@@ -1,0 +1,217 @@
+//! Subscriptions on behalf of a client: begun, changed and ended.
+//!
+//! Invariant: a subscription, its queue and its bindings come together or not at all, in the log
+//! and for everybody who looks.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use auth::{Resource, Right};
+use journal::Ticket;
+use selector::Selector;
+
+use crate::arguments::consumer::{InvalidArgument, SELECTOR};
+use crate::catalog::Tables;
+use crate::catalog::change::Change;
+use crate::catalog::declaration::{BindingSpec, Checked, DestinationName, QueueSpec, check_name};
+use crate::catalog::subscriptions::{Sharing, Subscription, SubscriptionFact, SubscriptionName};
+use crate::engine::bounds::CHANGE_ENTRIES;
+use crate::error::Error;
+use crate::queue::Queue;
+use crate::routing::Destination;
+use crate::session::{Client, DeleteIf};
+use crate::value::Table;
+
+/// A subscription to begin, or one that is there and changes.
+#[derive(Debug, Clone, Default)]
+pub struct SubscriptionSpec {
+    /// Its identity; with an empty name it is called like its queue.
+    pub name: SubscriptionName,
+    /// How many consumers it may have at a time.
+    pub sharing: Sharing,
+    /// It keeps the messages that this selector is true of; all, if it is empty.
+    pub selector: String,
+    /// What it asks for, beside what it has asked for before.
+    pub filters: Vec<SubscriptionFilter>,
+    /// The queue behind it. It says whether the subscription survives a restart or belongs to a
+    /// connection, when it expires, and how much it keeps.
+    pub queue: QueueSpec,
+}
+
+/// Messages that a subscription asks for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SubscriptionFilter {
+    /// The exchange that they come from.
+    pub exchange: String,
+    /// The routing key or pattern.
+    pub key: String,
+    /// Arguments, for headers exchanges.
+    pub arguments: Table,
+}
+
+/// A subscription that is there.
+#[derive(Debug, Clone)]
+pub struct Subscribed {
+    /// Its identity.
+    pub name: SubscriptionName,
+    /// The name of its queue.
+    pub queue: String,
+    /// The ticket for the reply.
+    pub ticket: Ticket,
+}
+
+impl SubscriptionSpec {
+    /// The bindings that its filters are, each once.
+    fn bindings(&self, queue: &str) -> Vec<BindingSpec> {
+        let mut filters = self.filters.clone();
+        filters.iter_mut().for_each(|filter| filter.arguments.0.sort_by(|(one, _), (other, _)| one.cmp(other)));
+        let is_first = |at: &usize| !filters[..*at].contains(&filters[*at]);
+        let first = (0..filters.len()).filter(is_first).map(|at| &filters[at]);
+        let binding = |filter: &SubscriptionFilter| BindingSpec {
+            source: filter.exchange.clone(),
+            destination: DestinationName::Queue(queue.to_owned()),
+            key: filter.key.clone(),
+            arguments: filter.arguments.clone(),
+        };
+        first.map(binding).collect()
+    }
+}
+
+impl Client {
+    /// Begins a subscription, or adds filters to the one with its name and gives it its selector. A
+    /// queue that has no subscription yet and is as asked for becomes its queue.
+    ///
+    /// # Errors
+    /// Those of [`Client::declare_queue`] and [`Client::bind`]. `Precondition` also where the queue
+    /// belongs to another subscription, where it is shared in another way, and for a selector that
+    /// is invalid or changes while there are consumers.
+    pub fn subscribe(&mut self, spec: &SubscriptionSpec, now: Instant) -> Result<Subscribed, Error> {
+        self.flush(now);
+        for filter in &spec.filters {
+            self.check_exchange(&filter.exchange, now)?;
+        }
+        spec.name.client.iter().chain([&spec.name.name]).try_for_each(|name| check_name(name))?;
+        let (engine, vhost) = (Arc::clone(&self.engine), Arc::clone(&self.vhost));
+        let queue_name = self.name_subscribed(spec)?;
+        let bindings = spec.bindings(&queue_name);
+        bindings.iter().try_for_each(|binding| self.authorize_binding(binding))?;
+        let groups = engine.groups.of(vhost.log()).read();
+        let mut tables = vhost.tables.write();
+        let (queue, mut changes) = match self.find_or_build(&tables, &queue_name, &spec.queue)? {
+            Checked::There(queue) => (queue, Vec::new()),
+            Checked::New(queue) => (Arc::clone(&queue), vec![Change::Queue(queue)]),
+        };
+        let is_new = !changes.is_empty();
+        let fact = self.subscription_changes(&tables, spec, (&queue, &bindings), &mut changes);
+        let fact = fact.inspect_err(|_| self.forgo(&changes))?;
+        self.publisher.add_cost(CHANGE_ENTRIES * changes.len());
+        let ticket = if queue.logged() && changes.len() > 1 {
+            engine.change_together(&vhost, &mut tables, changes)
+        } else {
+            let made = changes.into_iter().map(|change| engine.change(&vhost, &mut tables, change));
+            made.fold(Ticket::NONE, Ticket::max)
+        };
+        let ticket = if is_new { ticket.max(self.settled.ticket()) } else { self.settled_and(&tables) };
+        if is_new {
+            self.note_new_queue(tables, &queue);
+        } else {
+            drop(tables);
+        }
+        drop(groups);
+        bindings.iter().try_for_each(|binding| self.authorize_bound(binding, &queue))?;
+        Ok(Subscribed { name: fact.name, queue: queue_name, ticket })
+    }
+
+    /// The name of the queue that a subscription has or gets, which the user may configure.
+    fn name_subscribed(&self, spec: &SubscriptionSpec) -> Result<String, Error> {
+        let there = self.vhost.tables.read().subscribed_queue(&spec.name).map(|queue| queue.name.to_string());
+        let Some(name) = there else { return self.name_queue(&spec.queue) };
+        self.authorize(Resource::queue(&name), Right::Configure)?;
+        Ok(name)
+    }
+
+    /// Adds the changes by which `queue` is that of the subscription and has these bindings.
+    fn subscription_changes(
+        &self,
+        tables: &Tables,
+        spec: &SubscriptionSpec,
+        (queue, bindings): (&Arc<Queue>, &[BindingSpec]),
+        changes: &mut Vec<Change>,
+    ) -> Result<SubscriptionFact, Error> {
+        let (name, vhost) = (&queue.name, &queue.vhost);
+        Selector::parse(&spec.selector)
+            .map_err(|error| InvalidArgument::new(SELECTOR, error.to_string()).at(name, vhost))?;
+        let mut fact =
+            SubscriptionFact { name: spec.name.clone(), sharing: spec.sharing, selector: spec.selector.clone() };
+        if fact.name.name.is_empty() {
+            fact.name.name = name.to_string();
+        }
+        if tables.subscribed_queue(&fact.name).is_some_and(|of_it| of_it.id != queue.id) {
+            let text = format!("subscription {} in vhost '{vhost}' has just got another queue; ask again", fact.name);
+            return Err(Error::precondition(text));
+        }
+        let there = tables.subscriptions.of_queue(queue.id);
+        if let Some(there) = there {
+            check_same(there, &fact, queue)?;
+            if there.selector != fact.selector && queue.lock(&self.engine).consumer_count() > 0 {
+                let text = format!("subscription {} in vhost '{vhost}' is in use with another selector", fact.name);
+                return Err(Error::precondition(text));
+            }
+        }
+        if there.is_none_or(|there| **there != fact) {
+            let load = if queue.logged() { fact.load() } else { fact.load().unlogged() };
+            self.admit_declaration(&format!("subscription {}", fact.name), &Table::default(), load)?;
+            changes.push(Change::Subscription(Subscription::new(queue.id, fact.clone(), load, &self.vhost.bindings)));
+        }
+        for binding in bindings {
+            let destination = Destination::Queue(queue.id);
+            changes.extend(self.new_binding(tables, binding, destination, Some(queue))?);
+        }
+        Ok(fact)
+    }
+
+    /// Takes back what was counted for changes that are not made.
+    fn forgo(&self, changes: &[Change]) {
+        for change in changes {
+            match change {
+                Change::Queue(_) => self.engine.catalog.queue_left(),
+                Change::Bind(..) => self.vhost.bindings.left(1),
+                _ => {}
+            }
+        }
+    }
+
+    /// Ends a subscription with its queue. If there is none of this name, it ends the queue that
+    /// would become its own. It is no error if that is not there either.
+    ///
+    /// # Errors
+    /// `Precondition` while it has consumers, `AccessRefused`.
+    pub fn unsubscribe(&mut self, name: &SubscriptionName, queue: &str, now: Instant) -> Result<Ticket, Error> {
+        self.flush(now);
+        let vhost = Arc::clone(&self.vhost);
+        self.authorize(Resource::queue(queue), Right::Configure)?;
+        let mut tables = vhost.tables.write();
+        let is_free = |queue: &&Arc<Queue>| tables.subscriptions.of_queue(queue.id).is_none();
+        let queue = tables.subscribed_queue(name).or_else(|| tables.queue(queue).filter(is_free)).cloned();
+        let Some(queue) = queue else { return Ok(self.settled_and(&tables)) };
+        self.authorize(Resource::queue(&queue.name), Right::Configure)?;
+        Ok(self.end_queue(&mut tables, &queue, DeleteIf::UNUSED)?.1)
+    }
+}
+
+/// Fails unless the subscription of a queue is the one that is asked for, whatever its selector.
+fn check_same(there: &SubscriptionFact, asked: &SubscriptionFact, queue: &Queue) -> Result<(), Error> {
+    if there.name != asked.name {
+        let (name, vhost) = (&queue.name, &queue.vhost);
+        return Err(Error::precondition(format!(
+            "queue '{name}' in vhost '{vhost}' belongs to subscription {}",
+            there.name
+        )));
+    }
+    let is = match (there.sharing, asked.sharing) {
+        (Sharing::Exclusive, Sharing::Shared) => "for one consumer at a time",
+        (Sharing::Shared, Sharing::Exclusive) => "shared",
+        _ => return Ok(()),
+    };
+    Err(Error::precondition(format!("subscription {} in vhost '{}' is {is}", there.name, queue.vhost)))
+}
