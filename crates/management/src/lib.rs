@@ -55,7 +55,7 @@ pub use listing::{SortKey, at, only};
 pub use process::resident_bytes;
 pub use report::{
     BackupRow, ConnectionStatus, ListenerRow, MessageRow, MessageStatus, ObjectStatus, RedriveRow, RepairRow,
-    ServerStatus, Status, StorageStatus,
+    ServerStatus, Status, StorageStatus, SubscriptionRow,
 };
 pub use resources::{
     BindingChange, BindingFields, Change, ConnectionChange, DestinationType, ExchangeChange, Extent, Imported,

@@ -1,6 +1,7 @@
 //! What a running broker reports about itself, in the form that goes over the control socket and
 //! into the `--json` output.
 
+use broker::{Sharing, SubscriptionFact};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

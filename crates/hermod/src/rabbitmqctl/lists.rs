@@ -272,13 +272,14 @@ impl List {
 }
 
 /// Columns that are known even if there is no row to take them from.
-const KNOWN: [&str; 51] = [
+const KNOWN: [&str; 52] = [
     "name",
     "vhost",
     "durable",
     "auto_delete",
     "arguments",
     "arguments_without_effect",
+    "subscription",
     "exclusive",
     "messages_ready",
     "messages_unacknowledged",

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::server::{Server, hermod, run};
+use crate::stomp::Stomp;
 
 const HEADERS: &str = "Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\nContent-Type: application/json\r\n";
 /// All of them declare the same objects.
@@ -196,6 +197,35 @@ fn what_rabbitmq_cannot_read_has_a_field_of_its_own() {
         json!({ "users": [{ "name": "v", "password_hash": hash, "hashing_algorithm": "argon2id", "tags": [] }] });
     assert_eq!(import(second, &older.to_string(), &[]).0, 0);
     assert!(authenticates(second, "v", "old"));
+}
+
+/// RabbitMQ ignores the field of the subscription, and has the queue with its bindings.
+#[test]
+fn a_subscription_comes_over_with_its_queue() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let servers = dirs.each_ref().map(|dir| Server::start(dir.path(), &[]));
+    let [first, second] = dirs.each_ref().map(|dir| dir.path());
+    let name = "stomp-subscription.1.amq.topic.a.*";
+    let subscribe = |server| {
+        let mut client = Stomp::connect(server);
+        client.send("SUBSCRIBE\nid:1\ndestination:/topic/a.*\ndurable:true\nselector:n = 1\nreceipt:r\n\n");
+        assert!(client.frame().starts_with("RECEIPT\n"));
+    };
+    subscribe(&servers[0]);
+    let is = export(first);
+    let subscription =
+        json!({ "client": null, "name": name, "shared": true, "selector": "convert_string_expressions:n = 1" });
+    assert_eq!(entry(&is, "queues", &[("name", name)])["hermod-subscription"], subscription);
+    assert_eq!(import(second, &is.to_string(), &[]).0, 0);
+    let again = export(second);
+    assert_eq!((&again["queues"], &again["bindings"]), (&is["queues"], &is["bindings"]));
+    // Its client goes on there.
+    subscribe(&servers[1]);
+    let (_, listed, _) = run(&mut hermod("queues", second));
+    assert!(listed.contains(&format!("subscription: {name} in /: {name}, shared\n")), "{listed}");
+    let wrong = r#"{"queues":[{"name":"q","vhost":"/","hermod-subscription":{"shared":"yes"}}]}"#;
+    let (code, said) = import(second, wrong, &[]);
+    assert!(code != 0 && said.contains("queues[0].hermod-subscription.name: missing"), "{said}");
 }
 
 #[test]

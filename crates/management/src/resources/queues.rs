@@ -8,7 +8,7 @@ use axum::extract::{Path, Query, State};
 use axum::routing::{delete, get, post};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::{Broker, DeleteIf, Error, QueueReport, QueueSpec, Ticket};
+use broker::{Broker, DeleteIf, Error, QueueReport, QueueSpec, Sharing, SubscriptionName, SubscriptionSpec, Ticket};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
@@ -28,6 +28,7 @@ use crate::history::{Place, Range};
 use crate::json::{self, object};
 use crate::listing::{self, Collection, Entry, Part, SortKey};
 use crate::messages;
+use crate::report::SubscriptionRow;
 use crate::sampling::now;
 use crate::source::Source;
 
@@ -261,6 +262,7 @@ pub(super) fn row(queue: &QueueReport, facts: &Facts) -> Json {
         "internal": false,
         "arguments": object(&queue.declared.arguments),
         "arguments_without_effect": queue.declared.idle_arguments,
+        "subscription": queue.declared.subscription.as_deref().map(SubscriptionRow::from),
         "policy": queue.policies.user,
         "operator_policy": queue.policies.operator,
         "effective_policy_definition": object(&queue.policies.definition),
@@ -369,6 +371,21 @@ pub enum QueueChange {
         /// Its arguments.
         arguments: Map<String, Json>,
     },
+    /// Begins a subscription with a queue of its own, or with one that is there.
+    Subscribe {
+        /// Its vhost.
+        vhost: String,
+        /// The name of its queue.
+        name: String,
+        /// Whether it survives a restart.
+        durable: bool,
+        /// Whether it ends with its last consumer.
+        auto_delete: bool,
+        /// The arguments of its queue.
+        arguments: Map<String, Json>,
+        /// What it is.
+        subscription: SubscriptionRow,
+    },
     /// Deletes a queue.
     Delete {
         /// Its vhost.
@@ -396,6 +413,12 @@ impl Changes for QueueChange {
                 let about = format_args!("durable={durable} auto_delete={auto_delete} arguments={arguments:?}");
                 Told::of("declare_queue", [vhost, name], about)
             }
+            Self::Subscribe { vhost, name, durable, auto_delete, arguments, subscription } => {
+                let about = format_args!(
+                    "durable={durable} auto_delete={auto_delete} arguments={arguments:?} subscription={subscription:?}"
+                );
+                Told::of("subscribe", [vhost, name], about)
+            }
             Self::Delete { vhost, name, .. } => Told::plain("delete_queue", [vhost, name]),
             Self::Purge { vhost, name } => Told::plain("purge_queue", [vhost, name]),
         }
@@ -410,6 +433,20 @@ impl Changes for QueueChange {
                 let arguments = json::table(&arguments).map_err(Error::precondition)?;
                 let spec = QueueSpec { name, durable, exclusive: false, auto_delete, arguments };
                 client.declare_queue(&spec, now).map(|declared| (0, declared.ticket))
+            }
+            Self::Subscribe { vhost, name, durable, auto_delete, arguments, subscription } => {
+                let mut client = client(broker, &vhost, caller)?;
+                let arguments = json::table(&arguments).map_err(Error::precondition)?;
+                let SubscriptionRow { client: of, name: called, shared, selector } = subscription;
+                let spec = SubscriptionSpec {
+                    name: SubscriptionName { client: of, name: called },
+                    sharing: if shared { Sharing::Shared } else { Sharing::Exclusive },
+                    selector,
+                    // They are bindings, and come as these.
+                    filters: Vec::new(),
+                    queue: QueueSpec { name, durable, exclusive: false, auto_delete, arguments },
+                };
+                client.subscribe(&spec, now).map(|subscribed| (0, subscribed.ticket))
             }
             Self::Delete { vhost, name, if_unused, if_empty } => {
                 let name = without_line_ends(name);

@@ -52,7 +52,7 @@ pub(crate) const QUEUES: Kind = Kind {
         named("acked", "message_stats.ack"),
     ],
     notes: Some(Notes {
-        fields: &["dropped", "message_ids_known", "selectors", "arguments_without_effect", "damage"],
+        fields: &["dropped", "message_ids_known", "selectors", "arguments_without_effect", "subscription", "damage"],
         of: of_queue,
     }),
 };
@@ -79,6 +79,12 @@ fn of_queue(queue: &Json) -> String {
     let idle = super::cell(queue.get("arguments_without_effect")).replace(',', ", ");
     if !idle.is_empty() {
         let _ = writeln!(text, "without effect: {place}: {idle}");
+    }
+    if let Some(name) = queue["subscription"]["name"].as_str() {
+        let client = queue["subscription"]["client"].as_str();
+        let whose = client.map_or(String::new(), |client| format!(" of client {client}"));
+        let sharing = if queue["subscription"]["shared"] == true { "shared" } else { "for one consumer at a time" };
+        let _ = writeln!(text, "subscription: {place}: {name}{whose}, {sharing}");
     }
     if let Some(damage) = queue["damage"].as_str() {
         let _ = writeln!(text, "damaged: {place}: {damage}");

@@ -10,9 +10,10 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value as Json};
 
-use super::HERMOD_HASH;
 use super::fields::{Faults, Fields};
+use super::{HERMOD_HASH, HERMOD_SUBSCRIPTION};
 use crate::json;
+use crate::report::SubscriptionRow;
 use crate::resources::bindings::{BindingFields, DestinationType};
 use crate::resources::limits::{MAX_CHANNELS, MAX_CONNECTIONS, MAX_QUEUES};
 use crate::resources::policies::{self, PolicyFields};
@@ -142,6 +143,7 @@ pub(super) struct QueueEntry {
     pub(super) arguments: Map<String, Json>,
     /// Documents of RabbitMQ 4 have the type beside the arguments.
     pub(super) kind: Option<String>,
+    pub(super) subscription: Option<SubscriptionRow>,
 }
 
 #[derive(Debug)]
@@ -433,7 +435,20 @@ impl QueueEntry {
             auto_delete: fields.truth("auto_delete").unwrap_or(false),
             arguments: fields.object("arguments").unwrap_or_default(),
             kind: fields.optional_text("type"),
+            subscription: Self::subscription(fields),
         }
+    }
+
+    fn subscription(fields: &mut Fields<'_>) -> Option<SubscriptionRow> {
+        let mut of_queue = fields.within_if_there(HERMOD_SUBSCRIPTION)?;
+        let row = SubscriptionRow {
+            client: of_queue.optional_text("client"),
+            name: of_queue.text("name"),
+            shared: of_queue.truth("shared").unwrap_or(false),
+            selector: of_queue.optional_text("selector").unwrap_or_default(),
+        };
+        of_queue.finish();
+        Some(row)
     }
 }
 

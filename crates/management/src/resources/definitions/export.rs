@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{HERMOD_HASH, OPERATOR_POLICY, VHOST_LIMITS};
+use super::{HERMOD_HASH, HERMOD_SUBSCRIPTION, OPERATOR_POLICY, VHOST_LIMITS};
 use crate::listing;
 use crate::resources::Listed;
 use crate::source::Source;
@@ -56,7 +56,7 @@ pub(crate) fn export(source: &Source) -> Json {
         "policies": narrowed(
             &list(Listed::Policies), &["vhost", "name", "pattern", "apply-to", "definition", "priority"],
         ),
-        "queues": narrowed(&queues, &["name", "vhost", "type", "durable", "auto_delete", "arguments"]),
+        "queues": queues.iter().map(queue).collect::<Vec<_>>(),
         "exchanges": narrowed(
             &exchanges, &["name", "vhost", "type", "durable", "auto_delete", "internal", "arguments"],
         ),
@@ -110,6 +110,16 @@ fn user(row: Json) -> Json {
         row["hashing_algorithm"] = json!(USUAL);
     }
     row
+}
+
+/// A queue. Its subscription goes into a field of its own, which RabbitMQ ignores: there it is a
+/// queue with bindings.
+fn queue(row: &Json) -> Json {
+    let mut queue = narrow(row, &["name", "vhost", "type", "durable", "auto_delete", "arguments"]);
+    if let Some(subscription) = row.get("subscription").filter(|subscription| !subscription.is_null()) {
+        queue[HERMOD_SUBSCRIPTION] = subscription.clone();
+    }
+    queue
 }
 
 /// Some fields of each row.

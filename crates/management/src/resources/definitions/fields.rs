@@ -143,6 +143,12 @@ impl<'a> Fields<'a> {
         Fields { path: format!("{}.{name}", self.path), left, faults: self.faults }
     }
 
+    /// The same; `None` if it is not there.
+    pub(super) fn within_if_there(&mut self, name: &str) -> Option<Fields<'_>> {
+        let left = self.object(name)?;
+        Some(Fields { path: format!("{}.{name}", self.path), left, faults: self.faults })
+    }
+
     /// Limits by their names, as whole numbers; a number below zero means no limit. An unknown name
     /// or value always refuses the document, because an import without it would remove a limit.
     pub(super) fn limits<const N: usize>(&mut self, name: &str, known: [&str; N]) -> Option<[Option<u64>; N]> {

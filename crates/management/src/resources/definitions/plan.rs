@@ -426,7 +426,7 @@ impl<'a> Plan<'a> {
     }
 
     fn queue(&mut self, entry: QueueEntry) {
-        let QueueEntry { name, vhost, durable, auto_delete, mut arguments, kind } = entry;
+        let QueueEntry { name, vhost, durable, auto_delete, mut arguments, kind, subscription } = entry;
         if !self.has_vhost(&vhost) {
             return self.wrong(format!("queue '{name}': there is no vhost '{vhost}'"));
         }
@@ -444,11 +444,12 @@ impl<'a> Plan<'a> {
             let spec = QueueSpec { name: name.clone(), durable, exclusive: false, auto_delete, arguments };
             self.broker.check_queue_spec(&vhost, &spec).map(|()| Declaration::Queue(spec))
         });
-        self.object(
-            checked,
-            (vhost.clone(), true, name.clone()),
-            Change::Queues(QueueChange::Declare { vhost, name, durable, auto_delete, arguments }),
-        );
+        let place = (vhost.clone(), true, name.clone());
+        let change = match subscription {
+            None => QueueChange::Declare { vhost, name, durable, auto_delete, arguments },
+            Some(subscription) => QueueChange::Subscribe { vhost, name, durable, auto_delete, arguments, subscription },
+        };
+        self.object(checked, place, Change::Queues(change));
     }
 
     fn object(&mut self, checked: Result<Declaration, Error>, place: Place, change: Change) {
