@@ -51,7 +51,6 @@ pub use clock::{Clock, LONGEST_SPAN_MS, SPAN_WANTED, SystemClock, TIME_WANTED};
 pub use engine::bounds::STORED_BESIDES;
 pub use engine::clients::{Login, SessionReport, Terms};
 pub use engine::open_error::OpenError;
-pub use engine::replies::REPLY_PREFIX;
 pub use engine::verify::{Verified, VerifiedQueue};
 pub use error::{Error, ErrorKind, Fact};
 pub use journal::{Durations, Ticket};

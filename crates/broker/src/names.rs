@@ -14,6 +14,17 @@ use chacha20::rand_core::{Rng, SeedableRng};
 /// Random bytes in a name, and in each part of an address: too many to find one by trying.
 const BYTES: usize = 16;
 
+/// The characters of a name behind its prefix.
+const NAME: usize = 22;
+
+/// The end of each address.
+const ADDRESS_END: &str = "==";
+
+/// Whether a text has the form of an address, whatever it begins with.
+pub(crate) fn may_be_address(text: &str) -> bool {
+    text.len() > 2 * NAME + ADDRESS_END.len() && text.ends_with(ADDRESS_END)
+}
+
 /// The generator. It takes no lock and makes no system call. A name costs one addition on a counter
 /// that cores share.
 pub(crate) struct NameGenerator {
@@ -30,7 +41,7 @@ impl NameGenerator {
 
     /// `prefix` and 22 characters of URL-safe base 64.
     pub(crate) fn name(&self, prefix: &str) -> String {
-        let mut name = String::with_capacity(prefix.len() + 22);
+        let mut name = String::with_capacity(prefix.len() + NAME);
         name.push_str(prefix);
         URL_SAFE_NO_PAD.encode_string(self.random::<BYTES>(), &mut name);
         name
@@ -65,17 +76,17 @@ mod tests {
         let names = NameGenerator::new([3; 32]);
         let is_part = |part: &str| {
             let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-            part.len() == 22 && part.bytes().all(legal)
+            part.len() == NAME && part.bytes().all(legal)
         };
         let mut seen = BTreeSet::new();
         for _ in 0..1000 {
             let name = names.name("amq.gen-");
             assert!(name.strip_prefix("amq.gen-").is_some_and(is_part), "{name}");
-            assert!(seen.insert(name));
+            assert!(!may_be_address(&name) && seen.insert(name));
             let address = names.address("to.");
-            let parts = address.strip_prefix("to.").and_then(|rest| rest.strip_suffix("==")?.split_once('.'));
+            let parts = address.strip_prefix("to.").and_then(|rest| rest.strip_suffix(ADDRESS_END)?.split_once('.'));
             assert!(parts.is_some_and(|(one, other)| is_part(one) && is_part(other) && one != other), "{address}");
-            assert!(seen.insert(address));
+            assert!(may_be_address(&address) && seen.insert(address));
         }
     }
 

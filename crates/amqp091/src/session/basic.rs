@@ -14,7 +14,7 @@ use crate::session::context::Context;
 use crate::session::error::{Failure, ReplyCode};
 use crate::session::events;
 use crate::session::link::Waiting;
-use crate::session::publish::REPLY_TO;
+use crate::session::publish::{REPLY_PREFIX, REPLY_TO};
 
 impl Channel {
     pub(super) fn qos(&mut self, cx: &mut Context<'_>, qos: &BasicQos) -> Result<(), Failure> {
@@ -64,7 +64,7 @@ impl Channel {
             return Err(Failure::new(ReplyCode::PreconditionFailed, "reply consumer cannot acknowledge"));
         }
         let tag = consumer_tag(cx, consume);
-        let tag = cx.client.consume_replies(self.session, &tag, cx.now)?;
+        let tag = cx.client.consume_replies(self.session, &tag, REPLY_PREFIX, cx.now)?;
         if !consume.nowait {
             cx.link.send(cx.number, BasicConsumeOk { consumer_tag: &tag });
         }

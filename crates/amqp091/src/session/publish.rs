@@ -16,6 +16,8 @@ use crate::session::error::{Failure, ReplyCode};
 
 /// The pseudo-queue of clients that receive replies without a queue.
 pub(super) const REPLY_TO: &str = "amq.rabbitmq.reply-to";
+/// How the address of every reply consumer begins, which RabbitMQ's clients and servers know.
+pub(super) const REPLY_PREFIX: &str = "amq.rabbitmq.reply-to.";
 
 impl Channel {
     /// Publishes a message whose content is complete.

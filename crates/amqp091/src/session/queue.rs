@@ -1,7 +1,7 @@
 //! Class `queue`: declare, bind, unbind, purge, delete. The broker's decisions and texts are passed
 //! on unchanged.
 
-use broker::{BindingSpec, Declared, DeleteIf, DestinationName, QueueSpec, REPLY_PREFIX};
+use broker::{BindingSpec, Declared, DeleteIf, DestinationName, QueueSpec};
 
 use crate::codec::Table;
 use crate::codec::methods::{
@@ -13,7 +13,7 @@ use crate::session::channel::Channel;
 use crate::session::context::Context;
 use crate::session::error::Failure;
 use crate::session::exchange::without_line_ends;
-use crate::session::publish::REPLY_TO;
+use crate::session::publish::{REPLY_PREFIX, REPLY_TO};
 
 impl Channel {
     pub(super) fn declare_queue(&mut self, cx: &mut Context<'_>, declare: &QueueDeclare<'_>) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
 //! Replies without a queue: addresses by which publishes to the default exchange reach a session.
 //!
-//! An address is a routing key that lives exactly as long as its consumer. Only clients that were
-//! told it know it. A reply goes straight into the requester's mailbox, at most once and never to
+//! An address is a routing key that lives exactly as long as its consumer. The protocol of the
+//! requester says how it begins. Only clients that were told it know it. A reply goes straight into the requester's mailbox, at most once and never to
 //! the disk. It is unroutable if the requester has gone or leaves its replies unread.
 
 use std::sync::Arc;
@@ -11,11 +11,9 @@ use parking_lot::Mutex;
 
 use crate::engine::Engine;
 use crate::message::Message;
+use crate::names::may_be_address;
 use crate::queue::Returns;
 use crate::queue::mailbox::{Mailbox, Outgoing};
-
-/// The prefix of the address of every reply consumer, which RabbitMQ's clients and servers know.
-pub const REPLY_PREFIX: &str = "amq.rabbitmq.reply-to.";
 
 /// Bytes that may lie in a mailbox before another reply is refused. Replies have no queue to wait
 /// in, so this is more than queues put there. A requester decides how much it asks for before it
@@ -46,7 +44,7 @@ pub(crate) struct Replies(Mutex<HashMap<String, Requester>>);
 impl Replies {
     /// The requester at an address of this vhost.
     pub(crate) fn at(&self, vhost: &str, address: &str) -> Option<Requester> {
-        if !address.starts_with(REPLY_PREFIX) {
+        if !may_be_address(address) {
             return None;
         }
         self.0.lock().get(address).filter(|requester| *requester.vhost == *vhost).cloned()

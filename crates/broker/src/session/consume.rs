@@ -88,7 +88,7 @@ impl Consume {
         let drops_others = matches!(self.source, Source::Subscription(_)) && asked.mode == Mode::Take;
         let browses = asked.mode == Mode::Browse;
         if browses && !self.no_ack {
-            return Err(InvalidArgument::new(BROWSE, "a browser settles nothing: consume with no-ack"));
+            return Err(InvalidArgument::new(BROWSE, "a browser settles nothing: it consumes without settling"));
         }
         let selector =
             Selector::parse(&asked.selector).map_err(|error| InvalidArgument::new(SELECTOR, error.to_string()))?;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use auth::{Resource, Right};
 
-use crate::engine::replies::{REPLY_PREFIX, Requester};
+use crate::engine::replies::Requester;
 use crate::error::Error;
 use crate::queue::Settling;
 use crate::session::{Client, SessionId};
@@ -18,20 +18,26 @@ pub(super) struct ReplyConsumer {
 }
 
 impl Client {
-    /// Starts the session's reply consumer, which needs no settling, and returns its tag. Replies
-    /// are reported by `drain` as deliveries.
+    /// Starts the session's reply consumer, which needs no settling, and returns its tag. Its
+    /// address begins with `prefix`. Replies are reported by `drain` as deliveries.
     ///
     /// # Errors
     /// `Precondition` when the session has one, `NotAllowed` for a tag in use or too many
     /// consumers.
-    pub fn consume_replies(&mut self, session: SessionId, tag: &str, now: Instant) -> Result<String, Error> {
+    pub fn consume_replies(
+        &mut self,
+        session: SessionId,
+        tag: &str,
+        prefix: &str,
+        now: Instant,
+    ) -> Result<String, Error> {
         self.flush(now);
         let tag = self.consumer_tag(session, tag)?;
         if self.sessions.require(session)?.replies.is_some() {
             return Err(Error::precondition("reply consumer already set"));
         }
         let consumer = self.add_consumer(session, &tag, None, Settling::Auto)?;
-        let address = self.engine.names.address(REPLY_PREFIX);
+        let address = self.engine.names.address(prefix);
         let requester =
             Requester { vhost: Arc::clone(&self.vhost.name), mailbox: Arc::clone(&self.shared.mailbox), consumer };
         self.engine.replies.insert(address.clone(), requester);

@@ -90,7 +90,7 @@ fn replies_that_are_not_read_count_and_find_no_room_where_memory_is_short() {
     for read in [true, false] {
         let mut requester = Peer::attach(&broker, "guest").expect("it may attach");
         let session = requester.session(1);
-        requester.client.consume_replies(session, "", broker.now()).expect("it may");
+        requester.client.consume_replies(session, "", "reply.", broker.now()).expect("it may");
         let address = requester.client.reply_address(session).expect("it has one").to_owned();
         let mut responder = Peer::attach(&broker, "guest").expect("it may attach");
         let from = responder.session(1);
@@ -170,7 +170,7 @@ fn replies_that_are_not_read_find_no_room_beyond_the_part_of_a_connection() {
     let broker = small_with(None);
     let mut requester = Peer::attach(&broker, "guest").expect("it may attach");
     let session = requester.session(1);
-    requester.client.consume_replies(session, "", broker.now()).expect("it may");
+    requester.client.consume_replies(session, "", "reply.", broker.now()).expect("it may");
     let address = requester.client.reply_address(session).expect("it has one").to_owned();
     let mut responder = Peer::attach(&broker, "guest").expect("it may attach");
     let from = responder.session(1);

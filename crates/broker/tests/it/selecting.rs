@@ -241,7 +241,10 @@ fn consumers_that_ask_for_nonsense_are_refused() {
             ),
         ),
         ("a consume q c x-selector=5", &invalid("x-selector", "expected a selector as text")),
-        ("a consume q c x-browse=true", &invalid("x-browse", "a browser settles nothing: consume with no-ack")),
+        (
+            "a consume q c x-browse=true",
+            &invalid("x-browse", "a browser settles nothing: it consumes without settling"),
+        ),
         ("a consume q c no-ack x-browse=1", &invalid("x-browse", "expected true or false")),
         ("a consume q c x-select=n>1", &invalid("x-select", "not implemented yet")),
         // A blank one selects everything.
