@@ -7,8 +7,10 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use broker::{Consume, ExchangeSpec, Outcome, Tags, Value};
+use broker::{Consume, ExchangeSpec, Outcome, Tags, Value, Verified};
+use journal::RealDisk;
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen};
 
@@ -180,6 +182,22 @@ fn assert_everything(path: &Path) {
     let expected = |number| (true, Some(if number == RETURNED { 2 } else { 1 }));
     assert_eq!(counts, (0..COUNT.div_ceil(20)).map(|number| (body(number), expected(number))).collect());
     assert_eq!(broker.broker.take_damages(), Vec::<String>::new());
+}
+
+/// What an operator sees of every kept directory, as `hermod verify` reads it: nothing is damaged
+/// or lost, and each queue has the entries that an open broker finds there.
+#[test]
+fn every_kept_directory_is_verified_as_whole() {
+    let mut found = Vec::new();
+    for directory in ["v1", "v1-features", "v1-times", "v2-logs"] {
+        let copy = tempfile::tempdir().unwrap();
+        copy_all(&kept().with_file_name(directory), copy.path());
+        let verified = Verified::read(Arc::new(RealDisk::open(copy.path()).unwrap())).unwrap();
+        assert!(verified.is_whole(), "{directory}: {:?}", verified.facts);
+        let queues = verified.queues.iter().map(|queue| format!("{}:{}={}", queue.vhost, queue.name, queue.entries));
+        found.push(queues.collect::<Vec<_>>().join(" "));
+    }
+    assert_eq!(found, ["/:late=1000 /:mixed=300 /:quorum=150 /:whole=300", "", "", ""]);
 }
 
 pub(crate) fn copy_all(from: &Path, to: &Path) {
