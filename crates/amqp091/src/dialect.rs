@@ -184,7 +184,7 @@ fn laid_over(properties: &[u8], overlay: &Overlay) -> Result<Vec<u8>, Error> {
         fields.retain(|(name, _)| !overlay.covers(name));
     }
     if !overlay.headers().is_empty() {
-        let added = overlay.headers().iter().map(|(name, value)| ((*name).to_owned(), value_from_neutral(value)));
+        let added = overlay.headers().iter().map(|(name, value)| (name.to_string(), value_from_neutral(value)));
         headers.get_or_insert_default().extend(added);
     }
     let expiration = basic.expiration.filter(|_| !overlay.takes_expiration());

@@ -25,6 +25,7 @@ use crate::message::body::Body;
 use crate::message::cc::Copies;
 use crate::message::dialect::{Content, DialectId};
 use crate::message::layout::{COPIES_NAMED, COPIES_SPENT, DELAYED, INSTRUCTED, PERSISTENT, PRIORITY_GIVEN};
+use crate::value::Table;
 
 /// The memory of an entry besides its message's block, in bytes.
 pub(crate) const ENTRY_COST: usize = 96;
@@ -225,6 +226,33 @@ impl Message {
     #[inline]
     pub(crate) fn is_marked(&self) -> bool {
         layout::is_annotated(&self.0)
+    }
+
+    /// The message with what consumers noted on it.
+    pub(crate) fn noted(&self, notes: &Table) -> Self {
+        let mut annotations = self.annotations().unwrap_or_default();
+        annotations::merge(&mut annotations.noted, notes);
+        let mut marks = Vec::new();
+        annotations.encode(&mut marks);
+        let head = Head {
+            dialect: self.dialect(),
+            persistent: self.persistent(),
+            priority: self.given_priority(),
+            published_at: self.published_at(),
+            expiration: self.expiration(),
+            copies: self.copies(),
+            instructed: self.instructed(),
+            delayed: self.was_delayed(),
+            exchange: self.exchange(),
+            routing_key: self.routing_key(),
+            properties: self.properties(),
+            annotations: &marks,
+            publisher: self.publisher(),
+        };
+        let mut block = BytesMut::with_capacity(head.length() + self.body().len());
+        head.write(&mut block);
+        block.put_slice(self.body());
+        Self(block.freeze())
     }
 
     /// Its body.

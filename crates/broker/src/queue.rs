@@ -21,6 +21,7 @@ mod dispatch;
 pub(crate) mod dropped;
 mod enqueue;
 mod entries;
+mod entry_annotations;
 pub(crate) mod errands;
 pub(crate) mod facts;
 mod features;
@@ -64,6 +65,7 @@ pub(crate) use delay::{Bucket, Delays, Dues, Span, ToSort};
 pub use diagnosis::{Ages, Cause, Causes, Readiness};
 pub use dispatch::Settling;
 pub(crate) use dispatch::{Fetched, Unattached};
+pub(crate) use entry_annotations::EntryAnnotations;
 pub(crate) use features::{Remains, RestatedBundle};
 pub use figures::{QueueFigures, QueueTotals};
 pub(crate) use filter::Filter;
@@ -424,6 +426,7 @@ impl Inner {
                 durable: false,
                 reason: Reason::MaxLength,
                 said: None,
+                noted: None,
             });
         }
         self.died[Reason::MaxLength as usize] += u64::from(dies);

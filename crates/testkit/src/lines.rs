@@ -6,11 +6,13 @@
 //! `consume QUEUE TAG WINDOW`, without a window for granted credit, `browse QUEUE TAG LEFT`,
 //! `subscribe CLIENT NAME TOPIC TAG WINDOW`, shared where there is no client, `unsubscribe CLIENT
 //! NAME`,
-//! `grant TAG LEFT`, `drain TAG LEFT`, `settle FIRST LAST OUTCOME`, `cancel TAG`, `bye`. What is
+//! `grant TAG LEFT`, `drain TAG LEFT`, `settle FIRST LAST OUTCOME`, with `NAME=VALUE` behind it to
+//! note on what is modified, `cancel TAG`, `bye`. What is
 //! answered is in [`Open::write`] and behind each request. An error other than that of a publish
 //! ends the connection.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -18,7 +20,7 @@ use auth::sasl::Mechanism;
 use broker::{
     Awaited, Broker, Client, Confirm, Consume, ConsumerArguments, Credit, Error, Event, Mode, Outcome, Publish,
     QueueSpec, Refusal, Rest, SessionId, Sharing, Source, Subscribed, SubscriptionFilter, SubscriptionName,
-    SubscriptionSpec, Table, Tags, Terms, Unroutable,
+    SubscriptionSpec, Table, Tags, Terms, Unroutable, Value,
 };
 use front::{Conversation, End, Label, Line, Parts, PendingLogin, Turns, View, Wish, Words};
 use wire::{CloseReason, Connection, Output, Peer, Protocol, ReadState, Recognition};
@@ -216,12 +218,20 @@ impl Open {
                 client.set_credit(session, tag, Credit::Granted { left: number(left)?, rest: Rest::Drained }, now);
                 Ok("drain")
             }
-            ["settle", first, last, outcome] => {
+            ["settle", first, last, outcome, ref noted @ ..] => {
+                let noted = noted.iter().filter_map(|noted| noted.split_once('='));
+                let noted = noted.map(|(name, value)| (name.to_owned(), Value::Text(value.to_owned())));
+                let modified = |failed, elsewhere| Outcome::Modified {
+                    failed,
+                    elsewhere,
+                    annotations: Some(Arc::new(Table(noted.collect()))).filter(|noted| !noted.is_empty()),
+                };
                 let outcome = match outcome {
                     "accepted" => Outcome::Accepted,
                     "released" => Outcome::Released,
-                    "failed" => Outcome::FAILED,
-                    "elsewhere" => Outcome::Modified { failed: true, elsewhere: true },
+                    "modified" => modified(false, false),
+                    "failed" => modified(true, false),
+                    "elsewhere" => modified(true, true),
                     "rejected" => Outcome::REJECTED,
                     other => return Err(Failure(format!("no outcome {other}"))),
                 };
@@ -296,7 +306,11 @@ impl Open {
                 let (consumer, tag) = (delivery.consumer_tag, delivery.tag);
                 let body = String::from_utf8_lossy(delivery.message.body());
                 let again = if delivery.redelivered { " again" } else { "" };
-                output.put(format!("{consumer} {tag} {body}{again}\n").as_bytes());
+                output.put(format!("{consumer} {tag} {body}{again}").as_bytes());
+                for (name, value) in delivery.message.annotations().unwrap_or_default().noted.0 {
+                    output.put(format!(" {name}={}", value.as_text().unwrap_or_default()).as_bytes());
+                }
+                output.put(b"\n");
             }
             Event::Confirmed { up_to, .. } => put(output, &format!("accepted to {up_to}")),
             Event::Refused { number, why, .. } => match why {

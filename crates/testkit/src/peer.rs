@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use broker::{
-    Client, Confirm, Consume, Counts, Credit, Error, ErrorKind, Event, Message, Publish, SessionId, TransactionId,
+    Client, Confirm, Consume, Counts, Credit, Error, ErrorKind, Event, Message, Publish, SessionId, Table,
+    TransactionId,
 };
 
 use crate::broker::{TestBroker, WakeCount};
 
 /// What a client was told.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Seen {
     /// A message for a consumer.
     Delivery(Received),
@@ -44,7 +45,7 @@ pub enum Seen {
 }
 
 /// A delivery or a fetched message.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Received {
     /// The session.
     pub session: SessionId,
@@ -62,6 +63,8 @@ pub struct Received {
     pub deaths: Vec<(String, String, u64)>,
     /// What its consumer said at the newest of them.
     pub said: Option<String>,
+    /// What consumers noted on it.
+    pub noted: Table,
     /// Exchange and routing key.
     pub address: (String, String),
 }
@@ -84,6 +87,7 @@ impl Received {
                 .map(|death| (death.queue.clone(), death.reason.name().to_owned(), death.count))
                 .collect(),
             said: annotations.said,
+            noted: annotations.noted,
             address: (message.exchange().to_owned(), message.routing_key().to_owned()),
         }
     }
@@ -133,6 +137,9 @@ impl fmt::Display for Received {
         }
         if let Some(said) = &self.said {
             write!(f, "\"{said}\"")?;
+        }
+        for (name, value) in &self.noted.0 {
+            write!(f, " {name}={}", value.as_text().unwrap_or("…"))?;
         }
         Ok(())
     }

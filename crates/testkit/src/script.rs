@@ -279,7 +279,7 @@ impl Script {
             "exchange" | "passive-exchange" | "delete-exchange" | "bind" | "unbind" => self.exchange(name, &statement),
             "publish" | "tx-publish" => self.publish(name, number, statement),
             "subscribe" | "unsubscribe" => self.subscribe(name, &statement),
-            "ack" | "nack" | "fail" | "reject" | "modify" | "tx-ack" | "tx-nack" | "tx-reject" => {
+            "ack" | "nack" | "fail" | "reject" | "modify" | "tx-ack" | "tx-nack" | "tx-reject" | "tx-modify" => {
                 self.settle(name, number, &statement)
             }
             _ => self.session(name, number, &statement),
@@ -450,7 +450,11 @@ impl Script {
             "nack" => Outcome::Released,
             "fail" => Outcome::FAILED,
             "reject" => Outcome::Rejected { said: statement.said() },
-            "modify" => Outcome::Modified { failed: statement.has("failed"), elsewhere: statement.has("elsewhere") },
+            "modify" => Outcome::Modified {
+                failed: statement.has("failed"),
+                elsewhere: statement.has("elsewhere"),
+                annotations: (!statement.table.is_empty()).then(|| Arc::new(statement.table.clone())),
+            },
             other => panic!("no outcome {other}"),
         };
         let settled = match peer.transactions.get(&number) {

@@ -23,7 +23,7 @@ use crate::engine::bounds::{STEPS_PER_ENTRY, STORED_BESIDES, TURN_ENTRIES};
 use crate::engine::dead_letter::postponed::{LIKELY_BYTES, Pick};
 use crate::engine::sealed::{Sealed, hide_arrivals, release_holds};
 use crate::engine::{Engine, Move};
-use crate::message::annotations::{Annotations, Death};
+use crate::message::annotations::{Annotations, Death, merge};
 use crate::message::cc::{CC, Copies, named_keys};
 use crate::message::{Arena, Head, Message};
 use crate::queue::arrival::{Arrival, Work};
@@ -504,6 +504,9 @@ impl Engine {
         });
         if let Some(said) = &dead.said {
             annotations.say(said);
+        }
+        if let Some(noted) = &dead.noted {
+            merge(&mut annotations.noted, noted);
         }
         annotations
     }

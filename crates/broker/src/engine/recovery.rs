@@ -28,7 +28,8 @@ use crate::engine::pages::{Pages, ReadChunk, UnreadableEntries};
 use crate::error::Error;
 use crate::queue::facts as queue_facts;
 use crate::queue::{
-    Bound, Lanes, LastValues, Position, Positions, Queue, Reason, Recovered, Returns, SeenIds, Span, reason_code,
+    Bound, EntryAnnotations, Lanes, LastValues, Position, Positions, Queue, Reason, Recovered, Returns, SeenIds, Span,
+    reason_code,
 };
 use crate::routing::Destination;
 use crate::settings::UnknownArguments;
@@ -47,6 +48,7 @@ struct Entries {
     waiting: BTreeMap<u64, u64>,
     seen: SeenIds,
     latest: LastValues,
+    annotations: EntryAnnotations,
 }
 
 impl Entries {
@@ -67,6 +69,7 @@ struct Left {
     waiting: BTreeMap<u64, u64>,
     seen: SeenIds,
     latest: LastValues,
+    annotations: EntryAnnotations,
 }
 
 /// The records of the journal, so far.
@@ -175,6 +178,10 @@ impl Rebuilt {
                 let (seq, due) = facts::read_pair(bytes)?;
                 entries.waiting.insert(seq, due);
             }
+            facts::ANNOTATIONS => {
+                let (seq, annotations) = queue_facts::read_annotations(bytes)?;
+                entries.annotations.set(seq, annotations);
+            }
             facts::DYING => {
                 let (seq, reason) = facts::read_pair(bytes)?;
                 entries.decided(seq, reason);
@@ -238,8 +245,8 @@ impl Rebuilt {
             for (file, count) in lanes.files() {
                 *live.entry(file).or_default() += count;
             }
-            let Entries { dying, waiting, seen, latest, .. } = entries;
-            self.left.insert(owner, Left { lanes, dying, waiting, seen, latest });
+            let Entries { dying, waiting, seen, latest, annotations, .. } = entries;
+            self.left.insert(owner, Left { lanes, dying, waiting, seen, latest, annotations });
         }
         live
     }
@@ -387,6 +394,7 @@ impl Rebuilt {
 impl Left {
     fn fill(mut self, engine: &Engine, tables: &Tables, queue: &Arc<Queue>) -> Decided {
         queue.lock(engine).recover(self.lanes);
+        queue.recover_annotations(self.annotations, engine);
         if !self.seen.is_empty() {
             queue.recover_seen(self.seen, &|exchange| tables.exchange_by_id(exchange).is_some(), engine);
         }
@@ -485,6 +493,7 @@ impl Replay for Replayed {
             forget(&mut entries.dying, *first, *count);
             forget(&mut entries.waiting, *first, *count);
             entries.latest.left_in_run(*first, *count);
+            entries.annotations.left_in_run(*first, *count);
         }
     }
 

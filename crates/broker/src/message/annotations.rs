@@ -1,14 +1,17 @@
-//! The broker's own annotations on a dead-lettered message: where it died, why and how often.
+//! The annotations on a message beside its publisher's properties: where it died, why and how
+//! often, and what consumers noted on it when they gave it back.
 //!
-//! They are stored beside the publisher's properties, which stay as they were. The
-//! overlay of a message has [`Annotations::headers`]. Names and types of the headers, and the rule
+//! The publisher's properties stay as they were. The overlay of a message has
+//! [`Annotations::headers`] and what was noted. Names and types of the headers, and the rule
 //! for cycles, are those of RabbitMQ.
 
 use std::fmt;
 
 use hashbrown::HashSet;
 
-use crate::encoding::{Malformed, Reader, write_optional_varint, write_text, write_varint};
+use crate::encoding::{
+    Malformed, Reader, check_depth, table_bytes, write_optional_varint, write_table, write_text, write_varint,
+};
 use crate::error::Error;
 use crate::value::{Table, Value, ms_of_seconds};
 
@@ -109,11 +112,42 @@ const LEAST_MOVES: u64 = 16;
 /// Bytes that are kept of what a consumer said when it rejected a message.
 pub const SAID_MAX: usize = 255;
 
+/// Bytes of what consumers noted on a message, as it is stored.
+pub(crate) const ANNOTATIONS_MAX: usize = 4096;
+
+/// Adds what a consumer noted. It replaces older notes of the same names. Where all are too many,
+/// the oldest go.
+pub(crate) fn merge(into: &mut Table, newer: &Table) {
+    for (name, value) in &newer.0 {
+        into.0.retain(|(known, _)| known != name);
+        into.0.push((name.clone(), value.clone()));
+    }
+    while into.len() > 1 && table_bytes(into) > ANNOTATIONS_MAX {
+        into.0.remove(0);
+    }
+}
+
+/// Refuses notes that can't be stored.
+///
+/// # Errors
+/// `Precondition` for notes of more than [`ANNOTATIONS_MAX`] bytes, and for those that nest too
+/// deeply.
+pub(crate) fn check_notes(notes: &Table) -> Result<(), Error> {
+    check_depth(notes)?;
+    let bytes = table_bytes(notes);
+    if bytes > ANNOTATIONS_MAX {
+        return Err(Error::precondition(format!(
+            "annotations of {bytes} bytes on a delivery; at most {ANNOTATIONS_MAX} are kept"
+        )));
+    }
+    Ok(())
+}
+
 /// In the log in the place of the moves that are left, where all are and something follows.
 const ALL_MOVES: u64 = u64::MAX;
 
-/// The deaths of a message.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// The deaths of a message, and what was noted on it.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Annotations {
     /// Newest first, one for each queue and reason.
     pub deaths: Vec<Death>,
@@ -123,6 +157,8 @@ pub struct Annotations {
     pub last: Option<DeathPlace>,
     /// What the consumer said at the newest death, if it rejected the message and said why.
     pub said: Option<String>,
+    /// What consumers noted on it, the newest last.
+    pub noted: Table,
     /// How many at the end of `deaths` came from a client that published the message again, and
     /// have not happened since. Only messages of earlier versions have such deaths.
     carried: usize,
@@ -244,11 +280,16 @@ impl Annotations {
                 encode_place(into, &place.queue, place.reason, &place.exchange);
             }
         }
-        if self.moves_left.is_some() || self.said.is_some() {
+        let noted = !self.noted.is_empty();
+        if self.moves_left.is_some() || self.said.is_some() || noted {
             write_varint(into, self.moves_left.unwrap_or(ALL_MOVES));
         }
-        if let Some(said) = &self.said {
-            write_text(into, said);
+        if self.said.is_some() || noted {
+            write_text(into, self.said.as_deref().unwrap_or_default());
+        }
+        if noted {
+            let written = write_table(into, &self.noted);
+            debug_assert!(written.is_ok(), "notes that nest too deeply are refused");
         }
     }
 
@@ -333,8 +374,16 @@ fn decode_annotations(reader: &mut Reader<'_>) -> Result<Annotations, Malformed>
     // Earlier versions end here.
     let moves_left = if reader.is_empty() { ALL_MOVES } else { reader.varint()? };
     let moves_left = (moves_left != ALL_MOVES).then_some(moves_left);
-    let said = if reader.is_empty() { None } else { Some(reader.text()?.to_owned()) };
-    Ok(Annotations { deaths, carried, first, last, moves_left, said })
+    let mut said = if reader.is_empty() { None } else { Some(reader.text()?.to_owned()) };
+    let mut noted = Table::default();
+    if !reader.is_empty() {
+        said.take_if(|said| said.is_empty());
+        noted = reader.table()?;
+        if noted.is_empty() {
+            return Err(reader.malformed("no notes where some are told before this"));
+        }
+    }
+    Ok(Annotations { deaths, carried, first, last, moves_left, said, noted })
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! What the broker adds to a message, hides and takes away when the message is shown: deaths,
-//! counts, the delay that is over, `CC` and `BCC`, the time to live of a dead letter.
+//! counts, what consumers noted, the delay that is over, `CC` and `BCC`, the time to live of a dead letter.
 //!
 //! Invariant: it is decided here alone. Every dialect's writer, HTTP, browsing and tracing show the
 //! same. A message without marks has no overlay, and nothing is computed for it.
+
+use std::borrow::Cow;
 
 use selector::Value as Selected;
 
@@ -39,7 +41,7 @@ impl Counts {
 /// What is shown otherwise than its publisher wrote it.
 #[derive(Debug, PartialEq)]
 pub struct Overlay {
-    headers: Vec<(&'static str, Value)>,
+    headers: Vec<(Cow<'static, str>, Value)>,
     hidden: &'static [&'static str],
     expiration: Expiration,
 }
@@ -63,16 +65,21 @@ impl Message {
 
 impl Overlay {
     fn of(message: &Message, counts: Counts, dialects: &Dialects) -> Self {
-        let mut headers: Vec<_> = counts.headers().collect();
-        let annotations = message.annotations();
-        let expiration = if annotations.is_some() { Expiration::Spent } else { Expiration::Shown };
-        headers.extend(annotations.map(|annotations| annotations.headers()).unwrap_or_default());
-        headers.extend(spent_delay(message, dialects).map(|spent| (DELAY, spent)));
+        let annotations = message.annotations().unwrap_or_default();
+        let expiration = if annotations.deaths.is_empty() { Expiration::Shown } else { Expiration::Spent };
+        let own = counts.headers().chain(annotations.headers());
+        let own = own.chain(spent_delay(message, dialects).map(|spent| (DELAY, spent)));
+        let mut headers: Vec<_> = own.map(|(name, value)| (Cow::Borrowed(name), value)).collect();
+        for (name, value) in annotations.noted.0 {
+            if !headers.iter().any(|(known, _)| *known == name) {
+                headers.push((Cow::Owned(name), value));
+            }
+        }
         Self { headers, hidden: message.copies().hidden(), expiration }
     }
 
     /// The headers that are set. They replace the publisher's of these names.
-    pub fn headers(&self) -> &[(&'static str, Value)] {
+    pub fn headers(&self) -> &[(Cow<'static, str>, Value)] {
         &self.headers
     }
 
@@ -90,7 +97,7 @@ impl Overlay {
     /// Lays it over the neutral view.
     fn lay_over(self, properties: &mut Properties) {
         properties.headers.0.retain(|(name, _)| !self.covers(name));
-        properties.headers.0.extend(self.headers.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        properties.headers.0.extend(self.headers.into_iter().map(|(name, value)| (name.into_owned(), value)));
         if self.expiration == Expiration::Spent {
             properties.expiration = None;
         }
@@ -180,6 +187,20 @@ mod tests {
         let message = message(PLAIN, 0);
         assert_eq!(message.overlay(Counts::default(), &Dialects::default()), None);
         assert_eq!(shown(&message, Counts::default()), "x-delay CC BCC x-delivery-count");
+    }
+
+    #[test]
+    fn what_was_noted_is_shown_and_hides_no_time_to_live() {
+        let noted = Table(vec![("x-delay".to_owned(), Value::Text("no".to_owned()))]);
+        let message = message(Head { expiration: Some(9), persistent: true, ..PLAIN }, 0).noted(&noted);
+        assert_eq!((message.expiration(), message.persistent(), message.routing_key()), (Some(9), true, "k"));
+        assert_eq!(shown(&message, Counts::default()), "CC BCC x-delivery-count x-delay");
+        let overlay = message.overlay(Counts::default(), &Dialects::default()).unwrap();
+        assert!(!overlay.takes_expiration());
+        // What the broker itself says of the message is not replaced.
+        let counted = message.noted(&Table(vec![("x-delivery-count".to_owned(), Value::I64(7))]));
+        let counts = Counts { delivery: Some(2), acquired: None };
+        assert_eq!(shown(&counted, counts), "CC BCC x-delivery-count=2 x-delay");
     }
 
     #[test]

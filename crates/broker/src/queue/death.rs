@@ -14,6 +14,7 @@ use crate::queue::facts as queue_facts;
 use crate::queue::{Inner, Queue, Show, State, Visit, settle};
 
 pub(crate) use crate::message::annotations::Reason;
+use crate::value::Table;
 
 /// Why a consumer rejected a message, in its own words. A thin pointer, since each settlement has
 /// room for one.
@@ -29,6 +30,8 @@ pub(crate) struct Dying {
     pub(crate) reason: Reason,
     /// What its consumer said. It is not logged with the decision, and a restart forgets it.
     pub(crate) said: Option<Said>,
+    /// What consumers noted on it.
+    pub(crate) noted: Option<Arc<Table>>,
 }
 
 /// The reason as the journal stores it.
@@ -54,7 +57,8 @@ impl Queue {
         if is_dead_lettered {
             let (message, durable) = (entry.message.clone(), entry.is_durable());
             if message.is_some() || address.is_some() {
-                inner.departures.send_on(Dying { seq, message, durable, reason, said: None });
+                let noted = inner.features.noted(seq);
+                inner.departures.send_on(Dying { seq, message, durable, reason, said: None, noted });
             }
             inner.leave_ready(seq, State::Dying);
         } else {

@@ -283,7 +283,7 @@ impl Queue {
             }
             if let Some(entry) = inner.lanes.get_mut(*seq).filter(|entry| entry.state == State::Ready) {
                 let (message, durable) = (entry.message.clone(), entry.is_durable());
-                taken.push(Dying { seq: *seq, message, durable, reason: Reason::Expired, said: None });
+                taken.push(Dying { seq: *seq, message, durable, reason: Reason::Expired, said: None, noted: None });
                 inner.leave_ready(*seq, State::Dying);
             }
             false

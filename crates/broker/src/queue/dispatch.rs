@@ -349,6 +349,7 @@ impl Queue {
         let Some(entry) = inner.lanes.get_mut(seq) else { return Fetched::Empty };
         let Some(message) = entry.message.clone() else { return Fetched::Empty };
         let (redelivered, returns, address) = (entry.redelivered, entry.returns, entry.address);
+        let message = inner.features.show_noted(seq, message);
         inner.totals.delivered += 1;
         inner.totals.fetched += 1;
         inner.totals.redelivered += u64::from(redelivered);
@@ -379,6 +380,7 @@ impl Inner {
         let entry = self.lanes.get_mut(seq)?;
         self.accounting.left_ready(entry);
         let (redelivered, returns, address) = (entry.redelivered, entry.returns, entry.address);
+        let noted = self.features.noted(seq);
         let message = if no_ack {
             self.remove_or_set(seq, State::Done)
         } else {
@@ -386,7 +388,10 @@ impl Inner {
             self.lanes.set(seq, State::Out);
             message
         };
-        let message = message?;
+        let mut message = message?;
+        if let Some(noted) = noted {
+            message = message.noted(&noted);
+        }
         let cost = message.cost();
         self.totals.delivered += 1;
         self.totals.redelivered += u64::from(redelivered);

@@ -6,13 +6,15 @@ use journal::{Appender, Group, Owner};
 
 use crate::encoding::{Malformed, Reader, write_bytes, write_text, write_varint};
 use crate::queue::{
-    Bound, Keyed, Queue, Reason, Remains, RememberedId, Returns, SETTLED_BEFORE, Span, Waiters, reason_code,
+    Bound, EntryAnnotations, Keyed, Queue, Reason, Remains, RememberedId, Returns, SETTLED_BEFORE, Span, Waiters,
+    reason_code,
 };
 use crate::store::facts::{
-    BIND, BUCKET, DYING, DYING_RUNS, KEYED, QUEUE, RETURNS, RETURNS_RUNS, SEEN, log_accounted, log_pair, log_position,
-    log_retry, table_bytes,
+    ANNOTATIONS, BIND, BUCKET, DYING, DYING_RUNS, KEYED, QUEUE, RETURNS, RETURNS_RUNS, SEEN, log_accounted, log_pair,
+    log_position, log_retry, table_bytes,
 };
 use crate::store::runs::log_valued;
+use crate::value::Table;
 
 /// Ids or keys in one fact at most, in the restatement of a bundle.
 const IDS_TOGETHER: usize = 128;
@@ -57,6 +59,22 @@ pub(crate) fn log_returns(appender: &mut Appender<'_>, queue: Owner, seq: u64, r
 
 pub(crate) fn log_dying(appender: &mut Appender<'_>, queue: Owner, seq: u64, reason: Reason) {
     log_pair(appender, queue, DYING, seq, reason_code(reason).into());
+}
+
+/// Logs all that consumers noted on an entry.
+pub(crate) fn log_annotations(appender: &mut Appender<'_>, queue: Owner, seq: u64, annotations: &Table) {
+    let mut bytes = Vec::new();
+    write_varint(&mut bytes, seq);
+    table_bytes(&mut bytes, annotations);
+    appender.fact(None, queue, ANNOTATIONS, &[&bytes]);
+}
+
+/// Reads the number of an entry, and what was noted on it.
+pub(crate) fn read_annotations(bytes: &[u8]) -> Result<(u64, Table), Malformed> {
+    let mut reader = Reader::new(bytes);
+    let noted = (reader.varint()?, reader.table()?);
+    reader.end()?;
+    Ok(noted)
 }
 
 /// Logs the bucket `owner` of a queue.
@@ -207,6 +225,9 @@ pub(crate) fn log_whole_queue(
     log_valued(appender, queue.id, DYING_RUNS, decided);
     for (seq, due) in remains.waiting.into_iter().flat_map(Waiters::iter) {
         log_retry(appender, queue.id, seq, due);
+    }
+    for (seq, annotations) in remains.annotations.into_iter().flat_map(EntryAnnotations::iter) {
+        log_annotations(appender, queue.id, seq, annotations);
     }
 }
 

@@ -10,13 +10,17 @@ use std::sync::Arc;
 use journal::{Group, Owner};
 
 use crate::arguments::QueueArguments;
+use crate::message::Message;
 use crate::queue::deduplication::Ids;
 use crate::queue::lane::Purged;
 use crate::queue::last_value::Values;
 use crate::queue::message_groups::Groups;
-use crate::queue::{Bucket, Consumer, Dues, Inner, Keyed, Lanes, MessageIdentity, Queue, QueueContext};
+use crate::queue::{
+    Bucket, Consumer, Dues, EntryAnnotations, Inner, Keyed, Lanes, MessageIdentity, Queue, QueueContext,
+};
 use crate::queue::{Reason, RememberedId, Returns, State, Visit, Waiters};
 use crate::routing::Load;
+use crate::value::Table;
 
 /// See the module.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ pub(super) struct Features {
     pub(super) values: Values,
     /// Entries that were returned and wait before they are delivered again.
     pub(super) waiting: Option<Box<Waiters>>,
+    /// What consumers noted on entries that they gave back.
+    pub(super) annotations: Option<Box<EntryAnnotations>>,
     /// When messages are due; of a bucket only.
     pub(super) dues: Option<Box<Dues>>,
     /// Deaths whose decision is logged and whose move waits for room.
@@ -55,6 +61,7 @@ impl Features {
             ids: Ids::new(arguments.deduplication),
             values: Values::default(),
             waiting: None,
+            annotations: None,
             dues: bucket
                 .map(|bucket| Box::new(if bucket.span.is_near(now) { Dues::sorted() } else { Dues::default() })),
             decided: BTreeMap::new(),
@@ -78,6 +85,9 @@ impl Features {
         if state == State::Done {
             self.ids.left(number);
             self.decided.remove(&number);
+            if let Some(annotations) = &mut self.annotations {
+                annotations.left(number);
+            }
         }
         self.values.left(number);
         if let Some(waiting) = &mut self.waiting {
@@ -85,10 +95,28 @@ impl Features {
         }
     }
 
+    /// What consumers noted on an entry.
+    #[inline]
+    pub(super) fn noted(&self, number: u64) -> Option<Arc<Table>> {
+        self.annotations.as_ref().and_then(|annotations| annotations.get(number))
+    }
+
+    /// A message of an entry with what consumers noted on it.
+    #[inline]
+    pub(super) fn show_noted(&self, number: u64, message: Message) -> Message {
+        match self.noted(number) {
+            Some(noted) => message.noted(&noted),
+            None => message,
+        }
+    }
+
     /// Ready entries are gone. `is_live` knows those that are there.
     pub(super) fn purged(&mut self, is_live: &dyn Fn(u64) -> bool) {
         self.ids.purged(is_live);
         self.values.purged(is_live);
+        if let Some(annotations) = &mut self.annotations {
+            annotations.retain(is_live);
+        }
         if let Some(dues) = &mut self.dues {
             dues.purged();
         }
@@ -100,6 +128,7 @@ impl Features {
         self.ids.ended();
         self.values.ended();
         self.waiting = None;
+        self.annotations = None;
         if let Some(dues) = &mut self.dues {
             dues.purged();
         }
@@ -110,7 +139,8 @@ impl Features {
     pub(super) fn heap_bytes(&self) -> usize {
         let groups = self.groups.as_ref().map_or(0, |groups| groups.heap_bytes());
         let dues = self.dues.as_ref().map_or(0, |dues| dues.heap_bytes());
-        self.ids.heap_bytes() + self.values.heap_bytes() + dues + groups
+        let annotations = self.annotations.as_ref().map_or(0, |annotations| annotations.heap_bytes());
+        self.ids.heap_bytes() + self.values.heap_bytes() + dues + groups + annotations
     }
 }
 
@@ -119,6 +149,7 @@ pub(crate) struct Remains<'a> {
     pub(crate) returns: Vec<(u64, Returns)>,
     pub(crate) decided: &'a BTreeMap<u64, Reason>,
     pub(crate) waiting: Option<&'a Waiters>,
+    pub(crate) annotations: Option<&'a EntryAnnotations>,
 }
 
 /// What is in the log of a bundle, with places. The ids have their scope.
@@ -150,10 +181,11 @@ impl Inner {
     }
 
     /// The facts of a restatement besides declaration, bindings and lanes: how often entries were
-    /// returned, which deaths are decided, and which entries wait.
+    /// returned, which deaths are decided, which entries wait, and what was noted on them.
     pub(crate) fn restated(&self) -> Remains<'_> {
-        let Features { decided, waiting, .. } = &self.features;
-        Remains { returns: self.lanes.returns(), decided, waiting: waiting.as_deref() }
+        let Features { decided, waiting, annotations, .. } = &self.features;
+        let (waiting, annotations) = (waiting.as_deref(), annotations.as_deref());
+        Remains { returns: self.lanes.returns(), decided, waiting, annotations }
     }
 
     /// The facts of a bundle in a restatement.

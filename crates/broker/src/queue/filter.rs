@@ -643,9 +643,10 @@ impl Inner {
     /// A copy of an entry for a browser.
     fn show(&mut self, seq: u64, consumer: u32) -> Option<(Outgoing, usize)> {
         let entry = self.lanes.get_mut(seq)?;
-        let message = entry.message.clone()?;
+        let (message, redelivered, returns) = (entry.message.clone()?, entry.redelivered, entry.returns);
+        let message = self.features.show_noted(seq, message);
         let cost = message.cost();
-        Some((Outgoing { consumer, redelivered: entry.redelivered, returns: entry.returns, seq, message }, cost))
+        Some((Outgoing { consumer, redelivered, returns, seq, message }, cost))
     }
 
     /// The next work of the pager for the views, in turn; it reads up to `piece` bytes.

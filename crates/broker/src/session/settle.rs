@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use journal::Ticket;
 
+use crate::engine::bounds::FETCH_ENTRIES;
 use crate::error::Error;
+use crate::message::annotations::check_notes;
 use crate::queue::{EntryOutcome, Resume, Said, Settlement, SharedCredit, VISIT_ENTRIES, Visit};
 use crate::session::{Client, SessionId};
+use crate::value::Table;
 
 /// The deliveries of a session that a settlement names. Those that are settled already are passed
 /// over.
@@ -29,7 +32,7 @@ pub enum Tags {
 }
 
 /// A client's outcome of a delivery.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// It leaves the queue.
     Accepted,
@@ -48,6 +51,9 @@ pub enum Outcome {
         /// This consumer must not get it again. The queue can't keep it from one consumer alone, so
         /// it is rejected, as in RabbitMQ.
         elsewhere: bool,
+        /// What each later delivery of it shows, beside its publisher's properties. Older ones of
+        /// the same names are replaced.
+        annotations: Option<Arc<Table>>,
     },
 }
 
@@ -55,17 +61,23 @@ impl Outcome {
     /// It is rejected without a word.
     pub const REJECTED: Self = Self::Rejected { said: None };
     /// It returns to its place, and counts as failed.
-    pub const FAILED: Self = Self::Modified { failed: true, elsewhere: false };
+    pub const FAILED: Self = Self::Modified { failed: true, elsewhere: false, annotations: None };
 
     #[inline]
     pub(super) fn for_entry(&self) -> (EntryOutcome, Option<Said>) {
         match self {
             Self::Accepted => (EntryOutcome::Accepted, None),
-            Self::Released | Self::Modified { failed: false, elsewhere: false } => (EntryOutcome::Released, None),
-            Self::Modified { failed: true, elsewhere: false } => (EntryOutcome::Failed, None),
+            Self::Released | Self::Modified { failed: false, elsewhere: false, .. } => (EntryOutcome::Released, None),
+            Self::Modified { failed: true, elsewhere: false, .. } => (EntryOutcome::Failed, None),
             Self::Modified { elsewhere: true, .. } => (EntryOutcome::Rejected, None),
             Self::Rejected { said } => (EntryOutcome::Rejected, said.clone()),
         }
+    }
+
+    /// What is noted on the message.
+    #[inline]
+    pub(super) fn annotations(&self) -> Option<&Table> {
+        if let Self::Modified { annotations, .. } = self { annotations.as_deref() } else { None }
     }
 }
 
@@ -248,11 +260,16 @@ impl Client {
     /// never needed it. Gathered until the turn is flushed.
     ///
     /// # Errors
-    /// If the session has ended.
+    /// If the session has ended; `Precondition` for annotations that are too large.
     #[inline]
     pub fn settle(&mut self, session: SessionId, tags: Tags, outcome: &Outcome) -> Result<usize, Error> {
+        let annotations = outcome.annotations();
+        annotations.map_or(Ok(()), check_notes)?;
         let (outcome, said) = outcome.for_entry();
         self.take_deliveries(session, tags, &mut |client, unacked, shared| {
+            if let Some(annotations) = annotations {
+                client.annotate(unacked, annotations);
+            }
             client.gather_settlement(unacked, shared, outcome, said.clone());
         })
     }
@@ -324,6 +341,14 @@ impl Client {
         if let Some(entry) = self.sessions.get_mut(session) {
             entry.unsettled.take_up_again();
         }
+    }
+
+    /// Notes something on a delivery that is about to be given back.
+    pub(super) fn annotate(&mut self, unacked: Unacked, annotations: &Table) {
+        let Some(queue) = self.slots.queue(unacked.slot).cloned() else { return };
+        let ticket = queue.annotate(unacked.seq, annotations, &self.engine);
+        self.settled.reach(ticket);
+        self.publisher.add_cost(FETCH_ENTRIES);
     }
 
     #[inline]

@@ -261,6 +261,11 @@ impl Client {
     fn settle_rest(&mut self, session: SessionId, deliveries: &[(Unacked, Outcome)]) {
         let (client, now) = (self.shared.number, self.engine.clock.unix_ms());
         let engine = Arc::clone(&self.engine);
+        for (unacked, outcome) in deliveries {
+            if let Some(annotations) = outcome.annotations() {
+                self.annotate(*unacked, annotations);
+            }
+        }
         let rest = self.by_queue(deliveries, |outcome| *outcome != Outcome::Accepted);
         for (queue, settlements) in rest {
             let ticket = queue.settle(&settlements, client, &mut Visit { context: &engine, now, work: &mut self.work });

@@ -52,6 +52,9 @@ pub(crate) const SEEN: u8 = 19;
 /// message.
 pub(crate) const KEYED: u8 = 20;
 
+/// What consumers noted on an entry that they gave back.
+pub(crate) const ANNOTATIONS: u8 = 21;
+
 /// The subscription of a queue: its client, its name, whether it is shared, its selector.
 pub(crate) const SUBSCRIPTION: u8 = 24;
 

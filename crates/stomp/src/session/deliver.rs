@@ -259,7 +259,7 @@ fn write_properties(
         return Ok(());
     }
     let added = overlay.as_ref().map(Overlay::headers).unwrap_or_default();
-    dialect::write_fields(added.iter().map(|(name, value)| (*name, value)), &mut |name, value| {
+    dialect::write_fields(added.iter().map(|(name, value)| (&**name, value)), &mut |name, value| {
         frame.header(name, value);
     });
     let covers = |name: &str| {

@@ -212,3 +212,15 @@ fn its_first_bytes_tell() {
         assert_eq!(lines.recognise(first.as_bytes()), expected, "{first}");
     }
 }
+
+/// A protocol needs nothing else to note something on what it gives back.
+#[test]
+fn what_a_consumer_noted_comes_with_the_next_delivery() {
+    Talk::new(Setup::memory()).check(&[
+        ("a", "queue q;consume q c 1;publish - q one", &["queue q", "c 1 one"]),
+        ("a", "settle 1 1 modified why=slow by=a", &["c 2 one again why=slow by=a"]),
+        ("a", "settle 2 2 failed why=slower", &["c 3 one again by=a why=slower"]),
+        ("a", "settle 3 3 released", &["c 4 one again by=a why=slower"]),
+        ("a", "settle 4 4 accepted;publish - q two", &["c 5 two"]),
+    ]);
+}

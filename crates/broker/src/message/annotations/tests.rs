@@ -210,6 +210,24 @@ fn what_was_said_is_of_the_newest_death_and_bounded() {
     }
 }
 
+#[test]
+fn notes_are_stored_behind_what_was_said_and_a_cut_is_noticed() {
+    for (said, moves_left) in [(None, None), (Some("no"), None), (None, Some(7)), (Some("no"), Some(7))] {
+        let mut one = Annotations { moves_left, said: said.map(str::to_owned), ..annotations(&[("q", Rejected)]) };
+        let mut before = Vec::new();
+        one.encode(&mut before);
+        one.noted.set("x-opt-a", text("b"));
+        let mut bytes = Vec::new();
+        one.encode(&mut bytes);
+        let placeholders = if moves_left.is_none() && said.is_none() { 11 } else { usize::from(said.is_none()) };
+        assert_eq!(bytes[before.len() + placeholders..], *b"\x01\x07x-opt-aS\x01b");
+        assert_eq!(Annotations::decode(&bytes), Ok(one));
+        for end in before.len() + placeholders + 1..bytes.len() {
+            assert!(Annotations::decode(&bytes[..end]).is_err(), "cut at {end}");
+        }
+    }
+}
+
 fn any_death() -> impl Strategy<Value = Death> {
     let names = ("[a-c]", "[x-z]?", prop::collection::vec("[k-m.]{0,3}", 0..3));
     (names, 0..4usize, any::<u64>(), any::<u64>(), any::<Option<u64>>()).prop_map(
