@@ -20,7 +20,7 @@ use crate::detailed::{self, Asked};
 use crate::foreign::acts_for_another_site;
 use crate::front;
 use crate::hosts::Hosts;
-use crate::memory::{Kept, Memory};
+use crate::memory::Memory;
 use crate::metrics;
 use crate::pool::Work;
 use crate::process::Process;
@@ -155,7 +155,7 @@ async fn aggregated(State(source): State<Arc<Source>>) -> Answer {
             logins,
             &refused,
             (&source.sockets(), &source.long_turns()),
-            (Process::look(), Kept::of(&source, &overview.memory)),
+            (Process::look(), source.kept(&overview.memory)),
         )
     });
     exposed(figures.await)

@@ -3,11 +3,10 @@
 //! Hermod knows three: queued messages, large messages that are arriving, and the rest. It has no
 //! Erlang memory, so the other categories are 0.
 
-use broker::{MemoryUse, Overview};
+use broker::Overview;
 use serde_json::{Map, Value as Json, json};
 
 use crate::process::Process;
-use crate::source::Source;
 
 /// RabbitMQ's categories that are always 0 here.
 const NONE_OF_IT: [&str; 19] = [
@@ -58,11 +57,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    pub(crate) fn of(source: &Source, memory: &MemoryUse) -> Self {
-        let (http, strangers) = (source.budget.used(), source.strangers_bytes());
-        Self { declared: memory.declared, clients: memory.clients, http, strangers }
-    }
-
+    /// Their sum.
     pub(crate) fn all(&self) -> u64 {
         self.declared + self.clients + self.http + self.strangers
     }

@@ -170,6 +170,30 @@ pub struct MessageRow {
     pub body: String,
 }
 
+/// A subscription.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubscriptionRow {
+    /// The client that it belongs to, if it does.
+    pub client: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// Whether it may have several consumers at a time.
+    pub shared: bool,
+    /// The selector of what it keeps.
+    pub selector: String,
+}
+
+impl From<&SubscriptionFact> for SubscriptionRow {
+    fn from(fact: &SubscriptionFact) -> Self {
+        Self {
+            client: fact.name.client.clone(),
+            name: fact.name.name.clone(),
+            shared: fact.sharing == Sharing::Shared,
+            selector: fact.selector.clone(),
+        }
+    }
+}
+
 /// The outcome of a redrive of dead letters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RedriveRow {

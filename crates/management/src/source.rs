@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use auth::Identity;
-use broker::{AlarmsUp, Broker, Error, Overview, Properties, Publish};
+use broker::{AlarmsUp, Broker, Error, MemoryUse, Overview, Properties, Publish};
 
 use crate::budget::Budget;
 use crate::change::Caller;
@@ -15,6 +15,7 @@ use crate::door::Full;
 use crate::facts::{Facts, Network, Setting, Socket};
 use crate::figures::Scrapes;
 use crate::history::Histories;
+use crate::memory::Kept;
 use crate::pool::Pool;
 use crate::rates::Rates;
 use crate::report::BackupRow;
@@ -128,9 +129,10 @@ impl Source {
         kinds
     }
 
-    /// Bytes in the buffers of connections that have not authenticated.
-    pub(crate) fn strangers_bytes(&self) -> u64 {
-        (self.network.strangers_bytes)()
+    /// What is kept besides messages, with what the broker itself knows of it.
+    pub(crate) fn kept(&self, of_broker: &MemoryUse) -> Kept {
+        let MemoryUse { declared, clients, .. } = *of_broker;
+        Kept { declared, clients, http: self.budget.used(), strangers: (self.network.strangers_bytes)() }
     }
 
     /// When the TLS certificate expires.

@@ -122,8 +122,8 @@ impl Engine {
         !waits.is_empty()
     }
 
-    /// Runs the timers that are due. One that a queue sets again for now, since it has more to drop,
-    /// waits for the next round, so that all else comes in between.
+    /// Runs the timers that are due. One that a queue sets again for now, since it has more to
+    /// drop, waits for the next round, so that all else comes in between.
     fn run_timers(&self, now: u64, work: &mut Vec<Work>) {
         let due: Vec<_> = {
             let timers = &mut self.waiting.lock().timers;

@@ -1,8 +1,9 @@
 //! Replies without a queue: addresses by which publishes to the default exchange reach a session.
 //!
 //! An address is a routing key that lives exactly as long as its consumer. The protocol of the
-//! requester says how it begins. Only clients that were told it know it. A reply goes straight into the requester's mailbox, at most once and never to
-//! the disk. It is unroutable if the requester has gone or leaves its replies unread.
+//! requester says how it begins. Only clients that were told it know it. A reply goes straight into
+//! the requester's mailbox, at most once and never to the disk. It is unroutable if the requester
+//! has gone or leaves its replies unread.
 
 use std::sync::Arc;
 

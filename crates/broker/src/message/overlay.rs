@@ -1,5 +1,6 @@
 //! What the broker adds to a message, hides and takes away when the message is shown: deaths,
-//! counts, what consumers noted, the delay that is over, `CC` and `BCC`, the time to live of a dead letter.
+//! counts, what consumers noted, the delay that is over, `CC` and `BCC`, the time to live of a dead
+//! letter.
 //!
 //! Invariant: it is decided here alone. Every dialect's writer, HTTP, browsing and tracing show the
 //! same. A message without marks has no overlay, and nothing is computed for it.

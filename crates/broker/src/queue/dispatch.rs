@@ -112,8 +112,8 @@ impl Queue {
     }
 
     /// Expires the heads of the lanes that are too old, up to [`VISIT_ENTRIES`]. A head that the
-    /// pager must place first does not hold up other lanes. False if more are too old, or this visit
-    /// has dropped as much as it may.
+    /// pager must place first does not hold up other lanes. False if more are too old, or this
+    /// visit has dropped as much as it may.
     fn expire(&self, inner: &mut Inner, now: u64) -> bool {
         if inner.lifetime.has_more() {
             return false;
@@ -136,7 +136,8 @@ impl Queue {
         true
     }
 
-    /// Locks the queue once all heads that are too old have expired, in as many visits as that takes.
+    /// Locks the queue once all heads that are too old have expired, in as many visits as that
+    /// takes.
     fn lock_expired<'a, 'v: 'a>(self: &'a Arc<Self>, visit: &mut Visit<'v>) -> Guard<'a> {
         loop {
             let mut inner = self.lock(visit.context);

@@ -101,7 +101,8 @@ impl Answers {
     }
 
     /// Reports the answers of this session in order, until one waits for a ticket that is not
-    /// durable, and tells `times` of each turn that it confirms. Returns how many publishes it confirmed, and that ticket.
+    /// durable, and tells `times` of each turn that it confirms. Returns how many publishes it
+    /// confirmed, and that ticket.
     pub(super) fn report(
         &mut self,
         session: SessionId,

@@ -161,9 +161,9 @@ impl Sessions {
         }
     }
 
-    /// Reports the answers whose tickets are durable, and tells `times` how many publishes of a turn
-    /// are confirmed, and when that was. Returns how many publishes were confirmed, and the highest
-    /// ticket that an answer waits for.
+    /// Reports the answers whose tickets are durable, and tells `times` how many publishes of a
+    /// turn are confirmed, and when that was. Returns how many publishes were confirmed, and the
+    /// highest ticket that an answer waits for.
     pub(super) fn report_answers(
         &mut self,
         durable: Ticket,

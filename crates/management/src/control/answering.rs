@@ -12,7 +12,6 @@ use crate::change;
 use crate::counters::delivered;
 use crate::diagnosis::DiagnosisRow;
 use crate::listing;
-use crate::memory::Kept;
 use crate::report::{ConnectionStatus, MessageStatus, ObjectStatus, RepairRow, ServerStatus, Status, StorageStatus};
 use crate::resources::{self, Import, Secret, export};
 use crate::source::{Source, alarms, operator};
@@ -120,7 +119,7 @@ impl Source {
             storage: StorageStatus {
                 memory_used_bytes: overview.memory.used,
                 memory_limit_bytes: overview.memory.limit,
-                memory_kept_bytes: Kept::of(self, &overview.memory).all(),
+                memory_kept_bytes: self.kept(&overview.memory).all(),
                 journal_used_bytes: overview.journal.used_bytes,
                 journal_max_bytes: overview.journal.max_bytes,
                 segments: overview.journal.segments.files.into(),

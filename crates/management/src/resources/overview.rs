@@ -20,7 +20,6 @@ use crate::change::{Refused, Why};
 use crate::counters::{self, ALL_LENGTHS, CHURN, OF_QUEUES, TRAFFIC};
 use crate::facts::endpoint;
 use crate::history::Range;
-use crate::memory::Kept;
 use crate::source::Source;
 
 pub(super) fn routes() -> Routes {
@@ -197,7 +196,7 @@ fn sums_of_all(source: &Source, overview: &Overview) -> Json {
         "hermod": {
             "memory_used": overview.memory.used,
             "memory_limit": overview.memory.limit,
-            "memory_kept": Kept::of(source, &overview.memory).all(),
+            "memory_kept": source.kept(&overview.memory).all(),
         },
         "listeners": listeners.collect::<Vec<_>>(),
         "contexts": [],

@@ -312,7 +312,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "xtask/src",
         layers: &[
             &["interop", "screenshots", "tidy"],
-            &["console"],
+            &["console", "monitoring"],
         ],
         allowed: &[],
     },
