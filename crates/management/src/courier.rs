@@ -174,8 +174,10 @@ impl Source {
             unroutable: Unroutable::Tell,
             ..encoded
         };
+        let turn = self.pool.turn();
         client.publish(session, publish)?;
         client.flush(Instant::now());
+        drop(turn);
         let (mut stopped, mut ended) = (None, None);
         loop {
             client.drain(Instant::now(), BUDGET, &mut |event| match event {

@@ -4,9 +4,12 @@
 //! The loop that serves connections only moves bytes, so that a health check is answered at once
 //! whatever else is under way. Each kind of work has a number of places, and each user a share of
 //! them. Without a free place, work waits in line: first for the user's share, then for a place.
+//!
+//! Work that takes a processor and not the disk has one of them at most ([`Pool::turn`]): sixteen
+//! publishes to thousands of queues each would leave little to the threads of the data path.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -33,6 +36,7 @@ pub(crate) const THREADS: usize = 8 + 2 + 48 + 1 + OF_CONTROL;
 #[derive(Debug)]
 pub(crate) struct Pool {
     kinds: [Kind; 3],
+    turn: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -53,11 +57,18 @@ struct Entered {
 impl Default for Pool {
     fn default() -> Self {
         let kind = |(places, share)| Kind { places: Arc::new(Semaphore::new(places)), share, users: Mutex::default() };
-        Self { kinds: PLACES.map(kind) }
+        Self { kinds: PLACES.map(kind), turn: Mutex::default() }
     }
 }
 
 impl Pool {
+    /// Waits for a turn with the broker, which ends when the result is dropped. A publish has one
+    /// until it is in its queues, and waits for its answer without.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        // A panic leaves nothing behind here.
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Runs work when there is a place for it. If its request goes away, work that waits is not
     /// started, and work that runs is finished.
     ///
@@ -97,6 +108,7 @@ impl Kind {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::channel;
 
     use super::*;
@@ -138,6 +150,22 @@ mod tests {
             assert_eq!(pool.run(Work::List, "last", || 3).await, Ok(3));
             let users = pool.kinds[Work::List as usize].users.lock().unwrap();
             assert!(users.len() <= 1, "nothing is kept of who has gone");
+        });
+    }
+
+    #[test]
+    fn one_has_a_turn_at_a_time() {
+        let (pool, held) = (Pool::default(), AtomicBool::new(false));
+        let taken = || {
+            let _turn = pool.turn();
+            assert!(!held.swap(true, Ordering::SeqCst), "two have a turn");
+            std::thread::yield_now();
+            held.store(false, Ordering::SeqCst);
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..100).for_each(|_| taken()));
+            }
         });
     }
 
