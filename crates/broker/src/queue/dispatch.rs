@@ -306,8 +306,9 @@ impl Queue {
         }
         if inner.wake(visit.now) | (at == AT_ONCE) {
             self.show(&mut inner, Show::AllWithinLimits, visit);
+        } else {
+            self.expire(&mut inner, visit.now);
         }
-        self.expire(&mut inner, visit.now);
         if self.should_go(&inner, visit.now) {
             visit.work.push(Work::DeleteIfUnused { queue: Arc::clone(self) });
         }
