@@ -1,8 +1,13 @@
-//! AMQP 1.0 (OASIS Standard, 29 October 2012; ISO/IEC 19464): the codec.
+//! AMQP 1.0 (OASIS Standard, 29 October 2012; ISO/IEC 19464): the codec, and with the feature
+//! `session` the dialect of its messages.
 //!
 //! [`codec`] turns bytes into values, frames and sections of messages, and back, without state.
-//! [`delivery`] cuts messages into transfers, and puts them together.
+//! [`delivery`] cuts messages into transfers, and puts them together. The dialect is how the broker
+//! stores messages of this protocol, and how other protocols and this one see each other's.
 
 pub mod codec;
 pub mod delivery;
 pub mod limits;
+
+#[cfg(feature = "session")]
+pub mod dialect;

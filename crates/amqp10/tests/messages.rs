@@ -10,6 +10,7 @@ use amqp10::codec::{
     read_value, state,
 };
 use amqp10::delivery::{Assembly, AssemblyError, Delivery, ShortBytes, Step, encode_transfers};
+use amqp10::dialect::{Acquired, publish, write_stored};
 use amqp10::limits::TRANSFERS;
 use proptest::prelude::*;
 use wire::Reader;
@@ -20,6 +21,8 @@ const CAPTURED: [&str; 3] = [
     include_str!("vectors/captured/python-qpid-proton-0.40.0.txt"),
     include_str!("vectors/captured/qpid-jms-2.10.0.txt"),
 ];
+/// When the recordings were made at the earliest, in milliseconds since 1970.
+const RECORDED: u64 = 1_700_000_000_000;
 const CAPTURED_MESSAGES: &str = include_str!("vectors/captured/messages.txt");
 
 fn bytes_of(hex: &str) -> Vec<u8> {
@@ -151,6 +154,11 @@ fn what_clients_send_is_put_together_and_read() {
         .map(|bytes| {
             let message = Message::decode(bytes).expect("a message of a client");
             assert_eq!(show(&Message::decode(&write(&message)).expect("written")), show(&message));
+            let published = publish(bytes, RECORDED).expect("a message of a client");
+            let mut delivered = Vec::new();
+            write_stored(&published.properties, &published.body, None, Acquired::default(), &mut delivered)
+                .expect("stored");
+            assert_eq!(Message::decode(&delivered).expect("delivered").bare, message.bare);
             if let Some(properties) = message.properties {
                 let mut out = Vec::new();
                 properties.encode(&mut out);

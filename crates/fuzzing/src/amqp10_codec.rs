@@ -11,6 +11,8 @@ use amqp10::codec::{
     decode_sasl, read_value,
 };
 use amqp10::delivery::{Assembly, Step};
+use amqp10::dialect::{Acquired, Amqp10Dialect, publish, write_stored};
+use broker::{Content, Dialect};
 use wire::Reader;
 
 /// Largest frame that inputs are read with.
@@ -79,9 +81,10 @@ pub(super) fn sasl(input: &[u8]) {
     assert_same(&Ok::<_, ()>(frame), &decode_sasl(&encoded(&frame)).map_err(drop));
 }
 
-/// The sections of one message.
+/// The sections of one message, and the message as it is stored and delivered.
 pub(super) fn message(input: &[u8]) {
     let Ok(message) = Message::decode(input) else { return };
+    stored(input, message.bare);
     assert!(message.bare.len() <= input.len());
     let bare = Message::decode(message.bare).expect("the bare message is one");
     assert_same(&(message.properties, message.body), &(bare.properties, bare.body));
@@ -96,4 +99,22 @@ pub(super) fn message(input: &[u8]) {
     if let Some(properties) = message.properties {
         assert_same(&Some(properties), &Message::decode(&encoded(&properties)).ok().and_then(|it| it.properties));
     }
+}
+
+/// A message that is stored comes out with the same bare message.
+fn stored(input: &[u8], bare: &[u8]) {
+    let Ok(published) = publish(input, 0) else { return };
+    let content = Content { properties: &published.properties, body: &published.body };
+    assert!(Amqp10Dialect.read(content).is_ok(), "what was checked can't be read");
+    let mut delivered = Vec::new();
+    let written = write_stored(content.properties, content.body, None, Acquired::default(), &mut delivered);
+    assert!(written.is_ok(), "what was checked can't be delivered");
+    assert_eq!(Message::decode(&delivered).map(|message| message.bare), Ok(bare));
+}
+
+/// The stored form of a message, as a damaged disk may hand it over.
+pub(super) fn stored_form(input: &[u8]) {
+    let content = Content { properties: input, body: b"body" };
+    let _ = Amqp10Dialect.read(content).is_ok();
+    let _ = write_stored(input, content.body, None, Acquired::default(), &mut Vec::new()).is_ok();
 }

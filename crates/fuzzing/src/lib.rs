@@ -22,7 +22,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 15] = [
     Target { name: "amqp_frame", run: amqp::frame },
     Target { name: "amqp_method", run: amqp::method },
     Target { name: "amqp_table", run: amqp::table },
@@ -32,6 +32,7 @@ pub const TARGETS: [Target; 14] = [
     Target { name: "amqp10_frame", run: amqp10_codec::frame },
     Target { name: "amqp10_sasl", run: amqp10_codec::sasl },
     Target { name: "amqp10_message", run: amqp10_codec::message },
+    Target { name: "amqp10_stored", run: amqp10_codec::stored_form },
     Target { name: "stomp", run: stomp_frames::stomp },
     Target { name: "login", run: login::login },
     Target { name: "selector", run: selectors::selector },

@@ -15,7 +15,7 @@ composites! {
     /// How a message is to be delivered (§3.2.1).
     0x70 "header" Header {
         durable: bool = false,
-        priority: u8 = 4,
+        priority: Option<u8>,
         ttl: Option<u32>,
         first_acquirer: bool = false,
         delivery_count: u32 = 0,
@@ -117,6 +117,8 @@ pub struct Message<'a> {
     pub application_properties: Option<Map<'a>>,
     /// The body, of which only the extent is checked.
     pub body: Body<'a>,
+    /// The bytes of the body's sections: the end of the bare message.
+    pub body_sections: &'a [u8],
     /// What follows the body.
     pub footer: Option<Map<'a>>,
 }
@@ -144,11 +146,18 @@ pub struct Data<'a> {
 impl<'a> Data<'a> {
     /// The bytes of each section. Together they are the body.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        self.parts().map(|(_, bytes)| bytes)
+    }
+
+    /// Of each section what stands before its bytes, and its bytes.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let mut reader = Reader::new(self.sections);
         // All of it was checked before, so an error is the end.
         std::iter::from_fn(move || {
+            let whole = reader.rest();
             read_descriptor(&mut reader).ok()?;
-            <&[u8]>::read(&mut reader, &mut Budget::default()).ok()
+            let bytes = <&[u8]>::read(&mut reader, &mut Budget::default()).ok()?;
+            Some((&whole[..whole.len() - reader.rest().len() - bytes.len()], bytes))
         })
     }
 
@@ -187,6 +196,7 @@ impl<'a> Message<'a> {
                         body = start;
                     }
                     message.body = walk.body(section, &bytes[body..])?;
+                    message.body_sections = &bytes[body..bytes.len() - walk.reader.rest().len()];
                 }
             }
             if (PROPERTIES..FOOTER).contains(&section) {

@@ -39,7 +39,7 @@ impl Id {
     }
 
     /// The text of it in JMS, as clients of AMQP 1.0 for JMS write the types.
-    pub(crate) fn jms_text(&self) -> Cow<'_, str> {
+    pub fn jms_text(&self) -> Cow<'_, str> {
         match self {
             Self::Text(text) => Cow::Borrowed(text),
             Self::Number(number) => Cow::Owned(format!("ID:AMQP_ULONG:{number}")),

@@ -367,7 +367,12 @@ pub(super) const FOLDERS: &[Folder] = &[
     },
     Folder {
         path: "crates/amqp10/src",
-        layers: &[&["limits"], &["codec"], &["delivery"]],
+        layers: &[&["limits"], &["codec"], &["delivery", "dialect"]],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/amqp10/src/dialect",
+        layers: &[&["address", "stored", "values"], &["neutral"], &["publish", "write"]],
         allowed: &[],
     },
     Folder {

@@ -1,0 +1,44 @@
+//! How the broker stores messages of this protocol, and how others and this one see each other's.
+//!
+//! A message keeps its bytes. What is stored as its properties is all but the bytes of its body, so
+//! that a body of bytes or text is the body that every other protocol sees, and is not copied. The
+//! page `docs/mapping/amqp10.md` has the properties one by one.
+
+mod address;
+mod neutral;
+mod publish;
+mod stored;
+#[cfg(test)]
+mod tests;
+mod values;
+mod write;
+
+use broker::{Content, Dialect, DialectId, Error, Field, Properties, Selected};
+
+pub use publish::{Published, publish};
+pub use write::{Acquired, write_neutral, write_stored};
+
+use stored::Stored;
+
+/// The layout is in `docs/formats/message.md`. The number stands in the journal.
+pub const ENCODING: DialectId = DialectId(4);
+
+/// Reads the properties of messages published by AMQP 1.0.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Amqp10Dialect;
+
+impl Dialect for Amqp10Dialect {
+    fn id(&self) -> DialectId {
+        ENCODING
+    }
+
+    fn read(&self, content: Content<'_>) -> Result<Properties, Error> {
+        let stored = Stored::read(content.properties)?;
+        Ok(neutral::properties(&stored.sections()?, stored.kind))
+    }
+
+    fn look_up<'m>(&self, content: Content<'m>, field: Field<'_>) -> Selected<'m> {
+        let Ok(stored) = Stored::read(content.properties) else { return Selected::Null };
+        stored.sections().map_or(Selected::Null, |message| neutral::look_up(&message, stored.kind, field))
+    }
+}

@@ -1,0 +1,124 @@
+//! A message as it is handed to the broker: checked, and in its stored form.
+
+use std::borrow::Cow;
+
+use broker::{Error, LONGEST_SPAN_MS, TIME_WANTED, is_instruction};
+use wire::Reader;
+
+use super::stored::{self, BodyKind};
+use crate::codec::value::shallow;
+use crate::codec::{Body, Encode, Message, Section, ValueRef};
+
+/// The priority of a message that says none (part 3, §3.2.1).
+const DEFAULT_PRIORITY: u8 = 4;
+
+/// What a publish needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Published<'a> {
+    /// The stored form of all but the body.
+    pub properties: Vec<u8>,
+    /// The body that other protocols see. It is copied only if it came in several sections.
+    pub body: Cow<'a, [u8]>,
+    /// Whether it has to survive a restart.
+    pub persistent: bool,
+    /// Its rank in a queue with priorities.
+    pub priority: u8,
+    /// Its time to live in milliseconds.
+    pub expiration: Option<u64>,
+    /// Whether it has headers with instructions for the broker.
+    pub instructed: bool,
+}
+
+/// Checks a message that arrives at `now`, in milliseconds since 1970.
+///
+/// # Errors
+/// If a section is malformed, or it expires too late.
+pub fn publish(bytes: &[u8], now: u64) -> Result<Published<'_>, Error> {
+    let message =
+        Message::decode(bytes).map_err(|error| Error::precondition(format!("the message cannot be read: {error}")))?;
+    let header = message.header.unwrap_or_default();
+    let (properties, body) = store(&message);
+    Ok(Published {
+        properties,
+        body,
+        persistent: header.durable,
+        priority: header.priority.unwrap_or(DEFAULT_PRIORITY),
+        expiration: expiration(&message, now)?,
+        instructed: instructed(&message),
+    })
+}
+
+/// The time to live. If there is a time of death too, the earlier end counts.
+fn expiration(message: &Message<'_>, now: u64) -> Result<Option<u64>, Error> {
+    let ttl = message.header.and_then(|header| header.ttl).map(u64::from);
+    let Some(at) = message.properties.and_then(|properties| properties.absolute_expiry_time) else { return Ok(ttl) };
+    let left = u64::try_from(at.0).unwrap_or(0).saturating_sub(now);
+    if left > LONGEST_SPAN_MS {
+        let wanted = format!("absolute-expiry-time must be {TIME_WANTED}, not {}", at.0);
+        return Err(Error::precondition(wanted));
+    }
+    Ok(Some(ttl.map_or(left, |ttl| ttl.min(left))))
+}
+
+/// Whether an annotation or a property of the application tells the broker what to do.
+fn instructed(message: &Message<'_>) -> bool {
+    let maps = [message.message_annotations, message.application_properties];
+    let mut names = maps.into_iter().flatten().flat_map(|map| map.iter()).filter_map(|(key, _)| key.as_text());
+    names.any(is_instruction)
+}
+
+/// The stored form and the body. Annotations for this peer alone end here.
+fn store<'a>(message: &Message<'a>) -> (Vec<u8>, Cow<'a, [u8]>) {
+    let mut front = Vec::new();
+    if let Some(header) = message.header {
+        header.encode(&mut front);
+    }
+    if let Some(annotations) = message.message_annotations {
+        Section::MessageAnnotations.encode(&ValueRef::Map(annotations), &mut front);
+    }
+    let mut tail = Vec::new();
+    if let Some(footer) = message.footer {
+        Section::Footer.encode(&ValueRef::Map(footer), &mut tail);
+    }
+    let sections = message.body_sections;
+    let head = [front.as_slice(), &message.bare[..message.bare.len() - sections.len()]];
+    let mut out = Vec::with_capacity(head[0].len() + head[1].len() + tail.len() + 24);
+    let mut put = |kind, pieces: &mut dyn Iterator<Item = (&[u8], usize)>| {
+        stored::write(kind, &head, pieces, &tail, &mut out);
+    };
+    let body = match message.body {
+        Body::Missing => {
+            put(BodyKind::Bytes, &mut std::iter::empty());
+            Cow::Borrowed(&[][..])
+        }
+        Body::Data(data) => {
+            put(BodyKind::Bytes, &mut data.parts().map(|(before, bytes)| (before, bytes.len())));
+            data.single().map_or_else(|| Cow::Owned(data.iter().collect::<Vec<_>>().concat()), Cow::Borrowed)
+        }
+        Body::Value(value) => match plain(value) {
+            Some(bytes) => {
+                let before = &sections[..sections.len() - bytes.len()];
+                put(BodyKind::Bytes, &mut [(before, bytes.len())].into_iter());
+                Cow::Borrowed(bytes)
+            }
+            None => {
+                put(BodyKind::Encoded, &mut [(&[][..], sections.len())].into_iter());
+                Cow::Borrowed(sections)
+            }
+        },
+        Body::Sequences(_) => {
+            put(BodyKind::Encoded, &mut [(&[][..], sections.len())].into_iter());
+            Cow::Borrowed(sections)
+        }
+    };
+    (out, body)
+}
+
+/// The bytes of a value that is a binary or a string: the end of its encoding.
+fn plain(value: &[u8]) -> Option<&[u8]> {
+    match shallow(&mut Reader::new(value)) {
+        Ok(ValueRef::Binary(bytes)) => Some(bytes),
+        Ok(ValueRef::Str(text)) => Some(text.as_bytes()),
+        _ => None,
+    }
+}
