@@ -19,6 +19,7 @@ use parking_lot::RwLock;
 use crate::identity::Question;
 use crate::login::{Job, LoginCounts, Logins};
 use crate::password::{MAX_PASSWORD, Work};
+use crate::ruling::{Rule, Ruling, TopicRule};
 use crate::sasl::MalformedResponse;
 use crate::sasl::scram::{self, Exchange, First, Verifier};
 use crate::throttle::{Attempt, Verdict};
@@ -361,8 +362,8 @@ impl Authority {
         }
         let users = self.users.read();
         let generation = self.generation.load(Ordering::Acquire);
-        let permission = users.get(identity.user()).and_then(|user| user.permissions.get(vhost));
-        if permission.is_some_and(|permission| permission.allows(resource, right)) {
+        let user = users.get(identity.user());
+        if Rule::of(user, vhost, resource, right).allows() {
             drop(users);
             identity.keep(generation, asked);
             return Ok(());
@@ -394,12 +395,7 @@ impl Authority {
     ) -> Result<(), Denied> {
         let users = self.users.read();
         let known = users.get(identity.user()).filter(|_| !identity.is_operator());
-        let permission = known.and_then(|user| user.topic_permission(vhost, exchange));
-        let allowed = permission.is_none_or(|permission| match right {
-            Right::Read => permission.read.matches(key),
-            Right::Write | Right::Configure => permission.write.matches(key),
-        });
-        if allowed {
+        if TopicRule::of(known, vhost, exchange, key, right).allows() {
             return Ok(());
         }
         Err(Denied::Topic {
@@ -409,6 +405,16 @@ impl Authority {
             vhost: vhost.into(),
             user: identity.user().into(),
         })
+    }
+
+    /// The rule by which [`Authority::authorize`] decides for a user.
+    pub fn explain(&self, user: &str, vhost: &str, resource: Resource<'_>, right: Right) -> Ruling {
+        Rule::of(self.users.read().get(user), vhost, resource, right).into()
+    }
+
+    /// The rule by which [`Authority::authorize_topic`] decides for a user.
+    pub fn explain_topic(&self, user: &str, vhost: &str, exchange: &str, key: &str, right: Right) -> Ruling {
+        TopicRule::of(self.users.read().get(user), vhost, exchange, key, right).into()
     }
 
     /// Whether a user has this tag now.

@@ -155,14 +155,18 @@ impl Permission {
         Self { configure: all.clone(), write: all.clone(), read: all }
     }
 
-    /// Whether this permission gives `right` on `resource`.
-    pub fn allows(&self, resource: Resource<'_>, right: Right) -> bool {
-        let pattern = match right {
+    /// The pattern for a right.
+    pub(crate) fn pattern(&self, right: Right) -> &Pattern {
+        match right {
             Right::Configure => &self.configure,
             Right::Write => &self.write,
             Right::Read => &self.read,
-        };
-        pattern.matches(resource.checked_name())
+        }
+    }
+
+    /// Whether this permission gives `right` on `resource`.
+    pub fn allows(&self, resource: Resource<'_>, right: Right) -> bool {
+        self.pattern(right).matches(resource.checked_name())
     }
 }
 

@@ -33,6 +33,7 @@ use crate::store::facts::ExchangeFact;
 use crate::value::Table;
 use change::NewExchange;
 use policies::Policies;
+pub(crate) use search::Hop;
 use search::Search;
 use subscriptions::{SubscriptionName, Subscriptions};
 use tasks::TaskList;
@@ -258,7 +259,17 @@ impl Tables {
 
     /// Follows exchanges, their bindings and alternate exchanges to queues.
     pub(crate) fn route(&self, exchange: &str, envelope: &Envelope<'_>) -> Result<Routing, Unrouted> {
-        let routing = Search::new(self, envelope).run(exchange)?;
+        self.route_noting(exchange, envelope, None)
+    }
+
+    /// The same, and notes what the search came through.
+    fn route_noting(
+        &self,
+        exchange: &str,
+        envelope: &Envelope<'_>,
+        notes: Option<&mut Vec<Hop>>,
+    ) -> Result<Routing, Unrouted> {
+        let routing = Search::new(self, envelope, notes).run(exchange)?;
         Ok(Routing { basis: self.versions.basis(routing.names), ..routing })
     }
 }
@@ -332,9 +343,19 @@ impl Vhost {
     /// The queues of a message. Fails for a missing exchange or one that clients may not publish
     /// to, and where the search takes more than [`STEPS`].
     pub(crate) fn route(&self, exchange: &str, envelope: &Envelope<'_>) -> Result<Routing, Error> {
+        self.route_noting(exchange, envelope, None)
+    }
+
+    /// The same, and notes what the search came through.
+    pub(crate) fn route_noting(
+        &self,
+        exchange: &str,
+        envelope: &Envelope<'_>,
+        notes: Option<&mut Vec<Hop>>,
+    ) -> Result<Routing, Error> {
         let tables = self.tables.read();
         self.check_takes(&tables, exchange)?;
-        tables.route(exchange, envelope).map_err(|unrouted| match unrouted {
+        tables.route_noting(exchange, envelope, notes).map_err(|unrouted| match unrouted {
             Unrouted::NoExchange => self.no_exchange(exchange),
             Unrouted::TooMuch { exchange } => Error::precondition(format!(
                 "routing this message takes more than {STEPS} steps, the last of them at exchange '{exchange}' in vhost \

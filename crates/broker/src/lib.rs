@@ -17,6 +17,7 @@ mod clock;
 mod encoding;
 mod engine;
 mod error;
+mod explain;
 mod memory;
 mod message;
 mod names;
@@ -53,6 +54,9 @@ pub use engine::clients::{Login, SessionReport, Terms};
 pub use engine::open_error::OpenError;
 pub use engine::verify::{Verified, VerifiedQueue};
 pub use error::{Error, ErrorKind, Fact};
+pub use explain::{
+    PREVIEWED, PoliciesExplained, PolicyFit, PolicyPreview, PolicyVerdict, QueuePreview, RouteExplained, RouteHop,
+};
 pub use journal::{Durations, Ticket};
 pub use message::Message;
 pub use message::annotations::{Annotations, Death, DeathPlace, Reason, SAID_MAX};

@@ -2,7 +2,7 @@
 //! clients, with short locks.
 
 mod diagnosis;
-mod objects;
+pub(crate) mod objects;
 mod parts;
 mod share;
 

@@ -149,6 +149,24 @@ impl Matcher {
         }
     }
 
+    /// Whether a message follows this binding of a destination that it reaches.
+    fn leads_by(&self, binding: &Binding, envelope: &Envelope<'_>) -> bool {
+        let mut reached = Reached::within(STEPS);
+        match self {
+            Self::Direct(_) => return envelope.keys().any(|key| key == binding.key),
+            Self::Topic(_) => {
+                let mut alone = Topic::default();
+                alone.add(&binding.key, binding.destination);
+                by_each_key(envelope, &mut reached, |key, into| alone.route(key, into));
+            }
+            Self::Headers => {
+                return headers::matches(&binding.arguments, &Headers::of(envelope.headers()), &mut reached);
+            }
+            Self::Fanout(_) | Self::Consistent(_) | Self::Modulus(_) => return true,
+        }
+        !reached.is_empty()
+    }
+
     /// Bytes of memory that it takes besides the keys.
     fn heap_bytes(&self) -> u64 {
         if let Self::Topic(topic) = self { topic.heap_bytes() } else { 0 }
@@ -304,6 +322,12 @@ impl Bindings {
             Matcher::Headers => false,
             Matcher::Consistent(consistent) => consistent.is_by_key(),
         }
+    }
+
+    /// The bindings that lead a message to `destination`: each is asked alone, by the matcher of
+    /// the kind. Where a hash chooses, all bindings to it lead there.
+    pub(crate) fn that_lead(&self, envelope: &Envelope<'_>, destination: Destination) -> Vec<&Binding> {
+        self.to(destination).filter(|binding| self.matcher.leads_by(binding, envelope)).collect()
     }
 
     /// Adds the destinations of a message while steps are left.

@@ -231,12 +231,22 @@ impl Policy {
 
     /// As in RabbitMQ, a policy with a setting that the type does not have does not apply to the
     /// queue.
-    pub(crate) fn is_for_queue(&self, name: &str, queue_type: QueueType) -> bool {
+    pub(crate) fn fit(&self, name: &str, queue_type: QueueType) -> Fit<'_> {
         let known =
             |setting: &str| key_of(setting).is_some_and(|key| key.types.is_empty() || key.types.contains(&queue_type));
-        self.spec.apply_to.takes(queue_type)
-            && self.spec.definition.0.iter().all(|(setting, _)| known(setting))
-            && self.pattern.matches(name)
+        if !self.spec.apply_to.takes(queue_type) {
+            return Fit::OtherType;
+        }
+        let mut settings = self.spec.definition.0.iter().map(|(setting, _)| setting.as_str());
+        match settings.find(|setting| !known(setting)) {
+            Some(foreign) => Fit::ForeignSetting(foreign),
+            None if self.pattern.matches(name) => Fit::Fits,
+            None => Fit::OtherName,
+        }
+    }
+
+    pub(crate) fn is_for_queue(&self, name: &str, queue_type: QueueType) -> bool {
+        self.fit(name, queue_type) == Fit::Fits
     }
 
     pub(crate) fn is_for_exchange(&self, name: &str) -> bool {
@@ -244,8 +254,18 @@ impl Policy {
     }
 }
 
+/// Whether a policy is for a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fit<'a> {
+    Fits,
+    OtherType,
+    /// The type of the queue does not have this setting.
+    ForeignSetting(&'a str),
+    OtherName,
+}
+
 /// The policies of a vhost.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Policies {
     user: Vec<Policy>,
     operator: Vec<Policy>,

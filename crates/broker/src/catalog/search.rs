@@ -40,10 +40,21 @@ pub(super) struct Search<'a> {
     seen: HashSet<Owner>,
     /// Exchanges to visit, each with the way that led there.
     waiting: Vec<(&'a Exchange, Way)>,
+    /// What it came through, where that is asked for.
+    notes: Option<&'a mut Vec<Hop>>,
+}
+
+/// What a search found at one exchange.
+#[derive(Debug)]
+pub(crate) struct Hop {
+    pub(crate) exchange: Arc<str>,
+    pub(crate) destinations: Vec<Destination>,
+    /// Where it went on because nothing matched.
+    pub(crate) alternate: Option<String>,
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(tables: &'a Tables, envelope: &'a Envelope<'a>) -> Self {
+    pub(super) fn new(tables: &'a Tables, envelope: &'a Envelope<'a>, notes: Option<&'a mut Vec<Hop>>) -> Self {
         Self {
             tables,
             envelope,
@@ -52,6 +63,7 @@ impl<'a> Search<'a> {
             found: HashSet::new(),
             seen: HashSet::new(),
             waiting: Vec::new(),
+            notes,
         }
     }
 
@@ -66,10 +78,17 @@ impl<'a> Search<'a> {
             let way = before.through(exchange);
             self.routing.cacheable &= exchange.bindings.are_by_key();
             exchange.bindings.route(self.envelope, &mut self.reached);
-            if self.reached.is_empty() {
+            let is_passed_on = self.reached.is_empty();
+            if is_passed_on {
                 self.turn_to_alternate(exchange, way);
             }
-            for destination in self.reached.take() {
+            let destinations = self.reached.take();
+            if let Some(notes) = &mut self.notes {
+                let alternate = exchange.alternate.clone().filter(|_| is_passed_on);
+                let (exchange, destinations) = (Arc::clone(&exchange.name), destinations.clone());
+                notes.push(Hop { exchange, destinations, alternate });
+            }
+            for destination in destinations {
                 self.reach(destination, way);
             }
             if self.reached.is_spent() {

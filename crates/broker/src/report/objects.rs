@@ -206,7 +206,7 @@ pub(super) fn default_binding(vhost: &str, queue: &str) -> BindingReport {
     }
 }
 
-pub(super) fn binding_report(
+pub(crate) fn binding_report(
     vhost: &str,
     tables: &Tables,
     source: &Exchange,

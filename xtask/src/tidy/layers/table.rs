@@ -31,6 +31,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["sasl", "shown", "throttle", "pattern"],
             &["password", "permission", "topic"],
             &["user"],
+            &["ruling"],
             &["identity", "login"],
             &["authority"],
         ],
@@ -96,6 +97,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["broker"],
             // What operators ask for.
             &["admin", "browse", "redrive", "repair", "report", "tracing"],
+            &["explain"],
         ],
         allowed: &[],
     },
