@@ -188,16 +188,22 @@ fn assert_everything(path: &Path) {
 /// or lost, and each queue has the entries that an open broker finds there.
 #[test]
 fn every_kept_directory_is_verified_as_whole() {
-    let mut found = Vec::new();
-    for directory in ["v1", "v1-features", "v1-times", "v2-logs"] {
+    for (directory, expected) in [
+        ("v1", "/:late=1000 /:mixed=300 /:quorum=150 /:whole=300"),
+        ("v1-features", "/:bound=0 /:brief=1 /:dead=1 /:later=2 /:limited=1 /:ranks=4 /:retry=1 /:sifted=1 /:work=1"),
+        ("v1-times", "/:always=1 /:later=1 /:longest=1 /:minute=1"),
+        (
+            "v2-logs",
+            "/:all=3 /:dead=1 /:groups=3 /:large=1 /:most=100 /:quorum=1 /:some=2 /:values=2 /:work=1 other:all=100",
+        ),
+    ] {
         let copy = tempfile::tempdir().unwrap();
         copy_all(&kept().with_file_name(directory), copy.path());
         let verified = Verified::read(Arc::new(RealDisk::open(copy.path()).unwrap())).unwrap();
         assert!(verified.is_whole(), "{directory}: {:?}", verified.facts);
         let queues = verified.queues.iter().map(|queue| format!("{}:{}={}", queue.vhost, queue.name, queue.entries));
-        found.push(queues.collect::<Vec<_>>().join(" "));
+        assert_eq!(queues.collect::<Vec<_>>().join(" "), expected, "{directory}");
     }
-    assert_eq!(found, ["/:late=1000 /:mixed=300 /:quorum=150 /:whole=300", "", "", ""]);
 }
 
 pub(crate) fn copy_all(from: &Path, to: &Path) {
