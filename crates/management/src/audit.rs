@@ -2,8 +2,10 @@
 //! Never a secret.
 
 use std::fmt::{self, Arguments, Write};
+use std::io;
 
 use auth::shown::extract;
+use serde::Serialize;
 
 /// Bytes of a name that are logged.
 const NAME: usize = 255;
@@ -32,6 +34,29 @@ impl Told {
     pub(crate) fn of(action: &'static str, place: [&str; 2], about: Arguments<'_>) -> Self {
         let [vhost, name] = place.map(|text| extract(text, NAME).into_owned());
         Self { action, vhost, name, about: bounded(about) }
+    }
+}
+
+/// A value of a change as JSON, so that a line can be read by programs.
+pub(crate) struct Said<'a, T>(pub(crate) &'a T);
+
+impl<T: Serialize> fmt::Display for Said<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        serde_json::to_writer(Through(f), self.0).map_err(|_| fmt::Error)
+    }
+}
+
+struct Through<'a, 'f>(&'a mut fmt::Formatter<'f>);
+
+impl io::Write for Through<'_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = str::from_utf8(bytes).map_err(io::Error::other)?;
+        self.0.write_str(text).map_err(io::Error::other)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -73,6 +98,10 @@ mod tests {
         let told = QueueChange::Declare { vhost, name, durable: true, auto_delete: false, arguments }.told();
         assert_eq!((told.action, &*told.vhost), ("declare_queue", "v"));
         assert!(told.name.len() < 300 && told.about.len() <= ABOUT + 3 && told.about.ends_with('…'), "{told:?}");
+        let arguments = Map::from_iter([("x-größe".to_owned(), json!([5, null]))]);
+        let (vhost, name) = ("v".to_owned(), "q".to_owned());
+        let told = QueueChange::Declare { vhost, name, durable: true, auto_delete: false, arguments }.told();
+        assert_eq!(told.about, r#"durable=true auto_delete=false arguments={"x-größe":[5,null]}"#);
         let purge = QueueChange::Purge { vhost: "v".to_owned(), name: "q".to_owned() };
         assert_eq!(
             purge.told(),

@@ -105,11 +105,12 @@ pub(crate) fn make(broker: &Broker, change: impl Changes, caller: Caller) -> Res
     });
     match &made {
         Ok(count) => {
-            tracing::info!(target: AUDIT, %who, %from, action, vhost, name, %about, count, "administrative change");
+            let outcome = "done";
+            tracing::info!(target: AUDIT, %who, %from, action, vhost, name, %about, count, outcome, "administrative change");
         }
         Err(refused) => {
-            let why = extract(&refused.text, WHY);
-            tracing::warn!(target: AUDIT, %who, %from, action, vhost, name, %why, "administrative change refused");
+            let (why, outcome) = (extract(&refused.text, WHY), "refused");
+            tracing::warn!(target: AUDIT, %who, %from, action, vhost, name, %about, outcome, %why, "administrative change refused");
         }
     }
     made

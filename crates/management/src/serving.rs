@@ -158,7 +158,13 @@ impl Serving {
             .max_buf_size(LONGEST_HEAD)
             .serve_connection(TokioIo::new(stream), service);
         if let Err(error) = connection.await {
-            tracing::debug!(%peer, %error, "an HTTP connection has ended early");
+            if error.is_parse() {
+                let remedy =
+                    "this port speaks HTTP alone: use ports.amqp or ports.stomp, or https with a port of HTTPS";
+                tracing::warn!(%peer, %error, remedy, "a client speaks another protocol than HTTP");
+            } else {
+                tracing::debug!(%peer, %error, "an HTTP connection has ended early");
+            }
         }
     }
 }

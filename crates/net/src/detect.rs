@@ -45,7 +45,10 @@ pub(crate) async fn detect(
             }
             match choose(protocols, input.bytes()) {
                 Choice::Known(index) => return Poll::Ready(Some(protocols[index].clone())),
-                Choice::Unknown => return Poll::Ready(Some(protocols[0].clone())),
+                Choice::Unknown => {
+                    tell(input.bytes(), listed);
+                    return Poll::Ready(Some(protocols[0].clone()));
+                }
                 Choice::Undecided => {}
             }
             match std::task::ready!(input.poll_read(socket, cx)) {
@@ -67,6 +70,29 @@ fn choose(protocols: &[Arc<dyn Protocol>], first: &[u8]) -> Choice {
         }
     }
     if undecided && first.len() < ENOUGH { Choice::Undecided } else { Choice::Unknown }
+}
+
+/// Tells of a protocol that other ports speak, the most common mistake in a client's settings.
+fn tell(first: &[u8], listed: &Listed) {
+    let (peer, port) = (listed.peer().remote, listed.peer().local.port());
+    match stranger(first) {
+        Some((spoken, remedy)) => tracing::warn!(%peer, port, spoken, remedy, "a client speaks another protocol"),
+        None => tracing::debug!(%peer, port, "a client speaks no protocol that is known"),
+    }
+}
+
+/// A protocol that no listener of this crate speaks without TLS, and what to do about it.
+fn stranger(first: &[u8]) -> Option<(&'static str, &'static str)> {
+    const METHODS: [&[u8]; 7] = [b"GET ", b"POST ", b"PUT ", b"HEAD ", b"DELETE ", b"OPTIONS ", b"PATCH "];
+    let has = |word: &[u8]| first.windows(word.len()).any(|part| part == word);
+    match first {
+        [0x16, 3, ..] => Some(("TLS", "this port is without TLS: use the port of the same protocol over TLS")),
+        _ if METHODS.iter().any(|method| first.starts_with(method)) => {
+            Some(("HTTP", "this is no port of HTTP: use ports.http"))
+        }
+        [0x10, ..] if has(b"MQTT") || has(b"MQIsdp") => Some(("MQTT", "MQTT is not built: use another protocol")),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -95,6 +121,22 @@ mod tests {
 
         fn accept(&self, _: Peer, _: Waker, _: Instant) -> Box<dyn Connection> {
             unreachable!("choosing does not accept")
+        }
+    }
+
+    #[test]
+    fn protocols_of_other_ports_are_known_by_their_first_bytes() {
+        for (first, expected) in [
+            (&b"\x16\x03\x01\x02\0\x01"[..], Some("TLS")),
+            (b"GET / HTTP/1.1\r\n", Some("HTTP")),
+            (b"\x10\x10\0\x04MQTT\x04", Some("MQTT")),
+            (b"\x10\x14\0\x06MQIsdp\x03", Some("MQTT")),
+            (b"\x10\x10", None),
+            (b"\x16", None),
+            (b"GETTING", None),
+            (b"", None),
+        ] {
+            assert_eq!(stranger(first).map(|(spoken, _)| spoken), expected, "{first:?}");
         }
     }
 

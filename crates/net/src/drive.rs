@@ -132,6 +132,7 @@ pub(crate) async fn drive(
     registration.speaks(protocol.name());
     let peer = Peer { certified_user, ..listed.peer().clone() };
     let accept = || protocol.accept(peer, Waker::from(listed.wakeup().clone()), Instant::now());
+    let mut owner = None;
     let end = match catch_unwind(AssertUnwindSafe(accept)) {
         Err(_) => End::Panicked,
         Ok(connection) => {
@@ -141,12 +142,13 @@ pub(crate) async fn drive(
                 catch_unwind(AssertUnwindSafe(|| drive.poll(cx))).unwrap_or(Poll::Ready(End::Panicked))
             })
             .await;
+            owner = Owner::of(&drive);
             // The broker's side ends here, before the socket lingers.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(drive)));
             end
         }
     };
-    log(&listed, &end);
+    log(&listed, &end, owner.as_ref());
     match end {
         End::Finished => linger::end(&mut socket).await,
         End::Answered => linger::leave_to_peer(&mut socket, &listed, settings.linger).await,
@@ -424,13 +426,60 @@ impl Drop for Drive<'_> {
     }
 }
 
-fn log(listed: &Listed, end: &End) {
-    let (connection, peer, protocol) = (listed.id(), listed.peer().remote, listed.protocol());
-    match end {
-        End::Finished | End::Answered | End::PeerClosed | End::GivenUp | End::Cut => {
-            tracing::debug!(connection, %peer, protocol, ?end, "connection closed");
+/// Whose a connection was, and what it did last.
+struct Owner {
+    user: String,
+    vhost: String,
+    last: &'static str,
+}
+
+impl Owner {
+    /// `None` if its peer has not logged in.
+    fn of(drive: &Drive<'_>) -> Option<Self> {
+        let Doing { user, vhost, last } = drive.connection.doing();
+        drive.established.then(|| Self { user: user.to_owned(), vhost: vhost.to_owned(), last })
+    }
+}
+
+impl End {
+    /// Which side ended the connection, and why.
+    fn told(&self) -> (&'static str, &'static str) {
+        match self {
+            Self::Finished => ("broker", "closed by the broker"),
+            // After a close of the client or an error of the broker, whose line comes before.
+            Self::Answered => ("protocol", "closed as its protocol has it, by a close or an error"),
+            Self::PeerClosed => ("client", "the socket was closed without a close of its protocol"),
+            Self::GivenUp => ("broker", "the client was silent for too long"),
+            Self::Cut => ("broker", "cut off at the end of the server"),
+            Self::Failed(_) => ("network", "the socket failed"),
+            Self::SlowReader => ("broker", "the client read too slowly"),
+            Self::TooLarge => ("broker", "the client sent too large a unit"),
+            Self::Panicked => ("broker", "a panic"),
         }
-        End::Failed(error) => tracing::debug!(connection, %peer, protocol, %error, "connection lost"),
+    }
+}
+
+/// Logs the end of a connection. Those of strangers are told at debug level only, because any peer
+/// that reaches the port can cause them.
+fn log(listed: &Listed, end: &End, owner: Option<&Owner>) {
+    let (connection, peer, protocol) = (listed.id(), listed.peer().remote, listed.protocol());
+    let (by, reason) = end.told();
+    let error = match end {
+        End::Failed(error) => Some(tracing::field::display(error)),
+        _ => None,
+    };
+    match owner {
+        Some(Owner { user, vhost, last }) => {
+            let (received, sent, seconds) = listed.moved();
+            tracing::info!(
+                connection, %peer, protocol, user, vhost, by, reason, error, last, received, sent, seconds,
+                "connection closed"
+            );
+        }
+        None => tracing::debug!(connection, %peer, protocol, by, reason, error, "connection closed before a log-in"),
+    }
+    match end {
+        End::Finished | End::Answered | End::PeerClosed | End::GivenUp | End::Cut | End::Failed(_) => {}
         End::SlowReader => tracing::warn!(
             connection, %peer, protocol,
             "connection closed: the peer read nothing of what waited for it within tcp.write_timeout"

@@ -379,6 +379,12 @@ impl Listed {
         self.bytes_in.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
+    /// Bytes received and sent, and the seconds since it was accepted.
+    pub(crate) fn moved(&self) -> (u64, u64, u64) {
+        let seconds = self.since.elapsed().map_or(0, |elapsed| elapsed.as_secs());
+        (self.bytes_in.load(Ordering::Relaxed), self.bytes_out.load(Ordering::Relaxed), seconds)
+    }
+
     pub(crate) fn count_out(&self, bytes: usize) {
         self.bytes_out.fetch_add(bytes as u64, Ordering::Relaxed);
     }

@@ -149,6 +149,101 @@ fn the_metrics_that_the_manual_names_are_there() {
     }
 }
 
+/// The text of the last string in the arguments of a macro; `None` if that is all made of values.
+fn message(arguments: &str) -> Option<String> {
+    let joined = arguments.replace("\\\"", "'");
+    let text = joined.split('"').skip(1).step_by(2).last()?;
+    let text: Vec<_> = text.split("\\\n").map(|part| part.trim_start()).collect();
+    let mut shown = String::new();
+    let mut inside = false;
+    for char in text.concat().chars() {
+        match char {
+            '{' => inside = true,
+            '}' => {
+                inside = false;
+                shown.push('…');
+            }
+            other if !inside => shown.push(other),
+            _ => {}
+        }
+    }
+    shown.chars().any(|char| char.is_ascii_alphabetic()).then_some(shown)
+}
+
+/// The messages of the log lines in a source file, at the levels from INFO on.
+fn messages(source: &str) -> Vec<String> {
+    let product = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let mut found = Vec::new();
+    for level in ["tracing::info!(", "tracing::warn!(", "tracing::error!("] {
+        for (place, _) in product.match_indices(level) {
+            let (mut depth, mut quoted) = (1, false);
+            let body = &product[place + level.len()..];
+            let end = body.find(|char| {
+                quoted ^= char == '"';
+                depth += i32::from(!quoted && char == '(') - i32::from(!quoted && char == ')');
+                depth == 0
+            });
+            found.extend(message(&body[..end.unwrap()]));
+        }
+    }
+    found
+}
+
+/// Whether a text of the page, with `…` for what differs, stands for a message.
+fn stands_for(told: &str, message: &str) -> bool {
+    let mut rest = message;
+    let mut parts = told.split('…');
+    let first = parts.next().unwrap_or_default();
+    let Some(after) = rest.strip_prefix(first) else { return false };
+    rest = after;
+    let mut parts: Vec<_> = parts.collect();
+    let Some(last) = parts.pop() else { return rest.is_empty() };
+    for part in parts {
+        let Some(place) = rest.find(part) else { return false };
+        rest = &rest[place + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+/// The manual's list of log lines is held against the source, in both directions.
+#[test]
+fn the_manual_lists_every_line_of_the_log_and_no_other() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let page = std::fs::read_to_string(root.join("docs/manual/log.md")).unwrap();
+    let rows = page.lines().filter(|line| line.starts_with("| `")).filter_map(|line| line.split(" | ").next());
+    let told: Vec<&str> = rows.flat_map(|row| row.split('`').skip(1).step_by(2)).collect();
+    let mut written = Vec::new();
+    let crates = ["amqp091", "auth", "broker", "front", "hermod", "management", "net", "stomp"];
+    let mut folders: Vec<PathBuf> = crates.iter().map(|name| root.join("crates").join(name).join("src")).collect();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.file_stem().is_none_or(|name| name != "tests") {
+                written.extend(messages(&std::fs::read_to_string(path).unwrap()));
+            }
+        }
+    }
+    // What the protocols call their connections comes from tables.
+    let words = [
+        "login refused",
+        "STOMP login refused",
+        "connection refused",
+        "STOMP session refused",
+        "connection open",
+        "STOMP session opened",
+    ];
+    written.extend(words.map(str::to_owned));
+    assert!(written.len() > 60, "{written:?}");
+    for message in &written {
+        assert!(told.iter().any(|told| stands_for(told, message)), "docs/manual/log.md does not list: {message}");
+    }
+    for told in told {
+        assert!(written.iter().any(|message| stands_for(told, message)), "the log has no such line: {told}");
+    }
+}
+
 #[test]
 fn commands_are_found() {
     let page = "hermod no\n```\nhermod a\nsaid\ncurl b \\\n  c\nhermod serve\n```\nhermod no\n";

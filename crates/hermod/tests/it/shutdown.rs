@@ -61,3 +61,47 @@ fn clients_that_never_opened_a_session_do_not_hold_the_end_up() {
     let (code, log) = server.wait();
     assert_eq!(code, Some(0), "{log:?}");
 }
+
+/// The line about the end of each connection says who ended it, and a client at the wrong port is
+/// told of with the remedy.
+#[test]
+fn the_log_tells_how_connections_end_and_which_clients_are_at_the_wrong_port() {
+    use std::io::{Read, Write};
+
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--log-format", "json"]);
+    let ended = |before: &str| {
+        let line = server.until_logged("\"connection closed\"");
+        let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!((&event["user"], &event["vhost"], &event["level"]), (&"guest".into(), &"/".into(), &"INFO".into()));
+        assert!(event["received"].as_u64().unwrap() > 40 && event["sent"].as_u64().unwrap() > 40, "{before}: {line}");
+        assert!(event["seconds"].is_u64() && event["last"].is_string(), "{before}: {line}");
+        event["by"].as_str().unwrap().to_owned()
+    };
+    let mut polite = Stomp::connect(&server);
+    polite.send("DISCONNECT\nreceipt:bye\n\n");
+    assert!(polite.frame().starts_with("RECEIPT\n"));
+    drop(polite);
+    assert_eq!(ended("a polite end"), "protocol");
+    drop(Stomp::connect(&server));
+    assert_eq!(ended("a socket that is closed"), "client");
+    let mut wrong = Stomp::connect(&server);
+    wrong.send("NONSENSE\n\n");
+    assert!(wrong.frame().starts_with("ERROR\n"));
+    assert_eq!(ended("an error"), "protocol");
+
+    for (port, first, spoken) in [
+        (server.ports.amqp, &b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03"[..], "TLS"),
+        (server.ports.stomp, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP"),
+        (server.ports.amqp, b"\x10\x10\0\x04MQTT\x04\x02\0\x3c\0\x04abcd", "MQTT"),
+        (server.ports.http, b"AMQP\0\0\x09\x01", "HTTP alone"),
+    ] {
+        let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        socket.write_all(first).unwrap();
+        let line = server.until_logged("a client speaks another protocol");
+        assert!(line.contains("\"level\":\"WARN\"") && line.contains("remedy") && line.contains(spoken), "{line}");
+        // The answer, if there is one, is of no interest.
+        drop(socket.shutdown(std::net::Shutdown::Write));
+        let _ = socket.read(&mut [0; 64]);
+    }
+}

@@ -20,7 +20,7 @@ use super::{exchanges, queues};
 use crate::api::{
     self, Answer, Asker, Document, Failure, Routes, Shape, Shared, Wanted, done, look, make, rows, seen, shown, sum_up,
 };
-use crate::audit::Told;
+use crate::audit::{Said, Told};
 use crate::change::{Caller, Changes, client, without_line_ends};
 use crate::json::{self, object};
 use crate::listing::{self, Collection, PART, Part, Rights};
@@ -344,8 +344,10 @@ impl Changes for BindingChange {
             Self::Unbind { vhost, binding } => ("unbind", vhost, binding),
         };
         let about = format_args!(
-            "destination={:?} routing_key={:?} arguments={:?}",
-            binding.destination, binding.routing_key, binding.arguments
+            "destination={} routing_key={} arguments={}",
+            Said(&binding.destination),
+            Said(&binding.routing_key),
+            Said(&binding.arguments)
         );
         Told::of(action, [vhost, &binding.source], about)
     }

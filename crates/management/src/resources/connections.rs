@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::channels;
 use crate::api::{self, Answer, Asker, Failure, Routes, Shared, done, look, make, shown};
-use crate::audit::Told;
+use crate::audit::{Said, Told};
 use crate::change::{Caller, Changes};
 use crate::facts::{Encryption, Facts, Socket, endpoint};
 use crate::json::object;
@@ -253,7 +253,7 @@ impl Changes for ConnectionChange {
     fn told(&self) -> Told {
         match self {
             Self::Close { id, name, vhost, user, reason } => {
-                let about = format_args!("id={id:?} user={user:?} reason={reason:?}");
+                let about = format_args!("id={} user={} reason={}", Said(id), Said(user), Said(reason));
                 let place = [vhost.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default()];
                 Told::of("close_connections", place, about)
             }

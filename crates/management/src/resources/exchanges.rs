@@ -16,7 +16,7 @@ use crate::api::{
     self, Answer, Asker, Document, Failure, Parameters, Routes, Shared, blocking, created, done, look, make, shown,
     truth,
 };
-use crate::audit::Told;
+use crate::audit::{Said, Told};
 use crate::change::{Caller, Changes, client, without_line_ends};
 use crate::courier::Outgoing;
 use crate::json::{self, object};
@@ -205,8 +205,9 @@ impl Changes for ExchangeChange {
     fn told(&self) -> Told {
         match self {
             Self::Declare { vhost, name, kind, durable, auto_delete, internal, arguments } => {
+                let (kind, arguments) = (Said(kind), Said(arguments));
                 let flags = format_args!(
-                    "type={kind:?} durable={durable} auto_delete={auto_delete} internal={internal} arguments={arguments:?}"
+                    "type={kind} durable={durable} auto_delete={auto_delete} internal={internal} arguments={arguments}"
                 );
                 Told::of("declare_exchange", [vhost, name], flags)
             }

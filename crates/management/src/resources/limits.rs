@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use crate::api::{self, Answer, Asker, Document, Failure, Routes, Shared, done, make};
-use crate::audit::Told;
+use crate::audit::{Said, Told};
 use crate::change::{Caller, Changes};
 use crate::listing::{Collection, Part, Rights};
 use crate::source::Source;
@@ -175,17 +175,18 @@ impl Changes for LimitChange {
     fn told(&self) -> Told {
         match self {
             Self::OfUser { name, connections, sessions } => {
-                let limits = format_args!("connections={connections:?} sessions={sessions:?}");
+                let limits = format_args!("connections={} sessions={}", Said(connections), Said(sessions));
                 Told::of("limit_user", ["", name], limits)
             }
             Self::OfVhost { name, connections, queues } => {
-                Told::of("limit_vhost", [name, ""], format_args!("connections={connections:?} queues={queues:?}"))
+                let limits = format_args!("connections={} queues={}", Said(connections), Said(queues));
+                Told::of("limit_vhost", [name, ""], limits)
             }
             Self::SetOfUser { user, limit, value } => {
-                Told::of("set_user_limit", ["", user], format_args!("{limit}={value:?}"))
+                Told::of("set_user_limit", ["", user], format_args!("{limit}={}", Said(value)))
             }
             Self::SetOfVhost { vhost, limit, value } => {
-                Told::of("set_vhost_limit", [vhost, ""], format_args!("{limit}={value:?}"))
+                Told::of("set_vhost_limit", [vhost, ""], format_args!("{limit}={}", Said(value)))
             }
         }
     }

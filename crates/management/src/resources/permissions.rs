@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use crate::api::{self, Answer, Asker, Document, Failure, Routes, Shared, created, done, look, make, select, shown};
-use crate::audit::Told;
+use crate::audit::{Said, Told};
 use crate::change::{Caller, Changes, invalid};
 use crate::listing::{Collection, Part, Rights};
 use crate::source::Source;
@@ -238,16 +238,16 @@ impl Changes for PermissionChange {
     fn told(&self) -> Told {
         match self {
             Self::Set { user, vhost, configure, write, read } => {
-                let rights = format_args!("configure={configure:?} write={write:?} read={read:?}");
+                let rights = format_args!("configure={} write={} read={}", Said(configure), Said(write), Said(read));
                 Told::of("set_permission", [vhost, user], rights)
             }
             Self::Clear { user, vhost } => Told::plain("clear_permission", [vhost, user]),
             Self::SetTopic { user, vhost, exchange, write, read } => {
-                let rights = format_args!("exchange={exchange:?} write={write:?} read={read:?}");
+                let rights = format_args!("exchange={} write={} read={}", Said(exchange), Said(write), Said(read));
                 Told::of("set_topic_permission", [vhost, user], rights)
             }
             Self::ClearTopic { user, vhost, exchange } => {
-                Told::of("clear_topic_permission", [vhost, user], format_args!("exchange={exchange:?}"))
+                Told::of("clear_topic_permission", [vhost, user], format_args!("exchange={}", Said(exchange)))
             }
         }
     }

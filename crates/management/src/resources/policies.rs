@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
 use crate::api::{self, Answer, Asker, Document, Failure, Routes, Shared, created, done, look, make};
-use crate::audit::Told;
+use crate::audit::{Said, Told};
 use crate::change::{Caller, Changes};
 use crate::json::{self, object, table};
 use crate::listing::{Collection, Part};
@@ -169,8 +169,11 @@ impl Changes for PolicyChange {
         match self {
             Self::Set { kind, policy } => {
                 let about = format_args!(
-                    "pattern={:?} apply_to={:?} priority={} definition={:?}",
-                    policy.pattern, policy.apply_to, policy.priority, policy.definition
+                    "pattern={} apply_to={} priority={} definition={}",
+                    Said(&policy.pattern),
+                    Said(&policy.apply_to),
+                    policy.priority,
+                    Said(&policy.definition)
                 );
                 let action = if *kind == PolicyKind::Operator { "set_operator_policy" } else { "set_policy" };
                 Told::of(action, [&policy.vhost, &policy.name], about)

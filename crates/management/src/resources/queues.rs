@@ -18,7 +18,7 @@ use crate::api::{
     self, Answer, Asker, Document, Parameters, Routes, Shared, Wanted, blocking, created, done, look, make, number,
     shown, truth,
 };
-use crate::audit::Told;
+use crate::audit::{Said, Told};
 use crate::change::{Caller, Changes, client, without_line_ends};
 use crate::counters::{self, LENGTHS, OF_QUEUES};
 use crate::courier::{AckMode, Fetched, Fetching};
@@ -410,7 +410,8 @@ impl Changes for QueueChange {
     fn told(&self) -> Told {
         match self {
             Self::Declare { vhost, name, durable, auto_delete, arguments } => {
-                let about = format_args!("durable={durable} auto_delete={auto_delete} arguments={arguments:?}");
+                let arguments = Said(arguments);
+                let about = format_args!("durable={durable} auto_delete={auto_delete} arguments={arguments}");
                 Told::of("declare_queue", [vhost, name], about)
             }
             Self::Subscribe { vhost, name, durable, auto_delete, arguments, subscription } => {

@@ -14,7 +14,7 @@ use super::limits::of_user as limits_of;
 use crate::api::{
     self, Answer, Asker, Document, Failure, Routes, Shared, Words, created, done, make, select, shown, sum_up,
 };
-use crate::audit::Told;
+use crate::audit::{Said, Told};
 use crate::change::{Caller, Changes, invalid};
 use crate::listing::{Collection, Part, Rights};
 use crate::source::Source;
@@ -203,11 +203,11 @@ pub enum UserChange {
 impl Changes for UserChange {
     fn told(&self) -> Told {
         match self {
-            Self::Add { name, tags, .. } => Told::of("add_user", ["", name], format_args!("tags={tags:?}")),
-            Self::Put { name, tags, .. } => Told::of("put_user", ["", name], format_args!("tags={tags:?}")),
+            Self::Add { name, tags, .. } => Told::of("add_user", ["", name], format_args!("tags={}", Said(tags))),
+            Self::Put { name, tags, .. } => Told::of("put_user", ["", name], format_args!("tags={}", Said(tags))),
             Self::Delete { name } => Told::plain("delete_user", ["", name]),
             Self::ChangePassword { name, .. } => Told::plain("change_password", ["", name]),
-            Self::SetTags { name, tags } => Told::of("set_tags", ["", name], format_args!("tags={tags:?}")),
+            Self::SetTags { name, tags } => Told::of("set_tags", ["", name], format_args!("tags={}", Said(tags))),
         }
     }
 

@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::permissions::PermissionChange;
 use crate::api::{self, Answer, Asker, Document, Failure, Routes, Shared, Words, created, done, make, truth};
-use crate::audit::Told;
+use crate::audit::{Said, Told};
 use crate::change::{Caller, Changes};
 use crate::counters::{self, OF_QUEUES};
 use crate::facts::Facts;
@@ -191,8 +191,8 @@ impl Changes for VhostChange {
     fn told(&self) -> Told {
         match self {
             Self::Put { name, description, tags, default_queue_type } => {
-                let about =
-                    format_args!("default_queue_type={default_queue_type:?} tags={tags:?} description={description:?}");
+                let (kind, tags, description) = (Said(default_queue_type), Said(tags), Said(description));
+                let about = format_args!("default_queue_type={kind} tags={tags} description={description}");
                 Told::of("put_vhost", [name, ""], about)
             }
             Self::Delete { name } => Told::plain("delete_vhost", [name, ""]),
