@@ -7,6 +7,7 @@ mod backup;
 mod browse;
 mod config;
 mod connections;
+mod context;
 mod counted;
 pub(crate) mod definitions;
 mod list;
@@ -15,7 +16,9 @@ mod output;
 mod password;
 mod policies;
 mod redrive;
+mod remote;
 mod repair;
+mod shell;
 mod status;
 mod table;
 mod tasks;
@@ -27,7 +30,7 @@ mod vhosts;
 mod why;
 
 pub(crate) use arguments::split as split_commas;
-pub(crate) use ask::{ask, change, list};
+pub(crate) use ask::{Server, ask, change, list};
 pub(crate) use counted::counted;
 pub(crate) use password::read as read_password;
 
@@ -37,7 +40,8 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::cli::output::Form;
-use crate::config::{Config, Settings, describe_all};
+use crate::cli::remote::Remote;
+use crate::config::{Config, describe_all};
 use crate::exit::{Exit, Failure};
 
 /// Settings whose flags `-h` shows; `--help` shows all.
@@ -53,61 +57,64 @@ pub(crate) fn run() -> Result<(), Failure> {
         return Err(Exit::Usage.because("no command; hermod --help lists them"));
     };
     let config = load(arguments)?;
-    if let Some(done) = administer(verb, &config.settings, arguments) {
-        return done;
-    }
+    let form = || Form::of(arguments);
     match verb {
-        "serve" => crate::serve::run(
-            config,
-            || load(arguments),
-            arguments.get_one::<String>("accept-damage").map(String::as_str),
-        ),
-        "config" if arguments.get_flag("manual") => config::manual(),
-        "config" => config::run(&config, Form::of(arguments)),
-        "status" => status::run(&config.settings, Form::of(arguments)),
-        "backup" => {
-            let directory = arguments.get_one::<PathBuf>("directory").map_or(Path::new(""), PathBuf::as_path);
-            backup::run(&config.settings, directory, Form::of(arguments))
+        "serve" => {
+            let accept = arguments.get_one::<String>("accept-damage").map(String::as_str);
+            return crate::serve::run(config, || load(arguments), accept);
         }
-        "repair" => repair::run(&config.settings, arguments, Form::of(arguments)),
-        "browse" => browse::run(&config.settings, &Which::of(arguments), Form::of(arguments)),
-        "why" => {
-            let Which { vhost, queue, .. } = Which::of(arguments);
-            why::run(&config.settings, &vhost, &queue, Form::of(arguments))
-        }
-        "redrive" => redrive::run(&config.settings, arguments, Form::of(arguments)),
+        "config" if arguments.get_flag("manual") => return config::manual(),
+        "config" => return config::run(&config, form()),
         "verify" => {
             let directory = arguments.get_one::<PathBuf>("directory").map(PathBuf::as_path);
-            verify::run(&config.settings, directory, Form::of(arguments))
+            return verify::run(&config.settings, directory, form());
         }
-        other => Err(Exit::Bug.because(format!("no code for the command {other}"))),
+        "context" => return context::run(arguments, form()),
+        "completions" => {
+            let shell = arguments.get_one::<clap_complete::Shell>("shell").copied();
+            return shell.map_or(Ok(()), |shell| shell::completions(command(), shell));
+        }
+        "man" => return shell::man(command(), arguments.get_one::<String>("directory").map_or("", String::as_str)),
+        _ => {}
     }
+    list::refuse_misplaced(arguments)?;
+    let remote = context::chosen(&matches, arguments)?.map(Remote::new).transpose()?;
+    ask_broker(verb, &Server { settings: config.settings, remote }, arguments)
 }
 
-/// Runs the commands that list and change the state of a running broker; `None` for other commands.
-fn administer(verb: &str, settings: &Settings, arguments: &ArgMatches) -> Option<Result<(), Failure>> {
-    let form = || Form::of(arguments);
-    if let Err(failure) = self::list::refuse_misplaced(arguments) {
-        return Some(Err(failure));
+/// Runs the commands that ask a running broker, or change its state.
+fn ask_broker(verb: &str, server: &Server, arguments: &ArgMatches) -> Result<(), Failure> {
+    let form = Form::of(arguments);
+    match verb {
+        "status" => status::run(server, form),
+        "backup" => {
+            let directory = arguments.get_one::<PathBuf>("directory").map_or(Path::new(""), PathBuf::as_path);
+            backup::run(server, directory, form)
+        }
+        "repair" => repair::run(server, arguments, form),
+        "browse" => browse::run(server, &Which::of(arguments), form),
+        "why" => {
+            let Which { vhost, queue, .. } = Which::of(arguments);
+            why::run(server, &vhost, &queue, form)
+        }
+        "redrive" => redrive::run(server, arguments, form),
+        "tasks" => tasks::run(server, arguments, form),
+        "users" => users::users(server, arguments, form),
+        "permissions" => users::permissions(server, arguments, form),
+        "vhosts" => vhosts::run(server, arguments, form),
+        "policies" => policies::run(server, arguments, form),
+        "losses" => list::run(server, &list::LOSSES, arguments, form),
+        "queues" => objects::queues(server, arguments, form),
+        "exchanges" => objects::exchanges(server, arguments, form),
+        "bindings" => objects::bindings(server, arguments, form),
+        "consumers" => list::run(server, &list::CONSUMERS, arguments, form),
+        "connections" => connections::run(server, arguments, form),
+        "trace" => trace::run(server, arguments, form),
+        "alarms" => alarms::run(server, arguments, form),
+        "export" => definitions::export(server, arguments),
+        "import" => definitions::import(server, arguments, form),
+        other => Err(Exit::Bug.because(format!("no code for the command {other}"))),
     }
-    Some(match verb {
-        "users" => users::users(settings, arguments, form()),
-        "permissions" => users::permissions(settings, arguments, form()),
-        "vhosts" => vhosts::run(settings, arguments, form()),
-        "policies" => policies::run(settings, arguments, form()),
-        "losses" => self::list::run(settings, &self::list::LOSSES, arguments, form()),
-        "queues" => objects::queues(settings, arguments, form()),
-        "exchanges" => objects::exchanges(settings, arguments, form()),
-        "bindings" => objects::bindings(settings, arguments, form()),
-        "consumers" => self::list::run(settings, &self::list::CONSUMERS, arguments, form()),
-        "connections" => connections::run(settings, arguments, form()),
-        "tasks" => tasks::run(settings, arguments, form()),
-        "trace" => trace::run(settings, arguments, form()),
-        "alarms" => alarms::run(settings, arguments, form()),
-        "export" => definitions::export(settings, arguments),
-        "import" => definitions::import(settings, arguments, form()),
-        _ => return None,
-    })
 }
 
 /// Help and version are not errors; anything else is one line and exit code 64.
@@ -141,7 +148,7 @@ fn load(arguments: &ArgMatches) -> Result<Config, Failure> {
 
 fn command() -> Command {
     let names: Vec<_> = describe_all().iter().map(|setting| setting.name).collect();
-    Command::new("hermod")
+    context::arguments(Command::new("hermod"))
         .about("A message broker that speaks the protocols its users already speak")
         .version(env!("CARGO_PKG_VERSION"))
         .arg_required_else_help(true)
@@ -173,6 +180,10 @@ fn command() -> Command {
             ),
         )
         .subcommand(repairing())
+        .subcommands([shell::completions_command(), shell::man_command()])
+        .subcommand(context::command(
+            with_settings(Command::new("context").about("Keep the URLs of brokers on other machines"), &[]).arg(json()),
+        ))
         .subcommand(verifying())
         .subcommand(
             with_settings(Command::new("config").about("Show the effective settings and where each came from"), &names)
@@ -186,19 +197,19 @@ fn command() -> Command {
         )
 }
 
-/// The commands of [`administer`].
+/// The commands that list objects and change them.
 fn administration() -> [Command; 15] {
     [
         objects::queues_command(asking("queues", "List, declare, delete and purge queues")),
         objects::exchanges_command(asking("exchanges", "List, declare and delete exchanges")),
         objects::bindings_command(asking("bindings", "List, declare and delete bindings")),
-        self::list::arguments(asking("consumers", "List consumers")),
+        list::arguments(asking("consumers", "List consumers")),
         connections::command(asking("connections", "List and close connections")),
         users::users_command(asking("users", "List, add, change and delete users")),
         users::permissions_command(asking("permissions", "List, set and clear the permissions of users")),
         vhosts::command(asking("vhosts", "List, add, limit and delete vhosts")),
         policies::command(asking("policies", "List, set and clear policies")),
-        self::list::arguments(asking("losses", "List the last messages that were dropped, and why")),
+        list::arguments(asking("losses", "List the last messages that were dropped, and why")),
         tasks::command(asking("tasks", "List, start and cancel tasks that move, copy or delete messages")),
         trace::command(asking("trace", "List traced vhosts, turn tracing on and off")),
         alarms::command(asking("alarms", "List, raise and clear alarms")),

@@ -36,6 +36,13 @@ const SYSTEM_FILE: &str = "/etc/hermod/hermod.toml";
 const VARIABLE_PREFIX: &str = "HERMOD_";
 /// Variable that names the file.
 const FILE_VARIABLE: &str = "HERMOD_CONFIG";
+/// The environment variables of commands that ask a broker on another machine.
+const CLIENT_VARIABLES: [&str; 5] = [URL, USER, PASSWORD, PASSWORD_FILE, CONTEXT];
+pub(crate) const URL: &str = "HERMOD_URL";
+pub(crate) const USER: &str = "HERMOD_USER";
+pub(crate) const PASSWORD: &str = "HERMOD_PASSWORD";
+pub(crate) const PASSWORD_FILE: &str = "HERMOD_PASSWORD_FILE";
+pub(crate) const CONTEXT: &str = "HERMOD_CONTEXT";
 
 /// Why the configuration is invalid, in one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,8 +149,9 @@ fn read_environment(environment: &BTreeMap<String, String>, known: &[Described])
         if let Some(setting) = by_variable.get(variable) {
             layer.insert(setting.name.to_owned(), (value.clone(), Origin::Environment(variable.clone())));
         } else if variable != FILE_VARIABLE
+            && !CLIENT_VARIABLES.contains(&variable.as_str())
             && let Some(nearest) =
-                nearest::nearest(bare, by_variable.keys().filter_map(|name| name.strip_prefix(VARIABLE_PREFIX)))
+                nearest(bare, by_variable.keys().filter_map(|name| name.strip_prefix(VARIABLE_PREFIX)))
         {
             suspects.push((variable.clone(), format!("{VARIABLE_PREFIX}{nearest}")));
         }

@@ -24,8 +24,8 @@ use management::Change;
 use management::control::{Answer, Request};
 use serde_json::Value as Json;
 
-use crate::cli::{ask, change};
-use crate::config::{Config, Settings};
+use crate::cli::{Server, ask, change};
+use crate::config::Config;
 use crate::exit::{Exit, Failure};
 use call::Call;
 use format::Format;
@@ -91,14 +91,14 @@ fn words<const N: usize>(call: &Call) -> Result<[&str; N], Refusal> {
 }
 
 /// Makes a change of which nothing but `banner` is printed.
-fn done(settings: &Settings, banner: String, what: Change) -> Result<(String, Output), Refusal> {
-    change(settings, what)?;
+fn done(server: &Server, banner: String, what: Change) -> Result<(String, Output), Refusal> {
+    change(server, what)?;
     Ok((banner, Output::Nothing))
 }
 
 /// What the broker says of itself.
-fn told(settings: &Settings) -> Result<Box<management::Status>, Failure> {
-    match ask(settings, &Request::Status)? {
+fn told(server: &Server) -> Result<Box<management::Status>, Failure> {
+    match ask(server, &Request::Status)? {
         Answer::Status(status) => Ok(status),
         other => Err(Exit::Bug.because(format!("the server answered another question: {other:?}"))),
     }
@@ -136,10 +136,11 @@ fn answer(name: &str, line: &[String]) -> Result<String, Refusal> {
     let environment: BTreeMap<_, _> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    let config = Config::load(&BTreeMap::new(), None, &environment).map_err(Failure::from)?;
+    let settings = Config::load(&BTreeMap::new(), None, &environment).map_err(Failure::from)?.settings;
+    let server = Server { settings, remote: None };
     let (banner, output) = match LISTS.iter().find(|list| list.verb == call.verb) {
-        Some(list) => (list.banner(&call), listed(list, &call, &config.settings)?),
-        None => verbs::run(&call, &config.settings)?,
+        Some(list) => (list.banner(&call), listed(list, &call, &server)?),
+        None => verbs::run(&call, &server)?,
     };
     Ok(format::shown(&call, format, &banner, output))
 }
@@ -157,19 +158,19 @@ fn help(call: &Call) -> Result<String, Refusal> {
     }
 }
 
-fn listed(list: &List, call: &Call, settings: &Settings) -> Result<Output, Refusal> {
+fn listed(list: &List, call: &Call, server: &Server) -> Result<Output, Refusal> {
     let vhost = list.in_vhost.then(|| call.vhost());
-    let mut rows = crate::cli::list(settings, list.what, vhost)?;
+    let mut rows = crate::cli::list(server, list.what, vhost)?;
     if let Some(vhost) = vhost {
         // An empty vhost differs from one that does not exist.
-        let vhosts = crate::cli::list(settings, management::Listed::Vhosts, None)?;
+        let vhosts = crate::cli::list(server, management::Listed::Vhosts, None)?;
         if !vhosts.iter().any(|known| known["name"] == vhost) {
             return Err(Refusal::new(DATA, format!("Virtual host '{vhost}' does not exist")));
         }
     }
     if let Some(user) = list.of_user(call) {
         call.exactly::<1>().map_err(Refusal::usage)?;
-        let users = crate::cli::list(settings, management::Listed::Users, None)?;
+        let users = crate::cli::list(server, management::Listed::Users, None)?;
         if !users.iter().any(|known| known["name"] == user) {
             return Err(Refusal::new(NO_USER, format!("User \"{user}\" does not exist")));
         }

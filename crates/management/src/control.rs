@@ -2,10 +2,12 @@
 //!
 //! It is a UNIX socket in the data directory, readable by its owner only: the right to read the
 //! data is the right to ask. A request is one line of JSON, and so is the answer. Both ends are
-//! here. A stuck script can't tie up the server: request lines have a size limit and a time limit,
-//! and few connections are served at a time.
+//! here. Administrators on other machines send the same requests over HTTP ([`PATH`]). A stuck
+//! script can't tie up the server: request lines have a size limit and a time limit, and few
+//! connections are served at a time.
 
 mod answering;
+mod remote;
 
 use serde::{Deserialize, Serialize};
 
@@ -14,8 +16,7 @@ use crate::diagnosis::DiagnosisRow;
 use crate::report::{BackupRow, MessageRow, RedriveRow, RepairRow, Status};
 use crate::resources::{Change, Extent, Imported, LONGEST_DEFINITIONS, Listed, PlannedRow, Secret, TaskFields};
 
-/// Longest request line in bytes: the longest document, and what JSON adds to quote it.
-#[cfg(unix)]
+/// Longest request in bytes: the longest document, and what JSON adds to quote it.
 const LONGEST_REQUEST: u64 = 2 * LONGEST_DEFINITIONS + 1024;
 
 /// The requests.
@@ -169,6 +170,8 @@ pub enum Answer {
     Error(String),
 }
 
+pub use remote::PATH;
+pub(crate) use remote::routes;
 #[cfg(unix)]
 pub use unix::{AskError, ask};
 #[cfg(unix)]
@@ -192,7 +195,7 @@ mod unix {
 
     use super::{Answer, LONGEST_REQUEST, Request};
     use crate::pool::OF_CONTROL;
-    use crate::source::Source;
+    use crate::source::{Source, operator};
 
     /// How long a peer may take to send its request, and to read its answer.
     const PATIENCE: Duration = Duration::from_secs(10);
@@ -250,7 +253,7 @@ mod unix {
             Ok(request) => {
                 let gone = Arc::new(AtomicBool::new(false));
                 let told = Arc::clone(&gone);
-                let mut work = tokio::task::spawn_blocking(move || source.answer(&request, &asker, &told));
+                let mut work = tokio::task::spawn_blocking(move || source.answer(&request, operator(&asker), &told));
                 tokio::select! {
                     answer = &mut work => answer?,
                     // A peer sends nothing after its request, so it has closed its end.

@@ -16,6 +16,7 @@ use hyper_util::service::TowerToHyperService;
 
 use crate::api::{Asker, Failure};
 use crate::console;
+use crate::control;
 use crate::detailed::{self, Asked};
 use crate::foreign::acts_for_another_site;
 use crate::front;
@@ -131,6 +132,7 @@ fn router(source: Arc<Source>, per_object: PerObject) -> Router {
         .route("/health/ready", get(ready))
         .route("/health/writable", get(writable))
         .merge(resources::routes())
+        .merge(control::routes())
         .merge(console::router())
         .fallback(nothing)
         .with_state(source)

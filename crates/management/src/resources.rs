@@ -34,7 +34,7 @@ use crate::audit::Told;
 use crate::change::{Caller, Changes};
 use crate::front;
 use crate::listing::Collection;
-pub(crate) use bindings::percent_encoded;
+pub use bindings::percent_encoded;
 pub use bindings::{BindingChange, BindingFields, DestinationType};
 pub use connections::ConnectionChange;
 pub use definitions::{Extent, Imported, LONGEST_DEFINITIONS};

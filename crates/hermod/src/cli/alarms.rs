@@ -7,9 +7,9 @@ use management::control::{Answer, Request};
 use management::{Change, NodeChange};
 
 use crate::cli::arguments::{position, text};
-use crate::cli::ask::{ask, change, strange};
+use crate::cli::ask::{Server, ask, change, strange};
 use crate::cli::output::{Form, show, show_json};
-use crate::config::{Settings, parse_size};
+use crate::config::parse_size;
 use crate::exit::{Exit, Failure};
 
 /// Its verbs.
@@ -33,24 +33,24 @@ pub(crate) fn command(command: Command) -> Command {
 }
 
 /// Runs `hermod alarms …`.
-pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
-    let Some((verb, given)) = arguments.subcommand() else { return list(settings, form) };
+pub(crate) fn run(server: &Server, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
+    let Some((verb, given)) = arguments.subcommand() else { return list(server, form) };
     match verb {
         "set" | "clear" => {
             let (resource, up) = (text(given, "resource"), verb == "set");
-            change(settings, Change::Node(NodeChange::Alarm { resource, up })).map(drop)
+            change(server, Change::Node(NodeChange::Alarm { resource, up })).map(drop)
         }
         "memory-limit" => {
             let size = text(given, "size");
             let bytes = parse_size(&size).map_err(|error| Exit::Usage.because(format!("'{size}': {error}")))?;
-            change(settings, Change::Node(NodeChange::MemoryLimit { bytes })).map(drop)
+            change(server, Change::Node(NodeChange::MemoryLimit { bytes })).map(drop)
         }
-        _ => list(settings, form),
+        _ => list(server, form),
     }
 }
 
-fn list(settings: &Settings, form: Form) -> Result<(), Failure> {
-    let status = match ask(settings, &Request::Status)? {
+fn list(server: &Server, form: Form) -> Result<(), Failure> {
+    let status = match ask(server, &Request::Status)? {
         Answer::Status(status) => status,
         other => return Err(strange(&other)),
     };

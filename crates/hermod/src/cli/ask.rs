@@ -1,15 +1,32 @@
-//! Asks a running server over its control socket.
+//! Asks a running server: over its control socket, or from another machine over HTTP.
 
 use management::control::{Answer, Request};
 use management::{Change, Listed, Refused, Why};
 
+use crate::cli::remote::Remote;
 use crate::config::Settings;
+#[cfg(unix)]
 use crate::data_dir;
 use crate::exit::{Exit, Failure};
 
+/// The broker that a command is for.
+pub(crate) struct Server {
+    pub(crate) settings: Settings,
+    /// On another machine; otherwise it is the one with the data directory of the settings.
+    pub(crate) remote: Option<Remote>,
+}
+
+/// The answer of the server.
+pub(crate) fn ask(server: &Server, request: &Request) -> Result<Answer, Failure> {
+    match &server.remote {
+        Some(remote) => remote.ask(request),
+        None => over_the_socket(&server.settings, request),
+    }
+}
+
 /// The answer of the server with the data directory of `settings`.
 #[cfg(unix)]
-pub(crate) fn ask(settings: &Settings, request: &Request) -> Result<Answer, Failure> {
+fn over_the_socket(settings: &Settings, request: &Request) -> Result<Answer, Failure> {
     use std::io::ErrorKind;
 
     use management::control::AskError;
@@ -28,16 +45,16 @@ pub(crate) fn ask(settings: &Settings, request: &Request) -> Result<Answer, Fail
 
 /// Systems without UNIX sockets have no control socket.
 #[cfg(not(unix))]
-pub(crate) fn ask(settings: &Settings, _: &Request) -> Result<Answer, Failure> {
-    let path = data_dir::control_socket(settings)?;
-    Err(Exit::Unavailable
-        .because(format!("{}: this system has no such sockets; ask over HTTP instead", path.display())))
+fn over_the_socket(_: &Settings, _: &Request) -> Result<Answer, Failure> {
+    Err(Exit::Usage.because(
+        "this system has no control socket: ask over HTTP, with hermod --url http://localhost:15672 or a context",
+    ))
 }
 
 /// Asks the server for a change. Returns the number of messages or connections that it deleted or
 /// closed.
-pub(crate) fn change(settings: &Settings, change: Change) -> Result<u64, Failure> {
-    match ask(settings, &Request::Change(change))? {
+pub(crate) fn change(server: &Server, change: Change) -> Result<u64, Failure> {
+    match ask(server, &Request::Change(change))? {
         Answer::Changed(count) => Ok(count),
         Answer::NotChanged(refused) => Err(refusal(refused)),
         other => Err(strange(&other)),
@@ -65,14 +82,14 @@ pub(crate) struct Wanted {
 }
 
 /// All objects of one kind, or those in a vhost, in the shape of RabbitMQ's HTTP API.
-pub(crate) fn list(settings: &Settings, what: Listed, vhost: Option<&str>) -> Result<Vec<serde_json::Value>, Failure> {
-    list_fields(settings, Wanted { what, vhost: vhost.map(str::to_owned), fields: Vec::new() })
+pub(crate) fn list(server: &Server, what: Listed, vhost: Option<&str>) -> Result<Vec<serde_json::Value>, Failure> {
+    list_fields(server, Wanted { what, vhost: vhost.map(str::to_owned), fields: Vec::new() })
 }
 
 /// Some fields of all objects of one kind.
-pub(crate) fn list_fields(settings: &Settings, wanted: Wanted) -> Result<Vec<serde_json::Value>, Failure> {
+pub(crate) fn list_fields(server: &Server, wanted: Wanted) -> Result<Vec<serde_json::Value>, Failure> {
     let Wanted { what, vhost, fields } = wanted;
-    match ask(settings, &Request::List { what, vhost, fields })? {
+    match ask(server, &Request::List { what, vhost, fields })? {
         Answer::List(rows) => Ok(rows),
         other => Err(strange(&other)),
     }

@@ -4,21 +4,20 @@ use std::path::Path;
 
 use management::control::{Answer, Request};
 
-use crate::cli::ask::{ask, strange};
+use crate::cli::ask::{Server, ask, strange};
 use crate::cli::counted;
 use crate::cli::output::{Form, show, show_json};
-use crate::config::Settings;
 use crate::config::value::size;
 use crate::exit::{Exit, Failure};
 
 /// Asks the broker to copy its data directory to `directory`, which must be new or empty. Waits for
 /// the end.
-pub(crate) fn run(settings: &Settings, directory: &Path, form: Form) -> Result<(), Failure> {
+pub(crate) fn run(server: &Server, directory: &Path, form: Form) -> Result<(), Failure> {
     let unusable = |why: &dyn std::fmt::Display| Exit::Usage.because(format!("{}: {why}", directory.display()));
     // The broker has another working directory.
     let whole = std::path::absolute(directory).map_err(|error| unusable(&error))?;
     let whole = whole.to_str().ok_or_else(|| unusable(&"the name of the directory is not UTF-8"))?;
-    let row = match ask(settings, &Request::Backup { directory: whole.to_owned() })? {
+    let row = match ask(server, &Request::Backup { directory: whole.to_owned() })? {
         Answer::BackedUp(row) => row,
         Answer::NotBackedUp(why) => return Err(Exit::CannotCreate.because(why)),
         other => return Err(strange(&other)),

@@ -4,10 +4,9 @@ use management::MessageRow;
 use management::control::{Answer, Request};
 
 use crate::cli::Which;
-use crate::cli::ask::{ask, strange};
+use crate::cli::ask::{Server, ask, strange};
 use crate::cli::output::{Form, show, show_json};
 use crate::cli::table;
-use crate::config::Settings;
 use crate::config::value::size;
 use crate::exit::{Exit, Failure};
 
@@ -15,9 +14,9 @@ use crate::exit::{Exit, Failure};
 const WIDTH: usize = 60;
 
 /// Asks and prints.
-pub(crate) fn run(settings: &Settings, which: &Which, form: Form) -> Result<(), Failure> {
+pub(crate) fn run(server: &Server, which: &Which, form: Form) -> Result<(), Failure> {
     let Which { vhost, queue, selector, limit } = which.clone();
-    let rows = match ask(settings, &Request::Browse { vhost, queue, selector, limit })? {
+    let rows = match ask(server, &Request::Browse { vhost, queue, selector, limit })? {
         Answer::Browsed(rows) => rows,
         Answer::NoSuchQueue(text) => return Err(Exit::NotFound.because(text)),
         Answer::Refused(text) => return Err(Exit::Usage.because(text)),

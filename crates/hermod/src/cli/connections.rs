@@ -4,10 +4,9 @@ use clap::{Arg, ArgMatches, Command};
 use management::{Change, ConnectionChange};
 
 use crate::cli::arguments::{ask_for, option, text};
-use crate::cli::ask::change;
+use crate::cli::ask::{Server, change};
 use crate::cli::list::{self, listing};
 use crate::cli::output::Form;
-use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
 /// Its verbs.
@@ -30,16 +29,16 @@ pub(crate) fn command(command: Command) -> Command {
 }
 
 /// Runs `hermod connections …`.
-pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
+pub(crate) fn run(server: &Server, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
     match arguments.subcommand() {
-        Some(("close", given)) => close(settings, given),
-        Some(("strangers", given)) => list::run(settings, &list::STRANGERS, given, form),
-        Some((_, given)) => list::run(settings, &list::CONNECTIONS, given, form),
-        None => list::run(settings, &list::CONNECTIONS, arguments, form),
+        Some(("close", given)) => close(server, given),
+        Some(("strangers", given)) => list::run(server, &list::STRANGERS, given, form),
+        Some((_, given)) => list::run(server, &list::CONNECTIONS, given, form),
+        None => list::run(server, &list::CONNECTIONS, arguments, form),
     }
 }
 
-fn close(settings: &Settings, given: &ArgMatches) -> Result<(), Failure> {
+fn close(server: &Server, given: &ArgMatches) -> Result<(), Failure> {
     let option = |name| given.get_one::<String>(name).cloned();
     let (id, vhost, user) = (option("id"), option("vhost"), option("user"));
     if id.is_none() && vhost.is_none() && user.is_none() && !given.get_flag("all") {
@@ -49,7 +48,7 @@ fn close(settings: &Settings, given: &ArgMatches) -> Result<(), Failure> {
     let name = id.clone().filter(|_| number.is_none());
     let reason = text(given, "reason");
     let closed =
-        change(settings, Change::Connections(ConnectionChange::Close { id: number, name, vhost, user, reason }))?;
+        change(server, Change::Connections(ConnectionChange::Close { id: number, name, vhost, user, reason }))?;
     match id {
         Some(id) if closed == 0 => Err(Exit::NotFound.because(format!("there is no connection {id}"))),
         _ => Ok(()),

@@ -10,9 +10,8 @@ use management::control::{Answer, Request};
 use management::{Extent, Imported, LONGEST_DEFINITIONS};
 
 use crate::cli::arguments::{ask_for, option};
-use crate::cli::ask::{ask, refusal, strange};
+use crate::cli::ask::{Server, ask, refusal, strange};
 use crate::cli::output::{Form, show, show_document, show_json};
-use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
 /// The argument of `hermod export`.
@@ -34,13 +33,13 @@ pub(crate) fn import_command(command: Command) -> Command {
 }
 
 /// Runs `hermod export`.
-pub(crate) fn export(settings: &Settings, given: &ArgMatches) -> Result<(), Failure> {
-    write(settings, given.get_one::<String>("file").map(String::as_str))
+pub(crate) fn export(server: &Server, given: &ArgMatches) -> Result<(), Failure> {
+    write(server, given.get_one::<String>("file").map(String::as_str))
 }
 
 /// Writes the definitions to `file`, or to standard output.
-pub(crate) fn write(settings: &Settings, file: Option<&str>) -> Result<(), Failure> {
-    let document = match ask(settings, &Request::Export)? {
+pub(crate) fn write(server: &Server, file: Option<&str>) -> Result<(), Failure> {
+    let document = match ask(server, &Request::Export)? {
         Answer::Exported(document) => document,
         other => return Err(strange(&other)),
     };
@@ -55,7 +54,7 @@ pub(crate) fn write(settings: &Settings, file: Option<&str>) -> Result<(), Failu
 
 /// Writes a file with password hashes. From the beginning only its owner can read it, whatever was
 /// there under its name. The file is complete or absent, and a link in its place is refused.
-fn private(file: &Path, text: &str) -> std::io::Result<()> {
+pub(crate) fn private(file: &Path, text: &str) -> std::io::Result<()> {
     let other = |what: &str| std::io::Error::other(format!("{what}; name a file, or none for standard output"));
     match file.symlink_metadata() {
         Ok(there) if there.file_type().is_symlink() => return Err(other("it is a link")),
@@ -83,7 +82,7 @@ fn write_new(file: &Path, text: &str) -> std::io::Result<()> {
 }
 
 /// Runs `hermod import`.
-pub(crate) fn import(settings: &Settings, given: &ArgMatches, form: Form) -> Result<(), Failure> {
+pub(crate) fn import(server: &Server, given: &ArgMatches, form: Form) -> Result<(), Failure> {
     let file = given.get_one::<String>("file").map_or("-", String::as_str);
     let extent = if given.get_flag("dry-run") { Extent::DryRun } else { Extent::Whole };
     let how = How {
@@ -91,7 +90,7 @@ pub(crate) fn import(settings: &Settings, given: &ArgMatches, form: Form) -> Res
         vhost: given.get_one::<String>("vhost").cloned(),
         extent,
     };
-    let imported = read(settings, file, how)?;
+    let imported = read(server, file, how)?;
     if form == Form::Json {
         return show_json(&imported);
     }
@@ -113,7 +112,7 @@ pub(crate) struct How {
 }
 
 /// Asks the server to import the document in `file`.
-pub(crate) fn read(settings: &Settings, file: &str, how: How) -> Result<Imported, Failure> {
+pub(crate) fn read(server: &Server, file: &str, how: How) -> Result<Imported, Failure> {
     let failed = |error: std::io::Error| Exit::NotFound.because(format!("{file}: {error}"));
     let mut document = String::new();
     let input: &mut dyn Read =
@@ -123,7 +122,7 @@ pub(crate) fn read(settings: &Settings, file: &str, how: How) -> Result<Imported
         return Err(Exit::BadData.because(format!("{file} has more than {LONGEST_DEFINITIONS} bytes")));
     }
     let How { skip_unsupported, vhost, extent } = how;
-    match ask(settings, &Request::Import { document, skip_unsupported, vhost, extent })? {
+    match ask(server, &Request::Import { document, skip_unsupported, vhost, extent })? {
         Answer::Imported(imported) => Ok(imported),
         Answer::NotChanged(refused) => Err(refusal(refused)),
         other => Err(strange(&other)),

@@ -16,12 +16,12 @@ use serde_json::Value as Json;
 use self::filter::Filter;
 pub(crate) use self::kinds::*;
 use crate::cli::arguments::{list_of, option};
-use crate::cli::ask::{Wanted, list_fields};
+use crate::cli::ask::{Server, Wanted, list_fields};
 use crate::cli::counted;
 use crate::cli::output::{Form, Reader, show_more, show_more_json, show_screen};
 use crate::cli::table;
+use crate::config::nearest;
 use crate::config::value::size;
-use crate::config::{Settings, nearest};
 use crate::exit::{Exit, Failure};
 
 /// Seconds between two readings if `--watch` names none.
@@ -129,11 +129,11 @@ pub(crate) fn refuse_misplaced(given: &ArgMatches) -> Result<(), Failure> {
 }
 
 /// Asks for a list and prints it, once or again and again.
-pub(crate) fn run(settings: &Settings, kind: &Kind, given: &ArgMatches, form: Form) -> Result<(), Failure> {
+pub(crate) fn run(server: &Server, kind: &Kind, given: &ArgMatches, form: Form) -> Result<(), Failure> {
     let view = View::of(kind, given, form)?;
-    let Some(interval) = view.every else { return view.print(&view.read(settings)?).map(drop) };
+    let Some(interval) = view.every else { return view.print(&view.read(server)?).map(drop) };
     loop {
-        let rows = view.read(settings)?;
+        let rows = view.read(server)?;
         if view.print(&rows)? == Reader::Gone {
             return Ok(());
         }
@@ -177,9 +177,9 @@ impl<'k> View<'k> {
     }
 
     /// The rows of the list in their order, and how many there were before any were left out.
-    fn read(&self, settings: &Settings) -> Result<Rows, Failure> {
+    fn read(&self, server: &Server) -> Result<Rows, Failure> {
         let rows =
-            list_fields(settings, Wanted { what: self.kind.what, vhost: self.vhost.clone(), fields: self.fields() })?;
+            list_fields(server, Wanted { what: self.kind.what, vhost: self.vhost.clone(), fields: self.fields() })?;
         Ok(self.arrange(rows))
     }
 

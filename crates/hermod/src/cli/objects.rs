@@ -5,11 +5,10 @@ use management::{BindingChange, BindingFields, Change, DestinationType, Exchange
 use serde_json::{Map, Value as Json};
 
 use crate::cli::arguments::{ask_for, option, position, text, vhost};
-use crate::cli::ask::change;
+use crate::cli::ask::{Server, change};
 use crate::cli::counted;
 use crate::cli::list::{self, listing};
 use crate::cli::output::{Form, show};
-use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
 /// The verbs of `hermod queues`.
@@ -35,8 +34,8 @@ pub(crate) fn queues_command(command: Command) -> Command {
 }
 
 /// Runs `hermod queues …`.
-pub(crate) fn queues(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
-    let all = |given| list::run(settings, &list::QUEUES, given, form);
+pub(crate) fn queues(server: &Server, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
+    let all = |given| list::run(server, &list::QUEUES, given, form);
     let Some((verb, given)) = arguments.subcommand() else { return all(arguments) };
     let name = text(given, "name");
     let made = match verb {
@@ -47,7 +46,7 @@ pub(crate) fn queues(settings: &Settings, arguments: &ArgMatches, form: Form) ->
             }
             let (durable, auto_delete) = (!given.get_flag("transient"), given.get_flag("auto-delete"));
             change(
-                settings,
+                server,
                 Change::Queues(QueueChange::Declare {
                     vhost: text(given, "vhost"),
                     name,
@@ -60,11 +59,11 @@ pub(crate) fn queues(settings: &Settings, arguments: &ArgMatches, form: Form) ->
         "delete" => {
             let (if_unused, if_empty) = (given.get_flag("if-unused"), given.get_flag("if-empty"));
             change(
-                settings,
+                server,
                 Change::Queues(QueueChange::Delete { vhost: text(given, "vhost"), name, if_unused, if_empty }),
             )
         }
-        "purge" => change(settings, Change::Queues(QueueChange::Purge { vhost: text(given, "vhost"), name })),
+        "purge" => change(server, Change::Queues(QueueChange::Purge { vhost: text(given, "vhost"), name })),
         _ => return all(given),
     };
     let count = made?;
@@ -91,13 +90,13 @@ pub(crate) fn exchanges_command(command: Command) -> Command {
 }
 
 /// Runs `hermod exchanges …`.
-pub(crate) fn exchanges(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
-    let all = |given| list::run(settings, &list::EXCHANGES, given, form);
+pub(crate) fn exchanges(server: &Server, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
+    let all = |given| list::run(server, &list::EXCHANGES, given, form);
     let Some((verb, given)) = arguments.subcommand() else { return all(arguments) };
     let name = text(given, "name");
     match verb {
         "declare" => change(
-            settings,
+            server,
             Change::Exchanges(ExchangeChange::Declare {
                 vhost: text(given, "vhost"),
                 name,
@@ -109,7 +108,7 @@ pub(crate) fn exchanges(settings: &Settings, arguments: &ArgMatches, form: Form)
             }),
         ),
         "delete" => change(
-            settings,
+            server,
             Change::Exchanges(ExchangeChange::Delete {
                 vhost: text(given, "vhost"),
                 name,
@@ -138,8 +137,8 @@ pub(crate) fn bindings_command(command: Command) -> Command {
 }
 
 /// Runs `hermod bindings …`.
-pub(crate) fn bindings(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
-    let all = |given| list::run(settings, &list::BINDINGS, given, form);
+pub(crate) fn bindings(server: &Server, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
+    let all = |given| list::run(server, &list::BINDINGS, given, form);
     let (verb, given) = match arguments.subcommand() {
         None => return all(arguments),
         Some(("list", given)) => return all(given),
@@ -160,7 +159,7 @@ pub(crate) fn bindings(settings: &Settings, arguments: &ArgMatches, form: Form) 
         "declare" => BindingChange::Bind { vhost, binding },
         _ => BindingChange::Unbind { vhost, binding },
     };
-    change(settings, Change::Bindings(bound)).map(drop)
+    change(server, Change::Bindings(bound)).map(drop)
 }
 
 fn declaring(name: &'static str, about: &'static str) -> Command {

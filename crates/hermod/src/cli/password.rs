@@ -25,6 +25,14 @@ pub(crate) fn read(given: Option<&String>) -> Result<String, Failure> {
     Ok(password)
 }
 
+/// A typed password. Without a terminal there is none: standard input has something else.
+pub(crate) fn read_typed() -> Result<String, Failure> {
+    match stdin().is_terminal() {
+        true => read(None),
+        false => Err(Exit::Usage.because("no password: give it with --password-file, or in HERMOD_PASSWORD")),
+    }
+}
+
 fn first_line(input: &mut impl BufRead) -> Result<String, Failure> {
     let mut line = String::new();
     let mut limited = std::io::Read::take(input, LONGEST_LINE);

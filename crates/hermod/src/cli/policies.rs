@@ -5,10 +5,9 @@ use clap::{ArgMatches, Command};
 use management::{Change, PolicyChange, PolicyFields};
 
 use crate::cli::arguments::{ask_for, option, position, text, vhost};
-use crate::cli::ask::change;
+use crate::cli::ask::{Server, change};
 use crate::cli::list;
 use crate::cli::output::Form;
-use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
 /// Its verbs.
@@ -44,8 +43,8 @@ pub(crate) fn command(command: Command) -> Command {
 }
 
 /// Runs `hermod policies …`.
-pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
-    let all = |kind, given| list::run(settings, kind, given, form);
+pub(crate) fn run(server: &Server, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
+    let all = |kind, given| list::run(server, kind, given, form);
     let Some((verb, given)) = arguments.subcommand() else { return all(&list::POLICIES, arguments) };
     let operator = given.get_flag("operator");
     let (vhost, name) = (|| text(given, "vhost"), || text(given, "name"));
@@ -61,9 +60,9 @@ pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Re
                 definition: serde_json::from_str(&text(given, "definition"))
                     .map_err(|error| Exit::Usage.because(format!("the definition is no JSON object: {error}")))?,
             };
-            change(settings, Change::Policies(PolicyChange::Set { kind, policy }))
+            change(server, Change::Policies(PolicyChange::Set { kind, policy }))
         }
-        "clear" => change(settings, Change::Policies(PolicyChange::Clear { kind, vhost: vhost(), name: name() })),
+        "clear" => change(server, Change::Policies(PolicyChange::Clear { kind, vhost: vhost(), name: name() })),
         _ => return all(if operator { &list::OPERATOR_POLICIES } else { &list::POLICIES }, given),
     }
     .map(drop)

@@ -3,18 +3,17 @@
 use clap::ArgMatches;
 use management::control::{Answer, Request};
 
-use crate::cli::ask::{ask, strange};
+use crate::cli::ask::{Server, ask, strange};
 use crate::cli::output::{Form, show, show_json};
 use crate::cli::{Which, counted};
-use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
 /// Runs `hermod redrive`: asks the broker to move the dead letters of a queue back. With
 /// `--dry-run`, they are only counted.
-pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
+pub(crate) fn run(server: &Server, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
     let Which { vhost, queue, selector, limit } = Which::of(arguments);
     let dry_run = arguments.get_flag("dry-run");
-    let row = match ask(settings, &Request::Redrive { vhost, queue: queue.clone(), selector, limit, dry_run })? {
+    let row = match ask(server, &Request::Redrive { vhost, queue: queue.clone(), selector, limit, dry_run })? {
         Answer::Redriven(row) => row,
         Answer::NoSuchQueue(text) => return Err(Exit::NotFound.because(text)),
         Answer::Refused(text) => return Err(Exit::Usage.because(text)),

@@ -5,19 +5,18 @@ use clap::ArgMatches;
 use management::control::{Answer, Request};
 
 use crate::cli::arguments::text;
-use crate::cli::ask::{ask, strange};
+use crate::cli::ask::{Server, ask, strange};
 use crate::cli::counted;
 use crate::cli::output::{Form, show, show_json};
-use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
 /// Runs `hermod repair`: asks the broker to read a queue, and with `--accept-loss` to give up the
 /// unreadable messages.
-pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
+pub(crate) fn run(server: &Server, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
     let (vhost, queue) = (&text(arguments, "vhost"), &text(arguments, "queue"));
     let accept_loss = arguments.get_flag("accept-loss");
     let request = Request::Repair { vhost: vhost.clone(), queue: queue.clone(), accept_loss };
-    let row = match ask(settings, &request)? {
+    let row = match ask(server, &request)? {
         Answer::Repaired(Some(row)) => row,
         Answer::Repaired(None) => {
             return Err(Exit::NotFound.because(format!("there is no queue '{queue}' in vhost '{vhost}'")));

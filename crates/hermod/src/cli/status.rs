@@ -3,17 +3,16 @@
 use management::control::{Answer, Request};
 use management::{ConnectionStatus, Status, StorageStatus};
 
-use crate::cli::ask::{ask, strange};
+use crate::cli::ask::{Server, ask, strange};
 use crate::cli::counted;
 use crate::cli::output::{Form, show, show_json};
 use crate::cli::table;
-use crate::config::Settings;
 use crate::config::value::size;
 use crate::exit::Failure;
 
 /// Asks and prints.
-pub(crate) fn run(settings: &Settings, form: Form) -> Result<(), Failure> {
-    let status = match ask(settings, &Request::Status)? {
+pub(crate) fn run(server: &Server, form: Form) -> Result<(), Failure> {
+    let status = match ask(server, &Request::Status)? {
         Answer::Status(status) => status,
         other => return Err(strange(&other)),
     };

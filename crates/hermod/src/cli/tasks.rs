@@ -8,11 +8,10 @@ use management::{Change, Listed, PlannedRow, TaskChange, TaskFields, TaskTo};
 use serde_json::Value as Json;
 
 use crate::cli::arguments::{option, position, text};
-use crate::cli::ask::{self, ask, change, refusal, strange};
+use crate::cli::ask::{self, Server, ask, change, refusal, strange};
 use crate::cli::counted;
 use crate::cli::list::{self, listing};
 use crate::cli::output::{Form, show, show_json};
-use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
 /// How often a task is looked at while its end is waited for.
@@ -61,19 +60,19 @@ fn number(name: &'static str, help: &'static str) -> Arg {
 }
 
 /// Runs `hermod tasks …`.
-pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
+pub(crate) fn run(server: &Server, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
     match arguments.subcommand() {
-        Some(("start", given)) => start(settings, given, form),
+        Some(("start", given)) => start(server, given, form),
         Some(("cancel", given)) => {
             let (vhost, name) = (text(given, "vhost"), text(given, "name"));
-            change(settings, Change::Tasks(TaskChange::Cancel { vhost, name })).map(drop)
+            change(server, Change::Tasks(TaskChange::Cancel { vhost, name })).map(drop)
         }
-        Some((_, given)) => list::run(settings, &list::TASKS, given, form),
-        None => list::run(settings, &list::TASKS, arguments, form),
+        Some((_, given)) => list::run(server, &list::TASKS, given, form),
+        None => list::run(server, &list::TASKS, arguments, form),
     }
 }
 
-fn start(settings: &Settings, given: &ArgMatches, form: Form) -> Result<(), Failure> {
+fn start(server: &Server, given: &ArgMatches, form: Form) -> Result<(), Failure> {
     let optional = |name: &str| given.get_one::<String>(name).cloned();
     let to = optional("to").map(|queue| TaskTo::Queue { queue });
     let through = |exchange| TaskTo::Exchange { exchange, routing_key: optional("routing-key") };
@@ -88,13 +87,13 @@ fn start(settings: &Settings, given: &ArgMatches, form: Form) -> Result<(), Fail
         dry_run: given.get_flag("dry-run"),
     };
     if task.dry_run {
-        return plan(settings, vhost, task, form);
+        return plan(server, vhost, task, form);
     }
-    let name = format!("{:x}", change(settings, Change::Tasks(TaskChange::Start { vhost: vhost.clone(), task }))?);
+    let name = format!("{:x}", change(server, Change::Tasks(TaskChange::Start { vhost: vhost.clone(), task }))?);
     if given.get_flag("detach") {
         return show(&format!("{name}\n"));
     }
-    let ended = wait(settings, &vhost, &name)?;
+    let ended = wait(server, &vhost, &name)?;
     if form == Form::Json {
         return show_json(&ended);
     }
@@ -110,9 +109,9 @@ fn start(settings: &Settings, given: &ArgMatches, form: Form) -> Result<(), Fail
 }
 
 /// Waits for the end of a task. The task goes on if this command ends before.
-fn wait(settings: &Settings, vhost: &str, name: &str) -> Result<Json, Failure> {
+fn wait(server: &Server, vhost: &str, name: &str) -> Result<Json, Failure> {
     loop {
-        let tasks = ask::list(settings, Listed::Tasks, Some(vhost))?;
+        let tasks = ask::list(server, Listed::Tasks, Some(vhost))?;
         let task = tasks.into_iter().find(|task| task["name"] == name);
         let task = task.ok_or_else(|| Exit::NotFound.because(format!("task {name} is not known any more")))?;
         if task["state"] != "running" {
@@ -122,9 +121,9 @@ fn wait(settings: &Settings, vhost: &str, name: &str) -> Result<Json, Failure> {
     }
 }
 
-fn plan(settings: &Settings, vhost: String, task: TaskFields, form: Form) -> Result<(), Failure> {
+fn plan(server: &Server, vhost: String, task: TaskFields, form: Form) -> Result<(), Failure> {
     let (kind, queue) = (task.kind.clone(), task.queue.clone());
-    let planned = match ask(settings, &Request::PlanTask { vhost, task })? {
+    let planned = match ask(server, &Request::PlanTask { vhost, task })? {
         Answer::Planned(planned) => planned,
         Answer::NotChanged(refused) => return Err(refusal(refused)),
         other => return Err(strange(&other)),

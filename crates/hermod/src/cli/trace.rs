@@ -4,10 +4,9 @@ use clap::{ArgMatches, Command};
 use management::{Change, VhostChange};
 
 use crate::cli::arguments::{text, vhost};
-use crate::cli::ask::change;
+use crate::cli::ask::{Server, change};
 use crate::cli::list::{self, listing};
 use crate::cli::output::Form;
-use crate::config::Settings;
 use crate::exit::Failure;
 
 /// Its verbs.
@@ -19,13 +18,13 @@ pub(crate) fn command(command: Command) -> Command {
 }
 
 /// Runs `hermod trace …`.
-pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
+pub(crate) fn run(server: &Server, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
     match arguments.subcommand() {
         Some((verb @ ("on" | "off"), given)) => {
-            change(settings, Change::Vhosts(VhostChange::Trace { vhost: text(given, "vhost"), on: verb == "on" }))
+            change(server, Change::Vhosts(VhostChange::Trace { vhost: text(given, "vhost"), on: verb == "on" }))
                 .map(drop)
         }
-        Some((_, given)) => list::run(settings, &list::TRACED, given, form),
-        None => list::run(settings, &list::TRACED, arguments, form),
+        Some((_, given)) => list::run(server, &list::TRACED, given, form),
+        None => list::run(server, &list::TRACED, arguments, form),
     }
 }

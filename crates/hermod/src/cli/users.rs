@@ -5,11 +5,10 @@ use management::control::{Answer, Request};
 use management::{Change, LimitChange, PermissionChange, Secret, UserChange};
 
 use crate::cli::arguments::{ask_for, count, list_of, option, position, text, vhost, words};
-use crate::cli::ask::{ask, change, strange};
+use crate::cli::ask::{Server, ask, change, strange};
 use crate::cli::list::{self, listing};
 use crate::cli::output::Form;
 use crate::cli::password;
-use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
 /// The verbs of `hermod users`.
@@ -44,35 +43,35 @@ pub(crate) fn users_command(command: Command) -> Command {
 }
 
 /// Runs `hermod users …`.
-pub(crate) fn users(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
+pub(crate) fn users(server: &Server, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
     let Some((verb, given)) = arguments.subcommand() else {
-        return list::run(settings, &list::USERS, arguments, form);
+        return list::run(server, &list::USERS, arguments, form);
     };
     let name = || text(given, "name");
     let secret = || password::read(given.get_one::<String>("password")).map(Secret::Password);
     match verb {
         "add" => {
             let secret = if given.get_flag("no-password") { Secret::None } else { secret()? };
-            change(settings, Change::Users(UserChange::Add { name: name(), secret, tags: list_of(given, "tags") }))
+            change(server, Change::Users(UserChange::Add { name: name(), secret, tags: list_of(given, "tags") }))
         }
-        "delete" => change(settings, Change::Users(UserChange::Delete { name: name() })),
+        "delete" => change(server, Change::Users(UserChange::Delete { name: name() })),
         "change-password" => {
-            change(settings, Change::Users(UserChange::ChangePassword { name: name(), secret: secret()? }))
+            change(server, Change::Users(UserChange::ChangePassword { name: name(), secret: secret()? }))
         }
-        "authenticate" => authenticate(settings, name(), secret()?),
-        "set-tags" => change(settings, Change::Users(UserChange::SetTags { name: name(), tags: words(given, "tags") })),
+        "authenticate" => authenticate(server, name(), secret()?),
+        "set-tags" => change(server, Change::Users(UserChange::SetTags { name: name(), tags: words(given, "tags") })),
         "limit" => {
             let limit = |name| given.get_one::<u32>(name).copied();
             let (connections, sessions) = (limit("max-connections"), limit("max-channels"));
-            change(settings, Change::Limits(LimitChange::OfUser { name: name(), connections, sessions }))
+            change(server, Change::Limits(LimitChange::OfUser { name: name(), connections, sessions }))
         }
-        _ => return list::run(settings, &list::USERS, given, form),
+        _ => return list::run(server, &list::USERS, given, form),
     }
     .map(drop)
 }
 
-fn authenticate(settings: &Settings, user: String, password: Secret) -> Result<u64, Failure> {
-    match ask(settings, &Request::Authenticate { user: user.clone(), password })? {
+fn authenticate(server: &Server, user: String, password: Secret) -> Result<u64, Failure> {
+    match ask(server, &Request::Authenticate { user: user.clone(), password })? {
         Answer::Authenticated(true) => Ok(0),
         Answer::Authenticated(false) => {
             Err(Exit::NoPermission.because(format!("there is no user '{user}', or that is not its password")))
@@ -119,13 +118,13 @@ pub(crate) fn permissions_command(command: Command) -> Command {
 }
 
 /// Runs `hermod permissions …`.
-pub(crate) fn permissions(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
-    let all = |given| list::run(settings, &list::PERMISSIONS, given, form);
+pub(crate) fn permissions(server: &Server, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
+    let all = |given| list::run(server, &list::PERMISSIONS, given, form);
     let Some((verb, given)) = arguments.subcommand() else { return all(arguments) };
     let text = |name| text(given, name);
     match verb {
         "set" => change(
-            settings,
+            server,
             Change::Permissions(PermissionChange::Set {
                 user: text("user"),
                 vhost: text("vhost"),
@@ -135,10 +134,10 @@ pub(crate) fn permissions(settings: &Settings, arguments: &ArgMatches, form: For
             }),
         ),
         "clear" => {
-            change(settings, Change::Permissions(PermissionChange::Clear { user: text("user"), vhost: text("vhost") }))
+            change(server, Change::Permissions(PermissionChange::Clear { user: text("user"), vhost: text("vhost") }))
         }
         "set-topic" => change(
-            settings,
+            server,
             Change::Permissions(PermissionChange::SetTopic {
                 user: text("user"),
                 vhost: text("vhost"),
@@ -148,14 +147,14 @@ pub(crate) fn permissions(settings: &Settings, arguments: &ArgMatches, form: For
             }),
         ),
         "clear-topic" => change(
-            settings,
+            server,
             Change::Permissions(PermissionChange::ClearTopic {
                 user: text("user"),
                 vhost: text("vhost"),
                 exchange: given.get_one::<String>("exchange").cloned(),
             }),
         ),
-        "list-topic" => return list::run(settings, &list::TOPIC_PERMISSIONS, given, form),
+        "list-topic" => return list::run(server, &list::TOPIC_PERMISSIONS, given, form),
         _ => return all(given),
     }
     .map(drop)

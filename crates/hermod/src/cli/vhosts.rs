@@ -4,10 +4,9 @@ use clap::{ArgMatches, Command};
 use management::{Change, LimitChange, VhostChange};
 
 use crate::cli::arguments::{count, option, position, split, text};
-use crate::cli::ask::change;
+use crate::cli::ask::{Server, change};
 use crate::cli::list::{self, listing};
 use crate::cli::output::Form;
-use crate::config::Settings;
 use crate::exit::Failure;
 
 /// Its verbs.
@@ -36,8 +35,8 @@ pub(crate) fn command(command: Command) -> Command {
 }
 
 /// Runs `hermod vhosts …`.
-pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
-    let all = |kind, given| list::run(settings, kind, given, form);
+pub(crate) fn run(server: &Server, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
+    let all = |kind, given| list::run(server, kind, given, form);
     let Some((verb, given)) = arguments.subcommand() else { return all(&list::VHOSTS, arguments) };
     let name = text(given, "name");
     match verb {
@@ -45,13 +44,13 @@ pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, form: Form) -> Re
             let given = |name| given.get_one::<String>(name).cloned();
             let tags = given("tags").map(|tags| split(&tags));
             let (description, default_queue_type) = (given("description"), given("default-queue-type"));
-            change(settings, Change::Vhosts(VhostChange::Put { name, description, tags, default_queue_type }))
+            change(server, Change::Vhosts(VhostChange::Put { name, description, tags, default_queue_type }))
         }
-        "delete" => change(settings, Change::Vhosts(VhostChange::Delete { name })),
+        "delete" => change(server, Change::Vhosts(VhostChange::Delete { name })),
         "limit" => {
             let limit = |name| given.get_one::<u32>(name).copied().map(u64::from);
             let (connections, queues) = (limit("max-connections"), limit("max-queues"));
-            change(settings, Change::Limits(LimitChange::OfVhost { name, connections, queues }))
+            change(server, Change::Limits(LimitChange::OfVhost { name, connections, queues }))
         }
         "limits" => return all(&list::VHOST_LIMITS, given),
         _ => return all(&list::VHOSTS, given),

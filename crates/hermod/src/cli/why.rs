@@ -3,16 +3,15 @@
 use management::DiagnosisRow;
 use management::control::{Answer, Request};
 
-use crate::cli::ask::{ask, strange};
+use crate::cli::ask::{Server, ask, strange};
 use crate::cli::output::{Form, show, show_json};
 use crate::cli::table;
-use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
 /// Asks and prints.
-pub(crate) fn run(settings: &Settings, vhost: &str, queue: &str, form: Form) -> Result<(), Failure> {
+pub(crate) fn run(server: &Server, vhost: &str, queue: &str, form: Form) -> Result<(), Failure> {
     let request = Request::Diagnose { vhost: vhost.to_owned(), queue: queue.to_owned() };
-    let row = match ask(settings, &request)? {
+    let row = match ask(server, &request)? {
         Answer::Diagnosed(row) => row,
         Answer::NoSuchQueue(text) => return Err(Exit::NotFound.because(text)),
         other => return Err(strange(&other)),

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::call::Call;
 use super::{DATA, NO_USER, Output, Refusal, done, words};
-use crate::config::Settings;
+use crate::cli::Server;
 
 const OF_VHOSTS: [&str; 2] = ["max-connections", "max-queues"];
 const OF_USERS: [&str; 2] = ["max-connections", "max-channels"];
@@ -17,8 +17,8 @@ const OF_USERS: [&str; 2] = ["max-connections", "max-channels"];
 type Limits = [Option<u64>; 2];
 
 /// The present limits of a user.
-fn present(settings: &Settings, user: &str) -> Result<Limits, Refusal> {
-    let rows = crate::cli::list(settings, Listed::UserLimits, None)?;
+fn present(server: &Server, user: &str) -> Result<Limits, Refusal> {
+    let rows = crate::cli::list(server, Listed::UserLimits, None)?;
     let row = rows.iter().find(|row| row["user"] == user);
     Ok(OF_USERS.map(|limit| row.and_then(|row| row["value"][limit].as_u64())))
 }
@@ -41,37 +41,37 @@ fn changed(document: &str, names: [&str; 2], present: Limits) -> Result<Limits, 
     Ok(limits)
 }
 
-pub(super) fn set_vhost(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+pub(super) fn set_vhost(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let [document] = words(call)?;
     let name = call.vhost().to_owned();
     let [connections, queues] = changed(document, OF_VHOSTS, [None; 2])?;
     let banner = format!("Setting vhost limits to \"{document}\" for vhost \"{name}\" ...");
-    done(settings, banner, Change::Limits(LimitChange::OfVhost { name, connections, queues }))
+    done(server, banner, Change::Limits(LimitChange::OfVhost { name, connections, queues }))
 }
 
-pub(super) fn clear_vhost(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+pub(super) fn clear_vhost(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let [] = words(call)?;
     let name = call.vhost().to_owned();
     let banner = format!("Clearing vhost \"{name}\" limits ...");
-    done(settings, banner, Change::Limits(LimitChange::OfVhost { name, connections: None, queues: None }))
+    done(server, banner, Change::Limits(LimitChange::OfVhost { name, connections: None, queues: None }))
 }
 
-fn limit_user(settings: &Settings, banner: String, name: &str, limits: Limits) -> Result<(String, Output), Refusal> {
+fn limit_user(server: &Server, banner: String, name: &str, limits: Limits) -> Result<(String, Output), Refusal> {
     let [connections, sessions] = limits.map(|limit| limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX - 1)));
-    done(settings, banner, Change::Limits(LimitChange::OfUser { name: name.to_owned(), connections, sessions }))
+    done(server, banner, Change::Limits(LimitChange::OfUser { name: name.to_owned(), connections, sessions }))
 }
 
-pub(super) fn set_user(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+pub(super) fn set_user(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let [name, document] = words(call)?;
-    let present = present(settings, name)?;
+    let present = present(server, name)?;
     let limits = changed(document, OF_USERS, present)?;
-    limit_user(settings, format!("Setting user limits to \"{document}\" for user \"{name}\" ..."), name, limits)
+    limit_user(server, format!("Setting user limits to \"{document}\" for user \"{name}\" ..."), name, limits)
 }
 
 /// Clears one limit, or all of them.
-pub(super) fn clear_user(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+pub(super) fn clear_user(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let [name, which] = words(call)?;
-    let mut limits = present(settings, name)?;
+    let mut limits = present(server, name)?;
     match OF_USERS.iter().position(|limit| *limit == which) {
         Some(at) => limits[at] = None,
         None if which == "all" => limits = [None; 2],
@@ -81,17 +81,17 @@ pub(super) fn clear_user(call: &Call, settings: &Settings) -> Result<(String, Ou
         }
     }
     let what = if which == "all" { "all limits".to_owned() } else { format!("\"{which}\" limit") };
-    limit_user(settings, format!("Clearing {what} for user \"{name}\" ..."), name, limits)
+    limit_user(server, format!("Clearing {what} for user \"{name}\" ..."), name, limits)
 }
 
 /// The limits of one vhost as a document; with `--global` a row for each vhost that has limits.
-pub(super) fn list_vhost(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
-    let rows = crate::cli::list(settings, Listed::VhostLimits, None)?;
+pub(super) fn list_vhost(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
+    let rows = crate::cli::list(server, Listed::VhostLimits, None)?;
     if call.flag("global") {
         return Ok(("Listing limits for all vhosts ...".to_owned(), table("vhost", &rows)));
     }
     let vhost = call.vhost();
-    let known = crate::cli::list(settings, Listed::Vhosts, None)?;
+    let known = crate::cli::list(server, Listed::Vhosts, None)?;
     if !known.iter().any(|row| row["name"] == vhost) {
         return Err(Refusal::new(DATA, format!("Virtual host '{vhost}' does not exist")));
     }
@@ -101,13 +101,13 @@ pub(super) fn list_vhost(call: &Call, settings: &Settings) -> Result<(String, Ou
 }
 
 /// The limits of one user as a document; with `--global` a row for each user that has limits.
-pub(super) fn list_user(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
-    let rows = crate::cli::list(settings, Listed::UserLimits, None)?;
+pub(super) fn list_user(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
+    let rows = crate::cli::list(server, Listed::UserLimits, None)?;
     if call.flag("global") {
         return Ok(("Listing limits for all users ...".to_owned(), table("user", &rows)));
     }
     let user = call.option("user").unwrap_or("guest");
-    let known = crate::cli::list(settings, Listed::Users, None)?;
+    let known = crate::cli::list(server, Listed::Users, None)?;
     if !known.iter().any(|row| row["name"] == user) {
         return Err(Refusal::new(NO_USER, format!("User \"{user}\" does not exist")));
     }

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use super::call::Call;
 use super::plugins::built_in;
 use super::{Output, Refusal, SOFTWARE, told, words};
-use crate::config::Settings;
+use crate::cli::Server;
 
 /// How long connecting to a listener may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -24,9 +24,9 @@ fn said(banner: &str, text: impl Into<String>) -> Said {
     Ok((banner.to_owned(), Output::Text(text.into())))
 }
 
-pub(super) fn status(_: &Call, settings: &Settings) -> Said {
-    let status = told(settings)?;
-    let vhosts = crate::cli::list(settings, Listed::Vhosts, None)?.len();
+pub(super) fn status(_: &Call, server: &Server) -> Said {
+    let status = told(server)?;
+    let vhosts = crate::cli::list(server, Listed::Vhosts, None)?.len();
     let banner = format!("Status of node {} ...", status.server.node);
     Ok((banner, Output::Object { document: document(&status, vhosts), text: for_people(&status, vhosts) }))
 }
@@ -96,8 +96,8 @@ fn document(status: &Status, vhosts: usize) -> Json {
     })
 }
 
-pub(super) fn cluster_status(_: &Call, settings: &Settings) -> Said {
-    let status = told(settings)?;
+pub(super) fn cluster_status(_: &Call, server: &Server) -> Said {
+    let status = told(server)?;
     let ServerStatus { node, cluster, .. } = &status.server;
     let alarms: Vec<_> =
         status.server.alarms.iter().map(|resource| json!({ "node": node, "resource": resource })).collect();
@@ -120,30 +120,30 @@ pub(super) fn cluster_status(_: &Call, settings: &Settings) -> Said {
     Ok((format!("Cluster status of node {node} ..."), Output::Object { document, text }))
 }
 
-pub(super) fn server_version(_: &Call, settings: &Settings) -> Said {
-    let status = told(settings)?;
+pub(super) fn server_version(_: &Call, server: &Server) -> Said {
+    let status = told(server)?;
     said("Asking node for its version ...", format!("{}\n", status.server.compat_version))
 }
 
 /// The version of the tool. Tool and server are one program.
-pub(super) fn version(_: &Call, settings: &Settings) -> Said {
-    said("", format!("{}\n", settings.compat.version))
+pub(super) fn version(_: &Call, server: &Server) -> Said {
+    said("", format!("{}\n", server.settings.compat.version))
 }
 
-pub(super) fn is_running(_: &Call, settings: &Settings) -> Said {
-    let status = told(settings)?;
+pub(super) fn is_running(_: &Call, server: &Server) -> Said {
+    let status = told(server)?;
     said("Asking node for its status ...", format!("Node {} is running\n", status.server.node))
 }
 
 /// A broker that answers has booted.
-pub(super) fn is_booting(_: &Call, settings: &Settings) -> Said {
-    let status = told(settings)?;
+pub(super) fn is_booting(_: &Call, server: &Server) -> Said {
+    let status = told(server)?;
     said("Asking node for its boot status ...", format!("Node {} is fully booted\n", status.server.node))
 }
 
 /// Connects to every listener.
-pub(super) fn check_connectivity(_: &Call, settings: &Settings) -> Said {
-    let status = told(settings)?;
+pub(super) fn check_connectivity(_: &Call, server: &Server) -> Said {
+    let status = told(server)?;
     let reached = |address: &str| {
         address.parse().is_ok_and(|at: SocketAddr| TcpStream::connect_timeout(&here(at), PATIENCE).is_ok())
     };
@@ -171,10 +171,10 @@ fn ports(status: &Status) -> String {
     ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
 }
 
-pub(super) fn check_port(call: &Call, settings: &Settings) -> Said {
+pub(super) fn check_port(call: &Call, server: &Server) -> Said {
     let [port] = words(call)?;
     let wanted: u16 = port.parse().map_err(|_| Refusal::usage(format!("'{port}' is no port")))?;
-    let status = told(settings)?;
+    let status = told(server)?;
     if !status.server.listeners.iter().any(|row| port_of(&row.address) == Some(wanted)) {
         let text = format!("No listener on port {wanted} on node {}; there are {}", status.server.node, ports(&status));
         return Err(Refusal::new(SOFTWARE, text));
@@ -184,33 +184,33 @@ pub(super) fn check_port(call: &Call, settings: &Settings) -> Said {
 }
 
 /// In a broker that answers, every vhost is up.
-pub(super) fn check_vhosts(_: &Call, settings: &Settings) -> Said {
-    let status = told(settings)?;
+pub(super) fn check_vhosts(_: &Call, server: &Server) -> Said {
+    let status = told(server)?;
     let banner = format!("Checking if all vhosts are running on node {} ...", status.server.node);
     said(&banner, format!("Node {} reported all vhosts as running\n", status.server.node))
 }
 
 /// Checks that can fail only in a cluster.
-pub(super) fn check_members(_: &Call, settings: &Settings) -> Said {
-    let status = told(settings)?;
+pub(super) fn check_members(_: &Call, server: &Server) -> Said {
+    let status = told(server)?;
     let banner = format!("Checking if node {} is critical for quorum of any quorum queues ...", status.server.node);
     said(&banner, format!("Node {} reported no queues that it is critical for\n", status.server.node))
 }
 
 /// Hermod has no parameters.
-pub(super) fn parameters(call: &Call, _: &Settings) -> Said {
+pub(super) fn parameters(call: &Call, _: &Server) -> Said {
     let banner = format!("Listing runtime parameters for vhost \"{}\" ...", call.vhost());
     Ok((banner, Output::Rows { columns: ["component", "name", "value"].map(str::to_owned).to_vec(), rows: Vec::new() }))
 }
 
-pub(super) fn global_parameters(_: &Call, _: &Settings) -> Said {
+pub(super) fn global_parameters(_: &Call, _: &Server) -> Said {
     let columns = ["name", "value"].map(str::to_owned).to_vec();
     Ok(("Listing global runtime parameters ...".to_owned(), Output::Rows { columns, rows: Vec::new() }))
 }
 
-pub(super) fn feature_flags(_: &Call, settings: &Settings) -> Said {
+pub(super) fn feature_flags(_: &Call, server: &Server) -> Said {
     let columns = ["name", "state"].map(str::to_owned).to_vec();
-    let status = told(settings)?;
+    let status = told(server)?;
     let rows = management::feature_flags(&status.server.product)
         .map(|(name, _)| vec![name.into(), "enabled".into()])
         .collect();

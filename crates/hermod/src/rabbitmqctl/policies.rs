@@ -5,22 +5,22 @@ use management::{Change, PolicyChange, PolicyFields};
 
 use super::call::Call;
 use super::{DATA, Output, Refusal, done, words};
-use crate::config::Settings;
+use crate::cli::Server;
 
-pub(super) fn set(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
-    put(call, settings, PolicyKind::User)
+pub(super) fn set(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
+    put(call, server, PolicyKind::User)
 }
 
-pub(super) fn set_operator(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
-    put(call, settings, PolicyKind::Operator)
+pub(super) fn set_operator(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
+    put(call, server, PolicyKind::Operator)
 }
 
-pub(super) fn clear(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
-    remove(call, settings, PolicyKind::User)
+pub(super) fn clear(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
+    remove(call, server, PolicyKind::User)
 }
 
-pub(super) fn clear_operator(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
-    remove(call, settings, PolicyKind::Operator)
+pub(super) fn clear_operator(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
+    remove(call, server, PolicyKind::Operator)
 }
 
 fn shown(kind: PolicyKind) -> &'static str {
@@ -30,7 +30,7 @@ fn shown(kind: PolicyKind) -> &'static str {
     }
 }
 
-fn put(call: &Call, settings: &Settings, kind: PolicyKind) -> Result<(String, Output), Refusal> {
+fn put(call: &Call, server: &Server, kind: PolicyKind) -> Result<(String, Output), Refusal> {
     let [name, pattern, definition] = words(call)?;
     let (priority, vhost) = (call.option("priority").unwrap_or("0"), call.vhost());
     let banner = format!(
@@ -49,16 +49,12 @@ fn put(call: &Call, settings: &Settings, kind: PolicyKind) -> Result<(String, Ou
         definition: serde_json::from_str(definition)
             .map_err(|error| Refusal::new(DATA, format!("Could not parse JSON document: {error}")))?,
     };
-    done(settings, banner, Change::Policies(PolicyChange::Set { kind, policy }))
+    done(server, banner, Change::Policies(PolicyChange::Set { kind, policy }))
 }
 
-fn remove(call: &Call, settings: &Settings, kind: PolicyKind) -> Result<(String, Output), Refusal> {
+fn remove(call: &Call, server: &Server, kind: PolicyKind) -> Result<(String, Output), Refusal> {
     let [name] = words(call)?;
     let vhost = call.vhost();
     let banner = format!("Clearing {} \"{name}\" on vhost \"{vhost}\" ...", shown(kind));
-    done(
-        settings,
-        banner,
-        Change::Policies(PolicyChange::Clear { kind, vhost: vhost.to_owned(), name: name.to_owned() }),
-    )
+    done(server, banner, Change::Policies(PolicyChange::Clear { kind, vhost: vhost.to_owned(), name: name.to_owned() }))
 }

@@ -9,8 +9,8 @@ use management::{
 
 use super::call::Call;
 use super::{DATA, NO_USER, Output, Refusal, SOFTWARE, done, limits, lists, node, policies, told, words};
+use crate::cli::Server;
 use crate::cli::{ask, change, split_commas};
-use crate::config::Settings;
 use crate::machine;
 
 /// How long `await_startup` waits by default.
@@ -24,7 +24,7 @@ const WATERMARK_STEP: u64 = 1 << 20;
 /// alarm.
 const LEAST_SHARE: u64 = 16 << 20;
 
-type Verb = fn(&Call, &Settings) -> Result<(String, Output), Refusal>;
+type Verb = fn(&Call, &Server) -> Result<(String, Output), Refusal>;
 
 const VERBS: [(&str, Verb); 57] = [
     ("add_user", add_user),
@@ -97,9 +97,9 @@ pub(super) fn unknown(verb: &str) -> Refusal {
 }
 
 /// Runs the verb. Returns the text before its output, and the output.
-pub(super) fn run(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+pub(super) fn run(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let (_, verb) = VERBS.iter().find(|(name, _)| *name == call.verb).ok_or_else(|| unknown(&call.verb))?;
-    verb(call, settings)
+    verb(call, server)
 }
 
 /// The second word, or else a password that is typed or written to standard input.
@@ -117,73 +117,73 @@ fn secret(call: &Call) -> Result<Secret, Refusal> {
     Ok(Secret::Hash(hash.as_str().to_owned()))
 }
 
-fn add_user(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn add_user(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let secret = secret(call)?;
     let name = call.words[0].clone();
     let banner = format!("Adding user \"{name}\" ...");
-    done(settings, banner, Change::Users(UserChange::Add { name, secret, tags: Vec::new() }))
+    done(server, banner, Change::Users(UserChange::Add { name, secret, tags: Vec::new() }))
 }
 
-fn change_password(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn change_password(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let secret = secret(call)?;
     let name = call.words[0].clone();
     done(
-        settings,
+        server,
         format!("Changing password for user \"{name}\" ..."),
         Change::Users(UserChange::ChangePassword { name, secret }),
     )
 }
 
-fn clear_password(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn clear_password(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let [name] = words(call)?;
     let change = Change::Users(UserChange::ChangePassword { name: name.to_owned(), secret: Secret::None });
-    done(settings, format!("Clearing password for user \"{name}\" ..."), change)
+    done(server, format!("Clearing password for user \"{name}\" ..."), change)
 }
 
-fn authenticate_user(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn authenticate_user(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let password = secret(call)?;
     let user = call.words[0].clone();
     let banner = format!("Authenticating user \"{user}\" ...");
-    match ask(settings, &Request::Authenticate { user: user.clone(), password })? {
+    match ask(server, &Request::Authenticate { user: user.clone(), password })? {
         Answer::Authenticated(true) => Ok((banner, Output::Text("Success\n".to_owned()))),
         _ => Err(Refusal::new(DATA, format!("failed to authenticate user \"{user}\""))),
     }
 }
 
-fn delete_user(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn delete_user(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let [name] = words(call)?;
-    done(settings, format!("Deleting user \"{name}\" ..."), Change::Users(UserChange::Delete { name: name.to_owned() }))
+    done(server, format!("Deleting user \"{name}\" ..."), Change::Users(UserChange::Delete { name: name.to_owned() }))
 }
 
-fn set_user_tags(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn set_user_tags(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let (name, tags) = call.words.split_first().ok_or_else(|| Refusal::usage("not enough arguments."))?;
     let tags: Vec<String> = tags.iter().flat_map(|tag| split_commas(tag)).collect();
     let banner = format!("Setting tags for user \"{name}\" to [{}] ...", tags.join(", "));
-    done(settings, banner, Change::Users(UserChange::SetTags { name: name.clone(), tags }))
+    done(server, banner, Change::Users(UserChange::SetTags { name: name.clone(), tags }))
 }
 
-fn set_permissions(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn set_permissions(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let [user, configure, write, read] = words(call)?.map(str::to_owned);
     let vhost = call.vhost().to_owned();
     let banner = format!("Setting permissions for user \"{user}\" in vhost \"{vhost}\" ...");
-    done(settings, banner, Change::Permissions(PermissionChange::Set { user, vhost, configure, write, read }))
+    done(server, banner, Change::Permissions(PermissionChange::Set { user, vhost, configure, write, read }))
 }
 
-fn clear_permissions(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn clear_permissions(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let [user] = words(call)?.map(str::to_owned);
     let vhost = call.vhost().to_owned();
     let banner = format!("Clearing permissions for user \"{user}\" in vhost \"{vhost}\" ...");
-    done(settings, banner, Change::Permissions(PermissionChange::Clear { user, vhost }))
+    done(server, banner, Change::Permissions(PermissionChange::Clear { user, vhost }))
 }
 
-fn set_topic_permissions(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn set_topic_permissions(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let [user, exchange, write, read] = words(call)?.map(str::to_owned);
     let vhost = call.vhost().to_owned();
     let banner = format!("Setting topic permissions on \"{exchange}\" for user \"{user}\" in vhost \"{vhost}\" ...");
-    done(settings, banner, Change::Permissions(PermissionChange::SetTopic { user, vhost, exchange, write, read }))
+    done(server, banner, Change::Permissions(PermissionChange::SetTopic { user, vhost, exchange, write, read }))
 }
 
-fn clear_topic_permissions(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn clear_topic_permissions(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let (user, exchange) = match &call.words[..] {
         [user] => (user.clone(), None),
         [user, exchange] => (user.clone(), Some(exchange.clone())),
@@ -191,21 +191,21 @@ fn clear_topic_permissions(call: &Call, settings: &Settings) -> Result<(String, 
     };
     let vhost = call.vhost().to_owned();
     let banner = format!("Clearing topic permissions for user \"{user}\" in vhost \"{vhost}\" ...");
-    done(settings, banner, Change::Permissions(PermissionChange::ClearTopic { user, vhost, exchange }))
+    done(server, banner, Change::Permissions(PermissionChange::ClearTopic { user, vhost, exchange }))
 }
 
-fn add_vhost(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn add_vhost(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let [name] = words(call)?;
-    done(settings, format!("Adding vhost \"{name}\" ..."), described(call, name))
+    done(server, format!("Adding vhost \"{name}\" ..."), described(call, name))
 }
 
-fn update_vhost_metadata(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn update_vhost_metadata(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let [name] = words(call)?;
-    let known = crate::cli::list(settings, management::Listed::Vhosts, None)?;
+    let known = crate::cli::list(server, management::Listed::Vhosts, None)?;
     if !known.iter().any(|vhost| vhost["name"] == name) {
         return Err(Refusal::new(DATA, format!("Virtual host '{name}' does not exist")));
     }
-    done(settings, format!("Updating metadata of vhost \"{name}\" ..."), described(call, name))
+    done(server, format!("Updating metadata of vhost \"{name}\" ..."), described(call, name))
 }
 
 fn described(call: &Call, name: &str) -> Change {
@@ -217,48 +217,48 @@ fn described(call: &Call, name: &str) -> Change {
     })
 }
 
-fn trace_on(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn trace_on(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let ([], vhost) = (words(call)?, call.vhost().to_owned());
     let said = Output::Text(format!("Trace enabled for vhost {vhost}\n"));
     let banner = format!("Starting tracing for vhost \"{vhost}\" ...");
-    done(settings, banner, Change::Vhosts(VhostChange::Trace { vhost, on: true })).map(|(banner, _)| (banner, said))
+    done(server, banner, Change::Vhosts(VhostChange::Trace { vhost, on: true })).map(|(banner, _)| (banner, said))
 }
 
-fn trace_off(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn trace_off(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let ([], vhost) = (words(call)?, call.vhost().to_owned());
     let said = Output::Text(format!("Trace disabled for vhost {vhost}\n"));
     let banner = format!("Stopping tracing for vhost \"{vhost}\" ...");
-    done(settings, banner, Change::Vhosts(VhostChange::Trace { vhost, on: false })).map(|(banner, _)| (banner, said))
+    done(server, banner, Change::Vhosts(VhostChange::Trace { vhost, on: false })).map(|(banner, _)| (banner, said))
 }
 
-fn delete_vhost(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn delete_vhost(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let [name] = words(call)?;
     done(
-        settings,
+        server,
         format!("Deleting vhost \"{name}\" ..."),
         Change::Vhosts(VhostChange::Delete { name: name.to_owned() }),
     )
 }
 
-fn delete_queue(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn delete_queue(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let [name] = words(call)?.map(str::to_owned);
     let vhost = call.vhost().to_owned();
     let banner = format!("Deleting queue '{name}' on vhost '{vhost}' ...");
     let (if_unused, if_empty) = (call.flag("if-unused"), call.flag("if-empty"));
     let what = Change::Queues(QueueChange::Delete { vhost, name, if_unused, if_empty });
-    let count = change(settings, what)?;
+    let count = change(server, what)?;
     Ok((banner, Output::Text(format!("Queue was successfully deleted with {count} ready messages\n"))))
 }
 
-fn purge_queue(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn purge_queue(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let [name] = words(call)?.map(str::to_owned);
     let vhost = call.vhost().to_owned();
     let banner = format!("Purging queue '{name}' in vhost '{vhost}' ...");
-    done(settings, banner, Change::Queues(QueueChange::Purge { vhost, name }))
+    done(server, banner, Change::Queues(QueueChange::Purge { vhost, name }))
 }
 
 fn close(
-    settings: &Settings,
+    server: &Server,
     banner: String,
     id: Option<u64>,
     vhost: Option<&str>,
@@ -267,37 +267,36 @@ fn close(
 ) -> Result<(String, Output), Refusal> {
     let text = |text: Option<&str>| text.map(str::to_owned);
     let (vhost, user, reason) = (text(vhost), text(user), reason.to_owned());
-    let closed =
-        change(settings, Change::Connections(ConnectionChange::Close { id, name: None, vhost, user, reason }))?;
+    let closed = change(server, Change::Connections(ConnectionChange::Close { id, name: None, vhost, user, reason }))?;
     if id.is_some() && closed == 0 {
         return Err(Refusal::new(SOFTWARE, "there is no such connection"));
     }
     Ok((banner, Output::Text(format!("Closed {closed} connections\n"))))
 }
 
-fn close_connection(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn close_connection(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let [pid, reason] = words(call)?;
     let number = lists::connection_number(pid)
         .ok_or_else(|| Refusal::new(DATA, format!("{pid} is not what list_connections prints as pid")))?;
-    close(settings, format!("Closing connection {pid}, reason: {reason}..."), Some(number), None, None, reason)
+    close(server, format!("Closing connection {pid}, reason: {reason}..."), Some(number), None, None, reason)
 }
 
-fn close_all_connections(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn close_all_connections(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let [reason] = words(call)?;
     let banner = format!("Closing all connections, reason: {reason}...");
-    close(settings, banner, None, call.option("vhost"), None, reason)
+    close(server, banner, None, call.option("vhost"), None, reason)
 }
 
-fn close_all_user_connections(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn close_all_user_connections(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let [user, reason] = words(call)?;
     let banner = format!("Closing connections of user \"{user}\", reason: {reason}...");
-    if !crate::cli::list(settings, management::Listed::Users, None)?.iter().any(|known| known["name"] == user) {
+    if !crate::cli::list(server, management::Listed::Users, None)?.iter().any(|known| known["name"] == user) {
         return Err(Refusal::new(NO_USER, format!("User \"{user}\" does not exist")));
     }
-    close(settings, banner, None, None, Some(user), reason)
+    close(server, banner, None, None, Some(user), reason)
 }
 
-fn set_watermark(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn set_watermark(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let wrong = |text: &str| Refusal::new(DATA, format!("'{text}' is no fraction of the memory between 0 and 1"));
     let bytes = match &call.words[..] {
         [absolute, size] if absolute == "absolute" => size_of(size)?,
@@ -312,7 +311,7 @@ fn set_watermark(call: &Call, settings: &Settings) -> Result<(String, Output), R
     };
     let bytes = bytes / WATERMARK_STEP * WATERMARK_STEP;
     done(
-        settings,
+        server,
         format!("Setting memory threshold to {bytes} bytes ..."),
         Change::Node(NodeChange::MemoryLimit { bytes }),
     )
@@ -351,29 +350,29 @@ fn share_of(memory: u64, share: f64) -> u64 {
     if bytes < LEAST_SHARE { 0 } else { bytes }
 }
 
-fn export_definitions(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn export_definitions(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let [file] = words(call)?;
-    crate::cli::definitions::write(settings, Some(file))?;
+    crate::cli::definitions::write(server, Some(file))?;
     Ok((String::new(), Output::Nothing))
 }
 
-fn import_definitions(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn import_definitions(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let file = call.words.first().map_or("-", String::as_str);
-    let imported = crate::cli::definitions::read(settings, file, Default::default())?;
+    let imported = crate::cli::definitions::read(server, file, Default::default())?;
     let banner = format!("Importing definitions in JSON from a file at \"{file}\" ...");
     Ok((banner, Output::Text(format!("Successfully started definition import: {} taken over\n", imported.taken))))
 }
 
 /// Hermod runs no Erlang. The expressions by which test suites raise and clear alarms are
 /// recognised by their text.
-fn eval(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn eval(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let [expression] = words(call)?;
     let plain: String = expression.chars().filter(|letter| !letter.is_whitespace()).collect();
     for resource in ["disk", "memory"] {
         let set = format!("rabbit_alarm:set_alarm({{{{resource_limit,{resource},node()}},[]}}).");
         let clear = format!("rabbit_alarm:clear_alarm({{resource_limit,{resource},node()}}).");
         if plain == set || plain == clear {
-            change(settings, Change::Node(NodeChange::Alarm { resource: resource.to_owned(), up: plain == set }))?;
+            change(server, Change::Node(NodeChange::Alarm { resource: resource.to_owned(), up: plain == set }))?;
             return Ok((String::new(), Output::Text("ok\n".to_owned())));
         }
     }
@@ -381,35 +380,35 @@ fn eval(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
 }
 
 /// All feature flags that exist are always enabled.
-fn enable_feature_flag(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn enable_feature_flag(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let [name] = words(call)?;
     if name == "all" {
         return Ok(("Enabling all feature flags ...".to_owned(), Output::Nothing));
     }
-    if management::feature_flags(&told(settings)?.server.product).any(|(known, _)| known == name) {
+    if management::feature_flags(&told(server)?.server.product).any(|(known, _)| known == name) {
         return Ok((format!("Enabling feature flag \"{name}\" ..."), Output::Nothing));
     }
     Err(Refusal::usage(format!("Hermod has no feature flag \"{name}\"; list_feature_flags shows those that it has")))
 }
 
-fn ping(_: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
-    told(settings)?;
+fn ping(_: &Call, server: &Server) -> Result<(String, Output), Refusal> {
+    told(server)?;
     Ok(("Will ping Hermod ...".to_owned(), Output::Text("Ping succeeded\n".to_owned())))
 }
 
-fn check_alarms(_: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
-    let status = told(settings)?;
+fn check_alarms(_: &Call, server: &Server) -> Result<(String, Output), Refusal> {
+    let status = told(server)?;
     if !status.server.alarms.is_empty() {
         return Err(Refusal::new(SOFTWARE, format!("alarms are up: {}", status.server.alarms.join(", "))));
     }
     Ok(("Asking Hermod for alarms ...".to_owned(), Output::Text("Hermod reported no alarms\n".to_owned())))
 }
 
-fn await_startup(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn await_startup(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     let seconds = call.option("timeout").and_then(|text| text.parse().ok()).unwrap_or(STARTUP_SECONDS);
     let end = Instant::now() + Duration::from_secs(seconds);
     loop {
-        match told(settings) {
+        match told(server) {
             Ok(_) => return Ok(("Waiting for startup ...".to_owned(), Output::Nothing)),
             Err(failure) if Instant::now() >= end => return Err(failure.into()),
             Err(_) => std::thread::sleep(STARTUP_PERIOD),
@@ -418,10 +417,10 @@ fn await_startup(call: &Call, settings: &Settings) -> Result<(String, Output), R
 }
 
 #[cfg(unix)]
-fn stop(_: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+fn stop(_: &Call, server: &Server) -> Result<(String, Output), Refusal> {
     use rustix::process::{Pid, Signal, kill_process};
 
-    let pid = i32::try_from(told(settings)?.server.pid).ok().and_then(Pid::from_raw);
+    let pid = i32::try_from(told(server)?.server.pid).ok().and_then(Pid::from_raw);
     let stopped = pid.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok());
     if !stopped {
         return Err(Refusal::new(SOFTWARE, "the server's process can't be told to stop"));
@@ -430,7 +429,7 @@ fn stop(_: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
 }
 
 #[cfg(not(unix))]
-fn stop(_: &Call, _: &Settings) -> Result<(String, Output), Refusal> {
+fn stop(_: &Call, _: &Server) -> Result<(String, Output), Refusal> {
     Err(Refusal::new(SOFTWARE, "a server is stopped by Ctrl-C on this system"))
 }
 

@@ -21,6 +21,7 @@ mod migration;
 mod rabbitmqctl;
 mod refusals;
 mod reload;
+mod remote;
 mod scrub;
 mod server;
 mod shutdown;

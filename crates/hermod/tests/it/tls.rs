@@ -184,3 +184,19 @@ fn a_server_that_cannot_use_its_certificate_does_not_start() {
     assert_eq!(code, 78, "{stderr}");
     assert!(stderr.contains("the key does not belong to the first certificate in"), "{stderr}");
 }
+
+/// The command line trusts the authorities of `--ca-file` alone, and sends no password to others.
+#[test]
+fn the_command_line_asks_over_tls_a_broker_whose_certificate_it_trusts() {
+    let dir = tempfile::tempdir().unwrap();
+    let (issuer, other) = (Issuer::new("ours"), Issuer::new("theirs"));
+    let server = start(dir.path(), &issuer, &[]);
+    let url = format!("https://localhost:{}", server.ports.https);
+    for (issuer, code, words) in [(&issuer, 0, ""), (&other, 69, "no answer from https://localhost")] {
+        let file = dir.path().join("ca.pem");
+        std::fs::write(&file, issuer.pem()).unwrap();
+        let mut command = crate::remote::program(dir.path());
+        let (found, _, stderr) = run(command.args(["--url", &url, "--ca-file"]).arg(&file).arg("queues"));
+        assert!(found == code && stderr.contains(words), "{found}: {stderr}");
+    }
+}

@@ -8,17 +8,17 @@ use std::time::Instant;
 use broker::{Browse, ErrorKind, RedriveMode, Repair, RepairMode};
 
 use super::{Answer, Request};
-use crate::change;
+use crate::change::{self, Caller};
 use crate::counters::delivered;
 use crate::diagnosis::DiagnosisRow;
 use crate::listing;
 use crate::report::{ConnectionStatus, MessageStatus, ObjectStatus, RepairRow, ServerStatus, Status, StorageStatus};
 use crate::resources::{self, Import, Secret, export};
-use crate::source::{Source, alarms, operator};
+use crate::source::{Source, alarms};
 
 impl Source {
     /// The answer to a request. Long work ends early when `gone` is set.
-    pub(crate) fn answer(&self, request: &Request, asker: &str, gone: &AtomicBool) -> Answer {
+    pub(crate) fn answer(&self, request: &Request, caller: Caller, gone: &AtomicBool) -> Answer {
         match request {
             Request::Status => Answer::Status(Box::new(self.status())),
             Request::Repair { vhost, queue, accept_loss } => {
@@ -40,7 +40,7 @@ impl Source {
                 self.redrive(&browse, mode, gone).map_or_else(refused, Answer::Redriven)
             }
             Request::PlanTask { vhost, task } => {
-                let planned = resources::plan(&self.broker, vhost, task.clone(), &operator(asker));
+                let planned = resources::plan(&self.broker, vhost, task.clone(), &caller);
                 planned.map_or_else(Answer::NotChanged, Answer::Planned)
             }
             Request::Backup { directory } => {
@@ -52,12 +52,11 @@ impl Source {
                 Answer::List(listing::narrow(self, what.collection(), vhost.as_deref(), fields))
             }
             Request::Change(change) => {
-                let caller = operator(asker);
                 change::make(&self.broker, change.clone(), caller).map_or_else(Answer::NotChanged, Answer::Changed)
             }
             Request::Export => Answer::Exported(export(self)),
             Request::Import { document, skip_unsupported, vhost, extent } => {
-                let (vhost, caller) = (vhost.as_deref(), operator(asker));
+                let vhost = vhost.as_deref();
                 let import = Import { vhost, skip_unsupported: *skip_unsupported, extent: *extent, caller };
                 resources::import(&self.broker, document, &import).map_or_else(Answer::NotChanged, Answer::Imported)
             }

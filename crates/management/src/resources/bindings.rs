@@ -280,7 +280,7 @@ fn percent_decoded(text: &str) -> String {
 }
 
 /// Percent-encodes everything but letters, digits, and `-._`.
-pub(crate) fn percent_encoded(text: &str) -> String {
+pub fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {

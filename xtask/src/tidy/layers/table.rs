@@ -478,6 +478,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "crates/management/src/control",
         layers: &[
             &["answering"],
+            &["remote"],
         ],
         allowed: &[],
     },
@@ -520,9 +521,10 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/hermod/src/cli",
         layers: &[
-            &["arguments", "ask", "counted", "output", "password", "table", "usage"],
+            &["arguments", "counted", "output", "password", "remote", "shell", "table", "usage"],
+            &["ask"],
             &["alarms", "config", "definitions", "list", "redrive", "repair", "status"],
-            &["backup", "browse", "connections", "objects", "policies", "tasks", "trace", "users", "verify", "vhosts", "why"],
+            &["backup", "browse", "connections", "context", "objects", "policies", "tasks", "trace", "users", "verify", "vhosts", "why"],
         ],
         allowed: &[],
     },
