@@ -23,6 +23,7 @@ use crate::front;
 use crate::hosts::Hosts;
 use crate::memory::Memory;
 use crate::metrics;
+use crate::native;
 use crate::pool::Work;
 use crate::process::Process;
 use crate::resources;
@@ -133,6 +134,7 @@ fn router(source: Arc<Source>, per_object: PerObject) -> Router {
         .route("/health/writable", get(writable))
         .merge(resources::routes())
         .merge(control::routes())
+        .merge(native::routes(&source))
         .merge(console::router())
         .fallback(nothing)
         .with_state(source)

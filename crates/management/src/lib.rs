@@ -30,6 +30,7 @@ mod listing;
 mod memory;
 mod messages;
 mod metrics;
+mod native;
 mod pool;
 mod process;
 mod quantity;

@@ -51,6 +51,15 @@ pub use tasks::{PlannedRow, TaskChange, TaskFields, TaskTo};
 pub use users::{Secret, UserChange};
 pub use vhosts::VhostChange;
 
+/// Handlers of changes that the native API has too.
+pub(crate) mod native {
+    pub(crate) use super::exchanges::{put as put_exchange, remove as delete_exchange};
+    pub(crate) use super::policies::{native_clear as clear_policy, native_put as put_policy};
+    pub(crate) use super::queues::{purge as purge_queue, put as put_queue, remove as delete_queue};
+    pub(crate) use super::users::{put as put_user, remove as delete_user};
+    pub(crate) use super::vhosts::{put as put_vhost, remove as delete_vhost};
+}
+
 /// The kinds of things that can be listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -18,6 +18,7 @@ mod manual;
 mod matrix;
 mod memory;
 mod migration;
+mod native;
 mod rabbitmqctl;
 mod refusals;
 mod reload;

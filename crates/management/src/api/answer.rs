@@ -85,6 +85,13 @@ impl From<NoRoom> for Failure {
     }
 }
 
+/// What a refusal says, beside the answer that has it in RabbitMQ's shape.
+#[derive(Debug, Clone)]
+pub(crate) struct Refusal {
+    pub(crate) error: &'static str,
+    pub(crate) reason: String,
+}
+
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let mut response =
@@ -92,6 +99,7 @@ impl IntoResponse for Failure {
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
+        response.extensions_mut().insert(Refusal { error: self.error, reason: self.reason });
         response
     }
 }

@@ -97,16 +97,22 @@ impl Asker {
 
     /// Whether the user sees this row of a list.
     pub(crate) fn sees(&self, source: &Source, rights: Rights, row: &Json) -> bool {
-        if self.monitors() {
-            return true;
-        }
-        let text = |name: &str| row.get(name).and_then(Json::as_str).unwrap_or_default();
-        match rights {
-            Rights::Administrators => self.is_administrator(),
-            Rights::Owner => text("user") == self.user(),
-            Rights::VhostItself => source.broker.authority().enter(&self.identity, text("name")).is_ok(),
-            Rights::Vhost => source.broker.authority().enter(&self.identity, text("vhost")).is_ok(),
-        }
+        let field = match rights {
+            Rights::Administrators | Rights::VhostItself => "name",
+            Rights::Owner => "user",
+            Rights::Vhost => "vhost",
+        };
+        self.sees_of(source, rights, row.get(field).and_then(Json::as_str).unwrap_or_default())
+    }
+
+    /// Whether the user sees what is of this user or in this vhost.
+    pub(crate) fn sees_of(&self, source: &Source, rights: Rights, of: &str) -> bool {
+        self.monitors()
+            || match rights {
+                Rights::Administrators => self.is_administrator(),
+                Rights::Owner => of == self.user(),
+                Rights::VhostItself | Rights::Vhost => source.broker.authority().enter(&self.identity, of).is_ok(),
+            }
     }
 
     /// Fails if the user may see nothing of this list.

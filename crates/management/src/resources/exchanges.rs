@@ -69,7 +69,7 @@ async fn one(asker: Asker, State(source): Shared, Path((vhost, name)): Path<(Str
 }
 
 #[derive(Deserialize)]
-struct ExchangeBody {
+pub(crate) struct ExchangeBody {
     #[serde(default = "direct", rename = "type")]
     kind: String,
     #[serde(default, deserialize_with = "truth")]
@@ -86,7 +86,7 @@ fn direct() -> String {
     "direct".to_owned()
 }
 
-async fn put(
+pub(crate) async fn put(
     asker: Asker,
     State(source): Shared,
     Path((vhost, name)): Path<(String, String)>,
@@ -105,12 +105,12 @@ async fn put(
 
 /// The condition of a deletion.
 #[derive(Deserialize)]
-struct Only {
+pub(crate) struct Only {
     #[serde(default, rename = "if-unused")]
     if_unused: bool,
 }
 
-async fn remove(
+pub(crate) async fn remove(
     asker: Asker,
     State(source): Shared,
     Path((vhost, name)): Path<(String, String)>,

@@ -1,10 +1,11 @@
 //! Policies of users and of the operator.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Path, State};
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 use broker::{ApplyTo, Broker, Error, PolicyKind, PolicyReport, PolicySpec, Ticket};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
@@ -42,6 +43,16 @@ pub(super) fn routes() -> Routes {
     ))
 }
 
+/// The route that sets a policy of users.
+pub(crate) fn native_put() -> MethodRouter<Arc<Source>> {
+    axum::routing::put(move |asker, source, path, policy| put(asker, source, path, policy, PolicyKind::User))
+}
+
+/// The route that clears one.
+pub(crate) fn native_clear() -> MethodRouter<Arc<Source>> {
+    axum::routing::delete(move |asker, source, path| clear(asker, source, path, PolicyKind::User))
+}
+
 async fn one(
     asker: Asker,
     State(source): Shared,
@@ -62,7 +73,7 @@ struct PolicyBody {
     definition: Map<String, Json>,
     #[serde(default)]
     priority: i64,
-    #[serde(default = "to_all", rename = "apply-to")]
+    #[serde(default = "to_all", rename = "apply-to", alias = "apply_to")]
     apply_to: String,
 }
 

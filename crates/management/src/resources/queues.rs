@@ -96,7 +96,7 @@ async fn diagnose(asker: Asker, State(source): Shared, Path((vhost, name)): Path
 }
 
 #[derive(Deserialize)]
-struct QueueBody {
+pub(crate) struct QueueBody {
     #[serde(default, deserialize_with = "truth")]
     durable: bool,
     #[serde(default, deserialize_with = "truth")]
@@ -105,7 +105,7 @@ struct QueueBody {
     arguments: Map<String, Json>,
 }
 
-async fn put(
+pub(crate) async fn put(
     asker: Asker,
     State(source): Shared,
     Path((vhost, name)): Path<(String, String)>,
@@ -123,14 +123,14 @@ async fn put(
 
 /// Conditions of a deletion.
 #[derive(Deserialize)]
-struct Only {
+pub(crate) struct Only {
     #[serde(default, rename = "if-unused")]
     if_unused: bool,
     #[serde(default, rename = "if-empty")]
     if_empty: bool,
 }
 
-async fn remove(
+pub(crate) async fn remove(
     asker: Asker,
     State(source): Shared,
     Path((vhost, name)): Path<(String, String)>,
@@ -141,7 +141,7 @@ async fn remove(
     done()
 }
 
-async fn purge(asker: Asker, State(source): Shared, Path((vhost, name)): Path<(String, String)>) -> Answer {
+pub(crate) async fn purge(asker: Asker, State(source): Shared, Path((vhost, name)): Path<(String, String)>) -> Answer {
     asker.enters(&source, &vhost)?;
     make(&source, &asker, QueueChange::Purge { vhost, name }).await?;
     done()

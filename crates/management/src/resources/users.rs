@@ -63,7 +63,7 @@ async fn without_permissions(asker: Asker, State(source): Shared) -> Answer {
 
 /// The fields of a user that RabbitMQ knows. Others are ignored.
 #[derive(Deserialize)]
-struct UserBody {
+pub(crate) struct UserBody {
     password: Option<String>,
     password_hash: Option<String>,
     #[serde(default)]
@@ -90,7 +90,7 @@ impl UserBody {
     }
 }
 
-async fn put(
+pub(crate) async fn put(
     asker: Asker,
     State(source): Shared,
     Path(name): Path<String>,
@@ -105,7 +105,7 @@ async fn put(
     if was_there { done() } else { created() }
 }
 
-async fn remove(asker: Asker, State(source): Shared, Path(name): Path<String>) -> Answer {
+pub(crate) async fn remove(asker: Asker, State(source): Shared, Path(name): Path<String>) -> Answer {
     asker.administers()?;
     make(&source, &asker, UserChange::Delete { name }).await?;
     done()

@@ -49,7 +49,7 @@ async fn one(asker: Asker, State(source): Shared, Path(name): Path<String>) -> A
 }
 
 #[derive(Deserialize)]
-struct VhostBody {
+pub(crate) struct VhostBody {
     #[serde(default)]
     description: String,
     #[serde(default)]
@@ -68,7 +68,7 @@ fn perhaps<'de, D: Deserializer<'de>>(field: D) -> Result<Option<bool>, D::Error
 }
 
 /// As in RabbitMQ, the user that creates a vhost gets all permissions in it.
-async fn put(
+pub(crate) async fn put(
     asker: Asker,
     State(source): Shared,
     Path(name): Path<String>,
@@ -99,7 +99,7 @@ async fn put(
     if was_there { done() } else { created() }
 }
 
-async fn remove(asker: Asker, State(source): Shared, Path(name): Path<String>) -> Answer {
+pub(crate) async fn remove(asker: Asker, State(source): Shared, Path(name): Path<String>) -> Answer {
     asker.administers()?;
     make(&source, &asker, VhostChange::Delete { name }).await?;
     done()

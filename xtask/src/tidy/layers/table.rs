@@ -444,7 +444,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["courier", "diagnosis", "listing", "messages", "sampling"],
             &["api"],
             &["resources"],
-            &["console", "control"],
+            &["console", "control", "native"],
             &["http"],
             &["serving"],
             &["server"],
@@ -479,6 +479,17 @@ pub(super) const FOLDERS: &[Folder] = &[
         layers: &[
             &["answering"],
             &["remote"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/management/src/native",
+        layers: &[
+            &["field"],
+            &["resource"],
+            &["list", "rows"],
+            &["operations"],
+            &["guard", "openapi"],
         ],
         allowed: &[],
     },

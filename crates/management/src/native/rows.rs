@@ -1,0 +1,320 @@
+//! The resources: what a queue, an exchange and so on are in this API.
+
+use auth::{PasswordHash, User};
+use broker::{
+    BindingReport, Broker, ClientReport, ConsumerReport, ExchangeReport, Overview, PolicyKind, PolicyReport,
+    QueueReport, Standing, VhostReport,
+};
+use serde_json::{Value as Json, json};
+
+use super::field::{Field, Kind, declared, figure, time};
+use super::resource::{BETWEEN, Reading, Resource};
+use crate::json::object;
+use crate::listing::Rights;
+
+/// A key of several names.
+fn key(names: &[&str]) -> String {
+    names.join(&BETWEEN.to_string())
+}
+
+fn maybe_time(milliseconds: Option<u64>) -> Json {
+    milliseconds.map_or(Json::Null, time)
+}
+
+pub(super) static QUEUES: Resource<QueueReport> = Resource {
+    name: "queues",
+    rights: Rights::Vhost,
+    of: |queue| &queue.vhost,
+    key: |queue| key(&[&queue.vhost, &queue.name]),
+    reading: Reading::Named { names: Broker::queue_names, some: Broker::some_queues },
+    fields: &[
+        declared("vhost", Kind::Text, "Its vhost", |queue| json!(queue.vhost)),
+        declared("name", Kind::Text, "Its name", |queue| json!(queue.name)),
+        declared("type", Kind::Text, "classic or quorum", |queue| json!(queue.declared.kind)),
+        declared("durable", Kind::Truth, "It survives a restart", |queue| json!(queue.declared.durable)),
+        declared("exclusive", Kind::Truth, "It belongs to one connection", |queue| json!(queue.declared.exclusive)),
+        declared("auto_delete", Kind::Truth, "It goes with its last consumer", |queue| {
+            json!(queue.declared.auto_delete)
+        }),
+        declared("arguments", Kind::Object, "As it was declared", |queue| {
+            Json::Object(object(&queue.declared.arguments))
+        }),
+        declared("arguments_without_effect", Kind::Words, "Those that change nothing", |queue| {
+            json!(queue.declared.idle_arguments)
+        }),
+        declared("policy", Kind::Text, "The policy that applies", |queue: &QueueReport| json!(queue.policies.user))
+            .or_null(),
+        declared("operator_policy", Kind::Text, "The operator policy that applies", |queue: &QueueReport| {
+            json!(queue.policies.operator)
+        })
+        .or_null(),
+        declared("effective_policy", Kind::Object, "What both policies say together", |queue| {
+            Json::Object(object(&queue.policies.definition))
+        }),
+        figure("standing", Kind::Text, "stuck, waits, moves, delivered or empty", |queue| {
+            json!(match queue.standing() {
+                Standing::Stuck => "stuck",
+                Standing::Waits => "waits",
+                Standing::Moves => "moves",
+                Standing::Delivered => "delivered",
+                Standing::Empty => "empty",
+            })
+        }),
+        figure("causes", Kind::Words, "Why it does not move, the gravest first", |queue| {
+            queue.figures.causes.iter().map(|cause| json!(cause.name())).collect()
+        }),
+        figure("ready", Kind::Number, "Messages that wait for a consumer", |queue| json!(queue.ready)),
+        figure("unsettled", Kind::Number, "Messages with consumers", |queue| json!(queue.unacked)),
+        figure("delayed", Kind::Number, "Messages that are not due yet", |queue| json!(queue.delayed)),
+        figure("persistent", Kind::Number, "Messages that survive a restart", |queue| json!(queue.figures.persistent)),
+        figure("consumers", Kind::Number, "Its consumers", |queue| json!(queue.consumers)),
+        figure("memory_bytes", Kind::Number, "What it takes in memory", |queue| json!(queue.bytes)),
+        figure(
+            "oldest_ready",
+            Kind::Time,
+            "When the next message was published, if memory has it",
+            |queue: &QueueReport| maybe_time(queue.figures.oldest_ready),
+        )
+        .or_null(),
+        figure(
+            "oldest_unsettled",
+            Kind::Time,
+            "When the oldest message with a consumer was published",
+            |queue: &QueueReport| maybe_time(queue.figures.oldest_unsettled),
+        )
+        .or_null(),
+        figure(
+            "idle_since",
+            Kind::Time,
+            "When anything last happened, if that is a second ago",
+            |queue: &QueueReport| maybe_time(queue.figures.idle_since),
+        )
+        .or_null(),
+        figure("published", Kind::Number, "Messages that came, since the start", |queue| {
+            json!(queue.figures.totals.published)
+        }),
+        figure("delivered", Kind::Number, "Messages delivered or fetched", |queue| {
+            json!(queue.figures.totals.delivered)
+        }),
+        figure("acknowledged", Kind::Number, "Deliveries accepted", |queue| json!(queue.figures.totals.acknowledged)),
+        figure("redelivered", Kind::Number, "Deliveries marked as redelivered", |queue| {
+            json!(queue.figures.totals.redelivered)
+        }),
+        figure("damaged", Kind::Text, "Why its first message can't be read", |queue: &QueueReport| {
+            json!(queue.damaged)
+        })
+        .or_null(),
+    ],
+};
+
+pub(super) static EXCHANGES: Resource<ExchangeReport> = Resource {
+    name: "exchanges",
+    rights: Rights::Vhost,
+    of: |exchange| &exchange.vhost,
+    key: |exchange| key(&[&exchange.vhost, &exchange.name]),
+    reading: Reading::Named { names: Broker::exchange_names, some: Broker::some_exchanges },
+    fields: &[
+        declared("vhost", Kind::Text, "Its vhost", |exchange| json!(exchange.vhost)),
+        declared("name", Kind::Text, "Its name; empty for the default exchange", |exchange| json!(exchange.name)),
+        declared("type", Kind::Text, "How it routes", |exchange| json!(exchange.kind)),
+        declared("durable", Kind::Truth, "It survives a restart", |exchange| json!(exchange.durable)),
+        declared("auto_delete", Kind::Truth, "It goes with its last binding", |exchange| json!(exchange.auto_delete)),
+        declared("internal", Kind::Truth, "Clients can't publish to it", |exchange| json!(exchange.internal)),
+        declared("arguments", Kind::Object, "As it was declared", |exchange| Json::Object(object(&exchange.arguments))),
+        declared("arguments_without_effect", Kind::Words, "Those that change nothing", |exchange| {
+            json!(exchange.idle_arguments)
+        }),
+    ],
+};
+
+pub(super) static BINDINGS: Resource<BindingReport> = Resource {
+    name: "bindings",
+    rights: Rights::Vhost,
+    of: |binding| &binding.vhost,
+    key: |binding| {
+        let arguments = Json::Object(object(&binding.arguments)).to_string();
+        key(&[
+            &binding.vhost,
+            &binding.source,
+            &binding.destination,
+            destination_type(binding),
+            &binding.key,
+            &arguments,
+        ])
+    },
+    reading: Reading::Whole(|source| source.broker.bindings()),
+    fields: &[
+        declared("vhost", Kind::Text, "Its vhost", |binding| json!(binding.vhost)),
+        declared("source", Kind::Text, "The exchange that it leads from", |binding| json!(binding.source)),
+        declared("destination", Kind::Text, "What it leads to", |binding| json!(binding.destination)),
+        declared("destination_type", Kind::Text, "queue or exchange", |binding| json!(destination_type(binding))),
+        declared("routing_key", Kind::Text, "Its key", |binding| json!(binding.key)),
+        declared("arguments", Kind::Object, "Its arguments", |binding| Json::Object(object(&binding.arguments))),
+    ],
+};
+
+fn destination_type(binding: &BindingReport) -> &'static str {
+    if binding.to_queue { "queue" } else { "exchange" }
+}
+
+pub(super) static CONNECTIONS: Resource<ClientReport> = Resource {
+    name: "connections",
+    rights: Rights::Owner,
+    of: |client| &client.user,
+    key: |client| client.number.to_string(),
+    reading: Reading::Whole(|source| source.broker.clients()),
+    fields: &[
+        declared("number", Kind::Number, "Its number, in paths", |client| json!(client.number)),
+        declared("peer", Kind::Text, "Both its ends", |client| json!(client.peer)),
+        declared("name", Kind::Text, "Its client's name for it", |client: &ClientReport| json!(client.name)).or_null(),
+        declared("user", Kind::Text, "Its user", |client| json!(client.user)),
+        declared("vhost", Kind::Text, "Its vhost", |client| json!(client.vhost)),
+        declared("protocol", Kind::Text, "Its protocol", |client| json!(client.protocol)),
+        declared("mechanism", Kind::Text, "How it logged in", |client| json!(client.terms.mechanism)),
+        declared("connected", Kind::Time, "When it logged in", |client| time(client.connected_at)),
+        declared("client_properties", Kind::Object, "What the client says about itself", |client| {
+            Json::Object(object(&client.properties))
+        }),
+        figure("state", Kind::Text, "running, or blocked by an alarm", |client| json!(client.state)),
+        figure("sessions", Kind::Number, "Its sessions", |client| json!(client.sessions)),
+        figure("consumers", Kind::Number, "Its consumers", |client| json!(client.consumers)),
+        figure("waiting_bytes", Kind::Number, "Deliveries that wait for it to be read", |client| {
+            json!(client.waiting_bytes)
+        }),
+        figure("held_bytes", Kind::Number, "What it makes the broker hold besides queued messages", |client| {
+            json!(client.held_bytes)
+        }),
+    ],
+};
+
+pub(super) static CONSUMERS: Resource<ConsumerReport> = Resource {
+    name: "consumers",
+    rights: Rights::Vhost,
+    of: |consumer| &consumer.vhost,
+    key: |consumer| {
+        let (client, session) = (consumer.client.to_string(), consumer.session.to_string());
+        key(&[&consumer.vhost, &consumer.queue, &client, &session, &consumer.tag])
+    },
+    reading: Reading::Whole(|source| source.broker.consumers()),
+    fields: &[
+        declared("vhost", Kind::Text, "The vhost of its queue", |consumer| json!(consumer.vhost)),
+        declared("queue", Kind::Text, "Its queue", |consumer| json!(consumer.queue)),
+        declared("tag", Kind::Text, "Its client's name for it", |consumer| json!(consumer.tag)),
+        declared("connection", Kind::Number, "The number of its connection", |consumer| json!(consumer.client)),
+        declared("user", Kind::Text, "The user of its connection", |consumer| json!(consumer.holder.user)),
+        declared("session", Kind::Number, "Its session", |consumer| json!(consumer.session)),
+        declared("settles", Kind::Truth, "Its deliveries are to be settled", |consumer| json!(!consumer.no_ack)),
+        declared("exclusive", Kind::Truth, "It is the only one that may be", |consumer| json!(consumer.exclusive)),
+        declared("prefetch", Kind::Number, "The most deliveries that it asked for; 0 for any", |consumer| {
+            json!(consumer.prefetch)
+        }),
+        declared("arguments", Kind::Object, "Those that change something", |consumer| {
+            Json::Object(object(&consumer.arguments))
+        }),
+        figure("active", Kind::Truth, "It gets messages", |consumer| json!(consumer.active)),
+        figure("unsettled", Kind::Number, "Deliveries that it has not settled", |consumer| json!(consumer.unsettled)),
+    ],
+};
+
+pub(super) static VHOSTS: Resource<VhostReport> = Resource {
+    name: "vhosts",
+    rights: Rights::VhostItself,
+    of: |vhost| &vhost.name,
+    key: |vhost| vhost.name.clone(),
+    reading: Reading::Whole(|source| source.broker.vhosts()),
+    fields: &[
+        declared("name", Kind::Text, "Its name", |vhost| json!(vhost.name)),
+        declared("description", Kind::Text, "Its purpose", |vhost| json!(vhost.spec.description)),
+        declared("tags", Kind::Words, "Words to find it by", |vhost| json!(vhost.spec.tags)),
+        declared("default_queue_type", Kind::Text, "The type of queues that are declared without one", |vhost| {
+            json!(vhost.spec.default_queue_type.as_deref().unwrap_or("classic"))
+        }),
+        declared("max_connections", Kind::Number, "Its limit of connections", |vhost: &VhostReport| {
+            json!(vhost.limits.connections)
+        })
+        .or_null(),
+        declared("max_queues", Kind::Number, "Its limit of queues", |vhost: &VhostReport| json!(vhost.limits.queues))
+            .or_null(),
+        declared("tracing", Kind::Truth, "Copies of its messages go to amq.rabbitmq.trace", |vhost| {
+            json!(vhost.traced)
+        }),
+    ],
+};
+
+pub(super) static USERS: Resource<User> = Resource {
+    name: "users",
+    rights: Rights::Administrators,
+    of: |user| &user.name,
+    key: |user| user.name.to_string(),
+    reading: Reading::Whole(|source| source.broker.authority().users()),
+    fields: &[
+        declared("name", Kind::Text, "Its name", |user| json!(&*user.name)),
+        declared("tags", Kind::Words, "What it may see and do", |user| json!(user.tags.iter().collect::<Vec<_>>())),
+        declared("hashing", Kind::Text, "How its password is hashed; null for a user without one", |user: &User| {
+            json!(user.password.as_ref().map(|password| PasswordHash::parts(password).0))
+        })
+        .or_null(),
+        declared("max_connections", Kind::Number, "Its limit of connections", |user: &User| {
+            json!(user.limits.connections)
+        })
+        .or_null(),
+        declared("max_sessions", Kind::Number, "Its limit of sessions", |user: &User| json!(user.limits.sessions))
+            .or_null(),
+    ],
+};
+
+pub(super) static POLICIES: Resource<PolicyReport> = Resource {
+    name: "policies",
+    rights: Rights::Vhost,
+    of: |policy| &policy.vhost,
+    key: |policy| key(&[&policy.vhost, &policy.name]),
+    reading: Reading::Whole(|source| source.broker.policies(PolicyKind::User)),
+    fields: POLICY,
+};
+
+pub(super) static OPERATOR_POLICIES: Resource<PolicyReport> = Resource {
+    name: "operator-policies",
+    rights: Rights::Vhost,
+    of: |policy| &policy.vhost,
+    key: |policy| key(&[&policy.vhost, &policy.name]),
+    reading: Reading::Whole(|source| source.broker.policies(PolicyKind::Operator)),
+    fields: POLICY,
+};
+
+const POLICY: &[Field<PolicyReport>] = &[
+    declared("vhost", Kind::Text, "Its vhost", |policy| json!(policy.vhost)),
+    declared("name", Kind::Text, "Its name", |policy| json!(policy.name)),
+    declared("pattern", Kind::Text, "What names must match", |policy| json!(policy.spec.pattern)),
+    declared("apply_to", Kind::Text, "The kinds of things that it applies to", |policy| {
+        json!(policy.spec.apply_to.name())
+    }),
+    declared("priority", Kind::Number, "The highest applies", |policy| json!(policy.spec.priority)),
+    declared("definition", Kind::Object, "What it sets", |policy| Json::Object(object(&policy.spec.definition))),
+];
+
+pub(super) static OVERVIEW: &[Field<Overview>] = &[
+    figure("connections", Kind::Number, "Connections", |all| json!(all.objects.connections)),
+    figure("sessions", Kind::Number, "Their sessions", |all| json!(all.objects.sessions)),
+    figure("publishers", Kind::Number, "Sessions that have published", |all| json!(all.objects.publishers)),
+    figure("consumers", Kind::Number, "Consumers", |all| json!(all.objects.consumers)),
+    figure("queues", Kind::Number, "Queues", |all| json!(all.objects.queues)),
+    figure("unattended_queues", Kind::Number, "Queues with messages that wait and no consumer", |all| {
+        json!(all.objects.unattended_queues)
+    }),
+    figure("damaged_queues", Kind::Number, "Queues with messages that can't be read", |all| {
+        json!(all.objects.damaged_queues)
+    }),
+    figure("exchanges", Kind::Number, "Exchanges", |all| json!(all.objects.exchanges)),
+    figure("bindings", Kind::Number, "Bindings", |all| json!(all.objects.bindings)),
+    figure("ready", Kind::Number, "Messages that wait for a consumer", |all| json!(all.messages.ready)),
+    figure("unsettled", Kind::Number, "Messages with consumers", |all| json!(all.messages.unacked)),
+    figure("delayed", Kind::Number, "Messages that are not due yet", |all| json!(all.messages.delayed)),
+    figure("memory_used_bytes", Kind::Number, "Memory of messages", |all| json!(all.memory.used)),
+    figure("memory_limit_bytes", Kind::Number, "Where the memory alarm rises", |all| json!(all.memory.limit)),
+    figure("disk_free_bytes", Kind::Number, "Free on the disk of the log", |all| json!(all.journal.free_bytes)),
+    figure("disk_room_bytes", Kind::Number, "What can be taken before publishers are stopped", |all| {
+        json!(all.journal.room_bytes)
+    }),
+    figure("memory_alarm", Kind::Truth, "Publishers are stopped by memory", |all| json!(all.alarms.memory)),
+    figure("disk_alarm", Kind::Truth, "Publishers are stopped by the disk or the log", |all| json!(all.alarms.disk)),
+];
