@@ -220,7 +220,7 @@ fn notes_are_stored_behind_what_was_said_and_a_cut_is_noticed() {
         let mut bytes = Vec::new();
         one.encode(&mut bytes);
         let placeholders = if moves_left.is_none() && said.is_none() { 11 } else { usize::from(said.is_none()) };
-        assert_eq!(bytes[before.len() + placeholders..], *b"\x01\x07x-opt-aS\x01b");
+        assert_eq!(bytes[before.len() + placeholders..], *b"\x01\x07x-opt-a\x0d\x01b");
         assert_eq!(Annotations::decode(&bytes), Ok(one));
         for end in before.len() + placeholders + 1..bytes.len() {
             assert!(Annotations::decode(&bytes[..end]).is_err(), "cut at {end}");
