@@ -11,6 +11,7 @@ mod context;
 mod counted;
 pub(crate) mod definitions;
 mod list;
+mod messages;
 mod objects;
 mod output;
 mod password;
@@ -22,6 +23,7 @@ mod shell;
 mod status;
 mod table;
 mod tasks;
+mod top;
 mod trace;
 mod usage;
 mod users;
@@ -92,6 +94,9 @@ fn ask_broker(verb: &str, server: &Server, arguments: &ArgMatches) -> Result<(),
             backup::run(server, directory, form)
         }
         "repair" => repair::run(server, arguments, form),
+        "publish" => messages::publish(server, arguments, form),
+        "consume" => messages::consume(server, arguments, form),
+        "top" => top::run(server, arguments),
         "browse" => browse::run(server, &Which::of(arguments), form),
         "why" => {
             let Which { vhost, queue, .. } = Which::of(arguments);
@@ -173,6 +178,9 @@ fn command() -> Command {
             ),
         )
         .subcommand(of_queue("why", "Show why a queue does not move, and what to do"))
+        .subcommand(top::command(asking("top", "Show what moves, again and again")))
+        .subcommand(messages::publish_command(asking("publish", "Publish messages, and wait for their confirms")))
+        .subcommand(messages::consume_command(asking("consume", "Take messages from a queue, and print their bodies")))
         .subcommand(selecting("browse", "Show messages of a queue without taking them", "20"))
         .subcommand(
             selecting("redrive", "Move dead letters back to where they came from", "18446744073709551615").arg(

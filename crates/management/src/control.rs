@@ -14,7 +14,9 @@ use serde::{Deserialize, Serialize};
 use crate::change::Refused;
 use crate::diagnosis::DiagnosisRow;
 use crate::report::{BackupRow, MessageRow, RedriveRow, RepairRow, Status};
-use crate::resources::{Change, Extent, Imported, LONGEST_DEFINITIONS, Listed, PlannedRow, Secret, TaskFields};
+use crate::resources::{
+    Change, Extent, Imported, LONGEST_DEFINITIONS, Listed, PlannedRow, PublishFields, Secret, TaskFields,
+};
 
 /// Longest request in bytes: the longest document, and what JSON adds to quote it.
 const LONGEST_REQUEST: u64 = 2 * LONGEST_DEFINITIONS + 1024;
@@ -86,6 +88,24 @@ pub enum Request {
         /// The queue.
         queue: String,
     },
+    /// Publishes a message and waits for its confirm.
+    Publish {
+        /// The vhost.
+        vhost: String,
+        /// The exchange; empty for the default one.
+        exchange: String,
+        /// The message.
+        message: PublishFields,
+    },
+    /// Takes messages from a queue.
+    Fetch {
+        /// The vhost.
+        vhost: String,
+        /// The queue.
+        queue: String,
+        /// The largest number of messages.
+        count: u64,
+    },
     /// Moves dead letters back to where they came from.
     Redrive {
         /// The vhost.
@@ -140,7 +160,7 @@ pub enum Answer {
     /// To [`Request::Change`]: it is made and durable. The number of messages or connections that
     /// it deleted or closed, or that of the task that it started.
     Changed(u64),
-    /// To [`Request::Change`], [`Request::Import`] and [`Request::PlanTask`]: nothing was changed.
+    /// To a request for a change, to [`Request::Publish`] and to [`Request::Fetch`]: it was refused.
     NotChanged(Refused),
     /// To [`Request::Export`].
     Exported(serde_json::Value),
@@ -150,6 +170,10 @@ pub enum Answer {
     Authenticated(bool),
     /// To [`Request::Repair`]: `None` if the queue does not exist.
     Repaired(Option<RepairRow>),
+    /// To [`Request::Publish`]: it is confirmed. Whether it reached a queue.
+    Published(bool),
+    /// To [`Request::Fetch`], in the shape of RabbitMQ's HTTP API.
+    Fetched(Vec<serde_json::Value>),
     /// To [`Request::Browse`].
     Browsed(Vec<MessageRow>),
     /// To [`Request::Diagnose`].

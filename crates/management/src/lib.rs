@@ -61,7 +61,7 @@ pub use report::{
 pub use resources::{
     BindingChange, BindingFields, Change, ConnectionChange, DestinationType, ExchangeChange, Extent, Imported,
     LONGEST_DEFINITIONS, LimitChange, Listed, NodeChange, PermissionChange, PlannedRow, PolicyChange, PolicyFields,
-    QueueChange, Secret, TaskChange, TaskFields, TaskTo, UserChange, VhostChange, percent_encoded,
+    PublishFields, QueueChange, Secret, TaskChange, TaskFields, TaskTo, UserChange, VhostChange, percent_encoded,
 };
 pub use server::{Endpoints, Management};
 pub use serving::Secure;

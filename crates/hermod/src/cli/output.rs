@@ -1,7 +1,7 @@
 //! Standard output, where every answer goes. If its reader closes it early (`hermod queues |
 //! head`), that is not an error and does not change the exit code.
 
-use std::io::{ErrorKind, Write, stdout};
+use std::io::{ErrorKind, IsTerminal, Write, stdout};
 
 use auth::shown::{escaped, escaped_in_json};
 use clap::ArgMatches;
@@ -39,12 +39,21 @@ pub(crate) fn show(text: &str) -> Result<(), Failure> {
 
 /// The same, for one text of several.
 pub(crate) fn show_more(text: &str) -> Result<Reader, Failure> {
-    write(&mut stdout().lock(), &escaped_lines(text))
+    write(&mut stdout().lock(), escaped_lines(text).as_bytes())
+}
+
+/// Writes a body and a line break. On a terminal control characters are escaped; elsewhere the
+/// bytes are those of the message.
+pub(crate) fn show_body(body: &[u8]) -> Result<Reader, Failure> {
+    if stdout().is_terminal() {
+        return show_more(&(String::from_utf8_lossy(body) + "\n"));
+    }
+    write(&mut stdout().lock(), &[body, &b"\n"[..]].concat())
 }
 
 /// Clears the terminal and writes `text`.
 pub(crate) fn show_screen(text: &str) -> Result<Reader, Failure> {
-    write(&mut stdout().lock(), &format!("\u{1b}[H\u{1b}[2J{}", escaped_lines(text)))
+    write(&mut stdout().lock(), format!("\u{1b}[H\u{1b}[2J{}", escaped_lines(text)).as_bytes())
 }
 
 fn escaped_lines(text: &str) -> String {
@@ -61,7 +70,7 @@ fn plain(line: &str) -> String {
 
 /// Writes a JSON document at once.
 pub(crate) fn show_document(text: &str) -> Result<(), Failure> {
-    write(&mut stdout().lock(), &escaped_in_json(text)).map(drop)
+    write(&mut stdout().lock(), escaped_in_json(text).as_bytes()).map(drop)
 }
 
 /// Writes `value` as JSON, on one line.
@@ -72,11 +81,11 @@ pub(crate) fn show_json(value: &impl serde::Serialize) -> Result<(), Failure> {
 /// The same, for one value of several.
 pub(crate) fn show_more_json(value: &impl serde::Serialize) -> Result<Reader, Failure> {
     let text = serde_json::to_string(value).map_err(|error| Exit::Bug.because(error))?;
-    write(&mut stdout().lock(), &(escaped_in_json(&text) + "\n"))
+    write(&mut stdout().lock(), (escaped_in_json(&text) + "\n").as_bytes())
 }
 
-fn write(out: &mut impl Write, text: &str) -> Result<Reader, Failure> {
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+fn write(out: &mut impl Write, text: &[u8]) -> Result<Reader, Failure> {
+    match out.write_all(text).and_then(|()| out.flush()) {
         Ok(()) => Ok(Reader::There),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Reader::Gone),
         Err(error) => Err(Exit::Io.because(format!("standard output: {error}"))),

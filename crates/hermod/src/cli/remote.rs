@@ -15,6 +15,8 @@ use management::{Listed, percent_encoded};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::exit::{Exit, Failure};
@@ -62,6 +64,12 @@ struct Reason {
     reason: String,
 }
 
+/// The answer to a publish.
+#[derive(Deserialize)]
+struct Routed {
+    routed: bool,
+}
+
 /// A broker that is asked over HTTP.
 pub(crate) struct Remote {
     address: Address,
@@ -95,7 +103,19 @@ impl Remote {
                     fields => format!("?columns={}", percent_encoded(&fields.join(","))),
                 };
                 let text = self.get(&format!("/api/{path}{columns}"))?;
-                serde_json::from_str(&text).map(Answer::List).map_err(|error| self.strange(&error))
+                self.parse(&text).map(Answer::List)
+            }
+            Request::Publish { vhost, exchange, message } => {
+                let exchange = if exchange.is_empty() { "amq.default" } else { exchange };
+                let path = format!("/api/exchanges/{}/{}/publish", percent_encoded(vhost), percent_encoded(exchange));
+                let document = serde_json::to_vec(message).map_err(|error| Exit::Bug.because(error))?;
+                let routed: Routed = self.parse(&self.post(&path, &document)?)?;
+                Ok(Answer::Published(routed.routed))
+            }
+            Request::Fetch { vhost, queue, count } => {
+                let path = format!("/api/queues/{}/{}/get", percent_encoded(vhost), percent_encoded(queue));
+                let how = json!({ "count": count, "ackmode": "ack_requeue_false", "encoding": "auto" });
+                self.parse(&self.post(&path, how.to_string().as_bytes())?).map(Answer::Fetched)
             }
             Request::Backup { .. } | Request::Repair { .. } => Err(Exit::Usage.because(
                 "backup and repair work on the files of a server: run them on its machine, without --url and context",
@@ -103,7 +123,7 @@ impl Remote {
             request => {
                 let document = serde_json::to_vec(request).map_err(|error| Exit::Bug.because(error))?;
                 let text = self.post(PATH, &document)?;
-                match serde_json::from_str(&text).map_err(|error| self.strange(&error))? {
+                match self.parse(&text)? {
                     Answer::Error(text) => Err(Exit::Unavailable.because(text)),
                     answer => Ok(answer),
                 }
@@ -154,8 +174,10 @@ impl Remote {
         })
     }
 
-    fn strange(&self, error: &serde_json::Error) -> Failure {
-        Exit::Unavailable.because(format!("{} answered what can't be read: {error}", self.address.url))
+    fn parse<T: DeserializeOwned>(&self, text: &str) -> Result<T, Failure> {
+        let url = &self.address.url;
+        serde_json::from_str(text)
+            .map_err(|error| Exit::Unavailable.because(format!("{url} answered what can't be read: {error}")))
     }
 }
 

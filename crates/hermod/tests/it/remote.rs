@@ -155,3 +155,49 @@ fn contexts_are_kept_for_their_owner_and_show_no_password() {
         ],
     );
 }
+
+/// Publishing and consuming by shell, over the control socket and over HTTP.
+#[test]
+fn messages_are_published_and_taken_by_the_command_line() {
+    let [dir, home] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let server = Server::start(dir.path(), &[]);
+    let url = format!("http://127.0.0.1:{}", server.ports.http);
+    let local = ["--data-dir", dir.path().to_str().unwrap()];
+    let remote = ["--url", url.as_str()];
+    assert_eq!(said_locally(dir.path(), "queues declare q"), "");
+    for (before, after) in [(&[][..], &local[..]), (&remote[..], &[])] {
+        let say = |words: &[&str], input: &[u8]| {
+            let mut command = program(home.path());
+            command.args(before).arg(words[0]).args(after).args(&words[1..]);
+            let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = streams.spawn().unwrap();
+            // A command that refuses its arguments reads nothing.
+            let _ = child.stdin.take().unwrap().write_all(input);
+            let output = child.wait_with_output().unwrap();
+            let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+            (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+        };
+        let done = |text: &str| (0, text.to_owned(), String::new());
+        let header = ["publish", "q", "body", "--header", "color=red", "--header", "n:=5", "--property", "priority=3"];
+        assert_eq!(say(&header, b""), done("1 message confirmed\n"));
+        assert_eq!(say(&["publish", "q", "--lines"], b"one\ntwo\n"), done("2 messages confirmed\n"));
+        assert_eq!(say(&["publish", "q", "--count", "2"], b"\x00\xff"), done("2 messages confirmed\n"));
+        let (code, stdout, stderr) = say(&["publish", "nowhere", "x", "--json"], b"");
+        assert_eq!((code, stdout.as_str()), (66, "{\"confirmed\":0,\"unroutable\":1}\n"));
+        assert!(stderr.contains("1 message reached no queue"), "{stderr}");
+        let (code, row, _) = say(&["consume", "q", "--json", "--count", "1"], b"");
+        let row: serde_json::Value = serde_json::from_str(&row).unwrap();
+        assert_eq!((code, &row["payload"], &row["properties"]["priority"]), (0, &"body".into(), &3.into()));
+        assert_eq!(row["properties"]["headers"], serde_json::json!({ "color": "red", "n": 5 }));
+        assert_eq!(row["properties"]["delivery_mode"], 2);
+        assert_eq!(say(&["consume", "q", "--count", "2"], b""), done("one\ntwo\n"));
+        let (_, bytes, _) = say(&["consume", "q"], b"");
+        assert_eq!(bytes.matches('\0').count(), 2, "bytes are those of the message");
+        assert_eq!(say(&["consume", "q"], b""), done(""));
+        assert_eq!(say(&["consume", "none"], b"").0, 66);
+        let (code, _, stderr) = say(&["publish", "q", "x", "--property", "nonsense=1"], b"");
+        assert!(code == 73 && stderr.contains("there is no property 'nonsense'"), "{code} {stderr}");
+        let (code, top, _) = say(&["top", "--count", "1", "--interval", "1"], b"");
+        assert!(code == 0 && top.contains("published") && top.contains("/\tq\t0\t0\t0\t"), "{top}");
+    }
+}

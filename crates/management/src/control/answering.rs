@@ -8,7 +8,7 @@ use std::time::Instant;
 use broker::{Browse, ErrorKind, RedriveMode, Repair, RepairMode};
 
 use super::{Answer, Request};
-use crate::change::{self, Caller};
+use crate::change::{self, Caller, Refused, Why};
 use crate::counters::delivered;
 use crate::diagnosis::DiagnosisRow;
 use crate::listing;
@@ -34,6 +34,14 @@ impl Source {
                 Some(found) => Answer::Diagnosed(Box::new(DiagnosisRow::of(&found))),
                 None => Answer::NoSuchQueue(format!("no queue '{queue}' in vhost '{vhost}'")),
             },
+            Request::Publish { vhost, exchange, message } => match message.clone().message(exchange) {
+                Ok(message) => self.publish(vhost, &message, caller).map_or_else(Answer::NotChanged, Answer::Published),
+                Err(text) => Answer::NotChanged(Refused::new(Why::Invalid, text)),
+            },
+            Request::Fetch { vhost, queue, count } => {
+                let fetched = resources::fetched(self, vhost, queue, *count, caller);
+                fetched.map_or_else(Answer::NotChanged, Answer::Fetched)
+            }
             Request::Redrive { vhost, queue, selector, limit, dry_run } => {
                 let mode = if *dry_run { RedriveMode::DryRun } else { RedriveMode::Move };
                 let browse = Browse { vhost, queue, selector, limit: *limit };

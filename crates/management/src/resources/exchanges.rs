@@ -121,35 +121,44 @@ pub(crate) async fn remove(
     done()
 }
 
-#[derive(Deserialize)]
-struct PublishBody {
-    routing_key: String,
+/// A message to be published. Names are RabbitMQ's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublishFields {
+    /// The routing key.
+    pub routing_key: String,
+    /// The properties, with the headers among them.
     #[serde(default)]
-    properties: Map<String, Json>,
-    payload: String,
-    payload_encoding: String,
+    pub properties: Map<String, Json>,
+    /// The body.
+    pub payload: String,
+    /// `string` or `base64`.
+    pub payload_encoding: String,
+}
+
+impl PublishFields {
+    /// The message for an exchange.
+    ///
+    /// # Errors
+    /// Which field is not valid, as a text.
+    pub(crate) fn message(self, exchange: &str) -> Result<Outgoing, String> {
+        let body = match self.payload_encoding.as_str() {
+            "string" => self.payload.into_bytes(),
+            "base64" => STANDARD.decode(&self.payload).map_err(|error| format!("payload is not base64: {error}"))?,
+            other => return Err(format!("payload_encoding is string or base64, not '{other}'")),
+        };
+        let properties = messages::properties(&self.properties)?;
+        Ok(Outgoing { exchange: exchange_name(exchange).to_owned(), routing_key: self.routing_key, properties, body })
+    }
 }
 
 async fn publish(
     asker: Asker,
     State(source): Shared,
     Path((vhost, name)): Path<(String, String)>,
-    Document(body): Document<PublishBody>,
+    Document(fields): Document<PublishFields>,
 ) -> Answer {
     asker.enters(&source, &vhost)?;
-    let bytes = match body.payload_encoding.as_str() {
-        "string" => body.payload.into_bytes(),
-        "base64" => STANDARD
-            .decode(&body.payload)
-            .map_err(|error| Failure::bad_request(format!("payload is not base64: {error}")))?,
-        other => return Err(Failure::bad_request(format!("payload_encoding is string or base64, not '{other}'"))),
-    };
-    let message = Outgoing {
-        exchange: exchange_name(&name).to_owned(),
-        routing_key: body.routing_key,
-        properties: messages::properties(&body.properties).map_err(Failure::bad_request)?,
-        body: bytes,
-    };
+    let message = fields.message(&name).map_err(Failure::bad_request)?;
     let caller = asker.caller();
     let routed = blocking(&source, &asker, move |source| source.publish(&vhost, &message, caller)).await?;
     shown(json!({ "routed": routed }))

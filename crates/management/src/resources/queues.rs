@@ -19,7 +19,7 @@ use crate::api::{
     shown, truth,
 };
 use crate::audit::{Said, Told};
-use crate::change::{Caller, Changes, client, without_line_ends};
+use crate::change::{Caller, Changes, Refused, client, without_line_ends};
 use crate::counters::{self, LENGTHS, OF_QUEUES};
 use crate::courier::{AckMode, Fetched, Fetching};
 use crate::diagnosis::DiagnosisRow;
@@ -179,6 +179,19 @@ async fn fetch(
     let (caller, fetching) = (asker.caller(), Fetching { queue, count: body.count, ackmode: body.ackmode });
     let fetched = blocking(&source, &asker, move |source| source.fetch(&vhost, &fetching, caller)).await?;
     shown(fetched.into_iter().map(|message| message_row(message, body.encoding, body.truncate)).collect::<Vec<_>>())
+}
+
+/// Takes messages from a queue, as `get` does with `ack_requeue_false`.
+pub(crate) fn fetched(
+    source: &Source,
+    vhost: &str,
+    queue: &str,
+    count: u64,
+    caller: Caller,
+) -> Result<Vec<Json>, Refused> {
+    let fetching = Fetching { queue: queue.to_owned(), count, ackmode: AckMode::AckRequeueFalse };
+    let messages = source.fetch(vhost, &fetching, caller)?;
+    Ok(messages.into_iter().map(|message| message_row(message, Encoding::Auto, whole())).collect())
 }
 
 fn message_row(message: Fetched, encoding: Encoding, truncate: u64) -> Json {

@@ -534,8 +534,8 @@ pub(super) const FOLDERS: &[Folder] = &[
         layers: &[
             &["arguments", "counted", "output", "password", "remote", "shell", "table", "usage"],
             &["ask"],
-            &["alarms", "config", "definitions", "list", "redrive", "repair", "status"],
-            &["backup", "browse", "connections", "context", "objects", "policies", "tasks", "trace", "users", "verify", "vhosts", "why"],
+            &["alarms", "config", "definitions", "list", "messages", "redrive", "repair", "status"],
+            &["backup", "browse", "connections", "context", "objects", "policies", "tasks", "top", "trace", "users", "verify", "vhosts", "why"],
         ],
         allowed: &[],
     },
