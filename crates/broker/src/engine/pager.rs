@@ -31,6 +31,11 @@ const STEPS: usize = 64;
 const COPIED: usize = 4 << 10;
 /// Queues that one step of the sweep looks at.
 const SWEPT_AT_ONCE: usize = 64;
+/// The sweep goes on when the pager has fewer errands than these. A list of picked messages takes
+/// as much memory as short messages do, and no figure counts it.
+const ERRANDS: usize = 16;
+/// While the pager is behind, the sweep looks this often whether it is still.
+const ERRANDS_PERIOD: Duration = Duration::from_millis(50);
 /// While memory is short and no more can leave it, the sweep runs this often.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 
@@ -354,6 +359,10 @@ impl Engine {
             }
         }
         for _ in 0..SWEPT_AT_ONCE {
+            if self.pager.errands.lock().len() >= ERRANDS {
+                // The pager wakes the housekeeping when it has spilled what was picked.
+                return Some(now + ERRANDS_PERIOD);
+            }
             let Some(queue) = sweep.queues.last().and_then(Weak::upgrade) else {
                 if sweep.queues.pop().is_none() {
                     break;
