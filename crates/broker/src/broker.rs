@@ -213,6 +213,11 @@ impl Broker {
         self.engine.memory.users().set_most(bytes);
     }
 
+    /// Bytes of memory of what a user has declared since the start, of what is there.
+    pub fn user_declared_bytes(&self, user: &str) -> u64 {
+        self.engine.memory.users().find(user).map_or(0, |account| account.declared().bytes())
+    }
+
     /// Bytes that all connections of a user make the broker hold besides queued messages, parked
     /// publishes included.
     pub fn user_held_bytes(&self, user: &str) -> u64 {

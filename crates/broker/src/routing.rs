@@ -18,8 +18,8 @@ mod topic;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use self::binding::BindingIdentity;
 pub(crate) use self::binding::{Binding, Destination, Load, Tally, Weight};
+use self::binding::{BindingIdentity, Paid};
 use self::direct::Direct;
 pub(crate) use self::envelope::Envelope;
 use self::fanout::Fanout;
@@ -30,6 +30,7 @@ pub(crate) use self::reached::{Reached, STEPS};
 use self::topic::Topic;
 use crate::encoding::check_depth;
 use crate::error::Error;
+use crate::memory::ledger::Declared;
 use crate::value::Table;
 
 /// How an exchange chooses among its bindings.
@@ -91,7 +92,7 @@ pub(crate) struct Bindings {
     /// All of them, those of one destination together. So a destination is removed with its
     /// bindings at no cost to the others. One map, not one for each destination: most have a single
     /// binding, and a map's node has room for many.
-    index: BTreeMap<(Destination, BindingIdentity), Binding>,
+    index: BTreeMap<(Destination, BindingIdentity), PaidBinding>,
     matcher: Matcher,
     /// Counts the bindings of the index.
     tally: Tally,
@@ -101,14 +102,27 @@ pub(crate) struct Bindings {
     weight: Weight,
 }
 
+/// A binding of an exchange, and the user that it counts for.
+#[derive(Debug)]
+struct PaidBinding {
+    binding: Binding,
+    _paid: Option<Paid>,
+}
+
 /// A binding that passed the checks of its exchange and is counted, but not added yet.
 #[derive(Debug)]
 pub(crate) struct AdmittedBinding {
     binding: Binding,
     identity: BindingIdentity,
+    paid: Option<Paid>,
 }
 
 impl AdmittedBinding {
+    /// It counts for this user while it is there.
+    pub(crate) fn paid_by(self, payer: &Declared) -> Self {
+        Self { paid: Some(Paid::new(payer, self.binding.heap_bytes())), ..self }
+    }
+
     pub(crate) fn destination(&self) -> Destination {
         self.binding.destination
     }
@@ -195,8 +209,10 @@ impl Bindings {
             ExchangeKind::ConsistentHash => Matcher::Consistent(Consistent::new(hash_on)),
             ExchangeKind::ModulusHash => Matcher::Modulus(Modulus::default()),
         };
-        let weight = Weight::new(tally, Load::default());
-        Self { index: BTreeMap::new(), matcher, tally: tally.clone(), text_bytes: 0, weight }
+        // Each user pays for its own bindings.
+        let tally = tally.unpaid();
+        let weight = Weight::new(&tally, Load::default());
+        Self { index: BTreeMap::new(), matcher, tally, text_bytes: 0, weight }
     }
 
     /// An error of kind `Precondition` when the arguments can't be matched, or are nested too deep
@@ -221,16 +237,16 @@ impl Bindings {
         if !self.tally.admit(limit) {
             return Err(Error::precondition(format!("limit of {limit} bindings is reached")));
         }
-        Ok(Some(AdmittedBinding { binding, identity }))
+        Ok(Some(AdmittedBinding { binding, identity, paid: None }))
     }
 
     /// Adds a binding that [`Bindings::admit`] has counted.
     pub(crate) fn add(&mut self, admitted: AdmittedBinding) {
-        let AdmittedBinding { binding, identity } = admitted;
+        let AdmittedBinding { binding, identity, paid } = admitted;
         self.text_bytes += binding.heap_bytes();
         self.matcher.add(&binding);
         self.weigh();
-        self.index.insert((binding.destination, identity), binding);
+        self.index.insert((binding.destination, identity), PaidBinding { binding, _paid: paid });
     }
 
     /// Removes a binding: false when it was not there.
@@ -249,8 +265,8 @@ impl Bindings {
     /// Removes and returns all bindings to `destination`. The cost grows with their number only.
     pub(crate) fn remove_destination(&mut self, destination: Destination) -> Vec<Binding> {
         let identities: Vec<_> = self.leading_to(destination).map(|(identity, _)| identity.clone()).collect();
-        let removed: Vec<Binding> =
-            identities.into_iter().filter_map(|identity| self.index.remove(&(destination, identity))).collect();
+        let removed = identities.into_iter().filter_map(|identity| self.index.remove(&(destination, identity)));
+        let removed: Vec<Binding> = removed.map(|entry| entry.binding).collect();
         self.tally.left(removed.len());
         for binding in &removed {
             self.text_bytes -= binding.heap_bytes();
@@ -275,9 +291,9 @@ impl Bindings {
     pub(crate) fn page(&self, after: Option<&BindingCursor>, most: usize) -> (Vec<&Binding>, Option<BindingCursor>) {
         let from = after.map_or(Bound::Unbounded, |BindingCursor(place)| Bound::Excluded(place));
         let mut last = None;
-        let page = self.index.range((from, Bound::Unbounded)).take(most).map(|(place, binding)| {
+        let page = self.index.range((from, Bound::Unbounded)).take(most).map(|(place, entry)| {
             last = Some(place);
-            binding
+            &entry.binding
         });
         let page = page.collect();
         (page, last.cloned().map(BindingCursor))
@@ -291,7 +307,8 @@ impl Bindings {
     /// The same, with their identities.
     fn leading_to(&self, destination: Destination) -> impl Iterator<Item = (&BindingIdentity, &Binding)> {
         let all = self.index.range((destination, BindingIdentity::least())..);
-        all.take_while(move |((other, _), _)| *other == destination).map(|((_, identity), binding)| (identity, binding))
+        all.take_while(move |((other, _), _)| *other == destination)
+            .map(|((_, identity), entry)| (identity, &entry.binding))
     }
 
     /// Whether this binding is there.
@@ -311,7 +328,7 @@ impl Bindings {
 
     /// All bindings, those of one destination together.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Binding> {
-        self.index.values()
+        self.index.values().map(|entry| &entry.binding)
     }
 
     /// True when a message's own routing key decides alone. Then all messages with one key have one
@@ -348,7 +365,7 @@ impl Bindings {
         }
         let headers = Headers::of(envelope.headers());
         let mut last = None;
-        for binding in self.index.values() {
+        for PaidBinding { binding, .. } in self.index.values() {
             // Bindings of one destination are together.
             if last != Some(binding.destination) && headers::matches(&binding.arguments, &headers, into) {
                 last = Some(binding.destination);

@@ -59,6 +59,9 @@ pub struct DeclarationLimits {
     pub each_bytes: u64,
     /// Of memory, for all; `None` for a quarter of the memory limit, at least 32 MiB.
     pub all_bytes: Option<u64>,
+    /// The same of what one user has declared, without the tag `administrator`; `None` for half of
+    /// it, while there are several such users.
+    pub user_bytes: Option<u64>,
 }
 
 impl Default for Limits {
@@ -76,7 +79,7 @@ impl Default for Limits {
             reserved_connections: 500,
             vhost_share: 50,
             user_share: 50,
-            declarations: DeclarationLimits { each_bytes: 16 << 10, all_bytes: None },
+            declarations: DeclarationLimits { each_bytes: 16 << 10, all_bytes: None, user_bytes: None },
             transaction_bytes: 64 << 20,
             cc_keys: 255,
         }

@@ -376,8 +376,9 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
                 per_queue: narrow(limits.consumers.per_queue),
             },
             declarations: broker::DeclarationLimits {
-                each_bytes: limits.declaration_bytes,
-                all_bytes: limits.declarations_bytes,
+                each_bytes: limits.declarations.each,
+                all_bytes: limits.declarations.all,
+                user_bytes: limits.declarations.of_user,
             },
             unsettled: narrow(limits.unacked),
             queues: limits.objects.queues,

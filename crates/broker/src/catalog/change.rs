@@ -89,7 +89,8 @@ impl Exchange {
 
 impl Vhost {
     /// A queue without entries, with the arguments that its declaration and the policies give it.
-    pub(crate) fn new_queue(&self, tables: &Tables, new: NewQueue) -> Result<Arc<Queue>, Error> {
+    /// `tally` counts its bytes.
+    pub(crate) fn new_queue(&self, tables: &Tables, new: NewQueue, tally: &Tally) -> Result<Arc<Queue>, Error> {
         let NewQueue { id, fact, durable, exclusive_to, queue_type, now } = new;
         Ok(Queue::new(QueueParts {
             id,
@@ -100,7 +101,7 @@ impl Vhost {
             arguments: tables.arguments_of(&fact.name, &self.name, queue_type, &fact.arguments)?,
             name: fact.name.into(),
             declared: fact.arguments,
-            tally: self.bindings.clone(),
+            tally: tally.clone(),
             bucket: None,
             now,
         }))

@@ -2,7 +2,8 @@
 //! exists. Also whether memory has room for one more connection, session or consumer.
 //!
 //! What stays in memory has two limits. Declarations have `limits.declarations_bytes`, a quarter of
-//! the memory limit where it is not set. Clients have another quarter, and what declarations leave.
+//! the memory limit where it is not set, and one user has half of that. Clients have another
+//! quarter, and what declarations leave.
 //! A durable one is admitted like a publish. Where the disk or the log is short, deletes and
 //! settlements make room, and all else waits. An existing one is never refused.
 
@@ -25,7 +26,7 @@ pub(crate) enum Asker {
 
 impl Engine {
     /// Bytes of memory that declarations may take.
-    fn most_declared(&self) -> u64 {
+    pub(crate) fn most_declared(&self) -> u64 {
         self.settings.limits.declarations.all_bytes.unwrap_or_else(|| self.memory.share())
     }
 

@@ -1,6 +1,7 @@
 //! Which connections are let in: a user's way into a vhost, and the shares of the broker's limits
 //! for vhosts and users without limits of their own. Some connections are kept for administrators.
-//! So one vhost or user can't keep all others out, nor the administrators who could end that.
+//! So one vhost or user can't keep all others out, nor the administrators who could end that. A
+//! user's share of declarations is here too.
 
 use std::sync::Arc;
 
@@ -10,6 +11,8 @@ use crate::catalog::Vhost;
 use crate::engine::Engine;
 use crate::engine::clients::{ByNumber, ClientShared};
 use crate::error::Error;
+use crate::memory::ledger::Account;
+use crate::routing::Load;
 
 /// The tag of users that connections are reserved for.
 const ADMINISTRATOR: &str = "administrator";
@@ -105,6 +108,31 @@ impl Engine {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Fails where a user has declared as much as one may, of those that do not administer. A lone
+    /// one takes no room from others.
+    pub(crate) fn admit_of_user(
+        &self,
+        what: &str,
+        load: Load,
+        (identity, account): (&Identity, &Account),
+    ) -> Result<(), Error> {
+        let now = account.declared().bytes();
+        let set = self.settings.limits.declarations.user_bytes;
+        let most = set.unwrap_or_else(|| self.most_declared() / 2);
+        if now + load.memory <= most || identity.is_operator() {
+            return Ok(());
+        }
+        let user = identity.user();
+        let is_alone = set.is_none() && !self.authority.has_several_without(ADMINISTRATOR);
+        if is_alone || self.authority.has_tag(user, ADMINISTRATOR) {
+            return Ok(());
+        }
+        Err(Error::precondition(format!(
+            "cannot declare {what}: what user '{user}' has declared takes {now} bytes of memory, of {most} that it may: \
+             delete some, or raise limits.user_declarations_bytes"
+        )))
     }
 
     fn refuse_user(&self, entrant: &Entrant<'_>) -> Result<(), Error> {

@@ -323,7 +323,7 @@ impl Rebuilt {
             catalog.admit_queue(u64::MAX);
             let mut tables = vhost.tables.write();
             let new = NewQueue { id, fact, durable: true, exclusive_to: None, queue_type, now };
-            let queue = vhost.new_queue(&tables, new)?;
+            let queue = vhost.new_queue(&tables, new, &vhost.bindings)?;
             tables.apply(Change::Queue(queue));
             if let Some(fact) = self.subscriptions.remove(&id) {
                 let load = fact.load();

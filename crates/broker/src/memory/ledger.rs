@@ -5,10 +5,11 @@
 //!
 //! All of them pass when the peer goes on or leaves, so they may raise the alarm. What a client
 //! takes while it only is there stays, and is counted apart ([`Kept`]); so are declarations
-//! ([`crate::routing::Load`]). Both are bounded by [`crate::engine::admission`].
+//! ([`crate::routing::Load`]), for who declared them too ([`Declared`]). Both are bounded by
+//! [`crate::engine::admission`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -86,6 +87,26 @@ fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
+/// The memory of what one user has declared since the start and is there. What is recovered counts
+/// for no user.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Declared(Arc<AtomicU64>);
+
+impl Declared {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn changed(&self, before: u64, after: u64) {
+        self.0.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+    }
+
+    /// True while something is there that it counts.
+    fn is_used(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+}
+
 /// The bytes that all clients of one user make the broker hold.
 #[derive(Debug)]
 pub(crate) struct UserAccount {
@@ -95,6 +116,7 @@ pub(crate) struct UserAccount {
     /// Bytes of publishes that wait behind an alarm. They do not count against the memory limit:
     /// otherwise they would keep up the alarm that they wait for.
     parked: AtomicUsize,
+    declared: Declared,
     /// How many clients it has. Changed under the lock of [`UserAccounts`] alone.
     clients: AtomicUsize,
 }
@@ -107,9 +129,17 @@ impl UserAccount {
     pub(crate) fn parked(&self) -> usize {
         self.parked.load(Ordering::Relaxed)
     }
+
+    pub(crate) fn declared(&self) -> &Declared {
+        &self.declared
+    }
+
+    fn is_idle(&self) -> bool {
+        self.clients.load(Ordering::Relaxed) == 0 && !self.declared.is_used()
+    }
 }
 
-/// The accounts of the users that have clients.
+/// The accounts of the users that have clients, or have declared something.
 #[derive(Debug, Default)]
 pub(crate) struct UserAccounts {
     accounts: Mutex<HashMap<Box<str>, Arc<UserAccount>>>,
@@ -123,7 +153,7 @@ impl UserAccounts {
         self.most.store(most.map_or(0, |bytes| size(bytes).max(1)), Ordering::Relaxed);
     }
 
-    /// The account of a user, if it has clients.
+    /// The account of a user, if it has one.
     pub(crate) fn find(&self, name: &str) -> Option<Arc<UserAccount>> {
         self.accounts.lock().get(name).cloned()
     }
@@ -137,18 +167,24 @@ impl UserAccounts {
     fn enter(&self, name: &str) -> Arc<UserAccount> {
         let new = || {
             let [held, parked, clients] = [const { AtomicUsize::new(0) }; 3];
-            Arc::new(UserAccount { name: name.into(), held, parked, clients })
+            Arc::new(UserAccount { name: name.into(), held, parked, declared: Declared::default(), clients })
         };
         let mut accounts = self.accounts.lock();
+        // What a user had declared may have gone after its last client.
+        if accounts.len().is_power_of_two() && !accounts.contains_key(name) {
+            accounts.retain(|_, account| !account.is_idle());
+        }
         let account = accounts.entry(name.into()).or_insert_with(new);
         account.clients.fetch_add(1, Ordering::Relaxed);
         Arc::clone(account)
     }
 
-    /// A client of this user ends. The last one takes the account along.
+    /// A client of this user ends. The last one takes the account along, unless something is there
+    /// that the user has declared.
     fn leave(&self, account: &Arc<UserAccount>) {
         let mut accounts = self.accounts.lock();
-        if account.clients.fetch_sub(1, Ordering::Relaxed) == 1 {
+        account.clients.fetch_sub(1, Ordering::Relaxed);
+        if account.is_idle() {
             accounts.remove(&account.name);
         }
     }
@@ -257,6 +293,11 @@ impl Account {
     pub(crate) fn too_much_in_an_alarm(&self) -> Option<usize> {
         let holds = self.user.held() + self.user.parked();
         (holds > (self.most_of_user() / 4).max(self.least)).then_some(holds)
+    }
+
+    /// What its user has declared.
+    pub(crate) fn declared(&self) -> &Declared {
+        &self.user.declared
     }
 
     /// A publish of so many bytes waits behind an alarm.

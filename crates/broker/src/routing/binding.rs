@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::encoding::{table_bytes, write_table, write_text};
 use crate::error::Error;
+use crate::memory::ledger::Declared;
 use crate::value::Table;
 
 /// The destination of a binding.
@@ -44,6 +45,8 @@ pub(crate) struct Tally {
     all: Arc<Counts>,
     /// The bindings that this part counts.
     part: Arc<AtomicU64>,
+    /// The user that declares what it weighs, if that is known.
+    payer: Option<Declared>,
 }
 
 #[derive(Default, Debug)]
@@ -58,6 +61,26 @@ struct Counts {
 pub(crate) struct Weight {
     tally: Tally,
     load: Load,
+}
+
+/// The memory of a binding, counted for the user that made it while it lives.
+#[derive(Debug)]
+pub(super) struct Paid {
+    payer: Declared,
+    bytes: u64,
+}
+
+impl Paid {
+    pub(super) fn new(payer: &Declared, bytes: u64) -> Self {
+        payer.changed(0, bytes);
+        Self { payer: payer.clone(), bytes }
+    }
+}
+
+impl Drop for Paid {
+    fn drop(&mut self) {
+        self.payer.changed(self.bytes, 0);
+    }
 }
 
 /// Bytes of declarations.
@@ -129,6 +152,9 @@ impl Weight {
         let counts = &self.tally.all;
         counts.logged.fetch_add(load.logged.wrapping_sub(self.load.logged), Ordering::Relaxed);
         counts.memory.fetch_add(load.memory.wrapping_sub(self.load.memory), Ordering::Relaxed);
+        if let Some(payer) = &self.tally.payer {
+            payer.changed(self.load.memory, load.memory);
+        }
         self.load = load;
     }
 }
@@ -142,7 +168,17 @@ impl Drop for Weight {
 impl Tally {
     /// A tally that counts in this one, and its own part besides.
     pub(crate) fn part(&self) -> Self {
-        Self { all: Arc::clone(&self.all), part: Arc::default() }
+        Self { all: Arc::clone(&self.all), part: Arc::default(), payer: None }
+    }
+
+    /// The same tally, for what this user declares.
+    pub(crate) fn paid_by(&self, payer: &Declared) -> Self {
+        Self { payer: Some(payer.clone()), ..self.clone() }
+    }
+
+    /// The same tally, for what no one user has declared.
+    pub(super) fn unpaid(&self) -> Self {
+        Self { payer: None, ..self.clone() }
     }
 
     pub(crate) fn count(&self) -> u64 {

@@ -17,7 +17,7 @@ use crate::catalog::declaration::{
     BindingSpec, Checked, Declarer, DestinationName, ExchangeSpec, GENERATED, QueueSpec, check_binding_names,
     check_exchange_name, check_name, refuse_default_exchange,
 };
-use crate::catalog::{Exchange, Tables, binding_of};
+use crate::catalog::{Exchange, Tables, Vhost, binding_of};
 use crate::encoding::table_bytes;
 use crate::engine::admission::Asker;
 use crate::engine::bounds::{CHANGE_ENTRIES, STEPS_PER_ENTRY, queue_end_entries};
@@ -26,7 +26,7 @@ use crate::engine::connections::share;
 use crate::engine::tracing;
 use crate::error::{Error, ErrorKind};
 use crate::queue::{Bound, Queue};
-use crate::routing::{Destination, ExchangeKind, Load};
+use crate::routing::{Destination, ExchangeKind, Load, Tally};
 use crate::session::Client;
 use crate::session::consume::no_queue;
 use crate::store::facts::{ExchangeFact, QueueFact};
@@ -102,8 +102,14 @@ impl Client {
                 self.vhost.name
             )));
         }
+        self.engine.admit_of_user(what, load, (&self.shared.identity, &self.shared.account))?;
         let asker = if self.receiver.consumes() { Asker::Consumer } else { Asker::Publisher };
         self.engine.admit_load(what, load, asker)
+    }
+
+    /// Counts what this client's user declares in a vhost.
+    fn pays(&self, vhost: &Vhost) -> Tally {
+        vhost.bindings.paid_by(self.shared.account.declared())
     }
 
     /// Fails where the vhost has used its share of a limit. An operator may go beyond it.
@@ -162,7 +168,7 @@ impl Client {
             arguments: spec.arguments.clone(),
         };
         let new = NewExchange { id: self.engine.owner(vhost.log()), fact, durable: spec.durable, parsed };
-        let change = Change::Exchange(Box::new(Exchange::new(new, &vhost.bindings)));
+        let change = Change::Exchange(Box::new(Exchange::new(new, &self.pays(&vhost))));
         self.publisher.add_cost(CHANGE_ENTRIES);
         let ticket = self.engine.change(&vhost, &mut tables, change).max(self.settled.ticket());
         let mut idle = idle::of_exchange(kind, &spec.arguments);
@@ -292,7 +298,10 @@ impl Client {
             let load = if logged { load } else { load.unlogged() };
             self.admit_declaration(&what, &spec.arguments, load)?;
         }
-        Ok(source.bindings.admit(binding, limit)?.map(|admitted| Change::Bind(bound, admitted)))
+        Ok(source
+            .bindings
+            .admit(binding, limit)?
+            .map(|admitted| Change::Bind(bound, admitted.paid_by(self.shared.account.declared()))))
     }
 
     /// Removes a binding to an exclusive queue again that its user may not make: the right may have
@@ -419,7 +428,7 @@ impl Client {
             queue_type: parsed.queue_type,
             now: self.engine.clock.unix_ms(),
         };
-        let queue = vhost.new_queue(tables, new)?;
+        let queue = vhost.new_queue(tables, new, &self.pays(vhost))?;
         let limit = self.engine.settings.limits.queues;
         if !self.engine.catalog.admit_queue(limit) {
             return Err(Self::over_limit("queues", limit));

@@ -1,6 +1,7 @@
 //! Declarations that the log, or memory, has no room for are refused with their reason. Everything
 //! that makes room goes on.
 
+use auth::User;
 use broker::{BindingSpec, Consume, DeleteIf, DestinationName, ExchangeSpec, QueueSpec, Tags, Value, VhostSpec};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::Peer;
@@ -74,6 +75,67 @@ fn arguments_of_all_declarations_are_bounded_together() {
     assert!(peer.client.bind(&binding, broker.now()).is_err(), "there is no room for another one");
     peer.client.unbind(&BindingSpec { key: "k".into(), ..binding.clone() }, broker.now()).expect("it goes");
     peer.client.bind(&binding, broker.now()).expect("there is room again");
+}
+
+/// One user could take all memory for declarations.
+#[test]
+fn one_user_leaves_memory_for_declarations_to_others() {
+    let mut setup = Setup::memory();
+    setup.settings.limits.declarations.all_bytes = Some(112_000);
+    let broker = TestBroker::open(setup);
+    broker.user("alice", ".*", ".*", ".*");
+    assert!(broker.broker.authority().remove("guest"), "the user of the test kit");
+    let mut alice = Peer::attach(&broker, "alice").expect("it may attach");
+    let own = || broker.broker.user_declared_bytes("alice");
+    let (count, why) = declare_all(&mut alice, &broker, 10_000);
+    assert!(count == 9 && why.contains("raise limits.declarations_bytes"), "a lone user has all: {why}");
+    for number in 0..count {
+        alice.client.delete_queue(&format!("q{number}"), DeleteIf::ALWAYS, broker.now()).expect("it goes");
+    }
+    assert_eq!(own(), 0);
+    broker.user("bob", ".*", ".*", ".*");
+    let (count, why) = declare_all(&mut alice, &broker, 10_000);
+    assert_eq!(count, 4);
+    assert!(why.contains("what user 'alice' has declared takes ") && why.contains(" of 56000 that it may"), "{why}");
+    assert!(why.ends_with("raise limits.user_declarations_bytes"), "{why}");
+    // Bindings count for who makes them, also those of an exchange that is always there.
+    let before = own();
+    let mut binding = BindingSpec {
+        source: "amq.topic".into(),
+        destination: DestinationName::Queue("q0".into()),
+        key: "k".into(),
+        arguments: spec("", 1_000).arguments,
+    };
+    alice.client.bind(&binding, broker.now()).expect("there is room");
+    assert!(own() >= before + 1_000);
+    alice.client.unbind(&binding, broker.now()).expect("it goes");
+    assert_eq!(own(), before);
+    binding.arguments = spec("", 9_900).arguments;
+    assert!(alice.client.bind(&binding, broker.now()).is_err(), "there is no room for it");
+    // It counts for as long as it is there, whatever becomes of the connection.
+    drop(alice);
+    assert_eq!(own(), before);
+    let mut alice = Peer::attach(&broker, "alice").expect("it may attach");
+    assert!(alice.client.declare_queue(&spec("more", 10_000), broker.now()).is_err());
+    let mut bob = Peer::attach(&broker, "bob").expect("it may attach");
+    for name in ["b1", "b2", "b3", "b4"] {
+        bob.client.declare_queue(&spec(name, 10_000), broker.now()).expect("there is room for others");
+    }
+    for number in 0..count {
+        bob.client.delete_queue(&format!("q{number}"), DeleteIf::ALWAYS, broker.now()).expect("it goes");
+    }
+    assert_eq!(own(), 0, "also when others delete it");
+    // An administrator may declare all.
+    broker.user("boss", ".*", ".*", ".*");
+    let change = |user: &mut User| {
+        user.tags = auth::Tags::new(["administrator"]);
+        Ok(())
+    };
+    broker.broker.change_user("boss", change).expect("it may be changed");
+    let mut boss = Peer::attach(&broker, "boss").expect("it may attach");
+    for name in ["g1", "g2", "g3", "g4", "g5"] {
+        boss.client.declare_queue(&spec(name, 10_000), broker.now()).expect("there is room");
+    }
 }
 
 /// What stays for as long as a client or a declaration is there is refused by name beyond its share

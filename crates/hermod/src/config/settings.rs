@@ -121,8 +121,7 @@ pub(crate) struct Limits {
     pub(crate) consumers: ConsumerLimits,
     pub(crate) unacked: u64,
     pub(crate) max_message_size: u64,
-    pub(crate) declaration_bytes: u64,
-    pub(crate) declarations_bytes: Option<u64>,
+    pub(crate) declarations: DeclarationLimits,
     pub(crate) transaction_bytes: u64,
     pub(crate) held: HeldLimits,
     pub(crate) cc_keys: u64,
@@ -131,6 +130,14 @@ pub(crate) struct Limits {
     pub(crate) heartbeat: Duration,
     pub(crate) connections: ConnectionLimits,
     pub(crate) objects: ObjectLimits,
+}
+
+/// Bytes of declarations.
+#[derive(Debug, Clone)]
+pub(crate) struct DeclarationLimits {
+    pub(crate) each: u64,
+    pub(crate) all: Option<u64>,
+    pub(crate) of_user: Option<u64>,
 }
 
 /// Bytes that the broker holds besides queued messages.
@@ -367,7 +374,7 @@ impl Limits {
             size("limits.max_message_size", "16 MiB", "Largest body of a message. A larger one is refused.")?;
         let transaction_bytes =
             size("limits.transaction_bytes", "64 MiB", "Bytes that one open transaction may hold.")?;
-        let (declaration_bytes, declarations_bytes) = declarations(reader)?;
+        let declarations = declarations(reader)?;
         let channel_max = channel_max(reader)?;
         let consumers = consumers(reader)?;
         let held = held_limits(reader)?;
@@ -408,8 +415,7 @@ impl Limits {
             consumers,
             unacked,
             max_message_size,
-            declaration_bytes,
-            declarations_bytes,
+            declarations,
             transaction_bytes,
             held,
             cc_keys,
@@ -422,16 +428,21 @@ impl Limits {
     }
 }
 
-fn declarations(reader: &mut Reader) -> Result<(u64, Option<u64>), ConfigError> {
+fn declarations(reader: &mut Reader) -> Result<DeclarationLimits, ConfigError> {
     let size = |text: &str| at_least(text, value::bytes, 1);
-    let one = "Bytes that the arguments of one queue, exchange or binding may take.";
-    let one = reader.get(declare("limits.declaration_bytes", "size", "16 KiB", one), size)?;
+    let each = "Bytes that the arguments of one queue, exchange or binding may take.";
+    let each = reader.get(declare("limits.declaration_bytes", "size", "16 KiB", each), size)?;
     let all = "Bytes of memory that all queues, exchanges and bindings may take, names, keys and arguments included. \
                `auto` is a quarter of `memory.limit`, and at least 32 MiB. It follows the limit that is in force. \
                Connections, channels and consumers may take as much again, and what declarations leave.";
     let all =
         reader.get(declare("limits.declarations_bytes", "size", "auto", all), |text| value::or_auto(text, size))?;
-    Ok((one, all))
+    let of_user = "The same of what one user has declared since the start, also what is bound. `auto` is half of \
+                   `limits.declarations_bytes` while there are several users without the tag `administrator`. \
+                   Administrators may declare all.";
+    let of_user = reader
+        .get(declare("limits.user_declarations_bytes", "size", "auto", of_user), |text| value::or_auto(text, size))?;
+    Ok(DeclarationLimits { each, all, of_user })
 }
 
 fn consumers(reader: &mut Reader) -> Result<ConsumerLimits, ConfigError> {

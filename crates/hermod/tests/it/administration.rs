@@ -34,7 +34,7 @@ fn users_and_their_rights() {
     check(
         dir.path(),
         &[
-            ("users", 0, "name|tags|limits|held_bytes\nguest|administrator||0\n"),
+            ("users", 0, "name|tags|limits|held_bytes|declared_bytes\nguest|administrator||0|0\n"),
             ("users add alice --password one --tags monitoring,x", 0, ""),
             ("users add alice --password one", 73, "hermod: user 'alice' already exists\n"),
             ("users authenticate alice --password one", 0, ""),
@@ -50,7 +50,7 @@ fn users_and_their_rights() {
             (
                 "users list",
                 0,
-                "name|tags|limits|held_bytes\nalice|administrator|max-connections=2|0\nguest|administrator||0\n",
+                "name|tags|limits|held_bytes|declared_bytes\nalice|administrator|max-connections=2|0|0\nguest|administrator||0|0\n",
             ),
             ("permissions set alice ^a ^b ^c", 0, ""),
             ("permissions set bob ^a ^b ^c", 66, "hermod: user 'bob' does not exist\n"),

@@ -136,6 +136,7 @@ pub(super) fn row(broker: &Broker, user: &User) -> Json {
         "tags": user.tags.iter().collect::<Vec<_>>(),
         "limits": limits_of(user),
         "held_bytes": broker.user_held_bytes(&user.name),
+        "declared_bytes": broker.user_declared_bytes(&user.name),
     })
 }
 

@@ -185,8 +185,11 @@ pub(crate) const CONSUMERS: Kind = simple(
 );
 
 /// `hermod users`.
-pub(crate) const USERS: Kind =
-    simple(Listed::Users, ["user", "users"], &[plain("name"), plain("tags"), plain("limits"), plain("held_bytes")]);
+pub(crate) const USERS: Kind = simple(
+    Listed::Users,
+    ["user", "users"],
+    &[plain("name"), plain("tags"), plain("limits"), plain("held_bytes"), plain("declared_bytes")],
+);
 
 /// `hermod permissions`.
 pub(crate) const PERMISSIONS: Kind = simple(

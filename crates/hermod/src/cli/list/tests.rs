@@ -63,7 +63,7 @@ fn only_what_is_needed_is_asked_for() {
         let given = arguments(Command::new("q")).try_get_matches_from(words.split_whitespace()).unwrap();
         View::of(&USERS, &given, form).unwrap().fields()
     };
-    assert_eq!(fields("q", Form::Text), ["name", "tags", "limits", "held_bytes"]);
+    assert_eq!(fields("q", Form::Text), ["name", "tags", "limits", "held_bytes", "declared_bytes"]);
     assert_eq!(fields("q --sort -name", Form::Json), Vec::<String>::from(["name".into()]).split_off(1), "whole rows");
     assert_eq!(fields("q --columns name --sort tags --where limits=x", Form::Json), ["name", "tags", "limits"]);
 }
