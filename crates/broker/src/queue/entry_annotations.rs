@@ -139,7 +139,7 @@ mod tests {
         merge(&mut all, &Table(vec![("99".to_owned(), Value::Bool(true))]));
         assert_eq!(all.0.iter().filter(|(name, _)| name == "99").count(), 1);
         assert_eq!(all.get("99"), Some(&Value::Bool(true)));
-        let large = Table(vec![("large".to_owned(), Value::Text("v".repeat(ANNOTATIONS_MAX - 20)))]);
+        let large = Table(vec![("large".to_owned(), Value::Text("v".repeat(ANNOTATIONS_MAX - 10)))]);
         merge(&mut all, &large);
         assert_eq!(all, large);
     }

@@ -120,7 +120,7 @@ fn what_a_consumer_noted_is_shown_after_a_stop_of_any_kind() {
             // Restated by a file that has left the log.
             ("* background", ""),
             ("* END", ""),
-            ("a consume q b no-ack x-browse=true", "b:1=m! x-opt-why=again x-opt-by=me"),
+            ("a consume q b no-ack x-browse=true", "b:1=m! x-opt-why=again x-opt-by=me, cancelled b"),
             ("a consume q c no-ack", "c:2=m! x-opt-why=again x-opt-by=me"),
             ("* END", ""),
             ("a get q", "empty"),
