@@ -10,6 +10,7 @@ mod connections;
 mod context;
 mod counted;
 pub(crate) mod definitions;
+mod explain;
 mod list;
 mod messages;
 mod objects;
@@ -102,6 +103,7 @@ fn ask_broker(verb: &str, server: &Server, arguments: &ArgMatches) -> Result<(),
             let Which { vhost, queue, .. } = Which::of(arguments);
             why::run(server, &vhost, &queue, form)
         }
+        "explain" => explain::run(server, arguments, form),
         "redrive" => redrive::run(server, arguments, form),
         "tasks" => tasks::run(server, arguments, form),
         "users" => users::users(server, arguments, form),
@@ -181,6 +183,7 @@ fn command() -> Command {
         .subcommand(top::command(asking("top", "Show what moves, again and again")))
         .subcommand(messages::publish_command(asking("publish", "Publish messages, and wait for their confirms")))
         .subcommand(messages::consume_command(asking("consume", "Take messages from a queue, and print their bodies")))
+        .subcommand(explain::command(asking("explain", "Explain rights, routes, policies and errors")))
         .subcommand(selecting("browse", "Show messages of a queue without taking them", "20"))
         .subcommand(
             selecting("redrive", "Move dead letters back to where they came from", "18446744073709551615").arg(

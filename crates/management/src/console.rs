@@ -11,6 +11,7 @@ mod bindings;
 mod chart;
 mod connections;
 mod exchanges;
+mod explained;
 mod figure;
 mod form;
 mod frame;
@@ -45,6 +46,7 @@ pub(crate) fn router() -> Router<Arc<Source>> {
         .merge(queues::router())
         .merge(queue::router())
         .merge(exchanges::router())
+        .merge(explained::router())
         .merge(policies::router())
         .merge(tasks::router())
         .merge(users::router())

@@ -15,7 +15,8 @@ use crate::change::Refused;
 use crate::diagnosis::DiagnosisRow;
 use crate::report::{BackupRow, MessageRow, RedriveRow, RepairRow, Status};
 use crate::resources::{
-    Change, Extent, Imported, LONGEST_DEFINITIONS, Listed, PlannedRow, PublishFields, Secret, TaskFields,
+    Change, Explain, Explanation, Extent, Imported, LONGEST_DEFINITIONS, Listed, PlannedRow, PublishFields, Secret,
+    TaskFields,
 };
 
 /// Longest request in bytes: the longest document, and what JSON adds to quote it.
@@ -88,6 +89,8 @@ pub enum Request {
         /// The queue.
         queue: String,
     },
+    /// Explains a right, a way, a policy or an error.
+    Explain(Explain),
     /// Publishes a message and waits for its confirm.
     Publish {
         /// The vhost.
@@ -178,6 +181,8 @@ pub enum Answer {
     Browsed(Vec<MessageRow>),
     /// To [`Request::Diagnose`].
     Diagnosed(Box<DiagnosisRow>),
+    /// To [`Request::Explain`].
+    Explained(Explanation),
     /// To [`Request::Redrive`].
     Redriven(RedriveRow),
     /// To [`Request::PlanTask`].

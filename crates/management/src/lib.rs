@@ -59,9 +59,10 @@ pub use report::{
     ServerStatus, Status, StorageStatus, SubscriptionRow,
 };
 pub use resources::{
-    BindingChange, BindingFields, Change, ConnectionChange, DestinationType, ExchangeChange, Extent, Imported,
-    LONGEST_DEFINITIONS, LimitChange, Listed, NodeChange, PermissionChange, PlannedRow, PolicyChange, PolicyFields,
-    PublishFields, QueueChange, Secret, TaskChange, TaskFields, TaskTo, UserChange, VhostChange, percent_encoded,
+    BindingChange, BindingFields, Change, ConnectionChange, DestinationType, ExchangeChange, Explain, Explanation,
+    Extent, Imported, LONGEST_DEFINITIONS, LimitChange, Listed, NodeChange, PermissionChange, PlannedRow, PolicyChange,
+    PolicyFields, PublishFields, QueueChange, Reason, Secret, TaskChange, TaskFields, TaskTo, UserChange, VhostChange,
+    explain_error, percent_encoded,
 };
 pub use server::{Endpoints, Management};
 pub use serving::Secure;

@@ -9,6 +9,7 @@ mod connections;
 mod consumers;
 mod definitions;
 mod exchanges;
+mod explain;
 mod health;
 mod limits;
 mod login;
@@ -40,6 +41,8 @@ pub use connections::ConnectionChange;
 pub use definitions::{Extent, Imported, LONGEST_DEFINITIONS};
 pub(crate) use definitions::{Import, export, import};
 pub use exchanges::{ExchangeChange, PublishFields};
+pub(crate) use explain::explained;
+pub use explain::{Explain, Explanation, Reason, error as explain_error};
 pub use limits::LimitChange;
 pub use nodes::NodeChange;
 pub use permissions::PermissionChange;
@@ -135,6 +138,7 @@ pub(crate) fn routes() -> Routes {
         consumers::routes,
         definitions::routes,
         exchanges::routes,
+        explain::routes,
         health::routes,
         limits::routes,
         login::routes,

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use super::*;
-use crate::{Cost, Permission};
+use crate::{Cost, Permission, TopicPermission};
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -380,4 +380,45 @@ fn the_operator_may_do_everything_even_under_the_name_of_a_user() {
         assert_eq!(authority.authorize(&operator, "/", Resource::queue("x"), Right::Configure), Ok(()));
         assert_eq!(authority.authorize_topic(&operator, "/", "x", "k", Right::Write), Ok(()));
     }
+}
+
+/// Every permission of a few patterns, asked for everything that a few names make possible.
+#[test]
+fn an_explanation_says_what_is_decided() {
+    const PATTERNS: [&str; 5] = ["", ".*", "^a", "b$", "^(a|b)\\."];
+    const NAMES: [&str; 6] = ["", "a", "b", "a.b", "amq.default", "c"];
+    let authority = authority();
+    let mut asked = 0;
+    for (first, second) in PATTERNS.iter().flat_map(|first| PATTERNS.iter().map(move |second| (first, second))) {
+        let mut user = User::new("u", None);
+        user.permissions.insert("/".into(), Permission::new(first, second, first).unwrap());
+        let topic = TopicPermission::new("u", "/", second, first).unwrap();
+        user.topic_permissions.insert(("/".into(), "t".into()), topic);
+        authority.put(user).unwrap();
+        for (name, vhost, who) in NAMES
+            .iter()
+            .flat_map(|name| [("/", "u"), ("other", "u"), ("/", "stranger")].map(|(vhost, who)| (name, vhost, who)))
+        {
+            let identity = Identity::new(who.into(), Tags::default());
+            for right in [Right::Configure, Right::Write, Right::Read] {
+                for resource in [Resource::queue(name), Resource::exchange(name)] {
+                    let told = authority.explain(who, vhost, resource, right);
+                    let decided = authority.authorize(&identity, vhost, resource, right).is_ok();
+                    assert_eq!(told.allows(), decided, "{who} {vhost} {right} {resource:?}: {told:?}");
+                    asked += 1;
+                }
+                for exchange in ["t", "free"] {
+                    let told = authority.explain_topic(who, vhost, exchange, name, right);
+                    let decided = authority.authorize_topic(&identity, vhost, exchange, name, right).is_ok();
+                    assert_eq!(told.allows(), decided, "{who} {vhost} {right} {exchange} {name}: {told:?}");
+                }
+            }
+        }
+    }
+    assert_eq!(asked, 25 * 6 * 3 * 6);
+    let refused = authority.explain("u", "/", Resource::queue("c"), Right::Configure);
+    assert_eq!(refused, Ruling::Refused { pattern: "^(a|b)\\.".into() });
+    assert_eq!(authority.explain("stranger", "/", Resource::queue("c"), Right::Read), Ruling::NoUser);
+    assert_eq!(authority.explain("u", "other", Resource::queue("c"), Right::Read), Ruling::NoPermissions);
+    assert_eq!(authority.explain_topic("u", "/", "free", "k", Right::Write), Ruling::Free);
 }

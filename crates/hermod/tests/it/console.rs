@@ -93,6 +93,55 @@ fn console_command_and_api_give_one_diagnosis() {
 }
 
 #[test]
+fn command_and_api_give_one_explanation_and_only_to_whom_it_is_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    Stomp::connect(&server).publish("orders", "one");
+    let explain = |words: &[&str]| {
+        let (code, text, error) = run(hermod("explain", dir.path()).args(words).arg("--json"));
+        assert_eq!((code, error.as_str()), (0, ""), "{words:?}");
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    for (words, path) in [
+        (&["access", "guest", "/", "queue", "orders"][..], "access?user=guest&vhost=%2F&kind=queue&name=orders"),
+        (
+            &["access", "guest", "/", "exchange", "t", "--key", "k"],
+            "access?user=guest&vhost=%2F&kind=exchange&name=t&key=k",
+        ),
+        (&["route", "", "orders"], "route?vhost=%2F&exchange=&routing_key=orders"),
+        (
+            &["route", "amq.headers", "k", "a=1"],
+            "route?vhost=%2F&exchange=amq.headers&routing_key=k&headers=%7B%22a%22%3A1%7D",
+        ),
+        (&["policy", "orders"], "policies?vhost=%2F&queue=orders"),
+        (&["error", "no queue 'x' in vhost '/'"], "error?text=no%20queue%20%27x%27%20in%20vhost%20%27%2F%27"),
+    ] {
+        assert_eq!(explain(words), json(&server, &format!("/api/explain/{path}"), GUEST), "{words:?}");
+    }
+    assert_eq!(
+        explain(&["access", "guest", "/", "queue", "orders"])["result"],
+        serde_json::json!(["configure", "write", "read"])
+    );
+    assert_eq!(explain(&["route", "", "orders"])["result"], serde_json::json!(["orders"]));
+    assert_eq!(explain(&["route", "", "none"])["result"], serde_json::json!([]));
+    let (code, _, error) = run(hermod("explain", dir.path()).args(["policy", "none"]));
+    assert!(code == 66 && error.contains("no queue 'none'"), "{code} {error}");
+    assert_eq!(server.ask("GET", "/api/explain/access?user=guest&vhost=%2F&kind=table&name=x", GUEST).0, 400);
+    let add = ["add", "alice", "--password", "one", "--tags", "management"];
+    assert_eq!(run(hermod("users", dir.path()).args(add)).0, 0);
+    let alice = "Authorization: Basic YWxpY2U6b25l\r\n";
+    for (path, status) in [
+        ("access?user=alice&vhost=%2F&kind=queue&name=orders", 200),
+        ("access?user=guest&vhost=%2F&kind=queue&name=orders", 401),
+        ("route?vhost=%2F&exchange=&routing_key=orders", 401),
+        ("policies?vhost=%2F&queue=orders", 401),
+        ("policy-preview?vhost=%2F&name=p&pattern=x&definition=%7B%22max-length%22%3A1%7D", 401),
+    ] {
+        assert_eq!(server.ask("GET", &format!("/api/explain/{path}"), alice).0, status, "{path}");
+    }
+}
+
+#[test]
 fn a_visitor_is_led_to_the_log_in_and_back() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);

@@ -86,7 +86,7 @@ fn find(source: &Source, list: &Listing, vhosts: &[String]) -> (Vec<ExchangeRepo
 }
 
 /// The name of an exchange in a path.
-fn named(name: &str) -> &str {
+pub(super) fn named(name: &str) -> &str {
     if name == DEFAULT { "" } else { name }
 }
 
@@ -203,7 +203,10 @@ async fn one(
         }
         h2 { "Messages" }
         (messages::publishing_with_key(&here, sent))
-        @if !is_default { p .buttons { a .button href={ (here) "/delete" } { "Delete exchange…" } } }
+        p .buttons {
+            a .button href={ (here) "/route" } { "Try a routing key…" }
+            @if !is_default { a .button href={ (here) "/delete" } { "Delete exchange…" } }
+        }
     };
     let above = format!("/exchanges?vhost={}", percent_encoded(vhost));
     let page =

@@ -337,13 +337,18 @@ impl Form {
 
     /// The whole form behind a line that opens it. It is open if it was refused.
     pub(super) fn folded(&self, title: &str, action: &str, fields: impl Render, button: &str) -> Markup {
+        self.folded_with(title, action, fields, html! { button .main { (button) } })
+    }
+
+    /// The same with these buttons.
+    pub(super) fn folded_with(&self, title: &str, action: &str, fields: impl Render, buttons: Markup) -> Markup {
         html! {
             details .card open[self.is_refused] {
                 summary { (title) }
                 form method="post" action=(action) {
                     input type="hidden" name="form" value=(self.name);
                     div .fields { (fields) }
-                    p .buttons { button .main { (button) } }
+                    p .buttons { (buttons) }
                 }
             }
         }

@@ -111,7 +111,8 @@ fn addition(visitor: &Visitor, vhosts: &[String], sent: &Fields) -> Markup {
         (form.field("priority", "Priority", "number", "0 if it is empty"))
         (form.long("definition", "Definition", "as a JSON object: {\"message-ttl\": 60000, \"max-length\": 1000}"))
     };
-    form.folded("Add a policy", "/policies", fields, "Add policy")
+    let preview = html! { button formaction="/policies/preview" formmethod="get" { "Preview" } };
+    form.folded_with("Add a policy", "/policies", fields, html! { button .main { "Add policy" } " " (preview) })
 }
 
 async fn add(visitor: Visitor, State(source): Shared, fields: Fields) -> Shown {
@@ -124,19 +125,24 @@ async fn add(visitor: Visitor, State(source): Shared, fields: Fields) -> Shown {
 async fn added(visitor: &Visitor, source: &Arc<Source>, fields: &Fields) -> Result<Response, Trouble> {
     let vhost = fields.text("vhost").to_owned();
     let kind = may_set(visitor, source, &vhost, fields.text("kind"))?;
-    let name = fields.needed("name", "Name")?.to_owned();
+    let policy = fields_of(fields)?;
+    let name = policy.name.clone();
+    api::make(source, &visitor.asker, PolicyChange::Set { kind, policy }).await?;
+    Ok(visitor.done(source, format!("Policy '{name}' is set."), "/policies"))
+}
+
+/// The policy that a form describes.
+pub(super) fn fields_of(fields: &Fields) -> Result<PolicyFields, String> {
     let priority = fields.name("priority");
     let priority = if priority.is_empty() { Ok(0) } else { priority.parse() };
-    let policy = PolicyFields {
-        vhost,
-        name: name.clone(),
+    Ok(PolicyFields {
+        vhost: fields.text("vhost").to_owned(),
+        name: fields.needed("name", "Name")?.to_owned(),
         pattern: fields.text("pattern").to_owned(),
         apply_to: fields.text("apply-to").to_owned(),
         priority: priority.map_err(|_| "Priority is a whole number.".to_owned())?,
         definition: fields.object("definition", "Definition")?,
-    };
-    api::make(source, &visitor.asker, PolicyChange::Set { kind, policy }).await?;
-    Ok(visitor.done(source, format!("Policy '{name}' is set."), "/policies"))
+    })
 }
 
 /// The kind of policy that a form means.

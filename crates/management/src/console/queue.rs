@@ -100,6 +100,7 @@ async fn page(
         (settings(queue))
         p .buttons {
             a .button href={ (whole.path()) "/task" } { "Move or copy messages…" }
+            a .button href={ (whole.path()) "/policies" } { "Explain policies" }
             a .button href={ (whole.path()) "/purge" } { "Purge…" }
             a .button href={ (whole.path()) "/delete" } { "Delete queue…" }
         }

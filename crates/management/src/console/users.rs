@@ -143,7 +143,10 @@ async fn one(visitor: &Visitor, source: &Arc<Source>, name: &str, sent: &Fields,
         h2 { "Log-in" }
         (new_password(&here))
         (new_tags(&here, &known))
-        p .buttons { a .button href={ (here) "/delete" } { "Delete user…" } }
+        p .buttons {
+            a .button href={ (here) "/explain" } { "Explain access…" }
+            a .button href={ (here) "/delete" } { "Delete user…" }
+        }
     };
     let page = View::new(Part::Users, name, body).below("Users", "/users");
     Ok(page.with(notice).show(visitor, source))

@@ -42,6 +42,7 @@ impl Source {
                 let fetched = resources::fetched(self, vhost, queue, *count, caller);
                 fetched.map_or_else(Answer::NotChanged, Answer::Fetched)
             }
+            Request::Explain(what) => what.of(self).map_or_else(refused, Answer::Explained),
             Request::Redrive { vhost, queue, selector, limit, dry_run } => {
                 let mode = if *dry_run { RedriveMode::DryRun } else { RedriveMode::Move };
                 let browse = Browse { vhost, queue, selector, limit: *limit };

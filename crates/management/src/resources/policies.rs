@@ -215,7 +215,7 @@ pub(super) fn check(broker: &Broker, kind: PolicyKind, policy: PolicyFields) -> 
     broker.check_policy(kind, &name, spec(policy)?)
 }
 
-fn spec(policy: PolicyFields) -> Result<PolicySpec, Error> {
+pub(super) fn spec(policy: PolicyFields) -> Result<PolicySpec, Error> {
     let PolicyFields { pattern, apply_to, priority, definition, .. } = policy;
     let Some(apply_to) = ApplyTo::parse(&apply_to) else {
         return Err(Error::precondition(format!(
