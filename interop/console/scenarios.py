@@ -97,7 +97,10 @@ def colours_are_chosen_and_kept(stage):
 @scenario
 def every_part_is_a_link_in_the_navigation(stage):
     stage.log_in()
-    for name in ["Overview", "Connections", "Queues", "Exchanges", "Policies", "Users", "Virtual hosts"]:
+    for name in ["Overview", "Connections", "Queues", "Exchanges", "Policies", "Users", "Virtual hosts", "Sessions",
+                 "Limits", "Node", "About"]:
+        if name == "Sessions":
+            stage.page.get_by_text("More", exact=True).click()
         link = stage.page.get_by_role("navigation").get_by_role("link", name=name)
         link.click()
         expect(stage.page.get_by_role("heading", level=1)).to_have_text(name)
@@ -550,7 +553,206 @@ def a_policy_that_is_none_is_explained_and_kept(stage):
     expect(stage.page.get_by_label("Definition")).to_have_value('{"max-length": 10}')
 
 
+# Explanations.
+
+
+@scenario
+def a_refusal_is_explained_with_the_grant_that_would_help(stage):
+    stage.broker.api("users/narrow", "PUT", {"password": "p", "tags": ""})
+    stage.broker.api("permissions/%2F/narrow", "PUT", {"configure": "", "write": "^shop", "read": "^shop"})
+    stage.log_in()
+    stage.open("/users/narrow")
+    stage.page.get_by_role("link", name="Explain access…").click()
+    stage.page.get_by_label("Name", exact=True).fill("shop.orders")
+    stage.page.get_by_role("button", name="Explain access").click()
+    expect(stage.page.get_by_text("User 'narrow' may write and read queue 'shop.orders'")).to_be_visible()
+    declaring = stage.page.get_by_role("row").filter(has_text="configure: declare")
+    expect(declaring).to_contain_text("refused")
+    expect(declaring).to_contain_text("the pattern is empty")
+    expect(stage.page.get_by_text("hermod permissions set narrow")).to_be_visible()
+    stage.picture("explain-access")
+
+
+@scenario
+def a_routing_key_is_tried_without_publishing(stage):
+    stage.broker.declare("tried")
+    stage.broker.api("exchanges/%2F/tries", "PUT", {"type": "topic"})
+    stage.broker.api("bindings/%2F/e/tries/q/tried", "POST", {"routing_key": "eu.#"})
+    stage.log_in()
+    stage.open("/exchanges/%2F/tries")
+    stage.page.get_by_role("link", name="Try a routing key…").click()
+    stage.page.get_by_label("Routing key").fill("eu.new")
+    stage.page.get_by_role("button", name="Try routing key").click()
+    expect(stage.page.get_by_text("It reaches 1 queue: tried.")).to_be_visible()
+    expect(stage.page.get_by_role("row").filter(has_text="bound by 'eu.#'")).to_contain_text("to queue 'tried'")
+    stage.picture("try-routing-key")
+    stage.page.get_by_label("Routing key").fill("us.new")
+    stage.page.get_by_role("button", name="Try routing key").click()
+    expect(stage.page.get_by_text("It is unroutable")).to_be_visible()
+    assert stage.broker.queue("tried")["messages_ready"] == 0
+
+
+@scenario
+def a_policy_is_previewed_before_it_is_added(stage):
+    stage.broker.declare("seen.before")
+    stage.broker.publish("seen.before", 3)
+    stage.log_in()
+    stage.open("/policies")
+    stage.page.get_by_text("Add a policy").click()
+    stage.page.get_by_label("Name", exact=True).fill("shorter")
+    stage.page.get_by_label("Pattern").fill("^seen")
+    stage.page.get_by_label("Apply to").select_option("queues")
+    stage.page.get_by_label("Definition").fill('{"max-length": 1}')
+    stage.page.get_by_role("button", name="Preview").click()
+    expect(stage.page.get_by_text("It changes 1 queue. 2 messages are dropped at once.")).to_be_visible()
+    expect(stage.page.get_by_role("row").filter(has_text="seen.before")).to_contain_text("x-max-length: none → 1")
+    stage.picture("policy-preview")
+    assert stage.broker.queue("seen.before")["messages_ready"] == 3
+    stage.page.get_by_role("button", name="Add policy").click()
+    expect(stage.page.get_by_text("Policy 'shorter' is set.")).to_be_visible()
+    assert stage.broker.queue("seen.before")["messages_ready"] == 1
+    stage.open(queue_path("seen.before", "/policies"))
+    expect(stage.page.get_by_role("row").filter(has_text="policy 'shorter'")).to_contain_text("applies")
+
+
+@scenario
+def the_one_limit_that_is_close_comes_first(stage):
+    stage.broker.api("vhosts/small", "PUT")
+    stage.broker.api("vhost-limits/small/max-queues", "PUT", {"value": 1})
+    stage.broker.api("permissions/small/guest", "PUT", {"configure": ".*", "write": ".*", "read": ".*"})
+    stage.broker.api("queues/small/only", "PUT", {"durable": True})
+    stage.log_in()
+    stage.open("/limits")
+    first = stage.page.get_by_role("row").nth(1)
+    expect(first).to_contain_text("Queues in virtual host 'small'")
+    expect(first).to_contain_text("100 %")
+    stage.picture("limits")
+
+
+@scenario
+def a_session_shows_what_it_holds(stage):
+    stage.broker.declare("sessions.of")
+    stage.broker.publish("sessions.of", 2)
+    stage.client("session-holder").consume("sessions.of", 2, "holder")
+    until("two are held", lambda: stage.broker.queue("sessions.of")["messages_unacknowledged"] == 2)
+    stage.log_in()
+    stage.open("/sessions?sort=unacknowledged&reversed=true")
+    expect(stage.page.get_by_role("row").nth(1)).to_contain_text("2")
+    stage.picture("sessions")
+
+
+@scenario
+def the_node_tells_its_settings_and_where_they_came_from(stage):
+    stage.log_in()
+    stage.open("/node")
+    setting = stage.page.get_by_role("row").filter(has_text="ports.http").first
+    expect(setting).to_contain_text("--ports-http")
+    expect(stage.page.get_by_text("password", exact=True)).to_have_count(0)
+    stage.picture("node")
+
+
 # What others may not do.
+
+
+@scenario
+def a_page_may_be_framed_kept_and_sniffed_by_none(stage):
+    for path in ["/login", "/queues", "/api/overview"]:
+        answer = stage.page.request.get(stage.broker.address + path, max_redirects=0)
+        headers = answer.headers
+        assert "no-store" in headers["cache-control"], (path, headers)
+        assert headers["x-content-type-options"] == "nosniff", (path, headers)
+        assert "frame-ancestors 'none'" in headers.get("content-security-policy", "frame-ancestors 'none'"), path
+    policy = stage.page.request.get(stage.broker.address + "/login").headers["content-security-policy"]
+    assert "unsafe" not in policy and "default-src 'none'" in policy and "frame-ancestors 'none'" in policy
+
+
+@scenario
+def another_name_for_this_machine_leads_to_nothing(stage):
+    """DNS rebinding: a page of evil.example whose name suddenly means this machine."""
+    stage.log_in()
+    for path in ["/", "/queues", "/api/overview", "/login"]:
+        answer = stage.page.request.get(stage.broker.address + path, headers={"Host": "evil.example"}, max_redirects=0)
+        assert answer.status == 421, (path, answer.status)
+
+
+@scenario
+def a_form_of_another_site_is_refused_whatever_it_says(stage):
+    stage.broker.declare("forged")
+    stage.log_in()
+    for headers in [{"Origin": "http://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"},
+                    {"Sec-Fetch-Site": "same-site"}]:
+        for path in [queue_path("forged", "/delete"), "/users", "/policies", "/logout"]:
+            answer = stage.page.request.post(stage.broker.address + path, headers=headers, form={"name": "x"},
+                                             max_redirects=0)
+            assert answer.status == 403, (headers, path, answer.status)
+    assert stage.broker.queue("forged")["name"] == "forged"
+
+
+@scenario
+def a_token_that_was_there_before_the_log_in_is_worth_nothing(stage):
+    """Session fixation: an attacker's token in the victim's browser is not the session's afterwards."""
+    stage.page.context.add_cookies([{"name": "hermod", "value": "0" * 64, "url": stage.broker.address}])
+    stage.log_in()
+    token = [one["value"] for one in stage.page.context.cookies() if one["name"] == "hermod"][0]
+    assert token != "0" * 64
+    other = stage.visitor()
+    other.context.add_cookies([{"name": "hermod", "value": "0" * 64, "url": stage.broker.address}])
+    stage.open("/queues", other)
+    expect(other.get_by_role("button", name="Log in")).to_be_visible()
+
+
+@scenario
+def objects_of_other_vhosts_are_as_if_they_were_not_there(stage):
+    stage.broker.api("vhosts/elsewhere", "PUT")
+    stage.broker.api("permissions/elsewhere/guest", "PUT", {"configure": ".*", "write": ".*", "read": ".*"})
+    stage.broker.api("queues/elsewhere/treasure", "PUT", {"durable": True})
+    stage.broker.api("users/tenant", "PUT", {"password": "p", "tags": "management"})
+    stage.broker.api("permissions/%2F/tenant", "PUT", {"configure": ".*", "write": ".*", "read": ".*"})
+    page = stage.log_in("tenant", "p", stage.visitor())
+    for path in ["/queues/elsewhere/treasure", "/queues/elsewhere/treasure/policies", "/queues/elsewhere/treasure/messages",
+                 "/exchanges/elsewhere/amq.topic", "/exchanges/elsewhere/amq.topic/route", "/queues/none/treasure"]:
+        stage.open(path, page)
+        expect(page.get_by_role("alert")).to_contain_text("There is no")
+    for path in ["/", "/queues", "/exchanges", "/policies", "/vhosts", "/sessions", "/limits", "/node"]:
+        stage.open(path, page)
+        assert "treasure" not in page.content() and "elsewhere" not in page.content(), path
+
+
+@scenario
+def what_a_tag_does_not_allow_is_refused(stage):
+    stage.broker.api("users/onlooker", "PUT", {"password": "p", "tags": "management"})
+    stage.broker.api("permissions/%2F/onlooker", "PUT", {"configure": "", "write": "", "read": ""})
+    stage.broker.declare("watched")
+    page = stage.log_in("onlooker", "p", stage.visitor())
+    for path in ["/users/guest", "/users/onlooker/explain"]:
+        stage.open(path, page)
+        expect(page.get_by_role("alert")).to_be_visible()
+    for path, form in [("/users", {"name": "new", "password": "p"}), ("/vhosts", {"name": "new"}),
+                       ("/policies", {"vhost": "/", "name": "p", "pattern": ".*", "apply-to": "all",
+                                      "definition": '{"max-length": 1}'}),
+                       (queue_path("watched", "/purge"), {}), (queue_path("watched", "/delete"), {}),
+                       ("/queues", {"vhost": "/", "name": "made", "type": "classic", "durable": "true"})]:
+        answer = page.request.post(stage.broker.address + path, form=form, headers={"Origin": stage.broker.address},
+                                   max_redirects=0)
+        assert answer.status in (400, 401, 403), (path, answer.status)
+    assert not [one for one in stage.broker.api("queues") if one["name"] == "made"]
+    assert stage.broker.queue("watched")["name"] == "watched"
+
+
+@scenario
+def guesses_at_a_password_tell_nothing_and_hinder_no_other(stage):
+    stage.broker.api("users/guessed", "PUT", {"password": "right", "tags": "management"})
+    guess = lambda password: stage.page.request.post(
+        stage.broker.address + "/login", form={"user": "guessed", "password": password},
+        headers={"Origin": stage.broker.address}, max_redirects=0).status
+    assert guess("right") == 303
+    assert all(guess(str(number)) != 303 for number in range(25))
+    stranger = lambda: stage.page.request.post(
+        stage.broker.address + "/login", form={"user": "nobody", "password": "right"},
+        headers={"Origin": stage.broker.address}, max_redirects=0).status
+    assert stranger() == guess("wrong"), "a user that is not there is answered like one that is"
+    page = stage.log_in(page=stage.visitor())
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
 
 
 @scenario
@@ -560,7 +762,8 @@ def what_a_client_chose_is_text_on_every_page(stage):
     stage.broker.api("vhosts/marked", "PUT", {"description": EVIL, "tags": [EVIL]})
     stage.client(EVIL)
     stage.log_in()
-    for path in ["/", "/connections", "/queues", "/exchanges", "/policies", "/users", "/vhosts"]:
+    for path in ["/", "/connections", "/queues", "/exchanges", "/policies", "/users", "/vhosts", "/sessions", "/limits",
+                 "/node"]:
         stage.open(path)
         expect(stage.page.locator("img[src=x]")).to_have_count(0)
     stage.open("/queues?name=alert")
@@ -662,6 +865,14 @@ PAGES = {
     "users": "/users",
     "user": "/users/guest",
     "virtual_hosts": "/vhosts",
+    "sessions": "/sessions",
+    "limits": "/limits",
+    "node": "/node",
+    "about": "/about",
+    "explain_access": "/users/guest/explain?vhost=%2F&kind=queue&name=accessible",
+    "try_routing_key": "/exchanges/%2F/amq.topic/route?routing_key=a.b",
+    "queue_policies": queue_path("accessible", "/policies"),
+    "policy_preview": "/policies/preview?vhost=%2F&name=p&pattern=accessible&apply-to=queues&definition=%7B%22max-length%22%3A1%7D",
     "nothing": "/queues/%2F/nothing",
 }
 

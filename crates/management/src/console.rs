@@ -15,8 +15,10 @@ mod explained;
 mod figure;
 mod form;
 mod frame;
+mod limits;
 mod login;
 mod messages;
+mod node;
 mod overview;
 mod parts;
 mod policies;
@@ -24,6 +26,7 @@ mod queue;
 mod queues;
 mod reading;
 mod seen;
+mod sessions;
 mod tasks;
 mod trouble;
 mod users;
@@ -51,4 +54,7 @@ pub(crate) fn router() -> Router<Arc<Source>> {
         .merge(tasks::router())
         .merge(users::router())
         .merge(vhosts::router())
+        .merge(sessions::router())
+        .merge(limits::router())
+        .merge(node::router())
 }

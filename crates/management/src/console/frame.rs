@@ -26,6 +26,14 @@ const PARTS: [(Part, &str, &str); 8] = [
     (Part::Tasks, "Tasks", "/tasks"),
 ];
 
+/// The parts behind *More*.
+const MORE: [(Part, &str, &str); 4] = [
+    (Part::Sessions, "Sessions", "/sessions"),
+    (Part::Limits, "Limits", "/limits"),
+    (Part::Node, "Node", "/node"),
+    (Part::About, "About", "/about"),
+];
+
 /// A part of the console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
@@ -37,6 +45,10 @@ pub(super) enum Part {
     Users,
     Vhosts,
     Tasks,
+    Sessions,
+    Limits,
+    Node,
+    About,
 }
 
 /// What a page tells about the last thing that was done.
@@ -116,6 +128,13 @@ fn navigation(here: Part) -> Markup {
                 @let current = (part == here).then_some("page");
                 a href=(path) aria-current=[current] { (name) }
             }
+            details .more open[MORE.iter().any(|(part, ..)| *part == here)] {
+                summary { "More" }
+                @for (part, name, path) in MORE {
+                    @let current = (part == here).then_some("page");
+                    a href=(path) aria-current=[current] { (name) }
+                }
+            }
         }
     }
 }
@@ -186,7 +205,7 @@ mod tests {
     #[test]
     fn each_part_has_a_link_and_one_is_current() {
         let text = navigation(Part::Queues).into_string();
-        for (_, name, path) in PARTS {
+        for (_, name, path) in PARTS.into_iter().chain(MORE) {
             assert!(text.contains(&format!("href=\"{path}\"")) && text.contains(&format!(">{name}</a>")), "{text}");
         }
         assert_eq!(text.matches("aria-current").count(), 1);

@@ -469,7 +469,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["bindings", "trouble"],
             &["reading"],
             &["login", "messages", "tasks"],
-            &["connections", "exchanges", "policies", "queues", "users", "vhosts"],
+            &["connections", "exchanges", "limits", "node", "policies", "queues", "sessions", "users", "vhosts"],
             &["explained", "overview", "queue"],
         ],
         allowed: &[],

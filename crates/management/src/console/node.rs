@@ -1,0 +1,143 @@
+//! The node: its storage, what takes its memory, and its settings with their origins. And what this
+//! release is.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+use broker::{Held, Overview};
+use maud::{Markup, html};
+
+use super::figure;
+use super::frame::{Part, View};
+use super::parts::{Column, facts, table};
+use super::trouble::Shown;
+use super::visitor::Visitor;
+use crate::api;
+use crate::process::Process;
+use crate::quantity;
+use crate::source::Source;
+
+type Shared = State<Arc<Source>>;
+
+pub(super) fn router() -> Router<Arc<Source>> {
+    Router::new().route("/node", get(show)).route("/about", get(about))
+}
+
+async fn show(visitor: Visitor, State(source): Shared) -> Shown {
+    if !visitor.asker.monitors() {
+        let body = html! { p .hint { "The node is shown to users with the tag monitoring or administrator." } };
+        return Ok(View::new(Part::Node, "Node", body).show(&visitor, &source));
+    }
+    let (overview, process) =
+        api::sum_up(&source, &visitor.asker, |source| (source.broker.overview(), Process::look())).await?;
+    let is_administrator = visitor.asker.is_administrator();
+    let body = html! {
+        (identity(&source, process))
+        h2 { "Storage" }
+        (storage(&overview))
+        h2 { "Memory" }
+        (memory(&overview, process))
+        h2 { "Settings" }
+        @if is_administrator { (settings(&source)) } @else {
+            p .hint { "Settings are shown to administrators." }
+        }
+    };
+    Ok(View::new(Part::Node, "Node", body).show(&visitor, &source))
+}
+
+fn identity(source: &Source, process: Process) -> Markup {
+    let unknown = || html! { "—" };
+    facts(&[
+        ("Name", html! { code { (source.facts.node) } }),
+        ("Cluster", html! { (source.facts.cluster) }),
+        ("Running for", html! { (quantity::span(source.facts.started.elapsed())) }),
+        ("Process", html! { (std::process::id()) }),
+        ("Open files", process.open_files.map_or_else(unknown, |files| html! { (files) })),
+    ])
+}
+
+fn storage(overview: &Overview) -> Markup {
+    let journal = &overview.journal;
+    html! {
+        div data-live {
+            (facts(&[
+                ("Log", html! { (figure::bytes(journal.used_bytes)) " of " (figure::bytes(journal.max_bytes)) " in " (journal.files) " files" }),
+                ("Live in it", figure::bytes(journal.live_bytes)),
+                ("Segments", html! { (figure::bytes(journal.segments.bytes)) " in " (journal.segments.files) " files" }),
+                ("Damaged segments", figure::count(journal.segments.damaged.into())),
+                ("Written since the start", figure::bytes(journal.written_bytes)),
+                ("Flushes since the start", figure::count(journal.flushes)),
+                ("Free on the disk", figure::bytes(journal.free_bytes)),
+            ]))
+        }
+    }
+}
+
+fn memory(overview: &Overview, process: Process) -> Markup {
+    let memory = &overview.memory;
+    let mut rows: Vec<Vec<Markup>> = Held::ALL
+        .into_iter()
+        .zip(memory.held)
+        .map(|((_, name, about), bytes)| vec![html! { (name) }, figure::bytes(bytes), html! { (about) }])
+        .collect();
+    let held: u64 = memory.held.iter().sum();
+    let mut part = |name: &str, bytes: u64, about: &str| {
+        rows.push(vec![html! { (name) }, figure::bytes(bytes), html! { (about) }]);
+    };
+    part("queued", memory.used.saturating_sub(memory.arriving + held), "messages in queues");
+    part("arriving", memory.arriving, "large messages that arrive or wait for a flush");
+    part("declarations", memory.declared, "queues, exchanges, bindings; they raise no alarm");
+    part("clients", memory.clients, "connections, sessions, consumers; they raise no alarm");
+    if let Some(resident) = process.resident_bytes {
+        part("process", resident, "all memory of the process, with what the allocator keeps");
+    }
+    let columns = [Column::text("Part"), Column::number("Bytes"), Column::text("What it is")];
+    html! {
+        p .hint {
+            (figure::bytes(memory.used)) " of " (figure::bytes(memory.limit)) " count for the memory alarm."
+        }
+        (table("memory", &columns, &rows, html! { "nothing" }))
+    }
+}
+
+fn settings(source: &Source) -> Markup {
+    let columns = [Column::text("Setting"), Column::text("Value"), Column::text("Origin")];
+    let rows: Vec<Vec<Markup>> = source
+        .settings()
+        .iter()
+        .map(|one| vec![html! { code { (one.name) } }, html! { (one.value) }, html! { (one.origin) }])
+        .collect();
+    html! {
+        p .hint { "As they are in force: default, file and line, variable or flag. " code { "hermod config" } " shows the same." }
+        (table("settings", &columns, &rows, html! { "no settings" }))
+    }
+}
+
+/// What this release is, and what it has not.
+async fn about(visitor: Visitor, State(source): Shared) -> Shown {
+    let body = html! {
+        (facts(&[
+            ("Hermod", html! { (source.facts.version) }),
+            ("Announces itself as", html! { (source.facts.product) " " (source.facts.compat_version) }),
+            ("Licence", html! { "Apache-2.0" }),
+            ("Durability", html! { (source.facts.durability) }),
+            ("Protocols", html! {
+                (source.facts.listeners.iter().map(|row| row.protocol.as_str()).collect::<Vec<_>>().join(", "))
+            }),
+        ]))
+        h2 { "Limits of this release" }
+        ul {
+            li { "One node: there is no replication and no cluster." }
+            li { "AMQP 1.0, MQTT and streams are not built, and are refused by name." }
+            li { "A quorum queue has the semantics of one, with one copy." }
+        }
+        h2 { "More" }
+        ul {
+            li { a href="/api/" { "HTTP API" } ", with the paths of RabbitMQ's" }
+            li { a href="/metrics" { "Metrics" } " for Prometheus" }
+        }
+    };
+    Ok(View::new(Part::About, "About", body).show(&visitor, &source))
+}
