@@ -448,7 +448,7 @@ pub fn error(text: &str) -> Explanation {
     let rows = found.iter().take(ERRORS_MAX).map(|(_, [shape, code, remedy])| step(*shape, *code, *remedy)).collect();
     let verdict = match found.first() {
         None => "No error of the manual reads so. docs/manual/errors.md has all of them.".to_owned(),
-        Some((_, [shape, _, remedy])) if remedy.is_empty() => format!("{shape}."),
+        Some((_, [shape, _, ""])) => format!("{shape}."),
         Some((_, [_, _, remedy])) => format!("{remedy}."),
     };
     Explanation { verdict, steps: rows, advice: String::new(), result: Vec::new() }
