@@ -16,7 +16,7 @@ composites! {
     /// The mechanism that a client takes, and its first response (§5.3.3.2).
     0x41 "sasl-init" SaslInit<'a> {
         mechanism: Symbol<'a>,
-        initial_response: Option<&'a [u8]>,
+        initial_response: Option<Secret<'a>>,
         hostname: Option<&'a str>,
     }
     /// A question of the server (§5.3.3.3).
@@ -25,12 +25,32 @@ composites! {
     }
     /// The client's answer (§5.3.3.4).
     0x43 "sasl-response" SaslResponse<'a> {
-        response: &'a [u8],
+        response: Secret<'a>,
     }
     /// Whether the client is logged in (§5.3.3.5).
     0x44 "sasl-outcome" SaslOutcome<'a> {
         code: SaslCode,
         additional_data: Option<&'a [u8]>,
+    }
+}
+
+/// What a client answers. It may be a password, so it is not shown.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Secret<'a>(pub &'a [u8]);
+
+impl std::fmt::Debug for Secret<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
+impl<'a> Field<'a> for Secret<'a> {
+    fn read(reader: &mut Reader<'a>, budget: &mut Budget) -> Result<Self, FieldError> {
+        <&[u8]>::read(reader, budget).map(Self)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
     }
 }
 
