@@ -79,7 +79,12 @@ async fn access(visitor: Visitor, State(source): Shared, Path(user): Path<String
         p .hint { "What '" (user) "' may do with a queue or an exchange, and by which pattern." }
         (asking(fields, "Explain access"))
         @if let Some(found) = &found {
-            (whole(found, if found.result.is_empty() { Mood::Warning } else { Mood::Good }, ["Right", "Answer", "Because"]))
+            @let mood = match found.result.len() {
+                0 => Mood::Warning,
+                granted if granted == found.steps.len() => Mood::Good,
+                _ => Mood::Plain,
+            };
+            (whole(found, mood, ["Right", "Answer", "Because"]))
         }
     };
     let page = View::new(Part::Users, "Explain access", body).below("Users", "/users");
