@@ -138,7 +138,8 @@ fn a_durable_subscription_keeps_what_comes_while_its_client_is_away() {
         ("b", "subscribe me news a.* c 10", &["error AccessRefused"]),
         ("a", "settle 1 1 accepted;bye", &["bye"]),
         ("p", "publish 2 topic/a.c two;publish 3 topic/b.c three", &["accepted to 2", "unroutable 3"]),
-        ("d", "subscribe me news a.* e 10", &["subscribed e", "e 1 two"]),
+        // What waits is delivered in the turn that subscribes, and the answer waits for its record.
+        ("d", "subscribe me news a.* e 10", &["e 1 two", "subscribed e"]),
         ("d", "settle 1 1 accepted;cancel e", &["cancelled e"]),
         ("d", "unsubscribe me news", &["unsubscribed news"]),
         ("p", "publish 4 topic/a.b four", &["unroutable 4"]),
