@@ -60,12 +60,13 @@ fn identity(source: &Source, process: Process) -> Markup {
 
 fn storage(overview: &Overview) -> Markup {
     let journal = &overview.journal;
+    let files = |count: u32| quantity::several(count.into(), "file", "files");
     html! {
         div data-live {
             (facts(&[
-                ("Log", html! { (figure::bytes(journal.used_bytes)) " of " (figure::bytes(journal.max_bytes)) " in " (journal.files) " files" }),
+                ("Log", html! { (figure::bytes(journal.used_bytes)) " of " (figure::bytes(journal.max_bytes)) " in " (files(journal.files)) }),
                 ("Live in it", figure::bytes(journal.live_bytes)),
-                ("Segments", html! { (figure::bytes(journal.segments.bytes)) " in " (journal.segments.files) " files" }),
+                ("Segments", html! { (figure::bytes(journal.segments.bytes)) " in " (files(journal.segments.files)) }),
                 ("Damaged segments", figure::count(journal.segments.damaged.into())),
                 ("Written since the start", figure::bytes(journal.written_bytes)),
                 ("Flushes since the start", figure::count(journal.flushes)),
