@@ -163,7 +163,8 @@ pub enum Answer {
     /// To [`Request::Change`]: it is made and durable. The number of messages or connections that
     /// it deleted or closed, or that of the task that it started.
     Changed(u64),
-    /// To a request for a change, to [`Request::Publish`], [`Request::Fetch`]: it was refused.
+    /// To a request for a change, to [`Request::Publish`], [`Request::Fetch`], [`Request::Browse`]
+    /// and [`Request::PlanTask`]: it was refused.
     NotChanged(Refused),
     /// To [`Request::Export`].
     Exported(serde_json::Value),

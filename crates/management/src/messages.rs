@@ -2,9 +2,11 @@
 
 use std::sync::atomic::AtomicBool;
 
+use auth::{Resource, Right};
 use broker::{Browse, Browsed, Error, Id, Properties, RedriveMode, Table, seconds_of_ms};
 use serde_json::{Map, Value, json};
 
+use crate::change::{AUDIT, Caller};
 use crate::json::{json, object, typed};
 use crate::report::{MessageRow, RedriveRow};
 use crate::source::Source;
@@ -18,7 +20,23 @@ const MOST_BYTES: usize = 16 << 20;
 const SHOWN: usize = 4096;
 
 impl Source {
-    pub(crate) fn browse(&self, browse: &Browse<'_>, gone: &AtomicBool) -> Result<Vec<MessageRow>, Error> {
+    /// Shows messages to a caller that may read from the queue, and tells the audit log.
+    pub(crate) fn browse(
+        &self,
+        browse: &Browse<'_>,
+        caller: &Caller,
+        gone: &AtomicBool,
+    ) -> Result<Vec<MessageRow>, Error> {
+        let Browse { vhost, queue, .. } = *browse;
+        let asked = self.broker.authority().authorize(&caller.identity, vhost, Resource::queue(queue), Right::Read);
+        asked.map_err(|denied| Error::refused(format!("to see messages: {denied}")))?;
+        let rows = self.rows_of(browse, gone)?;
+        let (who, from, count) = (caller.identity.user(), &caller.from, rows.len());
+        tracing::info!(target: AUDIT, %who, %from, vhost, queue, count, "messages browsed");
+        Ok(rows)
+    }
+
+    fn rows_of(&self, browse: &Browse<'_>, gone: &AtomicBool) -> Result<Vec<MessageRow>, Error> {
         let mut rows = Vec::new();
         let mut bytes = 0;
         let browse = Browse { limit: browse.limit.min(MOST), ..*browse };

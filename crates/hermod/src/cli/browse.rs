@@ -4,7 +4,7 @@ use management::MessageRow;
 use management::control::{Answer, Request};
 
 use crate::cli::Which;
-use crate::cli::ask::{Server, ask, strange};
+use crate::cli::ask::{Server, ask, refusal, strange};
 use crate::cli::output::{Form, show, show_json};
 use crate::cli::table;
 use crate::config::value::size;
@@ -20,6 +20,7 @@ pub(crate) fn run(server: &Server, which: &Which, form: Form) -> Result<(), Fail
         Answer::Browsed(rows) => rows,
         Answer::NoSuchQueue(text) => return Err(Exit::NotFound.because(text)),
         Answer::Refused(text) => return Err(Exit::Usage.because(text)),
+        Answer::NotChanged(refused) => return Err(refusal(refused)),
         other => return Err(strange(&other)),
     };
     if form == Form::Json {

@@ -111,6 +111,17 @@ fn a_user_sees_and_does_what_its_tags_allow() {
         let (code, _, stderr) = as_ada(password, line);
         assert!(code == 77 && stderr.contains("refuses user 'ada'"), "{line}: {code} {stderr}");
     }
+    // The contents of a queue take the right to read from it, also from an administrator.
+    local("users add root --password p --tags administrator");
+    let as_root = |line: &str| {
+        let mut command = program(home.path());
+        command.env("HERMOD_URL", &url).env("HERMOD_USER", "root").env("HERMOD_PASSWORD", "p");
+        run(command.args(line.split(' ')))
+    };
+    let (code, _, stderr) = as_root("browse orders");
+    assert!(code == 77 && stderr.contains("read access to queue 'orders'"), "{code} {stderr}");
+    local("permissions set root ^$ ^$ ^orders$");
+    assert_eq!(as_root("browse orders").0, 0);
     let closed = "http://127.0.0.1:1";
     for (before, code, words) in [
         (&["--url", closed][..], 69, "no answer from http://127.0.0.1:1"),

@@ -14,7 +14,7 @@ use super::parts::Form;
 use super::trouble::Trouble;
 use super::visitor::Visitor;
 use crate::api;
-use crate::change::{AUDIT, Refused};
+use crate::change::Refused;
 use crate::courier::Outgoing;
 use crate::messages;
 use crate::report::MessageRow;
@@ -123,13 +123,10 @@ pub(super) async fn browsed(
     let limit = query.number("count", "Messages")?.unwrap_or(SOME).min(MOST);
     let selector = query.text("selector").to_owned();
     let (of, queue) = (vhost.to_owned(), name.to_owned());
-    let (who, from) = (visitor.asker.user().to_owned(), visitor.asker.caller().from);
+    let caller = visitor.asker.caller();
     let answer = api::blocking(source, &visitor.asker, move |source| {
         let browse = Browse { vhost: &of, queue: &queue, selector: &selector, limit };
-        let rows = source.browse(&browse, &AtomicBool::new(false)).map_err(Refused::from)?;
-        let count = rows.len();
-        tracing::info!(target: AUDIT, %who, %from, vhost = of, queue, count, "messages browsed");
-        Ok(rows)
+        source.browse(&browse, &caller, &AtomicBool::new(false)).map_err(Refused::from)
     });
     let rows = answer.await?;
     Ok(html! {

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use auth::{Resource, Right};
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -251,11 +250,6 @@ async fn browse(
     query: super::seen::Query,
 ) -> Shown {
     let whole = find(&visitor, &source, &vhost, &name).await?;
-    let authority = source.broker.authority();
-    if authority.authorize(visitor.asker.identity(), &vhost, Resource::queue(&name), Right::Read).is_err() {
-        let text = format!("To see messages of queue '{name}', you need the right to read from it.");
-        return Err(Trouble::new(axum::http::StatusCode::FORBIDDEN, text));
-    }
     let body = messages::browsed(&visitor, &source, (&vhost, &name), &whole.path(), &query.0).await?;
     let page = View::new(Part::Queues, "Messages", body).below("Queues", "/queues").below(name, whole.path());
     Ok(page.show(&visitor, &source))

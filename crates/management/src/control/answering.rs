@@ -28,7 +28,7 @@ impl Source {
             }
             Request::Browse { vhost, queue, selector, limit } => {
                 let browse = Browse { vhost, queue, selector, limit: *limit };
-                self.browse(&browse, gone).map_or_else(refused, Answer::Browsed)
+                self.browse(&browse, &caller, gone).map_or_else(refused, Answer::Browsed)
             }
             Request::Diagnose { vhost, queue } => match self.broker.diagnose(vhost, queue) {
                 Some(found) => Answer::Diagnosed(Box::new(DiagnosisRow::of(&found))),
@@ -152,6 +152,7 @@ fn repaired(vhost: &str, queue: &str, repair: &Repair) -> RepairRow {
 fn refused(error: broker::Error) -> Answer {
     match error.kind {
         ErrorKind::NotFound => Answer::NoSuchQueue(error.text),
+        ErrorKind::AccessRefused => Answer::NotChanged(error.into()),
         _ => Answer::Refused(error.text),
     }
 }

@@ -203,7 +203,7 @@ pub(super) static CONSUMERS: Resource<ConsumerReport> = Resource {
         declared("connection", Kind::Number, "The number of its connection", |consumer| json!(consumer.client)),
         declared("user", Kind::Text, "The user of its connection", |consumer| json!(consumer.holder.user)),
         declared("session", Kind::Number, "Its session", |consumer| json!(consumer.session)),
-        declared("settles", Kind::Truth, "Its deliveries are to be settled", |consumer| json!(!consumer.no_ack)),
+        declared("settles", Kind::Truth, "It settles its deliveries", |consumer| json!(!consumer.no_ack)),
         declared("exclusive", Kind::Truth, "It is the only one that may be", |consumer| json!(consumer.exclusive)),
         declared("prefetch", Kind::Number, "The most deliveries that it asked for; 0 for any", |consumer| {
             json!(consumer.prefetch)

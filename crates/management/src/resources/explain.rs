@@ -28,7 +28,7 @@ const ERRORS_MAX: usize = 5;
 /// The longest text of an error that is looked for.
 const TEXT_MAX: usize = 4096;
 
-/// What is to be explained.
+/// The subject of an explanation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Explain {
