@@ -28,6 +28,8 @@ const FLUSH: Duration = Duration::from_millis(5);
 const TRIED: u64 = 100;
 /// How long the consumers of a target have for them.
 const TRIAL: Duration = Duration::from_secs(1);
+/// A task with a rate takes those of so many seconds in one step.
+const TOGETHER: f64 = 0.1;
 /// Queues whose deaths a task watches at most.
 const WATCHED: usize = 16;
 
@@ -49,7 +51,7 @@ struct Begun {
 struct RunningTask {
     vhost: Arc<Vhost>,
     task: Arc<Task>,
-    /// `None` where it can't run, with the reason.
+    /// Or why it can't run.
     run: Result<Run, String>,
     pace: Pace,
     watch: Watch,
@@ -76,10 +78,12 @@ impl Pace {
         let Some(rate) = self.rate.map(|rate| f64::from(rate.max(1))) else { return Ok(u64::MAX) };
         let (left, at) = self.allowance;
         // No more than those of one second come together.
-        let left = (left + now.saturating_duration_since(at).as_secs_f64() * rate).min(rate.max(1.0));
+        let left = (left + now.saturating_duration_since(at).as_secs_f64() * rate).min(rate);
         self.allowance = (left, now);
-        if left < 1.0 {
-            return Err(Duration::from_secs_f64((1.0 - left) / rate));
+        // A step reads as many messages as it may look at, so it waits until it may take several.
+        let least = (rate * TOGETHER).max(1.0);
+        if left < least {
+            return Err(Duration::from_secs_f64((least - left) / rate));
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is from 1 to a u32")]
         let whole = left as u64;
@@ -254,4 +258,24 @@ pub(crate) fn finish(engine: &Engine, vhost: &Vhost, task: &Task, state: TaskSta
     let mut appender = engine.journal.appender(vhost.log());
     task.log(&progress, None, &mut appender);
     appender.ticket()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_with_a_rate_takes_several_messages_in_a_step() {
+        let begun = Instant::now();
+        let after = |ms| begun + Duration::from_millis(ms);
+        let mut pace = Pace::new(Some(200), begun);
+        assert_eq!(pace.allowed(begun), Err(Duration::from_millis(95)));
+        assert_eq!(pace.allowed(after(95)), Ok(20));
+        pace.took(20);
+        assert_eq!(pace.allowed(after(145)), Err(Duration::from_millis(50)));
+        // What it did not take in a long time does not come at once.
+        assert_eq!(pace.allowed(after(60_000)), Ok(200));
+        assert_eq!(Pace::new(None, begun).allowed(begun), Ok(u64::MAX));
+        assert_eq!(Pace::new(Some(2), begun).allowed(begun), Ok(1));
+    }
 }

@@ -181,23 +181,20 @@ impl Open {
                 Ok("publish")
             }
             ["consume", queue, tag, window] => {
-                let mut consume = Consume { source: queue.into(), tag: tag.into(), ..Consume::default() };
-                consume.credit = match window {
+                let credit = match window {
                     "-" => Credit::Granted { left: 0, rest: Rest::Kept },
                     window => Credit::Window { most: NonZeroU32::new(number(window)?) },
                 };
-                client.consume(session, consume, now)?;
+                let (source, tag) = (queue.into(), tag.into());
+                client.consume(session, Consume { source, tag, credit, ..Consume::default() }, now)?;
                 Ok("consume")
             }
             ["browse", queue, tag, left] => {
-                let arguments = ConsumerArguments { mode: Mode::Browse, ..ConsumerArguments::default() };
+                let arguments = Ok(ConsumerArguments { mode: Mode::Browse, ..ConsumerArguments::default() });
+                let (source, tag) = (queue.into(), tag.into());
                 let credit = Credit::Granted { left: number(left)?, rest: Rest::Kept };
-                let (source, tag, arguments) = (queue.into(), tag.into(), Ok(arguments));
-                client.consume(
-                    session,
-                    Consume { source, tag, no_ack: true, credit, arguments, ..Consume::default() },
-                    now,
-                )?;
+                let consume = Consume { source, tag, no_ack: true, credit, arguments, ..Consume::default() };
+                client.consume(session, consume, now)?;
                 Ok("browse")
             }
             ["subscribe", client_id, name, topic, tag, window] => {
@@ -218,24 +215,9 @@ impl Open {
                 client.set_credit(session, tag, Credit::Granted { left: number(left)?, rest: Rest::Drained }, now);
                 Ok("drain")
             }
-            ["settle", first, last, outcome, ref noted @ ..] => {
-                let noted = noted.iter().filter_map(|noted| noted.split_once('='));
-                let noted = noted.map(|(name, value)| (name.to_owned(), Value::Text(value.to_owned())));
-                let modified = |failed, elsewhere| Outcome::Modified {
-                    failed,
-                    elsewhere,
-                    annotations: Some(Arc::new(Table(noted.collect()))).filter(|noted| !noted.is_empty()),
-                };
-                let outcome = match outcome {
-                    "accepted" => Outcome::Accepted,
-                    "released" => Outcome::Released,
-                    "modified" => modified(false, false),
-                    "failed" => modified(true, false),
-                    "elsewhere" => modified(true, true),
-                    "rejected" => Outcome::REJECTED,
-                    other => return Err(Failure(format!("no outcome {other}"))),
-                };
-                client.settle(session, Tags::Range { first: number(first)?, last: number(last)? }, &outcome)?;
+            ["settle", first, last, named, ref noted @ ..] => {
+                let tags = Tags::Range { first: number(first)?, last: number(last)? };
+                client.settle(session, tags, &outcome(named, noted)?)?;
                 Ok("settle")
             }
             ["cancel", tag] => {
@@ -343,6 +325,26 @@ fn put(output: &mut Output, line: &str) {
     output.put(line.as_bytes());
     output.put(b"\n");
     output.count_answer(line.len() + 1);
+}
+
+/// The outcome of this name, with `NAME=VALUE` to note on what is modified.
+fn outcome(named: &str, noted: &[&str]) -> Result<Outcome, Failure> {
+    let noted = noted.iter().filter_map(|noted| noted.split_once('='));
+    let noted = noted.map(|(name, value)| (name.to_owned(), Value::Text(value.to_owned())));
+    let modified = |failed, elsewhere| Outcome::Modified {
+        failed,
+        elsewhere,
+        annotations: Some(Arc::new(Table(noted.collect()))).filter(|noted| !noted.is_empty()),
+    };
+    Ok(match named {
+        "accepted" => Outcome::Accepted,
+        "released" => Outcome::Released,
+        "modified" => modified(false, false),
+        "failed" => modified(true, false),
+        "elsewhere" => modified(true, true),
+        "rejected" => Outcome::REJECTED,
+        other => return Err(Failure(format!("no outcome {other}"))),
+    })
 }
 
 fn number<N: std::str::FromStr>(word: &str) -> Result<N, Failure> {

@@ -12,7 +12,7 @@ use crate::codec::format as code;
 use crate::codec::value::{Budget, Map, ValueRef, read_value};
 
 composites! {
-    /// How a message is to be delivered (§3.2.1).
+    /// How the network delivers a message (§3.2.1).
     0x70 "header" Header {
         durable: bool = false,
         priority: Option<u8>,
@@ -103,7 +103,7 @@ impl Section {
 /// The sections of one message.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Message<'a> {
-    /// How it is to be delivered.
+    /// How the network delivers it.
     pub header: Option<Header>,
     /// For this peer alone.
     pub delivery_annotations: Option<Map<'a>>,

@@ -40,7 +40,7 @@ pub struct Delivery<'a> {
     pub id: u32,
     /// Its name on the link.
     pub tag: ShortBytes,
-    /// How the message is to be read; 0 is the specification's format.
+    /// The format of the message; 0 is the specification's.
     pub format: u32,
     /// Whether the sender has settled it.
     pub settled: bool,
