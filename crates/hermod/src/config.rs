@@ -7,6 +7,7 @@
 
 mod file;
 mod http;
+mod log_levels;
 mod manual;
 mod nearest;
 mod ports;
@@ -210,6 +211,53 @@ mod tests {
         let variables: std::collections::BTreeSet<_> = config.described.iter().map(Described::variable).collect();
         let flags: std::collections::BTreeSet<_> = config.described.iter().map(Described::flag).collect();
         assert_eq!((variables.len(), flags.len()), (config.described.len(), config.described.len()));
+    }
+
+    /// Values that no setting of this kind takes.
+    fn wrong_values(kind: &str) -> [&'static str; 10] {
+        match kind {
+            "number" => ["", " ", "x", "-1", "1.5", "1e3", "0x10", "1,000", "true", "99999999999999999999"],
+            "size" => ["", "x", "-1", "1.5 MiB", "MiB", "1 MiBB", "1 XB", "ten", "1 MiB 2", "99999999 TiB"],
+            "time" => ["", "s", "-1 s", "1.5 s", "1 day", "9000 h", "5 minutes", "ten", "1s2", "∞"],
+            "port" => ["", "x", "-1", "65536", "1.5", "amqp", "127.0.0.1:5672", "0x10", "true", "5672/tcp"],
+            "addresses" => ["x", "::g", "1.2.3", "1.2.3.4:5", "256.0.0.1", "a.example", "[::1", "*x", "-", "eth0"],
+            "levels" => ["", "x", "wrn", "warm", "3", "info,debug", "net", "nett=info", "net=loud", "info;net=debug"],
+            "version" => ["", "x", "latest", "3", "v3.13", "3,13", "3.x", "-1.2", "3.13 \n", "\u{663}.1"],
+            "text" | "path" | "names" => {
+                ["\n", "a\n", "\na", "a\nb", "a\tb", "\r\n", "\u{1b}[31m", "a\u{7f}", "\u{85}", "a\u{7}b"]
+            }
+            // One of a few words.
+            _ => ["", " ", "x", "-1", "2.5", "null", "fsyncc", "ja", "a,b", "\n"],
+        }
+    }
+
+    /// Each error says where the value is, what is wrong with it, and what would be right. A word
+    /// that was taken for something else once silenced the log.
+    #[test]
+    fn every_setting_refuses_wrong_values_from_every_source() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("hermod.toml");
+        let remedies = ["; write", "is none of ", "the least is", "the most is", "the levels are", "the parts are"];
+        let remedies = [&remedies[..], &["write at least one", "two levels for", "could log in"]].concat();
+        for setting in describe_all() {
+            for wrong in wrong_values(setting.kind) {
+                let value = toml::Value::String(wrong.to_owned());
+                std::fs::write(&path, format!("{} = {value}\n", setting.name)).unwrap();
+                let here = map(&[(setting.name, wrong)]);
+                let there = map(&[(&setting.variable(), wrong)]);
+                let nothing = BTreeMap::new();
+                for (origin, loaded) in [
+                    (format!("{}:1", path.display()), Config::load(&nothing, Some(&path), &nothing)),
+                    (setting.variable(), Config::load(&nothing, None, &there)),
+                    (format!("--{}", setting.flag()), Config::load(&here, None, &nothing)),
+                ] {
+                    let name = setting.name;
+                    let Err(ConfigError(error)) = loaded else { panic!("{name} took {wrong:?} from {origin}") };
+                    assert!(error.starts_with(&origin) || error.starts_with(name), "{name} {wrong:?}: {error}");
+                    assert!(remedies.iter().any(|remedy| error.contains(remedy)), "{name} {wrong:?}: {error}");
+                }
+            }
+        }
     }
 
     #[test]

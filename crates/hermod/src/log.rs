@@ -9,7 +9,7 @@ mod line;
 
 use std::panic::PanicHookInfo;
 
-use tracing_subscriber::filter::{Directive, EnvFilter};
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, reload};
@@ -27,7 +27,7 @@ pub(crate) type Level = Box<dyn Fn(&Settings) -> Result<(), Failure>>;
 
 /// Starts logging for the rest of the process.
 pub(crate) fn start(settings: &Settings) -> Result<Level, Failure> {
-    let (filter, handle) = reload::Layer::<EnvFilter, Registry>::new(filter(settings)?);
+    let (filter, handle) = reload::Layer::<Targets, Registry>::new(filter(settings));
     let format = settings.log.format;
     let layer = fmt::layer().with_writer(move || Lines::on_stderr(format)).with_ansi(false);
     let layer = match format {
@@ -37,12 +37,11 @@ pub(crate) fn start(settings: &Settings) -> Result<Level, Failure> {
     let subscriber = tracing_subscriber::registry().with(filter).with(layer.with_filter(Gate::default()));
     subscriber.try_init().map_err(not_started)?;
     std::panic::set_hook(Box::new(log_panic));
-    Ok(Box::new(move |settings| handle.reload(self::filter(settings)?).map_err(not_started)))
+    Ok(Box::new(move |settings| handle.reload(self::filter(settings)).map_err(not_started)))
 }
-fn filter(settings: &Settings) -> Result<EnvFilter, Failure> {
-    let wrong = |error: &dyn std::fmt::Display| Exit::Config.because(format!("log.level: {error}"));
-    let always: Directive = format!("{START}=info").parse().map_err(|error| wrong(&error))?;
-    Ok(EnvFilter::try_new(&settings.log.level).map_err(|error| wrong(&error))?.add_directive(always))
+
+fn filter(settings: &Settings) -> Targets {
+    settings.log.level.filter().with_target(START, LevelFilter::INFO)
 }
 
 fn not_started(error: impl std::fmt::Display) -> Failure {

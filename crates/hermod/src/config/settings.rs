@@ -10,6 +10,7 @@ use broker::{CountedReturns, UnknownArguments};
 
 use super::ConfigError;
 use super::http::Http;
+use super::log_levels::{LogLevels, log_levels};
 use super::ports::Ports;
 use super::reader::{Reader, declare};
 use super::tls::Tls;
@@ -213,7 +214,7 @@ pub(crate) struct Tcp {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Log {
-    pub(crate) level: String,
+    pub(crate) level: LogLevels,
     pub(crate) format: LogFormat,
 }
 
@@ -300,9 +301,9 @@ fn listeners(reader: &mut Reader) -> Result<(Vec<IpAddr>, u16, Ports), ConfigErr
         ),
         value::addresses,
     )?;
-    let port_offset =
-        reader.get(declare("port_offset", "number", "0", "Added to every port under `ports`."), |text| {
-            value::count(text).and_then(|offset| u16::try_from(offset).map_err(|_| format!("{text} is above 65535")))
+    let port_offset = reader
+        .get(declare("port_offset", "number", "0", "Added to every port under `ports`."), |text| {
+            between(text, value::count, 0, u16::MAX.into()).map(|offset| u16::try_from(offset).unwrap_or(u16::MAX))
         })?;
     Ok((bind, port_offset, Ports::read(reader)?))
 }
@@ -351,10 +352,10 @@ impl Compat {
                 "Hermod",
                 "The product that the server announces to clients. Some clients require `RabbitMQ`.",
             ),
-            value::text,
+            product,
         )?;
-        let version =
-            reader.get(declare("compat.version", "text", env!("CARGO_PKG_VERSION"), COMPAT_VERSION), value::text)?;
+        let version = reader
+            .get(declare("compat.version", "version", env!("CARGO_PKG_VERSION"), COMPAT_VERSION), value::version)?;
         let unknown_arguments = reader
             .get(declare("compat.unknown_arguments", "refuse, accept", "refuse", UNKNOWN_ARGUMENTS), |text| {
                 value::choice(text, &[("refuse", UnknownArguments::Refuse), ("accept", UnknownArguments::Accept)])
@@ -700,11 +701,13 @@ impl Log {
         let level = reader.get(
             declare(
                 "log.level",
-                "text",
+                "levels",
                 "info",
-                "Lowest level that is logged: `error`, `warn`, `info`, `debug` or `trace`; by part: `info,net=debug`.",
+                "Lowest level that is logged: `off`, `error`, `warn`, `info`, `debug` or `trace`, or RabbitMQ's or \
+                 syslog's word for it (`warning`, `critical`); by part: `info,net=debug`. Parts are `audit` and \
+                 the crates: `amqp091`, `auth`, `broker`, `front`, `hermod`, `management`, `net`, `stomp`.",
             ),
-            value::text,
+            log_levels,
         )?;
         let format = reader.get(declare("log.format", "text, json", "text", "How log lines are written."), |text| {
             value::choice(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)])
@@ -714,7 +717,17 @@ impl Log {
 }
 
 fn path(text: &str) -> Result<PathBuf, String> {
-    if text.is_empty() { Err("an empty path".to_owned()) } else { Ok(PathBuf::from(text)) }
+    match optional_path(text)? {
+        Some(path) => Ok(path),
+        None => Err("an empty path; write the directory's, or auto".to_owned()),
+    }
+}
+
+fn product(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("an empty name; write Hermod or RabbitMQ".to_owned()),
+        _ => value::text(text),
+    }
 }
 
 /// `auto`, or a name that is one word.
@@ -722,7 +735,7 @@ fn name(text: &str) -> Result<Option<String>, String> {
     let word = |text: &str| match text.is_empty()
         || text.chars().any(|letter| letter.is_whitespace() || letter.is_control())
     {
-        true => Err(format!("'{text}' is no name: one word is")),
+        true => Err(format!("'{}' is no name; write one word", text.escape_debug())),
         false => Ok(text.to_owned()),
     };
     value::or_auto(text, word)
@@ -734,15 +747,19 @@ fn threads(text: &str) -> Result<Option<u64>, String> {
 
 fn spin(text: &str) -> Result<Duration, String> {
     match value::short_duration(text)? {
-        long if long > MOST_SPIN => Err(format!("{text} is longer than 10 ms")),
+        long if long > MOST_SPIN => Err(format!("{text} is longer than 10 ms; write at most that")),
         short => Ok(short),
     }
 }
 
 fn heartbeat(text: &str) -> Result<Duration, String> {
     match value::duration(text)? {
-        interval if interval.as_secs() > u64::from(u16::MAX) => Err(format!("{text} is longer than 18 h")),
-        interval if interval.subsec_millis() > 0 => Err(format!("{text} is no whole number of seconds")),
+        interval if interval.as_secs() > u64::from(u16::MAX) => {
+            Err(format!("{text} is longer than 18 h; write at most 65535 s"))
+        }
+        interval if interval.subsec_millis() > 0 => {
+            Err(format!("{text} is no whole number of seconds; write it as 30 s"))
+        }
         interval => Ok(interval),
     }
 }

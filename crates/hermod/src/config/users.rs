@@ -94,7 +94,7 @@ impl Users {
                 "",
                 "User of AMQP clients that log in by ANONYMOUS, without a password. If it is not set, no client can.",
             ),
-            |text| Ok((!text.is_empty()).then(|| text.to_owned())),
+            |text| Ok(Some(value::text(text)?).filter(|name| !name.is_empty())),
         )?;
         Ok(Self { name, password, name_file, password_file, loopback, login_threads, mechanisms, anonymous })
     }

@@ -45,7 +45,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     const YEAR_MS: u64 = 366 * 24 * 3_600_000;
     match number.checked_mul(scale_ms) {
         Some(ms) if ms <= YEAR_MS => Ok(Duration::from_millis(ms)),
-        _ => Err(format!("'{text}' is longer than a year")),
+        _ => Err(format!("'{text}' is longer than a year; write at most 8784 h")),
     }
 }
 
@@ -55,14 +55,14 @@ pub(crate) fn short_duration(text: &str) -> Result<Duration, String> {
         (digits, "us" | "µs") => digits
             .parse()
             .map(Duration::from_micros)
-            .map_err(|_| format!("'{text}' is no time span; write it as 25 us")),
+            .map_err(|_| format!("'{text}' is no time span; write it as 25 us, 500 ms or 30 s")),
         _ => duration(text),
     }
 }
 
 /// A whole number.
 pub(crate) fn count(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("'{text}' is no whole number"))
+    text.parse().map_err(|_| format!("'{text}' is no whole number; write digits alone, as 1000"))
 }
 
 /// A TCP port; 0 means none.
@@ -75,18 +75,38 @@ pub(crate) fn flag(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "on" | "yes" | "1" => Ok(true),
         "false" | "off" | "no" | "0" => Ok(false),
-        _ => Err(format!("'{text}' is neither true nor false")),
+        _ => Err(format!("'{text}' is none of true, false")),
     }
 }
 
-/// Any text.
+/// Text of one line. The error has not the text, which may be a password.
 pub(crate) fn text(text: &str) -> Result<String, String> {
-    Ok(text.to_owned())
+    one_line(text).map(str::to_owned)
+}
+
+/// A version, as `0.1.0`, `3.13.7` or `4.3.0-rc.1`.
+pub(crate) fn version(text: &str) -> Result<String, String> {
+    let mut numbers = text.split(['.', '-', '+']);
+    let is_number = |part: Option<&str>| part.is_some_and(|part| part.parse::<u32>().is_ok());
+    let is_version = is_number(numbers.next()) && is_number(numbers.next()) && text.is_ascii();
+    if is_version && !text.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("'{}' is no version; write it as 3.13.7", text.escape_debug()))
+    }
+}
+
+/// Text without line breaks, tabs and other control characters.
+pub(super) fn one_line(text: &str) -> Result<&str, String> {
+    if text.chars().any(char::is_control) {
+        return Err("the value has a line break or another control character; write one line without".to_owned());
+    }
+    Ok(text)
 }
 
 /// Names that are separated by commas.
 pub(crate) fn names(text: &str) -> Result<Vec<String>, String> {
-    Ok(text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect())
+    Ok(one_line(text)?.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect())
 }
 
 /// IP addresses that are separated by commas: `127.0.0.1, [::1]`.
@@ -131,7 +151,7 @@ fn split_unit(text: &str) -> (&str, &str) {
 }
 
 pub(super) fn optional_path(text: &str) -> Result<Option<PathBuf>, String> {
-    Ok((!text.is_empty()).then(|| PathBuf::from(text)))
+    Ok((!one_line(text)?.is_empty()).then(|| PathBuf::from(text)))
 }
 
 pub(super) fn at_least(text: &str, parse: fn(&str) -> Result<u64, String>, least: u64) -> Result<u64, String> {
@@ -257,7 +277,10 @@ mod tests {
         assert_eq!((port("5672"), port("0"), port("65536").is_err()), (Ok(5672), Ok(0), true));
         assert_eq!(or_auto("auto", count), Ok(None));
         assert_eq!(or_auto("2", count), Ok(Some(2)));
-        assert_eq!(or_auto("two", count).unwrap_err(), "'two' is no whole number, or auto");
+        assert_eq!(
+            or_auto("two", count).unwrap_err(),
+            "'two' is no whole number; write digits alone, as 1000, or auto"
+        );
         assert_eq!(choice("OS", &[("fsync", 1), ("os", 2)]), Ok(2));
         assert_eq!(choice("ssd", &[("fsync", 1), ("os", 2)]).unwrap_err(), "'ssd' is none of fsync, os");
     }

@@ -543,7 +543,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "crates/hermod/src/config",
         layers: &[
             &["nearest", "value"],
-            &["reader"],
+            &["log_levels", "reader"],
             &["file", "http", "manual", "ports", "users"],
             &["tls"],
             &["settings"],
