@@ -17,7 +17,7 @@ use journal::Ticket;
 use crate::alarms::{DISK, MEMORY};
 use crate::broker::Broker;
 use crate::error::Error;
-use crate::settings::Switch;
+use crate::settings::{DiskLimit, DiskLimits, Switch};
 
 pub use policies::PolicyReport;
 pub use tasks::TaskReport;
@@ -56,5 +56,16 @@ impl Broker {
     /// process ends. At 0 it is up.
     pub fn set_memory_limit(&self, bytes: u64) {
         self.engine.memory.set_limit(bytes);
+    }
+
+    /// Sets the limits of the disk, until the process ends.
+    pub fn set_disk_limits(&self, limits: DiskLimits) {
+        self.engine.set_disk_limits(|current| *current = limits);
+    }
+
+    /// Sets the bytes of the disk that must stay free, until the process ends; 0 for no limit.
+    pub fn set_least_free(&self, bytes: u64) {
+        let limit = if bytes == 0 { DiskLimit::None } else { DiskLimit::Bytes(bytes) };
+        self.engine.set_disk_limits(|current| current.least_free = limit);
     }
 }

@@ -4,11 +4,8 @@
 //! Clients that only publish stop at once. A client that consumes goes on into a headroom, and past
 //! that its publishes are parked.
 
-use std::sync::atomic::AtomicU8;
 use std::task::Waker;
 use std::time::{Duration, Instant};
-
-use parking_lot::Mutex;
 
 pub(crate) const MEMORY: u8 = 1;
 pub(crate) const DISK: u8 = 2;
@@ -40,14 +37,6 @@ pub struct AlarmsUp {
     pub memory: bool,
     /// The disk alarm.
     pub disk: bool,
-}
-
-/// The clients that wait for a change of the alarms, and the alarms that are up by hand.
-#[derive(Debug, Default)]
-pub(crate) struct Alarms {
-    pub(crate) watch: Mutex<Watch>,
-    pub(crate) told: Mutex<Told>,
-    pub(crate) by_hand: AtomicU8,
 }
 
 /// The last line of the log about alarms.

@@ -15,6 +15,7 @@ pub(crate) mod connections;
 pub(crate) mod dead_letter;
 pub(crate) mod declarations;
 pub(crate) mod delay;
+pub(crate) mod disk_watch;
 pub(crate) mod ending;
 pub(crate) mod housekeeping;
 pub(crate) mod open_error;
@@ -41,10 +42,10 @@ use hashbrown::HashMap;
 use journal::{Journal, LogId, Owner, Ticket};
 use parking_lot::{Mutex, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::alarms::Alarms;
 use crate::catalog::Catalog;
 use crate::catalog::system::System;
 use crate::clock::Clock;
+use crate::engine::alarms::Alarms;
 use crate::engine::clients::Clients;
 use crate::engine::dead_letter::postponed::Postponed;
 use crate::engine::ending::Ending;
@@ -184,6 +185,7 @@ impl Engine {
         let memory = Arc::new(Memory::new(limit, budget, Arc::clone(&housekeeper)));
         memory.users().set_most(parts.settings.user_memory);
         let ingress = Arc::new(Ingress::new(Arc::clone(&memory)));
+        let alarms = Alarms::new(parts.settings.disk_limits);
         let clients = Clients::new(parts.settings.limits.sessions_per_connection);
         let context = QueueContext {
             journal: parts.journal,
@@ -203,7 +205,7 @@ impl Engine {
             catalog: parts.catalog,
             authority: parts.authority,
             ingress,
-            alarms: Alarms::default(),
+            alarms,
             housekeeper,
             waiting: Mutex::default(),
             postponed: Postponed::default(),

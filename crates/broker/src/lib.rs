@@ -51,6 +51,7 @@ pub use catalog::vhost_settings::{VhostLimits, VhostSpec};
 pub use clock::{Clock, LONGEST_SPAN_MS, SPAN_WANTED, SystemClock, TIME_WANTED};
 pub use engine::bounds::STORED_BESIDES;
 pub use engine::clients::{Login, SessionReport, Terms};
+pub use engine::disk_watch::DiskBounds;
 pub use engine::open_error::OpenError;
 pub use engine::verify::{Verified, VerifiedQueue};
 pub use error::{Error, ErrorKind, Fact};
@@ -79,6 +80,9 @@ pub use session::{
     Awaited, Client, Confirm, Consume, Declared, DeleteIf, Delivery, Event, Fetch, Outcome, Publish, Refusal,
     SessionId, Source, Subscribed, SubscriptionFilter, SubscriptionSpec, Tags, TransactionId, Unroutable,
 };
-pub use settings::{ConsumerLimits, CountedReturns, DeclarationLimits, Limits, Settings, Switch, UnknownArguments};
+pub use settings::{
+    ConsumerLimits, CountedReturns, DeclarationLimits, DiskLimit, DiskLimits, Limits, Settings, Switch,
+    UnknownArguments,
+};
 pub use stats::{Churn, Counter, Deaths, Deliveries, Publishes, Sizes, Totals};
 pub use value::{Table, Value, decimal_text, ms_of_seconds, seconds_of_ms};

@@ -18,6 +18,7 @@ use crate::catalog::Tables;
 use crate::catalog::policies::Policy;
 use crate::catalog::subscriptions::SubscriptionFact;
 use crate::engine::clients::{ClientShared, SessionReport, Terms};
+use crate::engine::disk_watch::DiskBounds;
 use crate::memory::ledger::Held;
 use crate::queue::dropped::Loss;
 use crate::queue::{Cause, Queue, QueueFigures, SelectorReport};
@@ -44,6 +45,8 @@ pub struct Overview {
     pub totals: Totals,
     /// The journal.
     pub journal: journal::Stats,
+    /// The limits of its disk that are set.
+    pub disk: DiskBounds,
 }
 
 /// How many objects there are.
@@ -225,6 +228,7 @@ impl Broker {
             alarms: engine.alarms_up(),
             totals: engine.totals.clone(),
             journal: engine.journal.stats(),
+            disk: engine.disk_bounds(),
         };
         let objects = &mut overview.objects;
         for client in engine.clients.lock().values() {

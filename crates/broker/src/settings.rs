@@ -115,6 +115,27 @@ pub enum CountedReturns {
     All,
 }
 
+/// A limit of the disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DiskLimit {
+    /// None but what the journal needs.
+    #[default]
+    None,
+    /// So many bytes.
+    Bytes(u64),
+    /// So many thousandths of the file system.
+    Share(u16),
+}
+
+/// Where the disk alarm rises before the journal needs it to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DiskLimits {
+    /// What must stay free.
+    pub least_free: DiskLimit,
+    /// What log, segments and spilled messages may take.
+    pub most_stored: DiskLimit,
+}
+
 /// The settings of the broker.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -126,6 +147,8 @@ pub struct Settings {
     pub counted_returns: CountedReturns,
     /// The broker's name in copies of traced messages.
     pub node: String,
+    /// See [`DiskLimits`].
+    pub disk_limits: DiskLimits,
     /// Bytes of queued messages in memory at which the memory alarm rises.
     pub memory_limit: u64,
     /// Bytes that one connection may make the broker hold besides queued messages
@@ -160,6 +183,7 @@ impl Default for Settings {
             unknown_arguments: UnknownArguments::default(),
             counted_returns: CountedReturns::default(),
             node: "hermod".to_owned(),
+            disk_limits: DiskLimits::default(),
             memory_limit: 4 << 30,
             connection_memory: None,
             user_memory: None,

@@ -64,6 +64,10 @@ impl Disk for Files {
     fn free(&self) -> io::Result<u64> {
         Ok(FREE)
     }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(FREE)
+    }
 }
 
 /// `offset` as an index into a file, if a file may be that long.

@@ -5,6 +5,7 @@
 //! An unknown variable is only a warning, because other programs may write into the environment
 //! (Kubernetes does, for a service named `hermod`).
 
+mod disk;
 mod file;
 mod http;
 mod log_levels;

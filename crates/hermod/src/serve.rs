@@ -1,5 +1,6 @@
 //! `hermod serve`: journal and broker, protocols, listeners, management; closed in reverse.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -17,6 +18,7 @@ use management::{
 use net::{Listener, Nagle, Net};
 use wire::Protocol;
 
+use crate::config::value::Amount;
 use crate::config::{Config, Described, Durability, HTTP, HTTPS, Listen, Origin, Port, Settings, value};
 use crate::exit::{Exit, Failure};
 use crate::log::START;
@@ -34,6 +36,8 @@ const MOST_HTTP_CONNECTIONS: usize = 256;
 const INPUT_SLACK: usize = 64 * 1024;
 /// Enough for a few tools of an administrator.
 const LEAST_RESERVE: u64 = 4;
+/// The share of the memory that `memory.limit` is by default.
+const USUAL_SHARE: Amount = Amount::Share(400);
 /// The range within which `memory.budget` follows `memory.limit`.
 const LEAST_BUDGET: u64 = 32 << 20;
 const MOST_BUDGET: u64 = 8 << 30;
@@ -79,11 +83,12 @@ pub(crate) fn run(
     source.start_serving();
     announce(settings, &facts);
 
+    let adopted = RefCell::new(settings.clone());
     let signal = signals.wait(|| {
         reload(certificates.as_deref());
         match reread() {
             Ok(now) => {
-                adopt(&broker, &now.settings);
+                adopt(&broker, &adopted.replace(now.settings.clone()), &now.settings);
                 compare(&config, &now, &level);
                 let both = config.described.iter().zip(&now.described);
                 let settings = both.map(|(was, is)| in_force(if TAKEN_UP.contains(&was.name) { is } else { was }));
@@ -152,11 +157,27 @@ fn reload(certificates: Option<&Certificates>) {
 }
 
 /// Settings that SIGHUP applies while the server runs.
-const TAKEN_UP: [&str; 4] = ["log.level", "limits.channel_max", "limits.user_memory", "loopback_users"];
+const TAKEN_UP: [&str; 7] = [
+    "disk.free_limit",
+    "disk.limit",
+    "limits.channel_max",
+    "limits.user_memory",
+    "log.level",
+    "loopback_users",
+    "memory.limit",
+];
 
-/// Applies those of them that the broker has. The memory of users changes at once, the others for
-/// later connections and log-ins.
-fn adopt(broker: &Broker, settings: &Settings) {
+/// Applies those of them that the broker has. Limits of memory and disk change at once, the others
+/// for later connections and log-ins. A limit that was set by hand stays, unless its setting
+/// changed.
+fn adopt(broker: &Broker, before: &Settings, settings: &Settings) {
+    let (memory, limits) = (memory_limit(settings), |of: &Settings| of.store.disk.limits(machine::memory()));
+    if memory != memory_limit(before) {
+        broker.set_memory_limit(memory);
+    }
+    if limits(settings) != limits(before) {
+        broker.set_disk_limits(limits(settings));
+    }
     broker.set_user_memory(settings.limits.held.of_user);
     broker.set_sessions_per_connection(narrow(settings.limits.channel_max));
     broker.authority().set_loopback_users(settings.users.loopback.iter().cloned().collect());
@@ -392,6 +413,7 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
             transaction_bytes: limits.transaction_bytes,
             cc_keys: narrow(limits.cc_keys),
         },
+        disk_limits: settings.store.disk.limits(machine::memory()),
         memory_limit,
         connection_memory: limits.held.of_connection,
         user_memory: limits.held.of_user,
@@ -497,7 +519,7 @@ fn warn_of_short_disk(settings: &Settings, broker: &Broker) {
 }
 
 fn memory_limit(settings: &Settings) -> u64 {
-    settings.memory.limit.unwrap_or_else(|| machine::memory() / 5 * 2)
+    settings.memory.limit.unwrap_or(USUAL_SHARE).of(machine::memory())
 }
 
 fn io_threads(settings: &Settings) -> usize {

@@ -37,6 +37,8 @@ pub trait Disk: Send + Sync {
     fn sync_directory(&self) -> io::Result<()>;
     /// Bytes still free on the file system.
     fn free(&self) -> io::Result<u64>;
+    /// Bytes of the file system, free or not.
+    fn size(&self) -> io::Result<u64>;
 }
 
 /// How long to wait for a file that is there and can't be opened because no handle is left.

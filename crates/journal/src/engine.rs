@@ -284,7 +284,7 @@ impl Log {
     }
 
     /// The bytes of the files that the ring has.
-    fn made(&self, buffer: &Buffer) -> u64 {
+    pub(crate) fn made(&self, buffer: &Buffer) -> u64 {
         let ahead = self.ring.ready().saturating_sub(buffer.table.head_generation());
         let files = buffer.table.closed_bytes() + u64::from(buffer.table.head_length());
         files + u64::from(ahead) * u64::from(buffer.sizes.file) + self.ring.spare_bytes()

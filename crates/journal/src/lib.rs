@@ -48,7 +48,7 @@ pub use recovery::accept::{LeftOut, accept_damage};
 pub use recovery::scan::Cut;
 pub use reference::{Bits, Chunk, PAGE, Reference};
 pub use replay::Replay;
-pub use stats::{Held, SegmentStats, SpillStats, Stats};
+pub use stats::{DiskUse, Held, SegmentStats, SpillStats, Stats};
 pub use ticket::{Address, Standing, Ticket};
 pub use verify::{Damage, DamagedEntries, Verification, VerifiedFile, VerifiedSegment, verify};
 

@@ -56,6 +56,17 @@ pub struct SegmentStats {
     pub damaged: u32,
 }
 
+/// A look at a journal's disk. Sizes are in bytes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct DiskUse {
+    /// What is free to this process.
+    pub free: u64,
+    /// The size of the file system.
+    pub size: u64,
+    /// What the journal has of it: the files of the log, segments, and what was spilled.
+    pub stored: u64,
+}
+
 /// A snapshot of a journal's figures. Sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct Stats {

@@ -265,7 +265,11 @@ fn resources(out: &mut Exposition, overview: &Overview, process: Process) {
     out.gauge("rabbitmq_disk_space_available_bytes", "Bytes free on the journal's disk", overview.journal.free_bytes);
     let blocks = overview.journal.free_bytes.saturating_sub(overview.journal.room_bytes);
     let help = "Bytes free on the journal's disk at which publishers would be stopped by now, by disk or log";
-    out.gauge("rabbitmq_disk_space_available_limit_bytes", help, blocks);
+    out.gauge("rabbitmq_disk_space_available_limit_bytes", help, blocks.max(overview.disk.least_free));
+    if overview.disk.most_stored > 0 {
+        out.gauge("hermod_store_bytes", "Bytes of log, segments and spilled messages", overview.disk.stored);
+        out.gauge("hermod_store_limit_bytes", "Where the disk alarm rises by disk.limit", overview.disk.most_stored);
+    }
     let alarm = "1 while the alarm stops publishers";
     out.gauge("rabbitmq_alarms_memory_used_watermark", alarm, u8::from(overview.alarms.memory));
     out.gauge("rabbitmq_alarms_free_disk_space_watermark", alarm, u8::from(overview.alarms.disk));

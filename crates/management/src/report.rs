@@ -131,6 +131,12 @@ pub struct StorageStatus {
     pub damaged_segments: u64,
     /// Bytes free on the journal's disk.
     pub disk_free_bytes: u64,
+    /// Below so many the disk alarm rises, whatever the journal needs; 0 if no limit is set.
+    #[serde(default)]
+    pub disk_free_limit_bytes: u64,
+    /// Above so many bytes of the store the disk alarm rises; 0 if no limit is set.
+    #[serde(default)]
+    pub disk_limit_bytes: u64,
 }
 
 /// The outcome of a repair of a queue.

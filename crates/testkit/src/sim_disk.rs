@@ -350,6 +350,12 @@ impl Disk for SimDisk {
         state.look(state.life)?;
         Ok(state.capacity.saturating_sub(state.used()))
     }
+
+    fn size(&self) -> io::Result<u64> {
+        let state = self.0.lock();
+        state.look(state.life)?;
+        Ok(state.capacity)
+    }
 }
 
 struct SimLock {

@@ -1,19 +1,60 @@
 //! Which alarms are up, and what they allow.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::Waker;
 use std::time::Instant;
 
 use journal::Admission;
+use parking_lot::Mutex;
 
-use crate::alarms::{AlarmsUp, Allowance, DISK, MEMORY};
+use crate::alarms::{AlarmsUp, Allowance, DISK, MEMORY, Told, Watch};
 use crate::engine::Engine;
-use crate::settings::Switch;
+use crate::engine::disk_watch::{DiskBounds, DiskWatch};
+use crate::settings::{DiskLimits, Switch};
+
+/// The limits of the disk, the alarms that are up by hand, and the clients that wait for a change.
+#[derive(Debug)]
+pub(crate) struct Alarms {
+    disk: DiskWatch,
+    by_hand: AtomicU8,
+    watch: Mutex<Watch>,
+    told: Mutex<Told>,
+}
+
+impl Alarms {
+    /// None is up by hand.
+    pub(crate) fn new(limits: DiskLimits) -> Self {
+        Self {
+            disk: DiskWatch::new(limits),
+            by_hand: AtomicU8::new(0),
+            watch: Mutex::default(),
+            told: Mutex::default(),
+        }
+    }
+}
 
 impl Engine {
+    /// Sets the limits of the disk.
+    pub(crate) fn set_disk_limits(&self, change: impl FnOnce(&mut DiskLimits)) {
+        self.alarms.disk.change(change);
+        self.look_at_disk(Instant::now());
+        self.housekeeper.wake();
+    }
+
+    /// Looks at the disk if it is time to. Returns when to look again.
+    pub(crate) fn look_at_disk(&self, now: Instant) -> Option<Instant> {
+        self.alarms.disk.look(now, || self.journal.disk_use())
+    }
+
+    /// The limits of the disk in bytes, as of the last look.
+    pub(crate) fn disk_bounds(&self) -> DiskBounds {
+        self.alarms.disk.bounds()
+    }
+
     fn alarms_now(&self) -> u8 {
         let memory = if self.memory.is_full() { MEMORY } else { 0 };
-        let disk = if self.journal.admission() == Admission::Open { 0 } else { DISK };
+        let has_room = self.journal.admission() == Admission::Open && self.alarms.disk.allowance() == Allowance::All;
+        let disk = if has_room { 0 } else { DISK };
         memory | disk | self.alarms.by_hand.load(Ordering::Relaxed)
     }
 
@@ -52,7 +93,7 @@ impl Engine {
             // No client could make room, so none is let in.
             _ => Allowance::None,
         };
-        memory.max(disk).max(by_hand)
+        memory.max(disk).max(self.alarms.disk.allowance()).max(by_hand)
     }
 
     /// The alarms in words, `None` when there are none.
@@ -109,7 +150,7 @@ impl Engine {
         let Some((rose, passed)) = turned else { return up != 0 || up != last };
         let by_hand = self.alarms.by_hand.load(Ordering::Relaxed);
         let (memory, limit, disk) = (self.memory.total(), self.memory.limit(), self.journal.stats());
-        let (log, free) = (disk.used_bytes, disk.free_bytes);
+        let (log, free, bounds) = (disk.used_bytes, disk.free_bytes, self.disk_bounds());
         if rose & MEMORY != 0 {
             let (user, held) = self.memory.users().heaviest().unwrap_or_default();
             ::tracing::warn!(
@@ -126,6 +167,9 @@ impl Engine {
                 log,
                 most = disk.max_bytes,
                 free,
+                least_free = bounds.least_free,
+                stored = bounds.stored,
+                most_stored = bounds.most_stored,
                 by_hand = by_hand & DISK != 0,
                 "disk alarm rises: publishers wait until consumers have made room (hermod status, docs/manual/alarms.md)"
             );

@@ -92,11 +92,12 @@ impl Engine {
             waker.wake_by_ref();
         }
         let sweep = self.sweep(now);
+        let disk = self.look_at_disk(now);
         let alarmed = self.announce_alarms(now);
         let next = self.waiting.lock().timers.peek().map(|Reverse((at, _))| *at);
         let timer = next.map(|at| now + Duration::from_millis(at.saturating_sub(self.clock.unix_ms())));
         let alarm = (alarmed || postponed || flushed).then(|| now + ALARM_PERIOD);
-        [timer, alarm, sweep].into_iter().flatten().min()
+        [timer, alarm, sweep, disk].into_iter().flatten().min()
     }
 
     /// Goes on with everything that waited for a flush. True when some still waits.

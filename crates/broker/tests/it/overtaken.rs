@@ -84,6 +84,10 @@ impl Disk for Busy {
     fn free(&self) -> io::Result<u64> {
         self.disk.free()
     }
+
+    fn size(&self) -> io::Result<u64> {
+        self.disk.size()
+    }
 }
 
 fn publish(peer: &mut Peer, broker: &TestBroker, count: u64) {

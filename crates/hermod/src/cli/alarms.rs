@@ -30,6 +30,11 @@ pub(crate) fn command(command: Command) -> Command {
             "SIZE",
             "Bytes of queued messages, such as 2GiB; 0 keeps the alarm active",
         )))
+        .subcommand(Command::new("disk-free-limit").about("Set disk.free_limit until the next start").arg(position(
+            "size",
+            "SIZE",
+            "Bytes that must stay free on the disk, such as 2GiB; 0 sets none",
+        )))
 }
 
 /// Runs `hermod alarms …`.
@@ -40,13 +45,15 @@ pub(crate) fn run(server: &Server, arguments: &ArgMatches, form: Form) -> Result
             let (resource, up) = (text(given, "resource"), verb == "set");
             change(server, Change::Node(NodeChange::Alarm { resource, up })).map(drop)
         }
-        "memory-limit" => {
-            let size = text(given, "size");
-            let bytes = parse_size(&size).map_err(|error| Exit::Usage.because(format!("'{size}': {error}")))?;
-            change(server, Change::Node(NodeChange::MemoryLimit { bytes })).map(drop)
-        }
+        "memory-limit" => change(server, Change::Node(NodeChange::MemoryLimit { bytes: size(given)? })).map(drop),
+        "disk-free-limit" => change(server, Change::Node(NodeChange::DiskFreeLimit { bytes: size(given)? })).map(drop),
         _ => list(server, form),
     }
+}
+
+fn size(given: &ArgMatches) -> Result<u64, Failure> {
+    let size = text(given, "size");
+    parse_size(&size).map_err(|error| Exit::Usage.because(format!("'{size}': {error}")))
 }
 
 fn list(server: &Server, form: Form) -> Result<(), Failure> {

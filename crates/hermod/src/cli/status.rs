@@ -74,17 +74,25 @@ fn lines(status: &Status) -> Vec<(&'static str, String)> {
             ),
         ),
         ("memory", memory(storage)),
-        (
-            "journal",
-            format!(
-                "{} of {}, {} free on its disk",
-                size(storage.journal_used_bytes),
-                size(storage.journal_max_bytes),
-                size(storage.disk_free_bytes)
-            ),
-        ),
+        ("journal", journal(storage)),
         ("segments", segments(status)),
     ]
+}
+
+fn journal(storage: &StorageStatus) -> String {
+    let mut text = format!(
+        "{} of {}, {} free on its disk",
+        size(storage.journal_used_bytes),
+        size(storage.journal_max_bytes),
+        size(storage.disk_free_bytes)
+    );
+    if storage.disk_free_limit_bytes > 0 {
+        text += &format!(" of which {} must stay", size(storage.disk_free_limit_bytes));
+    }
+    if storage.disk_limit_bytes > 0 {
+        text += &format!("; log and segments may take {}", size(storage.disk_limit_bytes));
+    }
+    text
 }
 
 fn memory(storage: &StorageStatus) -> String {

@@ -19,10 +19,12 @@ A setting can be given in four places. The later one wins:
 4. a flag of `hermod serve`: `--limits-frame-max 64KiB`.
 
 `hermod config` shows the effective values and where each came from. Settings are read at the start.
-SIGHUP reads them again and applies `log.level`, `limits.channel_max`, `limits.user_memory` and
-`loopback_users`; the others take effect at the next start.
+SIGHUP reads them again and applies `disk.free_limit`, `disk.limit`, `limits.channel_max`,
+`limits.user_memory`, `log.level`, `loopback_users` and `memory.limit`. The others take effect at
+the next start.
 
-Sizes are bytes or have a unit: `131072`, `128 KiB`, `16 MiB`, `1 GB`. Times have a unit: `500 ms`,
+Sizes are bytes or have a unit: `131072`, `128 KiB`, `16 MiB`, `1 GB`. An amount is a size or a
+share: `60 %`. Times have a unit: `500 ms`,
 `30 s`, `5 min`, `1 h`; a bare number is seconds. The items of a list are separated by commas; in
 the file a list may be a list of texts.
 ";

@@ -9,13 +9,14 @@ use std::time::Duration;
 use broker::{CountedReturns, UnknownArguments};
 
 use super::ConfigError;
+use super::disk::Disk;
 use super::http::Http;
 use super::log_levels::{LogLevels, log_levels};
 use super::ports::Ports;
 use super::reader::{Reader, declare};
 use super::tls::Tls;
 use super::users::{Strangers, Users};
-use super::value::{self, at_least, between, optional_path};
+use super::value::{self, Amount, at_least, between, optional_path};
 use crate::machine;
 use crate::protocols::{self, OwnSettings};
 
@@ -57,6 +58,7 @@ pub(crate) struct Store {
     /// `None`: the default place for this user.
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) durability: Durability,
+    pub(crate) disk: Disk,
     pub(crate) journal: JournalSizes,
 }
 
@@ -181,8 +183,8 @@ pub(crate) struct ObjectLimits {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Memory {
-    /// Bytes; `None`: a share of the memory of the machine or the container.
-    pub(crate) limit: Option<u64>,
+    /// `None`: the usual share of the memory of the machine or the container.
+    pub(crate) limit: Option<Amount>,
     /// Bytes; `None`: a share of the limit.
     pub(crate) budget: Option<u64>,
 }
@@ -264,7 +266,7 @@ impl Settings {
             limits: Limits::read(reader)?,
             strangers: Strangers::read(reader)?,
             memory: Memory::read(reader)?,
-            store: Store { data_dir, durability, journal: JournalSizes::read(reader)? },
+            store: Store { data_dir, durability, disk: Disk::read(reader)?, journal: JournalSizes::read(reader)? },
             flow: Flow::read(reader)?,
             listen: Listen { bind, port_offset, ports, tcp: Tcp::read(reader)?, tls: Tls::read(reader)? },
             log: Log::read(reader)?,
@@ -558,12 +560,13 @@ impl Memory {
         let limit = reader.get(
             declare(
                 "memory.limit",
-                "size",
+                "amount",
                 "auto",
-                "Bytes of queued messages in memory at which publishers are stopped. `auto` is 40 % of the machine's \
-                 memory, or of the container's limit if that is less. On Windows and macOS it is 40 % of 4 GiB.",
+                "Bytes of queued messages in memory at which publishers are stopped, or a share of the machine's \
+                 memory (`60 %`), or of the container's limit if that is less. `auto` is 40 %. On Windows and macOS \
+                 the share is one of 4 GiB.",
             ),
-            |text| value::or_auto(text, value::bytes),
+            |text| value::or_auto(text, value::amount),
         )?;
         let budget = reader.get(
             declare(

@@ -28,6 +28,44 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     scale.and_then(|scale| number.checked_mul(scale)).ok_or_else(wrong)
 }
 
+/// A number of bytes, or a share of something in thousandths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Amount {
+    Bytes(u64),
+    Share(u16),
+}
+
+impl Amount {
+    /// In bytes, if the share is one of `whole`.
+    pub(crate) fn of(self, whole: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Share(share) => whole / 1000 * u64::from(share),
+        }
+    }
+}
+
+/// A size in bytes, or a share: `2 GiB`, `60 %`, `12.5 %`.
+pub(crate) fn amount(text: &str) -> Result<Amount, String> {
+    let Some(number) = text.trim().strip_suffix('%').map(str::trim) else {
+        return bytes(text).map(Amount::Bytes).map_err(|error| match text.trim().parse::<f64>() {
+            // RabbitMQ's form of a share.
+            Ok(share) if share > 0.0 && share <= 1.0 => format!("{error}, or a share as {} %", (share * 100.0).round()),
+            _ => format!("{error}, or a share as 60 %"),
+        });
+    };
+    let wrong = || format!("'{text}' is no share; write it as 60 % or 12.5 %, from 0.1 % to 100 %");
+    let (whole, tenths) = number.split_once('.').unwrap_or((number, "0"));
+    let digits =
+        |part: &str| part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse::<u16>().ok()).flatten();
+    match (digits(whole), digits(tenths)) {
+        (Some(whole @ 0..=100), Some(tenths @ 0..=9)) if (1..=1000).contains(&(whole * 10 + tenths)) => {
+            Ok(Amount::Share(whole * 10 + tenths))
+        }
+        _ => Err(wrong()),
+    }
+}
+
 /// A time span: `30 s`, `500 ms`, `5 min`, `1 h`; a bare number is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("'{text}' is no time span; write it as 500 ms, 30 s, 5 min or 1 h");
@@ -218,6 +256,32 @@ mod tests {
         ] {
             assert_eq!(bytes(text).ok(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn shares() {
+        for (text, expected) in [
+            ("60 %", Some(Amount::Share(600))),
+            ("12.5%", Some(Amount::Share(125))),
+            ("100 %", Some(Amount::Share(1000))),
+            ("0.1 %", Some(Amount::Share(1))),
+            ("2 GB", Some(Amount::Bytes(2_000_000_000))),
+            ("0", Some(Amount::Bytes(0))),
+            ("0 %", None),
+            ("100.1 %", None),
+            ("101 %", None),
+            ("-1 %", None),
+            ("1.25 %", None),
+            ("%", None),
+            ("+5 %", None),
+            ("sixty %", None),
+            ("0.6", None),
+        ] {
+            assert_eq!(amount(text).ok(), expected, "{text}");
+        }
+        assert!(amount("0.6").unwrap_err().ends_with("or a share as 60 %"), "RabbitMQ's form");
+        assert!(amount("0.25").unwrap_err().ends_with("or a share as 25 %"));
+        assert_eq!((Amount::Share(600).of(1_000_000), Amount::Bytes(5).of(1_000_000)), (600_000, 5));
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn document(status: &Status, vhosts: usize) -> Json {
         "log_files": [],
         "data_directory": server.data_dir,
         "disk_free": status.storage.disk_free_bytes,
-        "disk_free_limit": 0,
+        "disk_free_limit": status.storage.disk_free_limit_bytes,
         "vm_memory_high_watermark_limit": status.storage.memory_limit_bytes,
         "vm_memory_high_watermark_setting": { "absolute": status.storage.memory_limit_bytes },
         "memory": { "queue_procs": status.storage.memory_used_bytes },

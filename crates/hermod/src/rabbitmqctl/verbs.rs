@@ -26,7 +26,7 @@ const LEAST_SHARE: u64 = 16 << 20;
 
 type Verb = fn(&Call, &Server) -> Result<(String, Output), Refusal>;
 
-const VERBS: [(&str, Verb); 57] = [
+const VERBS: [(&str, Verb); 58] = [
     ("add_user", add_user),
     ("add_vhost", add_vhost),
     ("authenticate_user", authenticate_user),
@@ -68,6 +68,7 @@ const VERBS: [(&str, Verb); 57] = [
     ("ping", ping),
     ("purge_queue", purge_queue),
     ("server_version", node::server_version),
+    ("set_disk_free_limit", set_disk_free_limit),
     ("set_operator_policy", policies::set_operator),
     ("set_permissions", set_permissions),
     ("set_policy", policies::set),
@@ -317,6 +318,22 @@ fn set_watermark(call: &Call, server: &Server) -> Result<(String, Output), Refus
     )
 }
 
+fn set_disk_free_limit(call: &Call, server: &Server) -> Result<(String, Output), Refusal> {
+    let bytes = match &call.words[..] {
+        [relative, times] if relative == "mem_relative" => match times.parse::<f64>() {
+            Ok(times) if (0.0..=1000.0).contains(&times) => multiple_of(machine::memory(), times),
+            _ => return Err(Refusal::new(DATA, format!("'{times}' is no multiple of the memory, as 1.5"))),
+        },
+        [size] => size_of(size)?,
+        _ => return Err(Refusal::usage("not enough or too many arguments.")),
+    };
+    done(
+        server,
+        format!("Setting disk free limit to {bytes} bytes ..."),
+        Change::Node(NodeChange::DiskFreeLimit { bytes }),
+    )
+}
+
 /// Units of RabbitMQ's sizes, in lower case. Units of one letter are powers of two.
 const UNITS: [(&str, u64); 12] = [
     ("k", 1 << 10),
@@ -342,6 +359,11 @@ fn size_of(text: &str) -> Result<u64, Refusal> {
         return Ok(number.saturating_mul(*bytes));
     }
     crate::config::parse_size(text).map_err(|error| Refusal::new(DATA, format!("'{text}': {error}")))
+}
+
+fn multiple_of(memory: u64, times: f64) -> u64 {
+    // At most a thousand times the memory of the machine.
+    (times * memory as f64) as u64
 }
 
 fn share_of(memory: u64, share: f64) -> u64 {

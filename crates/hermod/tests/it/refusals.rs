@@ -73,7 +73,7 @@ fn wrong_configuration() {
     // It was taken for the name of a part, and the broker fell silent.
     let (code, _, stderr) = run(serve(&data, Ports::free()).args(["--log-level", "wrn"]));
     let levels = "the levels are off, error, warn, info, debug, trace; did you mean warn?";
-    assert_eq!((code, stderr), (78, format!("hermod: --log-level: log.level: 'wrn' is no level; {levels}\n")));
+    assert_eq!((code, stderr), (78, format!("hermod: --log-level: 'wrn' is no level; {levels}\n")));
     let missing = dir.path().join("none.toml");
     let (code, _, stderr) = run(serve(&data, Ports::free()).arg("--config").arg(&missing));
     assert_eq!(code, 78);

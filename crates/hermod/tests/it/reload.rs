@@ -35,6 +35,23 @@ fn settings_are_taken_up_at_a_signal() {
     let shown = || json(&server, "/api/config/effective", GUEST);
     until("the settings in force", || shown()["limits.channel_max"]["value"] == "7");
     assert_ne!(shown()["limits.queues"]["value"], "3", "it waits for the next start");
+    // Limits of memory and disk move the alarms at once.
+    let node = || json(&server, "/api/nodes", GUEST)[0].clone();
+    assert_eq!((&node()["disk_free_alarm"], &node()["disk_free_limit"]), (&false.into(), &0.into()));
+    write("disk.free_limit = '100 %'\nmemory.limit = '1.5 %'\n[limits]\nchannel_max = 7\n");
+    let usual = node()["mem_limit"].as_f64().unwrap();
+    server.signal("HUP");
+    until("the disk alarm", || node()["disk_free_alarm"] == true);
+    assert!(node()["disk_free_limit"].as_u64().unwrap() > node()["disk_free"].as_u64().unwrap());
+    let ratio = usual / node()["mem_limit"].as_f64().unwrap();
+    assert!((ratio - 40.0 / 1.5).abs() < 0.1, "a share of the same memory, {ratio}");
+    write("disk.limit = 1\n[limits]\nchannel_max = 7\n");
+    server.signal("HUP");
+    until("the other limit", || node()["disk_free_limit"] == 0);
+    assert_eq!(node()["disk_free_alarm"], true, "the log takes more than one byte");
+    write("[limits]\nchannel_max = 7\n");
+    server.signal("HUP");
+    until("the end of the alarm", || node()["disk_free_alarm"] == false);
     // An invalid file changes nothing.
     write("[limits]\nchannel_max = 0\n");
     server.signal("HUP");

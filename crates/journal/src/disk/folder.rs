@@ -137,6 +137,12 @@ mod by_descriptor {
             let stat = rustix::fs::fstatvfs(&self.0)?;
             Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
         }
+
+        /// Bytes of the file system.
+        pub(crate) fn size(&self) -> io::Result<u64> {
+            let stat = rustix::fs::fstatvfs(&self.0)?;
+            Ok(stat.f_blocks.saturating_mul(stat.f_frsize))
+        }
     }
 
     fn plain(name: &str) -> io::Result<()> {
@@ -190,6 +196,10 @@ mod by_path {
 
         pub(crate) fn free(&self) -> io::Result<u64> {
             fs4::available_space(&self.0)
+        }
+
+        pub(crate) fn size(&self) -> io::Result<u64> {
+            fs4::total_space(&self.0)
         }
     }
 }

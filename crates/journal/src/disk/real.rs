@@ -113,6 +113,10 @@ impl Disk for RealDisk {
     fn free(&self) -> io::Result<u64> {
         self.root.free()
     }
+
+    fn size(&self) -> io::Result<u64> {
+        self.root.size()
+    }
 }
 
 struct RealFile {

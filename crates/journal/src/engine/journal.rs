@@ -28,7 +28,7 @@ use crate::recovery::{self, Recovered};
 use crate::reference::{Chunk, Reference};
 use crate::replay::Replay;
 use crate::spill::Spill;
-use crate::stats::{Held, SegmentStats, SpillStats, Stats};
+use crate::stats::{DiskUse, Held, SegmentStats, SpillStats, Stats};
 use crate::ticket::{Address, Progress, Standing, Ticket};
 use crate::wal::batch::BatchKind;
 use crate::wal::buffer::Buffer;
@@ -215,6 +215,20 @@ impl Journal {
             Ok(())
         };
         log.spill.write(bodies, &room)
+    }
+
+    /// Looks at the disk. `None` for a journal in memory.
+    ///
+    /// # Errors
+    /// What the disk said.
+    pub fn disk_use(&self) -> Option<io::Result<DiskUse>> {
+        let log = self.0.log.as_ref()?;
+        let look = || {
+            let (free, size) = (log.cold.disk.free()?, log.cold.disk.size()?);
+            let in_log = self.0.with_buffer(|buffer| log.made(buffer) + buffer.segments.bytes()).unwrap_or(0);
+            Ok(DiskUse { free, size, stored: in_log + log.spill.stats().bytes })
+        };
+        Some(look())
     }
 
     /// Lets go of `count` bodies that were spilled to `file`. True when [`Journal::tidy_spilled`]

@@ -263,6 +263,10 @@ impl Disk for Bad {
     fn free(&self) -> io::Result<u64> {
         self.disk.free()
     }
+
+    fn size(&self) -> io::Result<u64> {
+        self.disk.size()
+    }
 }
 
 #[test]
@@ -339,6 +343,10 @@ impl Disk for Wanting {
 
     fn free(&self) -> io::Result<u64> {
         self.disk.free()
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        self.disk.size()
     }
 }
 

@@ -108,6 +108,12 @@ fn collect(source: &Source) -> Vec<Limit> {
             ..Limit::new("Log", overview.journal.used_bytes, overview.journal.max_bytes, "journal.max_bytes")
         },
     ];
+    if overview.disk.most_stored > 0 {
+        all.push(Limit {
+            is_bytes: true,
+            ..Limit::new("Store on the disk", overview.disk.stored, overview.disk.most_stored, "disk.limit")
+        });
+    }
     let (mut of_vhosts, mut of_users): (HashMap<String, u64>, HashMap<String, u64>) = Default::default();
     let mut sessions: HashMap<String, u64> = HashMap::new();
     for client in source.broker.clients() {

@@ -134,6 +134,8 @@ impl Source {
                 segment_bytes: overview.journal.segments.bytes,
                 damaged_segments: overview.journal.segments.damaged.into(),
                 disk_free_bytes: overview.journal.free_bytes,
+                disk_free_limit_bytes: overview.disk.least_free,
+                disk_limit_bytes: overview.disk.most_stored,
             },
         }
     }

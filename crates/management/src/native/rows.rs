@@ -312,6 +312,12 @@ pub(super) static OVERVIEW: &[Field<Overview>] = &[
     figure("memory_used_bytes", Kind::Number, "Memory of messages", |all| json!(all.memory.used)),
     figure("memory_limit_bytes", Kind::Number, "Where the memory alarm rises", |all| json!(all.memory.limit)),
     figure("disk_free_bytes", Kind::Number, "Free on the disk of the log", |all| json!(all.journal.free_bytes)),
+    figure("disk_free_limit_bytes", Kind::Number, "Below it the disk alarm rises, if it is set", |all| {
+        json!(all.disk.least_free)
+    }),
+    figure("disk_limit_bytes", Kind::Number, "What the store may take, if it is set", |all| {
+        json!(all.disk.most_stored)
+    }),
     figure("disk_room_bytes", Kind::Number, "What can be taken before publishers are stopped", |all| {
         json!(all.journal.room_bytes)
     }),

@@ -104,11 +104,10 @@ async fn node(asker: Asker, State(source): Shared) -> Result<Json, Failure> {
         "sockets_used": sockets,
         "sockets_total": sockets_total,
         "proc_used": 0,
-        // rabbitmqadmin can't read a node without these fields. Hermod has no Erlang processes, and
-        // no threshold of free disk space that raises an alarm.
+        // rabbitmqadmin can't read a node without these fields. Hermod has no Erlang processes.
         "run_queue": 0,
         "proc_total": 0,
-        "disk_free_limit": 0,
+        "disk_free_limit": overview.disk.least_free,
     });
     let known =
         [("mem_used", process.resident_bytes), ("fd_used", process.open_files), ("fd_total", process.max_files)];
@@ -149,6 +148,11 @@ pub enum NodeChange {
         /// The limit in bytes; at 0 the alarm is always active.
         bytes: u64,
     },
+    /// Sets what must stay free on the disk, until the next start. Below it the disk alarm rises.
+    DiskFreeLimit {
+        /// The limit in bytes; at 0 there is none but the room that the journal needs.
+        bytes: u64,
+    },
 }
 
 impl Changes for NodeChange {
@@ -156,6 +160,7 @@ impl Changes for NodeChange {
         match self {
             Self::Alarm { resource, up } => Told::of("alarm", ["", resource], format_args!("up={up}")),
             Self::MemoryLimit { bytes } => Told::of("memory_limit", ["", ""], format_args!("bytes={bytes}")),
+            Self::DiskFreeLimit { bytes } => Told::of("disk_free_limit", ["", ""], format_args!("bytes={bytes}")),
         }
     }
 
@@ -166,6 +171,9 @@ impl Changes for NodeChange {
             }
             Self::MemoryLimit { bytes } => {
                 broker.set_memory_limit(bytes);
+            }
+            Self::DiskFreeLimit { bytes } => {
+                broker.set_least_free(bytes);
             }
         }
         Ok((0, Ticket::NONE))

@@ -155,6 +155,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/broker/src/engine",
         layers: &[
+            &["disk_watch"],
             &["admission", "alarms", "bounds", "clients", "declarations", "delay", "open_error", "pager", "pages", "replies", "walk"],
             &["checkpoint", "connections", "ending", "recovery", "rights", "sealed", "system", "tracing"],
             &["dead_letter", "policies", "users", "verify"],
@@ -544,7 +545,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         layers: &[
             &["nearest", "value"],
             &["log_levels", "reader"],
-            &["file", "http", "manual", "ports", "users"],
+            &["disk", "file", "http", "manual", "ports", "users"],
             &["tls"],
             &["settings"],
         ],
