@@ -2,9 +2,11 @@
 //! `session` the dialect of its messages.
 //!
 //! [`codec`] turns bytes into values, frames and sections of messages, and back, without state.
-//! [`delivery`] cuts messages into transfers, and puts them together. The dialect is how the broker
-//! stores messages of this protocol, and how other protocols and this one see each other's.
+//! [`delivery`] cuts messages into transfers, and puts them together. [`client`] is the client
+//! side, for benchmarks and tests. The dialect is how the broker stores messages of this protocol,
+//! and how other protocols and this one see each other's.
 
+pub mod client;
 pub mod codec;
 pub mod delivery;
 pub mod limits;

@@ -370,7 +370,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     },
     Folder {
         path: "crates/amqp10/src",
-        layers: &[&["limits"], &["codec"], &["delivery", "dialect"]],
+        layers: &[&["limits"], &["codec"], &["delivery", "dialect"], &["client"]],
         allowed: &[],
     },
     Folder {
