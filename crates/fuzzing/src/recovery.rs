@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use journal::{
-    Activity, Address, Bits, Chunk, Durability, Journal, LogId, Opened, Options, Owner, Owners, PAGE, Reference, Replay,
+    Activity, Address, Bits, Chunk, Durability, Journal, LogId, Opened, Options, Owner, Owners, PAGE, Reference,
+    Replay, Restatement,
 };
 
 use crate::disk::Files;
@@ -199,10 +200,10 @@ impl Queue {
 }
 
 impl Owners for Queue {
-    fn restate(&self, owners: &[Owner], journal: &Journal) {
+    fn restate(&self, owners: &[Owner], restatement: &Restatement<'_>) {
         let settled: Vec<(u64, u64)> = (0..MESSAGES).filter(|seq| is_settled(*seq)).map(|seq| (seq, 1)).collect();
         for owner in owners {
-            let mut appender = journal.housekeeping_appender(LogId::SYSTEM);
+            let mut appender = restatement.appender(LogId::SYSTEM);
             appender.fact(None, *owner, 2, &[b"declared"]);
             appender.settle(None, *owner, 1, &settled, &[]);
         }

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use journal::{
-    Address, Bits, Chunk, Journal, LogId, OpenError, Options, Owner, Owners, RealDisk, Reference, Replay, Ticket,
+    Address, Bits, Chunk, Journal, LogId, OpenError, Options, Owner, Owners, RealDisk, Reference, Replay, Restatement,
+    Ticket,
 };
 
 const BODY: [u8; 1024] = [7; 1024];
@@ -39,7 +40,7 @@ impl Replay for Nothing {
 }
 
 impl Owners for Nothing {
-    fn restate(&self, _: &[Owner], _: &Journal) {}
+    fn restate(&self, _: &[Owner], _: &Restatement<'_>) {}
     fn referenced(&self, _: Owner, _: u32, _: &mut Vec<Reference>) {}
     fn unsettled(&self, _: Owner, _: u64, _: &mut Bits) {}
     fn moved(&self, _: Owner, _: u64, _: &[u32], _: Chunk, _: &[Reference]) -> u64 {

@@ -36,7 +36,7 @@ pub use durations::Durations;
 pub use engine::appender::{Appender, Unwoken};
 pub use engine::backup::{Backup, BackupError, Copied};
 pub use engine::journal::{Journal, Opened, Stepper};
-pub use engine::owners::Owners;
+pub use engine::owners::{Owners, Restatement};
 pub use engine::recycle::Activity;
 pub use engine::writer::Flushed;
 pub use error::OpenError;

@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, Weak};
 
-use journal::{Bits, Chunk, Journal, LogId, Owner, Owners, Reference};
+use journal::{Bits, Chunk, LogId, Owner, Owners, Reference, Restatement};
 use parking_lot::{Condvar, Mutex};
 
 use crate::catalog::facts as catalog_facts;
@@ -46,10 +46,10 @@ impl Restater {
 }
 
 impl Owners for Restater {
-    fn restate(&self, owners: &[Owner], journal: &Journal) {
+    fn restate(&self, owners: &[Owner], restatement: &Restatement<'_>) {
         let engine = self.engine();
         for owner in owners {
-            restate_one(&engine, *owner, journal);
+            restate_one(&engine, *owner, restatement);
         }
     }
 
@@ -79,15 +79,15 @@ fn queue_of(engine: &Engine, owner: Owner) -> Option<Arc<Queue>> {
 
 /// The table's read lock excludes every declaration, the queue's lock every entry, and the groups'
 /// lock every half of a group. So the restated facts are true at their place in the log.
-fn restate_one(engine: &Engine, owner: Owner, journal: &Journal) {
+fn restate_one(engine: &Engine, owner: Owner, restatement: &Restatement<'_>) {
     let log = LogId::of(owner);
     let _whole = engine.groups.of(log).write();
-    if restate_ids(engine, owner, journal) {
+    if restate_ids(engine, owner, restatement) {
         return;
     }
     let system = engine.system.lock();
     if let Some(said) = system.restated(owner, &engine.authority) {
-        said.log(None, &mut journal.housekeeping_appender(log));
+        said.log(None, &mut restatement.appender(log));
         return;
     }
     drop(system);
@@ -101,7 +101,7 @@ fn restate_one(engine: &Engine, owner: Owner, journal: &Journal) {
             let mut inner = queue.lock(engine);
             if !inner.is_deleted() {
                 let lanes: Vec<_> = inner.lanes_mut().map(facts_of).collect();
-                let mut appender = journal.housekeeping_appender(log);
+                let mut appender = restatement.appender(log);
                 queue_facts::log_whole_queue(
                     &mut appender,
                     vhost.id,
@@ -117,7 +117,7 @@ fn restate_one(engine: &Engine, owner: Owner, journal: &Journal) {
             return;
         }
         if let Some(exchange) = tables.exchange_by_id(owner).filter(|exchange| exchange.durable) {
-            let mut appender = journal.housekeeping_appender(log);
+            let mut appender = restatement.appender(log);
             if !exchange.predeclared {
                 catalog_facts::log_exchange(&mut appender, None, vhost.id, exchange);
             }
@@ -127,11 +127,11 @@ fn restate_one(engine: &Engine, owner: Owner, journal: &Journal) {
             return;
         }
         if let Some(task) = tables.tasks.by_id(owner) {
-            task.log(&task.progress.lock(), None, &mut journal.housekeeping_appender(log));
+            task.log(&task.progress.lock(), None, &mut restatement.appender(log));
             return;
         }
         if let Some((kind, policy)) = tables.policies.by_id(owner) {
-            catalog_facts::log_policy(&mut journal.housekeeping_appender(log), None, vhost.id, kind, policy);
+            catalog_facts::log_policy(&mut restatement.appender(log), None, vhost.id, kind, policy);
             return;
         }
     }
@@ -139,7 +139,7 @@ fn restate_one(engine: &Engine, owner: Owner, journal: &Journal) {
 
 /// Restates the ids or keys of a bundle; false if the owner is no bundle. A bundle without ids is
 /// forgotten here.
-fn restate_ids(engine: &Engine, bundle: Owner, journal: &Journal) -> bool {
+fn restate_ids(engine: &Engine, bundle: Owner, restatement: &Restatement<'_>) -> bool {
     let Some(queue) = engine.id_bundles.lock().get(&bundle).copied() else { return false };
     let said = queue_of(engine, queue).is_some_and(|queue| {
         let inner = queue.lock(engine);
@@ -147,7 +147,7 @@ fn restate_ids(engine: &Engine, bundle: Owner, journal: &Journal) -> bool {
         if ids.is_none() && keys.is_none() {
             return false;
         }
-        let mut appender = journal.housekeeping_appender(LogId::of(bundle));
+        let mut appender = restatement.appender(LogId::of(bundle));
         // One restatement in each turn of the log is enough, however many files mention it.
         appender.supersede(bundle);
         if let Some((scope, ids)) = ids {

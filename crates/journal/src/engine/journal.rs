@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::admission::{Admission, AdmissionGate};
 use crate::disk::{Disk, Lock};
 use crate::durations::Durations;
-use crate::engine::owners::Owners;
+use crate::engine::owners::{Owners, Restatement};
 use crate::engine::recycle::{Activity, Recycler};
 use crate::engine::scrub::Scrub;
 use crate::engine::writer::{Flushed, Writer, WrittenEnds};
@@ -30,6 +30,7 @@ use crate::replay::Replay;
 use crate::spill::Spill;
 use crate::stats::{DiskUse, Held, SegmentStats, SpillStats, Stats};
 use crate::ticket::{Address, Progress, Standing, Ticket};
+use crate::verify::Damage;
 use crate::wal::batch::BatchKind;
 use crate::wal::buffer::Buffer;
 use crate::{Appender, OpenError};
@@ -72,9 +73,20 @@ impl Journal {
         Appender::new(&self.0, log, BatchKind::News)
     }
 
-    /// As [`Journal::appender`], for what [`Owners::restate`] appends.
-    pub fn housekeeping_appender(&self, log: LogId) -> Appender<'_> {
-        Appender::new(&self.0, log, BatchKind::Housekeeping)
+    /// Has segments read from time to time, at most so many bytes of them each second; zero for
+    /// never, which is how a journal begins.
+    pub fn scrub(&self, bytes_per_second: u64) {
+        self.0.set_scrub_rate(bytes_per_second);
+    }
+
+    /// What was found damaged since the last call, once for each segment.
+    pub fn take_damages(&self) -> Vec<Damage> {
+        self.0.log.as_ref().map_or_else(Vec::new, |log| log.scrub.take_damages())
+    }
+
+    /// What [`Owners::restate`] is given, for owners that say something again unasked.
+    pub fn restatement(&self) -> Restatement<'_> {
+        Restatement::new(&self.0)
     }
 
     /// The logs that have records, or have had some since the start.
@@ -570,7 +582,7 @@ impl Stepper {
 
     /// One step of the background; true if there may be more to do at once.
     pub fn background(&self, activity: Activity) -> bool {
-        self.0.0.log.as_ref().is_some_and(|log| self.0.0.background(log, &self.0, activity))
+        self.0.0.log.as_ref().is_some_and(|log| self.0.0.background(log, activity))
     }
 }
 

@@ -1,19 +1,36 @@
-//! What the background asks of the owners while it takes a file out of the log.
+//! What the background asks of the owners while it takes a file out of the log, and the only thing
+//! that it lets them do meanwhile: append.
 
-use super::journal::Journal;
-use crate::Owner;
+use crate::engine::Engine;
+use crate::engine::appender::Appender;
 use crate::reference::{Bits, Chunk, Reference};
+use crate::wal::batch::BatchKind;
+use crate::{LogId, Owner};
+
+/// The right to say again what a file says that is about to leave the log.
+pub struct Restatement<'a>(&'a Engine);
+
+impl<'a> Restatement<'a> {
+    pub(crate) fn new(engine: &'a Engine) -> Self {
+        Self(engine)
+    }
+
+    /// Takes the buffer's lock, to append restated facts to a log. They share no batch with others.
+    pub fn appender(&self, log: LogId) -> Appender<'a> {
+        Appender::new(self.0, log, BatchKind::Housekeeping)
+    }
+}
 
 /// Knows the present state of every owner. What is asked here is asked on the background thread,
 /// without any lock that appending takes.
 pub trait Owners: Send + Sync {
     /// The oldest file is about to be recycled: append the present state of each of these owners,
-    /// through [`Journal::housekeeping_appender`]. Owners that are gone are skipped. Called on the
+    /// through `restatement`. Owners that are gone are skipped. Called on the
     /// background thread without any lock of the journal held, a bounded number of owners at a
     /// time. For an owner that has had chunks since the journal was opened, this includes all of
     /// its sequence numbers that are settled. A chunk comes back at the next start as long as
     /// anything keeps its segment.
-    fn restate(&self, owners: &[Owner], journal: &Journal);
+    fn restate(&self, owners: &[Owner], restatement: &Restatement<'_>);
     /// Adds to `found` the references of `owner` that are not settled and whose bodies lie in
     /// `file`. That file is closed and no publisher holds anything in it, so there will be no more
     /// of them. A length of zero is taken for one that is not known; it is read from the file.

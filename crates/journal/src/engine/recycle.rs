@@ -11,7 +11,6 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use crate::Journal;
 use crate::cold::index::SegmentFile;
 use crate::cold::merge;
 use crate::engine::{Engine, Log, Target};
@@ -146,7 +145,7 @@ fn is_dead(buffer: &Buffer) -> bool {
 
 impl Engine {
     /// One step of the background; true if there may be more to do at once.
-    pub(crate) fn background(&self, log: &Log, journal: &Journal, activity: Activity) -> bool {
+    pub(crate) fn background(&self, log: &Log, activity: Activity) -> bool {
         let mut recycler = log.recycler.lock();
         if let Ok(free) = log.ring.free_on_disk() {
             log.needs.free.store(free, Ordering::Relaxed);
@@ -158,7 +157,7 @@ impl Engine {
         let to_copy = self.with_buffer(|buffer| buffer.table.to_copy()).unwrap_or(0);
         log.needs.to_copy.store(to_copy, Ordering::Relaxed);
         let pinned = log.pinned.load(Ordering::Relaxed);
-        let progress = !pinned && self.advance_recycling(log, journal, &mut recycler, activity);
+        let progress = !pinned && self.advance_recycling(log, &mut recycler, activity);
         let head = match &self.state.lock().target {
             Target::Log(buffer) => buffer.table.head_generation(),
             Target::Memory(_) => return false,
@@ -175,12 +174,12 @@ impl Engine {
         progress || readied
     }
 
-    fn advance_recycling(&self, log: &Log, journal: &Journal, recycler: &mut Recycler, activity: Activity) -> bool {
+    fn advance_recycling(&self, log: &Log, recycler: &mut Recycler, activity: Activity) -> bool {
         recycler.synced = log.synced.load(Ordering::Acquire);
         let recycled = recycle_flushed(log, recycler);
         let removed = self.remove_dead(log, recycler);
         let worked = match recycler.job.take() {
-            Some(job) => self.work(log, journal, recycler, job),
+            Some(job) => self.work(log, recycler, job),
             None => self.choose(log, recycler, activity),
         };
         let arrived = self.note_waits(log, recycler);
@@ -188,8 +187,8 @@ impl Engine {
     }
 
     /// Does the next piece of a job.
-    fn work(&self, log: &Log, journal: &Journal, recycler: &mut Recycler, mut job: Job) -> bool {
-        match job.step(self, log, journal, recycler.synced) {
+    fn work(&self, log: &Log, recycler: &mut Recycler, mut job: Job) -> bool {
+        match job.step(self, log, recycler.synced) {
             Ok(Step::More) => {
                 recycler.job = Some(job);
                 true

@@ -14,7 +14,6 @@ use hashbrown::HashSet;
 use parking_lot::Mutex;
 
 use crate::cold::index::{Front, HEADER, IndexHeader, Row, SegmentFile};
-use crate::engine::journal::Journal;
 use crate::engine::{Engine, Log};
 use crate::layout::{index_name, segment_name, slot_name};
 use crate::record::BODY_HEAD;
@@ -81,27 +80,15 @@ enum Piece {
 /// What does not read back: the file, the place in it, and why.
 struct Bad(String, u64, String);
 
-impl Journal {
-    /// Has segments read from time to time, at most so many bytes of them each second; zero for
-    /// never, which is how a journal begins.
-    pub fn scrub(&self, bytes_per_second: u64) {
-        let engine = self.engine();
-        if let Some(log) = &engine.log {
-            log.scrub.rate.store(bytes_per_second, Ordering::Relaxed);
-            engine.wake_background();
-        }
-    }
-
-    /// What was found damaged since the last call, once for each segment.
-    pub fn take_damages(&self) -> Vec<Damage> {
-        self.engine().log.as_ref().map_or_else(Vec::new, |log| std::mem::take(&mut log.scrub.progress.lock().found))
-    }
-}
-
 impl Scrub {
     /// Bytes read, and rounds that came to their end, since the journal was started.
     pub(crate) fn figures(&self) -> (u64, u64) {
         (self.bytes.load(Ordering::Relaxed), self.rounds.load(Ordering::Relaxed))
+    }
+
+    /// What was found damaged since the last call, once for each segment.
+    pub(crate) fn take_damages(&self) -> Vec<Damage> {
+        std::mem::take(&mut self.progress.lock().found)
     }
 
     /// The segments that were found damaged; some may have gone since.
@@ -111,6 +98,14 @@ impl Scrub {
 }
 
 impl Engine {
+    /// See [`Journal::scrub`](crate::Journal::scrub).
+    pub(crate) fn set_scrub_rate(&self, bytes_per_second: u64) {
+        if let Some(log) = &self.log {
+            log.scrub.rate.store(bytes_per_second, Ordering::Relaxed);
+            self.wake_background();
+        }
+    }
+
     /// Reads the next piece of a segment if it is time for that, `now` after the start. Gives the
     /// time when there is more to do; none if scrubbing is off.
     pub(crate) fn scrub(&self, log: &Log, now: Duration) -> Option<Duration> {

@@ -153,7 +153,7 @@ fn tidy(journal: &Journal) {
     let started = Instant::now();
     let mut activity = Activity::Busy;
     loop {
-        while engine.background(log, journal, activity) && !engine.state.lock().stopping {}
+        while engine.background(log, activity) && !engine.state.lock().stopping {}
         let before = engine.state.lock().last_sequence();
         engine.wait_for_work(log, started);
         let mut state = engine.state.lock();
@@ -169,7 +169,9 @@ fn tidy(journal: &Journal) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Address, Bits, Chunk, Durability, LogId, Options, Owner, Owners, RealDisk, Reference, Replay};
+    use crate::{
+        Address, Bits, Chunk, Durability, LogId, Options, Owner, Owners, RealDisk, Reference, Replay, Restatement,
+    };
 
     struct Nothing;
 
@@ -184,7 +186,7 @@ mod tests {
     }
 
     impl Owners for Nothing {
-        fn restate(&self, _: &[Owner], _: &Journal) {}
+        fn restate(&self, _: &[Owner], _: &Restatement<'_>) {}
         fn referenced(&self, _: Owner, _: u32, _: &mut Vec<Reference>) {}
         fn unsettled(&self, _: Owner, _: u64, _: &mut Bits) {}
         fn moved(&self, _: Owner, _: u64, _: &[u32], _: Chunk, _: &[Reference]) -> u64 {

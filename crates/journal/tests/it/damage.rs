@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use journal::{
     Activity, Address, Bits, Chunk, Durability, Journal, LogId, OpenError, Opened, Options, Owner, Owners, Reference,
-    Replay, Stepper,
+    Replay, Restatement, Stepper,
 };
 use testkit::sim_disk::SimDisk;
 
@@ -33,7 +33,7 @@ impl Replay for Values {
 struct NoOwners;
 
 impl Owners for NoOwners {
-    fn restate(&self, _: &[Owner], _: &Journal) {}
+    fn restate(&self, _: &[Owner], _: &Restatement<'_>) {}
     fn referenced(&self, _: Owner, _: u32, _: &mut Vec<Reference>) {}
     fn unsettled(&self, _: Owner, _: u64, _: &mut Bits) {}
     fn moved(&self, _: Owner, _: u64, _: &[u32], _: Chunk, _: &[Reference]) -> u64 {
@@ -161,7 +161,7 @@ fn a_tail_that_was_cut_never_comes_back() {
     for value in 1..3 {
         journal.appender(LogId::SYSTEM).fact(None, 1, 0, &[&u64::to_le_bytes(value)]);
         // A batch of restated facts between them keeps the two apart, in one flush.
-        journal.housekeeping_appender(LogId::SYSTEM).fact(None, 1, 0, &[&100u64.to_le_bytes()]);
+        journal.restatement().appender(LogId::SYSTEM).fact(None, 1, 0, &[&100u64.to_le_bytes()]);
     }
     stepper.flush().unwrap();
     let mut bytes = disk.bytes(FILE);

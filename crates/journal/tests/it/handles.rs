@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use journal::{
     Activity, Address, Admission, Bits, Chunk, Disk, Durability, Flushed, Held, Journal, LogId, OpenError, Options,
-    Owner, Owners, RealDisk, Reference, Replay, Stepper, Ticket,
+    Owner, Owners, RealDisk, Reference, Replay, Restatement, Stepper, Ticket,
 };
 use testkit::sim_disk::{Fault, SimDisk};
 
@@ -60,9 +60,9 @@ impl Replay for Found {
 struct Counted(AtomicU64);
 
 impl Owners for Counted {
-    fn restate(&self, owners: &[Owner], journal: &Journal) {
+    fn restate(&self, owners: &[Owner], restatement: &Restatement<'_>) {
         self.0.fetch_add(owners.len() as u64, Ordering::Relaxed);
-        let mut appender = journal.housekeeping_appender(LogId::SYSTEM);
+        let mut appender = restatement.appender(LogId::SYSTEM);
         owners.iter().for_each(|owner| appender.fact(None, *owner, 9, &[b"restated"]));
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use journal::{
     Activity, Address, Bits, Chunk, Disk, Flushed, Journal, LogEnd, LogId, Options, Owner, Owners, Reference, Replay,
-    Standing, Stepper, Ticket,
+    Restatement, Standing, Stepper, Ticket,
 };
 use parking_lot::Mutex;
 use testkit::sim_disk::{Fault, SimDisk};
@@ -52,10 +52,10 @@ impl Replay for Told {
 struct Facts(Mutex<BTreeMap<Owner, u64>>);
 
 impl Owners for Facts {
-    fn restate(&self, owners: &[Owner], journal: &Journal) {
+    fn restate(&self, owners: &[Owner], restatement: &Restatement<'_>) {
         for owner in owners {
             let Some(value) = self.0.lock().get(owner).copied() else { continue };
-            journal.housekeeping_appender(LogId::of(*owner)).fact(None, *owner, 0, &[&value.to_le_bytes()]);
+            restatement.appender(LogId::of(*owner)).fact(None, *owner, 0, &[&value.to_le_bytes()]);
         }
     }
     fn referenced(&self, _: Owner, _: u32, _: &mut Vec<Reference>) {}

@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use journal::{Address, Bits, Chunk, Journal, LogId, Options, Owner, Owners, Reference, Replay, Stepper, verify};
+use journal::{
+    Address, Bits, Chunk, Journal, LogId, Options, Owner, Owners, Reference, Replay, Restatement, Stepper, verify,
+};
 use testkit::sim_disk::{Fault, SimDisk};
 
 use crate::queues::small;
@@ -43,7 +45,7 @@ impl Replay for Told {
 struct NoOwners;
 
 impl Owners for NoOwners {
-    fn restate(&self, _: &[Owner], _: &Journal) {}
+    fn restate(&self, _: &[Owner], _: &Restatement<'_>) {}
     fn referenced(&self, _: Owner, _: u32, _: &mut Vec<Reference>) {}
     fn unsettled(&self, _: Owner, _: u64, _: &mut Bits) {}
     fn moved(&self, _: Owner, _: u64, _: &[u32], _: Chunk, _: &[Reference]) -> u64 {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use journal::{
     Activity, Address, Admission, Bits, Chunk, Disk, Durability, Journal, LogId, OpenError, Opened, Options, Owner,
-    Owners, PAGE, Reference, Replay, Stepper,
+    Owners, PAGE, Reference, Replay, Restatement, Stepper,
 };
 use parking_lot::Mutex;
 use testkit::sim_disk::{Random, SimDisk};
@@ -77,7 +77,7 @@ impl Queues {
 }
 
 impl Owners for Queues {
-    fn restate(&self, owners: &[Owner], journal: &Journal) {
+    fn restate(&self, owners: &[Owner], restatement: &Restatement<'_>) {
         for owner in owners {
             let next = self.next.lock().get(owner).copied().unwrap_or(0);
             let live = self.live.lock();
@@ -85,7 +85,7 @@ impl Owners for Queues {
             // itself.
             let settled: Vec<_> = (0..next).filter(|seq| !live.contains_key(&(*owner, *seq))).collect();
             let runs: Vec<_> = settled.chunk_by(|a, b| a + 1 == *b).map(|run| (run[0], run.len() as u64)).collect();
-            let mut appender = journal.housekeeping_appender(LogId::of(*owner));
+            let mut appender = restatement.appender(LogId::of(*owner));
             appender.fact(None, *owner, 1, &[&next.to_le_bytes()]);
             appender.settle(None, *owner, 0, &runs, &[]);
         }

@@ -79,6 +79,17 @@ pub(super) const FOLDERS: &[Folder] = &[
         allowed: &[],
     },
     Folder {
+        path: "crates/journal/src/engine",
+        layers: &[
+            &["appender", "writer"],
+            &["owners", "scrub"],
+            &["recycle"],
+            &["journal"],
+            &["backup", "threads"],
+        ],
+        allowed: &[],
+    },
+    Folder {
         path: "crates/broker/src",
         layers: &[
             &["alarms", "clock", "error", "names", "settings", "stats", "value"],

@@ -9,17 +9,18 @@
 use std::io;
 use std::sync::atomic::Ordering;
 
+use crate::Owner;
 use crate::cold::count::Count;
 use crate::cold::index::{IndexWriter, SegmentFile};
 use crate::cold::merge::{Sieve, Unreadable};
 use crate::cold::plan::{Lengths, Plan};
 use crate::cold::segment::{Copier, CopyError};
+use crate::engine::owners::Restatement;
 use crate::engine::recycle::wait::Wait;
 use crate::engine::{Engine, Log};
 use crate::layout::{index_name, is_copied, segment_name};
 use crate::read::Unread;
 use crate::reference::Chunk;
-use crate::{Journal, Owner};
 
 /// How many owners are restated, or asked, with one step.
 const OWNERS_AT_ONCE: usize = 256;
@@ -141,7 +142,7 @@ impl Job {
     }
 
     /// Does the next piece of work, with everything up to `synced` flushed.
-    pub(super) fn step(&mut self, engine: &Engine, log: &Log, journal: &Journal, synced: u64) -> Result<Step, Failure> {
+    pub(super) fn step(&mut self, engine: &Engine, log: &Log, synced: u64) -> Result<Step, Failure> {
         match &mut self.stage {
             Stage::Ask(_) => self.ask(engine, log),
             Stage::Sift(sieve) => {
@@ -169,7 +170,7 @@ impl Job {
             Stage::Copy(_) => self.copy(log),
             Stage::Index(_) => self.index(engine, log),
             Stage::Tell(_) => Ok(self.tell(engine, log)),
-            Stage::Restate => Ok(self.restate(engine, log, journal)),
+            Stage::Restate => Ok(self.restate(engine, log)),
             Stage::Leave => Ok(Step::Finished),
         }
     }
@@ -320,12 +321,12 @@ impl Job {
     }
 
     /// Has some more owners say again what the file says of them.
-    fn restate(&mut self, engine: &Engine, log: &Log, journal: &Journal) -> Step {
+    fn restate(&mut self, engine: &Engine, log: &Log) -> Step {
         let Some(leaving) = &mut self.leaving else { return Step::Finished };
         let rest = leaving.owners.len().saturating_sub(OWNERS_AT_ONCE);
         let owners = leaving.owners.split_off(rest);
         if !owners.is_empty() {
-            log.owners.restate(&owners, journal);
+            log.owners.restate(&owners, &Restatement::new(engine));
             return Step::More;
         }
         let restated = engine.with_buffer(|buffer| buffer.restated).unwrap_or(0);

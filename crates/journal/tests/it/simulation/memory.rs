@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use journal::{Address, Bits, Chunk, Group, Journal, LogId, Owner, Owners, PAGE, Reference, Ticket};
+use journal::{Address, Bits, Chunk, Group, LogId, Owner, Owners, PAGE, Reference, Restatement, Ticket};
 use parking_lot::Mutex;
 
 use super::model::{self, Change, Entry, World};
@@ -96,11 +96,11 @@ impl Memory {
 pub(crate) struct Restater(pub(crate) Arc<Mutex<Memory>>);
 
 impl Owners for Restater {
-    fn restate(&self, owners: &[Owner], journal: &Journal) {
+    fn restate(&self, owners: &[Owner], restatement: &Restatement<'_>) {
         let memory = self.0.lock();
         for owner in owners {
             let Some(state) = memory.world.get(owner) else { continue };
-            let mut appender = journal.housekeeping_appender(LogId::of(*owner));
+            let mut appender = restatement.appender(LogId::of(*owner));
             appender.fact(None, *owner, model::STATE, &[&model::encode_state(state)]);
             if memory.cold.contains(owner) {
                 let runs = gaps(memory.unsettled(*owner).keys().copied(), state.next_seq);
