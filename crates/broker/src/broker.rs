@@ -46,10 +46,33 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Secret random bytes from which the broker's names follow.
     pub name_key: [u8; 32],
-    /// Name and password of the user in a new data directory, with vhost `/` and every right there.
-    pub default_user: Option<(String, String)>,
+    /// The vhost in a new data directory: `/` by custom. Its name has 1 to 255 bytes.
+    pub default_vhost: String,
+    /// The user in a new data directory.
+    pub default_user: Option<FirstUser>,
     /// Random bytes for the hash of that password.
     pub salt: [u8; 16],
+}
+
+/// The first user, and what it may do in the first vhost.
+#[derive(Clone)]
+pub struct FirstUser {
+    /// Its name.
+    pub name: String,
+    /// Its password.
+    pub password: String,
+    /// Its tags.
+    pub tags: Tags,
+    /// Its permissions in the first vhost.
+    pub permission: Permission,
+}
+
+impl FirstUser {
+    /// An administrator with every right in the first vhost.
+    pub fn administrator(name: &str, password: &str) -> Self {
+        let tags = Tags::new(["administrator"]);
+        Self { name: name.to_owned(), password: password.to_owned(), tags, permission: Permission::full() }
+    }
 }
 
 /// A running broker. Cloning gives another handle to the same one.
@@ -111,7 +134,7 @@ impl Broker {
         }));
         let broker = Self { engine, tasks: Arc::default() };
         if is_new {
-            broker.create_defaults(parts.default_user, parts.salt)?;
+            broker.create_defaults(&parts.default_vhost, parts.default_user, parts.salt)?;
         }
         // Behind the first user and vhost: a directory with any contents gets neither.
         broker.engine.keep_decoy_key(&decoy_key);
@@ -156,16 +179,17 @@ impl Broker {
         self.engine.names.name(prefix)
     }
 
-    fn create_defaults(&self, user: Option<(String, String)>, salt: [u8; 16]) -> Result<(), OpenError> {
+    fn create_defaults(&self, vhost: &str, user: Option<FirstUser>, salt: [u8; 16]) -> Result<(), OpenError> {
         let engine = &self.engine;
         let failed = |what: &dyn std::fmt::Display| OpenError::DefaultUser(what.to_string());
         // Both or neither: a directory with one of them was left so by an operator.
-        let mut changes = vec![engine.new_vhost("/").1];
-        if let Some((name, password)) = user {
-            let hash = engine.authority.hash_password(password.as_bytes(), salt).map_err(|error| failed(&error))?;
-            let mut user = User::new(&name, Some(hash));
-            user.tags = Tags::new(["administrator"]);
-            user.permissions.insert("/".into(), Permission::full());
+        let mut changes = vec![engine.new_vhost(vhost).1];
+        if let Some(first) = user {
+            let hash =
+                engine.authority.hash_password(first.password.as_bytes(), salt).map_err(|error| failed(&error))?;
+            let mut user = User::new(&first.name, Some(hash));
+            user.tags = first.tags;
+            user.permissions.insert(vhost.into(), first.permission);
             user.check().map_err(|error| failed(&error))?;
             changes.push(SystemChange::User { id: engine.owner(LogId::SYSTEM), user: Box::new(user) });
         }

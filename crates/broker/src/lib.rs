@@ -41,7 +41,7 @@ pub use admin::{PolicyReport, TaskReport, VhostReport};
 pub use alarms::{AlarmsUp, Flow};
 pub use arguments::consumer::{ConsumerArguments, InvalidArgument, Mode};
 pub use arguments::{ArgumentKind, queue_argument};
-pub use broker::{Broker, Parts};
+pub use broker::{Broker, FirstUser, Parts};
 pub use browse::{Browse, Browsed};
 pub use catalog::declaration::{BindingSpec, DestinationName, ExchangeSpec, QueueSpec};
 pub use catalog::policies::{ApplyTo, PolicyKind, PolicySpec};

@@ -7,6 +7,7 @@
 
 mod disk;
 mod file;
+mod first_user;
 mod http;
 mod log_levels;
 mod manual;
@@ -21,6 +22,7 @@ pub(crate) mod value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+pub(crate) use first_user::FirstRights;
 pub(crate) use manual::settings_page;
 pub(crate) use nearest::nearest;
 pub(crate) use ports::{HTTP, HTTPS, Port};
@@ -224,6 +226,7 @@ mod tests {
             "addresses" => ["x", "::g", "1.2.3", "1.2.3.4:5", "256.0.0.1", "a.example", "[::1", "*x", "-", "eth0"],
             "levels" => ["", "x", "wrn", "warm", "3", "info,debug", "net", "nett=info", "net=loud", "info;net=debug"],
             "version" => ["", "x", "latest", "3", "v3.13", "3,13", "3.x", "-1.2", "3.13 \n", "\u{663}.1"],
+            "pattern" => ["(", "[", "a{2,1}", "*", "+a", "(?<", "a)", "[z-a]", "(?P<n>a", "\\"],
             "text" | "path" | "names" => {
                 ["\n", "a\n", "\na", "a\nb", "a\tb", "\r\n", "\u{1b}[31m", "a\u{7f}", "\u{85}", "a\u{7}b"]
             }

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use crate::config::Users;
+use auth::{Permission, Tags};
+use broker::FirstUser;
+
+use crate::config::{FirstRights, Users};
 use crate::exit::{Exit, Failure};
 
 /// Fresh random bytes.
@@ -13,8 +16,8 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], Failure> {
     Ok(bytes)
 }
 
-/// Name and password of the first user, from the settings or the files that they name.
-pub(crate) fn default_user(users: &Users) -> Result<(String, String), Failure> {
+/// The first user: its name and password come from the settings or the files that they name.
+pub(crate) fn default_user(users: &Users) -> Result<FirstUser, Failure> {
     let name = match &users.name_file {
         Some(path) => first_line("default_user_file", path)?,
         None => users.name.clone(),
@@ -23,7 +26,11 @@ pub(crate) fn default_user(users: &Users) -> Result<(String, String), Failure> {
         Some(path) => first_line("default_pass_file", path)?,
         None => users.password.clone(),
     };
-    Ok((name, password))
+    let FirstRights { tags, configure, write, read, .. } = &users.first;
+    let permission = Permission::new(configure, write, read)
+        .map_err(|error| Exit::Config.because(format!("default_permissions: {error}")))?;
+    let tags = Tags::new(tags.iter().map(String::as_str));
+    Ok(FirstUser { name, password, tags, permission })
 }
 
 fn first_line(setting: &str, path: &Path) -> Result<String, Failure> {
@@ -52,14 +59,23 @@ mod tests {
             login_threads: 1,
             mechanisms: Vec::new(),
             anonymous: None,
+            first: FirstRights {
+                vhost: "/".into(),
+                tags: Vec::new(),
+                configure: String::new(),
+                write: String::new(),
+                read: String::new(),
+            },
         };
-        let missing = default_user(&users).unwrap_err().text;
+        let failure = |users: &Users| default_user(users).err().unwrap().text;
+        let missing = failure(&users);
         assert!(missing.starts_with("default_pass_file: cannot read "), "{missing}");
         std::fs::write(&path, "s3cret\n").unwrap();
-        assert_eq!(default_user(&users).unwrap(), ("guest".into(), "s3cret".into()));
+        let first = default_user(&users).ok().unwrap();
+        assert_eq!((first.name.as_str(), first.password.as_str()), ("guest", "s3cret"));
         std::fs::write(&path, "\n").unwrap();
-        assert!(default_user(&users).unwrap_err().text.ends_with("is empty"));
+        assert!(failure(&users).ends_with("is empty"));
         users.password_file = None;
-        assert_eq!(default_user(&users).unwrap().1, "guest");
+        assert_eq!(default_user(&users).ok().unwrap().password, "guest");
     }
 }

@@ -135,9 +135,26 @@ fn in_force(setting: &Described) -> Setting {
     Setting { name: setting.name, value: setting.shown().to_owned(), origin: setting.origin.to_string() }
 }
 
-/// Imports the definitions that the settings name.
+/// Imports the definitions that the settings name. Those of a directory come in the order of their
+/// names.
 fn define(settings: &Settings, source: &Source) -> Result<(), Failure> {
-    let Some(file) = &settings.definitions else { return Ok(()) };
+    let Some(path) = &settings.definitions else { return Ok(()) };
+    if !path.is_dir() {
+        return define_file(path, source);
+    }
+    let wrong = |what: &dyn std::fmt::Display| Exit::Config.because(format!("definitions: {}: {what}", path.display()));
+    let entries = std::fs::read_dir(path).map_err(|error| wrong(&error))?;
+    let mut files =
+        entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>().map_err(|error| wrong(&error))?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
+    files.sort();
+    if files.is_empty() {
+        return Err(wrong(&"the directory has no file whose name ends in .json"));
+    }
+    files.iter().try_for_each(|file| define_file(file, source))
+}
+
+fn define_file(file: &Path, source: &Source) -> Result<(), Failure> {
     let wrong = |what: &dyn std::fmt::Display| Exit::Config.because(format!("definitions: {}: {what}", file.display()));
     let document = std::fs::read_to_string(file).map_err(|error| wrong(&error))?;
     let imported = source
@@ -356,6 +373,7 @@ fn parts(settings: &Settings, disk: RealDisk) -> Result<Parts, Failure> {
         clock: Arc::new(SystemClock),
         name_key: secrets::random()?,
         // With definitions, all users come from them.
+        default_vhost: settings.users.first.vhost.clone(),
         default_user: match settings.definitions {
             Some(_) => None,
             None => Some(secrets::default_user(&settings.users)?),

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use auth::{AuthoritySettings, Cost, PasswordHash, Permission, User};
 use broker::{
-    Broker, Client, Clock, Content, Dialect, DialectId, Dialects, Error, Login, Parts, Properties, Settings, Value,
+    Broker, Client, Clock, Content, Dialect, DialectId, Dialects, Error, FirstUser, Login, Parts, Properties, Settings,
+    Value,
 };
 use journal::{Activity, Disk, Durability, Options, RealDisk, Stepper};
 
@@ -227,7 +228,8 @@ impl TestBroker {
             dialects: setup.dialects.clone(),
             clock: Arc::clone(&setup.clock) as Arc<dyn Clock>,
             name_key: [1; 32],
-            default_user: setup.default_user.clone(),
+            default_vhost: "/".to_owned(),
+            default_user: setup.default_user.as_ref().map(|(name, password)| FirstUser::administrator(name, password)),
             salt: [1; 16],
         };
         let mut stepper = None;

@@ -288,8 +288,9 @@ const IO_SPIN: &str = "How long a single I/O thread looks for more work before i
     requests. The thread stops looking while that finds no work. A stream with regular gaps shorter than this keeps \
     the thread awake. A time longer than a flush of the disk (such as `200 us`) also helps clients that wait for \
     confirms; it may keep a core busy. Several I/O threads never look; they sleep at once.";
-const DEFINITIONS: &str = "File of definitions in RabbitMQ's JSON. It is imported at each start, before clients can \
-    connect. A new data directory then gets no `default_user`.";
+const DEFINITIONS: &str = "File of definitions in RabbitMQ's JSON, or a directory of such files, whose names end in \
+    `.json`: they are taken in the order of their names. They are imported at each start, before clients can connect. \
+    A new data directory then gets no `default_user`.";
 const SHUTDOWN_TIMEOUT: &str = "How long connections may take to close when the server stops. Then they are cut off.";
 
 fn listeners(reader: &mut Reader) -> Result<(Vec<IpAddr>, u16, Ports), ConfigError> {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use auth::sasl::Mechanism;
 
 use super::ConfigError;
+use super::first_user::FirstRights;
 use super::reader::{Reader, declare};
 use super::value::{self, at_least, between, optional_path};
 
@@ -16,6 +17,7 @@ pub(crate) struct Users {
     pub(crate) name_file: Option<PathBuf>,
     pub(crate) password_file: Option<PathBuf>,
     pub(crate) loopback: Vec<String>,
+    pub(crate) first: FirstRights,
     pub(crate) login_threads: u64,
     pub(crate) mechanisms: Vec<Mechanism>,
     pub(crate) anonymous: Option<String>,
@@ -56,6 +58,7 @@ impl Users {
             declare("default_pass_file", "path", "", "File whose first line is `default_pass`, for mounted secrets."),
             optional_path,
         )?;
+        let first = FirstRights::read(reader)?;
         let loopback = reader.get(
             declare(
                 "loopback_users",
@@ -96,7 +99,7 @@ impl Users {
             ),
             |text| Ok(Some(value::text(text)?).filter(|name| !name.is_empty())),
         )?;
-        Ok(Self { name, password, name_file, password_file, loopback, login_threads, mechanisms, anonymous })
+        Ok(Self { name, password, name_file, password_file, first, loopback, login_threads, mechanisms, anonymous })
     }
 }
 

@@ -279,6 +279,41 @@ fn a_server_starts_with_a_document() {
     assert!(code == 78 && said.contains("no document of definitions"), "{said}");
 }
 
+#[test]
+fn a_server_starts_with_a_directory_of_documents_in_the_order_of_their_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let (folder, data) = (dir.path().join("definitions"), dir.path().join("data"));
+    std::fs::create_dir(&folder).unwrap();
+    let given = folder.to_str().unwrap();
+    let (code, _, said) = run(serve(&data, Ports::free()).args(["--definitions", given]));
+    assert!(code == 78 && said.contains("no file whose name ends in .json"), "{said}");
+    // The first has the vhost without which the second would be refused.
+    let queue = json!({ "queues": [{ "name": "late", "vhost": "b", "durable": true, "auto_delete": false }] });
+    for (name, text) in [
+        ("2-queue.json", queue.to_string()),
+        ("10.json", json!({ "vhosts": [{ "name": "b" }] }).to_string()),
+        ("README", "not one of them".to_owned()),
+    ] {
+        std::fs::write(folder.join(name), text).unwrap();
+    }
+    let _server = Server::start(&data, &["--definitions", given]);
+    assert_eq!(export(&data)["queues"][0]["name"], "late");
+}
+
+#[test]
+fn the_first_user_has_the_vhost_the_tags_and_the_rights_of_the_settings() {
+    let dir = tempfile::tempdir().unwrap();
+    let flags = ["--default-vhost=shop", "--default-user-tags=monitoring,own", "--default-permissions-write=^shop"];
+    let _server = Server::start(dir.path(), &[&flags[..], &["--default-permissions-configure="]].concat());
+    let all = export(dir.path());
+    assert_eq!(all["vhosts"].as_array().unwrap().len(), 1);
+    assert_eq!(all["vhosts"][0]["name"], "shop");
+    assert_eq!(all["users"][0]["tags"], json!(["monitoring", "own"]));
+    let permission = &all["permissions"][0];
+    let rights = ["vhost", "configure", "write", "read"].map(|field| permission[field].as_str().unwrap());
+    assert_eq!(rights, ["shop", "", "^shop", ".*"]);
+}
+
 /// A limit applies to later queues: more may exist already.
 #[test]
 fn a_vhost_with_more_queues_than_its_limit_is_taken_over() {

@@ -556,7 +556,8 @@ pub(super) const FOLDERS: &[Folder] = &[
         layers: &[
             &["nearest", "value"],
             &["log_levels", "reader"],
-            &["disk", "file", "http", "manual", "ports", "users"],
+            &["disk", "file", "first_user", "http", "manual", "ports"],
+            &["users"],
             &["tls"],
             &["settings"],
         ],
