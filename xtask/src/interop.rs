@@ -28,9 +28,12 @@ pub(crate) struct Options {
     /// The STOMP port of that broker.
     #[arg(long, default_value_t = 61613)]
     stomp_port: u16,
-    /// Also run what RabbitMQ has beyond the protocols.
+    /// Also run what RabbitMQ has beyond the protocols: short for `--also extensions`.
     #[arg(long)]
     extensions: bool,
+    /// Also run this phase of the clients that have it: transactions, topics.
+    #[arg(long, value_name = "PHASE")]
+    also: Vec<String>,
     /// The server to start; built if not given.
     #[arg(long)]
     server: Option<PathBuf>,
@@ -48,13 +51,14 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
         (None, Some(_)) => None,
         (None, None) => Some(server::build(root)?),
     };
-    let live: &[&str] = if options.extensions { &["patterns", "extensions"] } else { &["patterns"] };
+    let also = also(options)?;
     let mut results = Vec::new();
     for client in chosen {
         println!("== {}", client.name);
+        let live: Vec<&str> = ["patterns"].into_iter().chain(also.iter().copied().filter(has(client))).collect();
         let start = Instant::now();
         let verdict = client.prepare(root, &scratch).and_then(|()| match (&program, options.amqp_port) {
-            (Some(program), None) => against_a_fresh_server(client, root, &scratch, program, live),
+            (Some(program), None) => against_a_fresh_server(client, root, &scratch, program, &live),
             (_, port) => {
                 let address = Address { amqp: port.unwrap_or(5672), stomp: options.stomp_port };
                 let phases = live.iter().chain(&["store", "fetch"]);
@@ -67,6 +71,21 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
         results.push((client.name, start.elapsed(), verdict.is_ok()));
     }
     summarise(&results)
+}
+
+/// The phases to run beside the usual ones.
+fn also(options: &Options) -> Result<Vec<&str>, String> {
+    let extensions = options.extensions.then_some("extensions");
+    let wanted: Vec<&str> = extensions.into_iter().chain(options.also.iter().map(String::as_str)).collect();
+    match wanted.iter().find(|phase| !CLIENTS.iter().any(|client| client.further.contains(phase))) {
+        Some(unknown) => Err(format!("no client has a phase {unknown}; there are extensions, transactions, topics")),
+        None => Ok(wanted),
+    }
+}
+
+/// Whether a client has a phase.
+fn has(client: &Client) -> impl Fn(&&str) -> bool {
+    |phase| client.further.contains(phase)
 }
 
 fn choose(names: &[String]) -> Result<Vec<&'static Client>, String> {
@@ -124,6 +143,26 @@ mod tests {
         assert_eq!(choose(&[]).unwrap().len(), CLIENTS.len());
         assert_eq!(choose(&["pika".to_owned()]).unwrap()[0].name, "pika");
         assert!(choose(&["pica".to_owned()]).err().unwrap().contains("amqp091-go, "));
+    }
+
+    #[test]
+    fn phases_are_run_by_the_clients_that_have_them() {
+        let options = |names: &[&str]| Options {
+            names: Vec::new(),
+            amqp_port: None,
+            stomp_port: 0,
+            extensions: true,
+            also: names.iter().map(|name| (*name).to_owned()).collect(),
+            server: None,
+        };
+        let (known, unknown) = (options(&["topics"]), options(&["tropics"]));
+        let known = also(&known).unwrap();
+        let run = |name: &str| {
+            let client = CLIENTS.iter().find(|client| client.name == name).unwrap();
+            known.iter().copied().filter(has(client)).collect::<Vec<_>>()
+        };
+        assert_eq!((run("pika"), run("qpid-jms")), (vec!["extensions"], vec!["topics"]));
+        assert!(also(&unknown).unwrap_err().contains("no client has a phase tropics"));
     }
 
     #[test]

@@ -16,15 +16,25 @@ pub(super) struct Client {
     prepare: &'static [&'static [&'static str]],
     /// The command line that runs it; the phase is appended.
     call: &'static [&'static str],
+    /// Phases that it has beside those that are always run.
+    pub(super) further: &'static [&'static str],
 }
 
+const EXTENSIONS: &[&str] = &["extensions"];
+
 /// All clients.
-pub(super) const CLIENTS: [Client; 10] = [
-    Client { name: "pika", prepare: PYTHON, call: &["{made}/venv/bin/python", "{source}/client.py"] },
+pub(super) const CLIENTS: [Client; 13] = [
+    Client {
+        name: "pika",
+        prepare: PYTHON,
+        call: &["{made}/venv/bin/python", "{source}/client.py"],
+        further: EXTENSIONS,
+    },
     Client {
         name: "amqp091-go",
         prepare: &[&["go", "build", "-C", "{source}", "-o", "{made}/client", "."]],
         call: &["{made}/client"],
+        further: EXTENSIONS,
     },
     Client {
         name: "amqplib",
@@ -33,28 +43,43 @@ pub(super) const CLIENTS: [Client; 10] = [
             &["npm", "ci", "--prefix", "{made}", "--silent", "--no-fund", "--no-audit"],
         ],
         call: &["node", "{made}/client.js"],
+        further: EXTENSIONS,
     },
     Client {
         name: "lapin",
         prepare: &[&["cargo", "build", "--locked", "--manifest-path", "{source}/Cargo.toml", "--target-dir", "{made}"]],
         call: &["{made}/debug/interop-lapin"],
+        further: EXTENSIONS,
     },
     Client {
         name: "amqp-client",
         prepare: &[&["mvn", "-q", "-B", "-f", "{source}/pom.xml", "-Doutput={made}", "compile"]],
         call: &["java", "-cp", "{made}/classes:{made}/lib/*", "Client"],
+        further: EXTENSIONS,
     },
-    Client { name: "stomp.py", prepare: PYTHON, call: &["{made}/venv/bin/python", "{source}/client.py"] },
+    Client {
+        name: "stomp.py",
+        prepare: PYTHON,
+        call: &["{made}/venv/bin/python", "{source}/client.py"],
+        further: EXTENSIONS,
+    },
     Client {
         name: "net-stomp",
         prepare: &[&["perl", "-MNet::Stomp", "-e", "1"]],
         call: &["perl", "{source}/client.pl"],
+        further: EXTENSIONS,
     },
-    Client { name: "celery", prepare: PYTHON, call: &["{made}/venv/bin/python", "-B", "{source}/client.py"] },
+    Client {
+        name: "celery",
+        prepare: PYTHON,
+        call: &["{made}/venv/bin/python", "-B", "{source}/client.py"],
+        further: EXTENSIONS,
+    },
     Client {
         name: "spring-amqp",
         prepare: &[&["mvn", "-q", "-B", "-f", "{source}/pom.xml", "-Doutput={made}", "compile"]],
         call: &["java", "-cp", "{made}/classes:{made}/lib/*", "shop.Check"],
+        further: EXTENSIONS,
     },
     Client {
         name: "node-worker",
@@ -63,6 +88,28 @@ pub(super) const CLIENTS: [Client; 10] = [
             &["npm", "ci", "--prefix", "{made}", "--silent", "--no-fund", "--no-audit"],
         ],
         call: &["node", "{made}/client.js"],
+        further: EXTENSIONS,
+    },
+    Client {
+        name: "go-amqp",
+        prepare: &[&["go", "build", "-C", "{source}", "-o", "{made}/client", "."]],
+        call: &["{made}/client"],
+        further: &["topics"],
+    },
+    Client {
+        name: "rhea",
+        prepare: &[
+            &["cp", "{source}/client.js", "{source}/package.json", "{source}/package-lock.json", "{made}"],
+            &["npm", "ci", "--prefix", "{made}", "--silent", "--no-fund", "--no-audit"],
+        ],
+        call: &["node", "{made}/client.js"],
+        further: &["topics"],
+    },
+    Client {
+        name: "qpid-jms",
+        prepare: &[&["mvn", "-q", "-B", "-f", "{source}/pom.xml", "-Doutput={made}", "compile"]],
+        call: &["java", "-cp", "{made}/classes:{made}/lib/*", "Client"],
+        further: &["transactions", "topics"],
     },
 ];
 
