@@ -98,7 +98,7 @@ def colours_are_chosen_and_kept(stage):
 def every_part_is_a_link_in_the_navigation(stage):
     stage.log_in()
     for name in ["Overview", "Connections", "Queues", "Exchanges", "Policies", "Users", "Virtual hosts", "Sessions",
-                 "Limits", "Node", "About"]:
+                 "Limits", "Log", "Audit", "Node", "About"]:
         if name == "Sessions":
             stage.page.get_by_text("More", exact=True).click()
         link = stage.page.get_by_role("navigation").get_by_role("link", name=name)
@@ -809,6 +809,57 @@ def another_sites_page_can_neither_act_nor_show_the_console(stage):
     stage.complaints = [text for text in stage.complaints if "frame" not in text.lower()]
 
 
+# The log, and what this is.
+
+
+@scenario
+def the_audit_page_says_who_did_what_and_what_was_refused(stage):
+    stage.broker.declare("audited")
+    stage.broker.api("queues/%2F/audited/contents", "DELETE")
+    stage.log_in()
+    stage.open("/audit?name=audited")
+    purge = stage.page.get_by_role("row").filter(has_text="purge_queue")
+    for text in ["guest", "http", "audited in /", "done"]:
+        expect(purge.first).to_contain_text(text)
+    stage.picture("audit")
+    stage.page.get_by_label("Outcome").select_option("refused")
+    stage.page.get_by_role("button", name="Filter").click()
+    expect(stage.page.get_by_text("No entry of the last ones is such.")).to_be_visible()
+    expect(stage.page.get_by_label("Filter")).to_have_value("audited")
+
+
+@scenario
+def the_log_is_filtered_by_level_and_text(stage):
+    stage.log_in()
+    stage.open("/log")
+    expect(stage.page.get_by_text("Server startup complete")).to_be_visible()
+    stage.picture("log")
+    stage.page.get_by_label("Level").select_option("error")
+    stage.page.get_by_role("button", name="Filter").click()
+    expect(stage.page.get_by_text("Server startup complete")).to_have_count(0)
+
+
+@scenario
+def the_log_is_for_administrators(stage):
+    stage.broker.api("users/watcher", "PUT", {"password": "watcher", "tags": "monitoring"})
+    stage.log_in("watcher", "watcher")
+    for path in ["/log", "/audit"]:
+        stage.open(path)
+        expect(stage.page.get_by_text("is shown to administrators")).to_be_visible()
+        expect(stage.page.get_by_role("table")).to_have_count(0)
+
+
+@scenario
+def about_names_versions_limits_and_licences(stage):
+    stage.log_in()
+    stage.open("/about")
+    expect(stage.page.get_by_text("One node: there is no replication")).to_be_visible()
+    expect(stage.page.get_by_role("rowheader", name="MIT OR Apache-2.0", exact=True)).to_be_visible()
+    stage.page.get_by_text("All packages").click()
+    expect(stage.page.get_by_role("rowheader", name="tokio", exact=True)).to_be_visible()
+    stage.picture("about")
+
+
 # Without a script, by keyboard, for everybody.
 
 
@@ -867,6 +918,8 @@ PAGES = {
     "virtual_hosts": "/vhosts",
     "sessions": "/sessions",
     "limits": "/limits",
+    "log": "/log",
+    "audit": "/audit",
     "node": "/node",
     "about": "/about",
     "explain_access": "/users/guest/explain?vhost=%2F&kind=queue&name=accessible",

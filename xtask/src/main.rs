@@ -11,6 +11,7 @@ use clap::{Parser, Subcommand};
 
 mod console;
 mod interop;
+mod licences;
 mod monitoring;
 mod screenshots;
 mod tidy;
@@ -30,6 +31,8 @@ enum Chore {
     Interop(interop::Options),
     /// Do what operators do in the web console, in a browser.
     Console(console::Options),
+    /// Write the list of the licences of what the broker is built from.
+    Licences,
     /// Load the dashboard and the alert rules with a real Prometheus against a loaded broker.
     Monitoring(monitoring::Options),
     /// Take pictures of a benchmark's report with a browser, to look at.
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         (Ok(root), Chore::Tidy(options)) => tidy::report(&root, &options),
         (Ok(root), Chore::Interop(options)) => interop::run(&root, &options),
         (Ok(root), Chore::Console(options)) => console::run(&root, &options),
+        (Ok(root), Chore::Licences) => licences::run(&root),
         (Ok(root), Chore::Monitoring(options)) => monitoring::run(&root, &options),
         (Ok(root), Chore::Screenshots(options)) => screenshots::run(&root, &options),
     };

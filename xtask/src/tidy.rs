@@ -95,6 +95,10 @@ fn look(root: &Path) -> Result<(Vec<Finding>, Vec<Broken>), String> {
     glossary::check(&files, &tests, &mut findings);
     references::check(&files, &mut findings);
     edges::check(root, &mut findings)?;
+    let licences = crate::licences::differences(root)?;
+    let text = |what| format!("{what}: cargo xtask licences writes it anew");
+    let list = Path::new(crate::licences::LIST);
+    findings.extend(licences.into_iter().map(|what| Finding::new(list, 0, text(what))));
     Ok((findings, broken))
 }
 

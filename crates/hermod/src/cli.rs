@@ -12,6 +12,7 @@ mod counted;
 pub(crate) mod definitions;
 mod explain;
 mod list;
+mod log;
 mod messages;
 mod objects;
 mod output;
@@ -111,6 +112,8 @@ fn ask_broker(verb: &str, server: &Server, arguments: &ArgMatches) -> Result<(),
         "vhosts" => vhosts::run(server, arguments, form),
         "policies" => policies::run(server, arguments, form),
         "losses" => list::run(server, &list::LOSSES, arguments, form),
+        "log" => log::run(server, arguments, form),
+        "audit" => list::run(server, &list::AUDIT, arguments, form),
         "queues" => objects::queues(server, arguments, form),
         "exchanges" => objects::exchanges(server, arguments, form),
         "bindings" => objects::bindings(server, arguments, form),
@@ -209,7 +212,7 @@ fn command() -> Command {
 }
 
 /// The commands that list objects and change them.
-fn administration() -> [Command; 15] {
+fn administration() -> [Command; 17] {
     [
         objects::queues_command(asking("queues", "List, declare, delete and purge queues")),
         objects::exchanges_command(asking("exchanges", "List, declare and delete exchanges")),
@@ -221,6 +224,8 @@ fn administration() -> [Command; 15] {
         vhosts::command(asking("vhosts", "List, add, limit and delete vhosts")),
         policies::command(asking("policies", "List, set and clear policies")),
         list::arguments(asking("losses", "List the last messages that were dropped, and why")),
+        list::arguments(asking("audit", "List who changed what since the start, and what was refused")),
+        log::command(asking("log", "Show the last lines of the log, or follow it")),
         tasks::command(asking("tasks", "List, start and cancel tasks that move, copy or delete messages")),
         trace::command(asking("trace", "List traced vhosts, turn tracing on and off")),
         alarms::command(asking("alarms", "List, raise and clear alarms")),

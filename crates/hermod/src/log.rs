@@ -6,9 +6,12 @@
 
 mod gate;
 mod line;
+mod recent;
 
 use std::panic::PanicHookInfo;
+use std::sync::Arc;
 
+use management::RecentLog;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
@@ -16,6 +19,7 @@ use tracing_subscriber::{Registry, fmt, reload};
 
 use self::gate::Gate;
 use self::line::Lines;
+use self::recent::Keeper;
 use crate::config::{LogFormat, Settings};
 use crate::exit::{Exit, Failure};
 
@@ -25,8 +29,8 @@ pub(crate) const START: &str = "hermod::start";
 /// Changes the level of the log while the process runs.
 pub(crate) type Level = Box<dyn Fn(&Settings) -> Result<(), Failure>>;
 
-/// Starts logging for the rest of the process.
-pub(crate) fn start(settings: &Settings) -> Result<Level, Failure> {
+/// Starts logging for the rest of the process. The last lines are kept in `recent`, too.
+pub(crate) fn start(settings: &Settings, recent: &Arc<RecentLog>) -> Result<Level, Failure> {
     let (filter, handle) = reload::Layer::<Targets, Registry>::new(filter(settings));
     let format = settings.log.format;
     let layer = fmt::layer().with_writer(move || Lines::on_stderr(format)).with_ansi(false);
@@ -34,7 +38,9 @@ pub(crate) fn start(settings: &Settings) -> Result<Level, Failure> {
         LogFormat::Text => layer.with_target(false).boxed(),
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
-    let subscriber = tracing_subscriber::registry().with(filter).with(layer.with_filter(Gate::default()));
+    // The keeper comes first: writing a line forgets how many were left out before it.
+    let layer = Keeper(Arc::clone(recent)).and_then(layer).with_filter(Gate::default());
+    let subscriber = tracing_subscriber::registry().with(filter).with(layer);
     subscriber.try_init().map_err(not_started)?;
     std::panic::set_hook(Box::new(log_panic));
     Ok(Box::new(move |settings| handle.reload(self::filter(settings)).map_err(not_started)))

@@ -12,8 +12,8 @@ use auth::{AuthoritySettings, FailureLimits};
 use broker::{Broker, OpenError, Parts, SystemClock};
 use journal::{Disk, Lock, RealDisk};
 use management::{
-    BackupRow, Encryption, Endpoints, Facts, Hosts, ListenerRow, Management, Network, Secure, Setting, Socket, Source,
-    Watch,
+    BackupRow, Encryption, Endpoints, Facts, Hosts, ListenerRow, Management, Network, RecentLog, Secure, Setting,
+    Socket, Source, Watch,
 };
 use net::{Listener, Nagle, Net};
 use wire::Protocol;
@@ -50,7 +50,8 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     let started = Instant::now();
     let settings = &config.settings;
-    let level = log::start(settings)?;
+    let recent = Arc::<RecentLog>::default();
+    let level = log::start(settings, &recent)?;
     warn_of_no_effect(&config);
     let signals = signals::Signals::catch()?;
     let directory = data_dir::data_dir(settings)?;
@@ -65,7 +66,7 @@ pub(crate) fn run(
     let tasks = tasks::start(broker.clone()).map_err(|error| thread_failure(&error))?;
     let net = Net::start(io_threads(settings), net_settings(settings)).map_err(|error| thread_failure(&error))?;
     let (entrances, rows, endpoints) = furnish(settings, &broker, listeners, certificates.as_ref());
-    let facts = facts(settings, &directory, rows, started);
+    let facts = Facts { recent, ..facts(settings, &directory, rows, started) };
     let source = Arc::new(Source::new(
         broker.clone(),
         facts.clone(),
@@ -127,6 +128,7 @@ fn facts(settings: &Settings, directory: &Path, listeners: Vec<ListenerRow>, sta
         listeners,
         protocols: SERVED.iter().map(|served| served.names).collect(),
         started,
+        recent: Arc::default(),
     }
 }
 

@@ -12,9 +12,7 @@ use broker::{Broker, Client, Error, ErrorKind, Ticket};
 use serde::{Deserialize, Serialize};
 
 use crate::audit::Told;
-
-/// Target of the audit log's events.
-pub const AUDIT: &str = "audit";
+pub(crate) use crate::recent::AUDIT;
 
 /// Bytes of a refusal's text in the audit log.
 pub(crate) const WHY: usize = 512;

@@ -6,6 +6,7 @@
 //! The policy of each page lets a browser load the console's own style and script only,
 //! so that no name or message that a client chose can act in an operator's name.
 
+mod about;
 mod assets;
 mod bindings;
 mod chart;
@@ -16,6 +17,7 @@ mod figure;
 mod form;
 mod frame;
 mod limits;
+mod log;
 mod login;
 mod messages;
 mod node;
@@ -57,4 +59,6 @@ pub(crate) fn router() -> Router<Arc<Source>> {
         .merge(sessions::router())
         .merge(limits::router())
         .merge(node::router())
+        .merge(log::router())
+        .merge(about::router())
 }

@@ -1,8 +1,10 @@
 //! What management is told of the server around it: facts that do not change while it runs, and the
 //! sockets.
 
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use crate::recent::RecentLog;
 use crate::report::ListenerRow;
 
 /// One open socket, as reported by its owner.
@@ -74,6 +76,8 @@ pub struct Facts {
     pub protocols: Vec<ProtocolNames>,
     /// When the server started.
     pub started: Instant,
+    /// The last lines of its log.
+    pub recent: Arc<RecentLog>,
 }
 
 /// An effective setting. A secret has no value here.

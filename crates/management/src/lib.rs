@@ -35,6 +35,7 @@ mod pool;
 mod process;
 mod quantity;
 mod rates;
+mod recent;
 mod report;
 mod resources;
 mod sampling;
@@ -45,7 +46,7 @@ mod source;
 mod visit;
 mod watch;
 
-pub use change::{AUDIT, Refused, Why};
+pub use change::{Refused, Why};
 pub use diagnosis::{CauseRow, DiagnosisRow, FiguresRow, HolderRow};
 pub use door::Limits;
 pub use facts::{Encryption, Facts, Network, ProtocolNames, Setting, Socket};
@@ -54,6 +55,7 @@ pub use hosts::{Hosts, Names};
 pub use http::PerObject;
 pub use listing::{SortKey, at, only};
 pub use process::resident_bytes;
+pub use recent::{AUDIT, LogLine, RecentLog};
 pub use report::{
     BackupRow, ConnectionStatus, ListenerRow, MessageRow, MessageStatus, ObjectStatus, RedriveRow, RepairRow,
     ServerStatus, Status, StorageStatus, SubscriptionRow,

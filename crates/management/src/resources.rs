@@ -12,6 +12,7 @@ mod exchanges;
 mod explain;
 mod health;
 mod limits;
+mod log;
 mod login;
 mod losses;
 mod nodes;
@@ -102,6 +103,10 @@ pub enum Listed {
     Losses,
     /// Tasks.
     Tasks,
+    /// The last lines of the log.
+    Log,
+    /// The last entries of the audit log.
+    Audit,
 }
 
 impl Listed {
@@ -125,6 +130,8 @@ impl Listed {
             Self::OperatorPolicies => &policies::Policies(PolicyKind::Operator),
             Self::Losses => &losses::Losses,
             Self::Tasks => &tasks::Tasks,
+            Self::Log => &log::Log,
+            Self::Audit => &log::Audit,
         }
     }
 }

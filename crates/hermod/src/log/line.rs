@@ -19,6 +19,11 @@ pub(super) fn left_out(count: u64) {
     LEFT_OUT.set(count);
 }
 
+/// How many lines were left out before the next line of this thread.
+pub(super) fn are_left_out() -> u64 {
+    LEFT_OUT.get()
+}
+
 /// The output of lines; each is written at once.
 pub(super) struct Lines<W> {
     format: LogFormat,

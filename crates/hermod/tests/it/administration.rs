@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::api::GUEST;
 use crate::server::{Server, hermod, run, until};
 use crate::stomp::Stomp;
 
@@ -255,6 +256,48 @@ fn losses_are_listed_with_their_reasons() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!((code, lines.len(), lines[0]), (0, 5, "at\tvhost\treason\tqueue\texchange\trouting_key\tbody_bytes"));
     assert!(lines[2].ends_with("\t/\trejected\torders\t\torders\t4"), "{text}");
+}
+
+#[test]
+fn the_log_and_the_audit_log_are_shown_to_administrators() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    check(
+        dir.path(),
+        &[
+            ("queues declare orders", 0, ""),
+            ("queues purge orders", 0, "0 messages dropped\n"),
+            ("queues purge nowhere", 66, "hermod: no queue 'nowhere' in vhost '/'\n"),
+        ],
+    );
+    let (code, text) = say(dir.path(), "audit --columns via,action,vhost,object,outcome,why");
+    let purges: Vec<&str> = text.lines().filter(|line| line.contains("purge_queue")).collect();
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(
+        purges,
+        [
+            "command line\tpurge_queue\t/\torders\tdone",
+            "command line\tpurge_queue\t/\tnowhere\trefused\tno queue 'nowhere' in vhost '/'"
+        ]
+    );
+    let (code, text) = say(dir.path(), "log --level warn --part audit");
+    assert_eq!((code, text.lines().count()), (0, 1), "{text}");
+    assert!(text.contains("WARN audit: administrative change refused who="), "{text}");
+    let (_, text) = say(dir.path(), "log --filter startup --json");
+    let lines: Vec<Value> = serde_json::from_str(&text).unwrap();
+    assert_eq!((lines.len(), &lines[0]["text"]), (1, &json!("Server startup complete")));
+    let (code, text) = say(dir.path(), "log --level loud");
+    assert!(code == 64 && text.contains("error, warn, info, debug, trace"), "{code} {text}");
+    // The same over HTTP, for administrators alone.
+    let user = r#"{"password": "one", "tags": "monitoring"}"#;
+    assert_eq!(server.send("PUT", "/api/users/alice", GUEST, user).status, 201);
+    for path in ["/hermod/v1/log", "/hermod/v1/audit"] {
+        let alice = "Authorization: Basic YWxpY2U6b25l\r\n";
+        assert_eq!(server.send("GET", path, alice, "").status, 403, "{path}");
+    }
+    let reply = server.send("GET", "/hermod/v1/audit?filter=object=alice&fields=who,via,object,outcome", GUEST, "");
+    let page: Value = serde_json::from_str(&reply.body).unwrap();
+    assert_eq!(page["items"], json!([{ "who": "guest", "via": "http", "object": "alice", "outcome": "done" }]));
 }
 
 #[test]

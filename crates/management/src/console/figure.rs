@@ -39,6 +39,13 @@ pub(super) fn rate(per_second: f64) -> Markup {
     html! { (text) "/s" }
 }
 
+/// A moment, in milliseconds since 1970, to the second and in UTC.
+pub(super) fn time(at: u64) -> Markup {
+    let moment = i64::try_from(at).ok().and_then(|at| jiff::Timestamp::from_millisecond(at).ok()).unwrap_or_default();
+    let shown = moment.strftime("%Y-%m-%d %H:%M:%S").to_string();
+    html! { time datetime=(format!("{moment:.3}")) title={ (format!("{moment:.3}")) } { (shown) } }
+}
+
 /// Three digits of a number, and the unit that it is in.
 fn short(number: f64, step: f64, units: &[&str]) -> String {
     let (mut scaled, mut unit) = (number, 0);
@@ -72,6 +79,11 @@ mod tests {
         let text = markup.0.replace(THIN, " ");
         let text = text.split_once('>').map_or(text.as_str(), |(_, inner)| inner.trim_end_matches("</span>"));
         text.replace("&lt;", "<")
+    }
+
+    #[test]
+    fn a_moment_is_told_in_utc() {
+        assert!(time(1_700_000_000_100).0.ends_with(">2023-11-14 22:13:20</time>"), "{}", time(1_700_000_000_100).0);
     }
 
     #[test]

@@ -27,9 +27,11 @@ const PARTS: [(Part, &str, &str); 8] = [
 ];
 
 /// The parts behind *More*.
-const MORE: [(Part, &str, &str); 4] = [
+const MORE: [(Part, &str, &str); 6] = [
     (Part::Sessions, "Sessions", "/sessions"),
     (Part::Limits, "Limits", "/limits"),
+    (Part::Log, "Log", "/log"),
+    (Part::Audit, "Audit", "/audit"),
     (Part::Node, "Node", "/node"),
     (Part::About, "About", "/about"),
 ];
@@ -47,6 +49,8 @@ pub(super) enum Part {
     Tasks,
     Sessions,
     Limits,
+    Log,
+    Audit,
     Node,
     About,
 }

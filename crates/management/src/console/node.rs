@@ -1,5 +1,4 @@
-//! The node: its storage, what takes its memory, and its settings with their origins. And what this
-//! release is.
+//! The node: its storage, what takes its memory, and its settings with their origins.
 
 use std::sync::Arc;
 
@@ -22,7 +21,7 @@ use crate::source::Source;
 type Shared = State<Arc<Source>>;
 
 pub(super) fn router() -> Router<Arc<Source>> {
-    Router::new().route("/node", get(show)).route("/about", get(about))
+    Router::new().route("/node", get(show))
 }
 
 async fn show(visitor: Visitor, State(source): Shared) -> Shown {
@@ -114,31 +113,4 @@ fn settings(source: &Source) -> Markup {
         p .hint { "As they are in force: default, file and line, variable or flag. " code { "hermod config" } " shows the same." }
         (table("settings", &columns, &rows, html! { "no settings" }))
     }
-}
-
-/// What this release is, and what it has not.
-async fn about(visitor: Visitor, State(source): Shared) -> Shown {
-    let body = html! {
-        (facts(&[
-            ("Hermod", html! { (source.facts.version) }),
-            ("Announces itself as", html! { (source.facts.product) " " (source.facts.compat_version) }),
-            ("Licence", html! { "Apache-2.0" }),
-            ("Durability", html! { (source.facts.durability) }),
-            ("Protocols", html! {
-                (source.facts.listeners.iter().map(|row| row.protocol.as_str()).collect::<Vec<_>>().join(", "))
-            }),
-        ]))
-        h2 { "Limits of this release" }
-        ul {
-            li { "One node: there is no replication and no cluster." }
-            li { "AMQP 1.0, MQTT and streams are not built, and are refused by name." }
-            li { "A quorum queue has the semantics of one, with one copy." }
-        }
-        h2 { "More" }
-        ul {
-            li { a href="/api/" { "HTTP API" } ", with the paths of RabbitMQ's" }
-            li { a href="/metrics" { "Metrics" } " for Prometheus" }
-        }
-    };
-    Ok(View::new(Part::About, "About", body).show(&visitor, &source))
 }

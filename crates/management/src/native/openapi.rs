@@ -6,7 +6,9 @@ use super::PREFIX;
 use super::field::{Field, Kind, Member};
 use super::operations::{Answers, OPERATIONS, Operation};
 use super::resource::Resource;
-use super::rows::{BINDINGS, CONNECTIONS, CONSUMERS, EXCHANGES, OPERATOR_POLICIES, POLICIES, QUEUES, USERS, VHOSTS};
+use super::rows::{
+    AUDIT, BINDINGS, CONNECTIONS, CONSUMERS, EXCHANGES, LOG, OPERATOR_POLICIES, POLICIES, QUEUES, USERS, VHOSTS,
+};
 
 /// The version of the API. A change that breaks clients gets another prefix.
 const VERSION: &str = "1.0.0";
@@ -90,6 +92,8 @@ fn schemas() -> Json {
     add(&mut schemas, &USERS);
     add(&mut schemas, &POLICIES);
     add(&mut schemas, &OPERATOR_POLICIES);
+    add(&mut schemas, &LOG);
+    add(&mut schemas, &AUDIT);
     let problem = [
         ("type", Kind::Text, "about:blank"),
         ("title", Kind::Text, "The kind of refusal"),

@@ -9,7 +9,8 @@ use serde_json::{Map, Value as Json, json};
 use super::field::{Kind, Member};
 use super::list;
 use super::rows::{
-    BINDINGS, CONNECTIONS, CONSUMERS, EXCHANGES, OPERATOR_POLICIES, OVERVIEW, POLICIES, QUEUES, USERS, VHOSTS,
+    AUDIT, BINDINGS, CONNECTIONS, CONSUMERS, EXCHANGES, LOG, OPERATOR_POLICIES, OVERVIEW, POLICIES, QUEUES, USERS,
+    VHOSTS,
 };
 use crate::api::{Answer, Asker, Failure, Shared, done, look, make, shown, sum_up};
 use crate::resources::{ConnectionChange, native as changes};
@@ -150,6 +151,10 @@ pub(super) static OPERATIONS: &[Operation] = &[
     }),
     read("/operator-policies/{vhost}/{name}", "An operator policy", Answers::One("operator-policies"), || {
         OPERATOR_POLICIES.one()
+    }),
+    read("/log", "The last lines of the log, for administrators", Answers::Page("log"), || list::route(&LOG)),
+    read("/audit", "The last entries of the audit log, for administrators", Answers::Page("audit"), || {
+        list::route(&AUDIT)
     }),
 ];
 

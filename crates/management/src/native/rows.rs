@@ -1,5 +1,7 @@
 //! The resources: what a queue, an exchange and so on are in this API.
 
+use std::sync::Arc;
+
 use auth::{PasswordHash, User};
 use broker::{
     BindingReport, Broker, ClientReport, ConsumerReport, ExchangeReport, Overview, PolicyKind, PolicyReport,
@@ -11,6 +13,7 @@ use super::field::{Field, Kind, declared, figure, time};
 use super::resource::{BETWEEN, Reading, Resource};
 use crate::json::object;
 use crate::listing::Rights;
+use crate::recent::{AuditEntry, LogLine};
 
 /// A key of several names.
 fn key(names: &[&str]) -> String {
@@ -291,6 +294,48 @@ const POLICY: &[Field<PolicyReport>] = &[
     declared("priority", Kind::Number, "The highest applies", |policy| json!(policy.spec.priority)),
     declared("definition", Kind::Object, "What it sets", |policy| Json::Object(object(&policy.spec.definition))),
 ];
+
+pub(super) static LOG: Resource<Arc<LogLine>> = Resource {
+    name: "log",
+    rights: Rights::Administrators,
+    of: |_| "",
+    key: |line| in_order(line.number),
+    reading: Reading::Whole(|source| source.facts.recent.lines()),
+    fields: &[
+        declared("number", Kind::Number, "Counts all lines since the start", |line| json!(line.number)),
+        declared("at", Kind::Time, "When it was written", |line| time(line.at)),
+        declared("level", Kind::Text, "error, warn, info, debug or trace", |line| json!(line.level)),
+        declared("part", Kind::Text, "The part of the program that wrote it", |line| json!(line.part)),
+        declared("text", Kind::Text, "What it says", |line| json!(line.text)),
+        declared("fields", Kind::Text, "Its fields, as name=value", |line| json!(line.said())),
+    ],
+};
+
+pub(super) static AUDIT: Resource<AuditEntry> = Resource {
+    name: "audit",
+    rights: Rights::Administrators,
+    of: |_| "",
+    key: |entry| in_order(entry.number),
+    reading: Reading::Whole(|source| source.facts.recent.audit()),
+    fields: &[
+        declared("number", Kind::Number, "Counts all lines of the log since the start", |entry| json!(entry.number)),
+        declared("at", Kind::Time, "When it happened", |entry| time(entry.at)),
+        declared("who", Kind::Text, "The user that asked", |entry| json!(entry.who)),
+        declared("via", Kind::Text, "http, command line or client", |entry| json!(entry.via)),
+        declared("from", Kind::Text, "Where the request came from", |entry| json!(entry.from)),
+        declared("action", Kind::Text, "What was asked for", |entry| json!(entry.action)),
+        declared("vhost", Kind::Text, "The vhost of the object, if it has one", |entry| json!(entry.vhost)),
+        declared("object", Kind::Text, "The name of the object", |entry| json!(entry.object)),
+        declared("outcome", Kind::Text, "done or refused", |entry| json!(entry.outcome)),
+        declared("why", Kind::Text, "Why it was refused", |entry| json!(entry.why)),
+        declared("about", Kind::Text, "The new values, cut to a bounded length", |entry| json!(entry.about)),
+    ],
+};
+
+/// A number as a text that sorts as numbers do.
+fn in_order(number: u64) -> String {
+    format!("{number:020}")
+}
 
 pub(super) static OVERVIEW: &[Field<Overview>] = &[
     figure("connections", Kind::Number, "Connections", |all| json!(all.objects.connections)),

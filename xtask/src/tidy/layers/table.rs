@@ -325,8 +325,8 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "xtask/src",
         layers: &[
-            &["interop", "screenshots", "tidy"],
-            &["console", "monitoring"],
+            &["interop", "licences", "screenshots"],
+            &["console", "monitoring", "tidy"],
         ],
         allowed: &[],
     },
@@ -449,7 +449,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/management/src",
         layers: &[
-            &["budget", "counters", "door", "exposition", "features", "figures", "foreign", "hosts", "json", "pool", "process", "quantity", "rates", "report", "sessions", "watch"],
+            &["budget", "counters", "door", "exposition", "features", "figures", "foreign", "hosts", "json", "pool", "process", "quantity", "rates", "recent", "report", "sessions", "watch"],
             &["audit", "facts", "memory", "visit"],
             &["change", "cookies", "detailed", "front", "history", "metrics"],
             &["source"],
@@ -481,7 +481,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["bindings", "trouble"],
             &["reading"],
             &["login", "messages", "tasks"],
-            &["connections", "exchanges", "limits", "node", "policies", "queues", "sessions", "users", "vhosts"],
+            &["about", "connections", "exchanges", "limits", "log", "node", "policies", "queues", "sessions", "users", "vhosts"],
             &["explained", "overview", "queue"],
         ],
         allowed: &[],
@@ -508,7 +508,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/management/src/resources",
         layers: &[
-            &["channels", "consumers", "exchanges", "health", "limits", "login", "losses", "nodes", "parameters", "permissions", "policies"],
+            &["channels", "consumers", "exchanges", "health", "limits", "log", "login", "losses", "nodes", "parameters", "permissions", "policies"],
             &["connections", "explain", "queues", "users", "vhosts"],
             &["bindings", "overview"],
             &["definitions", "tasks"],
@@ -547,7 +547,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["arguments", "counted", "output", "password", "remote", "shell", "table", "usage"],
             &["ask"],
             &["alarms", "config", "definitions", "list", "messages", "redrive", "repair", "status"],
-            &["backup", "browse", "connections", "context", "explain", "objects", "policies", "tasks", "top", "trace", "users", "verify", "vhosts", "why"],
+            &["backup", "browse", "connections", "context", "explain", "log", "objects", "policies", "tasks", "top", "trace", "users", "verify", "vhosts", "why"],
         ],
         allowed: &[],
     },

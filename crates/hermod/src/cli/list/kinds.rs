@@ -243,3 +243,20 @@ pub(crate) const LOSSES: Kind = simple(
         plain("body_bytes"),
     ],
 );
+
+/// `hermod audit`.
+pub(crate) const AUDIT: Kind = simple(
+    Listed::Audit,
+    ["audit entry", "audit entries"],
+    &[
+        plain("at"),
+        plain("who"),
+        plain("via"),
+        plain("action"),
+        plain("vhost"),
+        plain("object"),
+        plain("outcome"),
+        plain("why"),
+        plain("about"),
+    ],
+);
