@@ -24,6 +24,7 @@ use crate::exit::{Exit, Failure};
 use crate::log::START;
 use crate::protocols::{self, OwnSettings, SERVED, ServedWeb};
 use crate::tls::Certificates;
+use crate::worker::Worker;
 use crate::{backup, data_dir, housekeeper, log, machine, pager, secrets, signals, tasks};
 
 /// Files that the broker itself may have open: those of the log, segments that are being read, and
@@ -61,9 +62,7 @@ pub(crate) fn run(
     warn_of_short_disk(settings, &broker);
     broker.scrub(settings.store.journal.scrub);
     let watch = Arc::new(Watch::default());
-    let housekeeping = housekeeper::start(broker.clone(), watch.clone()).map_err(|error| thread_failure(&error))?;
-    let paging = pager::start(broker.clone()).map_err(|error| thread_failure(&error))?;
-    let tasks = tasks::start(broker.clone()).map_err(|error| thread_failure(&error))?;
+    let workers = start_workers(&broker, &watch).map_err(|error| thread_failure(&error))?;
     let net = Net::start(io_threads(settings), net_settings(settings)).map_err(|error| thread_failure(&error))?;
     let (entrances, rows, endpoints) = furnish(settings, &broker, listeners, certificates.as_ref());
     let facts = Facts { recent, ..facts(settings, &directory, rows, started) };
@@ -105,14 +104,21 @@ pub(crate) fn run(
         tracing::warn!(connections = cut, "cut off: they did not end within shutdown_timeout");
     }
     management.stop();
-    housekeeping.stop();
-    paging.stop();
-    tasks.stop();
+    workers.into_iter().for_each(Worker::stop);
     broker.close().map_err(|error| {
         Exit::Io.because(format!("the journal cannot be closed: {error}; what was confirmed is stored"))
     })?;
     tracing::info!(target: START, "Server stopped");
     Ok(())
+}
+
+/// Starts the threads for all that happens without a request.
+fn start_workers(broker: &Broker, watch: &Arc<Watch>) -> std::io::Result<[Worker; 3]> {
+    Ok([
+        housekeeper::start(broker.clone(), watch.clone())?,
+        pager::start(broker.clone())?,
+        tasks::start(broker.clone())?,
+    ])
 }
 
 /// Facts for management that do not change.
