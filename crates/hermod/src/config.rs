@@ -10,6 +10,7 @@ mod file;
 mod first_user;
 mod http;
 mod log_levels;
+mod logging;
 mod manual;
 mod nearest;
 mod ports;
@@ -23,11 +24,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub(crate) use first_user::FirstRights;
+pub(crate) use logging::{LogFileSettings, LogFormat};
 pub(crate) use manual::settings_page;
 pub(crate) use nearest::nearest;
 pub(crate) use ports::{HTTP, HTTPS, Port};
 pub(crate) use reader::{Described, Origin, Reader, declare};
-pub(crate) use settings::{Durability, Listen, LogFormat, Settings};
+pub(crate) use settings::{Durability, Listen, Settings};
 pub(crate) use tls::{LoginFrom, Tls, Verify, Version};
 pub(crate) use users::Users;
 pub(crate) use value::bytes as parse_size;
@@ -170,6 +172,7 @@ fn check_together(settings: &Settings) -> Result<(), ConfigError> {
         return Err(ConfigError::new("bind: there is no address to listen on; write at least one".to_owned()));
     }
     settings.listen.tls.check()?;
+    settings.log.check()?;
     check_largest_message(settings)
 }
 

@@ -1,15 +1,17 @@
-//! Log lines on stderr: one event, one line, as text or JSON, without control characters.
+//! Log lines on stderr and in a file: one event, one line, as text or JSON, without control
+//! characters.
 //!
 //! Lines that announce the start are always logged, whatever the level, because scripts wait for
 //! them. Lines that a peer can cause again and again pass a gate, for each user and each kind of
 //! line.
 
+mod file;
 mod gate;
 mod line;
 mod recent;
 
 use std::panic::PanicHookInfo;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use management::RecentLog;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -17,8 +19,9 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, reload};
 
+use self::file::LogFile;
 use self::gate::Gate;
-use self::line::Lines;
+use self::line::{Lines, Outputs};
 use self::recent::Keeper;
 use crate::config::{LogFormat, Settings};
 use crate::exit::{Exit, Failure};
@@ -26,14 +29,17 @@ use crate::exit::{Exit, Failure};
 /// Target of events that are never filtered.
 pub(crate) const START: &str = "hermod::start";
 
-/// Changes the level of the log while the process runs.
+/// Changes the level of the log while the process runs, and opens its file again.
 pub(crate) type Level = Box<dyn Fn(&Settings) -> Result<(), Failure>>;
 
 /// Starts logging for the rest of the process. The last lines are kept in `recent`, too.
 pub(crate) fn start(settings: &Settings, recent: &Arc<RecentLog>) -> Result<Level, Failure> {
     let (filter, handle) = reload::Layer::<Targets, Registry>::new(filter(settings));
     let format = settings.log.format;
-    let layer = fmt::layer().with_writer(move || Lines::on_stderr(format)).with_ansi(false);
+    let file = open_file(settings)?;
+    let console = settings.log.console;
+    let outputs = move || Outputs { stderr: console.then(std::io::stderr), file: file.clone() };
+    let layer = fmt::layer().with_writer(move || Lines::to(outputs(), format)).with_ansi(false);
     let layer = match format {
         LogFormat::Text => layer.with_target(false).boxed(),
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
@@ -43,7 +49,29 @@ pub(crate) fn start(settings: &Settings, recent: &Arc<RecentLog>) -> Result<Leve
     let subscriber = tracing_subscriber::registry().with(filter).with(layer);
     subscriber.try_init().map_err(not_started)?;
     std::panic::set_hook(Box::new(log_panic));
-    Ok(Box::new(move |settings| handle.reload(self::filter(settings)).map_err(not_started)))
+    Ok(Box::new(move |settings| {
+        if let Some(file) = FILE.get() {
+            file.reopen();
+        }
+        handle.reload(self::filter(settings)).map_err(not_started)
+    }))
+}
+
+/// The file of this process.
+static FILE: OnceLock<LogFile> = OnceLock::new();
+
+fn open_file(settings: &Settings) -> Result<Option<LogFile>, Failure> {
+    let Some(wanted) = &settings.log.file else { return Ok(None) };
+    let wrong = |error| Exit::Config.because(format!("log.file: cannot open {}: {error}", wanted.path.display()));
+    let file = LogFile::open(wanted.clone()).map_err(wrong)?;
+    Ok(Some(FILE.get_or_init(|| file).clone()))
+}
+
+/// Waits until the lines so far are in the file, if there is one: before the process ends.
+pub(crate) fn settle() {
+    if let Some(file) = FILE.get() {
+        file.settle();
+    }
 }
 
 fn filter(settings: &Settings) -> Targets {

@@ -109,6 +109,7 @@ pub(crate) fn run(
         Exit::Io.because(format!("the journal cannot be closed: {error}; what was confirmed is stored"))
     })?;
     tracing::info!(target: START, "Server stopped");
+    log::settle();
     Ok(())
 }
 
@@ -394,6 +395,7 @@ fn parts(settings: &Settings, disk: RealDisk) -> Result<Parts, Failure> {
 /// what the first one lost: only a restart helps.
 fn end_without_journal(error: &std::io::Error) {
     tracing::error!(%error, "the journal cannot be written any more; the server ends so that it confirms nothing it has lost");
+    log::settle();
     std::process::exit(Exit::Io.code().into());
 }
 

@@ -11,7 +11,7 @@ use broker::{CountedReturns, UnknownArguments};
 use super::ConfigError;
 use super::disk::Disk;
 use super::http::Http;
-use super::log_levels::{LogLevels, log_levels};
+use super::logging::Log;
 use super::ports::Ports;
 use super::reader::{Reader, declare};
 use super::tls::Tls;
@@ -212,19 +212,6 @@ pub(crate) struct Tcp {
     pub(crate) write_timeout: Duration,
     /// Zero: off.
     pub(crate) keepalive: Duration,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct Log {
-    pub(crate) level: LogLevels,
-    pub(crate) format: LogFormat,
-}
-
-/// How log lines are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LogFormat {
-    Text,
-    Json,
 }
 
 impl Settings {
@@ -697,26 +684,6 @@ impl Tcp {
             value::duration,
         )?;
         Ok(Self { nodelay, write_timeout, keepalive })
-    }
-}
-
-impl Log {
-    fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
-        let level = reader.get(
-            declare(
-                "log.level",
-                "levels",
-                "info",
-                "Lowest level that is logged: `off`, `error`, `warn`, `info`, `debug` or `trace`, or RabbitMQ's or \
-                 syslog's word for it (`warning`, `critical`); by part: `info,net=debug`. Parts are `audit` and \
-                 the crates: `amqp091`, `auth`, `broker`, `front`, `hermod`, `management`, `net`, `stomp`.",
-            ),
-            log_levels,
-        )?;
-        let format = reader.get(declare("log.format", "text, json", "text", "How log lines are written."), |text| {
-            value::choice(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)])
-        })?;
-        Ok(Self { level, format })
     }
 }
 

@@ -7,6 +7,7 @@ use std::io::{self, Stderr, Write};
 
 use auth::shown::{escaped, escaped_in_json, is_control};
 
+use super::file::LogFile;
 use crate::config::LogFormat;
 
 thread_local! {
@@ -30,9 +31,31 @@ pub(super) struct Lines<W> {
     to: W,
 }
 
-impl Lines<Stderr> {
-    pub(super) fn on_stderr(format: LogFormat) -> Self {
-        Self { format, to: io::stderr() }
+/// Standard error, a file, or both.
+pub(super) struct Outputs {
+    pub(super) stderr: Option<Stderr>,
+    pub(super) file: Option<LogFile>,
+}
+
+impl Write for Outputs {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if let Some(file) = &self.file {
+            file.line(line);
+        }
+        if let Some(stderr) = &mut self.stderr {
+            stderr.write_all(line)?;
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Lines<Outputs> {
+    pub(super) fn to(to: Outputs, format: LogFormat) -> Self {
+        Self { format, to }
     }
 }
 

@@ -556,7 +556,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         layers: &[
             &["nearest", "value"],
             &["log_levels", "reader"],
-            &["disk", "file", "first_user", "http", "manual", "ports"],
+            &["disk", "file", "first_user", "http", "logging", "manual", "ports"],
             &["users"],
             &["tls"],
             &["settings"],
