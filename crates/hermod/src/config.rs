@@ -30,6 +30,8 @@ pub(crate) use nearest::nearest;
 pub(crate) use ports::{HTTP, HTTPS, Port};
 pub(crate) use reader::{Described, Origin, Reader, declare};
 pub(crate) use settings::{Durability, Listen, Settings};
+#[cfg(test)]
+pub(crate) use tls::Passwords;
 pub(crate) use tls::{LoginFrom, Tls, Verify, Version};
 pub(crate) use users::Users;
 pub(crate) use value::bytes as parse_size;

@@ -5,6 +5,7 @@
 
 mod names;
 mod pem;
+mod store;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +22,7 @@ use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 
 use crate::config::{Tls, Verify, Version};
 use crate::exit::{Exit, Failure};
-use pem::PemFile;
+use pem::TlsFile;
 
 /// The certificates of this server, from their files.
 pub(crate) struct Certificates {
@@ -107,10 +108,11 @@ fn look(settings: &Tls, certificate: &Path) -> Vec<Look> {
 
 /// The configuration of connections, and when its certificate expires.
 fn build(settings: &Tls, certificate: &Path) -> Result<(ServerConfig, Option<SystemTime>), String> {
-    let chain_file = PemFile { setting: "tls.certificate", path: certificate };
+    let password = secret("tls.key_password_file", &settings.passwords.key, settings.passwords.key_file.as_deref())?;
+    let chain_file = TlsFile { setting: "tls.certificate", path: certificate, password: password.as_deref() };
     let chain = chain_file.certificates()?;
     let key_file = match &settings.key {
-        Some(key) => PemFile { setting: "tls.key", path: key },
+        Some(key) => TlsFile { setting: "tls.key", path: key, ..chain_file },
         None => chain_file,
     };
     let key = key_file.key()?;
@@ -129,9 +131,23 @@ fn build(settings: &Tls, certificate: &Path) -> Result<(ServerConfig, Option<Sys
             rustls::Error::InconsistentKeys(_) => {
                 key_file.wrong(&format!("the key does not belong to the first certificate in {path}"))
             }
+            // Java leaves it out of keys on elliptic curves; `ring` does not compute it.
+            rustls::Error::General(_) if key_file.is_store() => key_file.wrong(&format!(
+                "the key has no public half, as Java writes it, or is of a kind that is not known; write it anew with \
+                 `openssl pkcs12 -in {} -nodes | openssl pkey -out NEW`",
+                key_file.path.display()
+            )),
             error => key_file.wrong(&format!("certificate and key cannot be used together: {error}")),
         }
     })
+}
+
+/// A password from its setting, or from the first line of a file.
+fn secret(setting: &str, given: &str, file: Option<&Path>) -> Result<Option<String>, String> {
+    let Some(file) = file else { return Ok(Some(given.to_owned()).filter(|given| !given.is_empty())) };
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| format!("{setting}: {}: it cannot be read: {error}", file.display()))?;
+    Ok(text.lines().next().map(str::to_owned))
 }
 
 fn versions(least: Version) -> Vec<&'static SupportedProtocolVersion> {
@@ -146,7 +162,8 @@ fn verifier(settings: &Tls) -> Result<Arc<dyn ClientCertVerifier>, String> {
     let (Some(ca), Verify::Peer | Verify::Required) = (&settings.ca, settings.verify) else {
         return Ok(Arc::new(NoClientAuth));
     };
-    let file = PemFile { setting: "tls.ca", path: ca };
+    let password = Some(settings.passwords.ca.as_str()).filter(|password| !password.is_empty());
+    let file = TlsFile { setting: "tls.ca", path: ca, password };
     let mut roots = RootCertStore::empty();
     for certificate in file.certificates()? {
         roots.add(certificate).map_err(|error| file.wrong(&format!("a certificate cannot be trusted: {error}")))?;

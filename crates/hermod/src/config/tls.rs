@@ -17,6 +17,7 @@ pub(crate) struct Tls {
     /// `None`: the key is in the file of `certificate`.
     pub(crate) key: Option<PathBuf>,
     pub(crate) ca: Option<PathBuf>,
+    pub(crate) passwords: Passwords,
     pub(crate) verify: Verify,
     /// Oldest version that is accepted; 1.3 is always accepted.
     pub(crate) least: Version,
@@ -61,11 +62,27 @@ const LOGIN_FROM: [(&str, LoginFrom); 5] = [
 
 static CERTIFICATE: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "File with the server's certificate in PEM, followed by the certificates of its issuers. If it is set, {} are \
+        "File with the server's certificate in PEM, followed by the certificates of its issuers, or a key store of \
+         PKCS#12. If it is set, {} are \
          opened, except those that are 0. The file is read again when it changes, and on SIGHUP.",
         *SECURE
     )
 });
+
+/// The passwords of keys and key stores. They are never shown.
+#[derive(Clone, Default)]
+pub(crate) struct Passwords {
+    pub(crate) key: String,
+    /// File that has the password of the key instead.
+    pub(crate) key_file: Option<PathBuf>,
+    pub(crate) ca: String,
+}
+
+impl std::fmt::Debug for Passwords {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
 
 impl Tls {
     pub(super) fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
@@ -73,13 +90,25 @@ impl Tls {
         let certificate = file("tls.certificate", &CERTIFICATE)?;
         let key = file(
             "tls.key",
-            "File with the private key of the certificate in PEM, not encrypted. By default the key is in the file \
-             of `tls.certificate`.",
+            "File with the private key of the certificate, in PEM or as a key store of PKCS#12. By default the key is \
+             in the file of `tls.certificate`.",
         )?;
+        let key_password_file =
+            file("tls.key_password_file", "File whose first line is `tls.key_password`, for mounted secrets.")?;
         let ca = file(
             "tls.ca",
-            "File with the certificates, in PEM, of the authorities that may issue certificates of clients.",
+            "File with the certificates of the authorities that may issue certificates of clients, in PEM or as a \
+             key store of PKCS#12.",
         )?;
+        let key_password = reader.secret(declare(
+            "tls.key_password",
+            "text",
+            "",
+            "Password of the encrypted key or of the key store. It is better set by `HERMOD_TLS_KEY_PASSWORD` or \
+             `tls.key_password_file` than by a flag, which others can see.",
+        ))?;
+        let ca_password =
+            reader.secret(declare("tls.ca_password", "text", "", "Password of `tls.ca` if it is a key store."))?;
         let verify = reader.get(
             declare(
                 "tls.verify",
@@ -114,7 +143,8 @@ impl Tls {
             declare("tls.handshake_timeout", "time", "5 s", "How long a client may take for the TLS handshake."),
             value::duration,
         )?;
-        Ok(Self { certificate, key, ca, verify, least, login_from, handshake_timeout })
+        let passwords = Passwords { key: key_password, key_file: key_password_file, ca: ca_password };
+        Ok(Self { certificate, key, ca, passwords, verify, least, login_from, handshake_timeout })
     }
 
     /// Checks that need several settings.

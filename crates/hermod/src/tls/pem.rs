@@ -1,21 +1,26 @@
-//! Reads certificates and keys from PEM files. Errors name the setting, the file, the line and the
-//! remedy.
+//! Reads certificates and keys from PEM files and key stores. Errors name the setting, the file,
+//! the line and the remedy, and no password.
 
 use std::path::Path;
 
+use pkcs8::{EncryptedPrivateKeyInfoRef, SecretDocument};
 use rustls::pki_types::pem::{self, PemObject, SectionKind};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use x509_cert::Certificate;
 use x509_cert::der::Decode;
+
+use super::store;
 
 /// A longer file is not a file of certificates.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// A PEM file and the setting that names it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct PemFile<'a> {
+/// A file of PEM or a key store, the setting that names it, and the password of what is encrypted
+/// in it.
+#[derive(Clone, Copy)]
+pub(super) struct TlsFile<'a> {
     pub(super) setting: &'static str,
     pub(super) path: &'a Path,
+    pub(super) password: Option<&'a str>,
 }
 
 /// The contents of a section, and the line where it begins.
@@ -25,10 +30,17 @@ struct Section {
     line: usize,
 }
 
-impl PemFile<'_> {
+impl TlsFile<'_> {
     /// All certificates of the file, in its order; at least one.
     pub(super) fn certificates(self) -> Result<Vec<CertificateDer<'static>>, String> {
         let text = self.read()?;
+        if store::is_store(&text) {
+            let found = store::certificates(&text, self.password.unwrap_or_default());
+            return found.map_err(|error| self.wrong(&error)).and_then(|found| match found.is_empty() {
+                true => Err(self.wrong("there is no certificate in it")),
+                false => Ok(found),
+            });
+        }
         let mut found = Vec::new();
         for section in self.sections(&text)?.into_iter().filter(|section| section.kind == SectionKind::Certificate) {
             if let Err(error) = Certificate::from_der(&section.der) {
@@ -47,15 +59,11 @@ impl PemFile<'_> {
     /// The only private key of the file.
     pub(super) fn key(self) -> Result<PrivateKeyDer<'static>, String> {
         let text = self.read()?;
+        if store::is_store(&text) {
+            return store::key(&text, self.password.unwrap_or_default()).map_err(|error| self.wrong(&error));
+        }
         if let Some(line) = line_with(&text, b"ENCRYPTED") {
-            let path = self.path.display();
-            return Err(self.wrong_at(
-                line,
-                &format!(
-                    "the key is encrypted, and nobody is there to type its password; decrypt it with \
-                     `openssl pkey -in {path} -out NEW` into a file that only the server can read"
-                ),
-            ));
+            return self.decrypted(&text, line);
         }
         let keys = self
             .sections(&text)?
@@ -69,6 +77,33 @@ impl PemFile<'_> {
                 Err(self.wrong_at(line, "this is another private key; leave only the one of the certificate"))
             }
         }
+    }
+
+    /// The encrypted key that begins at this line.
+    fn decrypted(self, text: &[u8], line: usize) -> Result<PrivateKeyDer<'static>, String> {
+        let Some(password) = self.password else {
+            let what = "the key is encrypted; set its password with tls.key_password_file or HERMOD_TLS_KEY_PASSWORD";
+            return Err(self.wrong_at(line, what));
+        };
+        let path = self.path.display();
+        let Some(section) = section_of(text, "ENCRYPTED PRIVATE KEY") else {
+            let what = format!(
+                "the key is encrypted in OpenSSL's old way; write it as PKCS#8 with `openssl pkcs8 -topk8 -in {path} -out NEW`"
+            );
+            return Err(self.wrong_at(line, &what));
+        };
+        let unreadable =
+            |error: &dyn std::fmt::Display| self.wrong_at(line, &format!("the key cannot be read: {error}"));
+        let (_, document) = SecretDocument::from_pem(section).map_err(|error| unreadable(&error))?;
+        let encrypted =
+            EncryptedPrivateKeyInfoRef::try_from(document.as_bytes()).map_err(|error| unreadable(&error))?;
+        let decrypted = encrypted.decrypt(password).map_err(|_| {
+            self.wrong_at(
+                line,
+                "the password is not that of the key, or its encryption is not known; set the right one",
+            )
+        })?;
+        Ok(PrivatePkcs8KeyDer::from(decrypted.as_bytes().to_vec()).into())
     }
 
     fn read(self) -> Result<Vec<u8>, String> {
@@ -94,6 +129,11 @@ impl PemFile<'_> {
         }
     }
 
+    /// Whether it is a key store; false if it can't be read.
+    pub(super) fn is_store(self) -> bool {
+        self.read().is_ok_and(|bytes| store::is_store(&bytes))
+    }
+
     pub(super) fn wrong(self, what: &str) -> String {
         format!("{}: {}: {what}", self.setting, self.path.display())
     }
@@ -114,6 +154,15 @@ fn explain(error: &pem::Error) -> String {
         pem::Error::Base64Decode(_) => "what is in the section that begins here is not base64".to_owned(),
         other => format!("the section that begins here cannot be read: {other:?}"),
     }
+}
+
+/// The text of the section of this kind.
+fn section_of<'a>(text: &'a [u8], kind: &str) -> Option<&'a str> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (begin, end) = (format!("-----BEGIN {kind}-----"), format!("-----END {kind}-----"));
+    let from = text.find(&begin)?;
+    let to = from + text[from..].find(&end)? + end.len();
+    Some(&text[from..to])
 }
 
 /// The position of the next section in `text`, or its end.

@@ -6,7 +6,7 @@ use rustls::pki_types::pem::PemObject;
 use testkit::certificates::{Issuer, Subject};
 
 use super::*;
-use crate::config::LoginFrom;
+use crate::config::{LoginFrom, Passwords};
 use net::Tls as _;
 
 fn settings(folder: &Path) -> Tls {
@@ -14,10 +14,80 @@ fn settings(folder: &Path) -> Tls {
         certificate: Some(folder.join("cert.pem")),
         key: Some(folder.join("key.pem")),
         ca: None,
+        passwords: Passwords::default(),
         verify: Verify::None,
         least: Version::V1_2,
         login_from: LoginFrom::CommonName,
         handshake_timeout: Duration::from_secs(5),
+    }
+}
+
+/// The error at the start with these files of `data`, or `good`. OpenSSL 3.0 and Java 17 wrote
+/// them.
+fn with_passwords(certificate: &str, key: Option<&str>, ca: Option<&str>, password: &str) -> String {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tls/data");
+    let mut settings = settings(&data);
+    settings.certificate = Some(data.join(certificate));
+    settings.key = key.map(|key| data.join(key));
+    settings.passwords.key = password.to_owned();
+    if let Some(ca) = ca {
+        settings.ca = Some(data.join(ca));
+        settings.passwords.ca = password.to_owned();
+        settings.verify = Verify::Required;
+    }
+    match Certificates::load(&settings) {
+        Ok(_) => "good".to_owned(),
+        Err(failure) => failure.text.replace(&format!("{}/", data.display()), ""),
+    }
+}
+
+#[test]
+fn encrypted_keys_and_key_stores() {
+    for (certificate, key, ca, password, expected) in [
+        ("cert.pem", Some("encrypted.pem"), None, "secret", "good"),
+        ("cert.pem", Some("encrypted.pem"), None, "other", "tls.key: encrypted.pem:1: the password is not that of"),
+        ("cert.pem", Some("encrypted.pem"), None, "", "tls.key: encrypted.pem:1: the key is encrypted; set its"),
+        ("cert.pem", Some("old.pem"), None, "secret", "tls.key: old.pem:2: the key is encrypted in OpenSSL's old way"),
+        ("openssl.p12", None, None, "secret", "good"),
+        ("legacy.p12", None, None, "secret", "good"),
+        ("java.p12", None, None, "secret", "good"),
+        ("java-ec.p12", None, None, "secret", "tls.certificate: java-ec.p12: the key has no public half"),
+        ("java.p12", None, None, "other", "tls.certificate: java.p12: the password is not that of this key store"),
+        ("java.p12", None, None, "", "tls.certificate: java.p12: the password is not that of this key store"),
+        ("cert.pem", Some("openssl.p12"), None, "secret", "good"),
+        ("java.p12", Some("encrypted.pem"), None, "secret", "tls.key: encrypted.pem: the key does not belong"),
+        ("openssl.p12", None, Some("trust.p12"), "secret", "good"),
+        ("trust.p12", None, None, "secret", "tls.certificate: trust.p12: there is no private key in it"),
+        (
+            "java.jks",
+            None,
+            None,
+            "secret",
+            "tls.certificate: java.jks: it is a key store of Java's own format; convert",
+        ),
+    ] {
+        let told = with_passwords(certificate, key, ca, password);
+        assert!(told.starts_with(expected), "{certificate} {key:?} {password}: {told}");
+        assert!(!told.contains("secret"), "{told}");
+    }
+}
+
+#[test]
+fn a_password_from_a_file_and_stores_that_are_cut_off() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tls/data");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("password");
+    std::fs::write(&path, "secret\n").unwrap();
+    let mut settings = settings(&data);
+    (settings.certificate, settings.key) = (Some(data.join("java.p12")), None);
+    settings.passwords.key_file = Some(path.clone());
+    assert!(Certificates::load(&settings).is_ok());
+    std::fs::remove_file(&path).unwrap();
+    let missing = Certificates::load(&settings).err().unwrap().text;
+    assert!(missing.starts_with("tls.key_password_file: ") && missing.contains("cannot be read"), "{missing}");
+    let whole = std::fs::read(data.join("openssl.p12")).unwrap();
+    for end in (4..whole.len()).step_by(7) {
+        assert!(store::key(&whole[..end], "secret").is_err(), "{end} bytes");
     }
 }
 
@@ -62,7 +132,8 @@ fn files_that_cannot_be_used_are_named_with_line_and_remedy() {
             one.certificate.clone(),
             "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n".to_owned(),
             None,
-            "tls.key: key.pem:1: the key is encrypted, and nobody is there to type its password; decrypt it".to_owned(),
+            "tls.key: key.pem:1: the key is encrypted; set its password with tls.key_password_file or HERMOD"
+                .to_owned(),
         ),
         (
             format!("{}{cut}", one.certificate),

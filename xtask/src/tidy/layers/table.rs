@@ -583,7 +583,8 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/hermod/src/tls",
         layers: &[
-            &["names", "pem"],
+            &["names", "store"],
+            &["pem"],
         ],
         allowed: &[],
     },
