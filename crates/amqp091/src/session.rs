@@ -107,19 +107,33 @@ impl Protocol for Amqp091 {
         WORDS.protocol
     }
 
-    /// Any version of AMQP. A wrong version is answered with the header of the right one.
+    /// Any version of AMQP but 1.0, which is another protocol. A wrong version is answered with the
+    /// header of the right one.
     fn recognise(&self, first: &[u8]) -> Recognition {
-        const NAME: &[u8] = b"AMQP";
-        let known = first.len().min(NAME.len());
-        match first[..known] == NAME[..known] {
-            false => Recognition::No,
-            true if known < NAME.len() => Recognition::Incomplete,
-            true => Recognition::Yes,
-        }
+        recognise(first)
     }
 
     fn accept(&self, peer: Peer, waker: Waker, now: Instant) -> Box<dyn Connection> {
         Box::new(Turns(AmqpConnection::new(self.clone(), peer, waker, now)))
+    }
+}
+
+/// Whether these bytes open a version of AMQP other than 1.0. The headers of 1.0 have the id of a
+/// layer behind the name (0, 2 or 3), then the version.
+fn recognise(first: &[u8]) -> Recognition {
+    const NAME: &[u8] = b"AMQP";
+    const LAYERS: [u8; 3] = [0, 2, 3];
+    const VERSION_1_0: [u8; 3] = [1, 0, 0];
+    let (name, rest) = first.split_at(first.len().min(NAME.len()));
+    if !NAME.starts_with(name) {
+        return Recognition::No;
+    }
+    let Some((layer, version)) = rest.split_first() else { return Recognition::Incomplete };
+    let version = &version[..version.len().min(VERSION_1_0.len())];
+    match LAYERS.contains(layer) && VERSION_1_0.starts_with(version) {
+        false => Recognition::Yes,
+        true if version.len() < VERSION_1_0.len() => Recognition::Incomplete,
+        true => Recognition::No,
     }
 }
 

@@ -4,7 +4,7 @@
 //! that a body of bytes or text is the body that every other protocol sees, and is not copied. The
 //! page `docs/mapping/amqp10.md` has the properties one by one.
 
-mod address;
+pub(crate) mod address;
 mod neutral;
 mod publish;
 mod stored;
@@ -14,6 +14,8 @@ mod values;
 mod write;
 
 use broker::{Content, Dialect, DialectId, Error, Field, Properties, Selected};
+
+pub(crate) use values::to_table;
 
 pub use publish::{Published, publish};
 pub use write::{Acquired, write_neutral, write_stored};

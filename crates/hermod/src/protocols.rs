@@ -5,6 +5,7 @@
 //! derive from the rows. Nothing else in this program or in management names a protocol.
 
 mod amqp091;
+mod amqp10;
 mod stomp;
 
 use std::sync::Arc;
@@ -22,16 +23,47 @@ pub(crate) struct Served {
     pub(crate) names: ProtocolNames,
     /// RabbitMQ's plugin for it; `None` if RabbitMQ has it without a plugin.
     pub(crate) plugin: Option<&'static str>,
-    /// Its port.
-    pub(crate) port: Port,
-    /// Its port over TLS.
-    pub(crate) secure_port: Port,
+    /// Where clients reach it.
+    pub(crate) place: Place,
     /// How pages in browsers can use it; `None` if they can't.
     pub(crate) web: Option<ServedWeb>,
     /// The encoding of its messages' properties.
     pub(crate) dialect: fn() -> Arc<dyn Dialect>,
     /// Reads the settings that only this protocol has.
     pub(crate) read: fn(&mut Reader) -> Result<Arc<dyn OwnSettings>, ConfigError>,
+}
+
+/// Where clients reach a protocol.
+pub(crate) enum Place {
+    /// At ports of its own.
+    Own {
+        /// Its port.
+        port: Port,
+        /// Its port over TLS.
+        secure_port: Port,
+    },
+    /// At the ports of the protocol of this name. Its first bytes tell it apart.
+    Of(&'static str),
+}
+
+impl Served {
+    /// Its own ports: the plain one, and the one over TLS.
+    pub(crate) fn own_ports(&self) -> Option<(&Port, &Port)> {
+        match &self.place {
+            Place::Own { port, secure_port } => Some((port, secure_port)),
+            Place::Of(_) => None,
+        }
+    }
+
+    /// The place in [`SERVED`] of the protocol whose ports it uses: often its own.
+    pub(crate) fn host(&self) -> usize {
+        let name = match self.place {
+            Place::Own { .. } => self.names.name,
+            Place::Of(host) => host,
+        };
+        // A test checks that each host is there.
+        SERVED.iter().position(|served| served.names.name == name).unwrap_or_default()
+    }
 }
 
 /// A protocol over WebSockets.
@@ -61,7 +93,7 @@ pub(crate) trait OwnSettings: std::fmt::Debug + Send + Sync {
 }
 
 /// All protocols.
-pub(crate) static SERVED: &[Served] = &[amqp091::ROW, stomp::ROW];
+pub(crate) static SERVED: &[Served] = &[amqp091::ROW, amqp10::ROW, stomp::ROW];
 
 /// The encodings of all protocols, including those that are turned off: stored messages may have
 /// any.
@@ -72,4 +104,21 @@ pub(crate) fn dialects() -> Dialects {
 /// The protocols' own settings, in the order of [`SERVED`].
 pub(crate) fn read_settings(reader: &mut Reader) -> Result<Vec<Arc<dyn OwnSettings>>, ConfigError> {
     SERVED.iter().map(|served| (served.read)(reader)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shared_port_is_that_of_a_protocol_with_ports() {
+        for served in SERVED {
+            let host = &SERVED[served.host()];
+            assert!(host.own_ports().is_some(), "{}", served.names.name);
+            match served.place {
+                Place::Own { .. } => assert_eq!(host.names.name, served.names.name),
+                Place::Of(name) => assert_eq!(host.names.name, name),
+            }
+        }
+    }
 }

@@ -22,7 +22,7 @@ use crate::config::value::Amount;
 use crate::config::{Config, Described, Durability, HTTP, HTTPS, Listen, Origin, Port, Settings, value};
 use crate::exit::{Exit, Failure};
 use crate::log::START;
-use crate::protocols::{self, OwnSettings, SERVED, ServedWeb};
+use crate::protocols::{self, OwnSettings, SERVED, Served, ServedWeb};
 use crate::tls::Certificates;
 use crate::worker::Worker;
 use crate::{backup, data_dir, housekeeper, log, machine, pager, secrets, signals, tasks};
@@ -251,9 +251,12 @@ fn bind(config: &Config) -> Result<Bound, Failure> {
     let web = |port: &dyn Fn(&ServedWeb) -> Result<Vec<Listener>, Failure>| {
         SERVED.iter().map(|served| served.web.as_ref().map_or(Ok(Vec::new()), port)).collect::<Result<Vec<_>, _>>()
     };
+    let own = |listen: &dyn Fn(&Served) -> Result<Vec<Listener>, Failure>| {
+        SERVED.iter().map(listen).collect::<Result<Vec<_>, _>>()
+    };
     Ok(Bound {
-        protocols: SERVED.iter().map(|served| on(&served.port)).collect::<Result<_, _>>()?,
-        secure: SERVED.iter().map(|served| over_tls(&served.secure_port)).collect::<Result<_, _>>()?,
+        protocols: own(&|served| served.own_ports().map_or(Ok(Vec::new()), |(plain, _)| on(plain)))?,
+        secure: own(&|served| served.own_ports().map_or(Ok(Vec::new()), |(_, secure)| over_tls(secure)))?,
         web: web(&|web| on(&web.port))?,
         secure_web: web(&|web| over_tls(&web.secure_port))?,
         http: on(&HTTP)?,
@@ -606,28 +609,28 @@ fn furnish(
 }
 
 /// The plain sockets of protocols, or those over TLS. Each serves every protocol that has such a
-/// port, and its own first.
+/// port, or shares one, and its own first.
 fn for_protocols(
     made: &[Arc<dyn Protocol>],
     bound: Vec<Vec<Listener>>,
     certificates: Option<&Arc<Certificates>>,
 ) -> Vec<Entrance> {
-    let on = made.iter().zip(&bound).filter(|(_, listeners)| !listeners.is_empty());
-    let mut protocols: Vec<_> = on.map(|(protocol, _)| protocol.clone()).collect();
+    let is_on = |served: &Served| !bound[served.host()].is_empty();
     let suffix = if certificates.is_some() { "s" } else { "" };
+    let on: Vec<usize> = (0..made.len()).filter(|at| is_on(&SERVED[*at])).collect();
     let mut entrances = Vec::new();
-    for listeners in bound.into_iter().filter(|listeners| !listeners.is_empty()) {
+    for (own, listeners) in bound.into_iter().enumerate() {
+        let others = on.iter().filter(|at| **at != own);
+        let protocols: Vec<_> = [&own].into_iter().chain(others).map(|at| made[*at].clone()).collect();
         for listener in listeners {
-            let name = format!("{}{suffix}", protocols[0].name());
             entrances.push(Entrance {
-                name,
+                name: format!("{}{suffix}", made[own].name()),
                 listener,
                 protocols: protocols.clone(),
                 tls: tls(certificates),
                 web: None,
             });
         }
-        protocols.rotate_left(1);
     }
     entrances
 }

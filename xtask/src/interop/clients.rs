@@ -23,7 +23,7 @@ pub(super) struct Client {
 const EXTENSIONS: &[&str] = &["extensions"];
 
 /// All clients.
-pub(super) const CLIENTS: [Client; 13] = [
+pub(super) const CLIENTS: [Client; 14] = [
     Client {
         name: "pika",
         prepare: PYTHON,
@@ -75,6 +75,7 @@ pub(super) const CLIENTS: [Client; 13] = [
         call: &["{made}/venv/bin/python", "-B", "{source}/client.py"],
         further: EXTENSIONS,
     },
+    Client { name: "proton", prepare: PYTHON, call: &["{made}/venv/bin/python", "{source}/client.py"], further: &[] },
     Client {
         name: "spring-amqp",
         prepare: &[&["mvn", "-q", "-B", "-f", "{source}/pom.xml", "-Doutput={made}", "compile"]],

@@ -31,7 +31,7 @@ const fn protocol(name: &'static str) -> Wall {
 }
 
 const ALL: &[&str] =
-    &["amqp091", "auth", "broker", "journal", "management", "net", "selector", "stomp", "testkit", "wire"];
+    &["amqp091", "amqp10", "auth", "broker", "journal", "management", "net", "selector", "stomp", "testkit", "wire"];
 
 /// The walls, lowest level first.
 const WALLS: &[Wall] = &[

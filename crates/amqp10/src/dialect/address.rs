@@ -14,7 +14,7 @@ pub(super) fn queue_of(address: &str) -> String {
 }
 
 /// The address of the queue.
-pub(super) fn of_queue(name: &str) -> String {
+pub(crate) fn of_queue(name: &str) -> String {
     let mut address = String::from(QUEUES);
     for byte in name.bytes() {
         match byte {
@@ -26,7 +26,7 @@ pub(super) fn of_queue(name: &str) -> String {
 }
 
 /// Without the percent-encoding (RFC 3986, §2.1). `None` if it is broken, or no UTF-8 comes out.
-fn decoded(text: &str) -> Option<String> {
+pub(crate) fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

@@ -27,7 +27,19 @@ pub struct Published<'a> {
     pub expiration: Option<u64>,
     /// Whether it has headers with instructions for the broker.
     pub instructed: bool,
+    /// Where its publisher wants it to go, if the link says nothing of that.
+    pub to: Option<&'a str>,
+    /// The routing key, where an address leaves it to the message.
+    pub subject: Option<&'a str>,
+    /// The user that its publisher says it is.
+    pub user_id: Option<&'a [u8]>,
+    /// Whether `to` is a topic, as a JMS client says.
+    pub to_topic: bool,
 }
+
+/// The annotation by which a JMS client says what `to` is: 0 a queue, 1 a topic, 2 and 3 temporary
+/// ones.
+const KIND_OF_TO: &str = "x-opt-jms-dest";
 
 /// Checks a message that arrives at `now`, in milliseconds since 1970.
 ///
@@ -38,6 +50,7 @@ pub fn publish(bytes: &[u8], now: u64) -> Result<Published<'_>, Error> {
         Message::decode(bytes).map_err(|error| Error::precondition(format!("the message cannot be read: {error}")))?;
     let header = message.header.unwrap_or_default();
     let (properties, body) = store(&message);
+    let given = message.properties.unwrap_or_default();
     Ok(Published {
         properties,
         body,
@@ -45,7 +58,18 @@ pub fn publish(bytes: &[u8], now: u64) -> Result<Published<'_>, Error> {
         priority: header.priority.unwrap_or(DEFAULT_PRIORITY),
         expiration: expiration(&message, now)?,
         instructed: instructed(&message),
+        to: given.to,
+        subject: given.subject,
+        user_id: given.user_id,
+        to_topic: given.to.is_some() && goes_to_topic(&message),
     })
+}
+
+/// Whether a JMS client says that `to` is a topic.
+fn goes_to_topic(message: &Message<'_>) -> bool {
+    let kind = message.message_annotations.into_iter().flat_map(|map| map.iter());
+    let kind = kind.filter(|(key, _)| key.as_text() == Some(KIND_OF_TO)).find_map(|(_, kind)| kind.as_integer());
+    matches!(kind, Some(1 | 3))
 }
 
 /// The time to live. If there is a time of death too, the earlier end counts.

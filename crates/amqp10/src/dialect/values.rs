@@ -2,7 +2,7 @@
 
 use broker::{Selected, Table, seconds_of_ms};
 
-use crate::codec::{Elements, Value, ValueRef};
+use crate::codec::{Elements, Map, Value, ValueRef};
 
 /// The value in the broker's types. A description is lost; keys of maps become texts.
 pub(super) fn to_neutral(value: ValueRef<'_>) -> broker::Value {
@@ -36,6 +36,14 @@ pub(super) fn to_neutral(value: ValueRef<'_>) -> broker::Value {
             broker::Value::Table(Table(map.iter().map(|(name, value)| (key(name), to_neutral(value))).collect()))
         }
         ValueRef::Described(described) => to_neutral(described.value()),
+    }
+}
+
+/// A map in the broker's types.
+pub(crate) fn to_table(map: Map<'_>) -> Table {
+    match to_neutral(ValueRef::Map(map)) {
+        broker::Value::Table(table) => table,
+        _ => Table::default(),
     }
 }
 

@@ -191,6 +191,11 @@ impl Client {
         self.uploads.bodies.last().map_or(Place::Unsure, Arriving::place)
     }
 
+    /// The body that this session was sending does not come any more, and the session goes on.
+    pub fn body_abandoned(&mut self, session: SessionId) {
+        self.uploads.forget(session);
+    }
+
     /// The charge of a small body that is not complete, until it is dropped.
     pub fn body_charge(&self) -> Charge {
         Charge::new(&self.shared.account, Held::Bodies)

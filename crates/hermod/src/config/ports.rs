@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use super::reader::{Described, Origin, Reader, declare};
 use super::{ConfigError, value};
-use crate::protocols::{SERVED, ServedWeb};
+use crate::protocols::{SERVED, Served, ServedWeb};
 
 /// The setting of a port. The port is that before `port_offset`; 0 turns it off.
 #[derive(Debug)]
@@ -42,19 +42,24 @@ fn web() -> impl Iterator<Item = &'static ServedWeb> {
     SERVED.iter().filter_map(|served| served.web.as_ref())
 }
 
+/// The ports of protocols, each plain and over TLS. Several protocols may share one.
+fn of_protocols() -> impl Iterator<Item = (&'static Port, &'static Port)> {
+    SERVED.iter().filter_map(Served::own_ports)
+}
+
 fn plain() -> impl Iterator<Item = &'static Port> {
-    SERVED.iter().map(|served| &served.port).chain([&HTTP]).chain(web().map(|web| &web.port))
+    of_protocols().map(|(plain, _)| plain).chain([&HTTP]).chain(web().map(|web| &web.port))
 }
 
 fn secure() -> impl Iterator<Item = &'static Port> {
-    let protocols = SERVED.iter().map(|served| &served.secure_port);
+    let protocols = of_protocols().map(|(_, secure)| secure);
     protocols.chain([&HTTPS]).chain(web().map(|web| &web.secure_port))
 }
 
 /// All ports in the order of listings: those of WebSockets are the last.
 fn listed() -> impl Iterator<Item = &'static Port> {
-    let protocols = SERVED.iter().map(|served| &served.port).chain([&HTTP]);
-    let over_tls = SERVED.iter().map(|served| &served.secure_port).chain([&HTTPS]);
+    let protocols = of_protocols().map(|(plain, _)| plain).chain([&HTTP]);
+    let over_tls = of_protocols().map(|(_, secure)| secure).chain([&HTTPS]);
     protocols.chain(over_tls).chain(web().flat_map(|web| [&web.port, &web.secure_port]))
 }
 

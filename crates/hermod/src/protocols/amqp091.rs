@@ -7,7 +7,7 @@ use broker::Broker;
 use management::ProtocolNames;
 use wire::Protocol;
 
-use super::{OwnSettings, Served};
+use super::{OwnSettings, Place, Served};
 use crate::config::{Port, Settings};
 
 /// Messages that come over HTTP are stored in this encoding, because the HTTP API names properties
@@ -17,11 +17,17 @@ pub(crate) use ::amqp091::encode;
 pub(super) const ROW: Served = Served {
     names: ProtocolNames { name: "amqp", listed: "AMQP 0-9-1", also: &["amqp091", "amqp0-9-1", "amqp0.9.1"] },
     plugin: None,
-    port: Port { setting: "ports.amqp", default: "5672", doc: "Port of AMQP; 0 turns it off." },
-    secure_port: Port {
-        setting: "ports.amqps",
-        default: "5671",
-        doc: "Port of AMQP over TLS. It is opened if `tls.certificate` is set; 0 turns it off.",
+    place: Place::Own {
+        port: Port {
+            setting: "ports.amqp",
+            default: "5672",
+            doc: "Port of AMQP, of both 0-9-1 and 1.0; 0 turns it off.",
+        },
+        secure_port: Port {
+            setting: "ports.amqps",
+            default: "5671",
+            doc: "Port of AMQP over TLS. It is opened if `tls.certificate` is set; 0 turns it off.",
+        },
     },
     web: None,
     dialect: || Arc::new(Amqp091Dialect),

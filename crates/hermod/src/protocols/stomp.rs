@@ -9,17 +9,19 @@ use broker::Broker;
 use management::ProtocolNames;
 use wire::Protocol;
 
-use super::{OwnSettings, Served, ServedWeb};
+use super::{OwnSettings, Place, Served, ServedWeb};
 use crate::config::{ConfigError, Port, Reader, Settings, declare, value};
 
 pub(super) const ROW: Served = Served {
     names: ProtocolNames { name: "stomp", listed: "STOMP", also: &["stomp1.0", "stomp1.1", "stomp1.2"] },
     plugin: Some("rabbitmq_stomp"),
-    port: Port { setting: "ports.stomp", default: "61613", doc: "Port of STOMP; 0 turns it off." },
-    secure_port: Port {
-        setting: "ports.stomps",
-        default: "61614",
-        doc: "Port of STOMP over TLS. It is opened if `tls.certificate` is set; 0 turns it off.",
+    place: Place::Own {
+        port: Port { setting: "ports.stomp", default: "61613", doc: "Port of STOMP; 0 turns it off." },
+        secure_port: Port {
+            setting: "ports.stomps",
+            default: "61614",
+            doc: "Port of STOMP over TLS. It is opened if `tls.certificate` is set; 0 turns it off.",
+        },
     },
     web: Some(WEB),
     dialect: || Arc::new(StompDialect),

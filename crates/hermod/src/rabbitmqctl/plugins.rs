@@ -49,8 +49,8 @@ pub(super) fn run(call: &Call) -> Result<String, Refusal> {
         }
         "enable" | "is_enabled" => Err(Refusal::new(SOFTWARE, lacking(&missing))),
         "disable" => {
-            let example =
-                SERVED.iter().find(|served| served.plugin.is_some()).map_or("ports.…", |it| it.port.setting);
+            let example = SERVED.iter().filter(|it| it.plugin.is_some()).find_map(|it| Some(it.own_ports()?.0.setting));
+            let example = example.unwrap_or("ports.…");
             let text = "what Hermod has is built in and can't be disabled; a protocol is turned off by its port";
             Err(Refusal::new(SOFTWARE, format!("{text}: {example} = 0")))
         }

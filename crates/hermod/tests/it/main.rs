@@ -5,6 +5,7 @@
 #![cfg(unix)]
 
 mod administration;
+mod amqp10;
 mod api;
 mod attacks;
 mod backup;

@@ -381,7 +381,25 @@ pub(super) const FOLDERS: &[Folder] = &[
     },
     Folder {
         path: "crates/amqp10/src",
-        layers: &[&["limits"], &["codec"], &["delivery", "dialect"], &["client"]],
+        layers: &[&["limits"], &["codec"], &["delivery", "dialect"], &["client", "session"]],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/amqp10/src/session",
+        layers: &[
+            &["containers", "error", "frames", "sender", "window"],
+            &["address", "outcome"],
+            &["target"],
+            &["receiver", "source"],
+            &["link"],
+            &["deliver"],
+            &["begun"],
+            &["flow", "sessions", "settle"],
+            &["events"],
+            &["running"],
+            &["attach", "connection", "transfer"],
+            &["close", "open", "sasl"],
+        ],
         allowed: &[],
     },
     Folder {
@@ -576,7 +594,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/hermod/src/protocols",
         layers: &[
-            &["amqp091", "stomp"],
+            &["amqp091", "amqp10", "stomp"],
         ],
         allowed: &[],
     },

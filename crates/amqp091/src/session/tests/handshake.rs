@@ -412,3 +412,25 @@ fn secrets_can_be_updated() {
     peer.send(0, ConnectionUpdateSecret { new_secret: b"token", reason: "renewed" });
     peer.expect(&["0 ConnectionUpdateSecretOk"]);
 }
+
+#[test]
+fn its_header_is_told_from_that_of_amqp_1_0() {
+    use wire::{Protocol, Recognition};
+    let protocol = server().protocol;
+    for (first, expected) in [
+        (&b""[..], Recognition::Incomplete),
+        (b"AMQ", Recognition::Incomplete),
+        (b"AMQP", Recognition::Incomplete),
+        (b"AMQP\x00", Recognition::Incomplete),
+        (b"AMQP\x00\x00", Recognition::Yes),
+        (b"AMQP\x00\x00\x09\x01", Recognition::Yes),
+        (b"AMQP\x01\x01\x00\x09", Recognition::Yes),
+        (b"AMQP\x00\x01\x00", Recognition::Incomplete),
+        (b"AMQP\x00\x01\x00\x00", Recognition::No),
+        (b"AMQP\x03\x01\x00\x00", Recognition::No),
+        (b"AMQP\x03\x02", Recognition::Yes),
+        (b"GET ", Recognition::No),
+    ] {
+        assert_eq!(protocol.recognise(first), expected, "{first:?}");
+    }
+}

@@ -1,0 +1,368 @@
+//! Deliveries on their way to the peer, and those that it has not settled.
+//!
+//! A delivery's id is that of the broker's tag, less one: both count the deliveries of a session.
+//! What the session's window has no room for is held back, and its consumers get no credit then,
+//! so that little is held.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use broker::{Delivery, Dialects, Error, Settling};
+use wire::Output;
+
+use crate::codec::Encode;
+use crate::codec::frame::{FrameKind, begin_frame, end_frame};
+use crate::codec::performative::Transfer;
+use crate::delivery::Split;
+use crate::dialect::{Acquired, ENCODING, write_neutral, write_stored};
+use crate::session::link::Link;
+use crate::session::window::Outgoing;
+
+/// Unsettled deliveries of one link with consecutive tags.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    last: u64,
+    handle: u32,
+    /// How many of them are not settled.
+    left: u64,
+}
+
+/// A part of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Part {
+    /// The first tag of the run.
+    run: u64,
+    pub(super) first: u64,
+    pub(super) last: u64,
+    pub(super) handle: u32,
+}
+
+/// The unsettled deliveries of a session, in runs.
+#[derive(Debug, Default)]
+pub(super) struct Unsettled {
+    runs: BTreeMap<u64, Run>,
+    /// The last tag that was delivered, settled or not.
+    last: u64,
+}
+
+impl Unsettled {
+    /// A delivery that the peer has to settle.
+    #[inline]
+    fn add(&mut self, tag: u64, handle: u32) {
+        if let Some(mut run) = self.runs.last_entry()
+            && run.get().handle == handle
+            && run.get().last + 1 == tag
+        {
+            run.get_mut().last = tag;
+            run.get_mut().left += 1;
+            return;
+        }
+        self.runs.insert(tag, Run { last: tag, handle, left: 1 });
+    }
+
+    /// The tags of these delivery ids, as far as they were delivered. `None` if none was.
+    pub(super) fn tags(&self, first: u32, last: u32) -> Option<(u64, u64)> {
+        // How far behind the last delivery an id is; ids wrap.
+        let newest = self.last.checked_sub(1)? as u32;
+        let back = |id: u32| newest.wrapping_sub(id);
+        let is_ahead = |id: u32| back(id) > u32::MAX / 2;
+        if is_ahead(first) {
+            return None;
+        }
+        let first = self.last.saturating_sub(back(first).into()).max(1);
+        let last = if is_ahead(last) { self.last } else { self.last.saturating_sub(back(last).into()) };
+        (first <= last).then_some((first, last))
+    }
+
+    /// The parts of runs from `first` to `last`.
+    pub(super) fn parts(&self, first: u64, last: u64) -> Vec<Part> {
+        let from = self.runs.range(..=first).next_back().map_or(first, |(start, _)| *start);
+        let runs = self.runs.range(from..=last).filter(|(_, run)| run.last >= first);
+        let part = |(start, run): (&u64, &Run)| Part {
+            run: *start,
+            first: first.max(*start),
+            last: last.min(run.last),
+            handle: run.handle,
+        };
+        runs.map(part).collect()
+    }
+
+    /// The runs of a link.
+    pub(super) fn of_link(&self, handle: u32) -> Vec<Part> {
+        let mut all = self.parts(1, u64::MAX);
+        all.retain(|part| part.handle == handle);
+        all
+    }
+
+    /// So many of a part were settled.
+    pub(super) fn settled(&mut self, part: Part, count: usize) {
+        let Some(run) = self.runs.get_mut(&part.run) else { return };
+        run.left = run.left.saturating_sub(count as u64);
+        if run.left == 0 {
+            self.runs.remove(&part.run);
+        }
+    }
+}
+
+/// What waits for the session's window.
+enum Held {
+    Message {
+        handle: u32,
+        tag: u64,
+        settling: Settling,
+        bytes: Vec<u8>,
+        /// How many bytes were sent.
+        sent: usize,
+    },
+    Drained {
+        handle: u32,
+        unused: u32,
+    },
+}
+
+/// A drain that has ended, to be told to the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Drained {
+    pub(super) handle: u32,
+    pub(super) unused: u32,
+}
+
+/// See the module.
+pub(super) struct Deliveries {
+    channel: u16,
+    frame_max: u32,
+    pub(super) outgoing: Outgoing,
+    pub(super) unsettled: Unsettled,
+    /// The handle of each consumer.
+    handles: HashMap<String, u32>,
+    held: VecDeque<Held>,
+    held_bytes: usize,
+    /// Deliveries of a link that is being taken down: the peer is not sent them.
+    unseen: Vec<u64>,
+    /// Whether the consumers have no credit, because something is held.
+    pub(super) stopped: bool,
+}
+
+impl Deliveries {
+    pub(super) fn new(channel: u16, frame_max: u32, outgoing: Outgoing) -> Self {
+        Self {
+            channel,
+            frame_max,
+            outgoing,
+            unsettled: Unsettled::default(),
+            handles: HashMap::new(),
+            held: VecDeque::new(),
+            held_bytes: 0,
+            unseen: Vec::new(),
+            stopped: false,
+        }
+    }
+
+    pub(super) fn add_consumer(&mut self, tag: &str, handle: u32) {
+        self.handles.insert(tag.to_owned(), handle);
+    }
+
+    pub(super) fn remove_consumer(&mut self, tag: &str) {
+        self.handles.remove(tag);
+    }
+
+    pub(super) fn handle_of(&self, tag: &str) -> Option<u32> {
+        self.handles.get(tag).copied()
+    }
+
+    /// Bytes that wait for the window.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    pub(super) fn holds(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Writes a delivery, or holds it back.
+    pub(super) fn deliver(
+        &mut self,
+        links: &mut HashMap<u32, Link>,
+        delivery: &Delivery<'_>,
+        dialects: &Dialects,
+        output: &mut Output,
+    ) -> Result<(), Error> {
+        self.unsettled.last = delivery.tag;
+        let Some(handle) = self.handle_of(delivery.consumer_tag) else { return Ok(()) };
+        let Some(Link::Sender(sender)) = links.get_mut(&handle) else { return Ok(()) };
+        sender.count();
+        if sender.settling == Settling::Manual {
+            self.unsettled.add(delivery.tag, handle);
+        }
+        let (tag, settling) = (delivery.tag, sender.settling);
+        if sender.leaves {
+            self.unseen.push(tag);
+            return Ok(());
+        }
+        let bytes = if self.held.is_empty() && self.outgoing.has_room() {
+            let tail = output.tail();
+            let start = begin_frame(tail, FrameKind::Amqp, self.channel);
+            transfer(handle, settling, tag, &tag.to_be_bytes()).encode(tail);
+            let message = tail.len();
+            write(delivery, dialects, tail).inspect_err(|_| tail.truncate(start))?;
+            if tail.len() - start <= self.frame_max as usize {
+                end_frame(tail, start, 0);
+                self.outgoing.send();
+                return Ok(());
+            }
+            // It needs several frames.
+            let bytes = tail.split_off(message);
+            tail.truncate(start);
+            bytes
+        } else {
+            let mut bytes = Vec::new();
+            write(delivery, dialects, &mut bytes)?;
+            bytes
+        };
+        sender.held = sender.held.wrapping_add(1);
+        self.held_bytes += bytes.len();
+        self.held.push_back(Held::Message { handle, tag, settling, bytes, sent: 0 });
+        self.flush(links, output);
+        Ok(())
+    }
+
+    /// A drain has ended, behind the deliveries that are held. Returns it if it can be told now.
+    pub(super) fn drained(&mut self, drained: Drained) -> Option<Drained> {
+        if self.held.is_empty() {
+            return Some(drained);
+        }
+        let Drained { handle, unused } = drained;
+        self.held.push_back(Held::Drained { handle, unused });
+        None
+    }
+
+    /// The next drain that can be told, once the deliveries before it are sent.
+    pub(super) fn next_drained(&mut self) -> Option<Drained> {
+        let Some(Held::Drained { handle, unused }) = self.held.front() else { return None };
+        let drained = Drained { handle: *handle, unused: *unused };
+        self.held.pop_front();
+        Some(drained)
+    }
+
+    /// Sends what is held, as far as the window goes, and up to the end of a drain.
+    pub(super) fn flush(&mut self, links: &mut HashMap<u32, Link>, output: &mut Output) {
+        while let Some(Held::Message { handle, tag, settling, bytes, sent }) = self.held.front_mut() {
+            let (from, name) = (*sent, tag.to_be_bytes());
+            let first = match from {
+                0 => transfer(*handle, *settling, *tag, &name),
+                _ => Transfer { handle: *handle, ..Transfer::default() },
+            };
+            let mut split = Split::new(first, self.channel, bytes.len() - from, self.frame_max);
+            let mut whole = false;
+            while !whole && self.outgoing.has_room() {
+                let Some(part) = split.head(output.tail()) else { break };
+                output.put(&bytes[from + part.start..from + part.end]);
+                *sent = from + part.end;
+                whole = *sent == bytes.len();
+                self.outgoing.send();
+            }
+            if !whole {
+                return;
+            }
+            self.held_bytes -= bytes.len();
+            if let Some(Link::Sender(sender)) = links.get_mut(handle) {
+                sender.held = sender.held.wrapping_sub(1);
+            }
+            self.held.pop_front();
+        }
+    }
+
+    /// Forgets what is held of a link, or of all, and returns the tags that the peer has not seen.
+    pub(super) fn forget_held(&mut self, of: Option<u32>) -> Vec<u64> {
+        let mut unseen = std::mem::take(&mut self.unseen);
+        let held_bytes = &mut self.held_bytes;
+        self.held.retain(|held| {
+            let (Held::Message { handle, .. } | Held::Drained { handle, .. }) = held;
+            if of.is_some_and(|of| of != *handle) {
+                return true;
+            }
+            if let Held::Message { tag, settling, bytes, .. } = held {
+                *held_bytes -= bytes.len();
+                if *settling == Settling::Manual {
+                    unseen.push(*tag);
+                }
+            }
+            false
+        });
+        unseen
+    }
+}
+
+fn transfer(handle: u32, settling: Settling, tag: u64, name: &[u8]) -> Transfer<'_> {
+    Transfer {
+        handle,
+        delivery_id: Some((tag - 1) as u32),
+        delivery_tag: Some(name),
+        message_format: Some(0),
+        settled: Some(settling == Settling::Auto),
+        ..Transfer::default()
+    }
+}
+
+/// Appends the message.
+fn write(delivery: &Delivery<'_>, dialects: &Dialects, out: &mut Vec<u8>) -> Result<(), Error> {
+    let message = delivery.message;
+    // Where a queue does not count returns, one is all that is known.
+    let failed = delivery.counts.delivery.unwrap_or_else(|| u32::from(delivery.redelivered));
+    let acquired = Acquired { failed, first: !delivery.redelivered };
+    if message.dialect() == ENCODING {
+        let overlay = message.overlay(delivery.counts, dialects);
+        return write_stored(message.properties(), message.body(), overlay.as_ref(), acquired, out);
+    }
+    let properties = dialects.read_shown(message, delivery.counts)?;
+    write_neutral(&properties, message.body(), acquired, out);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unsettled(of: &[(u64, u32)]) -> Unsettled {
+        let mut unsettled = Unsettled::default();
+        for (tag, handle) in of {
+            unsettled.add(*tag, *handle);
+            unsettled.last = *tag;
+        }
+        unsettled
+    }
+
+    #[test]
+    fn ids_are_tags_and_wrap() {
+        let mut all = Unsettled { last: 10, ..Unsettled::default() };
+        for (first, last, tags) in [
+            (0, 0, Some((1, 1))),
+            (0, 9, Some((1, 10))),
+            (9, 40, Some((10, 10))),
+            (10, 10, None),
+            (5, 3, None),
+            (u32::MAX, 2, Some((1, 3))),
+        ] {
+            assert_eq!(all.tags(first, last), tags, "{first} {last}");
+        }
+        all.last = (1 << 32) + 2;
+        assert_eq!(all.tags(u32::MAX, 1), Some((1 << 32, (1 << 32) + 2)));
+        assert_eq!(Unsettled::default().tags(0, 0), None);
+    }
+
+    #[test]
+    fn runs_are_of_one_link_and_go_when_they_are_settled() {
+        let mut all = unsettled(&[(1, 7), (2, 7), (3, 8), (5, 8), (6, 7)]);
+        let parts = |all: &Unsettled, first, last| {
+            all.parts(first, last).into_iter().map(|part| (part.first, part.last, part.handle)).collect::<Vec<_>>()
+        };
+        assert_eq!(parts(&all, 2, 5), [(2, 2, 7), (3, 3, 8), (5, 5, 8)]);
+        assert_eq!(parts(&all, 4, 4), []);
+        let first = all.parts(2, 2)[0];
+        all.settled(first, 1);
+        assert_eq!(parts(&all, 1, 9), [(1, 2, 7), (3, 3, 8), (5, 5, 8), (6, 6, 7)]);
+        let first = all.parts(1, 1)[0];
+        all.settled(first, 1);
+        assert_eq!(parts(&all, 1, 9), [(3, 3, 8), (5, 5, 8), (6, 6, 7)]);
+        assert_eq!(all.of_link(8).len(), 2);
+    }
+}

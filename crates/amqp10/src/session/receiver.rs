@@ -1,0 +1,87 @@
+//! The receiving end of a link: what a peer publishes, and the credit that it has for that.
+
+use broker::Charge;
+
+use crate::delivery::Assembly;
+use crate::session::target::Destination;
+
+/// Messages that a peer may send before it has answers to half of them. Enough that a flush of a
+/// slow disk does not stop a publisher.
+pub(super) const CREDIT: u32 = 1000;
+
+/// See the module.
+pub(super) struct Receiver {
+    pub(super) destination: Destination,
+    pub(super) assembly: Assembly,
+    /// The bytes of a message that is not whole.
+    pub(super) unfinished: usize,
+    pub(super) charge: Option<Charge>,
+    /// How many deliveries the peer has made on the link; it wraps.
+    pub(super) delivery_count: u32,
+    /// How many more it may make.
+    pub(super) credit: u32,
+    /// Messages without an answer.
+    pub(super) unanswered: u32,
+    /// Whether the peer settles, after it has our answer.
+    pub(super) settles_second: bool,
+    /// The queue that goes with the link.
+    pub(super) dynamic: Option<String>,
+}
+
+impl Receiver {
+    pub(super) fn new(destination: Destination, max_message_size: usize, delivery_count: u32) -> Self {
+        Self {
+            destination,
+            assembly: Assembly::new(max_message_size),
+            unfinished: 0,
+            charge: None,
+            delivery_count,
+            credit: 0,
+            unanswered: 0,
+            settles_second: false,
+            dynamic: None,
+        }
+    }
+
+    /// A whole message has come, or one that was given up. False if there was no credit for it.
+    #[inline]
+    pub(super) fn count(&mut self) -> bool {
+        self.delivery_count = self.delivery_count.wrapping_add(1);
+        let Some(credit) = self.credit.checked_sub(1) else { return false };
+        self.credit = credit;
+        true
+    }
+
+    /// Gives credit if much is used up. True if a flow has to say so.
+    #[inline]
+    pub(super) fn top_up(&mut self) -> bool {
+        let most = CREDIT.saturating_sub(self.unanswered);
+        let is_low = self.credit <= CREDIT / 2 && most >= self.credit + CREDIT / 4;
+        if is_low {
+            self.credit = most;
+        }
+        is_low
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credit_comes_back_with_the_answers() {
+        let mut receiver = Receiver::new(Destination::Anonymous, 10, 0);
+        assert!(!receiver.count());
+        assert!(receiver.top_up());
+        assert_eq!(receiver.credit, CREDIT);
+        for sent in 1..=CREDIT {
+            assert!(receiver.count());
+            receiver.unanswered = sent;
+            assert!(!receiver.top_up());
+        }
+        assert!(!receiver.count());
+        receiver.unanswered = CREDIT - CREDIT / 4;
+        assert!(receiver.top_up());
+        assert_eq!(receiver.credit, CREDIT / 4);
+    }
+}

@@ -1,0 +1,53 @@
+//! Dispositions of the peer: the outcomes of what it was sent (part 3, §3.4).
+
+use broker::{Client, Outcome, Tags};
+
+use crate::codec::DeliveryState;
+use crate::codec::performative::{Disposition, Role};
+use crate::session::begun::Begun;
+use crate::session::error::{Failure, Fault};
+use crate::session::frames;
+use crate::session::link::Link;
+use crate::session::outcome::outcome_of;
+
+impl Begun {
+    /// Settles. Returns the frame that tells the peer of it once it is durable, if the peer settles
+    /// after this side.
+    pub(super) fn take_disposition(
+        &mut self,
+        disposition: &Disposition<'_>,
+        client: &mut Client,
+    ) -> Result<Option<Vec<u8>>, Fault> {
+        // The peer settles its own publishes, which ended with our answer.
+        if disposition.role == Role::Sender {
+            return Ok(None);
+        }
+        let outcome = match &disposition.state {
+            None | Some(DeliveryState::Received(_)) => None,
+            Some(DeliveryState::Outcome(outcome)) => Some(outcome_of(outcome).map_err(Fault::Session)?),
+            Some(DeliveryState::Transactional(_)) => {
+                return Err(Fault::Session(Failure::not_built("a disposition in a transaction")));
+            }
+        };
+        if outcome.is_none() && !disposition.settled {
+            return Ok(None);
+        }
+        let last = disposition.last.unwrap_or(disposition.first);
+        let Some((first, last)) = self.deliveries.unsettled.tags(disposition.first, last) else { return Ok(None) };
+        let mut count = 0;
+        for part in self.deliveries.unsettled.parts(first, last) {
+            let default = match self.links.get(&part.handle) {
+                Some(Link::Sender(sender)) => &sender.default_outcome,
+                _ => &Outcome::Released,
+            };
+            let tags = Tags::Range { first: part.first, last: part.last };
+            let settled = client.settle(self.id, tags, outcome.as_ref().unwrap_or(default));
+            let settled = settled.map_err(|error| Fault::Link(part.handle, error.into()))?;
+            self.deliveries.unsettled.settled(part, settled);
+            count += settled;
+        }
+        let echo = Disposition { role: Role::Sender, settled: true, batchable: false, ..*disposition };
+        let awaited = !disposition.settled && count > 0;
+        Ok(awaited.then(|| frames::frame(self.channel, &echo)))
+    }
+}

@@ -1,0 +1,170 @@
+//! Where a peer's messages come from: the source of its link, as a consumer of the broker.
+
+use std::time::Instant;
+
+use broker::{
+    Client, ConsumerArguments, ErrorKind, Mode, Outcome, QueueSpec, Sharing, SubscriptionFilter, SubscriptionName,
+    SubscriptionSpec, Table, Ticket,
+};
+
+use crate::codec::error::condition;
+use crate::codec::terminus::{Durability, ExpiryPolicy, Source};
+use crate::codec::{Map, Symbols, Value, ValueRef, descriptor_code};
+use crate::dialect::address::of_queue;
+use crate::session::address::{Address, TOPICS};
+use crate::session::error::Failure;
+use crate::session::outcome::outcome_of;
+use crate::session::target::{declare, declare_dynamic};
+
+/// Descriptors of filters (registered by apache.org).
+const NO_LOCAL: u64 = 0x468c_0000_0003;
+const SELECTOR: u64 = 0x468c_0000_0004;
+
+/// The outcomes that a peer can give.
+pub(super) const OUTCOMES: [&str; 4] =
+    ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"];
+
+/// What a source asks for, and what of that is in force.
+pub(super) struct Wanted {
+    pub(super) arguments: ConsumerArguments,
+    pub(super) no_local: bool,
+    pub(super) browses: bool,
+    pub(super) default_outcome: Outcome,
+    /// The filters that are applied, as they came.
+    pub(super) filters: Vec<(Value, Value)>,
+}
+
+impl Wanted {
+    /// Reads a source, and the properties of its link.
+    pub(super) fn read(source: &Source<'_>, properties: Option<Map<'_>>) -> Result<Self, Failure> {
+        let mut wanted = Self {
+            arguments: ConsumerArguments::default(),
+            no_local: false,
+            browses: false,
+            default_outcome: Outcome::Released,
+            filters: Vec::new(),
+        };
+        if source.durable != Durability::None || source.expiry_policy == ExpiryPolicy::Never {
+            return Err(Failure::not_built("a durable source"));
+        }
+        match source.distribution_mode.map(|mode| mode.0) {
+            None | Some("move") => {}
+            Some("copy") => {
+                wanted.browses = true;
+                wanted.arguments.mode = Mode::Browse;
+            }
+            Some(other) => {
+                return Err(Failure::invalid(format!("distribution-mode must be move or copy, not '{other}'")));
+            }
+        }
+        if let Some(outcome) = &source.default_outcome {
+            wanted.default_outcome = outcome_of(outcome)?;
+        }
+        for (name, filter) in source.filter.into_iter().flat_map(|map| map.iter()) {
+            wanted.take_filter(name, filter)?;
+        }
+        for (name, value) in properties.into_iter().flat_map(|map| map.iter()) {
+            if matches!(name.as_text(), Some("rabbitmq:priority" | "priority")) {
+                let priority = value.as_integer().and_then(|number| i32::try_from(number).ok());
+                wanted.arguments.priority = priority.ok_or_else(|| Failure::invalid("a priority must be an int"))?;
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// Applies a filter that is known. A peer sees in our attach which ones are.
+    fn take_filter(&mut self, name: ValueRef<'_>, filter: ValueRef<'_>) -> Result<(), Failure> {
+        let ValueRef::Described(described) = filter else { return Ok(()) };
+        match descriptor_code(&described.descriptor()) {
+            Some(SELECTOR) => {
+                let text = described.value().as_text();
+                let text = text.ok_or_else(|| Failure::invalid("the filter of a selector must be a string"))?;
+                self.arguments.selector = text.to_owned();
+            }
+            Some(NO_LOCAL) => self.no_local = true,
+            _ => return Ok(()),
+        }
+        self.filters.push((name.into(), filter.into()));
+        Ok(())
+    }
+}
+
+/// What a consumer gets messages from.
+pub(super) struct Found {
+    pub(super) source: broker::Source,
+    /// The queue that goes with the link.
+    pub(super) dynamic: Option<String>,
+    /// The address, if this side has made it.
+    pub(super) address: Option<String>,
+    /// What the answer must wait for.
+    pub(super) ticket: Ticket,
+}
+
+impl Found {
+    fn queue(name: String, ticket: Ticket) -> Self {
+        Self { source: name.into(), dynamic: None, address: None, ticket }
+    }
+
+    /// Finds what the source means, and makes what is not there.
+    pub(super) fn find(
+        client: &mut Client,
+        source: &Source<'_>,
+        wanted: &mut Wanted,
+        now: Instant,
+    ) -> Result<Self, Failure> {
+        if source.dynamic {
+            return Self::dynamic(client, source.capabilities, now);
+        }
+        let address = source.address.ok_or_else(|| Failure::invalid("the source has no address"))?;
+        let (exchange, key) = match Address::parse(address, source.capabilities)? {
+            Address::Queue(name) => {
+                let name = name.into_owned();
+                client.check_queue(&name, now)?;
+                return Ok(Self::queue(name, Ticket::NONE));
+            }
+            Address::LastingQueue(name) => {
+                let ticket = match client.check_queue(&name, now) {
+                    Ok(_) => Ticket::NONE,
+                    Err(error) if error.kind == ErrorKind::NotFound => declare(client, &name, now)?,
+                    Err(error) => return Err(error.into()),
+                };
+                return Ok(Self::queue(name.into_owned(), ticket));
+            }
+            Address::Exchange(name, key) => (name.into_owned(), key.unwrap_or_default().into_owned()),
+            Address::Topic(name) => (TOPICS.to_owned(), name.into_owned()),
+        };
+        Self::subscription(client, exchange, key, wanted, now)
+    }
+
+    fn dynamic(client: &mut Client, capabilities: Symbols<'_>, now: Instant) -> Result<Self, Failure> {
+        if capabilities.has("temporary-topic") {
+            return Err(Failure::not_built("a temporary topic"));
+        }
+        let (queue, ticket) = declare_dynamic(client, now)?;
+        let address = Some(of_queue(&queue));
+        Ok(Self { source: queue.clone().into(), dynamic: Some(queue), address, ticket })
+    }
+
+    /// A subscription that lives as long as its link.
+    fn subscription(
+        client: &mut Client,
+        exchange: String,
+        key: String,
+        wanted: &mut Wanted,
+        now: Instant,
+    ) -> Result<Self, Failure> {
+        if wanted.browses {
+            return Err(Failure::new(condition::NOT_IMPLEMENTED, "a browser sees what waits in a queue"));
+        }
+        let spec = SubscriptionSpec {
+            name: SubscriptionName::default(),
+            sharing: Sharing::Exclusive,
+            selector: std::mem::take(&mut wanted.arguments.selector),
+            filters: vec![SubscriptionFilter { exchange, key, arguments: Table::default() }],
+            queue: QueueSpec { exclusive: true, auto_delete: true, ..QueueSpec::default() },
+        };
+        let subscribed = client.subscribe(&spec, now)?;
+        let source = broker::Source::Subscription(subscribed.name);
+        Ok(Self { source, dynamic: None, address: None, ticket: subscribed.ticket })
+    }
+}

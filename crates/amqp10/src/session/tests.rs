@@ -1,0 +1,9 @@
+//! Conversations with a broker in memory, frame by frame. Each step sends something and expects
+//! exactly the frames that follow, in order.
+
+mod links;
+mod opening;
+mod publishing;
+mod receiving;
+mod scene;
+mod sessions;

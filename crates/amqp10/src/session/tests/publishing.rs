@@ -1,0 +1,207 @@
+//! What peers send: answers, parts, credit, and what is wrong with messages.
+
+use broker::Rest;
+
+use super::scene::{Scene, text, to_server, transfer};
+use crate::codec::message::Properties;
+use crate::codec::performative::{Attach, ReceiverSettleMode, Transfer};
+use crate::codec::state::TransactionalState;
+use crate::codec::{AttachTarget, DeliveryState, Encode, Target};
+use crate::session::receiver::CREDIT;
+
+#[test]
+fn answers_come_as_ranges_of_each_link() {
+    let mut peer = Scene::new().session();
+    peer.attach_to(0, Some("q"));
+    peer.attach_to(1, Some("/exchanges/amq.direct/nowhere"));
+    peer.heard();
+    let mut bytes = Vec::new();
+    for (id, handle) in [(0, 0), (1, 0), (2, 0), (3, 1), (4, 0)] {
+        let frame = frame_of(&Transfer { handle, ..transfer(id) }, &text("m"));
+        bytes.extend(frame);
+    }
+    peer.raw(&bytes);
+    peer.expect(&[
+        "disposition Receiver 0..2 settled accepted",
+        "disposition Receiver 3..3 settled released",
+        "disposition Receiver 4..4 settled accepted",
+    ]);
+}
+
+fn frame_of(transfer: &Transfer<'_>, payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    crate::delivery::encode_transfers(*transfer, 0, payload, 1 << 20, &mut out);
+    out
+}
+
+#[test]
+fn an_answer_waits_for_the_flush() {
+    let scene = Scene::stepped();
+    let mut peer = scene.session();
+    peer.attach_to(0, Some("q"));
+    // The queue is made, so even the link waits.
+    peer.expect(&[]);
+    scene.test.flush();
+    peer.expect(&["attach 0 Receiver - > q", "flow 0 count=0 credit=1000"]);
+    let mut message = Vec::new();
+    crate::codec::message::Header { durable: true, ..Default::default() }.encode(&mut message);
+    message.extend(text("kept"));
+    peer.transfer(transfer(0), &message);
+    peer.expect(&[]);
+    scene.test.flush();
+    peer.expect(&["disposition Receiver 0..0 settled accepted"]);
+}
+
+#[test]
+fn a_message_in_parts_is_one_and_an_aborted_one_is_none() {
+    let scene = Scene::new();
+    let mut peer = scene.session();
+    peer.attach_to(0, Some("q"));
+    peer.attach_to(1, Some("q"));
+    peer.heard();
+    let message = text("in three parts");
+    let more = |handle, id| Transfer { handle, more: true, ..transfer(id) };
+    peer.transfer(more(0, 0), &message[..5]);
+    // Messages of different links may interleave.
+    peer.transfer(more(1, 1), &message[..3]);
+    peer.transfer(Transfer { handle: 0, more: true, ..Transfer::default() }, &message[5..9]);
+    peer.transfer(Transfer { handle: 1, aborted: true, ..Transfer::default() }, b"");
+    peer.expect(&[]);
+    peer.transfer(Transfer { handle: 0, ..Transfer::default() }, &message[9..]);
+    peer.expect(&["disposition Receiver 0..0 settled accepted"]);
+    assert_eq!(scene.test.broker.user_held_bytes("guest"), 0);
+    peer.attach_from(2, "q");
+    peer.credit(2, 0, 10, Rest::Kept);
+    peer.expect(&["attach 2 Sender q > -", "transfer 2 id=0 in three parts"]);
+}
+
+#[test]
+fn a_message_that_is_not_finished_is_charged_and_let_go() {
+    let scene = Scene::new();
+    let mut peer = scene.session();
+    peer.attach_to(0, Some("q"));
+    peer.heard();
+    peer.transfer(Transfer { more: true, ..transfer(0) }, &[0; 1000]);
+    assert_eq!(scene.test.broker.user_held_bytes("guest"), 1000);
+    peer.send(0, &super::scene::detach(0));
+    peer.expect(&["detach 0 closed"]);
+    assert_eq!(scene.test.broker.user_held_bytes("guest"), 0);
+    peer.pass(std::time::Duration::from_secs(50));
+    peer.expect(&[]);
+}
+
+#[test]
+fn settled_messages_have_no_answer_and_an_error_detaches() {
+    let mut peer = Scene::new().session();
+    peer.attach_to(0, Some("q"));
+    peer.heard();
+    peer.transfer(Transfer { settled: Some(true), ..transfer(0) }, &text("m"));
+    peer.expect(&[]);
+    peer.transfer(Transfer { settled: Some(true), ..transfer(1) }, b"\0\x53");
+    peer.expect(&["detach 0 closed amqp:precondition-failed"]);
+}
+
+#[test]
+fn what_is_wrong_with_a_message_is_told_of_it_alone() {
+    let mut peer = Scene::new().session();
+    peer.attach_to(0, Some("q"));
+    peer.heard();
+    let txn = TransactionalState { txn_id: b"1", outcome: None };
+    let mut foreign = Vec::new();
+    Properties { user_id: Some(b"other"), ..Properties::default() }.encode(&mut foreign);
+    foreign.extend(text("m"));
+    for (id, with, message, condition) in [
+        (0, Transfer::default(), b"\0\x53".to_vec(), "amqp:precondition-failed"),
+        (1, Transfer { message_format: Some(7), ..Transfer::default() }, text("m"), "amqp:not-implemented"),
+        (
+            2,
+            Transfer { state: Some(DeliveryState::Transactional(txn)), ..Transfer::default() },
+            text("m"),
+            "amqp:transaction:unknown-id",
+        ),
+        (3, Transfer::default(), foreign, "amqp:unauthorized-access"),
+    ] {
+        peer.transfer(Transfer { delivery_id: Some(id), delivery_tag: Some(b"t"), ..with }, &message);
+        peer.expect(&[&format!("disposition Receiver {id}..{id} settled rejected {condition}")]);
+    }
+    peer.message(0, 4, "good");
+    peer.expect(&["disposition Receiver 4..4 settled accepted"]);
+}
+
+#[test]
+fn an_anonymous_relay_takes_each_message_where_it_says() {
+    let scene = Scene::new();
+    let mut peer = scene.session();
+    peer.attach_to(0, None);
+    peer.expect(&["attach 0 Receiver - > -", "flow 0 count=0 credit=1000"]);
+    for (id, to, answer) in [
+        (0, Some("plain"), "accepted"),
+        (1, Some("/queues/plain"), "accepted"),
+        (2, Some("/queues/none"), "released"),
+        (3, Some("/exchanges/none/k"), "rejected amqp:not-found"),
+        (4, Some("/nonsense"), "rejected amqp:invalid-field"),
+        (5, None, "rejected amqp:precondition-failed"),
+        (6, Some("/topic/without.subscribers"), "accepted"),
+    ] {
+        let mut message = Vec::new();
+        Properties { to, ..Properties::default() }.encode(&mut message);
+        message.extend(text("m"));
+        peer.transfer(transfer(id), &message);
+        peer.expect(&[&format!("disposition Receiver {id}..{id} settled {answer}")]);
+    }
+}
+
+#[test]
+fn credit_is_topped_up_and_more_than_it_detaches() {
+    let mut peer = Scene::new().session();
+    peer.attach_to(0, Some("q"));
+    peer.heard();
+    let mut flows = 0;
+    for id in 0..3 * CREDIT {
+        peer.message(0, id, "m");
+        flows += peer.heard().iter().filter(|line| line.starts_with("flow 0")).count();
+    }
+    assert!((4..=12).contains(&flows), "{flows}");
+    // Without answers there is no more credit than was granted.
+    let scene = Scene::stepped();
+    let mut peer = scene.session();
+    peer.attach_to(0, Some("q"));
+    scene.test.flush();
+    peer.heard();
+    let mut message = Vec::new();
+    crate::codec::message::Header { durable: true, ..Default::default() }.encode(&mut message);
+    message.extend(text("m"));
+    for id in 0..CREDIT {
+        peer.transfer(transfer(id), &message);
+    }
+    peer.expect(&[]);
+    peer.transfer(transfer(CREDIT), &message);
+    peer.expect(&["detach 0 closed amqp:link:transfer-limit-exceeded"]);
+}
+
+#[test]
+fn a_peer_that_settles_second_gets_an_answer_that_is_not_settled() {
+    let mut peer = Scene::new().session();
+    let target = Some(AttachTarget::Target(Target { address: Some("q"), ..Target::default() }));
+    peer.attach(Attach { rcv_settle_mode: ReceiverSettleMode::Second, target, ..to_server("second") });
+    peer.heard();
+    peer.message(0, 0, "m");
+    peer.expect(&["disposition Receiver 0..0 accepted"]);
+}
+
+#[test]
+fn a_queue_that_is_full_rejects_with_a_condition() {
+    let scene = Scene::new();
+    let arguments = testkit::broker::table_of("x-max-length=1 x-overflow=reject-publish");
+    let spec = broker::QueueSpec { name: "full".into(), durable: true, arguments, ..Default::default() };
+    scene.client().declare_queue(&spec, scene.test.now()).unwrap();
+    let mut peer = scene.session();
+    peer.attach_to(0, Some("/queues/full"));
+    peer.heard();
+    peer.message(0, 0, "first");
+    peer.message(0, 1, "second");
+    peer.expect(&[
+        "disposition Receiver 0..0 settled accepted",
+        "disposition Receiver 1..1 settled rejected amqp:resource-limit-exceeded",
+    ]);
+}

@@ -1,0 +1,268 @@
+//! What peers get: credit, drain, windows, outcomes, browsers, and what happens to what they leave.
+
+use broker::Rest;
+
+use super::scene::{ACCEPTED, MAX, Peer, Scene, detach, disposed, end, from, to_peer};
+use crate::codec::performative::{Attach, Disposition, Flow, Open, ReceiverSettleMode, SenderSettleMode};
+use crate::codec::state::{Modified, Rejected};
+use crate::codec::{Outcome, Source, Symbol};
+
+/// A session with these messages in the queue `q`.
+fn filled(scene: &Scene, window: u32, bodies: &[&str]) -> Peer {
+    let mut peer = scene.session_with_window(window);
+    peer.attach_to(9, Some("q"));
+    for (id, body) in bodies.iter().enumerate() {
+        peer.message(9, id as u32, body);
+    }
+    peer.heard();
+    peer
+}
+
+#[test]
+fn credit_is_absolute_and_a_drain_ends_at_once() {
+    let scene = Scene::new();
+    let mut peer = filled(&scene, 1000, &["a", "b", "c"]);
+    peer.attach_from(0, "q");
+    peer.credit(0, 0, 2, Rest::Kept);
+    peer.expect(&["attach 0 Sender q > -", "transfer 0 id=0 a", "transfer 0 id=1 b"]);
+    // The same again grants nothing: the peer has not seen the deliveries yet.
+    peer.credit(0, 0, 2, Rest::Kept);
+    peer.expect(&[]);
+    peer.credit(0, 2, 5, Rest::Drained);
+    peer.expect(&["transfer 0 id=2 c", "flow 0 count=7 credit=0 drain"]);
+    peer.credit(0, 7, 3, Rest::Drained);
+    peer.expect(&["flow 0 count=10 credit=0 drain"]);
+    peer.credit(0, 10, 0, Rest::Drained);
+    peer.expect(&["flow 0 count=10 credit=0 drain"]);
+    peer.credit(0, 10, 1, Rest::Kept);
+    peer.message(9, 3, "d");
+    peer.expect(&["disposition Receiver 3..3 settled accepted", "transfer 0 id=3 d"]);
+}
+
+#[test]
+fn an_echo_is_answered() {
+    let scene = Scene::new();
+    let mut peer = filled(&scene, 1000, &["a"]);
+    peer.attach_from(0, "q");
+    peer.credit(0, 0, 3, Rest::Kept);
+    peer.heard();
+    peer.flow(Flow { echo: true, ..Flow::default() });
+    peer.expect(&["flow next=1 window=2048"]);
+    peer.flow(Flow { echo: true, handle: Some(0), delivery_count: Some(1), link_credit: Some(2), ..Flow::default() });
+    peer.expect(&["flow 0 count=1 credit=2"]);
+}
+
+#[test]
+fn the_outcomes_do_what_they_say() {
+    let modified = |delivery_failed, undeliverable_here| {
+        Outcome::Modified(Modified { delivery_failed, undeliverable_here, message_annotations: None })
+    };
+    for (outcome, again) in [
+        (ACCEPTED, None),
+        (Outcome::Rejected(Rejected { error: None }), None),
+        (modified(true, true), None),
+        (Outcome::Released, Some("transfer 0 id=1 a failed=1")),
+        (modified(true, false), Some("transfer 0 id=1 a failed=1")),
+    ] {
+        let scene = Scene::new();
+        let mut peer = filled(&scene, 1000, &["a"]);
+        peer.attach_from(0, "q");
+        peer.credit(0, 0, 1, Rest::Kept);
+        peer.expect(&["attach 0 Sender q > -", "transfer 0 id=0 a"]);
+        peer.settle(0, 0, outcome);
+        peer.credit(0, 1, 1, Rest::Drained);
+        let heard = peer.heard();
+        match again {
+            Some(line) => assert_eq!(heard, [line, "flow 0 count=2 credit=0 drain"], "{outcome:?}"),
+            None => assert_eq!(heard, ["flow 0 count=2 credit=0 drain"], "{outcome:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_range_settles_what_was_sent_of_it() {
+    let scene = Scene::new();
+    let mut peer = filled(&scene, 1000, &["a", "b", "c", "d"]);
+    peer.attach_from(0, "q");
+    peer.credit(0, 0, 4, Rest::Kept);
+    peer.heard();
+    peer.settle(1, 2, ACCEPTED);
+    peer.settle(0, u32::MAX / 2 - 1, ACCEPTED);
+    // Twice is no error.
+    peer.settle(0, 3, ACCEPTED);
+    peer.send(0, &end());
+    peer.expect(&["end 0"]);
+    peer.begin(0, 100);
+    peer.attach_from(0, "q");
+    peer.credit(0, 0, 4, Rest::Drained);
+    assert_eq!(peer.heard()[2..], ["flow 0 count=4 credit=0 drain"]);
+}
+
+#[test]
+fn the_peer_may_settle_after_this_side() {
+    let scene = Scene::stepped();
+    let mut peer = scene.session();
+    peer.attach_to(9, Some("q"));
+    scene.test.flush();
+    let mut message = Vec::new();
+    crate::codec::Encode::encode(&crate::codec::message::Header { durable: true, ..Default::default() }, &mut message);
+    message.extend(super::scene::text("a"));
+    peer.transfer(crate::codec::performative::Transfer { handle: 9, ..super::scene::transfer(0) }, &message);
+    scene.test.flush();
+    peer.heard();
+    peer.attach(Attach { rcv_settle_mode: ReceiverSettleMode::Second, source: Some(from("q")), ..to_peer("in") });
+    peer.credit(0, 0, 1, Rest::Kept);
+    // It waited in the queue, so a mark on the disk comes before it.
+    scene.test.flush();
+    peer.expect(&["attach 0 Sender q > -", "transfer 0 id=0 a"]);
+    peer.send(0, &disposed(0, 0, ACCEPTED));
+    // The settlement is not durable yet.
+    peer.expect(&[]);
+    scene.test.flush();
+    peer.expect(&["disposition Sender 0..0 settled accepted"]);
+    peer.send(0, &Disposition { settled: true, ..disposed(0, 0, ACCEPTED) });
+    peer.expect(&[]);
+}
+
+#[test]
+fn settled_deliveries_need_nothing() {
+    let scene = Scene::new();
+    let mut peer = filled(&scene, 1000, &["a"]);
+    peer.attach(Attach { snd_settle_mode: SenderSettleMode::Settled, source: Some(from("q")), ..to_peer("in") });
+    peer.credit(0, 0, 10, Rest::Kept);
+    peer.expect(&["attach 0 Sender q > - settled", "transfer 0 id=0 settled a"]);
+    peer.send(0, &detach(0));
+    peer.expect(&["detach 0 closed"]);
+    peer.attach_from(0, "q");
+    peer.credit(0, 0, 10, Rest::Drained);
+    assert_eq!(peer.heard()[1..], ["flow 0 count=10 credit=0 drain"]);
+}
+
+#[test]
+fn a_browser_sees_all_once_and_takes_nothing() {
+    let scene = Scene::new();
+    let mut peer = filled(&scene, 1000, &["a", "b"]);
+    peer.attach(Attach {
+        source: Some(Source { distribution_mode: Some(Symbol("copy")), ..from("q") }),
+        ..to_peer("browser")
+    });
+    peer.credit(0, 0, 1, Rest::Drained);
+    let heard = peer.heard();
+    assert_eq!(heard[..2], ["attach 0 Sender q > - settled", "transfer 0 id=0 settled a"]);
+    peer.credit(0, 1, 1, Rest::Drained);
+    peer.credit(0, 2, 1, Rest::Drained);
+    let heard = peer.heard();
+    assert_eq!(heard[0], "transfer 0 id=1 settled b");
+    assert_eq!(heard.last().unwrap(), "flow 0 count=3 credit=0 drain");
+    peer.send(0, &detach(0));
+    peer.heard();
+    peer.attach_from(0, "q");
+    peer.credit(0, 0, 10, Rest::Kept);
+    peer.expect(&["attach 0 Sender q > -", "transfer 0 id=2 a", "transfer 0 id=3 b"]);
+}
+
+#[test]
+fn what_is_left_at_the_end_of_a_link_ends_as_its_source_says() {
+    let failed =
+        Outcome::Modified(Modified { delivery_failed: true, undeliverable_here: false, message_annotations: None });
+    for (default_outcome, left) in [(None, 1), (Some(failed), 1), (Some(ACCEPTED), 0)] {
+        let scene = Scene::new();
+        let mut peer = filled(&scene, 1000, &["a"]);
+        peer.attach(Attach { source: Some(Source { default_outcome, ..from("q") }), ..to_peer("in") });
+        peer.credit(0, 0, 1, Rest::Kept);
+        assert_eq!(peer.heard()[1], "transfer 0 id=0 a");
+        peer.send(0, &detach(0));
+        peer.expect(&["detach 0 closed"]);
+        let mut client = scene.client();
+        assert_eq!(client.check_queue("q", scene.test.now()).unwrap().ready, left, "{default_outcome:?}");
+    }
+}
+
+#[test]
+fn the_sessions_window_holds_deliveries_back() {
+    let scene = Scene::new();
+    let mut peer = filled(&scene, 2, &["a", "b", "c", "d"]);
+    peer.attach_from(0, "q");
+    // The peer's window is the one of begin: two transfers.
+    peer.send(
+        0,
+        &Flow {
+            incoming_window: 2,
+            next_incoming_id: Some(0),
+            handle: Some(0),
+            delivery_count: Some(0),
+            link_credit: Some(10),
+            ..Flow::default()
+        },
+    );
+    peer.expect(&["attach 0 Sender q > -", "transfer 0 id=0 a", "transfer 0 id=1 b"]);
+    let window = |next| Flow { incoming_window: 1, next_incoming_id: Some(next), ..Flow::default() };
+    peer.send(0, &window(2));
+    peer.expect(&["transfer 0 id=2 c"]);
+    peer.send(0, &window(2));
+    peer.expect(&[]);
+    peer.send(0, &Flow { incoming_window: 10, next_incoming_id: Some(3), ..Flow::default() });
+    peer.expect(&["transfer 0 id=3 d"]);
+    peer.message(9, 4, "e");
+    peer.expect(&["disposition Receiver 4..4 settled accepted", "transfer 0 id=4 e"]);
+    // A drain behind what is held is told behind it.
+    peer.send(0, &Flow { incoming_window: 0, next_incoming_id: Some(5), ..Flow::default() });
+    peer.message(9, 5, "f");
+    peer.heard();
+    peer.send(
+        0,
+        &Flow {
+            incoming_window: 0,
+            next_incoming_id: Some(5),
+            handle: Some(0),
+            delivery_count: Some(5),
+            link_credit: Some(5),
+            drain: true,
+            ..Flow::default()
+        },
+    );
+    peer.expect(&[]);
+    peer.send(0, &Flow { incoming_window: 10, next_incoming_id: Some(5), ..Flow::default() });
+    peer.expect(&["transfer 0 id=5 f", "flow 0 count=10 credit=0 drain"]);
+}
+
+#[test]
+fn what_is_held_at_the_end_was_never_delivered() {
+    let scene = Scene::new();
+    let mut peer = filled(&scene, 1, &["a", "b", "c"]);
+    let failed =
+        Outcome::Modified(Modified { delivery_failed: true, undeliverable_here: false, message_annotations: None });
+    peer.attach(Attach { source: Some(Source { default_outcome: Some(failed), ..from("q") }), ..to_peer("in") });
+    peer.send(
+        0,
+        &Flow {
+            incoming_window: 1,
+            next_incoming_id: Some(0),
+            handle: Some(0),
+            delivery_count: Some(0),
+            link_credit: Some(10),
+            ..Flow::default()
+        },
+    );
+    peer.expect(&["attach 0 Sender q > -", "transfer 0 id=0 a"]);
+    peer.send(0, &end());
+    peer.expect(&["end 0"]);
+    assert_eq!(scene.client().check_queue("q", scene.test.now()).unwrap().ready, 3);
+}
+
+#[test]
+fn a_large_message_is_cut_for_the_peers_frames() {
+    let scene = Scene::new();
+    let body = "x".repeat(2000);
+    filled(&scene, 1000, &[&body]);
+    let mut peer = scene.logged_in("guest");
+    peer.send(0, &Open { container_id: "c", max_frame_size: 1000, ..Open::default() });
+    peer.begin(0, 1000);
+    peer.attach_from(0, "q");
+    peer.credit(0, 0, 1, Rest::Kept);
+    let heard = peer.heard();
+    assert!(peer.driver.output.is_empty() && MAX > 1000);
+    let transfers: Vec<_> = heard.iter().filter(|line| line.starts_with("transfer")).collect();
+    assert_eq!(transfers.len(), 3, "{heard:?}");
+    assert!(transfers[0].starts_with("transfer 0 id=0 more") && transfers[1].starts_with("transfer 0 more"));
+}

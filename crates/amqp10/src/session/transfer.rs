@@ -1,0 +1,249 @@
+//! Transfers of the peer: put together, published, and answered.
+
+use std::time::Instant;
+
+use broker::{Confirm, LARGE_BODY, Publish, Unroutable};
+use wire::Output;
+
+use crate::codec::Symbols;
+use crate::codec::error::condition;
+use crate::codec::performative::Transfer;
+use crate::delivery::{Delivery, Step};
+use crate::dialect::{self, ENCODING, Published};
+use crate::session::address::{Address, TOPICS};
+use crate::session::begun::Unanswered;
+use crate::session::error::{Failure, Fault};
+use crate::session::flow::unattached;
+use crate::session::link::Link;
+use crate::session::running::Running;
+use crate::session::target::{Destination, ensure};
+use crate::session::window::Gate;
+
+/// Messages that are not whole may have so many times the largest message together, on all links.
+const UNFINISHED_MESSAGES: u64 = 4;
+/// How many queues of anonymous relays are remembered. Beyond that all are forgotten.
+const KNOWN_QUEUES: usize = 1024;
+
+/// Where one message goes.
+struct Route {
+    exchange: String,
+    key: String,
+    unroutable: Unroutable,
+}
+
+impl Running {
+    pub(super) fn take_transfer(
+        &mut self,
+        channel: u16,
+        transfer: &Transfer<'_>,
+        payload: &[u8],
+        output: &mut Output,
+        now: Instant,
+    ) -> Result<(), Fault> {
+        let handle = transfer.handle;
+        let Some(begun) = self.begun(channel) else { return Ok(()) };
+        if !begun.incoming.take() {
+            return Err(Fault::session(condition::WINDOW_VIOLATION, "more transfers than the incoming-window allows"));
+        }
+        if begun.incoming.is_low() {
+            begun.put_flow(output);
+        }
+        let step = match begun.links.get_mut(&handle) {
+            None => return Err(unattached(handle)),
+            Some(Link::Detached) => return Ok(()),
+            Some(Link::Sender(_)) => {
+                let text = format!("a transfer on the link of handle {handle}, which sends to the peer");
+                return Err(Fault::session(condition::NOT_ALLOWED, text));
+            }
+            Some(Link::Receiver(receiver)) => {
+                let step = receiver.assembly.transfer(transfer, payload);
+                step.map_err(|error| Fault::Link(handle, error.into()))?
+            }
+        };
+        match step {
+            Step::Incomplete => self.note_part(channel, handle, payload.len(), now).map_err(|f| Fault::Link(handle, f)),
+            Step::Aborted(_) => {
+                self.end_message(channel, handle)?;
+                if let Some(session) = self.begun(channel).map(|begun| begun.id) {
+                    self.client.body_abandoned(session);
+                }
+                self.top_up(channel, handle, output);
+                Ok(())
+            }
+            Step::Complete(delivery) => {
+                self.end_message(channel, handle)?;
+                self.publish(channel, handle, &delivery, output, now)?;
+                self.top_up(channel, handle, output);
+                Ok(())
+            }
+        }
+    }
+
+    /// Counts a part of a message that is not whole.
+    fn note_part(&mut self, channel: u16, handle: u32, bytes: usize, now: Instant) -> Result<(), Failure> {
+        let largest = self.broker.limits().max_message_bytes;
+        let Self { client, sessions, unfinished, .. } = self;
+        let Some(begun) = sessions.begun(channel) else { return Ok(()) };
+        let Some(Link::Receiver(receiver)) = begun.links.get_mut(&handle) else { return Ok(()) };
+        let limit = largest.saturating_mul(UNFINISHED_MESSAGES);
+        if *unfinished as u64 + bytes as u64 > limit {
+            let text = format!("unfinished messages on all links together exceed {limit} bytes");
+            return Err(Failure::new(condition::RESOURCE_LIMIT_EXCEEDED, text));
+        }
+        *unfinished += bytes;
+        receiver.unfinished += bytes;
+        // The length of a large one is not known, so it counts as one of the largest size.
+        let arrived = receiver.unfinished as u64;
+        client.body_arrives(begun.id, if arrived > LARGE_BODY { largest } else { arrived }, now);
+        if arrived <= LARGE_BODY {
+            client.check_room(bytes, "message")?;
+            receiver.charge.get_or_insert_with(|| client.body_charge()).add(bytes);
+            client.check_hold(*unfinished, "message")?;
+        }
+        Ok(())
+    }
+
+    /// A message is whole, or was given up.
+    fn end_message(&mut self, channel: u16, handle: u32) -> Result<(), Fault> {
+        let Some(begun) = self.sessions.begun(channel) else { return Ok(()) };
+        let Some(Link::Receiver(receiver)) = begun.links.get_mut(&handle) else { return Ok(()) };
+        self.unfinished -= receiver.unfinished.min(self.unfinished);
+        receiver.unfinished = 0;
+        receiver.charge = None;
+        if receiver.count() {
+            return Ok(());
+        }
+        let text = "a message was sent without credit for it";
+        Err(Fault::Link(handle, Failure::new(condition::TRANSFER_LIMIT_EXCEEDED, text)))
+    }
+
+    fn top_up(&mut self, channel: u16, handle: u32, output: &mut Output) {
+        let gate = self.sessions.gate;
+        let Some(begun) = self.begun(channel) else { return };
+        let Some(Link::Receiver(receiver)) = begun.links.get_mut(&handle) else { return };
+        if gate == Gate::Open && receiver.top_up() {
+            begun.put_link_flow(handle, output);
+        }
+    }
+
+    /// Hands a message to the broker. What is wrong with it is told of the message alone, unless
+    /// its publisher has settled it.
+    fn publish(
+        &mut self,
+        channel: u16,
+        handle: u32,
+        delivery: &Delivery<'_>,
+        output: &mut Output,
+        now: Instant,
+    ) -> Result<(), Fault> {
+        let published = self.hand_over(channel, handle, delivery, now);
+        match published {
+            Ok(()) => Ok(()),
+            Err(failure) if delivery.settled => Err(Fault::Link(handle, failure)),
+            Err(failure) => {
+                if let Some(begun) = self.begun(channel) {
+                    begun.reject(delivery.id, handle, failure, output);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn hand_over(&mut self, channel: u16, handle: u32, delivery: &Delivery<'_>, now: Instant) -> Result<(), Failure> {
+        if delivery.transaction.is_some() {
+            return Err(Failure::new(condition::UNKNOWN_TRANSACTION, "there is no such transaction"));
+        }
+        if delivery.format != 0 {
+            return Err(Failure::not_built("a message format other than 0"));
+        }
+        let published = dialect::publish(&delivery.message, self.client.unix_ms())?;
+        self.check_user(&published)?;
+        let route = self.route(channel, handle, &published, now)?;
+        let Self { client, sessions, .. } = self;
+        let Some(begun) = sessions.begun(channel) else { return Ok(()) };
+        let number = begun.published + 1;
+        let confirm = if delivery.settled { Confirm::None } else { Confirm::Numbered(number) };
+        let publish = Publish {
+            exchange: &route.exchange,
+            routing_key: &route.key,
+            dialect: ENCODING,
+            properties: &published.properties,
+            persistent: published.persistent,
+            priority: Some(published.priority),
+            expiration: published.expiration,
+            body: (&*published.body).into(),
+            confirm,
+            unroutable: route.unroutable,
+            copies: false,
+            instructed: published.instructed,
+        };
+        client.publish(begun.id, publish)?;
+        if delivery.settled {
+            return Ok(());
+        }
+        if number == 1 {
+            client.show_confirming(begun.id);
+        }
+        begun.published = number;
+        begun.unanswered.push_back(Unanswered { number, delivery: delivery.id, handle });
+        if let Some(Link::Receiver(receiver)) = begun.links.get_mut(&handle) {
+            receiver.unanswered += 1;
+        }
+        Ok(())
+    }
+
+    /// A publisher says its own name or none.
+    fn check_user(&self, published: &Published<'_>) -> Result<(), Failure> {
+        let user = self.client.user();
+        match published.user_id {
+            Some(said) if !said.is_empty() && said != user.as_bytes() => Err(Failure::new(
+                condition::UNAUTHORIZED_ACCESS,
+                format!(
+                    "user_id property set to '{}' but authenticated user was '{user}'",
+                    auth::shown_name(&String::from_utf8_lossy(said))
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn route(&mut self, channel: u16, handle: u32, published: &Published<'_>, now: Instant) -> Result<Route, Failure> {
+        let subject = || published.subject.unwrap_or_default().to_owned();
+        if let Some(Link::Receiver(receiver)) = self.begun(channel).and_then(|begun| begun.links.get(&handle))
+            && let Destination::Fixed { exchange, key, unroutable } = &receiver.destination
+        {
+            let key = key.clone().unwrap_or_else(subject);
+            return Ok(Route { exchange: exchange.clone(), key, unroutable: *unroutable });
+        }
+        let to = published.to.ok_or_else(|| {
+            let text = "the link has no address, so each message must have one in its property `to`";
+            Failure::new(condition::PRECONDITION_FAILED, text)
+        })?;
+        let capabilities = if published.to_topic { Symbols::of(&["topic"]) } else { Symbols::NONE };
+        let (exchange, key, unroutable) = match Address::parse(to, capabilities)? {
+            Address::Queue(name) => (String::new(), name.into_owned(), Unroutable::Tell),
+            Address::LastingQueue(name) => {
+                self.know(&name, now)?;
+                (String::new(), name.into_owned(), Unroutable::Tell)
+            }
+            Address::Exchange(name, key) => {
+                (name.into_owned(), key.map_or_else(subject, |key| key.into_owned()), Unroutable::Tell)
+            }
+            Address::Topic(name) => (TOPICS.to_owned(), name.into_owned(), Unroutable::Drop),
+        };
+        Ok(Route { exchange, key, unroutable })
+    }
+
+    /// Makes the queue of a plain name, once.
+    fn know(&mut self, queue: &str, now: Instant) -> Result<(), Failure> {
+        if self.known.contains(queue) {
+            return Ok(());
+        }
+        ensure(&mut self.client, queue, now)?;
+        if self.known.len() >= KNOWN_QUEUES {
+            self.known.clear();
+        }
+        self.known.insert(queue.to_owned());
+        Ok(())
+    }
+}

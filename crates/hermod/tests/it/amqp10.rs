@@ -1,0 +1,145 @@
+//! AMQP 1.0 on the ports of the program: beside AMQP 0-9-1 on one, and over WebSocket.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use amqp10::codec::performative::{Attach, Begin, Close, Flow, Open, Role, Transfer};
+use amqp10::codec::sasl::{SaslInit, Secret};
+use amqp10::codec::{
+    AttachTarget, Encode, FrameKind, Performative, ProtocolId, Section, Source, Symbol, Target, decode_frame,
+    decode_performative, encode_frame,
+};
+use amqp10::delivery::encode_transfers;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::{Message, client};
+
+use crate::server::{HANG, Ports, Server};
+use crate::stomp::Stomp;
+
+const FRAME: u32 = 4096;
+
+/// The log-in and a session, as one run of bytes: nothing of it has to wait for an answer.
+fn opening() -> Vec<u8> {
+    let mut bytes = ProtocolId::Sasl.header().to_vec();
+    let response = Some(Secret(b"\0guest\0guest"));
+    let init = SaslInit { mechanism: Symbol("PLAIN"), initial_response: response, hostname: None };
+    encode_frame(&mut bytes, FrameKind::Sasl, 0, &init);
+    bytes.extend(ProtocolId::Amqp.header());
+    put(&mut bytes, &Open { container_id: "it", max_frame_size: FRAME, ..Open::default() });
+    put(&mut bytes, &Begin { incoming_window: 100, outgoing_window: 100, ..Begin::default() });
+    bytes
+}
+
+fn put(bytes: &mut Vec<u8>, performative: &impl Encode) {
+    encode_frame(bytes, FrameKind::Amqp, 0, performative);
+}
+
+/// The names of the performatives in `bytes`, from the second protocol header on, and the bodies
+/// behind the transfers.
+fn heard(bytes: &[u8]) -> Vec<String> {
+    let header = ProtocolId::Amqp.header();
+    let Some(at) = bytes.windows(8).position(|part| part == header) else { return Vec::new() };
+    let mut rest = &bytes[at + 8..];
+    let mut names = Vec::new();
+    while let Ok(Some(frame)) = decode_frame(rest, u32::MAX) {
+        let (performative, payload) = decode_performative(frame.body).unwrap();
+        let name = format!("{performative:?}").split(['(', ' ']).next().unwrap_or_default().to_owned();
+        match performative {
+            Performative::Transfer(_) => names.push(format!("{name} {}", String::from_utf8_lossy(payload))),
+            _ => names.push(name),
+        }
+        rest = &rest[frame.size as usize..];
+    }
+    names
+}
+
+/// Reads until the last frame has this name.
+fn until(socket: &mut TcpStream, bytes: &mut Vec<u8>, last: &str) -> Vec<String> {
+    let mut part = [0; 4096];
+    loop {
+        let names = heard(bytes);
+        if names.last().is_some_and(|name| name.starts_with(last)) {
+            return names;
+        }
+        let count = socket.read(&mut part).unwrap();
+        assert!(count > 0, "closed after {names:?}");
+        bytes.extend_from_slice(&part[..count]);
+    }
+}
+
+#[test]
+fn one_port_has_both_versions_and_the_queues_are_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut other = Stomp::connect(&server);
+    other.publish("to10", "from stomp");
+
+    let mut socket = TcpStream::connect(("127.0.0.1", server.ports.amqp)).unwrap();
+    socket.set_read_timeout(Some(HANG)).unwrap();
+    let mut bytes = opening();
+    let target = Some(AttachTarget::Target(Target { address: Some("from10"), ..Target::default() }));
+    put(&mut bytes, &Attach { name: "out", role: Role::Sender, target, ..Attach::default() });
+    let mut message = Vec::new();
+    Section::Data.encode(&&b"from amqp 1.0"[..], &mut message);
+    let first = Transfer { delivery_id: Some(0), delivery_tag: Some(b"0"), ..Transfer::default() };
+    encode_transfers(first, 0, &message, FRAME, &mut bytes);
+    // In two parts, the first of which could be of either version.
+    let (start, rest) = bytes.split_at(4);
+    socket.write_all(start).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    socket.write_all(rest).unwrap();
+    let mut answer = Vec::new();
+    let names = until(&mut socket, &mut answer, "Disposition");
+    assert_eq!(names, ["Open", "Begin", "Attach", "Flow", "Disposition"]);
+    other.send("SUBSCRIBE\nid:1\ndestination:/queue/from10\n\n");
+    assert!(other.frame().contains("from amqp 1.0"));
+
+    let mut bytes = Vec::new();
+    let source = Some(Source { address: Some("to10"), ..Source::default() });
+    put(&mut bytes, &Attach { name: "in", handle: 1, role: Role::Receiver, source, ..Attach::default() });
+    put(&mut bytes, &Flow { incoming_window: 100, handle: Some(1), link_credit: Some(1), ..Flow::default() });
+    socket.write_all(&bytes).unwrap();
+    let names = until(&mut socket, &mut answer, "Transfer");
+    assert!(names.last().unwrap().contains("from stomp"), "{names:?}");
+    let mut bytes = Vec::new();
+    put(&mut bytes, &Close::default());
+    socket.write_all(&bytes).unwrap();
+    until(&mut socket, &mut answer, "Close");
+}
+
+#[test]
+fn who_does_not_say_which_version_is_closed_in_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--limits-handshake-timeout", "1s"]);
+    let began = Instant::now();
+    for first in [&b"AMQP"[..], b"AMQP\x00", b"AMQP\x00\x01\x00", b""] {
+        let mut socket = TcpStream::connect(("127.0.0.1", server.ports.amqp)).unwrap();
+        socket.set_read_timeout(Some(HANG)).unwrap();
+        socket.write_all(first).unwrap();
+        let mut rest = Vec::new();
+        socket.read_to_end(&mut rest).unwrap();
+        assert!(rest.is_empty(), "{first:?} {rest:?}");
+    }
+    assert!(began.elapsed() < HANG);
+}
+
+#[test]
+fn a_page_speaks_amqp_1_0() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = Ports::free().amqps;
+    let server = Server::start(dir.path(), &["--ports-web-amqp", &port.to_string()]);
+    assert!(server.start.iter().any(|line| line.contains(&format!("listening for web-amqp on 127.0.0.1:{port}"))));
+    let mut request = format!("ws://127.0.0.1:{port}/ws").into_client_request().unwrap();
+    request.headers_mut().insert("origin", "http://127.0.0.1:8080".parse().unwrap());
+    request.headers_mut().insert("sec-websocket-protocol", "amqp".parse().unwrap());
+    let socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    socket.set_read_timeout(Some(HANG)).unwrap();
+    let (mut page, response) = client(request, socket).unwrap();
+    assert_eq!(response.headers()["sec-websocket-protocol"], "amqp");
+    page.send(Message::binary(opening())).unwrap();
+    let mut answer = Vec::new();
+    while heard(&answer) != ["Open", "Begin"] {
+        answer.extend_from_slice(&page.read().unwrap().into_data());
+    }
+}
