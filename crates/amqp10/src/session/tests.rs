@@ -1,6 +1,7 @@
 //! Conversations with a broker in memory, frame by frame. Each step sends something and expects
 //! exactly the frames that follow, in order.
 
+mod chaos;
 mod links;
 mod opening;
 mod publishing;
