@@ -166,6 +166,19 @@ impl Client {
         Ok(())
     }
 
+    /// Asks for what the peer has now, up to `credit` messages, and for no more: [`grant`] and
+    /// [`drain`] in one frame.
+    ///
+    /// # Errors
+    /// If there is no such link.
+    ///
+    /// [`grant`]: Self::grant
+    /// [`drain`]: Self::drain
+    pub fn fetch(&mut self, link: LinkId, credit: u32, out: &mut Vec<u8>) -> Result<(), ClientError> {
+        self.session(link.channel)?.receiver(link.handle)?.grant(credit);
+        self.drain(link, out)
+    }
+
     /// How many messages may still be sent on this link before more credit is given: by us if we
     /// are its sender, else by the peer.
     ///

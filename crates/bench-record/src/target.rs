@@ -8,7 +8,7 @@ use crate::durability::Durability;
 use crate::failure::{Context, Failure};
 
 /// Schemes that a worker loads.
-pub const JMS_SCHEMES: [&str; 7] = ["amqp10", "openwire", "openwire5", "artemis", "openmq", "jms", "jndi"];
+pub const JMS_SCHEMES: [&str; 7] = ["qpid-jms", "openwire", "openwire5", "artemis", "openmq", "jms", "jndi"];
 
 /// Name of the relay that forces what it copies to a disk.
 pub const LOG: &str = "log";
@@ -21,8 +21,8 @@ pub struct Target {
     /// The text that it was read from, an address with its options. It may hold a password.
     #[serde(skip)]
     pub text: String,
-    /// The protocol: `amqp`, `stomp`, `nats`, `jetstream`, `mqtt`, `mqtt5`, `kafka`, `relay`, or
-    /// that of a JMS client.
+    /// The protocol: `amqp`, `amqp10`, `stomp`, `nats`, `jetstream`, `mqtt`, `mqtt5`, `kafka`,
+    /// `relay`, or that of a JMS client.
     pub scheme: String,
     /// `host:port`, or the class of a JMS client's factory.
     pub address: String,
@@ -211,7 +211,7 @@ fn with_port(host: &str, scheme: &str) -> Result<String, Failure> {
         .is_some_and(|(before, port)| port.parse::<u16>().is_ok() && (!before.contains(':') || before.ends_with(']')));
     match scheme {
         _ if has_port => Ok(host.to_owned()),
-        "amqp" | "amqp10" => Ok(format!("{host}:5672")),
+        "amqp" | "amqp10" | "qpid-jms" => Ok(format!("{host}:5672")),
         "openwire" | "openwire5" | "artemis" => Ok(format!("{host}:61616")),
         "openmq" => Ok(format!("{host}:7676")),
         "stomp" => Ok(format!("{host}:61613")),

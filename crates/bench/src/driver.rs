@@ -5,6 +5,7 @@
 //! carry messages and turns them into bytes and back, without any socket.
 
 pub(crate) mod amqp;
+mod amqp10;
 pub(crate) mod jvm;
 mod kafka;
 pub(crate) mod link;
@@ -110,6 +111,7 @@ pub(crate) fn open(target: &Target, scenario: &Scenario, run: u32) -> Result<Box
     let (target, scenario) = (target.clone(), scenario.clone());
     match target.scheme.as_str() {
         "amqp" => Ok(Box::new(amqp::AmqpDriver::new(target, scenario, run))),
+        "amqp10" => Ok(Box::new(amqp10::Amqp10Driver::new(target, scenario, run)?)),
         "stomp" => Ok(Box::new(stomp::StompDriver::new(target, scenario, run)?)),
         "nats" | "jetstream" => Ok(Box::new(nats::NatsDriver::new(target, scenario, run)?)),
         "kafka" => Ok(Box::new(kafka::KafkaDriver::new(target, scenario, run)?)),
@@ -119,7 +121,7 @@ pub(crate) fn open(target: &Target, scenario: &Scenario, run: u32) -> Result<Box
             Err(Failure::new(format!("{jms}: a JMS client is loaded by `run`, `saturate`, `curve` and `suite` alone")))
         }
         other => Err(Failure::new(format!(
-            "{other}://: no such protocol; use amqp, stomp, nats, jetstream, mqtt, mqtt5, kafka, relay, or a JMS client: {}",
+            "{other}://: no such protocol; use amqp, amqp10, stomp, nats, jetstream, mqtt, mqtt5, kafka, relay, or a JMS client: {}",
             bench_record::target::JMS_SCHEMES.join(", ")
         ))),
     }
@@ -180,6 +182,7 @@ fn in_turn<T>(places: &[T], number: u64) -> Result<&T, Failure> {
 pub(crate) fn product(target: &Target) -> Option<(String, String)> {
     match target.scheme.as_str() {
         "amqp" => session::Session::open(target, "greeting").ok().map(|session| session.server),
+        "amqp10" => amqp10::server(target).ok(),
         "stomp" => stomp::server(target).ok(),
         _ => None,
     }

@@ -38,9 +38,9 @@ const CONTROL: &str = "control";
 pub(crate) struct RunArgs {
     /// A broker:
     /// [NAME=]SCHEME://[USER:PASSWORD@]HOST:PORT[/VHOST][,pid=PID[+PID]][,type=QUEUE_TYPE][,durability=CLASS]
-    /// [,metrics=HOST:PORT/PATH], where SCHEME is amqp, stomp, nats, jetstream, mqtt, mqtt5, kafka,
-    /// relay, or a JMS client: amqp10, openwire, openwire5, artemis, openmq; any other is
-    /// jms:CLASS?KEY=VALUE&... or jndi:CONTEXT?url=URL&cf=NAME. Or a peer,
+    /// [,metrics=HOST:PORT/PATH], where SCHEME is amqp, amqp10, stomp, nats, jetstream, mqtt,
+    /// mqtt5, kafka, relay, or a JMS client: qpid-jms, openwire, openwire5, artemis, openmq; any
+    /// other is jms:CLASS?KEY=VALUE&... or jndi:CONTEXT?url=URL&cf=NAME. Or a peer,
     /// [NAME=]PEER[/VARIANT...][,via=SCHEME], which is started for the run if it is not up. Repeat
     /// it to compare
     #[arg(long = "target", value_name = "TARGET", required_unless_present_any = ["relay", "log"])]

@@ -93,6 +93,16 @@ pub enum Section {
 }
 
 impl Section {
+    /// Appends what stands before the `length` bytes of a section of data; the bytes follow
+    /// elsewhere.
+    pub fn encode_data_head(length: usize, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[code::DESCRIBED, code::ULONG_8, Self::Data as u8]);
+        match u8::try_from(length) {
+            Ok(short) => out.extend_from_slice(&[code::BINARY_8, short]),
+            Err(_) => put(out, code::BINARY_32, (length as u32).to_be_bytes()),
+        }
+    }
+
     /// Appends the section with `value`, which has to be of the section's type.
     pub fn encode(self, value: &impl Encode, out: &mut Vec<u8>) {
         out.extend_from_slice(&[code::DESCRIBED, code::ULONG_8, self as u8]);

@@ -82,7 +82,7 @@ pub(crate) fn produce(job: Producer, run: &Run, tally: &Tally) -> Result<(Line, 
         let phase = run.phase();
         let stopping = phase != RunPhase::Run || sender.seen.sent == sender.quota;
         let answered = sender.replies == 0 || phase != RunPhase::Run;
-        let quiet = sender.line.talk.output().is_empty() && sender.window.open() == 0 && answered;
+        let quiet = sender.line.talk.waiting() == 0 && sender.window.open() == 0 && answered;
         if phase == RunPhase::End || (stopping && quiet) {
             break;
         }
@@ -151,7 +151,9 @@ impl<'a> Sender<'a> {
         let mut room = if self.schedule.is_some() { u64::MAX } else { self.run.room() };
         let pause = loop {
             if self.line.talk.waiting() >= self.batch {
-                break Pause::None;
+                // With nothing to write, what waits is in need of the broker's credit.
+                self.held = self.line.talk.output().is_empty();
+                break if self.held { Pause::For(GLANCE) } else { Pause::None };
             }
             if !self.window.has_room() || self.seen.sent == self.quota {
                 self.held = true;

@@ -85,7 +85,7 @@ pub(crate) enum ClientKind {
     Amqp,
     /// STOMP.
     Stomp,
-    /// JMS and what resembles it.
+    /// JMS and what resembles it, such as AMQP 1.0 over this program's own client.
     Jms,
 }
 
@@ -95,6 +95,7 @@ impl ClientKind {
         match scheme {
             "amqp" => Some(Self::Amqp),
             "stomp" => Some(Self::Stomp),
+            "amqp10" => Some(Self::Jms),
             jms if JMS_SCHEMES.contains(&jms) => Some(Self::Jms),
             _ => None,
         }

@@ -281,7 +281,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "crates/bench/src/driver",
         layers: &[
             &["jvm", "kafka", "link", "nats"],
-            &["mqtt", "session", "stomp"],
+            &["amqp10", "mqtt", "session", "stomp"],
             &["amqp"],
             &["relay"],
         ],

@@ -397,7 +397,7 @@ mod tests {
     /// Workers of all versions read these names; [`VERSION`] rises with them.
     #[test]
     fn a_load_is_one_flat_object() {
-        let target = "amqp10://h".parse().unwrap();
+        let target = "qpid-jms://h".parse().unwrap();
         let scenario = Scenario::default().with(|s| {
             s.topology.producers = 2;
             s.length.messages = Some(3);
@@ -423,7 +423,7 @@ mod tests {
     #[test]
     fn slices_of_one_cell_are_the_same_load() {
         let spec = |run: u32, change: Change| {
-            let (target, mut scenario) = ("amqp10://h".parse().unwrap(), Scenario::default());
+            let (target, mut scenario) = ("qpid-jms://h".parse().unwrap(), Scenario::default());
             change(&mut scenario);
             let provider = Provider::of(&target, &scenario).unwrap().unwrap();
             Spec::new(&provider, &target, &scenario, run).unwrap().everywhere()
@@ -450,14 +450,14 @@ mod tests {
             let provider = Provider::of(&target, &scenario).unwrap().unwrap();
             Spec::new(&provider, &target, &scenario, 0xab)
         };
-        let plain = spec("amqp10://h", |s| s.clients.ack_every = 3).unwrap();
+        let plain = spec("qpid-jms://h", |s| s.clients.ack_every = 3).unwrap();
         assert_eq!(
             (plain.name.as_str(), plain.terms.ack, &plain.pace.quotas),
             ("hermod_bench.000000ab", 2, &vec![MOST])
         );
         assert_eq!((plain.bodies.stamped, plain.bodies.short_after, plain.terms.priority), (40, MOST, -1));
         let acks: [(&str, Change, u32); 6] = [
-            ("amqp10://h", |s| s.clients.ack_every = 0, 3),
+            ("qpid-jms://h", |s| s.clients.ack_every = 0, 3),
             ("openmq://h", |s| s.clients.ack_every = 0, 0x8000),
             ("openmq://h", |s| s.clients.ack_every = 1, 1),
             ("openmq://h", |s| (s.clients.ack_every, s.clients.dups_ok) = (10, true), 3),
@@ -469,15 +469,15 @@ mod tests {
         }
         let cases: [(&str, Change, &str); 6] = [
             (
-                "amqp10://h",
+                "qpid-jms://h",
                 |s| (s.topology.destination, s.topology.idle_queues) = (Destination::Fanout, 1),
                 "drop their oldest",
             ),
-            ("amqp10://h,type=quorum", |_| {}, "types of queues"),
-            ("amqp10://h", |s| s.topology.destination = Destination::Pattern, "exchanges in JMS"),
-            ("amqp10://h", |s| s.clients.poll = true, "each single message"),
-            ("amqp10://h", |s| s.clients.nodelay = false, "small segments"),
-            ("amqp10://h", |s| s.pace.arrivals = Arrivals::Bursts, "bursts"),
+            ("qpid-jms://h,type=quorum", |_| {}, "types of queues"),
+            ("qpid-jms://h", |s| s.topology.destination = Destination::Pattern, "exchanges in JMS"),
+            ("qpid-jms://h", |s| s.clients.poll = true, "each single message"),
+            ("qpid-jms://h", |s| s.clients.nodelay = false, "small segments"),
+            ("qpid-jms://h", |s| s.pace.arrivals = Arrivals::Bursts, "bursts"),
         ];
         for (target, change, part) in cases {
             let failure = spec(target, change).unwrap_err().to_string();

@@ -90,7 +90,7 @@ impl Provider {
     /// The client for a target; none where its scheme is not one of [`JMS_SCHEMES`].
     pub(crate) fn of(target: &Target, scenario: &Scenario) -> Result<Option<Self>, Failure> {
         let provider = match target.scheme.as_str() {
-            "amqp10" => qpid(target, scenario),
+            "qpid-jms" => qpid(target, scenario),
             "openwire" => activemq(target, scenario, Api::Jakarta, "org.apache.activemq:activemq-client:6.1.7"),
             "openwire5" => activemq(target, scenario, Api::Javax, "org.apache.activemq:activemq-client:5.18.7"),
             "artemis" => artemis(target, scenario),
@@ -293,9 +293,9 @@ mod tests {
     #[test]
     fn each_client_is_told_how_to_send_and_to_fetch() {
         let cases: &[Case] = &[
-            ("amqp10://h", |s| s.clients.window = 0, &["amqp://h:5672?", "jms.forceAsyncSend=true"]),
+            ("qpid-jms://h", |s| s.clients.window = 0, &["amqp://h:5672?", "jms.forceAsyncSend=true"]),
             (
-                "amqp10://h/v",
+                "qpid-jms://h/v",
                 |s| (s.clients.window, s.clients.prefetch) = (1, 7),
                 &["forceSyncSend=true", "all=7", "amqp.vhost=v"],
             ),
@@ -317,7 +317,7 @@ mod tests {
                 ],
             ),
             ("artemis://h", |s| (s.clients.window, s.message.size) = (1000, 65_336), &["producerWindowSize=65536000"]),
-            ("amqp10://h", |s| s.clients.ack_every = 0, &["presettleConsumers=true", "least_acks: 3"]),
+            ("qpid-jms://h", |s| s.clients.ack_every = 0, &["presettleConsumers=true", "least_acks: 3"]),
             ("openwire://h", |s| s.clients.ack_every = 0, &["least_acks: 3"]),
             (
                 "artemis://h",
@@ -344,7 +344,7 @@ mod tests {
         let acknowledged: [Change; 2] =
             [|s| s.clients.ack_every = 1, |s| (s.topology.consumers, s.clients.bystander) = (0, true)];
         for change in acknowledged {
-            let text = format!("{:?}", provider("amqp10://h", change));
+            let text = format!("{:?}", provider("qpid-jms://h", change));
             assert!(!text.contains("presettle"), "{text}");
         }
         assert_eq!(provider("amqp://h", |_| {}).unwrap(), None);

@@ -65,7 +65,7 @@ fn scripted(script: &str) -> Result<Worker, Failure> {
 fn spec() -> Spec {
     use crate::driver::jvm::provider::Provider;
     use bench_record::scenario::Scenario;
-    let (target, scenario) = ("amqp10://h".parse().unwrap(), Scenario::default());
+    let (target, scenario) = ("qpid-jms://h".parse().unwrap(), Scenario::default());
     let provider = Provider::of(&target, &scenario).unwrap().unwrap();
     Spec::new(&provider, &target, &scenario, 1).unwrap()
 }

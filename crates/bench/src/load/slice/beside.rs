@@ -182,7 +182,7 @@ mod tests {
             (|s| s.clients.selector = Some(10), (1, false, 1)),
         ];
         for (change, expected) in cases {
-            let (target, mut scenario) = ("amqp10://h".parse().unwrap(), Scenario::default());
+            let (target, mut scenario) = ("qpid-jms://h".parse().unwrap(), Scenario::default());
             change(&mut scenario);
             let provider = Provider::of(&target, &scenario).unwrap().unwrap();
             let spec = serde_json::to_value(Spec::new(&provider, &target, &scenario, 1).unwrap().rehearsal()).unwrap();
