@@ -322,6 +322,20 @@ impl Client {
         if frame.body.is_empty() {
             return Ok(Step::Done);
         }
+        let (before, closing) = (out.len(), self.phase == Phase::Closing);
+        let step = self.take_performative(frame, out)?;
+        // Nothing may follow our end of a session, or our close of the connection.
+        if out.len() > before && (closing || self.is_ending(frame.channel)) {
+            out.truncate(before);
+        }
+        Ok(step)
+    }
+
+    fn is_ending(&mut self, remote: u16) -> bool {
+        self.remote_session(remote).is_ok_and(|(_, session)| session.ending)
+    }
+
+    fn take_performative<'i>(&mut self, frame: Frame<'i>, out: &mut Vec<u8>) -> Result<Step<'i>, ClientError> {
         let (performative, payload) = decode_performative(frame.body)?;
         match performative {
             Performative::Transfer(transfer) => self.take_transfer(frame.channel, &transfer, payload, out),
@@ -357,7 +371,7 @@ impl Client {
 
     fn take_begin(&mut self, remote: u16, begin: &Begin<'_>) -> Result<Step<'static>, ClientError> {
         let channel = begin.remote_channel.ok_or(ClientError::Unexpected("a session that was not asked for"))?;
-        self.session(channel)?.begun(begin);
+        self.sessions.get(channel.into()).ok_or(ClientError::NoSession(channel))?.begun(begin);
         self.channels.put(remote.into(), channel);
         Ok(Step::Event(Event::Begun { channel }))
     }
@@ -443,15 +457,19 @@ impl Client {
         Ok(Step::Event(Event::Ended { channel, error: end.error }))
     }
 
+    /// The session for a request.
     #[inline]
     fn session(&mut self, channel: u16) -> Result<&mut Session, ClientError> {
-        self.sessions.get(channel.into()).ok_or(ClientError::NoSession(channel))
+        let session = self.sessions.get(channel.into()).filter(|session| !session.ending);
+        session.ok_or(ClientError::NoSession(channel))
     }
 
+    /// The session of a frame that came.
     #[inline]
     fn remote_session(&mut self, remote: u16) -> Result<(u16, &mut Session), ClientError> {
         let channel = self.channels.get(remote.into()).copied().ok_or(ClientError::NoSession(remote))?;
-        Ok((channel, self.session(channel)?))
+        let session = self.sessions.get(channel.into()).ok_or(ClientError::NoSession(channel))?;
+        Ok((channel, session))
     }
 }
 

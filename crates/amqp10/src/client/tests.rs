@@ -338,6 +338,25 @@ fn a_close_of_ours_needs_no_second_one() {
 }
 
 #[test]
+fn nothing_follows_our_end_of_a_session() {
+    let mut client = in_session(u32::MAX);
+    let link = sender(&mut client, "s", 0);
+    let mut out = Vec::new();
+    client.send(link, SendMode::default(), &[b"waits"], &mut out).unwrap();
+    client.end(0, &mut out).unwrap();
+    out.clear();
+    // Sent before the peer has seen our end: credit, a question, and a detach.
+    let detach = Detach { handle: link.handle + 10, closed: true, error: None };
+    let bytes = [amqp(0, &Flow { echo: true, ..flow(link, 5) }), amqp(0, &detach)].concat();
+    assert_eq!(events(&mut client, &bytes, &mut out).len(), 2);
+    assert_eq!(said(&out), []);
+    assert_eq!(client.send(link, SendMode::default(), &[b"m"], &mut out), Err(ClientError::NoSession(0)));
+    events(&mut client, &amqp(0, &End::default()), &mut out);
+    client.close(&mut out);
+    assert_eq!(said(&out).len(), 1);
+}
+
+#[test]
 fn transactions_are_asked_for_and_named() {
     let mut client = in_session(u32::MAX);
     let mut out = Vec::new();
