@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """Runs the integration tests of amqp091-go. The Go module from the registry brings them along."""
 
-import json
-
 import judge
 
 VERSION = "v1.16.0"
@@ -11,7 +9,6 @@ MODULE = "github.com/rabbitmq/amqp091-go"
 # docs/conformance.md. They are then run once more.
 LIMIT, ATTEMPTS = "6m", 2
 TIMED_OUT = "panic: test timed out"
-RESULTS = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 
 
 def body():
@@ -23,7 +20,7 @@ def body():
         if TIMED_OUT not in log.read_text():
             break
         print(f"a test did not end within {LIMIT}: once more, on a fresh broker")
-    return judge.report(options, version, outcomes(log))
+    return judge.report(options, version, judge.go_tests(log))
 
 
 def attempt(options, checkout):
@@ -35,24 +32,6 @@ def attempt(options, checkout):
         environment |= {"RABBITMQ_RABBITMQCTL_PATH": str(judge.FOLDER / "rabbitmqctl.py"), "HERMOD_SUITE_STATE": str(broker.state)}
         tests = ["go", "test", "-tags", "integration", "-count=1", "-timeout", LIMIT, "-json", "./..."]
         return judge.run(options, tests, folder=checkout, environment=environment)
-
-
-def outcomes(log):
-    """Reads the events of `go test -json`. A test that has no end, as after a panic, failed."""
-    said, ended = {}, {}
-    for line in log.read_text().splitlines():
-        if not line.startswith("{"):
-            continue
-        event = json.loads(line)
-        test = event.get("Test")
-        if test is None:
-            continue
-        said.setdefault(test, [])
-        if event["Action"] == "output":
-            said[test].append(event["Output"])
-        elif event["Action"] in RESULTS:
-            ended[test] = RESULTS[event["Action"]]
-    return [judge.Outcome(test, ended.get(test, "failed"), "".join(said[test][-4:])) for test in said]
 
 
 judge.main(body)

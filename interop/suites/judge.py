@@ -275,6 +275,25 @@ def is_open(port):
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+def go_tests(log):
+    """Reads the events of `go test -json`. A test that has no end, as after a panic, failed."""
+    results = {"pass": "passed", "fail": "failed", "skip": "skipped"}
+    said, ended = {}, {}
+    for line in log.read_text().splitlines():
+        if not line.startswith("{"):
+            continue
+        event = json.loads(line)
+        test = event.get("Test")
+        if test is None:
+            continue
+        said.setdefault(test, [])
+        if event["Action"] == "output":
+            said[test].append(event["Output"])
+        elif event["Action"] in results:
+            ended[test] = results[event["Action"]]
+    return [Outcome(test, ended.get(test, "failed"), "".join(said[test][-4:])) for test in said]
+
+
 def junit(*files):
     """The outcomes in JUnit's XML, which pytest, Maven and others write."""
     outcomes = []

@@ -442,11 +442,11 @@ public final class Client {
             TextMessage message = session.createTextMessage("m" + number);
             message.setIntProperty("number", number);
             message.setJMSType(number % 2 == 0 ? "even" : "odd");
-            producer.send(message, DeliveryMode.PERSISTENT, number < 3 ? 4 : 8, 0);
+            producer.send(message, DeliveryMode.PERSISTENT, number < 4 ? 4 : 8, 0);
         }
         MessageConsumer chosen = session.createConsumer(queue, "JMSType = 'odd' AND number BETWEEN 1 AND 4");
-        expect("body", text(chosen), "m3");
         expect("body", text(chosen), "m1");
+        expect("body", text(chosen), "m3");
         nothing(chosen, "the selector is true for no other");
         chosen.close();
         MessageConsumer urgent = session.createConsumer(queue, "JMSPriority > 5 AND JMSDeliveryMode = 'PERSISTENT'");
