@@ -809,6 +809,25 @@ def another_sites_page_can_neither_act_nor_show_the_console(stage):
     stage.complaints = [text for text in stage.complaints if "frame" not in text.lower()]
 
 
+@scenario
+def the_history_of_a_queue_has_an_hour_and_a_day(stage):
+    stage.broker.declare("remembered")
+    stage.log_in()
+    stage.open(queue_path("remembered"))
+    stage.page.get_by_role("link", name="History of 24 hours").click()
+    for heading in ["Last hour", "Last 24 hours"]:
+        expect(stage.page.get_by_role("heading", name=heading)).to_be_visible()
+    stage.broker.publish("remembered", 7)
+    chart = stage.page.get_by_role("img", name=re.compile("^Messages in the queue in the last"))
+    expect(chart.first).to_be_visible(timeout=30_000)
+    stage.page.get_by_text("Messages in the queue as a table").first.click()
+    expect(stage.page.get_by_role("cell", name="7", exact=True).first).to_be_visible(timeout=15_000)
+    stage.open("/")
+    stage.page.get_by_role("link", name="History of 24 hours").click()
+    expect(stage.page.get_by_role("heading", name="Comings and goings")).to_be_visible()
+    stage.picture("history")
+
+
 # The log, and what this is.
 
 
@@ -910,6 +929,8 @@ PAGES = {
     "purge": queue_path("accessible", "/purge"),
     "task": queue_path("accessible", "/task"),
     "tasks": "/tasks",
+    "history": "/history",
+    "queue_history": queue_path("accessible", "/history"),
     "exchanges": "/exchanges",
     "exchange": "/exchanges/%2F/amq.topic",
     "policies": "/policies",

@@ -10,6 +10,7 @@ use broker::{Overview, QueueReport};
 use serde_json::{Map, Value as Json, json};
 
 use crate::counters::{ALL_LENGTHS, CHURN, Counter, LENGTHS, OF_QUEUES, TRAFFIC};
+use crate::glance::Glances;
 
 /// Seconds between two samples.
 pub(crate) const STEP_SECONDS: u64 = 5;
@@ -21,15 +22,17 @@ const COARSE_STEP_MS: u64 = 60_000;
 const SHOWN: u64 = 1500;
 
 /// The most queues whose histories are kept.
-const MOST_QUEUES: usize = 100;
+const MOST_QUEUES: usize = 50;
 /// A queue is sampled for so long after it was last looked at.
-const INTEREST_MS: u64 = 3600 * 1000;
+const INTEREST_MS: u64 = 24 * 3600 * 1000;
 
 /// The histories of the broker, and of the queues that are looked at one by one.
 #[derive(Debug, Default)]
 pub(crate) struct Histories {
     broker: Mutex<BrokerHistory>,
     queues: Mutex<HashMap<Place, QueueHistory>>,
+    /// The last look at everything.
+    pub(crate) glances: Glances,
 }
 
 /// The vhost and the name of a queue.
@@ -134,6 +137,15 @@ pub(crate) struct Point {
     pub(crate) value: f64,
 }
 
+/// How far back a chart goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Span {
+    /// An hour, in steps of five seconds.
+    Hour,
+    /// A day, in steps of a minute.
+    Day,
+}
+
 /// Which samples an answer shows: of the last `age` seconds, `step` seconds apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
@@ -180,17 +192,25 @@ impl History {
         }
     }
 
-    /// How the figure of this field of the table stood within the last hour, from old to new.
-    pub(crate) fn lengths<T>(&self, counters: &[Counter<T>], field: &str) -> Vec<Point> {
+    /// How the figure of this field of the table stood within a span, from old to new.
+    pub(crate) fn lengths<T>(&self, counters: &[Counter<T>], field: &str, span: Span) -> Vec<Point> {
         let Some(index) = index_of(counters, field) else { return Vec::new() };
-        self.fine.iter().map(|sample| Point { at: sample.at, value: sample.figures[index] as f64 }).collect()
+        self.ring(span).iter().map(|sample| Point { at: sample.at, value: sample.figures[index] as f64 }).collect()
     }
 
-    /// How fast the figure of this field moved within the last hour, from old to new.
-    pub(crate) fn rates<T>(&self, counters: &[Counter<T>], field: &str) -> Vec<Point> {
+    /// How fast the figure of this field moved within a span, from old to new.
+    pub(crate) fn rates<T>(&self, counters: &[Counter<T>], field: &str, span: Span) -> Vec<Point> {
         let Some(index) = index_of(counters, field) else { return Vec::new() };
-        let pairs = self.fine.iter().zip(self.fine.iter().skip(1));
+        let ring = self.ring(span);
+        let pairs = ring.iter().zip(ring.iter().skip(1));
         pairs.map(|(older, newer)| Point { at: newer.at, value: rate(older, newer, index).max(0.0) }).collect()
+    }
+
+    fn ring(&self, span: Span) -> &VecDeque<Sample> {
+        match span {
+            Span::Hour => &self.fine,
+            Span::Day => &self.coarse,
+        }
     }
 
     fn rate(&self, index: usize) -> f64 {
@@ -272,10 +292,10 @@ mod tests {
         assert_eq!(shown["a_details"], json!({ "rate": 2.0, "samples": samples, "avg": 100.0, "avg_rate": 2.0 }));
         assert_eq!(shown["b_details"]["rate"], -0.2);
         let row = |field| Counter::<()> { field, metric: "", help: "", read: |()| 0 };
-        let rates = history.rates(&[row("a"), row("b")], "a");
+        let rates = history.rates(&[row("a"), row("b")], "a", Span::Hour);
         assert_eq!((rates.len(), rates[0]), (12, Point { at: 1_005_000, value: 2.0 }));
-        assert_eq!(history.lengths(&[row("a")], "a")[12], Point { at: 1_060_000, value: 120.0 });
-        assert_eq!(history.rates(&[row("a")], "none"), []);
+        assert_eq!(history.lengths(&[row("a")], "a", Span::Hour)[12], Point { at: 1_060_000, value: 120.0 });
+        assert_eq!(history.rates(&[row("a")], "none", Span::Hour), []);
     }
 
     #[test]
@@ -289,6 +309,11 @@ mod tests {
         let samples = day["a_details"]["samples"].as_array().unwrap();
         assert_eq!(samples.len(), 25);
         assert_eq!(samples[0]["sample"].as_u64().unwrap() - samples[1]["sample"].as_u64().unwrap(), 720);
+        let row = [Counter::<()> { field: "a", metric: "", help: "", read: |()| 0 }];
+        let (hour, day) = (history.rates(&row, "a", Span::Hour), history.rates(&row, "a", Span::Day));
+        assert_eq!((hour.len(), day.len()), (FINE - 1, COARSE - 1));
+        assert!(day.iter().chain(&hour).all(|point| (point.value - 0.2).abs() < 1e-9), "one in five seconds");
+        assert_eq!(day[1].at - day[0].at, COARSE_STEP_MS);
         // More samples than an answer shows are cut at the old end.
         let all = details(&history, Some(Range { age: u64::MAX, step: 0 }));
         assert!(all["a_details"]["samples"].as_array().unwrap().len() <= usize::try_from(SHOWN).unwrap());

@@ -22,6 +22,7 @@ mod features;
 mod figures;
 mod foreign;
 mod front;
+mod glance;
 mod history;
 mod hosts;
 mod http;

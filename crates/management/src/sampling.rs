@@ -1,7 +1,7 @@
 //! Samples for histories: every few seconds, of the broker and of the queues that are looked at.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -30,7 +30,10 @@ pub(crate) fn now() -> u64 {
 
 fn sample(source: &Source, at: u64) {
     let (broker, histories) = (&source.broker, &source.histories);
-    histories.keep_broker(at, &broker.overview());
+    let begun = Instant::now();
+    let overview = broker.overview();
+    histories.keep_broker(at, &overview);
+    source.histories.glances.renew(broker, overview, begun);
     for place in histories.looked_at(at) {
         let (vhost, name) = (place.0.as_str(), place.1.as_str());
         histories.keep_queue(at, &place, broker.some_queues(vhost, &[name.into()]).first());

@@ -94,6 +94,11 @@ impl Cause {
 pub struct Causes(u16);
 
 impl Causes {
+    /// Whether one of them stops the queue for itself, so that it is stuck.
+    pub(crate) fn has_trouble(self) -> bool {
+        self.iter().any(|cause| cause.is_trouble() && cause != Cause::Alarm)
+    }
+
     /// One more cause holds.
     pub(crate) fn add(&mut self, cause: Cause) {
         self.0 |= 1 << cause as u16;

@@ -25,7 +25,7 @@ impl QueueReport {
     /// Whether it moves.
     pub fn standing(&self) -> Standing {
         let causes = self.figures.causes;
-        if causes.iter().any(|cause| cause.is_trouble() && cause != Cause::Alarm) {
+        if causes.has_trouble() {
             Standing::Stuck
         } else if causes.iter().any(|cause| matches!(cause, Cause::Delayed | Cause::WaitsForDisk)) {
             Standing::Waits

@@ -1,12 +1,18 @@
 //! Lists for management in parts: first the names, and then the reports of some of them. Only the
 //! lists of names grow with the number of objects.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
+
+use hashbrown::HashMap;
+use journal::Owner;
 
 use crate::alarms::AlarmsUp;
 use crate::broker::Broker;
 use crate::catalog::{Exchange, Tables};
 use crate::engine::clients::SessionReport;
+use crate::queue::{Cause, Queue};
 use crate::report::objects::{binding_report, default_binding, default_exchange, exchange_report, in_order};
 use crate::report::{BindingReport, ClientReport, ConsumerReport, ExchangeReport, QueueReport, client_report};
 use crate::routing::{BindingCursor, Destination};
@@ -59,6 +65,38 @@ impl Broker {
             queues.map(|queue| self.queue_report(queue, tables, &lost)).collect()
         };
         self.read(vhost, reports).unwrap_or_default()
+    }
+
+    /// At most so many queues of a vhost that are stuck: damaged ones first, then those with most
+    /// ready messages. Every queue is looked at, and reports are made of the result alone.
+    pub fn stuck_queues(&self, vhost: &str, most: usize) -> Vec<QueueReport> {
+        let lost = self.engine.damages.lost.lock().clone();
+        let reports = |tables: &Tables| {
+            let mut worst: BinaryHeap<Reverse<(bool, u64, Arc<str>)>> = BinaryHeap::with_capacity(most + 1);
+            for queue in tables.queues() {
+                let Some((damaged, ready)) = self.is_stuck(queue, &lost) else { continue };
+                worst.push(Reverse((damaged, ready, Arc::clone(&queue.name))));
+                if worst.len() > most {
+                    worst.pop();
+                }
+            }
+            let queues = worst.into_sorted_vec().into_iter().filter_map(|Reverse((.., name))| tables.queue(&name));
+            queues.map(|queue| self.queue_report(queue, tables, &lost)).collect()
+        };
+        self.read(vhost, reports).unwrap_or_default()
+    }
+
+    /// Whether a queue that is stuck is damaged, and how many messages of it are ready.
+    fn is_stuck(&self, queue: &Queue, lost: &HashMap<Owner, String>) -> Option<(bool, u64)> {
+        let delayed = queue.delayed(&self.engine);
+        let mut inner = queue.lock(&self.engine);
+        let delayed = delayed + inner.waiting() as u64;
+        let mut causes = queue.causes(&mut inner, delayed, &self.engine);
+        let damaged = inner.damage().is_some() || (inner.live() > 0 && lost.contains_key(&queue.id));
+        if damaged {
+            causes.add(Cause::Damaged);
+        }
+        causes.has_trouble().then(|| (damaged, inner.ready() as u64))
     }
 
     /// Reports of these exchanges, without the missing ones.

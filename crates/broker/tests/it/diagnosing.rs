@@ -9,7 +9,11 @@ use testkit::sim_disk::SimDisk;
 /// The diagnosis of queue q after these lines.
 fn after(script: &mut Script, lines: &[&str]) -> Diagnosis {
     lines.iter().for_each(|line| drop(script.say(line)));
-    script.broker().broker.diagnose("/", "q").expect("the queue is there")
+    let found = script.broker().broker.diagnose("/", "q").expect("the queue is there");
+    let stuck = script.broker().broker.stuck_queues("/", 8);
+    let is_named = stuck.iter().any(|queue| queue.name == "q");
+    assert_eq!(is_named, found.standing() == Standing::Stuck, "the list of stuck queues says the same");
+    found
 }
 
 fn of(lines: &[&str]) -> Diagnosis {
@@ -63,6 +67,23 @@ fn each_cause_shows_in_its_situation() {
         let found = of(lines);
         assert_eq!(causes(&found), expected, "{lines:?}: {found:?}");
     }
+}
+
+#[test]
+fn of_many_stuck_queues_those_with_most_messages_are_named() {
+    let mut script = Script::memory();
+    for number in 1..=9 {
+        script.say(&format!("a queue q{number}"));
+        (0..number).for_each(|body| drop(script.say(&format!("a publish - q{number} {body}"))));
+    }
+    script.say("a queue idle");
+    let named = |most| -> Vec<(String, u64)> {
+        let stuck = script.broker().broker.stuck_queues("/", most);
+        stuck.into_iter().map(|queue| (queue.name, queue.ready)).collect()
+    };
+    assert_eq!(named(2), [("q9".to_owned(), 9), ("q8".to_owned(), 8)]);
+    assert_eq!((named(100).len(), named(0).len()), (9, 0));
+    assert!(script.broker().broker.stuck_queues("nowhere", 8).is_empty());
 }
 
 #[test]

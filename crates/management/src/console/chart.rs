@@ -1,10 +1,10 @@
-//! Lines over time, drawn by the server: how figures moved within the last hour. Each chart is
-//! there as a table, too, and says in words what it shows.
+//! Lines over time, drawn by the server: how figures moved within the last hour or day. Each chart
+//! is there as a table, too, and says in words what it shows.
 
 use maud::{Markup, html};
 
 use super::figure;
-use crate::history::Point;
+use crate::history::{Point, Span};
 use crate::quantity;
 
 /// The area of the lines, in the units of the drawing, and the room for the numbers beside it.
@@ -39,13 +39,23 @@ pub(super) struct Line {
     pub(super) points: Vec<Point>,
 }
 
+/// The charts of the last hour, and below them those of the last day.
+pub(super) fn spans(charts: impl Fn(Span) -> Markup) -> Markup {
+    html! {
+        h2 { "Last hour" }
+        (charts(Span::Hour))
+        h2 { "Last 24 hours" }
+        (charts(Span::Day))
+    }
+}
+
 /// A chart of these lines, which have points at the same moments.
 pub(super) fn chart(title: &str, unit: Unit, lines: &[Line]) -> Markup {
     let moments: Vec<u64> =
         lines.first().map(|line| line.points.iter().map(|point| point.at).collect()).unwrap_or_default();
     let (Some(first), Some(last)) = (moments.first(), moments.last()) else { return html! {} };
     if moments.len() < 2 {
-        return html! { p .hint { (title) ": figures of more than one moment come in some seconds." } };
+        return html! { p .hint { (title) ": figures of more than one moment come in some seconds, and of a day after two minutes." } };
     }
     let most = lines.iter().flat_map(|line| &line.points).map(|point| point.value).fold(0.0, f64::max);
     let top = ceiling(most);

@@ -10,7 +10,7 @@ use broker::{Overview, QueueReport};
 use maud::{Markup, html};
 use serde_json::{Value as Json, json};
 
-use super::chart::{Line, Unit, chart};
+use super::chart::{Line, Unit, chart, spans};
 use super::figure;
 use super::frame::{Part, View};
 use super::parts::{Mood, facts, figures, place, verdict};
@@ -19,19 +19,17 @@ use super::seen;
 use super::trouble::Shown;
 use super::visitor::Visitor;
 use crate::api::{self, Asker};
-use crate::counters::{ALL_LENGTHS, TRAFFIC, delivered};
+use crate::counters::{ALL_LENGTHS, CHURN, TRAFFIC, delivered};
+use crate::glance;
+use crate::history::Span;
 use crate::process::Process;
 use crate::quantity::{self, several};
 use crate::source::{Source, alarms};
 
 type Shared = State<Arc<Source>>;
 
-/// Queues that the list of attention names, and names that are read at once.
-const NAMED: usize = 8;
-const CHUNK: usize = 256;
-
 pub(super) fn router() -> Router<Arc<Source>> {
-    Router::new().route("/", get(show))
+    Router::new().route("/", get(show)).route("/history", get(history))
 }
 
 /// Sums over what a user sees.
@@ -52,21 +50,25 @@ struct Rates([f64; 3]);
 async fn show(visitor: Visitor, State(source): Shared) -> Shown {
     let asker = visitor.asker.clone();
     let (sums, rates, stuck, node) = api::sum_up(&source, &visitor.asker, move |source| {
-        let overview = asker.monitors().then(|| source.broker.overview());
-        let sums = overview.as_ref().map_or_else(|| share(&asker, source), whole);
-        let rates = rates(&asker, source, &sums);
-        let node = overview.map(|overview| (Process::look(), overview));
-        (sums, rates, stuck(&asker, source), node)
+        let glance = asker.monitors().then(|| source.histories.glances.look(&source.broker));
+        let sums = glance.as_ref().map_or_else(|| share(&asker, source), |glance| whole(&glance.overview));
+        let at = glance.as_ref().map_or_else(Instant::now, |glance| glance.at);
+        let rates = rates(&asker, source, &sums, at);
+        let stuck = glance.as_ref().map_or_else(|| stuck(&asker, source), |glance| glance.stuck.clone());
+        (sums, rates, stuck, glance.map(|glance| (Process::look(), glance)))
     })
     .await?;
     let body = html! {
-        (attention(&source, &stuck, node.as_ref().map(|(_, overview)| overview)))
+        (attention(&source, &stuck, node.as_ref().map(|(_, glance)| &glance.overview)))
         (now(&sums, &rates))
-        @if node.is_some() { (movement(&source)) }
+        @if node.is_some() {
+            (movement(&source, Span::Hour))
+            p .buttons { a .button href="/history" { "History of 24 hours" } }
+        }
         @if sums.queues == 0 { (first_steps(&source)) }
-        @if let Some((process, overview)) = &node {
+        @if let Some((process, glance)) = &node {
             h2 { "Node" }
-            (this_node(&source, process, overview))
+            (this_node(&source, process, &glance.overview))
         }
         h2 { "Listeners" }
         (listeners(&source))
@@ -103,27 +105,19 @@ fn share(asker: &Asker, source: &Source) -> Sums {
     }
 }
 
-fn rates(asker: &Asker, source: &Source, sums: &Sums) -> Rates {
+fn rates(asker: &Asker, source: &Source, sums: &Sums, at: Instant) -> Rates {
     let counts = json!({ "publish": sums.published, "deliver_get": sums.delivered, "ack": sums.acknowledged });
     let Json::Object(mut counts) = counts else { return Rates([0.0; 3]) };
     let of = if asker.monitors() { String::new() } else { format!(" of {}", asker.user()) };
-    source.rates.add(&format!("console overview{of}"), &mut counts, Instant::now());
+    source.rates.add(&format!("console overview{of}"), &mut counts, at);
     let rate = |name: &str| counts[&format!("{name}_details")]["rate"].as_f64().unwrap_or_default();
     Rates(["publish", "deliver_get", "ack"].map(rate))
 }
 
-/// The queues that do not move although messages wait in them: those with most messages first.
+/// The queues that this user sees and that are stuck.
 fn stuck(asker: &Asker, source: &Source) -> Vec<QueueReport> {
-    let mut stuck: Vec<QueueReport> = Vec::new();
-    for vhost in seen::vhosts(asker, source) {
-        for names in source.broker.queue_names(&vhost).chunks(CHUNK) {
-            let queues = source.broker.some_queues(&vhost, names);
-            stuck.extend(queues.into_iter().filter(|queue| matches!(state(queue).0, Mood::Warning | Mood::Bad)));
-            stuck.sort_by_key(|queue| std::cmp::Reverse((queue.damaged.is_some(), queue.ready)));
-            stuck.truncate(NAMED);
-        }
-    }
-    stuck
+    let vhosts: Vec<Arc<str>> = seen::vhosts(asker, source).into_iter().map(Arc::from).collect();
+    glance::stuck(&source.broker, &vhosts)
 }
 
 fn attention(source: &Source, stuck: &[QueueReport], overview: Option<&Overview>) -> Markup {
@@ -176,16 +170,43 @@ fn now(sums: &Sums, Rates([published, delivered, acknowledged]): &Rates) -> Mark
 }
 
 /// How the sums over the broker moved.
-fn movement(source: &Source) -> Markup {
+fn movement(source: &Source, span: Span) -> Markup {
     let history = source.histories.of_broker();
-    let rate = |name, field| Line { name, points: history.traffic.rates(&TRAFFIC, field) };
-    let length = |name, field| Line { name, points: history.lengths.lengths(&ALL_LENGTHS, field) };
+    let rate = |name, field| Line { name, points: history.traffic.rates(&TRAFFIC, field, span) };
+    let length = |name, field| Line { name, points: history.lengths.lengths(&ALL_LENGTHS, field, span) };
     let rates = [rate("in", "publish"), rate("out", "deliver_get"), rate("acknowledged", "ack")];
     let lengths = [length("ready", "messages_ready"), length("unacknowledged", "messages_unacknowledged")];
     html! {
         div .charts data-live {
             (chart("Messages per second", Unit::Rate, &rates))
             (chart("Messages in queues", Unit::Count, &lengths))
+        }
+    }
+}
+
+/// How the broker moved within the last hour and the last day.
+async fn history(visitor: Visitor, State(source): Shared) -> Shown {
+    let body = html! {
+        @if visitor.asker.monitors() {
+            (spans(|span| movement(&source, span)))
+            h2 { "Comings and goings" }
+            (churn(&source))
+        } @else {
+            p .hint { "The history of the broker is shown to users with the tag monitoring or administrator." }
+        }
+    };
+    Ok(View::new(Part::Overview, "History", body).below("Overview", "/").show(&visitor, &source))
+}
+
+fn churn(source: &Source) -> Markup {
+    let history = source.histories.of_broker();
+    let rate = |name, field| Line { name, points: history.churn.rates(&CHURN, field, Span::Day) };
+    let connections = [rate("opened", "connection_created"), rate("closed", "connection_closed")];
+    let queues = [rate("created", "queue_created"), rate("deleted", "queue_deleted")];
+    html! {
+        div .charts data-live {
+            (chart("Connections per second", Unit::Rate, &connections))
+            (chart("Queues per second", Unit::Rate, &queues))
         }
     }
 }

@@ -10,7 +10,7 @@ use axum::routing::{get, post};
 use broker::{BindingReport, ConsumerReport, Diagnosis, QueueReport, Readiness};
 use maud::{Markup, html};
 
-use super::chart::{Line, Unit, chart};
+use super::chart::{Line, Unit, chart, spans};
 use super::figure;
 use super::form::Fields;
 use super::frame::{Notice, Part, View};
@@ -22,6 +22,7 @@ use super::{bindings, messages};
 use crate::api;
 use crate::counters::{LENGTHS, OF_QUEUES};
 use crate::diagnosis::{DiagnosisRow, readiness};
+use crate::history::Span;
 use crate::json::object;
 use crate::quantity::several;
 use crate::resources::{BindingChange, BindingFields, DestinationType, QueueChange};
@@ -34,6 +35,7 @@ type Named = Path<(String, String)>;
 pub(super) fn router() -> Router<Arc<Source>> {
     Router::new()
         .route("/queues/{vhost}/{name}", get(show))
+        .route("/queues/{vhost}/{name}/history", get(history))
         .route("/queues/{vhost}/{name}/bind", post(bind))
         .route("/queues/{vhost}/{name}/publish", post(publish))
         .route("/queues/{vhost}/{name}/messages", get(browse))
@@ -86,7 +88,8 @@ async fn page(
     let body = html! {
         (why(&whole.found))
         (now(queue, whole.rates))
-        (movement(source, queue))
+        (movement(source, queue, Span::Hour))
+        p .buttons { a .button href={ (whole.path()) "/history" } { "History of 24 hours" } }
         h2 { "Consumers" }
         (consumers(&whole.found.consumers))
         h2 { "Messages" }
@@ -140,11 +143,11 @@ fn now(queue: &QueueReport, rates: Rates) -> Markup {
 }
 
 /// How a queue moved since it was first looked at.
-fn movement(source: &Source, queue: &QueueReport) -> Markup {
+fn movement(source: &Source, queue: &QueueReport, span: Span) -> Markup {
     let place = (queue.vhost.clone(), queue.name.clone());
     source.histories.look_at_queue(sampling::now(), place, |history| {
-        let rate = |name, field| Line { name, points: history.traffic.rates(&OF_QUEUES, field) };
-        let length = |name, field| Line { name, points: history.lengths.lengths(&LENGTHS, field) };
+        let rate = |name, field| Line { name, points: history.traffic.rates(&OF_QUEUES, field, span) };
+        let length = |name, field| Line { name, points: history.lengths.lengths(&LENGTHS, field, span) };
         let rates = [rate("in", "publish"), rate("out", "deliver_get"), rate("acknowledged", "ack")];
         let lengths = [length("ready", "messages_ready"), length("unacknowledged", "messages_unacknowledged")];
         html! {
@@ -154,6 +157,20 @@ fn movement(source: &Source, queue: &QueueReport) -> Markup {
             }
         }
     })
+}
+
+/// How a queue moved within the last hour and the last day.
+async fn history(visitor: Visitor, State(source): Shared, Path((vhost, name)): Named) -> Shown {
+    let whole = find(&visitor, &source, &vhost, &name).await?;
+    let body = html! {
+        p .hint {
+            "A queue is sampled from its first look on, and until a day after the last one. "
+            "The tables below the charts have their figures."
+        }
+        (spans(|span| movement(&source, &whole.found.queue, span)))
+    };
+    let page = View::new(Part::Queues, "History", body).below("Queues", "/queues").below(name, whole.path());
+    Ok(page.show(&visitor, &source))
 }
 
 fn consumers(consumers: &[ConsumerReport]) -> Markup {

@@ -467,7 +467,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/management/src",
         layers: &[
-            &["budget", "counters", "door", "exposition", "features", "figures", "foreign", "hosts", "json", "pool", "process", "quantity", "rates", "recent", "report", "sessions", "watch"],
+            &["budget", "counters", "door", "exposition", "features", "figures", "foreign", "glance", "hosts", "json", "pool", "process", "quantity", "rates", "recent", "report", "sessions", "watch"],
             &["audit", "facts", "memory", "visit"],
             &["change", "cookies", "detailed", "front", "history", "metrics"],
             &["source"],
