@@ -5,7 +5,7 @@
 //! and repeats it after a restart. Every operation of every protocol passes
 //! [`Authority::authorize`]; nothing else grants a right.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,8 +17,8 @@ use base64::engine::general_purpose::STANDARD;
 use parking_lot::RwLock;
 
 use crate::identity::Question;
-use crate::login::{Job, LoginCounts, Logins};
-use crate::password::{MAX_PASSWORD, Work};
+use crate::login::{Job, LoginCounts, Logins, People, Plan};
+use crate::password::Work;
 use crate::ruling::{Rule, Ruling, TopicRule};
 use crate::sasl::MalformedResponse;
 use crate::sasl::scram::{self, Exchange, First, Verifier};
@@ -33,8 +33,8 @@ use crate::{
 pub struct AuthoritySettings {
     /// Users who may connect from loopback addresses only.
     pub loopback_users: BTreeSet<String>,
-    /// Threads that check passwords; each uses 19 MiB while it works.
-    pub login_threads: usize,
+    /// Which backends are asked, and how.
+    pub plan: Plan,
     /// Keeps new passwords for SCRAM-SHA-256.
     pub scram: bool,
     /// How often log-ins may fail.
@@ -51,7 +51,7 @@ impl AuthoritySettings {
     pub fn new(boot_key: [u8; 32]) -> Self {
         Self {
             loopback_users: BTreeSet::from(["guest".to_owned()]),
-            login_threads: 1,
+            plan: Plan::internal(),
             scram: false,
             failures: FailureLimits::default(),
             boot_key,
@@ -62,11 +62,10 @@ impl AuthoritySettings {
 
 /// Users, passwords and permissions.
 pub struct Authority {
-    users: RwLock<BTreeMap<Arc<str>, User>>,
+    people: People,
     /// Counts the changes of `users`. It is raised while they are locked for writing, so a
     /// reader that holds the read lock knows which state it saw.
     generation: AtomicU64,
-    loopback_users: RwLock<BTreeSet<String>>,
     decoy: PasswordHash,
     scram: bool,
     /// Some password is, or will be, kept for SCRAM-SHA-256.
@@ -80,7 +79,7 @@ pub struct Authority {
 
 impl std::fmt::Debug for Authority {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Authority").field("users", &self.users.read().len()).finish_non_exhaustive()
+        f.debug_struct("Authority").field("users", &self.people.users.read().len()).finish_non_exhaustive()
     }
 }
 
@@ -90,17 +89,18 @@ impl Authority {
     /// # Errors
     /// When the Argon2 implementation refuses the built-in parameters, which no input can cause.
     pub fn new(settings: AuthoritySettings) -> Result<Self, PasswordError> {
+        let people = People::default();
+        *people.loopback.write() = settings.loopback_users;
         Ok(Self {
-            users: RwLock::default(),
+            people: people.clone(),
             generation: AtomicU64::new(1),
-            loopback_users: RwLock::new(settings.loopback_users),
             decoy: PasswordHash::decoy(settings.boot_key)?,
             scram: settings.scram,
             keeps_scram: AtomicBool::new(settings.scram),
             secret: settings.boot_key,
             decoy_key: RwLock::new(settings.decoy_key),
             exchanges: AtomicU64::new(0),
-            logins: Logins::new(settings.login_threads, settings.failures, settings.boot_key),
+            logins: Logins::new(settings.plan, people, settings.failures, settings.boot_key),
         })
     }
 
@@ -113,7 +113,7 @@ impl Authority {
         if user.password.as_ref().is_some_and(|password| password.scram().is_some()) {
             self.keeps_scram.store(true, Ordering::Relaxed);
         }
-        let mut users = self.users.write();
+        let mut users = self.people.users.write();
         users.insert(user.name.as_ref().into(), user);
         self.generation.fetch_add(1, Ordering::Release);
         Ok(())
@@ -121,7 +121,7 @@ impl Authority {
 
     /// Removes a user. Returns whether there was one. Its connections lose every right at once.
     pub fn remove(&self, name: &str) -> bool {
-        let mut users = self.users.write();
+        let mut users = self.people.users.write();
         let removed = users.remove(name).is_some();
         self.generation.fetch_add(1, Ordering::Release);
         removed
@@ -129,7 +129,7 @@ impl Authority {
 
     /// Takes back all permissions in a virtual host that goes away.
     pub fn remove_vhost(&self, vhost: &str) {
-        let mut users = self.users.write();
+        let mut users = self.people.users.write();
         users.values_mut().for_each(|user| user.leave(vhost));
         self.generation.fetch_add(1, Ordering::Release);
     }
@@ -141,12 +141,12 @@ impl Authority {
 
     /// A copy of one user.
     pub fn user(&self, name: &str) -> Option<User> {
-        self.users.read().get(name).cloned()
+        self.people.users.read().get(name).cloned()
     }
 
     /// Copies of all users, by name.
     pub fn users(&self) -> Vec<User> {
-        self.users.read().values().cloned().collect()
+        self.people.users.read().values().cloned().collect()
     }
 
     /// Starts a login by name and password. The outcome is there at once (see [`Login::take`]) when
@@ -157,10 +157,10 @@ impl Authority {
         if password.is_empty() {
             return self.logins.refused(Refusal::EmptyPassword, attempt, now);
         }
-        if password.len() > MAX_PASSWORD {
+        let Some(step) = self.logins.step_at(0, password) else {
             return self.logins.refused(Refusal::WrongCredentials, attempt, now);
-        }
-        if !self.may_come_from(user, from) {
+        };
+        if !self.people.may_come_from(user, from) {
             return self.logins.refused(Refusal::NotLoopback, attempt, now);
         }
         let verdict = self.logins.judge(attempt, now);
@@ -168,7 +168,7 @@ impl Authority {
             return self.logins.failed(attempt, verdict, now);
         }
         let known = {
-            let users = self.users.read();
+            let users = self.people.users.read();
             users.get_key_value(user).and_then(|(name, user)| {
                 user.password.as_ref().map(|hash| (name.clone(), user.tags.clone(), hash.clone()))
             })
@@ -176,22 +176,25 @@ impl Authority {
         // For an unknown user the decoy is checked: the refusal takes as long as that of a wrong
         // password.
         let (name, tags, hash) = known.unwrap_or_else(|| (Arc::from(user), Tags::default(), self.decoy.clone()));
-        if self.logins.remembers(&name, &hash, password, now) {
+        if self.logins.checks_own_passwords() && self.logins.remembers(&name, &hash, password, now) {
             return self.logins.succeeded(Identity::by_password(name, tags, hash), attempt, now);
+        }
+        if let Some(identity) = self.logins.answered(user, password, from, now) {
+            return self.logins.succeeded(identity, attempt, now);
         }
         if verdict == Verdict::Compare {
             return self.logins.failed(attempt, verdict, now);
         }
         let kept = self.kept();
-        self.logins.start(Job { user: name, tags, from, hash, kept, password: password.to_vec(), now, waker })
+        self.logins.start(Job { step, user: name, tags, from, hash, kept, password: password.to_vec(), now, waker })
     }
 
-    /// How passwords are kept: what every check has to compute.
     /// The kind of the hashes that are made now.
     fn new_kind(&self) -> Work {
         if self.scram { Work::Pbkdf2 } else { Work::Argon2 }
     }
 
+    /// How passwords are kept: what every check has to compute.
     fn kept(&self) -> &'static [Work] {
         if self.keeps_scram.load(Ordering::Relaxed) { &[Work::Argon2, Work::Pbkdf2] } else { &[Work::Argon2] }
     }
@@ -201,11 +204,12 @@ impl Authority {
     /// may connect from, and what it may do, is as ever.
     pub fn admit(&self, user: &str, from: IpAddr, now: Instant) -> Login {
         let attempt = Attempt { from, user };
-        if !self.may_come_from(user, from) {
+        if !self.people.may_come_from(user, from) {
             return self.logins.refused(Refusal::NotLoopback, attempt, now);
         }
-        let users = self.users.read();
-        let known = users.get_key_value(user).map(|(name, user)| Identity::new(name.clone(), user.tags.clone()));
+        let users = self.people.users.read();
+        let known = users.get_key_value(user).filter(|_| self.logins.asks_own_users());
+        let known = known.map(|(name, user)| Identity::new(name.clone(), user.tags.clone()));
         match known {
             Some(identity) => self.logins.decided(Ok(identity)),
             None => self.logins.refused(Refusal::WrongCredentials, attempt, now),
@@ -231,7 +235,7 @@ impl Authority {
     /// # Errors
     /// When the password is empty or too long.
     pub fn set_password(&self, user: &str, password: &[u8], salt: [u8; 16]) -> Result<PasswordHash, PasswordError> {
-        let known = self.users.read().get(user).and_then(|user| user.password.clone());
+        let known = self.people.users.read().get(user).and_then(|user| user.password.clone());
         let is_as_new = |hash: &PasswordHash| hash.is_as_new(self.new_kind()) && hash.matches(password);
         match known.filter(is_as_new) {
             Some(hash) => Ok(hash),
@@ -247,7 +251,7 @@ impl Authority {
     /// When the message is none.
     pub fn challenge(&self, message: &[u8]) -> Result<(Exchange, String), MalformedResponse> {
         let first = First::parse(message)?;
-        let users = self.users.read();
+        let users = self.people.users.read();
         let kept = users.get(first.user()).and_then(|user| user.password.as_ref()?.scram());
         drop(users);
         let verifier = kept.unwrap_or_else(|| Verifier::decoy(&self.decoy_key.read(), first.user()));
@@ -271,15 +275,16 @@ impl Authority {
         let user = exchange.user();
         let attempt = Attempt { from, user };
         let proof = exchange.finish(message)?;
-        if !self.may_come_from(user, from) {
+        if !self.people.may_come_from(user, from) {
             return Ok((self.logins.refused(Refusal::NotLoopback, attempt, now), None));
         }
         let verdict = self.logins.judge(attempt, now);
         if verdict == Verdict::Refuse {
             return Ok((self.logins.failed(attempt, verdict, now), None));
         }
-        let users = self.users.read();
-        let known = users.get_key_value(user).and_then(|(name, user)| {
+        let users = self.people.users.read();
+        let known = users.get_key_value(user).filter(|_| self.logins.checks_own_passwords());
+        let known = known.and_then(|(name, user)| {
             let hash = user.password.clone().filter(|hash| hash.scram().is_some_and(|now| exchange.is_with(&now)))?;
             Some(Identity::by_password(name.clone(), user.tags.clone(), hash))
         });
@@ -289,13 +294,9 @@ impl Authority {
         }
     }
 
-    fn may_come_from(&self, user: &str, from: IpAddr) -> bool {
-        from.to_canonical().is_loopback() || !self.loopback_users.read().contains(user)
-    }
-
     /// Says who may connect from loopback addresses only, from the next login on.
     pub fn set_loopback_users(&self, users: BTreeSet<String>) {
-        *self.loopback_users.write() = users;
+        *self.people.loopback.write() = users;
     }
 
     /// How the logins since the start have ended.
@@ -319,12 +320,13 @@ impl Authority {
     }
 
     /// Whether an identity is still that of its user: the user is there, and the password is the
-    /// one that it has shown.
+    /// one that it has shown. What a backend elsewhere has given ends by time alone
+    /// ([`Identity::expires`]).
     pub fn is_current(&self, identity: &Identity) -> bool {
-        if identity.is_operator() {
+        if identity.is_operator() || identity.backend().is_some() {
             return true;
         }
-        let users = self.users.read();
+        let users = self.people.users.read();
         let user = users.get(identity.user());
         user.is_some_and(|user| identity.password().is_none_or(|shown| user.password.as_ref() == Some(shown)))
     }
@@ -334,10 +336,16 @@ impl Authority {
     /// # Errors
     /// When it may not.
     pub fn enter(&self, identity: &Identity, vhost: &str) -> Result<(), Denied> {
-        match self.users.read().get(identity.user()) {
-            _ if identity.is_operator() => Ok(()),
-            Some(user) if user.permissions.contains_key(vhost) => Ok(()),
-            _ => Err(Denied::Vhost { vhost: vhost.into(), user: identity.user().into() }),
+        let enters = match identity.grant() {
+            Some(grant) => grant.scopes.enters(vhost),
+            None => {
+                let users = self.people.users.read();
+                users.get(identity.user()).is_some_and(|user| user.permissions.contains_key(vhost))
+            }
+        };
+        match enters || identity.is_operator() {
+            true => Ok(()),
+            false => Err(Denied::Vhost { vhost: vhost.into(), user: identity.user().into() }),
         }
     }
 
@@ -360,12 +368,7 @@ impl Authority {
         if identity.was_granted(self.generation.load(Ordering::Acquire), asked) {
             return Ok(());
         }
-        let users = self.users.read();
-        let generation = self.generation.load(Ordering::Acquire);
-        let user = users.get(identity.user());
-        if Rule::of(user, vhost, resource, right).allows() {
-            drop(users);
-            identity.keep(generation, asked);
+        if self.grants(identity, asked, resource) {
             return Ok(());
         }
         Err(Denied::Resource {
@@ -376,9 +379,76 @@ impl Authority {
             user: identity.user().into(),
         })
     }
+
+    /// Asks the grant of an identity, or else the rules of its user, and keeps a decision.
+    fn grants(&self, identity: &Identity, asked: Question<'_>, resource: Resource<'_>) -> bool {
+        let Question { vhost, right, .. } = asked;
+        if let Some(grant) = identity.grant() {
+            let allows = grant.scopes.allows(vhost, resource, right);
+            if allows {
+                identity.keep(self.generation.load(Ordering::Acquire), asked);
+            }
+            return allows;
+        }
+        let users = self.people.users.read();
+        let generation = self.generation.load(Ordering::Acquire);
+        let allows = Rule::of(users.get(identity.user()), vhost, resource, right).allows();
+        drop(users);
+        if allows {
+            identity.keep(generation, asked);
+        }
+        allows
+    }
 }
 
 impl Authority {
+    /// Starts to let in again, by a newer secret, an identity that a backend elsewhere has let in.
+    /// Only that backend is asked. `None` for an identity of another kind, which has nothing to
+    /// renew.
+    pub fn renew(&self, identity: &Identity, secret: &[u8], from: IpAddr, now: Instant, waker: Waker) -> Option<Login> {
+        let step = self.logins.step_of(identity.backend()?)?;
+        let attempt = Attempt { from, user: identity.user() };
+        if secret.is_empty() {
+            return Some(self.logins.refused(Refusal::EmptyPassword, attempt, now));
+        }
+        let verdict = self.logins.judge(attempt, now);
+        if verdict != Verdict::Look || self.logins.step_at(step, secret) != Some(step) {
+            return Some(self.logins.failed(attempt, verdict, now));
+        }
+        Some(self.logins.start(Job {
+            step,
+            user: identity.user().into(),
+            tags: Tags::default(),
+            from,
+            hash: self.decoy.clone(),
+            kept: self.kept(),
+            password: secret.to_vec(),
+            now,
+            waker,
+        }))
+    }
+
+    /// Forgets what backends elsewhere have answered: they are asked again.
+    pub fn forget_answers(&self) {
+        self.logins.forget_answers();
+    }
+
+    /// Whether an identity has this tag now.
+    pub fn is_tagged(&self, identity: &Identity, tag: &str) -> bool {
+        match identity.grant() {
+            Some(grant) => grant.tags.has(tag),
+            None => identity.is_operator() || self.has_tag(identity.user(), tag),
+        }
+    }
+
+    /// Whether the tags of an identity are still those that it had when it logged in.
+    pub fn has_its_tags(&self, identity: &Identity) -> bool {
+        match identity.grant() {
+            Some(grant) => grant.tags == *identity.tags(),
+            None => self.user(identity.user()).is_some_and(|user| user.tags == *identity.tags()),
+        }
+    }
+
     /// Whether `identity` may publish to the topic exchange `exchange` with this routing key
     /// ([`Right::Write`]), or bind from it by that ([`Right::Read`]). Whether it may do that with
     /// the exchange at all is another question.
@@ -393,9 +463,15 @@ impl Authority {
         key: &str,
         right: Right,
     ) -> Result<(), Denied> {
-        let users = self.users.read();
-        let known = users.get(identity.user()).filter(|_| !identity.is_operator());
-        if TopicRule::of(known, vhost, exchange, key, right).allows() {
+        let allows = match identity.grant() {
+            Some(grant) => grant.scopes.allows_key(vhost, exchange, key, right),
+            None => {
+                let users = self.people.users.read();
+                let known = users.get(identity.user()).filter(|_| !identity.is_operator());
+                TopicRule::of(known, vhost, exchange, key, right).allows()
+            }
+        };
+        if allows {
             return Ok(());
         }
         Err(Denied::Topic {
@@ -409,28 +485,28 @@ impl Authority {
 
     /// The rule by which [`Authority::authorize`] decides for a user.
     pub fn explain(&self, user: &str, vhost: &str, resource: Resource<'_>, right: Right) -> Ruling {
-        Rule::of(self.users.read().get(user), vhost, resource, right).into()
+        Rule::of(self.people.users.read().get(user), vhost, resource, right).into()
     }
 
     /// The rule by which [`Authority::authorize_topic`] decides for a user.
     pub fn explain_topic(&self, user: &str, vhost: &str, exchange: &str, key: &str, right: Right) -> Ruling {
-        TopicRule::of(self.users.read().get(user), vhost, exchange, key, right).into()
+        TopicRule::of(self.people.users.read().get(user), vhost, exchange, key, right).into()
     }
 
     /// Whether a user has this tag now.
     pub fn has_tag(&self, user: &str, tag: &str) -> bool {
-        self.users.read().get(user).is_some_and(|user| user.tags.has(tag))
+        self.people.users.read().get(user).is_some_and(|user| user.tags.has(tag))
     }
 
     /// Whether more than one user is there without this tag.
     pub fn has_several_without(&self, tag: &str) -> bool {
-        self.users.read().values().filter(|user| !user.tags.has(tag)).nth(1).is_some()
+        self.people.users.read().values().filter(|user| !user.tags.has(tag)).nth(1).is_some()
     }
 
     /// How much a user may have at a time. A user that is not known can't log in, so its limits do
     /// not matter.
     pub fn limits(&self, user: &str) -> UserLimits {
-        self.users.read().get(user).map(|user| user.limits).unwrap_or_default()
+        self.people.users.read().get(user).map(|user| user.limits).unwrap_or_default()
     }
 }
 

@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
+use crate::backend::Grant;
 use crate::{PasswordHash, ResourceKind, Right, Tags};
 
 /// Decisions kept per identity. A connection seldom uses more names in turn (RabbitMQ keeps 12 per
@@ -18,12 +19,42 @@ const KEPT: usize = 16;
 pub struct Identity {
     user: Arc<str>,
     tags: Tags,
-    /// What its password was checked against, if it brought one.
-    password: Option<PasswordHash>,
-    /// It acts for the operator of the server, who may do everything.
-    operator: bool,
+    proof: Proof,
     granted: Mutex<Granted>,
 }
+
+/// What lets an identity in.
+#[derive(Debug, Clone)]
+enum Proof {
+    /// A certificate, a setting, or a backend elsewhere that says no more than who it is.
+    Name,
+    /// The password of this hash.
+    Password(PasswordHash),
+    /// The operating system: it acts for the operator of the server, who may do everything.
+    Operator,
+    /// A backend elsewhere, which says what it may do. A renewal replaces that for all copies.
+    Grant(Arc<RwLock<Arc<Grant>>>),
+}
+
+/// Why a grant can't take another's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotRenewed {
+    /// The identity has none: it was not let in by a backend that gives rights.
+    HasNone,
+    /// The new one is of another user, or of another backend.
+    OtherUser,
+}
+
+impl std::fmt::Display for NotRenewed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::HasNone => "this user's rights are not renewed by a secret",
+            Self::OtherUser => "the new secret is of another user",
+        })
+    }
+}
+
+impl std::error::Error for NotRenewed {}
 
 /// What was allowed lately. Refusals are not kept: they end a channel anyway, and their text is
 /// built afresh.
@@ -32,11 +63,11 @@ struct Granted {
     generation: u64,
     /// The next place to overwrite when all are taken.
     next: usize,
-    entries: Vec<Grant>,
+    entries: Vec<Decision>,
 }
 
 #[derive(Debug)]
-struct Grant {
+struct Decision {
     vhost: Box<str>,
     name: Box<str>,
     kind: ResourceKind,
@@ -55,35 +86,78 @@ pub(crate) struct Question<'a> {
 /// The same user, without the decisions.
 impl Clone for Identity {
     fn clone(&self) -> Self {
-        let (operator, password) = (self.operator, self.password.clone());
-        Self { operator, password, ..Self::new(Arc::clone(&self.user), self.tags.clone()) }
+        Self { proof: self.proof.clone(), ..Self::new(Arc::clone(&self.user), self.tags.clone()) }
     }
 }
 
 impl Identity {
     pub(crate) fn new(user: Arc<str>, tags: Tags) -> Self {
-        Self { user, tags, password: None, operator: false, granted: Mutex::default() }
+        Self { user, tags, proof: Proof::Name, granted: Mutex::default() }
     }
 
     /// A user that has shown the password of this hash.
     pub(crate) fn by_password(user: Arc<str>, tags: Tags, hash: PasswordHash) -> Self {
-        Self { password: Some(hash), ..Self::new(user, tags) }
+        Self { proof: Proof::Password(hash), ..Self::new(user, tags) }
+    }
+
+    /// A user that a backend elsewhere has let in, with these rights.
+    pub(crate) fn by_grant(grant: Arc<Grant>) -> Self {
+        let (user, tags) = (Arc::clone(&grant.user), grant.tags.clone());
+        Self { proof: Proof::Grant(Arc::new(RwLock::new(grant))), ..Self::new(user, tags) }
     }
 
     /// The hash of the password that it has shown.
     pub(crate) fn password(&self) -> Option<&PasswordHash> {
-        self.password.as_ref()
+        match &self.proof {
+            Proof::Password(hash) => Some(hash),
+            Proof::Name | Proof::Operator | Proof::Grant(_) => None,
+        }
+    }
+
+    /// What a backend elsewhere has said of it last. It is not renewed while this is held.
+    pub(crate) fn grant(&self) -> Option<RwLockReadGuard<'_, Arc<Grant>>> {
+        match &self.proof {
+            Proof::Grant(grant) => Some(grant.read()),
+            Proof::Name | Proof::Operator | Proof::Password(_) => None,
+        }
+    }
+
+    /// The name of the backend elsewhere that has given it its rights.
+    pub fn backend(&self) -> Option<&'static str> {
+        self.grant().map(|grant| grant.backend)
+    }
+
+    /// When its rights end, in milliseconds since 1970.
+    pub fn expires(&self) -> Option<u64> {
+        self.grant()?.expires
+    }
+
+    /// Takes over the rights of `newer`, the same user let in again.
+    ///
+    /// # Errors
+    /// When it is not the same, or has no rights to renew.
+    pub fn renew(&self, newer: &Self) -> Result<(), NotRenewed> {
+        let Proof::Grant(held) = &self.proof else { return Err(NotRenewed::HasNone) };
+        let newer = Arc::clone(&*newer.grant().ok_or(NotRenewed::OtherUser)?);
+        let mut held = held.write();
+        if (&held.user, held.backend) != (&newer.user, newer.backend) {
+            return Err(NotRenewed::OtherUser);
+        }
+        *held = newer;
+        // A decision is kept while the grant is held for reading, so none of the old is kept later.
+        *self.granted.lock() = Granted::default();
+        Ok(())
     }
 
     /// The operator of the server, under a name for logs. It has every right, everywhere: give it
     /// only to those that the operating system has let in.
     pub fn operator(name: &str) -> Self {
-        Self { operator: true, ..Self::new(name.into(), Tags::new(["administrator"])) }
+        Self { proof: Proof::Operator, ..Self::new(name.into(), Tags::new(["administrator"])) }
     }
 
     /// True for the operator of the broker, who may do everything.
     pub fn is_operator(&self) -> bool {
-        self.operator
+        matches!(self.proof, Proof::Operator)
     }
 
     /// The name of the user.
@@ -100,11 +174,11 @@ impl Identity {
     pub(crate) fn was_granted(&self, generation: u64, asked: Question<'_>) -> bool {
         let granted = self.granted.lock();
         granted.generation == generation
-            && granted.entries.iter().any(|grant| {
-                grant.right == asked.right
-                    && grant.kind == asked.kind
-                    && *grant.name == *asked.name
-                    && *grant.vhost == *asked.vhost
+            && granted.entries.iter().any(|kept| {
+                kept.right == asked.right
+                    && kept.kind == asked.kind
+                    && *kept.name == *asked.name
+                    && *kept.vhost == *asked.vhost
             })
     }
 
@@ -114,12 +188,13 @@ impl Identity {
         if granted.generation != generation {
             *granted = Granted { generation, ..Granted::default() };
         }
-        let grant = Grant { vhost: asked.vhost.into(), name: asked.name.into(), kind: asked.kind, right: asked.right };
+        let decision =
+            Decision { vhost: asked.vhost.into(), name: asked.name.into(), kind: asked.kind, right: asked.right };
         if granted.entries.len() < KEPT {
-            granted.entries.push(grant);
+            granted.entries.push(decision);
         } else {
             let place = granted.next;
-            granted.entries[place] = grant;
+            granted.entries[place] = decision;
             granted.next = (place + 1) % KEPT;
         }
     }

@@ -7,6 +7,7 @@
 //! randomness come in as arguments.
 
 mod authority;
+mod backend;
 mod identity;
 mod login;
 mod password;
@@ -14,18 +15,21 @@ pub mod pattern;
 mod permission;
 mod ruling;
 pub mod sasl;
+mod scopes;
 pub mod shown;
 mod throttle;
 mod topic;
 mod user;
 
 pub use authority::{Authority, AuthoritySettings};
-pub use identity::Identity;
-pub use login::{Login, LoginCounts, Refusal};
+pub use backend::{Backend, Credentials, Grant, No, RightsOf, Step, Vouched};
+pub use identity::{Identity, NotRenewed};
+pub use login::{Login, LoginCounts, Plan, Refusal};
 pub use password::{Cost, PasswordError, PasswordHash};
 pub use pattern::{Pattern, PatternError};
 pub use permission::{Denied, Permission, Resource, ResourceKind, Right};
 pub use ruling::Ruling;
+pub use scopes::{MOST_SCOPES, Scopes};
 pub use throttle::FailureLimits;
 pub use topic::{TopicPattern, TopicPermission};
 pub use user::{Tags, User, UserError, UserLimits, shown_name};

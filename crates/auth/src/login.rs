@@ -7,8 +7,11 @@
 //! turn, and those that have failed lately behind the others. A success is remembered for a minute
 //! under a keyed hash. So ten thousand clients that come back after a network failure do not cost
 //! ten thousand computations. Too many failures refuse a login before, also while its job waits.
+//!
+//! Backends are asked in their order, until one lets the user in. Those elsewhere are asked by
+//! threads of their own, so that a slow one holds up no hash.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,12 +19,13 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use argon2::{Algorithm, Argon2, Params, Version};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock};
 use wire::InTurn;
 
-use crate::password::Work;
+use crate::backend::{self, Answers, Credentials, Grant, No, RightsOf, Step};
+use crate::password::{MAX_PASSWORD, Work};
 use crate::throttle::{Attempt, Standing, Throttle, Verdict};
-use crate::{FailureLimits, Identity, PasswordHash, Tags};
+use crate::{FailureLimits, Identity, PasswordHash, Tags, User};
 
 /// How long a success is remembered.
 const REMEMBER: Duration = Duration::from_secs(60);
@@ -46,6 +50,13 @@ pub enum Refusal {
     TooManyFailures,
     /// Too many logins are waiting already; the client may try again.
     Busy,
+    /// No backend lets the user in: the reason of each that was asked.
+    Elsewhere(String),
+    /// No backend lets the user in, and some could not be asked.
+    Unavailable(String),
+    /// A backend lets this user in whose rights are those of the user of that name here, which is
+    /// not there.
+    NoRights,
 }
 
 impl Refusal {
@@ -65,6 +76,8 @@ impl std::fmt::Display for Refusal {
             Self::NotLoopback => "this user can only connect via localhost",
             Self::TooManyFailures => "too many log-ins from this address have failed within a minute",
             Self::Busy => "too many logins are waiting",
+            Self::Elsewhere(reasons) | Self::Unavailable(reasons) => reasons,
+            Self::NoRights => "a backend lets the user in, but its rights are those of a user here that is missing",
         })
     }
 }
@@ -84,8 +97,10 @@ impl Login {
     }
 }
 
-/// One password to check.
+/// One password or token to check.
 pub(crate) struct Job {
+    /// Which of the backends is asked next.
+    pub(crate) step: usize,
     pub(crate) user: Arc<str>,
     pub(crate) tags: Tags,
     pub(crate) from: IpAddr,
@@ -100,6 +115,45 @@ pub(crate) struct Job {
 struct Waiting {
     job: Job,
     outcome: Arc<Mutex<Option<Result<Identity, Refusal>>>>,
+    /// Why the backends that were asked do not let it in.
+    nos: Vec<Refusal>,
+}
+
+impl Waiting {
+    fn is_abandoned(&self) -> bool {
+        Arc::strong_count(&self.outcome) == 1
+    }
+}
+
+/// Who may log in from where: shared with the authority.
+#[derive(Clone, Default)]
+pub(crate) struct People {
+    pub(crate) users: Arc<RwLock<BTreeMap<Arc<str>, User>>>,
+    pub(crate) loopback: Arc<RwLock<BTreeSet<String>>>,
+}
+
+impl People {
+    pub(crate) fn may_come_from(&self, user: &str, from: IpAddr) -> bool {
+        from.to_canonical().is_loopback() || !self.loopback.read().contains(user)
+    }
+
+    /// The identity of a user that a backend elsewhere has let in.
+    ///
+    /// # Errors
+    /// If the user may not come from there, or has no rights here that it needs.
+    pub(crate) fn identity(&self, grant: Arc<Grant>, rights: RightsOf, from: IpAddr) -> Result<Identity, Refusal> {
+        if !self.may_come_from(&grant.user, from) {
+            return Err(Refusal::NotLoopback);
+        }
+        match rights {
+            RightsOf::Backend => Ok(Identity::by_grant(grant)),
+            RightsOf::Internal => {
+                let users = self.users.read();
+                let (name, user) = users.get_key_value(&*grant.user).ok_or(Refusal::NoRights)?;
+                Ok(Identity::new(Arc::clone(name), user.tags.clone()))
+            }
+        }
+    }
 }
 
 /// How many logins have ended in which way since the start.
@@ -113,8 +167,12 @@ pub struct LoginCounts {
     pub throttled: u64,
 }
 
-/// What the connections and the hashing threads share.
+/// What the connections and the threads of log-ins share.
 struct Shared {
+    steps: Box<[Step]>,
+    answers: Answers,
+    people: People,
+    lines: Lines,
     successes: Successes,
     throttle: Throttle,
     /// Counts what fails without a look at a password: that takes nothing from those who bring one.
@@ -122,6 +180,18 @@ struct Shared {
     succeeded: AtomicU64,
     refused: AtomicU64,
     throttled: AtomicU64,
+}
+
+/// Where log-ins wait, by what is done about them.
+struct Lines {
+    usual: Arc<Line>,
+    /// Hashes that take far longer than others, on a thread of their own: they hold up no other
+    /// login.
+    costly: Arc<Line>,
+    /// For the answers of backends elsewhere.
+    elsewhere: Arc<Line>,
+    hashing_threads: usize,
+    asking_threads: usize,
 }
 
 impl Shared {
@@ -140,28 +210,126 @@ impl Shared {
         waiting.job.waker.wake();
     }
 
-    /// Checks one password, unless none waits for that any more.
-    fn check(&self, waiting: Waiting) {
+    /// Asks the backend whose turn it is, unless none waits for that any more.
+    fn check(self: &Arc<Self>, mut waiting: Waiting) {
         // A login that was abandoned is skipped, so an attacker who hangs up at once costs nothing.
-        if Arc::strong_count(&waiting.outcome) == 1 {
+        if waiting.is_abandoned() {
             return;
         }
         let job = &waiting.job;
         let attempt = Attempt { from: job.from, user: &job.user };
         // Asked again: those that came in one burst with this one may have failed since it was
         // asked first.
-        let decided = if self.throttle.judge(attempt, job.now) != Verdict::Look {
-            Err(Refusal::TooManyFailures)
-        } else if job.hash.matches_among(&job.password, job.kept) {
-            self.successes.insert(&job.user, &job.hash, &job.password, job.now);
-            self.throttle.prove(attempt, job.now);
-            Ok(Identity::by_password(Arc::clone(&job.user), job.tags.clone(), job.hash.clone()))
-        } else {
-            self.throttle.count(attempt, job.now);
-            Err(Refusal::WrongCredentials)
+        if self.throttle.judge(attempt, job.now) != Verdict::Look {
+            return self.finish(waiting, Err(Refusal::TooManyFailures));
+        }
+        let decided = match &self.steps[job.step] {
+            Step::Internal => self.check_hash(job),
+            Step::Elsewhere { backend, rights } => self.ask(&**backend, *rights, job),
         };
-        self.finish(waiting, decided);
+        match decided {
+            Ok(identity) => {
+                self.prove(&identity, attempt, job.now);
+                self.finish(waiting, Ok(identity));
+            }
+            Err(no) => {
+                waiting.nos.push(no);
+                match self.step(waiting.job.step + 1, &waiting.job.password) {
+                    Some(step) => {
+                        waiting.job.step = step;
+                        self.enqueue(waiting);
+                    }
+                    None => self.give_up(waiting),
+                }
+            }
+        }
     }
+
+    /// Notes a success for the name that the client gave. A client with a token may give any name:
+    /// that of another user proves nothing about it.
+    fn prove(&self, identity: &Identity, attempt: Attempt<'_>, now: Instant) {
+        if attempt.user.is_empty() || attempt.user == identity.user() {
+            self.throttle.prove(attempt, now);
+        }
+    }
+
+    fn check_hash(&self, job: &Job) -> Result<Identity, Refusal> {
+        if !job.hash.matches_among(&job.password, job.kept) {
+            return Err(Refusal::WrongCredentials);
+        }
+        self.successes.insert(&job.user, &job.hash, &job.password, job.now);
+        Ok(Identity::by_password(Arc::clone(&job.user), job.tags.clone(), job.hash.clone()))
+    }
+
+    fn ask(&self, asked: &dyn backend::Backend, rights: RightsOf, job: &Job) -> Result<Identity, Refusal> {
+        let (user, secret) = (&*job.user, &job.password[..]);
+        let answer = asked.ask(Credentials { user, secret, from: job.from });
+        let vouched = answer.map_err(|no| match no {
+            No::Refused(why) => Refusal::Elsewhere(backend::reason(asked.name(), &why)),
+            No::Unavailable(why) => Refusal::Unavailable(backend::reason(asked.name(), &why)),
+        })?;
+        let grant = self.answers.keep((user, secret), vouched, job.now);
+        self.people.identity(grant, rights, job.from)
+    }
+
+    /// Refuses a login that no backend lets in.
+    fn give_up(&self, waiting: Waiting) {
+        let (attempt, now) = (Attempt { from: waiting.job.from, user: &waiting.job.user }, waiting.job.now);
+        let refusal = together(&waiting.nos);
+        // A backend that can't be asked is no guess of the user's. It is counted like what fails
+        // without a look, so that its reason is not told for ever.
+        let throttle = if matches!(refusal, Refusal::Unavailable(_)) { &self.unlooked } else { &self.throttle };
+        let refusal = match throttle.judge(attempt, now) {
+            Verdict::Look => refusal,
+            Verdict::Compare | Verdict::Refuse => Refusal::TooManyFailures,
+        };
+        throttle.count(attempt, now);
+        self.finish(waiting, Err(refusal));
+    }
+
+    /// The first backend from this one on that takes such a secret.
+    fn step(&self, from: usize, secret: &[u8]) -> Option<usize> {
+        (from..self.steps.len()).find(|step| match &self.steps[*step] {
+            Step::Internal => secret.len() <= MAX_PASSWORD,
+            Step::Elsewhere { backend, .. } => secret.len() <= backend::MOST_SECRET && backend.takes(secret),
+        })
+    }
+
+    /// Puts a login where its next backend is asked.
+    fn enqueue(self: &Arc<Self>, waiting: Waiting) {
+        let job = &waiting.job;
+        let Lines { usual, costly, elsewhere, hashing_threads, asking_threads } = &self.lines;
+        let (line, name, threads) = match &self.steps[job.step] {
+            Step::Elsewhere { .. } => (elsewhere, "login-elsewhere", *asking_threads),
+            Step::Internal if job.hash.is_costly() => (costly, "login-costly", 1),
+            Step::Internal => (usual, "login", *hashing_threads),
+        };
+        let standing = self.throttle.standing(Attempt { from: job.from, user: &job.user }, job.now);
+        let left = match line.serve(name, threads, self) {
+            true => line.push(waiting, standing),
+            false => Some(waiting),
+        };
+        if let Some(left) = left {
+            self.finish(left, Err(Refusal::Busy));
+        }
+    }
+}
+
+/// What is said of a login that several backends have refused.
+fn together(nos: &[Refusal]) -> Refusal {
+    let [first, others @ ..] = nos else { return Refusal::WrongCredentials };
+    if others.is_empty() {
+        return first.clone();
+    }
+    let reasons: Vec<_> = nos
+        .iter()
+        .map(|no| match no {
+            Refusal::WrongCredentials => format!("internal: {no}"),
+            no => no.to_string(),
+        })
+        .collect();
+    let is_unavailable = nos.iter().any(|no| matches!(no, Refusal::Unavailable(_)));
+    if is_unavailable { Refusal::Unavailable(reasons.join("; ")) } else { Refusal::Elsewhere(reasons.join("; ")) }
 }
 
 /// Passwords that wait to be checked, and the threads that check them.
@@ -263,27 +431,59 @@ impl Line {
     }
 }
 
-/// The hashing threads and what they remember. Threads start at the first login that needs one and
-/// end with this.
+/// The threads of log-ins and what they remember. Threads start at the first login that needs one
+/// and end with this.
 pub(crate) struct Logins {
-    usual: Arc<Line>,
-    /// Hashes that take far longer than others, on a thread of their own: they hold up no other
-    /// login.
-    costly: Arc<Line>,
-    threads: usize,
     shared: Arc<Shared>,
 }
 
 impl Drop for Logins {
     fn drop(&mut self) {
-        self.usual.close();
-        self.costly.close();
+        let Lines { usual, costly, elsewhere, .. } = &self.shared.lines;
+        [usual, costly, elsewhere].into_iter().for_each(|line| line.close());
+    }
+}
+
+/// Who is asked, and by how many threads.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The backends in their order.
+    pub steps: Vec<Step>,
+    /// Threads that compute hashes; each uses 19 MiB while it works.
+    pub hashing_threads: usize,
+    /// Threads that ask backends elsewhere: so many questions are under way at most.
+    pub asking_threads: usize,
+    /// How long an answer from elsewhere may be taken again.
+    pub keep_answers: Duration,
+}
+
+impl Plan {
+    /// The users of this broker alone, and one thread.
+    pub fn internal() -> Self {
+        Self {
+            steps: vec![Step::Internal],
+            hashing_threads: 1,
+            asking_threads: 1,
+            keep_answers: Duration::from_secs(15),
+        }
     }
 }
 
 impl Logins {
-    pub(crate) fn new(threads: usize, failures: FailureLimits, boot_key: [u8; 32]) -> Self {
+    pub(crate) fn new(plan: Plan, people: People, failures: FailureLimits, boot_key: [u8; 32]) -> Self {
+        let Plan { steps, hashing_threads, asking_threads, keep_answers } = plan;
+        let lines = Lines {
+            usual: Line::new(),
+            costly: Line::new(),
+            elsewhere: Line::new(),
+            hashing_threads: hashing_threads.max(1),
+            asking_threads: asking_threads.max(1),
+        };
         let shared = Shared {
+            steps: steps.into(),
+            answers: Answers::new(&boot_key, keep_answers),
+            people,
+            lines,
             successes: Successes::new(boot_key),
             throttle: Throttle::new(failures, boot_key),
             unlooked: Throttle::new(failures, boot_key),
@@ -291,7 +491,47 @@ impl Logins {
             refused: AtomicU64::new(0),
             throttled: AtomicU64::new(0),
         };
-        Self { usual: Line::new(), costly: Line::new(), threads: threads.max(1), shared: Arc::new(shared) }
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The first backend from this one on that takes such a secret.
+    pub(crate) fn step_at(&self, from: usize, secret: &[u8]) -> Option<usize> {
+        self.shared.step(from, secret)
+    }
+
+    /// Whether the users of this broker count in any log-in.
+    pub(crate) fn asks_own_users(&self) -> bool {
+        self.shared.steps.iter().any(Step::asks_own_users)
+    }
+
+    /// Whether passwords of the users of this broker let in.
+    pub(crate) fn checks_own_passwords(&self) -> bool {
+        self.shared.steps.iter().any(|step| matches!(step, Step::Internal))
+    }
+
+    /// The backend elsewhere of this name.
+    pub(crate) fn step_of(&self, name: &str) -> Option<usize> {
+        self.shared
+            .steps
+            .iter()
+            .position(|step| matches!(step, Step::Elsewhere { backend, .. } if backend.name() == name))
+    }
+
+    /// What a backend elsewhere has lately said of the same credentials.
+    pub(crate) fn answered(&self, user: &str, secret: &[u8], from: IpAddr, now: Instant) -> Option<Identity> {
+        let Shared { steps, answers, people, .. } = &*self.shared;
+        steps.iter().find_map(|step| match step {
+            Step::Elsewhere { backend, rights } if backend.takes(secret) => {
+                let grant = answers.find(backend.name(), user, secret, now)?;
+                people.identity(grant, *rights, from).ok()
+            }
+            Step::Elsewhere { .. } | Step::Internal => None,
+        })
+    }
+
+    /// Forgets all answers: every backend is asked again.
+    pub(crate) fn forget_answers(&self) {
+        self.shared.answers.forget();
     }
 
     pub(crate) fn counts(&self) -> LoginCounts {
@@ -325,7 +565,7 @@ impl Logins {
 
     /// A login that has succeeded without a hash to compute.
     pub(crate) fn succeeded(&self, identity: Identity, attempt: Attempt<'_>, now: Instant) -> Login {
-        self.shared.throttle.prove(attempt, now);
+        self.shared.prove(&identity, attempt, now);
         self.decided(Ok(identity))
     }
 
@@ -352,17 +592,7 @@ impl Logins {
 
     pub(crate) fn start(&self, job: Job) -> Login {
         let outcome = Arc::new(Mutex::new(None));
-        let standing = self.shared.throttle.standing(Attempt { from: job.from, user: &job.user }, job.now);
-        let (line, name, threads) = match job.hash.is_costly() {
-            true => (&self.costly, "login-costly", 1),
-            false => (&self.usual, "login", self.threads),
-        };
-        if !line.serve(name, threads, &self.shared) {
-            return self.decided(Err(Refusal::Busy));
-        }
-        if let Some(dropped) = line.push(Waiting { job, outcome: Arc::clone(&outcome) }, standing) {
-            self.shared.finish(dropped, Err(Refusal::Busy));
-        }
+        self.shared.enqueue(Waiting { job, outcome: Arc::clone(&outcome), nos: Vec::new() });
         Login { outcome }
     }
 }
@@ -445,6 +675,7 @@ mod tests {
 
     fn job(user: &str, from: &str, hash: &PasswordHash) -> Waiting {
         let job = Job {
+            step: 0,
             user: user.into(),
             tags: Tags::default(),
             from: from.parse().unwrap(),
@@ -454,7 +685,7 @@ mod tests {
             now: Instant::now(),
             waker: Waker::noop().clone(),
         };
-        Waiting { job, outcome: Arc::default() }
+        Waiting { job, outcome: Arc::default(), nos: Vec::new() }
     }
 
     /// 15 networks with 20 connections each, all guessing: who comes then is the first or the
@@ -515,9 +746,9 @@ mod tests {
     fn costly_hashes_have_a_line_of_their_own() {
         let quick = PasswordHash::create(b"secret", [1; 16], Cost { memory_kib: 8, passes: 1, lanes: 1 }).unwrap();
         let costly = PasswordHash::parse_stored(&quick.as_str().replace("m=8,t=1", "m=262144,t=16")).unwrap();
-        let logins = Logins::new(1, FailureLimits::default(), [9; 32]);
+        let logins = Logins::new(Plan::internal(), People::default(), FailureLimits::default(), [9; 32]);
         // No thread takes anything: only where it lies counts.
-        for line in [&logins.usual, &logins.costly] {
+        for line in [&logins.shared.lines.usual, &logins.shared.lines.costly] {
             line.waiting.lock().served = true;
         }
         for hash in [&quick, &costly, &quick] {
@@ -525,6 +756,6 @@ mod tests {
             logins.start(job);
         }
         let waiting = |line: &Line| line.waiting.lock().unknown.len();
-        assert_eq!((waiting(&logins.usual), waiting(&logins.costly)), (2, 1));
+        assert_eq!((waiting(&logins.shared.lines.usual), waiting(&logins.shared.lines.costly)), (2, 1));
     }
 }

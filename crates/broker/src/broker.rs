@@ -202,6 +202,12 @@ impl Broker {
         &self.engine.authority
     }
 
+    /// Whether an identity is still that of its user, and its rights have not ended.
+    pub fn is_current(&self, identity: &Identity) -> bool {
+        let has_ended = identity.expires().is_some_and(|at| at <= self.engine.clock.unix_ms());
+        !has_ended && self.engine.authority.is_current(identity)
+    }
+
     /// True when there is a vhost of this name.
     pub fn has_vhost(&self, name: &str) -> bool {
         self.engine.catalog.vhost(name).is_some()

@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
+use auth::{Identity, NotRenewed};
 use journal::Ticket;
 
 use crate::alarms::{Allowance, Flow};
@@ -132,6 +133,9 @@ impl Client {
         let outdated = match entered {
             Err(refused) => Some(refused),
             Ok(again) if again.id != vhost.id => Some(no_vhost(&shared.vhost)),
+            Ok(_) if shared.identity.expires().is_some_and(|at| at <= engine.clock.unix_ms()) => {
+                Some(Error::not_allowed(format!("the credentials of user '{}' have expired", shared.user)))
+            }
             Ok(_) if engine.authority.is_current(&shared.identity) => None,
             Ok(_) => Some(Error::not_allowed(format!("the password of user '{}' has changed", shared.user))),
         };
@@ -140,6 +144,7 @@ impl Client {
             return Err(error);
         }
         engine.totals.churn.connections_opened.add(1);
+        engine.watch_expiry(&shared);
         Ok(Self::new(Arc::clone(engine), shared, vhost))
     }
 
@@ -166,6 +171,23 @@ impl Client {
     /// The vhost it is attached to.
     pub fn vhost(&self) -> &str {
         &self.shared.vhost
+    }
+
+    /// The user, as it has logged in.
+    pub fn identity(&self) -> &Identity {
+        &self.shared.identity
+    }
+
+    /// Takes over the rights of a newer log-in of the same user. What they do not cover ends:
+    /// consumers, bindings of exclusive queues, or the client itself.
+    ///
+    /// # Errors
+    /// If it is another user, or this client's rights can't be renewed.
+    pub fn renew(&mut self, newer: &Identity) -> Result<(), NotRenewed> {
+        self.engine.renew(&self.shared, newer)?;
+        // The old rights have allowed them.
+        self.slots.forget_routes();
+        Ok(())
     }
 
     /// The broker's time, in milliseconds since 1970.
@@ -255,6 +277,7 @@ impl Client {
         sessions.sort_unstable_by_key(|session| session.0);
         let ended = sessions.into_iter().filter_map(|session| self.take_session(session)).collect();
         let ends = self.end_all(ended);
+        self.engine.forget_expiry(&self.shared);
         if self.engine.clients.lock().remove(&self.shared.number).is_some() {
             self.engine.totals.churn.connections_closed.add(1);
         }

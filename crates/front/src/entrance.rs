@@ -72,6 +72,14 @@ impl Entrance<'_> {
         PendingLogin { login, mechanism, user: user.into() }
     }
 
+    /// Starts to check a newer secret of a client that a backend elsewhere has let in. `None` for
+    /// another client: its password does not expire, so there is nothing to renew.
+    pub fn renew(self, client: &Client, secret: &[u8], now: Instant) -> Option<PendingRenewal> {
+        let (authority, from) = (self.broker.authority(), self.peer.remote.ip());
+        let login = authority.renew(client.identity(), secret, from, now, self.waker.clone())?;
+        Some(PendingRenewal(login))
+    }
+
     /// Attaches a client that has logged in to its vhost.
     ///
     /// # Errors
@@ -95,8 +103,29 @@ impl Entrance<'_> {
             Label::Name(name) => (name, None),
             Label::Session(session) => (None, Some(display(session))),
         };
-        let peer = self.peer.remote;
-        tracing::info!(target: "audit", %peer, user, vhost, encrypted, name, session, "{}", self.words.opened);
+        let (peer, backend) = (self.peer.remote, client.identity().backend());
+        tracing::info!(target: "audit", %peer, user, vhost, encrypted, name, session, backend, "{}", self.words.opened);
+    }
+}
+
+/// A renewal whose outcome is not known yet.
+#[derive(Debug)]
+pub struct PendingRenewal(Login);
+
+impl PendingRenewal {
+    /// Once it is known: whether the client has the rights of its newer secret now. A refusal is in
+    /// the audit log then.
+    pub fn take(&self, peer: &Peer, client: &mut Client) -> Option<bool> {
+        let reason = match self.0.take()? {
+            Ok(newer) => client.renew(&newer).err().map(|error| error.to_string()),
+            Err(refusal) => Some(refusal.to_string()),
+        };
+        let (peer, user, vhost) = (peer.remote, shown_name(client.user()), shown_name(client.vhost()));
+        match &reason {
+            None => tracing::info!(target: "audit", %peer, user, vhost, "secret renewed"),
+            Some(reason) => tracing::warn!(target: "audit", %peer, user, vhost, reason, "secret not renewed"),
+        }
+        Some(reason.is_none())
     }
 }
 

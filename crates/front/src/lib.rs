@@ -8,7 +8,7 @@ mod keep_alive;
 mod sasl;
 mod turn;
 
-pub use entrance::{Entrance, Label, PendingLogin, Wish, Words};
+pub use entrance::{Entrance, Label, PendingLogin, PendingRenewal, Wish, Words};
 pub use keep_alive::{Due, KeepAlive};
 pub use sasl::{Mechanisms, Sasl};
 pub use turn::{Conversation, End, Line, Parts, Turns, View};

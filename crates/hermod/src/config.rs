@@ -5,6 +5,7 @@
 //! An unknown variable is only a warning, because other programs may write into the environment
 //! (Kubernetes does, for a service named `hermod`).
 
+mod backends;
 mod disk;
 mod file;
 mod first_user;
@@ -23,6 +24,7 @@ pub(crate) mod value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+pub(crate) use backends::{Asked, OAuth2};
 pub(crate) use first_user::FirstRights;
 pub(crate) use logging::{LogFileSettings, LogFormat};
 pub(crate) use manual::settings_page;

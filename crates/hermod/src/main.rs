@@ -9,6 +9,7 @@ mod data_dir;
 mod exit;
 mod housekeeper;
 mod log;
+mod logins;
 mod machine;
 mod pager;
 mod protocols;

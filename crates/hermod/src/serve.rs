@@ -25,7 +25,7 @@ use crate::log::START;
 use crate::protocols::{self, OwnSettings, SERVED, Served, ServedWeb};
 use crate::tls::Certificates;
 use crate::worker::Worker;
-use crate::{backup, data_dir, housekeeper, log, machine, pager, secrets, signals, tasks};
+use crate::{backup, data_dir, housekeeper, log, logins, machine, pager, secrets, signals, tasks};
 
 /// Files that the broker itself may have open: those of the log, segments that are being read, and
 /// listeners.
@@ -207,6 +207,7 @@ fn adopt(broker: &Broker, before: &Settings, settings: &Settings) {
     broker.set_user_memory(settings.limits.held.of_user);
     broker.set_sessions_per_connection(narrow(settings.limits.channel_max));
     broker.authority().set_loopback_users(settings.users.loopback.iter().cloned().collect());
+    broker.authority().forget_answers();
 }
 
 /// Sets the log's level, and logs which other settings differ from the start.
@@ -372,7 +373,7 @@ fn parts(settings: &Settings, disk: RealDisk) -> Result<Parts, Failure> {
         settings: broker_settings(settings),
         authority: AuthoritySettings {
             loopback_users: settings.users.loopback.iter().cloned().collect::<BTreeSet<_>>(),
-            login_threads: usize::try_from(settings.users.login_threads).unwrap_or(1),
+            plan: logins::plan(settings)?,
             scram: settings.users.mechanisms.contains(&Mechanism::ScramSha256),
             failures: FailureLimits {
                 per_address: narrow(settings.strangers.failed_logins_per_address),

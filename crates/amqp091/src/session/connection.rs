@@ -136,10 +136,11 @@ impl AmqpConnection {
     /// Checks whether the connection can stop waiting.
     fn resume(&mut self, now: Instant) {
         self.take_login(now);
+        self.take_renewal(now);
         let Some(running) = &mut self.running else { return };
         let over = match &self.link.waiting {
-            // Both end in `report`.
-            None | Some(Waiting::Commit { .. } | Waiting::Unparked(_)) => false,
+            // These end in `report`, and the last has been looked at.
+            None | Some(Waiting::Commit { .. } | Waiting::Unparked(_) | Waiting::Renewal(_)) => false,
             Some(Waiting::Reply { awaited, .. } | Waiting::Durable(awaited)) => running.client.durable(*awaited),
         };
         if !over {

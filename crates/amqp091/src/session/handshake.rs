@@ -23,13 +23,15 @@ use crate::limits::{FRAME_MIN_SIZE, PROTOCOL_HEADER};
 use crate::session::connection::{AmqpConnection, Phase, SILENCE};
 use crate::session::context::UserNames;
 use crate::session::error::{Failure, ReplyCode};
-use crate::session::link::Traits;
+use crate::session::link::{Traits, Waiting};
 use crate::session::running::Running;
 
 /// The header of AMQP 0-9, whose clients can use 0-9-1.
 const HEADER_0_9: [u8; 8] = *b"AMQP\x01\x01\x00\x09";
 /// Class and method of a failed negotiation.
 const TUNE: (u16, u16) = (10, 30);
+/// Class and method of a new secret.
+const UPDATE_SECRET: (u16, u16) = (10, 70);
 
 impl AmqpConnection {
     pub(super) fn take_header(&mut self, input: &[u8]) -> usize {
@@ -115,10 +117,8 @@ impl AmqpConnection {
                 self.close_politely(now);
                 Ok(())
             }
-            (Method::ConnectionUpdateSecret(_), Phase::Running) => {
-                // Hermod's own users have passwords that do not expire, so there is nothing to
-                // renew.
-                self.link.send(0, ConnectionUpdateSecretOk {});
+            (Method::ConnectionUpdateSecret(update), Phase::Running) => {
+                self.renew(update.new_secret, now);
                 Ok(())
             }
             (_, phase) => {
@@ -185,6 +185,31 @@ impl AmqpConnection {
                 self.phase = Phase::Tuning(identity);
             }
             Some(Err(_)) => self.refuse_login(now),
+        }
+    }
+
+    /// Starts to check a newer secret. Nothing more is read until the outcome is known.
+    fn renew(&mut self, secret: &[u8], now: Instant) {
+        let Some(running) = &self.running else { return };
+        match self.entrance().renew(&running.client, secret, now) {
+            Some(renewal) => {
+                self.link.waiting = Some(Waiting::Renewal(renewal));
+                self.take_renewal(now);
+            }
+            None => self.link.send(0, ConnectionUpdateSecretOk {}),
+        }
+    }
+
+    /// Continues if the outcome of a renewal is known.
+    pub(super) fn take_renewal(&mut self, now: Instant) {
+        let (Some(Waiting::Renewal(renewal)), Some(running)) = (&self.link.waiting, &mut self.running) else { return };
+        let Some(is_renewed) = renewal.take(&self.line.peer, &mut running.client) else { return };
+        self.link.waiting = None;
+        if is_renewed {
+            self.link.send(0, ConnectionUpdateSecretOk {});
+        } else {
+            let failure = Failure::new(ReplyCode::NotAllowed, "New secret was refused by one of the backends");
+            self.fail(0, failure.of(UPDATE_SECRET), now);
         }
     }
 

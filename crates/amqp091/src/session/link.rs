@@ -4,6 +4,7 @@
 //! one reply.
 
 use broker::{Awaited, Client, SessionId};
+use front::PendingRenewal;
 use wire::Output;
 
 use crate::codec::{Method, Table};
@@ -66,6 +67,8 @@ pub(super) enum Waiting {
     Durable(Awaited),
     /// The frame is taken again when the session has no parked publishes any more.
     Unparked(SessionId),
+    /// The new secret of `connection.update-secret` is being checked.
+    Renewal(PendingRenewal),
     /// A transaction of this channel is being committed; an event reports the end.
     Commit { channel: u16 },
 }

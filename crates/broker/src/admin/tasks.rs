@@ -148,7 +148,7 @@ impl Broker {
     /// not known before, so it needs an administrator.
     fn authorize_task(&self, vhost: &str, spec: &TaskSpec, author: &Identity) -> Result<(), Error> {
         let authority = &self.engine.authority;
-        if author.is_operator() || authority.has_tag(author.user(), ADMINISTRATOR) {
+        if authority.is_tagged(author, ADMINISTRATOR) {
             return Ok(());
         }
         if spec.kind == TaskKind::Redrive {

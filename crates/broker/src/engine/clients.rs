@@ -1,5 +1,6 @@
 //! What the rest of the broker knows of its clients, and of their sessions.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::Waker;
@@ -44,11 +45,19 @@ pub(crate) struct Clients {
     next: AtomicU64,
     /// As [`crate::Limits::sessions_per_connection`] says, or a later change.
     pub(crate) sessions_each: AtomicU32,
+    /// When the rights of each client end, in milliseconds since 1970, with its number. Clients
+    /// whose rights do not end by themselves are not in it.
+    pub(crate) expiries: Mutex<BTreeSet<(u64, u64)>>,
 }
 
 impl Clients {
     pub(crate) fn new(sessions_each: u32) -> Self {
-        Self { attached: Mutex::default(), next: AtomicU64::new(1), sessions_each: AtomicU32::new(sessions_each) }
+        Self {
+            attached: Mutex::default(),
+            next: AtomicU64::new(1),
+            sessions_each: AtomicU32::new(sessions_each),
+            expiries: Mutex::default(),
+        }
     }
 
     /// Those that are attached.

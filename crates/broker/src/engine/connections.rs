@@ -39,7 +39,7 @@ impl Engine {
     /// The vhost, if the user may enter it. Only users that see all vhosts learn that one does not
     /// exist. For all others it looks like one that they may not enter.
     pub(crate) fn enter(&self, identity: &Identity, name: &str) -> Result<Arc<Vhost>, Error> {
-        let sees_all = |tag| self.authority.has_tag(identity.user(), tag);
+        let sees_all = |tag| self.authority.is_tagged(identity, tag);
         let found = self.catalog.vhost(name);
         if found.is_none() && ["administrator", "monitoring"].into_iter().any(sees_all) {
             return Err(no_vhost(name));
@@ -50,7 +50,7 @@ impl Engine {
 
     /// Lists a client, unless that is one too many for the broker, its vhost or its user.
     pub(crate) fn admit_client(&self, client: &Arc<ClientShared>, vhost: &Vhost) -> Result<(), Error> {
-        let administers = self.authority.has_tag(&client.user, ADMINISTRATOR);
+        let administers = self.authority.is_tagged(&client.identity, ADMINISTRATOR);
         let mut clients = self.clients.lock();
         let entrant = Entrant { client, there: &clients, administers };
         let [of_all, of_one_vhost, of_one_user] = &self.totals.churn.connections_refused;
@@ -126,7 +126,7 @@ impl Engine {
         }
         let user = identity.user();
         let is_alone = set.is_none() && !self.authority.has_several_without(ADMINISTRATOR);
-        if is_alone || self.authority.has_tag(user, ADMINISTRATOR) {
+        if is_alone || self.authority.is_tagged(identity, ADMINISTRATOR) {
             return Ok(());
         }
         Err(Error::precondition(format!(

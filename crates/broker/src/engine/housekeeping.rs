@@ -94,10 +94,11 @@ impl Engine {
         let sweep = self.sweep(now);
         let disk = self.look_at_disk(now);
         let alarmed = self.announce_alarms(now);
+        let expiry = self.close_expired(ms, now);
         let next = self.waiting.lock().timers.peek().map(|Reverse((at, _))| *at);
         let timer = next.map(|at| now + Duration::from_millis(at.saturating_sub(self.clock.unix_ms())));
         let alarm = (alarmed || postponed || flushed).then(|| now + ALARM_PERIOD);
-        [timer, alarm, sweep, disk].into_iter().flatten().min()
+        [timer, alarm, sweep, disk, expiry].into_iter().flatten().min()
     }
 
     /// Goes on with everything that waited for a flush. True when some still waits.

@@ -79,7 +79,7 @@ impl Engine {
     /// author may read each queue and exchange that it applies to now, and write to the exchange
     /// that they move to. For later ones the user that declares them needs the rights.
     pub(crate) fn authorize_policy(&self, vhost: &Vhost, policy: &Policy, author: &Identity) -> Result<(), Error> {
-        if author.is_operator() || self.authority.has_tag(author.user(), ADMINISTRATOR) {
+        if self.authority.is_tagged(author, ADMINISTRATOR) {
             return Ok(());
         }
         let ask = |resource: Resource<'_>, right| {

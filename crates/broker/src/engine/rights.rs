@@ -81,19 +81,35 @@ impl Engine {
                 vhosts.entry(client.vhost.clone()).or_default().insert(client.number, client);
             }
         }
-        let mut work = Vec::new();
-        for (name, clients) in vhosts {
-            let Some(vhost) = self.catalog.vhost(&name) else { continue };
-            self.sever(&vhost, &clients);
-            let queues: Vec<_> = vhost.tables.read().queues().cloned().collect();
-            let mut visit = Visit { context: self, now: self.clock.unix_ms(), work: &mut work };
-            queues.iter().for_each(|queue| self.expel_unentitled(queue, &clients, &mut visit));
+        vhosts.iter().for_each(|(vhost, clients)| self.take_away(vhost, clients));
+    }
+
+    /// The same for one client whose rights come from elsewhere.
+    pub(crate) fn hold_one_to_rights(&self, client: &Arc<ClientShared>) {
+        let (user, vhost) = (&client.user, &client.vhost);
+        if self.authority.enter(&client.identity, vhost).is_err() {
+            return client.kick(&format!("user '{user}' has no access to vhost '{vhost}' any more"));
         }
+        self.take_away(vhost, &ByNumber::from_iter([(client.number, Arc::clone(client))]));
+    }
+
+    /// Takes away bindings and consumers in a vhost that these clients could not have now. They all
+    /// have the same rights.
+    fn take_away(&self, vhost: &str, clients: &ByNumber) {
+        let Some(vhost) = self.catalog.vhost(vhost) else { return };
+        let mut work = Vec::new();
+        self.sever(&vhost, clients);
+        let queues: Vec<_> = vhost.tables.read().queues().cloned().collect();
+        let mut visit = Visit { context: self, now: self.clock.unix_ms(), work: &mut work };
+        queues.iter().for_each(|queue| self.expel_unentitled(queue, clients, &mut visit));
         self.run_work(&mut work);
     }
 
+    /// Those whose rights are the user's. A client of that name whose rights come from elsewhere is
+    /// not concerned.
     fn clients_of(&self, user: &str) -> Vec<Arc<ClientShared>> {
-        self.clients.lock().values().filter(|client| client.user == user).cloned().collect()
+        let is_of = |client: &&Arc<ClientShared>| client.user == user && client.identity.backend().is_none();
+        self.clients.lock().values().filter(is_of).cloned().collect()
     }
 
     /// Cancels the consumers of these clients, which are all of one user, on a queue that it must

@@ -7,6 +7,7 @@ use journal::{LogId, Ticket};
 use crate::catalog::system::SystemChange;
 use crate::engine::Engine;
 use crate::engine::admission::Asker;
+use crate::engine::clients::ClientShared;
 use crate::engine::rights::ChangedRights;
 use crate::engine::system::refuse_control;
 use crate::error::Error;
@@ -17,7 +18,8 @@ impl Engine {
     pub(crate) fn end_user(&self, name: &str) -> Ticket {
         let id = self.system.lock().user(name);
         let ticket = id.map_or(Ticket::NONE, |id| self.change_system(vec![SystemChange::End { id }]));
-        self.kick_all(|client| client.user == name, &format!("user '{name}' is deleted"));
+        let is_of = |client: &ClientShared| client.user == name && client.identity.backend().is_none();
+        self.kick_all(is_of, &format!("user '{name}' is deleted"));
         ticket
     }
 

@@ -114,7 +114,7 @@ impl Slots {
     }
 
     /// Forgets all routes, and the slots that nothing else points to.
-    fn forget_routes(&mut self) {
+    pub(super) fn forget_routes(&mut self) {
         self.routes.clear();
         self.let_go_of_idle();
     }

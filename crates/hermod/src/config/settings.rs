@@ -9,6 +9,7 @@ use std::time::Duration;
 use broker::{CountedReturns, UnknownArguments};
 
 use super::ConfigError;
+use super::backends::Backends;
 use super::disk::Disk;
 use super::http::Http;
 use super::logging::Log;
@@ -30,10 +31,11 @@ pub(crate) struct Settings {
     /// A document to import at the start.
     pub(crate) definitions: Option<PathBuf>,
     pub(crate) users: Users,
+    /// Who is asked when a user logs in.
+    pub(crate) backends: Backends,
     /// The settings that only one protocol has, in the order of the table of protocols.
     pub(crate) protocols: Vec<Arc<dyn OwnSettings>>,
     pub(crate) http: Http,
-    pub(crate) names: Names,
     pub(crate) compat: Compat,
     pub(crate) limits: Limits,
     pub(crate) strangers: Strangers,
@@ -110,6 +112,7 @@ pub(crate) struct Names {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Compat {
+    pub(crate) names: Names,
     pub(crate) product: String,
     pub(crate) version: String,
     pub(crate) unknown_arguments: UnknownArguments,
@@ -218,13 +221,13 @@ impl Settings {
     /// The name of the node. Scripts for RabbitMQ build its name from the machine's name.
     pub(crate) fn node_name(&self) -> String {
         let by_product = if self.compat.product == "RabbitMQ" { "rabbit" } else { "hermod" };
-        let name = self.names.node.as_deref().unwrap_or(by_product);
+        let name = self.compat.names.node.as_deref().unwrap_or(by_product);
         if name.contains('@') { name.to_owned() } else { format!("{name}@{}", machine::name()) }
     }
 
     /// The name of the cluster.
     pub(crate) fn cluster_name(&self) -> String {
-        self.names.cluster.clone().unwrap_or_else(|| self.node_name())
+        self.compat.names.cluster.clone().unwrap_or_else(|| self.node_name())
     }
 
     /// Asks `reader` for every setting, in the order of listings.
@@ -246,9 +249,9 @@ impl Settings {
             io,
             definitions: reader.get(declare("definitions", "path", "", DEFINITIONS), optional_path)?,
             users: Users::read(reader)?,
+            backends: Backends::read(reader)?,
             protocols: protocols::read_settings(reader)?,
             http: Http::read(reader)?,
-            names: Names::read(reader)?,
             compat: Compat::read(reader)?,
             limits: Limits::read(reader)?,
             strangers: Strangers::read(reader)?,
@@ -335,6 +338,7 @@ const UNKNOWN_ARGUMENTS: &str = "What happens when a queue or an exchange is dec
 
 impl Compat {
     fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
+        let names = Names::read(reader)?;
         let product = reader.get(
             declare(
                 "compat.product",
@@ -351,7 +355,7 @@ impl Compat {
                 value::choice(text, &[("refuse", UnknownArguments::Refuse), ("accept", UnknownArguments::Accept)])
             })?;
         let counted_returns = counted_returns(&version);
-        Ok(Self { product, version, unknown_arguments, counted_returns })
+        Ok(Self { names, product, version, unknown_arguments, counted_returns })
     }
 }
 

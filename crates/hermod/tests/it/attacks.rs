@@ -139,7 +139,7 @@ impl Amqp {
         self.send(0, ConnectionStartOk { client_properties, mechanism, response, locale: "en_US" });
     }
 
-    fn send<'m>(&mut self, channel: u16, method: impl Into<Method<'m>>) {
+    pub(crate) fn send<'m>(&mut self, channel: u16, method: impl Into<Method<'m>>) {
         let mut bytes = Vec::new();
         method.into().encode(channel, &mut bytes);
         shove(&mut self.socket, &bytes);
@@ -180,14 +180,14 @@ impl Amqp {
     }
 
     #[track_caller]
-    fn expect(&mut self, beginning: &str) {
+    pub(crate) fn expect(&mut self, beginning: &str) {
         let method = self.method();
         assert!(method.starts_with(beginning), "{method}");
     }
 
     /// Expects a close with this code, answers it, and expects the end.
     #[track_caller]
-    fn expect_close(&mut self, code: u16) {
+    pub(crate) fn expect_close(&mut self, code: u16) {
         let method = self.method();
         assert!(method.starts_with(&format!("ConnectionClose {{ reply_code: {code},")), "{method}");
         self.send(0, ConnectionCloseOk {});

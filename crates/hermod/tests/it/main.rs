@@ -20,6 +20,7 @@ mod matrix;
 mod memory;
 mod migration;
 mod native;
+mod oauth2;
 mod rabbitmqctl;
 mod refusals;
 mod reload;

@@ -32,11 +32,16 @@ impl Stomp {
 
     /// Asks to log in as a user whose password is its name.
     pub(crate) fn ask_to_connect_as(port: u16, user: &str) -> Self {
+        Self::connect_with(port, user, user)
+    }
+
+    /// Asks to log in with this passcode.
+    pub(crate) fn connect_with(port: u16, user: &str, passcode: &str) -> Self {
         let socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
         socket.set_nodelay(true).unwrap();
         socket.set_read_timeout(Some(HANG)).unwrap();
         let mut client = Self { socket, received: Vec::new() };
-        client.send(&format!("CONNECT\naccept-version:1.2\nhost:/\nlogin:{user}\npasscode:{user}\n\n"));
+        client.send(&format!("CONNECT\naccept-version:1.2\nhost:/\nlogin:{user}\npasscode:{passcode}\n\n"));
         client
     }
 

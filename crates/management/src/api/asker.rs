@@ -1,5 +1,5 @@
-//! The user that asks: it needs a password, or the cookie of a session, and a tag that lets it in.
-//! Its tags say what it may see and do.
+//! The user that asks: it needs a password, a token, or the cookie of a session, and a tag that
+//! lets it in. Its tags say what it may see and do.
 //!
 //! As in RabbitMQ, `management` shows the user's own objects, and `policymaker` may set policies as
 //! well. `monitoring` sees everything, and `administrator` changes everything. What a user does in
@@ -195,19 +195,20 @@ impl FromRequestParts<Arc<Source>> for Asker {
 /// The session whose cookie a request has, if its user's password and tags are still the same.
 pub(crate) fn session(source: &Source, visit: &Visit, headers: &HeaderMap) -> Option<(Identity, Token)> {
     let token = Token::of(cookies::find(headers, cookies::name(visit.transport()))?);
-    let authority = source.broker.authority();
-    let is_current = |identity: &Identity| {
-        let has_its_tags = authority.user(identity.user()).is_some_and(|user| user.tags == *identity.tags());
-        has_its_tags && authority.is_current(identity)
-    };
+    let is_current =
+        |identity: &Identity| source.broker.authority().has_its_tags(identity) && source.broker.is_current(identity);
     let identity = source.sessions.find(&token, Instant::now(), is_current)?;
     Some((identity, token))
 }
 
-/// User and password of `Authorization: Basic`.
+/// User and password of `Authorization: Basic`; or the token of `Authorization: Bearer`, which says
+/// itself who the user is (RFC 6750).
 fn credentials(headers: &HeaderMap) -> Option<(String, Vec<u8>)> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, encoded) = value.split_once(' ')?;
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some((String::new(), encoded.trim().as_bytes().to_vec()));
+    }
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
     }
@@ -230,7 +231,10 @@ mod tests {
             ("Basic Ojo=", Some(("", ":"))),
             ("Basic Z3Vlc3Q=", None),
             ("Basic ?", None),
-            ("Bearer Z3Vlc3Q6Z3Vlc3Q=", None),
+            ("Bearer ey.ey.x", Some(("", "ey.ey.x"))),
+            ("bearer  ey.ey.x ", Some(("", "ey.ey.x"))),
+            ("Bearer", None),
+            ("Digest Z3Vlc3Q6Z3Vlc3Q=", None),
             ("", None),
         ] {
             let mut headers = HeaderMap::new();

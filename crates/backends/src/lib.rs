@@ -1,0 +1,9 @@
+//! Programs elsewhere that know users, behind [`auth::Backend`]: OAuth 2.0 and OpenID Connect.
+//!
+//! A backend is asked on a thread of its own and may wait for a network within its timeouts. What
+//! it says becomes a grant. What it can't find out lets no one in.
+
+mod fetch;
+pub mod oauth2;
+
+pub use fetch::{Address, AddressError, Fetch, Web};

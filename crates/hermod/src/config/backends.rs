@@ -1,0 +1,271 @@
+//! The settings of log-ins from elsewhere, declared once like all others.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use auth::RightsOf;
+use backends::Address;
+
+use super::ConfigError;
+use super::reader::{Declaration, Reader, declare};
+use super::value::{self, between, optional_path};
+
+/// Who is asked when a user logs in, and how.
+#[derive(Debug, Clone)]
+pub(crate) struct Backends {
+    /// In their order.
+    pub(crate) order: Vec<Asked>,
+    pub(crate) threads: u64,
+    pub(crate) cache: Duration,
+    pub(crate) oauth2: OAuth2,
+}
+
+/// One of those that are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Internal,
+    OAuth2(RightsOf),
+}
+
+/// Log-in by tokens.
+#[derive(Debug, Clone)]
+pub(crate) struct OAuth2 {
+    pub(crate) resource_server_id: String,
+    pub(crate) issuer: Option<Address>,
+    pub(crate) jwks_uri: Option<Address>,
+    pub(crate) jwks_file: Option<PathBuf>,
+    pub(crate) refresh: Duration,
+    /// `None`: the id of the resource server and a dot.
+    pub(crate) scope_prefix: Option<String>,
+    pub(crate) additional_scopes: Vec<String>,
+    pub(crate) aliases: BTreeMap<String, Vec<String>>,
+    pub(crate) username_claims: Vec<String>,
+    pub(crate) algorithms: Vec<String>,
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) timeout: Duration,
+}
+
+const ORDER: &str = "Who is asked when a user logs in with a password or a token, in this order, until one lets it \
+    in. `internal`: the users of this broker. `oauth2`: tokens of `auth_oauth2`. `oauth2/internal`: the token says who \
+    one is; what one may do are the rights of the user of that name in this broker. A backend that cannot be asked \
+    lets no one in.";
+const THREADS: &str = "How many questions to backends elsewhere are under way at the same time.";
+const CACHE: &str = "How long an answer from elsewhere is taken again for the same password or token. A token is \
+    never taken beyond its end. SIGHUP forgets all answers. `0`: each log-in is asked.";
+
+impl Backends {
+    pub(super) fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
+        let order = reader.get(declare("auth_backends", "names", "internal", ORDER), order)?;
+        let threads =
+            reader.get(declare("auth_threads", "number", "4", THREADS), |text| between(text, value::count, 1, 64))?;
+        let cache = reader.get(declare("auth_cache.ttl", "time", "15 s", CACHE), value::duration)?;
+        let backends = Self { order, threads, cache, oauth2: OAuth2::read(reader)? };
+        backends.check().map_err(ConfigError::new)?;
+        Ok(backends)
+    }
+
+    /// Checks what needs several of these settings.
+    fn check(&self) -> Result<(), String> {
+        let OAuth2 { resource_server_id, issuer, jwks_uri, jwks_file, .. } = &self.oauth2;
+        let keys = usize::from(jwks_uri.is_some()) + usize::from(jwks_file.is_some());
+        let is_asked = self.order.iter().any(|asked| matches!(asked, Asked::OAuth2(_)));
+        let is_set = keys > 0 || issuer.is_some() || !resource_server_id.is_empty();
+        match (is_asked, is_set) {
+            (false, false) => Ok(()),
+            (false, true) => Err("auth_backends: oauth2 is not among them, but auth_oauth2 is set; add it, as in \
+                                  auth_backends = \"internal, oauth2\""
+                .to_owned()),
+            (true, _) if resource_server_id.is_empty() => {
+                Err("auth_oauth2.resource_server_id: which service are tokens \
+                                                               for? Write the name that is in their claim aud"
+                    .to_owned())
+            }
+            (true, _) if keys > 1 => {
+                Err("auth_oauth2.jwks_file: auth_oauth2.jwks_uri is set, too; keys come from one place".to_owned())
+            }
+            (true, _) if keys == 0 && issuer.is_none() => {
+                Err("auth_oauth2.issuer: where do the keys of tokens come from? Set issuer, jwks_uri or jwks_file"
+                    .to_owned())
+            }
+            (true, _) => Ok(()),
+        }
+    }
+}
+
+/// Backends of RabbitMQ that are not there, and what takes their place.
+const ABSENT: [(&str, &str); 6] = [
+    ("ldap", "LDAP is not built; a server that speaks OpenID Connect before the directory gives tokens for oauth2"),
+    ("http", "the HTTP backend is not built"),
+    ("amqp", "the AMQP backend is not built"),
+    ("ip_range", "networks are not a backend here; use bind, and a firewall"),
+    ("cache", "answers are cached for any backend, for auth_cache.ttl: name the backend itself"),
+    ("internal_loopback", "name internal, and the users of this machine in loopback_users"),
+];
+
+fn order(text: &str) -> Result<Vec<Asked>, String> {
+    let mut order = Vec::new();
+    for name in value::names(text)? {
+        let asked = asked(&name)?;
+        let is_there = order.iter().any(|other| std::mem::discriminant(other) == std::mem::discriminant(&asked));
+        if is_there {
+            return Err(format!("'{name}' is asked already"));
+        }
+        order.push(asked);
+    }
+    if order.is_empty() { Err("no user could log in; write internal, oauth2 or both".to_owned()) } else { Ok(order) }
+}
+
+fn asked(name: &str) -> Result<Asked, String> {
+    // RabbitMQ takes the names of its modules, too.
+    let bare = name.to_ascii_lowercase();
+    let bare = bare.strip_prefix("rabbit_auth_backend_").unwrap_or(&bare);
+    match bare {
+        "internal" => return Ok(Asked::Internal),
+        "oauth2" | "oauth" => return Ok(Asked::OAuth2(RightsOf::Backend)),
+        "oauth2/internal" => return Ok(Asked::OAuth2(RightsOf::Internal)),
+        _ => {}
+    }
+    let absent = ABSENT.iter().find(|(absent, _)| bare.split('/').next() == Some(absent));
+    Err(match absent {
+        Some((_, why)) => format!("'{name}': {why}"),
+        None => format!("'{name}' is none of internal, oauth2, oauth2/internal"),
+    })
+}
+
+const RESOURCE_SERVER_ID: &str = "Name of this broker among the services of the server that issues tokens. A token is \
+    taken only if its claim `aud` has it.";
+const ISSUER: &str = "URL of the server that issues tokens. A token is taken only if its claim `iss` is exactly this. \
+    The keys are those that `.well-known/openid-configuration` there names, unless `auth_oauth2.jwks_uri` or \
+    `auth_oauth2.jwks_file` is set. `https`, or an address of this machine.";
+const JWKS_URI: &str = "URL of the keys of tokens, as a JSON Web Key Set. `https`, or an address of this machine.";
+const JWKS_FILE: &str = "File with the keys of tokens, as a JSON Web Key Set.";
+const REFRESH: &str = "How old the keys may become before they are read again. They are also read, at most once in 10 s, \
+    for a token of a key that is not known. While they can't be read, the last ones go on for a day.";
+const SCOPE_PREFIX: &str = "What the scopes for this broker begin with; the rest is as in `read:*/*`. `auto` is \
+    `auth_oauth2.resource_server_id` and a dot. `none`: scopes have no prefix.";
+const ADDITIONAL: &str = "Further claims with scopes. A name with dots is a path, as in `realm_access.roles`.";
+const ALIASES: &str = "Scopes or roles that stand for others, each as `NAME=SCOPE SCOPE`. The scopes have the prefix.";
+const USERNAMES: &str = "Claims that may name the user, the first that is there. After them, `sub` and `client_id` are \
+    looked at.";
+const ALGORITHMS: &str = "Algorithms by which tokens may be signed: `RS256`, `RS384`, `RS512`, `PS256`, `PS384`, \
+    `PS512`, `ES256`, `ES384`, `EdDSA`. `auto` is all of them, each with the keys that are for it. Those with a shared \
+    secret are refused.";
+const CA: &str = "File with certificates in PEM that the server of the keys is trusted by. By default those are trusted \
+    that the system trusts.";
+const TIMEOUT: &str = "How long that server may take to answer.";
+
+impl OAuth2 {
+    fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
+        let names = |reader: &mut Reader, declared: Declaration<'_>| reader.get(declared, value::names);
+        let resource_server_id =
+            reader.get(declare("auth_oauth2.resource_server_id", "text", "", RESOURCE_SERVER_ID), value::text)?;
+        Ok(Self {
+            resource_server_id,
+            issuer: reader.get(declare("auth_oauth2.issuer", "text", "", ISSUER), address)?,
+            jwks_uri: reader.get(declare("auth_oauth2.jwks_uri", "text", "", JWKS_URI), address)?,
+            jwks_file: reader.get(declare("auth_oauth2.jwks_file", "path", "", JWKS_FILE), optional_path)?,
+            refresh: reader.get(declare("auth_oauth2.jwks_refresh", "time", "5 min", REFRESH), refresh)?,
+            scope_prefix: reader.get(declare("auth_oauth2.scope_prefix", "text", "auto", SCOPE_PREFIX), prefix)?,
+            additional_scopes: names(reader, declare("auth_oauth2.additional_scopes_key", "names", "", ADDITIONAL))?,
+            aliases: reader.get(declare("auth_oauth2.scope_aliases", "names", "", ALIASES), aliases)?,
+            username_claims: names(reader, declare("auth_oauth2.preferred_username_claims", "names", "", USERNAMES))?,
+            algorithms: reader.get(declare("auth_oauth2.algorithms", "names", "auto", ALGORITHMS), algorithms)?,
+            ca: reader.get(declare("auth_oauth2.https.cacertfile", "path", "", CA), optional_path)?,
+            timeout: reader.get(declare("auth_oauth2.timeout", "time", "5 s", TIMEOUT), timeout)?,
+        })
+    }
+}
+
+fn address(text: &str) -> Result<Option<Address>, String> {
+    match text {
+        "" => Ok(None),
+        text => Address::parse(text).map(Some).map_err(|error| format!("'{text}': {error}")),
+    }
+}
+
+fn prefix(text: &str) -> Result<Option<String>, String> {
+    Ok(match text {
+        "auto" => None,
+        "none" => Some(String::new()),
+        text => Some(text.to_owned()),
+    })
+}
+
+fn refresh(text: &str) -> Result<Duration, String> {
+    match value::duration(text)? {
+        short if short < Duration::from_secs(10) => Err(format!("{text} is too short; the least is 10 s")),
+        long if long > Duration::from_hours(24) => Err(format!("{text} is too long; the most is 24 h")),
+        span => Ok(span),
+    }
+}
+
+fn timeout(text: &str) -> Result<Duration, String> {
+    match value::duration(text)? {
+        span if span.is_zero() || span > Duration::from_mins(1) => Err(format!("{text} is not from 1 ms to 1 min")),
+        span => Ok(span),
+    }
+}
+
+fn algorithms(text: &str) -> Result<Vec<String>, String> {
+    if text == "auto" {
+        return Ok(Vec::new());
+    }
+    let names = value::names(text)?;
+    names.iter().try_for_each(|name| backends::oauth2::check_algorithm(name))?;
+    if names.is_empty() { Err("no token could be checked; name some, or write auto".to_owned()) } else { Ok(names) }
+}
+
+fn aliases(text: &str) -> Result<BTreeMap<String, Vec<String>>, String> {
+    let mut aliases = BTreeMap::new();
+    for alias in value::names(text)? {
+        let wrong = || format!("'{alias}' is no alias; write NAME=SCOPE SCOPE");
+        let (name, scopes) = alias.split_once('=').ok_or_else(wrong)?;
+        let scopes: Vec<_> = scopes.split_whitespace().map(str::to_owned).collect();
+        if name.trim().is_empty() || scopes.is_empty() {
+            return Err(wrong());
+        }
+        aliases.insert(name.trim().to_owned(), scopes);
+    }
+    Ok(aliases)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_names_each_backend_once_and_those_that_are_there() {
+        let by_token = Asked::OAuth2(RightsOf::Backend);
+        for (text, expected) in [
+            ("internal", Ok(vec![Asked::Internal])),
+            ("oauth2, internal", Ok(vec![by_token, Asked::Internal])),
+            ("rabbit_auth_backend_oauth2", Ok(vec![by_token])),
+            ("oauth2/internal", Ok(vec![Asked::OAuth2(RightsOf::Internal)])),
+            ("ldap", Err("LDAP is not built")),
+            ("rabbit_auth_backend_http", Err("HTTP backend is not built")),
+            ("ldap/internal", Err("LDAP is not built")),
+            ("cache", Err("name the backend itself")),
+            ("internal/oauth2", Err("is none of internal")),
+            ("oauth2, oauth2/internal", Err("is asked already")),
+            ("intern", Err("is none of internal")),
+            ("", Err("no user could log in")),
+        ] {
+            match (order(text), expected) {
+                (Ok(order), Ok(expected)) => assert_eq!(order, expected, "{text}"),
+                (Err(why), Err(expected)) => assert!(why.contains(expected), "{text}: {why}"),
+                (outcome, _) => unreachable!("{text}: {outcome:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn aliases_are_names_with_scopes() {
+        let read = aliases("admin=r.tag:administrator  r.read:*/*, dev = r.read:dev/*").unwrap();
+        assert_eq!(read["admin"], ["r.tag:administrator", "r.read:*/*"]);
+        assert_eq!(read["dev"], ["r.read:dev/*"]);
+        for wrong in ["admin", "=x", "admin= "] {
+            assert!(aliases(wrong).unwrap_err().contains("is no alias"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The plan of log-ins: the backends that the settings name, ready to be asked.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use auth::{Plan, Step};
+use backends::Web;
+use backends::oauth2::{KeysFrom, OAuth2, Reading};
+
+use crate::config::{self, Asked, Settings};
+use crate::exit::{Exit, Failure};
+
+/// The claims that name a user when no other does, as in RabbitMQ.
+const USERNAME_CLAIMS: [&str; 2] = ["sub", "client_id"];
+
+/// The plan of these settings.
+pub(crate) fn plan(settings: &Settings) -> Result<Plan, Failure> {
+    let backends = &settings.backends;
+    let step = |asked: &Asked| match *asked {
+        Asked::Internal => Ok(Step::Internal),
+        Asked::OAuth2(rights) => Ok(Step::Elsewhere { backend: Arc::new(oauth2(&backends.oauth2)?), rights }),
+    };
+    let narrow = |count: u64| usize::try_from(count).unwrap_or(1);
+    Ok(Plan {
+        steps: backends.order.iter().map(step).collect::<Result<_, Failure>>()?,
+        hashing_threads: narrow(settings.users.login_threads),
+        asking_threads: narrow(backends.threads),
+        keep_answers: backends.cache,
+    })
+}
+
+fn oauth2(settings: &config::OAuth2) -> Result<OAuth2, Failure> {
+    let wrong = |name: &str, what: &str| Exit::Config.because(format!("auth_oauth2.{name}: {what}"));
+    let web = Web::new(settings.ca.as_deref(), settings.timeout).map_err(|what| wrong("https.cacertfile", &what))?;
+    let keys = match (&settings.jwks_file, &settings.jwks_uri, &settings.issuer) {
+        (Some(file), _, _) => KeysFrom::File(file.clone()),
+        (None, Some(address), _) => KeysFrom::Address(address.clone()),
+        (None, None, Some(issuer)) => KeysFrom::Issuer(issuer.clone()),
+        (None, None, None) => return Err(wrong("issuer", "there is no place of keys")),
+    };
+    OAuth2::new(reading(settings), &settings.algorithms, (keys, Arc::new(web), settings.refresh))
+        .map_err(|what| wrong("algorithms", &what))
+}
+
+fn reading(settings: &config::OAuth2) -> Reading {
+    let id = &settings.resource_server_id;
+    let mut seen = HashSet::new();
+    let claims = settings.username_claims.iter().map(String::as_str).chain(USERNAME_CLAIMS);
+    Reading {
+        resource_server_id: id.clone(),
+        issuer: settings.issuer.as_ref().map(|issuer| issuer.as_str().to_owned()),
+        scope_prefix: settings.scope_prefix.clone().unwrap_or_else(|| format!("{id}.")),
+        additional_scopes: settings.additional_scopes.clone(),
+        username_claims: claims.filter(|claim| seen.insert(*claim)).map(str::to_owned).collect(),
+        aliases: settings.aliases.clone(),
+    }
+}
