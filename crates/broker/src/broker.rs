@@ -140,6 +140,8 @@ impl Broker {
         broker.engine.keep_decoy_key(&decoy_key);
         broker.resume(&mut rebuilt)?;
         broker.tasks.resume(&broker.engine);
+        // What has expired meanwhile goes with the first round of the housekeeping.
+        broker.engine.expire_retained_at(0);
         broker.engine.journal.note_lasting(broker.engine.catalog.bindings.load().logged);
         broker.engine.end_logs_without_vhost();
         // It could not answer the journal before.

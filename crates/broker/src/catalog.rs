@@ -10,6 +10,7 @@ pub(crate) mod declaration;
 pub(crate) mod definitions;
 pub(crate) mod facts;
 pub(crate) mod policies;
+pub(crate) mod retained;
 mod search;
 pub(crate) mod subscriptions;
 pub(crate) mod system;
@@ -33,6 +34,7 @@ use crate::store::facts::ExchangeFact;
 use crate::value::Table;
 use change::NewExchange;
 use policies::Policies;
+use retained::Retained;
 pub(crate) use search::Hop;
 use search::Search;
 use subscriptions::{SubscriptionName, Subscriptions};
@@ -79,6 +81,8 @@ pub(crate) struct Tables {
     pub(crate) tasks: TaskList,
     pub(crate) told: Told,
     versions: Arc<Versions>,
+    /// That of the vhost, to say which exchanges end.
+    retained: Arc<Retained>,
 }
 
 /// The queues of a message.
@@ -236,6 +240,7 @@ impl Tables {
     pub(crate) fn remove_exchange(&mut self, name: &str) -> Option<Exchange> {
         let exchange = self.exchanges.remove(name)?;
         self.exchange_names.remove(&exchange.id);
+        self.retained.exchange_ended(exchange.id);
         self.versions.raise(name);
         Some(exchange)
     }
@@ -289,6 +294,8 @@ pub(crate) struct Vhost {
     pub(crate) bindings: Tally,
     /// Messages that are published and delivered in it are copied.
     pub(crate) traced: AtomicBool,
+    /// The last values of its topics.
+    pub(crate) retained: Arc<Retained>,
 }
 
 /// The exchanges of every vhost from the start. The default exchange is not a table entry: it leads
@@ -312,7 +319,9 @@ pub(crate) const OWNERS_PER_VHOST: u64 = 1 + PREDECLARED.len() as u64;
 impl Vhost {
     /// A vhost with the predeclared exchanges. Its bindings are counted by `tally`.
     fn new(record: Owner, id: Owner, name: &str, tally: &Tally) -> Self {
-        let (mut tables, bindings) = (Tables::default(), tally.part());
+        let bindings = tally.part();
+        let retained = Arc::new(Retained::new(&bindings));
+        let mut tables = Tables { retained: Arc::clone(&retained), ..Tables::default() };
         for (index, (name, kind)) in PREDECLARED.into_iter().enumerate() {
             let fact = ExchangeFact::plain(id, name, kind);
             let new =
@@ -321,7 +330,8 @@ impl Vhost {
             tables.insert_exchange(Exchange { predeclared: true, weight: Weight::default(), ..exchange });
         }
         let (name, versions) = (name.into(), Arc::clone(&tables.versions));
-        Self { record, id, name, tables: RwLock::new(tables), versions, bindings, traced: AtomicBool::new(false) }
+        let (tables, traced) = (RwLock::new(tables), AtomicBool::new(false));
+        Self { record, id, name, tables, versions, bindings, traced, retained }
     }
 
     /// Its home: the log of its exchanges, bindings and policies, and of its queues.

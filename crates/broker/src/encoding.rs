@@ -357,6 +357,13 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// All bytes that have not been read.
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        let rest = &self.bytes[self.at..];
+        self.at = self.bytes.len();
+        rest
+    }
+
     /// The error for the bytes that were read last.
     pub(crate) fn malformed(&self, what: &'static str) -> Malformed {
         Malformed { at: self.at, what }

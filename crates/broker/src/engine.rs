@@ -1,10 +1,10 @@
 //! The state that every part of the broker shares: the journal, the catalog, the clock, the alarms,
 //! the totals.
 //!
-//! Lock order: groups → catalog write → queue → journal buffer → mailbox; the system's lock comes
-//! behind the catalog's and before the journal's. The small locks here (timers, waiting lists) are
-//! leaves: nothing else is locked while one is held. One exception: the pager's errands are locked
-//! behind the postponed dead letters.
+//! Lock order: retained messages → groups → catalog write → queue → journal buffer → mailbox; the
+//! system's lock comes behind the catalog's and before the journal's. The small locks here (timers,
+//! waiting lists) are leaves: nothing else is locked while one is held. One exception: the pager's
+//! errands are locked behind the postponed dead letters.
 
 pub(crate) mod admission;
 pub(crate) mod alarms;
@@ -25,6 +25,7 @@ pub(crate) mod pages;
 pub(crate) mod policies;
 pub(crate) mod recovery;
 pub(crate) mod replies;
+pub(crate) mod retained;
 pub(crate) mod rights;
 pub(crate) mod sealed;
 pub(crate) mod system;
@@ -53,6 +54,7 @@ use crate::engine::ending::Ending;
 use crate::engine::pager::Sweep;
 use crate::engine::pager::spill::Spilling;
 use crate::engine::replies::Replies;
+use crate::engine::retained::Feed;
 use crate::engine::sealed::Sealed;
 use crate::memory::ingress::Ingress;
 use crate::memory::{Housekeeper, Memory};
@@ -75,6 +77,10 @@ pub(crate) struct Waiting {
     pub(crate) sealed: Vec<Sealed>,
     /// Ends of sessions with many deliveries.
     pub(crate) ending: Vec<Ending>,
+    /// Retained messages on their way.
+    pub(crate) feeds: Vec<Feed>,
+    /// When the next one expires, in milliseconds since 1970; or before that.
+    pub(crate) retained_expires: Option<u64>,
 }
 
 /// A queue in the timer heap; only the times are compared.

@@ -45,6 +45,7 @@ pub use broker::{Broker, FirstUser, Parts};
 pub use browse::{Browse, Browsed};
 pub use catalog::declaration::{BindingSpec, DestinationName, ExchangeSpec, QueueSpec};
 pub use catalog::policies::{ApplyTo, PolicyKind, PolicySpec};
+pub use catalog::retained::RetainedCount;
 pub use catalog::subscriptions::{Sharing, SubscriptionFact, SubscriptionName};
 pub use catalog::tasks::{TaskCounts, TaskId, TaskKind, TaskSpec, TaskState, TaskTarget};
 pub use catalog::vhost_settings::{VhostLimits, VhostSpec};
@@ -72,17 +73,19 @@ pub use redrive::{RedriveMode, Redriven};
 pub use repair::{Repair, RepairMode};
 pub use report::{
     AppliedPolicies, BindingPlace, BindingReport, ClientReport, ConsumerReport, DeclaredQueue, Diagnosis,
-    ExchangeReport, Holder, MemoryUse, Messages, Names, Objects, Overview, QueueReport, Share, Standing,
+    ExchangeReport, Holder, MemoryUse, Messages, Names, Objects, Overview, QueueReport, RETAINED_BETWEEN,
+    RetainedReport, Share, Standing,
 };
 /// A property's value for selectors.
 pub use selector::Value as Selected;
 pub use session::{
     Awaited, Client, Confirm, Consume, Declared, DeleteIf, Delivery, Event, Fetch, Outcome, Publish, Refusal,
-    SessionId, Source, Subscribed, SubscriptionFilter, SubscriptionSpec, Tags, TransactionId, Unroutable,
+    RetainedWanted, SessionId, Source, Subscribed, SubscriptionFilter, SubscriptionSpec, Tags, TransactionId,
+    Unroutable,
 };
 pub use settings::{
-    ConsumerLimits, CountedReturns, DeclarationLimits, DiskLimit, DiskLimits, Limits, Settings, Switch,
-    UnknownArguments,
+    ConsumerLimits, CountedReturns, DeclarationLimits, DiskLimit, DiskLimits, Limits, ParkingLimits, RetainedLimits,
+    Settings, Switch, UnknownArguments,
 };
 pub use stats::{Churn, Counter, Deaths, Deliveries, Publishes, Sizes, Totals};
 pub use value::{Table, Value, decimal_text, ms_of_seconds, seconds_of_ms};

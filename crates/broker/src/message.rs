@@ -14,6 +14,7 @@ mod layout;
 pub(crate) mod overlay;
 pub(crate) mod properties;
 pub(crate) mod publisher;
+pub(crate) mod retained;
 pub(crate) mod scheduling;
 pub(crate) mod selected;
 
@@ -142,7 +143,14 @@ impl Message {
     /// True when its flags alone say that consumers do not see it as it was published.
     #[inline]
     fn is_altered(&self) -> bool {
-        self.0[2] & (COPIES_NAMED | COPIES_SPENT | DELAYED) != 0
+        self.0[2] & (COPIES_NAMED | COPIES_SPENT | DELAYED) != 0 || self.is_retained()
+    }
+
+    /// True for a message that a subscriber gets since it was there before, as the last value of
+    /// its topic.
+    #[inline]
+    pub fn is_retained(&self) -> bool {
+        layout::is_retained(&self.0)
     }
 
     /// True when its delay is over.
@@ -174,6 +182,11 @@ impl Message {
     #[inline]
     pub(crate) fn expiration(&self) -> Option<u64> {
         layout::expiration(&self.0)
+    }
+
+    /// When it expires by its own time to live, in milliseconds since 1970.
+    pub(crate) fn expires_at(&self) -> Option<u64> {
+        Some(self.published_at().saturating_add(self.expiration()?))
     }
 
     /// Exchange and routing key, each behind a byte with its length, if the block has them like
@@ -252,6 +265,9 @@ impl Message {
         let mut block = BytesMut::with_capacity(head.length() + self.body().len());
         head.write(&mut block);
         block.put_slice(self.body());
+        if self.is_retained() {
+            layout::mark_retained(&mut block);
+        }
         Self(block.freeze())
     }
 

@@ -4,6 +4,7 @@
 mod diagnosis;
 pub(crate) mod objects;
 mod parts;
+mod retained;
 mod share;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::value::Table;
 pub use diagnosis::{Diagnosis, Standing};
 pub use objects::{BindingReport, ConsumerReport, ExchangeReport, Holder};
 pub use parts::{BindingPlace, Names};
+pub use retained::{RETAINED_BETWEEN, RetainedReport};
 pub use share::Share;
 
 /// Numbers about the whole broker.

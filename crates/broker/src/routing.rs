@@ -12,6 +12,7 @@ mod hash;
 mod headers;
 mod pattern;
 mod reached;
+mod sought;
 mod targets;
 mod topic;
 
@@ -27,6 +28,7 @@ use self::hash::{Consistent, Modulus};
 pub(crate) use self::hash::{HASH_HEADER, HASH_PROPERTY, HashOn, digest};
 use self::headers::Headers;
 pub(crate) use self::reached::{Reached, STEPS};
+pub(crate) use self::sought::{Look, Sought};
 use self::topic::Topic;
 use crate::encoding::check_depth;
 use crate::error::Error;

@@ -16,6 +16,7 @@ pub(crate) mod publish;
 mod publisher;
 mod receiver;
 mod replies;
+mod retain;
 mod routes;
 mod sessions;
 mod settle;
@@ -58,7 +59,7 @@ pub use declare::{Declared, DeleteIf};
 pub use drain::{Delivery, Event};
 pub use publish::Publish;
 pub use settle::{Outcome, Tags};
-pub use subscribe::{Subscribed, SubscriptionFilter, SubscriptionSpec};
+pub use subscribe::{RetainedWanted, Subscribed, SubscriptionFilter, SubscriptionSpec};
 
 /// A session of a client; never reused within the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -41,6 +41,15 @@ pub struct Limits {
     pub cc_keys: u32,
 }
 
+/// The most that one vhost retains.
+#[derive(Debug, Clone)]
+pub struct RetainedLimits {
+    /// Messages.
+    pub messages: u64,
+    /// Bytes of these, with their topics and properties.
+    pub bytes: u64,
+}
+
 /// The most consumers.
 #[derive(Debug, Clone)]
 pub struct ConsumerLimits {
@@ -115,6 +124,15 @@ pub enum CountedReturns {
     All,
 }
 
+/// The publishes of a connection that wait behind an alarm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParkingLimits {
+    /// How long one waits before it is refused.
+    pub timeout: Duration,
+    /// The most bytes of them all.
+    pub bytes: usize,
+}
+
 /// A limit of the disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DiskLimit {
@@ -141,6 +159,8 @@ pub struct DiskLimits {
 pub struct Settings {
     /// See [`Limits`].
     pub limits: Limits,
+    /// See [`RetainedLimits`].
+    pub retained: RetainedLimits,
     /// Of queues and exchanges.
     pub unknown_arguments: UnknownArguments,
     /// Of queues that count.
@@ -152,7 +172,8 @@ pub struct Settings {
     /// Bytes of queued messages in memory at which the memory alarm rises.
     pub memory_limit: u64,
     /// Bytes that one connection may make the broker hold besides queued messages
-    /// ([`crate::Held`]). `None` for a quarter of the current memory limit, at least `park_bytes`.
+    /// ([`crate::Held`]). `None` for a quarter of the current memory limit, at least the bytes of
+    /// `parking`.
     pub connection_memory: Option<u64>,
     /// The same of all connections of one user together. `None` for half of the current memory
     /// limit, at least as much as of one connection. [`crate::Broker::set_user_memory`] changes it.
@@ -162,16 +183,14 @@ pub struct Settings {
     pub memory_budget: u64,
     /// Most bytes of deliveries that wait for one connection. A single delivery always fits.
     pub mailbox_bytes: usize,
-    /// How long a publish waits behind an alarm before it is refused.
-    pub park_timeout: Duration,
+    /// See [`ParkingLimits`].
+    pub parking: ParkingLimits,
     /// How long nothing may come of a body that was begun, while its connection is read. Then its
     /// session is closed. `None` for any time.
     pub body_timeout: Option<Duration>,
     /// How long a consumer may hold a delivery before its session is closed; 0 for any time. A
     /// timeout of the consumer or its queue overrides it.
     pub consumer_timeout: Duration,
-    /// Bytes of publishes of one connection that may wait behind an alarm.
-    pub park_bytes: usize,
     /// A connection is not read while this many bytes wait for the journal's flush.
     pub lag_bytes: u64,
 }
@@ -180,6 +199,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             limits: Limits::default(),
+            retained: RetainedLimits { messages: 100_000, bytes: 256 << 20 },
             unknown_arguments: UnknownArguments::default(),
             counted_returns: CountedReturns::default(),
             node: "hermod".to_owned(),
@@ -189,10 +209,9 @@ impl Default for Settings {
             user_memory: None,
             memory_budget: 512 << 20,
             mailbox_bytes: 1 << 20,
-            park_timeout: Duration::from_secs(30),
+            parking: ParkingLimits { timeout: Duration::from_secs(30), bytes: 4 << 20 },
             body_timeout: Some(Duration::from_mins(1)),
             consumer_timeout: Duration::from_mins(30),
-            park_bytes: 4 << 20,
             lag_bytes: 16 << 20,
         }
     }

@@ -21,6 +21,7 @@ mod policies;
 mod redrive;
 mod remote;
 mod repair;
+mod retained;
 mod shell;
 mod status;
 mod table;
@@ -111,6 +112,8 @@ fn ask_broker(verb: &str, server: &Server, arguments: &ArgMatches) -> Result<(),
         "permissions" => users::permissions(server, arguments, form),
         "vhosts" => vhosts::run(server, arguments, form),
         "policies" => policies::run(server, arguments, form),
+        "retained" => retained::run(server, arguments, form),
+        "subscriptions" => list::run(server, &list::SUBSCRIPTIONS, arguments, form),
         "losses" => list::run(server, &list::LOSSES, arguments, form),
         "log" => log::run(server, arguments, form),
         "audit" => list::run(server, &list::AUDIT, arguments, form),
@@ -212,7 +215,7 @@ fn command() -> Command {
 }
 
 /// The commands that list objects and change them.
-fn administration() -> [Command; 17] {
+fn administration() -> [Command; 19] {
     [
         objects::queues_command(asking("queues", "List, declare, delete and purge queues")),
         objects::exchanges_command(asking("exchanges", "List, declare and delete exchanges")),
@@ -223,6 +226,8 @@ fn administration() -> [Command; 17] {
         users::permissions_command(asking("permissions", "List, set and clear the permissions of users")),
         vhosts::command(asking("vhosts", "List, add, limit and delete vhosts")),
         policies::command(asking("policies", "List, set and clear policies")),
+        retained::command(asking("retained", "List and remove retained messages")),
+        list::arguments(asking("subscriptions", "List subscriptions, each with its queue")),
         list::arguments(asking("losses", "List the last messages that were dropped, and why")),
         list::arguments(asking("audit", "List who changed what since the start, and what was refused")),
         log::command(asking("log", "Show the last lines of the log, or follow it")),

@@ -446,15 +446,15 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
             cc_keys: narrow(limits.cc_keys),
         },
         disk_limits: settings.store.disk.limits(machine::memory()),
+        retained: broker::RetainedLimits { messages: limits.objects.retained.0, bytes: limits.objects.retained.1 },
         memory_limit,
         connection_memory: limits.held.of_connection,
         user_memory: limits.held.of_user,
         memory_budget: settings.memory.budget.unwrap_or_else(|| (memory_limit / 2).clamp(LEAST_BUDGET, MOST_BUDGET)),
         mailbox_bytes: size(flow.mailbox_bytes),
-        park_timeout: flow.park_timeout,
+        parking: broker::ParkingLimits { timeout: flow.park_timeout, bytes: size(flow.park_bytes) },
         body_timeout: Some(limits.body_timeout).filter(|timeout| !timeout.is_zero()),
         consumer_timeout: flow.consumer_timeout,
-        park_bytes: size(flow.park_bytes),
         lag_bytes: flow.lag_bytes,
     }
 }

@@ -21,6 +21,8 @@ mod parameters;
 mod permissions;
 mod policies;
 mod queues;
+mod retained;
+mod subscriptions;
 mod tasks;
 mod users;
 mod vhosts;
@@ -51,6 +53,7 @@ pub use policies::{PolicyChange, PolicyFields};
 pub use queues::QueueChange;
 pub(crate) use queues::fetched;
 pub(crate) use queues::movement;
+pub use retained::RetainedChange;
 pub(crate) use tasks::plan;
 pub use tasks::{PlannedRow, TaskChange, TaskFields, TaskTo};
 pub use users::{Secret, UserChange};
@@ -61,6 +64,7 @@ pub(crate) mod native {
     pub(crate) use super::exchanges::{put as put_exchange, remove as delete_exchange};
     pub(crate) use super::policies::{native_clear as clear_policy, native_put as put_policy};
     pub(crate) use super::queues::{purge as purge_queue, put as put_queue, remove as delete_queue};
+    pub(crate) use super::retained::native_remove as remove_retained;
     pub(crate) use super::users::{put as put_user, remove as delete_user};
     pub(crate) use super::vhosts::{put as put_vhost, remove as delete_vhost};
 }
@@ -107,6 +111,10 @@ pub enum Listed {
     Log,
     /// The last entries of the audit log.
     Audit,
+    /// Retained messages.
+    Retained,
+    /// Subscriptions, each with its queue.
+    Subscriptions,
 }
 
 impl Listed {
@@ -132,6 +140,8 @@ impl Listed {
             Self::Tasks => &tasks::Tasks,
             Self::Log => &log::Log,
             Self::Audit => &log::Audit,
+            Self::Retained => &retained::Retained,
+            Self::Subscriptions => &subscriptions::Subscriptions,
         }
     }
 }
@@ -194,6 +204,8 @@ pub enum Change {
     Connections(ConnectionChange),
     /// Of tasks.
     Tasks(TaskChange),
+    /// Of retained messages.
+    Retained(RetainedChange),
     /// Of the node itself.
     Node(NodeChange),
 }
@@ -211,6 +223,7 @@ impl Changes for Change {
             Self::Bindings(change) => change.told(),
             Self::Connections(change) => change.told(),
             Self::Tasks(change) => change.told(),
+            Self::Retained(change) => change.told(),
             Self::Node(change) => change.told(),
         }
     }
@@ -227,6 +240,7 @@ impl Changes for Change {
             Self::Bindings(change) => change.apply(broker, caller),
             Self::Connections(change) => change.apply(broker, caller),
             Self::Tasks(change) => change.apply(broker, caller),
+            Self::Retained(change) => change.apply(broker, caller),
             Self::Node(change) => change.apply(broker, caller),
         }
     }

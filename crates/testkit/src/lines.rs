@@ -2,10 +2,11 @@
 //! what `front` and the broker offer to all.
 //!
 //! Requests, `-` standing for none: `login USER PASSWORD`, `queue NAME`, `publish NUMBER KEY BODY`,
-//! to a queue or with `topic/` before it a topic,
+//! to a queue, or with `topic/` before it a topic, or with `retained/` a topic whose value it
+//! becomes,
 //! `consume QUEUE TAG WINDOW`, without a window for granted credit, `browse QUEUE TAG LEFT`,
-//! `subscribe CLIENT NAME TOPIC TAG WINDOW`, shared where there is no client, `unsubscribe CLIENT
-//! NAME`,
+//! `subscribe CLIENT NAME TOPIC TAG WINDOW`, shared where there is no client, with `retained`
+//! behind it for the retained messages too, `unsubscribe CLIENT NAME`,
 //! `grant TAG LEFT`, `drain TAG LEFT`, `settle FIRST LAST OUTCOME`, with `NAME=VALUE` behind it to
 //! note on what is modified, `cancel TAG`, `bye`. What is
 //! answered is in [`Open::write`] and behind each request. An error other than that of a publish
@@ -19,8 +20,8 @@ use std::time::{Duration, Instant};
 use auth::sasl::Mechanism;
 use broker::{
     Awaited, Broker, Client, Confirm, Consume, ConsumerArguments, Credit, Error, Event, Mode, Outcome, Publish,
-    QueueSpec, Refusal, Rest, SessionId, Sharing, Source, Subscribed, SubscriptionFilter, SubscriptionName,
-    SubscriptionSpec, Table, Tags, Terms, Unroutable, Value,
+    QueueSpec, Refusal, Rest, RetainedWanted, SessionId, Sharing, Source, Subscribed, SubscriptionFilter,
+    SubscriptionName, SubscriptionSpec, Table, Tags, Terms, Unroutable, Value,
 };
 use front::{Conversation, End, Label, Line, Parts, PendingLogin, Turns, View, Wish, Words};
 use wire::{CloseReason, Connection, Output, Peer, Protocol, ReadState, Recognition};
@@ -197,8 +198,13 @@ impl Open {
                 client.consume(session, consume, now)?;
                 Ok("browse")
             }
-            ["subscribe", client_id, name, topic, tag, window] => {
-                self.subscribe(subscription(client_id, name), topic, tag, number(window)?, now)?;
+            ["subscribe", client_id, name, topic, tag, window, ref rest @ ..] => {
+                let retained = match rest {
+                    [] => RetainedWanted::None,
+                    ["retained"] => RetainedWanted::OfAll,
+                    other => return Err(Failure(format!("no subscription {}", other.join(" ")))),
+                };
+                self.subscribe(subscription(client_id, name), (topic, retained), tag, number(window)?, now)?;
                 Ok("subscribe")
             }
             ["unsubscribe", client_id, name] => {
@@ -239,12 +245,14 @@ impl Open {
             "-" => (Confirm::None, Unroutable::Drop),
             asked => (Confirm::Numbered(number(asked)?), Unroutable::Tell),
         };
-        let (exchange, routing_key) = routing_key.strip_prefix("topic/").map_or(("", routing_key), |key| (TOPICS, key));
+        let retained = routing_key.strip_prefix("retained/");
+        let topic = retained.or_else(|| routing_key.strip_prefix("topic/"));
+        let (exchange, routing_key) = topic.map_or(("", routing_key), |key| (TOPICS, key));
         let publish = Publish {
             exchange,
             routing_key,
             dialect: TextDialect::ID,
-            properties: b"",
+            properties: if retained.is_some() { b"x-retain=true\n" } else { b"" },
             persistent: true,
             priority: None,
             expiration: None,
@@ -252,7 +260,7 @@ impl Open {
             confirm,
             unroutable,
             copies: false,
-            instructed: false,
+            instructed: retained.is_some(),
         };
         match (self.client.publish(self.session, publish), confirm) {
             (Err(error), Confirm::Numbered(number)) => Ok(self.client.refuse(self.session, number, error.kind)?),
@@ -264,7 +272,7 @@ impl Open {
     fn subscribe(
         &mut self,
         name: SubscriptionName,
-        topic: &str,
+        (topic, retained): (&str, RetainedWanted),
         tag: &str,
         window: u32,
         now: Instant,
@@ -272,7 +280,7 @@ impl Open {
         let sharing = if name.client.is_some() { Sharing::Exclusive } else { Sharing::Shared };
         let filter = SubscriptionFilter { exchange: TOPICS.into(), key: topic.into(), arguments: Table::default() };
         let queue = QueueSpec { name: name.to_string(), durable: true, ..QueueSpec::default() };
-        let spec = SubscriptionSpec { name, sharing, selector: String::new(), filters: vec![filter], queue };
+        let spec = SubscriptionSpec { name, sharing, selector: String::new(), filters: vec![filter], retained, queue };
         let Subscribed { name, ticket, .. } = self.client.subscribe(&spec, now)?;
         self.answer = Some((ticket.into(), format!("subscribed {tag}")));
         let (source, credit) = (Source::Subscription(name), Credit::Window { most: NonZeroU32::new(window) });
@@ -288,7 +296,8 @@ impl Open {
                 let (consumer, tag) = (delivery.consumer_tag, delivery.tag);
                 let body = String::from_utf8_lossy(delivery.message.body());
                 let again = if delivery.redelivered { " again" } else { "" };
-                output.put(format!("{consumer} {tag} {body}{again}").as_bytes());
+                let retained = if delivery.message.is_retained() { " retained" } else { "" };
+                output.put(format!("{consumer} {tag} {body}{again}{retained}").as_bytes());
                 for (name, value) in delivery.message.annotations().unwrap_or_default().noted.0 {
                     output.put(format!(" {name}={}", value.as_text().unwrap_or_default()).as_bytes());
                 }

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use broker::{
     BindingSpec, Browse, Confirm, Consume, ConsumerArguments, Credit, DeleteIf, DestinationName, Error, ErrorKind,
-    ExchangeSpec, Fetch, Outcome, Publish, QueueSpec, RedriveMode, Rest, SessionId, Settling, Sharing, Source,
-    SubscriptionFilter, SubscriptionName, SubscriptionSpec, Table, Tags, Unroutable,
+    ExchangeSpec, Fetch, Outcome, Publish, QueueSpec, RedriveMode, Rest, RetainedWanted, SessionId, Settling, Sharing,
+    Source, SubscriptionFilter, SubscriptionName, SubscriptionSpec, Table, Tags, Unroutable,
 };
 
 use crate::broker::{Setup, TestBroker, TextDialect, value_of};
@@ -385,6 +385,11 @@ impl Script {
             sharing: if statement.has("shared") { Sharing::Shared } else { Sharing::Exclusive },
             selector: meant(statement).selector.to_owned(),
             filters: filters.chunks(2).map(filter).collect(),
+            retained: match (statement.has("retained"), statement.has("retained-of-new")) {
+                (true, _) => RetainedWanted::OfAll,
+                (false, true) => RetainedWanted::OfNew,
+                (false, false) => RetainedWanted::None,
+            },
             queue: QueueSpec {
                 name: statement.word(1).to_owned(),
                 durable: statement.has("durable"),

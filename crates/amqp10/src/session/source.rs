@@ -162,6 +162,7 @@ impl Found {
             selector: std::mem::take(&mut wanted.arguments.selector),
             filters: vec![SubscriptionFilter { exchange, key, arguments: Table::default() }],
             queue: QueueSpec { exclusive: true, auto_delete: true, ..QueueSpec::default() },
+            retained: broker::RetainedWanted::None,
         };
         let subscribed = client.subscribe(&spec, now)?;
         let source = broker::Source::Subscription(subscribed.name);

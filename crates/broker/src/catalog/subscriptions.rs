@@ -119,6 +119,11 @@ impl Subscriptions {
         Some(&self.by_queue.get(&queue)?.fact)
     }
 
+    /// The queues of all.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = Owner> {
+        self.by_queue.keys().copied()
+    }
+
     /// Adds one, in place of the one that its queue has.
     pub(crate) fn put(&mut self, subscription: Subscription) {
         let queue = subscription.queue;

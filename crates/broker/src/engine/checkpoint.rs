@@ -81,6 +81,9 @@ fn queue_of(engine: &Engine, owner: Owner) -> Option<Arc<Queue>> {
 /// lock every half of a group. So the restated facts are true at their place in the log.
 fn restate_one(engine: &Engine, owner: Owner, restatement: &Restatement<'_>) {
     let log = LogId::of(owner);
+    if restate_retained(engine, owner, restatement) {
+        return;
+    }
     let _whole = engine.groups.of(log).write();
     if restate_ids(engine, owner, restatement) {
         return;
@@ -135,6 +138,14 @@ fn restate_one(engine: &Engine, owner: Owner, restatement: &Restatement<'_>) {
             return;
         }
     }
+}
+
+/// Restates the retained messages of a bundle; false if the owner is no such bundle. Its lock comes
+/// before that of the groups.
+fn restate_retained(engine: &Engine, bundle: Owner, restatement: &Restatement<'_>) -> bool {
+    let log = LogId::of(bundle);
+    let homes = engine.catalog.vhosts().into_iter().filter(|vhost| vhost.log() == log && vhost.retained.is_used());
+    homes.into_iter().any(|vhost| vhost.retained.lock().restate(bundle, restatement, log))
 }
 
 /// Restates the ids or keys of a bundle; false if the owner is no bundle. A bundle without ids is

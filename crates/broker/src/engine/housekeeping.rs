@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use journal::Ticket;
 
 use crate::engine::dead_letter::Budget;
+use crate::engine::retained::Fed;
 use crate::engine::sealed::Sealed;
 use crate::engine::{Engine, TimerQueue};
 use crate::queue::arrival::Work;
@@ -87,8 +88,9 @@ impl Engine {
         self.run_timers(ms, &mut work);
         let postponed = !self.postponed.lock().is_empty();
         let goes_on = postponed && self.retry_postponed(&mut work);
+        let fed = self.feed_some(&mut work);
         self.run_work(&mut work);
-        if self.go_on_ending() || goes_on {
+        if self.go_on_ending() || goes_on || fed == Fed::More {
             waker.wake_by_ref();
         }
         let sweep = self.sweep(now);
@@ -96,8 +98,9 @@ impl Engine {
         let alarmed = self.announce_alarms(now);
         let expiry = self.close_expired(ms, now);
         let next = self.waiting.lock().timers.peek().map(|Reverse((at, _))| *at);
+        let next = [next, self.expire_retained(ms)].into_iter().flatten().min();
         let timer = next.map(|at| now + Duration::from_millis(at.saturating_sub(self.clock.unix_ms())));
-        let alarm = (alarmed || postponed || flushed).then(|| now + ALARM_PERIOD);
+        let alarm = (alarmed || postponed || flushed || fed == Fed::Wait).then(|| now + ALARM_PERIOD);
         [timer, alarm, sweep, disk, expiry].into_iter().flatten().min()
     }
 

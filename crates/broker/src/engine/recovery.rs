@@ -18,14 +18,16 @@ use crate::catalog::change::{Change, NewExchange, NewQueue};
 use crate::catalog::definitions;
 use crate::catalog::definitions::DefinitionKey;
 use crate::catalog::facts as catalog_facts;
+use crate::catalog::retained::read_retained;
 use crate::catalog::subscriptions::{Subscription, SubscriptionFact};
 use crate::catalog::system::{System, SystemChange, read_system_change};
 use crate::catalog::tasks::Task;
-use crate::catalog::{Catalog, Exchange, Tables, binding_of};
+use crate::catalog::{Catalog, Exchange, Tables, Vhost, binding_of};
 use crate::encoding::Malformed;
 use crate::engine::Engine;
 use crate::engine::pages::{Pages, ReadChunk, UnreadableEntries};
 use crate::error::Error;
+use crate::message::retained::RetainedBlock;
 use crate::queue::facts as queue_facts;
 use crate::queue::{
     Bound, EntryAnnotations, Lanes, LastValues, Position, Positions, Queue, Reason, Recovered, Returns, SeenIds, Span,
@@ -84,6 +86,8 @@ pub(crate) struct Rebuilt {
     subscriptions: HashMap<Owner, SubscriptionFact>,
     entries: HashMap<Owner, Entries>,
     left: HashMap<Owner, Left>,
+    /// The values of topics: by their bundles, then by their places.
+    retained: BTreeMap<Owner, BTreeMap<u32, (Owner, RetainedBlock)>>,
     /// Policies and tasks.
     definitions: BTreeMap<Owner, (DefinitionKey, Table)>,
     /// Damaged segments, with a description of each damage.
@@ -134,6 +138,14 @@ impl Rebuilt {
             }
             facts::SUBSCRIPTION => {
                 self.subscriptions.insert(owner, SubscriptionFact::read(bytes)?);
+            }
+            facts::RETAINED => {
+                let (place, value) = read_retained(bytes)?;
+                let bundle = self.retained.entry(owner).or_default();
+                match value {
+                    Some(value) => drop(bundle.insert(place, value)),
+                    None => drop(bundle.remove(&place)),
+                }
             }
             facts::DEFINITION => {
                 let (key, value) = definitions::read_definition(bytes)?;
@@ -333,7 +345,24 @@ impl Rebuilt {
         for vhost in catalog.vhosts() {
             self.bind(&mut vhost.tables.write())?;
         }
+        self.retain(catalog);
         Ok(())
+    }
+
+    /// Gives each vhost its retained messages. Those of an exchange that is gone are dead.
+    fn retain(&mut self, catalog: &Catalog) {
+        let vhosts = catalog.vhosts();
+        let ids = |vhost: &Arc<Vhost>| vhost.tables.read().exchanges().map(|exchange| exchange.id).collect::<Vec<_>>();
+        let of_exchanges: HashMap<Owner, &Arc<Vhost>> =
+            vhosts.iter().flat_map(|vhost| ids(vhost).into_iter().map(move |id| (id, vhost))).collect();
+        for (bundle, mut values) in std::mem::take(&mut self.retained) {
+            values.retain(|_, (exchange, _)| of_exchanges.contains_key(exchange));
+            let first = values.first_key_value().and_then(|(_, (exchange, _))| of_exchanges.get(exchange));
+            if let Some(vhost) = first {
+                let values = values.into_iter().map(|(place, (exchange, block))| (place, exchange, block));
+                vhost.retained.lock().recover(bundle, values);
+            }
+        }
     }
 
     /// Binds the queues and exchanges of a vhost.
@@ -502,6 +531,7 @@ impl Replay for Replayed {
         self.rebuilt.dropped.insert(owner);
         self.system.apply(SystemChange::End { id: owner }, &self.catalog, &self.authority);
         self.rebuilt.definitions.remove(&owner);
+        self.rebuilt.retained.remove(&owner);
         self.rebuilt.exchanges.remove(&owner);
         self.rebuilt.queues.remove(&owner);
         self.rebuilt.buckets.remove(&owner);

@@ -59,7 +59,8 @@ pub(crate) fn hide_arrivals(
     hidden
 }
 
-fn log_bodies<'c>(
+/// Logs the bodies of arrivals with a durable target. The references follow.
+pub(crate) fn log_bodies<'c>(
     arrivals: &mut [Arrival],
     targets: &[Vec<Arc<Queue>>],
     context: &'c QueueContext,

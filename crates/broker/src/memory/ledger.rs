@@ -222,7 +222,7 @@ impl Account {
             kept: AtomicUsize::new(0),
             user: memory.users().enter(user),
             most: settings.connection_memory.map(size),
-            least: settings.park_bytes,
+            least: settings.parking.bytes,
         }
     }
 

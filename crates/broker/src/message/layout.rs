@@ -39,6 +39,8 @@ pub(super) const INSTRUCTED: u8 = 8;
 pub(super) const DELAYED: u8 = 16;
 pub(super) const PRIORITY_GIVEN: u8 = 32;
 const EXPIRES: u8 = 64;
+/// The flags behind them, which older versions do not have.
+const RETAINED: u8 = 1;
 const ANNOTATED: u8 = 128;
 
 /// Kinds of sections. Those from [`PASSED_OVER`] on need not be known.
@@ -201,6 +203,32 @@ fn older_expiration(block: &[u8]) -> Option<u64> {
     (stored != none).then_some(stored)
 }
 
+/// Whether it must survive a restart.
+#[inline]
+pub(super) fn is_persistent(block: &[u8]) -> bool {
+    block[2] & PERSISTENT != 0
+}
+
+/// True for the copy that is kept as the last value of its topic.
+#[inline]
+pub(super) fn is_retained(block: &[u8]) -> bool {
+    block[3] & RETAINED != 0 && !is_older(block)
+}
+
+/// Makes a block such a copy. Those of older versions have no flag for it.
+pub(super) fn mark_retained(block: &mut [u8]) {
+    if !is_older(block) {
+        block[3] |= RETAINED;
+    }
+}
+
+/// Replaces the time to live of a block that has one.
+pub(super) fn set_expiration(block: &mut [u8], expiration: u64) {
+    if !is_older(block) && block[2] & EXPIRES != 0 {
+        block[HEAD..HEAD + TIME].copy_from_slice(&time_bytes(expiration));
+    }
+}
+
 /// True when it has annotations.
 #[inline]
 pub(super) fn is_annotated(block: &[u8]) -> bool {
@@ -319,7 +347,7 @@ const NO_SECTIONS: &str = "its parts are longer than itself";
 
 fn check_parts(block: &[u8]) -> Result<(), &'static str> {
     let [_, _, flags, more_flags, ..] = block else { return Err(SHORT) };
-    if *more_flags != 0 {
+    if more_flags & !RETAINED != 0 {
         return Err("it has flags that this build does not know");
     }
     let front = if flags & EXPIRES != 0 { HEAD + TIME } else { HEAD };

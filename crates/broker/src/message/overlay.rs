@@ -1,6 +1,6 @@
 //! What the broker adds to a message, hides and takes away when the message is shown: deaths,
-//! counts, what consumers noted, the delay that is over, `CC` and `BCC`, the time to live of a dead
-//! letter.
+//! counts, what consumers noted, the delay that is over, that it was retained, `CC` and `BCC`, the
+//! time to live of a dead letter.
 //!
 //! Invariant: it is decided here alone. Every dialect's writer, HTTP, browsing and tracing show the
 //! same. A message without marks has no overlay, and nothing is computed for it.
@@ -15,6 +15,9 @@ use crate::message::dialect::{Dialects, Field};
 use crate::message::properties::Properties;
 use crate::message::scheduling::DELAY;
 use crate::value::Value;
+
+/// The header of a message that was retained, with the value true.
+const RETAINED: &str = "x-retained";
 
 /// How often a message came back, as far as its queue shows that. Zero is not shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -70,6 +73,7 @@ impl Overlay {
         let expiration = if annotations.deaths.is_empty() { Expiration::Shown } else { Expiration::Spent };
         let own = counts.headers().chain(annotations.headers());
         let own = own.chain(spent_delay(message, dialects).map(|spent| (DELAY, spent)));
+        let own = own.chain(message.is_retained().then_some((RETAINED, Value::Bool(true))));
         let mut headers: Vec<_> = own.map(|(name, value)| (Cow::Borrowed(name), value)).collect();
         for (name, value) in annotations.noted.0 {
             if !headers.iter().any(|(known, _)| *known == name) {

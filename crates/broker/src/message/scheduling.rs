@@ -1,5 +1,5 @@
 //! The headers with a publisher's instructions for one message: the id that makes it a duplicate,
-//! and when it is due.
+//! when it is due, and whether it is retained.
 //!
 //! A protocol says at publish whether a message has such headers ([`is_instruction`]), and its
 //! block keeps that. So they are not looked for in a message without them.
@@ -24,6 +24,9 @@ const AT: [&str; 2] = ["x-opt-delivery-time", "_AMQ_SCHED_DELIVERY"];
 /// The delay in milliseconds of a message through a delayed exchange.
 pub(crate) const DELAY: &str = "x-delay";
 
+/// Whether the message becomes the last value of its topic.
+pub(crate) const RETAIN: &str = "x-retain";
+
 /// The longest delay, as a signed number.
 const LONGEST: i64 = LONGEST_SPAN_MS as i64;
 
@@ -39,6 +42,7 @@ pub fn is_instruction(name: &str) -> bool {
             | "x-opt-delivery-time"
             | "AMQ_SCHEDULED_DELAY"
             | "_AMQ_SCHED_DELIVERY"
+            | "x-retain"
     )
 }
 
@@ -114,6 +118,20 @@ impl Instructions {
         let latest = published_at.saturating_add(LONGEST_SPAN_MS);
         let after = self.after.or(exchange).map(|ms| published_at.saturating_add(ms));
         self.at.or(after).map(|due| due.min(latest))
+    }
+}
+
+/// Whether a message with these headers becomes the last value of its topic.
+///
+/// # Errors
+/// `Precondition` for a value that is neither true nor false.
+pub(crate) fn retains(headers: &Table) -> Result<bool, Error> {
+    match headers.get(RETAIN) {
+        None => Ok(false),
+        Some(Value::Bool(truth)) => Ok(*truth),
+        Some(Value::Text(text)) if text == "true" => Ok(true),
+        Some(Value::Text(text)) if text == "false" => Ok(false),
+        Some(other) => Err(refuse(RETAIN, "true or false", other)),
     }
 }
 
@@ -197,6 +215,23 @@ mod tests {
             let named = fields.iter().any(|(name, _)| is_instruction(name));
             assert_eq!(named, expected.is_some(), "{fields:?}");
         }
+    }
+
+    #[test]
+    fn a_message_is_retained_if_its_header_is_true() {
+        for (value, expected) in [
+            (Value::Bool(true), "Ok(true)"),
+            (text("true"), "Ok(true)"),
+            (Value::Bool(false), "Ok(false)"),
+            (text("false"), "Ok(false)"),
+            (Value::I32(1), "invalid message: header 'x-retain' must be true or false, not signedint"),
+            (text("yes"), "invalid message: header 'x-retain' must be true or false, not longstr 'yes'"),
+        ] {
+            let said = retains(&table(&[(RETAIN, value)]));
+            let said = said.map_or_else(|error| error.text, |retains| format!("Ok({retains})"));
+            assert_eq!(said, expected);
+        }
+        assert_eq!((retains(&Table::default()), is_instruction(RETAIN)), (Ok(false), true));
     }
 
     #[test]

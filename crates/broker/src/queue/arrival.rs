@@ -63,6 +63,8 @@ pub(crate) struct Arrival {
     pub(crate) taken: u32,
     /// Some queue has dropped it as a duplicate.
     pub(crate) repeated: bool,
+    /// It is the last value of its topic now, or has removed that.
+    pub(crate) retained: bool,
     /// Why it is not taken; a full queue decides that for all.
     pub(crate) refused: Option<Refusal>,
     pub(crate) unroutable: Unroutable,
@@ -88,6 +90,7 @@ impl Arrival {
             shares: 0,
             taken: 0,
             repeated: false,
+            retained: false,
             refused: None,
             unroutable,
             session,
@@ -120,9 +123,9 @@ impl Arrival {
         self.repeated = true;
     }
 
-    /// True when no queue took it, or dropped it as a duplicate.
+    /// True when no queue took it, or dropped it as a duplicate, and it is not retained either.
     pub(crate) fn is_lost(&self) -> bool {
-        self.taken == 0 && !self.repeated
+        self.taken == 0 && !self.repeated && !self.retained
     }
 
     /// A queue that was deleted meanwhile does not take its share.

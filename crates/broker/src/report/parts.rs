@@ -41,6 +41,22 @@ impl Broker {
             .unwrap_or_default()
     }
 
+    /// The names of the queues of a vhost that have a subscription.
+    pub fn subscribed_names(&self, vhost: &str) -> Names {
+        let names = |tables: &Tables| {
+            let queues = tables.subscriptions.queues().filter_map(|queue| tables.queue_by_id(queue));
+            in_name_order(queues.map(|queue| Arc::clone(&queue.name)))
+        };
+        self.read(vhost, names).unwrap_or_default()
+    }
+
+    /// Those of these queues that are there and have a subscription.
+    pub fn some_subscribed(&self, vhost: &str, names: &[Arc<str>]) -> Vec<QueueReport> {
+        let mut queues = self.some_queues(vhost, names);
+        queues.retain(|queue| queue.declared.subscription.is_some());
+        queues
+    }
+
     /// The names of all exchanges of a vhost; the default exchange is the empty one.
     pub fn exchange_names(&self, vhost: &str) -> Names {
         let names = |tables: &Tables| in_name_order(tables.exchange_names().into_iter().chain([Arc::from("")]));

@@ -104,7 +104,7 @@ impl Client {
 
     /// When `drain` must be called even if the connection was not woken.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let timeout = self.engine.settings.park_timeout;
+        let timeout = self.engine.settings.parking.timeout;
         let parked = self.sessions.iter().filter_map(|(_, session)| session.parked.since).min();
         let commits = self.transactions.waiting_since();
         let waiting = [parked, commits].into_iter().flatten().min().map(|since| since + timeout);
@@ -112,7 +112,7 @@ impl Client {
     }
 
     pub(super) fn park(&mut self, session: SessionId, arrival: Arrival) {
-        let full = self.parking.is_full(self.engine.settings.park_bytes);
+        let full = self.parking.is_full(self.engine.settings.parking.bytes);
         let Some(entry) = self.sessions.get_mut(session) else { return };
         self.parking.push(&mut entry.parked, arrival);
         if full {
@@ -162,7 +162,7 @@ impl Client {
 
     /// Refuses the parked publishes of a session that have waited too long.
     fn refuse_late(&mut self, session: SessionId, now: Instant) {
-        let timeout = self.engine.settings.park_timeout;
+        let timeout = self.engine.settings.parking.timeout;
         let Some(entry) = self.sessions.get_mut(session) else { return };
         let since = *entry.parked.since.get_or_insert(now);
         if now >= since + timeout {

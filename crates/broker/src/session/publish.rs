@@ -11,6 +11,7 @@ use auth::{Resource, Right};
 use journal::{Ticket, Unwoken};
 
 use crate::alarms::Allowance;
+use crate::catalog::versions::Basis;
 use crate::engine::Engine;
 use crate::engine::bounds::{STEPS_PER_ENTRY, STORED_BESIDES};
 use crate::engine::sealed::release_holds;
@@ -19,11 +20,13 @@ use crate::message::body::Body;
 use crate::message::cc::Copies;
 use crate::message::dialect::{Content, DialectId};
 use crate::message::publisher::PublisherId;
+use crate::message::scheduling::retains;
 use crate::message::{Head, KEY_MAX, Message, NAME_MAX};
 use crate::queue::arrival::{Arrival, Confirm, Refusal, Unroutable};
 use crate::queue::{MessageIdentity, Visit};
 use crate::routing::{Envelope, STEPS};
 use crate::session::answers::Answer;
+use crate::session::retain::check_retained;
 use crate::session::routes::Route;
 use crate::session::slots::QueueSlot;
 use crate::session::{Client, SessionId};
@@ -90,6 +93,8 @@ impl<'a> Wanted<'a> {
 /// The route of a message, and its identity for deduplication.
 pub(super) struct Routed {
     pub(super) route: Route,
+    /// What the route depends on, if the message is to be retained.
+    pub(super) retain: Option<Basis>,
     pub(super) identity: Option<Box<MessageIdentity>>,
     /// The routing steps that it took.
     pub(super) steps: u32,
@@ -112,6 +117,9 @@ impl Client {
         self.check_publish(&publish)?;
         let now = self.publisher.time(&*self.engine.clock);
         let routed = self.route(Wanted::of(&publish, now))?;
+        if routed.retain.is_some() {
+            self.admit_retained(&publish)?;
+        }
         let (confirm, unroutable) = (publish.confirm, publish.unroutable);
         let message = self.write_message(publish);
         let claim = self.uploads.arrived(session);
@@ -217,7 +225,7 @@ impl Client {
         let Wanted { exchange, key, copies, .. } = wanted;
         let single = copies == Copies::Named || wanted.instructed || key.len() > NAME_MAX;
         if !single && let Some(route) = self.slots.known_route(exchange, key, &self.vhost.versions) {
-            return Ok(Routed { route, identity: None, steps: 0 });
+            return Ok(Routed { route, retain: None, identity: None, steps: 0 });
         }
         self.slots.make_room_for_route();
         self.authorize(Resource::exchange(exchange), Right::Write)?;
@@ -231,17 +239,22 @@ impl Client {
         let mut routing = vhost.route(exchange, &envelope).inspect_err(|_| self.publisher.add_cost(REFUSED))?;
         let steps = routing.steps;
         let (cacheable, basis) = (routing.cacheable && !single, routing.basis);
+        let retain = wanted.instructed && retains(envelope.headers())?;
         let (queues, identity) = if wanted.instructed {
             let now = self.publisher.time(&*self.engine.clock);
             self.engine.apply_scheduling(&mut routing, envelope.headers(), Some(wanted.published_at), now)?
         } else {
             (routing.queues, None)
         };
+        if retain {
+            check_retained(exchange, &queues)?;
+        }
+        let retain = retain.then_some(basis);
         let route: Route = queues.iter().map(|queue| self.slots.slot(queue)).collect();
         if cacheable {
             self.slots.remember_route(&route, basis);
         }
-        Ok(Routed { route, identity, steps })
+        Ok(Routed { route, retain, identity, steps })
     }
 
     fn check_copies(&self, envelope: &Envelope<'_>) -> Result<(), Error> {
@@ -284,6 +297,9 @@ impl Client {
         arrival.shares = routed.route.len() as u32;
         arrival.identity = routed.identity;
         let index = self.publisher.gather(arrival, cost);
+        if let Some(basis) = routed.retain {
+            self.publisher.note_retained(index, basis);
+        }
         for slot in &*routed.route {
             self.slots.gather_pick(*slot, index);
         }
@@ -320,7 +336,7 @@ impl Client {
     }
 
     fn flush_arrivals(&mut self, now: Instant) {
-        let allowance = self.engine.allowance();
+        let (allowance, retained) = (self.engine.allowance(), self.publisher.take_retained());
         if allowance != Allowance::All {
             self.meet_alarm();
             if allowance == Allowance::None {
@@ -330,7 +346,10 @@ impl Client {
         }
         let mut arrivals = self.publisher.take_arrivals();
         self.count_received(&arrivals);
-        let ticket = self.enqueue(&mut arrivals);
+        let ticket = match retained.is_empty() {
+            true => self.enqueue(&mut arrivals),
+            false => self.enqueue_retained(&mut arrivals, &retained),
+        };
         self.answer_all(&mut arrivals, ticket, now);
         self.publisher.keep_room(arrivals);
         if !ticket.is_none() {
@@ -339,7 +358,7 @@ impl Client {
     }
 
     /// Logs bodies, then visits each queue with picks. The ticket covers everything logged.
-    fn enqueue(&mut self, arrivals: &mut [Arrival]) -> Ticket {
+    pub(super) fn enqueue(&mut self, arrivals: &mut [Arrival]) -> Ticket {
         let now = self.publisher.time(&*self.engine.clock);
         let engine = &*self.engine;
         // Held until the end, so that logged bodies are flushed even if no queue takes them.
@@ -420,11 +439,11 @@ impl Client {
         for mut arrival in arrivals.drain(..) {
             let (session, confirm) = (SessionId(arrival.session), arrival.confirm);
             // A duplicate is as safe as the first one.
-            let durable = arrival.address.is_some() || arrival.repeated;
+            let durable = arrival.address.is_some() || arrival.repeated || arrival.retained;
             if let Some(claim) = arrival.claim.take_if(|_| durable) {
                 self.engine.journal.when_durable(ticket, &claim.into_waker());
             }
-            if arrival.taken > 0 {
+            if arrival.taken > 0 || arrival.retained {
                 routed += 1;
             }
             if let Some(why) = arrival.refused {

@@ -3,6 +3,7 @@
 
 use journal::Ticket;
 
+use crate::catalog::versions::Basis;
 use crate::clock::Clock;
 use crate::engine::bounds::TURN_ENTRIES;
 use crate::message::body::Body;
@@ -15,6 +16,8 @@ use crate::queue::arrival::Arrival;
 pub(super) struct Publisher {
     arena: Arena,
     arrivals: Vec<Arrival>,
+    /// Those of the turn that are retained, each with what its route depends on.
+    retained: Vec<(u32, Basis)>,
     /// Number of the turn that is being gathered.
     turn: u64,
     /// The cost of the turn so far, in entries.
@@ -107,6 +110,22 @@ impl Publisher {
         let index = self.arrivals.len() as u32;
         self.arrivals.push(arrival);
         index
+    }
+
+    /// The arrival at `index` is to be retained.
+    pub(super) fn note_retained(&mut self, index: u32, basis: Basis) {
+        self.retained.push((index, basis));
+    }
+
+    /// Those of the turn that are to be retained.
+    pub(super) fn retained(&self) -> impl Iterator<Item = &Message> {
+        self.retained.iter().map(|(index, _)| self.arrivals[*index as usize].message())
+    }
+
+    /// Takes the list of these.
+    #[inline]
+    pub(super) fn take_retained(&mut self) -> Vec<(u32, Basis)> {
+        std::mem::take(&mut self.retained)
     }
 
     #[inline]

@@ -150,6 +150,15 @@ impl Slots {
         }
     }
 
+    /// The turn's arrival at `index` goes to none of the queues that were picked for it.
+    pub(super) fn forget_picks(&mut self, index: u32) {
+        for slot in &self.touched {
+            if let Some(entry) = &mut self.all[*slot as usize] {
+                entry.picks.retain(|pick| *pick != index);
+            }
+        }
+    }
+
     /// A delivery from the queue in this slot is settled with this turn, and no longer points here.
     #[inline]
     pub(super) fn gather_settlement(&mut self, slot: u32, settlement: Settlement) {

@@ -7,18 +7,22 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use auth::{Resource, Right};
-use journal::Ticket;
+use journal::{Owner, Ticket};
+use parking_lot::MutexGuard;
 use selector::Selector;
 
+use crate::alarms::Allowance;
 use crate::arguments::consumer::{InvalidArgument, SELECTOR};
-use crate::catalog::Tables;
 use crate::catalog::change::Change;
 use crate::catalog::declaration::{BindingSpec, Checked, DestinationName, QueueSpec, check_name};
+use crate::catalog::retained::{RetainedSearch, RetainedTable, Searched};
 use crate::catalog::subscriptions::{Sharing, Subscription, SubscriptionFact, SubscriptionName};
+use crate::catalog::{Tables, binding_of};
 use crate::engine::bounds::CHANGE_ENTRIES;
-use crate::error::Error;
+use crate::engine::retained::Feed;
+use crate::error::{Error, ErrorKind};
 use crate::queue::Queue;
-use crate::routing::Destination;
+use crate::routing::{Destination, ExchangeKind, Sought};
 use crate::session::{Client, DeleteIf};
 use crate::value::Table;
 
@@ -33,9 +37,23 @@ pub struct SubscriptionSpec {
     pub selector: String,
     /// What it asks for, beside what it has asked for before.
     pub filters: Vec<SubscriptionFilter>,
+    /// Which retained messages of its topics it gets first.
+    pub retained: RetainedWanted,
     /// The queue behind it. It says whether the subscription survives a restart or belongs to a
     /// connection, when it expires, and how much it keeps.
     pub queue: QueueSpec,
+}
+
+/// The retained messages that a subscription gets before all others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RetainedWanted {
+    /// None.
+    #[default]
+    None,
+    /// Those of filters that it did not have before.
+    OfNew,
+    /// Those of all filters that are asked for, also if it had them before.
+    OfAll,
 }
 
 /// Messages that a subscription asks for.
@@ -95,6 +113,9 @@ impl Client {
         let queue_name = self.name_subscribed(spec)?;
         let bindings = spec.bindings(&queue_name);
         bindings.iter().try_for_each(|binding| self.authorize_binding(binding))?;
+        // From before the bindings until the first of them are in the queue: no value is missed,
+        // and none comes twice.
+        let retained = (spec.retained != RetainedWanted::None).then(|| vhost.retained.lock());
         let groups = engine.groups.of(vhost.log()).read();
         let mut tables = vhost.tables.write();
         let (queue, mut changes) = match self.find_or_build(&tables, &queue_name, &spec.queue)? {
@@ -102,6 +123,12 @@ impl Client {
             Checked::New(queue) => (Arc::clone(&queue), vec![Change::Queue(queue)]),
         };
         let is_new = !changes.is_empty();
+        let searches = match &retained {
+            Some(table) => {
+                searches(&tables, table, spec, (queue.id, &bindings)).inspect_err(|_| self.forgo(&changes))?
+            }
+            None => Vec::new(),
+        };
         let fact = self.subscription_changes(&tables, spec, (&queue, &bindings), &mut changes);
         let fact = fact.inspect_err(|_| self.forgo(&changes))?;
         self.publisher.add_cost(CHANGE_ENTRIES * changes.len());
@@ -118,8 +145,37 @@ impl Client {
             drop(tables);
         }
         drop(groups);
+        let fed = self.feed(searches, &queue, retained);
         bindings.iter().try_for_each(|binding| self.authorize_bound(binding, &queue))?;
-        Ok(Subscribed { name: fact.name, queue: queue_name, ticket })
+        Ok(Subscribed { name: fact.name, queue: queue_name, ticket: ticket.max(fed) })
+    }
+
+    /// Puts the first retained messages into the queue, and leaves the others to the housekeeping.
+    fn feed(
+        &mut self,
+        searches: Vec<RetainedSearch>,
+        queue: &Arc<Queue>,
+        table: Option<MutexGuard<'_, RetainedTable>>,
+    ) -> Ticket {
+        let Some(table) = table else { return Ticket::NONE };
+        let (mut ticket, mut rest) = (Ticket::NONE, Vec::new());
+        for search in searches {
+            let mut feed = Feed { vhost: Arc::clone(&self.vhost), queue: Arc::clone(queue), search };
+            // While an alarm is up, all of them wait.
+            let (searched, reached) = match self.engine.allowance() {
+                Allowance::None => (Searched::More, Ticket::NONE),
+                _ => self.engine.feed(&mut feed, &table, &mut self.work),
+            };
+            self.publisher.add_cost(CHANGE_ENTRIES);
+            ticket = ticket.max(reached);
+            if searched == Searched::More {
+                rest.push(feed);
+            }
+        }
+        drop(table);
+        rest.into_iter().for_each(|feed| self.engine.feed_later(feed));
+        self.run_work();
+        ticket
     }
 
     /// The name of the queue that a subscription has or gets, which the user may configure.
@@ -214,4 +270,36 @@ fn check_same(there: &SubscriptionFact, asked: &SubscriptionFact, queue: &Queue)
         _ => return Ok(()),
     };
     Err(Error::precondition(format!("subscription {} in vhost '{}' is {is}", there.name, queue.vhost)))
+}
+
+/// The searches for the retained messages that a subscription with this queue gets first.
+fn searches(
+    tables: &Tables,
+    table: &RetainedTable,
+    spec: &SubscriptionSpec,
+    (queue, bindings): (Owner, &[BindingSpec]),
+) -> Result<Vec<RetainedSearch>, Error> {
+    let mut searches = Vec::new();
+    for binding in bindings {
+        let Some(source) = tables.exchange(&binding.source) else { continue };
+        let of_queue = binding_of(Destination::Queue(queue), &binding.key, &binding.arguments);
+        if spec.retained == RetainedWanted::OfNew && source.bindings.contains(&of_queue) {
+            continue;
+        }
+        let sought = match source.kind {
+            ExchangeKind::Topic => Sought::Pattern(binding.key.clone()),
+            ExchangeKind::Direct => Sought::Key(binding.key.clone()),
+            ExchangeKind::Fanout => Sought::All,
+            kind => {
+                let text = format!(
+                    "exchange '{}' is of type {}: retained messages are found by topic, direct and fanout alone",
+                    binding.source,
+                    kind.name()
+                );
+                return Err(Error::new(ErrorKind::NotImplemented, text));
+            }
+        };
+        searches.push(table.search(source.id, sought));
+    }
+    Ok(searches)
 }

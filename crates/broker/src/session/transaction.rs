@@ -59,6 +59,10 @@ impl Client {
         let unroutable = publish.unroutable;
         let message = self.write_message(publish);
         let routed = self.route_again(&message)?;
+        if routed.retain.is_some() {
+            let text = "a message with x-retain is not retained by a transaction: publish it outside of one";
+            return Err(Error::new(ErrorKind::NotImplemented, text.to_owned()));
+        }
         self.note_steps(&routed);
         let (cost, what) = (self.transactions.require(transaction)?.cost_of(&message), "publish in a transaction");
         self.check_hold(self.transactions.bytes() + cost, what)?;
@@ -325,7 +329,7 @@ impl Client {
 
     /// Commits transactions that waited for an alarm, or rolls back those that waited too long.
     pub(super) fn retry_commits(&mut self, now: Instant) {
-        let timeout = self.engine.settings.park_timeout;
+        let timeout = self.engine.settings.parking.timeout;
         for (transaction, since, own) in self.transactions.waiting() {
             let allowed = self.engine.allowance_beside(own) != Allowance::None;
             let result = if allowed {

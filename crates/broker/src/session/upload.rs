@@ -208,7 +208,7 @@ impl Client {
     /// `Precondition`.
     pub fn check_hold(&self, holding: usize, what: &str) -> Result<(), Error> {
         let user_holds = self.shared.account.too_much_in_an_alarm();
-        let much = holding > self.engine.settings.park_bytes || user_holds.is_some();
+        let much = holding > self.engine.settings.parking.bytes || user_holds.is_some();
         if !much || self.engine.allowance() != Allowance::None {
             return Ok(());
         }
@@ -303,6 +303,6 @@ impl Client {
 
     pub(super) fn body_timeouts(&self) -> Timeouts {
         let settings = &self.engine.settings;
-        Timeouts { place: settings.park_timeout, silence: settings.body_timeout }
+        Timeouts { place: settings.parking.timeout, silence: settings.body_timeout }
     }
 }

@@ -58,6 +58,10 @@ pub(crate) const ANNOTATIONS: u8 = 21;
 /// The subscription of a queue: its client, its name, whether it is shared, its selector.
 pub(crate) const SUBSCRIPTION: u8 = 24;
 
+/// The value of a topic in a bundle of them: its place, its exchange, its message; or that a place
+/// has none.
+pub(crate) const RETAINED: u8 = 27;
+
 /// A declared exchange, as logged.
 #[derive(Debug, Clone)]
 pub(crate) struct ExchangeFact {

@@ -5,8 +5,8 @@ use std::task::Waker;
 
 use auth::{Identity, Permission, TopicPermission, User};
 use broker::{
-    ApplyTo, BindingSpec, Client, DeleteIf, DestinationName, ExchangeSpec, PolicyKind, PolicySpec, QueueSpec, Sharing,
-    SubscriptionFilter, SubscriptionName, SubscriptionSpec, Switch, VhostLimits, VhostSpec,
+    ApplyTo, BindingSpec, Client, DeleteIf, DestinationName, ExchangeSpec, PolicyKind, PolicySpec, QueueSpec,
+    RetainedWanted, Sharing, SubscriptionFilter, SubscriptionName, SubscriptionSpec, Switch, VhostLimits, VhostSpec,
 };
 use testkit::broker::{Setup, TestBroker, table_of};
 use testkit::sim_disk::{Fault, Random, SimDisk};
@@ -103,7 +103,8 @@ impl World {
         });
         let filters = filters.collect();
         let sharing = self.one_of(&[Sharing::Exclusive, Sharing::Shared]);
-        SubscriptionSpec { name, sharing, selector: self.one_of(&["", "a = 1"]).to_owned(), filters, queue }
+        let retained = RetainedWanted::None;
+        SubscriptionSpec { name, sharing, selector: self.one_of(&["", "a = 1"]).to_owned(), filters, retained, queue }
     }
 
     fn exchange(&mut self) -> ExchangeSpec {

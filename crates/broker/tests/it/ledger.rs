@@ -21,7 +21,7 @@ fn small_with(connection_memory: Option<u64>) -> TestBroker {
 fn open(connection_memory: Option<u64>, user_memory: Option<u64>) -> TestBroker {
     let mut setup = Setup::memory();
     setup.settings.memory_limit = 50_000;
-    setup.settings.park_bytes = 3_000;
+    setup.settings.parking.bytes = 3_000;
     setup.settings.connection_memory = connection_memory;
     setup.settings.user_memory = user_memory;
     TestBroker::open(setup)

@@ -40,6 +40,7 @@ mod publishing;
 mod random;
 mod redriving;
 mod restart;
+mod retaining;
 mod retrying;
 mod returning;
 mod rights;

@@ -15,7 +15,7 @@ use crate::{dead_letters_to, durable, durable_with, message};
 fn tight() -> Script {
     let mut setup = Setup::memory();
     setup.settings.memory_limit = 11_300;
-    setup.settings.park_bytes = 3_000;
+    setup.settings.parking.bytes = 3_000;
     Script::open(setup, None)
 }
 

@@ -182,6 +182,8 @@ pub(crate) struct ObjectLimits {
     pub(crate) exchanges: u64,
     pub(crate) bindings: u64,
     pub(crate) vhosts: u64,
+    /// Messages that one vhost retains, and their bytes.
+    pub(crate) retained: (u64, u64),
 }
 
 #[derive(Debug, Clone)]
@@ -455,7 +457,17 @@ fn objects(reader: &mut Reader) -> Result<ObjectLimits, ConfigError> {
     let mut count = |name, default, doc| {
         reader.get(declare(name, "number", default, doc), |text| between(text, value::count, 1, u64::from(u32::MAX)))
     };
+    let messages = "Retained messages of one virtual host. A publish that would add one more is refused.";
+    let messages = count("limits.retained_messages", "100000", messages)?;
+    let bytes = "Bytes of the retained messages of one virtual host, with their topics and properties. A publish that \
+                 would exceed it is refused. Persistent ones count as durable declarations in the log, too.";
+    let bytes = declare("limits.retained_bytes", "size", "256 MiB", bytes);
+    let bytes = reader.get(bytes, |text| at_least(text, value::bytes, 1))?;
+    let mut count = |name, default, doc| {
+        reader.get(declare(name, "number", default, doc), |text| between(text, value::count, 1, u64::from(u32::MAX)))
+    };
     Ok(ObjectLimits {
+        retained: (messages, bytes),
         queues: count("limits.queues", "100000", "Queues in all.")?,
         exchanges: count("limits.exchanges", "10000", "Exchanges in all.")?,
         bindings: count("limits.bindings", "1000000", "Bindings in all.")?,

@@ -244,6 +244,36 @@ fn a_task_moves_messages_and_is_listed() {
 }
 
 #[test]
+fn retained_messages_and_subscriptions_are_listed_and_the_former_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = Stomp::connect(&server);
+    client.send("SUBSCRIBE\nid:s\ndestination:/topic/a\ndurable:true\nselector:n > 1\nreceipt:s\n\n");
+    client.frame();
+    for (topic, persistent) in [("a.b", true), ("c", false)] {
+        client.send(&format!(
+            "SEND\ndestination:/topic/{topic}\nx-retain:true\npersistent:{persistent}\nreceipt:r\n\nfive!"
+        ));
+        client.frame();
+    }
+    let (code, listed, _) = run(&mut hermod("subscriptions", dir.path()));
+    assert!(code == 0 && listed.contains("\ttrue\ttrue\tconvert_string_expressions:n > 1\t"), "{listed}");
+    let listed = || {
+        let (code, listed, _) = run(hermod("retained", dir.path()).args(["list", "--json"]));
+        let listed: Vec<serde_json::Value> = serde_json::from_str(&listed).unwrap();
+        let of = |one: &serde_json::Value| {
+            format!("{} {} {} {}", one["exchange"], one["topic"], one["body_bytes"], one["persistent"])
+        };
+        (code, listed.iter().map(of).collect::<Vec<_>>())
+    };
+    assert_eq!(listed(), (0, vec![r#""amq.topic" "a.b" 5 true"#.to_owned(), r#""amq.topic" "c" 5 false"#.to_owned()]));
+    let remove = |topic: &str| run(hermod("retained", dir.path()).args(["remove", "amq.topic", topic])).0;
+    assert_eq!((remove("a.b"), remove("none")), (0, 0));
+    assert_eq!(listed().1, [r#""amq.topic" "c" 5 false"#]);
+    assert_eq!(run(hermod("retained", dir.path()).args(["remove", "none", "c"])).0, 66);
+}
+
+#[test]
 fn a_connection_is_closed_by_number_and_its_client_is_told_why() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);

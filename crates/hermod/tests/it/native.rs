@@ -48,6 +48,10 @@ fn every_path_of_the_document_answers_as_it_says() {
     client.publish("orders", "one");
     client.send("SUBSCRIBE\nid:s\ndestination:/queue/orders\nack:client\n\n");
     client.frame();
+    client.send("SUBSCRIBE\nid:d\ndestination:/topic/t\ndurable:true\nreceipt:d\n\n");
+    client.frame();
+    client.send("SEND\ndestination:/exchange/amq.direct/t\nx-retain:true\nreceipt:r\n\nvalue");
+    client.frame();
     let policy = json!({ "pattern": "^o", "definition": { "max-length": 5 }, "apply_to": "queues" });
     assert_eq!(send(&server, "PUT", "/policies/%2F/p", "", &policy).status, 201);
     let ceiling = json!({ "pattern": "^x", "definition": { "max-length": 3 } });
@@ -86,7 +90,7 @@ fn every_path_of_the_document_answers_as_it_says() {
             check(&shown(&server, &at, GUEST), &schemas[name]);
         }
     }
-    assert_eq!((lists, ones), (11, 7));
+    assert_eq!((lists, ones), (11, 9));
     for path in ["/overview", "/health"] {
         assert!(shown(&server, &format!("{V1}{path}"), GUEST).is_object());
     }

@@ -7,7 +7,8 @@ use super::field::{Field, Kind, Member};
 use super::operations::{Answers, OPERATIONS, Operation};
 use super::resource::Resource;
 use super::rows::{
-    AUDIT, BINDINGS, CONNECTIONS, CONSUMERS, EXCHANGES, LOG, OPERATOR_POLICIES, POLICIES, QUEUES, USERS, VHOSTS,
+    AUDIT, BINDINGS, CONNECTIONS, CONSUMERS, EXCHANGES, LOG, OPERATOR_POLICIES, POLICIES, QUEUES, RETAINED,
+    SUBSCRIPTIONS, USERS, VHOSTS,
 };
 
 /// The version of the API. A change that breaks clients gets another prefix.
@@ -88,6 +89,8 @@ fn schemas() -> Json {
     add(&mut schemas, &BINDINGS);
     add(&mut schemas, &CONNECTIONS);
     add(&mut schemas, &CONSUMERS);
+    add(&mut schemas, &SUBSCRIPTIONS);
+    add(&mut schemas, &RETAINED);
     add(&mut schemas, &VHOSTS);
     add(&mut schemas, &USERS);
     add(&mut schemas, &POLICIES);

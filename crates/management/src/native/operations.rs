@@ -9,8 +9,8 @@ use serde_json::{Map, Value as Json, json};
 use super::field::{Kind, Member};
 use super::list;
 use super::rows::{
-    AUDIT, BINDINGS, CONNECTIONS, CONSUMERS, EXCHANGES, LOG, OPERATOR_POLICIES, OVERVIEW, POLICIES, QUEUES, USERS,
-    VHOSTS,
+    AUDIT, BINDINGS, CONNECTIONS, CONSUMERS, EXCHANGES, LOG, OPERATOR_POLICIES, OVERVIEW, POLICIES, QUEUES, RETAINED,
+    SUBSCRIPTIONS, USERS, VHOSTS,
 };
 use crate::api::{Answer, Asker, Failure, Shared, done, look, make, shown, sum_up};
 use crate::resources::{ConnectionChange, native as changes};
@@ -114,6 +114,15 @@ pub(super) static OPERATIONS: &[Operation] = &[
     read("/connections/{number}", "A connection", Answers::One("connections"), || CONNECTIONS.one()),
     remove("/connections/{number}", "Closes a connection", || delete(close)),
     read("/consumers", "Consumers", Answers::Page("consumers"), || list::route(&CONSUMERS)),
+    read("/subscriptions", "Subscriptions", Answers::Page("subscriptions"), || list::route(&SUBSCRIPTIONS)),
+    read("/subscriptions/{vhost}/{queue}", "A subscription", Answers::One("subscriptions"), || SUBSCRIPTIONS.one()),
+    read("/retained", "Retained messages", Answers::Page("retained"), || list::route(&RETAINED)),
+    read("/retained/{vhost}/{exchange}/{topic}", "A retained message", Answers::One("retained"), || RETAINED.one()),
+    remove(
+        "/retained/{vhost}/{exchange}/{topic}",
+        "Removes a retained message; its subscribers are not told",
+        changes::remove_retained,
+    ),
     read("/vhosts", "Vhosts", Answers::Page("vhosts"), || list::route(&VHOSTS)),
     read("/vhosts/{name}", "A vhost", Answers::One("vhosts"), || VHOSTS.one()),
     set(
@@ -165,6 +174,7 @@ pub(super) fn tag_at(path: &str, source: &Source, asker: &Asker, names: &[String
         "exchanges" => EXCHANGES.tag(source, asker, names),
         "connections" => CONNECTIONS.tag(source, asker, names),
         "vhosts" => VHOSTS.tag(source, asker, names),
+        "retained" => RETAINED.tag(source, asker, names),
         "users" => USERS.tag(source, asker, names),
         "policies" => POLICIES.tag(source, asker, names),
         _ => None,

@@ -34,7 +34,7 @@ pub(super) struct Resource<T: 'static> {
 
 /// How things are read.
 pub(super) enum Reading<T: 'static> {
-    /// By their names in vhosts.
+    /// By their names in vhosts. What needs several names has them as one, with [`BETWEEN`] in it.
     Named { names: fn(&Broker, &str) -> Names, some: fn(&Broker, &str, &[Arc<str>]) -> Vec<T> },
     /// All at once: there are few.
     Whole(fn(&Source) -> Vec<T>),
@@ -78,8 +78,10 @@ impl<T: Send + Sync> Resource<T> {
     /// The thing with these names, if this user sees it.
     fn find(&self, source: &Source, asker: &Asker, names: &[String]) -> Option<T> {
         let found = match (&self.reading, names) {
-            (Reading::Named { some, .. }, [vhost, name]) => some(&source.broker, vhost, &[name.as_str().into()]).pop(),
-            (Reading::Named { .. }, _) => None,
+            (Reading::Named { some, .. }, [vhost, name @ ..]) => {
+                some(&source.broker, vhost, &[name.join(&BETWEEN.to_string()).into()]).pop()
+            }
+            (Reading::Named { .. }, []) => None,
             (Reading::Whole(read), names) => {
                 let key = names.join(&BETWEEN.to_string());
                 read(source).into_iter().find(|report| (self.key)(report) == key)

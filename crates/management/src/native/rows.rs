@@ -5,7 +5,7 @@ use std::sync::Arc;
 use auth::{PasswordHash, User};
 use broker::{
     BindingReport, Broker, ClientReport, ConsumerReport, ExchangeReport, Overview, PolicyKind, PolicyReport,
-    QueueReport, Standing, VhostReport,
+    QueueReport, RetainedReport, Sharing, Standing, VhostReport,
 };
 use serde_json::{Value as Json, json};
 
@@ -241,6 +241,53 @@ pub(super) static VHOSTS: Resource<VhostReport> = Resource {
         declared("tracing", Kind::Truth, "Copies of its messages go to amq.rabbitmq.trace", |vhost| {
             json!(vhost.traced)
         }),
+    ],
+};
+
+pub(super) static RETAINED: Resource<RetainedReport> = Resource {
+    name: "retained",
+    rights: Rights::Vhost,
+    of: |retained| &retained.vhost,
+    key: |retained| key(&[&retained.vhost, &retained.exchange, &retained.topic]),
+    reading: Reading::Named { names: Broker::retained_names, some: Broker::some_retained },
+    fields: &[
+        declared("vhost", Kind::Text, "Its vhost", |retained| json!(retained.vhost)),
+        declared("exchange", Kind::Text, "The exchange that it was published to", |retained| json!(retained.exchange)),
+        declared("topic", Kind::Text, "Its routing key", |retained| json!(retained.topic)),
+        declared("body_bytes", Kind::Number, "The size of its body", |retained| json!(retained.body_bytes)),
+        declared("persistent", Kind::Truth, "It survives a restart", |retained| json!(retained.persistent)),
+        declared("published", Kind::Time, "When it was published", |retained| time(retained.published_at)),
+        declared("expires", Kind::Time, "When it expires", |retained: &RetainedReport| maybe_time(retained.expires_at))
+            .or_null(),
+    ],
+};
+
+pub(super) static SUBSCRIPTIONS: Resource<QueueReport> = Resource {
+    name: "subscriptions",
+    rights: Rights::Vhost,
+    of: |queue| &queue.vhost,
+    key: |queue| key(&[&queue.vhost, &queue.name]),
+    reading: Reading::Named { names: Broker::subscribed_names, some: Broker::some_subscribed },
+    fields: &[
+        declared("vhost", Kind::Text, "Its vhost", |queue| json!(queue.vhost)),
+        declared("client", Kind::Text, "The client that it belongs to", |queue: &QueueReport| {
+            json!(queue.declared.subscription.as_ref().and_then(|of| of.name.client.clone()))
+        })
+        .or_null(),
+        declared("name", Kind::Text, "Its name", |queue| {
+            json!(queue.declared.subscription.as_ref().map(|of| of.name.name.clone()))
+        }),
+        declared("shared", Kind::Truth, "It may have several consumers at a time", |queue| {
+            json!(queue.declared.subscription.as_ref().is_some_and(|of| of.sharing == Sharing::Shared))
+        }),
+        declared("selector", Kind::Text, "It keeps what this is true of; all, if it is empty", |queue| {
+            json!(queue.declared.subscription.as_ref().map(|of| of.selector.clone()))
+        }),
+        declared("queue", Kind::Text, "Its queue, in paths", |queue| json!(queue.name)),
+        declared("durable", Kind::Truth, "It survives a restart", |queue| json!(queue.declared.durable)),
+        figure("ready", Kind::Number, "Messages that wait for a consumer", |queue| json!(queue.ready)),
+        figure("unsettled", Kind::Number, "Messages with consumers", |queue| json!(queue.unacked)),
+        figure("consumers", Kind::Number, "Its consumers", |queue| json!(queue.consumers)),
     ],
 };
 

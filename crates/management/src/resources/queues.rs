@@ -8,7 +8,10 @@ use axum::extract::{Path, Query, State};
 use axum::routing::{delete, get, post};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::{Broker, DeleteIf, Error, QueueReport, QueueSpec, Sharing, SubscriptionName, SubscriptionSpec, Ticket};
+use broker::{
+    Broker, DeleteIf, Error, QueueReport, QueueSpec, RetainedWanted, Sharing, SubscriptionName, SubscriptionSpec,
+    Ticket,
+};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
@@ -458,6 +461,7 @@ impl Changes for QueueChange {
                     selector,
                     // They are bindings, and come as these.
                     filters: Vec::new(),
+                    retained: RetainedWanted::None,
                     queue: QueueSpec { name, durable, exclusive: false, auto_delete, arguments },
                 };
                 client.subscribe(&spec, now).map(|subscribed| (0, subscribed.ticket))

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use std::time::Instant;
 
 use broker::{
-    ArgumentKind, QueueSpec, Sharing, Source, SubscriptionFilter, SubscriptionSpec, Table, Ticket, Value,
-    queue_argument,
+    ArgumentKind, QueueSpec, RetainedWanted, Sharing, Source, SubscriptionFilter, SubscriptionSpec, Table, Ticket,
+    Value, queue_argument,
 };
 
 use super::destination::{self, Destination, TOPIC_EXCHANGE};
@@ -103,6 +103,19 @@ pub(super) fn own(headers: &Headers<'_>) -> Result<QueueSpec, Failure> {
         auto_delete: flag(headers, "auto-delete")?.unwrap_or_default(),
         arguments: arguments(headers)?,
     })
+}
+
+/// The header of a SUBSCRIBE that asks for retained messages.
+pub(super) const RETAINED: &str = "x-retained";
+
+/// Which retained messages a subscription gets first.
+fn retained(headers: &Headers<'_>) -> Result<RetainedWanted, Failure> {
+    match headers.get(RETAINED).as_deref() {
+        None | Some("false") => Ok(RetainedWanted::None),
+        Some("true") => Ok(RetainedWanted::OfAll),
+        Some("new") => Ok(RetainedWanted::OfNew),
+        Some(other) => Err(Failure::invalid(RETAINED, "true, new or false", other)),
+    }
 }
 
 impl Session {
@@ -209,6 +222,7 @@ impl Session {
             name: durable.map(|durable| durable.name).unwrap_or_default(),
             selector: if named { String::new() } else { selector.to_owned() },
             filters: vec![filter],
+            retained: retained(headers)?,
             queue,
         };
         let subscribed = self.client.subscribe(&spec, now)?;

@@ -34,7 +34,7 @@ const NOT_BUILT: [&str; 6] = [
 const NO_LOCAL: [&str; 2] = ["no-local", "activemq.noLocal"];
 
 /// Headers of a subscription that begin like arguments of queues and are none.
-const OWN: [&str; 2] = ["x-queue-name", "x-priority"];
+const OWN: [&str; 3] = ["x-queue-name", "x-priority", declare::RETAINED];
 
 fn refuse_not_built(headers: &Headers<'_>) -> Result<(), Failure> {
     let asked = NOT_BUILT.into_iter().find(|name| headers.get(name).is_some_and(|value| value != "false"));
@@ -55,6 +55,17 @@ fn refuse_unknown(headers: &Headers<'_>) -> Result<(), Failure> {
             ),
         )),
     }
+}
+
+/// Only a topic or another exchange has retained messages.
+fn refuse_retained_of_queue(headers: &Headers<'_>, destination: &Destination<'_>) -> Result<(), Failure> {
+    let has_topics = matches!(destination, Destination::Topic(_) | Destination::Exchange(..));
+    if has_topics || headers.get(declare::RETAINED).is_none() {
+        return Ok(());
+    }
+    let detail =
+        format!("header '{}' is for a topic or an exchange, whose messages can be retained", declare::RETAINED);
+    Err(Failure::new("Invalid destination", detail))
 }
 
 /// The largest number of unsettled deliveries; 0 is without limit.
@@ -165,6 +176,7 @@ impl Session {
         let window = window(headers)?;
         let mut arguments = consumer_arguments(headers)?;
         let browsed = browsed(headers, &destination, mode)?;
+        refuse_retained_of_queue(headers, &destination)?;
         if browsed.is_some() {
             arguments.mode = Mode::Browse;
         }

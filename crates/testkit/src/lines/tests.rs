@@ -225,3 +225,15 @@ fn what_a_consumer_noted_comes_with_the_next_delivery() {
         ("a", "settle 4 4 accepted;publish - q two", &["c 5 two"]),
     ]);
 }
+
+#[test]
+fn a_subscriber_gets_the_retained_message_of_each_topic_before_live_ones() {
+    Talk::new(Setup::memory()).check(&[
+        ("p", "publish - retained/a.b old;publish - retained/a.b one;publish 1 retained/c two", &["accepted to 1"]),
+        ("s", "subscribe me n # t 10 retained", &["t 1 one retained", "t 2 two retained", "subscribed t"]),
+        ("p", "publish - retained/c three;publish - topic/c four", &[]),
+        ("s", "", &["t 3 three", "t 4 four"]),
+        ("u", "subscribe you n a.* t 10", &["subscribed t"]),
+        ("u", "subscribe you m a.* v 10 all", &["error no subscription all"]),
+    ]);
+}

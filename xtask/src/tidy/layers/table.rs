@@ -139,7 +139,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "crates/broker/src/routing",
         layers: &[
             &["binding", "envelope", "pattern"],
-            &["reached"],
+            &["reached", "sought"],
             &["hash", "headers", "targets"],
             &["direct", "fanout", "topic"],
         ],
@@ -151,7 +151,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["annotations", "cc", "id", "publisher", "scheduling"],
             &["layout", "properties"],
             &["body", "dialect"],
-            &["overlay"],
+            &["overlay", "retained"],
             &["selected"],
         ],
         allowed: &[],
@@ -173,7 +173,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/broker/src/catalog",
         layers: &[
-            &["definitions", "facts", "policies", "search", "subscriptions", "tasks", "versions"],
+            &["definitions", "facts", "policies", "retained", "search", "subscriptions", "tasks", "versions"],
             &["change", "declaration", "system"],
             &["vhost_settings"],
         ],
@@ -185,7 +185,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["disk_watch"],
             &["admission", "alarms", "bounds", "clients", "declarations", "delay", "open_error", "pager", "pages", "replies", "walk"],
             &["checkpoint", "connections", "ending", "recovery", "rights", "sealed", "system", "tracing"],
-            &["dead_letter", "expiry", "policies", "users", "verify"],
+            &["dead_letter", "expiry", "policies", "retained", "users", "verify"],
             &["housekeeping"],
         ],
         allowed: &[],
@@ -543,7 +543,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "crates/management/src/resources",
         layers: &[
             &["channels", "consumers", "exchanges", "health", "limits", "log", "login", "losses", "nodes", "parameters", "permissions", "policies"],
-            &["connections", "explain", "queues", "users", "vhosts"],
+            &["connections", "explain", "queues", "retained", "subscriptions", "users", "vhosts"],
             &["bindings", "overview"],
             &["definitions", "tasks"],
         ],
@@ -581,7 +581,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["arguments", "counted", "output", "password", "remote", "shell", "table", "usage"],
             &["ask"],
             &["alarms", "config", "definitions", "list", "messages", "redrive", "repair", "status"],
-            &["backup", "browse", "connections", "context", "explain", "log", "objects", "policies", "tasks", "top", "trace", "users", "verify", "vhosts", "why"],
+            &["backup", "browse", "connections", "context", "explain", "log", "objects", "policies", "retained", "tasks", "top", "trace", "users", "verify", "vhosts", "why"],
         ],
         allowed: &[],
     },

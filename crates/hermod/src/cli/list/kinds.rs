@@ -137,6 +137,31 @@ pub(crate) const TASKS: Kind = simple(
     ],
 );
 
+/// `hermod retained`.
+pub(crate) const RETAINED: Kind = simple(
+    Listed::Retained,
+    ["retained message", "retained messages"],
+    &[plain("vhost"), plain("exchange"), plain("topic"), bytes("body", "body_bytes"), plain("persistent")],
+);
+
+/// `hermod subscriptions`.
+pub(crate) const SUBSCRIPTIONS: Kind = simple(
+    Listed::Subscriptions,
+    ["subscription", "subscriptions"],
+    &[
+        plain("vhost"),
+        plain("client"),
+        plain("name"),
+        plain("shared"),
+        plain("durable"),
+        Column { title: "selector", path: "selector", show: Show::Rare },
+        plain("queue"),
+        named("ready", "messages_ready"),
+        named("unacked", "messages_unacknowledged"),
+        plain("consumers"),
+    ],
+);
+
 /// `hermod exchanges`.
 pub(crate) const EXCHANGES: Kind = simple(
     Listed::Exchanges,

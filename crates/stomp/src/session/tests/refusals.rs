@@ -49,6 +49,12 @@ fn every_refusal_names_what_it_refuses() {
         ("SUBSCRIBE\nid:s\ndestination:/amq/queue/none\n\n\0", "no queue 'none' in vhost '/'"),
         ("SUBSCRIBE\nid:s\ndestination:/exchange/none\n\n\0", "no exchange 'none' in vhost '/'"),
         ("SUBSCRIBE\nid:s\ndestination:/topic/a\nno-local:true\ndurable:true\n\n\0", "header 'no-local' of SUBSCRIBE"),
+        (
+            "SUBSCRIBE\nid:s\ndestination:/topic/a\nx-retained:yes\n\n\0",
+            "header 'x-retained' must be true, new or false",
+        ),
+        ("SUBSCRIBE\nid:s\ndestination:/queue/a\nx-retained:true\n\n\0", "'x-retained' is for a topic or an exchange"),
+        ("SEND\ndestination:/topic/a\nx-retain:yes\n\nx\0", "header 'x-retain' must be true or false"),
         ("SUBSCRIBE\nid:s\ndestination:/queue/a\nno-local:yes\n\n\0", "header 'no-local' must be true or false"),
         ("SUBSCRIBE\ndestination:/topic/a\ndurable:true\n\n\0", "Durable subscriptions require a unique Id"),
         ("SUBSCRIBE\nid:s\ndestination:/topic/a\nactivemq.subscriptionName:n\n\n\0", "a 'client-id' header"),

@@ -261,6 +261,22 @@ fn a_subscription_may_leave_out_what_its_own_connection_sends() {
 }
 
 #[test]
+fn a_subscription_gets_retained_messages_if_it_asks_for_them() {
+    let scene = Scene::new();
+    let (mut one, mut other) = (scene.connect("1.2"), scene.connect("1.2"));
+    one.say("SEND\ndestination:/topic/a.b\nx-retain:true\n\nkept\0SEND\ndestination:/topic/a.b\n\nlive\0");
+    one.say("SEND\ndestination:/exchange/amq.fanout\nx-retain:true\n\nfan\0");
+    for (destination, body) in [("/topic/a.*", "kept"), ("/topic/#", "kept"), ("/exchange/amq.fanout", "fan")] {
+        other.say(&format!("SUBSCRIBE\nid:s\ndestination:{destination}\nx-retained:true\n\n\0"));
+        let heard = other.heard();
+        assert_eq!(heard.len(), 1, "{destination}: {heard:?}");
+        assert!(heard[0].contains("\nx-retained:true\n") && heard[0].ends_with(&format!("\n\n{body}")), "{heard:?}");
+        other.say("UNSUBSCRIBE\nid:s\n\n\0SUBSCRIBE\nid:t\ndestination:/topic/#\n\n\0UNSUBSCRIBE\nid:t\n\n\0");
+        assert!(other.heard().is_empty());
+    }
+}
+
+#[test]
 fn a_message_may_live_for_ten_years() {
     let scene = Scene::new();
     let mut peer = scene.connect("1.2");
