@@ -178,14 +178,14 @@ impl OAuth2 {
 }
 
 fn address(text: &str) -> Result<Option<Address>, String> {
-    match text {
+    match value::one_line(text)? {
         "" => Ok(None),
         text => Address::parse(text).map(Some).map_err(|error| format!("'{text}': {error}")),
     }
 }
 
 fn prefix(text: &str) -> Result<Option<String>, String> {
-    Ok(match text {
+    Ok(match value::one_line(text)? {
         "auto" => None,
         "none" => Some(String::new()),
         text => Some(text.to_owned()),
@@ -202,7 +202,9 @@ fn refresh(text: &str) -> Result<Duration, String> {
 
 fn timeout(text: &str) -> Result<Duration, String> {
     match value::duration(text)? {
-        span if span.is_zero() || span > Duration::from_mins(1) => Err(format!("{text} is not from 1 ms to 1 min")),
+        span if span.is_zero() || span > Duration::from_mins(1) => {
+            Err(format!("{text} is not from 1 ms to 1 min; write it as 5 s"))
+        }
         span => Ok(span),
     }
 }
