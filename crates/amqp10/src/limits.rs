@@ -21,6 +21,9 @@ pub const MIN_MAX_FRAME_SIZE: u32 = 512;
 /// Bytes of a delivery tag at most (part 2, §2.8.7).
 pub const DELIVERY_TAG: usize = 32;
 
+/// How many open transactions a session may have.
+pub const TRANSACTIONS: usize = 16;
+
 /// How many transfers one message may have. A transfer may bring no bytes, so the size of a message
 /// does not bound them.
 pub const TRANSFERS: u32 = 65_535;

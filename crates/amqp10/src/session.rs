@@ -11,6 +11,7 @@ mod begun;
 mod close;
 mod connection;
 mod containers;
+mod coordinator;
 mod deliver;
 mod error;
 mod events;
@@ -27,6 +28,7 @@ mod sessions;
 mod settle;
 mod source;
 mod target;
+mod transactions;
 mod transfer;
 mod window;
 

@@ -10,9 +10,10 @@ use wire::Output;
 
 use crate::codec::error::condition;
 use crate::codec::performative::{Attach, Detach, ReceiverSettleMode, Role, SenderSettleMode};
-use crate::codec::terminus::{AttachTarget, Source, Target};
+use crate::codec::terminus::{AttachTarget, Coordinator, Source, Target};
 use crate::codec::{Encode, Symbols};
 use crate::dialect::address::of_queue;
+use crate::session::coordinator;
 use crate::session::error::{Failure, Fault};
 use crate::session::frames::{self, OwnMap};
 use crate::session::link::Link;
@@ -161,8 +162,7 @@ impl Running {
         Self::check(attach)?;
         let target = match &attach.target {
             Some(AttachTarget::Target(target)) => *target,
-            // Transactions begin here: a coordinator is a receiver of its own kind.
-            Some(AttachTarget::Coordinator(_)) => return Err(Failure::not_built("a transaction's coordinator")),
+            Some(AttachTarget::Coordinator(asked)) => return self.attach_coordinator(channel, attach, asked),
             None => return Err(Failure::invalid("the link has no target")),
         };
         let mut dynamic = None;
@@ -213,6 +213,27 @@ impl Running {
             bytes.extend(frames::frame(channel, &flow));
         }
         Ok(Taken::Waits { awaited: ticket.into(), frames: bytes })
+    }
+
+    /// The peer declares transactions on the link.
+    fn attach_coordinator(
+        &mut self,
+        channel: u16,
+        attach: &Attach<'_>,
+        asked: &Coordinator<'_>,
+    ) -> Result<Taken, Failure> {
+        let agreed = coordinator::coordinator(asked)?;
+        let Some(begun) = self.begun(channel) else { return Ok(Taken::Done) };
+        let count = attach.initial_delivery_count.unwrap_or(0);
+        let mut receiver = Receiver::new(Destination::Coordinator, coordinator::REQUEST, count);
+        receiver.settles_second = attach.rcv_settle_mode == ReceiverSettleMode::Second;
+        receiver.top_up();
+        begun.links.insert(attach.handle, Link::Receiver(Box::new(receiver)));
+        let mut bytes = frames::frame(channel, &coordinator::attached(attach, agreed));
+        if let Some(flow) = begun.link_flow(attach.handle) {
+            bytes.extend(frames::frame(channel, &flow));
+        }
+        Ok(Taken::Waits { awaited: Ticket::NONE.into(), frames: bytes })
     }
 
     /// Answers an attach without a terminus, and detaches the link. What the peer has sent for it

@@ -76,8 +76,10 @@ impl Sessions {
             Event::Kicked { reason } => {
                 self.after.push(After::CloseConnection(Failure::new(condition::CONNECTION_FORCED, reason)));
             }
-            // No publish asks for its return, and transactions are not built.
-            Event::Unroutable { number: None, .. } | Event::Committed { .. } | Event::RolledBack { .. } => {}
+            Event::Committed { transaction } => self.committed(transaction, None, output),
+            Event::RolledBack { transaction, error } => self.committed(transaction, Some(error.text), output),
+            // No publish asks for its return.
+            Event::Unroutable { number: None, .. } => {}
         }
     }
 
@@ -163,13 +165,18 @@ impl Begun {
             Answer::Released => Outcome::Released,
             Answer::Rejected(_) => Outcome::Rejected(Rejected { error }),
         };
+        self.put_state(first, last, DeliveryState::Outcome(state), output);
+    }
+
+    /// Tells the peer of the state of its deliveries up to this one.
+    pub(super) fn put_state(&self, first: Unanswered, last: u32, state: DeliveryState<'_>, output: &mut Output) {
         let Some(Link::Receiver(receiver)) = self.links.get(&first.handle) else { return };
         let disposition = Disposition {
             role: Role::Receiver,
             first: first.delivery,
             last: Some(last).filter(|last| *last != first.delivery),
             settled: !receiver.settles_second,
-            state: Some(DeliveryState::Outcome(state)),
+            state: Some(state),
             batchable: false,
         };
         frames::answer(output, self.channel, &disposition);

@@ -81,7 +81,10 @@ impl Running {
             _ if begun.ended => {}
             Performative::Transfer(transfer) => self.take_transfer(channel, &transfer, payload, output, now)?,
             Performative::Disposition(disposition) => {
-                let echo = begun.take_disposition(&disposition, &mut self.client)?;
+                let session = begun.id;
+                let within = self.sessions.enlist(&disposition, session)?;
+                let Some(begun) = self.sessions.begun(channel) else { return Ok(Taken::Done) };
+                let echo = begun.take_disposition(&disposition, within, &mut self.client)?;
                 echo.into_iter().for_each(|frame| self.sessions.echo(frame));
             }
             Performative::Flow(flow) => begun.take_flow(&flow, &mut self.client, output, now)?,
@@ -179,6 +182,7 @@ impl Running {
         let published = self.client.published_ticket(begun.id);
         let mut gone = Ticket::NONE;
         let ended = self.client.close_session(begun.id, now);
+        self.sessions.transactions.end_session(begun.id);
         for (_, link) in begun.links.drain() {
             let (dynamic, unfinished) = match link {
                 Link::Sender(sender) => (sender.dynamic, 0),
@@ -265,8 +269,10 @@ impl Running {
         }
         let Self { client, sessions, .. } = self;
         let Some(begun) = sessions.begun(channel) else { return ticket };
-        let published = client.published_ticket(begun.id);
+        let session = begun.id;
+        let published = client.published_ticket(session);
         let (dynamic, unfinished) = begun.end_link(handle, client);
+        sessions.transactions.end_link(session, handle, client);
         self.unfinished -= unfinished.min(self.unfinished);
         let gone = self.delete_dynamic(dynamic, now);
         self.client.flush(now);

@@ -8,6 +8,7 @@ use wire::Output;
 
 use crate::session::begun::Begun;
 use crate::session::error::Failure;
+use crate::session::transactions::Transactions;
 use crate::session::window::Gate;
 
 /// Work that an event requires beyond a frame.
@@ -23,6 +24,7 @@ pub(super) struct Sessions {
     by_channel: HashMap<u16, Box<Begun>>,
     by_id: HashMap<SessionId, u16>,
     pub(super) dialects: Dialects,
+    pub(super) transactions: Transactions,
     /// Whether an alarm shuts the windows of what peers send.
     pub(super) gate: Gate,
     /// Work that events have left.
@@ -41,6 +43,7 @@ impl Sessions {
             by_channel: HashMap::new(),
             by_id: HashMap::new(),
             dialects,
+            transactions: Transactions::default(),
             gate: Gate::Open,
             after: Vec::new(),
             holding: HashSet::new(),

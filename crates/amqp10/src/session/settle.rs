@@ -1,21 +1,38 @@
 //! Dispositions of the peer: the outcomes of what it was sent (part 3, §3.4).
 
-use broker::{Client, Outcome, Tags};
+use broker::{Client, Outcome, SessionId, Tags, TransactionId};
 
 use crate::codec::DeliveryState;
 use crate::codec::performative::{Disposition, Role};
 use crate::session::begun::Begun;
-use crate::session::error::{Failure, Fault};
+use crate::session::error::Fault;
 use crate::session::frames;
 use crate::session::link::Link;
 use crate::session::outcome::outcome_of;
+use crate::session::sessions::Sessions;
+
+impl Sessions {
+    /// The transaction that a disposition is part of.
+    pub(super) fn enlist(
+        &self,
+        disposition: &Disposition<'_>,
+        session: SessionId,
+    ) -> Result<Option<TransactionId>, Fault> {
+        let Some(DeliveryState::Transactional(state)) = &disposition.state else { return Ok(None) };
+        if disposition.role == Role::Sender {
+            return Ok(None);
+        }
+        self.transactions.find(state.txn_id, session).map(Some).map_err(Fault::Session)
+    }
+}
 
 impl Begun {
-    /// Settles. Returns the frame that tells the peer of it once it is durable, if the peer settles
-    /// after this side.
+    /// Settles, at once or within a transaction. Returns the frame that tells the peer of it once
+    /// it is durable, if the peer settles after this side.
     pub(super) fn take_disposition(
         &mut self,
         disposition: &Disposition<'_>,
+        within: Option<TransactionId>,
         client: &mut Client,
     ) -> Result<Option<Vec<u8>>, Fault> {
         // The peer settles its own publishes, which ended with our answer.
@@ -25,8 +42,8 @@ impl Begun {
         let outcome = match &disposition.state {
             None | Some(DeliveryState::Received(_)) => None,
             Some(DeliveryState::Outcome(outcome)) => Some(outcome_of(outcome).map_err(Fault::Session)?),
-            Some(DeliveryState::Transactional(_)) => {
-                return Err(Fault::Session(Failure::not_built("a disposition in a transaction")));
+            Some(DeliveryState::Transactional(state)) => {
+                state.outcome.as_ref().map(outcome_of).transpose().map_err(Fault::Session)?
             }
         };
         if outcome.is_none() && !disposition.settled {
@@ -41,7 +58,11 @@ impl Begun {
                 _ => &Outcome::Released,
             };
             let tags = Tags::Range { first: part.first, last: part.last };
-            let settled = client.settle(self.id, tags, outcome.as_ref().unwrap_or(default));
+            let outcome = outcome.as_ref().unwrap_or(default);
+            let settled = match within {
+                None => client.settle(self.id, tags, outcome),
+                Some(transaction) => client.settle_in(transaction, self.id, tags, outcome),
+            };
             let settled = settled.map_err(|error| Fault::Link(part.handle, error.into()))?;
             self.deliveries.unsettled.settled(part, settled);
             count += settled;

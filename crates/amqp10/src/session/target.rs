@@ -14,6 +14,8 @@ use crate::session::error::Failure;
 pub(super) enum Destination {
     /// Each message says it.
     Anonymous,
+    /// Requests about transactions.
+    Coordinator,
     /// An exchange, with this routing key or with the subject of each message.
     Fixed {
         exchange: String,

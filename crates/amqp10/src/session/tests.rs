@@ -8,3 +8,4 @@ mod publishing;
 mod receiving;
 mod scene;
 mod sessions;
+mod transactions;

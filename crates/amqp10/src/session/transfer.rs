@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use broker::{Confirm, LARGE_BODY, Publish, Unroutable};
+use broker::{Confirm, LARGE_BODY, Publish, TransactionId, Unroutable};
 use wire::Output;
 
-use crate::codec::Symbols;
 use crate::codec::error::condition;
 use crate::codec::performative::Transfer;
+use crate::codec::{Outcome, Symbols};
 use crate::delivery::{Delivery, Step};
 use crate::dialect::{self, ENCODING, Published};
 use crate::session::address::{Address, TOPICS};
@@ -17,6 +17,7 @@ use crate::session::flow::unattached;
 use crate::session::link::Link;
 use crate::session::running::Running;
 use crate::session::target::{Destination, ensure};
+use crate::session::transactions;
 use crate::session::window::Gate;
 
 /// Messages that are not whole may have so many times the largest message together, on all links.
@@ -136,7 +137,15 @@ impl Running {
         output: &mut Output,
         now: Instant,
     ) -> Result<(), Fault> {
-        let published = self.hand_over(channel, handle, delivery, now);
+        let coordinates = self.begun(channel).is_some_and(|begun| match begun.links.get(&handle) {
+            Some(Link::Receiver(receiver)) => matches!(receiver.destination, Destination::Coordinator),
+            _ => false,
+        });
+        let published = match (&delivery.transaction, coordinates) {
+            (_, true) => self.coordinate(channel, handle, delivery, output, now),
+            (Some(id), false) => self.hand_over_in(id.as_bytes(), channel, handle, delivery, output, now),
+            (None, false) => self.hand_over(channel, handle, delivery, None, now),
+        };
         match published {
             Ok(()) => Ok(()),
             Err(failure) if delivery.settled => Err(Fault::Link(handle, failure)),
@@ -149,10 +158,38 @@ impl Running {
         }
     }
 
-    fn hand_over(&mut self, channel: u16, handle: u32, delivery: &Delivery<'_>, now: Instant) -> Result<(), Failure> {
-        if delivery.transaction.is_some() {
-            return Err(Failure::new(condition::UNKNOWN_TRANSACTION, "there is no such transaction"));
+    /// The same within a transaction, which answers at once. What is refused fails all of it.
+    fn hand_over_in(
+        &mut self,
+        id: &[u8],
+        channel: u16,
+        handle: u32,
+        delivery: &Delivery<'_>,
+        output: &mut Output,
+        now: Instant,
+    ) -> Result<(), Failure> {
+        let Some(session) = self.begun(channel).map(|begun| begun.id) else { return Ok(()) };
+        let transaction = self.sessions.transactions.find(id, session)?;
+        let published = self.hand_over(channel, handle, delivery, Some(transaction), now);
+        if let Err(failure) = published {
+            self.sessions.transactions.fail(id, &failure);
+            return Err(failure);
         }
+        if let Some(begun) = self.begun(channel).filter(|_| !delivery.settled) {
+            let taken = Unanswered { number: 0, delivery: delivery.id, handle };
+            begun.put_state(taken, taken.delivery, transactions::state(id, Outcome::Accepted), output);
+        }
+        Ok(())
+    }
+
+    fn hand_over(
+        &mut self,
+        channel: u16,
+        handle: u32,
+        delivery: &Delivery<'_>,
+        within: Option<TransactionId>,
+        now: Instant,
+    ) -> Result<(), Failure> {
         if delivery.format != 0 {
             return Err(Failure::not_built("a message format other than 0"));
         }
@@ -162,7 +199,7 @@ impl Running {
         let Self { client, sessions, .. } = self;
         let Some(begun) = sessions.begun(channel) else { return Ok(()) };
         let number = begun.published + 1;
-        let confirm = if delivery.settled { Confirm::None } else { Confirm::Numbered(number) };
+        let confirm = if delivery.settled || within.is_some() { Confirm::None } else { Confirm::Numbered(number) };
         let publish = Publish {
             exchange: &route.exchange,
             routing_key: &route.key,
@@ -177,6 +214,9 @@ impl Running {
             copies: false,
             instructed: published.instructed,
         };
+        if let Some(transaction) = within {
+            return Ok(client.publish_in(transaction, begun.id, publish)?);
+        }
         client.publish(begun.id, publish)?;
         if delivery.settled {
             return Ok(());

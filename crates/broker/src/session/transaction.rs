@@ -34,13 +34,18 @@ pub(super) use open::{Open, Transactions};
 const COMMIT_ENTRIES: usize = 1_000_000;
 
 impl Client {
-    /// Starts a transaction.
+    /// Starts a transaction. After a rollback its deliveries are as if they had not been sent.
     pub fn begin(&mut self, session: SessionId) -> TransactionId {
+        self.begin_with(session, Outcome::Released)
+    }
+
+    /// Starts a transaction whose deliveries have the outcome `undone` after a rollback.
+    pub fn begin_with(&mut self, session: SessionId, undone: Outcome) -> TransactionId {
         let charge = Charge::new(&self.shared.account, Held::Transactions);
         if let Some(entry) = self.sessions.get(session) {
             entry.shown.set_transactional();
         }
-        self.transactions.begin(session, charge)
+        self.transactions.begin(session, charge, undone)
     }
 
     /// Gathers a publish. It is checked and routed once now, for errors, and again at commit. The
@@ -315,8 +320,8 @@ impl Client {
     }
 
     fn undo(&mut self, open: Open) {
-        let released: Vec<_> = open.deliveries.iter().map(|(unacked, _)| (*unacked, Outcome::Released)).collect();
-        self.settle_rest(open.session, &released);
+        let undone: Vec<_> = open.deliveries.iter().map(|(unacked, _)| (*unacked, open.undone.clone())).collect();
+        self.settle_rest(open.session, &undone);
         self.run_work();
     }
 

@@ -55,7 +55,8 @@ fn a_refused_link_is_attached_without_a_terminus_and_detached() {
 #[test]
 fn what_is_not_built_is_refused_by_name() {
     let scene = Scene::new();
-    let coordinator = AttachTarget::Coordinator(Coordinator::default());
+    let coordinator =
+        AttachTarget::Coordinator(Coordinator { capabilities: capabilities(&["amqp:distributed-transactions"]) });
     let durable = Source { durable: Durability::UnsettledState, ..from("q") };
     let unsettled = Value::Map(vec![(Value::Binary(b"t".to_vec()), Value::Null)]).to_bytes();
     let unsettled = match read_value(&mut wire::Reader::new(&unsettled), &mut Budget::default()) {

@@ -1,6 +1,6 @@
 //! What peers get: credit, drain, windows, outcomes, browsers, and what happens to what they leave.
 
-use broker::Rest;
+use broker::{QueueSpec, Rest, Table, Value};
 
 use super::scene::{ACCEPTED, MAX, Peer, Scene, detach, disposed, end, from, to_peer};
 use crate::codec::performative::{Attach, Disposition, Flow, Open, ReceiverSettleMode, SenderSettleMode};
@@ -265,4 +265,27 @@ fn a_large_message_is_cut_for_the_peers_frames() {
     let transfers: Vec<_> = heard.iter().filter(|line| line.starts_with("transfer")).collect();
     assert_eq!(transfers.len(), 3, "{heard:?}");
     assert!(transfers[0].starts_with("transfer 0 id=0 more") && transfers[1].starts_with("transfer 0 more"));
+}
+
+/// `released` is no failure; a queue that counts tells the two apart.
+#[test]
+fn a_queue_that_counts_returns_shows_failures_alone() {
+    let scene = Scene::new();
+    let arguments = Table(vec![("x-queue-type".to_owned(), Value::Text("quorum".into()))]);
+    let spec = QueueSpec { name: "counts".to_owned(), durable: true, arguments, ..QueueSpec::default() };
+    scene.client().declare_queue(&spec, scene.test.now()).unwrap();
+    let mut peer = scene.session_with_window(1000);
+    peer.attach_to(9, Some("counts"));
+    peer.message(9, 0, "a");
+    peer.heard();
+    peer.attach_from(0, "counts");
+    peer.credit(0, 0, 1, Rest::Kept);
+    peer.expect(&["attach 0 Sender counts > -", "transfer 0 id=0 a"]);
+    peer.settle(0, 0, Outcome::Released);
+    peer.credit(0, 1, 1, Rest::Kept);
+    peer.expect(&["transfer 0 id=1 a"]);
+    let failed = Modified { delivery_failed: true, undeliverable_here: false, message_annotations: None };
+    peer.settle(1, 1, Outcome::Modified(failed));
+    peer.credit(0, 2, 1, Rest::Kept);
+    peer.expect(&["transfer 0 id=2 a failed=1"]);
 }

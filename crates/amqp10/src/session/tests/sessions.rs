@@ -38,11 +38,11 @@ fn the_window_is_opened_again_at_half_and_more_than_it_ends_the_session() {
 }
 
 #[test]
-fn what_needs_a_transaction_ends_the_session_by_name() {
+fn a_disposition_in_an_unknown_transaction_ends_the_session() {
     let mut peer = Scene::new().session();
     let state = DeliveryState::Transactional(TransactionalState { txn_id: b"1", outcome: None });
     peer.send(0, &Disposition { role: Role::Receiver, settled: true, state: Some(state), ..Disposition::default() });
-    peer.expect(&["end 0 amqp:not-implemented"]);
+    peer.expect(&["end 0 amqp:transaction:unknown-id"]);
 }
 
 #[test]

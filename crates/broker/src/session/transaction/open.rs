@@ -21,6 +21,8 @@ pub(in crate::session) struct Open {
     pub(super) session: SessionId,
     publishes: Vec<(Message, Unroutable)>,
     pub(super) deliveries: Vec<(Unacked, Outcome)>,
+    /// The outcome of its deliveries after a rollback.
+    pub(super) undone: Outcome,
     /// The memory of its messages.
     pub(super) charge: Charge,
     /// Since when it waits for an alarm to pass, after its commit.
@@ -70,9 +72,9 @@ pub(in crate::session) struct Transactions {
 }
 
 impl Transactions {
-    pub(super) fn begin(&mut self, session: SessionId, charge: Charge) -> TransactionId {
+    pub(super) fn begin(&mut self, session: SessionId, charge: Charge, undone: Outcome) -> TransactionId {
         self.last += 1;
-        let open = Open { session, publishes: Vec::new(), deliveries: Vec::new(), charge, waiting_since: None };
+        let open = Open { session, publishes: Vec::new(), deliveries: Vec::new(), undone, charge, waiting_since: None };
         self.open.insert(self.last, open);
         TransactionId(self.last)
     }
@@ -150,7 +152,7 @@ mod tests {
         let memory = Arc::new(Memory::new(1 << 30, 1 << 30, Arc::default()));
         let account = Arc::new(Account::new(&memory, &Settings::default(), "user"));
         let (mut transactions, mut arena) = (Transactions::default(), Arena::default());
-        let id = transactions.begin(SessionId(1), Charge::new(&account, Held::Transactions));
+        let id = transactions.begin(SessionId(1), Charge::new(&account, Held::Transactions), Outcome::Released);
         let open = transactions.require(id).expect("it is open");
         let (mut blocks, place) = (0, size_of::<(Message, Unroutable)>());
         for _ in 0..1000 {
