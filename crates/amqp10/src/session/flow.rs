@@ -51,17 +51,15 @@ impl Begun {
         }
         sender.drains = flow.drain;
         let left = sender.credit;
-        if flow.drain && (left == 0 || sender.ended) {
-            // Nothing is waited for: there is no credit, or a browser has seen all.
-            if let Some(drained) = self.deliveries.drained(Drained { handle, unused: left }) {
-                self.put_drained(drained, output);
-            }
-            return;
-        }
-        if !stopped {
-            let rest = if flow.drain { Rest::Drained } else { Rest::Kept };
+        // Nothing is waited for: there is no credit, or a browser has seen all.
+        let is_drained = flow.drain && (left == 0 || sender.ended);
+        if !stopped && (left == 0 || !is_drained) {
+            let rest = if flow.drain && !is_drained { Rest::Drained } else { Rest::Kept };
             let tag = sender.tag.clone();
             client.set_credit(self.id, &tag, Credit::Granted { left, rest }, now);
+        }
+        if is_drained && let Some(drained) = self.deliveries.drained(Drained { handle, unused: left }) {
+            self.put_drained(drained, output);
         }
     }
 }

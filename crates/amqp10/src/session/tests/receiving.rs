@@ -267,6 +267,22 @@ fn a_large_message_is_cut_for_the_peers_frames() {
     assert!(transfers[0].starts_with("transfer 0 id=0 more") && transfers[1].starts_with("transfer 0 more"));
 }
 
+/// go-amqp takes its credit back so: the rest of an earlier grant must not stay with the queue.
+#[test]
+fn a_drain_without_credit_takes_back_what_was_granted() {
+    let scene = Scene::new();
+    let mut peer = filled(&scene, 1000, &["a", "b"]);
+    peer.attach_from(0, "q");
+    peer.credit(0, 0, 5, Rest::Kept);
+    peer.expect(&["attach 0 Sender q > -", "transfer 0 id=0 a", "transfer 0 id=1 b"]);
+    peer.credit(0, 2, 0, Rest::Drained);
+    peer.expect(&["flow 0 count=2 credit=0 drain"]);
+    peer.message(9, 2, "c");
+    assert!(!peer.heard().iter().any(|line| line.starts_with("transfer")), "there is no credit");
+    peer.credit(0, 2, 1, Rest::Kept);
+    peer.expect(&["transfer 0 id=2 c"]);
+}
+
 /// `released` is no failure; a queue that counts tells the two apart.
 #[test]
 fn a_queue_that_counts_returns_shows_failures_alone() {
