@@ -20,7 +20,7 @@ use crate::session::running::{Agreed, Running};
 /// The capability by which a client wants to be the only one of its container id.
 const SOLE_CONNECTION: &str = "sole-connection-for-container";
 /// What works here, of what Qpid JMS and others ask for.
-const OFFERED: [&str; 2] = [SOLE_CONNECTION, "ANONYMOUS-RELAY"];
+const OFFERED: [&str; 3] = [SOLE_CONNECTION, "ANONYMOUS-RELAY", "DELAYED_DELIVERY"];
 /// What a `hostname` that means a vhost begins with; this is RabbitMQ's rule.
 const VHOST: &str = "vhost:";
 /// The vhost of all others.

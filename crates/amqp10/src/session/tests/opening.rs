@@ -97,12 +97,18 @@ fn open_shows_what_is_offered_and_agrees_on_limits() {
 fn a_vhost_is_named_in_the_hostname() {
     let scene = Scene::new();
     for (hostname, expected) in [
-        (None, &["open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\"]"][..]),
-        (Some("broker.example.org"), &["open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\"]"]),
-        (Some("vhost:/"), &["open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\"]"]),
+        (None, &["open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\", \"DELAYED_DELIVERY\"]"][..]),
+        (
+            Some("broker.example.org"),
+            &["open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\", \"DELAYED_DELIVERY\"]"],
+        ),
+        (Some("vhost:/"), &["open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\", \"DELAYED_DELIVERY\"]"]),
         (
             Some("vhost:none"),
-            &["open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\"]", "close amqp:not-found"],
+            &[
+                "open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\", \"DELAYED_DELIVERY\"]",
+                "close amqp:not-found",
+            ],
         ),
     ] {
         let mut peer = scene.logged_in("guest");
