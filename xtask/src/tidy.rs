@@ -96,7 +96,7 @@ fn look(root: &Path) -> Result<(Vec<Finding>, Vec<Broken>), String> {
     references::check(&files, &mut findings);
     edges::check(root, &mut findings)?;
     let licences = crate::licences::differences(root)?;
-    let text = |what| format!("{what}: cargo xtask licences writes it anew");
+    let text = |what| format!("{what}: run cargo xtask licences");
     let list = Path::new(crate::licences::LIST);
     findings.extend(licences.into_iter().map(|what| Finding::new(list, 0, text(what))));
     Ok((findings, broken))

@@ -155,7 +155,7 @@ fn algorithm(name: &str) -> Result<Algorithm, String> {
     let known = "RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA";
     match name.parse() {
         Ok(Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512) => {
-            Err(format!("'{name}' is signed with a secret that whoever checks it knows; use one of {known}"))
+            Err(format!("'{name}' is signed with a secret that the one who checks it knows too; use one of {known}"))
         }
         Ok(algorithm) => Ok(algorithm),
         Err(_) => Err(format!("'{name}' is none of {known}")),

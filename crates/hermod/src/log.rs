@@ -29,7 +29,7 @@ use crate::exit::{Exit, Failure};
 /// Target of events that are never filtered.
 pub(crate) const START: &str = "hermod::start";
 
-/// Changes the level of the log while the process runs, and opens its file again.
+/// Changes the level of the log while the process runs.
 pub(crate) type Level = Box<dyn Fn(&Settings) -> Result<(), Failure>>;
 
 /// Starts logging for the rest of the process. The last lines are kept in `recent`, too.
@@ -49,12 +49,14 @@ pub(crate) fn start(settings: &Settings, recent: &Arc<RecentLog>) -> Result<Leve
     let subscriber = tracing_subscriber::registry().with(filter).with(layer);
     subscriber.try_init().map_err(not_started)?;
     std::panic::set_hook(Box::new(log_panic));
-    Ok(Box::new(move |settings| {
-        if let Some(file) = FILE.get() {
-            file.reopen();
-        }
-        handle.reload(self::filter(settings)).map_err(not_started)
-    }))
+    Ok(Box::new(move |settings| handle.reload(self::filter(settings)).map_err(not_started)))
+}
+
+/// Opens the file again, if there is one: another program may have moved it.
+pub(crate) fn reopen() {
+    if let Some(file) = FILE.get() {
+        file.reopen();
+    }
 }
 
 /// The file of this process.

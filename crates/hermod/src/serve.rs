@@ -85,6 +85,7 @@ pub(crate) fn run(
 
     let adopted = RefCell::new(settings.clone());
     let signal = signals.wait(|| {
+        log::reopen();
         reload(certificates.as_deref());
         match reread() {
             Ok(now) => {
@@ -519,6 +520,9 @@ fn room_for_http(descriptors: usize) -> usize {
 fn warn_of_no_effect(config: &Config) {
     for (variable, nearest) in &config.suspects {
         tracing::warn!("{variable} is no setting and has no effect; did you mean {nearest}?");
+    }
+    if config.settings.store.durability == Durability::Memory && config.settings.store.disk.is_limited() {
+        tracing::warn!("disk.free_limit and disk.limit have no effect with durability = memory: nothing is on a disk");
     }
     let spins = config.described.iter().any(|one| one.name == "io_spin" && one.origin != Origin::Default);
     let threads = io_threads(&config.settings);

@@ -133,7 +133,7 @@ fn build(settings: &Tls, certificate: &Path) -> Result<(ServerConfig, Option<Sys
             }
             // Java leaves it out of keys on elliptic curves; `ring` does not compute it.
             rustls::Error::General(_) if key_file.is_store() => key_file.wrong(&format!(
-                "the key has no public half, as Java writes it, or is of a kind that is not known; write it anew with \
+                "the key has no public half, as Java writes it, or is of a kind that is not known; convert it with \
                  `openssl pkcs12 -in {} -nodes | openssl pkey -out NEW`",
                 key_file.path.display()
             )),

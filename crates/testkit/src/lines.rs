@@ -199,12 +199,8 @@ impl Open {
                 Ok("browse")
             }
             ["subscribe", client_id, name, topic, tag, window, ref rest @ ..] => {
-                let retained = match rest {
-                    [] => RetainedWanted::None,
-                    ["retained"] => RetainedWanted::OfAll,
-                    other => return Err(Failure(format!("no subscription {}", other.join(" ")))),
-                };
-                self.subscribe(subscription(client_id, name), (topic, retained), tag, number(window)?, now)?;
+                let wanted = (topic, retained(rest)?);
+                self.subscribe(subscription(client_id, name), wanted, tag, number(window)?, now)?;
                 Ok("subscribe")
             }
             ["unsubscribe", client_id, name] => {
@@ -322,6 +318,15 @@ impl Open {
             Event::Committed { .. } | Event::RolledBack { .. } => {}
         }
         Ok(())
+    }
+}
+
+/// The retained messages that the last words of a subscription ask for.
+fn retained(words: &[&str]) -> Result<RetainedWanted, Failure> {
+    match words {
+        [] => Ok(RetainedWanted::None),
+        ["retained"] => Ok(RetainedWanted::OfAll),
+        other => Err(Failure(format!("no subscription {}", other.join(" ")))),
     }
 }
 

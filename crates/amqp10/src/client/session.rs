@@ -78,7 +78,7 @@ impl Session {
         self.frames.begin(begin.incoming_window);
     }
 
-    /// Makes a link; what it returns is to be sent.
+    /// Makes a link. The caller sends what it returns.
     pub(super) fn attach<'a>(
         &mut self,
         attach: &Attach<'a>,

@@ -315,7 +315,7 @@ fn a_refused_link_is_answered_and_its_handle_used_again() {
     assert_eq!(next, gone);
     client.send(next, SendMode::default(), &[b"m"], &mut out).unwrap();
     let found = events(&mut client, &amqp(0, &self::answer(0, 1)), &mut out);
-    assert_eq!(found.len(), 1, "the answer to the first link's message is nobody's: {found:?}");
+    assert_eq!(found.len(), 1, "the answer to the first link's message went to another: {found:?}");
 }
 
 #[test]

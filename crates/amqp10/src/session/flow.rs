@@ -51,15 +51,18 @@ impl Begun {
         }
         sender.drains = flow.drain;
         let left = sender.credit;
-        // Nothing is waited for: there is no credit, or a browser has seen all.
-        let is_drained = flow.drain && (left == 0 || sender.ended);
-        if !stopped && (left == 0 || !is_drained) {
-            let rest = if flow.drain && !is_drained { Rest::Drained } else { Rest::Kept };
+        if flow.drain && (sender.ended || stopped && left == 0) {
+            // A browser has seen all, or the queue has no credit for this link.
+            if let Some(drained) = self.deliveries.drained(Drained { handle, unused: left }) {
+                self.put_drained(drained, output);
+            }
+            return;
+        }
+        if !stopped {
+            // The queue answers a drain, also one without credit: behind what it has sent already.
+            let rest = if flow.drain { Rest::Drained } else { Rest::Kept };
             let tag = sender.tag.clone();
             client.set_credit(self.id, &tag, Credit::Granted { left, rest }, now);
-        }
-        if is_drained && let Some(drained) = self.deliveries.drained(Drained { handle, unused: left }) {
-            self.put_drained(drained, output);
         }
     }
 }

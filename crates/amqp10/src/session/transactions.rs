@@ -52,7 +52,7 @@ pub(super) struct Transactions {
 }
 
 impl Transactions {
-    /// The broker's name of a transaction that something of this session is to be part of.
+    /// The broker's name of the transaction that a request of this session names.
     pub(super) fn find(&self, id: &[u8], session: SessionId) -> Result<TransactionId, Failure> {
         let open = key(id).and_then(|key| self.open.get(&key)).ok_or_else(unknown)?;
         if open.session != session {

@@ -61,7 +61,7 @@ impl Amqp10Driver {
         let lacks = [
             (exchange, "exchanges over AMQP 1.0 (they are made by AMQP 0-9-1: use amqp:// for them)"),
             (durable, "durable subscriptions over this program's client for AMQP 1.0 (use qpid-jms:// for them)"),
-            (scenario.topology.idle_queues > 0, "bound on a queue that nobody consumes, over AMQP 1.0"),
+            (scenario.topology.idle_queues > 0, "bound on a queue without a consumer, over AMQP 1.0"),
         ];
         match lacks.iter().find(|(wanted, _)| *wanted) {
             Some((_, what)) => Err(Failure::lacking(*what)),

@@ -93,7 +93,7 @@ impl<'a> Wanted<'a> {
 /// The route of a message, and its identity for deduplication.
 pub(super) struct Routed {
     pub(super) route: Route,
-    /// What the route depends on, if the message is to be retained.
+    /// What the route depends on, if the message becomes a retained one.
     pub(super) retain: Option<Basis>,
     pub(super) identity: Option<Box<MessageIdentity>>,
     /// The routing steps that it took.

@@ -112,12 +112,12 @@ impl Publisher {
         index
     }
 
-    /// The arrival at `index` is to be retained.
+    /// The arrival at `index` becomes a retained message.
     pub(super) fn note_retained(&mut self, index: u32, basis: Basis) {
         self.retained.push((index, basis));
     }
 
-    /// Those of the turn that are to be retained.
+    /// The arrivals of the turn that become retained messages.
     pub(super) fn retained(&self) -> impl Iterator<Item = &Message> {
         self.retained.iter().map(|(index, _)| self.arrivals[*index as usize].message())
     }

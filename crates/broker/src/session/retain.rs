@@ -34,7 +34,7 @@ pub(super) fn check_retained(exchange: &str, queues: &[Arc<Queue>]) -> Result<()
 }
 
 impl Client {
-    /// Fails where a message that is to be retained has no room.
+    /// Fails where a message has no room among the retained ones.
     pub(super) fn admit_retained(&self, publish: &Publish<'_>) -> Result<(), Error> {
         let (body, exchange, topic) = (publish.body.as_slice(), publish.exchange, publish.routing_key);
         if body.is_empty() {

@@ -22,6 +22,12 @@ enum FreeLimit {
 }
 
 impl Disk {
+    /// Whether there is a limit.
+    pub(crate) fn is_limited(&self) -> bool {
+        // A multiple of no memory would count as none.
+        self.limits(u64::MAX) != DiskLimits::default()
+    }
+
     /// The limits on a machine with so many bytes of memory.
     pub(crate) fn limits(&self, memory: u64) -> DiskLimits {
         let limit = |amount| match amount {

@@ -8,8 +8,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 pub(super) type Wrong = String;
 
 /// Whether these bytes are a key store: they begin as a DER sequence or as a store of Java does.
+/// The second byte says how the length is written. It is never ASCII, so no text is taken for one.
 pub(super) fn is_store(bytes: &[u8]) -> bool {
-    bytes.starts_with(&[0x30, 0x82]) || bytes.starts_with(&[0x30, 0x80]) || is_java(bytes)
+    matches!(bytes, [0x30, 0x80..=0x84, ..]) || is_java(bytes)
 }
 
 fn is_java(bytes: &[u8]) -> bool {

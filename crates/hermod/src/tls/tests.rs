@@ -85,6 +85,8 @@ fn a_password_from_a_file_and_stores_that_are_cut_off() {
     std::fs::remove_file(&path).unwrap();
     let missing = Certificates::load(&settings).err().unwrap().text;
     assert!(missing.starts_with("tls.key_password_file: ") && missing.contains("cannot be read"), "{missing}");
+    // A store of more than 64 KiB writes its length in three bytes.
+    assert!(store::is_store(&[0x30, 0x83, 1, 0, 0]) && !store::is_store(b"0123") && !store::is_store(b"---"));
     let whole = std::fs::read(data.join("openssl.p12")).unwrap();
     for end in (4..whole.len()).step_by(7) {
         assert!(store::key(&whole[..end], "secret").is_err(), "{end} bytes");

@@ -68,10 +68,14 @@ fn settings_are_taken_up_at_a_signal() {
 fn the_log_is_in_a_file_too_and_one_that_was_moved_is_opened_again() {
     let dir = tempfile::tempdir().unwrap();
     let (log, moved, data) = (dir.path().join("hermod.log"), dir.path().join("moved"), dir.path().join("data"));
-    let server = Server::start(&data, &["--log-file", log.to_str().unwrap()]);
+    let file = dir.path().join("h.toml");
+    std::fs::write(&file, "").unwrap();
+    let server = Server::start(&data, &["--log-file", log.to_str().unwrap(), "--config", file.to_str().unwrap()]);
     let has = |path: &std::path::Path, words: &str| std::fs::read_to_string(path).unwrap_or_default().contains(words);
     until("the start in the file", || has(&log, "Server start"));
     std::fs::rename(&log, &moved).unwrap();
+    // Also while the settings can't be read.
+    std::fs::write(&file, "no_such = 1\n").unwrap();
     server.signal("HUP");
     server.until_logged("SIGHUP: there is no TLS certificate");
     until("a new file", || log.exists());

@@ -69,7 +69,7 @@ impl Session {
         if filters && !filtered { Err(Failure::lacking("selectors over AMQP 1.0")) } else { Ok(asked) }
     }
 
-    /// Writes what is to be said, and reads until `hear` has its answer.
+    /// Writes what is queued, and reads until `hear` has its answer.
     pub(super) fn wait<T>(&mut self, what: &str, hear: Hear<'_, T>) -> Result<T, Failure> {
         loop {
             let mut rest = self.link.input();
