@@ -73,7 +73,7 @@ pub use filter::SelectorReport;
 pub(crate) use lane::{Attendance, Coming, Entry, Indexed, Lane, Least, Placed, State};
 pub(crate) use lanes::{LaneNumber, Lanes, Position, Positions, PurgeEnds, first_of, lane_of};
 pub(crate) use last_value::{Keyed, LastValues, Recovered};
-pub(crate) use page::{BodyPlace, Listed, Page};
+pub(crate) use page::{BodyPlace, Listed, Page, Past};
 pub(crate) use paging::{Damage, Purpose, Task};
 pub(crate) use retry::Waiters;
 pub(crate) use returns::Returns;

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use broker::{Counts, Delivery, Dialects, Error, Settling};
+use broker::{Delivery, Dialects, Error, Settling};
 use wire::Output;
 
 use crate::codec::Encode;
@@ -306,14 +306,7 @@ fn transfer(handle: u32, settling: Settling, tag: u64, name: &[u8]) -> Transfer<
 /// Appends the message.
 fn write(delivery: &Delivery<'_>, dialects: &Dialects, out: &mut Vec<u8>) -> Result<(), Error> {
     let message = delivery.message;
-    let failed = match delivery.counts {
-        Counts { delivery: Some(failed), .. } => failed,
-        // It came back, and no return of it was a failure.
-        Counts { acquired: Some(_), .. } => 0,
-        // Where a queue does not count returns, one is all that is known.
-        Counts { .. } => u32::from(delivery.redelivered),
-    };
-    let acquired = Acquired { failed, first: !delivery.redelivered };
+    let acquired = Acquired { failed: delivery.failures, first: !delivery.redelivered };
     if message.dialect() == ENCODING {
         let overlay = message.overlay(delivery.counts, dialects);
         return write_stored(message.properties(), message.body(), overlay.as_ref(), acquired, out);

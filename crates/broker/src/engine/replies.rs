@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use crate::engine::Engine;
 use crate::message::Message;
 use crate::names::may_be_address;
-use crate::queue::Returns;
 use crate::queue::mailbox::{Mailbox, Outgoing};
+use crate::queue::{Past, Returns};
 
 /// Bytes that may lie in a mailbox before another reply is refused. Replies have no queue to wait
 /// in, so this is more than queues put there. A requester decides how much it asks for before it
@@ -33,7 +33,7 @@ impl Requester {
     /// False when its client leaves too much unread.
     pub(crate) fn deliver(&self, message: Message) -> bool {
         let outgoing =
-            Outgoing { consumer: self.consumer, redelivered: false, returns: Returns::default(), seq: 0, message };
+            Outgoing { consumer: self.consumer, past: Past::Fresh, returns: Returns::default(), seq: 0, message };
         self.mailbox.deliver_reply(outgoing, REPLIES_MAX)
     }
 }

@@ -255,7 +255,7 @@ impl Inner {
         let often = totals.redelivered >= LOOP_REDELIVERED && totals.redelivered > LOOP_SHARE * totals.acknowledged;
         let next = self.lanes.first_ready();
         let entries = [next.and_then(|seq| self.lanes.entry_of(seq)), self.lanes.oldest_out()];
-        entries.into_iter().flatten().any(|one| one.redelivered && (often || one.returns.came_back() >= LOOP))
+        entries.into_iter().flatten().any(|one| one.past.is_redelivered() && (often || one.returns.came_back() >= LOOP))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::queue::arrival::Work;
 use crate::queue::consumers::Turn;
 use crate::queue::mailbox::{Notice, Outgoing};
 use crate::queue::visit::AT_ONCE;
-use crate::queue::{Consumer, ConsumerKey, Filter, Gone, Inner, Queue, Reason, Resume, Returns, Show, State};
+use crate::queue::{Consumer, ConsumerKey, Filter, Gone, Inner, Past, Queue, Reason, Resume, Returns, Show, State};
 use crate::queue::{Guard, VISIT_ENTRIES, Visit, settle};
 use crate::store::facts;
 
@@ -54,7 +54,7 @@ pub(crate) enum Fetched {
     Entry {
         seq: u64,
         message: Message,
-        redelivered: bool,
+        past: Past,
         returns: Returns,
         remaining: u64,
     },
@@ -350,11 +350,11 @@ impl Queue {
     fn take_first(inner: &mut Inner, seq: u64, settling: Settling) -> Fetched {
         let Some(entry) = inner.lanes.get_mut(seq) else { return Fetched::Empty };
         let Some(message) = entry.message.clone() else { return Fetched::Empty };
-        let (redelivered, returns, address) = (entry.redelivered, entry.returns, entry.address);
+        let (past, returns, address) = (entry.past, entry.returns, entry.address);
         let message = inner.features.show_noted(seq, message);
         inner.totals.delivered += 1;
         inner.totals.fetched += 1;
-        inner.totals.redelivered += u64::from(redelivered);
+        inner.totals.redelivered += u64::from(past.is_redelivered());
         inner.lanes.delivered(seq);
         match settling {
             Settling::Auto => {
@@ -369,7 +369,7 @@ impl Queue {
                 inner.leave_ready(seq, State::Out);
             }
         }
-        Fetched::Entry { seq, message, redelivered, returns, remaining: inner.lanes.ready() as u64 }
+        Fetched::Entry { seq, message, past, returns, remaining: inner.lanes.ready() as u64 }
     }
 }
 
@@ -381,7 +381,7 @@ impl Inner {
         let Turn { consumer, no_ack, .. } = turn;
         let entry = self.lanes.get_mut(seq)?;
         self.accounting.left_ready(entry);
-        let (redelivered, returns, address) = (entry.redelivered, entry.returns, entry.address);
+        let (past, returns, address) = (entry.past, entry.returns, entry.address);
         let noted = self.features.noted(seq);
         let message = if no_ack {
             self.remove_or_set(seq, State::Done)
@@ -396,7 +396,7 @@ impl Inner {
         }
         let cost = message.cost();
         self.totals.delivered += 1;
-        self.totals.redelivered += u64::from(redelivered);
+        self.totals.redelivered += u64::from(past.is_redelivered());
         self.lanes.delivered(seq);
         if no_ack {
             self.totals.delivered_auto += 1;
@@ -406,6 +406,6 @@ impl Inner {
         } else {
             self.unsettled += 1;
         }
-        Some((Outgoing { consumer, redelivered, returns, seq, message }, cost))
+        Some((Outgoing { consumer, past, returns, seq, message }, cost))
     }
 }

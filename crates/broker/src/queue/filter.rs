@@ -569,7 +569,8 @@ impl Queue {
             }
             view.left = view.left.saturating_sub(view.looks_for(message));
             view.looked += 1;
-            let selected = Selected { message, dialects: &visit.context.dialects, redelivered: entry.redelivered };
+            let selected =
+                Selected { message, dialects: &visit.context.dialects, redelivered: entry.past.is_redelivered() };
             if let (Some(member), Some(groups)) = (view.member, &mut inner.features.groups) {
                 view.grouped = groups.group_of(&selected);
                 if view.grouped.is_some_and(|grouped| !groups.is_for(grouped, member, seq)) {
@@ -643,10 +644,10 @@ impl Inner {
     /// A copy of an entry for a browser.
     fn show(&mut self, seq: u64, consumer: u32) -> Option<(Outgoing, usize)> {
         let entry = self.lanes.get_mut(seq)?;
-        let (message, redelivered, returns) = (entry.message.clone()?, entry.redelivered, entry.returns);
+        let (message, past, returns) = (entry.message.clone()?, entry.past, entry.returns);
         let message = self.features.show_noted(seq, message);
         let cost = message.cost();
-        Some((Outgoing { consumer, redelivered, returns, seq, message }, cost))
+        Some((Outgoing { consumer, past, returns, seq, message }, cost))
     }
 
     /// The next work of the pager for the views, in turn; it reads up to `piece` bytes.

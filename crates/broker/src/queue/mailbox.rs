@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use crate::error::Error;
 use crate::memory::ledger::{Account, Held};
 use crate::message::Message;
-use crate::queue::Returns;
+use crate::queue::{Past, Returns};
 
 /// Consumers that have gone and stay noted.
 pub(crate) const FORGOTTEN_MAX: usize = 64;
@@ -25,7 +25,7 @@ pub(crate) const FORGOTTEN_MAX: usize = 64;
 pub(crate) struct Outgoing {
     /// The consumer, by its number within the client.
     pub(crate) consumer: u32,
-    pub(crate) redelivered: bool,
+    pub(crate) past: Past,
     pub(crate) returns: Returns,
     pub(crate) seq: u64,
     pub(crate) message: Message,

@@ -68,6 +68,32 @@ impl Besides {
     }
 }
 
+/// What may have happened to an entry before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Past {
+    /// It was never delivered.
+    Fresh,
+    /// It came back, and none of its deliveries failed. It may now come after later ones.
+    Returned,
+    /// A delivery of it failed, or may have failed: this is not known of an earlier run.
+    Failed,
+}
+
+impl Past {
+    /// True when it may have been delivered before.
+    #[inline]
+    pub(crate) fn is_redelivered(self) -> bool {
+        self != Self::Fresh
+    }
+
+    /// How many deliveries of it failed, as far as that is known.
+    #[inline]
+    pub(crate) fn failures(self, returns: Returns) -> u32 {
+        // A queue that does not count returns knows no more than that there was one.
+        if returns.is_none() { u32::from(self == Self::Failed) } else { returns.counted() }
+    }
+}
+
 /// One message in one queue.
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -84,8 +110,7 @@ pub(crate) struct Entry {
     pub(crate) returns: Returns,
     /// Bytes of the stored message besides its body while only the disk has it; `None` if unknown.
     pub(crate) besides: Option<Besides>,
-    /// True when it may have been delivered before.
-    pub(crate) redelivered: bool,
+    pub(crate) past: Past,
     pub(crate) state: State,
 }
 
@@ -102,7 +127,7 @@ impl Entry {
             length: 0,
             returns: Returns::default(),
             besides: None,
-            redelivered: false,
+            past: Past::Fresh,
             state: State::Done,
         }
     }
@@ -126,7 +151,7 @@ impl Entry {
     /// but not after a return.
     #[inline]
     pub(crate) fn is_too_old(&self, now: u64) -> bool {
-        self.expires_at < now || (self.redelivered && self.expires_at <= now)
+        self.expires_at < now || (self.past.is_redelivered() && self.expires_at <= now)
     }
 
     /// True when only the disk has the message, and its time of expiry is unknown.
@@ -228,8 +253,10 @@ pub(crate) struct Page {
     chunks: Vec<Listed>,
     /// Some index may still list settled numbers of this page.
     pub(super) chunked: bool,
-    /// Entries that came back. Used only while the page is not hot.
+    /// Entries that came back without a failure. Used only while the page is not hot.
     returned: Option<Box<Bitmap>>,
+    /// Entries of which a delivery failed. Used only while the page is not hot.
+    failed: Option<Box<Bitmap>>,
     /// No entry expires. Used only while the page is not hot.
     timeless: bool,
 }
@@ -251,6 +278,7 @@ impl Page {
             chunks: Vec::new(),
             chunked: false,
             returned: None,
+            failed: None,
             timeless: false,
         }
     }
@@ -416,7 +444,8 @@ impl Page {
     /// Makes entries of the ready numbers, with these places.
     fn hydrate(&mut self, places: impl Iterator<Item = BodyPlace>, memo: &mut Memo) {
         let start = self.start();
-        let returned = self.returned.take();
+        let (returned, failed) = (self.returned.take(), self.failed.take());
+        let has = |bits: &Option<Box<Bitmap>>, bit| bits.as_ref().is_some_and(|bits| bits.has(bit));
         self.content = Content::Hot;
         let first = self.ready.next(0).unwrap_or(0);
         self.first = start + first as u64;
@@ -429,7 +458,11 @@ impl Page {
                 length: place.length,
                 returns: memo.returns.remove(&seq).unwrap_or_default(),
                 expires_at: if self.timeless { u64::MAX } else { NOT_KNOWN },
-                redelivered: seq < memo.mark || returned.as_ref().is_some_and(|bits| bits.has(bit)),
+                past: match seq < memo.mark || has(&failed, bit) {
+                    true => Past::Failed,
+                    false if has(&returned, bit) => Past::Returned,
+                    false => Past::Fresh,
+                },
                 state: State::Ready,
                 ..Entry::gone()
             });
@@ -445,18 +478,21 @@ impl Page {
         }
         self.timeless = live().all(|entry| entry.expires_at == u64::MAX);
         let mut places = Vec::with_capacity(self.live);
-        let mut returned = Bitmap::default();
+        let (mut returned, mut failed) = (Bitmap::default(), Bitmap::default());
         for (seq, entry) in (self.first..).zip(self.entries.iter()) {
             let (State::Ready, Some(address)) = (entry.state, entry.address) else { continue };
             places.push(BodyPlace { address, length: entry.length });
-            if entry.redelivered && seq >= memo.mark {
-                returned.put(bit_of(seq));
+            match entry.past {
+                Past::Returned if seq >= memo.mark => returned.put(bit_of(seq)),
+                Past::Failed if seq >= memo.mark => failed.put(bit_of(seq)),
+                _ => {}
             }
             if !entry.returns.is_none() {
                 memo.returns.insert(seq, entry.returns);
             }
         }
         self.returned = (!returned.is_empty()).then(|| Box::new(returned));
+        self.failed = (!failed.is_empty()).then(|| Box::new(failed));
         self.content = Content::Lean(Box::new(Lean::new(places)));
         self.entries = Entries::default();
         self.first = FAR;
@@ -481,7 +517,7 @@ impl Page {
         self.entries = Entries::default();
         self.first = self.start();
         self.chunks = Vec::new();
-        self.returned = None;
+        (self.returned, self.failed) = (None, None);
     }
 
     /// True when chunks list entries of it.

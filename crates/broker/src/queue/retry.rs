@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::arguments::ReturnCause;
 use crate::queue::facts as queue_facts;
-use crate::queue::{Inner, Queue, Reason, Show, State, Visit};
+use crate::queue::{Inner, Past, Queue, Reason, Show, State, Visit};
 use crate::settings::CountedReturns;
 use crate::store::facts;
 
@@ -60,7 +60,10 @@ impl Queue {
     pub(super) fn come_back(&self, inner: &mut Inner, seq: u64, how: ReturnCause, visit: &Visit<'_>) {
         let arguments = Arc::clone(&inner.arguments);
         let Some(entry) = inner.lanes.get_mut(seq) else { return };
-        entry.redelivered = true;
+        entry.past = entry.past.max(match how {
+            ReturnCause::Failed => Past::Failed,
+            ReturnCause::Returned => Past::Returned,
+        });
         if arguments.counts_returns() {
             let all = visit.context.settings.counted_returns == CountedReturns::All;
             match how {

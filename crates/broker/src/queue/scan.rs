@@ -109,7 +109,7 @@ impl Queue {
                 (None, Some(address)) => Some(Reference { seq, address, length: entry.length }),
                 _ => None,
             };
-            let (durable, redelivered, returns) = (entry.is_durable(), entry.redelivered, entry.returns);
+            let (durable, redelivered, returns) = (entry.is_durable(), entry.past.is_redelivered(), entry.returns);
             found.push(Glimpse { seq, message: entry.message.clone(), place, durable, redelivered, returns });
             walk.pass(seq);
         }

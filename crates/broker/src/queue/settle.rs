@@ -7,7 +7,7 @@ use journal::{Address, Group, Ticket};
 
 use crate::arguments::ReturnCause;
 use crate::queue::QueueContext;
-use crate::queue::{ADDRESSES, ConsumerKey, Guard, Inner, PurgeEnds, Queue, Reason, Said, Show, State};
+use crate::queue::{ADDRESSES, ConsumerKey, Guard, Inner, Past, PurgeEnds, Queue, Reason, Said, Show, State};
 use crate::queue::{VISIT_ENTRIES, Visit};
 
 /// Reasons of settlements as the journal stores them; never renumbered.
@@ -126,7 +126,7 @@ impl Queue {
             }
             EntryOutcome::Unsent => {
                 if let Some(entry) = inner.lanes.get_mut(seq) {
-                    entry.redelivered = true;
+                    entry.past = entry.past.max(Past::Returned);
                 }
                 inner.make_ready(seq);
             }

@@ -370,12 +370,12 @@ impl Client {
                 return Ok(Fetch::Wait(Awaited::Arrival));
             }
             Fetched::Damaged(damage) => return Err(Error::precondition(damage)),
-            Fetched::Entry { seq, message, redelivered, returns, remaining } => {
-                (Outgoing { consumer: FETCHED, redelivered, returns, seq, message }, remaining)
+            Fetched::Entry { seq, message, past, returns, remaining } => {
+                (Outgoing { consumer: FETCHED, past, returns, seq, message }, remaining)
             }
         };
         let totals = &self.engine.totals.deliveries;
-        totals.redelivered.add(u64::from(outgoing.redelivered));
+        totals.redelivered.add(u64::from(outgoing.past.is_redelivered()));
         let entry = self.sessions.require(session)?;
         let tag = match settling {
             Settling::Manual => {
@@ -390,9 +390,10 @@ impl Client {
             }
         };
         self.watch_deliveries(now);
-        let Outgoing { redelivered, returns, message, .. } = &outgoing;
+        let Outgoing { past, returns, message, .. } = &outgoing;
         let counts = returns.shown(self.engine.settings.counted_returns);
-        let delivery = Delivery { session, consumer_tag: "", tag, redelivered: *redelivered, counts, message };
+        let (redelivered, failures) = (past.is_redelivered(), past.failures(*returns));
+        let delivery = Delivery { session, consumer_tag: "", tag, redelivered, failures, counts, message };
         report(&delivery, remaining);
         if self.traces(message) {
             self.trace_delivery(session, Some(slot), &outgoing);

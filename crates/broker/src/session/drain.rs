@@ -21,6 +21,8 @@ pub struct Delivery<'a> {
     pub tag: u64,
     /// It may have been delivered before.
     pub redelivered: bool,
+    /// How many deliveries of it failed. A queue that does not count returns knows of one at most.
+    pub failures: u32,
     /// How often it came back, where the queue counts that.
     pub counts: Counts,
     /// The message.
@@ -232,7 +234,7 @@ impl Client {
             .count();
         let (mut auto, mut redelivered) = (0, 0);
         for outgoing in inbox.drain(..count) {
-            redelivered += u64::from(outgoing.redelivered);
+            redelivered += u64::from(outgoing.past.is_redelivered());
             auto += u64::from(self.report_one(outgoing, report));
         }
         self.receiver.put_back_deliveries(inbox);
@@ -262,7 +264,8 @@ impl Client {
             session: consumer.session,
             consumer_tag: &consumer.tag,
             tag,
-            redelivered: outgoing.redelivered,
+            redelivered: outgoing.past.is_redelivered(),
+            failures: outgoing.past.failures(outgoing.returns),
             counts: outgoing.returns.shown(self.engine.settings.counted_returns),
             message: &outgoing.message,
         }));

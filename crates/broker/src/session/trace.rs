@@ -33,7 +33,7 @@ impl Client {
     #[cold]
     pub(super) fn trace_delivery(&mut self, session: SessionId, slot: Option<u32>, outgoing: &Outgoing) {
         let Some(queue) = slot.and_then(|slot| self.slots.queue(slot)).cloned() else { return };
-        let redelivered = ("redelivered".to_owned(), Value::I32(outgoing.redelivered.into()));
+        let redelivered = ("redelivered".to_owned(), Value::I32(outgoing.past.is_redelivered().into()));
         self.trace(session, &outgoing.message, ("deliver", &queue.name), vec![redelivered]);
     }
 

@@ -61,7 +61,8 @@ fn the_outcomes_do_what_they_say() {
         (ACCEPTED, None),
         (Outcome::Rejected(Rejected { error: None }), None),
         (modified(true, true), None),
-        (Outcome::Released, Some("transfer 0 id=1 a failed=1")),
+        (Outcome::Released, Some("transfer 0 id=1 a")),
+        (modified(false, false), Some("transfer 0 id=1 a")),
         (modified(true, false), Some("transfer 0 id=1 a failed=1")),
     ] {
         let scene = Scene::new();
@@ -281,6 +282,25 @@ fn a_drain_without_credit_takes_back_what_was_granted() {
     assert!(!peer.heard().iter().any(|line| line.starts_with("transfer")), "there is no credit");
     peer.credit(0, 2, 1, Rest::Kept);
     peer.expect(&["transfer 0 id=2 c"]);
+}
+
+/// What never left this side, or was not looked at, did not fail.
+#[test]
+fn what_the_session_had_no_room_for_comes_back_as_new() {
+    let scene = Scene::new();
+    let failed =
+        Outcome::Modified(Modified { delivery_failed: true, undeliverable_here: false, message_annotations: None });
+    let mut peer = filled(&scene, 1, &["a", "b"]);
+    peer.attach(Attach { source: Some(Source { default_outcome: Some(failed), ..from("q") }), ..to_peer("in") });
+    let credit = Flow { handle: Some(0), delivery_count: Some(0), link_credit: Some(10), ..Flow::default() };
+    peer.send(0, &Flow { incoming_window: 1, next_incoming_id: Some(0), ..credit });
+    peer.expect(&["attach 0 Sender q > -", "transfer 0 id=0 a"]);
+    peer.send(0, &end());
+    peer.expect(&["end 0"]);
+    peer.begin(0, 100);
+    peer.attach_from(0, "q");
+    peer.credit(0, 0, 4, Rest::Kept);
+    assert_eq!(peer.heard()[2..], ["transfer 0 id=0 a failed=1", "transfer 0 id=1 b"]);
 }
 
 /// `released` is no failure; a queue that counts tells the two apart.

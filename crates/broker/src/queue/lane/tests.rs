@@ -9,6 +9,7 @@ use proptest::sample::select;
 
 use super::*;
 use crate::message::{Arena, Head};
+use crate::queue::Past;
 use crate::queue::bitmap::Bitmap;
 
 /// Numbers whose bodies lie in one file.
@@ -37,6 +38,7 @@ struct Item {
     /// The file of its body, if it is durable or was spilled.
     file: Option<u32>,
     returns: u32,
+    past: Past,
 }
 
 impl Item {
@@ -114,7 +116,7 @@ fn entry(seq: u64, state: State, file: Option<u32>) -> Entry {
         length: 0,
         returns: Returns::default(),
         besides: None,
-        redelivered: false,
+        past: Past::Fresh,
         state,
     }
 }
@@ -184,7 +186,7 @@ impl World {
         let seq = self.lane.next();
         let file = (home == Home::Log).then_some((seq / FILE) as u32 + 1);
         assert_eq!(self.lane.push(entry(seq, state, file)), seq);
-        assert!(self.model.insert(seq, Item { state, file, returns: 0 }).is_none());
+        assert!(self.model.insert(seq, Item { state, file, returns: 0, past: Past::Fresh }).is_none());
     }
 
     /// Reads as the pager does, until so many bytes from the head on are in memory.
@@ -226,7 +228,7 @@ impl World {
         let item = self.model.get_mut(&seq).unwrap();
         let entry = self.lane.get_mut(seq).expect("it is there again");
         assert_eq!(entry.message.as_ref().map(|message| message.body().to_vec()), Some(seq.to_le_bytes().to_vec()));
-        assert_eq!((entry.returns.counted(), entry.redelivered), (item.returns, item.returns > 0));
+        assert_eq!((entry.returns.counted(), entry.past), (item.returns, item.past));
         item.state = State::Out;
         self.lane.set(seq, State::Out);
     }
@@ -247,11 +249,13 @@ impl World {
     fn come_back(&mut self, pick: u16) {
         let Some(seq) = self.pick(pick).filter(|seq| self.model[seq].state == State::Out) else { return };
         let entry = self.lane.get_mut(seq).expect("what is out is in a hot page");
-        entry.redelivered = true;
+        let how = if pick.is_multiple_of(2) { Past::Failed } else { Past::Returned };
+        entry.past = entry.past.max(how);
+        let past = entry.past;
         entry.returns.add_counted();
         self.lane.set(seq, State::Ready);
         let item = self.model.get_mut(&seq).unwrap();
-        (item.state, item.returns) = (State::Ready, item.returns + 1);
+        (item.state, item.returns, item.past) = (State::Ready, item.returns + 1, past);
     }
 
     /// The live entries of a file, by page, as the journal asks for them.
@@ -518,7 +522,7 @@ fn a_recovered_lane_delivers_in_order_and_gives_out_new_numbers() {
     assert_eq!(lane.place(0, &[chunk], [4095, 5, 6, 70].map(reference).into()), Placed::Whole);
     let seen: Vec<_> = [5, 70, 4095, 4096, 4097]
         .iter()
-        .map(|seq| lane.get_mut(*seq).map(|entry| (entry.redelivered, entry.returns.counted())))
+        .map(|seq| lane.get_mut(*seq).map(|entry| (entry.past.is_redelivered(), entry.returns.counted())))
         .collect();
     assert_eq!(seen, [Some((true, 0)), Some((true, 4)), Some((false, 0)), Some((false, 0)), Some((false, 0))]);
     assert_eq!(lane.push(entry(2 * PAGE, State::Ready, None)), 2 * PAGE);
