@@ -2,11 +2,11 @@
 
 use broker::Rest;
 
-use super::scene::{Scene, text, to_server, transfer};
+use super::scene::{ACCEPTED, Scene, text, to_server, transfer};
 use crate::codec::message::Properties;
 use crate::codec::performative::{Attach, ReceiverSettleMode, Transfer};
 use crate::codec::state::TransactionalState;
-use crate::codec::{AttachTarget, DeliveryState, Encode, Target};
+use crate::codec::{AttachTarget, DeliveryState, Encode, Section, Target, Value};
 use crate::session::receiver::CREDIT;
 
 #[test]
@@ -187,6 +187,60 @@ fn a_peer_that_settles_second_gets_an_answer_that_is_not_settled() {
     peer.heard();
     peer.message(0, 0, "m");
     peer.expect(&["disposition Receiver 0..0 accepted"]);
+}
+
+/// A message whose body is this text, with one annotation.
+fn annotated(name: &str, value: Value, body: &str) -> Vec<u8> {
+    let mut message = Vec::new();
+    Section::MessageAnnotations.encode(&Value::Map(vec![(Value::Symbol(name.to_owned()), value)]), &mut message);
+    message.extend(text(body));
+    message
+}
+
+#[test]
+fn annotations_say_when_a_message_is_due() {
+    const DELAY: &str = "x-opt-delivery-delay";
+    const TIME: &str = "x-opt-delivery-time";
+    let scene = Scene::new();
+    let due = scene.client().unix_ms() + 1000;
+    for (number, (name, value)) in [
+        (DELAY, Value::I64(1000)),
+        (DELAY, Value::U32(1000)),
+        (TIME, Value::I64(due as i64)),
+        (TIME, Value::U64(due)),
+        (TIME, Value::Timestamp(due as i64)),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let queue = format!("due {number}");
+        let mut peer = scene.session();
+        peer.attach_to(0, Some(&queue));
+        peer.transfer(transfer(0), &annotated(name, value, "late"));
+        peer.message(0, 1, "at once");
+        peer.attach_from(1, &queue);
+        peer.credit(1, 0, 1, Rest::Kept);
+        let heard = peer.heard();
+        assert_eq!(heard.last().unwrap(), "transfer 1 id=0 at once", "{name} {heard:?}");
+        peer.settle(0, 0, ACCEPTED);
+        assert_eq!(scene.client().check_queue(&queue, scene.test.now()).unwrap().ready, 0, "{name}");
+    }
+    scene.test.setup.clock.advance(1001);
+    scene.test.housekeep();
+    let mut client = scene.client();
+    for number in 0..5 {
+        let found = client.check_queue(&format!("due {number}"), scene.test.now()).unwrap();
+        assert_eq!(found.ready, 1, "{number}");
+    }
+}
+
+#[test]
+fn a_time_that_cannot_be_read_is_refused_by_name() {
+    let mut peer = Scene::new().session();
+    peer.attach_to(0, Some("q"));
+    peer.heard();
+    peer.transfer(transfer(0), &annotated("x-opt-delivery-time", Value::I64(-1), "m"));
+    peer.expect(&["disposition Receiver 0..0 settled rejected amqp:precondition-failed"]);
 }
 
 #[test]
