@@ -11,6 +11,7 @@ use crate::session::deliver::{Deliveries, Drained};
 use crate::session::error::Failure;
 use crate::session::frames;
 use crate::session::link::Link;
+use crate::session::sender::Ending;
 use crate::session::window::{Incoming, Outgoing};
 
 /// What this side sends is not bounded by a window of its own.
@@ -136,12 +137,12 @@ impl Begun {
 
     /// Settles what the peer has not settled of a link, as its source says. What it has not even
     /// seen is released.
-    pub(super) fn give_back(&mut self, handle: u32, client: &mut Client) {
+    pub(super) fn give_back(&mut self, handle: u32, ending: Ending, client: &mut Client) {
         for tag in self.deliveries.forget_held(Some(handle)) {
             self.settle_part(client, tag, tag, &Outcome::Released);
         }
         let Some(Link::Sender(sender)) = self.links.get(&handle) else { return };
-        let outcome = sender.default_outcome.clone();
+        let outcome = sender.outcome_of_rest(ending);
         for part in self.deliveries.unsettled.of_link(handle) {
             self.settle_part(client, part.first, part.last, &outcome);
         }
@@ -157,17 +158,17 @@ impl Begun {
     }
 
     /// The same for all links.
-    pub(super) fn give_all_back(&mut self, client: &mut Client) {
+    pub(super) fn give_all_back(&mut self, ending: Ending, client: &mut Client) {
         let senders = self.links.iter().filter(|(_, link)| matches!(link, Link::Sender(_)));
         for handle in senders.map(|(handle, _)| *handle).collect::<Vec<_>>() {
-            self.give_back(handle, client);
+            self.give_back(handle, ending, client);
         }
     }
 
     /// Ends a link whose consumer is cancelled. The handle stays in use until the peer's detach.
     /// Returns the queue that goes with it, and the bytes of a message that was not whole.
-    pub(super) fn end_link(&mut self, handle: u32, client: &mut Client) -> (Option<String>, usize) {
-        self.give_back(handle, client);
+    pub(super) fn end_link(&mut self, handle: u32, ending: Ending, client: &mut Client) -> (Option<String>, usize) {
+        self.give_back(handle, ending, client);
         match self.links.insert(handle, Link::Detached) {
             Some(Link::Sender(sender)) => {
                 self.deliveries.remove_consumer(&sender.tag);

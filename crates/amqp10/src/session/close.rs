@@ -7,6 +7,7 @@ use crate::codec::{Error, Value};
 use crate::session::connection::{Amqp10Connection, CLOSE_TIMEOUT, Phase, Waiting};
 use crate::session::error::Failure;
 use crate::session::frames::{self, OwnMap};
+use crate::session::sender::Ending;
 
 /// Bytes of an error that are logged.
 const TOLD: usize = 512;
@@ -14,7 +15,7 @@ const TOLD: usize = 512;
 impl Amqp10Connection {
     /// The peer closes. Its close is answered when all that it has settled is durable.
     pub(super) fn close_politely(&mut self, now: Instant) {
-        self.give_back(now);
+        self.give_back(Ending::Orderly, now);
         let Some(running) = &mut self.running else { return };
         let awaited = running.client.close(now);
         self.waiting = Some(Waiting { awaited, frames: frames::frame(0, &Close::default()), closes: true });
@@ -53,7 +54,7 @@ impl Amqp10Connection {
 
     /// Writes a close with an error, and waits for the peer's.
     pub(super) fn close_with(&mut self, failure: &Failure, now: Instant) {
-        self.give_back(now);
+        self.give_back(Ending::Broken, now);
         // Qpid JMS makes an InvalidClientIDException of this.
         let info = failure.field.map(|field| {
             let name = |text: &str| Value::Symbol(text.to_owned());
@@ -67,9 +68,9 @@ impl Amqp10Connection {
     }
 
     /// Deliveries that the peer has not settled end as their links say.
-    pub(super) fn give_back(&mut self, now: Instant) {
+    pub(super) fn give_back(&mut self, ending: Ending, now: Instant) {
         if let Some(running) = &mut self.running {
-            running.give_back(now);
+            running.give_back(ending, now);
         }
     }
 

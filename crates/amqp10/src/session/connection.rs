@@ -16,6 +16,7 @@ use crate::codec::frame::{Frame, FrameKind, HEARTBEAT, decode_frame};
 use crate::codec::{FrameError, Performative, decode_performative};
 use crate::session::error::{Failure, Fault};
 use crate::session::running::{Running, Taken};
+use crate::session::sender::Ending;
 use crate::session::{Shared, WORDS};
 
 /// Largest frame before both sides have agreed on a size. The specification has 512 (part 2,
@@ -285,13 +286,13 @@ impl Conversation for Amqp10Connection {
                 tracing::warn!(%peer, "nothing from the client for twice its idle time-out: closing");
                 // Nothing reaches the peer any more, so nothing is waited for.
                 self.output.take();
-                self.give_back(now);
+                self.give_back(Ending::Broken, now);
                 self.leave();
                 self.phase = Phase::GivenUp;
                 return;
             }
             End::Asked(CloseReason::Gone) => {
-                self.give_back(now);
+                self.give_back(Ending::Broken, now);
                 return self.leave_to_peer();
             }
             End::Asked(CloseReason::Shutdown) => "the server is shutting down; connect again later".to_owned(),

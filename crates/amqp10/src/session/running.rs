@@ -15,6 +15,7 @@ use crate::session::error::{Failure, Fault};
 use crate::session::flow::unattached;
 use crate::session::frames;
 use crate::session::link::Link;
+use crate::session::sender::Ending;
 use crate::session::sessions::{After, Sessions};
 use crate::session::window::WINDOW;
 
@@ -172,13 +173,13 @@ impl Running {
         if begun.ended {
             return Taken::Done;
         }
-        let awaited = self.close_session(&mut begun, now);
+        let awaited = self.close_session(&mut begun, Ending::Orderly, now);
         Taken::Waits { awaited, frames: frames::frame(channel, &End::default()) }
     }
 
     /// Ends the broker's side of a session.
-    fn close_session(&mut self, begun: &mut Begun, now: Instant) -> Awaited {
-        begun.give_all_back(&mut self.client);
+    fn close_session(&mut self, begun: &mut Begun, ending: Ending, now: Instant) -> Awaited {
+        begun.give_all_back(ending, &mut self.client);
         let published = self.client.published_ticket(begun.id);
         let mut gone = Ticket::NONE;
         let ended = self.client.close_session(begun.id, now);
@@ -207,7 +208,7 @@ impl Running {
         let Some(mut begun) = self.sessions.remove(channel) else { return };
         if !begun.ended {
             let count = begun.links.len();
-            self.close_session(&mut begun, now);
+            self.close_session(&mut begun, Ending::Broken, now);
             self.links -= count.min(self.links);
             begun.deliveries.forget_held(None);
             begun.ended = true;
@@ -238,7 +239,7 @@ impl Running {
             }
             Some(Link::Sender(_) | Link::Receiver(_)) => {}
         }
-        let ticket = self.take_down(channel, handle, output, now);
+        let ticket = self.take_down((channel, handle), Ending::Orderly, output, now);
         if let Some(begun) = self.begun(channel) {
             begun.links.remove(&handle);
         }
@@ -250,14 +251,20 @@ impl Running {
 
     /// Detaches a link with an error. The peer's own detach is waited for.
     pub(super) fn end_link(&mut self, channel: u16, handle: u32, failure: &Failure, output: &mut Output, now: Instant) {
-        self.take_down(channel, handle, output, now);
+        self.take_down((channel, handle), Ending::Broken, output, now);
         if let Some(begun) = self.begun(channel) {
             begun.put_detach(handle, failure, output);
         }
     }
 
     /// Takes a link out of the broker. Returns the ticket that an answer must wait for.
-    fn take_down(&mut self, channel: u16, handle: u32, output: &mut Output, now: Instant) -> Ticket {
+    fn take_down(
+        &mut self,
+        (channel, handle): (u16, u32),
+        ending: Ending,
+        output: &mut Output,
+        now: Instant,
+    ) -> Ticket {
         let Some(begun) = self.sessions.begun(channel) else { return Ticket::NONE };
         let mut ticket = Ticket::NONE;
         if let Some(Link::Sender(sender)) = begun.links.get_mut(&handle) {
@@ -271,7 +278,7 @@ impl Running {
         let Some(begun) = sessions.begun(channel) else { return ticket };
         let session = begun.id;
         let published = client.published_ticket(session);
-        let (dynamic, unfinished) = begun.end_link(handle, client);
+        let (dynamic, unfinished) = begun.end_link(handle, ending, client);
         sessions.transactions.end_link(session, handle, client);
         self.unfinished -= unfinished.min(self.unfinished);
         let gone = self.delete_dynamic(dynamic, now);
@@ -280,9 +287,9 @@ impl Running {
     }
 
     /// What the peer has not settled ends as its links say: the connection ends.
-    pub(super) fn give_back(&mut self, now: Instant) {
+    pub(super) fn give_back(&mut self, ending: Ending, now: Instant) {
         for begun in self.sessions.all_mut() {
-            begun.give_all_back(&mut self.client);
+            begun.give_all_back(ending, &mut self.client);
         }
         self.client.flush(now);
     }

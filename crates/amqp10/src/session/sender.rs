@@ -2,6 +2,15 @@
 
 use broker::{Outcome, Settling};
 
+/// How a link ends, alone or with its session or connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The peer ends it in the ordinary way.
+    Orderly,
+    /// By an error, or because the peer has gone.
+    Broken,
+}
+
 /// See the module.
 pub(super) struct Sender {
     /// The broker's consumer.
@@ -49,6 +58,21 @@ impl Sender {
         self.delivery_count = self.delivery_count.wrapping_add(unused);
         self.credit = self.credit.saturating_sub(unused);
         self.drains = false;
+    }
+
+    /// What becomes of the deliveries that the peer has not settled.
+    ///
+    /// Qpid JMS has `modified` with `delivery-failed` as the default outcome, for the case that it
+    /// dies. Before it ends a link, it settles what its program has seen. The rest it had only
+    /// fetched ahead, and that is no failure: messages that were never seen would die of it.
+    pub(super) fn outcome_of_rest(&self, ending: Ending) -> Outcome {
+        let mut outcome = self.default_outcome.clone();
+        if ending == Ending::Orderly
+            && let Outcome::Modified { failed, .. } = &mut outcome
+        {
+            *failed = false;
+        }
+        outcome
     }
 
     /// The deliveries that the peer was sent.

@@ -1,8 +1,9 @@
 //! What peers get: credit, drain, windows, outcomes, browsers, and what happens to what they leave.
 
 use broker::{QueueSpec, Rest, Table, Value};
+use wire::CloseReason;
 
-use super::scene::{ACCEPTED, MAX, Peer, Scene, detach, disposed, end, from, to_peer};
+use super::scene::{ACCEPTED, MAX, Peer, Scene, close, detach, disposed, end, from, to_peer};
 use crate::codec::performative::{Attach, Disposition, Flow, Open, ReceiverSettleMode, SenderSettleMode};
 use crate::codec::state::{Modified, Rejected};
 use crate::codec::{Outcome, Source, Symbol};
@@ -284,23 +285,37 @@ fn a_drain_without_credit_takes_back_what_was_granted() {
     peer.expect(&["transfer 0 id=2 c"]);
 }
 
-/// What never left this side, or was not looked at, did not fail.
+/// Qpid JMS asks for this outcome of what it leaves unsettled. Before it ends anything in the
+/// ordinary way, it settles what its program has seen; so the rest was only fetched ahead.
 #[test]
-fn what_the_session_had_no_room_for_comes_back_as_new() {
-    let scene = Scene::new();
+fn what_was_only_fetched_ahead_did_not_fail_unless_the_peer_is_lost() {
     let failed =
         Outcome::Modified(Modified { delivery_failed: true, undeliverable_here: false, message_annotations: None });
-    let mut peer = filled(&scene, 1, &["a", "b"]);
-    peer.attach(Attach { source: Some(Source { default_outcome: Some(failed), ..from("q") }), ..to_peer("in") });
-    let credit = Flow { handle: Some(0), delivery_count: Some(0), link_credit: Some(10), ..Flow::default() };
-    peer.send(0, &Flow { incoming_window: 1, next_incoming_id: Some(0), ..credit });
-    peer.expect(&["attach 0 Sender q > -", "transfer 0 id=0 a"]);
-    peer.send(0, &end());
-    peer.expect(&["end 0"]);
-    peer.begin(0, 100);
-    peer.attach_from(0, "q");
-    peer.credit(0, 0, 4, Rest::Kept);
-    assert_eq!(peer.heard()[2..], ["transfer 0 id=0 a failed=1", "transfer 0 id=1 b"]);
+    type Leave = fn(&mut Peer);
+    let ends: [(Leave, &str); 5] = [
+        (|peer| peer.send(0, &detach(0)), ""),
+        (|peer| peer.send(0, &end()), ""),
+        (|peer| peer.send(0, &close()), ""),
+        // A transfer on a link that this side sends on ends the session with an error.
+        (|peer| peer.message(0, 7, "x"), " failed=1"),
+        (|peer| peer.driver.connection.close(CloseReason::Gone, peer.driver.now), " failed=1"),
+    ];
+    for (number, (leave, shown)) in ends.into_iter().enumerate() {
+        let scene = Scene::new();
+        // The session's window has no room for the second message: it is never sent.
+        let mut peer = filled(&scene, 1, &["a", "b"]);
+        peer.attach(Attach { source: Some(Source { default_outcome: Some(failed), ..from("q") }), ..to_peer("in") });
+        let credit = Flow { handle: Some(0), delivery_count: Some(0), link_credit: Some(10), ..Flow::default() };
+        peer.send(0, &Flow { incoming_window: 1, next_incoming_id: Some(0), ..credit });
+        peer.expect(&["attach 0 Sender q > -", "transfer 0 id=0 a"]);
+        leave(&mut peer);
+        peer.heard();
+        let mut other = scene.session();
+        other.attach_from(0, "q");
+        other.credit(0, 0, 4, Rest::Kept);
+        let expected = [format!("transfer 0 id=0 a{shown}"), "transfer 0 id=1 b".to_owned()];
+        assert_eq!(other.heard()[1..], expected, "{number}");
+    }
 }
 
 /// `released` is no failure; a queue that counts tells the two apart.
