@@ -94,7 +94,7 @@ impl<'a> Wanted<'a> {
 pub(super) struct Routed {
     pub(super) route: Route,
     /// What the route depends on, if the message becomes a retained one.
-    pub(super) retain: Option<Basis>,
+    pub(super) retain: Option<Box<Basis>>,
     pub(super) identity: Option<Box<MessageIdentity>>,
     /// The routing steps that it took.
     pub(super) steps: u32,
@@ -249,7 +249,7 @@ impl Client {
         if retain {
             check_retained(exchange, &queues)?;
         }
-        let retain = retain.then_some(basis);
+        let retain = retain.then(|| Box::new(basis));
         let route: Route = queues.iter().map(|queue| self.slots.slot(queue)).collect();
         if cacheable {
             self.slots.remember_route(&route, basis);
@@ -298,7 +298,7 @@ impl Client {
         arrival.identity = routed.identity;
         let index = self.publisher.gather(arrival, cost);
         if let Some(basis) = routed.retain {
-            self.publisher.note_retained(index, basis);
+            self.publisher.note_retained(index, *basis);
         }
         for slot in &*routed.route {
             self.slots.gather_pick(*slot, index);
@@ -336,19 +336,20 @@ impl Client {
     }
 
     fn flush_arrivals(&mut self, now: Instant) {
-        let (allowance, retained) = (self.engine.allowance(), self.publisher.take_retained());
+        let allowance = self.engine.allowance();
         if allowance != Allowance::All {
             self.meet_alarm();
             if allowance == Allowance::None {
+                self.publisher.forget_retained();
                 self.park_arrivals();
                 return;
             }
         }
         let mut arrivals = self.publisher.take_arrivals();
         self.count_received(&arrivals);
-        let ticket = match retained.is_empty() {
-            true => self.enqueue(&mut arrivals),
-            false => self.enqueue_retained(&mut arrivals, &retained),
+        let ticket = match self.publisher.take_retained() {
+            None => self.enqueue(&mut arrivals),
+            Some(retained) => self.enqueue_retained(&mut arrivals, &retained),
         };
         self.answer_all(&mut arrivals, ticket, now);
         self.publisher.keep_room(arrivals);

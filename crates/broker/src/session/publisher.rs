@@ -122,10 +122,15 @@ impl Publisher {
         self.retained.iter().map(|(index, _)| self.arrivals[*index as usize].message())
     }
 
-    /// Takes the list of these.
+    /// Takes the list of these, if there are any.
     #[inline]
-    pub(super) fn take_retained(&mut self) -> Vec<(u32, Basis)> {
-        std::mem::take(&mut self.retained)
+    pub(super) fn take_retained(&mut self) -> Option<Vec<(u32, Basis)>> {
+        (!self.retained.is_empty()).then(|| std::mem::take(&mut self.retained))
+    }
+
+    /// These become none.
+    pub(super) fn forget_retained(&mut self) {
+        self.retained.clear();
     }
 
     #[inline]
