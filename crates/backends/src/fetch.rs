@@ -9,10 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use ureq::http::Uri;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+use crate::trust;
 
 /// Most bytes of a document.
 const MOST_BYTES: u64 = 256 << 10;
@@ -83,7 +83,7 @@ impl Address {
     }
 }
 
-fn is_loopback(host: &str) -> bool {
+pub(crate) fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
@@ -102,7 +102,9 @@ impl Web {
     /// If the file can't be read, or has no certificate.
     pub fn new(ca_file: Option<&Path>, timeout: Duration) -> Result<Self, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let roots = RootCerts::Specific(Arc::new(trusted(ca_file)?));
+        let roots = trust::certificates(ca_file)?;
+        let roots = roots.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect();
+        let roots = RootCerts::Specific(Arc::new(roots));
         let tls = TlsConfig::builder().unversioned_rustls_crypto_provider(provider).root_certs(roots).build();
         let config = ureq::Agent::config_builder()
             .max_redirects(0)
@@ -124,22 +126,6 @@ impl Fetch for Web {
         }
         answer.body_mut().with_config().limit(MOST_BYTES).read_to_string().map_err(failed)
     }
-}
-
-fn trusted(file: Option<&Path>) -> Result<Vec<Certificate<'static>>, String> {
-    let found = match file {
-        None => rustls_native_certs::load_native_certs().certs,
-        Some(file) => {
-            let wrong = |what: &dyn fmt::Display| format!("{}: {what}", file.display());
-            let sections = CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))?;
-            let found = sections.collect::<Result<Vec<_>, _>>().map_err(|error| wrong(&error))?;
-            if found.is_empty() {
-                return Err(wrong(&"there is no certificate in it; name a PEM file with certificates"));
-            }
-            found
-        }
-    };
-    Ok(found.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect())
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod disk;
 mod file;
 mod first_user;
 mod http;
+mod ldap;
 mod log_levels;
 mod logging;
 mod manual;
@@ -26,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use backends::{Asked, OAuth2};
 pub(crate) use first_user::FirstRights;
+pub(crate) use ldap::Ldap;
 pub(crate) use logging::{LogFileSettings, LogFormat};
 pub(crate) use manual::settings_page;
 pub(crate) use nearest::nearest;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use auth::{Plan, Step};
 use backends::Web;
+use backends::ldap::{Account, Directory, Entry, Groups, Ldap};
 use backends::oauth2::{KeysFrom, OAuth2, Reading};
 
 use crate::config::{self, Asked, Settings};
@@ -19,6 +20,7 @@ pub(crate) fn plan(settings: &Settings) -> Result<Plan, Failure> {
     let step = |asked: &Asked| match *asked {
         Asked::Internal => Ok(Step::Internal),
         Asked::OAuth2(rights) => Ok(Step::Elsewhere { backend: Arc::new(oauth2(&backends.oauth2)?), rights }),
+        Asked::Ldap(rights) => Ok(Step::Elsewhere { backend: Arc::new(ldap(&backends.ldap)?), rights }),
     };
     let narrow = |count: u64| usize::try_from(count).unwrap_or(1);
     Ok(Plan {
@@ -40,6 +42,37 @@ fn oauth2(settings: &config::OAuth2) -> Result<OAuth2, Failure> {
     };
     OAuth2::new(reading(settings), &settings.algorithms, (keys, Arc::new(web), settings.refresh))
         .map_err(|what| wrong("algorithms", &what))
+}
+
+fn ldap(settings: &config::Ldap) -> Result<Ldap, Failure> {
+    let wrong = |what: String| Exit::Config.because(format!("auth_ldap.{what}"));
+    let lookup = &settings.lookup;
+    let setting = "dn_lookup_bind.password_file";
+    let password = crate::tls::secret(setting, &lookup.password, lookup.password_file.as_deref()).map_err(wrong)?;
+    if password.as_deref() == Some("") {
+        return Err(wrong(format!("{setting}: its first line is empty")));
+    }
+    let account = password.map(|password| Account { dn: lookup.account.clone(), password });
+    let entry = match &settings.user_dn_pattern {
+        Some(template) => Entry::Named(template.clone()),
+        None => Entry::Found { base: lookup.base.clone(), attribute: lookup.attribute.clone() },
+    };
+    let groups = &settings.groups;
+    let directory = Directory {
+        servers: settings.servers.clone(),
+        start_tls: settings.start_tls,
+        ca: settings.ca.clone(),
+        timeout: settings.timeout,
+        entry,
+        account,
+        groups: (!groups.give.is_empty()).then(|| Groups {
+            base: groups.base.clone(),
+            filter: groups.filter.clone(),
+            give: groups.give.clone(),
+        }),
+        keep_rights: settings.keep_rights,
+    };
+    Ldap::new(directory).map_err(|what| wrong(format!("ssl_options.cacertfile: {what}")))
 }
 
 fn reading(settings: &config::OAuth2) -> Reading {

@@ -143,7 +143,7 @@ fn build(settings: &Tls, certificate: &Path) -> Result<(ServerConfig, Option<Sys
 }
 
 /// A password from its setting, or from the first line of a file.
-fn secret(setting: &str, given: &str, file: Option<&Path>) -> Result<Option<String>, String> {
+pub(crate) fn secret(setting: &str, given: &str, file: Option<&Path>) -> Result<Option<String>, String> {
     let Some(file) = file else { return Ok(Some(given.to_owned()).filter(|given| !given.is_empty())) };
     let text = std::fs::read_to_string(file)
         .map_err(|error| format!("{setting}: {}: it cannot be read: {error}", file.display()))?;

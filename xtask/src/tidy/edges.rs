@@ -86,7 +86,7 @@ const WALLS: &[Wall] = &[
 
 /// Heavy dependencies and the crates that may have them.
 const HEAVY: [(&str, &[&str]); 12] = [
-    ("tokio", &["net", "management", "hermod"]),
+    ("tokio", &["net", "management", "hermod", "backends"]),
     ("axum", &["management"]),
     ("hyper", &["management"]),
     ("clap", &["hermod", "bench-record", "bench-report", "peers", "bench", "torture", "xtask"]),

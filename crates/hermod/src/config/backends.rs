@@ -8,6 +8,7 @@ use auth::RightsOf;
 use backends::Address;
 
 use super::ConfigError;
+use super::ldap::Ldap;
 use super::reader::{Declaration, Reader, declare};
 use super::value::{self, between, optional_path};
 
@@ -19,6 +20,7 @@ pub(crate) struct Backends {
     pub(crate) threads: u64,
     pub(crate) cache: Duration,
     pub(crate) oauth2: OAuth2,
+    pub(crate) ldap: Ldap,
 }
 
 /// One of those that are asked.
@@ -26,6 +28,7 @@ pub(crate) struct Backends {
 pub(crate) enum Asked {
     Internal,
     OAuth2(RightsOf),
+    Ldap(RightsOf),
 }
 
 /// Log-in by tokens.
@@ -48,8 +51,8 @@ pub(crate) struct OAuth2 {
 
 const ORDER: &str = "Who is asked when a user logs in with a password or a token, in this order, until one lets it \
     in. `internal`: the users of this broker. `oauth2`: tokens of `auth_oauth2`. `oauth2/internal`: the token says who \
-    one is; what one may do are the rights of the user of that name in this broker. A backend that cannot be asked \
-    lets no one in.";
+    one is; what one may do are the rights of the user of that name in this broker. `ldap` and `ldap/internal`: the \
+    same with the directory of `auth_ldap`. A backend that cannot be asked lets no one in.";
 const THREADS: &str = "How many questions to backends elsewhere are under way at the same time.";
 const CACHE: &str = "How long an answer from elsewhere is taken again for the same password or token. A token is \
     never taken beyond its end. SIGHUP forgets all answers. `0`: each log-in is asked.";
@@ -60,8 +63,13 @@ impl Backends {
         let threads =
             reader.get(declare("auth_threads", "number", "4", THREADS), |text| between(text, value::count, 1, 64))?;
         let cache = reader.get(declare("auth_cache.ttl", "time", "15 s", CACHE), value::duration)?;
-        let backends = Self { order, threads, cache, oauth2: OAuth2::read(reader)? };
+        let backends = Self { order, threads, cache, oauth2: OAuth2::read(reader)?, ldap: Ldap::read(reader)? };
         backends.check().map_err(ConfigError::new)?;
+        let asked = backends.order.iter().find_map(|asked| match asked {
+            Asked::Ldap(rights) => Some(*rights),
+            _ => None,
+        });
+        backends.ldap.check(asked).map_err(ConfigError::new)?;
         Ok(backends)
     }
 
@@ -94,8 +102,7 @@ impl Backends {
 }
 
 /// Backends of RabbitMQ that are not there, and what takes their place.
-const ABSENT: [(&str, &str); 6] = [
-    ("ldap", "LDAP is not built; a server that speaks OpenID Connect before the directory gives tokens for oauth2"),
+const ABSENT: [(&str, &str); 5] = [
     ("http", "the HTTP backend is not built"),
     ("amqp", "the AMQP backend is not built"),
     ("ip_range", "networks are not a backend here; use bind, and a firewall"),
@@ -124,12 +131,14 @@ fn asked(name: &str) -> Result<Asked, String> {
         "internal" => return Ok(Asked::Internal),
         "oauth2" | "oauth" => return Ok(Asked::OAuth2(RightsOf::Backend)),
         "oauth2/internal" => return Ok(Asked::OAuth2(RightsOf::Internal)),
+        "ldap" => return Ok(Asked::Ldap(RightsOf::Backend)),
+        "ldap/internal" => return Ok(Asked::Ldap(RightsOf::Internal)),
         _ => {}
     }
     let absent = ABSENT.iter().find(|(absent, _)| bare.split('/').next() == Some(absent));
     Err(match absent {
         Some((_, why)) => format!("'{name}': {why}"),
-        None => format!("'{name}' is none of internal, oauth2, oauth2/internal"),
+        None => format!("'{name}' is none of internal, oauth2, oauth2/internal, ldap, ldap/internal"),
     })
 }
 
@@ -168,11 +177,11 @@ impl OAuth2 {
             refresh: reader.get(declare("auth_oauth2.jwks_refresh", "time", "5 min", REFRESH), refresh)?,
             scope_prefix: reader.get(declare("auth_oauth2.scope_prefix", "text", "auto", SCOPE_PREFIX), prefix)?,
             additional_scopes: names(reader, declare("auth_oauth2.additional_scopes_key", "names", "", ADDITIONAL))?,
-            aliases: reader.get(declare("auth_oauth2.scope_aliases", "names", "", ALIASES), aliases)?,
+            aliases: reader.get(declare("auth_oauth2.scope_aliases", "names", "", ALIASES), value::named_scopes)?,
             username_claims: names(reader, declare("auth_oauth2.preferred_username_claims", "names", "", USERNAMES))?,
             algorithms: reader.get(declare("auth_oauth2.algorithms", "names", "auto", ALGORITHMS), algorithms)?,
             ca: reader.get(declare("auth_oauth2.https.cacertfile", "path", "", CA), optional_path)?,
-            timeout: reader.get(declare("auth_oauth2.timeout", "time", "5 s", TIMEOUT), timeout)?,
+            timeout: reader.get(declare("auth_oauth2.timeout", "time", "5 s", TIMEOUT), value::timeout)?,
         })
     }
 }
@@ -200,15 +209,6 @@ fn refresh(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn timeout(text: &str) -> Result<Duration, String> {
-    match value::duration(text)? {
-        span if span.is_zero() || span > Duration::from_mins(1) => {
-            Err(format!("{text} is not from 1 ms to 1 min; write it as 5 s"))
-        }
-        span => Ok(span),
-    }
-}
-
 fn algorithms(text: &str) -> Result<Vec<String>, String> {
     if text == "auto" {
         return Ok(Vec::new());
@@ -216,20 +216,6 @@ fn algorithms(text: &str) -> Result<Vec<String>, String> {
     let names = value::names(text)?;
     names.iter().try_for_each(|name| backends::oauth2::check_algorithm(name))?;
     if names.is_empty() { Err("no token could be checked; name some, or write auto".to_owned()) } else { Ok(names) }
-}
-
-fn aliases(text: &str) -> Result<BTreeMap<String, Vec<String>>, String> {
-    let mut aliases = BTreeMap::new();
-    for alias in value::names(text)? {
-        let wrong = || format!("'{alias}' is no alias; write NAME=SCOPE SCOPE");
-        let (name, scopes) = alias.split_once('=').ok_or_else(wrong)?;
-        let scopes: Vec<_> = scopes.split_whitespace().map(str::to_owned).collect();
-        if name.trim().is_empty() || scopes.is_empty() {
-            return Err(wrong());
-        }
-        aliases.insert(name.trim().to_owned(), scopes);
-    }
-    Ok(aliases)
 }
 
 #[cfg(test)]
@@ -244,9 +230,10 @@ mod tests {
             ("oauth2, internal", Ok(vec![by_token, Asked::Internal])),
             ("rabbit_auth_backend_oauth2", Ok(vec![by_token])),
             ("oauth2/internal", Ok(vec![Asked::OAuth2(RightsOf::Internal)])),
-            ("ldap", Err("LDAP is not built")),
+            ("ldap, internal", Ok(vec![Asked::Ldap(RightsOf::Backend), Asked::Internal])),
+            ("rabbit_auth_backend_ldap", Ok(vec![Asked::Ldap(RightsOf::Backend)])),
             ("rabbit_auth_backend_http", Err("HTTP backend is not built")),
-            ("ldap/internal", Err("LDAP is not built")),
+            ("ldap/internal", Ok(vec![Asked::Ldap(RightsOf::Internal)])),
             ("cache", Err("name the backend itself")),
             ("internal/oauth2", Err("is none of internal")),
             ("oauth2, oauth2/internal", Err("is asked already")),
@@ -258,16 +245,6 @@ mod tests {
                 (Err(why), Err(expected)) => assert!(why.contains(expected), "{text}: {why}"),
                 (outcome, _) => unreachable!("{text}: {outcome:?}"),
             }
-        }
-    }
-
-    #[test]
-    fn aliases_are_names_with_scopes() {
-        let read = aliases("admin=r.tag:administrator  r.read:*/*, dev = r.read:dev/*").unwrap();
-        assert_eq!(read["admin"], ["r.tag:administrator", "r.read:*/*"]);
-        assert_eq!(read["dev"], ["r.read:dev/*"]);
-        for wrong in ["admin", "=x", "admin= "] {
-            assert!(aliases(wrong).unwrap_err().contains("is no alias"), "{wrong}");
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Each kind has one function from text to value. Its error says what would be valid.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -230,6 +231,31 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
+/// How long a program elsewhere may take to answer.
+pub(super) fn timeout(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        span if span.is_zero() || span > Duration::from_mins(1) => {
+            Err(format!("{text} is not from 1 ms to 1 min; write it as 5 s"))
+        }
+        span => Ok(span),
+    }
+}
+
+/// Names that stand for scopes, each as `NAME=SCOPE SCOPE`.
+pub(super) fn named_scopes(text: &str) -> Result<BTreeMap<String, Vec<String>>, String> {
+    let mut named = BTreeMap::new();
+    for alias in names(text)? {
+        let wrong = || format!("'{alias}' is no alias; write NAME=SCOPE SCOPE");
+        let (name, scopes) = alias.split_once('=').ok_or_else(wrong)?;
+        let scopes: Vec<_> = scopes.split_whitespace().map(str::to_owned).collect();
+        if name.trim().is_empty() || scopes.is_empty() {
+            return Err(wrong());
+        }
+        named.insert(name.trim().to_owned(), scopes);
+    }
+    Ok(named)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -361,6 +387,16 @@ mod tests {
             (u64::MAX, "16777215 TiB"),
         ] {
             assert_eq!(size(bytes), expected);
+        }
+    }
+
+    #[test]
+    fn names_stand_for_scopes() {
+        let read = named_scopes("admin=r.tag:administrator  r.read:*/*, dev = r.read:dev/*").unwrap();
+        assert_eq!(read["admin"], ["r.tag:administrator", "r.read:*/*"]);
+        assert_eq!(read["dev"], ["r.read:dev/*"]);
+        for wrong in ["admin", "=x", "admin= "] {
+            assert!(named_scopes(wrong).unwrap_err().contains("is no alias"), "{wrong}");
         }
     }
 }

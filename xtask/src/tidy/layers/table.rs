@@ -41,8 +41,16 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/backends/src",
         layers: &[
+            &["trust"],
             &["fetch"],
-            &["oauth2"],
+            &["ldap", "oauth2"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/backends/src/ldap",
+        layers: &[
+            &["template"],
         ],
         allowed: &[],
     },
@@ -592,6 +600,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         layers: &[
             &["nearest", "value"],
             &["log_levels", "reader"],
+            &["ldap"],
             &["backends", "disk", "file", "first_user", "http", "logging", "manual", "ports"],
             &["users"],
             &["tls"],

@@ -1,0 +1,36 @@
+//! The certificates that servers elsewhere are trusted by.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+
+/// Those of this file, or those that the system trusts.
+pub(crate) fn certificates(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, String> {
+    let Some(file) = file else { return Ok(rustls_native_certs::load_native_certs().certs) };
+    let wrong = |what: &dyn fmt::Display| format!("{}: {what}", file.display());
+    let sections = CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))?;
+    let found = sections.collect::<Result<Vec<_>, _>>().map_err(|error| wrong(&error))?;
+    if found.is_empty() {
+        return Err(wrong(&"there is no certificate in it; name a PEM file with certificates"));
+    }
+    Ok(found)
+}
+
+/// A client that trusts servers with these certificates.
+pub(crate) fn client(file: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
+    let mut roots = RootCertStore::empty();
+    // The system's may have some that the library does not take; a file is meant whole.
+    let found = certificates(file)?;
+    let (taken, _) = roots.add_parsable_certificates(found);
+    if let (Some(file), 0) = (file, taken) {
+        return Err(format!("{}: none of its certificates can be trusted", file.display()));
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = versions.map_err(|error| error.to_string())?.with_root_certificates(roots).with_no_client_auth();
+    Ok(Arc::new(config))
+}
