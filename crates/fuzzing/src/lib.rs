@@ -9,6 +9,7 @@ mod amqp10_codec;
 mod disk;
 mod login;
 mod messages;
+mod mqtt_packets;
 mod recovery;
 mod selectors;
 mod stomp_frames;
@@ -22,7 +23,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 16] = [
     Target { name: "amqp_frame", run: amqp::frame },
     Target { name: "amqp_method", run: amqp::method },
     Target { name: "amqp_table", run: amqp::table },
@@ -34,6 +35,7 @@ pub const TARGETS: [Target; 15] = [
     Target { name: "amqp10_message", run: amqp10_codec::message },
     Target { name: "amqp10_stored", run: amqp10_codec::stored_form },
     Target { name: "stomp", run: stomp_frames::stomp },
+    Target { name: "mqtt", run: mqtt_packets::mqtt },
     Target { name: "login", run: login::login },
     Target { name: "selector", run: selectors::selector },
     Target { name: "message_block", run: messages::block },

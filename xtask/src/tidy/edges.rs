@@ -38,6 +38,7 @@ const ALL: &[&str] = &[
     "broker",
     "journal",
     "management",
+    "mqtt",
     "net",
     "selector",
     "stomp",
@@ -59,6 +60,7 @@ const WALLS: &[Wall] = &[
     wall("front", &["auth", "broker", "wire"]),
     protocol("amqp091"),
     protocol("amqp10"),
+    protocol("mqtt"),
     protocol("stomp"),
     // Moves bytes and wakes connections: it must not know the broker.
     wall("net", &["wire"]),
@@ -77,7 +79,7 @@ const WALLS: &[Wall] = &[
     // As honest with a peer as with Hermod: codecs and clients, never the broker.
     wall("bench", &["amqp091", "amqp10", "bench-record", "bench-report", "machine", "peers", "stomp", "wire"]),
     // The entries of fuzzers: every decoder of bytes from outside.
-    wall("fuzzing", &["amqp091", "amqp10", "auth", "broker", "journal", "selector", "stomp", "wire"]),
+    wall("fuzzing", &["amqp091", "amqp10", "auth", "broker", "journal", "mqtt", "selector", "stomp", "wire"]),
     // Breaks things under a broker from outside, and judges it by what clients see.
     wall("torture", &["amqp091", "stomp", "wire"]),
     // Reads files and starts programs: it builds in seconds.

@@ -449,6 +449,19 @@ pub(super) const FOLDERS: &[Folder] = &[
         allowed: &[],
     },
     Folder {
+        path: "crates/mqtt/src/codec",
+        layers: &[
+            &["kind", "version"],
+            &["reason"],
+            &["violation"],
+            &["fields", "topic"],
+            &["property"],
+            &["packet"],
+            &["decode", "encode"],
+        ],
+        allowed: &[],
+    },
+    Folder {
         path: "crates/stomp/src",
         layers: &[
             &["limits"],
@@ -485,7 +498,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/fuzzing/src",
         layers: &[
-            &["amqp", "amqp10_codec", "disk", "login", "messages", "selectors", "stomp_frames"],
+            &["amqp", "amqp10_codec", "disk", "login", "messages", "mqtt_packets", "selectors", "stomp_frames"],
             &["recovery"],
         ],
         allowed: &[],
