@@ -8,6 +8,7 @@
 pub(crate) mod change;
 pub(crate) mod declaration;
 pub(crate) mod definitions;
+pub(crate) mod direct;
 pub(crate) mod facts;
 pub(crate) mod policies;
 pub(crate) mod retained;
@@ -33,6 +34,7 @@ use crate::routing::{Binding, Bindings, Destination, Envelope, ExchangeKind, STE
 use crate::store::facts::ExchangeFact;
 use crate::value::Table;
 use change::NewExchange;
+use direct::{DirectSubscriber, DirectSubscribers};
 use policies::Policies;
 use retained::Retained;
 pub(crate) use search::Hop;
@@ -65,6 +67,18 @@ pub(crate) struct Exchange {
     pub(crate) predeclared: bool,
 }
 
+impl Exchange {
+    /// Removes its bindings to `destination`. Returns its name if it is to go, since it is
+    /// auto-delete and has no binding left.
+    fn unbind(&mut self, destination: Destination, versions: &Versions) -> Option<Arc<str>> {
+        if self.bindings.remove_destination(destination).is_empty() {
+            return None;
+        }
+        versions.raise(&self.name);
+        (self.auto_delete && self.bindings.is_empty()).then(|| Arc::clone(&self.name))
+    }
+}
+
 /// The declarations of a vhost.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
@@ -78,6 +92,7 @@ pub(crate) struct Tables {
     logged: Ticket,
     pub(crate) policies: Policies,
     pub(crate) subscriptions: Subscriptions,
+    pub(crate) direct: DirectSubscribers,
     pub(crate) tasks: TaskList,
     pub(crate) told: Told,
     versions: Arc<Versions>,
@@ -90,6 +105,8 @@ pub(crate) struct Tables {
 pub(crate) struct Routing {
     /// Each queue once.
     pub(crate) queues: Vec<Arc<Queue>>,
+    /// Each subscriber without a queue once.
+    pub(crate) direct: Vec<Arc<DirectSubscriber>>,
     /// The same exchange and key always give this result, as long as its basis holds.
     pub(crate) cacheable: bool,
     pub(crate) basis: Basis,
@@ -97,7 +114,7 @@ pub(crate) struct Routing {
     names: Names,
     /// The exchanges that drop duplicates, by the queue to which they led.
     pub(crate) gates: HashMap<Owner, DeduplicatingExchange>,
-    /// The queues to which a delayed exchange led.
+    /// The destinations to which a delayed exchange led.
     pub(crate) delayed: HashSet<Owner>,
     /// The steps of the search, out of [`STEPS`].
     pub(crate) steps: u32,
@@ -201,6 +218,20 @@ impl Tables {
         self.versions.note_deleted();
     }
 
+    /// Takes a subscriber without a queue out, with its bindings, if it is there. Returns the names
+    /// of auto-delete exchanges that have no binding left.
+    pub(crate) fn remove_direct(&mut self, id: Owner) -> Vec<Arc<str>> {
+        let Some(subscriber) = self.direct.remove(id) else { return Vec::new() };
+        // Routes that lead to it are let go of like those to queues.
+        self.versions.note_deleted();
+        let mut orphans = Vec::new();
+        for filter in &subscriber.filters {
+            let Some(exchange) = self.exchanges.get_mut(&filter.exchange) else { continue };
+            orphans.extend(exchange.unbind(Destination::Subscriber(id), &self.versions));
+        }
+        orphans
+    }
+
     /// The result of a queue's arguments and its policies. Each value was checked alone. If they
     /// contradict each other, those of the declaration count alone.
     pub(crate) fn arguments_of(
@@ -250,14 +281,7 @@ impl Tables {
     pub(crate) fn unbind_all(&mut self, destination: Destination) -> Vec<Arc<str>> {
         let mut orphans = Vec::new();
         for exchange in self.exchanges.values_mut() {
-            let removed = exchange.bindings.remove_destination(destination);
-            if removed.is_empty() {
-                continue;
-            }
-            self.versions.raise(&exchange.name);
-            if exchange.auto_delete && exchange.bindings.is_empty() {
-                orphans.push(Arc::clone(&exchange.name));
-            }
+            orphans.extend(exchange.unbind(destination, &self.versions));
         }
         orphans
     }

@@ -79,8 +79,8 @@ pub use report::{
 /// A property's value for selectors.
 pub use selector::Value as Selected;
 pub use session::{
-    Awaited, Client, Confirm, Consume, Declared, DeleteIf, Delivery, Event, Fetch, Outcome, Publish, Refusal,
-    RetainedWanted, SessionId, Source, Subscribed, SubscriptionFilter, SubscriptionSpec, Tags, TransactionId,
+    Awaited, Client, Confirm, Consume, Declared, DeleteIf, Delivery, DirectSource, Event, Fetch, Outcome, Publish,
+    Refusal, RetainedWanted, SessionId, Source, Subscribed, SubscriptionFilter, SubscriptionSpec, Tags, TransactionId,
     Unroutable,
 };
 pub use settings::{

@@ -197,6 +197,8 @@ pub struct ClientReport {
     pub consumers: u64,
     /// Bytes of deliveries in its mailbox.
     pub waiting_bytes: u64,
+    /// Messages dropped since its subscribers without a queue left too much unread.
+    pub dropped: u64,
     /// Bytes that it makes the broker hold besides queued messages: see [`Held::ALL`].
     pub held_bytes: u64,
     /// `running`, or `blocked` by an alarm.
@@ -357,6 +359,7 @@ fn client_report(client: &ClientShared) -> ClientReport {
         sessions: client.figures.sessions().into(),
         consumers: client.figures.consumers().into(),
         waiting_bytes: client.mailbox.bytes() as u64,
+        dropped: client.mailbox.dropped(),
         held_bytes: client.account.held() as u64,
         state: if client.figures.is_blocked() { "blocked" } else { "running" },
         connected_at: client.since,

@@ -10,6 +10,7 @@ mod answers;
 mod blocked;
 pub(crate) mod consume;
 pub(crate) mod declare;
+mod direct;
 mod drain;
 pub(crate) mod ending;
 pub(crate) mod publish;
@@ -54,7 +55,7 @@ use upload::Uploads;
 
 pub use crate::queue::arrival::{Confirm, Refusal, Unroutable};
 pub use crate::queue::mailbox::TransactionId;
-pub use consume::{Consume, Fetch, Source};
+pub use consume::{Consume, DirectSource, Fetch, Source};
 pub use declare::{Declared, DeleteIf};
 pub use drain::{Delivery, Event};
 pub use publish::Publish;

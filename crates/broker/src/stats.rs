@@ -134,6 +134,8 @@ pub struct Deliveries {
     pub redelivered: Counter,
     /// Deliveries accepted.
     pub acknowledged: Counter,
+    /// Messages dropped since a subscriber without a queue left too much unread.
+    pub unread_dropped: Counter,
 }
 
 /// Messages that left queues without a consumer. Arrays are by reason: rejected, expired, maxlen,

@@ -191,7 +191,7 @@ fn messages(out: &mut Exposition, overview: &Overview) {
         let name = format!("rabbitmq_global_messages_{}_total", counter.metric);
         out.counter(&name, counter.help, (counter.read)(overview));
     }
-    let Totals { publishes, deaths, .. } = &overview.totals;
+    let Totals { publishes, deliveries, deaths, .. } = &overview.totals;
     for (name, count) in [
         ("rabbitmq_channel_messages_unroutable_dropped_total", &publishes.unroutable_dropped),
         ("rabbitmq_channel_messages_unroutable_returned_total", &publishes.unroutable_returned),
@@ -207,6 +207,7 @@ fn messages(out: &mut Exposition, overview: &Overview) {
         ("unroutable", &publishes.unroutable_dropped),
         ("dead_letter_unroutable", &deaths.dead_letters_dropped),
         ("alarm", &publishes.parked_dropped),
+        ("unread", &deliveries.unread_dropped),
     ] {
         out.sample("hermod_dropped_total", &[("reason", reason)], count.get());
     }

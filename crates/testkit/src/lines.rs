@@ -7,6 +7,7 @@
 //! `consume QUEUE TAG WINDOW`, without a window for granted credit, `browse QUEUE TAG LEFT`,
 //! `subscribe CLIENT NAME TOPIC TAG WINDOW`, shared where there is no client, with `retained`
 //! behind it for the retained messages too, `unsubscribe CLIENT NAME`,
+//! `listen TOPIC TAG`, without a queue and with retained messages,
 //! `grant TAG LEFT`, `drain TAG LEFT`, `settle FIRST LAST OUTCOME`, with `NAME=VALUE` behind it to
 //! note on what is modified, `cancel TAG`, `bye`. What is
 //! answered is in [`Open::write`] and behind each request. An error other than that of a publish
@@ -19,8 +20,8 @@ use std::time::{Duration, Instant};
 
 use auth::sasl::Mechanism;
 use broker::{
-    Awaited, Broker, Client, Confirm, Consume, ConsumerArguments, Credit, Error, Event, Mode, Outcome, Publish,
-    QueueSpec, Refusal, Rest, RetainedWanted, SessionId, Sharing, Source, Subscribed, SubscriptionFilter,
+    Awaited, Broker, Client, Confirm, Consume, ConsumerArguments, Credit, DirectSource, Error, Event, Mode, Outcome,
+    Publish, QueueSpec, Refusal, Rest, RetainedWanted, SessionId, Sharing, Source, Subscribed, SubscriptionFilter,
     SubscriptionName, SubscriptionSpec, Table, Tags, Terms, Unroutable, Value,
 };
 use front::{Conversation, End, Label, Line, Parts, PendingLogin, Turns, View, Wish, Words};
@@ -189,6 +190,13 @@ impl Open {
                 let (source, tag) = (queue.into(), tag.into());
                 client.consume(session, Consume { source, tag, credit, ..Consume::default() }, now)?;
                 Ok("consume")
+            }
+            ["listen", topic, tag] => {
+                let filter = SubscriptionFilter { exchange: TOPICS.into(), key: topic.into(), ..Default::default() };
+                let source = DirectSource { filters: vec![filter], retained: RetainedWanted::OfAll };
+                let (source, tag) = (Source::Direct(source), tag.into());
+                client.consume(session, Consume { source, tag, no_ack: true, ..Consume::default() }, now)?;
+                Ok("listen")
             }
             ["browse", queue, tag, left] => {
                 let arguments = Ok(ConsumerArguments { mode: Mode::Browse, ..ConsumerArguments::default() });

@@ -12,9 +12,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use broker::{
-    BindingSpec, Browse, Confirm, Consume, ConsumerArguments, Credit, DeleteIf, DestinationName, Error, ErrorKind,
-    ExchangeSpec, Fetch, Outcome, Publish, QueueSpec, RedriveMode, Rest, RetainedWanted, SessionId, Settling, Sharing,
-    Source, SubscriptionFilter, SubscriptionName, SubscriptionSpec, Table, Tags, Unroutable,
+    BindingSpec, Browse, Confirm, Consume, ConsumerArguments, Credit, DeleteIf, DestinationName, DirectSource, Error,
+    ErrorKind, ExchangeSpec, Fetch, Outcome, Publish, QueueSpec, RedriveMode, Rest, RetainedWanted, SessionId,
+    Settling, Sharing, Source, SubscriptionFilter, SubscriptionName, SubscriptionSpec, Table, Tags, Unroutable,
 };
 
 use crate::broker::{Setup, TestBroker, TextDialect, value_of};
@@ -590,10 +590,15 @@ fn consume(
     statement: &Statement<'_>,
     now: std::time::Instant,
 ) -> Result<String, Error> {
+    let direct = statement.word(0).strip_prefix("direct:");
     let consume = Consume {
-        source: match statement.word(0).strip_prefix("subscription:") {
-            Some(name) => Source::Subscription(subscription(name)),
-            None => statement.word(0).into(),
+        source: match (statement.word(0).strip_prefix("subscription:"), direct) {
+            (Some(name), _) => Source::Subscription(subscription(name)),
+            (None, Some(filters)) => Source::Direct(DirectSource {
+                filters: filters.split(',').map(|filter| filter_of(filter, &statement.table)).collect(),
+                retained: if statement.has("retained") { RetainedWanted::OfAll } else { RetainedWanted::None },
+            }),
+            (None, None) => statement.word(0).into(),
         },
         tag: statement.word(1).to_owned(),
         no_ack: statement.has("no-ack"),
@@ -608,6 +613,13 @@ fn consume(
     let wanted = consume.tag.clone();
     let tag = peer.client.consume(session, consume, now)?;
     Ok(if tag == wanted { String::new() } else { "named".to_owned() })
+}
+
+/// `EXCHANGE/KEY`. Of a headers exchange the table has the headers.
+fn filter_of(word: &str, table: &Table) -> SubscriptionFilter {
+    let (exchange, key) = word.split_once('/').unwrap_or((word, ""));
+    let arguments = if exchange == "amq.headers" { table.clone() } else { Table::default() };
+    SubscriptionFilter { exchange: exchange.to_owned(), key: key.to_owned(), arguments }
 }
 
 fn plain(value: &broker::Value) -> String {

@@ -10,7 +10,7 @@ use crate::clock::{LONGEST_SPAN_MS, SPAN_WANTED};
 use crate::error::Error;
 use crate::value::{Table, Value};
 
-const PRIORITY: &str = "x-priority";
+pub(crate) const PRIORITY: &str = "x-priority";
 pub(crate) const SELECTOR: &str = "x-selector";
 pub(crate) const BROWSE: &str = "x-browse";
 

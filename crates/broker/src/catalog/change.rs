@@ -203,6 +203,7 @@ impl Tables {
             && match destination {
                 Destination::Queue(id) => self.is_logged(id),
                 Destination::Exchange(id) => self.exchange_by_id(id).is_some_and(|exchange| exchange.durable),
+                Destination::Subscriber(_) => false,
             }
     }
 
@@ -223,6 +224,8 @@ impl Tables {
                     change(&mut exchange.bound);
                 }
             }
+            // Nothing of it lasts.
+            Destination::Subscriber(_) => {}
         }
     }
 }

@@ -118,6 +118,14 @@ impl<'a> Search<'a> {
                     self.enter(exchange, way);
                 }
             }
+            Destination::Subscriber(id) => {
+                if let Some(subscriber) = self.tables.direct.get(id)
+                    && self.found.insert(id)
+                {
+                    self.routing.delayed.extend(way.delays.then_some(id));
+                    self.routing.direct.push(Arc::clone(subscriber));
+                }
+            }
         }
     }
 

@@ -396,7 +396,7 @@ impl Engine {
         }
         drop(written);
         release_holds(&arrivals, log, self);
-        let sealed = Sealed { ticket, hidden, replies: Vec::new(), committed: None };
+        let sealed = Sealed { hidden, ..Sealed::nothing(ticket) };
         if ticket.is_none() {
             sealed.reveal(visit);
         } else {

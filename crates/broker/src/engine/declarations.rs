@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use journal::{LogId, Ticket};
+use journal::{LogId, Owner, Ticket};
 
 use crate::catalog::change::Change;
 use crate::catalog::{Tables, Vhost};
@@ -81,6 +81,14 @@ impl Engine {
             consumer.mailbox.notify(Notice::Cancelled { consumer: consumer.key.consumer });
         }
         Ok((ready, ticket))
+    }
+
+    /// Ends a subscriber without a queue, with its bindings. It is no error if it has ended.
+    pub(crate) fn end_direct(&self, vhost: &Vhost, subscriber: Owner) {
+        let mut tables = vhost.tables.write();
+        for orphan in tables.remove_direct(subscriber) {
+            self.end_exchange(&mut tables, &orphan);
+        }
     }
 
     /// Deletes an exchange with the bindings to it and from it. Auto-delete exchanges that this

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use journal::{Admission, Reference};
+use journal::{Admission, Owner, Reference};
 
 use crate::arguments::QueueArguments;
 use crate::catalog::Routing;
@@ -280,14 +280,19 @@ impl Engine {
         }
         let identity = MessageIdentity::of(&instructions, &routing.queues, std::mem::take(&mut routing.gates));
         let delay = if routing.delayed.is_empty() { None } else { Instructions::exchange_delay(headers)? };
+        let delayed = std::mem::take(&mut routing.delayed);
+        let due_later = |destination: Owner| {
+            let delay = delay.filter(|_| delayed.contains(&destination));
+            published_at.and_then(|published_at| instructions.due(published_at, delay)).filter(|due| *due > now)
+        };
         let mut queues = std::mem::take(&mut routing.queues);
         for queue in &mut queues {
-            let delay = delay.filter(|_| routing.delayed.contains(&queue.id));
-            let due = published_at.and_then(|published_at| instructions.due(published_at, delay));
-            if let Some(due) = due.filter(|due| *due > now) {
+            if let Some(due) = due_later(queue.id) {
                 *queue = self.bucket(queue, due, now);
             }
         }
+        // A message waits in a queue, and these have none.
+        routing.direct.retain(|subscriber| due_later(subscriber.id).is_none());
         Ok((queues, identity))
     }
 

@@ -13,8 +13,7 @@ use parking_lot::Mutex;
 use crate::engine::Engine;
 use crate::message::Message;
 use crate::names::may_be_address;
-use crate::queue::mailbox::{Mailbox, Outgoing};
-use crate::queue::{Past, Returns};
+use crate::queue::mailbox::{Mailbox, MailboxConsumer};
 
 /// Bytes that may lie in a mailbox before another reply is refused. Replies have no queue to wait
 /// in, so this is more than queues put there. A requester decides how much it asks for before it
@@ -24,17 +23,18 @@ const REPLIES_MAX: usize = 16 << 20;
 /// Where a reply goes.
 #[derive(Debug, Clone)]
 pub(crate) struct Requester {
-    pub(crate) vhost: Arc<str>,
-    pub(crate) mailbox: Arc<Mailbox>,
-    pub(crate) consumer: u32,
+    vhost: Arc<str>,
+    pub(crate) to: MailboxConsumer,
 }
 
 impl Requester {
+    pub(crate) fn new(vhost: &Arc<str>, mailbox: &Arc<Mailbox>, consumer: u32) -> Self {
+        Self { vhost: Arc::clone(vhost), to: MailboxConsumer::new(mailbox, consumer, REPLIES_MAX) }
+    }
+
     /// False when its client leaves too much unread.
     pub(crate) fn deliver(&self, message: Message) -> bool {
-        let outgoing =
-            Outgoing { consumer: self.consumer, past: Past::Fresh, returns: Returns::default(), seq: 0, message };
-        self.mailbox.deliver_reply(outgoing, REPLIES_MAX)
+        self.to.deliver(vec![message]) == 1
     }
 }
 

@@ -10,11 +10,13 @@ use journal::Ticket;
 
 use crate::alarms::Allowance;
 use crate::catalog::Vhost;
+use crate::catalog::direct::DirectSubscriber;
 use crate::catalog::retained::{RetainedLog, RetainedSearch, RetainedTable, Searched};
 use crate::engine::Engine;
 use crate::engine::sealed::{log_bodies, release_holds};
+use crate::message::Message;
 use crate::queue::arrival::{Arrival, Work};
-use crate::queue::{Queue, Visit};
+use crate::queue::{Gone, Queue, Visit};
 
 /// Values that expire in one round of the housekeeping.
 const EXPIRED_AT_ONCE: usize = 1000;
@@ -23,8 +25,27 @@ const EXPIRED_AT_ONCE: usize = 1000;
 #[derive(Debug)]
 pub(crate) struct Feed {
     pub(crate) vhost: Arc<Vhost>,
-    pub(crate) queue: Arc<Queue>,
+    pub(crate) target: FeedTarget,
     pub(crate) search: RetainedSearch,
+}
+
+/// Where it goes.
+#[derive(Debug, Clone)]
+pub(crate) enum FeedTarget {
+    Queue(Arc<Queue>),
+    /// Without a queue. It waits for the client to read.
+    Subscriber(Arc<DirectSubscriber>),
+}
+
+/// What became of a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// There are more.
+    More,
+    /// There is no room for it now.
+    Wait,
+    /// It was the last one.
+    Last,
 }
 
 /// What became of the feeds in a round.
@@ -34,29 +55,49 @@ pub(crate) enum Fed {
     All,
     /// There is more to do at once.
     More,
-    /// They wait for an alarm to pass.
+    /// They wait for an alarm to pass, or for clients that do not read.
     Wait,
 }
 
 impl Engine {
-    /// Puts the next piece of a feed into its queue. Returns whether there is more, and what must
-    /// be flushed.
-    pub(crate) fn feed(&self, feed: &mut Feed, table: &RetainedTable, work: &mut Vec<Work>) -> (Searched, Ticket) {
-        let (mut found, now) = (Vec::new(), self.clock.unix_ms());
-        let searched = table.look(&mut feed.search, now, &mut found);
-        if found.is_empty() {
-            return (searched, Ticket::NONE);
+    /// Hands over the next piece of a feed. Returns what became of it, and what must be flushed.
+    pub(crate) fn feed(&self, feed: &mut Feed, table: &RetainedTable, work: &mut Vec<Work>) -> (Piece, Ticket) {
+        if let FeedTarget::Subscriber(subscriber) = &feed.target {
+            match subscriber.to.has_room() {
+                Some(true) => {}
+                Some(false) => return (Piece::Wait, Ticket::NONE),
+                None => return (Piece::Last, Ticket::NONE),
+            }
         }
+        let (mut found, now) = (Vec::new(), self.clock.unix_ms());
+        let piece = match table.look(&mut feed.search, now, &mut found) {
+            Searched::More => Piece::More,
+            Searched::All => Piece::Last,
+        };
+        match &feed.target {
+            _ if found.is_empty() => (piece, Ticket::NONE),
+            FeedTarget::Queue(queue) => {
+                // A queue that is gone needs no more.
+                self.enqueue_retained(queue, found, work).map_or((Piece::Last, Ticket::NONE), |ticket| (piece, ticket))
+            }
+            FeedTarget::Subscriber(subscriber) => {
+                subscriber.deliver_retained(found, &self.totals.deliveries);
+                (piece, Ticket::NONE)
+            }
+        }
+    }
+
+    fn enqueue_retained(&self, queue: &Arc<Queue>, found: Vec<Message>, work: &mut Vec<Work>) -> Result<Ticket, Gone> {
+        let now = self.clock.unix_ms();
         let mut arrivals: Vec<_> = found.into_iter().map(Arrival::of_broker).collect();
         arrivals.iter_mut().for_each(|arrival| arrival.shares = 1);
-        let targets = vec![vec![Arc::clone(&feed.queue)]; arrivals.len()];
+        let targets = vec![vec![Arc::clone(queue)]; arrivals.len()];
         let unwoken = log_bodies(&mut arrivals, &targets, self);
         let picks: Vec<u32> = (0..arrivals.len() as u32).collect();
-        let published = feed.queue.publish(&mut arrivals, &picks, &mut Visit { context: self, now, work });
-        release_holds(&arrivals, feed.queue.log(), self);
+        let published = queue.publish(&mut arrivals, &picks, &mut Visit { context: self, now, work });
+        release_holds(&arrivals, queue.log(), self);
         drop(unwoken);
-        // A queue that is gone needs no more.
-        published.map_or((Searched::All, Ticket::NONE), |ticket| (searched, ticket))
+        published
     }
 
     /// The rest of a feed is for the housekeeping.
@@ -75,13 +116,19 @@ impl Engine {
             self.waiting.lock().feeds.extend(feeds);
             return Fed::Wait;
         }
-        let goes_on = |feed: &mut Feed| {
+        let (mut rest, mut fed) = (Vec::new(), Fed::All);
+        for mut feed in feeds {
             let vhost = Arc::clone(&feed.vhost);
-            let table = vhost.retained.lock();
-            self.feed(feed, &table, work).0 == Searched::More
-        };
-        let rest: Vec<_> = feeds.into_iter().filter_map(keep_if(goes_on)).collect();
-        let fed = if rest.is_empty() { Fed::All } else { Fed::More };
+            let piece = self.feed(&mut feed, &vhost.retained.lock(), work).0;
+            fed = match (piece, fed) {
+                (Piece::More, _) => Fed::More,
+                (Piece::Wait, Fed::All) => Fed::Wait,
+                (_, fed) => fed,
+            };
+            if piece != Piece::Last {
+                rest.push(feed);
+            }
+        }
         self.waiting.lock().feeds.extend(rest);
         fed
     }
@@ -111,9 +158,4 @@ impl Engine {
     pub(crate) fn retained_log(&self, vhost: &Vhost) -> RetainedLog<'_> {
         RetainedLog { journal: &self.journal, owners: &self.owners, log: vhost.log() }
     }
-}
-
-/// Passes on what `keep` is true of.
-fn keep_if<T>(mut keep: impl FnMut(&mut T) -> bool) -> impl FnMut(T) -> Option<T> {
-    move |mut one| keep(&mut one).then_some(one)
 }

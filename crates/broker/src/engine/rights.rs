@@ -13,6 +13,7 @@ use auth::{Resource, Right, User};
 use hashbrown::HashMap;
 
 use crate::catalog::Vhost;
+use crate::catalog::direct::DirectFilter;
 use crate::engine::Engine;
 use crate::engine::clients::{ByNumber, ClientShared};
 use crate::queue::{Queue, Visit};
@@ -99,6 +100,7 @@ impl Engine {
         let Some(vhost) = self.catalog.vhost(vhost) else { return };
         let mut work = Vec::new();
         self.sever(&vhost, clients);
+        self.end_unentitled(&vhost, clients);
         let queues: Vec<_> = vhost.tables.read().queues().cloned().collect();
         let mut visit = Visit { context: self, now: self.clock.unix_ms(), work: &mut work };
         queues.iter().for_each(|queue| self.expel_unentitled(queue, clients, &mut visit));
@@ -148,6 +150,25 @@ impl Engine {
             }
         }
         self.unbind_lost(vhost, lost, &|client| clients.contains_key(&client));
+    }
+
+    /// Ends the subscribers without a queue that ask for what the user may not have any more.
+    fn end_unentitled(&self, vhost: &Vhost, clients: &ByNumber) {
+        let direct: Vec<_> = vhost.tables.read().direct.iter().cloned().collect();
+        for subscriber in direct {
+            let Some(client) = clients.get(&subscriber.client) else { continue };
+            let (authority, identity, name) = (&self.authority, &client.identity, &client.vhost);
+            let may = |filter: &DirectFilter| {
+                let topic = || authority.authorize_topic(identity, name, &filter.exchange, &filter.key, Right::Read);
+                let exchange = Resource::exchange(&filter.exchange);
+                (!filter.is_topic || topic().is_ok())
+                    && authority.authorize(identity, name, exchange, Right::Read).is_ok()
+            };
+            if !subscriber.filters.iter().all(may) {
+                self.end_direct(vhost, subscriber.id);
+                subscriber.cancel();
+            }
+        }
     }
 
     /// Checks the rights that declaring the binding needs.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use journal::{Group, LogId, Owner, Ticket, Unwoken};
 
+use crate::catalog::direct::DirectBatch;
 use crate::engine::replies::Requester;
 use crate::message::Message;
 use crate::queue::arrival::Arrival;
@@ -20,16 +21,24 @@ pub(crate) struct Sealed {
     pub(crate) hidden: Vec<HiddenRun>,
     /// Messages that go to no queue.
     pub(crate) replies: Vec<(Requester, Message)>,
+    /// Messages for subscribers without a queue.
+    pub(crate) direct: Vec<DirectBatch>,
     /// The transaction, and the mailbox of its client.
     pub(crate) committed: Option<(TransactionId, Arc<Mailbox>)>,
 }
 
 impl Sealed {
+    /// One without anything, which waits for this ticket.
+    pub(crate) fn nothing(ticket: Ticket) -> Self {
+        Self { ticket, hidden: Vec::new(), replies: Vec::new(), direct: Vec::new(), committed: None }
+    }
+
     /// Shows the messages and tells the client.
     pub(crate) fn reveal(self, visit: &mut Visit<'_>) {
         for runs in self.hidden.chunk_by(|one, other| Arc::ptr_eq(&one.queue, &other.queue)) {
             runs.first().into_iter().for_each(|run| run.queue.reveal(runs, visit));
         }
+        self.direct.into_iter().for_each(|batch| batch.deliver(&visit.context.totals.deliveries));
         for (requester, message) in self.replies {
             let counted = requester.deliver(message);
             let totals = &visit.context.totals.publishes;

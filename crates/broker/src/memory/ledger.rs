@@ -25,7 +25,7 @@ pub enum Held {
     /// Bodies of up to 64 KiB that have not arrived in full. Larger ones have a claim in the
     /// ingress.
     Bodies,
-    /// Unread replies without a queue.
+    /// Unread messages that have no queue: direct replies, and those of subscribers without one.
     Replies,
 }
 
@@ -34,7 +34,7 @@ impl Held {
     pub const ALL: [(Self, &'static str, &'static str); 3] = [
         (Self::Transactions, "transactions", "messages of open transactions"),
         (Self::Bodies, "bodies", "small bodies that are not whole"),
-        (Self::Replies, "replies", "direct replies that are not read"),
+        (Self::Replies, "replies", "direct replies, and messages of subscribers without a queue, that are not read"),
     ];
 }
 

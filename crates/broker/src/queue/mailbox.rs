@@ -6,8 +6,8 @@
 //! other way round.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use parking_lot::Mutex;
@@ -32,9 +32,9 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// True for a reply, which has no queue: no entry of a queue has this number.
+    /// True for a message without a queue: no entry of a queue has this number.
     #[inline]
-    pub(crate) fn is_reply(&self) -> bool {
+    pub(crate) fn has_no_queue(&self) -> bool {
         self.seq == 0
     }
 }
@@ -69,8 +69,10 @@ pub(crate) struct Mailbox {
     bytes: AtomicUsize,
     limit: usize,
     passed_by: AtomicBool,
-    /// Counts replies that are not read.
+    /// Counts messages without a queue that are not read.
     account: Option<Arc<Account>>,
+    /// Messages for subscribers without a queue that did not fit.
+    dropped: AtomicU64,
     waker: Waker,
 }
 
@@ -82,31 +84,44 @@ impl Mailbox {
             limit,
             passed_by: AtomicBool::new(false),
             account: None,
+            dropped: AtomicU64::new(0),
             waker,
         }
     }
 
-    /// The same, which counts replies that are not read.
+    /// The same, which counts messages without a queue that are not read.
     pub(crate) fn counted(limit: usize, account: &Arc<Account>, waker: Waker) -> Self {
         let mut mailbox = Self::new(limit, waker);
         mailbox.account = Some(Arc::clone(account));
         mailbox
     }
 
-    /// Puts a reply in, unless `most` bytes lie here already or memory is short, in the broker or
-    /// for this client.
-    pub(crate) fn deliver_reply(&self, outgoing: Outgoing, most: usize) -> bool {
-        let cost = outgoing.message.cost();
-        let short = |account: &Arc<Account>| account.is_full() || !account.has_room(cost);
-        if self.bytes() >= most || self.account.as_ref().is_some_and(short) {
-            return false;
+    /// Puts in messages that have no queue, until `most` bytes lie here or memory is short, in the
+    /// broker or for this client. Returns how many.
+    fn deliver_without_queue(&self, consumer: u32, messages: Vec<Message>, most: usize) -> usize {
+        let (before, account) = (self.bytes(), self.account.as_deref());
+        if account.is_some_and(Account::is_full) {
+            return 0;
         }
-        self.account.iter().for_each(|account| account.hold(Held::Replies, cost));
-        self.deliver(&mut vec![outgoing], cost);
-        true
+        let (mut outgoing, mut bytes) = (Vec::with_capacity(messages.len()), 0);
+        for message in messages {
+            let all = bytes + message.cost();
+            if before + bytes >= most || account.is_some_and(|account| !account.has_room(all)) {
+                break;
+            }
+            bytes = all;
+            let (past, returns) = (Past::Fresh, Returns::default());
+            outgoing.push(Outgoing { consumer, past, returns, seq: 0, message });
+        }
+        let count = outgoing.len();
+        if count > 0 {
+            account.into_iter().for_each(|account| account.hold(Held::Replies, bytes));
+            self.deliver(&mut outgoing, bytes);
+        }
+        count
     }
 
-    /// Replies of so many bytes were taken out.
+    /// Messages without a queue were taken out, of so many bytes.
     pub(crate) fn replies_taken(&self, bytes: usize) {
         self.account.iter().for_each(|account| account.let_go(Held::Replies, bytes));
     }
@@ -197,6 +212,11 @@ impl Mailbox {
         self.bytes.fetch_sub(bytes, Ordering::SeqCst);
     }
 
+    /// Messages for subscribers without a queue that were dropped, since too much was unread.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn waker(&self) -> &Waker {
         &self.waker
     }
@@ -206,8 +226,66 @@ impl Mailbox {
     }
 }
 
+/// A consumer of a client that needs no queue: of direct replies, or of a subscriber's filters.
+#[derive(Debug, Clone)]
+pub(crate) struct MailboxConsumer {
+    /// Routes to it may be remembered for longer than its client is there.
+    mailbox: Weak<Mailbox>,
+    consumer: u32,
+    /// Bytes that may lie in the mailbox before more is dropped.
+    most: usize,
+}
+
+impl MailboxConsumer {
+    pub(crate) fn new(mailbox: &Arc<Mailbox>, consumer: u32, most: usize) -> Self {
+        Self { mailbox: Arc::downgrade(mailbox), consumer, most }
+    }
+
+    /// Its number within the client.
+    pub(crate) fn consumer(&self) -> u32 {
+        self.consumer
+    }
+
+    /// Hands messages over, and returns how many. The others are dropped: its client has gone or
+    /// leaves too much unread.
+    pub(crate) fn deliver(&self, messages: Vec<Message>) -> usize {
+        let mailbox = self.mailbox.upgrade();
+        mailbox.map_or(0, |mailbox| mailbox.deliver_without_queue(self.consumer, messages, self.most))
+    }
+
+    /// The same for messages that the client has asked for at once: their bytes are not bounded
+    /// here, and the caller asks [`MailboxConsumer::has_room`] before.
+    pub(crate) fn deliver_piece(&self, messages: Vec<Message>) -> usize {
+        let mailbox = self.mailbox.upgrade();
+        mailbox.map_or(0, |mailbox| mailbox.deliver_without_queue(self.consumer, messages, usize::MAX))
+    }
+
+    /// Whether more can be handed over now. `None` when its client has gone.
+    pub(crate) fn has_room(&self) -> Option<bool> {
+        Some(self.mailbox.upgrade()?.bytes() < self.most)
+    }
+
+    /// So many messages were dropped.
+    pub(crate) fn note_dropped(&self, count: u64) {
+        if let Some(mailbox) = self.mailbox.upgrade() {
+            mailbox.dropped.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn notify(&self, notice: Notice) {
+        if let Some(mailbox) = self.mailbox.upgrade() {
+            mailbox.notify(notice);
+        }
+    }
+
+    /// Whether it belongs to the client with this mailbox.
+    pub(crate) fn is_of(&self, mailbox: &Arc<Mailbox>) -> bool {
+        std::ptr::eq(self.mailbox.as_ptr(), Arc::as_ptr(mailbox))
+    }
+}
+
 impl Drop for Mailbox {
-    /// Replies that are left in it go with it.
+    /// Messages without a queue that are left in it go with it.
     fn drop(&mut self) {
         self.account.iter().for_each(|account| account.let_go(Held::Replies, account.of(Held::Replies)));
     }

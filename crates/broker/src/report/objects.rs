@@ -234,5 +234,7 @@ fn destination_name(tables: &Tables, destination: Destination) -> Option<(String
     match destination {
         Destination::Queue(id) => Some((tables.queue_by_id(id)?.name.to_string(), true)),
         Destination::Exchange(id) => Some((tables.exchange_by_id(id)?.name.to_string(), false)),
+        // It is a consumer, and has no name.
+        Destination::Subscriber(_) => None,
     }
 }

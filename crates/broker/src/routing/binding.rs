@@ -16,13 +16,15 @@ pub(crate) enum Destination {
     Queue(u64),
     /// The exchange of this id, which routes the message on.
     Exchange(u64),
+    /// The subscriber of this id, whose client has no queue for it.
+    Subscriber(u64),
 }
 
 impl Destination {
-    /// The id of the queue or the exchange.
+    /// The id of the queue, the exchange or the subscriber.
     pub(crate) fn id(self) -> u64 {
         match self {
-            Self::Queue(id) | Self::Exchange(id) => id,
+            Self::Queue(id) | Self::Exchange(id) | Self::Subscriber(id) => id,
         }
     }
 }

@@ -181,7 +181,7 @@ fn too_heavy() -> Error {
 /// destination alone.
 fn draw(key: u64, destination: Destination, weight: u64) -> f64 {
     // An exchange and a queue never have the same number.
-    let (Destination::Queue(id) | Destination::Exchange(id)) = destination;
+    let id = destination.id();
     let bits = (mix(key ^ mix(id)) >> 11) + 1;
     (53.0 * LN_2 - logarithm(bits)) / weight as f64
 }

@@ -231,9 +231,7 @@ mod tests {
         let mut ids: Vec<u64> = into
             .take()
             .into_iter()
-            .map(|destination| match destination {
-                Destination::Queue(id) | Destination::Exchange(id) => id,
-            })
+            .map(Destination::id)
             .collect();
         ids.sort_unstable();
         ids

@@ -20,16 +20,39 @@ use crate::queue::{Consumer, Credit, Fetched, Filter, Queue, Resume, Settling, U
 use crate::session::drain::{Delivery, Event};
 use crate::session::receiver::ConsumerRecord;
 use crate::session::settle::{FETCHED, Unacked};
-use crate::session::{Awaited, Client, SessionId};
+use crate::session::{Awaited, Client, RetainedWanted, SessionId, SubscriptionFilter};
 
 /// What a consumer gets messages from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Source {
     /// The queue of this name.
     Queue(String),
     /// A subscription. It has the selector of its consumers, who may give none, and keeps nothing
     /// that they do not get.
     Subscription(SubscriptionName),
+    /// What these filters match, without a queue. It gets each message at most once, and none twice
+    /// where several filters match. Messages that its client leaves unread beyond
+    /// [`Settings::mailbox_bytes`](crate::Settings::mailbox_bytes) are dropped, and counted in
+    /// [`ClientReport::dropped`](crate::ClientReport::dropped) and in
+    /// [`Deliveries::unread_dropped`](crate::Deliveries::unread_dropped).
+    ///
+    /// It consumes without settling (`no_ack`) and with an open window. Rights are those of a
+    /// consumer: to read each exchange, and each topic of a topic exchange. It ends with
+    /// [`Client::cancel`], with its session, and with a right that it needs.
+    ///
+    /// What the broker itself moves goes to queues alone: dead letters, delayed messages and
+    /// redriven ones.
+    Direct(DirectSource),
+}
+
+/// The filters of a [`Source::Direct`].
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DirectSource {
+    /// The messages that it asks for: those that any of these matches.
+    pub filters: Vec<SubscriptionFilter>,
+    /// Which retained messages of these it gets first. They come in pieces, as its client reads.
+    /// None of them comes behind the live message that replaced it.
+    pub retained: RetainedWanted,
 }
 
 impl From<&str> for Source {
@@ -195,6 +218,9 @@ impl Client {
     /// a tag in use.
     pub fn consume(&mut self, session: SessionId, consume: Consume, now: Instant) -> Result<String, Error> {
         self.flush(now);
+        if let Source::Direct(source) = &consume.source {
+            return self.consume_direct(session, source, &consume);
+        }
         let (queue, subscription) = self.source(&consume.source)?;
         let of_queue = queue.arguments(&self.engine);
         let asked = consume.arguments.clone().and_then(|asked| of_subscription(asked, subscription.as_deref()));
@@ -263,7 +289,8 @@ impl Client {
         admitted.map_err(Error::precondition)?;
         self.shared.account.keep(Kept::Consumer, tag.len());
         let (tag, no_ack): (Arc<str>, bool) = (tag.into(), settling == Settling::Auto);
-        let record = ConsumerRecord { session, tag: Arc::clone(&tag), slot, no_ack, timeout: None, reported: 0 };
+        let (own, direct, timeout) = (Arc::clone(&tag), None, None);
+        let record = ConsumerRecord { session, tag: own, slot, direct, no_ack, timeout, reported: 0 };
         let number = self.receiver.add_consumer(record);
         entry.add_consumer(number, tag);
         if let Some(slot) = slot {
@@ -303,6 +330,8 @@ impl Client {
     /// Takes a consumer away from its queue.
     fn detach_consumer(&mut self, number: u32) {
         let key = self.key(number);
+        let direct = self.receiver.take_direct(number);
+        self.end_direct(direct);
         if let Some(queue) = self.consumed_by(number) {
             self.visit(|visit| queue.detach(key, visit));
         }
@@ -314,6 +343,7 @@ impl Client {
 
     pub(super) fn forget_consumer(&mut self, number: u32) -> Option<ConsumerRecord> {
         let record = self.receiver.remove_consumer(number)?;
+        self.end_direct(record.direct);
         if let Some(session) = self.sessions.get_mut(record.session) {
             session.remove_consumer(number, &record.tag);
         }
@@ -406,6 +436,7 @@ impl Client {
         let name = match source {
             Source::Queue(name) => return Ok((self.queue_to(name, Right::Read)?, None)),
             Source::Subscription(name) => name,
+            Source::Direct(_) => return Err(Error::internal("a subscriber without a queue has none")),
         };
         let tables = self.vhost.tables.read();
         let found = tables.subscribed_queue(name).and_then(|queue| {

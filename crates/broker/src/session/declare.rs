@@ -293,7 +293,8 @@ impl Client {
         if !source.bindings.contains(&binding) {
             let what = format!("binding from exchange '{}'", spec.source);
             self.check_share(&what, "bindings", self.vhost.bindings.part_count(), limit)?;
-            let logged = source.durable && queue.is_none_or(Queue::logged);
+            let lasts = !matches!(destination, Destination::Subscriber(_));
+            let logged = source.durable && lasts && queue.is_none_or(Queue::logged);
             let load = source.bindings.load_of(&spec.key, &spec.arguments);
             let load = if logged { load } else { load.unlogged() };
             self.admit_declaration(&what, &spec.arguments, load)?;

@@ -248,7 +248,7 @@ impl Client {
 
     /// True for a delivery that needs no settling.
     fn report_one(&mut self, outgoing: Outgoing, report: &mut dyn FnMut(Event<'_>)) -> bool {
-        if outgoing.is_reply() {
+        if outgoing.has_no_queue() {
             self.shared.mailbox.replies_taken(outgoing.message.cost());
         }
         let Some(consumer) = self.receiver.consumer_mut(outgoing.consumer) else { return false };

@@ -35,7 +35,7 @@ impl Client {
             self.receiver.take_more_from(&self.shared.mailbox);
             ending.outgoing = self.receiver.take_deliveries_for(&consumers);
             self.shared.mailbox.handed_on(ending.outgoing.iter().map(|outgoing| outgoing.message.cost()).sum());
-            let replies = ending.outgoing.iter().filter(|outgoing| outgoing.is_reply());
+            let replies = ending.outgoing.iter().filter(|outgoing| outgoing.has_no_queue());
             self.shared.mailbox.replies_taken(replies.map(|outgoing| outgoing.message.cost()).sum());
         }
         for consumer in consumers {
@@ -50,6 +50,7 @@ impl Client {
         let mut ending = self.ending(sessions, exclusive);
         ending.outgoing = self.receiver.take_deliveries();
         ending.mailbox = Some(Arc::clone(&self.shared.mailbox));
+        self.receiver.direct().into_iter().for_each(|subscriber| self.end_direct(Some(subscriber)));
         self.receiver.clear_consumers();
         self.shared.figures.clear_consumers();
         self.run_end(ending)

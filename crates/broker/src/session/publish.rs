@@ -244,13 +244,13 @@ impl Client {
             let now = self.publisher.time(&*self.engine.clock);
             self.engine.apply_scheduling(&mut routing, envelope.headers(), Some(wanted.published_at), now)?
         } else {
-            (routing.queues, None)
+            (std::mem::take(&mut routing.queues), None)
         };
         if retain {
             check_retained(exchange, &queues)?;
         }
         let retain = retain.then(|| Box::new(basis));
-        let route: Route = queues.iter().map(|queue| self.slots.slot(queue)).collect();
+        let route = self.slots.route(&queues, &routing.direct);
         if cacheable {
             self.slots.remember_route(&route, basis);
         }
@@ -358,7 +358,8 @@ impl Client {
         }
     }
 
-    /// Logs bodies, then visits each queue with picks. The ticket covers everything logged.
+    /// Logs bodies, then visits each queue with picks, then hands over what goes to subscribers
+    /// without a queue. The ticket covers everything logged.
     pub(super) fn enqueue(&mut self, arrivals: &mut [Arrival]) -> Ticket {
         let now = self.publisher.time(&*self.engine.clock);
         let engine = &*self.engine;
@@ -377,6 +378,7 @@ impl Client {
                 Err(_) => picks.iter().for_each(|pick| arrivals[*pick as usize].miss()),
             }
         }
+        self.slots.deliver_direct(arrivals, &engine.totals.deliveries);
         if logged.is_some() {
             release_holds(arrivals, self.vhost.log(), engine);
         }

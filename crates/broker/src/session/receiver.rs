@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
+use journal::Owner;
 
 use crate::queue::mailbox::{Mailbox, Notice, Outgoing};
 use crate::queue::{Queue, SharedCredit};
@@ -15,8 +16,10 @@ use crate::session::SessionId;
 pub(super) struct ConsumerRecord {
     pub(super) session: SessionId,
     pub(super) tag: Arc<str>,
-    /// Its queue; the consumer of replies has none.
+    /// Its queue; a consumer of replies has none, nor has a subscriber without one.
     pub(super) slot: Option<u32>,
+    /// The subscriber without a queue that it is.
+    pub(super) direct: Option<Owner>,
     pub(super) no_ack: bool,
     /// How long it may hold a delivery; `None` for any time.
     pub(super) timeout: Option<Duration>,
@@ -58,6 +61,23 @@ impl Receiver {
         if let Some(record) = self.consumer_mut(consumer) {
             record.timeout = timeout;
         }
+    }
+
+    /// A consumer is this subscriber without a queue.
+    pub(super) fn set_direct(&mut self, consumer: u32, subscriber: Owner) {
+        if let Some(record) = self.consumer_mut(consumer) {
+            record.direct = Some(subscriber);
+        }
+    }
+
+    /// Takes the subscriber without a queue that a consumer is.
+    pub(super) fn take_direct(&mut self, consumer: u32) -> Option<Owner> {
+        self.consumer_mut(consumer)?.direct.take()
+    }
+
+    /// All subscribers without a queue.
+    pub(super) fn direct(&self) -> Vec<Owner> {
+        self.consumers.values().filter_map(|record| record.direct).collect()
     }
 
     #[inline]

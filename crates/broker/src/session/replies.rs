@@ -1,6 +1,5 @@
 //! The reply consumer of a session, which needs no queue.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use auth::{Resource, Right};
@@ -38,8 +37,7 @@ impl Client {
         }
         let consumer = self.add_consumer(session, &tag, None, Settling::Auto)?;
         let address = self.engine.names.address(prefix);
-        let requester =
-            Requester { vhost: Arc::clone(&self.vhost.name), mailbox: Arc::clone(&self.shared.mailbox), consumer };
+        let requester = Requester::new(&self.vhost.name, &self.shared.mailbox, consumer);
         self.engine.replies.insert(address.clone(), requester);
         self.sessions.require(session)?.replies = Some(ReplyConsumer { consumer, address });
         Ok(tag)
@@ -56,7 +54,7 @@ impl Client {
     /// the requester is still there.
     pub(super) fn finds_reply_address(&self, name: &str) -> bool {
         let Some(requester) = self.engine.replies.at(&self.vhost.name, name) else { return false };
-        let own = Arc::ptr_eq(&requester.mailbox, &self.shared.mailbox);
+        let own = requester.to.is_of(&self.shared.mailbox);
         own || self.authorize(Resource::exchange(""), Right::Write).is_ok()
     }
 

@@ -1,14 +1,20 @@
 //! The queues that a client uses, and the work of a turn for each. The requests of one read of a
 //! socket are gathered so that each queue is visited once.
 
+mod direct;
+
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 use journal::Owner;
 
+use crate::catalog::direct::{DirectBatch, DirectSubscriber};
 use crate::catalog::versions::{Basis, Versions};
+use crate::queue::arrival::Arrival;
 use crate::queue::{Queue, Settlement};
 use crate::session::routes::{Route, Routes};
+use crate::stats::Deliveries;
+use direct::DirectSlots;
 
 /// A queue that a client uses, and the work of this turn for it.
 #[derive(Debug)]
@@ -31,6 +37,8 @@ pub(super) struct Slots {
     by_queue: HashMap<Owner, u32>,
     /// Those with work of this turn, in the order in which the turn came to them.
     touched: Vec<u32>,
+    /// Subscribers without a queue, which have slots too.
+    direct: DirectSlots,
     /// They name slots.
     routes: Routes,
 }
@@ -57,7 +65,17 @@ impl Slots {
         slot
     }
 
-    /// The queue in a slot.
+    /// The route to these queues, and to these subscribers without one.
+    pub(super) fn route(&mut self, queues: &[Arc<Queue>], direct: &[Arc<DirectSubscriber>]) -> Route {
+        if direct.is_empty() {
+            return queues.iter().map(|queue| self.slot(queue)).collect();
+        }
+        let mut route: Vec<u32> = queues.iter().map(|queue| self.slot(queue)).collect();
+        route.extend(direct.iter().map(|subscriber| self.direct.slot(subscriber)));
+        route.into()
+    }
+
+    /// The queue in a slot; `None` for the slot of a subscriber without one.
     #[inline]
     pub(super) fn queue(&self, slot: u32) -> Option<&Arc<Queue>> {
         self.all.get(slot as usize)?.as_ref().map(|slot| &slot.queue)
@@ -130,6 +148,7 @@ impl Slots {
                 self.free.push(index as u32);
             }
         }
+        self.direct.let_go_of_idle(&routed);
     }
 
     #[inline]
@@ -142,19 +161,41 @@ impl Slots {
         Some(entry)
     }
 
-    /// The turn's arrival at `index` goes to the queue in this slot.
+    /// The turn's arrival at `index` goes to what is in this slot.
     #[inline]
     pub(super) fn gather_pick(&mut self, slot: u32, index: u32) {
-        if let Some(entry) = self.touch(slot) {
-            entry.picks.push(index);
+        match self.touch(slot) {
+            Some(entry) => entry.picks.push(index),
+            None => self.direct.gather_pick(slot, index),
         }
     }
 
-    /// The turn's arrival at `index` goes to none of the queues that were picked for it.
+    /// The turn's arrival at `index` goes to none of the slots that were picked for it.
     pub(super) fn forget_picks(&mut self, index: u32) {
+        self.direct.forget_picks(index);
         for slot in &self.touched {
             if let Some(entry) = &mut self.all[*slot as usize] {
                 entry.picks.retain(|pick| *pick != index);
+            }
+        }
+    }
+
+    /// Hands subscribers without a queue their messages of the turn.
+    #[inline]
+    pub(super) fn deliver_direct(&mut self, arrivals: &mut [Arrival], totals: &Deliveries) {
+        if !self.direct.is_idle() {
+            self.direct.deliver(arrivals, totals);
+        }
+    }
+
+    /// Adds an arrival of a transaction to what goes to subscribers without a queue, by slot.
+    pub(super) fn add_direct(&self, route: &Route, arrival: &mut Arrival, batches: &mut HashMap<u32, DirectBatch>) {
+        for slot in &**route {
+            let Some(subscriber) = self.direct.subscriber(*slot) else { continue };
+            if subscriber.takes(arrival.message()) {
+                let batch = batches.entry(*slot).or_insert_with(|| DirectBatch::to(subscriber));
+                batch.messages.push(arrival.message().clone());
+                arrival.taken += 1;
             }
         }
     }
@@ -200,6 +241,9 @@ impl Slots {
                 entry.touched = false;
                 entry.picks.clear();
             }
+        }
+        if !self.direct.is_idle() {
+            self.direct.end_turn();
         }
     }
 }

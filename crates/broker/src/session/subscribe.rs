@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use auth::{Resource, Right};
-use journal::{Owner, Ticket};
+use journal::Ticket;
 use parking_lot::MutexGuard;
 use selector::Selector;
 
@@ -15,11 +15,11 @@ use crate::alarms::Allowance;
 use crate::arguments::consumer::{InvalidArgument, SELECTOR};
 use crate::catalog::change::Change;
 use crate::catalog::declaration::{BindingSpec, Checked, DestinationName, QueueSpec, check_name};
-use crate::catalog::retained::{RetainedSearch, RetainedTable, Searched};
+use crate::catalog::retained::{RetainedSearch, RetainedTable};
 use crate::catalog::subscriptions::{Sharing, Subscription, SubscriptionFact, SubscriptionName};
 use crate::catalog::{Tables, binding_of};
 use crate::engine::bounds::CHANGE_ENTRIES;
-use crate::engine::retained::Feed;
+use crate::engine::retained::{Feed, FeedTarget, Piece};
 use crate::error::{Error, ErrorKind};
 use crate::queue::Queue;
 use crate::routing::{Destination, ExchangeKind, Sought};
@@ -124,9 +124,8 @@ impl Client {
         };
         let is_new = !changes.is_empty();
         let searches = match &retained {
-            Some(table) => {
-                searches(&tables, table, spec, (queue.id, &bindings)).inspect_err(|_| self.forgo(&changes))?
-            }
+            Some(table) => searches(&tables, table, spec.retained, (Destination::Queue(queue.id), &bindings))
+                .inspect_err(|_| self.forgo(&changes))?,
             None => Vec::new(),
         };
         let fact = self.subscription_changes(&tables, spec, (&queue, &bindings), &mut changes);
@@ -145,30 +144,30 @@ impl Client {
             drop(tables);
         }
         drop(groups);
-        let fed = self.feed(searches, &queue, retained);
+        let fed = self.feed(searches, &FeedTarget::Queue(Arc::clone(&queue)), retained);
         bindings.iter().try_for_each(|binding| self.authorize_bound(binding, &queue))?;
         Ok(Subscribed { name: fact.name, queue: queue_name, ticket: ticket.max(fed) })
     }
 
     /// Puts the first retained messages into the queue, and leaves the others to the housekeeping.
-    fn feed(
+    pub(super) fn feed(
         &mut self,
         searches: Vec<RetainedSearch>,
-        queue: &Arc<Queue>,
+        target: &FeedTarget,
         table: Option<MutexGuard<'_, RetainedTable>>,
     ) -> Ticket {
         let Some(table) = table else { return Ticket::NONE };
         let (mut ticket, mut rest) = (Ticket::NONE, Vec::new());
         for search in searches {
-            let mut feed = Feed { vhost: Arc::clone(&self.vhost), queue: Arc::clone(queue), search };
+            let mut feed = Feed { vhost: Arc::clone(&self.vhost), target: target.clone(), search };
             // While an alarm is up, all of them wait.
             let (searched, reached) = match self.engine.allowance() {
-                Allowance::None => (Searched::More, Ticket::NONE),
+                Allowance::None => (Piece::Wait, Ticket::NONE),
                 _ => self.engine.feed(&mut feed, &table, &mut self.work),
             };
             self.publisher.add_cost(CHANGE_ENTRIES);
             ticket = ticket.max(reached);
-            if searched == Searched::More {
+            if searched != Piece::Last {
                 rest.push(feed);
             }
         }
@@ -273,17 +272,17 @@ fn check_same(there: &SubscriptionFact, asked: &SubscriptionFact, queue: &Queue)
 }
 
 /// The searches for the retained messages that a subscription with this queue gets first.
-fn searches(
+pub(super) fn searches(
     tables: &Tables,
     table: &RetainedTable,
-    spec: &SubscriptionSpec,
-    (queue, bindings): (Owner, &[BindingSpec]),
+    wanted: RetainedWanted,
+    (destination, bindings): (Destination, &[BindingSpec]),
 ) -> Result<Vec<RetainedSearch>, Error> {
     let mut searches = Vec::new();
     for binding in bindings {
         let Some(source) = tables.exchange(&binding.source) else { continue };
-        let of_queue = binding_of(Destination::Queue(queue), &binding.key, &binding.arguments);
-        if spec.retained == RetainedWanted::OfNew && source.bindings.contains(&of_queue) {
+        let of_queue = binding_of(destination, &binding.key, &binding.arguments);
+        if wanted == RetainedWanted::OfNew && source.bindings.contains(&of_queue) {
             continue;
         }
         let sought = match source.kind {

@@ -15,6 +15,7 @@ use hashbrown::HashMap;
 use journal::{Group, Owner, SpansLogs};
 
 use crate::alarms::Allowance;
+use crate::catalog::direct::DirectBatch;
 use crate::engine::replies::Requester;
 use crate::engine::sealed::{Sealed, hide_arrivals, release_holds};
 use crate::error::{Error, ErrorKind};
@@ -125,7 +126,8 @@ impl Client {
     fn commit_now(&mut self, transaction: TransactionId) -> Result<(), Error> {
         let Some(mut open) = self.transactions.remove(transaction) else { return Ok(()) };
         let mut arrivals = open.take_arrivals();
-        let targets = self.targets(&mut arrivals);
+        let mut direct = HashMap::new();
+        let targets = self.targets(&mut arrivals, &mut direct);
         let targets = targets.and_then(|all| self.check_logs(&all, &open.deliveries).map(|()| all));
         // The last turn is over; the next one has a time of its own.
         self.publisher.forget_time();
@@ -160,7 +162,8 @@ impl Client {
         self.settled.reach(ticket);
         self.settle_rest(open.session, &open.deliveries);
         let replies = self.return_unroutable(open.session, &mut arrivals);
-        let sealed = Sealed { ticket, hidden, replies, committed: None };
+        let direct = direct.into_values().collect();
+        let sealed = Sealed { ticket, hidden, replies, direct, committed: None };
         // Not before an earlier commit of this client: commits become visible in order.
         let at_once = self.transactions.start_commit() && engine.journal.is_durable(ticket);
         if at_once {
@@ -172,7 +175,7 @@ impl Client {
         // Rejections are logged behind the group. They must not come back either once the client is
         // told.
         let committed = Some((transaction, Arc::clone(&self.shared.mailbox)));
-        let behind = Sealed { ticket: self.settled.ticket(), hidden: Vec::new(), replies: Vec::new(), committed };
+        let behind = Sealed { committed, ..Sealed::nothing(self.settled.ticket()) };
         if at_once && engine.journal.is_durable(behind.ticket) {
             behind.reveal(&mut Visit { context: &engine, now, work: &mut self.work });
         } else {
@@ -206,8 +209,13 @@ impl Client {
         replies
     }
 
-    /// The queues of each arrival, or why the transaction can't be committed.
-    fn targets(&mut self, arrivals: &mut [Arrival]) -> Result<Vec<Vec<Arc<Queue>>>, Error> {
+    /// The queues of each arrival, or why the transaction can't be committed. Gathers what goes to
+    /// subscribers without a queue.
+    fn targets(
+        &mut self,
+        arrivals: &mut [Arrival],
+        direct: &mut HashMap<u32, DirectBatch>,
+    ) -> Result<Vec<Vec<Arc<Queue>>>, Error> {
         let mut targets = Vec::with_capacity(arrivals.len());
         let mut cost = 0;
         // The arrivals before this one, by queue.
@@ -221,6 +229,7 @@ impl Client {
                 )));
             }
             arrival.identity = routed.identity;
+            self.slots.add_direct(&routed.route, arrival, direct);
             let queues: Vec<_> = routed.route.iter().filter_map(|slot| self.slots.queue(*slot)).cloned().collect();
             let before = |queue: &Queue| coming.get(&queue.id).copied().unwrap_or_default();
             if let Some(full) = queues.iter().find(|queue| queue.would_refuse(before(queue), &self.engine)) {

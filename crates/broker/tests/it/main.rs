@@ -30,6 +30,7 @@ mod kept_times;
 mod last_values;
 mod ledger;
 mod limits;
+mod listening;
 mod model;
 mod overtaken;
 mod paging;

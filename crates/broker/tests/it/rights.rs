@@ -2,7 +2,10 @@
 //! connections, and attaching clients.
 
 use auth::{Cost, PasswordHash, Permission, TopicPermission, User};
-use broker::{Broker, Consume, ConsumerArguments, ExchangeSpec, QueueSpec, SessionId, VhostSpec};
+use broker::{
+    Broker, Consume, ConsumerArguments, DirectSource, ExchangeSpec, QueueSpec, SessionId, Source, SubscriptionFilter,
+    VhostSpec,
+};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Seen};
 
@@ -68,6 +71,32 @@ fn a_consumer_ends_with_the_right_to_read_its_queue() {
     permit(&broker, "", "", ".*");
     consume(&mut alice, &broker, "views", "views");
     assert_eq!(bodies(&alice.drain(&broker)), ["views:2=4"]);
+}
+
+/// Neither a topic nor an exchange that it may not read any more.
+#[test]
+fn a_subscriber_without_a_queue_ends_with_the_right_to_what_it_asked_for() {
+    let broker = with_alice();
+    let mut alice = Peer::attach(&broker, "alice").unwrap();
+    let mut guest = Peer::attach(&broker, "guest").unwrap();
+    for exchange in ["amq.topic", "amq.fanout"] {
+        let filter = SubscriptionFilter { exchange: exchange.into(), key: "#".into(), ..SubscriptionFilter::default() };
+        let source = Source::Direct(DirectSource { filters: vec![filter], ..DirectSource::default() });
+        let consume = Consume { source, tag: exchange.into(), no_ack: true, ..Consume::default() };
+        peer_consumes(&mut alice, &broker, consume);
+    }
+    permit(&broker, ".*", ".*", "^amq.fanout$");
+    for exchange in ["amq.topic", "amq.fanout"] {
+        put(&broker, &mut guest, exchange, "k", exchange);
+    }
+    let mut seen = bodies(&alice.drain(&broker));
+    seen.sort_unstable();
+    assert_eq!(seen, ["amq.fanout:1=amq.fanout", "cancelled amq.topic"]);
+}
+
+fn peer_consumes(peer: &mut Peer, broker: &TestBroker, consume: Consume) {
+    let session = peer.session(1);
+    peer.client.consume(session, consume, broker.now()).unwrap();
 }
 
 /// The deliveries of such a consumer come back like those of any other.

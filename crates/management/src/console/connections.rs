@@ -142,6 +142,7 @@ async fn show(visitor: Visitor, State(source): Shared, Path(name): Path<String>)
             ("Heartbeat", html! { (quantity::span(client.terms.keep_alive)) }),
             ("Held for it", figure::bytes(client.held_bytes)),
             ("To be sent", figure::bytes(client.waiting_bytes)),
+            ("Dropped unread", figure::count(client.dropped)),
             ("Properties of the client", bindings::arguments(&object(&client.properties))),
         ]))
         h2 { "Sessions" }

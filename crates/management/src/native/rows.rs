@@ -184,6 +184,9 @@ pub(super) static CONNECTIONS: Resource<ClientReport> = Resource {
         figure("waiting_bytes", Kind::Number, "Deliveries that wait for it to be read", |client| {
             json!(client.waiting_bytes)
         }),
+        figure("dropped", Kind::Number, "Messages dropped that subscribers without a queue left unread", |client| {
+            json!(client.dropped)
+        }),
         figure("held_bytes", Kind::Number, "What it makes the broker hold besides queued messages", |client| {
             json!(client.held_bytes)
         }),

@@ -237,3 +237,21 @@ fn a_subscriber_gets_the_retained_message_of_each_topic_before_live_ones() {
         ("u", "subscribe you m a.* v 10 all", &["error no subscription all"]),
     ]);
 }
+
+#[test]
+fn a_listener_without_a_queue_gets_what_it_asked_for_and_nothing_is_kept_for_it() {
+    let mut talk = Talk::new(Setup::memory());
+    talk.check(&[
+        ("p", "publish - retained/a.b old", &[]),
+        ("s", "listen a.* t", &["t 1 old retained"]),
+        (
+            "p",
+            "publish 1 topic/a.b one;publish 2 topic/a.c two;publish 3 topic/b three",
+            &["accepted to 2", "unroutable 3"],
+        ),
+        ("s", "", &["t 2 one", "t 3 two"]),
+        ("s", "cancel t", &["cancelled t"]),
+        ("p", "publish 4 topic/a.b four", &["unroutable 4"]),
+    ]);
+    assert_eq!(talk.test.broker.queues().len(), 0);
+}

@@ -181,7 +181,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/broker/src/catalog",
         layers: &[
-            &["definitions", "facts", "policies", "retained", "search", "subscriptions", "tasks", "versions"],
+            &["definitions", "direct", "facts", "policies", "retained", "search", "subscriptions", "tasks", "versions"],
             &["change", "declaration", "system"],
             &["vhost_settings"],
         ],
