@@ -32,7 +32,7 @@ var phases = map[string][]step{
 		{"large", large}, {"drain", drain}, {"receiveTimeout", receiveTimeout}, {"selector", selector}, {"browse", browse},
 		{"requestReply", requestReply}, {"manyLinks", manyLinks}, {"refusals", refusals}, {"durableLink", durableLink},
 	},
-	"topics": {{"topic", topic}},
+	"topics": {{"topic", topic}, {"durableTopic", durableTopic}, {"sharedTopic", sharedTopic}},
 	"store":  {{"store", store}},
 	"fetch":  {{"fetch", fetch}},
 }
@@ -463,6 +463,43 @@ func topic(s *scene) {
 		expect("body", s.text(subscriber), "after")
 		s.nothing(subscriber, "one message was sent")
 	}
+}
+
+// durableTopic: a durable subscription gathers while its session is away, and ends when its link is closed.
+func durableTopic(s *scene) {
+	name := unique("durable")
+	sender := must(s.session.NewSender(s.ctx, name, &amqp.SenderOptions{TargetCapabilities: []string{"topic"}}))
+	options := amqp.ReceiverOptions{
+		Credit: 5, Name: name, Durability: amqp.DurabilityUnsettledState, ExpiryPolicy: amqp.ExpiryPolicyNever,
+		SourceDurability: amqp.DurabilityUnsettledState, SourceExpiryPolicy: amqp.ExpiryPolicyNever, SourceCapabilities: []string{"topic"},
+	}
+	away := must(s.conn.NewSession(s.ctx, nil))
+	must(away.NewReceiver(s.ctx, name, &options))
+	check(away.Close(s.ctx))
+	s.send(sender, "while away")
+	subscriber := must(s.session.NewReceiver(s.ctx, name, &options))
+	expect("body", s.text(subscriber), "while away")
+	check(subscriber.Close(s.ctx))
+	s.send(sender, "never")
+	subscriber = must(s.session.NewReceiver(s.ctx, name, &options))
+	s.nothing(subscriber, "the subscription is a new one")
+	check(subscriber.Close(s.ctx))
+}
+
+// sharedTopic: the links of a shared subscription share its messages.
+func sharedTopic(s *scene) {
+	name := unique("shared")
+	sender := must(s.session.NewSender(s.ctx, name, &amqp.SenderOptions{TargetCapabilities: []string{"topic"}}))
+	var subscribers []*amqp.Receiver
+	for number := range 2 {
+		options := amqp.ReceiverOptions{Credit: 1, Name: fmt.Sprintf("%s|%d", name, number), SourceCapabilities: []string{"topic", "shared"}}
+		subscribers = append(subscribers, must(s.session.NewReceiver(s.ctx, name, &options)))
+	}
+	s.send(sender, "one")
+	s.send(sender, "two")
+	found := []string{s.text(subscribers[0]), s.text(subscribers[1])}
+	sort.Strings(found)
+	expect("bodies", found, []string{"one", "two"})
 }
 
 func store(s *scene) {

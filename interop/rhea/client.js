@@ -271,6 +271,42 @@ async function topic(connection) {
   }
 }
 
+/** A durable subscription gathers while no link is there, and ends when its link is closed. */
+async function durableTopic(connection) {
+  const address = unique('durable');
+  const { send } = await openSender(connection, { address, capabilities: ['topic'] });
+  const source = { address, durable: 2, expiry_policy: 'never', capabilities: ['topic'] };
+  const subscribe = () => openReceiver(connection, source, { name: address });
+  const { receiver: first } = await subscribe();
+  first.detach();
+  await soon(first, 'receiver_close');
+  await send({ body: 'while away' });
+  const second = await subscribe();
+  second.receiver.add_credit(5);
+  assert.equal(await second.text(), 'while away');
+  second.receiver.close();
+  await soon(second.receiver, 'receiver_close');
+  await send({ body: 'never' });
+  const third = await subscribe();
+  third.receiver.add_credit(5);
+  await third.nothing('the subscription is a new one');
+  third.receiver.close();
+  await soon(third.receiver, 'receiver_close');
+}
+
+/** The links of a shared subscription share its messages. */
+async function sharedTopic(connection) {
+  const address = unique('shared');
+  const { send } = await openSender(connection, { address, capabilities: ['topic'] });
+  const source = { address, capabilities: ['topic', 'shared'] };
+  const subscribers = [];
+  for (const number of [1, 2]) subscribers.push(await openReceiver(connection, source, { name: `${address}|${number}` }));
+  for (const { receiver } of subscribers) receiver.add_credit(1);
+  await send({ body: 'one' });
+  await send({ body: 'two' });
+  assert.deepEqual((await Promise.all(subscribers.map(({ text }) => text()))).sort(), ['one', 'two']);
+}
+
 async function store(connection) {
   const old = await openReceiver(connection, named(STORED), { snd_settle_mode: 1 });
   old.receiver.add_credit(100);
@@ -294,7 +330,7 @@ async function fetch(connection) {
 
 const PHASES = {
   patterns: [workQueue, outcomes, settled, sections, large, drain, selector, requestReply, defaults],
-  topics: [topic],
+  topics: [topic, durableTopic, sharedTopic],
   store: [store],
   fetch: [fetch],
 };

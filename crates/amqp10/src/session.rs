@@ -27,9 +27,11 @@ mod sender;
 mod sessions;
 mod settle;
 mod source;
+mod subscription;
 mod target;
 mod transactions;
 mod transfer;
+mod unsubscribe;
 mod window;
 
 use std::sync::Arc;

@@ -31,6 +31,13 @@ pub enum Fact {
         /// How many that is.
         limit: u32,
     },
+    /// A queue has a consumer, and no room for another one.
+    InUse {
+        /// The name of the queue.
+        queue: String,
+        /// Its vhost.
+        vhost: String,
+    },
     /// A fetch would go past the consumer whose turn it is.
     FetchPastActive {
         /// The name of its queue.
@@ -67,6 +74,9 @@ impl Error {
         let (kind, text) = match &fact {
             Fact::Consumers { limit } => {
                 (ErrorKind::NotAllowed, format!("reached maximum ({limit}) of consumers per session"))
+            }
+            Fact::InUse { queue, vhost } => {
+                (ErrorKind::AccessRefused, format!("queue '{queue}' in vhost '{vhost}' in exclusive use"))
             }
             Fact::FetchPastActive { queue, vhost } => (
                 ErrorKind::Locked,

@@ -80,8 +80,8 @@ pub use report::{
 pub use selector::Value as Selected;
 pub use session::{
     Awaited, Client, Confirm, Consume, Declared, DeleteIf, Delivery, DirectSource, Event, Fetch, Outcome, Publish,
-    Refusal, RetainedWanted, SessionId, Source, Subscribed, SubscriptionFilter, SubscriptionSpec, Tags, TransactionId,
-    Unroutable,
+    Refusal, RetainedWanted, SessionId, Source, Subscribed, SubscriptionFilter, SubscriptionSpec, SubscriptionThere,
+    Tags, TransactionId, Unroutable,
 };
 pub use settings::{
     ConsumerLimits, CountedReturns, DeclarationLimits, DiskLimit, DiskLimits, Limits, ParkingLimits, RetainedLimits,

@@ -24,6 +24,7 @@ mod settle;
 mod settled;
 mod slots;
 mod subscribe;
+mod subscribed;
 mod trace;
 pub(crate) mod transaction;
 mod upload;
@@ -61,6 +62,7 @@ pub use drain::{Delivery, Event};
 pub use publish::Publish;
 pub use settle::{Outcome, Tags};
 pub use subscribe::{RetainedWanted, Subscribed, SubscriptionFilter, SubscriptionSpec};
+pub use subscribed::SubscriptionThere;
 
 /// A session of a client; never reused within the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

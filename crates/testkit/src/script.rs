@@ -398,7 +398,10 @@ impl Script {
                 arguments,
             },
         };
-        let subscribed = peer.client.subscribe(&spec, now)?;
+        let subscribed = match statement.has("exactly") {
+            true => peer.client.subscribe_exactly(&spec, now)?,
+            false => peer.client.subscribe(&spec, now)?,
+        };
         if spec.queue.name.is_empty() {
             self.named = subscribed.queue;
         }

@@ -117,6 +117,9 @@ impl From<Error> for Failure {
         };
         match error.fact {
             None => Self::new(code, error.text),
+            Some(Fact::InUse { queue, vhost }) => {
+                Failure::new(code, format!("queue '{queue}' in vhost '{vhost}' in exclusive use"))
+            }
             Some(Fact::Consumers { limit }) => {
                 Failure::new(code, format!("reached maximum ({limit}) of consumers per channel"))
             }

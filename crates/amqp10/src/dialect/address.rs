@@ -15,14 +15,19 @@ pub(super) fn queue_of(address: &str) -> String {
 
 /// The address of the queue.
 pub(crate) fn of_queue(name: &str) -> String {
-    let mut address = String::from(QUEUES);
+    format!("{QUEUES}{}", encoded(name))
+}
+
+/// With percent-encoding of all that is reserved or not ASCII (RFC 3986, §2).
+pub(crate) fn encoded(name: &str) -> String {
+    let mut encoded = String::with_capacity(name.len());
     for byte in name.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => address.push(byte.into()),
-            _ => address.push_str(&format!("%{byte:02X}")),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(byte.into()),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
         }
     }
-    address
+    encoded
 }
 
 /// Without the percent-encoding (RFC 3986, §2.1). `None` if it is broken, or no UTF-8 comes out.

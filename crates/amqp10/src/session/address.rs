@@ -14,6 +14,9 @@ use crate::session::error::Failure;
 /// The exchange of topics, as in STOMP.
 pub(super) const TOPICS: &str = "amq.topic";
 
+/// What the address of a topic begins with, where no capability says so.
+pub(super) const TOPIC_ADDRESS: &str = "/topic/";
+
 /// What an address means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Address<'a> {
@@ -28,7 +31,7 @@ pub(super) enum Address<'a> {
 }
 
 /// What the capabilities of a terminus say about a plain name.
-fn is_topic(capabilities: Symbols<'_>) -> bool {
+pub(super) fn is_topic(capabilities: Symbols<'_>) -> bool {
     capabilities.has("topic") || capabilities.has("temporary-topic")
 }
 
@@ -70,7 +73,7 @@ impl<'a> Address<'a> {
             let (name, key) = split(rest);
             return Some(Self::Exchange(name.into(), key.map(Cow::Borrowed)));
         }
-        if let Some(key) = text.strip_prefix("/topic/") {
+        if let Some(key) = text.strip_prefix(TOPIC_ADDRESS) {
             return present(key.into()).map(Self::Topic);
         }
         if let Some(name) = text.strip_prefix("/amq/queue/") {

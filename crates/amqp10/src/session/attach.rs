@@ -12,7 +12,6 @@ use crate::codec::error::condition;
 use crate::codec::performative::{Attach, Detach, ReceiverSettleMode, Role, SenderSettleMode};
 use crate::codec::terminus::{AttachTarget, Coordinator, Source, Target};
 use crate::codec::{Encode, Symbols};
-use crate::dialect::address::of_queue;
 use crate::session::coordinator;
 use crate::session::error::{Failure, Fault};
 use crate::session::frames::{self, OwnMap};
@@ -21,7 +20,8 @@ use crate::session::receiver::Receiver;
 use crate::session::running::{Running, Taken};
 use crate::session::sender::Sender;
 use crate::session::source::{Found, OUTCOMES, Wanted};
-use crate::session::target::{Destination, declare_dynamic};
+use crate::session::subscription::Identity;
+use crate::session::target::{Destination, Dynamic};
 use crate::session::window::Gate;
 
 /// Bytes of a link's name at most.
@@ -76,28 +76,21 @@ impl Running {
     /// The peer receives: this side consumes for it.
     fn attach_sender(&mut self, channel: u16, attach: &Attach<'_>, now: Instant) -> Result<Taken, Failure> {
         Self::check(attach)?;
-        let Some(source) = &attach.source else {
-            return Err(Failure::new(condition::NOT_FOUND, format!("there is no subscription '{}'", attach.name)));
-        };
-        let mut wanted = Wanted::read(source, attach.properties)?;
+        let Some(source) = &attach.source else { return self.attach_found(channel, attach, now) };
+        let identity = Identity::of(attach.name, &self.container, source)?;
+        let mut wanted = Wanted::read(source, attach.properties, identity)?;
+        let found = Found::find(&mut self.client, source, &mut wanted, now)?;
         let settled = attach.snd_settle_mode == SenderSettleMode::Settled || wanted.browses;
         let settling = if settled { Settling::Auto } else { Settling::Manual };
-        let found = Found::find(&mut self.client, source, &mut wanted, now)?;
-        let dynamic = found.dynamic.clone();
         let sender = self.consume(channel, attach, &found, &wanted, settling, now);
-        let sender = match sender {
-            Ok(sender) => sender,
-            Err(failure) => {
-                self.delete_dynamic(dynamic, now);
-                return Err(failure);
-            }
-        };
+        let sender = sender.inspect_err(|_| self.forgo(&found, &wanted, now))?;
         let filters = OwnMap::new(wanted.filters);
+        let in_force = wanted.identity.map_or(*source, |identity| identity.shown(source));
         let shown = Source {
             address: found.address.as_deref().or(source.address),
             filter: filters.get().filter(|filters| !filters.is_empty()),
             outcomes: Symbols::of(&OUTCOMES),
-            ..*source
+            ..in_force
         };
         let reply = Attach {
             name: attach.name,
@@ -114,6 +107,15 @@ impl Running {
         begun.deliveries.add_consumer(&sender.tag, attach.handle);
         begun.links.insert(attach.handle, Link::Sender(Box::new(sender)));
         Ok(waits(channel, found.ticket, &reply))
+    }
+
+    /// Takes back what was made for a link that is refused.
+    fn forgo(&mut self, found: &Found, wanted: &Wanted, now: Instant) {
+        self.delete_dynamic(found.dynamic.clone(), now);
+        if let Some(subscription) = found.subscription.as_ref().filter(|_| !wanted.lasts()) {
+            // It may have other links, and stays then.
+            let _ = self.end_subscription(subscription, now);
+        }
     }
 
     fn consume(
@@ -137,10 +139,9 @@ impl Running {
             credit: Credit::Granted { left: 0, rest: Rest::Kept },
             arguments: Ok(wanted.arguments.clone()),
         };
-        let has_selector = !wanted.arguments.selector.is_empty();
-        let tag = self.client.consume(id, consume, now).map_err(|error| match has_selector {
-            true if error.text.contains("x-selector") => Failure::invalid(error.text),
-            _ => error.into(),
+        let tag = self.client.consume(id, consume, now).map_err(|error| match error.text.contains("x-selector") {
+            true => Failure::invalid(error.text),
+            false => error.into(),
         })?;
         Ok(Sender {
             tag,
@@ -154,6 +155,7 @@ impl Running {
             browses: wanted.browses,
             leaves: false,
             dynamic: found.dynamic.clone(),
+            subscription: found.subscription.clone().filter(|_| wanted.lasts()),
         })
     }
 
@@ -168,13 +170,10 @@ impl Running {
         let mut dynamic = None;
         let mut made = None;
         let (destination, ticket) = if target.dynamic {
-            if target.capabilities.has("temporary-topic") {
-                return Err(Failure::not_built("a temporary topic"));
-            }
-            let (queue, ticket) = declare_dynamic(&mut self.client, now)?;
-            made = Some(of_queue(&queue));
-            dynamic = Some(queue.clone());
-            (Destination::queue(queue), ticket)
+            let node = Dynamic::make(&mut self.client, target.capabilities, now)?;
+            made = Some(node.address);
+            dynamic = node.queue;
+            (node.destination, node.ticket)
         } else {
             match target.address {
                 None => (Destination::Anonymous, Ticket::NONE),

@@ -78,7 +78,7 @@ impl Begun {
         let (count, credit, available) = match self.links.get(&handle)? {
             Link::Sender(sender) => (sender.sent(), sender.credit.wrapping_add(sender.held), Some(sender.held)),
             Link::Receiver(receiver) => (receiver.delivery_count, receiver.credit, None),
-            Link::Detached => return None,
+            Link::Detached | Link::Found(_) => return None,
         };
         Some(Flow {
             handle: Some(handle),
@@ -180,7 +180,7 @@ impl Begun {
                 }
                 (receiver.dynamic, receiver.unfinished)
             }
-            Some(Link::Detached) | None => (None, 0),
+            Some(Link::Detached | Link::Found(_)) | None => (None, 0),
         }
     }
 

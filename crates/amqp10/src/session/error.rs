@@ -3,7 +3,7 @@
 //! A condition is for programs, the text for people. What one link asks for never ends more than
 //! the link; what breaks the rules of a session or of framing ends that.
 
-use broker::{Error, ErrorKind};
+use broker::{Error, ErrorKind, Fact};
 
 use crate::codec::error::{self, condition};
 use crate::codec::{FieldError, FrameError, Symbol};
@@ -47,7 +47,11 @@ impl std::fmt::Display for Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self::new(condition_of(error.kind), error.text)
+        let condition = match error.fact {
+            Some(Fact::InUse { .. }) => condition::RESOURCE_LOCKED,
+            _ => condition_of(error.kind),
+        };
+        Self::new(condition, error.text)
     }
 }
 

@@ -31,7 +31,7 @@ impl Begun {
         };
         match self.links.get(&handle) {
             None => return Err(unattached(handle)),
-            Some(Link::Detached) => return Ok(()),
+            Some(Link::Detached | Link::Found(_)) => return Ok(()),
             Some(Link::Sender(_)) => self.take_credit(handle, flow, client, output, now),
             // What the peer says of its own end is a hint.
             Some(Link::Receiver(_)) => {}

@@ -2,6 +2,7 @@
 
 use crate::session::receiver::Receiver;
 use crate::session::sender::Sender;
+use crate::session::subscription::Lasting;
 
 /// One link, by its handle.
 pub(super) enum Link {
@@ -9,6 +10,19 @@ pub(super) enum Link {
     Sender(Box<Sender>),
     /// This side receives: the peer publishes.
     Receiver(Box<Receiver>),
+    /// The peer has found a subscription by its name, to end it. Nothing is sent on the link.
+    Found(Box<Lasting>),
     /// This side has detached it, and ignores what the peer sends before its own detach.
     Detached,
+}
+
+impl Link {
+    /// The subscription that outlives the link, unless the link is closed.
+    pub(super) fn take_subscription(&mut self) -> Option<Lasting> {
+        match self {
+            Self::Sender(sender) => sender.subscription.take(),
+            Self::Found(found) => Some((**found).clone()),
+            Self::Receiver(_) | Self::Detached => None,
+        }
+    }
 }

@@ -20,7 +20,7 @@ use crate::session::running::{Agreed, Running};
 /// The capability by which a client wants to be the only one of its container id.
 const SOLE_CONNECTION: &str = "sole-connection-for-container";
 /// What works here, of what Qpid JMS and others ask for.
-const OFFERED: [&str; 3] = [SOLE_CONNECTION, "ANONYMOUS-RELAY", "DELAYED_DELIVERY"];
+const OFFERED: [&str; 4] = [SOLE_CONNECTION, "ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS"];
 /// What a `hostname` that means a vhost begins with; this is RabbitMQ's rule.
 const VHOST: &str = "vhost:";
 /// The vhost of all others.
@@ -89,7 +89,7 @@ impl Amqp10Connection {
         };
         let client = self.entrance().attach(identity, wish)?;
         self.entrance().note_open(&client, Label::Name(Some(open.container_id)));
-        Ok(Running::new(client, self.shared.broker.clone(), agreed, sole))
+        Ok(Running::new(client, self.shared.broker.clone(), agreed, (open.container_id.to_owned(), sole)))
     }
 
     /// Takes the container id, if the client wants to be the only one of it.

@@ -56,13 +56,30 @@ pub(super) struct Running {
     pub(super) known: HashSet<String>,
     /// How many links there are.
     links: usize,
+    /// The peer's container id.
+    pub(super) container: String,
     _sole: Option<Sole>,
 }
 
 impl Running {
-    pub(super) fn new(client: Client, broker: Broker, agreed: Agreed, sole: Option<Sole>) -> Self {
+    pub(super) fn new(
+        client: Client,
+        broker: Broker,
+        agreed: Agreed,
+        (container, sole): (String, Option<Sole>),
+    ) -> Self {
         let sessions = Sessions::new(broker.dialects().clone());
-        Self { client, sessions, broker, agreed, unfinished: 0, known: HashSet::new(), links: 0, _sole: sole }
+        Self {
+            client,
+            sessions,
+            broker,
+            agreed,
+            unfinished: 0,
+            known: HashSet::new(),
+            links: 0,
+            container,
+            _sole: sole,
+        }
     }
 
     /// Takes a frame of an open connection.
@@ -188,7 +205,7 @@ impl Running {
             let (dynamic, unfinished) = match link {
                 Link::Sender(sender) => (sender.dynamic, 0),
                 Link::Receiver(receiver) => (receiver.dynamic, receiver.unfinished),
-                Link::Detached => (None, 0),
+                Link::Detached | Link::Found(_) => (None, 0),
             };
             self.unfinished -= unfinished.min(self.unfinished);
             gone = gone.max(self.delete_dynamic(dynamic, now));
@@ -237,15 +254,21 @@ impl Running {
                 self.links = self.links.saturating_sub(1);
                 return Ok(Taken::Done);
             }
-            Some(Link::Sender(_) | Link::Receiver(_)) => {}
+            Some(Link::Sender(_) | Link::Receiver(_) | Link::Found(_)) => {}
         }
-        let ticket = self.take_down((channel, handle), Ending::Orderly, output, now);
+        let ends = begun.links.get_mut(&handle).filter(|_| detach.closed).and_then(Link::take_subscription);
+        let mut ticket = self.take_down((channel, handle), Ending::Orderly, output, now);
+        let ended = ends.map_or(Ok(Ticket::NONE), |subscription| self.end_subscription(&subscription, now));
+        if let Ok(ended) = ended {
+            ticket = ticket.max(ended);
+        }
         if let Some(begun) = self.begun(channel) {
             begun.links.remove(&handle);
         }
         self.links = self.links.saturating_sub(1);
-        // No terminus outlives its link, so a link that is suspended is closed, too.
-        let reply = Detach { handle, closed: detach.closed, error: None };
+        // A durable subscription outlives a link that is suspended.
+        let error = ended.as_ref().err().map(Failure::as_error);
+        let reply = Detach { handle, closed: detach.closed, error };
         Ok(Taken::Waits { awaited: ticket.into(), frames: frames::frame(channel, &reply) })
     }
 

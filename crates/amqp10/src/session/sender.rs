@@ -2,6 +2,8 @@
 
 use broker::{Outcome, Settling};
 
+use crate::session::subscription::Lasting;
+
 /// How a link ends, alone or with its session or connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
@@ -34,6 +36,8 @@ pub(super) struct Sender {
     pub(super) leaves: bool,
     /// The queue that goes with the link.
     pub(super) dynamic: Option<String>,
+    /// The subscription that outlives the link.
+    pub(super) subscription: Option<Lasting>,
 }
 
 impl Sender {
@@ -102,6 +106,7 @@ mod tests {
                 browses: false,
                 leaves: false,
                 dynamic: None,
+                subscription: None,
             };
             sender.grant(seen, granted);
             assert_eq!(sender.credit, credit, "{sent} {seen:?} {granted}");

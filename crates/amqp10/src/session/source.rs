@@ -3,18 +3,17 @@
 use std::time::Instant;
 
 use broker::{
-    Client, ConsumerArguments, ErrorKind, Mode, Outcome, QueueSpec, Sharing, SubscriptionFilter, SubscriptionName,
-    SubscriptionSpec, Table, Ticket,
+    Client, ConsumerArguments, ErrorKind, Mode, Outcome, QueueSpec, Sharing, SubscriptionFilter, SubscriptionSpec,
+    Table, Ticket,
 };
 
-use crate::codec::error::condition;
-use crate::codec::terminus::{Durability, ExpiryPolicy, Source};
-use crate::codec::{Map, Symbols, Value, ValueRef, descriptor_code};
-use crate::dialect::address::of_queue;
+use crate::codec::terminus::Source;
+use crate::codec::{Map, Value, ValueRef, descriptor_code};
 use crate::session::address::{Address, TOPICS};
 use crate::session::error::Failure;
 use crate::session::outcome::outcome_of;
-use crate::session::target::{declare, declare_dynamic};
+use crate::session::subscription::{Identity, Lasting, Lasts, refused};
+use crate::session::target::{Destination, Dynamic, declare};
 
 /// Descriptors of filters (registered by apache.org).
 const NO_LOCAL: u64 = 0x468c_0000_0003;
@@ -30,23 +29,27 @@ pub(super) struct Wanted {
     pub(super) no_local: bool,
     pub(super) browses: bool,
     pub(super) default_outcome: Outcome,
+    /// The subscription that the link is of, if that is more than the link.
+    pub(super) identity: Option<Identity>,
     /// The filters that are applied, as they came.
     pub(super) filters: Vec<(Value, Value)>,
 }
 
 impl Wanted {
     /// Reads a source, and the properties of its link.
-    pub(super) fn read(source: &Source<'_>, properties: Option<Map<'_>>) -> Result<Self, Failure> {
+    pub(super) fn read(
+        source: &Source<'_>,
+        properties: Option<Map<'_>>,
+        identity: Option<Identity>,
+    ) -> Result<Self, Failure> {
         let mut wanted = Self {
             arguments: ConsumerArguments::default(),
             no_local: false,
             browses: false,
             default_outcome: Outcome::Released,
+            identity,
             filters: Vec::new(),
         };
-        if source.durable != Durability::None || source.expiry_policy == ExpiryPolicy::Never {
-            return Err(Failure::not_built("a durable source"));
-        }
         match source.distribution_mode.map(|mode| mode.0) {
             None | Some("move") => {}
             Some("copy") => {
@@ -70,6 +73,11 @@ impl Wanted {
             }
         }
         Ok(wanted)
+    }
+
+    /// Whether the subscription of the link outlives it.
+    pub(super) fn lasts(&self) -> bool {
+        self.identity.as_ref().is_some_and(|identity| identity.lasts != Lasts::Links)
     }
 
     /// Applies a filter that is known. A peer sees in our attach which ones are.
@@ -96,13 +104,15 @@ pub(super) struct Found {
     pub(super) dynamic: Option<String>,
     /// The address, if this side has made it.
     pub(super) address: Option<String>,
+    /// The subscription that the link is of, if that is more than the link.
+    pub(super) subscription: Option<Lasting>,
     /// What the answer must wait for.
     pub(super) ticket: Ticket,
 }
 
 impl Found {
     fn queue(name: String, ticket: Ticket) -> Self {
-        Self { source: name.into(), dynamic: None, address: None, ticket }
+        Self { source: name.into(), dynamic: None, address: None, subscription: None, ticket }
     }
 
     /// Finds what the source means, and makes what is not there.
@@ -113,10 +123,13 @@ impl Found {
         now: Instant,
     ) -> Result<Self, Failure> {
         if source.dynamic {
-            return Self::dynamic(client, source.capabilities, now);
+            return Self::dynamic(client, source, wanted, now);
         }
         let address = source.address.ok_or_else(|| Failure::invalid("the source has no address"))?;
         let (exchange, key) = match Address::parse(address, source.capabilities)? {
+            Address::Queue(_) | Address::LastingQueue(_) if wanted.identity.is_some() => {
+                return Err(Failure::not_built("a durable or shared source that is a queue"));
+            }
             Address::Queue(name) => {
                 let name = name.into_owned();
                 client.check_queue(&name, now)?;
@@ -133,39 +146,47 @@ impl Found {
             Address::Exchange(name, key) => (name.into_owned(), key.unwrap_or_default().into_owned()),
             Address::Topic(name) => (TOPICS.to_owned(), name.into_owned()),
         };
-        Self::subscription(client, exchange, key, wanted, now)
+        Self::subscription(client, (exchange, key), wanted, now)
     }
 
-    fn dynamic(client: &mut Client, capabilities: Symbols<'_>, now: Instant) -> Result<Self, Failure> {
-        if capabilities.has("temporary-topic") {
-            return Err(Failure::not_built("a temporary topic"));
+    fn dynamic(client: &mut Client, source: &Source<'_>, wanted: &mut Wanted, now: Instant) -> Result<Self, Failure> {
+        if wanted.identity.is_some() {
+            return Err(Failure::not_built("a dynamic source that is durable or shared"));
         }
-        let (queue, ticket) = declare_dynamic(client, now)?;
-        let address = Some(of_queue(&queue));
-        Ok(Self { source: queue.clone().into(), dynamic: Some(queue), address, ticket })
+        let made = Dynamic::make(client, source.capabilities, now)?;
+        let found = match (made.queue, made.destination) {
+            (None, Destination::Fixed { exchange, key: Some(key), .. }) => {
+                Self::subscription(client, (exchange, key), wanted, now)?
+            }
+            (queue, _) => Self { dynamic: queue.clone(), ..Self::queue(queue.unwrap_or_default(), made.ticket) },
+        };
+        Ok(Self { address: Some(made.address), ..found })
     }
 
-    /// A subscription that lives as long as its link.
+    /// A subscription: with an identity that one, else one that lives as long as its link.
     fn subscription(
         client: &mut Client,
-        exchange: String,
-        key: String,
+        (exchange, key): (String, String),
         wanted: &mut Wanted,
         now: Instant,
     ) -> Result<Self, Failure> {
-        if wanted.browses {
-            return Err(Failure::new(condition::NOT_IMPLEMENTED, "a browser sees what waits in a queue"));
-        }
+        // Each subscription has a copy of its own, so `copy` says nothing new here.
+        wanted.browses = false;
+        wanted.arguments.mode = Mode::Take;
+        let identity = wanted.identity.as_ref();
+        let own = || QueueSpec { exclusive: true, auto_delete: true, ..QueueSpec::default() };
         let spec = SubscriptionSpec {
-            name: SubscriptionName::default(),
-            sharing: Sharing::Exclusive,
+            name: identity.map(|identity| identity.name.clone()).unwrap_or_default(),
+            sharing: identity.map_or(Sharing::Exclusive, |identity| identity.sharing),
             selector: std::mem::take(&mut wanted.arguments.selector),
             filters: vec![SubscriptionFilter { exchange, key, arguments: Table::default() }],
-            queue: QueueSpec { exclusive: true, auto_delete: true, ..QueueSpec::default() },
+            queue: identity.map_or_else(own, Identity::queue),
             retained: broker::RetainedWanted::None,
         };
-        let subscribed = client.subscribe(&spec, now)?;
+        let subscribed = client.subscribe_exactly(&spec, now).map_err(refused)?;
+        let name = subscribed.name.clone();
+        let subscription = identity.map(|_| Lasting { name, queue: subscribed.queue });
         let source = broker::Source::Subscription(subscribed.name);
-        Ok(Self { source, dynamic: None, address: None, ticket: subscribed.ticket })
+        Ok(Self { source, dynamic: None, address: None, subscription, ticket: subscribed.ticket })
     }
 }

@@ -6,8 +6,12 @@ use std::time::Instant;
 use broker::{Client, ErrorKind, QueueSpec, Ticket, Unroutable};
 
 use crate::codec::Symbols;
-use crate::session::address::{Address, TOPICS};
+use crate::dialect::address::of_queue;
+use crate::session::address::{Address, TOPIC_ADDRESS, TOPICS, is_topic};
 use crate::session::error::Failure;
+
+/// What the name of a temporary topic begins with.
+const TEMPORARY_TOPIC: &str = "temporary-topic.";
 
 /// Where messages go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +35,11 @@ impl Destination {
         Self::Fixed { exchange: String::new(), key: Some(name), unroutable: Unroutable::Tell }
     }
 
+    /// A topic.
+    fn topic(name: String) -> Self {
+        Self::Fixed { exchange: TOPICS.to_owned(), key: Some(name), unroutable: Unroutable::Drop }
+    }
+
     /// Finds what an address means, and makes the queue of a plain name. Also returns the ticket
     /// that an answer must wait for.
     pub(super) fn find(
@@ -51,13 +60,13 @@ impl Destination {
             Address::Exchange(name, key) => {
                 client.check_target(&name)?;
                 let (exchange, key) = (name.into_owned(), key.map(|key| key.into_owned()));
-                Ok((Self::Fixed { exchange, key, unroutable: Unroutable::Tell }, Ticket::NONE))
+                let unroutable = if is_topic(capabilities) { Unroutable::Drop } else { Unroutable::Tell };
+                Ok((Self::Fixed { exchange, key, unroutable }, Ticket::NONE))
             }
             // A topic without subscribers is no error (Jakarta Messaging, §4.2.1).
             Address::Topic(name) => {
                 client.check_target(TOPICS)?;
-                let (exchange, key) = (TOPICS.to_owned(), Some(name.into_owned()));
-                Ok((Self::Fixed { exchange, key, unroutable: Unroutable::Drop }, Ticket::NONE))
+                Ok((Self::topic(name.into_owned()), Ticket::NONE))
             }
         }
     }
@@ -78,8 +87,32 @@ pub(super) fn declare(client: &mut Client, name: &str, now: Instant) -> Result<T
     client.declare_queue(&spec, now).map(|declared| declared.ticket)
 }
 
+/// A dynamic node: a queue that goes with its link, or a topic.
+pub(super) struct Dynamic {
+    pub(super) address: String,
+    /// The queue. Nothing is kept for a topic.
+    pub(super) queue: Option<String>,
+    pub(super) destination: Destination,
+    pub(super) ticket: Ticket,
+}
+
+impl Dynamic {
+    /// Makes the node that these capabilities ask for.
+    pub(super) fn make(client: &mut Client, capabilities: Symbols<'_>, now: Instant) -> Result<Self, Failure> {
+        if capabilities.has("temporary-topic") {
+            client.check_target(TOPICS)?;
+            let name = client.fresh_name(TEMPORARY_TOPIC);
+            let address = format!("{TOPIC_ADDRESS}{name}");
+            return Ok(Self { address, queue: None, destination: Destination::topic(name), ticket: Ticket::NONE });
+        }
+        let (queue, ticket) = declare_dynamic(client, now)?;
+        let address = of_queue(&queue);
+        Ok(Self { address, queue: Some(queue.clone()), destination: Destination::queue(queue), ticket })
+    }
+}
+
 /// Declares a queue that only this connection consumes from, and that goes with it: a dynamic node.
-pub(super) fn declare_dynamic(client: &mut Client, now: Instant) -> Result<(String, Ticket), Failure> {
+fn declare_dynamic(client: &mut Client, now: Instant) -> Result<(String, Ticket), Failure> {
     let spec = QueueSpec { exclusive: true, ..QueueSpec::default() };
     let declared = client.declare_queue(&spec, now)?;
     Ok((declared.name, declared.ticket))

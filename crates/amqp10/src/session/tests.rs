@@ -8,4 +8,5 @@ mod publishing;
 mod receiving;
 mod scene;
 mod sessions;
+mod subscriptions;
 mod transactions;

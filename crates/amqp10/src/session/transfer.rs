@@ -52,7 +52,7 @@ impl Running {
         let step = match begun.links.get_mut(&handle) {
             None => return Err(unattached(handle)),
             Some(Link::Detached) => return Ok(()),
-            Some(Link::Sender(_)) => {
+            Some(Link::Sender(_) | Link::Found(_)) => {
                 let text = format!("a transfer on the link of handle {handle}, which sends to the peer");
                 return Err(Fault::session(condition::NOT_ALLOWED, text));
             }
@@ -267,7 +267,8 @@ impl Running {
                 (String::new(), name.into_owned(), Unroutable::Tell)
             }
             Address::Exchange(name, key) => {
-                (name.into_owned(), key.map_or_else(subject, |key| key.into_owned()), Unroutable::Tell)
+                let unroutable = if published.to_topic { Unroutable::Drop } else { Unroutable::Tell };
+                (name.into_owned(), key.map_or_else(subject, |key| key.into_owned()), unroutable)
             }
             Address::Topic(name) => (TOPICS.to_owned(), name.into_owned(), Unroutable::Drop),
         };

@@ -489,7 +489,7 @@ pub(super) fn no_queue(name: &str, vhost: &str) -> Error {
 }
 
 fn in_use(queue: &Queue) -> Error {
-    Error::refused(format!("queue '{}' in vhost '{}' in exclusive use", queue.name, queue.vhost))
+    Error::of(Fact::InUse { queue: queue.name.to_string(), vhost: queue.vhost.to_string() })
 }
 
 fn too_many(queue: &Queue, limit: u32) -> Error {

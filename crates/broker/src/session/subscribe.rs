@@ -67,6 +67,15 @@ pub struct SubscriptionFilter {
     pub arguments: Table,
 }
 
+/// What becomes of a subscription that has other filters or another selector than it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum IfOther {
+    /// It gets these filters besides, and the selector instead.
+    Adapt,
+    /// It ends before the new one begins.
+    End,
+}
+
 /// A subscription that is there.
 #[derive(Debug, Clone)]
 pub struct Subscribed {
@@ -104,6 +113,24 @@ impl Client {
     /// belongs to another subscription, where it is shared in another way, and for a selector that
     /// is invalid or changes while there are consumers.
     pub fn subscribe(&mut self, spec: &SubscriptionSpec, now: Instant) -> Result<Subscribed, Error> {
+        self.begin_subscription(spec, IfOther::Adapt, now)
+    }
+
+    /// Begins a subscription, or finds the one with its name. If that has other filters or another
+    /// selector, it ends first, with all that it keeps; so Jakarta Messaging wants it (§4.11.3).
+    ///
+    /// # Errors
+    /// Those of [`Client::subscribe`]. `Precondition` where it has others and is in use.
+    pub fn subscribe_exactly(&mut self, spec: &SubscriptionSpec, now: Instant) -> Result<Subscribed, Error> {
+        self.begin_subscription(spec, IfOther::End, now)
+    }
+
+    fn begin_subscription(
+        &mut self,
+        spec: &SubscriptionSpec,
+        if_other: IfOther,
+        now: Instant,
+    ) -> Result<Subscribed, Error> {
         self.flush(now);
         for filter in &spec.filters {
             self.check_exchange(&filter.exchange, now)?;
@@ -118,6 +145,10 @@ impl Client {
         let retained = (spec.retained != RetainedWanted::None).then(|| vhost.retained.lock());
         let groups = engine.groups.of(vhost.log()).read();
         let mut tables = vhost.tables.write();
+        let ended = match if_other {
+            IfOther::Adapt => Ticket::NONE,
+            IfOther::End => self.end_other(&mut tables, spec, &bindings)?,
+        };
         let (queue, mut changes) = match self.find_or_build(&tables, &queue_name, &spec.queue)? {
             Checked::There(queue) => (queue, Vec::new()),
             Checked::New(queue) => (Arc::clone(&queue), vec![Change::Queue(queue)]),
@@ -146,7 +177,7 @@ impl Client {
         drop(groups);
         let fed = self.feed(searches, &FeedTarget::Queue(Arc::clone(&queue)), retained);
         bindings.iter().try_for_each(|binding| self.authorize_bound(binding, &queue))?;
-        Ok(Subscribed { name: fact.name, queue: queue_name, ticket: ticket.max(fed) })
+        Ok(Subscribed { name: fact.name, queue: queue_name, ticket: ticket.max(fed).max(ended) })
     }
 
     /// Puts the first retained messages into the queue, and leaves the others to the housekeeping.

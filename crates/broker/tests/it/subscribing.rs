@@ -69,6 +69,33 @@ fn filters_are_added_and_the_selector_is_the_last_one() {
     assert!(refused.starts_with("406 invalid arg 'x-selector' for queue 'q' in vhost '/': "), "{refused}");
 }
 
+/// As Jakarta Messaging wants it.
+#[test]
+fn one_that_is_to_be_exactly_so_ends_before_it_has_other_filters_or_another_selector() {
+    check(&[
+        ("a subscribe s q amq.topic a + durable shared exactly", ""),
+        ("a publish amq.topic a 1", ""),
+        ("a subscribe s q amq.topic a + durable shared exactly", ""),
+        ("* counts q", "1 0"),
+        ("a subscribe s q amq.topic b + durable shared exactly", ""),
+        ("* counts q", "0 0"),
+        ("a publish amq.topic a 2; publish amq.topic b 3", ""),
+        ("* counts q", "1 0"),
+        ("a subscribe s q amq.topic b + durable shared exactly x-selector=n=1", ""),
+        ("* counts q", "0 0"),
+        ("* subscriptions", "q: 's' Shared n=1"),
+        ("a subscribe s q amq.topic b amq.topic c + durable shared", ""),
+        ("a publish amq.topic b 4 n=1; subscribe s q amq.topic b + durable shared exactly x-selector=n=1", ""),
+        ("* counts q", "0 0"),
+        ("a subscribe s q amq.topic b + durable exactly", "406 subscription 's' in vhost '/' is shared"),
+        ("a consume subscription:s c", ""),
+        ("b subscribe s q amq.topic b + durable shared exactly x-selector=n=1", ""),
+        ("b subscribe s q amq.topic b + durable shared exactly", "406 queue 'q' in vhost '/' in use"),
+        ("b subscribe s q amq.topic a + durable shared exactly x-selector=n=1", "406 queue 'q' in vhost '/' in use"),
+        ("* subscriptions", "q: 's' Shared n=1"),
+    ]);
+}
+
 /// A queue that was declared before it had a subscription, as those of earlier versions.
 #[test]
 fn a_queue_that_is_there_and_is_as_asked_for_becomes_its_queue() {

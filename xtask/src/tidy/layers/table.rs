@@ -411,9 +411,9 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/amqp10/src/session",
         layers: &[
-            &["containers", "error", "frames", "sender", "window"],
-            &["address", "outcome"],
-            &["target"],
+            &["containers", "error", "frames", "window"],
+            &["address", "outcome", "subscription"],
+            &["sender", "target"],
             &["receiver", "source"],
             &["link"],
             &["deliver"],
@@ -422,7 +422,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["flow", "sessions", "settle"],
             &["events"],
             &["running"],
-            &["coordinator"],
+            &["coordinator", "unsubscribe"],
             &["attach", "connection", "transfer"],
             &["close", "open", "sasl"],
         ],

@@ -97,16 +97,22 @@ fn open_shows_what_is_offered_and_agrees_on_limits() {
 fn a_vhost_is_named_in_the_hostname() {
     let scene = Scene::new();
     for (hostname, expected) in [
-        (None, &["open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\", \"DELAYED_DELIVERY\"]"][..]),
+        (
+            None,
+            &["open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\", \"DELAYED_DELIVERY\", \"SHARED-SUBS\"]"][..],
+        ),
         (
             Some("broker.example.org"),
-            &["open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\", \"DELAYED_DELIVERY\"]"],
+            &["open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\", \"DELAYED_DELIVERY\", \"SHARED-SUBS\"]"],
         ),
-        (Some("vhost:/"), &["open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\", \"DELAYED_DELIVERY\"]"]),
+        (
+            Some("vhost:/"),
+            &["open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\", \"DELAYED_DELIVERY\", \"SHARED-SUBS\"]"],
+        ),
         (
             Some("vhost:none"),
             &[
-                "open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\", \"DELAYED_DELIVERY\"]",
+                "open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\", \"DELAYED_DELIVERY\", \"SHARED-SUBS\"]",
                 "close amqp:not-found",
             ],
         ),

@@ -50,6 +50,12 @@ impl Scene {
         Self { test, protocol }
     }
 
+    /// The same after a crash.
+    pub(super) fn restarted(self) -> Self {
+        drop(self.protocol);
+        Self::open(self.test.abandon())
+    }
+
     pub(super) fn with_settings(mut self, settings: Settings) -> Self {
         self.protocol = Amqp10::new(self.test.broker.clone(), settings);
         self
