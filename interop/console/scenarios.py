@@ -305,6 +305,38 @@ def a_purge_asks_first_and_can_be_cancelled(stage):
 
 
 @scenario
+def a_purge_and_a_deletion_can_be_undone(stage):
+    stage.broker.declare("missed")
+    stage.broker.publish("missed", 3)
+    stage.log_in()
+    for link, button, said in [
+        ("Purge…", "Purge 3 ready messages", "Purged 3 messages of queue 'missed'. They are kept for 15 minutes"),
+        ("Delete queue…", "Delete queue", "Queue 'missed' is deleted, with 3 messages. They are kept for 15 minutes"),
+    ]:
+        stage.open(queue_path("missed"))
+        stage.page.get_by_role("link", name=link).click()
+        stage.page.get_by_role("button", name=button).click()
+        expect(stage.page.get_by_text(said)).to_be_visible()
+        stage.open("/tasks")
+        stage.picture("undo")
+        stage.page.get_by_role("link", name=re.compile("^Undo task")).first.click()
+        stage.page.get_by_role("button", name="Undo task").click()
+        expect(stage.page.get_by_text("is being undone")).to_be_visible()
+        until("they are back", lambda: stage.broker.queue("missed").get("messages_ready") == 3)
+
+
+@scenario
+def a_purge_may_drop_messages_at_once(stage):
+    stage.broker.declare("dropped")
+    stage.broker.publish("dropped", 2)
+    stage.log_in()
+    stage.open(queue_path("dropped", "/purge"))
+    stage.page.get_by_label("Keep the messages").select_option("no, drop them at once")
+    stage.page.get_by_role("button", name="Purge 2 ready messages").click()
+    expect(stage.page.get_by_text("Purged 2 messages of queue 'dropped'.", exact=True)).to_be_visible()
+
+
+@scenario
 def messages_move_by_a_task_after_a_look_at_its_plan(stage):
     stage.broker.declare("moved.from")
     stage.broker.declare("moved.to")

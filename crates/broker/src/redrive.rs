@@ -46,6 +46,7 @@ impl Broker {
         let engine = &self.engine;
         let spec = TaskSpec {
             kind: TaskKind::Redrive,
+            undo: None,
             queue: browse.queue.to_owned(),
             target: None,
             selector: browse.selector.to_owned(),

@@ -30,6 +30,8 @@ const TRIED: u64 = 100;
 const TRIAL: Duration = Duration::from_secs(1);
 /// A task with a rate takes those of so many seconds in one step.
 const TOGETHER: f64 = 0.1;
+/// How often a task that deletes its queue looks for messages that came while it ran.
+const ROUNDS: u32 = 16;
 /// Queues whose deaths a task watches at most.
 const WATCHED: usize = 16;
 
@@ -55,6 +57,8 @@ struct RunningTask {
     run: Result<Run, String>,
     pace: Pace,
     watch: Watch,
+    /// How often it has begun again.
+    rounds: u32,
     /// It has nothing to do before this.
     due: Instant,
     /// It ends so once its moves are durable.
@@ -172,7 +176,7 @@ impl RunningTask {
     fn new(engine: &Engine, vhost: Arc<Vhost>, task: Arc<Task>, now: Instant) -> Self {
         let run = Run::resume(engine, &vhost.name, &task).map_err(|error| error.to_string());
         let (pace, watch) = (Pace::new(task.spec.rate, now), Watch::default());
-        Self { vhost, task, run, pace, watch, due: now, ending: None }
+        Self { vhost, task, run, pace, watch, rounds: 0, due: now, ending: None }
     }
 
     /// Takes a step if it is due. False when the task has ended.
@@ -223,7 +227,7 @@ impl RunningTask {
             return Err(reason);
         }
         match stepped {
-            Stepped::End => return Ok(Some(TaskState::Done)),
+            Stepped::End => return self.looked_at_all(engine),
             Stepped::NoRoom => self.due = now + PAUSE,
             Stepped::On if self.watch.sent >= TRIED && !self.watch.tried => {
                 self.watch.tried = true;
@@ -234,6 +238,25 @@ impl RunningTask {
         Ok(None)
     }
 
+    /// There is no more that it has not looked at. A queue that is to be deleted may have got more
+    /// meanwhile.
+    fn looked_at_all(&mut self, engine: &Engine) -> Result<Option<TaskState>, String> {
+        let run = self.run.as_mut().map_err(|reason| reason.clone())?;
+        if !self.task.spec.kind.ends_queue() {
+            return Ok(Some(TaskState::Done));
+        }
+        let (left, queue) = (run.counts.refused + run.counts.homeless, &run.queue().name);
+        if left > 0 {
+            return Err(format!("{left} messages found no place, so queue '{queue}' is not deleted"));
+        }
+        if run.queue().lock(engine).ready() > 0 && self.rounds < ROUNDS {
+            self.rounds += 1;
+            run.begin_again(engine, &self.task);
+            return Ok(None);
+        }
+        Ok(Some(TaskState::Done))
+    }
+
     /// Ends the task once its moves are durable. True when it has ended.
     fn end(&mut self, engine: &Engine, state: TaskState, now: Instant) -> bool {
         let moved = self.run.as_ref().map_or(Ticket::NONE, |run| run.moved);
@@ -241,8 +264,22 @@ impl RunningTask {
             (self.ending, self.due) = (Some(state), now + FLUSH);
             return false;
         }
+        if state == TaskState::Done && self.task.spec.kind.ends_queue() {
+            self.end_queue(engine);
+        }
         finish(engine, &self.vhost, &self.task, state);
         true
+    }
+}
+
+impl RunningTask {
+    /// Deletes the queue, whose messages have moved.
+    fn end_queue(&self, engine: &Engine) {
+        let (Ok(run), mut tables) = (&self.run, self.vhost.tables.write()) else { return };
+        if !tables.is_ended() {
+            // The check is empty, so it can't refuse.
+            let _ = engine.end_queue(&mut tables, run.queue(), &|_| Ok(()));
+        }
     }
 }
 

@@ -16,6 +16,7 @@ mod explained;
 mod figure;
 mod form;
 mod frame;
+mod keeping;
 mod limits;
 mod log;
 mod login;

@@ -54,6 +54,7 @@ pub use queues::QueueChange;
 pub(crate) use queues::fetched;
 pub(crate) use queues::movement;
 pub use retained::RetainedChange;
+pub(crate) use tasks::kept::kept_in;
 pub(crate) use tasks::plan;
 pub use tasks::{PlannedRow, TaskChange, TaskFields, TaskTo};
 pub use users::{Secret, UserChange};

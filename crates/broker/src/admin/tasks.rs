@@ -160,8 +160,11 @@ impl Broker {
             let asked = authority.authorize(author, vhost, resource, right);
             asked.map_err(|denied| Error::refused(format!("{}: {denied}", spec.kind.name())))
         };
-        ask(Resource::queue(&spec.queue), Right::Read)?;
+        let right = if spec.kind == TaskKind::DeleteQueue { Right::Configure } else { Right::Read };
+        ask(Resource::queue(&spec.queue), right)?;
         match &spec.target {
+            // A queue that the broker has made for this.
+            _ if spec.kind.is_kept() => Ok(()),
             None => Ok(()),
             // As a publish to the default exchange, whose key is the queue's name.
             Some(TaskTarget::Queue(_)) => ask(Resource::exchange(""), Right::Write),

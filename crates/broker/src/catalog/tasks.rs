@@ -34,10 +34,17 @@ pub enum TaskKind {
     Redrive,
     /// It is dropped.
     Delete,
+    /// It moves to a queue that keeps it, so that this can be undone.
+    Purge,
+    /// The same; then its queue is deleted.
+    DeleteQueue,
+    /// It moves back from such a queue, which is deleted then.
+    Restore,
 }
 
 impl TaskKind {
-    const ALL: [Self; 4] = [Self::Move, Self::Copy, Self::Redrive, Self::Delete];
+    const ALL: [Self; 7] =
+        [Self::Move, Self::Copy, Self::Redrive, Self::Delete, Self::Purge, Self::DeleteQueue, Self::Restore];
 
     /// Its name in requests, reports and the log.
     pub fn name(self) -> &'static str {
@@ -46,6 +53,9 @@ impl TaskKind {
             Self::Copy => "copy",
             Self::Redrive => "redrive",
             Self::Delete => "delete",
+            Self::Purge => "purge",
+            Self::DeleteQueue => "delete-queue",
+            Self::Restore => "restore",
         }
     }
 
@@ -56,7 +66,17 @@ impl TaskKind {
 
     /// Whether it needs a target.
     pub fn has_target(self) -> bool {
-        matches!(self, Self::Move | Self::Copy)
+        !matches!(self, Self::Redrive | Self::Delete)
+    }
+
+    /// Whether its target is a queue that keeps messages, so that it can be undone.
+    pub fn is_kept(self) -> bool {
+        matches!(self, Self::Purge | Self::DeleteQueue)
+    }
+
+    /// Whether its queue is deleted once it has moved all.
+    pub(crate) fn ends_queue(self) -> bool {
+        matches!(self, Self::DeleteQueue | Self::Restore)
     }
 }
 
@@ -91,6 +111,8 @@ pub struct TaskSpec {
     pub rate: Option<u32>,
     /// The user that asked for it.
     pub author: String,
+    /// What an undo needs besides the messages, in the words of the program that asked for it.
+    pub undo: Option<String>,
 }
 
 /// How far a task is.
@@ -168,6 +190,7 @@ const SELECTOR: &str = "selector";
 const LIMIT: &str = "limit";
 const RATE: &str = "rate";
 const AUTHOR: &str = "author";
+const UNDO: &str = "undo";
 const STATE: &str = "state";
 const REASON: &str = "reason";
 const TAKEN: &str = "taken";
@@ -195,6 +218,7 @@ impl TaskSpec {
         self.limit.into_iter().for_each(|limit| table.set(LIMIT, whole(limit)));
         self.rate.into_iter().for_each(|rate| table.set(RATE, whole(rate.into())));
         table.set(AUTHOR, Value::Text(self.author.clone()));
+        self.undo.iter().for_each(|undo| table.set(UNDO, Value::Text(undo.clone())));
     }
 
     fn read(table: &Table) -> Option<Self> {
@@ -208,6 +232,7 @@ impl TaskSpec {
             limit: count(table, LIMIT),
             rate: count(table, RATE).and_then(|rate| u32::try_from(rate).ok()),
             author: text(AUTHOR)?,
+            undo: text(UNDO),
         })
     }
 }
@@ -329,7 +354,8 @@ mod tests {
     fn task(target: Option<TaskTarget>, state: TaskState) -> Task {
         let kind = if target.is_some() { TaskKind::Move } else { TaskKind::Delete };
         let (queue, selector, author) = ("q".to_owned(), "n = 1".to_owned(), "ada".to_owned());
-        let spec = TaskSpec { kind, queue, target, selector, limit: Some(7), rate: None, author };
+        let spec =
+            TaskSpec { kind, queue, target, selector, limit: Some(7), rate: None, author, undo: Some("{}".to_owned()) };
         let counts = TaskCounts { taken: 1, alive: 2, homeless: 3, refused: 4 };
         let (at, until) = (vec![1, 4 << 48 | 2], vec![9, (-4_i64 << 48).cast_unsigned()]);
         let progress = TaskProgress { state, counts, began_at: 5, ended_at: Some(6), at, until };

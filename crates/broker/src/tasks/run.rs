@@ -118,6 +118,13 @@ impl Run {
         Ok(Self { walk: Walk::between(&progress.at, &progress.until), counts: progress.counts, ..run })
     }
 
+    /// Begins again, for what came while it ran. `task` notes where.
+    pub(crate) fn begin_again(&mut self, engine: &Engine, task: &Task) {
+        self.walk = self.queue.walk(engine);
+        let mut progress = task.progress.lock();
+        (progress.at, progress.until) = (self.walk.at(), self.walk.until());
+    }
+
     /// The end of its walk in each lane of the queue.
     pub(crate) fn until(&self) -> Vec<u64> {
         self.walk.until()

@@ -55,7 +55,7 @@ impl Ways {
         let to = match (spec.kind, &spec.target) {
             (TaskKind::Delete, None) => To::Nothing,
             (TaskKind::Redrive, None) => To::Back,
-            (TaskKind::Move | TaskKind::Copy, Some(TaskTarget::Queue(to))) => {
+            (kind, Some(TaskTarget::Queue(to))) if kind.has_target() => {
                 let missing = || Error::not_found(format!("no queue '{to}' in vhost '{name}' to send messages to"));
                 let to = tables.queue(to).ok_or_else(missing)?;
                 if to.id == queue.id {

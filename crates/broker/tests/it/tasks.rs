@@ -16,7 +16,7 @@ const FIVE: &str = "a publish - q 1 persistent n=1; publish - q 2 n=2; publish -
 
 fn spec(kind: TaskKind) -> TaskSpec {
     let (queue, selector, author) = ("q".to_owned(), String::new(), "guest".to_owned());
-    TaskSpec { kind, queue, target: None, selector, limit: None, rate: None, author }
+    TaskSpec { kind, queue, target: None, selector, limit: None, rate: None, author, undo: None }
 }
 
 fn to_queue(kind: TaskKind, queue: &str) -> TaskSpec {
@@ -90,6 +90,40 @@ fn messages_move_copy_and_go_in_their_order() {
         script.check(&[("* restart", ""), ("* browse q", &lasting(left)), ("* browse other", &lasting(arrived))]);
         assert_eq!(last(&script), (TaskState::Done, taken(count)), "{what}");
     }
+}
+
+#[test]
+fn a_purge_that_keeps_and_a_deletion_that_keeps_can_be_undone() {
+    for (kind, is_left) in [(TaskKind::Purge, true), (TaskKind::DeleteQueue, false)] {
+        let mut script = five(&SimDisk::new(1, 64 << 20));
+        script.say("b get q");
+        start(&script, TaskSpec { undo: Some("{}".into()), ..to_queue(kind, "other") });
+        finish(&script);
+        // The first one is with a client.
+        assert_eq!(last(&script), (TaskState::Done, taken(4)), "{kind:?}");
+        assert_eq!(script.broker().broker.has_queue("/", "q"), is_left, "{kind:?}");
+        script.check(&[("* restart", ""), ("* browse other", "3 4 5")]);
+        assert_eq!(script.broker().broker.has_queue("/", "q"), is_left, "{kind:?}");
+        let task = script.broker().broker.tasks("/").unwrap().remove(0);
+        assert_eq!((task.spec.kind, task.spec.undo.as_deref()), (kind, Some("{}")));
+        script.say("a queue q durable");
+        let back = TaskSpec { queue: "other".into(), ..to_queue(TaskKind::Restore, "q") };
+        start(&script, back);
+        finish(&script);
+        assert_eq!((last(&script).0, script.broker().broker.has_queue("/", "other")), (TaskState::Done, false));
+        script.check(&[("* browse q", if is_left { "1 3 4 5" } else { "3 4 5" })]);
+    }
+}
+
+#[test]
+fn a_queue_whose_messages_find_no_place_is_not_deleted() {
+    let mut script = five(&SimDisk::new(1, 64 << 20));
+    script.check(&[("a queue small durable x-max-length=2 x-overflow=reject-publish", "0 0")]);
+    start(&script, to_queue(TaskKind::DeleteQueue, "small"));
+    finish(&script);
+    let why = "3 messages found no place, so queue 'q' is not deleted".to_owned();
+    assert_eq!(last(&script), (TaskState::Stopped(why), TaskCounts { taken: 2, refused: 3, ..TaskCounts::default() }));
+    script.check(&[("* browse q", "3 4 5"), ("* browse small", "1 2")]);
 }
 
 #[test]

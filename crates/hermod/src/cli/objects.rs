@@ -9,6 +9,7 @@ use crate::cli::ask::{Server, change};
 use crate::cli::counted;
 use crate::cli::list::{self, listing};
 use crate::cli::output::{Form, show};
+use crate::cli::tasks;
 use crate::exit::{Exit, Failure};
 
 /// The verbs of `hermod queues`.
@@ -28,9 +29,19 @@ pub(crate) fn queues_command(command: Command) -> Command {
                 .arg(name())
                 .arg(vhost())
                 .arg(ask_for("if-unused", "Only if the queue has no consumers"))
-                .arg(ask_for("if-empty", "Only if no message waits in the queue")),
+                .arg(ask_for("if-empty", "Only if no message waits in the queue"))
+                .arg(
+                    tasks::keep("Keep its messages and declaration so long for an undo")
+                        .conflicts_with_all(["if-unused", "if-empty"]),
+                ),
         )
-        .subcommand(Command::new("purge").about("Drop the messages that wait in a queue").arg(name()).arg(vhost()))
+        .subcommand(
+            Command::new("purge")
+                .about("Drop the messages that wait in a queue")
+                .arg(name())
+                .arg(vhost())
+                .arg(tasks::keep("Keep the messages so long for an undo")),
+        )
 }
 
 /// Runs `hermod queues …`.
@@ -38,6 +49,10 @@ pub(crate) fn queues(server: &Server, arguments: &ArgMatches, form: Form) -> Res
     let all = |given| list::run(server, &list::QUEUES, given, form);
     let Some((verb, given)) = arguments.subcommand() else { return all(arguments) };
     let name = text(given, "name");
+    if let ("purge" | "delete", Ok(Some(keep))) = (verb, given.try_get_one::<u64>("keep")) {
+        let kind = if verb == "purge" { "purge" } else { "delete-queue" };
+        return tasks::keep_messages(server, kind, (text(given, "vhost"), name), *keep, form);
+    }
     let made = match verb {
         "declare" => {
             let mut arguments = self::arguments(given)?;

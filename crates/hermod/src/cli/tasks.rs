@@ -12,10 +12,13 @@ use crate::cli::ask::{self, Server, ask, change, refusal, strange};
 use crate::cli::counted;
 use crate::cli::list::{self, listing};
 use crate::cli::output::{Form, show, show_json};
+use crate::config::value;
 use crate::exit::{Exit, Failure};
 
 /// How often a task is looked at while its end is waited for.
 const LOOK: Duration = Duration::from_millis(200);
+/// What a task can do.
+const KINDS: [&str; 6] = ["move", "copy", "redrive", "delete", "purge", "delete-queue"];
 const MESSAGES: [&str; 2] = ["message", "messages"];
 
 /// Its verbs.
@@ -25,10 +28,7 @@ pub(crate) fn command(command: Command) -> Command {
         .subcommand(
             Command::new("start")
                 .about("Move, copy, redrive or delete the ready messages of a queue")
-                .arg(
-                    position("kind", "KIND", "move, copy, redrive or delete")
-                        .value_parser(["move", "copy", "redrive", "delete"]),
-                )
+                .arg(position("kind", "KIND", "What becomes of them").value_parser(KINDS))
                 .arg(position("queue", "QUEUE", "The queue whose messages it takes"))
                 .arg(vhost())
                 .arg(option("to", "QUEUE", "The queue that gets them").conflicts_with("exchange"))
@@ -40,8 +40,15 @@ pub(crate) fn command(command: Command) -> Command {
                     number("rate", "The largest number of messages a second")
                         .value_parser(clap::value_parser!(u32).range(1..)),
                 )
+                .arg(keep("How long purge and delete-queue keep messages for an undo (15m)"))
                 .arg(flag("dry-run", "Only count the messages"))
                 .arg(flag("detach", "Do not wait for the end")),
+        )
+        .subcommand(
+            Command::new("undo")
+                .about("Bring back what purge or delete-queue has kept")
+                .arg(position("name", "TASK", "The task"))
+                .arg(vhost()),
         )
         .subcommand(
             Command::new("cancel")
@@ -49,6 +56,12 @@ pub(crate) fn command(command: Command) -> Command {
                 .arg(position("name", "TASK", "The task"))
                 .arg(vhost()),
         )
+}
+
+/// The option for how long messages are kept for an undo.
+pub(crate) fn keep(help: &'static str) -> Arg {
+    let parse = |text: &str| value::duration(text).map(|keep| u64::try_from(keep.as_millis()).unwrap_or(u64::MAX));
+    option("keep", "TIME", help).value_parser(parse)
 }
 
 fn flag(name: &'static str, help: &'static str) -> Arg {
@@ -63,6 +76,10 @@ fn number(name: &'static str, help: &'static str) -> Arg {
 pub(crate) fn run(server: &Server, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
     match arguments.subcommand() {
         Some(("start", given)) => start(server, given, form),
+        Some(("undo", given)) => {
+            let (vhost, name) = (text(given, "vhost"), text(given, "name"));
+            follow(server, TaskChange::Undo { vhost: vhost.clone(), name }, &vhost, form)
+        }
         Some(("cancel", given)) => {
             let (vhost, name) = (text(given, "vhost"), text(given, "name"));
             change(server, Change::Tasks(TaskChange::Cancel { vhost, name })).map(drop)
@@ -84,16 +101,44 @@ fn start(server: &Server, given: &ArgMatches, form: Form) -> Result<(), Failure>
         selector: text(given, "selector"),
         limit: given.get_one::<u64>("limit").copied(),
         rate: given.get_one::<u32>("rate").copied(),
+        keep_ms: given.get_one::<u64>("keep").copied(),
         dry_run: given.get_flag("dry-run"),
     };
     if task.dry_run {
         return plan(server, vhost, task, form);
     }
-    let name = format!("{:x}", change(server, Change::Tasks(TaskChange::Start { vhost: vhost.clone(), task }))?);
+    let start = TaskChange::Start { vhost: vhost.clone(), task };
     if given.get_flag("detach") {
-        return show(&format!("{name}\n"));
+        return show(&format!("{:x}\n", change(server, Change::Tasks(start))?));
     }
-    let ended = wait(server, &vhost, &name)?;
+    follow(server, start, &vhost, form)
+}
+
+/// Purges or deletes a queue, and keeps its messages for an undo.
+pub(crate) fn keep_messages(
+    server: &Server,
+    kind: &str,
+    (vhost, queue): (String, String),
+    keep_ms: u64,
+    form: Form,
+) -> Result<(), Failure> {
+    let task = TaskFields {
+        kind: kind.to_owned(),
+        queue,
+        target: None,
+        selector: String::new(),
+        limit: None,
+        rate: None,
+        keep_ms: Some(keep_ms),
+        dry_run: false,
+    };
+    follow(server, TaskChange::Start { vhost: vhost.clone(), task }, &vhost, form)
+}
+
+/// Begins a task, waits for its end and says what it has done.
+fn follow(server: &Server, begin: TaskChange, vhost: &str, form: Form) -> Result<(), Failure> {
+    let name = format!("{:x}", change(server, Change::Tasks(begin))?);
+    let ended = wait(server, vhost, &name)?;
     if form == Form::Json {
         return show_json(&ended);
     }
@@ -143,7 +188,13 @@ fn plan(server: &Server, vhost: String, task: TaskFields, form: Form) -> Result<
 fn outcome(task: &Json) -> String {
     let count = |name: &str| task[name].as_u64().unwrap_or(0);
     let (kind, queue) = (task["kind"].as_str().unwrap_or(""), task["queue"].as_str().unwrap_or(""));
-    let said = format!("{queue}: {kind} took {}\n", counted(count("taken"), MESSAGES));
+    let mut said = format!("{queue}: {kind} took {}\n", counted(count("taken"), MESSAGES));
+    if matches!(kind, "purge" | "delete-queue") {
+        let of = if task["vhost"] == "/" { String::new() } else { format!(" --vhost {}", task["vhost"]) };
+        let (kept, name) = (&task["target"]["queue"], &task["name"]);
+        let text = |value: &Json| value.as_str().unwrap_or("").to_owned();
+        said += &format!("kept in queue {}; to bring them back: hermod tasks undo {}{of}\n", text(kept), text(name));
+    }
     said + &left(queue, count("alive"), count("homeless"), count("refused"))
 }
 

@@ -244,6 +244,53 @@ fn a_task_moves_messages_and_is_listed() {
 }
 
 #[test]
+fn a_purge_and_a_deletion_that_keep_messages_are_undone() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = Stomp::connect(&server);
+    for body in ["one", "two", "three"] {
+        client.publish("orders", body);
+    }
+    let say = |verb: &str, arguments: &[&str]| {
+        let (code, stdout, stderr) = run(hermod(verb, dir.path()).args(arguments));
+        assert_eq!((code, stderr.as_str()), (0, ""), "{verb} {arguments:?}: {stdout}");
+        stdout
+    };
+    say("exchanges", &["declare", "news", "--type", "fanout"]);
+    say("bindings", &["declare", "news", "orders", "--key", "k"]);
+    let ready = || say("queues", &["--json", "--columns", "name,messages_ready"]);
+    let undo = |said: &str| said.lines().last().unwrap().split(' ').next_back().unwrap().to_owned();
+    let purged = say("queues", &["purge", "orders", "--keep", "1h"]);
+    assert!(purged.starts_with("orders: purge took 3 messages\nkept in queue undo."), "{purged}");
+    assert_eq!(ready().matches("undo.").count(), 1);
+    assert!(say("tasks", &["undo", &undo(&purged)]).contains(": restore took 3 messages\n"));
+    assert!(!ready().contains("undo."), "the queue that kept them goes");
+    let deleted = say("queues", &["delete", "orders", "--keep", "1h"]);
+    assert!(deleted.starts_with("orders: delete-queue took 3 messages\n"), "{deleted}");
+    assert!(!ready().contains("orders"));
+    say("tasks", &["undo", &undo(&deleted)]);
+    assert!(ready().contains("orders") && say("bindings", &["--json"]).contains("news"));
+    assert!(say("browse", &["orders"]).contains("three"));
+    let refused = |arguments: &[&str]| {
+        let (code, _, stderr) = run(hermod("tasks", dir.path()).args(arguments));
+        assert!(code != 0, "{arguments:?}");
+        stderr
+    };
+    for (arguments, words) in [
+        (vec!["undo", "none"], "no task 'none' in vhost '/'"),
+        (vec!["undo", &undo(&deleted)], "is not kept any more (queue 'undo."),
+        (vec!["start", "move", "orders", "--to", "x", "--keep", "1h"], "move keeps nothing for an undo"),
+        (vec!["start", "purge", "orders", "--to", "x"], "purge keeps messages in a queue of its own"),
+        (vec!["start", "purge", "orders", "--keep", "200h"], "at most 7 days"),
+        (vec!["start", "delete-queue", "orders", "--limit", "1"], "deleted with all its messages"),
+        (vec!["start", "purge", "none"], "no queue 'none' in vhost '/'"),
+    ] {
+        let said = refused(&arguments);
+        assert!(said.contains(words), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
 fn retained_messages_and_subscriptions_are_listed_and_the_former_removed() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);

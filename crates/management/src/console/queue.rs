@@ -14,11 +14,11 @@ use super::chart::{Line, Unit, chart, spans};
 use super::figure;
 use super::form::Fields;
 use super::frame::{Notice, Part, View};
-use super::parts::{Column, Form, Mood, ask, badge, facts, figures, place, table, top_place, verdict};
+use super::parts::{Column, Form, Mood, badge, facts, figures, place, table, top_place, verdict};
 use super::queues::{Rates, kind, mood};
 use super::trouble::{Shown, Trouble};
 use super::visitor::Visitor;
-use super::{bindings, messages};
+use super::{bindings, keeping, messages};
 use crate::api;
 use crate::counters::{LENGTHS, OF_QUEUES};
 use crate::diagnosis::{DiagnosisRow, readiness};
@@ -275,18 +275,21 @@ async fn browse(
 async fn ask_purge(visitor: Visitor, State(source): Shared, Path((vhost, name)): Named) -> Shown {
     let whole = find(&visitor, &source, &vhost, &name).await?;
     let ready = several(whole.found.queue.ready, "ready message", "ready messages");
-    let question = format!(
-        "Purge drops {ready} of queue '{name}' in virtual host '{vhost}'. They can't be brought back. What consumers \
-         hold stays."
-    );
+    let question =
+        format!("Purge drops {ready} of queue '{name}' in virtual host '{vhost}'. What consumers hold stays.");
     let path = whole.path();
-    let body = ask(&format!("{path}/purge"), &question, &format!("Purge {ready}"), &path, &[]);
+    let body = keeping::ask(&format!("{path}/purge"), &question, &format!("Purge {ready}"), &path, &source);
     let page = View::new(Part::Queues, "Purge", body).below("Queues", "/queues").below(name, path);
     Ok(page.show(&visitor, &source))
 }
 
-async fn purge(visitor: Visitor, State(source): Shared, Path((vhost, name)): Named) -> Shown {
+async fn purge(visitor: Visitor, State(source): Shared, Path((vhost, name)): Named, sent: Fields) -> Shown {
     visitor.asker.enters(&source, &vhost)?;
+    if let Some(keep) = keeping::asked(&sent)? {
+        let count = keeping::keep(&visitor, &source, ("purge", &vhost, &name), keep).await?;
+        let line = format!("Purged {} of queue '{name}'. {}", several(count, "message", "messages"), keep.said());
+        return Ok(visitor.done(&source, line, &place("queues", &vhost, &name)));
+    }
     let change = QueueChange::Purge { vhost: vhost.clone(), name: name.clone() };
     let count = api::make(&source, &visitor.asker, change).await?;
     let line = format!("Purged {} of queue '{name}'.", several(count, "message", "messages"));
@@ -297,18 +300,24 @@ async fn ask_delete(visitor: Visitor, State(source): Shared, Path((vhost, name))
     let whole = find(&visitor, &source, &vhost, &name).await?;
     let queue = &whole.found.queue;
     let question = format!(
-        "Queue '{name}' in virtual host '{vhost}' goes with {}, its bindings and {}. They can't be brought back.",
+        "Queue '{name}' in virtual host '{vhost}' goes with {}, its bindings and {}.",
         several(queue.ready + queue.unacked, "message", "messages"),
         several(queue.consumers, "consumer", "consumers"),
     );
     let path = whole.path();
-    let body = ask(&format!("{path}/delete"), &question, "Delete queue", &path, &[]);
+    let body = keeping::ask(&format!("{path}/delete"), &question, "Delete queue", &path, &source);
     let page = View::new(Part::Queues, "Delete queue", body).below("Queues", "/queues").below(name, path);
     Ok(page.show(&visitor, &source))
 }
 
-async fn delete(visitor: Visitor, State(source): Shared, Path((vhost, name)): Named) -> Shown {
+async fn delete(visitor: Visitor, State(source): Shared, Path((vhost, name)): Named, sent: Fields) -> Shown {
     visitor.asker.enters(&source, &vhost)?;
+    if let Some(keep) = keeping::asked(&sent)? {
+        let count = keeping::keep(&visitor, &source, ("delete-queue", &vhost, &name), keep).await?;
+        let line =
+            format!("Queue '{name}' is deleted, with {}. {}", several(count, "message", "messages"), keep.said());
+        return Ok(visitor.done(&source, line, "/queues"));
+    }
     let change = QueueChange::Delete { vhost, name: name.clone(), if_unused: false, if_empty: false };
     let count = api::make(&source, &visitor.asker, change).await?;
     let line = format!("Queue '{name}' is deleted, with {}.", several(count, "message", "messages"));

@@ -18,7 +18,7 @@ use super::trouble::{Shown, Trouble};
 use super::visitor::Visitor;
 use crate::api;
 use crate::quantity::{grouped, several};
-use crate::resources::{PlannedRow, TaskChange, TaskFields, TaskTo, percent_encoded, plan};
+use crate::resources::{PlannedRow, TaskChange, TaskFields, TaskTo, kept_in, percent_encoded, plan};
 use crate::source::Source;
 
 type Shared = State<Arc<Source>>;
@@ -36,6 +36,7 @@ pub(super) fn router() -> Router<Arc<Source>> {
     Router::new()
         .route("/tasks", get(list))
         .route("/tasks/{vhost}/{name}/cancel", get(ask_cancel).post(cancel))
+        .route("/tasks/{vhost}/{name}/undo", get(ask_undo).post(undo))
         .route("/queues/{vhost}/{name}/task", get(show_plan).post(start))
 }
 
@@ -46,20 +47,32 @@ async fn list(visitor: Visitor, State(source): Shared) -> Shown {
         let mut tasks: Vec<_> =
             vhosts.iter().flat_map(|vhost| source.broker.tasks(vhost).unwrap_or_default()).collect();
         tasks.sort_by_key(|task| (task.state != TaskState::Running, std::cmp::Reverse(task.began_at)));
-        tasks
+        tasks.into_iter().map(|task| Seen { undo: can_undo(source, &task), task }).collect::<Vec<_>>()
     })
     .await?;
     let body = html! {
         p .hint {
             "A task moves, copies, redrives or deletes the messages of a queue, and goes on after you have logged out. "
-            "It starts on the page of its queue."
+            "It starts on the page of its queue. A purge or a deletion that keeps its messages is a task, too, and "
+            "can be undone until they expire."
         }
         (tasks_table(&tasks))
     };
     Ok(View::new(Part::Tasks, "Tasks", body).show(&visitor, &source))
 }
 
-fn tasks_table(tasks: &[TaskReport]) -> Markup {
+/// A task, and whether it can be undone.
+struct Seen {
+    task: TaskReport,
+    undo: bool,
+}
+
+/// Whether it keeps messages that are still there.
+fn can_undo(source: &Source, task: &TaskReport) -> bool {
+    task.state != TaskState::Running && kept_in(task).is_some_and(|queue| source.broker.has_queue(&task.vhost, queue))
+}
+
+fn tasks_table(tasks: &[Seen]) -> Markup {
     let columns = [
         Column::text("Task"),
         Column::text("State"),
@@ -75,7 +88,8 @@ fn tasks_table(tasks: &[TaskReport]) -> Markup {
     table("tasks", &columns, &rows, html! { "no tasks" })
 }
 
-fn row(task: &TaskReport) -> Vec<Markup> {
+fn row(seen: &Seen) -> Vec<Markup> {
+    let Seen { task, undo } = seen;
     let TaskReport { name, vhost, spec, state, counts, .. } = task;
     let stayed = counts.alive + counts.homeless + counts.refused;
     let state_shown = match state {
@@ -84,7 +98,7 @@ fn row(task: &TaskReport) -> Vec<Markup> {
         TaskState::Cancelled => badge("cancelled", Mood::Plain),
         TaskState::Stopped(reason) => html! { (badge("stopped", Mood::Warning)) " " small { (reason) } },
     };
-    let cancel = format!("/tasks/{}/{name}/cancel", percent_encoded(vhost));
+    let path = format!("/tasks/{}/{name}", percent_encoded(vhost));
     vec![
         html! { code { (name) } " " (spec.kind.name()) },
         state_shown,
@@ -100,7 +114,10 @@ fn row(task: &TaskReport) -> Vec<Markup> {
         html! { (spec.author) },
         html! {
             @if *state == TaskState::Running {
-                a .button.small href=(cancel) aria-label={ "Cancel task " (name) } { "Cancel task…" }
+                a .button.small href={ (path) "/cancel" } aria-label={ "Cancel task " (name) } { "Cancel task…" }
+            }
+            @if *undo {
+                a .button.small href={ (path) "/undo" } aria-label={ "Undo task " (name) } { "Undo…" }
             }
         },
     ]
@@ -157,6 +174,7 @@ fn fields(queue: &str, sent: &Fields) -> Result<TaskFields, Trouble> {
         selector: sent.text("selector").to_owned(),
         limit: number("limit", "At most")?,
         rate,
+        keep_ms: None,
         dry_run: false,
     })
 }
@@ -222,6 +240,23 @@ async fn ask_cancel(visitor: Visitor, State(source): Shared, Path((vhost, name))
     let action = format!("/tasks/{}/{}/cancel", percent_encoded(&vhost), percent_encoded(&name));
     let body = ask(&action, &question, "Cancel task", "/tasks", &[]);
     Ok(View::new(Part::Tasks, "Cancel task", body).below("Tasks", "/tasks").show(&visitor, &source))
+}
+
+async fn ask_undo(visitor: Visitor, State(source): Shared, Path((vhost, name)): Named) -> Shown {
+    visitor.asker.enters(&source, &vhost)?;
+    let question = format!(
+        "What task {name} has taken comes back behind the messages that came since. A queue that it deleted is \
+         declared and bound again."
+    );
+    let action = format!("/tasks/{}/{}/undo", percent_encoded(&vhost), percent_encoded(&name));
+    let body = ask(&action, &question, "Undo task", "/tasks", &[]);
+    Ok(View::new(Part::Tasks, "Undo task", body).below("Tasks", "/tasks").show(&visitor, &source))
+}
+
+async fn undo(visitor: Visitor, State(source): Shared, Path((vhost, name)): Named) -> Shown {
+    visitor.asker.enters(&source, &vhost)?;
+    let id = api::make(&source, &visitor.asker, TaskChange::Undo { vhost, name: name.clone() }).await?;
+    Ok(visitor.done(&source, format!("Task {name} is being undone by task {}.", broker::TaskId(id)), "/tasks"))
 }
 
 async fn cancel(visitor: Visitor, State(source): Shared, Path((vhost, name)): Named) -> Result<Response, Trouble> {

@@ -1,5 +1,7 @@
 //! Tasks, which move, copy, redrive or delete the messages of a queue while their author does
-//! something else.
+//! something else. What a purge or a deletion takes can be kept, and brought back ([`kept`]).
+
+pub(crate) mod kept;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -7,8 +9,8 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
-use axum::routing::get;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
 use broker::{Broker, Error, TaskCounts, TaskId, TaskKind, TaskReport, TaskSpec, TaskState, TaskTarget, Ticket};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
@@ -39,6 +41,7 @@ pub(super) fn routes() -> Routes {
         .merge(api::all("tasks", &Tasks))
         .route("/api/tasks/{vhost}", get(in_vhost).post(start))
         .route("/api/tasks/{vhost}/{name}", get(one).delete(cancel))
+        .route("/api/tasks/{vhost}/{name}/undo", post(undo))
 }
 
 async fn in_vhost(asker: Asker, State(source): Shared, Path(vhost): Path<String>) -> Answer {
@@ -69,9 +72,20 @@ async fn start(
     }
     let task = TaskChange::Start { vhost: vhost.clone(), task: body };
     let id = TaskId(make(&source, &asker, task).await?);
-    let location = format!("/api/tasks/{}/{id}", percent_encoded(&vhost));
-    Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], axum::Json(json!({ "name": id.to_string() })))
-        .into_response())
+    Ok(begun(&vhost, id))
+}
+
+async fn undo(asker: Asker, State(source): Shared, Path((vhost, name)): Path<(String, String)>) -> Answer {
+    asker.looks_into(&source, &vhost)?;
+    let id = TaskId(make(&source, &asker, TaskChange::Undo { vhost: vhost.clone(), name }).await?);
+    Ok(begun(&vhost, id))
+}
+
+/// The answer for a task that has begun.
+fn begun(vhost: &str, id: TaskId) -> Response {
+    let location = format!("/api/tasks/{}/{id}", percent_encoded(vhost));
+    (StatusCode::ACCEPTED, [(header::LOCATION, location)], axum::Json(json!({ "name": id.to_string() })))
+        .into_response()
 }
 
 async fn cancel(asker: Asker, State(source): Shared, Path((vhost, name)): Path<(String, String)>) -> Answer {
@@ -85,6 +99,7 @@ async fn cancel(asker: Asker, State(source): Shared, Path((vhost, name)): Path<(
 /// # Errors
 /// As for its start.
 pub(crate) fn plan(broker: &Broker, vhost: &str, task: TaskFields, caller: &Caller) -> Result<PlannedRow, Refused> {
+    let task = kept::as_planned(task);
     let begun = Instant::now();
     let wanted = || begun.elapsed() < LONGEST_PLAN;
     let counts = broker.plan_task(vhost, &task.spec(&caller.identity)?, &caller.identity, &wanted)?;
@@ -130,7 +145,7 @@ pub enum TaskTo {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskFields {
-    /// `move`, `copy`, `redrive` or `delete`.
+    /// `move`, `copy`, `redrive` or `delete`; `purge` or `delete-queue`, which can be undone.
     pub kind: String,
     /// The queue whose ready messages it takes.
     pub queue: String,
@@ -146,6 +161,9 @@ pub struct TaskFields {
     /// No more messages a second than these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<u32>,
+    /// How long messages are kept for an undo, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_ms: Option<u64>,
     /// Only count them.
     #[serde(default)]
     pub dry_run: bool,
@@ -153,9 +171,13 @@ pub struct TaskFields {
 
 impl TaskFields {
     fn spec(self, author: &auth::Identity) -> Result<TaskSpec, Error> {
-        let kind = TaskKind::parse(&self.kind).ok_or_else(|| {
-            Error::precondition(format!("there is no task '{}', but move, copy, redrive and delete", self.kind))
+        let kind = TaskKind::parse(&self.kind).filter(|kind| *kind != TaskKind::Restore).ok_or_else(|| {
+            Error::precondition(format!(
+                "there is no task '{}', but move, copy, redrive, delete, purge and delete-queue",
+                self.kind
+            ))
         })?;
+        kept::check(kind, &self)?;
         if self.rate == Some(0) {
             return Err(Error::precondition("a task needs a rate of at least 1 message a second, or none"));
         }
@@ -164,7 +186,7 @@ impl TaskFields {
             TaskTo::Exchange { exchange, routing_key } => TaskTarget::Exchange { name: exchange, routing_key },
         });
         let Self { queue, selector, limit, rate, .. } = self;
-        Ok(TaskSpec { kind, queue, target, selector, limit, rate, author: author.user().to_owned() })
+        Ok(TaskSpec { kind, queue, target, selector, limit, rate, author: author.user().to_owned(), undo: None })
     }
 }
 
@@ -186,25 +208,43 @@ pub enum TaskChange {
         /// Its name.
         name: String,
     },
+    /// Brings back what a purge or a deletion of a queue has kept.
+    Undo {
+        /// Its vhost.
+        vhost: String,
+        /// Its name.
+        name: String,
+    },
 }
 
 impl Changes for TaskChange {
     fn told(&self) -> Told {
         match self {
             Self::Start { vhost, task } => {
-                let TaskFields { kind, target, selector, limit, rate, .. } = task;
-                let about =
-                    format_args!("kind={kind} target={target:?} selector={selector:?} limit={limit:?} rate={rate:?}");
+                let TaskFields { kind, target, selector, limit, rate, keep_ms, .. } = task;
+                let about = format_args!(
+                    "kind={kind} target={target:?} selector={selector:?} limit={limit:?} rate={rate:?} keep_ms={keep_ms:?}"
+                );
                 Told::of("start_task", [vhost, &task.queue], about)
             }
             Self::Cancel { vhost, name } => Told::plain("cancel_task", [vhost, name]),
+            Self::Undo { vhost, name } => Told::plain("undo_task", [vhost, name]),
         }
     }
 
     fn apply(self, broker: &Broker, caller: Caller) -> Result<(u64, Ticket), Error> {
         match self {
             Self::Start { vhost, task } => {
-                let (id, ticket) = broker.start_task(&vhost, task.spec(&caller.identity)?, &caller.identity)?;
+                let keep = task.keep_ms.map_or(kept::KEEP, Duration::from_millis);
+                let spec = task.spec(&caller.identity)?;
+                let (id, ticket) = match spec.kind.is_kept() {
+                    true => kept::start(broker, &vhost, (spec, keep), &caller)?,
+                    false => broker.start_task(&vhost, spec, &caller.identity)?,
+                };
+                Ok((id.0, ticket))
+            }
+            Self::Undo { vhost, name } => {
+                let (id, ticket) = kept::undo(broker, &vhost, &name, &caller)?;
                 Ok((id.0, ticket))
             }
             Self::Cancel { vhost, name } => Ok((0, broker.cancel_task(&vhost, &name, &caller.identity)?)),

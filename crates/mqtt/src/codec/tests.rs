@@ -46,7 +46,8 @@ fn packets_of_real_clients() {
         let (packet, length) = decode(bytes, *version, LARGEST).unwrap().unwrap();
         assert_eq!(length, bytes.len());
         // mqtt.js writes a success in full, where it may be left out.
-        let short = |bytes: &[u8]| bytes.strip_suffix(b"\0\0").filter(|_| matches!(bytes[0], 0x62 | 0xe0)).map(<[u8]>::to_vec);
+        let short =
+            |bytes: &[u8]| bytes.strip_suffix(b"\0\0").filter(|_| matches!(bytes[0], 0x62 | 0xe0)).map(<[u8]>::to_vec);
         let mut written = encoded(&packet, *version);
         if let Some(mut shorter) = short(bytes).filter(|shorter| shorter.len() == written.len()) {
             shorter[1] = written[1];

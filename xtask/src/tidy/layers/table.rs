@@ -536,7 +536,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["seen", "visitor"],
             &["chart", "frame", "parts"],
             &["bindings", "trouble"],
-            &["reading"],
+            &["keeping", "reading"],
             &["login", "messages", "tasks"],
             &["about", "connections", "exchanges", "limits", "log", "node", "policies", "queues", "sessions", "users", "vhosts"],
             &["explained", "overview", "queue"],
