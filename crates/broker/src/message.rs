@@ -33,6 +33,9 @@ pub(crate) const ENTRY_COST: usize = 96;
 /// Small messages of a connection share blocks of this size. One live message keeps at most one
 /// block in memory.
 const BLOCK: usize = 32 * 1024;
+/// The same for a few messages that the broker itself makes or reads. They leave at different
+/// times, and nothing more comes into their last block.
+const SMALL_BLOCK: usize = 4 * 1024;
 /// The longest name of anything that is declared, in bytes.
 pub(crate) const NAME_MAX: usize = 255;
 /// The longest routing key of a message, in bytes.
@@ -283,13 +286,29 @@ impl Message {
     }
 }
 
-/// The memory for the messages of one connection, several to a block.
-#[derive(Debug, Default)]
+/// The memory for the messages of one connection, or for some that come together, several to a
+/// block.
+#[derive(Debug)]
 pub(crate) struct Arena {
     block: BytesMut,
+    /// Bytes of a block.
+    size: usize,
+}
+
+impl Default for Arena {
+    /// For a connection, whose messages follow each other.
+    fn default() -> Self {
+        Self { block: BytesMut::new(), size: BLOCK }
+    }
 }
 
 impl Arena {
+    /// For a few messages of so many bytes in all, about. Its blocks take no more than these, so
+    /// that what is counted of them is what they take.
+    pub(crate) fn of_few(bytes: usize) -> Self {
+        Self { block: BytesMut::new(), size: bytes.clamp(1, SMALL_BLOCK) }
+    }
+
     /// Copies a stored block.
     pub(crate) fn copy(&mut self, block: &[u8]) -> Bytes {
         self.reserve(block.len());
@@ -300,7 +319,7 @@ impl Arena {
     /// Takes the written bytes. A block for one message alone is not kept: its rest would keep all
     /// of it in memory.
     fn take(&mut self) -> Bytes {
-        if self.block.len() > BLOCK / 2 {
+        if self.block.len() > self.size / 2 {
             return std::mem::take(&mut self.block).freeze();
         }
         self.block.split().freeze()
@@ -308,7 +327,7 @@ impl Arena {
 
     fn reserve(&mut self, need: usize) {
         if self.block.capacity() - self.block.len() < need {
-            self.block = BytesMut::with_capacity(if need > BLOCK / 2 { need } else { BLOCK });
+            self.block = BytesMut::with_capacity(if need > self.size / 2 { need } else { self.size });
         }
     }
 

@@ -300,7 +300,7 @@ impl Engine {
         work: &mut Vec<Work>,
     ) -> Vec<Dying> {
         let now = self.clock.unix_ms();
-        let mut arena = Arena::default();
+        let mut arena = Arena::of_few(chunk.iter().filter_map(|dead| dead.message.as_ref()).map(Message::cost).sum());
         let mut arrivals = Vec::with_capacity(chunk.len());
         let mut targets = Vec::with_capacity(chunk.len());
         let (mut leave, mut stay) = (Vec::with_capacity(chunk.len()), Vec::new());

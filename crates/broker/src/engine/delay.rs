@@ -237,7 +237,8 @@ impl Engine {
         // In the order of their due times, not of their buckets.
         let place = |index: usize, seq: u64| order.iter().position(|due| (due.1, due.2) == (index, seq));
         taken.sort_by_cached_key(|(index, dying)| place(*index, dying.seq));
-        let mut arena = Arena::default();
+        let messages = taken.iter().filter_map(|(_, dying)| dying.message.as_ref());
+        let mut arena = Arena::of_few(messages.map(Message::cost).sum());
         let mut arrivals = Vec::with_capacity(taken.len());
         taken.retain(|(index, dying)| {
             let Some(message) = &dying.message else { return false };

@@ -250,7 +250,8 @@ impl Engine {
             // One by one, so that all before the unreadable one are there.
             Err(_) => self.read_singly(wanted),
         };
-        let mut arena = Arena::default();
+        let short = blocks.iter().flatten().map(Bytes::len).filter(|length| *length <= COPIED);
+        let mut arena = Arena::of_few(short.sum());
         let mut messages = Vec::with_capacity(wanted.len());
         for (one, block) in wanted.iter().zip(blocks) {
             let message = block.map_err(|error| error.to_string()).and_then(|block| {

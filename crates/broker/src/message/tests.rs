@@ -358,3 +358,19 @@ fn messages_of_any_size_share_an_arena() {
         assert_eq!(message.body(), vec![size as u8; size]);
     }
 }
+
+/// Dead letters took eight times what was counted: a few in a block that had room for many.
+#[test]
+fn a_few_messages_keep_no_more_memory_than_they_take() {
+    let length = Arena::default().add(&head(), b"few").block().len();
+    let mut arena = Arena::of_few(3 * length);
+    for left in [2, 1, 0] {
+        arena.add(&head(), b"few");
+        assert_eq!(arena.block.capacity(), left * length);
+    }
+    let mut arena = Arena::of_few(length);
+    assert!(arena.add(&head(), b"few").0.is_unique(), "it has its own memory");
+    let mut arena = Arena::of_few(usize::MAX);
+    arena.add(&head(), b"few");
+    assert_eq!(arena.block.capacity(), SMALL_BLOCK - length);
+}

@@ -71,7 +71,6 @@ struct Leaving {
 }
 
 /// The messages of one group.
-#[derive(Default)]
 struct Piece {
     list: Vec<Leaving>,
     bytes: usize,
@@ -80,6 +79,10 @@ struct Piece {
 }
 
 impl Piece {
+    fn new() -> Self {
+        Self { list: Vec::new(), bytes: 0, entries: 0, arena: Arena::of_few(PIECE_BYTES) }
+    }
+
     fn is_full(&self) -> bool {
         self.bytes >= PIECE_BYTES || self.entries >= TURN_ENTRIES
     }
@@ -162,7 +165,7 @@ impl Run {
             Step::Entries(entries) => entries,
         };
         let (count, most) = (entries.len(), most.min(self.limit - self.counts.taken));
-        let mut piece = Piece::default();
+        let mut piece = Piece::new();
         let mut looked = Vec::with_capacity(count);
         for (glimpse, message) in engine.with_messages(&self.queue, entries)? {
             if piece.list.len() as u64 >= most || piece.is_full() {
