@@ -296,6 +296,16 @@ impl Broker {
     }
 
     /// Bytes of memory that count against the limit, and the limit.
+    /// Notes that the process has so many bytes of memory. What nothing counts of them is held
+    /// against the limit while the process is beyond it. The first call is to come before clients
+    /// do.
+    pub fn process_has(&self, resident: usize) {
+        let engine = &self.engine;
+        let kept = engine.catalog.bindings.load().memory + engine.journal.bytes_in_memory();
+        let kept = usize::try_from(kept).unwrap_or(usize::MAX);
+        engine.memory.process_has(resident, engine.ingress.used().saturating_add(kept));
+    }
+
     pub fn memory_of_limit(&self) -> (usize, usize) {
         (self.engine.memory.total(), self.engine.memory.limit())
     }

@@ -3,6 +3,7 @@
 
 pub(crate) mod ingress;
 pub(crate) mod ledger;
+mod uncounted;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,6 +12,7 @@ use std::task::Waker;
 use parking_lot::Mutex;
 
 use crate::memory::ledger::{Held, Ledger, UserAccounts};
+use crate::memory::uncounted::Uncounted;
 
 /// Bytes of messages that a queue with consumers keeps in memory ahead of them, although the disk
 /// has them too.
@@ -38,6 +40,8 @@ pub(crate) struct Memory {
     /// Bytes that clients take for as long as they are there: see [`ledger::Kept`]. They raise no
     /// alarm, since no consumer could end it.
     kept: AtomicUsize,
+    /// Bytes of the process beyond all of these.
+    uncounted: Uncounted,
     limit: AtomicUsize,
     /// The budget for messages that the disk has too; see [`budget_in_force`].
     budget: AtomicUsize,
@@ -63,8 +67,8 @@ impl Memory {
         let budget = AtomicUsize::new(budget_in_force(limit, set_budget));
         let limit = AtomicUsize::new(limit);
         let (held, users, swept) = (Ledger::default(), UserAccounts::default(), AtomicBool::new(false));
-        let kept = AtomicUsize::new(0);
-        Self { used, index, held, users, kept, limit, budget, set_budget, swept, housekeeper }
+        let (kept, uncounted) = (AtomicUsize::new(0), Uncounted::default());
+        Self { used, index, held, users, kept, uncounted, limit, budget, set_budget, swept, housekeeper }
     }
 
     pub(crate) fn changed(&self, before: usize, after: usize) {
@@ -77,7 +81,7 @@ impl Memory {
         } else if after < before {
             let used = self.used.fetch_sub(before - after, Ordering::Relaxed);
             let limit = self.limit();
-            let held = self.held.all();
+            let held = self.held.all() + self.uncounted.bytes();
             if used + held > limit && used - (before - after) + held <= limit {
                 self.housekeeper.wake();
             }
@@ -100,12 +104,12 @@ impl Memory {
     /// Half of the budget is used: messages that need not stay leave memory as they come.
     #[inline]
     pub(crate) fn is_tight(&self) -> bool {
-        self.used() > self.budget() / 2
+        self.used() + self.uncounted.bytes() > self.budget() / 2
     }
 
     /// Three quarters of the budget are used: messages that are there leave too.
     pub(crate) fn is_short(&self) -> bool {
-        self.used() > self.short()
+        self.used() + self.uncounted.bytes() > self.short()
     }
 
     fn short(&self) -> usize {
@@ -154,6 +158,25 @@ impl Memory {
         self.used() + self.held.all()
     }
 
+    /// The same, with what nothing counts: this is what the limit is held against.
+    pub(crate) fn taken(&self) -> usize {
+        self.total() + self.uncounted.bytes()
+    }
+
+    /// Bytes that the process takes beyond everything that is counted.
+    pub(crate) fn uncounted(&self) -> usize {
+        self.uncounted.bytes()
+    }
+
+    /// Notes that the process has so many bytes, and that so many of them are counted elsewhere.
+    pub(crate) fn process_has(&self, resident: usize, elsewhere: usize) {
+        let was_full = self.is_full();
+        self.uncounted.look(resident, self.total() + self.kept() + elsewhere, self.limit());
+        if was_full != self.is_full() || self.is_short() {
+            self.housekeeper.wake();
+        }
+    }
+
     /// Counts bytes that a peer makes the broker hold.
     pub(crate) fn hold(&self, kind: Held, bytes: usize) {
         self.held.add(kind, bytes);
@@ -189,10 +212,10 @@ impl Memory {
         self.housekeeper.wake();
     }
 
-    /// True when more is queued than the limit allows; always at the limit 0.
+    /// True when more is taken than the limit allows; always at the limit 0.
     pub(crate) fn is_full(&self) -> bool {
         let limit = self.limit();
-        limit == 0 || self.total() > limit
+        limit == 0 || self.taken() > limit
     }
 }
 

@@ -95,6 +95,9 @@ pub struct MemoryUse {
     pub held: [u64; Held::ALL.len()],
     /// Of large messages that are arriving or have not been flushed.
     pub arriving: u64,
+    /// Of the process, beyond everything that is counted, while the process is beyond the limit.
+    /// They count for the alarm as well.
+    pub uncounted: u64,
     /// Where the memory alarm rises.
     pub limit: u64,
     /// Of declarations. They do not count for the alarm.
@@ -224,6 +227,7 @@ impl Broker {
                 used: (engine.memory.total() + engine.ingress.used()) as u64,
                 held: Held::ALL.map(|(kind, _, _)| engine.memory.held().of(kind) as u64),
                 arriving: engine.ingress.used() as u64,
+                uncounted: engine.memory.uncounted() as u64,
                 limit: engine.memory.limit() as u64,
                 declared: declared.memory,
                 clients: engine.memory.kept() as u64,

@@ -1,5 +1,6 @@
-//! The thread of the broker's housekeeping. It also logs damage that the scrub found, and returns
-//! memory that messages have left to the system. It sleeps until something is due or it is woken.
+//! The thread of the broker's housekeeping. It also logs damage that the scrub found, returns
+//! memory that messages have left to the system, and tells the broker what the process takes. It
+//! sleeps until something is due or it is woken.
 
 use std::io;
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use crate::allocator;
 use crate::spare::{Resident, Spare};
 use crate::worker::{Rest, Worker};
 
-/// The longest time between two rounds.
-const ROUND: Duration = Duration::from_secs(10);
+/// The longest time between two rounds: what the process takes is looked at as often.
+const ROUND: Duration = Duration::from_secs(1);
 /// The shortest time between two returns of memory that the sweep has freed to the system.
 const BETWEEN: Duration = Duration::from_secs(5);
 
@@ -21,14 +22,19 @@ const BETWEEN: Duration = Duration::from_secs(5);
 pub(crate) fn start(broker: Broker, watch: Arc<Watch>) -> io::Result<Worker> {
     let (mut left, mut given) = (false, Instant::now());
     let mut spare = Spare::new(given);
+    broker.process_has(resident(&broker).all);
     Worker::start("hermod-housekeeping", move |waker| {
         let now = Instant::now();
         left |= broker.take_swept();
-        let spares = spare.look(now, || resident(&broker));
+        let mut seen = None;
+        let spares = spare.look(now, || *seen.insert(resident(&broker)));
         if spares || (left && now >= given + BETWEEN) {
             allocator::give_holes_back();
-            spare.gave_back(resident(&broker).spare);
+            spare.gave_back(seen.insert(resident(&broker)).spare);
             (left, given) = (false, now);
+        }
+        if let Some(resident) = seen {
+            broker.process_has(resident.all);
         }
         for damage in broker.take_scrubbed() {
             tracing::error!("{damage}");

@@ -263,6 +263,8 @@ fn resources(out: &mut Exposition, overview: &Overview, process: Process) {
         out.gauge(&format!("hermod_{kind}_memory_bytes"), &format!("Bytes of {what}"), bytes);
     }
     out.gauge("rabbitmq_resident_memory_limit_bytes", "Where the memory alarm rises", overview.memory.limit);
+    let uncounted = "Bytes of the process that nothing counts, while it has more than the limit";
+    out.gauge("hermod_uncounted_memory_bytes", uncounted, overview.memory.uncounted);
     out.gauge("rabbitmq_disk_space_available_bytes", "Bytes free on the journal's disk", overview.journal.free_bytes);
     let blocks = overview.journal.free_bytes.saturating_sub(overview.journal.room_bytes);
     let help = "Bytes free on the journal's disk at which publishers would be stopped by now, by disk or log";

@@ -119,6 +119,9 @@ pub struct StorageStatus {
     /// that are under way over HTTP, and in buffers of peers that have not logged in.
     #[serde(default)]
     pub memory_kept_bytes: u64,
+    /// Bytes of the process that nothing counts. They count for the alarm, too.
+    #[serde(default)]
+    pub memory_uncounted_bytes: u64,
     /// Bytes of the journal's files.
     pub journal_used_bytes: u64,
     /// The most bytes that they may take.

@@ -75,7 +75,7 @@ impl Engine {
     /// The same for a client that holds so many bytes itself: they are there already.
     pub(crate) fn allowance_beside(&self, own: usize) -> Allowance {
         let limit = self.memory.limit();
-        let used = self.memory.total().saturating_sub(own);
+        let used = self.memory.taken().saturating_sub(own);
         let memory = if limit > 0 && used <= limit {
             Allowance::All
         } else if limit > 0 && used <= limit + limit / 8 {
@@ -149,12 +149,13 @@ impl Engine {
         };
         let Some((rose, passed)) = turned else { return up != 0 || up != last };
         let by_hand = self.alarms.by_hand.load(Ordering::Relaxed);
-        let (memory, limit, disk) = (self.memory.total(), self.memory.limit(), self.journal.stats());
+        let (memory, limit, disk) = (self.memory.taken(), self.memory.limit(), self.journal.stats());
         let (log, free, bounds) = (disk.used_bytes, disk.free_bytes, self.disk_bounds());
         if rose & MEMORY != 0 {
             let (user, held) = self.memory.users().heaviest().unwrap_or_default();
             ::tracing::warn!(
                 memory,
+                uncounted = self.memory.uncounted(),
                 limit,
                 by_hand = by_hand & MEMORY != 0,
                 heaviest_user = %user,

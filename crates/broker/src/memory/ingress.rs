@@ -98,7 +98,7 @@ impl Ingress {
     }
 
     fn fits(&self, used: usize, bytes: usize) -> bool {
-        let free = self.memory.limit().saturating_sub(self.memory.total());
+        let free = self.memory.limit().saturating_sub(self.memory.taken());
         used == 0 || used.saturating_add(bytes) <= self.room.min(free)
     }
 

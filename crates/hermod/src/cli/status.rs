@@ -96,8 +96,12 @@ fn journal(storage: &StorageStatus) -> String {
 }
 
 fn memory(storage: &StorageStatus) -> String {
+    let uncounted = match storage.memory_uncounted_bytes {
+        0 => String::new(),
+        bytes => format!(", {} that nothing counts", size(bytes)),
+    };
     format!(
-        "{} of {}, and {} of connections and declarations",
+        "{} of {}{uncounted}, and {} of connections and declarations",
         size(storage.memory_used_bytes),
         size(storage.memory_limit_bytes),
         size(storage.memory_kept_bytes)

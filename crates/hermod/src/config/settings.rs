@@ -568,7 +568,8 @@ impl Memory {
                 "auto",
                 "Bytes of queued messages in memory at which publishers are stopped, or a share of the machine's \
                  memory (`60 %`), or of the container's limit if that is less. `auto` is 40 %. On Windows and macOS \
-                 the share is one of 4 GiB.",
+                 the share is one of 4 GiB. While the process has more than the limit, what nothing counts of its \
+                 memory counts as well.",
             ),
             |text| value::or_auto(text, value::amount),
         )?;

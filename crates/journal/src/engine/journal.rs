@@ -300,6 +300,14 @@ impl Journal {
         self.0.gate.on_change(waker);
     }
 
+    /// Bytes that it keeps in memory in place of a disk.
+    pub fn bytes_in_memory(&self) -> u64 {
+        match &self.0.state.lock().target {
+            Target::Memory(memory) => memory.used(),
+            Target::Log(_) => 0,
+        }
+    }
+
     /// The journal's figures.
     pub fn stats(&self) -> Stats {
         let damaged = self.0.log.as_ref().map_or_else(Vec::new, |log| log.scrub.damaged());

@@ -88,6 +88,7 @@ fn memory(overview: &Overview, process: Process) -> Markup {
     };
     part("queued", memory.used.saturating_sub(memory.arriving + held), "messages in queues");
     part("arriving", memory.arriving, "large messages that arrive or wait for a flush");
+    part("uncounted", memory.uncounted, "what else the process has, while it is beyond the limit");
     part("declarations", memory.declared, "queues, exchanges, bindings; they raise no alarm");
     part("clients", memory.clients, "connections, sessions, consumers; they raise no alarm");
     if let Some(resident) = process.resident_bytes {
@@ -96,7 +97,7 @@ fn memory(overview: &Overview, process: Process) -> Markup {
     let columns = [Column::text("Part"), Column::number("Bytes"), Column::text("What it is")];
     html! {
         p .hint {
-            (figure::bytes(memory.used)) " of " (figure::bytes(memory.limit)) " count for the memory alarm."
+            (figure::bytes(memory.used + memory.uncounted)) " of " (figure::bytes(memory.limit)) " count for the memory alarm."
         }
         (table("memory", &columns, &rows, html! { "nothing" }))
     }

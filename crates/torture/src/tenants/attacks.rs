@@ -57,6 +57,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     attack("A7-small", "open transactions with bodies of 1 byte", held::small_transactions),
     attack("A7-bodies", "bodies of 64 KiB without their last byte, 500 channels on each connection", held::bodies),
     attack("A7-replies", "direct replies of 60 KB that 150 requesters do not read", held::replies),
+    attack("A7-leftovers", "one short message stays of each 150 that come together", held::leftovers),
     attack("A7-arguments", "queues with as many arguments as one may have", held::arguments),
     attack("A7-properties", "connections with client properties of 8 KB", held::properties),
     attack("A8", "guesses of other users' reply addresses", asked::addresses),

@@ -139,7 +139,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/broker/src/memory",
         layers: &[
-            &["ingress", "ledger"],
+            &["ingress", "ledger", "uncounted"],
         ],
         allowed: &[],
     },

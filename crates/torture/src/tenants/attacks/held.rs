@@ -32,6 +32,9 @@ const BODIES: u16 = 500;
 /// The largest body that has no place in the intake.
 const SMALL: usize = 64 * 1024;
 const REQUESTERS: usize = 150;
+/// Messages of which one stays, and the bodies of the others: together they take a block.
+const TOGETHER: usize = 150;
+const GONE: usize = 150;
 /// Where direct replies go, as requesters write it.
 const REPLY: &str = "amq.rabbitmq.reply-to";
 /// Elements of the arguments of a queue: some 16 KiB of them.
@@ -187,6 +190,27 @@ pub(super) fn replies(ground: &Ground) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// A7, leftovers: small messages share memory, of which one keeps all. The others go nowhere.
+pub(super) fn leftovers(ground: &Ground) -> Result<(), String> {
+    declare(&mut ground.peer()?, &names(1), Durability::Transient, "", &[])?;
+    ground.begin();
+    together(TRANSACTORS, |_| {
+        let mut peer = ground.peer()?;
+        let gone = vec![b'x'; GONE];
+        while ground.goes_on() {
+            peer.publish(("", "low.q0"), &TRANSIENT, b"x");
+            (0..TOGETHER - 1).for_each(|_| peer.publish(("", "low.none"), &TRANSIENT, &gone));
+            ground.count("messages that stay", 1);
+            peer.until(ground.end(), |_| true)?;
+            if peer.heard.blocked {
+                ground.count("glances while stopped by the alarm", 1);
+                std::thread::sleep(PAUSE);
+            }
+        }
+        Ok(())
+    })
 }
 
 /// A7, arguments.

@@ -1,0 +1,82 @@
+//! Memory that the process takes and that nothing counts: blocks of messages of which few are left,
+//! and holes that can't be given back.
+//!
+//! Each count is an estimate, and what a peer chooses can make it wrong: one small message keeps
+//! the block that it shares with messages that have gone. So the system is asked as well.
+//!
+//! Invariant: while the process is beyond the limit, what it takes beyond its counts is held
+//! against the limit like a message. Then messages leave memory, with the blocks that they keep,
+//! and publishers wait.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The part of the limit by which the process may exceed its counts.
+const PART: usize = 16;
+/// The bytes by which it may at least.
+const LEAST: usize = 16 << 20;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Uncounted {
+    /// What an idle process takes, in bytes: the program and its buffers.
+    idle: OnceLock<usize>,
+    bytes: AtomicUsize,
+}
+
+impl Uncounted {
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The process has `resident` bytes, of which `counted` are counted. The first look is at an
+    /// idle process.
+    pub(super) fn look(&self, resident: usize, counted: usize, limit: usize) {
+        let besides = resident.saturating_sub(counted);
+        let idle = *self.idle.get_or_init(|| besides);
+        let allowed = idle + (limit / PART).max(LEAST);
+        let bytes = if resident > limit { besides.saturating_sub(allowed) } else { 0 };
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn what_nothing_counts_is_held_against_the_limit_once_the_process_is_beyond_it() {
+        let uncounted = Uncounted::default();
+        for (resident, counted, expected) in [
+            // The program itself.
+            (20, 0, 0),
+            (100, 10, 0),
+            // Within the limit it does not count.
+            (256, 10, 0),
+            // 20 of the program and a sixteenth of the limit are allowed.
+            (257, 10, 211),
+            (290, 254, 0),
+            (300, 254, 10),
+            (2000, 254, 1710),
+            // Holes went back, or messages left.
+            (200, 100, 0),
+            // More is counted than there is.
+            (300, 400, 0),
+        ] {
+            uncounted.look(resident * MIB, counted * MIB, 256 * MIB);
+            assert_eq!(uncounted.bytes() / MIB, expected, "{resident} MiB, {counted} counted");
+        }
+    }
+
+    #[test]
+    fn a_small_limit_leaves_room_for_what_a_process_takes_anyway() {
+        let uncounted = Uncounted::default();
+        for (resident, expected) in [(20, 0), (36, 0), (37, 1)] {
+            uncounted.look(resident * MIB, 0, MIB);
+            assert_eq!(uncounted.bytes() / MIB, expected, "{resident} MiB");
+        }
+    }
+}
