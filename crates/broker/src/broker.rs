@@ -132,6 +132,7 @@ impl Broker {
             owners: rebuilt.take_owners(),
             names: NameGenerator::new(parts.name_key),
         }));
+        engine.memory.users().recover(rebuilt.take_declared());
         let broker = Self { engine, tasks: Arc::default() };
         if is_new {
             broker.create_defaults(&parts.default_vhost, parts.default_user, parts.salt)?;
@@ -295,7 +296,6 @@ impl Broker {
         self.engine.memory.take_swept()
     }
 
-    /// Bytes of memory that count against the limit, and the limit.
     /// Notes that the process has so many bytes of memory. What nothing counts of them is held
     /// against the limit while the process is beyond it. The first call is to come before clients
     /// do.
@@ -306,6 +306,7 @@ impl Broker {
         engine.memory.process_has(resident, engine.ingress.used().saturating_add(kept));
     }
 
+    /// Bytes of memory that count against the limit, and the limit.
     pub fn memory_of_limit(&self) -> (usize, usize) {
         (self.engine.memory.total(), self.engine.memory.limit())
     }

@@ -61,7 +61,6 @@ pub(crate) struct Exchange {
     /// Durable bindings of which it is the destination.
     pub(crate) bound: Bounds,
     /// The bytes of its declaration.
-    #[expect(dead_code, reason = "counted as long as it is there, not read")]
     pub(crate) weight: Weight,
     /// Every vhost has it; it can't be deleted and is not journaled.
     pub(crate) predeclared: bool,

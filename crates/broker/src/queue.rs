@@ -83,6 +83,7 @@ pub(crate) use spill::Picked;
 pub(crate) use visit::{VISIT_ENTRIES, Visit};
 
 use crate::arguments::{Overflow, QueueArguments, QueueType, Remember};
+use crate::memory::ledger::Declared;
 use crate::message::Message;
 use crate::queue::arrival::Arrival;
 use crate::routing::{Load, Tally, Weight};
@@ -310,6 +311,11 @@ impl Queue {
     /// The present result of its own arguments and its policies.
     pub(crate) fn arguments(&self, context: &QueueContext) -> Arc<QueueArguments> {
         Arc::clone(&self.lock(context).arguments)
+    }
+
+    /// The user that its memory counts for.
+    pub(crate) fn payer(&self) -> Option<Declared> {
+        self.inner.lock().weight.payer().cloned()
     }
 
     /// True when one more message would be refused, behind those that are `coming` and those that

@@ -15,6 +15,7 @@ use super::tasks::Task;
 use super::{Exchange, Tables, Vhost, binding_of};
 use crate::arguments::{ExchangeArguments, QueueType};
 use crate::error::Error;
+use crate::memory::ledger::Declared;
 use crate::queue::facts as queue_facts;
 use crate::queue::{Bound, Bounds, Queue, QueueParts};
 use crate::routing::{AdmittedBinding, Bindings, Destination, Load, Tally, Weight};
@@ -119,7 +120,8 @@ impl Change {
             }
             Self::Queue(queue) if queue.logged() => {
                 appender = journal.appender(LogId::of(vhost));
-                queue_facts::log_queue(&mut appender, group, vhost, queue);
+                let payer = queue.payer();
+                queue_facts::log_queue(&mut appender, group, vhost, queue, payer.as_ref().map(Declared::user));
             }
             Self::Subscription(Subscription { queue, fact, .. }) if tables.is_logged(*queue) => {
                 appender = journal.appender(LogId::of(vhost));

@@ -8,7 +8,8 @@ use crate::catalog::definitions::{DefinitionKey, Sort, definition_bytes};
 use crate::catalog::policies::{ApplyTo, Policy, PolicyKind, PolicySpec, argument};
 use crate::encoding::{write_text, write_varint};
 use crate::error::Error;
-use crate::store::facts::{DEFINITION as DEFINITION_FACT, EXCHANGE, table_bytes};
+use crate::memory::ledger::Declared;
+use crate::store::facts::{DEFINITION as DEFINITION_FACT, EXCHANGE, table_bytes, write_declarer};
 use crate::value::{Table, Value};
 
 const PATTERN: &str = "pattern";
@@ -24,6 +25,7 @@ pub(crate) fn log_exchange(appender: &mut Appender<'_>, group: Option<Group>, vh
     bytes.push(exchange.auto_delete.into());
     bytes.push(exchange.internal.into());
     table_bytes(&mut bytes, &exchange.arguments);
+    write_declarer(&mut bytes, exchange.weight.payer().map(Declared::user));
     appender.fact(group, exchange.id, EXCHANGE, &[&bytes]);
 }
 

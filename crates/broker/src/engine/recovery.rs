@@ -27,13 +27,14 @@ use crate::encoding::Malformed;
 use crate::engine::Engine;
 use crate::engine::pages::{Pages, ReadChunk, UnreadableEntries};
 use crate::error::Error;
+use crate::memory::ledger::Declared;
 use crate::message::retained::RetainedBlock;
 use crate::queue::facts as queue_facts;
 use crate::queue::{
     Bound, EntryAnnotations, Lanes, LastValues, Position, Positions, Queue, Reason, Recovered, Returns, SeenIds, Span,
     reason_code,
 };
-use crate::routing::Destination;
+use crate::routing::{Destination, Tally};
 use crate::settings::UnknownArguments;
 use crate::store::facts::{self, ExchangeFact, QueueFact};
 use crate::store::owners::OwnerNumbers;
@@ -94,6 +95,8 @@ pub(crate) struct Rebuilt {
     pub(crate) lost_segments: BTreeMap<u32, String>,
     /// Queues with unreadable entries.
     pub(crate) lost: BTreeMap<Owner, UnreadableEntries>,
+    /// What each user had declared.
+    declared: HashMap<Box<str>, Declared>,
     dropped: HashSet<Owner>,
     owners: OwnerNumbers,
     damage: Option<String>,
@@ -326,20 +329,22 @@ impl Rebuilt {
             let stored = UnknownArguments::Accept;
             let parsed = ExchangeArguments::parse(fact.kind, &fact.name, &vhost.name, &fact.arguments, stored)?;
             catalog.admit_exchange(u64::MAX);
-            let exchange = Exchange::new(NewExchange { id, fact, durable: true, parsed }, &vhost.bindings);
+            let tally = self.tally_of(&vhost, fact.declared_by.as_deref());
+            let exchange = Exchange::new(NewExchange { id, fact, durable: true, parsed }, &tally);
             vhost.tables.write().apply(Change::Exchange(Box::new(exchange)));
         }
         for (id, fact) in queues {
             let Some(vhost) = vhost(fact.vhost) else { continue };
             let queue_type = QueueArguments::parse_stored(&fact.name, &vhost.name, &fact.arguments)?.queue_type;
             catalog.admit_queue(u64::MAX);
+            let tally = self.tally_of(&vhost, fact.declared_by.as_deref());
             let mut tables = vhost.tables.write();
             let new = NewQueue { id, fact, durable: true, exclusive_to: None, queue_type, now };
-            let queue = vhost.new_queue(&tables, new, &vhost.bindings)?;
+            let queue = vhost.new_queue(&tables, new, &tally)?;
             tables.apply(Change::Queue(queue));
             if let Some(fact) = self.subscriptions.remove(&id) {
                 let load = fact.load();
-                tables.apply(Change::Subscription(Subscription::new(id, fact, load, &vhost.bindings)));
+                tables.apply(Change::Subscription(Subscription::new(id, fact, load, &tally)));
             }
         }
         for vhost in catalog.vhosts() {
@@ -347,6 +352,17 @@ impl Rebuilt {
         }
         self.retain(catalog);
         Ok(())
+    }
+
+    /// Counts what this user had declared in a vhost.
+    fn tally_of(&mut self, vhost: &Vhost, declared_by: Option<&str>) -> Tally {
+        let payer = declared_by.map(|user| &*self.declared.entry(user.into()).or_insert_with(|| Declared::by(user)));
+        vhost.bindings.paid_by_any(payer)
+    }
+
+    /// What each user had declared.
+    pub(crate) fn take_declared(&mut self) -> impl Iterator<Item = Declared> + use<> {
+        std::mem::take(&mut self.declared).into_values()
     }
 
     /// Gives each vhost its retained messages. Those of an exchange that is gone are dead.
@@ -365,7 +381,8 @@ impl Rebuilt {
         }
     }
 
-    /// Binds the queues and exchanges of a vhost.
+    /// Binds the queues and exchanges of a vhost. A binding counts for the user whose queue or
+    /// exchange it leads to.
     fn bind(&mut self, tables: &mut Tables) -> Result<(), Error> {
         let destination = |tables: &Tables, owner| match tables.queue_by_id(owner) {
             Some(_) => Some(Destination::Queue(owner)),
@@ -374,10 +391,18 @@ impl Rebuilt {
         let here = self.bound.extract_if(|owner, _| destination(tables, *owner).is_some());
         for (owner, list) in here.collect::<Vec<_>>() {
             let Some(destination) = destination(tables, owner) else { continue };
+            let payer = match tables.queue_by_id(owner) {
+                Some(queue) => queue.payer(),
+                None => tables.exchange_by_id(owner).and_then(|exchange| exchange.weight.payer().cloned()),
+            };
             for bound in list {
                 let Some(source) = tables.exchange_by_id(bound.exchange) else { continue };
                 let binding = binding_of(destination, &bound.key, &bound.arguments);
                 if let Some(admitted) = source.bindings.admit(binding, u64::MAX)? {
+                    let admitted = match &payer {
+                        Some(payer) => admitted.paid_by(payer),
+                        None => admitted,
+                    };
                     tables.apply(Change::Bind(bound, admitted));
                 }
             }

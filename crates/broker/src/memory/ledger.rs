@@ -87,18 +87,33 @@ fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// The memory of what one user has declared since the start and is there. What is recovered counts
-/// for no user.
+/// The memory of what one user has declared and is there. The log has the user's name beside what
+/// it has of these.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Declared(Arc<AtomicU64>);
+pub(crate) struct Declared(Arc<DeclaredBytes>);
+
+#[derive(Debug, Default)]
+struct DeclaredBytes {
+    user: Box<str>,
+    bytes: AtomicU64,
+}
 
 impl Declared {
     pub(crate) fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+    /// Nothing so far.
+    pub(crate) fn by(user: &str) -> Self {
+        Self(Arc::new(DeclaredBytes { user: user.into(), bytes: AtomicU64::new(0) }))
+    }
+
+    pub(crate) fn user(&self) -> &str {
+        &self.0.user
+    }
+
+        self.0.bytes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn changed(&self, before: u64, after: u64) {
-        self.0.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+        self.0.bytes.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
     }
 
     /// True while something is there that it counts.
@@ -123,6 +138,12 @@ pub(crate) struct UserAccount {
 
 impl UserAccount {
     pub(crate) fn held(&self) -> usize {
+    /// Of a user without clients.
+    fn new(declared: Declared) -> Self {
+        let [held, parked, clients] = [const { AtomicUsize::new(0) }; 3];
+        Self { name: declared.user().into(), held, parked, declared, clients }
+    }
+
         self.held.load(Ordering::Relaxed)
     }
 
@@ -165,10 +186,16 @@ impl UserAccounts {
     }
 
     fn enter(&self, name: &str) -> Arc<UserAccount> {
-        let new = || {
-            let [held, parked, clients] = [const { AtomicUsize::new(0) }; 3];
-            Arc::new(UserAccount { name: name.into(), held, parked, declared: Declared::default(), clients })
-        };
+    /// What users had declared before the start counts for them. No client has come yet.
+    pub(crate) fn recover(&self, declared: impl IntoIterator<Item = Declared>) {
+        let mut accounts = self.accounts.lock();
+        for declared in declared {
+            let name: Box<str> = declared.user().into();
+            accounts.insert(name, Arc::new(UserAccount::new(declared)));
+        }
+    }
+
+        let new = || Arc::new(UserAccount::new(Declared::by(name)));
         let mut accounts = self.accounts.lock();
         // What a user had declared may have gone after its last client.
         if accounts.len().is_power_of_two() && !accounts.contains_key(name) {

@@ -11,7 +11,7 @@ use crate::queue::{
 };
 use crate::store::facts::{
     ANNOTATIONS, BIND, BUCKET, DYING, DYING_RUNS, KEYED, QUEUE, RETURNS, RETURNS_RUNS, SEEN, log_accounted, log_pair,
-    log_position, log_retry, table_bytes,
+    log_position, log_retry, table_bytes, write_declarer,
 };
 use crate::store::runs::log_valued;
 use crate::value::Table;
@@ -19,12 +19,20 @@ use crate::value::Table;
 /// Ids or keys in one fact at most, in the restatement of a bundle.
 const IDS_TOGETHER: usize = 128;
 
-pub(crate) fn log_queue(appender: &mut Appender<'_>, group: Option<Group>, vhost: Owner, queue: &Queue) {
+/// Logs a queue that counts for this user.
+pub(crate) fn log_queue(
+    appender: &mut Appender<'_>,
+    group: Option<Group>,
+    vhost: Owner,
+    queue: &Queue,
+    declared_by: Option<&str>,
+) {
     let mut bytes = Vec::new();
     write_varint(&mut bytes, vhost);
     write_text(&mut bytes, &queue.name);
     bytes.push(queue.auto_delete.into());
     table_bytes(&mut bytes, &queue.declared);
+    write_declarer(&mut bytes, declared_by);
     appender.fact(group, queue.id, QUEUE, &[&bytes]);
 }
 
@@ -207,7 +215,7 @@ pub(crate) fn log_whole_queue(
     remains: &Remains<'_>,
 ) {
     match &queue.bucket {
-        None => log_queue(appender, None, vhost, queue),
+        None => log_queue(appender, None, vhost, queue, remains.declared_by),
         Some(bucket) => log_bucket(appender, queue.id, bucket.owner, bucket.span),
     }
     for lane in lanes {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use journal::{Group, Owner};
 
 use crate::arguments::QueueArguments;
+use crate::memory::ledger::Declared;
 use crate::message::Message;
 use crate::queue::deduplication::Ids;
 use crate::queue::lane::Purged;
@@ -144,8 +145,10 @@ impl Features {
     }
 }
 
-/// The facts of a restatement about a queue's entries.
+/// The facts of a restatement about a queue's entries, and who declared it.
 pub(crate) struct Remains<'a> {
+    /// The user that the queue counts for.
+    pub(crate) declared_by: Option<&'a str>,
     pub(crate) returns: Vec<(u64, Returns)>,
     pub(crate) decided: &'a BTreeMap<u64, Reason>,
     pub(crate) waiting: Option<&'a Waiters>,
@@ -184,8 +187,9 @@ impl Inner {
     /// returned, which deaths are decided, which entries wait, and what was noted on them.
     pub(crate) fn restated(&self) -> Remains<'_> {
         let Features { decided, waiting, annotations, .. } = &self.features;
+        let declared_by = self.weight.payer().map(Declared::user);
         let (waiting, annotations) = (waiting.as_deref(), annotations.as_deref());
-        Remains { returns: self.lanes.returns(), decided, waiting, annotations }
+        Remains { declared_by, returns: self.lanes.returns(), decided, waiting, annotations }
     }
 
     /// The facts of a bundle in a restatement.

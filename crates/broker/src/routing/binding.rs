@@ -149,6 +149,11 @@ impl Weight {
         self.load
     }
 
+    /// The user that declares what it weighs.
+    pub(crate) fn payer(&self) -> Option<&Declared> {
+        self.tally.payer.as_ref()
+    }
+
     /// Replaces its bytes.
     pub(crate) fn set(&mut self, load: Load) {
         let counts = &self.tally.all;
@@ -176,6 +181,11 @@ impl Tally {
     /// The same tally, for what this user declares.
     pub(crate) fn paid_by(&self, payer: &Declared) -> Self {
         Self { payer: Some(payer.clone()), ..self.clone() }
+    }
+
+    /// The same tally, for what this user declares, or no one user.
+    pub(crate) fn paid_by_any(&self, payer: Option<&Declared>) -> Self {
+        Self { payer: payer.cloned(), ..self.clone() }
     }
 
     /// The same tally, for what no one user has declared.

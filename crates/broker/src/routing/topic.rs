@@ -228,11 +228,7 @@ mod tests {
     fn reached(topic: &Topic, key: &str) -> Vec<u64> {
         let mut into = Reached::within(u32::MAX);
         topic.route(key, &mut into);
-        let mut ids: Vec<u64> = into
-            .take()
-            .into_iter()
-            .map(Destination::id)
-            .collect();
+        let mut ids: Vec<u64> = into.take().into_iter().map(Destination::id).collect();
         ids.sort_unstable();
         ids
     }

@@ -166,6 +166,7 @@ impl Client {
             auto_delete: spec.auto_delete,
             internal: spec.internal,
             arguments: spec.arguments.clone(),
+            declared_by: None,
         };
         let new = NewExchange { id: self.engine.owner(vhost.log()), fact, durable: spec.durable, parsed };
         let change = Change::Exchange(Box::new(Exchange::new(new, &self.pays(&vhost))));
@@ -423,6 +424,7 @@ impl Client {
                 name: name.to_owned(),
                 auto_delete: spec.auto_delete,
                 arguments: spec.arguments.clone(),
+                declared_by: None,
             },
             durable: spec.durable,
             exclusive_to: spec.exclusive.then_some(self.shared.number),

@@ -12,9 +12,10 @@ use crate::value::Table;
 
 /// A vhost: its name, its id.
 pub(crate) const VHOST: u8 = 1;
-/// An exchange: vhost, name, kind, durable is implied, flags, arguments.
+/// An exchange: vhost, name, kind, durable is implied, flags, arguments, the user that it counts
+/// for.
 pub(crate) const EXCHANGE: u8 = 2;
-/// A queue: vhost, name, flags, arguments.
+/// A queue: vhost, name, flags, arguments, the user that it counts for.
 pub(crate) const QUEUE: u8 = 3;
 /// A binding to this owner: source exchange, key, arguments.
 pub(crate) const BIND: u8 = 4;
@@ -71,12 +72,15 @@ pub(crate) struct ExchangeFact {
     pub(crate) auto_delete: bool,
     pub(crate) internal: bool,
     pub(crate) arguments: Table,
+    /// The user that its memory counts for.
+    pub(crate) declared_by: Option<String>,
 }
 
 impl ExchangeFact {
     /// An exchange that is neither auto-delete nor internal, without arguments.
     pub(crate) fn plain(vhost: Owner, name: &str, kind: ExchangeKind) -> Self {
-        Self { vhost, name: name.to_owned(), kind, auto_delete: false, internal: false, arguments: Table::default() }
+        let (name, arguments) = (name.to_owned(), Table::default());
+        Self { vhost, name, kind, auto_delete: false, internal: false, arguments, declared_by: None }
     }
 }
 
@@ -87,6 +91,20 @@ pub(crate) struct QueueFact {
     pub(crate) name: String,
     pub(crate) auto_delete: bool,
     pub(crate) arguments: Table,
+    /// The user that its memory counts for.
+    pub(crate) declared_by: Option<String>,
+}
+
+/// Writes the last part of a declaration: the user that it counts for, or nothing.
+pub(crate) fn write_declarer(into: &mut Vec<u8>, user: Option<&str>) {
+    if let Some(user) = user {
+        write_text(into, user);
+    }
+}
+
+/// Reads that.
+fn read_declarer(reader: &mut Reader<'_>) -> Result<Option<String>, Malformed> {
+    if reader.is_empty() { Ok(None) } else { Ok(Some(reader.text()?.to_owned())) }
 }
 
 pub(crate) fn table_bytes(into: &mut Vec<u8>, table: &Table) {
@@ -125,6 +143,7 @@ pub(crate) fn read_exchange(bytes: &[u8]) -> Result<ExchangeFact, Malformed> {
         auto_delete: reader.bool()?,
         internal: reader.bool()?,
         arguments: reader.table()?,
+        declared_by: read_declarer(&mut reader)?,
     };
     reader.end()?;
     Ok(fact)
@@ -137,6 +156,7 @@ pub(crate) fn read_queue(bytes: &[u8]) -> Result<QueueFact, Malformed> {
         name: reader.text()?.to_owned(),
         auto_delete: reader.bool()?,
         arguments: reader.table()?,
+        declared_by: read_declarer(&mut reader)?,
     };
     reader.end()?;
     Ok(fact)

@@ -138,6 +138,39 @@ fn one_user_leaves_memory_for_declarations_to_others() {
     }
 }
 
+/// After a start a user once had as much again: what it had declared before did not count.
+#[test]
+fn what_was_declared_counts_for_its_user_after_a_restart() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let mut broker = TestBroker::open(Setup::stepped(&disk, 8 << 20));
+    broker.user("alice", ".*", ".*", ".*");
+    let mut alice = Peer::attach(&broker, "alice").expect("it may attach");
+    alice.client.declare_queue(&spec("q", 5_000), broker.now()).expect("it may declare");
+    let exchange = ExchangeSpec { name: "e".into(), kind: "topic".into(), durable: true, ..ExchangeSpec::default() };
+    alice.client.declare_exchange(&exchange, broker.now()).expect("it may declare");
+    for destination in [DestinationName::Queue("q".into()), DestinationName::Exchange("e".into())] {
+        let arguments = spec("", 1_000).arguments;
+        let binding = BindingSpec { source: "amq.topic".into(), destination, key: "k".into(), arguments };
+        alice.client.bind(&binding, broker.now()).expect("there is room");
+    }
+    let mut other = Peer::attach(&broker, "guest").expect("it may attach");
+    other.client.declare_queue(&spec("other", 3_000), broker.now()).expect("it may declare");
+    let before = ["alice", "guest"].map(|user| broker.broker.user_declared_bytes(user));
+    assert!(before[0] > 7_000 && before[1] > 3_000, "{before:?}");
+    drop((alice, other));
+    // From what was logged at first, and from what a start has said again.
+    for _ in 0..2 {
+        broker.flush();
+        broker = TestBroker::open(broker.stop());
+        assert_eq!(["alice", "guest"].map(|user| broker.broker.user_declared_bytes(user)), before);
+    }
+    broker.user("alice", ".*", ".*", ".*");
+    let mut alice = Peer::attach(&broker, "alice").expect("it may attach");
+    alice.client.delete_queue("q", DeleteIf::ALWAYS, broker.now()).expect("it goes");
+    alice.client.delete_exchange("e", DeleteIf::ALWAYS, broker.now()).expect("it goes");
+    assert_eq!(broker.broker.user_declared_bytes("alice"), 0);
+}
+
 /// What stays for as long as a client or a declaration is there is refused by name beyond its share
 /// of the memory limit, and raises no alarm. Administrators may still come, to make room.
 #[test]

@@ -434,9 +434,9 @@ fn declarations(reader: &mut Reader) -> Result<DeclarationLimits, ConfigError> {
                Connections, channels and consumers may take as much again, and what declarations leave.";
     let all =
         reader.get(declare("limits.declarations_bytes", "size", "auto", all), |text| value::or_auto(text, size))?;
-    let of_user = "The same of what one user has declared since the start, also what is bound. `auto` is half of \
-                   `limits.declarations_bytes` while there are several users without the tag `administrator`. \
-                   Administrators may declare all.";
+    let of_user = "The same of what one user has declared, also what is bound. After a start a binding counts for the \
+                   user who declared what it leads to. `auto` is half of `limits.declarations_bytes` while there are \
+                   several users without the tag `administrator`. Administrators may declare all.";
     let of_user = reader
         .get(declare("limits.user_declarations_bytes", "size", "auto", of_user), |text| value::or_auto(text, size))?;
     Ok(DeclarationLimits { each, all, of_user })
