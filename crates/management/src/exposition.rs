@@ -62,8 +62,9 @@ impl Exposition {
         self.sample(&format!("{name}_count"), &[], up_to);
     }
 
-    /// The whole scrape.
-    pub(crate) fn into_text(self) -> String {
+    /// The whole scrape. It is charged by its length while it is written, so it takes no more.
+    pub(crate) fn into_text(mut self) -> String {
+        self.text.shrink_to_fit();
         self.text
     }
 

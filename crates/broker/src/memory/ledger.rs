@@ -40,7 +40,8 @@ impl Held {
 
 /// What a client takes for as long as it is there, each with a cost that was measured: the growth
 /// of the process, Linux with glibc, by 1000 connections over plain TCP that have sent a message,
-/// 2000 sessions, and 15 000 consumers of one queue and of a queue each.
+/// 2000 sessions, and consumers. Of these 50 000 of five queues take 570 bytes each, and 15 000 of
+/// a queue each 1000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kept {
     Connection,
@@ -54,7 +55,7 @@ impl Kept {
         match self {
             Self::Connection => 12 << 10,
             Self::Session => 1536,
-            Self::Consumer => 1024,
+            Self::Consumer => 768,
         }
     }
 }
@@ -99,7 +100,6 @@ struct DeclaredBytes {
 }
 
 impl Declared {
-    pub(crate) fn bytes(&self) -> u64 {
     /// Nothing so far.
     pub(crate) fn by(user: &str) -> Self {
         Self(Arc::new(DeclaredBytes { user: user.into(), bytes: AtomicU64::new(0) }))
@@ -109,6 +109,7 @@ impl Declared {
         &self.0.user
     }
 
+    pub(crate) fn bytes(&self) -> u64 {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
@@ -137,13 +138,13 @@ pub(crate) struct UserAccount {
 }
 
 impl UserAccount {
-    pub(crate) fn held(&self) -> usize {
     /// Of a user without clients.
     fn new(declared: Declared) -> Self {
         let [held, parked, clients] = [const { AtomicUsize::new(0) }; 3];
         Self { name: declared.user().into(), held, parked, declared, clients }
     }
 
+    pub(crate) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
 
@@ -185,7 +186,6 @@ impl UserAccounts {
         accounts.values().max_by_key(|account| account.held()).map(|account| (account.name.clone(), account.held()))
     }
 
-    fn enter(&self, name: &str) -> Arc<UserAccount> {
     /// What users had declared before the start counts for them. No client has come yet.
     pub(crate) fn recover(&self, declared: impl IntoIterator<Item = Declared>) {
         let mut accounts = self.accounts.lock();
@@ -195,6 +195,7 @@ impl UserAccounts {
         }
     }
 
+    fn enter(&self, name: &str) -> Arc<UserAccount> {
         let new = || Arc::new(UserAccount::new(Declared::by(name)));
         let mut accounts = self.accounts.lock();
         // What a user had declared may have gone after its last client.

@@ -22,6 +22,8 @@ use crate::source::Source;
 
 /// Bytes of one chunk; it may be a little larger.
 const CHUNK: usize = 64 * 1024;
+/// Bytes of the last row of a chunk, about.
+const LAST_ROW: usize = 4 * 1024;
 /// Chunks of one list in memory: one is made while one is written.
 const CHUNKS: usize = 2;
 
@@ -69,7 +71,7 @@ pub(crate) async fn answer(
     let begun: Result<_, Failure> = pool.run(Work::List, &user, begin).await.map_err(Failure::failed)?;
     let (text, rest) = begun?;
     let Some(list) = rest else { return Ok(json(Body::from(text))) };
-    list.asker.charge(CHUNKS * CHUNK)?;
+    list.asker.charge(CHUNKS * (CHUNK + LAST_ROW))?;
     Ok(json(Body::new(Streamed { first: Some(text.into()), state: State::Waiting(Box::new(list)) })))
 }
 
@@ -93,14 +95,21 @@ impl List {
 
     /// The beginning of the text, and the rest of the list.
     fn begin(mut self) -> (String, Option<Self>) {
-        let mut text = String::from("[");
-        let more = self.write(&mut text);
+        let (mut text, more) = self.chunk("[");
+        // A short list is charged by its length.
+        text.shrink_to_fit();
         (text, more.then_some(self))
     }
 
     /// The next chunk, and whether more follows.
     fn next(&mut self) -> (String, bool) {
-        let mut text = String::new();
+        self.chunk("")
+    }
+
+    /// A chunk that begins so, in no more memory than it is charged with.
+    fn chunk(&mut self, begin: &str) -> (String, bool) {
+        let mut text = String::with_capacity(CHUNK + LAST_ROW);
+        text.push_str(begin);
         let more = self.write(&mut text);
         (text, more)
     }

@@ -162,7 +162,8 @@ impl Shape {
             if self.sort.is_none() && !(from..to).contains(&number) {
                 continue;
             }
-            let text = self.narrow(row).to_string();
+            let mut text = self.narrow(row).to_string();
+            text.shrink_to_fit();
             let bytes = text.len() + key.text.len() + ROW;
             gathered.rows.push(((key, number), text));
             charged += bytes;
