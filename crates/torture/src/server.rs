@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a start may take.
-const START_LIMIT: Duration = Duration::from_secs(60);
+const START_LIMIT: Duration = Duration::from_secs(180);
 /// How long the first byte of an answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 /// How often a start is looked at.
@@ -19,6 +19,9 @@ const STOMP: u16 = 61613;
 const HTTP: u16 = 15672;
 /// The largest offset that keeps every port below 65 536.
 const MAX_OFFSET: u16 = 3900;
+/// How long a log-in may take: on a machine that compiles besides, the check of a password takes
+/// longer than the default allows, and that is no fault of the broker.
+pub(crate) const LOGIN: (&str, &str) = ("HERMOD_LIMITS_HANDSHAKE_TIMEOUT", "120s");
 /// Lines of the log that a report shows.
 const LOG_LINES: usize = 30;
 
@@ -60,7 +63,8 @@ pub(crate) struct Launch {
     /// A program and its arguments that becomes the server, with the server's command line behind
     /// them.
     pub(crate) wrapper: Vec<String>,
-    /// Settings, as variables of the environment; they win over those of `sizes`.
+    /// Settings, as variables of the environment; they win over those of `sizes` and over the
+    /// patience with slow log-ins.
     pub(crate) variables: Vec<(&'static str, String)>,
 }
 
@@ -142,6 +146,7 @@ impl Program {
             .args(&words[1..])
             .args(["serve", "--bind", "127.0.0.1", "--port-offset", &self.offset.to_string(), "--data-dir"])
             .arg(self.data())
+            .envs([LOGIN])
             .envs(launch.sizes.variables().iter().copied())
             .env("HERMOD_IO_THREADS", launch.threads.to_string())
             .envs(launch.variables.iter().map(|(name, value)| (name, value)))

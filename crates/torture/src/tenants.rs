@@ -54,6 +54,8 @@ pub(crate) struct Options {
 const QUIET: Duration = Duration::from_secs(6);
 const WARM_UP: Duration = Duration::from_secs(1);
 const MIB: u64 = 1 << 20;
+/// The default of the time that a log-in may take: the broker is attacked as users have it.
+const DEFAULT_LOGIN: &str = "10s";
 /// The queue of the neighbour.
 const QUEUE: &str = "other.queue";
 /// How far the attackers' threads give way.
@@ -100,8 +102,9 @@ fn is_meant(name: &str, wanted: &str) -> bool {
 /// Makes one attack on a new broker.
 fn measure(attack: &Attack, threads: u64, options: &Options, source: &Path, folder: &Path) -> Result<Figure, String> {
     let limit = ("HERMOD_MEMORY_LIMIT", format!("{}MiB", options.memory));
+    let login = (server::LOGIN.0, DEFAULT_LOGIN.to_owned());
     let settings = attack.settings.iter().map(|(name, value)| (*name, (*value).to_owned()));
-    let settings: Vec<_> = settings.chain([limit]).collect();
+    let settings: Vec<_> = settings.chain([limit, login]).collect();
     let mut house = House::start(source, folder, threads, &settings, attack.tag)?;
     let ground = Ground::new(house.amqp(), house.http(), Duration::from_secs(options.seconds));
     let played = play(&house, attack, &ground);

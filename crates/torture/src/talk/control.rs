@@ -18,7 +18,7 @@ use crate::topology::{
 };
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An open connection with one channel.
 pub(crate) struct Control {

@@ -16,7 +16,7 @@ use crate::history::Outcome;
 use crate::topology::{QUEUES, Route, VOID};
 
 /// How long the handshake may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What a receipt stands for is its first letter; its number follows.
 const CONFIRM: char = 'p';
