@@ -68,6 +68,8 @@ pub use message::id::Id;
 pub use message::overlay::{Counts, Overlay};
 pub use message::properties::Properties;
 pub use message::scheduling::is_instruction;
+/// A purge that is under way.
+pub use queue::Purging;
 pub use queue::{Ages, Cause, Causes, Credit, QueueFigures, QueueTotals, Readiness, Rest, SelectorReport, Settling};
 pub use redrive::{RedriveMode, Redriven};
 pub use repair::{Repair, RepairMode};

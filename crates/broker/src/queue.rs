@@ -35,6 +35,7 @@ pub(crate) mod mailbox;
 mod message_groups;
 mod page;
 mod paging;
+mod purge;
 mod repair;
 mod retry;
 mod returns;
@@ -75,6 +76,7 @@ pub(crate) use lanes::{LaneNumber, Lanes, Position, Positions, PurgeEnds, first_
 pub(crate) use last_value::{Keyed, LastValues, Recovered};
 pub(crate) use page::{BodyPlace, Listed, Page, Past};
 pub(crate) use paging::{Damage, Purpose, Task};
+pub use purge::Purging;
 pub(crate) use retry::Waiters;
 pub(crate) use returns::Returns;
 pub(crate) use scan::{Glimpse, Seized, Step, Walk};

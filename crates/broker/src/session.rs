@@ -15,6 +15,7 @@ mod drain;
 pub(crate) mod ending;
 pub(crate) mod publish;
 mod publisher;
+mod purge;
 mod receiver;
 mod replies;
 mod retain;

@@ -5,7 +5,7 @@
 
 use std::num::NonZeroU32;
 
-use broker::{Outcome, SessionId, TransactionId};
+use broker::{Outcome, Purging, SessionId, TransactionId};
 
 use crate::codec::methods::{AccessRequestOk, ChannelCloseOk, ChannelFlowOk};
 use crate::codec::{Frame, FrameKind, Method, decode_method};
@@ -47,6 +47,8 @@ pub(super) struct Channel {
     /// The queue that was declared last; an empty name means this queue.
     pub(super) last_queue: String,
     pub(super) incoming: Incoming,
+    /// The purge whose frame is offered again until it has ended.
+    pub(super) purging: Option<Purging>,
     /// We sent a close, and ignore everything until the peer answers it.
     closing: bool,
 }
@@ -60,6 +62,7 @@ impl Channel {
             settlements: Vec::new(),
             last_queue: String::new(),
             incoming: Incoming::Method,
+            purging: None,
             closing: false,
         }
     }
@@ -127,7 +130,7 @@ impl Channel {
             Method::QueueDeclare(m) => self.declare_queue(cx, &m)?,
             Method::QueueBind(m) => self.bind_queue(cx, &m)?,
             Method::QueueUnbind(m) => self.unbind_queue(cx, &m)?,
-            Method::QueuePurge(m) => self.purge_queue(cx, &m)?,
+            Method::QueuePurge(m) => return self.purge_queue(cx, &m),
             Method::QueueDelete(m) => self.delete_queue(cx, &m)?,
             Method::ExchangeDeclare(m) => self.declare_exchange(cx, &m)?,
             Method::ExchangeDelete(m) => self.delete_exchange(cx, &m)?,

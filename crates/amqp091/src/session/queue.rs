@@ -9,7 +9,7 @@ use crate::codec::methods::{
     QueueUnbind, QueueUnbindOk,
 };
 use crate::dialect::table_to_neutral;
-use crate::session::channel::Channel;
+use crate::session::channel::{Channel, Step};
 use crate::session::context::Context;
 use crate::session::error::Failure;
 use crate::session::exchange::without_line_ends;
@@ -74,13 +74,22 @@ impl Channel {
         })
     }
 
-    pub(super) fn purge_queue(&mut self, cx: &mut Context<'_>, purge: &QueuePurge<'_>) -> Result<(), Failure> {
-        let (count, ticket) = cx.client.purge_queue(&self.queue_name(purge.queue)?, cx.now)?;
+    /// A long purge takes several turns, and its frame is offered again in each. So what comes
+    /// behind it waits, and other connections do not.
+    pub(super) fn purge_queue(&mut self, cx: &mut Context<'_>, purge: &QueuePurge<'_>) -> Result<Step, Failure> {
+        let mut purging = match self.purging.take() {
+            Some(purging) => purging,
+            None => cx.client.begin_purge(&self.queue_name(purge.queue)?, cx.now)?,
+        };
+        let Some((count, ticket)) = cx.client.go_on_purging(&mut purging) else {
+            self.purging = Some(purging);
+            return Ok(Step::Later);
+        };
         if !purge.nowait {
             let reply = QueuePurgeOk { message_count: clamp(count) };
             cx.link.send_when_durable(cx.client, ticket, cx.number, reply);
         }
-        Ok(())
+        Ok(Step::Done)
     }
 
     pub(super) fn delete_queue(&mut self, cx: &mut Context<'_>, delete: &QueueDelete<'_>) -> Result<(), Failure> {

@@ -307,16 +307,6 @@ impl Queue {
         self.log_settled_in(&mut inner, group, context);
     }
 
-    /// Drops the messages that are not due, with the rest of the queue.
-    pub(super) fn purge_delayed(&self, context: &QueueContext) -> (u64, Ticket) {
-        let mut all = (0, Ticket::NONE);
-        for bucket in self.buckets() {
-            let (count, ticket) = bucket.purge_ready(context);
-            all = (all.0 + count, all.1.max(ticket));
-        }
-        all
-    }
-
     /// Sets the timer of a bucket to this time.
     pub(crate) fn look_at(self: &Arc<Self>, at: u64, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.context);

@@ -7,8 +7,8 @@ use journal::{Address, Group, Ticket};
 
 use crate::arguments::ReturnCause;
 use crate::queue::QueueContext;
-use crate::queue::{ADDRESSES, ConsumerKey, Guard, Inner, Past, PurgeEnds, Queue, Reason, Said, Show, State};
-use crate::queue::{VISIT_ENTRIES, Visit};
+use crate::queue::Visit;
+use crate::queue::{ADDRESSES, ConsumerKey, Guard, Inner, Past, Queue, Reason, Said, Show, State};
 
 /// Reasons of settlements as the journal stores them; never renumbered.
 pub(crate) const ACKNOWLEDGED: u8 = 0;
@@ -201,45 +201,6 @@ impl Queue {
         inner.departures.keep(settled);
         ADDRESSES.set(addresses);
         ticket
-    }
-
-    /// Drops every ready entry, and all that are not due yet. Returns their number, and the ticket
-    /// for the reply.
-    pub(crate) fn purge(self: &Arc<Self>, context: &QueueContext) -> (u64, Ticket) {
-        let (delayed, before) = self.purge_delayed(context);
-        let (ready, ticket) = self.purge_ready(context);
-        (delayed + ready, ticket.max(before))
-    }
-
-    /// Drops every ready entry that is there now, in pieces between which others get at the queue.
-    pub(super) fn purge_ready(&self, context: &QueueContext) -> (u64, Ticket) {
-        let (mut count, mut ticket, mut ends) = (0, Ticket::NONE, PurgeEnds::default());
-        loop {
-            let (purged, reached, has_more) = self.purge_piece(&mut ends, context);
-            (count, ticket) = (count + purged, ticket.max(reached));
-            if !has_more {
-                return (count, ticket);
-            }
-        }
-    }
-
-    /// Drops some of them. True if there are more.
-    fn purge_piece(&self, ends: &mut PurgeEnds, context: &QueueContext) -> (u64, Ticket, bool) {
-        let mut guard = self.lock(context);
-        let inner = &mut *guard;
-        inner.lifetime.touch(context.clock.unix_ms());
-        // Entries that wait after a return go too. None of them may be delivered before, and what
-        // looks through all ids or keys does so once.
-        let at_once = inner.wake(u64::MAX) || self.bucket.is_some() || self.deduplicates() || self.keeps_last_values();
-        let most = if at_once { u64::MAX } else { VISIT_ENTRIES as u64 };
-        let mut purged = inner.lanes.purge(most, ends);
-        inner.purged(&mut purged, context);
-        if purged.freed.is_empty() || !self.logged() {
-            return (purged.count, Ticket::NONE, purged.has_more);
-        }
-        let mut appender = context.journal.appender(self.log());
-        appender.settle_counted(None, self.id, PURGED, &purged.runs, &mut purged.freed.into_iter());
-        (purged.count, appender.ticket(), purged.has_more)
     }
 
     /// Ends the queue under its lock: nothing enters or leaves any more. Returns its consumers and

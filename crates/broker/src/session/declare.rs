@@ -569,18 +569,6 @@ impl Client {
         Ok((ready, ticket.max(self.settled.ticket())))
     }
 
-    /// Drops the ready entries of a queue, and those that are not due yet. Returns their number.
-    ///
-    /// # Errors
-    /// `NotFound`, `Locked`, `AccessRefused`.
-    pub fn purge_queue(&mut self, name: &str, now: Instant) -> Result<(u64, Ticket), Error> {
-        self.flush(now);
-        let queue = self.queue_to(name, Right::Read)?;
-        let (purged, ticket) = queue.purge(&self.engine);
-        self.publisher.add_cost(CHANGE_ENTRIES + purged as usize);
-        Ok((purged, ticket.max(self.settled.ticket())))
-    }
-
     /// Remembers an exclusive queue. Deleted ones are forgotten whenever the number has doubled.
     fn keep_exclusive(&mut self, queue: &Arc<Queue>) {
         if self.exclusive.len() >= 16 && self.exclusive.len().is_power_of_two() {

@@ -295,6 +295,45 @@ fn a_refused_message_costs_its_turn_what_it_may_have_cost_the_broker() {
     assert!(!peer.client.is_turn_full());
 }
 
+/// A purge of a long queue once held up its thread to the end.
+#[test]
+fn a_long_purge_takes_several_turns_and_takes_nothing_that_comes_between() {
+    const MANY: u64 = 50_000;
+    let broker = TestBroker::open(Setup::memory());
+    let mut peer = Peer::attach(&broker, "guest").expect("it may attach");
+    let session = peer.session(1);
+    peer.client.declare_queue(&crate::durable("q"), broker.now()).expect("it may declare");
+    let publish = |peer: &mut Peer, count| {
+        for _ in 0..count {
+            peer.client.publish(session, message("", "q", b"x")).expect("it is taken");
+            if peer.client.is_turn_full() {
+                peer.client.end_turn(broker.now());
+            }
+        }
+        peer.client.end_turn(broker.now());
+    };
+    publish(&mut peer, MANY);
+    let mut other = Peer::attach(&broker, "guest").expect("it may attach");
+    let of_other = other.session(1);
+    let mut purging = peer.client.begin_purge("q", broker.now()).expect("it may purge");
+    let mut turns = 0;
+    let (count, _) = loop {
+        turns += 1;
+        let done = peer.client.go_on_purging(&mut purging);
+        assert!(peer.client.is_turn_full() || done.is_some(), "it goes on to the end of its turn");
+        if let Some(done) = done {
+            break done;
+        }
+        other.client.publish(of_other, message("", "q", b"late")).expect("it is taken");
+        other.client.end_turn(broker.now());
+        peer.client.end_turn(broker.now());
+    };
+    assert!((4..=6).contains(&turns), "{turns} turns");
+    assert_eq!(count, MANY);
+    let left = peer.client.check_queue("q", broker.now()).expect("it is there").ready;
+    assert_eq!(left, turns - 1, "what came between stays");
+}
+
 /// Thousands of purges, each of as many messages, once were one turn: of all that a turn does only
 /// what is published had a cost.
 #[test]

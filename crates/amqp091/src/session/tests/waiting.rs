@@ -295,3 +295,33 @@ fn what_waited_for_parked_publishes_goes_on_as_soon_as_they_are_taken() {
     server.test.flush();
     peer.expect(&["1 AccessRequestOk { ticket: 1 }"]);
 }
+
+/// What a client asks for behind a long purge waits for the end of it, and a client beside it does
+/// not wait for its turns.
+#[test]
+fn a_long_purge_is_answered_in_order_and_holds_up_nobody() {
+    let server = server();
+    let (mut peer, mut other) = (server.channel(), server.channel());
+    peer.declare(1, "q");
+    for _ in 0..300 {
+        (0..100).for_each(|_| peer.put(1, "q", "x"));
+        peer.pump();
+    }
+    let behind = QueueDeclare { queue: "q", passive: true, ..Default::default() };
+    for method in [Method::from(QueuePurge { queue: "q", ..Default::default() }), behind.into()] {
+        method.encode(1, &mut peer.driver.input);
+    }
+    let mut turns = 0;
+    while !peer.driver.input.is_empty() {
+        turns += 1;
+        assert!(turns < 100, "the purge does not end");
+        let driver = &mut peer.driver;
+        let taken = driver.connection.receive(&driver.input, driver.now);
+        driver.input.drain(..taken);
+        driver.output.extend(driver.connection.output().take());
+        other.send(1, AccessRequest::default());
+        other.expect(&["1 AccessRequestOk { ticket: 1 }"]);
+    }
+    assert!(turns >= 3, "{turns} turns for 30 000 messages");
+    peer.expect(&["1 QueuePurgeOk { message_count: 30000 }", &declared(1, "q", 0, 0)]);
+}
