@@ -22,15 +22,15 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def until(what, reached):
+def until(what, reached, patience=PATIENCE):
     """Waits until `reached` gives something, and returns it."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + patience
     while time.monotonic() < end:
         found = reached()
         if found:
             return found
-        time.sleep(0.25)
-    raise AssertionError(f"in vain: {what}")
+        time.sleep(0.05)
+    raise AssertionError(f"not within {patience} s: {what}")
 
 
 def request(url, form=None, headers=None, document=None, method=None):

@@ -3,8 +3,8 @@
 import base64
 import json
 import pathlib
-import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -13,25 +13,18 @@ import urllib.request
 
 import pika
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+import server  # noqa: E402
+from server import free_port  # noqa: E402
+
 # How long anything is waited for before a scenario has failed.
 PATIENCE = 20
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
 def until(what, reached):
     """Waits until `reached()` is true, and returns what it gives."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        found = reached()
-        if found:
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"not within {PATIENCE} s: {what}")
+    return server.until(what, reached, PATIENCE)
 
 
 class Broker:

@@ -238,8 +238,8 @@ impl RunningTask {
         Ok(None)
     }
 
-    /// There is no more that it has not looked at. A queue that is to be deleted may have got more
-    /// meanwhile.
+    /// It has looked at everything. A queue that is to be deleted may have got more meanwhile, and
+    /// is looked at again.
     fn looked_at_all(&mut self, engine: &Engine) -> Result<Option<TaskState>, String> {
         let run = self.run.as_mut().map_err(|reason| reason.clone())?;
         if !self.task.spec.kind.ends_queue() {

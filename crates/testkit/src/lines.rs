@@ -192,18 +192,11 @@ impl Open {
                 Ok("consume")
             }
             ["listen", topic, tag] => {
-                let filter = SubscriptionFilter { exchange: TOPICS.into(), key: topic.into(), ..Default::default() };
-                let source = DirectSource { filters: vec![filter], retained: RetainedWanted::OfAll };
-                let (source, tag) = (Source::Direct(source), tag.into());
-                client.consume(session, Consume { source, tag, no_ack: true, ..Consume::default() }, now)?;
+                self.listen(topic, tag, now)?;
                 Ok("listen")
             }
             ["browse", queue, tag, left] => {
-                let arguments = Ok(ConsumerArguments { mode: Mode::Browse, ..ConsumerArguments::default() });
-                let (source, tag) = (queue.into(), tag.into());
-                let credit = Credit::Granted { left: number(left)?, rest: Rest::Kept };
-                let consume = Consume { source, tag, no_ack: true, credit, arguments, ..Consume::default() };
-                client.consume(session, consume, now)?;
+                self.browse(queue, tag, number(left)?, now)?;
                 Ok("browse")
             }
             ["subscribe", client_id, name, topic, tag, window, ref rest @ ..] => {
@@ -242,6 +235,25 @@ impl Open {
             }
             _ => Err(Failure(format!("no request {}", words.join(" ")))),
         }
+    }
+
+    /// Consumes what is published to a topic, without a queue.
+    fn listen(&mut self, topic: &str, tag: &str, now: Instant) -> Result<(), Failure> {
+        let filter = SubscriptionFilter { exchange: TOPICS.into(), key: topic.into(), ..Default::default() };
+        let source = DirectSource { filters: vec![filter], retained: RetainedWanted::OfAll };
+        let (source, tag) = (Source::Direct(source), tag.into());
+        self.client.consume(self.session, Consume { source, tag, no_ack: true, ..Consume::default() }, now)?;
+        Ok(())
+    }
+
+    /// Shows messages of a queue, and takes none.
+    fn browse(&mut self, queue: &str, tag: &str, left: u32, now: Instant) -> Result<(), Failure> {
+        let arguments = Ok(ConsumerArguments { mode: Mode::Browse, ..ConsumerArguments::default() });
+        let (source, tag) = (queue.into(), tag.into());
+        let credit = Credit::Granted { left, rest: Rest::Kept };
+        let consume = Consume { source, tag, no_ack: true, credit, arguments, ..Consume::default() };
+        self.client.consume(self.session, consume, now)?;
+        Ok(())
     }
 
     fn publish(&mut self, asked: &str, routing_key: &str, body: &str) -> Result<(), Failure> {
