@@ -35,7 +35,7 @@ mod tracing;
 mod value;
 
 pub use crate::memory::ingress::LARGE_BODY;
-pub use crate::memory::ledger::{Charge, Held};
+pub use crate::memory::ledger::{Charge, Held, PublisherRoom};
 pub use crate::queue::dropped::Loss;
 pub use admin::{PolicyReport, TaskReport, VhostReport};
 pub use alarms::{AlarmsUp, Flow};

@@ -43,7 +43,7 @@ use crate::engine::Engine;
 use crate::engine::clients::{ClientShared, Login};
 use crate::engine::connections::no_vhost;
 use crate::error::{Error, ErrorKind};
-use crate::memory::ledger::Kept;
+use crate::memory::ledger::{Kept, PublisherRoom};
 use crate::queue::arrival::Work;
 use crate::queue::{ConsumerKey, Queue, Visit};
 use blocked::Parking;
@@ -230,6 +230,17 @@ impl Client {
     /// `NotAllowed`.
     pub fn check_session(&self, what: &str) -> Result<(), Error> {
         self.engine.admit_kept(&format!("{what} refused"), Kept::Session.cost() as u64).map_err(Error::not_allowed)
+    }
+
+    /// Room for a link of a publisher with texts of so many bytes, in a protocol whose sessions have
+    /// several publishers.
+    ///
+    /// # Errors
+    /// `ResourceLimit` where memory has no room for one more.
+    pub fn admit_publisher(&self, texts: usize) -> Result<PublisherRoom, Error> {
+        let admitted = self.engine.admit_kept("publisher refused", (Kept::Publisher.cost() + texts) as u64);
+        admitted.map_err(|refused| Error::new(ErrorKind::ResourceLimit, refused))?;
+        Ok(PublisherRoom::new(&self.shared.account, texts))
     }
 
     /// Starts a session. Its protocol calls it by the number `called`.

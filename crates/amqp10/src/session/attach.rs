@@ -162,6 +162,21 @@ impl Running {
     /// The peer sends: this side publishes for it.
     fn attach_receiver(&mut self, channel: u16, attach: &Attach<'_>, now: Instant) -> Result<Taken, Failure> {
         Self::check(attach)?;
+        let address = match &attach.target {
+            Some(AttachTarget::Target(target)) => target.address.map_or(0, str::len),
+            _ => 0,
+        };
+        let room = self.client.admit_publisher(attach.name.len() + address)?;
+        let taken = self.attach_target(channel, attach, now)?;
+        if let Some(Link::Receiver(receiver)) =
+            self.begun(channel).and_then(|begun| begun.links.get_mut(&attach.handle))
+        {
+            receiver.room = Some(room);
+        }
+        Ok(taken)
+    }
+
+    fn attach_target(&mut self, channel: u16, attach: &Attach<'_>, now: Instant) -> Result<Taken, Failure> {
         let target = match &attach.target {
             Some(AttachTarget::Target(target)) => *target,
             Some(AttachTarget::Coordinator(asked)) => return self.attach_coordinator(channel, attach, asked),

@@ -1,5 +1,7 @@
 //! The ends of links that this side has.
 
+use broker::PublisherRoom;
+
 use crate::session::receiver::Receiver;
 use crate::session::sender::Sender;
 use crate::session::subscription::Lasting;
@@ -11,9 +13,21 @@ pub(super) enum Link {
     /// This side receives: the peer publishes.
     Receiver(Box<Receiver>),
     /// The peer has found a subscription by its name, to end it. Nothing is sent on the link.
-    Found(Box<Lasting>),
+    Found(Box<Found>),
     /// This side has detached it, and ignores what the peer sends before its own detach.
     Detached,
+}
+
+/// See [`Link::Found`].
+pub(super) struct Found {
+    subscription: Lasting,
+    _room: PublisherRoom,
+}
+
+impl Found {
+    pub(super) fn new(subscription: Lasting, room: PublisherRoom) -> Self {
+        Self { subscription, _room: room }
+    }
 }
 
 impl Link {
@@ -21,7 +35,7 @@ impl Link {
     pub(super) fn take_subscription(&mut self) -> Option<Lasting> {
         match self {
             Self::Sender(sender) => sender.subscription.take(),
-            Self::Found(found) => Some((**found).clone()),
+            Self::Found(found) => Some(found.subscription.clone()),
             Self::Receiver(_) | Self::Detached => None,
         }
     }

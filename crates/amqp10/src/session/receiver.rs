@@ -1,6 +1,6 @@
 //! The receiving end of a link: what a peer publishes, and the credit that it has for that.
 
-use broker::Charge;
+use broker::{Charge, PublisherRoom};
 
 use crate::delivery::Assembly;
 use crate::session::target::Destination;
@@ -26,6 +26,8 @@ pub(super) struct Receiver {
     pub(super) settles_second: bool,
     /// The queue that goes with the link.
     pub(super) dynamic: Option<String>,
+    /// What it takes of the peer's memory.
+    pub(super) room: Option<PublisherRoom>,
 }
 
 impl Receiver {
@@ -40,6 +42,7 @@ impl Receiver {
             unanswered: 0,
             settles_second: false,
             dynamic: None,
+            room: None,
         }
     }
 

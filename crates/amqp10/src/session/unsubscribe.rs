@@ -13,7 +13,7 @@ use crate::dialect::address::encoded;
 use crate::session::address::{TOPIC_ADDRESS, TOPICS};
 use crate::session::error::Failure;
 use crate::session::frames::{self, OwnMap};
-use crate::session::link::Link;
+use crate::session::link::{Found, Link};
 use crate::session::running::{Running, Taken};
 use crate::session::subscription::{GLOBAL, Lasting, SHARED, name_of, refused};
 
@@ -29,6 +29,7 @@ fn address_of(filters: &[SubscriptionFilter]) -> Option<String> {
 impl Running {
     /// The peer asks for a subscription by its name alone: its link has no source.
     pub(super) fn attach_found(&mut self, channel: u16, attach: &Attach<'_>, now: Instant) -> Result<Taken, Failure> {
+        let room = self.client.admit_publisher(attach.name.len())?;
         let name = name_of(attach.name, &self.container, attach.desired_capabilities);
         let found = self.client.find_subscription(&name, now)?;
         let found = found.ok_or_else(|| {
@@ -74,7 +75,7 @@ impl Running {
         let frames = frames::frame(channel, &reply);
         let Some(begun) = self.begun(channel) else { return Ok(Taken::Done) };
         let lasting = Lasting { name: found.fact.name.clone(), queue: found.queue };
-        begun.links.insert(attach.handle, Link::Found(Box::new(lasting)));
+        begun.links.insert(attach.handle, Link::Found(Box::new(Found::new(lasting, room))));
         Ok(Taken::Waits { awaited: Ticket::NONE.into(), frames })
     }
 

@@ -40,13 +40,14 @@ impl Held {
 
 /// What a client takes for as long as it is there, each with a cost that was measured: the growth
 /// of the process, Linux with glibc, by 1000 connections over plain TCP that have sent a message,
-/// 2000 sessions, and consumers. Of these 50 000 of five queues take 570 bytes each, and 15 000 of
-/// a queue each 1000.
+/// 2000 sessions, consumers, and 36 000 links of publishers of AMQP 1.0. Of the consumers 50 000 of
+/// five queues take 570 bytes each, and 15 000 of a queue each 1000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kept {
     Connection,
     Session,
     Consumer,
+    Publisher,
 }
 
 impl Kept {
@@ -56,6 +57,7 @@ impl Kept {
             Self::Connection => 12 << 10,
             Self::Session => 1536,
             Self::Consumer => 768,
+            Self::Publisher => 384,
         }
     }
 }
@@ -379,5 +381,25 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.account.let_go(self.kind, self.bytes);
+    }
+}
+
+/// The room that a link of a publisher takes, until it is dropped.
+#[derive(Debug)]
+pub struct PublisherRoom {
+    account: Arc<Account>,
+    texts: usize,
+}
+
+impl PublisherRoom {
+    pub(crate) fn new(account: &Arc<Account>, texts: usize) -> Self {
+        account.keep(Kept::Publisher, texts);
+        Self { account: Arc::clone(account), texts }
+    }
+}
+
+impl Drop for PublisherRoom {
+    fn drop(&mut self) {
+        self.account.end(Kept::Publisher, self.texts);
     }
 }

@@ -215,11 +215,18 @@ fn clients_and_declarations_share_what_may_stay_in_memory() {
     assert!(refused.starts_with("cannot declare queue 'r': connections, consumers"), "{refused}");
     let refused = other.client.check_session("channel").expect_err("there is no room").text;
     assert!(refused.starts_with("channel refused: connections, consumers"), "{refused}");
+    let refused = other.client.admit_publisher(0).expect_err("there is no room").text;
+    assert!(refused.starts_with("publisher refused: connections, consumers"), "{refused}");
     assert!(!broker.broker.overview().alarms.memory);
 
     // The share follows the limit.
     broker.broker.set_memory_limit(256 << 20);
     other.client.check_session("channel").expect("there is room");
+    let before = kept();
+    let room = other.client.admit_publisher(100).expect("there is room");
+    assert_eq!(kept(), before + 484);
+    drop(room);
+    assert_eq!(kept(), before);
     broker.broker.set_memory_limit(128 << 20);
     peer.client.cancel(session, &"00000000".repeat(1 << 20), broker.now(), &mut |_| ());
     drop(Peer::attach(&broker, "low").expect("there is room again"));

@@ -204,3 +204,24 @@ fn handles_are_those_of_the_session() {
         peer.expect(&["begin 0 remote=0 window=2048"]);
     }
 }
+
+#[test]
+fn a_link_that_publishes_is_charged_to_its_connection_until_it_ends() {
+    let scene = Scene::new();
+    let mut peer = scene.session();
+    let kept = || scene.test.broker.overview().memory.clients;
+    let before = kept();
+    peer.attach_to(0, Some("q"));
+    peer.heard();
+    assert!(kept() > before);
+    peer.send(0, &detach(0));
+    peer.heard();
+    assert_eq!(kept(), before);
+    for handle in [1, 2] {
+        peer.attach_to(handle, None);
+    }
+    peer.heard();
+    peer.send(0, &super::scene::end());
+    peer.heard();
+    assert!(kept() < before, "the session has gone, too");
+}
