@@ -5,6 +5,7 @@
 //! A target returns for every input. A broken property panics, like a panic in the code under test.
 
 mod amqp;
+mod amqp10_client;
 mod amqp10_codec;
 mod disk;
 mod login;
@@ -34,6 +35,7 @@ pub const TARGETS: [Target; 16] = [
     Target { name: "amqp10_sasl", run: amqp10_codec::sasl },
     Target { name: "amqp10_message", run: amqp10_codec::message },
     Target { name: "amqp10_stored", run: amqp10_codec::stored_form },
+    Target { name: "amqp10_client", run: amqp10_client::client },
     Target { name: "stomp", run: stomp_frames::stomp },
     Target { name: "mqtt", run: mqtt_packets::mqtt },
     Target { name: "login", run: login::login },

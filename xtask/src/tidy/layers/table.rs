@@ -498,7 +498,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/fuzzing/src",
         layers: &[
-            &["amqp", "amqp10_codec", "disk", "login", "messages", "mqtt_packets", "selectors", "stomp_frames"],
+            &["amqp", "amqp10_client", "amqp10_codec", "disk", "login", "messages", "mqtt_packets", "selectors", "stomp_frames"],
             &["recovery"],
         ],
         allowed: &[],
