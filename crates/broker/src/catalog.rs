@@ -70,11 +70,20 @@ impl Exchange {
     /// Removes its bindings to `destination`. Returns its name if it is to go, since it is
     /// auto-delete and has no binding left.
     fn unbind(&mut self, destination: Destination, versions: &Versions) -> Option<Arc<str>> {
-        if self.bindings.remove_destination(destination).is_empty() {
+        let removed = self.bindings.remove_destination(destination);
+        if removed.is_empty() {
             return None;
         }
-        versions.raise(&self.name);
+        removed.iter().for_each(|binding| self.raise(&binding.key, versions));
         (self.auto_delete && self.bindings.is_empty()).then(|| Arc::clone(&self.name))
+    }
+
+    /// A binding with this key comes or goes.
+    fn raise(&self, key: &str, versions: &Versions) {
+        match self.bindings.part_of(key) {
+            Some(part) => versions.raise_part(self.id, part),
+            None => versions.raise(&self.name),
+        }
     }
 }
 

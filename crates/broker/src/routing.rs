@@ -10,6 +10,7 @@ mod envelope;
 mod fanout;
 mod hash;
 mod headers;
+mod parts;
 mod pattern;
 mod reached;
 mod sought;
@@ -27,6 +28,7 @@ use self::fanout::Fanout;
 use self::hash::{Consistent, Modulus};
 pub(crate) use self::hash::{HASH_HEADER, HASH_PROPERTY, HashOn, digest};
 use self::headers::Headers;
+pub(crate) use self::parts::KeyParts;
 pub(crate) use self::reached::{Reached, STEPS};
 pub(crate) use self::sought::{Look, Sought};
 use self::topic::Topic;
@@ -215,6 +217,25 @@ impl Bindings {
         let tally = tally.unpaid();
         let weight = Weight::new(&tally, Load::default());
         Self { index: BTreeMap::new(), matcher, tally, text_bytes: 0, weight }
+    }
+
+    /// The part of the messages that a binding with this key concerns; `None` for all. Parts of a
+    /// message are those of [`Bindings::parts_of`].
+    pub(crate) fn part_of(&self, key: &str) -> Option<u64> {
+        match self.matcher {
+            Matcher::Direct(_) => Some(digest(key.as_bytes())),
+            Matcher::Topic(_) => parts::of_pattern(key),
+            _ => None,
+        }
+    }
+
+    /// The parts of a message with this routing key.
+    pub(crate) fn parts_of<'k>(&self, key: &'k KeyParts) -> &'k [u64] {
+        match self.matcher {
+            Matcher::Direct(_) => &key.whole,
+            Matcher::Topic(_) => &key.words,
+            _ => &[],
+        }
     }
 
     /// An error of kind `Precondition` when the arguments can't be matched, or are nested too deep

@@ -194,8 +194,9 @@ impl Tables {
 
     /// The exchange whose bindings change.
     fn raise_source(&mut self, bound: &Bound) -> Option<&mut Exchange> {
-        self.versions.raise(self.exchange_names.get(&bound.exchange)?);
-        self.exchange_by_id_mut(bound.exchange)
+        let source = self.exchanges.get_mut(self.exchange_names.get(&bound.exchange)?)?;
+        source.raise(&bound.key, &self.versions);
+        Some(source)
     }
 
     /// Whether a binding outlives a restart: both of its ends must.

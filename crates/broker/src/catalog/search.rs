@@ -12,8 +12,9 @@ use hashbrown::HashSet;
 use journal::Owner;
 
 use super::{Exchange, Routing, Tables, Unrouted};
+use crate::message::NAME_MAX;
 use crate::queue::{DeduplicatingExchange, Queue};
-use crate::routing::{Destination, Envelope, ExchangeKind, Reached, STEPS};
+use crate::routing::{Destination, Envelope, ExchangeKind, KeyParts, Reached, STEPS};
 
 /// The relevant properties of the exchanges on a way; of several ways the first one counts.
 #[derive(Debug, Clone, Copy, Default)]
@@ -38,6 +39,8 @@ pub(super) struct Search<'a> {
     reached: Reached,
     found: HashSet<Owner>,
     seen: HashSet<Owner>,
+    /// The parts of its key, once they are asked for.
+    parts: Option<KeyParts>,
     /// Exchanges to visit, each with the way that led there.
     waiting: Vec<(&'a Exchange, Way)>,
     /// What it came through, where that is asked for.
@@ -62,8 +65,22 @@ impl<'a> Search<'a> {
             reached: Reached::within(STEPS),
             found: HashSet::new(),
             seen: HashSet::new(),
+            parts: None,
             waiting: Vec::new(),
             notes,
+        }
+    }
+
+    /// Notes which bindings of an exchange the route depends on. Routes of messages with more keys
+    /// or a long one are not remembered, so their parts are not looked for.
+    fn note_parts(&mut self, exchange: &Exchange) {
+        let envelope = self.envelope;
+        if envelope.key().len() > NAME_MAX || envelope.keys().nth(1).is_some() {
+            return self.routing.names.add_all();
+        }
+        let parts = self.parts.get_or_insert_with(|| KeyParts::of(envelope.key()));
+        for part in exchange.bindings.parts_of(parts) {
+            self.routing.names.add_part(exchange.id, *part);
         }
     }
 
@@ -171,6 +188,7 @@ impl<'a> Search<'a> {
         // cost nothing.
         if self.reached.charge(1) && self.seen.insert(exchange.id) {
             self.routing.names.add(&exchange.name);
+            self.note_parts(exchange);
             self.waiting.push((exchange, way));
         }
     }

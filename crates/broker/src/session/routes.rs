@@ -80,9 +80,9 @@ impl Routes {
         self.wanted.push(exchange.len() as u8);
         self.wanted.extend_from_slice(exchange.as_bytes());
         self.wanted.extend_from_slice(key.as_bytes());
-        if let Some((name, found)) = &self.last
+        if let Some((name, found)) = &mut self.last
             && **name == *self.wanted
-            && versions.hold(found.basis)
+            && versions.still_hold(&mut found.basis)
         {
             return Some(Arc::clone(&found.route));
         }

@@ -150,6 +150,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["reached", "sought"],
             &["hash", "headers", "targets"],
             &["direct", "fanout", "topic"],
+            &["parts"],
         ],
         allowed: &[],
     },
