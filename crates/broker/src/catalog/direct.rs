@@ -44,7 +44,7 @@ impl DirectSubscriber {
     /// Hands messages over. What does not fit is dropped and counted.
     pub(crate) fn deliver(&self, messages: Vec<Message>, totals: &Deliveries) {
         let count = messages.len();
-        self.count_dropped(count - self.to.deliver(messages), totals);
+        self.count_dropped(count - self.to.deliver(messages.into_iter()), totals);
     }
 
     /// The same for a piece of the retained messages that it has asked for. It may be larger than
@@ -52,7 +52,7 @@ impl DirectSubscriber {
     pub(crate) fn deliver_retained(&self, mut messages: Vec<Message>, totals: &Deliveries) {
         messages.retain(|message| self.takes(message));
         let count = messages.len();
-        self.count_dropped(count - self.to.deliver_piece(messages), totals);
+        self.count_dropped(count - self.to.deliver_piece(messages.into_iter()), totals);
     }
 
     fn count_dropped(&self, dropped: usize, totals: &Deliveries) {

@@ -34,7 +34,7 @@ impl Requester {
 
     /// False when its client leaves too much unread.
     pub(crate) fn deliver(&self, message: Message) -> bool {
-        self.to.deliver(vec![message]) == 1
+        self.to.deliver(std::iter::once(message)) == 1
     }
 }
 

@@ -98,7 +98,12 @@ impl Mailbox {
 
     /// Puts in messages that have no queue, until `most` bytes lie here or memory is short, in the
     /// broker or for this client. Returns how many.
-    fn deliver_without_queue(&self, consumer: u32, messages: Vec<Message>, most: usize) -> usize {
+    fn deliver_without_queue(
+        &self,
+        consumer: u32,
+        messages: impl ExactSizeIterator<Item = Message>,
+        most: usize,
+    ) -> usize {
         let (before, account) = (self.bytes(), self.account.as_deref());
         if account.is_some_and(Account::is_full) {
             return 0;
@@ -248,14 +253,14 @@ impl MailboxConsumer {
 
     /// Hands messages over, and returns how many. The others are dropped: its client has gone or
     /// leaves too much unread.
-    pub(crate) fn deliver(&self, messages: Vec<Message>) -> usize {
+    pub(crate) fn deliver(&self, messages: impl ExactSizeIterator<Item = Message>) -> usize {
         let mailbox = self.mailbox.upgrade();
         mailbox.map_or(0, |mailbox| mailbox.deliver_without_queue(self.consumer, messages, self.most))
     }
 
     /// The same for messages that the client has asked for at once: their bytes are not bounded
     /// here, and the caller asks [`MailboxConsumer::has_room`] before.
-    pub(crate) fn deliver_piece(&self, messages: Vec<Message>) -> usize {
+    pub(crate) fn deliver_piece(&self, messages: impl ExactSizeIterator<Item = Message>) -> usize {
         let mailbox = self.mailbox.upgrade();
         mailbox.map_or(0, |mailbox| mailbox.deliver_without_queue(self.consumer, messages, usize::MAX))
     }
