@@ -376,6 +376,13 @@ impl Client {
         result
     }
 
+    /// Names the client that this is a connection of. A consumer with
+    /// [`Consume::no_local`](Consume) leaves out what any connection of that client publishes from
+    /// then on, over restarts too: a subscription that outlives its connection needs this.
+    pub fn name_client(&mut self, client: &str) {
+        self.publisher.show_client(client);
+    }
+
     fn over_limit(what: &str, limit: u64) -> Error {
         Error::new(ErrorKind::Precondition, format!("limit of {limit} {what} is reached"))
     }

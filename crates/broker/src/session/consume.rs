@@ -78,7 +78,8 @@ pub struct Consume {
     pub no_ack: bool,
     /// No other consumer may be on the queue.
     pub exclusive: bool,
-    /// It does not get what this connection publishes from here on.
+    /// It does not get what this connection publishes from here on. If the connection has named
+    /// its client ([`Client::name_client`]), it does not get what that client publishes.
     pub no_local: bool,
     /// What lets deliveries go to it.
     pub credit: Credit,

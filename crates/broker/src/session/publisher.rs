@@ -30,7 +30,8 @@ pub(super) struct Publisher {
     lag_ticket: Ticket,
     /// It has published to queues whose dead letters wait.
     behind_dead_letters: bool,
-    /// The client's identity, since it has asked for consumers that leave its messages out.
+    /// Its identity, since it has named its client, or asked for consumers that leave its messages
+    /// out.
     own: Option<PublisherId>,
 }
 
@@ -63,6 +64,11 @@ impl Publisher {
     /// From here on the client's messages have its identity.
     pub(super) fn show_own(&mut self, client: u64, now: u64) -> PublisherId {
         *self.own.get_or_insert_with(|| PublisherId::new(client, now))
+    }
+
+    /// The same, with the identity of this client.
+    pub(super) fn show_client(&mut self, name: &str) {
+        self.own = Some(PublisherId::named(name));
     }
 
     /// The arena of the client's messages. Copies of traced messages go into it too.

@@ -120,7 +120,8 @@ impl Connecting {
                 ..Terms::default()
             },
         };
-        let client = entrance.attach(identity, wish).map_err(|error| Failure::new("Bad CONNECT", error.text))?;
+        let mut client = entrance.attach(identity, wish).map_err(|error| Failure::new("Bad CONNECT", error.text))?;
+        self.name.iter().for_each(|name| client.name_client(name));
         let name = shared.broker.name("");
         let spoken = Spoken { version: self.version, trailer: shared.settings.trailer };
         let mut frame = FrameWriter::for_peer(output.tail(), Command::Connected, spoken);

@@ -89,12 +89,14 @@ fn ack_mode(headers: &Headers<'_>) -> Result<AckMode, Failure> {
 }
 
 /// Whether a subscription leaves out what its own connection sends. A durable one outlives the
-/// connection, and would get its messages from the next one on.
-fn no_local(headers: &Headers<'_>, durable: Option<&Durable>) -> Result<bool, Failure> {
+/// connection, so it leaves out what its client sends, which CONNECT has to name.
+fn no_local(headers: &Headers<'_>, durable: Option<&Durable>, client: Option<&str>) -> Result<bool, Failure> {
     for name in NO_LOCAL {
         match headers.get(name).as_deref() {
             None | Some("false") => {}
-            Some("true") if durable.is_some() => return Err(Failure::not_built(Command::Subscribe, name)),
+            Some("true") if durable.is_some() && client.is_none() => {
+                return Err(Failure::missing(Command::Connect, "client-id"));
+            }
             Some("true") => return Ok(true),
             Some(other) => return Err(Failure::invalid(name, "true or false", other)),
         }
@@ -181,7 +183,7 @@ impl Session {
             arguments.mode = Mode::Browse;
         }
         let durable = Durable::find(headers, &destination, self.subscriber())?;
-        let no_local = no_local(headers, durable.as_ref())?;
+        let no_local = no_local(headers, durable.as_ref(), self.client_id.as_deref())?;
         let is_durable = durable.is_some();
         let (source, ticket) = self.source(&destination, durable, headers, &arguments.selector, now)?;
         if matches!(source, Source::Subscription(_)) {

@@ -48,7 +48,7 @@ fn every_refusal_names_what_it_refuses() {
         ("SUBSCRIBE\nid:s\n\n\0", "SUBSCRIBE must include a 'destination' header"),
         ("SUBSCRIBE\nid:s\ndestination:/amq/queue/none\n\n\0", "no queue 'none' in vhost '/'"),
         ("SUBSCRIBE\nid:s\ndestination:/exchange/none\n\n\0", "no exchange 'none' in vhost '/'"),
-        ("SUBSCRIBE\nid:s\ndestination:/topic/a\nno-local:true\ndurable:true\n\n\0", "header 'no-local' of SUBSCRIBE"),
+        ("SUBSCRIBE\nid:s\ndestination:/topic/a\nno-local:true\ndurable:true\n\n\0", "a 'client-id' header"),
         (
             "SUBSCRIBE\nid:s\ndestination:/topic/a\nx-retained:yes\n\n\0",
             "header 'x-retained' must be true, new or false",

@@ -260,6 +260,30 @@ fn a_subscription_may_leave_out_what_its_own_connection_sends() {
     assert_eq!(other.heard(), [message("s", 0, 1, "/queue/a", "own")]);
 }
 
+/// Whatever connection they came by, and wherever they waited.
+#[test]
+fn a_durable_subscription_may_leave_out_what_its_own_client_sends() {
+    let scene = Scene::new();
+    let subscribe = "SUBSCRIBE\nid:s\ndestination:/topic/t\ndurable-subscription-name:n\nno-local:true\n\n\0";
+    let send = |body: &str| format!("SEND\ndestination:/topic/t\n\n{body}\0");
+    let mut first = scene.connect_client("me", "1.2");
+    first.say(&format!("{subscribe}{}", send("own")));
+    assert!(first.heard().is_empty());
+    first.say("DISCONNECT\n\n\0");
+    // It sends on while nobody consumes, and so does another client.
+    let mut between = scene.connect_client("me", "1.2");
+    between.say(&send("own too"));
+    scene.connect_client("you", "1.2").say(&send("yours"));
+    scene.connect("1.2").say(&send("of no client"));
+    between.say("DISCONNECT\n\n\0");
+    let mut last = scene.connect_client("me", "1.2");
+    last.say(&format!("{subscribe}{}", send("own again")));
+    last.run();
+    let bodies: Vec<_> =
+        last.heard().iter().filter_map(|frame| frame.rsplit("\n\n").next().map(str::to_owned)).collect();
+    assert_eq!(bodies, ["yours", "of no client"]);
+}
+
 #[test]
 fn a_subscription_gets_retained_messages_if_it_asks_for_them() {
     let scene = Scene::new();
