@@ -232,8 +232,8 @@ impl Client {
         self.engine.admit_kept(&format!("{what} refused"), Kept::Session.cost() as u64).map_err(Error::not_allowed)
     }
 
-    /// Room for a link of a publisher with texts of so many bytes, in a protocol whose sessions have
-    /// several publishers.
+    /// Room for a link of a publisher with texts of so many bytes, in a protocol whose sessions
+    /// have several publishers.
     ///
     /// # Errors
     /// `ResourceLimit` where memory has no room for one more.

@@ -270,7 +270,7 @@ fn a_durable_subscription_may_leave_out_what_its_own_client_sends() {
     first.say(&format!("{subscribe}{}", send("own")));
     assert!(first.heard().is_empty());
     first.say("DISCONNECT\n\n\0");
-    // It sends on while nobody consumes, and so does another client.
+    // It sends on without a consumer, and so does another client.
     let mut between = scene.connect_client("me", "1.2");
     between.say(&send("own too"));
     scene.connect_client("you", "1.2").say(&send("yours"));
