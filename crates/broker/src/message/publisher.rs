@@ -27,7 +27,7 @@ impl PublisherId {
 
     /// The identity of the client of this name, whatever connection it has.
     pub(crate) fn named(client: &str) -> Self {
-        // FNV-1a of 128 bits (Fowler, Noll, Vo): the same for ever, since messages outlive a process.
+        // FNV-1a of 128 bits (Fowler, Noll, Vo). It stays as it is: messages outlive processes.
         let fold = |hash: u128, byte: &u8| (hash ^ u128::from(*byte)).wrapping_mul((1 << 88) + 0x13B);
         let digest = client.as_bytes().iter().fold(0x6C62_272E_07BB_0142_62B8_2175_6295_C58D, fold);
         let mut bytes = [0; LENGTH];
