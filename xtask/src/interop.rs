@@ -110,7 +110,7 @@ fn against_a_fresh_server(
     live: &[&str],
 ) -> Result<(), String> {
     let folder = scratch.join(format!("server-{}-{}", client.name, std::process::id()));
-    let mut server = Server::start(program, &folder)?;
+    let mut server = Server::start(program, &folder, client.server)?;
     let run = |phase: &str, address| client.run(root, scratch, phase, address, PHASE_LIMIT);
     let outcome = live
         .iter()

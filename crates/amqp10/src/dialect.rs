@@ -15,10 +15,10 @@ mod write;
 
 use broker::{Content, Dialect, DialectId, Error, Field, Properties, Selected};
 
-pub(crate) use values::to_table;
+pub(crate) use values::{from_neutral, to_table};
 
 pub use publish::{Published, publish};
-pub use write::{Acquired, write_neutral, write_stored};
+pub use write::{Acquired, Origin, write_neutral, write_stored};
 
 use stored::Stored;
 

@@ -18,23 +18,27 @@ pub(super) struct Client {
     call: &'static [&'static str],
     /// Phases that it has beside those that are always run.
     pub(super) further: &'static [&'static str],
+    /// Flags of the server that it needs.
+    pub(super) server: &'static [&'static str],
 }
 
 const EXTENSIONS: &[&str] = &["extensions"];
 
 /// All clients.
-pub(super) const CLIENTS: [Client; 14] = [
+pub(super) const CLIENTS: [Client; 15] = [
     Client {
         name: "pika",
         prepare: PYTHON,
         call: &["{made}/venv/bin/python", "{source}/client.py"],
         further: EXTENSIONS,
+        server: &[],
     },
     Client {
         name: "amqp091-go",
         prepare: &[&["go", "build", "-C", "{source}", "-o", "{made}/client", "."]],
         call: &["{made}/client"],
         further: EXTENSIONS,
+        server: &[],
     },
     Client {
         name: "amqplib",
@@ -44,43 +48,64 @@ pub(super) const CLIENTS: [Client; 14] = [
         ],
         call: &["node", "{made}/client.js"],
         further: EXTENSIONS,
+        server: &[],
     },
     Client {
         name: "lapin",
         prepare: &[&["cargo", "build", "--locked", "--manifest-path", "{source}/Cargo.toml", "--target-dir", "{made}"]],
         call: &["{made}/debug/interop-lapin"],
         further: EXTENSIONS,
+        server: &[],
     },
     Client {
         name: "amqp-client",
         prepare: &[&["mvn", "-q", "-B", "-f", "{source}/pom.xml", "-Doutput={made}", "compile"]],
         call: &["java", "-cp", "{made}/classes:{made}/lib/*", "Client"],
         further: EXTENSIONS,
+        server: &[],
     },
     Client {
         name: "stomp.py",
         prepare: PYTHON,
         call: &["{made}/venv/bin/python", "{source}/client.py"],
         further: EXTENSIONS,
+        server: &[],
     },
     Client {
         name: "net-stomp",
         prepare: &[&["perl", "-MNet::Stomp", "-e", "1"]],
         call: &["perl", "{source}/client.pl"],
         further: EXTENSIONS,
+        server: &[],
     },
     Client {
         name: "celery",
         prepare: PYTHON,
         call: &["{made}/venv/bin/python", "-B", "{source}/client.py"],
         further: EXTENSIONS,
+        server: &[],
     },
-    Client { name: "proton", prepare: PYTHON, call: &["{made}/venv/bin/python", "{source}/client.py"], further: &[] },
+    Client {
+        name: "proton",
+        prepare: PYTHON,
+        call: &["{made}/venv/bin/python", "{source}/client.py"],
+        further: &[],
+        server: &[],
+    },
+    Client {
+        name: "rabbitmq-amqp-python",
+        prepare: PYTHON,
+        call: &["{made}/venv/bin/python", "{source}/client.py"],
+        further: &[],
+        // It talks to nothing else than RabbitMQ 4.
+        server: &["--compat-product=RabbitMQ", "--compat-version=4.2.0"],
+    },
     Client {
         name: "spring-amqp",
         prepare: &[&["mvn", "-q", "-B", "-f", "{source}/pom.xml", "-Doutput={made}", "compile"]],
         call: &["java", "-cp", "{made}/classes:{made}/lib/*", "shop.Check"],
         further: EXTENSIONS,
+        server: &[],
     },
     Client {
         name: "node-worker",
@@ -90,12 +115,14 @@ pub(super) const CLIENTS: [Client; 14] = [
         ],
         call: &["node", "{made}/client.js"],
         further: EXTENSIONS,
+        server: &[],
     },
     Client {
         name: "go-amqp",
         prepare: &[&["go", "build", "-C", "{source}", "-o", "{made}/client", "."]],
         call: &["{made}/client"],
         further: &["topics"],
+        server: &[],
     },
     Client {
         name: "rhea",
@@ -105,12 +132,14 @@ pub(super) const CLIENTS: [Client; 14] = [
         ],
         call: &["node", "{made}/client.js"],
         further: &["topics"],
+        server: &[],
     },
     Client {
         name: "qpid-jms",
         prepare: &[&["mvn", "-q", "-B", "-f", "{source}/pom.xml", "-Doutput={made}", "compile"]],
         call: &["java", "-cp", "{made}/classes:{made}/lib/*", "Client"],
         further: &["transactions", "topics"],
+        server: &[],
     },
 ];
 

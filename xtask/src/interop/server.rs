@@ -29,6 +29,7 @@ pub(super) struct Server {
     folder: PathBuf,
     offset: u16,
     child: Child,
+    flags: &'static [&'static str],
 }
 
 /// The folder that cargo builds into.
@@ -73,16 +74,16 @@ pub(crate) fn call(command: &mut Command, readme: &str) -> Result<(), String> {
 }
 
 impl Server {
-    /// Starts `program` with an empty data directory in `folder` and waits until it accepts
-    /// connections.
-    pub(super) fn start(program: &Path, folder: &Path) -> Result<Self, String> {
+    /// Starts `program` with these flags and an empty data directory in `folder`, and waits until
+    /// it accepts connections.
+    pub(super) fn start(program: &Path, folder: &Path, flags: &'static [&'static str]) -> Result<Self, String> {
         if folder.exists() {
             std::fs::remove_dir_all(folder).map_err(|error| format!("cannot clear {}: {error}", folder.display()))?;
         }
         std::fs::create_dir_all(folder).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
         let offset = free_offset()?;
-        let child = spawn(program, folder, offset)?;
-        let mut server = Self { program: program.to_path_buf(), folder: folder.to_path_buf(), offset, child };
+        let child = spawn(program, folder, offset, flags)?;
+        let mut server = Self { program: program.to_path_buf(), folder: folder.to_path_buf(), offset, child, flags };
         server.wait_until_ready()?;
         Ok(server)
     }
@@ -94,7 +95,7 @@ impl Server {
     /// Ends the process without warning, as a crash would, and starts it again on the same data.
     pub(super) fn kill_and_restart(&mut self) -> Result<(), String> {
         self.kill()?;
-        self.child = spawn(&self.program, &self.folder, self.offset)?;
+        self.child = spawn(&self.program, &self.folder, self.offset, self.flags)?;
         self.wait_until_ready()
     }
 
@@ -142,7 +143,7 @@ impl Drop for Server {
     }
 }
 
-fn spawn(program: &Path, folder: &Path, offset: u16) -> Result<Child, String> {
+fn spawn(program: &Path, folder: &Path, offset: u16, flags: &[&str]) -> Result<Child, String> {
     let log_path = folder.join("log");
     let log = File::options().create(true).append(true).open(&log_path);
     let log = log.map_err(|error| format!("cannot open {}: {error}", log_path.display()))?;
@@ -152,6 +153,7 @@ fn spawn(program: &Path, folder: &Path, offset: u16) -> Result<Child, String> {
         .args(["--port-offset", &offset.to_string()])
         .arg("--data-dir")
         .arg(folder.join("store"))
+        .args(flags)
         .stdin(Stdio::null())
         .stdout(log)
         .stderr(second)

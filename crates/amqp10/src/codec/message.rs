@@ -219,6 +219,25 @@ impl<'a> Message<'a> {
     }
 }
 
+/// The properties of a message and the value of its body, wherever they stand: for requests, in
+/// which Proton's binding for Python writes a null before the properties.
+///
+/// # Errors
+/// If a section is malformed, or the body is no value.
+pub fn properties_and_value(bytes: &[u8]) -> Result<(Properties<'_>, ValueRef<'_>), FieldError> {
+    let (mut reader, mut budget) = (Reader::new(bytes), Budget::default());
+    let (mut properties, mut value) = (Properties::default(), ValueRef::Null);
+    while !reader.is_empty() {
+        match read_descriptor(&mut reader)? {
+            PROPERTIES => properties = read_list(&mut reader, &mut budget)?,
+            VALUE => value = read_value(&mut reader, &mut budget)?,
+            DATA | SEQUENCE => return Err(DecodeError::Malformed("the body is no value").into()),
+            _ => drop(read_value(&mut reader, &mut budget)?),
+        }
+    }
+    Ok((properties, value))
+}
+
 const HEADER: u64 = Header::CODE;
 const DELIVERY_ANNOTATIONS: u64 = Section::DeliveryAnnotations as u64;
 const MESSAGE_ANNOTATIONS: u64 = Section::MessageAnnotations as u64;

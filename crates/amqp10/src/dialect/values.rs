@@ -48,7 +48,7 @@ pub(crate) fn to_table(map: Map<'_>) -> Table {
 }
 
 /// The broker's value in this protocol's types.
-pub(super) fn from_neutral(value: &broker::Value) -> Value {
+pub(crate) fn from_neutral(value: &broker::Value) -> Value {
     match value {
         broker::Value::Null => Value::Null,
         broker::Value::Bool(v) => Value::Bool(*v),

@@ -10,16 +10,39 @@ use super::values::from_neutral;
 use crate::codec::message::{self, Header};
 use crate::codec::{Encode, MessageId, Section, Symbol, Timestamp, Value, ValueRef};
 
-/// How often a message was acquired before, as its receiver sees it.
+/// What a delivery says of its message besides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Acquired {
+pub struct Acquired<'a> {
     /// How many deliveries of it failed.
     pub failed: u32,
     /// Whether it was never acquired before.
     pub first: bool,
+    /// Where it was published, for receivers that want to know.
+    pub origin: Option<Origin<'a>>,
 }
 
-impl Acquired {
+/// Where a message was published. RabbitMQ says so to each receiver, and its client of Python fails
+/// for a message without annotations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin<'a> {
+    /// The exchange; empty for the default one.
+    pub exchange: &'a str,
+    /// The routing key.
+    pub routing_key: &'a str,
+}
+
+/// The annotations of an origin.
+const ORIGIN: [&str; 2] = ["x-exchange", "x-routing-key"];
+
+impl Origin<'_> {
+    fn pairs(self) -> [(Value, Value); 2] {
+        let [exchange, routing_key] = ORIGIN.map(symbol);
+        let text = |text: &str| Value::Str(text.to_owned());
+        [(exchange, text(self.exchange)), (routing_key, text(self.routing_key))]
+    }
+}
+
+impl Acquired<'_> {
     fn mark(self, header: Header) -> Header {
         Header { first_acquirer: self.first, delivery_count: self.failed, ..header }
     }
@@ -33,7 +56,7 @@ pub fn write_stored(
     properties: &[u8],
     body: &[u8],
     overlay: Option<&Overlay>,
-    acquired: Acquired,
+    acquired: Acquired<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), Error> {
     let stored = Stored::read(properties)?;
@@ -43,24 +66,26 @@ pub fn write_stored(
         header.ttl = None;
     }
     header.encode(out);
-    match (sections.message_annotations, overlay.map(|overlay| (overlay, overlay.headers()))) {
-        (Some(annotations), None | Some((_, []))) => {
-            Section::MessageAnnotations.encode(&ValueRef::Map(annotations), out);
-        }
-        (annotations, Some((overlay, added @ [_, ..]))) => {
-            let kept = annotations.unwrap_or_default();
-            let kept = kept.iter().filter(|(key, _)| !key.as_text().is_some_and(|name| overlay.covers(name)));
-            let mut pairs: Vec<(Value, Value)> = kept.map(|(key, value)| (key.into(), value.into())).collect();
-            pairs.extend(added.iter().map(|(name, value)| (symbol(name), from_neutral(value))));
-            Section::MessageAnnotations.encode(&Value::Map(pairs), out);
-        }
-        (None, _) => {}
+    let added = overlay.map_or(&[][..], Overlay::headers);
+    if !added.is_empty() || acquired.origin.is_some() {
+        let covers = |name: &str| {
+            let is_added = overlay.is_some_and(|overlay| !added.is_empty() && overlay.covers(name));
+            is_added || acquired.origin.is_some() && ORIGIN.contains(&name)
+        };
+        let kept = sections.message_annotations.unwrap_or_default();
+        let kept = kept.iter().filter(|(key, _)| !key.as_text().is_some_and(covers));
+        let mut pairs: Vec<(Value, Value)> = kept.map(|(key, value)| (key.into(), value.into())).collect();
+        pairs.extend(added.iter().map(|(name, value)| (symbol(name), from_neutral(value))));
+        pairs.extend(acquired.origin.into_iter().flat_map(Origin::pairs));
+        Section::MessageAnnotations.encode(&Value::Map(pairs), out);
+    } else if let Some(annotations) = sections.message_annotations {
+        Section::MessageAnnotations.encode(&ValueRef::Map(annotations), out);
     }
     stored.write_rest(sections.bare, body, out)
 }
 
 /// Appends a message of another protocol, from the neutral view of its properties.
-pub fn write_neutral(properties: &Properties, body: &[u8], acquired: Acquired, out: &mut Vec<u8>) {
+pub fn write_neutral(properties: &Properties, body: &[u8], acquired: Acquired<'_>, out: &mut Vec<u8>) {
     let header = Header {
         durable: properties.persistent,
         priority: properties.priority,
@@ -68,7 +93,11 @@ pub fn write_neutral(properties: &Properties, body: &[u8], acquired: Acquired, o
         ..Header::default()
     };
     acquired.mark(header).encode(out);
-    let (annotations, application) = headers(properties);
+    let (mut annotations, application) = headers(properties);
+    if let Some(origin) = acquired.origin {
+        annotations.retain(|(name, _)| !matches!(name, Value::Symbol(name) if ORIGIN.contains(&&**name)));
+        annotations.extend(origin.pairs());
+    }
     if !annotations.is_empty() {
         Section::MessageAnnotations.encode(&Value::Map(annotations), out);
     }

@@ -17,6 +17,9 @@ pub(super) const TOPICS: &str = "amq.topic";
 /// What the address of a topic begins with, where no capability says so.
 pub(super) const TOPIC_ADDRESS: &str = "/topic/";
 
+/// The address of the links on which queues, exchanges and bindings are declared.
+pub(super) const MANAGEMENT: &str = "/management";
+
 /// What an address means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Address<'a> {

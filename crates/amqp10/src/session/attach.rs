@@ -12,13 +12,15 @@ use crate::codec::error::condition;
 use crate::codec::performative::{Attach, Detach, ReceiverSettleMode, Role, SenderSettleMode};
 use crate::codec::terminus::{AttachTarget, Coordinator, Source, Target};
 use crate::codec::{Encode, Symbols};
+use crate::session::address::MANAGEMENT;
 use crate::session::coordinator;
 use crate::session::error::{Failure, Fault};
 use crate::session::frames::{self, OwnMap};
 use crate::session::link::Link;
 use crate::session::receiver::Receiver;
+use crate::session::responses::is_paired;
 use crate::session::running::{Running, Taken};
-use crate::session::sender::Sender;
+use crate::session::sender::{Sender, Told};
 use crate::session::source::{Found, OUTCOMES, Wanted};
 use crate::session::subscription::Identity;
 use crate::session::target::{Destination, Dynamic};
@@ -77,6 +79,9 @@ impl Running {
     fn attach_sender(&mut self, channel: u16, attach: &Attach<'_>, now: Instant) -> Result<Taken, Failure> {
         Self::check(attach)?;
         let Some(source) = &attach.source else { return self.attach_found(channel, attach, now) };
+        if source.address == Some(MANAGEMENT) {
+            return self.attach_responses(channel, attach, source);
+        }
         let identity = Identity::of(attach.name, &self.container, source)?;
         let mut wanted = Wanted::read(source, attach.properties, identity)?;
         let found = Found::find(&mut self.client, source, &mut wanted, now)?;
@@ -156,6 +161,8 @@ impl Running {
             leaves: false,
             dynamic: found.dynamic.clone(),
             subscription: found.subscription.clone().filter(|_| wanted.lasts()),
+            origin: if is_paired(attach) { Told::Origin } else { Told::Nothing },
+            responses: None,
         })
     }
 
@@ -182,6 +189,9 @@ impl Running {
             Some(AttachTarget::Coordinator(asked)) => return self.attach_coordinator(channel, attach, asked),
             None => return Err(Failure::invalid("the link has no target")),
         };
+        if target.address == Some(MANAGEMENT) {
+            return self.attach_requests(channel, attach, &target);
+        }
         let mut dynamic = None;
         let mut made = None;
         let (destination, ticket) = if target.dynamic {

@@ -36,6 +36,8 @@ pub(super) struct Begun {
     /// The number of the last publish.
     pub(super) published: u64,
     pub(super) unanswered: VecDeque<Unanswered>,
+    /// The handle of the last link for responses of `/management`.
+    pub(super) responses: Option<u32>,
     /// This side has ended it, and ignores all but the peer's end.
     pub(super) ended: bool,
 }
@@ -50,6 +52,7 @@ impl Begun {
             deliveries: Deliveries::new(channel, frame_max, Outgoing::new(begin)),
             published: 0,
             unanswered: VecDeque::new(),
+            responses: None,
             ended: false,
         }
     }

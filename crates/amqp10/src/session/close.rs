@@ -18,7 +18,8 @@ impl Amqp10Connection {
         self.give_back(Ending::Orderly, now);
         let Some(running) = &mut self.running else { return };
         let awaited = running.client.close(now);
-        self.waiting = Some(Waiting { awaited, frames: frames::frame(0, &Close::default()), closes: true });
+        self.waiting =
+            Some(Waiting { awaited, frames: frames::frame(0, &Close::default()), answer: None, closes: true });
         self.resume();
     }
 

@@ -15,6 +15,7 @@ use crate::codec::error::condition;
 use crate::codec::frame::{Frame, FrameKind, HEARTBEAT, decode_frame};
 use crate::codec::{FrameError, Performative, decode_performative};
 use crate::session::error::{Failure, Fault};
+use crate::session::responses::Answer;
 use crate::session::running::{Running, Taken};
 use crate::session::sender::Ending;
 use crate::session::{Shared, WORDS};
@@ -60,6 +61,8 @@ pub(super) enum Phase {
 pub(super) struct Waiting {
     pub(super) awaited: Awaited,
     pub(super) frames: Vec<u8>,
+    /// What else is sent then.
+    pub(super) answer: Option<Answer>,
     /// Whether it is the last one, after which the peer ends the connection.
     pub(super) closes: bool,
 }
@@ -151,7 +154,8 @@ impl Amqp10Connection {
         let Some(running) = &mut self.running else { return Ok(()) };
         match running.take(channel, performative, payload, &mut self.output, now) {
             Ok(Taken::Done) => {}
-            Ok(Taken::Waits { awaited, frames }) => self.answer_when(awaited, frames),
+            Ok(Taken::Waits { awaited, frames }) => self.answer_when(awaited, frames, None),
+            Ok(Taken::Responds { awaited, answer }) => self.answer_when(awaited, Vec::new(), Some(answer)),
             Err(Fault::Connection(failure)) => return Err(failure),
             Err(Fault::Session(failure)) => running.end_session(channel, &failure, &mut self.output, now),
             Err(Fault::Link(handle, failure)) => {
@@ -162,8 +166,8 @@ impl Amqp10Connection {
     }
 
     /// Writes frames when `awaited` has come, which may be now.
-    fn answer_when(&mut self, awaited: Awaited, frames: Vec<u8>) {
-        self.waiting = Some(Waiting { awaited, frames, closes: false });
+    fn answer_when(&mut self, awaited: Awaited, frames: Vec<u8>, answer: Option<Answer>) {
+        self.waiting = Some(Waiting { awaited, frames, answer, closes: false });
         self.resume();
     }
 
@@ -173,9 +177,12 @@ impl Amqp10Connection {
         if !running.client.durable(waiting.awaited) {
             return;
         }
-        let Some(Waiting { frames, closes, .. }) = self.waiting.take() else { return };
+        let Some(Waiting { frames, answer, closes, .. }) = self.waiting.take() else { return };
         self.output.put(&frames);
         self.output.count_answer(frames.len());
+        if let Some(answer) = answer {
+            running.respond(answer, &mut self.output);
+        }
         if closes {
             self.leave_to_peer();
         }

@@ -13,8 +13,9 @@ use crate::codec::Encode;
 use crate::codec::frame::{FrameKind, begin_frame, end_frame};
 use crate::codec::performative::Transfer;
 use crate::delivery::Split;
-use crate::dialect::{Acquired, ENCODING, write_neutral, write_stored};
+use crate::dialect::{Acquired, ENCODING, Origin, write_neutral, write_stored};
 use crate::session::link::Link;
+use crate::session::sender::Told;
 use crate::session::window::Outgoing;
 
 /// Unsettled deliveries of one link with consecutive tags.
@@ -203,7 +204,7 @@ impl Deliveries {
             let start = begin_frame(tail, FrameKind::Amqp, self.channel);
             transfer(handle, settling, tag, &tag.to_be_bytes()).encode(tail);
             let message = tail.len();
-            write(delivery, dialects, tail).inspect_err(|_| tail.truncate(start))?;
+            write(delivery, dialects, sender.origin, tail).inspect_err(|_| tail.truncate(start))?;
             if tail.len() - start <= self.frame_max as usize {
                 end_frame(tail, start, 0);
                 self.outgoing.send();
@@ -215,7 +216,7 @@ impl Deliveries {
             bytes
         } else {
             let mut bytes = Vec::new();
-            write(delivery, dialects, &mut bytes)?;
+            write(delivery, dialects, sender.origin, &mut bytes)?;
             bytes
         };
         sender.held = sender.held.wrapping_add(1);
@@ -223,6 +224,13 @@ impl Deliveries {
         self.held.push_back(Held::Message { handle, tag, settling, bytes, sent: 0 });
         self.flush(links, output);
         Ok(())
+    }
+
+    /// Takes a message of this side's own. It is sent settled, behind what is held.
+    pub(super) fn hold(&mut self, handle: u32, tag: u64, bytes: Vec<u8>) {
+        self.unsettled.last = tag;
+        self.held_bytes += bytes.len();
+        self.held.push_back(Held::Message { handle, tag, settling: Settling::Auto, bytes, sent: 0 });
     }
 
     /// A drain has ended, behind the deliveries that are held. Returns it if it can be told now.
@@ -304,9 +312,14 @@ fn transfer(handle: u32, settling: Settling, tag: u64, name: &[u8]) -> Transfer<
 }
 
 /// Appends the message.
-fn write(delivery: &Delivery<'_>, dialects: &Dialects, out: &mut Vec<u8>) -> Result<(), Error> {
+fn write(delivery: &Delivery<'_>, dialects: &Dialects, told: Told, out: &mut Vec<u8>) -> Result<(), Error> {
     let message = delivery.message;
-    let acquired = Acquired { failed: delivery.failures, first: !delivery.redelivered };
+    let origin = || Origin { exchange: message.exchange(), routing_key: message.routing_key() };
+    let acquired = Acquired {
+        failed: delivery.failures,
+        first: !delivery.redelivered,
+        origin: (told == Told::Origin).then(origin),
+    };
     if message.dialect() == ENCODING {
         let overlay = message.overlay(delivery.counts, dialects);
         return write_stored(message.properties(), message.body(), overlay.as_ref(), acquired, out);

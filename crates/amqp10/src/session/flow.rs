@@ -49,6 +49,9 @@ impl Begun {
         if let Some(link_credit) = flow.link_credit {
             sender.grant(flow.delivery_count, link_credit);
         }
+        if sender.responses.is_some() {
+            return self.take_response_credit(handle, flow, client, output);
+        }
         sender.drains = flow.drain;
         let left = sender.credit;
         if flow.drain && (sender.ended || stopped && left == 0) {

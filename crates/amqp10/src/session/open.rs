@@ -11,6 +11,7 @@ use crate::codec::performative::Open;
 use crate::codec::{Symbols, Value};
 use crate::dialect::to_table;
 use crate::limits::MIN_MAX_FRAME_SIZE;
+use crate::session::Shared;
 use crate::session::connection::{Amqp10Connection, LoggedIn, Phase};
 use crate::session::containers::Sole;
 use crate::session::error::Failure;
@@ -20,7 +21,7 @@ use crate::session::running::{Agreed, Running};
 /// The capability by which a client wants to be the only one of its container id.
 const SOLE_CONNECTION: &str = "sole-connection-for-container";
 /// What works here, of what Qpid JMS and others ask for.
-const OFFERED: [&str; 4] = [SOLE_CONNECTION, "ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS"];
+const OFFERED: [&str; 5] = [SOLE_CONNECTION, "ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS", "LINK_PAIR_V1_0"];
 /// What a `hostname` that means a vhost begins with; this is RabbitMQ's rule.
 const VHOST: &str = "vhost:";
 /// The vhost of all others.
@@ -89,7 +90,8 @@ impl Amqp10Connection {
         };
         let client = self.entrance().attach(identity, wish)?;
         self.entrance().note_open(&client, Label::Name(Some(open.container_id)));
-        Ok(Running::new(client, self.shared.broker.clone(), agreed, (open.container_id.to_owned(), sole)))
+        let Shared { broker, settings, .. } = &*self.shared;
+        Ok(Running::new(client, broker.clone(), agreed, (open.container_id.to_owned(), sole), &settings.node))
     }
 
     /// Takes the container id, if the client wants to be the only one of it.

@@ -58,6 +58,10 @@ impl Receiver {
     /// Gives credit if much is used up. True if a flow has to say so.
     #[inline]
     pub(super) fn top_up(&mut self) -> bool {
+        if matches!(self.destination, Destination::Management(_)) {
+            // Its credit follows the responses.
+            return false;
+        }
         let most = CREDIT.saturating_sub(self.unanswered);
         let is_low = self.credit <= CREDIT / 2 && most >= self.credit + CREDIT / 4;
         if is_low {

@@ -15,6 +15,7 @@ use crate::session::error::{Failure, Fault};
 use crate::session::flow::unattached;
 use crate::session::frames;
 use crate::session::link::Link;
+use crate::session::responses::Answer;
 use crate::session::sender::Ending;
 use crate::session::sessions::{After, Sessions};
 use crate::session::window::WINDOW;
@@ -42,6 +43,11 @@ pub(super) enum Taken {
         awaited: Awaited,
         frames: Vec<u8>,
     },
+    /// The same for a response of `/management`.
+    Responds {
+        awaited: Awaited,
+        answer: Answer,
+    },
 }
 
 /// See the module.
@@ -58,6 +64,8 @@ pub(super) struct Running {
     links: usize,
     /// The peer's container id.
     pub(super) container: String,
+    /// The name of this node.
+    pub(super) node: String,
     _sole: Option<Sole>,
 }
 
@@ -67,6 +75,7 @@ impl Running {
         broker: Broker,
         agreed: Agreed,
         (container, sole): (String, Option<Sole>),
+        node: &str,
     ) -> Self {
         let sessions = Sessions::new(broker.dialects().clone());
         Self {
@@ -78,6 +87,7 @@ impl Running {
             known: HashSet::new(),
             links: 0,
             container,
+            node: node.to_owned(),
             _sole: sole,
         }
     }
@@ -97,7 +107,7 @@ impl Running {
         match performative {
             Performative::End(_) => return Ok(self.take_end(channel, now)),
             _ if begun.ended => {}
-            Performative::Transfer(transfer) => self.take_transfer(channel, &transfer, payload, output, now)?,
+            Performative::Transfer(transfer) => return self.take_transfer(channel, &transfer, payload, output, now),
             Performative::Disposition(disposition) => {
                 let session = begun.id;
                 let within = self.sessions.enlist(&disposition, session)?;

@@ -2,6 +2,7 @@
 
 use broker::{Outcome, Settling};
 
+use crate::session::responses::Responses;
 use crate::session::subscription::Lasting;
 
 /// How a link ends, alone or with its session or connection.
@@ -11,6 +12,14 @@ pub(super) enum Ending {
     Orderly,
     /// By an error, or because the peer has gone.
     Broken,
+}
+
+/// What the receiver of a link is told of each message besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    Nothing,
+    /// Exchange and routing key.
+    Origin,
 }
 
 /// See the module.
@@ -38,6 +47,10 @@ pub(super) struct Sender {
     pub(super) dynamic: Option<String>,
     /// The subscription that outlives the link.
     pub(super) subscription: Option<Lasting>,
+    /// RabbitMQ's clients are told where a message was published.
+    pub(super) origin: Told,
+    /// It has the responses of `/management`, and no consumer.
+    pub(super) responses: Option<Box<Responses>>,
 }
 
 impl Sender {
@@ -107,6 +120,8 @@ mod tests {
                 leaves: false,
                 dynamic: None,
                 subscription: None,
+                origin: Told::Nothing,
+                responses: None,
             };
             sender.grant(seen, granted);
             assert_eq!(sender.credit, credit, "{sent} {seen:?} {granted}");

@@ -20,6 +20,8 @@ pub(super) enum Destination {
     Anonymous,
     /// Requests about transactions.
     Coordinator,
+    /// Requests about queues, exchanges and bindings, on a link of this name.
+    Management(String),
     /// An exchange, with this routing key or with the subject of each message.
     Fixed {
         exchange: String,

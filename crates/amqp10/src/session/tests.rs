@@ -3,6 +3,7 @@
 
 mod chaos;
 mod links;
+mod management;
 mod opening;
 mod publishing;
 mod receiving;

@@ -15,7 +15,7 @@ use crate::session::begun::Unanswered;
 use crate::session::error::{Failure, Fault};
 use crate::session::flow::unattached;
 use crate::session::link::Link;
-use crate::session::running::Running;
+use crate::session::running::{Running, Taken};
 use crate::session::target::{Destination, ensure};
 use crate::session::transactions;
 use crate::session::window::Gate;
@@ -40,9 +40,9 @@ impl Running {
         payload: &[u8],
         output: &mut Output,
         now: Instant,
-    ) -> Result<(), Fault> {
+    ) -> Result<Taken, Fault> {
         let handle = transfer.handle;
-        let Some(begun) = self.begun(channel) else { return Ok(()) };
+        let Some(begun) = self.begun(channel) else { return Ok(Taken::Done) };
         if !begun.incoming.take() {
             return Err(Fault::session(condition::WINDOW_VIOLATION, "more transfers than the incoming-window allows"));
         }
@@ -51,7 +51,7 @@ impl Running {
         }
         let step = match begun.links.get_mut(&handle) {
             None => return Err(unattached(handle)),
-            Some(Link::Detached) => return Ok(()),
+            Some(Link::Detached) => return Ok(Taken::Done),
             Some(Link::Sender(_) | Link::Found(_)) => {
                 let text = format!("a transfer on the link of handle {handle}, which sends to the peer");
                 return Err(Fault::session(condition::NOT_ALLOWED, text));
@@ -62,22 +62,26 @@ impl Running {
             }
         };
         match step {
-            Step::Incomplete => self.note_part(channel, handle, payload.len(), now).map_err(|f| Fault::Link(handle, f)),
+            Step::Incomplete => {
+                self.note_part(channel, handle, payload.len(), now).map_err(|failure| Fault::Link(handle, failure))?;
+            }
             Step::Aborted(_) => {
                 self.end_message(channel, handle)?;
                 if let Some(session) = self.begun(channel).map(|begun| begun.id) {
                     self.client.body_abandoned(session);
                 }
                 self.top_up(channel, handle, output);
-                Ok(())
             }
             Step::Complete(delivery) => {
                 self.end_message(channel, handle)?;
+                if self.is_management(channel, handle) {
+                    return self.take_request(channel, handle, &delivery, now);
+                }
                 self.publish(channel, handle, &delivery, output, now)?;
                 self.top_up(channel, handle, output);
-                Ok(())
             }
         }
+        Ok(Taken::Done)
     }
 
     /// Counts a part of a message that is not whole.

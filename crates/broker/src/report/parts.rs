@@ -10,6 +10,7 @@ use journal::Owner;
 
 use crate::alarms::AlarmsUp;
 use crate::broker::Broker;
+use crate::catalog::declaration::DestinationName;
 use crate::catalog::{Exchange, Tables};
 use crate::engine::clients::SessionReport;
 use crate::queue::{Cause, Queue};
@@ -173,6 +174,23 @@ impl Broker {
     /// The bindings to an exchange.
     pub fn bindings_to_exchange(&self, vhost: &str, exchange: &str) -> Vec<BindingReport> {
         self.bindings_to(vhost, |tables| Some(Destination::Exchange(tables.exchange(exchange)?.id)), None)
+    }
+
+    /// The bindings from an exchange to a destination.
+    pub fn bindings_between(&self, vhost: &str, source: &str, destination: &DestinationName) -> Vec<BindingReport> {
+        let reports = |tables: &Tables| {
+            let source = tables.exchange(source)?;
+            let destination = match destination {
+                DestinationName::Queue(name) => Destination::Queue(tables.queue(name)?.id),
+                DestinationName::Exchange(name) => Destination::Exchange(tables.exchange(name)?.id),
+            };
+            let bindings = source.bindings.to(destination);
+            let mut reports: Vec<_> =
+                bindings.filter_map(|binding| binding_report(vhost, tables, source, binding)).collect();
+            in_order(&mut reports);
+            Some(reports)
+        };
+        self.read(vhost, reports).flatten().unwrap_or_default()
     }
 
     fn bindings_to(

@@ -256,6 +256,12 @@ impl Unsettled {
 }
 
 impl Client {
+    /// Takes the tag of a delivery in a session, for a message that the protocol itself sends. It
+    /// needs no settling. `None` if the session has ended.
+    pub fn take_tag(&mut self, session: SessionId) -> Option<u64> {
+        Some(self.sessions.get_mut(session)?.unsettled.add(None))
+    }
+
     /// Settles deliveries, and returns how many. None is no error: they are settled already, or
     /// never needed it. Gathered until the turn is flushed.
     ///

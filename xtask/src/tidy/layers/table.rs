@@ -412,7 +412,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/amqp10/src/session",
         layers: &[
-            &["containers", "error", "frames", "window"],
+            &["containers", "error", "frames", "responses", "window"],
             &["address", "outcome", "subscription"],
             &["sender", "target"],
             &["receiver", "source"],
@@ -423,7 +423,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["flow", "sessions", "settle"],
             &["events"],
             &["running"],
-            &["coordinator", "unsubscribe"],
+            &["coordinator", "management", "unsubscribe"],
             &["attach", "connection", "transfer"],
             &["close", "open", "sasl"],
         ],

@@ -99,20 +99,26 @@ fn a_vhost_is_named_in_the_hostname() {
     for (hostname, expected) in [
         (
             None,
-            &["open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\", \"DELAYED_DELIVERY\", \"SHARED-SUBS\"]"][..],
+            &[
+                "open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\", \"DELAYED_DELIVERY\", \"SHARED-SUBS\", \"LINK_PAIR_V1_0\"]",
+            ][..],
         ),
         (
             Some("broker.example.org"),
-            &["open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\", \"DELAYED_DELIVERY\", \"SHARED-SUBS\"]"],
+            &[
+                "open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\", \"DELAYED_DELIVERY\", \"SHARED-SUBS\", \"LINK_PAIR_V1_0\"]",
+            ],
         ),
         (
             Some("vhost:/"),
-            &["open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\", \"DELAYED_DELIVERY\", \"SHARED-SUBS\"]"],
+            &[
+                "open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\", \"DELAYED_DELIVERY\", \"SHARED-SUBS\", \"LINK_PAIR_V1_0\"]",
+            ],
         ),
         (
             Some("vhost:none"),
             &[
-                "open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\", \"DELAYED_DELIVERY\", \"SHARED-SUBS\"]",
+                "open [\"sole-connection-for-container\", \"ANONYMOUS-RELAY\", \"DELAYED_DELIVERY\", \"SHARED-SUBS\", \"LINK_PAIR_V1_0\"]",
                 "close amqp:not-found",
             ],
         ),

@@ -360,10 +360,18 @@ fn transferred(transfer: &Transfer<'_>, payload: &[u8]) -> String {
         Body::Data(data) => String::from_utf8_lossy(data.single().unwrap_or_default()).into_owned(),
         Body::Value(bytes) => match read_value(&mut wire::Reader::new(bytes), &mut Budget::default()) {
             Ok(ValueRef::Str(text)) => text.to_owned(),
+            Ok(value) => value.to_string(),
             other => format!("{other:?}"),
         },
         other => format!("{other:?}"),
     };
+    let is_response = message
+        .application_properties
+        .is_some_and(|map| map.iter().any(|(name, _)| name.as_text() == Some("http:response")));
+    let status = message.properties.and_then(|properties| properties.subject).filter(|_| is_response);
+    if let Some(status) = status {
+        return format!("{line} {status} {body}");
+    }
     let body = if body.len() > 40 { format!("{} bytes", body.len()) } else { body };
     let failed = message.header.map_or(0, |header| header.delivery_count);
     let failed = if failed == 0 { String::new() } else { format!(" failed={failed}") };
