@@ -4,6 +4,7 @@
 //! During an attack another client does its work. Afterwards the server is as large as before.
 
 mod after_login;
+mod amqp10;
 mod before_login;
 mod documents;
 mod names;

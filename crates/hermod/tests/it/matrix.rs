@@ -4,6 +4,7 @@
 //! A new protocol needs one row of [`SPEAKERS`] and a file with its client.
 
 mod amqp091;
+mod amqp10;
 mod shown;
 mod stomp;
 
@@ -52,11 +53,29 @@ struct Row {
     connect: fn(&Server) -> Box<dyn Speaker>,
     /// Whether its consumers see all headers as text.
     text_only: bool,
+    /// The longest time to live that it can write, in milliseconds.
+    longest_ttl: u64,
 }
 
-const SPEAKERS: [Row; 2] = [
-    Row { name: "AMQP 0-9-1", connect: |server| Box::new(amqp091::Amqp091::connect(server)), text_only: false },
-    Row { name: "STOMP", connect: |server| Box::new(stomp::Stomp::connect(server)), text_only: true },
+const SPEAKERS: [Row; 3] = [
+    Row {
+        name: "AMQP 0-9-1",
+        connect: |server| Box::new(amqp091::Amqp091::connect(server)),
+        text_only: false,
+        longest_ttl: u64::MAX,
+    },
+    Row {
+        name: "STOMP",
+        connect: |server| Box::new(stomp::Stomp::connect(server)),
+        text_only: true,
+        longest_ttl: u64::MAX,
+    },
+    Row {
+        name: "AMQP 1.0",
+        connect: |server| Box::new(amqp10::Amqp10::connect(server)),
+        text_only: false,
+        longest_ttl: u32::MAX as u64,
+    },
 ];
 
 /// Runs `check` for every pair of publisher and consumer. Each has a queue of its own, and one for
@@ -165,6 +184,7 @@ fn every_property_reaches_every_consumer() {
                 let mut names = BTreeSet::new();
                 sent.headers.0.retain(|(name, _)| names.insert(name.clone()));
             }
+            sent.expiration = sent.expiration.map(|ms| ms.min(from.longest_ttl).min(to.longest_ttl));
             seen.properties = sorted(seen.properties);
             let expected = Seen { properties: sorted(sent), body: b"body".to_vec(), redelivered: false };
             assert_eq!(seen, expected, "{queue}");
