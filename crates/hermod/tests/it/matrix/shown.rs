@@ -7,7 +7,7 @@ use std::path::Path;
 use broker::{Id, Properties, Table, Value, seconds_of_ms};
 use serde_json::{Value as Json, json};
 
-use super::{Answer, Asks, SPEAKERS, Speaker, amqp091, headers, samples};
+use super::{Answer, Asks, Speaker, amqp091, headers, samples, with_headers};
 use crate::api::GUEST;
 use crate::server::{Server, hermod, run, until};
 
@@ -23,7 +23,7 @@ struct Viewer<'a> {
 }
 
 fn viewers<'a>(server: &'a Server, dir: &'a Path) -> Vec<Viewer<'a>> {
-    let speakers = SPEAKERS.iter().map(|row| {
+    let speakers = with_headers().iter().map(|row| {
         let mut speaker = (row.connect)(server);
         let look = move |queue: &str| browsed(&mut *speaker, queue);
         Viewer { name: row.name, text_only: row.text_only, look: Box::new(look) }
@@ -119,7 +119,7 @@ fn all_see_the_same_of_a_message_with_copies_a_delay_and_a_death() {
     let server = Server::start(dir.path(), &[]);
     let mut declarer = amqp091::Amqp091::connect(&server);
     let mut viewers = viewers(&server, dir.path());
-    for row in &SPEAKERS {
+    for row in with_headers() {
         let queue = format!("shown from {}", row.name);
         declarer.declare(&queue);
         let mut publisher = (row.connect)(&server);
@@ -178,7 +178,7 @@ fn all_see_how_often_a_message_came_back() {
     let server = Server::start(dir.path(), &[]);
     let mut declarer = amqp091::Amqp091::connect(&server);
     let mut viewers = viewers(&server, dir.path());
-    for row in &SPEAKERS {
+    for row in with_headers() {
         let queue = format!("counted from {}", row.name);
         declarer.declare_counting(&queue);
         (row.connect)(&server).publish(&queue, &headers(&[("x-acquired-count", Value::I32(9))]), b"body");
@@ -299,8 +299,8 @@ fn every_property_and_every_type_is_the_same_for_all() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);
     let mut declarer = amqp091::Amqp091::connect(&server);
-    let mut speakers: Vec<_> = SPEAKERS.iter().map(|row| (row.text_only, (row.connect)(&server))).collect();
-    let protocols = SPEAKERS.iter().map(|row| (row.name, row.text_only, Way::Protocol((row.connect)(&server))));
+    let mut speakers: Vec<_> = with_headers().iter().map(|row| (row.text_only, (row.connect)(&server))).collect();
+    let protocols = with_headers().iter().map(|row| (row.name, row.text_only, Way::Protocol((row.connect)(&server))));
     let again = [("HTTP's get", false, Way::ShownByGet), ("hermod browse", false, Way::ShownByBrowse)];
     let mut publishers: Vec<_> = protocols.chain(again).collect();
     declarer.declare("copied");
