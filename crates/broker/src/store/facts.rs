@@ -207,3 +207,27 @@ pub(crate) fn read_pair(bytes: &[u8]) -> Result<(u64, u64), Malformed> {
     reader.end()?;
     Ok(pair)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_declaration_is_read_with_and_without_its_user_and_a_cut_is_noticed() {
+        let (queue, exchange) = (b"\x05\x01q\0\0\x05alice", b"\x05\x01e\x06fanout\0\0\0\x05alice");
+        let declarer = |bytes: &[u8]| match bytes.get(2) {
+            Some(b'e') => read_exchange(bytes).ok().map(|fact| fact.declared_by),
+            _ => read_queue(bytes).ok().map(|fact| fact.declared_by),
+        };
+        for (bytes, without) in [(&queue[..], 5), (&exchange[..], 13)] {
+            for end in 0..=bytes.len() {
+                let expected = match end {
+                    end if end == without => Some(None),
+                    end if end == bytes.len() => Some(Some("alice".to_owned())),
+                    _ => None,
+                };
+                assert_eq!(declarer(&bytes[..end]), expected, "cut at {end}");
+            }
+        }
+    }
+}
