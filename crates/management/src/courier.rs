@@ -204,9 +204,17 @@ impl Source {
         }
     }
 
+    /// Like publishes, fetches have a turn with the broker, and end it where a connection's turn
+    /// would end.
     fn fetch_by(&self, client: &mut Client, session: SessionId, fetching: &Fetching) -> Result<Vec<Fetched>, Refused> {
         let (mut fetched, mut bytes) = (Vec::new(), 0);
+        let mut turn = Some(self.pool.turn());
         while (fetched.len() as u64) < fetching.count && bytes < MOST_BYTES {
+            if client.is_turn_full() {
+                turn = None;
+                client.end_turn(Instant::now());
+            }
+            turn.get_or_insert_with(|| self.pool.turn());
             let mut found = None;
             let outcome = client.get(
                 session,
@@ -222,7 +230,10 @@ impl Source {
             match outcome {
                 Fetch::Message => {}
                 Fetch::Empty => break,
-                Fetch::Wait(awaited) => wait(client, awaited),
+                Fetch::Wait(awaited) => {
+                    turn = None;
+                    wait(client, awaited);
+                }
             }
             if let Some(message) = found.transpose()? {
                 bytes += typed::weight(&message.properties.headers);

@@ -159,7 +159,7 @@ async fn aggregated(State(source): State<Arc<Source>>) -> Answer {
             logins,
             &refused,
             (&source.sockets(), &source.long_turns()),
-            (Process::look(), source.kept(&overview.memory)),
+            (Process::look(), source.kept(&overview.memory), source.pool.turns()),
         )
     });
     exposed(figures.await)

@@ -24,7 +24,7 @@ pub(crate) fn aggregated(
     logins: [(&str, u64); 3],
     refused: &[(&str, u64)],
     (sockets, long_turns): (&[Socket], &[(&str, u64)]),
-    (process, kept): (Process, Kept),
+    (process, kept, turns): (Process, Kept, u64),
 ) -> String {
     let mut out = Exposition::default();
     identity(&mut out, facts, "aggregated");
@@ -56,6 +56,7 @@ pub(crate) fn aggregated(
     for (kind, count) in long_turns {
         out.sample("hermod_long_turns_total", &[("kind", kind)], *count);
     }
+    out.counter("hermod_http_turns_total", "Turns that publishes and fetches over HTTP had with the broker", turns);
     out.into_text()
 }
 
@@ -262,9 +263,9 @@ fn resources(out: &mut Exposition, overview: &Overview, process: Process) {
     for ((_, kind, what), bytes) in Held::ALL.iter().zip(overview.memory.held) {
         out.gauge(&format!("hermod_{kind}_memory_bytes"), &format!("Bytes of {what}"), bytes);
     }
-    out.gauge("rabbitmq_resident_memory_limit_bytes", "Where the memory alarm rises", overview.memory.limit);
     let uncounted = "Bytes of the process that nothing counts, while it has more than the limit";
     out.gauge("hermod_uncounted_memory_bytes", uncounted, overview.memory.uncounted);
+    out.gauge("rabbitmq_resident_memory_limit_bytes", "Where the memory alarm rises", overview.memory.limit);
     out.gauge("rabbitmq_disk_space_available_bytes", "Bytes free on the journal's disk", overview.journal.free_bytes);
     let blocks = overview.journal.free_bytes.saturating_sub(overview.journal.room_bytes);
     let help = "Bytes free on the journal's disk at which publishers would be stopped by now, by disk or log";

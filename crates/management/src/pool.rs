@@ -9,6 +9,7 @@
 //! publishes to thousands of queues each would leave little to the threads of the data path.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -37,6 +38,7 @@ pub(crate) const THREADS: usize = 8 + 2 + 48 + 1 + OF_CONTROL;
 pub(crate) struct Pool {
     kinds: [Kind; 3],
     turn: Mutex<()>,
+    turns: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -57,16 +59,23 @@ struct Entered {
 impl Default for Pool {
     fn default() -> Self {
         let kind = |(places, share)| Kind { places: Arc::new(Semaphore::new(places)), share, users: Mutex::default() };
-        Self { kinds: PLACES.map(kind), turn: Mutex::default() }
+        Self { kinds: PLACES.map(kind), turn: Mutex::default(), turns: AtomicU64::new(0) }
     }
 }
 
 impl Pool {
     /// Waits for a turn with the broker, which ends when the result is dropped. A publish has one
-    /// until it is in its queues, and waits for its answer without.
+    /// until it is in its queues, and waits for its answer without. Fetches have one until it is
+    /// full, or they wait for the disk.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turns.fetch_add(1, Ordering::Relaxed);
         // A panic leaves nothing behind here.
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many turns there have been.
+    pub(crate) fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
     }
 
     /// Runs work when there is a place for it. If its request goes away, work that waits is not

@@ -23,6 +23,30 @@ fn get(server: &Server, count: u64, ackmode: &str) -> Value {
     rows
 }
 
+/// A request for thousands of messages once did all of them without a turn, beside the turns of
+/// others.
+#[test]
+fn many_messages_are_fetched_in_several_turns() {
+    const MANY: usize = 1500;
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut stomp = Stomp::connect(&server);
+    (1..MANY).for_each(|_| stomp.send("SEND\ndestination:/queue/q\n\nx"));
+    stomp.publish("q", "last");
+    let turns = || {
+        let (_, metrics) = server.get("/metrics");
+        let line = metrics.lines().find_map(|line| line.strip_prefix("hermod_http_turns_total "));
+        line.expect("there is the metric").parse::<u64>().expect("it is a number")
+    };
+    let before = turns();
+    let rows = get(&server, MANY as u64, "ack_requeue_false");
+    assert_eq!(rows.as_array().map(Vec::len), Some(MANY));
+    // A fetch costs as much as 16 entries, and a turn has 10 000. One that waits for a flush ends
+    // its turn, too.
+    let had = turns() - before;
+    assert!((3..10).contains(&had), "{had} turns");
+}
+
 #[test]
 fn messages_go_in_and_come_out() {
     let dir = tempfile::tempdir().unwrap();
