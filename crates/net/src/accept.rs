@@ -10,15 +10,16 @@ use std::time::{Duration, Instant};
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
-use wire::{Peer, Protocol};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use wire::{Peer, Protocol, Subnet, seen_through};
 
 use crate::drive::drive;
 use crate::handshake::Handshakes;
 use crate::heavy::Heavy;
 use crate::listener::Nagle;
 use crate::log_throttle::LogThrottle;
-use crate::registry::Registry;
+use crate::proxy::{self, Unproxied};
+use crate::registry::{Refusal, Registry};
 use crate::settings::Settings;
 
 const SHORTEST_WAIT: Duration = Duration::from_millis(50);
@@ -35,12 +36,37 @@ pub(crate) struct Acceptor {
     pub(crate) handshakes: Arc<Handshakes>,
     /// The connections of all listeners share the threads.
     pub(crate) heavy: Arc<Heavy>,
+    /// How many connections this listener may have, and the places that are free; `None` if only
+    /// the limits of all listeners count.
+    pub(crate) places: Option<(usize, Arc<Semaphore>)>,
+    /// The proxies that connections come from; none if clients connect themselves.
+    pub(crate) proxies: Vec<Subnet>,
+    /// Room for those that wait for a proxy's header, of all listeners.
+    pub(crate) unproxied: Arc<Semaphore>,
+    pub(crate) refused: Refused,
+}
+
+/// What was logged of refusals a moment ago.
+#[derive(Debug)]
+pub(crate) struct Refused(LogThrottle);
+
+impl Default for Refused {
+    fn default() -> Self {
+        Self(LogThrottle::new(LOG_INTERVAL))
+    }
+}
+
+impl Refused {
+    fn tell(&self, peer: SocketAddr, why: &dyn std::fmt::Display) {
+        if let Some(held) = self.0.pass(Instant::now()) {
+            tracing::warn!(%peer, held, "connection refused: {why}");
+        }
+    }
 }
 
 impl Acceptor {
     /// Accepts until `stop` changes.
-    pub(crate) async fn run(self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
-        let refused = LogThrottle::new(LOG_INTERVAL);
+    pub(crate) async fn run(self: Arc<Self>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
         let failed = LogThrottle::new(LOG_INTERVAL);
         let mut wait = SHORTEST_WAIT;
         loop {
@@ -51,7 +77,16 @@ impl Acceptor {
             match accepted {
                 Ok((socket, remote)) => {
                     wait = SHORTEST_WAIT;
-                    self.admit(socket, remote, &refused);
+                    let Ok(local) = socket.local_addr() else { continue };
+                    let (remote, local) = (canonical(remote), canonical(local));
+                    if self.proxies.is_empty() {
+                        self.admit(socket, (remote, local));
+                        continue;
+                    }
+                    tokio::select! {
+                        _ = stop.wait_for(|stop| *stop) => return,
+                        () = self.introduce(socket, (remote, local)) => {}
+                    }
                 }
                 Err(error) if is_peers_doing(&error) => {}
                 Err(error) => {
@@ -65,9 +100,40 @@ impl Acceptor {
         }
     }
 
-    fn admit(&self, socket: TcpStream, remote: SocketAddr, refused: &LogThrottle) {
-        let Ok(local) = socket.local_addr() else { return };
-        let (remote, local) = (canonical(remote), canonical(local));
+    /// Admits a connection of a proxy when its header has come. Returns as soon as there is room to
+    /// wait for that; until then, further connections wait in the kernel.
+    async fn introduce(self: &Arc<Self>, socket: TcpStream, (proxy, local): (SocketAddr, SocketAddr)) {
+        if let Err(why) = proxy::check(proxy, &self.proxies) {
+            return self.refuse_unproxied(proxy, &why);
+        }
+        let Ok(room) = self.unproxied.clone().acquire_owned().await else { return };
+        let acceptor = self.clone();
+        tokio::spawn(async move {
+            let outcome = proxy::read(&socket).await;
+            drop(room);
+            match outcome {
+                Ok(forwarded) => acceptor.admit(socket, seen_through(forwarded, proxy, local)),
+                Err(why) => acceptor.refuse_unproxied(proxy, &why),
+            }
+        });
+    }
+
+    fn refuse_unproxied(&self, proxy: SocketAddr, why: &Unproxied) {
+        if matches!(why, Unproxied::Left) {
+            return tracing::debug!(%proxy, "{why}");
+        }
+        self.registry.count_refused(Refusal::Unproxied);
+        self.refused.tell(proxy, why);
+    }
+
+    fn admit(&self, socket: TcpStream, (remote, local): (SocketAddr, SocketAddr)) {
+        let place = match self.place() {
+            Ok(place) => place,
+            Err(refusal) => {
+                self.registry.count_refused(refusal);
+                return self.refused.tell(remote, &refusal);
+            }
+        };
         let peer = Peer { remote, local, encrypted: self.handshakes.secure.is_some(), certified_user: None };
         match self.registry.admit(peer, Instant::now()) {
             Ok(registration) => {
@@ -75,14 +141,23 @@ impl Acceptor {
                 tracing::debug!(connection = registration.listed.id(), peer = %remote, "connection accepted");
                 let (handshakes, heavy) = (self.handshakes.clone(), self.heavy.clone());
                 let (protocols, settings) = (self.protocols.clone(), self.settings.clone());
-                tokio::spawn(drive(socket, handshakes, registration, protocols, settings, heavy));
-            }
-            Err(refusal) => {
-                if let Some(held) = refused.pass(Instant::now()) {
-                    tracing::warn!(peer = %remote, held, "connection refused: {refusal}");
+                let driven = drive(socket, handshakes, registration, protocols, settings, heavy);
+                match place {
+                    None => drop(tokio::spawn(driven)),
+                    Some(place) => drop(tokio::spawn(async move {
+                        driven.await;
+                        drop(place);
+                    })),
                 }
             }
+            Err(refusal) => self.refused.tell(remote, &refusal),
         }
+    }
+
+    /// A place at this listener, where places are counted.
+    fn place(&self) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
+        let Some((most, places)) = &self.places else { return Ok(None) };
+        places.clone().try_acquire_owned().map(Some).map_err(|_| Refusal::Listener { most: *most })
     }
 
     /// Socket options are wishes: a connection works without them, slower or noticed dead later.

@@ -18,6 +18,7 @@ mod input;
 mod linger;
 mod listener;
 mod log_throttle;
+mod proxy;
 mod registry;
 mod screen;
 mod server;
@@ -31,7 +32,8 @@ mod wakeup;
 mod web;
 
 pub use encryption::{Encryption, PeerCertificate};
-pub use listener::{BindError, Listener, Nagle};
+pub use listener::{Admission, BindError, Listener, Nagle};
+pub use proxy::{Unproxied, introduce};
 pub use registry::{ConnectionInfo, Registry};
 pub use server::{Net, io_threads_for};
 pub use settings::Settings;

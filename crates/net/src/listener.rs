@@ -4,6 +4,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 
 use socket2::{Domain, Protocol, Socket, Type};
+use wire::Subnet;
 
 /// Connections that may wait in the kernel until they are accepted.
 const BACKLOG: i32 = 1024;
@@ -13,6 +14,17 @@ const BACKLOG: i32 = 1024;
 pub struct Listener {
     socket: TcpListener,
     nagle: Nagle,
+    admission: Admission,
+}
+
+/// Which connections a listener lets in, besides the limits of all listeners.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Admission {
+    /// Most connections at one time; `None` for as many as all listeners may have.
+    pub most: Option<usize>,
+    /// The networks of proxies. If there are any, only their connections are let in, and each
+    /// begins with a header of the PROXY protocol.
+    pub proxies: Vec<Subnet>,
 }
 
 /// Nagle's algorithm, for the sockets that a listener accepts.
@@ -82,7 +94,13 @@ impl Listener {
     /// Binds `address`; port 0 takes any free port.
     pub fn bind(address: SocketAddr, nagle: Nagle) -> Result<Self, BindError> {
         let bound = Self::open(address).map_err(|cause| BindError { address, cause })?;
-        Ok(Self { socket: bound, nagle })
+        Ok(Self { socket: bound, nagle, admission: Admission::default() })
+    }
+
+    /// The same listener, which lets in as `admission` says.
+    #[must_use]
+    pub fn with(self, admission: Admission) -> Self {
+        Self { admission, ..self }
     }
 
     fn open(address: SocketAddr) -> io::Result<TcpListener> {
@@ -110,8 +128,8 @@ impl Listener {
         self.socket
     }
 
-    pub(crate) fn into_parts(self) -> (TcpListener, Nagle) {
-        (self.socket, self.nagle)
+    pub(crate) fn into_parts(self) -> (TcpListener, Nagle, Admission) {
+        (self.socket, self.nagle, self.admission)
     }
 }
 

@@ -17,7 +17,8 @@ use crate::encryption::Encryption;
 use crate::wakeup::Wakeup;
 
 /// Why connections are refused: the settings that say so, and the end of the server.
-const REASONS: [&str; 5] = ["connections", "pending", "pending_per_address", "connects_per_address", "shutdown"];
+const REASONS: [&str; 7] =
+    ["connections", "pending", "pending_per_address", "connects_per_address", "shutdown", "listener", "proxy_protocol"];
 
 /// Callers that are listed before those are looked for that are listed no longer.
 const CALLERS: usize = 1024;
@@ -122,6 +123,10 @@ pub(crate) enum Refusal {
     Rapid { most: u32 },
     /// The server is going down.
     Closing,
+    /// As many as its listener may have are open there.
+    Listener { most: usize },
+    /// No valid header of the PROXY protocol came from a proxy.
+    Unproxied,
 }
 
 impl Refusal {
@@ -133,6 +138,8 @@ impl Refusal {
             Self::Pending { .. } => 2,
             Self::Rapid { .. } => 3,
             Self::Closing => 4,
+            Self::Listener { .. } => 5,
+            Self::Unproxied => 6,
         }
     }
 }
@@ -158,6 +165,10 @@ impl std::fmt::Display for Refusal {
                  limits.pending_per_address allows"
             ),
             Self::Closing => f.write_str("the server is going down"),
+            Self::Listener { most } => {
+                write!(f, "{most} connections are open at this listener, the most that its max_connections allows")
+            }
+            Self::Unproxied => f.write_str("there is no valid header of the PROXY protocol"),
         }
     }
 }
@@ -181,7 +192,7 @@ impl Registry {
         let mut table = self.table.lock();
         let address = peer.remote.ip();
         if let Err(refusal) = table.check(address, &self.limits, now) {
-            self.refused[refusal.reason()].fetch_add(1, Ordering::Relaxed);
+            self.count_refused(refusal);
             return Err(refusal);
         }
         table.note(address, now);
@@ -202,6 +213,11 @@ impl Registry {
         table.listed.insert(listed.id, listed.clone());
         self.opened.fetch_add(1, Ordering::Relaxed);
         Ok(Registration { registry: self.clone(), listed })
+    }
+
+    /// Counts a connection that was refused before it asked for a place.
+    pub(crate) fn count_refused(&self, refusal: Refusal) {
+        self.refused[refusal.reason()].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Every connection, by number.

@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use wire::Protocol;
 
-use crate::accept::Acceptor;
+use crate::accept::{Acceptor, Refused};
 use crate::handshake::Handshakes;
 use crate::handshake_threads::HandshakeThreads;
 use crate::heavy::Heavy;
 use crate::listener::Listener;
+use crate::proxy::MOST_WAITING;
 use crate::registry::{Limits, Registry};
 use crate::settings::Settings;
 use crate::spin::Spin;
@@ -44,6 +45,8 @@ pub struct Net {
     heavy: Arc<Heavy>,
     /// Once a listener has TLS.
     handshake_threads: Mutex<Option<Arc<HandshakeThreads>>>,
+    /// Room for connections that wait for the header of their proxy.
+    unproxied: Arc<Semaphore>,
 }
 
 impl Net {
@@ -66,7 +69,9 @@ impl Net {
             rate_per_address: settings.connects_per_address,
         }));
         let (settings, heavy, handshake_threads) = (Arc::new(settings), Heavy::new(io_threads), Mutex::default());
-        Ok(Self { handle, stop, finish, host: Some(host), registry, settings, io_threads, heavy, handshake_threads })
+        let unproxied = Arc::new(Semaphore::new(MOST_WAITING));
+        let host = Some(host);
+        Ok(Self { handle, stop, finish, host, registry, settings, io_threads, heavy, handshake_threads, unproxied })
     }
 
     /// Accepts connections on `listener` that speak one of `protocols`. They come within TLS if
@@ -82,7 +87,7 @@ impl Net {
             None => None,
             Some(tls) => Some(Secure::new(tls, self.handshake_threads()?, self.settings.tls_timeout)),
         };
-        let (socket, nagle) = listener.into_parts();
+        let (socket, nagle, admission) = listener.into_parts();
         let _inside = self.handle.enter();
         let socket = tokio::net::TcpListener::from_std(socket)?;
         let acceptor = Acceptor {
@@ -90,13 +95,17 @@ impl Net {
             registry: self.registry.clone(),
             settings: self.settings.clone(),
             nagle,
+            places: admission.most.map(|most| (most, Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))))),
+            proxies: admission.proxies,
+            unproxied: self.unproxied.clone(),
+            refused: Refused::default(),
             heavy: self.heavy.clone(),
             handshakes: Arc::new(Handshakes {
                 secure,
                 websockets: web.map(|web| WebSockets::new(web, self.settings.detect_timeout)),
             }),
         };
-        self.handle.spawn(acceptor.run(socket, self.stop.subscribe()));
+        self.handle.spawn(Arc::new(acceptor).run(socket, self.stop.subscribe()));
         Ok(())
     }
 

@@ -7,9 +7,13 @@
 mod connection;
 mod network;
 mod output;
+mod proxy;
 mod reader;
+mod subnet;
 
 pub use connection::{CloseReason, Connection, Doing, Peer, Protocol, ReadState, Recognition};
 pub use network::{InTurn, network};
 pub use output::{Output, SHARE_FROM};
+pub use proxy::{Forwarded, LONGEST as LONGEST_PROXY_HEADER, ProxyError, ProxyHeader, Taken, seen_through};
 pub use reader::{DecodeError, Reader};
+pub use subnet::Subnet;

@@ -4,6 +4,7 @@
 
 mod linger;
 mod long;
+mod proxy;
 mod tls;
 mod toy;
 mod web;

@@ -11,7 +11,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/wire/src",
         layers: &[
-            &["network", "output", "reader"],
+            &["network", "output", "proxy", "reader", "subnet"],
             &["connection"],
         ],
         allowed: &[],
@@ -218,7 +218,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/net/src",
         layers: &[
-            &["encryption", "handshake_threads", "heavy", "listener", "log_throttle", "settings", "spin", "timer", "upgrade", "wakeup"],
+            &["encryption", "handshake_threads", "heavy", "listener", "log_throttle", "proxy", "settings", "spin", "timer", "upgrade", "wakeup"],
             &["registry"],
             &["stream"],
             &["flush", "input", "linger", "screen"],
@@ -499,7 +499,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/fuzzing/src",
         layers: &[
-            &["amqp", "amqp10_client", "amqp10_codec", "disk", "login", "messages", "mqtt_packets", "selectors", "stomp_frames"],
+            &["amqp", "amqp10_client", "amqp10_codec", "disk", "login", "messages", "mqtt_packets", "proxy_header", "selectors", "stomp_frames"],
             &["recovery"],
         ],
         allowed: &[],
