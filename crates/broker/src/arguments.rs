@@ -20,6 +20,7 @@ pub(crate) use self::retry::{Retry, ReturnCause};
 use crate::clock::LONGEST_SPAN_MS;
 use crate::encoding::check_depth;
 use crate::error::Error;
+use crate::message::annotations::Reason;
 use crate::routing::{ExchangeKind, HASH_HEADER, HASH_PROPERTY, HashOn};
 use crate::settings::UnknownArguments;
 use crate::value::{Table, Value};
@@ -27,6 +28,9 @@ use crate::value::{Table, Value};
 pub(crate) const QUEUE_TYPE: &str = "x-queue-type";
 pub(crate) const CONSUMER_TIMEOUT: &str = "x-consumer-timeout";
 const DEAD_LETTER_EXCHANGE: &str = "x-dead-letter-exchange";
+const EXPIRY_EXCHANGE: &str = "x-expiry-exchange";
+/// An unused queue is deleted only while it is empty.
+const IF_EMPTY: &str = "x-expires-if-empty";
 const DISCONNECTED_TIMEOUT: &str = "x-consumer-disconnected-timeout";
 /// The name of the property that is the key of a last value.
 const LAST_VALUE_KEY: &str = "x-last-value-key";
@@ -52,6 +56,9 @@ const CLASSIC: &[&str] = &[
     "x-message-ttl",
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",
+    EXPIRY_EXCHANGE,
+    "x-expiry-routing-key",
+    IF_EMPTY,
     "x-max-length",
     "x-max-length-bytes",
     "x-max-priority",
@@ -69,6 +76,7 @@ const CLASSIC: &[&str] = &[
     retry::TYPE,
     retry::MIN,
     retry::MAX,
+    retry::MULTIPLIER,
     LAST_VALUE_KEY,
     groups::ENABLED,
     groups::BUCKETS,
@@ -80,7 +88,10 @@ const QUORUM: &[&str] = &[
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",
     "x-dead-letter-strategy",
+    EXPIRY_EXCHANGE,
+    "x-expiry-routing-key",
     "x-expires",
+    IF_EMPTY,
     "x-max-length",
     "x-max-length-bytes",
     "x-max-in-memory-length",
@@ -98,6 +109,7 @@ const QUORUM: &[&str] = &[
     retry::TYPE,
     retry::MIN,
     retry::MAX,
+    retry::MULTIPLIER,
     deduplication::ENABLED,
     deduplication::SIZE,
     deduplication::TTL,
@@ -129,12 +141,15 @@ pub fn queue_argument(name: &str) -> Option<ArgumentKind> {
         return None;
     }
     Some(match name {
-        "x-single-active-consumer" | deduplication::ENABLED | groups::ENABLED | groups::REBALANCE => {
+        "x-single-active-consumer" | IF_EMPTY | deduplication::ENABLED | groups::ENABLED | groups::REBALANCE => {
             ArgumentKind::Truth
         }
         "x-dead-letter-exchange"
         | "x-dead-letter-routing-key"
         | "x-dead-letter-strategy"
+        | EXPIRY_EXCHANGE
+        | "x-expiry-routing-key"
+        | retry::MULTIPLIER
         | "x-overflow"
         | "x-queue-mode"
         | QUEUE_TYPE
@@ -240,8 +255,8 @@ pub(crate) struct QueueArguments {
     /// `x-message-ttl`: how long a message stays, in milliseconds. With 0 it expires unless it can
     /// be delivered at once.
     pub(crate) message_ttl: Option<u64>,
-    /// `x-expires`: the time without use until the queue is deleted, in milliseconds, at least 1.
-    pub(crate) expires: Option<u64>,
+    /// When it is deleted because it is not used.
+    pub(crate) disuse: Disuse,
     /// `x-max-length`, in messages that are ready.
     pub(crate) max_length: Option<u64>,
     /// `x-max-length-bytes`, in bytes of bodies that are ready.
@@ -256,8 +271,8 @@ pub(crate) struct QueueArguments {
     pub(crate) consumer_timeout: Option<u64>,
     /// `x-overflow`.
     pub(crate) overflow: Overflow,
-    /// The way of its dead letters; `None` drops them.
-    pub(crate) dead_letters: Option<DeadLetters>,
+    /// The ways of its dead letters.
+    pub(crate) dead_letters: Ways,
     /// `x-delivery-limit`; `None` is no limit.
     pub(crate) delivery_limit: Option<u64>,
     /// `x-message-deduplication`: a message whose id is remembered is dropped.
@@ -270,12 +285,43 @@ pub(crate) struct QueueArguments {
     pub(crate) retry: Option<Retry>,
 }
 
+/// When an unused queue is deleted.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Disuse {
+    /// `x-expires`: the time without use, in milliseconds, at least 1.
+    pub(crate) after: Option<u64>,
+    /// `x-expires-if-empty`: only while it is empty. This is true of an auto-delete queue, too.
+    pub(crate) only_empty: bool,
+}
+
+/// The ways of dead letters, by the reason of their death. Without a way they are dropped.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Ways {
+    /// Of all, but for those that have the other way.
+    pub(crate) usual: Option<DeadLetters>,
+    /// Of messages that expire.
+    pub(crate) expired: Option<DeadLetters>,
+}
+
+impl Ways {
+    /// The way of messages that die for this reason.
+    pub(crate) fn of(&self, reason: Reason) -> Option<&DeadLetters> {
+        let expired = self.expired.as_ref().filter(|_| reason == Reason::Expired);
+        expired.or(self.usual.as_ref())
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &DeadLetters> {
+        self.usual.iter().chain(&self.expired)
+    }
+}
+
 /// The way of dead letters.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct DeadLetters {
-    /// `x-dead-letter-exchange`; the empty name is the default exchange.
+    /// `x-dead-letter-exchange` or `x-expiry-exchange`; the empty name is the default exchange.
     pub(crate) exchange: String,
-    /// `x-dead-letter-routing-key`; `None` keeps the message's own keys.
+    /// `x-dead-letter-routing-key` or `x-expiry-routing-key`; `None` keeps the message's own keys.
     pub(crate) routing_key: Option<String>,
 }
 
@@ -345,7 +391,19 @@ impl QueueArguments {
         if table.get(DEAD_LETTER_EXCHANGE).is_none() {
             return Err("routing_key_but_no_dlx_defined".to_owned());
         }
-        if let Some(way) = &mut self.dead_letters {
+        if let Some(way) = &mut self.dead_letters.usual {
+            way.routing_key = Some(key);
+        }
+        Ok(())
+    }
+
+    /// The same of the routing key of expired messages.
+    fn take_expiry_key(&mut self, value: &Value, table: &Table) -> Result<(), String> {
+        let key = name(value)?;
+        if table.get(EXPIRY_EXCHANGE).is_none() {
+            return Err(format!("has no effect without {EXPIRY_EXCHANGE}"));
+        }
+        if let Some(way) = &mut self.dead_letters.expired {
             way.routing_key = Some(key);
         }
         Ok(())
@@ -357,11 +415,12 @@ impl QueueArguments {
             // Read before all others, since they depend on it.
             QUEUE_TYPE => {}
             "x-message-ttl" => self.message_ttl = Some(span(value)?),
-            "x-expires" => self.expires = Some(positive_span(value)?),
+            "x-expires" => self.disuse.after = Some(positive_span(value)?),
+            IF_EMPTY => self.disuse.only_empty = truth(value)?,
             "x-max-length" => self.max_length = Some(non_negative(value)?),
             "x-max-length-bytes" => self.max_length_bytes = Some(non_negative(value)?),
             "x-max-priority" => self.max_priority = Some(priority(value)?),
-            retry::TYPE | retry::MIN | retry::MAX => self.take_retry(argument, value, table)?,
+            retry::TYPE | retry::MIN | retry::MAX | retry::MULTIPLIER => self.take_retry(argument, value, table)?,
             deduplication::ENABLED | deduplication::SIZE | deduplication::TTL => {
                 self.take_deduplication(argument, value, table)?;
             }
@@ -369,9 +428,13 @@ impl QueueArguments {
             groups::ENABLED | groups::BUCKETS | groups::REBALANCE => self.take_groups(argument, value, table)?,
             "x-overflow" => self.overflow = overflow(value)?,
             DEAD_LETTER_EXCHANGE => {
-                self.dead_letters = Some(DeadLetters { exchange: name(value)?, routing_key: None });
+                self.dead_letters.usual = Some(DeadLetters { exchange: name(value)?, routing_key: None });
             }
             "x-dead-letter-routing-key" => self.take_routing_key(value, table)?,
+            EXPIRY_EXCHANGE => {
+                self.dead_letters.expired = Some(DeadLetters { exchange: name(value)?, routing_key: None });
+            }
+            "x-expiry-routing-key" => self.take_expiry_key(value, table)?,
             // A negative number is no limit.
             "x-delivery-limit" => self.delivery_limit = u64::try_from(integer(value)?).ok(),
             // A move is a group of the log, so it always happens exactly once.
@@ -380,10 +443,7 @@ impl QueueArguments {
                     return Err("invalid_dlx_strategy".to_owned());
                 }
             }
-            "x-single-active-consumer" => match value {
-                Value::Bool(single) => self.single_active_consumer = *single,
-                other => return Err(unacceptable(other)),
-            },
+            "x-single-active-consumer" => self.single_active_consumer = truth(value)?,
             CONSUMER_TIMEOUT => self.consumer_timeout = Some(span(value)?),
             // The others have no effect in current RabbitMQ either, or none with one node.
             "x-queue-mode" => {
@@ -512,10 +572,23 @@ fn delayed_type(table: &Table) -> Result<ExchangeKind, String> {
     }
 }
 
-/// Checks the value of one argument, whatever the type of the queue.
-pub(crate) fn check_value(argument: &str, value: &Value) -> Result<(), String> {
-    let exchange = Table(vec![("x-dead-letter-exchange".to_owned(), Value::Text(String::new()))]);
-    QueueArguments::default().take(argument, value, &exchange)
+/// Checks the value of one argument, whatever the type of the queue. `others` has those that come
+/// with it; the exchange of a routing key may be another's to set.
+pub(crate) fn check_value(argument: &str, value: &Value, others: &Table) -> Result<(), String> {
+    let mut others = others.clone();
+    for exchange in [DEAD_LETTER_EXCHANGE, EXPIRY_EXCHANGE] {
+        if others.get(exchange).is_none() {
+            others.set(exchange, Value::Text(String::new()));
+        }
+    }
+    QueueArguments::default().take(argument, value, &others)
+}
+
+fn truth(value: &Value) -> Result<bool, String> {
+    match value {
+        Value::Bool(truth) => Ok(*truth),
+        other => Err(unacceptable(other)),
+    }
 }
 
 fn unacceptable(value: &Value) -> String {

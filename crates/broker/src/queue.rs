@@ -84,7 +84,7 @@ pub(crate) use settle::{EntryOutcome, SETTLED_BEFORE, Settlement};
 pub(crate) use spill::Picked;
 pub(crate) use visit::{VISIT_ENTRIES, Visit};
 
-use crate::arguments::{Overflow, QueueArguments, QueueType, Remember};
+use crate::arguments::{Disuse, Overflow, QueueArguments, QueueType, Remember};
 use crate::memory::ledger::Declared;
 use crate::message::Message;
 use crate::queue::arrival::Arrival;
@@ -367,7 +367,7 @@ impl Queue {
             let die_at = |message: &Message| expires_at(arguments.message_ttl, message, message.published_at());
             inner.lanes.all_mut().for_each(|lane| lane.age_anew(&die_at));
         }
-        if before.expires != arguments.expires {
+        if before.disuse != arguments.disuse {
             inner.lifetime.touch(visit.now);
         }
         // An old timer may still fire; it then finds nothing to do.
@@ -385,14 +385,26 @@ impl Queue {
 
     /// When a queue without consumers expires.
     fn idle_until(&self, inner: &Inner) -> Option<u64> {
-        let ttl = inner.arguments.expires.filter(|_| !inner.is_attended() && !inner.is_deleted())?;
-        Some(inner.lifetime.used_at().saturating_add(ttl))
+        if inner.is_attended() || inner.is_deleted() || inner.must_stay() {
+            return None;
+        }
+        let Disuse { after, only_empty } = inner.arguments.disuse;
+        if only_empty && self.is_abandoned(inner) {
+            // It was not empty when its last consumer left.
+            return Some(inner.lifetime.used_at());
+        }
+        Some(inner.lifetime.used_at().saturating_add(after?))
+    }
+
+    /// True for an auto-delete queue whose last consumer has left.
+    fn is_abandoned(&self, inner: &Inner) -> bool {
+        self.auto_delete && inner.lifetime.had_consumer() && !inner.is_attended()
     }
 
     /// True for a queue that should be deleted by now: its last consumer has left, or its time
     /// without use is over.
     pub(crate) fn should_go(&self, inner: &Inner, now: u64) -> bool {
-        let abandoned = self.auto_delete && inner.lifetime.had_consumer() && !inner.is_attended();
+        let abandoned = self.is_abandoned(inner) && !inner.must_stay();
         abandoned || self.idle_until(inner).is_some_and(|due| due <= now)
     }
 
@@ -426,7 +438,7 @@ impl Inner {
     /// here.
     fn refuse(&mut self, arrival: &mut Arrival) {
         let dies = self.arguments.overflow == Overflow::RejectPublishDeadLetter;
-        if dies && self.arguments.dead_letters.is_some() {
+        if dies && self.arguments.dead_letters.of(Reason::MaxLength).is_some() {
             let message = Some(arrival.message().clone());
             self.departures.send_on(Dying {
                 seq: NO_NUMBER,
@@ -493,6 +505,11 @@ impl Inner {
 
     pub(crate) fn unsettled(&self) -> usize {
         self.unsettled
+    }
+
+    /// True if it has messages, and is deleted only without.
+    fn must_stay(&self) -> bool {
+        self.arguments.disuse.only_empty && self.live() > 0
     }
 
     pub(crate) fn bytes(&self) -> usize {

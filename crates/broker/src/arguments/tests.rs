@@ -65,12 +65,25 @@ fn what_is_understood() {
             ]),
             QueueArguments {
                 message_ttl: Some(315_360_000_000),
-                expires: Some(315_360_000_000),
+                disuse: Disuse { after: Some(315_360_000_000), only_empty: false },
                 consumer_timeout: Some(315_360_000_000),
                 ..classic()
             },
         ),
-        (table(&[("x-expires", Value::I16(1))]), QueueArguments { expires: Some(1), ..classic() }),
+        (
+            table(&[("x-expires", Value::I16(1)), ("x-expires-if-empty", Value::Bool(true))]),
+            QueueArguments { disuse: Disuse { after: Some(1), only_empty: true }, ..classic() },
+        ),
+        (
+            table(&[("x-expiry-routing-key", text("k")), ("x-expiry-exchange", text("e"))]),
+            QueueArguments {
+                dead_letters: Ways {
+                    usual: None,
+                    expired: Some(DeadLetters { exchange: "e".to_owned(), routing_key: Some("k".to_owned()) }),
+                },
+                ..classic()
+            },
+        ),
         (
             table(&[("x-max-length", Value::I32(0)), ("x-max-length-bytes", Value::U32(9))]),
             QueueArguments { max_length: Some(0), max_length_bytes: Some(9), ..classic() },
@@ -93,7 +106,10 @@ fn what_is_understood() {
         (
             table(&[("x-dead-letter-routing-key", text(&long)), ("x-dead-letter-exchange", text(""))]),
             QueueArguments {
-                dead_letters: Some(DeadLetters { exchange: String::new(), routing_key: Some(long.clone()) }),
+                dead_letters: Ways {
+                    usual: Some(DeadLetters { exchange: String::new(), routing_key: Some(long.clone()) }),
+                    expired: None,
+                },
                 ..classic()
             },
         ),
@@ -112,7 +128,11 @@ fn what_is_understood() {
         (quorum(&[("x-delivery-limit", Value::I32(-1))]), QueueArguments { delivery_limit: None, ..quorum_default() }),
         (
             quorum(&[("x-message-ttl", Value::I32(5)), ("x-expires", Value::I32(6))]),
-            QueueArguments { message_ttl: Some(5), expires: Some(6), ..quorum_default() },
+            QueueArguments {
+                message_ttl: Some(5),
+                disuse: Disuse { after: Some(6), only_empty: false },
+                ..quorum_default()
+            },
         ),
         (
             quorum(&[
@@ -165,6 +185,10 @@ fn what_is_refused_and_how() {
         ("x-consumer-timeout", Value::I64(TEN_YEARS + 1), ": {value_too_large,315360000001}"),
         ("x-cache-ttl", Value::I64(TEN_YEARS + 1), ": {value_too_large,315360000001}"),
         ("x-delayed-retry-min", Value::I64(TEN_YEARS + 1), ": {value_too_large,315360000001}"),
+        ("x-delayed-retry-multiplier", text("2"), ": has no effect without x-delayed-retry-type"),
+        ("x-expiry-routing-key", text("k"), ": has no effect without x-expiry-exchange"),
+        ("x-expiry-exchange", Value::I32(1), ": {unacceptable_type,signedint}"),
+        ("x-expires-if-empty", text("true"), ": {unacceptable_type,longstr}"),
         ("x-max-age", text("1D"), " of queue type rabbit_classic_queue"),
         ("x-mesage-ttl", Value::I32(3), UNKNOWN),
     ];

@@ -114,8 +114,9 @@ const BOTH: &[QueueType] = &[QueueType::Classic, QueueType::Quorum];
 const CLASSIC: &[QueueType] = &[QueueType::Classic];
 const QUORUM: &[QueueType] = &[QueueType::Quorum];
 pub(crate) const ALTERNATE: &str = "alternate-exchange";
-pub(crate) const DEAD_LETTER_EXCHANGE: &str = "dead-letter-exchange";
-pub(crate) const DEAD_LETTER_ROUTING_KEY: &str = "dead-letter-routing-key";
+/// The settings that move messages out of queues: an exchange and a routing key each.
+pub(crate) const MOVES: [(&str, &str); 2] =
+    [("dead-letter-exchange", "dead-letter-routing-key"), ("expiry-exchange", "expiry-routing-key")];
 /// It is no argument: the number of copies, which means nothing with one broker.
 const TARGET_GROUP_SIZE: &str = "target-group-size";
 
@@ -133,11 +134,18 @@ const KEYS: &[Key] = &[
     key(ALTERNATE, &[], Merge::Declared),
     key("consumer-disconnected-timeout", QUORUM, Merge::Declared),
     key("consumer-timeout", BOTH, Merge::Declared),
-    key(DEAD_LETTER_EXCHANGE, BOTH, Merge::Declared),
-    key(DEAD_LETTER_ROUTING_KEY, BOTH, Merge::Declared),
+    key(MOVES[0].0, BOTH, Merge::Declared),
+    key(MOVES[0].1, BOTH, Merge::Declared),
     key("dead-letter-strategy", QUORUM, Merge::Declared),
+    key("delayed-retry-max", BOTH, Merge::Declared),
+    key("delayed-retry-min", BOTH, Merge::Declared),
+    key("delayed-retry-multiplier", BOTH, Merge::Declared),
+    key("delayed-retry-type", BOTH, Merge::Declared),
     shared("delivery-limit", QUORUM, Merge::LowestLimit),
     shared("expires", BOTH, Merge::Lowest),
+    key("expires-if-empty", BOTH, Merge::Declared),
+    key(MOVES[1].0, BOTH, Merge::Declared),
+    key(MOVES[1].1, BOTH, Merge::Declared),
     shared("max-in-memory-bytes", QUORUM, Merge::Lowest),
     shared("max-in-memory-length", QUORUM, Merge::Lowest),
     shared("max-length", BOTH, Merge::Lowest),
@@ -162,14 +170,14 @@ pub(crate) fn argument(name: &str) -> String {
 }
 
 impl Key {
-    /// Checks a value of this setting.
-    fn check(&self, value: &Value) -> Result<(), String> {
+    /// Checks a value of this setting. `all` has the arguments of the whole policy.
+    fn check(&self, value: &Value, all: &Table) -> Result<(), String> {
         match self.name {
             ALTERNATE if value.as_text().is_some() => Ok(()),
             ALTERNATE => Err("it is no name of an exchange".to_owned()),
             TARGET_GROUP_SIZE if value.as_integer().is_some_and(|size| size > 0) => Ok(()),
             TARGET_GROUP_SIZE => Err("it is no number above 0".to_owned()),
-            name => check_value(&argument(name), value),
+            name => check_value(&argument(name), value, all),
         }
     }
 
@@ -217,6 +225,7 @@ impl Policy {
     /// Checks the settings of a policy.
     pub(crate) fn check_settings(kind: PolicyKind, name: &str, settings: &Table) -> Result<(), Error> {
         let refuse = |what: String| Error::precondition(format!("{} '{name}': {what}", kind.name()));
+        let all = Table(settings.0.iter().map(|(setting, value)| (argument(setting), value.clone())).collect());
         for (setting, value) in &settings.0 {
             let Some(key) = key_of(setting) else {
                 return Err(refuse(format!("'{setting}' is not a recognised policy setting")));
@@ -224,7 +233,7 @@ impl Policy {
             if kind == PolicyKind::Operator && !key.operator {
                 return Err(refuse(format!("'{setting}' is not a setting that operator policies may have")));
             }
-            key.check(value).map_err(|what| refuse(format!("invalid value of '{setting}': {what}")))?;
+            key.check(value, &all).map_err(|what| refuse(format!("invalid value of '{setting}': {what}")))?;
         }
         Ok(())
     }
@@ -367,9 +376,11 @@ impl Matched<'_> {
             let value = table.get(&argument).map_or_else(|| bound.clone(), |own| key.merge(own, bound));
             table.set(&argument, value);
         }
-        if table.get("x-dead-letter-exchange").is_none() {
-            // A key without an exchange has no effect.
-            table.0.retain(|(name, _)| name != "x-dead-letter-routing-key");
+        for (exchange, key) in MOVES.map(|(exchange, key)| (argument(exchange), argument(key))) {
+            if table.get(&exchange).is_none() {
+                // A key without an exchange has no effect.
+                table.0.retain(|(name, _)| *name != key);
+            }
         }
         if table.get("x-message-groups") == Some(&Value::Bool(true)) {
             // The two exclude each other, and only a declaration has groups. Everything else in the
@@ -534,7 +545,7 @@ mod tests {
     #[test]
     fn every_setting_minds_its_value() {
         for key in KEYS {
-            assert!(key.check(&Value::Array(vec![])).is_err(), "{}", key.name);
+            assert!(key.check(&Value::Array(vec![]), &Table::default()).is_err(), "{}", key.name);
         }
     }
 

@@ -416,7 +416,7 @@ impl Engine {
     ) -> Result<Hop, Nowhere> {
         budget.charge(1);
         let unroutable = Nowhere::Unroutable;
-        let way = arguments.dead_letters.as_ref().ok_or(unroutable)?;
+        let way = arguments.dead_letters.of(dead.reason).ok_or(unroutable)?;
         let message = dead.message.as_ref().ok_or(unroutable)?;
         // A routing key of the queue's arguments replaces all keys of the message, also at its next
         // death.

@@ -146,8 +146,11 @@ impl Engine {
     fn delete_if_unused(&self, queue: &Arc<Queue>) -> Ticket {
         let Some(vhost) = self.catalog.vhost(&queue.vhost) else { return Ticket::NONE };
         let mut tables = vhost.tables.write();
+        // Messages that are not due yet wait elsewhere.
+        let only_empty = queue.arguments(self).disuse.only_empty;
+        let is_awaited = only_empty && queue.delayed(self) > 0;
         let ended = self.end_queue(&mut tables, queue, &|inner| {
-            if queue.should_go(inner, self.clock.unix_ms()) { Ok(()) } else { Err("in use") }
+            if queue.should_go(inner, self.clock.unix_ms()) && !is_awaited { Ok(()) } else { Err("in use") }
         });
         // It is refused if a client has come to use the queue meanwhile.
         ended.map_or(Ticket::NONE, |(_, ticket)| ticket)

@@ -9,9 +9,7 @@ use crate::catalog::Vhost;
 use crate::catalog::change::Change;
 use crate::catalog::definitions::Sort;
 use crate::catalog::facts::policy_bytes;
-use crate::catalog::policies::{
-    ALTERNATE, DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY, Policy, PolicyKind, PolicySpec, argument,
-};
+use crate::catalog::policies::{ALTERNATE, MOVES, Policy, PolicyKind, PolicySpec, argument};
 use crate::engine::Engine;
 use crate::engine::admission::Asker;
 use crate::engine::system::refuse_control;
@@ -86,19 +84,21 @@ impl Engine {
             let asked = self.authority.authorize(author, &vhost.name, resource, right);
             asked.map_err(|denied| Error::refused(format!("policy '{}': {denied}", policy.name)))
         };
-        let [dead_letters, key, alternate] = [DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY, ALTERNATE]
-            .map(|setting| policy.spec.definition.get(setting).and_then(Value::as_text));
-        for exchange in [dead_letters, alternate].into_iter().flatten() {
+        let text = |setting: &str| policy.spec.definition.get(setting).and_then(Value::as_text);
+        let alternate = text(ALTERNATE);
+        for exchange in MOVES.iter().filter_map(|(exchange, _)| text(exchange)).chain(alternate) {
             ask(Resource::exchange(exchange), Right::Write)?;
         }
         // Checked without the lock: matching many names takes longer than a declaration may wait.
-        if dead_letters.is_some() || key.is_some() {
+        if MOVES.iter().any(|(exchange, key)| text(exchange).or(text(key)).is_some()) {
             let queues: Vec<_> = vhost.tables.read().queues().cloned().collect();
             for queue in queues.iter().filter(|queue| policy.is_for_queue(&queue.name, queue.queue_type)) {
                 ask(Resource::queue(&queue.name), Right::Read)?;
                 // A key alone changes the way through the queue's own exchange.
-                if let Some(own) = queue.declared.get(&argument(DEAD_LETTER_EXCHANGE)).and_then(Value::as_text) {
-                    ask(Resource::exchange(own), Right::Write)?;
+                for (exchange, _) in MOVES {
+                    if let Some(own) = queue.declared.get(&argument(exchange)).and_then(Value::as_text) {
+                        ask(Resource::exchange(own), Right::Write)?;
+                    }
                 }
             }
         }

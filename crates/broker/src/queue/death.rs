@@ -48,7 +48,7 @@ impl Queue {
     /// Takes an entry out of the queue for `reason`. Does nothing and returns false while its place
     /// is unknown.
     pub(super) fn die(&self, inner: &mut Inner, seq: u64, reason: Reason) -> bool {
-        let is_dead_lettered = inner.arguments.dead_letters.is_some();
+        let is_dead_lettered = inner.arguments.dead_letters.of(reason).is_some();
         let Some(entry) = inner.lanes.get_mut(seq) else {
             inner.paging.want_head();
             return false;

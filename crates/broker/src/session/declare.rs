@@ -496,9 +496,11 @@ impl Client {
     /// Dead letters move with the rights of the user that declared the queue: read on it, write on
     /// their exchange.
     fn authorize_dead_letters(&self, name: &str, parsed: &QueueArguments) -> Result<(), Error> {
-        let Some(way) = &parsed.dead_letters else { return Ok(()) };
-        self.authorize(Resource::queue(name), Right::Read)?;
-        self.authorize(Resource::exchange(&way.exchange), Right::Write)
+        for way in parsed.dead_letters.all() {
+            self.authorize(Resource::queue(name), Right::Read)?;
+            self.authorize(Resource::exchange(&way.exchange), Right::Write)?;
+        }
+        Ok(())
     }
 
     /// Checks that a queue exists, or that a session waits for replies at this address. The check

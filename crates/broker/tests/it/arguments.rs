@@ -1,8 +1,8 @@
 //! The manual's table of arguments, row by row: each example is declared, and the broker answers as
 //! the table says.
 
-use broker::{ApplyTo, ErrorKind, PolicyKind, PolicySpec, Table};
-use testkit::broker::value_of;
+use broker::{ApplyTo, ErrorKind, PolicyKind, PolicySpec};
+use testkit::broker::table_of;
 use testkit::script::Script;
 
 const MANUAL: &str = include_str!("../../../../docs/manual/arguments.md");
@@ -74,9 +74,8 @@ fn policies_answer_as_the_manual_says() {
     let script = Script::memory();
     let broker = &script.broker().broker;
     for (example, refusal) in rows("Of policies") {
-        let (name, value) = example.split_once('=').unwrap();
-        let mut definition = Table::default();
-        definition.set(name, value_of(value));
+        let definition = table_of(&example);
+        let name = definition.0[0].0.clone();
         let spec = PolicySpec { pattern: String::new(), apply_to: ApplyTo::All, priority: 0, definition };
         let set = broker
             .set_policy("/", PolicyKind::User, "p", spec.clone(), &auth::Identity::operator("test"))

@@ -46,6 +46,7 @@ mod retrying;
 mod returning;
 mod rights;
 mod routing;
+mod rules;
 mod selecting;
 mod settling;
 mod shares;
