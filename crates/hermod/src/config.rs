@@ -11,6 +11,7 @@ mod file;
 mod first_user;
 mod http;
 mod ldap;
+mod listeners;
 mod log_levels;
 mod logging;
 mod manual;
@@ -28,19 +29,21 @@ use std::path::{Path, PathBuf};
 pub(crate) use backends::{Asked, OAuth2};
 pub(crate) use first_user::FirstRights;
 pub(crate) use ldap::Ldap;
+pub(crate) use listeners::{Listening, MissingAddress, Serves, describe_listener};
 pub(crate) use logging::{LogFileSettings, LogFormat};
 pub(crate) use manual::settings_page;
 pub(crate) use nearest::nearest;
-pub(crate) use ports::{HTTP, HTTPS, Port};
+pub(crate) use ports::Port;
 pub(crate) use reader::{Described, Origin, Reader, declare};
-pub(crate) use settings::{Durability, Listen, Settings};
+pub(crate) use settings::{Durability, Settings};
+pub(crate) use tls::{CertificateFiles, LoginFrom, Tls, Verify, Version};
 #[cfg(test)]
-pub(crate) use tls::Passwords;
-pub(crate) use tls::{LoginFrom, Tls, Verify, Version};
+pub(crate) use tls::{OF_ALL, Passwords};
 pub(crate) use users::Users;
 pub(crate) use value::bytes as parse_size;
 
 use reader::Layer;
+use settings::Listen;
 
 /// The configuration file, if no other one is named.
 const SYSTEM_FILE: &str = "/etc/hermod/hermod.toml";
@@ -109,8 +112,9 @@ impl Config {
         };
         let from_file = match &file {
             Some(file) => file::read(file)?,
-            None => Layer::new(),
+            None => file::Contents::default(),
         };
+        let (from_file, listeners) = (from_file.layer, from_file.listeners);
         refuse_unknown(&from_file, &known)?;
         let (from_environment, suspects) = read_environment(environment, &known);
         let flag_names: BTreeMap<_, _> = known.iter().map(|setting| (setting.name, setting.flag())).collect();
@@ -122,10 +126,13 @@ impl Config {
             })
             .collect();
         let mut reader = Reader::new(vec![from_flags, from_environment, from_file]);
-        let settings = Settings::read(&mut reader)?;
+        let mut settings = Settings::read(&mut reader)?;
         let described = reader.into_described();
         check_together(&settings)?;
         settings.listen.ports.check_secure(settings.listen.tls.certificate.as_deref(), &described)?;
+        let Listen { bind, port_offset, ports, tls, .. } = &settings.listen;
+        let short = listeners::Short { bind, port_offset: *port_offset, ports, tls };
+        settings.listen.all = listeners::merge(short, listeners, &described)?;
         Ok(Self { settings, described, file, suspects })
     }
 }
@@ -226,7 +233,7 @@ mod tests {
     }
 
     /// Values that no setting of this kind takes.
-    fn wrong_values(kind: &str) -> [&'static str; 10] {
+    pub(super) fn wrong_values(kind: &str) -> [&'static str; 10] {
         match kind {
             "number" => ["", " ", "x", "-1", "1.5", "1e3", "0x10", "1,000", "true", "99999999999999999999"],
             "size" => ["", "x", "-1", "1.5 MiB", "MiB", "1 MiBB", "1 XB", "ten", "1 MiB 2", "99999999 TiB"],

@@ -8,6 +8,7 @@ mod config;
 mod data_dir;
 mod exit;
 mod housekeeper;
+mod listeners;
 mod log;
 mod logins;
 mod machine;

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,20 +11,19 @@ use auth::{AuthoritySettings, FailureLimits};
 use broker::{Broker, OpenError, Parts, SystemClock};
 use journal::{Disk, Lock, RealDisk};
 use management::{
-    BackupRow, Encryption, Endpoints, Facts, Hosts, ListenerRow, Management, Network, RecentLog, Secure, Setting,
-    Socket, Source, Watch,
+    BackupRow, Encryption, Endpoints, Facts, ListenerRow, Management, Network, RecentLog, Setting, Socket, Source,
+    Watch,
 };
-use net::{Listener, Nagle, Net};
-use wire::Protocol;
+use net::Net;
 
 use crate::config::value::Amount;
-use crate::config::{Config, Described, Durability, HTTP, HTTPS, Listen, Origin, Port, Settings, value};
+use crate::config::{Config, Described, Durability, Listening, Origin, Settings, value};
 use crate::exit::{Exit, Failure};
 use crate::log::START;
-use crate::protocols::{self, OwnSettings, SERVED, Served, ServedWeb};
-use crate::tls::Certificates;
+use crate::protocols::{self, SERVED};
+use crate::tls::AllCertificates;
 use crate::worker::Worker;
-use crate::{backup, data_dir, housekeeper, log, logins, machine, pager, secrets, signals, tasks};
+use crate::{backup, data_dir, housekeeper, listeners, log, logins, machine, pager, secrets, signals, tasks};
 
 /// Files that the broker itself may have open: those of the log, segments that are being read, and
 /// listeners.
@@ -56,15 +54,16 @@ pub(crate) fn run(
     warn_of_no_effect(&config);
     let signals = signals::Signals::catch()?;
     let directory = data_dir::data_dir(settings)?;
-    let certificates = Certificates::load(&settings.listen.tls)?;
-    let listeners = bind(&config)?;
+    let certificates = Arc::new(AllCertificates::load(&settings.listen.all)?);
+    let bound = listeners::bind(&config)?;
     let (broker, _lock) = open(settings, &directory, accept_damage)?;
     warn_of_short_disk(settings, &broker);
     broker.scrub(settings.store.journal.scrub);
     let watch = Arc::new(Watch::default());
     let workers = start_workers(&broker, &watch).map_err(|error| thread_failure(&error))?;
     let net = Net::start(io_threads(settings), net_settings(settings)).map_err(|error| thread_failure(&error))?;
-    let (entrances, rows, endpoints) = furnish(settings, &broker, listeners, certificates.as_ref());
+    let (entrances, rows, endpoints) =
+        listeners::furnish(settings, &broker, bound, &certificates, http_limits(settings));
     let facts = Facts { recent, ..facts(settings, &directory, rows, started) };
     let source = Arc::new(Source::new(
         broker.clone(),
@@ -86,7 +85,7 @@ pub(crate) fn run(
     let adopted = RefCell::new(settings.clone());
     let signal = signals.wait(|| {
         log::reopen();
-        reload(certificates.as_deref());
+        certificates.reload();
         match reread() {
             Ok(now) => {
                 adopt(&broker, &adopted.replace(now.settings.clone()), &now.settings);
@@ -175,14 +174,6 @@ fn define_file(file: &Path, source: &Source) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads the files of TLS again.
-fn reload(certificates: Option<&Certificates>) {
-    match certificates {
-        Some(certificates) => certificates.reload(),
-        None => tracing::info!("SIGHUP: there is no TLS certificate to read again"),
-    }
-}
-
 /// Settings that SIGHUP applies while the server runs.
 const TAKEN_UP: [&str; 7] = [
     "disk.free_limit",
@@ -223,76 +214,16 @@ fn compare(before: &Config, now: &Config, level: &log::Level) {
             name => tracing::warn!("SIGHUP: {name} is {} from the next start on; it stays {} now", is.value, was.value),
         }
     }
-}
-
-/// Sockets are bound before anything is opened. So a port in use is reported at once, and early
-/// clients wait instead of failing.
-struct Bound {
-    /// In the order of [`SERVED`].
-    protocols: Vec<Vec<Listener>>,
-    /// The same ports over TLS.
-    secure: Vec<Vec<Listener>>,
-    /// For WebSockets, in the same order; and the same over TLS.
-    web: Vec<Vec<Listener>>,
-    secure_web: Vec<Vec<Listener>>,
-    http: Vec<Listener>,
-    https: Vec<Listener>,
-}
-
-fn bind(config: &Config) -> Result<Bound, Failure> {
-    let settings = &config.settings;
-    // An address of the default may be missing: a machine without IPv6 is not an error.
-    let by_default = config.described.iter().any(|setting| setting.name == "bind" && setting.origin == Origin::Default);
-    let missing = if by_default { MissingAddress::Skipped } else { MissingAddress::Refused };
-    let bind = |port: u16| bind_port(&settings.listen, port, missing);
-    let on = |port: &Port| bind(settings.listen.ports.of(port));
-    let over_tls = |port: &Port| match settings.listen.tls.certificate {
-        Some(_) => on(port),
-        None => Ok(Vec::new()),
+    let own = |config: &Config| -> Vec<_> {
+        // Where it is written may change.
+        let own = config.settings.listen.all.iter().filter(|listening| listening.is_own());
+        own.map(|listening| Listening { origin: Origin::Default, ..listening.clone() }).collect()
     };
-    let web = |port: &dyn Fn(&ServedWeb) -> Result<Vec<Listener>, Failure>| {
-        SERVED.iter().map(|served| served.web.as_ref().map_or(Ok(Vec::new()), port)).collect::<Result<Vec<_>, _>>()
-    };
-    let own = |listen: &dyn Fn(&Served) -> Result<Vec<Listener>, Failure>| {
-        SERVED.iter().map(listen).collect::<Result<Vec<_>, _>>()
-    };
-    Ok(Bound {
-        protocols: own(&|served| served.own_ports().map_or(Ok(Vec::new()), |(plain, _)| on(plain)))?,
-        secure: own(&|served| served.own_ports().map_or(Ok(Vec::new()), |(_, secure)| over_tls(secure)))?,
-        web: web(&|web| on(&web.port))?,
-        secure_web: web(&|web| over_tls(&web.secure_port))?,
-        http: on(&HTTP)?,
-        https: over_tls(&HTTPS)?,
-    })
-}
-
-/// What becomes of an address that the machine does not have.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum MissingAddress {
-    Skipped,
-    Refused,
-}
-
-fn bind_port(listen: &Listen, port: u16, missing: MissingAddress) -> Result<Vec<Listener>, Failure> {
-    if port == 0 {
-        return Ok(Vec::new());
+    if own(before) != own(now) {
+        tracing::warn!(
+            "SIGHUP: [[listeners]] are other ones from the next start on; those that are open stay as they are"
+        );
     }
-    let Listen { bind: addresses, port_offset, tcp, .. } = listen;
-    let nagle = if tcp.nodelay { Nagle::Off } else { Nagle::On };
-    let every = addresses.iter().any(|address| address.is_ipv6() && address.is_unspecified());
-    let mut bound = Vec::new();
-    for address in addresses {
-        if every && address.is_ipv4() {
-            // `[::]` serves IPv4 as well.
-            continue;
-        }
-        match Listener::bind(SocketAddr::new(*address, port + port_offset), nagle) {
-            Ok(listener) => bound.push(listener),
-            Err(error) if missing == MissingAddress::Skipped && error.is_unavailable() => tracing::debug!("{error}"),
-            Err(error) => return Err(Exit::System.because(error)),
-        }
-    }
-    Ok(bound)
 }
 
 /// Opens the broker. A journal that writes nothing does not lock the directory, so then the second
@@ -565,135 +496,17 @@ fn io_threads(settings: &Settings) -> usize {
     }
 }
 
-/// A bound socket and its protocols. Clients that connect early wait until it is opened.
-struct Entrance {
-    name: String,
-    listener: Listener,
-    /// The first one answers peers of unknown protocols.
-    protocols: Vec<Arc<dyn Protocol>>,
-    tls: Option<Arc<dyn net::Tls>>,
-    web: Option<net::Web>,
-}
-
-impl Entrance {
-    fn open(self, net: &Net) -> std::io::Result<()> {
-        net.serve(self.listener, &self.protocols, self.tls, self.web)
-    }
-}
-
-/// Decides which protocols each socket serves, and how management is reached.
-fn furnish(
-    settings: &Settings,
-    broker: &Broker,
-    bound: Bound,
-    certificates: Option<&Arc<Certificates>>,
-) -> (Vec<Entrance>, Vec<ListenerRow>, Endpoints) {
-    let made: Vec<_> = settings.protocols.iter().map(|own| own.make(broker, settings)).collect();
-    let hosts = Arc::new(Hosts::new(&machine::name(), settings.http.hosts.clone()));
-    let pages = Pages { own: &settings.protocols, hosts: hosts.clone() };
-    let mut entrances = for_protocols(&made, bound.protocols, None);
-    entrances.extend(for_protocols(&made, bound.secure, certificates));
-    entrances.extend(for_web(&made, bound.web, None, &pages));
-    entrances.extend(for_web(&made, bound.secure_web, certificates, &pages));
-    let mut rows: Vec<_> = entrances.iter().map(|entrance| row(&entrance.name, &entrance.listener)).collect();
-    rows.extend(bound.http.iter().map(|listener| row("http", listener)));
-    rows.extend(bound.https.iter().map(|listener| row("https", listener)));
-    let https = certificates.map(|certificates| {
-        let (certificates, sockets) = (certificates.clone(), sockets(bound.https));
-        let config = Arc::new(move || net::Tls::config(&*certificates));
-        Secure { sockets, config, patience: settings.listen.tls.handshake_timeout }
-    });
-    let limits = management::Limits {
+fn http_limits(settings: &Settings) -> management::Limits {
+    management::Limits {
         connections: room_for_http(machine::descriptors()),
         per_network: usize::try_from(settings.limits.connections.pending_per_address).unwrap_or(usize::MAX),
         head_timeout: settings.limits.handshake_timeout,
         write_timeout: settings.listen.tcp.write_timeout,
-    };
-    let per_object = settings.http.per_object;
-    (entrances, rows, Endpoints { http: sockets(bound.http), https, limits, hosts, per_object, control: None })
-}
-
-/// The plain sockets of protocols, or those over TLS. Each serves every protocol that has such a
-/// port, or shares one, and its own first.
-fn for_protocols(
-    made: &[Arc<dyn Protocol>],
-    bound: Vec<Vec<Listener>>,
-    certificates: Option<&Arc<Certificates>>,
-) -> Vec<Entrance> {
-    let is_on = |served: &Served| !bound[served.host()].is_empty();
-    let suffix = if certificates.is_some() { "s" } else { "" };
-    let on: Vec<usize> = (0..made.len()).filter(|at| is_on(&SERVED[*at])).collect();
-    let mut entrances = Vec::new();
-    for (own, listeners) in bound.into_iter().enumerate() {
-        let others = on.iter().filter(|at| **at != own);
-        let protocols: Vec<_> = [&own].into_iter().chain(others).map(|at| made[*at].clone()).collect();
-        for listener in listeners {
-            entrances.push(Entrance {
-                name: format!("{}{suffix}", made[own].name()),
-                listener,
-                protocols: protocols.clone(),
-                tls: tls(certificates),
-                web: None,
-            });
-        }
     }
-    entrances
-}
-
-/// The pages that may open WebSockets.
-struct Pages<'s> {
-    /// Each protocol has origins of its own.
-    own: &'s [Arc<dyn OwnSettings>],
-    hosts: Arc<Hosts>,
-}
-
-impl Pages<'_> {
-    fn web(&self, subprotocols: &'static [&'static str], own: &dyn OwnSettings) -> net::Web {
-        let hosts = self.hosts.clone();
-        let admits = move |host: &str, peer| hosts.admits(host, peer);
-        net::Web { subprotocols, origins: own.web_origins().into(), hosts: Arc::new(admits) }
-    }
-}
-
-/// The plain sockets of WebSockets, or those over TLS. Each serves one protocol.
-fn for_web(
-    made: &[Arc<dyn Protocol>],
-    bound: Vec<Vec<Listener>>,
-    certificates: Option<&Arc<Certificates>>,
-    pages: &Pages<'_>,
-) -> Vec<Entrance> {
-    let suffix = if certificates.is_some() { "s" } else { "" };
-    let mut entrances = Vec::new();
-    for (((served, protocol), own), listeners) in SERVED.iter().zip(made).zip(pages.own).zip(bound) {
-        let Some(web) = &served.web else { continue };
-        for listener in listeners {
-            entrances.push(Entrance {
-                name: format!("{}{suffix}", web.name),
-                listener,
-                protocols: vec![protocol.clone()],
-                tls: tls(certificates),
-                web: Some(pages.web(web.subprotocols, &**own)),
-            });
-        }
-    }
-    entrances
-}
-
-fn tls(certificates: Option<&Arc<Certificates>>) -> Option<Arc<dyn net::Tls>> {
-    certificates.map(|certificates| certificates.clone() as Arc<dyn net::Tls>)
-}
-
-fn sockets(listeners: Vec<Listener>) -> Vec<std::net::TcpListener> {
-    listeners.into_iter().map(Listener::into_socket).collect()
-}
-
-fn row(protocol: &str, listener: &Listener) -> ListenerRow {
-    let address = listener.address().map_or_else(|error| error.to_string(), |address| address.to_string());
-    ListenerRow { protocol: protocol.to_owned(), address }
 }
 
 /// The figures of the sockets; `watch` is the one of housekeeping.
-fn network_of(net: &Net, certificates: Option<Arc<Certificates>>, watch: Arc<Watch>) -> Network {
+fn network_of(net: &Net, certificates: Arc<AllCertificates>, watch: Arc<Watch>) -> Network {
     let socket = |connection: net::ConnectionInfo| Socket {
         peer: format!("{} -> {}", connection.remote, connection.local),
         protocol: connection.protocol,
@@ -713,7 +526,7 @@ fn network_of(net: &Net, certificates: Option<Arc<Certificates>>, watch: Arc<Wat
         refused: Box::new(move || refused.refused().collect()),
         long_turns: Box::new(move || vec![("connection", turns.long_turns()), ("housekeeping", watch.count())]),
         strangers_bytes: Box::new(move || strangers.strangers_bytes()),
-        certificate_ends: Box::new(move || certificates.as_ref().and_then(|certificates| certificates.end())),
+        certificate_ends: Box::new(move || certificates.end()),
     }
 }
 
@@ -743,7 +556,8 @@ fn announce(settings: &Settings, facts: &Facts) {
     tracing::info!(target: START, "data directory {}", facts.data_dir);
     tracing::info!(target: START, "durability {}: {}", facts.durability, settings.store.durability.promise());
     for listener in &facts.listeners {
-        tracing::info!(target: START, "listening for {} on {}", listener.protocol, listener.address);
+        let terms = listener.terms();
+        tracing::info!(target: START, "listening for {} on {}{terms}", listener.protocol, listener.address);
     }
     tracing::info!(target: START, "Server startup complete");
 }

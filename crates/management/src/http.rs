@@ -21,10 +21,12 @@ use crate::detailed::{self, Asked};
 use crate::foreign::acts_for_another_site;
 use crate::front;
 use crate::hosts::Hosts;
+use crate::http_listener::Pages;
 use crate::memory::Memory;
 use crate::metrics;
 use crate::native;
 use crate::pool::Work;
+use crate::prefix::Prefix;
 use crate::process::Process;
 use crate::resources;
 use crate::sampling::now;
@@ -49,6 +51,9 @@ type Pairs = Vec<(String, String)>;
 /// Paths that may be asked for in a reserved place.
 const HEALTH: [&str; 2] = ["/health/", "/api/health/checks/"];
 
+/// What a listener for observation answers.
+const OBSERVED: [&str; 2] = ["/metrics", "/health/"];
+
 /// Who may read the figures of each queue. They contain its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PerObject {
@@ -63,23 +68,37 @@ pub enum PerObject {
 pub(crate) struct Paths {
     hosts: Arc<Hosts>,
     service: TowerToHyperService<Router>,
+    pages: Pages,
+    prefix: Prefix,
 }
 
 impl Paths {
     pub(crate) fn new(source: &Arc<Source>, hosts: Arc<Hosts>, per_object: PerObject) -> Self {
-        Self { hosts, service: TowerToHyperService::new(router(Arc::clone(source), per_object)) }
+        let service = TowerToHyperService::new(router(Arc::clone(source), per_object));
+        Self { hosts, service, pages: Pages::All, prefix: Prefix::default() }
+    }
+
+    /// The same paths as one listener answers them.
+    pub(crate) fn at(&self, pages: Pages, prefix: &str) -> Self {
+        Self { pages, prefix: Prefix::new(prefix), ..self.clone() }
     }
 
     /// Answers a request. The bytes of the answer are charged; if the budget has no room for them,
     /// the request is refused.
     pub(crate) async fn answer(&self, visit: Visit, mut request: Request<Incoming>) -> Response<Carried> {
+        let within = self.prefix.within(request.uri());
+        let is_below = within.is_some();
+        *request.uri_mut() = within.unwrap_or_default();
         let answer = match self.refusal(&visit, &request) {
             Some(refusal) => refusal.into_response(),
+            None if !is_below => absent(OUTSIDE).into_response(),
+            None if !self.answers(request.uri().path()) => absent(NOT_OBSERVED).into_response(),
             None => {
                 request.extensions_mut().insert(visit.clone());
                 self.service.call(request).await.unwrap_or_else(|never| match never {})
             }
         };
+        let answer = self.prefix.before(answer).await;
         let is_charged = visit.charge_body(answer.body()).is_ok();
         let mut answer = if is_charged { answer } else { Failure::busy().into_response() };
         for (name, value) in SAID {
@@ -89,6 +108,11 @@ impl Paths {
             answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         answer.map(|body| visit.carry(body))
+    }
+
+    /// Whether this listener answers a path, if it exists.
+    fn answers(&self, path: &str) -> bool {
+        self.pages == Pages::All || OBSERVED.iter().any(|prefix| path.starts_with(prefix))
     }
 
     /// Why a request reaches none of the paths.
@@ -117,6 +141,14 @@ impl Paths {
             Failure::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
         })
     }
+}
+
+/// Why a path is not there on this listener.
+const OUTSIDE: &str = "the paths of this listener have a prefix: its path_prefix";
+const NOT_OBSERVED: &str = "this listener answers /metrics and /health alone";
+
+fn absent(reason: &'static str) -> Failure {
+    Failure::new(StatusCode::NOT_FOUND, "not_found", reason)
 }
 
 fn router(source: Arc<Source>, per_object: PerObject) -> Router {

@@ -241,4 +241,18 @@ pub struct ListenerRow {
     pub protocol: String,
     /// Address and port.
     pub address: String,
+    /// Its name in the settings: that of `[[listeners]]`, or the setting of its port.
+    #[serde(default)]
+    pub name: String,
+    /// What it asks of connections, such as `TLS` and `PROXY protocol`, for people.
+    #[serde(default)]
+    pub terms: Vec<String>,
+}
+
+impl ListenerRow {
+    /// What it asks of connections, in brackets after a blank; empty if nothing.
+    #[must_use]
+    pub fn terms(&self) -> String {
+        if self.terms.is_empty() { String::new() } else { format!(" ({})", self.terms.join(", ")) }
+    }
 }

@@ -1,7 +1,6 @@
 //! The threads of management and their listeners.
 
 use std::io;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -12,18 +11,17 @@ use tokio::sync::watch;
 use crate::door::{Door, Limits};
 use crate::hosts::Hosts;
 use crate::http::{Paths, PerObject};
-use crate::serving::{Handshake, Secure, Serving};
+use crate::http_listener::HttpListener;
+use crate::serving::Serving;
 use crate::source::Source;
 use crate::{pool, sampling};
 
 /// How management can be reached.
 #[derive(Debug)]
 pub struct Endpoints {
-    /// Bound sockets for HTTP, non-blocking.
-    pub http: Vec<TcpListener>,
-    /// Sockets for HTTP over TLS.
-    pub https: Option<Secure>,
-    /// Limits of the connections to both.
+    /// The listeners for HTTP, plain and over TLS.
+    pub listeners: Vec<HttpListener>,
+    /// Limits of the connections to all of them.
     pub limits: Limits,
     /// Names that the server may be called by.
     pub hosts: Arc<Hosts>,
@@ -52,11 +50,10 @@ impl Management {
         let (stop, stopped) = watch::channel(false);
         let paths = Paths::new(source, Arc::clone(&endpoints.hosts), endpoints.per_object);
         let serving = Serving::new(source, Door::new(endpoints.limits), paths);
-        let plain = serve(&serving, endpoints.http, None)?;
-        let secure = endpoints.https.map(|secure| {
-            let (sockets, handshake) = secure.split();
-            serve(&serving, sockets, Some(&handshake))
-        });
+        let (secure, plain): (Vec<_>, Vec<_>) =
+            endpoints.listeners.into_iter().partition(|listener| listener.tls.is_some());
+        let plain = serve(&serving, plain)?;
+        let secure = if secure.is_empty() { None } else { Some(serve(&serving, secure)?) };
         drop(plain.spawn(sampling::run(Arc::clone(source))));
         let mut control = endpoints.control;
         let mut no_control = None;
@@ -75,7 +72,7 @@ impl Management {
         }
         let mut started = Self { stop, threads: Vec::new(), control };
         started.threads.push(run("hermod-management", plain, stopped.clone())?);
-        if let Some(secure) = secure.transpose()? {
+        if let Some(secure) = secure {
             started.threads.push(run("hermod-https", secure, stopped)?);
         }
         Ok((started, no_control))
@@ -100,15 +97,15 @@ impl Management {
     }
 }
 
-/// A loop that accepts connections on these sockets.
-fn serve(serving: &Serving, sockets: Vec<TcpListener>, handshake: Option<&Handshake>) -> io::Result<Runtime> {
+/// A loop that accepts connections on these listeners.
+fn serve(serving: &Serving, listeners: Vec<HttpListener>) -> io::Result<Runtime> {
     let mut builder = Builder::new_current_thread();
     let runtime = builder.enable_io().enable_time().max_blocking_threads(pool::THREADS).build()?;
-    for socket in sockets {
+    for listener in listeners {
         let inside = runtime.enter();
-        let listener = tokio::net::TcpListener::from_std(socket)?;
+        let (serving, socket) = serving.at(listener)?;
         drop(inside);
-        drop(runtime.spawn(serving.clone().accept(listener, handshake.cloned())));
+        drop(runtime.spawn(serving.accept(socket)));
     }
     Ok(runtime)
 }

@@ -16,12 +16,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 
-use crate::door::{Door, Place};
+use crate::door::{Door, Full, Place};
 use crate::http::Paths;
+use crate::http_listener::{Handshake, HttpListener, Introduce};
 use crate::source::Source;
 use crate::visit::{Transport, Visit};
 
@@ -34,54 +35,47 @@ const LONGEST_TOLD: usize = 200;
 /// Bytes that a peer must read per second to make up for the time that it was waited for.
 const SLOWEST: usize = 16 * 1024;
 
-/// The current certificates and versions; asked for at each handshake.
-type Configuring = dyn Fn() -> Arc<ServerConfig> + Send + Sync;
+/// Connections of one listener that may wait for the header of their proxy at the same time.
+const MOST_UNPROXIED: usize = 16;
 
-/// Sockets that serve HTTP over TLS.
-pub struct Secure {
-    /// Bound, non-blocking.
-    pub sockets: Vec<std::net::TcpListener>,
-    /// The current certificates and versions; asked for at each handshake.
-    pub config: Arc<Configuring>,
-    /// How long a handshake may take.
-    pub patience: Duration,
-}
-
-impl std::fmt::Debug for Secure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Secure").field("sockets", &self.sockets).finish_non_exhaustive()
-    }
-}
-
-/// The handshake that connections of a listener begin with.
-#[derive(Clone)]
-pub(crate) struct Handshake {
-    config: Arc<Configuring>,
-    patience: Duration,
-}
-
-impl Secure {
-    /// The sockets, and the handshake of their connections.
-    pub(crate) fn split(self) -> (Vec<std::net::TcpListener>, Handshake) {
-        (self.sockets, Handshake { config: self.config, patience: self.patience })
-    }
-}
-
-/// What all listeners share.
+/// What serves one listener. Source and door are those of all.
 #[derive(Clone)]
 pub(crate) struct Serving {
     source: Arc<Source>,
     door: Arc<Door>,
     paths: Paths,
+    rules: Arc<Rules>,
+}
+
+/// Which connections one listener lets in, and how.
+#[derive(Default)]
+struct Rules {
+    handshake: Option<Handshake>,
+    /// The places that are free, if it has a limit of its own.
+    places: Option<Arc<Semaphore>>,
+    /// How its proxies say whose a connection is, and room to wait for that.
+    introduce: Option<(Arc<Introduce>, Arc<Semaphore>)>,
 }
 
 impl Serving {
     pub(crate) fn new(source: &Arc<Source>, door: Arc<Door>, paths: Paths) -> Self {
-        Self { source: source.clone(), door, paths }
+        Self { source: source.clone(), door, paths, rules: Arc::default() }
+    }
+
+    /// What serves this listener, and its socket. Must be called within a runtime.
+    pub(crate) fn at(&self, listener: HttpListener) -> io::Result<(Self, TcpListener)> {
+        let HttpListener { socket, tls, most, introduce, pages, prefix } = listener;
+        let rules = Rules {
+            handshake: tls,
+            places: most.map(|most| Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)))),
+            introduce: introduce.map(|introduce| (introduce, Arc::new(Semaphore::new(MOST_UNPROXIED)))),
+        };
+        let paths = self.paths.at(pages, &prefix);
+        Ok((Self { paths, rules: Arc::new(rules), ..self.clone() }, TcpListener::from_std(socket)?))
     }
 
     /// Serves all connections for as long as the runtime lives.
-    pub(crate) async fn accept(self, listener: TcpListener, handshake: Option<Handshake>) {
+    pub(crate) async fn accept(self, listener: TcpListener) {
         loop {
             let (socket, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
@@ -91,39 +85,63 @@ impl Serving {
                     continue;
                 }
             };
-            match self.door.admit(peer.ip()) {
-                Ok((place, gone)) => {
-                    gone.into_iter().for_each(|full| self.source.count_refused(full));
-                    let socket = Patient::new(socket, self.door.limits.write_timeout);
-                    drop(tokio::spawn(self.clone().serve(socket, peer, Arc::new(place), handshake.clone())));
+            let Some((introduce, room)) = &self.rules.introduce else {
+                self.admit(socket, peer);
+                continue;
+            };
+            let Ok(room) = room.clone().acquire_owned().await else { return };
+            let (serving, introduced) = (self.clone(), introduce(socket, peer));
+            drop(tokio::spawn(async move {
+                let outcome = introduced.await;
+                drop(room);
+                match outcome {
+                    Ok((socket, peer)) => serving.admit(socket, peer),
+                    Err(why) => tracing::warn!(%peer, "HTTP connection refused: {why}"),
                 }
-                Err(full) => {
-                    self.source.count_refused(full);
-                    tracing::debug!(%peer, reason = full.reason(), "an HTTP connection was refused");
+            }));
+        }
+    }
+
+    fn admit(&self, socket: TcpStream, peer: SocketAddr) {
+        let place = match &self.rules.places {
+            None => None,
+            Some(places) => match places.clone().try_acquire_owned() {
+                Ok(place) => Some(place),
+                Err(_) => {
+                    self.source.count_refused(Full::House);
+                    return tracing::debug!(%peer, reason = "max_connections", "an HTTP connection was refused");
                 }
+            },
+        };
+        match self.door.admit(peer.ip()) {
+            Ok((inside, gone)) => {
+                gone.into_iter().for_each(|full| self.source.count_refused(full));
+                let socket = Patient::new(socket, self.door.limits.write_timeout);
+                let serving = self.clone().serve(socket, peer, Arc::new(inside));
+                drop(tokio::spawn(async move {
+                    serving.await;
+                    drop(place);
+                }));
+            }
+            Err(full) => {
+                self.source.count_refused(full);
+                tracing::debug!(%peer, reason = full.reason(), "an HTTP connection was refused");
             }
         }
     }
 
     /// Serves a connection for as long as it has its place.
-    async fn serve(self, socket: Patient, peer: SocketAddr, place: Arc<Place>, handshake: Option<Handshake>) {
+    async fn serve(self, socket: Patient, peer: SocketAddr, place: Arc<Place>) {
         let (keeper, source, last) = (Arc::clone(&place), Arc::clone(&self.source), Last::default());
         tokio::select! {
             biased;
             () = keeper.lost() => tracing::debug!(%peer, "an HTTP connection that waited made room for another"),
-            () = watched(&source, peer, &last, self.converse(socket, peer, place, handshake, &last)) => {}
+            () = watched(&source, peer, &last, self.converse(socket, peer, place, &last)) => {}
         }
     }
 
-    async fn converse(
-        self,
-        socket: Patient,
-        peer: SocketAddr,
-        place: Arc<Place>,
-        handshake: Option<Handshake>,
-        last: &Last,
-    ) {
-        let Some(Handshake { config, patience }) = handshake else {
+    async fn converse(self, socket: Patient, peer: SocketAddr, place: Arc<Place>, last: &Last) {
+        let Some(Handshake { config, patience }) = self.rules.handshake.clone() else {
             return self.answer(socket, peer, Transport::Plain, place, last).await;
         };
         match tokio::time::timeout(patience, TlsAcceptor::from(config()).accept(socket)).await {
@@ -142,7 +160,7 @@ impl Serving {
         place: Arc<Place>,
         last: &Last,
     ) {
-        let Self { source, door, paths } = self;
+        let Self { source, door, paths, .. } = self;
         let service = service_fn(move |request: hyper::Request<Incoming>| {
             last.is(&request);
             let visit = Visit::begin(peer, transport, &place, &source.budget);

@@ -58,6 +58,12 @@ impl Issuer {
         self.issue(params, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
+    /// A certificate for a server of this name.
+    pub fn server_named(&self, name: &str) -> Issued {
+        let params = CertificateParams::new([name.to_owned()]).unwrap();
+        self.issue(params, ExtendedKeyUsagePurpose::ServerAuth)
+    }
+
     /// A certificate for a client.
     pub fn client(&self, subject: Subject<'_>) -> Issued {
         let mut params = CertificateParams::default();

@@ -30,8 +30,11 @@ fn lines(status: &Status) -> Vec<(&'static str, String)> {
     } else {
         format!("low on {}; publishers are stopped", server.alarms.join(" and "))
     };
-    let listeners: Vec<_> =
-        server.listeners.iter().map(|listener| format!("{} {}", listener.protocol, listener.address)).collect();
+    let listeners: Vec<_> = server
+        .listeners
+        .iter()
+        .map(|listener| format!("{} {}{}", listener.protocol, listener.address, listener.terms()))
+        .collect();
     vec![
         ("version", format!("{}, process {}", server.version, server.pid)),
         ("up for", uptime(server.uptime_seconds)),

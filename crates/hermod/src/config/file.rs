@@ -10,36 +10,77 @@ use super::reader::{Layer, Origin};
 /// The deepest table that is read. TOML allows deeper ones; settings have two levels.
 const DEEPEST: usize = 4;
 
+/// A longer file is no configuration.
+const MOST_BYTES: u64 = 4 << 20;
+/// The one array of tables.
+const LISTENERS: &str = "listeners";
+
+/// What a file says.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    /// The settings.
+    pub(crate) layer: Layer,
+    /// The settings of each of `[[listeners]]`.
+    pub(crate) listeners: Vec<Layer>,
+}
+
 /// Reads `path`.
-pub(crate) fn read(path: &Path) -> Result<Layer, ConfigError> {
+pub(crate) fn read(path: &Path) -> Result<Contents, ConfigError> {
     let shown = path.display().to_string();
+    let bytes = std::fs::metadata(path).map_or(0, |found| found.len());
+    if bytes > MOST_BYTES {
+        return Err(ConfigError::new(format!(
+            "{shown} has {bytes} bytes; a configuration file has at most {MOST_BYTES}: is it another file?"
+        )));
+    }
     let text = std::fs::read_to_string(path)
         .map_err(|error| ConfigError::new(format!("cannot read the configuration file {shown}: {error}")))?;
     parse(&shown, &text)
 }
 
-fn parse(path: &str, text: &str) -> Result<Layer, ConfigError> {
+fn parse(path: &str, text: &str) -> Result<Contents, ConfigError> {
     let line_of =
         |offset: usize| text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1;
     let document = DeTable::parse(text).map_err(|error| {
         let line = error.span().map_or(1, |span| line_of(span.start));
         ConfigError::new(format!("{path}:{line}: {}", error.message().replace('\n', " ")))
     })?;
-    let mut layer = Layer::new();
-    flatten(document.get_ref(), "", 0, &mut |name, offset, value| {
+    let mut contents = Contents::default();
+    let into = |layer: &mut Layer, name: String, offset, value| {
         let line = line_of(offset);
-        let text = match value {
-            Some(text) => text,
-            None => {
-                return Err(ConfigError::new(format!(
-                    "{path}:{line}: {name} takes a text, a number, true or false, or a list of texts"
-                )));
-            }
+        let Some(text) = value else {
+            return Err(ConfigError::new(format!(
+                "{path}:{line}: {name} takes a text, a number, true or false, or a list of texts"
+            )));
         };
         layer.insert(name, (text, Origin::File { path: path.to_owned(), line }));
         Ok(())
-    })?;
-    Ok(layer)
+    };
+    for (key, value) in document.get_ref() {
+        let name = key.get_ref().as_ref();
+        match (name, value.get_ref()) {
+            (LISTENERS, DeValue::Array(items)) => {
+                for item in items.iter() {
+                    let DeValue::Table(table) = item.get_ref() else {
+                        return Err(no_listener(path, line_of(key.span().start)));
+                    };
+                    let mut layer = Layer::new();
+                    flatten(table, LISTENERS, 1, &mut |name, offset, value| into(&mut layer, name, offset, value))?;
+                    contents.listeners.push(layer);
+                }
+            }
+            (LISTENERS, _) => return Err(no_listener(path, line_of(key.span().start))),
+            (_, DeValue::Table(table)) => {
+                flatten(table, name, 1, &mut |name, offset, value| into(&mut contents.layer, name, offset, value))?;
+            }
+            (_, leaf) => into(&mut contents.layer, name.to_owned(), key.span().start, as_text(leaf))?,
+        }
+    }
+    Ok(contents)
+}
+
+fn no_listener(path: &str, line: usize) -> ConfigError {
+    ConfigError::new(format!("{path}:{line}: listeners are tables; write [[listeners]] above the settings of each"))
 }
 
 /// Reports every value with its dotted name, its offset in the file, and its text if it has one.
@@ -89,7 +130,7 @@ mod tests {
     fn tables_become_dotted_names_with_their_lines() {
         let text = "port_offset = 1_0\nbind = [\"127.0.0.1\", \"::1\"]\n\n[limits]\nframe_max = \"64 KiB\"\n\
                     [tcp]\nnodelay = false\n";
-        let layer = parse("h.toml", text).unwrap();
+        let layer = parse("h.toml", text).unwrap().layer;
         let shown: Vec<_> = layer.iter().map(|(name, (value, origin))| format!("{origin} {name}={value}")).collect();
         assert_eq!(
             shown,
@@ -110,11 +151,31 @@ mod tests {
             ("\n[tcp]\nnodelay = 1.5\n", "h.toml:3: tcp.nodelay takes a text"),
             ("bind = [1]\n", "h.toml:1: bind takes a text"),
             ("a.b.c.d.e.f.g = 1\n", "h.toml:1: a.b.c.d.e takes a text"),
+            ("\n[listeners]\nport = 1\n", "h.toml:2: listeners are tables; write [[listeners]]"),
+            ("listeners = ['amqp']\n", "h.toml:1: listeners are tables"),
+            ("[[listeners]]\nport = 1.5\n", "h.toml:2: listeners.port takes a text"),
         ] {
             let error = parse("h.toml", text).unwrap_err().to_string();
             assert!(error.starts_with(start), "{text:?}: {error}");
             assert_eq!(error.lines().count(), 1, "{error}");
         }
+    }
+
+    #[test]
+    fn listeners_are_tables_of_their_own() {
+        let contents =
+            parse("h.toml", "port_offset = 1\n[[listeners]]\nport = 5\n[[listeners]]\nbind = ['::1']\n").unwrap();
+        assert_eq!((contents.layer.len(), contents.listeners.len()), (1, 2));
+        let (value, origin) = &contents.listeners[1]["listeners.bind"];
+        assert_eq!((value.as_str(), origin.to_string().as_str()), ("::1", "h.toml:5"));
+    }
+
+    #[test]
+    fn a_file_of_another_size_is_not_read() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(100_000_000).unwrap();
+        let error = read(file.path()).unwrap_err().to_string();
+        assert!(error.contains("has 100000000 bytes; a configuration file has at most"), "{error}");
     }
 
     #[test]

@@ -27,28 +27,73 @@ Sizes are bytes or have a unit: `131072`, `128 KiB`, `16 MiB`, `1 GB`. An amount
 share: `60 %`. Times have a unit: `500 ms`,
 `30 s`, `5 min`, `1 h`; a bare number is seconds. The items of a list are separated by commas; in
 the file a list may be a list of texts.
+
+`bind` and `ports` open one listener for each port. Further ones, each with settings of its own, are
+[listeners](#listeners) of the file.
+";
+
+const LISTENERS: &str = "
+## `[[listeners]]`
+
+A listener of its own, as often as there are such tables in the configuration file. It is not one of
+those that `bind` and `ports` open. If a port is open by default only, a listener at the same
+address and port takes its place.
+
+```toml
+[[listeners]]
+name = \"shops\"
+protocols = [\"amqp\", \"stomp\"]
+bind = [\"10.0.0.1\"]
+port = 5673
+certificates = [\"/etc/hermod/shop.pem\", \"/etc/hermod/mq.pem\"]
+verify = \"required\"
+ca = \"/etc/hermod/clients.pem\"
+max_connections = 500
+
+[[listeners]]
+name = \"behind-haproxy\"
+protocols = \"amqp\"
+port = 5674
+proxy_protocol = [\"10.0.9.0/24\"]
+
+[[listeners]]
+name = \"watch\"
+protocols = \"metrics\"
+bind = \"10.0.0.1\"
+port = 9419
+```
+
+SIGHUP reads the certificates again. All else of a listener takes effect at the next start.
 ";
 
 /// The whole page, as Markdown.
-pub(crate) fn settings_page(settings: &[Described]) -> String {
+pub(crate) fn settings_page(settings: &[Described], listener: &[Described]) -> String {
     let mut page = HEAD.to_owned();
     for setting in settings {
-        let default = if setting.default.is_empty() { "none".to_owned() } else { format!("`{}`", setting.default) };
-        // Writing into a String cannot fail.
-        let _ = write!(
-            page,
-            "\n## `{}`\n\n{}\n\n{}\n",
-            setting.name,
-            wrap(setting.doc),
-            wrap(&format!(
-                "Value: {}. Default: {default}. Variable: `{}`. Flag: `--{}`.",
-                setting.kind,
-                setting.variable(),
-                setting.flag()
-            ))
-        );
+        section(&mut page, setting, Sources::All);
+    }
+    page += LISTENERS;
+    for setting in listener {
+        section(&mut page, setting, Sources::File);
     }
     page
+}
+
+/// Where a setting can be given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sources {
+    All,
+    File,
+}
+
+fn section(page: &mut String, setting: &Described, sources: Sources) {
+    let default = if setting.default.is_empty() { "none".to_owned() } else { format!("`{}`", setting.default) };
+    let mut source = format!("Value: {}. Default: {default}.", setting.kind);
+    if sources == Sources::All {
+        source += &format!(" Variable: `{}`. Flag: `--{}`.", setting.variable(), setting.flag());
+    }
+    // Writing into a String cannot fail.
+    let _ = write!(page, "\n## `{}`\n\n{}\n\n{}\n", setting.name, wrap(setting.doc), wrap(&source));
 }
 
 /// Columns of a line, as in all Markdown here.
@@ -74,14 +119,14 @@ fn wrap(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::describe_all;
+    use crate::config::{describe_all, describe_listener};
 
     #[test]
     fn the_page_in_the_repository_is_fresh() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/manual/settings.md");
         let page = std::fs::read_to_string(path).unwrap_or_default().replace("\r\n", "\n");
         assert!(
-            page == settings_page(&describe_all()),
+            page == settings_page(&describe_all(), &describe_listener()),
             "docs/manual/settings.md is stale: cargo run -- config --manual > docs/manual/settings.md"
         );
     }

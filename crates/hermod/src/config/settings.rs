@@ -12,6 +12,7 @@ use super::ConfigError;
 use super::backends::Backends;
 use super::disk::Disk;
 use super::http::Http;
+use super::listeners::Listening;
 use super::logging::Log;
 use super::ports::Ports;
 use super::reader::{Reader, declare};
@@ -52,6 +53,8 @@ pub(crate) struct Listen {
     pub(crate) ports: Ports,
     pub(crate) tcp: Tcp,
     pub(crate) tls: Tls,
+    /// What all of the above and `[[listeners]]` come to.
+    pub(crate) all: Vec<Listening>,
 }
 
 /// Where messages are stored, and when they count as such.
@@ -260,7 +263,14 @@ impl Settings {
             memory: Memory::read(reader)?,
             store: Store { data_dir, durability, disk: Disk::read(reader)?, journal: JournalSizes::read(reader)? },
             flow: Flow::read(reader)?,
-            listen: Listen { bind, port_offset, ports, tcp: Tcp::read(reader)?, tls: Tls::read(reader)? },
+            listen: Listen {
+                bind,
+                port_offset,
+                ports,
+                tcp: Tcp::read(reader)?,
+                tls: Tls::read(reader)?,
+                all: Vec::new(),
+            },
             log: Log::read(reader)?,
         })
     }
@@ -296,10 +306,10 @@ fn listeners(reader: &mut Reader) -> Result<(Vec<IpAddr>, u16, Ports), ConfigErr
         ),
         value::addresses,
     )?;
-    let port_offset = reader
-        .get(declare("port_offset", "number", "0", "Added to every port under `ports`."), |text| {
-            between(text, value::count, 0, u16::MAX.into()).map(|offset| u16::try_from(offset).unwrap_or(u16::MAX))
-        })?;
+    let port_offset = reader.get(
+        declare("port_offset", "number", "0", "Added to every port under `ports` and of `[[listeners]]`."),
+        |text| between(text, value::count, 0, u16::MAX.into()).map(|offset| u16::try_from(offset).unwrap_or(u16::MAX)),
+    )?;
     Ok((bind, port_offset, Ports::read(reader)?))
 }
 

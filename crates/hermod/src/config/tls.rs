@@ -11,11 +11,15 @@ use super::value::{self, optional_path};
 
 /// The certificates of listeners with TLS, and the clients that they trust. Without `certificate`
 /// there are no such listeners.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tls {
     pub(crate) certificate: Option<PathBuf>,
     /// `None`: the key is in the file of `certificate`.
     pub(crate) key: Option<PathBuf>,
+    /// Further certificates, for clients that ask for another name.
+    pub(crate) others: Vec<CertificateFiles>,
+    /// The settings that name the files.
+    pub(crate) words: &'static TlsWords,
     pub(crate) ca: Option<PathBuf>,
     pub(crate) passwords: Passwords,
     pub(crate) verify: Verify,
@@ -24,6 +28,28 @@ pub(crate) struct Tls {
     pub(crate) login_from: LoginFrom,
     pub(crate) handshake_timeout: Duration,
 }
+
+/// A certificate and its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CertificateFiles {
+    pub(crate) certificate: PathBuf,
+    /// `None`: the key is in the file of the certificate.
+    pub(crate) key: Option<PathBuf>,
+}
+
+/// Names of settings, for errors.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TlsWords {
+    pub(crate) certificate: &'static str,
+    pub(crate) key: &'static str,
+    pub(crate) ca: &'static str,
+}
+
+/// The settings of all listeners.
+pub(crate) static OF_ALL: TlsWords = TlsWords { certificate: "tls.certificate", key: "tls.key", ca: "tls.ca" };
+/// Those of one listener.
+pub(super) static OF_LISTENERS: TlsWords =
+    TlsWords { certificate: "listeners.certificates", key: "listeners.keys", ca: "listeners.ca" };
 
 /// Whether clients must present certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +76,8 @@ pub(crate) enum LoginFrom {
     SanUri,
 }
 
-const VERIFY: [(&str, Verify); 3] = [("none", Verify::None), ("peer", Verify::Peer), ("required", Verify::Required)];
+pub(super) const VERIFY: [(&str, Verify); 3] =
+    [("none", Verify::None), ("peer", Verify::Peer), ("required", Verify::Required)];
 const VERSIONS: [(&str, Version); 2] = [("1.2", Version::V1_2), ("1.3", Version::V1_3)];
 const LOGIN_FROM: [(&str, LoginFrom); 5] = [
     ("distinguished_name", LoginFrom::DistinguishedName),
@@ -70,7 +97,7 @@ static CERTIFICATE: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// The passwords of keys and key stores. They are never shown.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Passwords {
     pub(crate) key: String,
     /// File that has the password of the key instead.
@@ -144,7 +171,8 @@ impl Tls {
             value::duration,
         )?;
         let passwords = Passwords { key: key_password, key_file: key_password_file, ca: ca_password };
-        Ok(Self { certificate, key, ca, passwords, verify, least, login_from, handshake_timeout })
+        let (others, words) = (Vec::new(), &OF_ALL);
+        Ok(Self { certificate, key, others, words, ca, passwords, verify, least, login_from, handshake_timeout })
     }
 
     /// Checks that need several settings.

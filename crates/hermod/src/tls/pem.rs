@@ -134,6 +134,15 @@ impl TlsFile<'_> {
         self.read().is_ok_and(|bytes| store::is_store(&bytes))
     }
 
+    /// Whether a password protects the key in it; false if it can't be read.
+    pub(super) fn is_encrypted(self) -> bool {
+        let has_password = self.password.is_some_and(|password| !password.is_empty());
+        self.read().is_ok_and(|bytes| match store::is_store(&bytes) {
+            true => has_password,
+            false => line_with(&bytes, b"ENCRYPTED").is_some(),
+        })
+    }
+
     pub(super) fn wrong(self, what: &str) -> String {
         format!("{}: {}: {what}", self.setting, self.path.display())
     }

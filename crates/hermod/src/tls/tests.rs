@@ -6,13 +6,26 @@ use rustls::pki_types::pem::PemObject;
 use testkit::certificates::{Issuer, Subject};
 
 use super::*;
-use crate::config::{LoginFrom, Passwords};
+use crate::config::{LoginFrom, OF_ALL, Passwords};
 use net::Tls as _;
+
+/// A folder that other users can't look into, so that keys in it are closed.
+fn closed_folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    folder
+}
 
 fn settings(folder: &Path) -> Tls {
     Tls {
         certificate: Some(folder.join("cert.pem")),
         key: Some(folder.join("key.pem")),
+        others: Vec::new(),
+        words: &OF_ALL,
         ca: None,
         passwords: Passwords::default(),
         verify: Verify::None,
@@ -75,7 +88,7 @@ fn encrypted_keys_and_key_stores() {
 #[test]
 fn a_password_from_a_file_and_stores_that_are_cut_off() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tls/data");
-    let folder = tempfile::tempdir().unwrap();
+    let folder = closed_folder();
     let path = folder.path().join("password");
     std::fs::write(&path, "secret\n").unwrap();
     let mut settings = settings(&data);
@@ -95,7 +108,7 @@ fn a_password_from_a_file_and_stores_that_are_cut_off() {
 
 /// The error at the start with these files; `good` stands for files that fit together.
 fn refusal(certificate: &str, key: &str, ca: Option<&str>) -> String {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = closed_folder();
     let mut settings = settings(folder.path());
     std::fs::write(folder.path().join("cert.pem"), certificate).unwrap();
     std::fs::write(folder.path().join("key.pem"), key).unwrap();
@@ -160,14 +173,14 @@ fn files_that_cannot_be_used_are_named_with_line_and_remedy() {
         let refusal = refusal(&certificate, &key, ca);
         assert!(refusal.starts_with(&expected), "{refusal}\n{expected}");
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = closed_folder();
     let missing = Certificates::load(&settings(folder.path())).map(|_| ()).unwrap_err().text;
     assert!(missing.contains("cert.pem: it cannot be read: No such file"), "{missing}");
 }
 
 #[test]
 fn a_changed_file_is_read_at_the_next_handshake_and_a_bad_one_changes_nothing() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = closed_folder();
     let settings = settings(folder.path());
     let issuer = Issuer::new("tests");
     let mut written = SystemTime::now() - Duration::from_secs(60);
@@ -249,4 +262,49 @@ fn a_certificate_names_its_user_where_the_setting_says() {
     ] {
         assert_eq!(names::user(certificate, from).as_deref(), expected, "{from:?}");
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_key_that_every_user_can_read_is_refused_unless_it_is_closed_off_or_encrypted() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = closed_folder();
+    let mode = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    let issued = Issuer::new("tests").server();
+    std::fs::write(folder.path().join("cert.pem"), &issued.certificate).unwrap();
+    std::fs::write(folder.path().join("key.pem"), &issued.key).unwrap();
+    let settings = settings(folder.path());
+    let key = folder.path().join("key.pem");
+    for (of_folder, of_key, is_refused) in [
+        (0o755, 0o644, true),
+        (0o755, 0o604, true),
+        (0o755, 0o640, false),
+        (0o755, 0o600, false),
+        (0o700, 0o644, false),
+    ] {
+        mode(folder.path(), of_folder);
+        mode(&key, of_key);
+        let told = Certificates::load(&settings).err().map(|failure| failure.text);
+        assert_eq!(told.is_some(), is_refused, "{of_folder:o} {of_key:o} {told:?}");
+        if let Some(told) = told {
+            let remedy =
+                format!("every user of this machine can read the key; close it with `chmod o-r {}`", key.display());
+            assert!(told.starts_with("tls.key: ") && told.ends_with(&remedy), "{told}");
+        }
+    }
+    // As Kubernetes mounts a secret: the file is a link into a folder that is a link.
+    mode(folder.path(), 0o755);
+    let data = folder.path().join("..2026");
+    std::fs::create_dir(&data).unwrap();
+    mode(&data, 0o755);
+    mode(&key, 0o644);
+    std::fs::rename(&key, data.join("key.pem")).unwrap();
+    std::os::unix::fs::symlink("..2026", folder.path().join("..data")).unwrap();
+    std::os::unix::fs::symlink("..data/key.pem", &key).unwrap();
+    assert!(Certificates::load(&settings).is_ok());
+    // A link elsewhere is no mount.
+    std::fs::remove_file(&key).unwrap();
+    std::os::unix::fs::symlink("..2026/key.pem", &key).unwrap();
+    assert!(Certificates::load(&settings).is_err());
 }

@@ -26,7 +26,10 @@ fn status_queues_and_connections_show_what_is_there() {
     assert_eq!((&status["connections"], &status["sockets"]), (&1.into(), &1.into()));
     assert_eq!((&status["messages_ready"], &status["published"]), (&2.into(), &2.into()));
     let amqp = format!("127.0.0.1:{}", server.ports.amqp);
-    assert_eq!(status["listeners"][0], serde_json::json!({ "protocol": "amqp", "address": amqp }));
+    assert_eq!(
+        status["listeners"][0],
+        serde_json::json!({ "protocol": "amqp", "address": amqp, "name": "ports.amqp", "terms": [] })
+    );
 
     let queues = json("queues", &dir);
     assert_eq!(

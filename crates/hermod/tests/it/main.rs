@@ -15,6 +15,7 @@ mod damage;
 mod definitions;
 mod durability;
 mod http;
+mod listeners;
 mod manual;
 mod matrix;
 mod memory;

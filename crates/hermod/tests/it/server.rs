@@ -44,7 +44,7 @@ impl Ports {
 }
 
 /// A free port that no other test of this process gets.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(20_000);
     loop {
         let port = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -14,10 +14,17 @@ use testkit::certificates::{Issued, Issuer};
 
 use crate::server::{HANG, Ports, Server, run, serve};
 
-type Client = StreamOwned<ClientConnection, TcpStream>;
+pub(crate) type Client = StreamOwned<ClientConnection, TcpStream>;
+
+/// Closes a folder to other users, so that keys in it are closed.
+pub(crate) fn close(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700)).unwrap();
+}
 
 /// Writes the files and returns the flags that name them.
 fn install(folder: &Path, issued: &Issued) -> Vec<String> {
+    close(folder);
     let (certificate, key) = (folder.join("cert.pem"), folder.join("key.pem"));
     std::fs::write(&certificate, &issued.certificate).unwrap();
     std::fs::write(&key, &issued.key).unwrap();
@@ -38,6 +45,16 @@ fn start_on(ports: Ports, folder: &Path, issuer: &Issuer, more: &[&str]) -> Serv
 }
 
 fn connect(issuer: &Issuer, port: u16, versions: &[&'static SupportedProtocolVersion]) -> Client {
+    connect_to("localhost", issuer, port, versions)
+}
+
+/// A client that asks for this name.
+pub(crate) fn connect_to(
+    name: &str,
+    issuer: &Issuer,
+    port: u16,
+    versions: &[&'static SupportedProtocolVersion],
+) -> Client {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(issuer.pem().as_bytes()).unwrap()).unwrap();
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -47,12 +64,12 @@ fn connect(issuer: &Issuer, port: u16, versions: &[&'static SupportedProtocolVer
         .with_no_client_auth();
     let socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
     socket.set_read_timeout(Some(HANG)).unwrap();
-    let name = ServerName::try_from("localhost").unwrap();
+    let name = ServerName::try_from(name.to_owned()).unwrap();
     StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), socket)
 }
 
 /// The first bytes of the answer; an error if there is no handshake.
-fn ask(socket: &mut Client, request: &[u8], length: usize) -> std::io::Result<Vec<u8>> {
+pub(crate) fn ask(socket: &mut Client, request: &[u8], length: usize) -> std::io::Result<Vec<u8>> {
     socket.write_all(request)?;
     let mut answer = vec![0; length];
     socket.read_exact(&mut answer)?;
@@ -60,8 +77,8 @@ fn ask(socket: &mut Client, request: &[u8], length: usize) -> std::io::Result<Ve
 }
 
 const AMQP: &[u8] = b"AMQP\0\0\x09\x01";
-const STOMP: &[u8] = b"CONNECT\naccept-version:1.2\nlogin:guest\npasscode:guest\n\n\0";
-const BOTH: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS13, &rustls::version::TLS12];
+pub(crate) const STOMP: &[u8] = b"CONNECT\naccept-version:1.2\nlogin:guest\npasscode:guest\n\n\0";
+pub(crate) const BOTH: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS13, &rustls::version::TLS12];
 
 #[test]
 fn every_protocol_is_served_within_tls_of_both_versions_and_on_each_others_ports() {

@@ -13,7 +13,7 @@
     const answer = await fetch(address, { credentials: "same-origin", redirect: "follow", signal });
     const isPage = (answer.headers.get("content-type") || "").startsWith("text/html");
     if (!isPage) throw new Error("no page");
-    if (answer.redirected && new URL(answer.url).pathname === "/login") {
+    if (answer.redirected && new URL(answer.url).pathname.endsWith("/login")) {
       location.assign(answer.url);
       throw new Error("logged out");
     }

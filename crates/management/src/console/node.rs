@@ -1,4 +1,5 @@
-//! The node: its storage, what takes its memory, and its settings with their origins.
+//! The node: its storage, what takes its memory, its listeners, and its settings with their
+//! origins.
 
 use std::sync::Arc;
 
@@ -38,6 +39,8 @@ async fn show(visitor: Visitor, State(source): Shared) -> Shown {
         (storage(&overview))
         h2 { "Memory" }
         (memory(&overview, process))
+        h2 { "Listeners" }
+        (listeners(&source))
         h2 { "Settings" }
         @if is_administrator { (settings(&source)) } @else {
             p .hint { "Settings are shown to administrators." }
@@ -101,6 +104,24 @@ fn memory(overview: &Overview, process: Process) -> Markup {
         }
         (table("memory", &columns, &rows, html! { "nothing" }))
     }
+}
+
+fn listeners(source: &Source) -> Markup {
+    let columns = [Column::text("Name"), Column::text("Protocol"), Column::text("Address"), Column::text("Terms")];
+    let rows: Vec<Vec<Markup>> = source
+        .facts
+        .listeners
+        .iter()
+        .map(|one| {
+            vec![
+                html! { code { (one.name) } },
+                html! { (one.protocol) },
+                html! { code { (one.address) } },
+                html! { (one.terms.join(", ")) },
+            ]
+        })
+        .collect();
+    table("listeners", &columns, &rows, html! { "no listeners" })
 }
 
 fn settings(source: &Source) -> Markup {

@@ -180,7 +180,8 @@ fn sums_of_all(source: &Source, overview: &Overview) -> Json {
     let facts = &source.facts;
     let listeners = facts.listeners.iter().map(|listener| {
         let (address, port) = endpoint(&listener.address);
-        json!({ "node": facts.node, "protocol": listener.protocol, "ip_address": address, "port": port })
+        let hermod = json!({ "name": listener.name, "terms": listener.terms });
+        json!({ "node": facts.node, "protocol": listener.protocol, "ip_address": address, "port": port, "hermod": hermod })
     });
     json!({
         "object_totals": {

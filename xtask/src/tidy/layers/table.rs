@@ -507,7 +507,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/management/src",
         layers: &[
-            &["budget", "counters", "door", "exposition", "features", "figures", "foreign", "glance", "hosts", "json", "pool", "process", "quantity", "rates", "recent", "report", "sessions", "watch"],
+            &["budget", "counters", "door", "exposition", "features", "figures", "foreign", "glance", "hosts", "http_listener", "json", "pool", "prefix", "process", "quantity", "rates", "recent", "report", "sessions", "watch"],
             &["audit", "facts", "memory", "visit"],
             &["change", "cookies", "detailed", "front", "history", "metrics"],
             &["source"],
@@ -588,7 +588,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["allocator", "backup", "machine", "spare", "worker"],
             &["config", "housekeeper", "pager", "tasks"],
             &["exit", "protocols", "tls"],
-            &["data_dir", "log", "logins", "secrets", "signals"],
+            &["data_dir", "listeners", "log", "logins", "secrets", "signals"],
             &["serve"],
             &["cli"],
             &["rabbitmqctl"],
@@ -618,6 +618,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["backends", "disk", "file", "first_user", "http", "logging", "manual", "ports"],
             &["users"],
             &["tls"],
+            &["listeners"],
             &["settings"],
         ],
         allowed: &[],
@@ -642,7 +643,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/hermod/src/tls",
         layers: &[
-            &["names", "store"],
+            &["names", "readable", "store"],
             &["pem"],
         ],
         allowed: &[],

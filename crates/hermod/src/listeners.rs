@@ -1,0 +1,152 @@
+//! From the listeners of the settings to sockets, and to what is served there.
+//!
+//! Sockets are bound before anything else is opened. So a port in use is reported at once, and
+//! early clients wait instead of failing.
+
+use std::sync::Arc;
+
+use broker::Broker;
+use management::{Endpoints, Handshake, Hosts, HttpListener, Introduce, ListenerRow};
+use net::{Admission, Listener, Nagle, Net};
+use wire::Protocol;
+
+use crate::config::{Config, Listening, MissingAddress, Serves, Settings};
+use crate::exit::{Exit, Failure};
+use crate::machine;
+use crate::protocols::{OwnSettings, SERVED};
+use crate::tls::{AllCertificates, Certificates};
+
+/// A listener of the settings, and its sockets.
+pub(crate) struct Bound {
+    listening: Listening,
+    sockets: Vec<Listener>,
+}
+
+/// Binds all of them.
+pub(crate) fn bind(config: &Config) -> Result<Vec<Bound>, Failure> {
+    let listen = &config.settings.listen;
+    let nagle = if listen.tcp.nodelay { Nagle::Off } else { Nagle::On };
+    listen.all.iter().map(|listening| bind_one(listening, nagle)).collect()
+}
+
+fn bind_one(listening: &Listening, nagle: Nagle) -> Result<Bound, Failure> {
+    let admission = Admission {
+        most: listening.most.map(|most| usize::try_from(most).unwrap_or(usize::MAX)),
+        proxies: listening.proxies.clone(),
+    };
+    let mut sockets = Vec::new();
+    for address in &listening.addresses {
+        match Listener::bind(*address, nagle) {
+            Ok(listener) => sockets.push(listener.with(admission.clone())),
+            Err(error) if listening.missing == MissingAddress::Skipped && error.is_unavailable() => {
+                tracing::debug!("{error}");
+            }
+            Err(error) if listening.is_own() => {
+                return Err(Exit::System.because(format!("{}: {}: {error}", listening.origin, listening.name)));
+            }
+            Err(error) => return Err(Exit::System.because(error)),
+        }
+    }
+    Ok(Bound { listening: listening.clone(), sockets })
+}
+
+/// A bound socket and its protocols. Clients that connect early wait until it is opened.
+pub(crate) struct Entrance {
+    listener: Listener,
+    /// The first one answers peers of unknown protocols.
+    protocols: Vec<Arc<dyn Protocol>>,
+    tls: Option<Arc<dyn net::Tls>>,
+    web: Option<net::Web>,
+}
+
+impl Entrance {
+    pub(crate) fn open(self, net: &Net) -> std::io::Result<()> {
+        net.serve(self.listener, &self.protocols, self.tls, self.web)
+    }
+}
+
+/// Decides which protocols each socket serves, and how management is reached.
+pub(crate) fn furnish(
+    settings: &Settings,
+    broker: &Broker,
+    bound: Vec<Bound>,
+    certificates: &AllCertificates,
+    limits: management::Limits,
+) -> (Vec<Entrance>, Vec<ListenerRow>, Endpoints) {
+    let made: Vec<_> = settings.protocols.iter().map(|own| own.make(broker, settings)).collect();
+    let hosts = Arc::new(Hosts::new(&machine::name(), settings.http.hosts.clone()));
+    let pages = Pages { own: &settings.protocols, hosts: hosts.clone() };
+    let (mut entrances, mut rows, mut http) = (Vec::new(), Vec::new(), Vec::new());
+    for Bound { listening, sockets } in bound {
+        let tls = listening.tls.as_ref().and_then(|tls| certificates.of(tls));
+        for listener in sockets {
+            rows.push(row(&listening, &listener));
+            let (protocols, web) = match &listening.serves {
+                Serves::Protocols(rows) => (rows.iter().map(|row| made[*row].clone()).collect(), None),
+                Serves::Web(row) => (vec![made[*row].clone()], pages.web(*row)),
+                Serves::Http(answered) => {
+                    http.push(for_http(settings, &listening, *answered, listener, tls.clone()));
+                    continue;
+                }
+            };
+            let tls = tls.clone().map(|certificates| certificates as Arc<dyn net::Tls>);
+            entrances.push(Entrance { listener, protocols, tls, web });
+        }
+    }
+    let per_object = settings.http.per_object;
+    (entrances, rows, Endpoints { listeners: http, limits, hosts, per_object, control: None })
+}
+
+fn for_http(
+    settings: &Settings,
+    listening: &Listening,
+    pages: management::Pages,
+    listener: Listener,
+    certificates: Option<Arc<Certificates>>,
+) -> HttpListener {
+    let tls = certificates.map(|certificates| Handshake {
+        config: Arc::new(move || net::Tls::config(&*certificates)),
+        patience: settings.listen.tls.handshake_timeout,
+    });
+    let proxies: Arc<[_]> = listening.proxies.clone().into();
+    let introduce = (!proxies.is_empty()).then(|| -> Arc<Introduce> {
+        Arc::new(move |socket, peer| {
+            let proxies = proxies.clone();
+            Box::pin(async move { net::introduce(socket, peer, &proxies).await.map_err(|why| why.to_string()) })
+        })
+    });
+    HttpListener {
+        socket: listener.into_socket(),
+        tls,
+        most: listening.most.map(|most| usize::try_from(most).unwrap_or(usize::MAX)),
+        introduce,
+        pages,
+        prefix: listening.prefix.clone(),
+    }
+}
+
+/// The pages that may open WebSockets.
+struct Pages<'s> {
+    /// Each protocol has origins of its own.
+    own: &'s [Arc<dyn OwnSettings>],
+    hosts: Arc<Hosts>,
+}
+
+impl Pages<'_> {
+    fn web(&self, row: usize) -> Option<net::Web> {
+        let subprotocols = SERVED[row].web.as_ref()?.subprotocols;
+        let hosts = self.hosts.clone();
+        let admits = move |host: &str, peer| hosts.admits(host, peer);
+        Some(net::Web { subprotocols, origins: self.own[row].web_origins().into(), hosts: Arc::new(admits) })
+    }
+}
+
+fn row(listening: &Listening, listener: &Listener) -> ListenerRow {
+    let address = listener.address().map_or_else(|error| error.to_string(), |address| address.to_string());
+    ListenerRow {
+        protocol: listening.protocol.clone(),
+        address,
+        name: listening.name.clone(),
+        terms: listening.terms(),
+    }
+}
