@@ -47,8 +47,8 @@ impl fmt::Display for AddressError {
             Self::NoUrl => "this is no URL; write it as https://host/path",
             Self::HasUser => "a URL with a user in it would be shown in the log; leave the user out",
             Self::Plain => {
-                "without TLS anybody on the way could put in keys of their own; write https://, or use an address \
-                            of this machine"
+                "without TLS anybody on the way could read it or put in answers of their own; write https://, or use \
+                            an address of this machine"
             }
         })
     }
@@ -114,6 +114,10 @@ impl Web {
             .tls_config(tls)
             .build();
         Ok(Self { agent: config.into() })
+    }
+
+    pub(crate) fn agent(&self) -> &ureq::Agent {
+        &self.agent
     }
 }
 

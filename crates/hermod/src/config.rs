@@ -26,7 +26,7 @@ pub(crate) mod value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-pub(crate) use backends::{Asked, OAuth2};
+pub(crate) use backends::{Asked, Http as HttpBackend, OAuth2};
 pub(crate) use first_user::FirstRights;
 pub(crate) use ldap::Ldap;
 pub(crate) use listeners::{Listening, MissingAddress, Serves, describe_listener};

@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use auth::{Plan, Step};
+use auth::{Plan, RightsOf, Step};
 use backends::Web;
+use backends::http::Http;
 use backends::ldap::{Account, Directory, Entry, Groups, Ldap};
 use backends::oauth2::{KeysFrom, OAuth2, Reading};
 
-use crate::config::{self, Asked, Settings};
+use crate::config::{self, Asked, HttpBackend, Settings};
 use crate::exit::{Exit, Failure};
 
 /// The claims that name a user when no other does, as in RabbitMQ.
@@ -19,6 +20,7 @@ pub(crate) fn plan(settings: &Settings) -> Result<Plan, Failure> {
     let backends = &settings.backends;
     let step = |asked: &Asked| match *asked {
         Asked::Internal => Ok(Step::Internal),
+        Asked::Http => Ok(Step::Elsewhere { backend: Arc::new(service(&backends.http)?), rights: RightsOf::Internal }),
         Asked::OAuth2(rights) => Ok(Step::Elsewhere { backend: Arc::new(oauth2(&backends.oauth2)?), rights }),
         Asked::Ldap(rights) => Ok(Step::Elsewhere { backend: Arc::new(ldap(&backends.ldap)?), rights }),
     };
@@ -29,6 +31,13 @@ pub(crate) fn plan(settings: &Settings) -> Result<Plan, Failure> {
         asking_threads: narrow(backends.threads),
         keep_answers: backends.cache,
     })
+}
+
+fn service(settings: &HttpBackend) -> Result<Http, Failure> {
+    let wrong = |name: &str, what: &str| Exit::Config.because(format!("auth_http.{name}: {what}"));
+    let users = settings.user_path.clone().ok_or_else(|| wrong("user_path", "there is no service"))?;
+    Http::new(users, settings.method, settings.ca.as_deref(), settings.timeout)
+        .map_err(|what| wrong("https.cacertfile", &what))
 }
 
 fn oauth2(settings: &config::OAuth2) -> Result<OAuth2, Failure> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use auth::RightsOf;
 use backends::Address;
+use backends::http::Method;
 
 use super::ConfigError;
 use super::ldap::Ldap;
@@ -21,6 +22,16 @@ pub(crate) struct Backends {
     pub(crate) cache: Duration,
     pub(crate) oauth2: OAuth2,
     pub(crate) ldap: Ldap,
+    pub(crate) http: Http,
+}
+
+/// A web service that knows passwords.
+#[derive(Debug, Clone)]
+pub(crate) struct Http {
+    pub(crate) user_path: Option<Address>,
+    pub(crate) method: Method,
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) timeout: Duration,
 }
 
 /// One of those that are asked.
@@ -29,6 +40,8 @@ pub(crate) enum Asked {
     Internal,
     OAuth2(RightsOf),
     Ldap(RightsOf),
+    /// It says who one is.
+    Http,
 }
 
 /// Log-in by tokens.
@@ -52,7 +65,8 @@ pub(crate) struct OAuth2 {
 const ORDER: &str = "Who is asked when a user logs in with a password or a token, in this order, until one lets it \
     in. `internal`: the users of this broker. `oauth2`: tokens of `auth_oauth2`. `oauth2/internal`: the token says who \
     one is; what one may do are the rights of the user of that name in this broker. `ldap` and `ldap/internal`: the \
-    same with the directory of `auth_ldap`. A backend that cannot be asked lets no one in.";
+    same with the directory of `auth_ldap`. `http/internal`: the same with passwords that the web service `auth_http` \
+    knows. A backend that cannot be asked lets no one in.";
 const THREADS: &str = "How many questions to backends elsewhere are under way at the same time.";
 const CACHE: &str = "How long an answer from elsewhere is taken again for the same password or token. A token is \
     never taken beyond its end. SIGHUP forgets all answers. `0`: each log-in is asked.";
@@ -63,7 +77,8 @@ impl Backends {
         let threads =
             reader.get(declare("auth_threads", "number", "4", THREADS), |text| between(text, value::count, 1, 64))?;
         let cache = reader.get(declare("auth_cache.ttl", "time", "15 s", CACHE), value::duration)?;
-        let backends = Self { order, threads, cache, oauth2: OAuth2::read(reader)?, ldap: Ldap::read(reader)? };
+        let (oauth2, ldap, http) = (OAuth2::read(reader)?, Ldap::read(reader)?, Http::read(reader)?);
+        let backends = Self { order, threads, cache, oauth2, ldap, http };
         backends.check().map_err(ConfigError::new)?;
         let asked = backends.order.iter().find_map(|asked| match asked {
             Asked::Ldap(rights) => Some(*rights),
@@ -75,6 +90,17 @@ impl Backends {
 
     /// Checks what needs several of these settings.
     fn check(&self) -> Result<(), String> {
+        match (self.order.contains(&Asked::Http), &self.http.user_path) {
+            (true, None) => {
+                return Err("auth_http.user_path: where is the service for http/internal? Write its URL".to_owned());
+            }
+            (false, Some(_)) => {
+                return Err("auth_backends: http/internal is not among them, but auth_http is set; add it, as in \
+                            auth_backends = \"http/internal, internal\""
+                    .to_owned());
+            }
+            _ => {}
+        }
         let OAuth2 { resource_server_id, issuer, jwks_uri, jwks_file, .. } = &self.oauth2;
         let keys = usize::from(jwks_uri.is_some()) + usize::from(jwks_file.is_some());
         let is_asked = self.order.iter().any(|asked| matches!(asked, Asked::OAuth2(_)));
@@ -103,7 +129,11 @@ impl Backends {
 
 /// Backends of RabbitMQ that are not there, and what takes their place.
 const ABSENT: [(&str, &str); 5] = [
-    ("http", "the HTTP backend is not built"),
+    (
+        "http",
+        "a service that is asked at each operation would stop its connection; write http/internal: the service says who \
+         one is, and what one may do are the rights of the user of that name here",
+    ),
     ("amqp", "the AMQP backend is not built"),
     ("ip_range", "networks are not a backend here; use bind, and a firewall"),
     ("cache", "answers are cached for any backend, for auth_cache.ttl: name the backend itself"),
@@ -133,12 +163,13 @@ fn asked(name: &str) -> Result<Asked, String> {
         "oauth2/internal" => return Ok(Asked::OAuth2(RightsOf::Internal)),
         "ldap" => return Ok(Asked::Ldap(RightsOf::Backend)),
         "ldap/internal" => return Ok(Asked::Ldap(RightsOf::Internal)),
+        "http/internal" => return Ok(Asked::Http),
         _ => {}
     }
     let absent = ABSENT.iter().find(|(absent, _)| bare.split('/').next() == Some(absent));
     Err(match absent {
         Some((_, why)) => format!("'{name}': {why}"),
-        None => format!("'{name}' is none of internal, oauth2, oauth2/internal, ldap, ldap/internal"),
+        None => format!("'{name}' is none of internal, oauth2, oauth2/internal, ldap, ldap/internal, http/internal"),
     })
 }
 
@@ -186,6 +217,30 @@ impl OAuth2 {
     }
 }
 
+const USER_PATH: &str = "URL of the web service that is asked about names and passwords, as by RabbitMQ's plugin for \
+    log-ins over HTTP: the parameters are `username` and `password`, and the answer is `allow` or `deny`. \
+    `https`, or an address of this machine.";
+const HTTP_METHOD: &str = "How the parameters are sent. `get`: in the URL, which servers and proxies may log. `post`: as \
+    a form.";
+
+impl Http {
+    fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
+        const METHODS: [(&str, Method); 2] = [("get", Method::Get), ("post", Method::Post)];
+        Ok(Self {
+            user_path: reader.get(declare("auth_http.user_path", "text", "", USER_PATH), address)?,
+            method: reader.get(declare("auth_http.http_method", "get, post", "post", HTTP_METHOD), |text| {
+                value::choice(text, &METHODS)
+            })?,
+            ca: reader.get(declare("auth_http.https.cacertfile", "path", "", SERVICE_CA), optional_path)?,
+            timeout: reader.get(declare("auth_http.timeout", "time", "5 s", SERVICE_TIMEOUT), timeout)?,
+        })
+    }
+}
+
+const SERVICE_CA: &str = "File with certificates in PEM that the service is trusted by. By default those are trusted that \
+    the system trusts.";
+const SERVICE_TIMEOUT: &str = "How long the service may take to answer. Then it counts as out of reach.";
+
 fn address(text: &str) -> Result<Option<Address>, String> {
     match value::one_line(text)? {
         "" => Ok(None),
@@ -232,7 +287,8 @@ mod tests {
             ("oauth2/internal", Ok(vec![Asked::OAuth2(RightsOf::Internal)])),
             ("ldap, internal", Ok(vec![Asked::Ldap(RightsOf::Backend), Asked::Internal])),
             ("rabbit_auth_backend_ldap", Ok(vec![Asked::Ldap(RightsOf::Backend)])),
-            ("rabbit_auth_backend_http", Err("HTTP backend is not built")),
+            ("rabbit_auth_backend_http", Err("write http/internal")),
+            ("http/internal, internal", Ok(vec![Asked::Http, Asked::Internal])),
             ("ldap/internal", Ok(vec![Asked::Ldap(RightsOf::Internal)])),
             ("cache", Err("name the backend itself")),
             ("internal/oauth2", Err("is none of internal")),

@@ -43,7 +43,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         layers: &[
             &["trust"],
             &["fetch"],
-            &["ldap", "oauth2"],
+            &["http", "ldap", "oauth2"],
         ],
         allowed: &[],
     },
