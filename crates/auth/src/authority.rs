@@ -18,8 +18,9 @@ use parking_lot::RwLock;
 
 use crate::identity::Question;
 use crate::login::{Job, LoginCounts, Logins, People, Plan};
+use crate::members::Members;
 use crate::password::Work;
-use crate::ruling::{Rule, Ruling, TopicRule};
+use crate::ruling::{Rule, Ruling, TopicRule, enters};
 use crate::sasl::MalformedResponse;
 use crate::sasl::scram::{self, Exchange, First, Verifier};
 use crate::throttle::{Attempt, Verdict};
@@ -63,6 +64,8 @@ impl AuthoritySettings {
 /// Users, passwords and permissions.
 pub struct Authority {
     people: People,
+    /// Changes with `users`, while they are locked.
+    members: RwLock<Members>,
     /// Counts the changes of `users`. It is raised while they are locked for writing, so a
     /// reader that holds the read lock knows which state it saw.
     generation: AtomicU64,
@@ -93,6 +96,7 @@ impl Authority {
         *people.loopback.write() = settings.loopback_users;
         Ok(Self {
             people: people.clone(),
+            members: RwLock::default(),
             generation: AtomicU64::new(1),
             decoy: PasswordHash::decoy(settings.boot_key)?,
             scram: settings.scram,
@@ -114,7 +118,10 @@ impl Authority {
             self.keeps_scram.store(true, Ordering::Relaxed);
         }
         let mut users = self.people.users.write();
-        users.insert(user.name.as_ref().into(), user);
+        let name: Arc<str> = user.name.as_ref().into();
+        let before = users.get(&name).map(|user| user.roles.clone()).unwrap_or_default();
+        self.members.write().change(&name, &before, &user.roles);
+        users.insert(name, user);
         self.generation.fetch_add(1, Ordering::Release);
         Ok(())
     }
@@ -122,9 +129,12 @@ impl Authority {
     /// Removes a user. Returns whether there was one. Its connections lose every right at once.
     pub fn remove(&self, name: &str) -> bool {
         let mut users = self.people.users.write();
-        let removed = users.remove(name).is_some();
+        let removed = users.remove(name);
+        if let Some(user) = &removed {
+            self.members.write().change(&name.into(), &user.roles, &BTreeSet::new());
+        }
         self.generation.fetch_add(1, Ordering::Release);
-        removed
+        removed.is_some()
     }
 
     /// Takes back all permissions in a virtual host that goes away.
@@ -336,14 +346,11 @@ impl Authority {
     /// # Errors
     /// When it may not.
     pub fn enter(&self, identity: &Identity, vhost: &str) -> Result<(), Denied> {
-        let enters = match identity.grant() {
+        let may_enter = match identity.grant() {
             Some(grant) => grant.scopes.enters(vhost),
-            None => {
-                let users = self.people.users.read();
-                users.get(identity.user()).is_some_and(|user| user.permissions.contains_key(vhost))
-            }
+            None => enters(&self.people.users.read(), identity.user(), vhost),
         };
-        match enters || identity.is_operator() {
+        match may_enter || identity.is_operator() {
             true => Ok(()),
             false => Err(Denied::Vhost { vhost: vhost.into(), user: identity.user().into() }),
         }
@@ -392,7 +399,7 @@ impl Authority {
         }
         let users = self.people.users.read();
         let generation = self.generation.load(Ordering::Acquire);
-        let allows = Rule::of(users.get(identity.user()), vhost, resource, right).allows();
+        let allows = Rule::of(&users, identity.user(), vhost, resource, right).allows();
         drop(users);
         if allows {
             identity.keep(generation, asked);
@@ -465,10 +472,10 @@ impl Authority {
     ) -> Result<(), Denied> {
         let allows = match identity.grant() {
             Some(grant) => grant.scopes.allows_key(vhost, exchange, key, right),
+            None if identity.is_operator() => true,
             None => {
                 let users = self.people.users.read();
-                let known = users.get(identity.user()).filter(|_| !identity.is_operator());
-                TopicRule::of(known, vhost, exchange, key, right).allows()
+                TopicRule::of(&users, identity.user(), (vhost, exchange), key, right).allows()
             }
         };
         if allows {
@@ -485,12 +492,24 @@ impl Authority {
 
     /// The rule by which [`Authority::authorize`] decides for a user.
     pub fn explain(&self, user: &str, vhost: &str, resource: Resource<'_>, right: Right) -> Ruling {
-        Rule::of(self.people.users.read().get(user), vhost, resource, right).into()
+        Rule::of(&self.people.users.read(), user, vhost, resource, right).into()
     }
 
     /// The rule by which [`Authority::authorize_topic`] decides for a user.
     pub fn explain_topic(&self, user: &str, vhost: &str, exchange: &str, key: &str, right: Right) -> Ruling {
-        TopicRule::of(self.people.users.read().get(user), vhost, exchange, key, right).into()
+        TopicRule::of(&self.people.users.read(), user, (vhost, exchange), key, right).into()
+    }
+
+    /// Whether a user may enter a virtual host, by a permission of its own or of a role.
+    pub fn may_enter(&self, user: &str, vhost: &str) -> bool {
+        enters(&self.people.users.read(), user, vhost)
+    }
+
+    /// The users that have this role.
+    pub fn members(&self, role: &str) -> Vec<User> {
+        let users = self.people.users.read();
+        let members = self.members.read();
+        members.of(role).filter_map(|name| users.get(name)).cloned().collect()
     }
 
     /// Whether a user has this tag now.

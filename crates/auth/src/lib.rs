@@ -10,6 +10,7 @@ mod authority;
 mod backend;
 mod identity;
 mod login;
+mod members;
 mod password;
 pub mod pattern;
 mod permission;

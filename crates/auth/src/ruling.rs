@@ -1,23 +1,54 @@
 //! The rule that allows an operation or not: what [`crate::Authority`] decides by, and what it
 //! tells of a decision.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use crate::{Pattern, Resource, Right, TopicPattern, User};
+
+/// All users by name.
+pub(crate) type Users = BTreeMap<Arc<str>, User>;
+
+/// A pattern that decides, and the role that it is from; `None` for the user's own.
+pub(crate) struct Found<'a, P> {
+    pattern: &'a P,
+    role: Option<&'a str>,
+}
 
 /// The rule that decides, as it is kept.
 pub(crate) enum Rule<'a> {
     NoUser,
     NoPermissions,
-    Granted(&'a Pattern),
-    Refused(&'a Pattern),
+    Granted(Found<'a, Pattern>),
+    Refused(Found<'a, Pattern>),
+}
+
+/// A user and then its roles, each with its name.
+fn holders<'a>(users: &'a Users, user: &'a User) -> impl Iterator<Item = (Option<&'a str>, &'a User)> {
+    let roles = user.roles.iter().filter_map(|role| Some((Some(&**role), users.get(&**role)?)));
+    std::iter::once((None, user)).chain(roles)
+}
+
+/// Whether a user has a permission in a virtual host, its own or by a role.
+pub(crate) fn enters(users: &Users, user: &str, vhost: &str) -> bool {
+    users.get(user).is_some_and(|user| holders(users, user).any(|(_, holder)| holder.permissions.contains_key(vhost)))
 }
 
 impl<'a> Rule<'a> {
-    /// The rule for a right of a user on a resource in a vhost.
-    pub(crate) fn of(user: Option<&'a User>, vhost: &str, resource: Resource<'_>, right: Right) -> Self {
-        let Some(user) = user else { return Self::NoUser };
-        let Some(permission) = user.permissions.get(vhost) else { return Self::NoPermissions };
-        let pattern = permission.pattern(right);
-        if permission.allows(resource, right) { Self::Granted(pattern) } else { Self::Refused(pattern) }
+    /// The rule for a right of a user on a resource in a vhost: the first pattern that allows it,
+    /// the user's own before those of its roles; else the first that does not.
+    pub(crate) fn of(users: &'a Users, user: &str, vhost: &str, resource: Resource<'_>, right: Right) -> Self {
+        let Some(user) = users.get(user) else { return Self::NoUser };
+        let mut refused = None;
+        for (role, holder) in holders(users, user) {
+            let Some(permission) = holder.permissions.get(vhost) else { continue };
+            let found = Found { pattern: permission.pattern(right), role };
+            if permission.allows(resource, right) {
+                return Self::Granted(found);
+            }
+            refused = refused.or(Some(found));
+        }
+        refused.map_or(Self::NoPermissions, Self::Refused)
     }
 
     pub(crate) fn allows(&self) -> bool {
@@ -28,19 +59,32 @@ impl<'a> Rule<'a> {
 /// The rule for a routing key of a topic exchange, as it is kept.
 pub(crate) enum TopicRule<'a> {
     Free,
-    Granted(&'a TopicPattern),
-    Refused(&'a TopicPattern),
+    Granted(Found<'a, TopicPattern>),
+    Refused(Found<'a, TopicPattern>),
 }
 
 impl<'a> TopicRule<'a> {
-    /// The rule for a user, an exchange and a key.
-    pub(crate) fn of(user: Option<&'a User>, vhost: &str, exchange: &str, key: &str, right: Right) -> Self {
-        let Some(permission) = user.and_then(|user| user.topic_permission(vhost, exchange)) else { return Self::Free };
-        let pattern = match right {
-            Right::Read => &permission.read,
-            Right::Write | Right::Configure => &permission.write,
-        };
-        if pattern.matches(key) { Self::Granted(pattern) } else { Self::Refused(pattern) }
+    /// The rule for a user, an exchange and a key. Any key is free if neither the user nor one of
+    /// its roles has a topic permission for the exchange.
+    pub(crate) fn of(users: &'a Users, user: &str, (vhost, exchange): (&str, &str), key: &str, right: Right) -> Self {
+        let Some(user) = users.get(user) else { return Self::Free };
+        let mut refused = None;
+        for (role, holder) in holders(users, user) {
+            let Some(permission) = holder.topic_permission(vhost, exchange) else { continue };
+            let pattern = match right {
+                Right::Read => &permission.read,
+                Right::Write | Right::Configure => &permission.write,
+            };
+            let matches = match role {
+                None => pattern.matches(key),
+                Some(_) => pattern.matches_for(&user.name, vhost, key),
+            };
+            if matches {
+                return Self::Granted(Found { pattern, role });
+            }
+            refused = refused.or(Some(Found { pattern, role }));
+        }
+        refused.map_or(Self::Free, Self::Refused)
     }
 
     pub(crate) fn allows(&self) -> bool {
@@ -61,11 +105,15 @@ pub enum Ruling {
     Granted {
         /// The pattern.
         pattern: String,
+        /// The role that has it; `None` for the user's own.
+        role: Option<String>,
     },
     /// The pattern is not found in the name.
     Refused {
         /// The pattern.
         pattern: String,
+        /// The role that has it; `None` for the user's own.
+        role: Option<String>,
     },
 }
 
@@ -78,23 +126,33 @@ impl Ruling {
 
 impl From<Rule<'_>> for Ruling {
     fn from(rule: Rule<'_>) -> Self {
-        let text = |pattern: &Pattern| pattern.as_str().to_owned();
+        let parts = |found: Found<'_, Pattern>| (found.pattern.as_str().to_owned(), found.role.map(str::to_owned));
         match rule {
             Rule::NoUser => Self::NoUser,
             Rule::NoPermissions => Self::NoPermissions,
-            Rule::Granted(pattern) => Self::Granted { pattern: text(pattern) },
-            Rule::Refused(pattern) => Self::Refused { pattern: text(pattern) },
+            Rule::Granted(found) => Self::granted(parts(found)),
+            Rule::Refused(found) => Self::refused(parts(found)),
         }
     }
 }
 
 impl From<TopicRule<'_>> for Ruling {
     fn from(rule: TopicRule<'_>) -> Self {
-        let text = |pattern: &TopicPattern| pattern.as_str().to_owned();
+        let parts = |found: Found<'_, TopicPattern>| (found.pattern.as_str().to_owned(), found.role.map(str::to_owned));
         match rule {
             TopicRule::Free => Self::Free,
-            TopicRule::Granted(pattern) => Self::Granted { pattern: text(pattern) },
-            TopicRule::Refused(pattern) => Self::Refused { pattern: text(pattern) },
+            TopicRule::Granted(found) => Self::granted(parts(found)),
+            TopicRule::Refused(found) => Self::refused(parts(found)),
         }
+    }
+}
+
+impl Ruling {
+    fn granted((pattern, role): (String, Option<String>)) -> Self {
+        Self::Granted { pattern, role }
+    }
+
+    fn refused((pattern, role): (String, Option<String>)) -> Self {
+        Self::Refused { pattern, role }
     }
 }

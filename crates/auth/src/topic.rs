@@ -30,6 +30,16 @@ impl TopicPattern {
     pub fn matches(&self, key: &str) -> bool {
         self.expanded.matches(key)
     }
+
+    /// The same for a user that has the pattern from a role: `{username}` stands for its own name.
+    pub(crate) fn matches_for(&self, user: &str, vhost: &str, key: &str) -> bool {
+        if !self.source.contains("{username}") {
+            return self.matches(key);
+        }
+        let own = Pattern::with_names(&self.source, &[("{username}", user), ("{vhost}", vhost)]);
+        // With a longer name the pattern may be too large to use: then it matches nothing.
+        own.is_ok_and(|own| own.matches(key))
+    }
 }
 
 /// What a user may do with the routing keys of one exchange.

@@ -10,6 +10,7 @@
 //!
 //! - 1: a topic permission: virtual host, exchange, write and read pattern
 //! - 2: limits, each `u32` with `ffffffff` for none: connections, sessions
+//! - 3: a role: the name of a user whose permissions this one has as well
 //!
 //! Version 1 had no sections. To change the format, add a section, or a version and keep reading
 //! the old ones: data directories hold them.
@@ -24,6 +25,9 @@ const VERSION: u8 = 2;
 const WITHOUT_SECTIONS: u8 = 1;
 const TOPIC_PERMISSION: u8 = 1;
 const LIMITS: u8 = 2;
+const ROLE: u8 = 3;
+/// Most roles of a user: each is looked at where its own permissions do not allow something.
+const MOST_ROLES: usize = 64;
 /// How a limit that is not set is written.
 const NO_LIMIT: u32 = u32::MAX;
 /// Longest name of a user, virtual host or tag, in bytes: AMQP's short string.
@@ -82,6 +86,9 @@ pub struct User {
     pub topic_permissions: BTreeMap<(Box<str>, Box<str>), TopicPermission>,
     /// How much it may have at a time.
     pub limits: UserLimits,
+    /// Users whose permissions it has besides its own. Their tags, limits and own roles are not
+    /// passed on. A role that is not there gives nothing.
+    pub roles: BTreeSet<Box<str>>,
 }
 
 /// A user that cannot be stored, or stored bytes that cannot be read.
@@ -119,6 +126,7 @@ impl User {
             permissions: BTreeMap::new(),
             topic_permissions: BTreeMap::new(),
             limits: UserLimits::default(),
+            roles: BTreeSet::new(),
         }
     }
 
@@ -137,8 +145,8 @@ impl User {
         self.topic_permissions.retain(|(place, _), _| **place != *vhost);
     }
 
-    /// Every virtual host in which it has a permission, some more than once.
-    fn vhosts(&self) -> impl Iterator<Item = &str> {
+    /// Every virtual host in which it has a permission of its own, some more than once.
+    pub fn vhosts(&self) -> impl Iterator<Item = &str> {
         let topics = self.topic_permissions.keys().map(|(vhost, _)| &**vhost);
         self.permissions.keys().map(AsRef::as_ref).chain(topics)
     }
@@ -147,7 +155,7 @@ impl User {
     ///
     /// # Errors
     /// When a name or tag is empty or longer than 255 bytes, or there are more than 65 535 tags or
-    /// permissions.
+    /// permissions, or 64 roles.
     pub fn check(&self) -> Result<(), UserError> {
         check_name("user name", &self.name)?;
         for tag in self.tags.iter() {
@@ -155,6 +163,15 @@ impl User {
         }
         for vhost in self.vhosts() {
             check_name("virtual host", vhost)?;
+        }
+        for role in &self.roles {
+            check_name("role", role)?;
+        }
+        if self.roles.len() > MOST_ROLES {
+            return Err(UserError::Invalid(format!("there are more than {MOST_ROLES} roles")));
+        }
+        if self.roles.contains(&self.name) {
+            return Err(UserError::Invalid("a user is no role of itself".to_owned()));
         }
         for (_, exchange) in self.topic_permissions.keys() {
             check_exchange(exchange)?;
@@ -196,6 +213,11 @@ impl User {
             let limits = [self.limits.connections, self.limits.sessions];
             let content = limits.map(|limit| limit.unwrap_or(NO_LIMIT).to_be_bytes()).concat();
             put_section(&mut out, LIMITS, &content);
+        }
+        for role in &self.roles {
+            let mut content = Vec::new();
+            put_text(&mut content, role);
+            put_section(&mut out, ROLE, &content);
         }
         Ok(out)
     }
@@ -253,6 +275,7 @@ impl User {
                     .map(|bytes| Some(u32::from_be_bytes(bytes)).filter(|limit| *limit != NO_LIMIT));
                 self.limits = UserLimits { connections, sessions };
             }
+            ROLE => drop(self.roles.insert(section.name("role")?.into())),
             other => {
                 return Err(UserError::Invalid(format!("it has a section of kind {other}; use a newer program")));
             }
@@ -345,6 +368,7 @@ mod tests {
             user.topic_permissions.insert(("/".into(), exchange.into()), permission);
         }
         user.limits.connections = Some(3);
+        user.roles.insert("hr".into());
         user
     }
 
@@ -361,7 +385,7 @@ mod tests {
                 Ok(_) => whole += 1,
             }
         }
-        assert_eq!(whole, 4);
+        assert_eq!(whole, 5);
         let mut longer = bytes;
         longer.push(0);
         assert_eq!(User::decode(&longer), Err(UserError::Length));
@@ -379,7 +403,9 @@ mod tests {
         let permission = TopicPermission::new("bo", "/", "w", "").unwrap();
         user.topic_permissions.insert(("/".into(), "x".into()), permission);
         user.limits.sessions = Some(5);
+        user.roles.insert("hr".into());
         bytes.extend(b"\x01\0\0\0\x0b\0\x01/\0\x01x\0\x01w\0\0\x02\0\0\0\x08\xff\xff\xff\xff\0\0\0\x05");
+        bytes.extend(b"\x03\0\0\0\x04\0\x02hr");
         assert_eq!(user.encode().unwrap(), bytes);
         assert_eq!(User::decode(&bytes).as_ref(), Ok(&user));
         bytes.extend(b"\x09\0\0\0\0");

@@ -420,8 +420,58 @@ fn an_explanation_says_what_is_decided() {
     }
     assert_eq!(asked, 25 * 6 * 3 * 6);
     let refused = authority.explain("u", "/", Resource::queue("c"), Right::Configure);
-    assert_eq!(refused, Ruling::Refused { pattern: "^(a|b)\\.".into() });
+    assert_eq!(refused, Ruling::Refused { pattern: "^(a|b)\\.".into(), role: None });
     assert_eq!(authority.explain("stranger", "/", Resource::queue("c"), Right::Read), Ruling::NoUser);
     assert_eq!(authority.explain("u", "other", Resource::queue("c"), Right::Read), Ruling::NoPermissions);
     assert_eq!(authority.explain_topic("u", "/", "free", "k", Right::Write), Ruling::Free);
+}
+
+/// One user's rights, its own and by roles.
+#[test]
+fn a_role_gives_its_permissions_and_nothing_else() {
+    let authority = authority();
+    let mut role = User::new("hr", None);
+    role.permissions.insert("/".into(), Permission::new("", "^hr\\.", "").unwrap());
+    role.permissions.insert("staff".into(), Permission::full());
+    role.tags = Tags::new(["administrator"]);
+    role.topic_permissions
+        .insert(("/".into(), "amq.topic".into()), TopicPermission::new("hr", "/", "^{username}\\.", "").unwrap());
+    role.roles.insert("above".into());
+    let mut above = User::new("above", None);
+    above.permissions.insert("top".into(), Permission::full());
+    let mut alice = authority.user("alice").unwrap();
+    alice.roles.extend([Box::from("hr"), Box::from("gone")]);
+    [role, above, alice].into_iter().for_each(|user| authority.put(user).unwrap());
+    let identity = authority.verify("alice", b"wonder", LOOPBACK, Instant::now()).unwrap();
+    let of = |role: &str| Some(role.to_owned());
+    for (vhost, name, right, pattern, role, allowed) in [
+        ("/", "own.q", Right::Configure, "^own\\.", None, true),
+        ("/", "hr.q", Right::Write, "^hr\\.", of("hr"), true),
+        // What neither allows is refused by the user's own pattern.
+        ("/", "other", Right::Write, "^(own|shared)\\.", None, false),
+        ("staff", "q", Right::Read, ".*", of("hr"), true),
+    ] {
+        let asked = authority.explain("alice", vhost, Resource::queue(name), right);
+        let pattern = pattern.to_owned();
+        let expected = if allowed { Ruling::Granted { pattern, role } } else { Ruling::Refused { pattern, role } };
+        assert_eq!(asked, expected, "{vhost} {name} {right}");
+        assert_eq!(authority.authorize(&identity, vhost, Resource::queue(name), right).is_ok(), allowed);
+    }
+    assert!(authority.enter(&identity, "staff").is_ok() && authority.may_enter("alice", "staff"));
+    // Roles of a role, and its tags, are its own.
+    assert!(authority.enter(&identity, "top").is_err() && !authority.is_tagged(&identity, "administrator"));
+    assert_eq!(authority.explain("alice", "top", Resource::queue("q"), Right::Read), Ruling::NoPermissions);
+    // The pattern of a role names who acts.
+    for (key, allowed) in [("alice.x", true), ("hr.x", false)] {
+        let asked = authority.authorize_topic(&identity, "/", "amq.topic", key, Right::Write);
+        assert_eq!(asked.is_ok(), allowed, "{key}");
+    }
+    assert!(authority.authorize_topic(&identity, "/", "other", "any", Right::Write).is_ok());
+    let members =
+        |role: &str| authority.members(role).into_iter().map(|user| user.name.into_string()).collect::<Vec<_>>();
+    assert_eq!((members("hr"), members("alice")), (vec!["alice".to_owned()], Vec::new()));
+    // A role that goes takes its permissions at once, also those that were remembered.
+    authority.remove("hr");
+    assert!(authority.authorize(&identity, "/", Resource::queue("hr.q"), Right::Write).is_err());
+    assert!(authority.enter(&identity, "staff").is_err());
 }

@@ -38,6 +38,21 @@ impl ChangedRights {
         Self { password: before.password != after.password, vhosts }
     }
 
+    /// Of the members of a role that comes or goes.
+    pub(crate) fn of_role(role: &User) -> Self {
+        Self { password: false, vhosts: role.vhosts().map(Box::from).collect() }
+    }
+
+    /// The user gets a role or loses it.
+    pub(crate) fn add_role(&mut self, role: &User) {
+        self.vhosts.extend(role.vhosts().map(Box::from));
+    }
+
+    /// What this means to those that have the user as a role.
+    pub(crate) fn as_of_role(&self) -> Self {
+        Self { password: false, vhosts: self.vhosts.clone() }
+    }
+
     fn is_none(&self) -> bool {
         !self.password && self.vhosts.is_empty()
     }

@@ -396,3 +396,56 @@ fn a_request_of_management_is_no_connection() {
     let bindings: Vec<_> = broker.broker.bindings().into_iter().map(|binding| binding.key).collect();
     assert_eq!(bindings, ["a", "b"]);
 }
+
+#[test]
+fn a_role_is_held_against_open_connections_and_outlives_a_power_cut() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let quick = Cost { memory_kib: 8, passes: 1, lanes: 1 };
+    let mut role = User::new("readers", None);
+    role.permissions.insert("/".into(), Permission::full());
+    let mut alice = User::new("alice", Some(PasswordHash::create(b"alice", [1; 16], quick).unwrap()));
+    alice.roles.insert("readers".into());
+    broker.broker.add_user(role).unwrap();
+    broker.broker.add_user(alice.clone()).unwrap();
+    broker.flush();
+    let broker = power_cut(&disk, broker);
+    assert_eq!(broker.broker.authority().user("alice"), Some(alice.clone()));
+    // All that alice may do she may by the role.
+    let mut peer = Peer::attach(&broker, "alice").unwrap();
+    let (session, now) = (peer.session(1), broker.now());
+    peer.client.declare_queue(&durable("q"), now).unwrap();
+    peer.client.publish(session, message("", "q", b"1")).unwrap();
+    // The role may do less: what the client remembers counts no more.
+    let narrow = |user: &mut User| {
+        user.permissions.insert("/".into(), Permission::new("", "", ".*").unwrap());
+        Ok(())
+    };
+    broker.broker.change_user("readers", narrow).unwrap();
+    let refused = peer.client.publish(session, message("", "q", b"2")).unwrap_err();
+    assert_eq!(refused.text, "write access to exchange 'amq.default' in vhost '/' refused for user 'alice'");
+    // The role goes: its members lose it, for good, and their connections end.
+    broker.broker.delete_user("readers").unwrap();
+    assert_eq!(peer.drain(&broker), [Seen::Kicked("user 'alice' has no access to vhost '/' any more".to_owned())]);
+    peer.client.close(now);
+    broker.flush();
+    let broker = power_cut(&disk, broker);
+    let mut later = User::new("readers", None);
+    later.permissions.insert("/".into(), Permission::full());
+    broker.broker.add_user(later).unwrap();
+    assert!(broker.broker.authority().user("alice").unwrap().roles.is_empty(), "a later user is no role of hers");
+    assert!(!broker.broker.authority().may_enter("alice", "/"));
+    // A role that is given and taken counts at once, too.
+    let set = |roles: &'static [&'static str]| {
+        broker.broker.change_user("alice", |user| {
+            user.roles = roles.iter().map(|role| Box::from(*role)).collect();
+            Ok(())
+        })
+    };
+    set(&["readers"]).unwrap();
+    let mut peer = Peer::attach(&broker, "alice").unwrap();
+    set(&[]).unwrap();
+    assert_eq!(peer.drain(&broker), [Seen::Kicked("user 'alice' has no access to vhost '/' any more".to_owned())]);
+    peer.client.close(now);
+    assert!(set(&["alice"]).unwrap_err().text.contains("a user is no role of itself"));
+}

@@ -34,6 +34,12 @@ pub(crate) fn users_command(command: Command) -> Command {
                 .arg(Arg::new("tags").value_name("TAG").num_args(0..).help("All tags of the user")),
         )
         .subcommand(
+            Command::new("set-roles")
+                .about("Replace the roles of a user: users whose permissions it has, too")
+                .arg(name())
+                .arg(Arg::new("roles").value_name("ROLE").num_args(0..).help("All roles of the user")),
+        )
+        .subcommand(
             Command::new("limit")
                 .about("Set the limits of a user; a limit that is not given is removed")
                 .arg(name())
@@ -60,6 +66,9 @@ pub(crate) fn users(server: &Server, arguments: &ArgMatches, form: Form) -> Resu
         }
         "authenticate" => authenticate(server, name(), secret()?),
         "set-tags" => change(server, Change::Users(UserChange::SetTags { name: name(), tags: words(given, "tags") })),
+        "set-roles" => {
+            change(server, Change::Users(UserChange::SetRoles { name: name(), roles: words(given, "roles") }))
+        }
         "limit" => {
             let limit = |name| given.get_one::<u32>(name).copied();
             let (connections, sessions) = (limit("max-connections"), limit("max-channels"));

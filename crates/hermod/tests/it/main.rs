@@ -26,6 +26,7 @@ mod rabbitmqctl;
 mod refusals;
 mod reload;
 mod remote;
+mod roles;
 mod scrub;
 mod server;
 mod shutdown;

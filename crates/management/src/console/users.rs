@@ -31,6 +31,7 @@ pub(super) fn router() -> Router<Arc<Source>> {
         .route("/users/{name}/revoke", post(revoke))
         .route("/users/{name}/password", post(change_password))
         .route("/users/{name}/tags", post(change_tags))
+        .route("/users/{name}/roles", post(change_roles))
         .route("/users/{name}/delete", get(ask_delete).post(delete))
 }
 
@@ -132,6 +133,7 @@ async fn one(visitor: &Visitor, source: &Arc<Source>, name: &str, sent: &Fields,
     let body = html! {
         (facts(&[
             ("Tags", html! { (tags(user.tags.iter())) }),
+            ("Roles", html! { (tags(user.roles.iter().map(|role| &**role))) }),
             ("Password", html! { (if user.password.is_some() { "yes" } else { "none: it can't log in by password" }) }),
             ("Most connections", limit(user.limits.connections)),
             ("Most sessions", limit(user.limits.sessions)),
@@ -143,6 +145,7 @@ async fn one(visitor: &Visitor, source: &Arc<Source>, name: &str, sent: &Fields,
         h2 { "Log-in" }
         (new_password(&here))
         (new_tags(&here, &known))
+        (new_roles(&here, &user.roles.iter().map(|role| &**role).collect::<Vec<_>>().join(", ")))
         p .buttons {
             a .button href={ (here) "/explain" } { "Explain access…" }
             a .button href={ (here) "/delete" } { "Delete user…" }
@@ -203,6 +206,12 @@ fn new_tags(path: &str, known: &str) -> Markup {
     form.folded("Change the tags", &format!("{path}/tags"), form.field("tags", "Tags", "text", TAGS), "Change tags")
 }
 
+fn new_roles(path: &str, known: &str) -> Markup {
+    let form = Form::of("roles", &Fields::default()).with(&[("roles", known)]);
+    let field = form.field("roles", "Roles", "text", "users whose permissions it has, too, separated by commas");
+    form.folded("Change the roles", &format!("{path}/roles"), field, "Change roles")
+}
+
 /// Makes a change of a user and leads back to its page. `made` is the change and the line that
 /// tells of it, or what is wrong with the form.
 async fn change<C: Changes + Send + 'static>(
@@ -248,6 +257,12 @@ async fn change_password(visitor: Visitor, State(source): Shared, Path(name): Na
 async fn change_tags(visitor: Visitor, State(source): Shared, Path(name): Named, fields: Fields) -> Shown {
     let made = UserChange::SetTags { name: name.clone(), tags: list_of(&fields) };
     change(&visitor, &source, &name, &fields, Ok((made, format!("The tags of '{name}' are changed.")))).await
+}
+
+async fn change_roles(visitor: Visitor, State(source): Shared, Path(name): Named, fields: Fields) -> Shown {
+    let roles = fields.text("roles").split(',').map(str::trim).filter(|role| !role.is_empty());
+    let made = UserChange::SetRoles { name: name.clone(), roles: roles.map(str::to_owned).collect() };
+    change(&visitor, &source, &name, &fields, Ok((made, format!("The roles of '{name}' are changed.")))).await
 }
 
 async fn ask_delete(visitor: Visitor, State(source): Shared, Path(name): Named) -> Shown {

@@ -147,6 +147,7 @@ pub(super) static OPERATIONS: &[Operation] = &[
             member("password_hash", Kind::Text, "Its hash, in place of the password"),
             member("hashing_algorithm", Kind::Text, "How that was made"),
             member("tags", Kind::Words, "What it may see and do"),
+            member("roles", Kind::Words, "Users whose permissions it has, too"),
         ],
         || put(changes::put_user),
     ),

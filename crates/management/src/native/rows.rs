@@ -303,6 +303,9 @@ pub(super) static USERS: Resource<User> = Resource {
     fields: &[
         declared("name", Kind::Text, "Its name", |user| json!(&*user.name)),
         declared("tags", Kind::Words, "What it may see and do", |user| json!(user.tags.iter().collect::<Vec<_>>())),
+        declared("roles", Kind::Words, "Users whose permissions it has, too", |user: &User| {
+            json!(user.roles.iter().map(|role| &**role).collect::<Vec<_>>())
+        }),
         declared("hashing", Kind::Text, "How its password is hashed; null for a user without one", |user: &User| {
             json!(user.password.as_ref().map(|password| PasswordHash::parts(password).0))
         })

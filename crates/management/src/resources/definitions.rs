@@ -35,6 +35,8 @@ const VHOST_LIMITS: &str = "vhost-limits";
 const OPERATOR_POLICY: &str = "operator_policy";
 /// The field of a hash that only Hermod reads.
 const HERMOD_HASH: &str = "hermod-password-hash";
+/// The field of a user's roles, which only Hermod reads.
+const HERMOD_ROLES: &str = "hermod-roles";
 /// The field of a queue with its subscription, which only Hermod reads.
 const HERMOD_SUBSCRIPTION: &str = "hermod-subscription";
 /// How a refusal begins.

@@ -261,7 +261,7 @@ fn needs(kind: &str, right: usize) -> &'static str {
 fn entry(source: &Source, user: &str, vhost: &str) -> Explanation {
     let authority = source.broker.authority();
     let known = authority.user(user);
-    let may = known.as_ref().is_some_and(|user| user.permissions.contains_key(vhost));
+    let may = source.broker.authority().may_enter(user, vhost);
     let reason = match (&known, may) {
         (None, _) => format!("there is no user '{user}'"),
         (_, true) => "it has permissions there".to_owned(),
@@ -284,10 +284,16 @@ fn because(ruling: &Ruling, user: &str, vhost: &str) -> String {
         Ruling::NoUser => format!("there is no user '{user}'"),
         Ruling::NoPermissions => format!("it has no permissions in virtual host '{vhost}'"),
         Ruling::Free => "no topic permission of the user is about this exchange".to_owned(),
-        Ruling::Granted { pattern } => format!("the pattern '{pattern}' is found in it"),
-        Ruling::Refused { pattern } if pattern.is_empty() => "the pattern is empty, which matches nothing".to_owned(),
-        Ruling::Refused { pattern } => format!("the pattern '{pattern}' is not found in it"),
+        Ruling::Granted { pattern, role } => format!("the pattern '{pattern}'{} is found in it", of_role(role)),
+        Ruling::Refused { pattern, role } if pattern.is_empty() => {
+            format!("the pattern{} is empty, which matches nothing", of_role(role))
+        }
+        Ruling::Refused { pattern, role } => format!("the pattern '{pattern}'{} is not found in it", of_role(role)),
     }
+}
+
+fn of_role(role: &Option<String>) -> String {
+    role.as_ref().map(|role| format!(" of role '{role}'")).unwrap_or_default()
 }
 
 /// The command that gives every right on this one thing and takes none.
@@ -295,8 +301,8 @@ fn smallest_grant(source: &Source, user: &str, vhost: &str, resource: Resource<'
     let exact = format!("^{}$", literal(if resource.name.is_empty() { "amq.default" } else { resource.name }));
     let patterns = [Right::Configure, Right::Write, Right::Read].map(|right| {
         match source.broker.authority().explain(user, vhost, resource, right) {
-            Ruling::Granted { pattern } => pattern,
-            Ruling::Refused { pattern } if !pattern.is_empty() => format!("{pattern}|{exact}"),
+            Ruling::Granted { pattern, .. } => pattern,
+            Ruling::Refused { pattern, role: None } if !pattern.is_empty() => format!("{pattern}|{exact}"),
             _ => exact.clone(),
         }
     });

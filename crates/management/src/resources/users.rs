@@ -69,6 +69,8 @@ pub(crate) struct UserBody {
     #[serde(default)]
     hashing_algorithm: String,
     tags: Option<Words>,
+    /// Hermod's own; roles that are not said stay as they are.
+    roles: Option<Vec<String>>,
 }
 
 impl UserBody {
@@ -101,7 +103,10 @@ pub(crate) async fn put(
     let tags =
         user.tags.ok_or_else(|| Failure::bad_request("tags_not_present: give the user tags, or an empty list"))?;
     let was_there = source.broker.authority().user(&name).is_some();
-    make(&source, &asker, UserChange::Put { name, secret, tags: tags.list() }).await?;
+    make(&source, &asker, UserChange::Put { name: name.clone(), secret, tags: tags.list() }).await?;
+    if let Some(roles) = user.roles {
+        make(&source, &asker, UserChange::SetRoles { name, roles }).await?;
+    }
     if was_there { done() } else { created() }
 }
 
@@ -135,9 +140,15 @@ pub(super) fn row(broker: &Broker, user: &User) -> Json {
         "hashing_algorithm": algorithm,
         "tags": user.tags.iter().collect::<Vec<_>>(),
         "limits": limits_of(user),
+        "roles": roles_of(user),
         "held_bytes": broker.user_held_bytes(&user.name),
         "declared_bytes": broker.user_declared_bytes(&user.name),
     })
+}
+
+/// The names of a user's roles.
+pub(crate) fn roles_of(user: &User) -> Vec<&str> {
+    user.roles.iter().map(|role| &**role).collect()
 }
 
 /// A password, or its hash. Its `Debug` output never shows either.
@@ -199,6 +210,13 @@ pub enum UserChange {
         /// All its tags.
         tags: Vec<String>,
     },
+    /// Replaces the roles of a user.
+    SetRoles {
+        /// Its name.
+        name: String,
+        /// All its roles: users whose permissions it has, too.
+        roles: Vec<String>,
+    },
 }
 
 impl Changes for UserChange {
@@ -209,6 +227,7 @@ impl Changes for UserChange {
             Self::Delete { name } => Told::plain("delete_user", ["", name]),
             Self::ChangePassword { name, .. } => Told::plain("change_password", ["", name]),
             Self::SetTags { name, tags } => Told::of("set_tags", ["", name], format_args!("tags={}", Said(tags))),
+            Self::SetRoles { name, roles } => Told::of("set_roles", ["", name], format_args!("roles={}", Said(roles))),
         }
     }
 
@@ -244,6 +263,17 @@ impl Changes for UserChange {
                 user.tags = tags_of(&tags);
                 Ok(())
             }),
+            Self::SetRoles { name, roles } => {
+                for role in &roles {
+                    if broker.authority().user(role).is_none() {
+                        return Err(Error::not_found(format!("there is no user '{role}' to be a role; add it first")));
+                    }
+                }
+                broker.change_user(&name, |user| {
+                    user.roles = roles.iter().map(|role| role.as_str().into()).collect();
+                    Ok(())
+                })
+            }
         }?;
         Ok((0, ticket))
     }

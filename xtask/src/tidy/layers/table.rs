@@ -28,7 +28,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/auth/src",
         layers: &[
-            &["sasl", "shown", "throttle", "pattern"],
+            &["members", "sasl", "shown", "throttle", "pattern"],
             &["password", "permission", "topic"],
             &["user"],
             &["ruling", "scopes"],

@@ -11,7 +11,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use serde_json::{Map, Value as Json};
 
 use super::fields::{Faults, Fields};
-use super::{HERMOD_HASH, HERMOD_SUBSCRIPTION};
+use super::{HERMOD_HASH, HERMOD_ROLES, HERMOD_SUBSCRIPTION};
 use crate::json;
 use crate::report::SubscriptionRow;
 use crate::resources::bindings::{BindingFields, DestinationType};
@@ -63,6 +63,8 @@ pub(super) struct UserEntry {
     pub(super) tags: Option<Vec<String>>,
     /// Connections and sessions; `None` keeps the limits that the user has.
     pub(super) limits: Option<[Option<u64>; 2]>,
+    /// `None` keeps the roles that the user has.
+    pub(super) roles: Option<Vec<String>>,
 }
 
 /// How a document says that a user logs in.
@@ -310,7 +312,8 @@ impl UserEntry {
         for limit in limits.iter().flatten().flatten().filter(|limit| **limit >= u64::from(u32::MAX)) {
             fields.wrong("limits", format!("{limit} is beyond what can be had"));
         }
-        Self { name, login, tags, limits }
+        let roles = fields.words(HERMOD_ROLES);
+        Self { name, login, tags, limits, roles }
     }
 }
 

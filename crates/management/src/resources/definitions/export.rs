@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{HERMOD_HASH, HERMOD_SUBSCRIPTION, OPERATOR_POLICY, VHOST_LIMITS};
+use super::{HERMOD_HASH, HERMOD_ROLES, HERMOD_SUBSCRIPTION, OPERATOR_POLICY, VHOST_LIMITS};
 use crate::listing;
 use crate::resources::Listed;
 use crate::source::Source;
@@ -102,7 +102,11 @@ pub(super) fn export_vhost(source: &Source, vhost: &str) -> Json {
 /// A user. RabbitMQ would refuse a document with a hash that it can't read. Such a hash goes into a
 /// field of its own, which RabbitMQ ignores: there the user has no password.
 fn user(row: Json) -> Json {
+    let roles = row["roles"].clone();
     let mut row = narrow(&row, &["name", "password_hash", "hashing_algorithm", "tags", "limits"]);
+    if roles.as_array().is_some_and(|roles| !roles.is_empty()) {
+        row[HERMOD_ROLES] = roles;
+    }
     if row["hashing_algorithm"].as_str().is_some_and(|name| !name.is_empty() && !name.starts_with(OF_RABBITMQ)) {
         row[HERMOD_HASH] = std::mem::replace(&mut row["password_hash"], json!(""));
         row["hashing_algorithm"] = json!(USUAL);

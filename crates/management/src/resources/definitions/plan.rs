@@ -192,7 +192,12 @@ impl<'a> Plan<'a> {
         let check = |user: &User| {
             self.broker.check_user(user).err().map(|error| format!("user '{}': {}", user.name, error.text))
         };
-        let lines: Vec<String> = self.users.values().filter_map(check).collect();
+        let mut lines: Vec<String> = self.users.values().filter_map(check).collect();
+        let is_there = |role: &str| self.users.contains_key(role) || self.broker.authority().user(role).is_some();
+        for user in self.users.values() {
+            let missing = user.roles.iter().filter(|role| !is_there(role));
+            lines.extend(missing.map(|role| format!("user '{}': there is no user '{role}' to be a role", user.name)));
+        }
         lines.iter().for_each(|line| self.wrong(line));
     }
 
@@ -291,6 +296,9 @@ impl<'a> Plan<'a> {
             // Larger limits have been refused already.
             let [connections, sessions] = limits.map(|limit| limit.and_then(|limit| u32::try_from(limit).ok()));
             user.limits = UserLimits { connections, sessions };
+        }
+        if let Some(roles) = &entry.roles {
+            user.roles = roles.iter().map(|role| role.as_str().into()).collect();
         }
         self.passwords.remove(&entry.name);
         match entry.login {
