@@ -232,7 +232,7 @@ impl Http {
                 value::choice(text, &METHODS)
             })?,
             ca: reader.get(declare("auth_http.https.cacertfile", "path", "", SERVICE_CA), optional_path)?,
-            timeout: reader.get(declare("auth_http.timeout", "time", "5 s", SERVICE_TIMEOUT), timeout)?,
+            timeout: reader.get(declare("auth_http.timeout", "time", "5 s", SERVICE_TIMEOUT), value::timeout)?,
         })
     }
 }
