@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{GUEST, json as shown};
-use crate::server::{Server, hermod, run};
+use crate::server::{Server, hermod, run, until};
 use crate::stomp::Stomp;
 
 /// A request, and the status and some text of its answer.
@@ -545,4 +545,39 @@ fn a_task_is_planned_started_and_cancelled() {
     assert_eq!(server.ask("GET", &path, alice).0, 401);
     assert_eq!(shown(&server, "/api/tasks", alice), json!([]));
     assert_eq!(server.send("POST", "/api/tasks/%2F", alice, plan).status, 401);
+}
+
+#[test]
+fn a_task_that_keeps_messages_is_undone_by_its_author_or_an_administrator() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    Stomp::connect(&server).publish("orders", "one");
+    let set = |verb: &str, words: &[&str]| assert_eq!(run(hermod(verb, dir.path()).args(words)).0, 0, "{words:?}");
+    for name in ["alice", "bob"] {
+        set("users", &["add", name, "--password", "one", "--tags", "management"]);
+        set("permissions", &["set", name, "^$", "^$", "orders"]);
+    }
+    let (alice, bob) = ("Authorization: Basic YWxpY2U6b25l\r\n", "Authorization: Basic Ym9iOm9uZQ==\r\n");
+    let post = |path: &str, user: &str, document: &str| {
+        let reply = server.send("POST", path, user, document);
+        (reply.status, reply.body)
+    };
+    let purge = r#"{"kind":"purge","queue":"orders","keep_ms":60000"#;
+    let plan = post("/api/tasks/%2F", alice, &format!(r#"{purge},"dry_run":true}}"#));
+    assert!(plan.0 == 200 && plan.1.contains(r#""taken":1"#), "{plan:?}");
+    let delete = post("/api/tasks/%2F", alice, r#"{"kind":"delete-queue","queue":"orders"}"#);
+    assert!(delete.0 == 401 && delete.1.contains("configure access to queue 'orders'"), "{delete:?}");
+    let (status, begun) = post("/api/tasks/%2F", alice, &format!("{purge}}}"));
+    assert_eq!(status, 202, "{begun}");
+    let name = serde_json::from_str::<Value>(&begun).unwrap()["name"].as_str().unwrap().to_owned();
+    let path = format!("/api/tasks/%2F/{name}");
+    until("it has ended", || shown(&server, &path, GUEST)["state"] == "done");
+    let ready = || shown(&server, "/api/queues/%2F/orders", GUEST)["messages_ready"].clone();
+    assert_eq!((&shown(&server, &path, GUEST)["taken"], ready()), (&json!(1), json!(0)));
+    let refused = post(&format!("{path}/undo"), bob, "");
+    assert!(refused.0 == 401 && refused.1.contains("is of user 'alice'"), "{refused:?}");
+    assert_eq!(post(&format!("{path}/undo"), alice, "").0, 202);
+    until("it is back", || ready() == 1);
+    // Its own queue is not there twice.
+    until("the queue that kept it is gone", || post(&format!("{path}/undo"), GUEST, "").0 == 404);
 }
