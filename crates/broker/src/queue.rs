@@ -383,6 +383,14 @@ impl Queue {
         }
     }
 
+    /// Its subscription outlives its last consumer by this many milliseconds; `None` for as long as
+    /// its arguments allow. The caller has its timer set.
+    pub(crate) fn expire_after(&self, expires: Option<u64>) {
+        let mut inner = self.inner.lock();
+        inner.lifetime.expire_after(expires);
+        inner.lifetime.disarm();
+    }
+
     /// When a queue without consumers expires.
     fn idle_until(&self, inner: &Inner) -> Option<u64> {
         if inner.is_attended() || inner.is_deleted() || inner.must_stay() {
@@ -393,6 +401,7 @@ impl Queue {
             // It was not empty when its last consumer left.
             return Some(inner.lifetime.used_at());
         }
+        let after = [after, inner.lifetime.expires()].into_iter().flatten().min();
         Some(inner.lifetime.used_at().saturating_add(after?))
     }
 

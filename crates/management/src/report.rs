@@ -190,6 +190,9 @@ pub struct SubscriptionRow {
     pub shared: bool,
     /// The selector of what it keeps.
     pub selector: String,
+    /// How many milliseconds it outlives its last consumer, if that is bounded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<u64>,
 }
 
 impl From<&SubscriptionFact> for SubscriptionRow {
@@ -199,6 +202,7 @@ impl From<&SubscriptionFact> for SubscriptionRow {
             name: fact.name.name.clone(),
             shared: fact.sharing == Sharing::Shared,
             selector: fact.selector.clone(),
+            expires: fact.expires,
         }
     }
 }

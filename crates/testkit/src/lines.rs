@@ -296,7 +296,15 @@ impl Open {
         let sharing = if name.client.is_some() { Sharing::Exclusive } else { Sharing::Shared };
         let filter = SubscriptionFilter { exchange: TOPICS.into(), key: topic.into(), arguments: Table::default() };
         let queue = QueueSpec { name: name.to_string(), durable: true, ..QueueSpec::default() };
-        let spec = SubscriptionSpec { name, sharing, selector: String::new(), filters: vec![filter], retained, queue };
+        let spec = SubscriptionSpec {
+            name,
+            sharing,
+            selector: String::new(),
+            expires: None,
+            filters: vec![filter],
+            retained,
+            queue,
+        };
         let Subscribed { name, ticket, .. } = self.client.subscribe(&spec, now)?;
         self.answer = Some((ticket.into(), format!("subscribed {tag}")));
         let (source, credit) = (Source::Subscription(name), Credit::Window { most: NonZeroU32::new(window) });

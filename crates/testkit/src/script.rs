@@ -235,8 +235,10 @@ impl Script {
         let queues = self.broker().broker.queues();
         let subscribed = queues.iter().filter_map(|queue| Some((&queue.name, queue.declared.subscription.as_ref()?)));
         let lines = subscribed.map(|(queue, subscription)| {
-            let broker::SubscriptionFact { name, sharing, selector } = &**subscription;
-            format!("{queue}: {name} {sharing:?} {selector}").trim_end().to_owned()
+            let broker::SubscriptionFact { name, sharing, selector, expires } = &**subscription;
+            let expires = expires.map_or(String::new(), |ms| format!(" {ms} ms"));
+            let line = format!("{queue}: {name} {sharing:?} {selector}");
+            format!("{}{expires}", line.trim_end())
         });
         lines.collect::<Vec<_>>().join(", ")
     }
@@ -365,7 +367,8 @@ impl Script {
         Ok(String::new())
     }
 
-    /// `subscribe CLIENT/NAME QUEUE EXCHANGE KEY …`, more of the latter two, flags behind a `+`.
+    /// `subscribe CLIENT/NAME QUEUE EXCHANGE KEY …`, more of the latter two, flags behind a `+`;
+    /// `expires=MS` is how long it outlives its last consumer.
     fn subscribe(&mut self, name: &str, statement: &Statement<'_>) -> Result<String, Error> {
         let (peer, now) = self.peer(name);
         let identity = subscription(statement.word(0));
@@ -379,11 +382,13 @@ impl Script {
             arguments: Table::default(),
         };
         let mut arguments = statement.table.clone();
-        arguments.0.retain(|(name, _)| name != "x-selector");
+        arguments.0.retain(|(name, _)| !["x-selector", "expires"].contains(&name.as_str()));
+        let expires = statement.table.get("expires").and_then(broker::Value::as_integer);
         let spec = SubscriptionSpec {
             name: identity,
             sharing: if statement.has("shared") { Sharing::Shared } else { Sharing::Exclusive },
             selector: meant(statement).selector.to_owned(),
+            expires: expires.and_then(|ms| u64::try_from(ms).ok()),
             filters: filters.chunks(2).map(filter).collect(),
             retained: match (statement.has("retained"), statement.has("retained-of-new")) {
                 (true, _) => RetainedWanted::OfAll,

@@ -179,6 +179,7 @@ impl Found {
             name: identity.map(|identity| identity.name.clone()).unwrap_or_default(),
             sharing: identity.map_or(Sharing::Exclusive, |identity| identity.sharing),
             selector: std::mem::take(&mut wanted.arguments.selector),
+            expires: None,
             filters: vec![SubscriptionFilter { exchange, key, arguments: Table::default() }],
             queue: identity.map_or_else(own, Identity::queue),
             retained: broker::RetainedWanted::None,

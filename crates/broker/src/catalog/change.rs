@@ -168,7 +168,12 @@ impl Tables {
                 self.insert_exchange(*exchange);
             }
             Change::Queue(queue) => self.insert_queue(queue),
-            Change::Subscription(subscription) => self.subscriptions.put(subscription),
+            Change::Subscription(subscription) => {
+                if let Some(queue) = self.queue_by_id(subscription.queue) {
+                    queue.expire_after(subscription.fact.expires);
+                }
+                self.subscriptions.put(subscription);
+            }
             Change::Bind(bound, admitted) => {
                 let (lasts, destination) = (self.lasts(&bound, admitted.destination()), admitted.destination());
                 let Some(source) = self.raise_source(&bound) else { return };

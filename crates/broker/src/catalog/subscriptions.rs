@@ -9,7 +9,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use journal::{Appender, Group, Owner};
 
-use crate::encoding::{Malformed, Reader, write_text};
+use crate::encoding::{Malformed, Reader, write_text, write_varint};
 use crate::routing::{Load, Tally, Weight};
 use crate::store::facts::SUBSCRIPTION;
 
@@ -48,6 +48,8 @@ pub struct SubscriptionFact {
     pub sharing: Sharing,
     /// It keeps the messages that this selector is true of; all, if it is empty.
     pub selector: String,
+    /// How many milliseconds it outlives its last consumer; `None` for as long as its queue.
+    pub expires: Option<u64>,
 }
 
 /// A subscription.
@@ -68,6 +70,10 @@ pub(crate) struct Subscriptions {
     queues: HashMap<SubscriptionName, Owner>,
 }
 
+/// Flags of a subscription in its record.
+const SHARED: u8 = 1;
+const EXPIRES: u8 = 2;
+
 impl SubscriptionFact {
     /// The bytes of one whose queue is logged.
     pub(crate) fn load(&self) -> Load {
@@ -81,12 +87,13 @@ impl SubscriptionFact {
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let Self { name: SubscriptionName { client, name }, sharing, selector } = self;
+        let Self { name: SubscriptionName { client, name }, sharing, selector, expires } = self;
         let mut bytes = vec![client.is_some().into()];
         client.iter().for_each(|client| write_text(&mut bytes, client));
         write_text(&mut bytes, name);
-        bytes.push((*sharing == Sharing::Shared).into());
+        bytes.push(u8::from(*sharing == Sharing::Shared) * SHARED + u8::from(expires.is_some()) * EXPIRES);
         write_text(&mut bytes, selector);
+        expires.iter().for_each(|expires| write_varint(&mut bytes, *expires));
         bytes
     }
 
@@ -94,8 +101,14 @@ impl SubscriptionFact {
         let mut reader = Reader::new(bytes);
         let client = if reader.bool()? { Some(reader.text()?.to_owned()) } else { None };
         let name = SubscriptionName { client, name: reader.text()?.to_owned() };
-        let sharing = if reader.bool()? { Sharing::Shared } else { Sharing::Exclusive };
-        let fact = Self { name, sharing, selector: reader.text()?.to_owned() };
+        let flags = reader.byte()?;
+        if flags & !(SHARED | EXPIRES) != 0 {
+            return Err(reader.malformed("unknown flags of a subscription"));
+        }
+        let sharing = if flags & SHARED != 0 { Sharing::Shared } else { Sharing::Exclusive };
+        let selector = reader.text()?.to_owned();
+        let expires = if flags & EXPIRES != 0 { Some(reader.varint()?) } else { None };
+        let fact = Self { name, sharing, selector, expires };
         reader.end()?;
         Ok(fact)
     }
@@ -146,7 +159,7 @@ mod tests {
 
     fn fact(client: Option<&str>, name: &str, sharing: Sharing, selector: &str) -> SubscriptionFact {
         let name = SubscriptionName { client: client.map(str::to_owned), name: name.to_owned() };
-        SubscriptionFact { name, sharing, selector: selector.to_owned() }
+        SubscriptionFact { name, sharing, selector: selector.to_owned(), expires: None }
     }
 
     #[test]
@@ -154,6 +167,11 @@ mod tests {
         for (fact, expected) in [
             (fact(Some("me"), "news", Sharing::Exclusive, "a = 1"), &b"\x01\x02me\x04news\0\x05a = 1"[..]),
             (fact(None, "n", Sharing::Shared, ""), b"\0\x01n\x01\0"),
+            (
+                SubscriptionFact { expires: Some(300), ..fact(None, "n", Sharing::Exclusive, "b") },
+                b"\0\x01n\x02\x01b\xac\x02",
+            ),
+            (SubscriptionFact { expires: Some(0), ..fact(None, "n", Sharing::Shared, "") }, b"\0\x01n\x03\0\0"),
         ] {
             let bytes = fact.bytes();
             assert_eq!(bytes, expected);

@@ -14,6 +14,8 @@ pub(super) struct Lifetime {
     used_at: u64,
     /// When anything last happened to it.
     active_at: u64,
+    /// How long its subscription outlives its last consumer.
+    expires: Option<u64>,
     /// This visit has dropped as much as it may, and more must go.
     has_more: bool,
 }
@@ -22,7 +24,7 @@ impl Lifetime {
     /// Of a new queue.
     pub(super) fn new(now: u64) -> Self {
         let (timer_at, used_at, active_at) = (u64::MAX, now, now);
-        Self { is_deleted: false, had_consumer: false, timer_at, used_at, active_at, has_more: false }
+        Self { is_deleted: false, had_consumer: false, timer_at, used_at, active_at, expires: None, has_more: false }
     }
 
     #[inline]
@@ -43,6 +45,16 @@ impl Lifetime {
     /// A consumer is there.
     pub(super) fn note_consumer(&mut self) {
         self.had_consumer = true;
+    }
+
+    /// Its subscription outlives its last consumer by this many milliseconds.
+    pub(super) fn expire_after(&mut self, expires: Option<u64>) {
+        self.expires = expires;
+    }
+
+    /// See [`Self::expire_after`].
+    pub(super) fn expires(&self) -> Option<u64> {
+        self.expires
     }
 
     /// When the queue was last used, for its own expiry.

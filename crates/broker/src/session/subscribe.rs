@@ -35,6 +35,9 @@ pub struct SubscriptionSpec {
     pub sharing: Sharing,
     /// It keeps the messages that this selector is true of; all, if it is empty.
     pub selector: String,
+    /// How many milliseconds it outlives its last consumer; `None` for as long as its queue, whose
+    /// own expiry counts, too. It replaces what was asked for before.
+    pub expires: Option<u64>,
     /// What it asks for, beside what it has asked for before.
     pub filters: Vec<SubscriptionFilter>,
     /// Which retained messages of its topics it gets first.
@@ -105,8 +108,8 @@ impl SubscriptionSpec {
 }
 
 impl Client {
-    /// Begins a subscription, or adds filters to the one with its name and gives it its selector. A
-    /// queue that has no subscription yet and is as asked for becomes its queue.
+    /// Begins a subscription, or adds filters to the one with its name and gives it its selector
+    /// and its expiry. A queue that has no subscription yet and is as asked for becomes its queue.
     ///
     /// # Errors
     /// Those of [`Client::declare_queue`] and [`Client::bind`]. `Precondition` also where the queue
@@ -173,6 +176,7 @@ impl Client {
             self.note_new_queue(tables, &queue);
         } else {
             drop(tables);
+            engine.watch(&queue);
         }
         drop(groups);
         let fed = self.feed(searches, &FeedTarget::Queue(Arc::clone(&queue)), retained);
@@ -227,8 +231,12 @@ impl Client {
         let (name, vhost) = (&queue.name, &queue.vhost);
         Selector::parse(&spec.selector)
             .map_err(|error| InvalidArgument::new(SELECTOR, error.to_string()).at(name, vhost))?;
-        let mut fact =
-            SubscriptionFact { name: spec.name.clone(), sharing: spec.sharing, selector: spec.selector.clone() };
+        let mut fact = SubscriptionFact {
+            name: spec.name.clone(),
+            sharing: spec.sharing,
+            selector: spec.selector.clone(),
+            expires: spec.expires,
+        };
         if fact.name.name.is_empty() {
             fact.name.name = name.to_string();
         }

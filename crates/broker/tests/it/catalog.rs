@@ -104,7 +104,15 @@ impl World {
         let filters = filters.collect();
         let sharing = self.one_of(&[Sharing::Exclusive, Sharing::Shared]);
         let retained = RetainedWanted::None;
-        SubscriptionSpec { name, sharing, selector: self.one_of(&["", "a = 1"]).to_owned(), filters, retained, queue }
+        SubscriptionSpec {
+            name,
+            sharing,
+            selector: self.one_of(&["", "a = 1"]).to_owned(),
+            expires: None,
+            filters,
+            retained,
+            queue,
+        }
     }
 
     fn exchange(&mut self) -> ExchangeSpec {

@@ -200,6 +200,37 @@ fn it_outlives_the_broker_if_its_queue_does() {
     }
 }
 
+/// Its own expiry is said again each time, and ends it and its queue, also after a restart.
+#[test]
+fn one_that_expires_outlives_its_last_consumer_for_so_long() {
+    for end in ["restart", "crash", "cut"] {
+        let disk = SimDisk::new(1, 64 << 20);
+        let mut script = Script::stepped(&disk, RING);
+        script.check(&[
+            ("a subscribe me/s q amq.topic a + durable expires=1000; consume subscription:me/s c", ""),
+            ("* tick 5000", ""),
+            ("a cancel c", "cancelled"),
+            ("* tick 900", ""),
+            ("* subscriptions", "q: 's' of client 'me' Exclusive 1000 ms"),
+            ("a subscribe me/s q + durable expires=3000", ""),
+            ("* tick 2000", ""),
+            ("* subscriptions", "q: 's' of client 'me' Exclusive 3000 ms"),
+        ]);
+        script.say(&format!("* {end}"));
+        script.check(&[
+            ("* tick 2900", ""),
+            ("* subscriptions", "q: 's' of client 'me' Exclusive 3000 ms"),
+            ("a subscribe me/s q + durable", ""),
+            ("* tick 100000", ""),
+            ("* subscriptions", "q: 's' of client 'me' Exclusive"),
+            ("a subscribe me/s q + durable expires=50", ""),
+            ("* tick 50", ""),
+            ("* subscriptions", ""),
+            ("* counts q", "none"),
+        ]);
+    }
+}
+
 /// Cuts the power at each operation of the disk while a subscription begins and while it ends.
 #[test]
 fn a_cut_leaves_a_subscription_with_its_queue_and_bindings_or_none_of_them() {

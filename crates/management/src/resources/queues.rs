@@ -454,11 +454,12 @@ impl Changes for QueueChange {
             Self::Subscribe { vhost, name, durable, auto_delete, arguments, subscription } => {
                 let mut client = client(broker, &vhost, caller)?;
                 let arguments = json::table(&arguments).map_err(Error::precondition)?;
-                let SubscriptionRow { client: of, name: called, shared, selector } = subscription;
+                let SubscriptionRow { client: of, name: called, shared, selector, expires } = subscription;
                 let spec = SubscriptionSpec {
                     name: SubscriptionName { client: of, name: called },
                     sharing: if shared { Sharing::Shared } else { Sharing::Exclusive },
                     selector,
+                    expires,
                     // They are bindings, and come as these.
                     filters: Vec::new(),
                     retained: RetainedWanted::None,

@@ -221,6 +221,7 @@ impl Session {
             },
             name: durable.map(|durable| durable.name).unwrap_or_default(),
             selector: if named { String::new() } else { selector.to_owned() },
+            expires: None,
             filters: vec![filter],
             retained: retained(headers)?,
             queue,

@@ -449,6 +449,7 @@ impl QueueEntry {
             name: of_queue.text("name"),
             shared: of_queue.truth("shared").unwrap_or(false),
             selector: of_queue.optional_text("selector").unwrap_or_default(),
+            expires: of_queue.number("expires").and_then(|ms| u64::try_from(ms).ok()),
         };
         of_queue.finish();
         Some(row)
