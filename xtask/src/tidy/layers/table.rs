@@ -450,6 +450,29 @@ pub(super) const FOLDERS: &[Folder] = &[
         allowed: &[],
     },
     Folder {
+        path: "crates/mqtt/src",
+        layers: &[
+            &["codec", "limits"],
+            &["address"],
+            &["dialect"],
+            &["session"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/mqtt/src/session",
+        layers: &[
+            &["claims", "failure", "filters"],
+            &["incoming", "store"],
+            &["outgoing", "will"],
+            &["connect"],
+            &["open"],
+            &["opening", "publish", "subscribe"],
+            &["connection"],
+        ],
+        allowed: &[],
+    },
+    Folder {
         path: "crates/mqtt/src/codec",
         layers: &[
             &["kind", "version"],
@@ -636,7 +659,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/hermod/src/protocols",
         layers: &[
-            &["amqp091", "amqp10", "stomp"],
+            &["amqp091", "amqp10", "mqtt", "stomp"],
         ],
         allowed: &[],
     },

@@ -1,0 +1,434 @@
+//! An open session: its state, what its packets ask for, and the packets of the broker's events.
+//!
+//! A connection is one session of the broker. The order within a turn is the broker's: publishes
+//! are gathered, and any other operation runs the gathered ones first.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
+
+use broker::{
+    Awaited, Broker, Client, Consume, ConsumerArguments, Credit, Delivery, Dialects, Event, Outcome, RetainedWanted,
+    SessionId, Source, Tags, Ticket,
+};
+use wire::Output;
+
+use super::Shared;
+use super::claims::{Claim, Standing};
+use super::connect::Asked;
+use super::failure::Failure;
+use super::filters::{Filters, Matched, Publisher, Subscription};
+use super::incoming::Incoming;
+use super::outgoing::{Follows, Outgoing, Unanswered, topic_of};
+use super::store::{Life, Store, filter_of_binding};
+use super::will::WillMessage;
+use crate::codec::{
+    Ack, Filter, Notice, Packet, PacketId, PacketKind, Properties, PropertyBlock, PropertyId, QoS, Reason, Version,
+    encode,
+};
+use crate::dialect::{self, Mark};
+
+/// The tag of the consumer of the session's own queue. Those of shared subscriptions are their
+/// filters, which begin otherwise.
+const OWN: &str = "session";
+
+/// The parts of a session.
+pub(super) struct Parts {
+    pub(super) asked: Asked,
+    pub(super) client: Client,
+    pub(super) will: Option<WillMessage>,
+    pub(super) mark: Mark,
+    pub(super) claim: Claim,
+    pub(super) store: Store,
+    pub(super) earlier: Earlier,
+    /// The highest quality that is served.
+    pub(super) max_qos: QoS,
+}
+
+/// What a session has left unanswered, in both directions.
+#[derive(Debug, Default)]
+pub(super) struct Earlier {
+    pub(super) sent: Unanswered,
+    /// Messages of quality 2 that were not released.
+    pub(super) received: HashSet<PacketId>,
+}
+
+impl Earlier {
+    pub(super) fn is_empty(&self) -> bool {
+        self.sent.is_empty() && self.received.is_empty()
+    }
+}
+
+/// What the session delivers, apart from the client that reports it.
+pub(super) struct Delivering {
+    pub(super) version: Version,
+    mark: Mark,
+    pub(super) filters: Filters,
+    /// Shared subscriptions, by their filters as written.
+    pub(super) shares: HashMap<String, Subscription>,
+    pub(super) incoming: Incoming,
+    outgoing: Outgoing,
+    dialects: Dialects,
+}
+
+/// A client that has its session.
+pub(super) struct Session {
+    pub(super) client: Client,
+    pub(super) id: SessionId,
+    pub(super) delivering: Delivering,
+    pub(super) store: Store,
+    claim: Claim,
+    will: Option<WillMessage>,
+    pub(super) mark: Mark,
+    receive_maximum: u16,
+    pub(super) max_qos: QoS,
+    wants_reasons: bool,
+    /// Answers that wait until their change is durable, in order.
+    fences: VecDeque<(Awaited, Vec<u8>)>,
+    /// Whether its queue has a consumer.
+    consumes: bool,
+    /// DISCONNECT has come.
+    has_left: bool,
+    /// Whether a packet waits until no publish is parked behind an alarm.
+    waits: bool,
+    /// Reused for each message.
+    pub(super) scratch: Scratch,
+}
+
+/// Memory that each message uses again.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    pub(super) key: String,
+    pub(super) properties: Vec<u8>,
+}
+
+impl Session {
+    pub(super) fn new(parts: Parts, dialects: Dialects, now: Instant) -> Self {
+        let Parts { asked, mut client, will, mark, claim, store, earlier, max_qos } = parts;
+        let mut incoming = Incoming::default();
+        incoming.resume(earlier.received);
+        let id = client.open_session(1);
+        client.share_window(id, NonZeroU32::new(asked.receive_maximum.into()), now);
+        let delivering = Delivering {
+            version: asked.accepts.version,
+            mark,
+            filters: Filters::default(),
+            shares: HashMap::new(),
+            incoming,
+            outgoing: Outgoing::new(asked.accepts, earlier.sent),
+            dialects,
+        };
+        Self {
+            client,
+            id,
+            delivering,
+            store,
+            claim,
+            will,
+            mark,
+            receive_maximum: asked.receive_maximum,
+            max_qos,
+            wants_reasons: asked.wants_reasons,
+            fences: VecDeque::new(),
+            consumes: false,
+            has_left: false,
+            waits: false,
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Takes up the filters of a stored session, and what waits in its queue.
+    pub(super) fn resume(&mut self, broker: &Broker, now: Instant) -> Result<(), Failure> {
+        let bindings = broker.bindings_to_queue(self.client.vhost(), &self.store.queue);
+        for (filter, subscription) in bindings.iter().filter_map(filter_of_binding) {
+            match Filter::parse(&filter) {
+                Ok(Filter { share: Some(_), .. }) => self.join(&filter, subscription, now).map(|_| ())?,
+                _ => _ = self.delivering.filters.put(&filter, subscription),
+            }
+        }
+        self.consume_own(now)
+    }
+
+    /// Begins to consume from the session's queue.
+    pub(super) fn consume_own(&mut self, now: Instant) -> Result<(), Failure> {
+        if !self.consumes {
+            self.consume(Source::Subscription(self.store.name.clone()), OWN, now)?;
+            self.consumes = true;
+        }
+        Ok(())
+    }
+
+    /// Begins to consume under this tag.
+    pub(super) fn consume(&mut self, source: Source, tag: &str, now: Instant) -> Result<(), Failure> {
+        // A client may take any time to answer: nothing in the protocol bounds it.
+        let arguments = ConsumerArguments { timeout: Some(Duration::ZERO), ..ConsumerArguments::default() };
+        let credit = Credit::Window { most: NonZeroU32::new(self.receive_maximum.into()) };
+        let consume = Consume { source, tag: tag.to_owned(), credit, arguments: Ok(arguments), ..Consume::default() };
+        self.client.consume(self.id, consume, now)?;
+        Ok(())
+    }
+
+    pub(super) fn client_id(&self) -> &str {
+        &self.claim.key.client_id
+    }
+
+    /// Whether another connection has asked for the client's identifier.
+    pub(super) fn is_taken_over(&self) -> bool {
+        self.claim.standing() == Standing::Lost
+    }
+
+    /// Whether a packet must wait for something before it can be taken.
+    pub(super) fn waits(&self) -> bool {
+        self.has_left || self.waits
+    }
+
+    /// Whether a packet of this kind must wait because publishes before it are parked behind an
+    /// alarm. Publishes and answers may overtake them.
+    pub(super) fn must_wait(&mut self, kind: PacketKind) -> bool {
+        self.waits = matches!(kind, PacketKind::Subscribe | PacketKind::Unsubscribe) && self.client.parked(self.id);
+        self.waits
+    }
+
+    /// Whether the client has left, and the last answers are written.
+    pub(super) fn is_over(&self) -> bool {
+        self.has_left && self.fences.is_empty() && self.delivering.incoming.is_empty()
+    }
+
+    /// The server goes down: a will that would wait is sent now.
+    pub(super) fn stop(&mut self) {
+        if let Some(will) = &mut self.will {
+            will.delay = Duration::ZERO;
+        }
+    }
+
+    /// Handles a packet.
+    pub(super) fn handle(&mut self, packet: &Packet<'_>, output: &mut Output, now: Instant) -> Result<(), Failure> {
+        match packet {
+            Packet::Publish(publish) => self.publish(publish),
+            Packet::PubAck(ack) | Packet::PubRec(ack) | Packet::PubComp(ack) => {
+                self.answered(packet.kind(), ack, output)
+            }
+            Packet::PubRel(ack) => {
+                let reason = self.delivering.incoming.release(ack.id);
+                self.say(PacketKind::PubComp, ack.id, reason, output);
+                Ok(())
+            }
+            Packet::Subscribe(subscribe) => self.subscribe(subscribe, now),
+            Packet::Unsubscribe(unsubscribe) => self.unsubscribe(unsubscribe, output, now),
+            Packet::PingReq => {
+                encode(&Packet::PingResp, self.delivering.version, output.tail());
+                output.count_answer(2);
+                Ok(())
+            }
+            Packet::Disconnect(notice) => self.disconnect(notice, now),
+            Packet::Connect(_) => Err(Failure::protocol("this connection is open already [MQTT-3.1.0-2]")),
+            Packet::Auth(_) => Err(Failure::protocol("no enhanced log-in has begun [MQTT-4.12.0-1]")),
+            _ => Err(Failure::protocol(format!("only a server sends {}", packet.kind().as_str()))),
+        }
+    }
+
+    /// PUBACK, PUBREC or PUBCOMP.
+    fn answered(&mut self, kind: PacketKind, ack: &Ack<'_>, output: &mut Output) -> Result<(), Failure> {
+        match self.delivering.outgoing.answered(kind, ack) {
+            Follows::Settle(tag) => {
+                // A refused message is not sent again [MQTT-4.4.0-2].
+                let is_refused = ack.reason.is_error() && kind != PacketKind::PubComp;
+                let outcome = if is_refused { Outcome::REJECTED } else { Outcome::Accepted };
+                self.client.settle(self.id, Tags::One(tag), &outcome)?;
+            }
+            Follows::Release(reason) => self.say(PacketKind::PubRel, ack.id, reason, output),
+            Follows::Nothing => {}
+        }
+        Ok(())
+    }
+
+    /// Writes an answer to an answer.
+    fn say(&mut self, kind: PacketKind, id: PacketId, reason: Reason, output: &mut Output) {
+        let before = output.len();
+        Ack { id, reason, properties: Properties::NONE }.write(kind, self.delivering.version, output.tail());
+        output.count_answer(output.len() - before);
+    }
+
+    fn disconnect(&mut self, notice: &Notice<'_>, now: Instant) -> Result<(), Failure> {
+        if let Some(expiry) = notice.properties.number(PropertyId::SessionExpiry) {
+            self.change_expiry(expiry, now)?;
+        }
+        if notice.reason != Reason::DisconnectWithWill {
+            self.will = None;
+        }
+        self.has_left = true;
+        Ok(())
+    }
+
+    fn change_expiry(&mut self, expiry: u32, now: Instant) -> Result<(), Failure> {
+        let was = self.store.expiry;
+        if was == 0 && expiry != 0 {
+            let text = "the session expiry interval was 0 in CONNECT and cannot be raised [3.14.2.2.2]";
+            return Err(Failure::protocol(text));
+        }
+        self.store.expiry = expiry;
+        if expiry != 0 && expiry != was {
+            let spec = self.store.spec(Vec::new(), RetainedWanted::None);
+            self.client.subscribe(&spec, now)?;
+        }
+        Ok(())
+    }
+
+    /// An answer that is written when `ticket` and all earlier settlements are durable.
+    pub(super) fn fence(&mut self, ticket: Ticket, packet: &Packet<'_>) {
+        let mut bytes = Vec::new();
+        encode(packet, self.delivering.version, &mut bytes);
+        self.fences.push_back((ticket.into(), bytes));
+    }
+
+    /// A reason in words, if the client wants it.
+    pub(super) fn reason<'b>(&self, text: &str, block: &'b mut PropertyBlock) -> Properties<'b> {
+        if !self.wants_reasons || !self.delivering.version.has_properties() {
+            return Properties::NONE;
+        }
+        block.clear();
+        block.text(PropertyId::ReasonString, auth::shown::extract(text, crate::limits::TOLD).as_ref());
+        block.as_properties()
+    }
+
+    /// The broker has run what was gathered. Writes its events, about `room` bytes, and the answers
+    /// that can be written now. True if it has more events.
+    pub(super) fn report(&mut self, output: &mut Output, room: usize, now: Instant) -> Result<bool, Failure> {
+        self.release(output);
+        let Self { client, delivering, .. } = self;
+        let mut result = Ok(());
+        let time = client.unix_ms();
+        let more = client.drain(now, room, &mut |event| {
+            if result.is_ok() {
+                result = report(event, delivering, time, output);
+            }
+        });
+        result?;
+        self.answer(output)?;
+        self.settle_sent(now)?;
+        self.release(output);
+        self.waits = self.waits && self.client.parked(self.id);
+        Ok(more)
+    }
+
+    /// Writes the answers that have nothing more to wait for.
+    fn release(&mut self, output: &mut Output) {
+        while let Some((_, bytes)) = self.fences.pop_front_if(|(awaited, _)| self.client.durable(*awaited)) {
+            output.put(&bytes);
+            output.count_answer(bytes.len());
+        }
+    }
+
+    /// Settles what was sent and needs no answer of the client.
+    pub(super) fn settle_sent(&mut self, now: Instant) -> Result<(), Failure> {
+        let mut settled = std::mem::take(&mut self.delivering.outgoing.settled);
+        if settled.is_empty() {
+            return Ok(());
+        }
+        let runs = settled.chunk_by(|(tag, outcome), (next, other)| tag + 1 == *next && outcome == other);
+        for run in runs {
+            let [(first, outcome), ..] = run else { continue };
+            let tags = Tags::Range { first: *first, last: first + run.len() as u64 - 1 };
+            self.client.settle(self.id, tags, outcome)?;
+        }
+        settled.clear();
+        self.delivering.outgoing.settled = settled;
+        self.client.flush(now);
+        Ok(())
+    }
+
+    /// Stops a consumer and writes the deliveries that are on their way.
+    pub(super) fn cancel(&mut self, tag: &str, output: &mut Output, now: Instant) -> Result<Ticket, Failure> {
+        let Self { client, id, delivering, .. } = self;
+        let mut result = Ok(());
+        let time = client.unix_ms();
+        let ticket = client.cancel(*id, tag, now, &mut |event| {
+            if result.is_ok() {
+                result = report(event, delivering, time, output);
+            }
+        });
+        result?;
+        self.settle_sent(now)?;
+        Ok(ticket)
+    }
+
+    /// Ends the session's connection, and the session, if it is to end with it. Returns the client.
+    pub(super) fn leave(self, shared: &Shared, now: Instant) -> Client {
+        let Self { mut client, id, delivering, store, claim, will, .. } = self;
+        let key = claim.key.clone();
+        let outlives = store.outlives();
+        if let Some(will) = will {
+            let delay = will.delay.min(outlives.unwrap_or(Duration::MAX));
+            if delay.is_zero() {
+                will.publish(&mut client, id, now);
+            } else {
+                shared.wills.delay(key.clone(), will, now + delay, client.identity().clone());
+            }
+        }
+        client.close_session(id, now);
+        if store.life == Life::Stored {
+            if store.expiry == 0 {
+                let ended = client.unsubscribe(&store.name, &store.queue, now);
+                if let Err(error) = ended {
+                    tracing::warn!(client_id = key.client_id, %error, "MQTT session not ended");
+                }
+            } else {
+                let until = outlives.map(|outlives| now + outlives);
+                let Delivering { incoming, outgoing, .. } = delivering;
+                let earlier = Earlier { sent: outgoing.into_unanswered(), received: incoming.into_known() };
+                shared.left.put(key, until, earlier, now);
+            }
+        }
+        // The claim goes with the rest of the session, once the client has none any more.
+        client
+    }
+}
+
+/// Turns one event into packets.
+fn report(event: Event<'_>, to: &mut Delivering, now: u64, output: &mut Output) -> Result<(), Failure> {
+    match event {
+        Event::Deliver(delivery) => to.deliver(&delivery, now, output),
+        Event::Confirmed { up_to, .. } => to.incoming.confirmed(up_to),
+        Event::Refused { number, why, .. } => to.incoming.refused(number, why),
+        Event::Unroutable { number, .. } => number.into_iter().for_each(|number| to.incoming.unroutable(number)),
+        Event::Cancelled { consumer_tag, .. } => {
+            let what = if consumer_tag == OWN { "the session" } else { consumer_tag };
+            let text = format!("{what} has ended: its queue was deleted, or its user may not read there any more");
+            return Err(Failure::new(Reason::AdministrativeAction, text));
+        }
+        Event::SessionFailed { error, .. } => return Err(error.into()),
+        Event::Overdue { timeout, .. } => {
+            let text = format!("a message was not acknowledged within {} ms", timeout.as_millis());
+            return Err(Failure::new(Reason::AdministrativeAction, text));
+        }
+        Event::Kicked { reason } => return Err(Failure::new(Reason::AdministrativeAction, reason)),
+        // There are no transactions and no drains, and MQTT has no packet for an alarm.
+        Event::Committed { .. }
+        | Event::RolledBack { .. }
+        | Event::Drained { .. }
+        | Event::Blocked { .. }
+        | Event::Unblocked => {}
+    }
+    Ok(())
+}
+
+impl Delivering {
+    fn deliver(&mut self, delivery: &Delivery<'_>, now: u64, output: &mut Output) {
+        let topic = topic_of(delivery);
+        let matched = if delivery.consumer_tag == OWN {
+            self.filters.matching(&topic, self.publisher(delivery))
+        } else {
+            let share = self.shares.get(delivery.consumer_tag).copied().unwrap_or_default();
+            Matched::of(&share)
+        };
+        self.outgoing.write(delivery, &topic, &matched, (&self.dialects, now), output);
+    }
+
+    /// Whether this client has published the message.
+    fn publisher(&self, delivery: &Delivery<'_>) -> Publisher {
+        let message = delivery.message;
+        let is_own =
+            message.dialect() == dialect::ENCODING && dialect::mark_of(message.properties()) == Some(self.mark);
+        if is_own { Publisher::Own } else { Publisher::Other }
+    }
+}

@@ -1,0 +1,192 @@
+//! SUBSCRIBE and UNSUBSCRIBE: bindings of the session's queue, and members of shared
+//! subscriptions.
+//!
+//! Each filter has an answer of its own, in order. The answers are written when all that was asked
+//! for is durable.
+
+use std::time::Instant;
+
+use broker::{RetainedWanted, Source, Ticket};
+use wire::Output;
+
+use super::failure::Failure;
+use super::filters::Subscription;
+use super::open::Session;
+use super::store::{self, Life};
+use crate::codec::{
+    Asked, Filter, Granted, Options, Packet, PacketKind, Properties, PropertyBlock, PropertyId, QoS, Reason,
+    ReasonList, RetainHandling, Subscribe, Unsubscribe,
+};
+use crate::limits;
+
+impl Session {
+    pub(super) fn subscribe(&mut self, subscribe: &Subscribe<'_>, now: Instant) -> Result<(), Failure> {
+        let id = subscribe.properties.number(PropertyId::SubscriptionId);
+        let mut answers = Answers::default();
+        for asked in subscribe.filters.iter() {
+            let done = self.subscribe_to(&asked, id, now);
+            answers.add(done, PacketKind::SubAck, self);
+        }
+        answers.fence(subscribe.id, PacketKind::SubAck, self);
+        Ok(())
+    }
+
+    /// Adds a subscription, or gives it new options. Returns the quality that it gets.
+    fn subscribe_to(&mut self, asked: &Asked<'_>, id: Option<u32>, now: Instant) -> Result<(Reason, Ticket), Failure> {
+        let Asked { written, filter, options } = *asked;
+        let levels = filter.filter.split('/').count();
+        if levels > limits::LEVELS {
+            let text = format!("filter has {levels} levels; the most is {}", limits::LEVELS);
+            return Err(Failure::new(Reason::QuotaExceeded, text));
+        }
+        if self.delivering.filters.count() + self.delivering.shares.len() >= limits::SUBSCRIPTIONS {
+            let text = format!("the session has {} subscriptions, the most that it may", limits::SUBSCRIPTIONS);
+            return Err(Failure::new(Reason::QuotaExceeded, text));
+        }
+        // A message of quality 2 must not go from one member to another [MQTT-4.8.2-5].
+        let most = if filter.share.is_some() { QoS::AtLeastOnce } else { self.max_qos };
+        let qos = options.qos.min(most);
+        let subscription = Subscription { options: Options { qos, ..options }, id };
+        let ticket = match filter.share {
+            Some(_) => self.share(written, subscription, now)?,
+            None => self.bind(&filter, subscription, now)?,
+        };
+        let granted = match qos {
+            QoS::AtMostOnce => Reason::Success,
+            QoS::AtLeastOnce => Reason::GrantedQos1,
+            QoS::ExactlyOnce => Reason::GrantedQos2,
+        };
+        Ok((granted, ticket))
+    }
+
+    /// A subscription of the session's own. No message is lost while its options change
+    /// [MQTT-3.8.4-3].
+    fn bind(&mut self, filter: &Filter<'_>, subscription: Subscription, now: Instant) -> Result<Ticket, Failure> {
+        let filter = filter.filter;
+        let before = self.delivering.filters.get(filter).copied();
+        let retained = match subscription.options.retain_handling {
+            RetainHandling::Never => RetainedWanted::None,
+            RetainHandling::SendIfNew if before.is_some() => RetainedWanted::None,
+            RetainHandling::Send | RetainHandling::SendIfNew => RetainedWanted::OfAll,
+        };
+        // The handling is of this request alone.
+        let handled = Options { retain_handling: RetainHandling::Send, ..subscription.options };
+        let subscription = Subscription { options: handled, ..subscription };
+        let spec = self.store.spec(vec![store::binding_filter(filter, subscription)], retained);
+        // Before the retained messages are in the queue, which are found by it.
+        self.delivering.filters.put(filter, subscription);
+        let subscribed = self.client.subscribe(&spec, now).inspect_err(|_| {
+            match before {
+                Some(before) => self.delivering.filters.put(filter, before),
+                None => self.delivering.filters.remove(filter),
+            };
+        });
+        let mut ticket = subscribed?.ticket;
+        if let Some(before) = before.filter(|before| *before != subscription) {
+            ticket = ticket.max(self.client.unbind(&self.store.binding(filter, before), now)?);
+        }
+        self.consume_own(now)?;
+        Ok(ticket)
+    }
+
+    /// A shared subscription, as its client has written it.
+    fn share(&mut self, written: &str, subscription: Subscription, now: Instant) -> Result<Ticket, Failure> {
+        let before = self.delivering.shares.get(written).copied();
+        let mut ticket = self.join(written, subscription, now)?;
+        if self.store.life == Life::Stored && before != Some(subscription) {
+            // The session's queue keeps that it is a member. Nothing is published under that key.
+            let spec = self.store.spec(vec![store::binding_filter(written, subscription)], RetainedWanted::None);
+            ticket = ticket.max(self.client.subscribe(&spec, now)?.ticket);
+            if let Some(before) = before {
+                ticket = ticket.max(self.client.unbind(&self.store.binding(written, before), now)?);
+            }
+        }
+        Ok(ticket)
+    }
+
+    /// Becomes a member of a shared subscription, if it is none.
+    pub(super) fn join(&mut self, written: &str, subscription: Subscription, now: Instant) -> Result<Ticket, Failure> {
+        let Ok(Filter { share: Some(group), filter }) = Filter::parse(written) else { return Ok(Ticket::NONE) };
+        if self.delivering.shares.insert(written.to_owned(), subscription).is_some() {
+            return Ok(Ticket::NONE);
+        }
+        let joined = store::shared(written, group, filter, self.store.expiry).map_err(Failure::from).and_then(|spec| {
+            let subscribed = self.client.subscribe(&spec, now)?;
+            self.consume(Source::Subscription(subscribed.name), written, now)?;
+            Ok(subscribed.ticket)
+        });
+        joined.inspect_err(|_| _ = self.delivering.shares.remove(written))
+    }
+
+    pub(super) fn unsubscribe(
+        &mut self,
+        unsubscribe: &Unsubscribe<'_>,
+        output: &mut Output,
+        now: Instant,
+    ) -> Result<(), Failure> {
+        let mut answers = Answers::default();
+        for written in unsubscribe.filters.iter() {
+            let done = self.unsubscribe_from(written, output, now);
+            answers.add(done, PacketKind::UnsubAck, self);
+        }
+        answers.fence(unsubscribe.id, PacketKind::UnsubAck, self);
+        Ok(())
+    }
+
+    fn unsubscribe_from(
+        &mut self,
+        written: &str,
+        output: &mut Output,
+        now: Instant,
+    ) -> Result<(Reason, Ticket), Failure> {
+        let share = self.delivering.shares.get(written).copied();
+        let mut ticket = Ticket::NONE;
+        let before = match share {
+            Some(_) => {
+                ticket = self.cancel(written, output, now)?;
+                self.delivering.shares.remove(written).filter(|_| self.store.life == Life::Stored)
+            }
+            None => self.delivering.filters.get(written).copied(),
+        };
+        if let Some(before) = before {
+            ticket = ticket.max(self.client.unbind(&self.store.binding(written, before), now)?);
+            self.delivering.filters.remove(written);
+        }
+        let existed = share.is_some() || before.is_some();
+        Ok((if existed { Reason::Success } else { Reason::NoSubscriptionExisted }, ticket))
+    }
+}
+
+/// The answers to the filters of one packet.
+#[derive(Default)]
+struct Answers {
+    reasons: ReasonList,
+    ticket: Option<Ticket>,
+    /// Why the first of them that was refused was.
+    text: Option<String>,
+}
+
+impl Answers {
+    fn add(&mut self, done: Result<(Reason, Ticket), Failure>, kind: PacketKind, session: &Session) {
+        let reason = match done {
+            Ok((reason, ticket)) => {
+                self.ticket = Some(self.ticket.unwrap_or(Ticket::NONE).max(ticket));
+                reason
+            }
+            Err(Failure { reason, text }) => {
+                self.text.get_or_insert(text);
+                if reason.is_in(kind) { reason } else { Reason::Unspecified }
+            }
+        };
+        self.reasons.push(reason, kind, session.delivering.version);
+    }
+
+    fn fence(self, id: crate::codec::PacketId, kind: PacketKind, session: &mut Session) {
+        let mut block = PropertyBlock::default();
+        let properties = self.text.map_or(Properties::NONE, |text| session.reason(&text, &mut block));
+        let reasons = self.reasons.as_reasons(kind, session.delivering.version);
+        let granted = Granted { id, properties, reasons };
+        let packet = if kind == PacketKind::SubAck { Packet::SubAck(granted) } else { Packet::UnsubAck(granted) };
+        session.fence(self.ticket.unwrap_or(Ticket::NONE), &packet);
+    }
+}

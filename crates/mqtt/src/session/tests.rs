@@ -1,0 +1,11 @@
+//! The server side as its clients see it.
+
+mod attacks;
+mod connecting;
+mod messages;
+mod quality_2;
+mod retained;
+mod scene;
+mod sessions;
+mod sharing;
+mod wills;
