@@ -57,7 +57,7 @@ class Hermod:
     def __init__(self, program, flags, scratch):
         self.amqp, self.http = free_port(), free_port()
         command = [program, "serve", f"--data-dir={scratch / 'data'}", f"--ports-amqp={self.amqp}"]
-        command += [f"--ports-http={self.http}", "--ports-stomp=0", "--limits-connections=100", "--shutdown-timeout=1s", *flags]
+        command += [f"--ports-http={self.http}", "--ports-stomp=0", "--ports-mqtt=0", "--limits-connections=100", "--shutdown-timeout=1s", *flags]
         self.log = open(scratch / "hermod.log", "ab")
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
         until("the broker is ready", self.is_ready)

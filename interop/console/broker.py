@@ -37,6 +37,7 @@ class Broker:
         self.log = open(pathlib.Path(self.folder.name) / "log", "w")
         self.process = subprocess.Popen(
             [program, "serve", "--data-dir", self.data, "--ports-amqp", str(self.amqp), "--ports-stomp", "0",
+             "--ports-mqtt", "0",
              "--ports-http", str(self.http)],
             stderr=self.log, stdout=self.log)
         until("the server answers", self.is_ready)

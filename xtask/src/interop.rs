@@ -28,6 +28,9 @@ pub(crate) struct Options {
     /// The STOMP port of that broker.
     #[arg(long, default_value_t = 61613)]
     stomp_port: u16,
+    /// The MQTT port of that broker.
+    #[arg(long, default_value_t = 1883)]
+    mqtt_port: u16,
     /// Also run what RabbitMQ has beyond the protocols: short for `--also extensions`.
     #[arg(long)]
     extensions: bool,
@@ -60,7 +63,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
         let verdict = client.prepare(root, &scratch).and_then(|()| match (&program, options.amqp_port) {
             (Some(program), None) => against_a_fresh_server(client, root, &scratch, program, &live),
             (_, port) => {
-                let address = Address { amqp: port.unwrap_or(5672), stomp: options.stomp_port };
+                let (stomp, mqtt) = (options.stomp_port, options.mqtt_port);
+                let address = Address { amqp: port.unwrap_or(5672), stomp, mqtt, web_mqtt: None };
                 let phases = live.iter().chain(&["store", "fetch"]);
                 phases.into_iter().try_for_each(|phase| client.run(root, &scratch, phase, address, PHASE_LIMIT))
             }
@@ -151,6 +155,7 @@ mod tests {
             names: Vec::new(),
             amqp_port: None,
             stomp_port: 0,
+            mqtt_port: 0,
             extensions: true,
             also: names.iter().map(|name| (*name).to_owned()).collect(),
             server: None,

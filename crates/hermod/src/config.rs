@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 pub(crate) use backends::{Asked, Http as HttpBackend, OAuth2};
 pub(crate) use first_user::FirstRights;
 pub(crate) use ldap::Ldap;
-pub(crate) use listeners::{Listening, MissingAddress, Serves, describe_listener};
+pub(crate) use listeners::{Listening, MissingAddress, Serves, TakenPort, describe_listener};
 pub(crate) use logging::{LogFileSettings, LogFormat};
 pub(crate) use manual::settings_page;
 pub(crate) use nearest::nearest;

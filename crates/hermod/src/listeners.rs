@@ -10,10 +10,10 @@ use management::{Endpoints, Handshake, Hosts, HttpListener, Introduce, ListenerR
 use net::{Admission, Listener, Nagle, Net};
 use wire::Protocol;
 
-use crate::config::{Config, Listening, MissingAddress, Serves, Settings};
+use crate::config::{Config, Listening, MissingAddress, Serves, Settings, TakenPort};
 use crate::exit::{Exit, Failure};
 use crate::machine;
-use crate::protocols::{OwnSettings, SERVED};
+use crate::protocols::{OwnSettings, SERVED, ServedWeb};
 use crate::tls::{AllCertificates, Certificates};
 
 /// A listener of the settings, and its sockets.
@@ -40,6 +40,13 @@ fn bind_one(listening: &Listening, nagle: Nagle) -> Result<Bound, Failure> {
             Ok(listener) => sockets.push(listener.with(admission.clone())),
             Err(error) if listening.missing == MissingAddress::Skipped && error.is_unavailable() => {
                 tracing::debug!("{error}");
+            }
+            Err(error) if listening.taken == TakenPort::Skipped && error.is_taken() => {
+                tracing::warn!(
+                    "{} is not served: {error}; or set {} to another one",
+                    listening.protocol,
+                    listening.name
+                );
             }
             Err(error) if listening.is_own() => {
                 return Err(Exit::System.because(format!("{}: {}: {error}", listening.origin, listening.name)));
@@ -134,10 +141,10 @@ struct Pages<'s> {
 
 impl Pages<'_> {
     fn web(&self, row: usize) -> Option<net::Web> {
-        let subprotocols = SERVED[row].web.as_ref()?.subprotocols;
+        let ServedWeb { subprotocols, messages, .. } = *SERVED[row].web.as_ref()?;
         let hosts = self.hosts.clone();
         let admits = move |host: &str, peer| hosts.admits(host, peer);
-        Some(net::Web { subprotocols, origins: self.own[row].web_origins().into(), hosts: Arc::new(admits) })
+        Some(net::Web { subprotocols, origins: self.own[row].web_origins().into(), hosts: Arc::new(admits), messages })
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod amqp091;
 mod amqp10;
+mod mqtt;
 mod stomp;
 
 use std::sync::Arc;
@@ -72,6 +73,8 @@ pub(crate) struct ServedWeb {
     pub(crate) name: &'static str,
     /// The subprotocols of its handshake, the best first.
     pub(crate) subprotocols: &'static [&'static str],
+    /// How the server's messages are sent.
+    pub(crate) messages: net::WebMessages,
     /// RabbitMQ's plugin for it.
     pub(crate) plugin: &'static str,
     /// The port that RabbitMQ uses.
@@ -93,7 +96,7 @@ pub(crate) trait OwnSettings: std::fmt::Debug + Send + Sync {
 }
 
 /// All protocols.
-pub(crate) static SERVED: &[Served] = &[amqp091::ROW, amqp10::ROW, stomp::ROW];
+pub(crate) static SERVED: &[Served] = &[amqp091::ROW, amqp10::ROW, stomp::ROW, mqtt::ROW];
 
 /// The encodings of all protocols, including those that are turned off: stored messages may have
 /// any.

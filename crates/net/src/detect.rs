@@ -90,7 +90,7 @@ fn stranger(first: &[u8]) -> Option<(&'static str, &'static str)> {
         _ if METHODS.iter().any(|method| first.starts_with(method)) => {
             Some(("HTTP", "this is no port of HTTP: use ports.http"))
         }
-        [0x10, ..] if has(b"MQTT") || has(b"MQIsdp") => Some(("MQTT", "MQTT is not built: use another protocol")),
+        [0x10, ..] if has(b"MQTT") || has(b"MQIsdp") => Some(("MQTT", "this port does not speak MQTT: use ports.mqtt")),
         _ => None,
     }
 }

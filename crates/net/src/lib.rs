@@ -38,4 +38,4 @@ pub use registry::{ConnectionInfo, Registry};
 pub use server::{Net, io_threads_for};
 pub use settings::Settings;
 pub use tls::Tls;
-pub use web::{Naming, Web};
+pub use web::{Naming, Web, WebMessages};

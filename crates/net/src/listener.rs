@@ -50,6 +50,11 @@ impl BindError {
         matches!(self.cause.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported)
             || (self.address.is_ipv6() && self.cause.raw_os_error().is_some_and(is_no_address_family))
     }
+
+    /// True when another program has the port.
+    pub fn is_taken(&self) -> bool {
+        self.cause.kind() == io::ErrorKind::AddrInUse
+    }
 }
 
 /// EAFNOSUPPORT, which std has no name for.
@@ -141,7 +146,9 @@ mod tests {
     fn a_taken_port_is_named_with_a_way_out() {
         let first = Listener::bind(([127, 0, 0, 1], 0).into(), Nagle::Off).unwrap();
         let address = first.address().unwrap();
-        let error = Listener::bind(address, Nagle::Off).unwrap_err().to_string();
+        let error = Listener::bind(address, Nagle::Off).unwrap_err();
+        assert!(error.is_taken() && !error.is_unavailable());
+        let error = error.to_string();
         let expected = format!("port {} is in use at 127.0.0.1; stop the program that holds it", address.port());
         assert!(error.starts_with(&expected), "{error}");
     }
@@ -150,7 +157,7 @@ mod tests {
     fn an_address_of_another_machine_is_told_from_a_taken_one() {
         // 192.0.2.0/24 is reserved for documentation (RFC 5737); no machine has it.
         let error = Listener::bind(([192, 0, 2, 1], 0).into(), Nagle::Off).unwrap_err();
-        assert!(error.is_unavailable(), "{error}");
+        assert!(error.is_unavailable() && !error.is_taken(), "{error}");
         assert!(error.to_string().contains("192.0.2.1"), "{error}");
     }
 }

@@ -53,6 +53,17 @@ pub struct Web {
     /// Whether a peer may call the server so. A page can have its own name lead here, and is then
     /// no page of the server's host.
     pub hosts: Arc<Naming>,
+    /// How the messages of the server are sent.
+    pub messages: WebMessages,
+}
+
+/// Which messages of a WebSocket carry a protocol (RFC 6455, 5.6). Both are taken from a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WebMessages {
+    /// Text where the bytes are that, else binary ones.
+    TextIfPossible,
+    /// Binary ones alone.
+    Binary,
 }
 
 /// Asked with a host, perhaps with a port, and the peer.
@@ -92,7 +103,7 @@ impl WebSockets {
         match await_handshake(listed.wakeup(), self.patience, "limits.handshake_timeout", handshake).await? {
             Ok(mut messages) => {
                 messages.get_mut().shook_hands();
-                Some(Stream::Web(Box::new(WebStream { messages, unread: Bytes::new() })))
+                Some(Stream::Web(Box::new(WebStream { messages, unread: Bytes::new(), sends: self.web.messages })))
             }
             Err(error) => {
                 if let Some(held) = self.failed.pass(Instant::now()) {
@@ -167,6 +178,8 @@ pub(crate) struct WebStream {
     messages: WebSocketStream<Screened>,
     /// What came in the last message and was not read yet.
     unread: Bytes,
+    /// How its own messages are sent.
+    sends: WebMessages,
 }
 
 impl WebStream {
@@ -198,7 +211,11 @@ impl WebStream {
 
     pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         ready!(Pin::new(&mut self.messages).poll_ready(cx)).map_err(broken)?;
-        let (message, count) = message(&bytes[..bytes.len().min(LARGEST_SENT)]);
+        let bytes = &bytes[..bytes.len().min(LARGEST_SENT)];
+        let (message, count) = match self.sends {
+            WebMessages::TextIfPossible => message(bytes),
+            WebMessages::Binary => (Message::binary(bytes.to_vec()), bytes.len()),
+        };
         Pin::new(&mut self.messages).start_send(message).map_err(broken)?;
         Poll::Ready(Ok(count))
     }
@@ -263,6 +280,7 @@ mod tests {
             subprotocols: &[],
             origins: origins.iter().map(|origin| (*origin).to_owned()).collect(),
             hosts: Arc::new(|host, peer| !host.starts_with("evil") || !peer.is_loopback()),
+            messages: WebMessages::TextIfPossible,
         };
         let here = "127.0.0.1".parse().unwrap();
         for (origins, origin, host, admitted) in [
@@ -287,7 +305,7 @@ mod tests {
     #[test]
     fn the_best_that_is_offered_is_spoken() {
         let hosts = Arc::new(|_: &str, _| true);
-        let web = Web { subprotocols: &["v12", "v11"], origins: Arc::new([]), hosts };
+        let web = Web { subprotocols: &["v12", "v11"], origins: Arc::new([]), hosts, messages: WebMessages::Binary };
         assert_eq!(web.chosen(&[]), Ok(None));
         assert_eq!(web.chosen(&["v11", "v12"]), Ok(Some("v12")));
         assert_eq!(web.chosen(&["mqtt", "v11"]), Ok(Some("v11")));

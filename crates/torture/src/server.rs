@@ -16,6 +16,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 const GLANCE: Duration = Duration::from_millis(1);
 const AMQP: u16 = 5672;
 const STOMP: u16 = 61613;
+const MQTT: u16 = 1883;
 const HTTP: u16 = 15672;
 /// The largest offset that keeps every port below 65 536.
 const MAX_OFFSET: u16 = 3900;
@@ -281,6 +282,6 @@ fn free_offset() -> Result<u16, String> {
     let free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
     (first..MAX_OFFSET)
         .step_by(7)
-        .find(|offset| [AMQP, STOMP, HTTP].iter().all(|port| free(port + offset)))
+        .find(|offset| [AMQP, STOMP, MQTT, HTTP].iter().all(|port| free(port + offset)))
         .ok_or_else(|| "no offset with free ports was found".to_owned())
 }

@@ -25,7 +25,7 @@ pub(super) struct Client {
 const EXTENSIONS: &[&str] = &["extensions"];
 
 /// All clients.
-pub(super) const CLIENTS: [Client; 15] = [
+pub(super) const CLIENTS: [Client; 17] = [
     Client {
         name: "pika",
         prepare: PYTHON,
@@ -135,6 +135,23 @@ pub(super) const CLIENTS: [Client; 15] = [
         server: &[],
     },
     Client {
+        name: "paho",
+        prepare: PYTHON,
+        call: &["{made}/venv/bin/python", "{source}/client.py"],
+        further: &[],
+        server: &[],
+    },
+    Client {
+        name: "mqttjs",
+        prepare: &[
+            &["cp", "{source}/client.js", "{source}/package.json", "{source}/package-lock.json", "{made}"],
+            &["npm", "ci", "--prefix", "{made}", "--silent", "--no-fund", "--no-audit"],
+        ],
+        call: &["node", "{made}/client.js"],
+        further: &[],
+        server: &[],
+    },
+    Client {
         name: "qpid-jms",
         prepare: &[&["mvn", "-q", "-B", "-f", "{source}/pom.xml", "-Doutput={made}", "compile"]],
         call: &["java", "-cp", "{made}/classes:{made}/lib/*", "Client"],
@@ -182,6 +199,9 @@ impl Client {
             .env("AMQP_URL", format!("amqp://guest:guest@127.0.0.1:{}/%2F", address.amqp))
             .env("STOMP_HOST", "127.0.0.1")
             .env("STOMP_PORT", address.stomp.to_string())
+            .env("MQTT_HOST", "127.0.0.1")
+            .env("MQTT_PORT", address.mqtt.to_string())
+            .envs(address.web_mqtt.map(|port| ("WEB_MQTT_PORT", port.to_string())))
             .stdin(Stdio::null());
         let mut child = command.spawn().map_err(|error| format!("{}: cannot be started: {error}", self.name))?;
         let end = Instant::now() + limit;

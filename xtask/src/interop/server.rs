@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 /// How long a start may take.
 const START_LIMIT: Duration = Duration::from_secs(60);
 /// The ports that `--port-offset` shifts.
-const PORTS: [u16; 4] = [AMQP, STOMP, 5671, 15672];
+const PORTS: [u16; 6] = [AMQP, STOMP, MQTT, WEB_MQTT, 5671, 15672];
 const AMQP: u16 = 5672;
 const STOMP: u16 = 61613;
+const MQTT: u16 = 1883;
+const WEB_MQTT: u16 = 15675;
 /// The largest offset that keeps every port below 65 536.
 const MAX_OFFSET: u16 = 3900;
 
@@ -21,6 +23,9 @@ const MAX_OFFSET: u16 = 3900;
 pub(super) struct Address {
     pub(super) amqp: u16,
     pub(super) stomp: u16,
+    pub(super) mqtt: u16,
+    /// MQTT over WebSocket, if that is known to be there.
+    pub(super) web_mqtt: Option<u16>,
 }
 
 /// A running server. Dropping it ends the process.
@@ -89,7 +94,12 @@ impl Server {
     }
 
     pub(super) fn address(&self) -> Address {
-        Address { amqp: AMQP + self.offset, stomp: STOMP + self.offset }
+        Address {
+            amqp: AMQP + self.offset,
+            stomp: STOMP + self.offset,
+            mqtt: MQTT + self.offset,
+            web_mqtt: Some(WEB_MQTT + self.offset),
+        }
     }
 
     /// Ends the process without warning, as a crash would, and starts it again on the same data.
@@ -121,12 +131,12 @@ impl Server {
 
     fn wait_until_ready(&mut self) -> Result<(), String> {
         let end = Instant::now() + START_LIMIT;
-        let Address { amqp, stomp } = self.address();
+        let Address { amqp, stomp, mqtt, .. } = self.address();
         while Instant::now() < end {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Err(format!("the server ended while starting ({status})\n{}", self.log_tail()));
             }
-            if [amqp, stomp].iter().all(|port| TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_ok()) {
+            if [amqp, stomp, mqtt].iter().all(|port| TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_ok()) {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -154,6 +164,7 @@ fn spawn(program: &Path, folder: &Path, offset: u16, flags: &[&str]) -> Result<C
         .arg("--data-dir")
         .arg(folder.join("store"))
         .args(flags)
+        .env("HERMOD_PORTS_WEB_MQTT", WEB_MQTT.to_string())
         .stdin(Stdio::null())
         .stdout(log)
         .stderr(second)

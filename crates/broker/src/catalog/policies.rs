@@ -545,7 +545,9 @@ mod tests {
     #[test]
     fn every_setting_minds_its_value() {
         for key in KEYS {
-            assert!(key.check(&Value::Array(vec![]), &Table::default()).is_err(), "{}", key.name);
+            let wrong = Value::Array(vec![]);
+            let all = Table(vec![(argument(key.name), wrong.clone())]);
+            assert!(key.check(&wrong, &all).is_err(), "{}", key.name);
         }
     }
 

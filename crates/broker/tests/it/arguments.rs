@@ -74,7 +74,7 @@ fn policies_answer_as_the_manual_says() {
     let script = Script::memory();
     let broker = &script.broker().broker;
     for (example, refusal) in rows("Of policies") {
-        let definition = table_of(&example);
+        let definition = table_of(example);
         let name = definition.0[0].0.clone();
         let spec = PolicySpec { pattern: String::new(), apply_to: ApplyTo::All, priority: 0, definition };
         let set = broker

@@ -31,6 +31,7 @@ pub(crate) struct Listening {
     /// With `port_offset`.
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) missing: MissingAddress,
+    pub(crate) taken: TakenPort,
     pub(crate) tls: Option<Tls>,
     /// `None`: as many as all listeners may have.
     pub(crate) most: Option<u64>,
@@ -56,6 +57,13 @@ pub(crate) enum Serves {
 /// What becomes of an address that the machine does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MissingAddress {
+    Skipped,
+    Refused,
+}
+
+/// What becomes of a port that another program has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TakenPort {
     Skipped,
     Refused,
 }
@@ -122,6 +130,8 @@ struct Written {
     prefix: String,
 }
 
+/// The port that is left to another program, unless it is set.
+const MAY_BE_TAKEN: &str = "ports.mqtt";
 const NAME: &str = "Its name in the log, the API and the console. By default the protocols and the port.";
 const PROTOCOLS: &str = "What is spoken: `amqp` (0-9-1), `amqp10`, `stomp`, or several of these, told apart by their \
     first bytes; or one of `web_amqp`, `web_stomp`, `http`, or `metrics`, which is HTTP for `/metrics` and `/health/` \
@@ -221,6 +231,8 @@ pub(super) fn merge(
     let mut all = short_form(listen, missing);
     for one in &mut all {
         if is_default(&one.name) {
+            // A broker that has served other protocols so far starts beside a broker of MQTT.
+            one.taken = if one.name == MAY_BE_TAKEN { TakenPort::Skipped } else { TakenPort::Refused };
             one.addresses
                 .retain(|address| !own.iter().any(|own| own.addresses.iter().any(|at| overlap(*at, *address))));
         }
@@ -279,6 +291,7 @@ fn read_one(listen: Short<'_>, table: Layer, missing: MissingAddress) -> Result<
         protocol,
         serves,
         missing: if written.bind.is_some() { MissingAddress::Refused } else { missing },
+        taken: TakenPort::Refused,
         addresses: at(written.bind.as_deref().unwrap_or(listen.bind), port),
         tls,
         most: written.most,
@@ -397,6 +410,7 @@ fn short_form(listen: Short<'_>, missing: MissingAddress) -> Vec<Listening> {
             serves,
             addresses: at(listen.bind, number + listen.port_offset),
             missing,
+            taken: TakenPort::Refused,
             tls,
             most: None,
             proxies: Vec::new(),

@@ -34,8 +34,20 @@ const LEVELS: [(&str, LevelFilter); 20] = [
 const OWN: usize = 6;
 
 /// The parts: `audit`, and the crates that log.
-const PARTS: [&str; 11] =
-    ["audit", "amqp091", "amqp10", "auth", "backends", "broker", "front", "hermod", "management", "net", "stomp"];
+const PARTS: [&str; 12] = [
+    "audit",
+    "amqp091",
+    "amqp10",
+    "auth",
+    "backends",
+    "broker",
+    "front",
+    "hermod",
+    "management",
+    "mqtt",
+    "net",
+    "stomp",
+];
 
 /// A level for everything, and levels of parts, which win.
 #[derive(Debug, Clone, PartialEq, Eq)]

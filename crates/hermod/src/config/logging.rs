@@ -46,7 +46,8 @@ impl Log {
                 "info",
                 "Lowest level that is logged: `off`, `error`, `warn`, `info`, `debug` or `trace`, or RabbitMQ's or \
                  syslog's word for it (`warning`, `critical`); by part: `info,net=debug`. Parts are `audit` and \
-                 the crates: `amqp091`, `amqp10`, `auth`, `backends`, `broker`, `front`, `hermod`, `management`, `net`, `stomp`.",
+                 the crates: `amqp091`, `amqp10`, `auth`, `backends`, `broker`, `front`, `hermod`, `management`, \
+                 `mqtt`, `net`, `stomp`.",
             ),
             log_levels,
         )?;

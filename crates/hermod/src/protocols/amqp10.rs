@@ -24,6 +24,7 @@ pub(super) const ROW: Served = Served {
 const WEB: ServedWeb = ServedWeb {
     name: "web-amqp",
     subprotocols: &["amqp"],
+    messages: net::WebMessages::Binary,
     plugin: "rabbitmq_web_amqp",
     usual_port: 15678,
     port: Port {

@@ -32,6 +32,8 @@ pub(super) const ROW: Served = Served {
 const WEB: ServedWeb = ServedWeb {
     name: "web-stomp",
     subprotocols: &["v12.stomp", "v11.stomp", "v10.stomp"],
+    // Some clients read text alone.
+    messages: net::WebMessages::TextIfPossible,
     plugin: "rabbitmq_web_stomp",
     usual_port: 15674,
     port: Port {

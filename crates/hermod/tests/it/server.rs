@@ -26,6 +26,7 @@ pub(crate) struct Server {
 pub(crate) struct Ports {
     pub(crate) amqp: u16,
     pub(crate) stomp: u16,
+    pub(crate) mqtt: u16,
     pub(crate) http: u16,
     /// Opened only with a certificate.
     pub(crate) amqps: u16,
@@ -34,12 +35,12 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Six free ports. They are below the range that systems use for outgoing connections, of which
-    /// other tests open many at the same time. A free port of that range could be taken before the
-    /// server binds it.
+    /// Seven free ports. They are below the range that systems use for outgoing connections, of
+    /// which other tests open many at the same time. A free port of that range could be taken
+    /// before the server binds it.
     pub(crate) fn free() -> Self {
-        let [amqp, stomp, http, amqps, stomps, https] = [(); 6].map(|()| free_port());
-        Self { amqp, stomp, http, amqps, stomps, https }
+        let [amqp, stomp, mqtt, http, amqps, stomps, https] = [(); 7].map(|()| free_port());
+        Self { amqp, stomp, mqtt, http, amqps, stomps, https }
     }
 }
 
@@ -70,7 +71,8 @@ pub(crate) fn hermod(verb: &str, data_dir: &Path) -> Command {
 pub(crate) fn serve(data_dir: &Path, ports: Ports) -> Command {
     let mut command = hermod("serve", data_dir);
     command.args(["--bind", "127.0.0.1"]);
-    for (name, port) in [("amqp", ports.amqp), ("stomp", ports.stomp), ("http", ports.http)] {
+    let ports = [("amqp", ports.amqp), ("stomp", ports.stomp), ("mqtt", ports.mqtt), ("http", ports.http)];
+    for (name, port) in ports {
         command.arg(format!("--ports-{name}")).arg(port.to_string());
     }
     command

@@ -40,6 +40,7 @@ fn start_on(ports: Ports, folder: &Path, issuer: &Issuer, more: &[&str]) -> Serv
     for (name, port) in [("amqps", ports.amqps), ("stomps", ports.stomps), ("https", ports.https)] {
         flags.push(format!("--ports-{name}={port}"));
     }
+    flags.push("--ports-mqtts=0".to_owned());
     let flags: Vec<_> = flags.iter().map(String::as_str).chain(more.iter().copied()).collect();
     Server::start_on(ports, &folder.join("data"), &flags)
 }

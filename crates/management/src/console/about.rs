@@ -38,7 +38,7 @@ async fn show(visitor: Visitor, State(source): State<Arc<Source>>) -> Shown {
         h2 { "Limits of this release" }
         ul {
             li { "One node: there is no replication and no cluster." }
-            li { "AMQP 1.0, MQTT and streams are not built, and are refused by name." }
+            li { "Streams are not built, and are refused by name." }
             li { "A quorum queue has the semantics of one, with one copy." }
         }
         h2 { "More" }

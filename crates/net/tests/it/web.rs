@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use net::{Listener, Nagle, Net, Settings, Web};
+use net::{Listener, Nagle, Net, Settings, Web, WebMessages};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::Response;
 use tokio_tungstenite::tungstenite::{Error, HandshakeError, Message, WebSocket, client};
@@ -18,7 +18,12 @@ fn start(settings: Settings, toy: &Toy) -> (Net, SocketAddr) {
     let listener = Listener::bind(([127, 0, 0, 1], 0).into(), Nagle::Off).unwrap();
     let address = listener.address().unwrap();
     let origins = Arc::new(["https://shop.example".to_owned()]);
-    let web = Web { subprotocols: &["v12.toy", "v11.toy"], origins, hosts: Arc::new(|_, _| true) };
+    let web = Web {
+        subprotocols: &["v12.toy", "v11.toy"],
+        origins,
+        hosts: Arc::new(|_, _| true),
+        messages: WebMessages::TextIfPossible,
+    };
     net.serve(listener, &[Arc::new(toy.clone())], None, Some(web)).unwrap();
     (net, address)
 }

@@ -72,8 +72,8 @@ fn what_contradicts_itself_is_refused_by_name() {
         ),
         ("[[listeners]]\nprotocols = 'stomp'\n", "h.toml:5: listeners.port: a listener has a port"),
         (
-            "[[listeners]]\nprotocols = 'mqtt'\nport = 1\n",
-            "h.toml:5: listeners.protocols: 'mqtt' is none of amqp, amqp10, stomp, web_amqp, web_stomp, http, metrics",
+            "[[listeners]]\nprotocols = 'coap'\nport = 1\n",
+            "h.toml:5: listeners.protocols: 'coap' is none of amqp, amqp10, stomp, mqtt, web_amqp, web_stomp, web_mqtt, http,",
         ),
         (
             "[[listeners]]\nprotocols = ['amqp', 'amqp']\nport = 1\n",
@@ -122,13 +122,13 @@ fn what_contradicts_itself_is_refused_by_name() {
 fn a_listener_takes_the_place_of_a_port_that_is_open_by_default_only() {
     let names = |text: &str| all_of(text).into_iter().map(|one| (one.name, one.addresses.len())).collect::<Vec<_>>();
     let own = |name: &str, count| (name.to_owned(), count);
-    let stomp_and_http = [own("ports.stomp", 2), own("ports.http", 2)];
-    assert_eq!(names(""), [&[own("ports.amqp", 2)], &stomp_and_http[..]].concat());
+    let others = [own("ports.stomp", 2), own("ports.mqtt", 2), own("ports.http", 2)];
+    assert_eq!(names(""), [&[own("ports.amqp", 2)], &others[..]].concat());
     let at =
         |address: &str| format!("[[listeners]]\nname = 'a'\nprotocols = 'amqp'\nport = 5672\nbind = '{address}'\n");
-    assert_eq!(names(&at("10.0.0.1")), [&[own("ports.amqp", 2)], &stomp_and_http[..], &[own("a", 1)]].concat());
-    assert_eq!(names(&at("0.0.0.0")), [&[own("ports.amqp", 1)], &stomp_and_http[..], &[own("a", 1)]].concat());
-    assert_eq!(names(&at("*")), [&stomp_and_http[..], &[own("a", 1)]].concat());
+    assert_eq!(names(&at("10.0.0.1")), [&[own("ports.amqp", 2)], &others[..], &[own("a", 1)]].concat());
+    assert_eq!(names(&at("0.0.0.0")), [&[own("ports.amqp", 1)], &others[..], &[own("a", 1)]].concat());
+    assert_eq!(names(&at("*")), [&others[..], &[own("a", 1)]].concat());
     let asked = format!("ports.amqp = 5672\n{}", at("0.0.0.0"));
     assert_eq!(
         outcome(&asked),
@@ -146,8 +146,10 @@ fn the_short_form_serves_what_it_says() {
         [
             ("amqp", 5672, false),
             ("stomp", 61613, false),
+            ("mqtt", 1883, false),
             ("amqps", 5671, true),
             ("stomps", 61614, true),
+            ("mqtts", 8883, true),
             ("web-stomp", 15674, false),
             ("web-stomps", 15673, true),
             ("http", 15672, false),

@@ -402,7 +402,8 @@ fn health_is_told_as_tools_ask_for_it() {
         ("port-listener/1", 503, r#""missing":1"#),
         ("port-listener/x", 400, "no port"),
         ("protocol-listener/amqp091,http", 200, "ok"),
-        ("protocol-listener/mqtt,stomp", 503, r#""missing":["mqtt"]"#),
+        ("protocol-listener/mqtt,stomp", 200, "ok"),
+        ("protocol-listener/stream,stomp", 503, r#""missing":["stream"]"#),
         ("dreams", 404, "Not Found"),
     ] {
         let (found, body) = server.ask("GET", &format!("/api/health/checks/{check}"), GUEST);

@@ -1,0 +1,170 @@
+//! MQTT as a row of the table, and its own settings.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ::mqtt::codec::QoS;
+use ::mqtt::{DelayedWills, Mqtt, MqttDialect, Settings as ProtocolSettings};
+use auth::sasl::Mechanism;
+use broker::Broker;
+use management::ProtocolNames;
+use wire::Protocol;
+
+use super::{OwnSettings, Place, Served, ServedWeb};
+use crate::config::{ConfigError, Port, Reader, Settings, declare, value};
+
+pub(super) const ROW: Served = Served {
+    names: ProtocolNames { name: "mqtt", listed: "MQTT", also: &["mqtt3", "mqtt3.1", "mqtt3.1.1", "mqtt5"] },
+    plugin: Some("rabbitmq_mqtt"),
+    place: Place::Own {
+        port: Port {
+            setting: "ports.mqtt",
+            default: "1883",
+            doc: "Port of MQTT; 0 turns it off. If it is not set and another program has that port, MQTT is not served.",
+        },
+        secure_port: Port {
+            setting: "ports.mqtts",
+            default: "8883",
+            doc: "Port of MQTT over TLS. It is opened if `tls.certificate` is set; 0 turns it off.",
+        },
+    },
+    web: Some(WEB),
+    dialect: || Arc::new(MqttDialect),
+    read: |reader| Ok(Arc::new(Own::read(reader)?)),
+};
+
+/// The equivalent of RabbitMQ's Web MQTT.
+const WEB: ServedWeb = ServedWeb {
+    name: "web-mqtt",
+    subprotocols: &["mqtt", "mqttv3.1"],
+    // [MQTT-6.0.0-1]
+    messages: net::WebMessages::Binary,
+    plugin: "rabbitmq_web_mqtt",
+    usual_port: 15675,
+    port: Port {
+        setting: "ports.web_mqtt",
+        default: "0",
+        doc: "Port of MQTT over WebSocket, for pages in browsers. RabbitMQ uses 15675. 0, the default, turns it off.",
+    },
+    secure_port: Port {
+        setting: "ports.web_mqtts",
+        default: "0",
+        doc: "Port of MQTT over WebSocket and TLS. RabbitMQ uses 15676. It is opened if `tls.certificate` is set; 0, \
+              the default, turns it off.",
+    },
+};
+
+/// The user of clients without a log-in, the bounds of sessions, and the pages that may connect.
+struct Own {
+    /// User and password of a CONNECT without a user name.
+    default_login: Option<(String, String)>,
+    /// Seconds.
+    session_expiry: u32,
+    max_inflight: u16,
+    max_qos: QoS,
+    /// Origins of pages besides those of the broker's own host.
+    web_origins: Vec<String>,
+}
+
+impl std::fmt::Debug for Own {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mqtt").finish_non_exhaustive()
+    }
+}
+
+impl Own {
+    fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
+        let user = reader.get(
+            declare(
+                "mqtt.default_user",
+                "text",
+                "",
+                "User of MQTT clients whose CONNECT has no user name. If it is not set, such a client is refused.",
+            ),
+            value::text,
+        )?;
+        let password = reader.secret(declare("mqtt.default_pass", "text", "", "Password of `mqtt.default_user`."))?;
+        let session_expiry = reader.get(
+            declare(
+                "mqtt.session_expiry",
+                "time",
+                "168 h",
+                "The longest time that a session outlives its connection. Sessions of MQTT 3 that are not clean live as \
+                 long; those of MQTT 5 that ask for more are told.",
+            ),
+            value::duration,
+        )?;
+        let max_inflight = reader.get(
+            declare(
+                "mqtt.max_inflight",
+                "1 to 65535",
+                "256",
+                "The most messages that an MQTT client gets before it acknowledges some, if it does not ask for less.",
+            ),
+            inflight,
+        )?;
+        let max_qos = reader.get(
+            declare(
+                "mqtt.max_qos",
+                "1, 2",
+                "1",
+                "The highest quality of service of MQTT. 2 is exactly once as long as the broker runs: a message whose \
+                 handshake a stop or a crash of the broker interrupts can come twice.",
+            ),
+            |text| value::choice(text, &[("1", QoS::AtLeastOnce), ("2", QoS::ExactlyOnce)]),
+        )?;
+        let web_origins = reader.get(
+            declare(
+                "mqtt.web_origins",
+                "names",
+                "",
+                "Origins of pages that may connect by WebSocket, such as `https://shop.example`, separated by \
+                 commas; `*` for all. Pages of the broker's own host may always connect.",
+            ),
+            value::names,
+        )?;
+        let default_login = (!user.is_empty()).then_some((user, password));
+        let session_expiry = u32::try_from(session_expiry.as_secs()).unwrap_or(u32::MAX);
+        Ok(Self { default_login, session_expiry, max_inflight, max_qos, web_origins })
+    }
+}
+
+impl OwnSettings for Own {
+    fn make(&self, broker: &Broker, settings: &Settings) -> Arc<dyn Protocol> {
+        let settings = ProtocolSettings {
+            handshake: settings.limits.handshake_timeout,
+            certificate_login: settings.users.mechanisms.contains(&Mechanism::External),
+            default_login: self.default_login.clone(),
+            session_expiry: self.session_expiry,
+            max_inflight: self.max_inflight,
+            max_qos: self.max_qos,
+            ..ProtocolSettings::default()
+        };
+        let mqtt = Mqtt::new(broker.clone(), settings);
+        let wills = mqtt.delayed_wills();
+        // Without the thread, wills with a delay would not be sent, and everything else works.
+        let started = std::thread::Builder::new().name("mqtt-wills".to_owned()).spawn(move || send(&wills));
+        if let Err(error) = started {
+            tracing::error!(%error, "no thread for the delayed wills of MQTT");
+        }
+        Arc::new(mqtt)
+    }
+
+    fn web_origins(&self) -> &[String] {
+        &self.web_origins
+    }
+}
+
+/// A number of messages that the protocol can name.
+fn inflight(text: &str) -> Result<u16, String> {
+    let count = u16::try_from(value::count(text)?).ok().filter(|count| *count > 0);
+    count.ok_or_else(|| format!("{text} is no number from 1 to 65535"))
+}
+
+/// Sends delayed wills until the protocol is gone.
+fn send(wills: &DelayedWills) {
+    wills.sent_by_this_thread();
+    while let Some(rest) = wills.send(Instant::now()) {
+        std::thread::park_timeout(rest);
+    }
+}
