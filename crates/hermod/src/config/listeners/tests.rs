@@ -157,10 +157,10 @@ fn the_short_form_serves_what_it_says() {
         ]
     );
     let served: Vec<_> = all.iter().map(|one| one.serves.clone()).collect();
-    assert_eq!(served[..2], [Serves::Protocols(vec![0, 1, 2]), Serves::Protocols(vec![2, 0, 1])]);
+    assert_eq!(served[..2], [Serves::Protocols(vec![0, 1, 2, 3]), Serves::Protocols(vec![2, 0, 1, 3])]);
     // A protocol that is turned off is served nowhere.
     let all = all_of("ports.amqp = 0\n");
-    assert_eq!(all[0].serves, Serves::Protocols(vec![2]));
+    assert_eq!(all[0].serves, Serves::Protocols(vec![2, 3]));
 }
 
 #[test]
