@@ -114,7 +114,8 @@ fn listeners(source: &Source) -> Markup {
         .iter()
         .map(|one| {
             vec![
-                html! { code { (one.name) } },
+                // The others have the name of the setting of their port, which is below.
+                html! { @if one.name.starts_with("ports.") { "–" } @else { code { (one.name) } } },
                 html! { (one.protocol) },
                 html! { code { (one.address) } },
                 html! { (one.terms.join(", ")) },
