@@ -12,33 +12,15 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.error
 import urllib.request
-import venv
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-PATIENCE = 60
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+import server  # noqa: E402
+
 # Clients come from an address of their own, so that it is told from the proxy's.
 CLIENT = "127.0.0.7"
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def until(what, reached):
-    """Waits until `reached` gives something, and returns it."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        found = reached()
-        if found:
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"in vain: {what}")
 
 
 def get(port, path):
@@ -69,9 +51,9 @@ class Setup:
     """A broker behind a proxy: each port of the proxy sends one version of the header."""
 
     def __init__(self, hermod, haproxy, scratch):
-        self.direct, self.http, self.amqp, self.web = [free_port() for _ in range(4)]
-        self.proxied = {version: free_port() for version in ("send-proxy", "send-proxy-v2", "none")}
-        self.proxied_web, self.stomp = free_port(), free_port()
+        self.direct, self.http, self.amqp, self.web = [server.free_port() for _ in range(4)]
+        self.proxied = {version: server.free_port() for version in ("send-proxy", "send-proxy-v2", "none")}
+        self.proxied_web, self.stomp = server.free_port(), server.free_port()
         config = scratch / "hermod.toml"
         config.write_text(
             f"ports.amqp = {self.direct}\nports.http = {self.http}\nports.stomp = {self.stomp}\nbind = '127.0.0.1'\n"
@@ -82,7 +64,7 @@ class Setup:
         self.log = open(scratch / "hermod.log", "w+")
         command = [hermod, "serve", "--config", config, "--data-dir", scratch / "data"]
         self.hermod = subprocess.Popen(command, stderr=self.log)
-        until("the broker is ready", lambda: get(self.http, "/health/ready")[0] == 200)
+        server.until("the broker is ready", lambda: get(self.http, "/health/ready")[0] == 200)
         (scratch / "haproxy.cfg").write_text(self.haproxy_config())
         self.haproxy = subprocess.Popen([haproxy, "-db", "-f", scratch / "haproxy.cfg"], stderr=subprocess.DEVNULL)
 
@@ -109,7 +91,7 @@ def check(setup, pika):
         return pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port, connection_attempts=1))
 
     for version in ("send-proxy", "send-proxy-v2"):
-        client = until(f"the proxy with {version}", lambda: attempt(connect, setup.proxied[version]))
+        client = server.until(f"the proxy with {version}", lambda: attempt(connect, setup.proxied[version]))
         channel = client.channel()
         channel.confirm_delivery()
         channel.queue_declare("q", durable=True)
@@ -120,13 +102,13 @@ def check(setup, pika):
         assert row["peer_host"] == CLIENT, row
         assert row["port"] == setup.proxied[version], "the address that the client reached is the proxy's"
         client.close()
-        until("the end", lambda: not setup.connections())
+        server.until("the end", lambda: not setup.connections())
         print(f"ok: pika through haproxy with {version}")
     for what, port in (("a proxy without headers", setup.proxied["none"]), ("no proxy at all", setup.amqp)):
         refused = attempt(connect, port) is None
         assert refused, f"{what} was let in"
         print(f"ok: {what} is refused")
-    until("HTTP through the proxy", lambda: get(setup.proxied_web, "/api/whoami")[0] == 200)
+    server.until("HTTP through the proxy", lambda: get(setup.proxied_web, "/api/whoami")[0] == 200)
     setup.log.seek(0)
     log = setup.log.read()
     # The log has the first of several within ten seconds; the metric counts each.
@@ -144,27 +126,16 @@ def attempt(connect, port):
         return None
 
 
-def with_pika(scratch):
-    """pika, in an environment of its own."""
-    venv.create(scratch / "venv", with_pip=True)
-    pip = [scratch / "venv" / "bin" / "python", "-m", "pip", "install", "--quiet", "-r", HERE / "requirements.txt"]
-    subprocess.run(pip, check=True)
-    sys.path[:0] = [str(path) for path in (scratch / "venv" / "lib").glob("python*/site-packages")]
-    import pika
-
-    return pika
-
-
 def main():
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--hermod", default=ROOT / "target" / "ci" / "hermod")
+    options.add_argument("--hermod", default=server.PROGRAM)
     options.add_argument("--haproxy", default=shutil.which("haproxy"))
     given = options.parse_args()
     if given.haproxy is None:
         sys.exit("there is no haproxy: install it, or name it with --haproxy")
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
-        pika = with_pika(scratch)
+        pika = server.pika_of(scratch)
         setup = Setup(given.hermod, given.haproxy, scratch)
         try:
             come_from(CLIENT)
