@@ -137,7 +137,8 @@ def check(pika, keycloak, hermod):
 def distribution(scratch):
     command = ["mvn", "-q", "-B", "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unpack"]
     command += [f"-Dartifact=org.keycloak:keycloak-quarkus-dist:{KEYCLOAK}:zip", f"-DoutputDirectory={scratch}"]
-    subprocess.run(command, check=True)
+    # The plugin keeps notes in the folder that it runs in.
+    subprocess.run(command, check=True, cwd=scratch)
     home = scratch / f"keycloak-{KEYCLOAK}"
     (home / "bin" / "kc.sh").chmod(0o755)
     return home

@@ -81,9 +81,9 @@ pub use report::{
 /// A property's value for selectors.
 pub use selector::Value as Selected;
 pub use session::{
-    Awaited, Client, Confirm, Consume, Declared, DeleteIf, Delivery, DirectSource, Event, Fetch, Outcome, Publish,
-    Refusal, RetainedWanted, SessionId, Source, Subscribed, SubscriptionFilter, SubscriptionSpec, SubscriptionThere,
-    Tags, TransactionId, Unroutable,
+    Awaited, Client, Confirm, Consume, Declaration, Declared, DeleteIf, Delivery, DirectSource, Event, Fetch, Outcome,
+    Publish, Refusal, RetainedWanted, SessionId, Source, Subscribed, SubscriptionFilter, SubscriptionSpec,
+    SubscriptionThere, Tags, TransactionId, Unroutable,
 };
 pub use settings::{
     ConsumerLimits, CountedReturns, DeclarationLimits, DiskLimit, DiskLimits, Limits, ParkingLimits, RetainedLimits,

@@ -130,6 +130,11 @@ impl AdmittedBinding {
     pub(crate) fn destination(&self) -> Destination {
         self.binding.destination
     }
+
+    /// Its position, which it has once it is added.
+    pub(crate) fn place(&self) -> BindingCursor {
+        BindingCursor((self.binding.destination, self.identity.clone()))
+    }
 }
 
 /// The matcher of the exchange's kind.
@@ -197,7 +202,7 @@ fn kept_weight(binding: &Binding) -> u64 {
 }
 
 /// The position of a binding among those of its exchange.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BindingCursor((Destination, BindingIdentity));
 
 impl Bindings {

@@ -26,6 +26,7 @@ mod settled;
 mod slots;
 mod subscribe;
 mod subscribed;
+mod together;
 mod trace;
 pub(crate) mod transaction;
 mod upload;
@@ -64,6 +65,7 @@ pub use publish::Publish;
 pub use settle::{Outcome, Tags};
 pub use subscribe::{RetainedWanted, Subscribed, SubscriptionFilter, SubscriptionSpec};
 pub use subscribed::SubscriptionThere;
+pub use together::Declaration;
 
 /// A session of a client; never reused within the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -59,7 +59,7 @@ pub enum DestinationName {
 }
 
 /// A binding to make or to remove.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct BindingSpec {
     /// The exchange that messages come from.
     pub source: String,
@@ -70,6 +70,7 @@ pub struct BindingSpec {
     /// Arguments, for headers exchanges.
     pub arguments: Table,
 }
+
 /// A declaration that is not refused.
 pub(crate) enum Checked<There, New> {
     /// The same is there.

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::value::{Table, Value};
 
 /// The author of a policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PolicyKind {
     /// The users that run the applications.
     User,

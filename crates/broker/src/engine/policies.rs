@@ -5,11 +5,11 @@ use auth::{Identity, Resource, Right};
 use journal::Ticket;
 
 use crate::arguments::ExchangeArguments;
-use crate::catalog::Vhost;
 use crate::catalog::change::Change;
 use crate::catalog::definitions::Sort;
 use crate::catalog::facts::policy_bytes;
 use crate::catalog::policies::{ALTERNATE, MOVES, Policy, PolicyKind, PolicySpec, argument};
+use crate::catalog::{Tables, Vhost};
 use crate::engine::Engine;
 use crate::engine::admission::Asker;
 use crate::engine::system::refuse_control;
@@ -33,22 +33,32 @@ impl Engine {
     /// `Precondition` for a new one without room.
     pub(crate) fn put_policy(&self, vhost: &Vhost, kind: PolicyKind, policy: Policy) -> Result<Ticket, Error> {
         let mut tables = vhost.tables.write();
-        let before = tables.policies.get(kind, &policy.name).cloned();
-        let id = match &before {
-            Some(before) => before.id,
-            None => {
-                let load = Load { logged: policy_bytes(vhost.id, kind, &policy)?.len() as u64, memory: 0 };
-                let what = format!("{} '{}'", Sort::of_policy(kind).name(), policy.name);
-                self.admit_load(&what, load, Asker::Operator)?;
-                self.owner(vhost.log())
-            }
-        };
-        let policy = policy.with_id(id);
+        let (before, policy) = self.place_policy(vhost, &tables, kind, policy)?;
         let changed: Vec<_> = before.into_iter().chain([policy.clone()]).collect();
         let ticket = self.change(vhost, &mut tables, Change::Policy(kind, Box::new(policy)));
         drop(tables);
         self.give_policies(vhost, &changed);
         Ok(ticket)
+    }
+
+    /// A policy with the owner that it has in the log, and the one that it takes the place of.
+    ///
+    /// # Errors
+    /// `Precondition` for a new one without room.
+    pub(crate) fn place_policy(
+        &self,
+        vhost: &Vhost,
+        tables: &Tables,
+        kind: PolicyKind,
+        policy: Policy,
+    ) -> Result<(Option<Policy>, Policy), Error> {
+        if let Some(before) = tables.policies.get(kind, &policy.name) {
+            return Ok((Some(before.clone()), policy.with_id(before.id)));
+        }
+        let load = Load { logged: policy_bytes(vhost.id, kind, &policy)?.len() as u64, memory: 0 };
+        let what = format!("{} '{}'", Sort::of_policy(kind).name(), policy.name);
+        self.admit_load(&what, load, Asker::Operator)?;
+        Ok((None, policy.with_id(self.owner(vhost.log()))))
     }
 
     /// Ends a policy. `None` if there is none of this name.
@@ -114,7 +124,7 @@ impl Engine {
     /// Gives every queue and exchange of these policies, which were added or removed, the effect of
     /// all policies; others stay as they are. It works in pieces and releases the vhost between
     /// them: all queues at once would take longer than a declaration may wait.
-    fn give_policies(&self, vhost: &Vhost, changed: &[Policy]) {
+    pub(crate) fn give_policies(&self, vhost: &Vhost, changed: &[Policy]) {
         let mut work = Vec::new();
         let mut visit = Visit { context: self, now: self.clock.unix_ms(), work: &mut work };
         let (queues, exchanges, matches) = {

@@ -132,7 +132,7 @@ impl Client {
         }
     }
 
-    fn no_exchange(&self, name: &str) -> Error {
+    pub(super) fn no_exchange(&self, name: &str) -> Error {
         Error::not_found(format!("no exchange '{name}' in vhost '{}'", self.shared.vhost))
     }
 
@@ -147,15 +147,38 @@ impl Client {
         check_exchange_name(name)?;
         self.authorize(Resource::exchange(name), Right::Configure)?;
         let mut tables = vhost.tables.write();
-        let Checked::New((kind, parsed)) = self.declarer().exchange((&vhost.name, Some(&tables)), spec)? else {
+        let Checked::New(exchange) = self.find_or_build_exchange(&tables, spec, 0)? else {
             return Ok(self.settled_and(&tables));
+        };
+        let mut idle = idle::of_exchange(exchange.kind, &spec.arguments);
+        self.publisher.add_cost(CHANGE_ENTRIES);
+        let change = Change::Exchange(Box::new(exchange));
+        let ticket = self.engine.change(&vhost, &mut tables, change).max(self.settled.ticket());
+        tables.told.retain_new(&mut idle);
+        drop(tables);
+        self.tell_idle("exchange", name, &idle);
+        Ok(ticket)
+    }
+
+    /// A new exchange, which is counted and in no table yet; or the same is there. `coming` are
+    /// others that are counted and in no table.
+    pub(super) fn find_or_build_exchange(
+        &self,
+        tables: &Tables,
+        spec: &ExchangeSpec,
+        coming: usize,
+    ) -> Result<Checked<(), Exchange>, Error> {
+        let (name, vhost) = (spec.name.as_str(), &self.vhost);
+        let Checked::New((kind, parsed)) = self.declarer().exchange((&vhost.name, Some(tables)), spec)? else {
+            return Ok(Checked::There(()));
         };
         self.authorize_alternate(name, &parsed)?;
         let load = Load::of_exchange(name, &spec.arguments);
         let load = if spec.durable { load } else { load.unlogged() };
         self.admit_declaration(&format!("exchange '{name}'"), &spec.arguments, load)?;
         let limit = self.engine.settings.limits.exchanges;
-        self.check_share(&format!("exchange '{name}'"), "exchanges", tables.count_exchanges() as u64, limit)?;
+        let there = (tables.count_exchanges() + coming) as u64;
+        self.check_share(&format!("exchange '{name}'"), "exchanges", there, limit)?;
         if !self.engine.catalog.admit_exchange(limit) {
             return Err(Self::over_limit("exchanges", limit));
         }
@@ -169,19 +192,12 @@ impl Client {
             declared_by: None,
         };
         let new = NewExchange { id: self.engine.owner(vhost.log()), fact, durable: spec.durable, parsed };
-        let change = Change::Exchange(Box::new(Exchange::new(new, &self.pays(&vhost))));
-        self.publisher.add_cost(CHANGE_ENTRIES);
-        let ticket = self.engine.change(&vhost, &mut tables, change).max(self.settled.ticket());
-        let mut idle = idle::of_exchange(kind, &spec.arguments);
-        tables.told.retain_new(&mut idle);
-        drop(tables);
-        self.tell_idle("exchange", name, &idle);
-        Ok(ticket)
+        Ok(Checked::New(Exchange::new(new, &self.pays(vhost))))
     }
 
     /// Warns of arguments without effect. Peers choose them, so the line counts against the limit
     /// on their user's lines.
-    fn tell_idle(&self, what: &str, name: &str, arguments: &[&str]) {
+    pub(super) fn tell_idle(&self, what: &str, name: &str, arguments: &[&str]) {
         let ClientShared { user, peer, vhost, .. } = &*self.shared;
         for argument in arguments {
             ::tracing::warn!(
@@ -225,7 +241,7 @@ impl Client {
     }
 
     /// Makes the exchange of the firehose at its first use.
-    fn make_if_traced(&self, name: &str) {
+    pub(super) fn make_if_traced(&self, name: &str) {
         if name == tracing::EXCHANGE {
             self.engine.make_trace_exchange(&self.vhost);
         }
@@ -270,7 +286,8 @@ impl Client {
         self.make_if_traced(&spec.source);
         let mut tables = vhost.tables.write();
         let (destination, queue) = self.resolve(&tables, spec)?;
-        let change = self.new_binding(&tables, spec, destination, queue.as_deref())?;
+        let source = tables.exchange(&spec.source).ok_or_else(|| self.no_exchange(&spec.source))?;
+        let change = self.new_binding(source, spec, destination, queue.as_deref())?;
         let Some(change) = change else { return Ok(self.settled_and(&tables)) };
         self.publisher.add_cost(CHANGE_ENTRIES);
         let ticket = self.engine.change(&vhost, &mut tables, change).max(self.settled.ticket());
@@ -282,12 +299,11 @@ impl Client {
     /// The change that makes a binding whose ends are known; `None` if it is there.
     pub(super) fn new_binding(
         &self,
-        tables: &Tables,
+        source: &Exchange,
         spec: &BindingSpec,
         destination: Destination,
         queue: Option<&Queue>,
     ) -> Result<Option<Change>, Error> {
-        let Some(source) = tables.exchange(&spec.source) else { return Err(self.no_exchange(&spec.source)) };
         let bound = Bound::new(source.id, &spec.key, &spec.arguments);
         let binding = binding_of(destination, &bound.key, &bound.arguments);
         let limit = self.engine.settings.limits.bindings;
@@ -376,7 +392,7 @@ impl Client {
         let vhost = Arc::clone(&self.vhost);
         let name = self.name_queue(spec)?;
         let mut tables = vhost.tables.write();
-        let queue = match self.find_or_build(&tables, &name, spec)? {
+        let queue = match self.find_or_build(&tables, &name, spec, 0)? {
             Checked::There(existing) => return Ok(self.declared(&existing, self.settled_and(&tables))),
             Checked::New(queue) => queue,
         };
@@ -396,12 +412,14 @@ impl Client {
         Ok(name)
     }
 
-    /// The queue that is there, or a new one, which is counted and in no table yet.
+    /// The queue that is there, or a new one, which is counted and in no table yet. `coming` are
+    /// others that are counted and in no table.
     pub(super) fn find_or_build(
         &self,
         tables: &Tables,
         name: &str,
         spec: &QueueSpec,
+        coming: usize,
     ) -> Result<Checked<Arc<Queue>, Arc<Queue>>, Error> {
         let (vhost, spec) = (&self.vhost, &self.with_default_type(spec));
         let parsed = match self.declarer().queue((&vhost.name, Some(tables)), name, spec)? {
@@ -416,7 +434,7 @@ impl Client {
         let load = Load::of_queue(name, &spec.arguments);
         let load = if spec.durable && !spec.exclusive { load } else { load.unlogged() };
         self.admit_declaration(&format!("queue '{name}'"), &spec.arguments, load)?;
-        self.check_room_for_queue(tables, name)?;
+        self.check_room_for_queue((tables.count_queues() + coming) as u64, name)?;
         let new = NewQueue {
             id: self.engine.owner(vhost.log()),
             fact: QueueFact {
@@ -448,6 +466,11 @@ impl Client {
         if queue.exclusive_to.is_some() {
             self.keep_exclusive(queue);
         }
+        self.count_new_queue(queue);
+    }
+
+    /// The same for a queue that no client owns, but for its arguments without effect.
+    pub(super) fn count_new_queue(&self, queue: &Arc<Queue>) {
         self.engine.watch(queue);
         self.engine.totals.churn.queues_declared.add(1);
         self.engine.totals.churn.queues_created.add(1);
@@ -470,9 +493,8 @@ impl Client {
         }
     }
 
-    fn check_room_for_queue(&self, tables: &Tables, name: &str) -> Result<(), Error> {
+    fn check_room_for_queue(&self, there: u64, name: &str) -> Result<(), Error> {
         let limit = self.engine.system.lock().vhost_limits(self.vhost.id).queues;
-        let there = tables.count_queues() as u64;
         match limit.filter(|limit| there >= *limit) {
             None if limit.is_some() => Ok(()),
             None => self.check_share(&format!("queue '{name}'"), "queues", there, self.engine.settings.limits.queues),

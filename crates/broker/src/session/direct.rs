@@ -116,7 +116,8 @@ impl Client {
         self.receiver.set_direct(consumer, id);
         tables.direct.put(Arc::clone(&subscriber));
         for binding in bindings {
-            let change = self.new_binding(&tables, binding, Destination::Subscriber(id), None)?;
+            let source = tables.exchange(&binding.source).ok_or_else(|| self.no_exchange(&binding.source))?;
+            let change = self.new_binding(source, binding, Destination::Subscriber(id), None)?;
             self.publisher.add_cost(CHANGE_ENTRIES);
             if let Some(change) = change {
                 engine.change(&vhost, &mut tables, change);

@@ -27,7 +27,7 @@ use crate::session::{Client, DeleteIf};
 use crate::value::Table;
 
 /// A subscription to begin, or one that is there and changes.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct SubscriptionSpec {
     /// Its identity; with an empty name it is called like its queue.
     pub name: SubscriptionName,
@@ -152,7 +152,7 @@ impl Client {
             IfOther::Adapt => Ticket::NONE,
             IfOther::End => self.end_other(&mut tables, spec, &bindings)?,
         };
-        let (queue, mut changes) = match self.find_or_build(&tables, &queue_name, &spec.queue)? {
+        let (queue, mut changes) = match self.find_or_build(&tables, &queue_name, &spec.queue, 0)? {
             Checked::There(queue) => (queue, Vec::new()),
             Checked::New(queue) => (Arc::clone(&queue), vec![Change::Queue(queue)]),
         };
@@ -221,7 +221,7 @@ impl Client {
     }
 
     /// Adds the changes by which `queue` is that of the subscription and has these bindings.
-    fn subscription_changes(
+    pub(super) fn subscription_changes(
         &self,
         tables: &Tables,
         spec: &SubscriptionSpec,
@@ -259,16 +259,18 @@ impl Client {
         }
         for binding in bindings {
             let destination = Destination::Queue(queue.id);
-            changes.extend(self.new_binding(tables, binding, destination, Some(queue))?);
+            let source = tables.exchange(&binding.source).ok_or_else(|| self.no_exchange(&binding.source))?;
+            changes.extend(self.new_binding(source, binding, destination, Some(queue))?);
         }
         Ok(fact)
     }
 
     /// Takes back what was counted for changes that are not made.
-    fn forgo(&self, changes: &[Change]) {
+    pub(super) fn forgo(&self, changes: &[Change]) {
         for change in changes {
             match change {
                 Change::Queue(_) => self.engine.catalog.queue_left(),
+                Change::Exchange(_) => self.engine.catalog.exchange_left(),
                 Change::Bind(..) => self.vhost.bindings.left(1),
                 _ => {}
             }

@@ -53,6 +53,7 @@ mod shares;
 mod spilling;
 mod subscribing;
 mod tasks;
+mod together;
 mod tracing;
 mod transactions;
 

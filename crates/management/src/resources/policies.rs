@@ -208,13 +208,6 @@ impl Changes for PolicyChange {
     }
 }
 
-/// Fails as a change of the policy would. The vhost and the permissions of the author are not
-/// checked.
-pub(super) fn check(broker: &Broker, kind: PolicyKind, policy: PolicyFields) -> Result<(), Error> {
-    let name = policy.name.clone();
-    broker.check_policy(kind, &name, spec(policy)?)
-}
-
 pub(super) fn spec(policy: PolicyFields) -> Result<PolicySpec, Error> {
     let PolicyFields { pattern, apply_to, priority, definition, .. } = policy;
     let Some(apply_to) = ApplyTo::parse(&apply_to) else {

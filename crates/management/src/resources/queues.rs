@@ -8,10 +8,7 @@ use axum::extract::{Path, Query, State};
 use axum::routing::{delete, get, post};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::{
-    Broker, DeleteIf, Error, QueueReport, QueueSpec, RetainedWanted, Sharing, SubscriptionName, SubscriptionSpec,
-    Ticket,
-};
+use broker::{Broker, DeleteIf, Error, QueueReport, QueueSpec, Ticket};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
@@ -387,21 +384,6 @@ pub enum QueueChange {
         /// Its arguments.
         arguments: Map<String, Json>,
     },
-    /// Begins a subscription with a queue of its own, or with one that is there.
-    Subscribe {
-        /// Its vhost.
-        vhost: String,
-        /// The name of its queue.
-        name: String,
-        /// Whether it survives a restart.
-        durable: bool,
-        /// Whether it ends with its last consumer.
-        auto_delete: bool,
-        /// The arguments of its queue.
-        arguments: Map<String, Json>,
-        /// What it is.
-        subscription: SubscriptionRow,
-    },
     /// Deletes a queue.
     Delete {
         /// Its vhost.
@@ -430,12 +412,6 @@ impl Changes for QueueChange {
                 let about = format_args!("durable={durable} auto_delete={auto_delete} arguments={arguments}");
                 Told::of("declare_queue", [vhost, name], about)
             }
-            Self::Subscribe { vhost, name, durable, auto_delete, arguments, subscription } => {
-                let about = format_args!(
-                    "durable={durable} auto_delete={auto_delete} arguments={arguments:?} subscription={subscription:?}"
-                );
-                Told::of("subscribe", [vhost, name], about)
-            }
             Self::Delete { vhost, name, .. } => Told::plain("delete_queue", [vhost, name]),
             Self::Purge { vhost, name } => Told::plain("purge_queue", [vhost, name]),
         }
@@ -450,22 +426,6 @@ impl Changes for QueueChange {
                 let arguments = json::table(&arguments).map_err(Error::precondition)?;
                 let spec = QueueSpec { name, durable, exclusive: false, auto_delete, arguments };
                 client.declare_queue(&spec, now).map(|declared| (0, declared.ticket))
-            }
-            Self::Subscribe { vhost, name, durable, auto_delete, arguments, subscription } => {
-                let mut client = client(broker, &vhost, caller)?;
-                let arguments = json::table(&arguments).map_err(Error::precondition)?;
-                let SubscriptionRow { client: of, name: called, shared, selector, expires } = subscription;
-                let spec = SubscriptionSpec {
-                    name: SubscriptionName { client: of, name: called },
-                    sharing: if shared { Sharing::Shared } else { Sharing::Exclusive },
-                    selector,
-                    expires,
-                    // They are bindings, and come as these.
-                    filters: Vec::new(),
-                    retained: RetainedWanted::None,
-                    queue: QueueSpec { name, durable, exclusive: false, auto_delete, arguments },
-                };
-                client.subscribe(&spec, now).map(|subscribed| (0, subscribed.ticket))
             }
             Self::Delete { vhost, name, if_unused, if_empty } => {
                 let name = without_line_ends(name);

@@ -4,9 +4,13 @@
 //! patterns compiled and records encoded. So a refused document has changed nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use auth::{PasswordError, PasswordHash, Permission, Tags, TopicPermission, User, UserLimits};
-use broker::{Broker, Error, ExchangeSpec, PolicyKind, QueueSpec, Ticket, VhostLimits, VhostSpec};
+use broker::{
+    Broker, Declaration, Error, ExchangeSpec, PolicyKind, QueueSpec, RetainedWanted, Sharing, SubscriptionName,
+    SubscriptionSpec, Ticket, VhostLimits, VhostSpec,
+};
 use serde_json::{Map, Value as Json, json};
 
 use super::document::{
@@ -15,14 +19,12 @@ use super::document::{
 };
 use super::fields::Faults;
 use super::{NOTHING, VHOST_LIMITS};
-use crate::change::{Caller, Changes, Refused, Why, wait};
+use crate::change::{Caller, Refused, Why, client, wait, without_line_ends};
 use crate::json;
-use crate::resources::Change;
-use crate::resources::bindings::{self, BindingChange, DestinationType};
-use crate::resources::exchanges::ExchangeChange;
+use crate::report::SubscriptionRow;
+use crate::resources::bindings::{self, DestinationType};
 use crate::resources::limits::MAX_QUEUES;
-use crate::resources::policies::{self, PolicyChange, PolicyFields};
-use crate::resources::queues::QueueChange;
+use crate::resources::policies::{self, PolicyFields};
 use crate::resources::users::hash_password;
 
 /// Parameters about the identity of a RabbitMQ cluster, which mean nothing elsewhere.
@@ -54,7 +56,8 @@ pub(super) struct Plan<'a> {
     default_types: BTreeMap<String, String>,
     users: BTreeMap<String, User>,
     limits: BTreeMap<String, VhostLimits>,
-    changes: Vec<Change>,
+    /// What is declared in each vhost, in order: one change of that vhost.
+    declarations: BTreeMap<String, Vec<Declaration>>,
     /// Queues and exchanges that will exist.
     there: BTreeSet<Place>,
     /// Queues and exchanges of the document, and how it declares them.
@@ -71,13 +74,6 @@ pub(super) struct Plan<'a> {
 
 /// The vhost, whether it is a queue, and the name.
 type Place = (String, bool, String);
-
-/// A queue or an exchange as a document declares it.
-#[derive(PartialEq)]
-enum Declaration {
-    Queue(QueueSpec),
-    Exchange(ExchangeSpec),
-}
 
 /// How many of something exist, and how many the document adds.
 #[derive(Clone, Copy, Default)]
@@ -147,7 +143,7 @@ impl<'a> Plan<'a> {
             default_types,
             users: BTreeMap::new(),
             limits: BTreeMap::new(),
-            changes: Vec::new(),
+            declarations: BTreeMap::new(),
             there,
             declared: BTreeMap::new(),
             skipped: BTreeSet::new(),
@@ -203,10 +199,10 @@ impl<'a> Plan<'a> {
 
     fn tell_of_copies(&mut self) {
         let is_quorum = |declaration: &&Declaration| match declaration {
-            Declaration::Queue(queue) => {
+            Declaration::Queue(queue) | Declaration::Subscription(SubscriptionSpec { queue, .. }) => {
                 queue.arguments.get(QUEUE_TYPE).and_then(broker::Value::as_text) == Some(QUORUM)
             }
-            Declaration::Exchange(_) => false,
+            _ => false,
         };
         match self.declared.values().filter(is_quorum).count() {
             0 => {}
@@ -402,14 +398,17 @@ impl<'a> Plan<'a> {
             return self.unsupported(format!("{} '{name}' in vhost '{vhost}': it has no other setting", kind.name()));
         }
         policy.definition = known;
-        match policies::check(self.broker, kind, policy.clone()) {
-            Ok(()) => self.changes.push(Change::Policies(PolicyChange::Set { kind, policy })),
+        let checked =
+            policies::spec(policy).and_then(|spec| self.broker.check_policy(kind, &name, spec.clone()).map(|()| spec));
+        match checked {
+            Ok(spec) => self.declare(vhost, Declaration::Policy { kind, name, spec }),
             Err(error) => self.unsupported(format!("{} in vhost '{vhost}'", error.text)),
         }
     }
 
     fn exchange(&mut self, entry: ExchangeEntry) {
         let ExchangeEntry { name, vhost, kind, durable, auto_delete, internal, arguments } = entry;
+        let name = without_line_ends(name);
         if !self.has_vhost(&vhost) {
             return self.wrong(format!("exchange '{name}': there is no vhost '{vhost}'"));
         }
@@ -422,19 +421,15 @@ impl<'a> Plan<'a> {
             return;
         }
         let checked = json::table(&arguments).map_err(Error::precondition).and_then(|arguments| {
-            let spec =
-                ExchangeSpec { name: name.clone(), kind: kind.clone(), durable, auto_delete, internal, arguments };
+            let spec = ExchangeSpec { name: name.clone(), kind, durable, auto_delete, internal, arguments };
             self.broker.check_exchange_spec(&vhost, &spec).map(|()| Declaration::Exchange(spec))
         });
-        self.object(
-            checked,
-            (vhost.clone(), false, name.clone()),
-            Change::Exchanges(ExchangeChange::Declare { vhost, name, kind, durable, auto_delete, internal, arguments }),
-        );
+        self.object(checked, (vhost, false, name));
     }
 
     fn queue(&mut self, entry: QueueEntry) {
         let QueueEntry { name, vhost, durable, auto_delete, mut arguments, kind, subscription } = entry;
+        let name = without_line_ends(name);
         if !self.has_vhost(&vhost) {
             return self.wrong(format!("queue '{name}': there is no vhost '{vhost}'"));
         }
@@ -450,17 +445,20 @@ impl<'a> Plan<'a> {
         }
         let checked = json::table(&arguments).map_err(Error::precondition).and_then(|arguments| {
             let spec = QueueSpec { name: name.clone(), durable, exclusive: false, auto_delete, arguments };
-            self.broker.check_queue_spec(&vhost, &spec).map(|()| Declaration::Queue(spec))
+            self.broker.check_queue_spec(&vhost, &spec).map(|()| spec)
         });
-        let place = (vhost.clone(), true, name.clone());
-        let change = match subscription {
-            None => QueueChange::Declare { vhost, name, durable, auto_delete, arguments },
-            Some(subscription) => QueueChange::Subscribe { vhost, name, durable, auto_delete, arguments, subscription },
-        };
-        self.object(checked, place, Change::Queues(change));
+        let declaration = checked.map(|spec| match subscription {
+            None => Declaration::Queue(spec),
+            Some(row) => Declaration::Subscription(subscription_of(row, spec)),
+        });
+        self.object(declaration, (vhost, true, name));
     }
 
-    fn object(&mut self, checked: Result<Declaration, Error>, place: Place, change: Change) {
+    fn declare(&mut self, vhost: String, declaration: Declaration) {
+        self.declarations.entry(vhost).or_default().push(declaration);
+    }
+
+    fn object(&mut self, checked: Result<Declaration, Error>, place: Place) {
         match checked {
             Ok(declaration) => {
                 let (vhost, is_queue, name) = &place;
@@ -478,7 +476,7 @@ impl<'a> Plan<'a> {
                     true => self.counts.queues.entry(vhost.clone()).or_default().come += comes,
                     false => self.counts.exchanges.come += comes,
                 }
-                self.changes.push(change);
+                self.declare(vhost.clone(), declaration.clone());
                 self.declared.insert(place, declaration);
             }
             // A contradiction to what exists is a fault; anything else is unsupported.
@@ -492,7 +490,7 @@ impl<'a> Plan<'a> {
 
     fn binding(&mut self, entry: BindingEntry) {
         let BindingEntry { vhost, binding } = entry;
-        let (source, destination) = (binding.source.clone(), binding.destination.clone());
+        let [source, destination] = [&binding.source, &binding.destination].map(|name| without_line_ends(name.clone()));
         // Every queue is bound to the default exchange, and nothing else can be.
         if source.is_empty() {
             return;
@@ -516,20 +514,22 @@ impl<'a> Plan<'a> {
             Some(Declaration::Exchange(source)) => Some(source),
             _ => None,
         };
-        let checked = bindings::spec(binding.clone()).and_then(|spec| self.broker.check_binding(&vhost, &spec, source));
+        let checked = bindings::spec(binding.clone())
+            .and_then(|spec| self.broker.check_binding(&vhost, &spec, source).map(|comes| (spec, comes)));
         match checked {
-            Ok(comes) => {
+            Ok((spec, comes)) => {
                 if comes && self.bound.insert((vhost.clone(), json!(binding).to_string())) {
                     self.counts.bindings.come += 1;
                 }
-                self.changes.push(Change::Bindings(BindingChange::Bind { vhost, binding }));
+                self.declare(vhost, Declaration::Binding(spec));
             }
             Err(error) => self.unsupported(format!("{what}: {}", error.text)),
         }
     }
 
     pub(super) fn count(&self) -> u64 {
-        (self.vhosts.len() + self.users.len() + self.limits.len() + self.changes.len()) as u64
+        let declarations = self.declarations.values().map(Vec::len).sum::<usize>();
+        (self.vhosts.len() + self.users.len() + self.limits.len() + declarations) as u64
     }
 
     /// Makes all changes, and waits once until all of them are durable.
@@ -540,7 +540,10 @@ impl<'a> Plan<'a> {
             let Refused { why, text, .. } = error.into();
             Refused::new(
                 why,
-                format!("only a part was imported; look at what stands against the rest, and import it again: {text}"),
+                format!(
+                    "a part was imported, each vhost whole or not at all; look at what stands against the rest, and import \
+                     it again: {text}"
+                ),
             )
         })?;
         tickets.into_iter().for_each(|ticket| wait(broker, ticket));
@@ -581,9 +584,9 @@ impl<'a> Plan<'a> {
             let queues = limits.queues.map(|limit| limit.max(queues_of(name)));
             reached(self.broker.limit_vhost(name, VhostLimits { queues, ..*limits })?);
         }
-        for change in self.changes {
+        for (vhost, declarations) in &self.declarations {
             let caller = Caller { identity: auth::Identity::operator("operator"), from: from.to_owned() };
-            reached(change.apply(self.broker, caller)?.1);
+            reached(client(self.broker, vhost, caller)?.declare_all(declarations, Instant::now())?);
         }
         let late =
             |(name, limits): &(&String, &VhostLimits)| limits.queues.is_some_and(|limit| limit < queues_of(name));
@@ -602,6 +605,20 @@ fn queue_type(kind: Option<String>, default: Option<String>) -> Option<String> {
         Some(kind) if kind == "classic" && default.is_none() => None,
         Some(kind) => Some(kind),
         None => default,
+    }
+}
+
+/// The subscription of a queue. Its filters are bindings, and come as these.
+fn subscription_of(row: SubscriptionRow, queue: QueueSpec) -> SubscriptionSpec {
+    let SubscriptionRow { client, name, shared, selector, expires } = row;
+    SubscriptionSpec {
+        name: SubscriptionName { client, name },
+        sharing: if shared { Sharing::Shared } else { Sharing::Exclusive },
+        selector,
+        expires,
+        filters: Vec::new(),
+        retained: RetainedWanted::None,
+        queue,
     }
 }
 
