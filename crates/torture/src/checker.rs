@@ -41,6 +41,9 @@ pub(crate) struct Counts {
     /// Deliveries of what died of age.
     pub(crate) expired: u64,
     pub(crate) redriven: u64,
+    /// Changes that were confirmed of retained messages, subscriptions, and what was noted on a
+    /// message.
+    pub(crate) kept: u64,
     /// Publishes that were refused.
     pub(crate) refused: u64,
     /// Deliveries of what had come back too often.
@@ -150,6 +153,7 @@ impl Checker {
             }
             Event::Counted { queue, ready, moved } => self.counted(*queue, *ready, *moved),
             Event::Redriven(count) => self.counts.redriven += count,
+            Event::Kept => self.counts.kept += 1,
             Event::Left(consumer) => self.holders.leave(*consumer),
             Event::Overdue => self.overdue(),
             Event::AtRest => self.holders.leave_all(),

@@ -6,11 +6,14 @@
 //! checker says what is missing.
 
 mod counting;
+mod kept;
 mod ledger;
+mod noted;
 mod redrive;
 mod rest;
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::checker::Counts;
@@ -20,7 +23,9 @@ use crate::random::Random;
 use crate::server::{self, Launch, Program, Server, Sizes};
 use crate::stage::Stage;
 use crate::talk::Control;
+use kept::Kept;
 use ledger::Summary;
+use noted::{NOTED, Noted};
 
 /// The largest body: what fits a record of the small journal.
 const LARGEST_BODY: u64 = 64 * 1024;
@@ -128,7 +133,16 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
     let program = Program::prepare(&source, &folder, options.sabotage.as_deref())?;
     println!("crash: seed {seed}, {} cycles, in {}", options.cycles, folder.display());
     let stage = Stage::new(program.ports(), seed as u32, LARGEST_BODY);
-    let mut run = Run { options, program, stage, random: Random::new(seed), restarts: Vec::new(), cycle: 0 };
+    let mut run = Run {
+        options,
+        program,
+        stage,
+        kept: Mutex::default(),
+        noted: Mutex::default(),
+        random: Random::new(seed),
+        restarts: Vec::new(),
+        cycle: 0,
+    };
     let outcome = run.all_cycles();
     let verdict = run.stage.verdict();
     let summary =
@@ -164,6 +178,8 @@ struct Run<'a> {
     options: &'a Options,
     program: Program,
     stage: Stage,
+    kept: Mutex<Kept>,
+    noted: Mutex<Noted>,
     random: Random,
     restarts: Vec<Duration>,
     cycle: u64,
@@ -173,6 +189,8 @@ impl Run<'_> {
     fn all_cycles(&mut self) -> Result<(), String> {
         let mut server = self.start(self.options.sizes.of(0))?;
         self.stage.control(Control::declare)?;
+        self.stage.control(|control| control.declare_extra(NOTED))?;
+        kept::publish(&self.stage, NOTED)?;
         for group in 0.. {
             let before = self.stage.checker().counts();
             let last = self.options.cycles.min(self.cycle + self.options.drain_every);
@@ -214,6 +232,7 @@ impl Run<'_> {
             ("dead of age", before.expired, now.expired),
             ("redriven", before.redriven, now.redriven),
             ("counted", before.counted, now.counted),
+            ("kept", before.kept, now.kept),
         ] {
             if before == now {
                 return Err(format!("nothing was {what} in the last {} cycles", self.options.drain_every));
@@ -281,9 +300,16 @@ impl Run<'_> {
     ) -> Result<(), String> {
         let plays = |part: &Part| plays(part) && (self.options.ids || !part.has_ids());
         let mut seeds: Vec<Random> = (0..PARTS.len() as u64).map(|part| self.random.fork(part)).collect();
-        let mut redriver = self.random.fork(PARTS.len() as u64);
-        let (stage, program) = (&self.stage, &self.program);
+        let [mut redriver, mut keeper, mut annotator] =
+            [0, 1, 2].map(|other| self.random.fork(PARTS.len() as u64 + other));
+        let (stage, program, kept, noted) = (&self.stage, &self.program, &self.kept, &self.noted);
         std::thread::scope(|scope| {
+            scope.spawn(|| {
+                kept.lock().unwrap_or_else(PoisonError::into_inner).play(stage, &mut keeper, until);
+            });
+            scope.spawn(|| {
+                noted.lock().unwrap_or_else(PoisonError::into_inner).play(stage, &mut annotator, until);
+            });
             scope.spawn(|| redrive::play(program, stage, &mut redriver, until));
             for (part, random) in PARTS.iter().zip(&mut seeds).filter(|(part, _)| plays(part)) {
                 scope.spawn(move || part.play(stage, random, until));
@@ -313,6 +339,8 @@ impl Run<'_> {
         let server = self.start(sizes)?;
         self.stage.control(Control::verify)?;
         counting::all(&self.stage).map_err(|broken| broken.to_string())?;
+        self.kept.get_mut().unwrap_or_else(PoisonError::into_inner).check(&self.program, &self.stage)?;
+        self.noted.get_mut().unwrap_or_else(PoisonError::into_inner).check(&self.stage)?;
         Ok(server)
     }
 

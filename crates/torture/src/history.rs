@@ -103,6 +103,9 @@ pub(crate) enum Event {
     },
     /// So many messages were sent back from where dead letters go.
     Redriven(u64),
+    /// A retained message, a subscription or what was noted on a message was changed, and that is
+    /// confirmed.
+    Kept,
     /// Everything that was confirmed has had its time to come to a consumer that waited for it.
     Overdue,
     /// All consumers are gone, and what they held and gave back is in its place.

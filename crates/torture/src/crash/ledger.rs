@@ -56,7 +56,7 @@ impl std::fmt::Display for Summary {
         write!(
             f,
             "seed {}: {} kills; {} published, {} confirmed, {} delivered ({} of them again), {} settlements fenced, \
-             {} transactions committed, {} died of age, {} redriven, {} refused, {} worn out; {} lost, {} violations; restart p50 {} ms, p99 {} ms",
+             {} transactions committed, {} died of age, {} redriven, {} kept, {} refused, {} worn out; {} lost, {} violations; restart p50 {} ms, p99 {} ms",
             self.seed,
             self.cycles,
             counts.attempted,
@@ -67,6 +67,7 @@ impl std::fmt::Display for Summary {
             counts.transactions,
             counts.expired,
             counts.redriven,
+            counts.kept,
             counts.refused,
             counts.tired,
             counts.lost,
