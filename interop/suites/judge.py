@@ -229,6 +229,8 @@ def certificates(options):
 
 def tls(certificate, key, ca):
     """The settings of a broker with TLS that takes clients with certificates of this authority and clients without any."""
+    # A checkout's key is readable by everybody, which a broker refuses.
+    pathlib.Path(key).chmod(0o600)
     return {"HERMOD_TLS_CERTIFICATE": certificate, "HERMOD_TLS_KEY": key, "HERMOD_TLS_CA": ca, "HERMOD_TLS_VERIFY": "peer"}
 
 
