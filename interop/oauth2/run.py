@@ -4,12 +4,16 @@ Every check is an assertion about what a client of somebody else's sees.
 """
 
 import argparse
+import html.parser
+import http.cookiejar
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
+import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -71,7 +75,34 @@ def flags(issuer):
     """A broker that takes the tokens of a Keycloak."""
     flags = ["--auth-backends=internal,oauth2", "--auth-oauth2-resource-server-id=hermod"]
     flags += [f"--auth-oauth2-issuer={issuer}", "--auth-oauth2-additional-scopes-key=resource_access.hermod.roles"]
+    flags += ["--auth-oauth2-client-id=console", "--auth-oauth2-client-secret=console-secret", "--auth-oauth2-label=Keycloak"]
     return flags + ["--auth-oauth2-preferred-username-claims=preferred_username"]
+
+
+class Form(html.parser.HTMLParser):
+    """Where the first form of a page goes."""
+
+    action = None
+
+    def handle_starttag(self, tag, attributes):
+        if tag == "form" and self.action is None:
+            self.action = dict(attributes)["action"]
+
+
+def browse(hermod, user, password):
+    """Logs in to the console on Keycloak's page, as a browser does. Returns the page at the end."""
+    # Browsers send cookies for encrypted pages to this machine, too.
+    policy = http.cookiejar.DefaultCookiePolicy(secure_protocols=("http", "https"))
+    jar = urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar(policy))
+    browser = urllib.request.build_opener(urllib.request.ProxyHandler({}), jar)
+    console = f"http://127.0.0.1:{hermod.http}"
+    assert "Log in with Keycloak" in browser.open(f"{console}/login").read().decode()
+    form = Form()
+    form.feed(browser.open(f"{console}/login/elsewhere?to=%2Fusers").read().decode())
+    sent = urllib.parse.urlencode({"username": user, "password": password}).encode()
+    arrived = browser.open(form.action, sent)
+    assert arrived.headers["Refresh"] == "0; url=/users", arrived.headers
+    return browser.open(f"{console}/users").read().decode()
 
 
 def bearer(token):
@@ -104,6 +135,9 @@ def check(pika, keycloak, hermod):
     status, connections = hermod.get("/api/connections", bearer(person))
     assert status == 200 and [row["user"] for row in connections] == ["service-account-app"], connections
     print("a person's token over HTTP, with the tag of its role")
+    page = browse(hermod, "ada", "wonder")
+    assert "Log out" in page and ">ada<" in page, page
+    print("a person logs in to the console on Keycloak's page")
     changed = person[:-10] + ("A" if person[-10] != "A" else "B") + person[-9:]
     for what, wrong in [("another service's", keycloak.token("other")), ("a changed", changed)]:
         assert hermod.get("/api/whoami", bearer(wrong))[0] == 401, what

@@ -5,6 +5,8 @@
 //! says of its user is true until it expires.
 
 mod claims;
+mod code;
+mod discovery;
 mod keys;
 mod signatures;
 
@@ -19,6 +21,8 @@ use serde_json::Value;
 
 use self::claims::Claims;
 pub use self::claims::Reading;
+pub use self::code::{CodeClient, CodeGrant};
+use self::discovery::shortened;
 use self::keys::{Key, KeyStore, Keys, Read};
 use crate::fetch::{Address, Fetch};
 
@@ -26,8 +30,6 @@ use crate::fetch::{Address, Fetch};
 pub const NAME: &str = "oauth2";
 /// Most bytes of a set of keys in a file.
 const MOST_FILE: u64 = 256 << 10;
-/// Behind an issuer: where it says what it has (OpenID Connect Discovery 1.0, §4).
-const DISCOVERY: &str = ".well-known/openid-configuration";
 
 /// Where the keys of tokens come from.
 #[derive(Debug, Clone)]
@@ -139,10 +141,6 @@ fn head_fault(kind: &ErrorKind) -> &'static str {
     }
 }
 
-fn shortened(id: &str) -> &str {
-    &id[..id.floor_char_boundary(64)]
-}
-
 /// Fails for an algorithm that tokens may not be signed by.
 ///
 /// # Errors
@@ -172,21 +170,13 @@ fn reader(from: KeysFrom, web: Arc<dyn Fetch>) -> Read {
             }
         }),
         KeysFrom::Address(address) => Box::new(move || web.fetch(&address)),
-        KeysFrom::Issuer(issuer) => Box::new(move || web.fetch(&discovered(&issuer, &*web)?)),
+        KeysFrom::Issuer(issuer) => Box::new(move || web.fetch(&key_address(&issuer, &*web)?)),
     }
 }
 
 /// The address of the keys that an issuer names.
-fn discovered(issuer: &Address, web: &dyn Fetch) -> Result<Address, String> {
-    let place = format!("{}/{DISCOVERY}", issuer.as_str().trim_end_matches('/'));
-    let wrong = |what: &dyn std::fmt::Display| format!("{place}: {what}");
-    let document = web.fetch(&Address::parse(&place).map_err(|error| wrong(&error))?)?;
-    let said: Value = serde_json::from_str(&document).map_err(|error| wrong(&error))?;
-    let text = |name: &str| said.get(name).and_then(Value::as_str).unwrap_or_default();
-    if text("issuer") != issuer.as_str() {
-        return Err(wrong(&format!("it is of issuer '{}', not of '{}'", shortened(text("issuer")), issuer.as_str())));
-    }
-    Address::parse(text("jwks_uri")).map_err(|error| wrong(&format!("jwks_uri: {error}")))
+fn key_address(issuer: &Address, web: &dyn Fetch) -> Result<Address, String> {
+    discovery::named(&discovery::read(issuer, web)?, "jwks_uri")
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use auth::{Plan, RightsOf, Step};
+use auth::{Plan, RightsOf, SignOn, Step};
 use backends::Web;
 use backends::http::Http;
 use backends::ldap::{Account, Directory, Entry, Groups, Ldap};
-use backends::oauth2::{KeysFrom, OAuth2, Reading};
+use backends::oauth2::{CodeClient, CodeGrant, KeysFrom, OAuth2, Reading};
 
 use crate::config::{self, Asked, HttpBackend, Settings};
 use crate::exit::{Exit, Failure};
@@ -51,6 +51,29 @@ fn oauth2(settings: &config::OAuth2) -> Result<OAuth2, Failure> {
     };
     OAuth2::new(reading(settings), &settings.algorithms, (keys, Arc::new(web), settings.refresh))
         .map_err(|what| wrong("algorithms", &what))
+}
+
+/// The pages that the console leads people to, if the settings name any.
+pub(crate) fn sign_on(settings: &Settings) -> Result<Option<Arc<dyn SignOn>>, Failure> {
+    let settings = &settings.backends.oauth2;
+    let console = &settings.console;
+    let Some(issuer) = settings.issuer.clone().filter(|_| !console.client_id.is_empty()) else { return Ok(None) };
+    let wrong = |name: &str, what: &str| Exit::Config.because(format!("auth_oauth2.{name}: {what}"));
+    let web = Web::new(settings.ca.as_deref(), settings.timeout).map_err(|what| wrong("https.cacertfile", &what))?;
+    let setting = "auth_oauth2.client_secret_file";
+    let secret = crate::tls::secret(setting, &console.client_secret, console.client_secret_file.as_deref())
+        .map_err(|what| Exit::Config.because(what))?;
+    if secret.as_deref() == Some("") {
+        return Err(wrong("client_secret_file", "its first line is empty"));
+    }
+    let client = CodeClient {
+        id: console.client_id.clone(),
+        secret,
+        scopes: console.scopes.clone(),
+        label: console.label.clone(),
+        back: console.redirect_uri.clone(),
+    };
+    Ok(Some(Arc::new(CodeGrant::new(issuer, client, web))))
 }
 
 fn ldap(settings: &config::Ldap) -> Result<Ldap, Failure> {

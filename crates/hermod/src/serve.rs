@@ -72,7 +72,7 @@ pub(crate) fn run(
         copying(&broker, &directory),
         protocols::encode,
     ));
-    source.show_settings(config.described.iter().map(in_force).collect());
+    tell(&source, &config)?;
     define(settings, &source)?;
     // Listeners open only after the import. An earlier client would find only some of the
     // definitions, and a user of theirs could not log in.
@@ -110,6 +110,15 @@ pub(crate) fn run(
     })?;
     tracing::info!(target: START, "Server stopped");
     log::settle();
+    Ok(())
+}
+
+/// Tells management what the settings say of it.
+fn tell(source: &Source, config: &Config) -> Result<(), Failure> {
+    source.show_settings(config.described.iter().map(in_force).collect());
+    if let Some(sign_on) = logins::sign_on(&config.settings)? {
+        source.lead_to(sign_on);
+    }
     Ok(())
 }
 

@@ -11,6 +11,7 @@ mod assets;
 mod bindings;
 mod chart;
 mod connections;
+mod elsewhere;
 mod exchanges;
 mod explained;
 mod figure;
@@ -47,6 +48,7 @@ pub(crate) fn router() -> Router<Arc<Source>> {
     Router::new()
         .merge(assets::router())
         .merge(login::router())
+        .merge(elsewhere::router())
         .merge(overview::router())
         .merge(connections::router())
         .merge(queues::router())

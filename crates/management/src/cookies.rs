@@ -28,6 +28,24 @@ pub(crate) fn set(transport: Transport, token: &str, seconds: u64) -> String {
     format!("{}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}", name(transport))
 }
 
+/// The name of the cookie of one who logs in elsewhere.
+pub(crate) fn journey(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Tls => "__Host-hermod-login",
+        Transport::Plain => "hermod-login",
+    }
+}
+
+/// Sets the cookie of one who logs in elsewhere. It comes back with a request that the page
+/// elsewhere began.
+pub(crate) fn set_journey(transport: Transport, state: &str, seconds: u64) -> String {
+    let secure = match transport {
+        Transport::Tls => "; Secure",
+        Transport::Plain => "",
+    };
+    format!("{}={state}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}", journey(transport))
+}
+
 /// The value of a cookie.
 pub(crate) fn find<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let all = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());

@@ -95,6 +95,7 @@ impl Paths {
             None if !self.answers(request.uri().path()) => absent(NOT_OBSERVED).into_response(),
             None => {
                 request.extensions_mut().insert(visit.clone());
+                request.extensions_mut().insert(self.prefix.clone());
                 self.service.call(request).await.unwrap_or_else(|never| match never {})
             }
         };

@@ -27,6 +27,7 @@ mod history;
 mod hosts;
 mod http;
 mod http_listener;
+mod journeys;
 mod json;
 mod listing;
 mod memory;

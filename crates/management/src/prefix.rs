@@ -23,6 +23,10 @@ impl Prefix {
         Self(prefix.into())
     }
 
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// The address without the prefix; `None` if it does not begin with it.
     pub(crate) fn within(&self, uri: &Uri) -> Option<Uri> {
         if self.0.is_empty() {
@@ -53,6 +57,10 @@ impl Prefix {
         });
         self.edit(answer.headers_mut(), header::SET_COOKIE, |value| {
             value.contains("; Path=/;").then(|| value.replace("; Path=/;", &format!("; Path={}/;", self.0)))
+        });
+        self.edit(answer.headers_mut(), header::REFRESH, |value| {
+            let (pause, path) = value.split_once("; url=")?;
+            path.starts_with('/').then(|| format!("{pause}; url={}{path}", self.0))
         });
         let is_page =
             answer.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
@@ -111,6 +119,7 @@ mod tests {
     async fn answers_name_paths_below_it() {
         let answer = Response::builder()
             .header("location", "/queues")
+            .header("refresh", "0; url=/queues?name=a")
             .header("set-cookie", "a=1; Path=/; HttpOnly")
             .header("set-cookie", "b=1; Path=/; HttpOnly")
             .header("content-type", "text/html; charset=utf-8")
@@ -120,6 +129,7 @@ mod tests {
         let answer = Prefix::new("/mq").before(answer).await;
         let headers = answer.headers().clone();
         assert_eq!(headers["location"], "/mq/queues");
+        assert_eq!(headers["refresh"], "0; url=/mq/queues?name=a");
         let cookies: Vec<_> = headers.get_all("set-cookie").iter().collect();
         assert_eq!(cookies, ["a=1; Path=/mq/; HttpOnly", "b=1; Path=/mq/; HttpOnly"]);
         assert!(!headers.contains_key("content-length"));

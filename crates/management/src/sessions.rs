@@ -15,6 +15,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
+use crate::journeys::Journeys;
+
 /// A session without a request for so long ends.
 const IDLE: Duration = Duration::from_secs(30 * 60);
 /// A session that is so old ends.
@@ -55,6 +57,8 @@ impl fmt::Debug for Token {
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     table: Mutex<HashMap<[u8; 32], Session>>,
+    /// Those who are logging in elsewhere.
+    pub(crate) journeys: Journeys,
 }
 
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use auth::Identity;
+use auth::{Identity, SignOn};
 use broker::{AlarmsUp, Broker, Error, MemoryUse, Overview, Properties, Publish};
 
 use crate::budget::Budget;
@@ -84,6 +84,11 @@ impl Source {
             ready,
             refused,
         }
+    }
+
+    /// The console also leads people to this server, which logs them in. The first one counts.
+    pub fn lead_to(&self, sign_on: Arc<dyn SignOn>) {
+        self.sessions.journeys.lead_to(sign_on);
     }
 
     /// Clients are served from now on: the server has started.

@@ -236,7 +236,7 @@ fn an_issuer_must_name_itself_and_a_safe_place() {
     ] {
         let web = Fixed { document: document.to_string(), asked: AtomicUsize::new(0) };
         let issuer = Address::parse("https://id/realm").unwrap();
-        match (discovered(&issuer, &web), expected) {
+        match (key_address(&issuer, &web), expected) {
             (Ok(address), Ok(expected)) => assert_eq!(address.as_str(), expected),
             (Err(why), Err(expected)) => assert!(why.contains(expected), "{document}: {why}"),
             (outcome, _) => unreachable!("{document}: {outcome:?}"),

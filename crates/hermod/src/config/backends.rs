@@ -60,6 +60,19 @@ pub(crate) struct OAuth2 {
     pub(crate) algorithms: Vec<String>,
     pub(crate) ca: Option<PathBuf>,
     pub(crate) timeout: Duration,
+    pub(crate) console: CodeFlow,
+}
+
+/// Log-in to the console on the issuer's pages.
+#[derive(Debug, Clone)]
+pub(crate) struct CodeFlow {
+    /// Empty: there is none.
+    pub(crate) client_id: String,
+    pub(crate) client_secret: String,
+    pub(crate) client_secret_file: Option<PathBuf>,
+    pub(crate) scopes: Vec<String>,
+    pub(crate) label: String,
+    pub(crate) redirect_uri: Option<Address>,
 }
 
 const ORDER: &str = "Who is asked when a user logs in with a password or a token, in this order, until one lets it \
@@ -122,7 +135,7 @@ impl Backends {
                 Err("auth_oauth2.issuer: where do the keys of tokens come from? Set issuer, jwks_uri or jwks_file"
                     .to_owned())
             }
-            (true, _) => Ok(()),
+            (true, _) => self.oauth2.check_console(),
         }
     }
 }
@@ -213,6 +226,50 @@ impl OAuth2 {
             algorithms: reader.get(declare("auth_oauth2.algorithms", "names", "auto", ALGORITHMS), algorithms)?,
             ca: reader.get(declare("auth_oauth2.https.cacertfile", "path", "", CA), optional_path)?,
             timeout: reader.get(declare("auth_oauth2.timeout", "time", "5 s", TIMEOUT), value::timeout)?,
+            console: CodeFlow::read(reader)?,
+        })
+    }
+
+    fn check_console(&self) -> Result<(), String> {
+        let CodeFlow { client_id, client_secret, client_secret_file, .. } = &self.console;
+        let has_secret = !client_secret.is_empty() || client_secret_file.is_some();
+        if client_id.is_empty() && has_secret {
+            return Err("auth_oauth2.client_id: whose secret is auth_oauth2.client_secret? Write the name that the \
+                        issuer knows this broker by"
+                .to_owned());
+        }
+        if !client_id.is_empty() && self.issuer.is_none() {
+            return Err("auth_oauth2.issuer: where does auth_oauth2.client_id log people in? Write its URL".to_owned());
+        }
+        if !client_secret.is_empty() && client_secret_file.is_some() {
+            return Err("auth_oauth2.client_secret_file: the secret is set, too; it comes from one place".to_owned());
+        }
+        Ok(())
+    }
+}
+
+const CLIENT_ID: &str = "Name by which the issuer knows this broker's console. If it is set, the console also leads \
+    people to the issuer's pages to log in (OpenID Connect, with the authorization code and PKCE), and takes the token \
+    that they come back with. Empty: the console asks for a name and a password or token.";
+const CLIENT_SECRET: &str = "Its secret, if the issuer wants one. Better by the environment or \
+    `auth_oauth2.client_secret_file` than by a flag, which others can see.";
+const CLIENT_SECRET_FILE: &str = "File whose first line is that secret, for mounted secrets.";
+const SCOPES: &str = "What the console asks the issuer for.";
+const LABEL: &str = "What the console's button calls the issuer: *Log in with* this.";
+const REDIRECT_URI: &str = "URL of the console's page `/login/back`, as browsers know it; the issuer must know it, too. \
+    By default it is made of the name in the request and the listener's `path_prefix`. Set it behind a proxy that \
+    does TLS. `https`, or an address of this machine.";
+
+impl CodeFlow {
+    fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
+        Ok(Self {
+            client_id: reader.get(declare("auth_oauth2.client_id", "text", "", CLIENT_ID), value::text)?,
+            client_secret: reader.secret(declare("auth_oauth2.client_secret", "text", "", CLIENT_SECRET))?,
+            client_secret_file: reader
+                .get(declare("auth_oauth2.client_secret_file", "path", "", CLIENT_SECRET_FILE), optional_path)?,
+            scopes: reader.get(declare("auth_oauth2.scopes", "names", "openid", SCOPES), value::names)?,
+            label: reader.get(declare("auth_oauth2.label", "text", "single sign-on", LABEL), value::text)?,
+            redirect_uri: reader.get(declare("auth_oauth2.redirect_uri", "text", "", REDIRECT_URI), address)?,
         })
     }
 }

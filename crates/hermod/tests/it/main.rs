@@ -30,6 +30,7 @@ mod roles;
 mod scrub;
 mod server;
 mod shutdown;
+mod sign_on;
 mod stomp;
 mod tls;
 mod web_stomp;

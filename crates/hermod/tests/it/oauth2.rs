@@ -23,21 +23,21 @@ fn encoded(bytes: impl AsRef<[u8]>) -> String {
 }
 
 /// Signs tokens whose key a file has.
-struct Issuer {
+pub(crate) struct Issuer {
     key: EcdsaKeyPair,
     random: SystemRandom,
     id: &'static str,
 }
 
 impl Issuer {
-    fn new(id: &'static str) -> Self {
+    pub(crate) fn new(id: &'static str) -> Self {
         let random = SystemRandom::new();
         let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
         let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random).unwrap();
         Self { key, random, id }
     }
 
-    fn write_keys(&self, file: &Path) {
+    pub(crate) fn write_keys(&self, file: &Path) {
         let point = self.key.public_key().as_ref();
         let (x, y) = (encoded(&point[1..33]), encoded(&point[33..]));
         let keys = json!({"keys": [{"kty": "EC", "crv": "P-256", "kid": self.id, "x": x, "y": y}]});
@@ -51,7 +51,7 @@ impl Issuer {
         self.sign(&json!({"iss": "https://id", "aud": "mq", "sub": user, "scope": scope, "exp": ends}))
     }
 
-    fn sign(&self, claims: &Value) -> String {
+    pub(crate) fn sign(&self, claims: &Value) -> String {
         let head = json!({"alg": "ES256", "kid": self.id});
         let message = format!("{}.{}", encoded(head.to_string()), encoded(claims.to_string()));
         let signature = self.key.sign(&self.random, message.as_bytes()).unwrap();

@@ -19,6 +19,7 @@ use super::visitor::{THEME, Visitor, to_with_cookie, way_back};
 use super::{frame, reading};
 use crate::api::{Asker, LogIn};
 use crate::cookies;
+use crate::resources::percent_encoded;
 use crate::sessions::LONGEST;
 use crate::source::{Source, alarms};
 use crate::visit::Visit;
@@ -27,6 +28,10 @@ use crate::visit::Visit;
 const LONGEST_FORM: usize = 8 << 10;
 /// How long a browser keeps the choice of colours, in seconds.
 const YEAR: u32 = 365 * 24 * 3600;
+
+/// Why a user is not let in whose password is right.
+pub(super) const NO_TAG: &str = "This user may not use the console: it needs one of the tags management, policymaker, \
+    monitoring or administrator.";
 
 type Shared = State<Arc<Source>>;
 type Pairs = Vec<(String, String)>;
@@ -44,7 +49,7 @@ async fn ask(State(source): Shared, Query(query): Query<Pairs>) -> Response {
 }
 
 /// The first thing that anybody sees. It says what the server offers without a log-in, too.
-fn page(source: &Source, to: &str, user: &str, refused: Option<&str>) -> Response {
+pub(super) fn page(source: &Source, to: &str, user: &str, refused: Option<&str>) -> Response {
     frame::bare(
         "Log in",
         html! {
@@ -64,6 +69,9 @@ fn page(source: &Source, to: &str, user: &str, refused: Option<&str>) -> Respons
                     required autofocus[!user.is_empty()];
                 button .main { "Log in" }
             }
+            @if let Some(sign_on) = source.sessions.journeys.sign_on() {
+                p { a .button href=(elsewhere(to)) { "Log in with " (sign_on.label()) } }
+            }
             p .quiet {
                 "For programs: " a href="/api/" { "HTTP API" } " · " a href="/metrics" { "metrics" }
                 " · health " a href="/health/live" { "live" } ", " a href="/health/ready" { "ready" } ", "
@@ -71,6 +79,14 @@ fn page(source: &Source, to: &str, user: &str, refused: Option<&str>) -> Respons
             }
         },
     )
+}
+
+/// Where the way to the server elsewhere begins.
+fn elsewhere(to: &str) -> String {
+    match to {
+        "/" => "/login/elsewhere".to_owned(),
+        to => format!("/login/elsewhere?to={}", percent_encoded(to)),
+    }
 }
 
 /// The state of the server, in one line.
@@ -90,11 +106,7 @@ async fn log_in(State(source): Shared, Extension(visit): Extension<Visit>, reque
     let refused = |status, why: &str| Ok((status, page(&source, to, user, Some(why))).into_response());
     let asker = match Asker::log_in(&source, user, password.as_bytes(), visit).await {
         Ok(asker) => asker,
-        Err(LogIn::Tags(_)) => {
-            let why = "This user may not use the console: it needs one of the tags management, policymaker, \
-                       monitoring or administrator.";
-            return refused(StatusCode::FORBIDDEN, why);
-        }
+        Err(LogIn::Tags(_)) => return refused(StatusCode::FORBIDDEN, NO_TAG),
         Err(LogIn::Refused) => return refused(StatusCode::FORBIDDEN, "User or password is wrong."),
     };
     let no_random = |error| Trouble::new(StatusCode::INTERNAL_SERVER_ERROR, format!("No random bytes: {error}."));

@@ -28,7 +28,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/auth/src",
         layers: &[
-            &["members", "sasl", "shown", "throttle", "pattern"],
+            &["members", "sasl", "shown", "sign_on", "throttle", "pattern"],
             &["password", "permission", "topic"],
             &["user"],
             &["ruling", "scopes"],
@@ -57,7 +57,8 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/backends/src/oauth2",
         layers: &[
-            &["claims", "keys", "signatures"],
+            &["claims", "discovery", "keys", "signatures"],
+            &["code"],
         ],
         allowed: &[],
     },
@@ -530,8 +531,8 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/management/src",
         layers: &[
-            &["budget", "counters", "door", "exposition", "features", "figures", "foreign", "glance", "hosts", "http_listener", "json", "pool", "prefix", "process", "quantity", "rates", "recent", "report", "sessions", "watch"],
-            &["audit", "facts", "memory", "visit"],
+            &["budget", "counters", "door", "exposition", "features", "figures", "foreign", "glance", "hosts", "http_listener", "journeys", "json", "pool", "prefix", "process", "quantity", "rates", "recent", "report", "watch"],
+            &["audit", "facts", "memory", "sessions", "visit"],
             &["change", "cookies", "detailed", "front", "history", "metrics"],
             &["source"],
             &["courier", "diagnosis", "listing", "messages", "sampling"],
@@ -562,7 +563,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["bindings", "trouble"],
             &["keeping", "reading"],
             &["login", "messages", "tasks"],
-            &["about", "connections", "exchanges", "limits", "log", "node", "policies", "queues", "sessions", "users", "vhosts"],
+            &["about", "connections", "elsewhere", "exchanges", "limits", "log", "node", "policies", "queues", "sessions", "users", "vhosts"],
             &["explained", "overview", "queue"],
         ],
         allowed: &[],
