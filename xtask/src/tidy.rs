@@ -13,6 +13,7 @@ mod files;
 mod glossary;
 mod layers;
 mod paths;
+mod printed;
 mod prose;
 mod ratchet;
 mod references;
@@ -86,6 +87,7 @@ fn look(root: &Path) -> Result<(Vec<Finding>, Vec<Broken>), String> {
         }
         if file.extension("md") {
             documents::check(root, file, &mut findings);
+            printed::check(root, file, &mut findings);
             prose::check_page(file, &mut broken);
         }
         words::check(file, &mut findings);

@@ -362,7 +362,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["files", "source"],
             &["test_files", "tokens"],
             &["paths"],
-            &["documents", "edges", "errors", "glossary", "layers", "prose", "ratchet", "references", "rust", "shape", "words"],
+            &["documents", "edges", "errors", "glossary", "layers", "printed", "prose", "ratchet", "references", "rust", "shape", "words"],
         ],
         allowed: &[],
     },

@@ -1,0 +1,25 @@
+//! Sends an order to the queue `orders`.
+
+use lapin::{BasicProperties, Confirmation, Connection, ConnectionProperties, options::*, types::FieldTable};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::var("AMQP_URL").unwrap_or("amqp://guest:guest@localhost:5672/%2f".into());
+    let connection = Connection::connect(&url, ConnectionProperties::default()).await?;
+    let channel = connection.create_channel().await?;
+    let order = std::env::args().nth(1).ok_or("what is the order?")?;
+    channel.confirm_select(ConfirmSelectOptions::default()).await?;
+    // Fails if the worker has not declared it yet.
+    let passive = QueueDeclareOptions { passive: true, ..Default::default() };
+    channel.queue_declare("orders".into(), passive, FieldTable::default()).await?;
+    let properties = BasicProperties::default().with_delivery_mode(2); // persistent
+    let options = BasicPublishOptions::default();
+    let sent = channel.basic_publish("".into(), "orders".into(), options, order.as_bytes(), properties).await?;
+    match sent.await? {
+        Confirmation::Ack(_) => {}
+        refused => return Err(format!("{refused:?}").into()),
+    }
+    println!("sent: {order}");
+    connection.close(200, "done".into()).await?;
+    Ok(())
+}
