@@ -118,9 +118,31 @@ def the_overview_names_what_does_not_move_and_leads_there(stage):
     line = stage.page.get_by_role("listitem").filter(has_text="overview.stuck")
     expect(line).to_contain_text("no consumers")
     expect(line).to_contain_text("3 ready")
-    stage.picture("overview")
     line.get_by_role("link").click()
     expect(stage.page.get_by_role("heading", level=1)).to_have_text("overview.stuck")
+
+
+@scenario
+def the_overview_draws_how_messages_move(stage):
+    for queue, per_second in [("orders", 180), ("invoices", 60), ("emails", 20)]:
+        stage.broker.declare(queue)
+        stage.client(f"{queue}-publisher").flow(queue, per_second)
+    for queue in ["orders", "invoices"]:
+        stage.client(f"{queue}-worker").consume(queue, 100, "worker", settle=True)
+    stage.log_in()
+    chart = stage.page.get_by_role("img", name=re.compile("^Messages per second in the last"))
+    expect(chart).to_be_visible(timeout=30_000)
+    legend = stage.page.locator("figcaption").filter(has_text="Messages per second")
+    expect(legend).to_contain_text(re.compile(r"in [1-9]\d*/s"), timeout=30_000)
+    if stage.pictures:
+        # Long enough for lines that are worth a look, with a rush in the middle.
+        time.sleep(40)
+        rush = stage.client("orders-rush")
+        rush.flow("orders", 150)
+        time.sleep(35)
+        rush.stop()
+        time.sleep(25)
+    stage.picture("overview")
 
 
 @scenario

@@ -55,7 +55,12 @@ pub(super) fn chart(title: &str, unit: Unit, lines: &[Line]) -> Markup {
         lines.first().map(|line| line.points.iter().map(|point| point.at).collect()).unwrap_or_default();
     let (Some(first), Some(last)) = (moments.first(), moments.last()) else { return html! {} };
     if moments.len() < 2 {
-        return html! { p .hint { (title) ": figures of more than one moment come in some seconds, and of a day after two minutes." } };
+        return html! {
+            figure .chart {
+                figcaption { strong { (title) } }
+                p .hint { "Figures of more than one moment come in some seconds, and of a day after two minutes." }
+            }
+        };
     }
     let most = lines.iter().flat_map(|line| &line.points).map(|point| point.value).fold(0.0, f64::max);
     let top = ceiling(most);
@@ -99,13 +104,14 @@ fn round(number: f64) -> f64 {
     (number * 10.0).round() / 10.0
 }
 
-/// The least of 1, 2 and 5 times a power of ten that is at least so much.
+/// The least of 1, 2, 4, 6 and 8 times a power of ten that is at least so much, and at least 2: so
+/// half of it is a whole number, too.
 fn ceiling(most: f64) -> f64 {
-    if most <= 1.0 {
-        return 1.0;
+    if most <= 2.0 {
+        return 2.0;
     }
     let power = 10_f64.powf(most.log10().floor());
-    [1.0, 2.0, 5.0, 10.0].map(|step| step * power).into_iter().find(|top| *top >= most).unwrap_or(most)
+    [1.0, 2.0, 4.0, 6.0, 8.0, 10.0].map(|step| step * power).into_iter().find(|top| *top >= most).unwrap_or(most)
 }
 
 /// The text of a figure without its markup, which a drawing can't have.
@@ -156,9 +162,16 @@ mod tests {
 
     #[test]
     fn the_axis_ends_at_a_round_number_above_all_lines() {
-        for (most, top) in
-            [(0.0, 1.0), (1.0, 1.0), (1.1, 2.0), (3.0, 5.0), (99.0, 100.0), (100.0, 100.0), (926.0, 1000.0)]
-        {
+        for (most, top) in [
+            (0.0, 2.0),
+            (1.0, 2.0),
+            (2.1, 4.0),
+            (5.0, 6.0),
+            (408.0, 600.0),
+            (99.0, 100.0),
+            (100.0, 100.0),
+            (926.0, 1000.0),
+        ] {
             assert_eq!(ceiling(most), top, "{most}");
         }
     }

@@ -65,10 +65,10 @@ async fn show(visitor: Visitor, State(source): Shared) -> Shown {
             (movement(&source, Span::Hour))
             p .buttons { a .button href="/history" { "History of 24 hours" } }
         }
-        @if sums.queues == 0 { (first_steps(&source)) }
+        div data-live { @if sums.queues == 0 { (first_steps(&source)) } }
         @if let Some((process, glance)) = &node {
             h2 { "Node" }
-            (this_node(&source, process, &glance.overview))
+            div data-live { (this_node(&source, process, &glance.overview)) }
         }
         h2 { "Listeners" }
         (listeners(&source))
