@@ -10,6 +10,7 @@ pub(crate) mod declaration;
 pub(crate) mod definitions;
 pub(crate) mod direct;
 pub(crate) mod facts;
+pub(crate) mod listed;
 pub(crate) mod policies;
 pub(crate) mod retained;
 mod search;
@@ -35,6 +36,7 @@ use crate::store::facts::ExchangeFact;
 use crate::value::Table;
 use change::NewExchange;
 use direct::{DirectSubscriber, DirectSubscribers};
+use listed::ListedQueues;
 use policies::Policies;
 use retained::Retained;
 pub(crate) use search::Hop;
@@ -91,6 +93,8 @@ impl Exchange {
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     queues: HashMap<Arc<str>, Arc<Queue>>,
+    /// How often one of them came or went.
+    queue_changes: u64,
     queues_by_id: HashMap<Owner, Arc<Queue>>,
     exchanges: HashMap<Arc<str>, Exchange>,
     exchange_names: HashMap<Owner, Arc<str>>,
@@ -160,6 +164,11 @@ impl Tables {
         self.logged
     }
 
+    /// It is another number after each queue that comes or goes.
+    pub(crate) fn queue_changes(&self) -> u64 {
+        self.queue_changes
+    }
+
     pub(crate) fn count_queues(&self) -> usize {
         self.queues.len()
     }
@@ -216,11 +225,13 @@ impl Tables {
         self.versions.raise(&queue.name);
         self.queues_by_id.insert(queue.id, Arc::clone(&queue));
         self.queues.insert(Arc::clone(&queue.name), queue);
+        self.queue_changes += 1;
     }
 
     pub(crate) fn remove_queue(&mut self, queue: &Queue) {
         self.queues_by_id.remove(&queue.id);
         self.queues.remove(&queue.name);
+        self.queue_changes += 1;
         self.subscriptions.end(queue.id);
         self.versions.raise(&queue.name);
         self.versions.note_deleted();
@@ -320,6 +331,8 @@ pub(crate) struct Vhost {
     pub(crate) id: Owner,
     pub(crate) name: Arc<str>,
     pub(crate) tables: RwLock<Tables>,
+    /// The names of its queues, for lists.
+    pub(crate) listed: ListedQueues,
     /// Those of its tables.
     pub(crate) versions: Arc<Versions>,
     /// Counts its bindings.
@@ -363,7 +376,8 @@ impl Vhost {
         }
         let (name, versions) = (name.into(), Arc::clone(&tables.versions));
         let (tables, traced) = (RwLock::new(tables), AtomicBool::new(false));
-        Self { record, id, name, tables, versions, bindings, traced, retained }
+        let listed = ListedQueues::default();
+        Self { record, id, name, tables, listed, versions, bindings, traced, retained }
     }
 
     /// Its home: the log of its exchanges, bindings and policies, and of its queues.

@@ -44,6 +44,7 @@ pub use arguments::{ArgumentKind, queue_argument};
 pub use broker::{Broker, FirstUser, Parts};
 pub use browse::{Browse, Browsed};
 pub use catalog::declaration::{BindingSpec, DestinationName, ExchangeSpec, QueueSpec};
+pub use catalog::listed::QueueNames;
 pub use catalog::policies::{ApplyTo, PolicyKind, PolicySpec};
 pub use catalog::retained::RetainedCount;
 pub use catalog::subscriptions::{Sharing, SubscriptionFact, SubscriptionName};
@@ -75,7 +76,7 @@ pub use redrive::{RedriveMode, Redriven};
 pub use repair::{Repair, RepairMode};
 pub use report::{
     AppliedPolicies, BindingPlace, BindingReport, ClientReport, ConsumerReport, DeclaredQueue, Diagnosis,
-    ExchangeReport, Holder, MemoryUse, Messages, Names, Objects, Overview, QueueReport, RETAINED_BETWEEN,
+    ExchangeReport, Holder, MemoryUse, Messages, Names, Objects, Overview, QueueCounts, QueueReport, RETAINED_BETWEEN,
     RetainedReport, Share, Standing,
 };
 /// A property's value for selectors.

@@ -28,7 +28,7 @@ use crate::value::Table;
 
 pub use diagnosis::{Diagnosis, Standing};
 pub use objects::{BindingReport, ConsumerReport, ExchangeReport, Holder};
-pub use parts::{BindingPlace, Names};
+pub use parts::{BindingPlace, Names, QueueCounts};
 pub use retained::{RETAINED_BETWEEN, RetainedReport};
 pub use share::Share;
 

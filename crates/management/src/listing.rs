@@ -118,7 +118,7 @@ pub(crate) fn entries_of_named(
     keys: impl Fn(&str, &[Arc<str>], &str) -> Vec<(Arc<str>, SortKey)>,
 ) -> Option<Vec<Entry>> {
     let Part::Named(vhost, names) = part else { return None };
-    let text = |text: &str| SortKey { text: text.to_owned(), ..SortKey::of(Some(&Json::from(""))) };
+    let text = |text: &str| SortKey { kind: TEXT, number: 0.0, text: text.to_owned() };
     let keyed = match sort {
         None => names.iter().map(|name| (Arc::clone(name), SortKey::default())).collect(),
         Some("name") => names.iter().map(|name| (Arc::clone(name), text(name))).collect(),
@@ -154,6 +154,9 @@ pub fn only(row: &Json, columns: &[String]) -> Json {
     Json::Object(narrow)
 }
 
+/// The kind of keys that are texts.
+const TEXT: u8 = 2;
+
 /// What a thing is sorted by. A missing field comes first, then numbers, then texts.
 #[derive(Debug, Default, Clone)]
 pub struct SortKey {
@@ -169,8 +172,8 @@ impl SortKey {
         match value {
             None | Some(Json::Null) => Self::default(),
             Some(Json::Number(number)) => key(1, number.as_f64().unwrap_or_default(), String::new()),
-            Some(Json::String(text)) => key(2, 0.0, text.clone()),
-            Some(value) => key(2, 0.0, value.to_string()),
+            Some(Json::String(text)) => key(TEXT, 0.0, text.clone()),
+            Some(value) => key(TEXT, 0.0, value.to_string()),
         }
     }
 }
@@ -206,10 +209,14 @@ pub(crate) fn weight(parts: &VecDeque<Part>) -> usize {
 }
 
 /// The parts of a list of things that have names in vhosts.
-pub(crate) fn named(source: &Source, vhost: Option<&str>, names: impl Fn(&str) -> Names) -> VecDeque<Part> {
+pub(crate) fn named<N: AsRef<[Arc<str>]>>(
+    source: &Source,
+    vhost: Option<&str>,
+    names: impl Fn(&str) -> N,
+) -> VecDeque<Part> {
     let vhosts = vhost.map_or_else(|| source.broker.vhost_names(), |vhost| vec![vhost.into()]);
     let of = |vhost: &Arc<str>| -> Vec<Part> {
-        names(vhost).chunks(PART).map(|names| Part::Named(Arc::clone(vhost), names.to_vec())).collect()
+        names(vhost).as_ref().chunks(PART).map(|names| Part::Named(Arc::clone(vhost), names.to_vec())).collect()
     };
     vhosts.iter().flat_map(of).collect()
 }

@@ -11,6 +11,7 @@ use journal::Owner;
 use crate::alarms::AlarmsUp;
 use crate::broker::Broker;
 use crate::catalog::declaration::DestinationName;
+use crate::catalog::listed::QueueNames;
 use crate::catalog::{Exchange, Tables};
 use crate::engine::clients::SessionReport;
 use crate::queue::{Cause, Queue};
@@ -20,6 +21,17 @@ use crate::routing::{BindingCursor, Destination};
 
 /// Names in order.
 pub type Names = Vec<Arc<str>>;
+
+/// The figures of a queue that lists are sorted by most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueCounts {
+    /// Messages that can be delivered.
+    pub ready: u64,
+    /// Messages that consumers have and have not settled.
+    pub unacked: u64,
+    /// Its consumers.
+    pub consumers: u64,
+}
 
 /// The position of a list among the bindings of an exchange.
 #[derive(Debug, Clone)]
@@ -36,10 +48,14 @@ impl Broker {
         in_name_order(self.engine.catalog.vhosts().into_iter().map(|vhost| Arc::clone(&vhost.name)))
     }
 
-    /// The names of all queues of a vhost.
-    pub fn queue_names(&self, vhost: &str) -> Names {
-        self.read(vhost, |tables| in_name_order(tables.queues().map(|queue| Arc::clone(&queue.name))))
-            .unwrap_or_default()
+    /// The names of all queues of a vhost, in order. Many lists share them.
+    pub fn queue_names(&self, vhost: &str) -> QueueNames {
+        self.engine.catalog.vhost(vhost).map(|vhost| vhost.listed.names(&vhost.tables)).unwrap_or_default()
+    }
+
+    /// How many queues a vhost has.
+    pub fn count_queues(&self, vhost: &str) -> usize {
+        self.read(vhost, Tables::count_queues).unwrap_or_default()
     }
 
     /// The names of the queues of a vhost that have a subscription.
@@ -82,6 +98,19 @@ impl Broker {
             queues.map(|queue| self.queue_report(queue, tables, &lost)).collect()
         };
         self.read(vhost, reports).unwrap_or_default()
+    }
+
+    /// What of these queues lists are sorted by; `None` for one that is missing.
+    pub fn some_counts(&self, vhost: &str, names: &[Arc<str>]) -> Vec<Option<QueueCounts>> {
+        let counts = |queue: &Arc<Queue>| {
+            let inner = queue.lock(&self.engine);
+            QueueCounts {
+                ready: inner.ready() as u64,
+                unacked: inner.unsettled() as u64,
+                consumers: inner.consumer_count() as u64,
+            }
+        };
+        self.read(vhost, |tables| names.iter().map(|name| tables.queue(name).map(counts)).collect()).unwrap_or_default()
     }
 
     /// At most so many queues of a vhost that are stuck: damaged ones first, then those with most

@@ -1,6 +1,10 @@
 //! Declaring, deleting, purging: names, equivalence, exclusivity, and queues that are deleted by
 //! themselves.
 
+use broker::{DeleteIf, QueueSpec, VhostSpec};
+use testkit::broker::{Setup, TestBroker};
+use testkit::peer::Peer;
+
 use crate::check;
 
 const LOCKED: &str = "405 cannot obtain exclusive access to locked queue 'q' in vhost '/'. It could be originally \
@@ -161,4 +165,26 @@ fn an_unused_queue_expires() {
         ("* tick 1", ""),
         ("* counts q", "none"),
     ]);
+}
+
+/// The names are kept from one list to the next.
+#[test]
+fn the_names_of_queues_are_those_of_now() {
+    let broker = TestBroker::open(Setup::memory());
+    let names = || broker.broker.queue_names("/").iter().map(|name| name.to_string()).collect::<Vec<_>>();
+    assert_eq!(names(), Vec::<String>::new());
+    let mut peer = Peer::attach(&broker, "guest").unwrap();
+    let now = broker.now();
+    for name in ["b", "a"] {
+        peer.client.declare_queue(&QueueSpec { name: name.into(), ..QueueSpec::default() }, now).unwrap();
+    }
+    assert_eq!((names(), names()), (vec!["a".into(), "b".into()], vec!["a".into(), "b".into()]));
+    peer.client.delete_queue("a", DeleteIf::ALWAYS, now).unwrap();
+    peer.client.declare_queue(&QueueSpec { name: "c".into(), ..QueueSpec::default() }, now).unwrap();
+    assert_eq!(names(), ["b", "c"], "as many as before");
+    broker.broker.delete_vhost("/").unwrap();
+    assert_eq!(names(), Vec::<String>::new());
+    broker.broker.put_vhost("/", &VhostSpec::default()).unwrap();
+    assert_eq!(names(), Vec::<String>::new(), "another vhost of this name");
+    assert_eq!((broker.broker.count_queues("/"), broker.broker.count_queues("absent")), (0, 0));
 }

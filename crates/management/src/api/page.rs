@@ -117,13 +117,19 @@ impl Shape {
         let total = entries.len();
         entries.retain(|entry| self.keeps_name(entry.place.name()));
         let filtered = entries.len();
-        if self.sort.is_some() {
-            entries.sort_by(|one, other| one.key.cmp(&other.key));
-            if self.reversed {
-                entries.reverse();
-            }
-        }
         let (from, to) = self.bounds();
+        if self.sort.is_some() {
+            // The names decide between equals, so that all pages have one order.
+            let by = |one: &Entry, other: &Entry| {
+                let ordered = one.key.cmp(&other.key).then_with(|| one.place.name().cmp(other.place.name()));
+                if self.reversed { ordered.reverse() } else { ordered }
+            };
+            if to < entries.len() {
+                entries.select_nth_unstable_by(to, by);
+                entries.truncate(to);
+            }
+            entries.sort_unstable_by(by);
+        }
         entries.truncate(to);
         entries.drain(..from.min(entries.len()));
         Picked { entries, total, filtered }

@@ -1,5 +1,6 @@
 //! Connections: the list, one connection with its sessions, and closing it.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -43,14 +44,15 @@ async fn list(visitor: Visitor, State(source): Shared, query: seen::Query) -> Sh
         let mut clients = source.broker.clients();
         clients.retain(|client| asker.monitors() || client.user == asker.user());
         clients.retain(|client| has(client, &filter));
-        clients.sort_by(|one, other| match wanted.sort.as_str() {
-            "user" => one.user.cmp(&other.user).then_with(|| one.peer.cmp(&other.peer)),
-            "consumers" => one.consumers.cmp(&other.consumers),
-            _ => one.peer.cmp(&other.peer),
-        });
-        wanted.order.arrange(&mut clients);
         let total = clients.len();
-        let here: Vec<ClientReport> = clients.drain(wanted.range(total)).collect();
+        let here = wanted.pick(clients, |one, other| {
+            let ordered = match wanted.sort.as_str() {
+                "user" => one.user.cmp(&other.user),
+                "consumers" => one.consumers.cmp(&other.consumers),
+                _ => Ordering::Equal,
+            };
+            ordered.then_with(|| one.peer.cmp(&other.peer))
+        });
         let sockets: HashMap<String, Socket> =
             source.sockets().into_iter().map(|socket| (socket.peer.clone(), socket)).collect();
         let rows: Vec<Vec<Markup>> = here.iter().map(|client| row(source, client, sockets.get(&client.peer))).collect();

@@ -72,16 +72,14 @@ async fn page(visitor: &Visitor, source: &Arc<Source>, query: &Fields, sent: &Fi
 }
 
 fn find(source: &Source, list: &Listing, vhosts: &[String]) -> (Vec<ExchangeReport>, usize) {
-    let filter = list.filter.to_lowercase();
+    let finds = list.finds();
     let mut names: Vec<(Arc<str>, &String)> = Vec::new();
     for vhost in vhosts.iter().filter(|vhost| list.vhost.is_empty() || **vhost == list.vhost) {
         let of_vhost = source.broker.exchange_names(vhost).into_iter();
-        names.extend(of_vhost.filter(|name| shown(name).to_lowercase().contains(&filter)).map(|name| (name, vhost)));
+        names.extend(of_vhost.filter(|name| finds(shown(name))).map(|name| (name, vhost)));
     }
-    names.sort_unstable();
-    list.order.arrange(&mut names);
     let total = names.len();
-    let here = &names[list.range(total)];
+    let here = list.pick(names, Ord::cmp);
     (here.iter().flat_map(|(name, vhost)| source.broker.some_exchanges(vhost, &[Arc::clone(name)])).collect(), total)
 }
 

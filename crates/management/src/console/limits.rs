@@ -128,7 +128,7 @@ fn collect(source: &Source) -> Vec<Limit> {
             all.push(Limit::new(format!("Connections in virtual host '{}'", vhost.name), used, most, &by));
         }
         if let Some(most) = vhost.limits.queues {
-            let used = source.broker.queue_names(&vhost.name).len() as u64;
+            let used = source.broker.count_queues(&vhost.name) as u64;
             all.push(Limit::new(format!("Queues in virtual host '{}'", vhost.name), used, most, &by));
         }
     }

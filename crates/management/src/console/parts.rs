@@ -1,5 +1,6 @@
 //! Pieces that pages are made of: tables, figures, fields of forms, ways through long lists.
 
+use std::cmp::Ordering;
 use std::fmt::Display;
 
 use maud::{Markup, Render, html};
@@ -149,10 +150,11 @@ impl Order {
         }
     }
 
-    /// Puts sorted rows into this order.
-    pub(super) fn arrange<T>(self, rows: &mut [T]) {
-        if self == Self::Descending {
-            rows.reverse();
+    /// A comparison in this order.
+    fn of(self, ascending: Ordering) -> Ordering {
+        match self {
+            Self::Ascending => ascending,
+            Self::Descending => ascending.reverse(),
         }
     }
 }
@@ -210,8 +212,44 @@ impl Listing {
         address
     }
 
+    /// The rows of this page, in order. Of a long list only those up to this page are sorted.
+    pub(super) fn pick<T>(&self, mut all: Vec<T>, ascending: impl Fn(&T, &T) -> Ordering) -> Vec<T> {
+        let range = self.range(all.len());
+        let by = |one: &T, other: &T| self.order.of(ascending(one, other));
+        if range.end < all.len() {
+            all.select_nth_unstable_by(range.end, by);
+        }
+        all[..range.end].sort_unstable_by(by);
+        all.drain(range).collect()
+    }
+
+    /// Says of a name whether the filter is a part of it, in capitals or not.
+    pub(super) fn finds(&self) -> impl Fn(&str) -> bool + use<> {
+        let filter = self.filter.to_lowercase();
+        move |name| match (filter.is_empty(), name.is_ascii()) {
+            (true, _) => true,
+            // No copy of each of many names.
+            (false, true) => {
+                name.as_bytes().windows(filter.len()).any(|part| part.eq_ignore_ascii_case(filter.as_bytes()))
+            }
+            (false, false) => name.to_lowercase().contains(&filter),
+        }
+    }
+
+    /// The rows of this page, of rows that have the ascending order already.
+    pub(super) fn cut<T>(&self, mut ascending: Vec<T>) -> Vec<T> {
+        let range = self.range(ascending.len());
+        match self.order {
+            Order::Ascending => ascending.drain(range).collect(),
+            Order::Descending => {
+                let total = ascending.len();
+                ascending.drain(total - range.end..total - range.start).rev().collect()
+            }
+        }
+    }
+
     /// The rows of this page, of so many.
-    pub(super) fn range(&self, total: usize) -> std::ops::Range<usize> {
+    fn range(&self, total: usize) -> std::ops::Range<usize> {
         let from = ((self.page - 1) * ROWS).min(total);
         from..(from + ROWS).min(total)
     }
@@ -401,6 +439,25 @@ mod tests {
         assert_eq!(listing("").range(120), 0..50);
         assert_eq!(listing("page=3").range(120), 100..120);
         assert_eq!(listing("page=9").range(120), 120..120);
+        let picked = |query: &str| listing(query).pick((0..120).map(|number| number * 7 % 120).collect(), u32::cmp);
+        assert_eq!(picked(""), (0..50).collect::<Vec<_>>());
+        assert_eq!(picked("page=3"), (100..120).collect::<Vec<_>>());
+        assert_eq!(picked("page=2&reversed=true"), (20..70).rev().collect::<Vec<_>>());
+        assert!(picked("page=9").is_empty());
+        for query in ["", "page=3", "page=2&reversed=true", "page=9"] {
+            assert_eq!(listing(query).cut((0..120).collect::<Vec<u32>>()), picked(query), "{query}");
+        }
+        for (filter, name, found) in [
+            ("", "Orders", true),
+            ("rder", "Orders", true),
+            ("ORD", "Orders", true),
+            ("orders.eu", "Orders", false),
+            ("ÄRGER", "viel Ärger", true),
+            ("ärger", "viel Aerger", false),
+        ] {
+            let filter = percent_encoded(filter);
+            assert_eq!(listing(&format!("name={filter}")).finds()(name), found, "{filter} in {name}");
+        }
         assert_eq!(listing("page=0").page, 1);
         assert_eq!(listing("page=no").page, 1);
         let pager = listing("page=9").pager(120).into_string();

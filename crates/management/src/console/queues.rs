@@ -3,14 +3,13 @@
 //! Names are filtered before anything else is read of a queue. Sorted by name, a page reads the
 //! queues that it shows; sorted by a figure, it reads each queue once and keeps a page.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
-use broker::{Cause, QueueReport, Standing};
+use broker::{Cause, QueueCounts, QueueReport, Standing};
 use maud::{Markup, html};
 use serde_json::{Map, Value as Json, json};
 
@@ -104,49 +103,78 @@ fn nothing(list: &Listing) -> Markup {
 
 fn find(source: &Source, list: &Listing, vhosts: &[String]) -> Found {
     let wanted = vhosts.iter().filter(|vhost| list.vhost.is_empty() || **vhost == list.vhost);
-    let filter = list.filter.to_lowercase();
-    let mut names: Vec<(Arc<str>, &String)> = Vec::new();
-    for vhost in wanted {
-        let of_vhost = source.broker.queue_names(vhost).into_iter();
-        names.extend(of_vhost.filter(|name| name.to_lowercase().contains(&filter)).map(|name| (name, vhost)));
+    let all: Vec<_> = wanted.map(|vhost| (vhost.as_str(), source.broker.queue_names(vhost))).collect();
+    let finds = list.finds();
+    let mut names: Vec<Named<'_>> = Vec::new();
+    for (vhost, of_vhost) in &all {
+        names.extend(of_vhost.iter().filter(|name| finds(name)).map(|name| (name, *vhost)));
     }
     let total = names.len();
-    if list.sort == "name" {
-        names.sort_unstable();
-        list.order.arrange(&mut names);
-        names = names[list.range(total)].to_vec();
-    }
-    let mut rows = Vec::new();
-    for same in names.chunk_by(|one, other| one.1 == other.1) {
-        let vhost = same[0].1;
-        for some in same.chunks(CHUNK) {
-            let names: Vec<Arc<str>> = some.iter().map(|(name, _)| Arc::clone(name)).collect();
-            let reports = source.broker.some_queues(vhost, &names);
-            rows.extend(reports.into_iter().map(|queue| {
-                let rates = Rates::of(source, &queue);
-                (queue, rates)
-            }));
+    let names = match (list.sort.as_str(), all.len()) {
+        ("name", 0 | 1) => list.cut(names),
+        ("name", _) => list.pick(names, Ord::cmp),
+        (sort, _) => {
+            let keyed = keyed(source, sort, &names);
+            let picked =
+                list.pick(keyed, |(one, its), (other, others)| one.total_cmp(other).then_with(|| its.cmp(others)));
+            picked.into_iter().map(|(_, name)| name).collect()
         }
-    }
-    if list.sort != "name" {
-        rows.sort_by(|one, other| by(&list.sort, one, other));
-        list.order.arrange(&mut rows);
-        rows = rows.drain(list.range(total)).collect();
-    }
+    };
+    let mut rows = Vec::with_capacity(names.len());
+    report(source, &names, |queue, _| {
+        let rates = Rates::of(source, &queue);
+        rows.push((queue, rates));
+    });
     Found { rows, total }
 }
 
-fn by(key: &str, one: &(QueueReport, Rates), other: &(QueueReport, Rates)) -> Ordering {
-    let ((one, its), (other, others)) = (one, other);
-    let ordered = match key {
-        "ready" => one.ready.cmp(&other.ready),
-        "unacknowledged" => one.unacked.cmp(&other.unacked),
-        "consumers" => one.consumers.cmp(&other.consumers),
-        "in" => its.published.total_cmp(&others.published),
-        "out" => its.delivered.total_cmp(&others.delivered),
-        _ => Ordering::Equal,
+/// The name of a queue and its vhost.
+type Named<'a> = (&'a Arc<str>, &'a str);
+
+/// Gives a report of each of these queues that still exists, in their order.
+fn report<'a>(source: &Source, names: &[Named<'a>], mut take: impl FnMut(QueueReport, Named<'a>)) {
+    for some in in_chunks(names) {
+        let mut left = some.iter();
+        for queue in source.broker.some_queues(some[0].1, &owned(some)) {
+            let name = left.find(|(name, _)| ***name == *queue.name);
+            if let Some(name) = name {
+                take(queue, *name);
+            }
+        }
+    }
+}
+
+/// What the list is sorted by, of each of these queues that exists. Only for rates are whole
+/// reports made.
+fn keyed<'a>(source: &Source, sort: &str, names: &[Named<'a>]) -> Vec<(f64, Named<'a>)> {
+    let mut keyed = Vec::with_capacity(names.len());
+    if matches!(sort, "in" | "out") {
+        report(source, names, |queue, name| {
+            let rates = Rates::of(source, &queue);
+            keyed.push((if sort == "in" { rates.published } else { rates.delivered }, name));
+        });
+        return keyed;
+    }
+    let key = |counts: QueueCounts| match sort {
+        "ready" => counts.ready as f64,
+        "unacknowledged" => counts.unacked as f64,
+        "consumers" => counts.consumers as f64,
+        _ => 0.0,
     };
-    ordered.then_with(|| one.name.cmp(&other.name))
+    for some in in_chunks(names) {
+        let counts = source.broker.some_counts(some[0].1, &owned(some));
+        keyed.extend(counts.into_iter().zip(some).filter_map(|(counts, name)| Some((key(counts?), *name))));
+    }
+    keyed
+}
+
+/// Queues of one vhost, not too many at a time.
+fn in_chunks<'n, 'a>(names: &'n [Named<'a>]) -> impl Iterator<Item = &'n [Named<'a>]> {
+    names.chunk_by(|one, other| one.1 == other.1).flat_map(|same| same.chunks(CHUNK))
+}
+
+fn owned(names: &[Named<'_>]) -> Vec<Arc<str>> {
+    names.iter().map(|(name, _)| Arc::clone(name)).collect()
 }
 
 fn row(queue: &QueueReport, rates: Rates) -> Vec<Markup> {

@@ -1,5 +1,6 @@
 //! Sessions of connections, which AMQP 0-9-1 calls channels: what each holds and may hold.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use axum::Router;
@@ -31,16 +32,18 @@ async fn list(visitor: Visitor, State(source): Shared, query: seen::Query) -> Sh
         sessions.retain(|session| asker.monitors() || session.user == asker.user());
         sessions
             .retain(|session| [&session.peer, &session.user].iter().any(|text| text.to_lowercase().contains(&filter)));
-        sessions.sort_by(|one, other| match wanted.sort.as_str() {
-            "user" => one.user.cmp(&other.user),
-            "unacknowledged" => one.unsettled.cmp(&other.unsettled),
-            "unconfirmed" => one.unconfirmed.cmp(&other.unconfirmed),
-            "consumers" => one.consumers.cmp(&other.consumers),
-            _ => (&one.peer, one.number).cmp(&(&other.peer, other.number)),
-        });
-        wanted.order.arrange(&mut sessions);
         let total = sessions.len();
-        let rows: Vec<Vec<Markup>> = sessions[wanted.range(total)].iter().map(row).collect();
+        let here = wanted.pick(sessions, |one, other| {
+            let ordered = match wanted.sort.as_str() {
+                "user" => one.user.cmp(&other.user),
+                "unacknowledged" => one.unsettled.cmp(&other.unsettled),
+                "unconfirmed" => one.unconfirmed.cmp(&other.unconfirmed),
+                "consumers" => one.consumers.cmp(&other.consumers),
+                _ => Ordering::Equal,
+            };
+            ordered.then_with(|| (&one.peer, one.number).cmp(&(&other.peer, other.number)))
+        });
+        let rows: Vec<Vec<Markup>> = here.iter().map(row).collect();
         (rows, total)
     })
     .await?;

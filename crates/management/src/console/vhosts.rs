@@ -64,7 +64,7 @@ fn row(source: &Source, vhost: &VhostReport) -> Vec<Markup> {
         html! { a href={ "/queues?vhost=" (percent_encoded(&vhost.name)) } { (vhost.name) } },
         html! { (vhost.spec.description) },
         html! { (vhost.spec.tags.join(", ")) },
-        figure::count(source.broker.queue_names(&vhost.name).len() as u64),
+        figure::count(source.broker.count_queues(&vhost.name) as u64),
         limit(vhost.limits.queues),
         limit(vhost.limits.connections),
         html! { a .button.small href=(delete) aria-label={ "Delete virtual host " (vhost.name) } { "Delete…" } },
@@ -117,7 +117,7 @@ async fn ask_delete(visitor: Visitor, State(source): Shared, Path(name): Path<St
     if !source.broker.has_vhost(&name) {
         return Err(Trouble::missing("virtual host", &name));
     }
-    let queues = quantity::several(source.broker.queue_names(&name).len() as u64, "queue", "queues");
+    let queues = quantity::several(source.broker.count_queues(&name) as u64, "queue", "queues");
     let question = format!(
         "Virtual host '{name}' goes with {queues} and all messages in them, its exchanges, policies and permissions. \
          Clients in it are disconnected. Nothing of it can be brought back."

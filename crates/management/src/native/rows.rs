@@ -29,7 +29,7 @@ pub(super) static QUEUES: Resource<QueueReport> = Resource {
     rights: Rights::Vhost,
     of: |queue| &queue.vhost,
     key: |queue| key(&[&queue.vhost, &queue.name]),
-    reading: Reading::Named { names: Broker::queue_names, some: Broker::some_queues },
+    reading: Reading::Named { names: |broker, vhost| broker.queue_names(vhost).to_vec(), some: Broker::some_queues },
     fields: &[
         declared("vhost", Kind::Text, "Its vhost", |queue| json!(queue.vhost)),
         declared("name", Kind::Text, "Its name", |queue| json!(queue.name)),

@@ -183,7 +183,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/broker/src/catalog",
         layers: &[
-            &["definitions", "direct", "facts", "policies", "retained", "search", "subscriptions", "tasks", "versions"],
+            &["definitions", "direct", "facts", "listed", "policies", "retained", "search", "subscriptions", "tasks", "versions"],
             &["change", "declaration", "system"],
             &["vhost_settings"],
         ],
