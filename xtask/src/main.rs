@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod book;
 mod console;
 mod interop;
 mod licences;
@@ -29,6 +30,8 @@ enum Chore {
     Tidy(tidy::Options),
     /// Run other people's clients against a fresh server.
     Interop(interop::Options),
+    /// Write the manual as a site: plain files with search, its links checked.
+    Book(book::Options),
     /// Do what operators do in the web console, in a browser.
     Console(console::Options),
     /// Write the list of the licences of what the broker is built from.
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         (Err(error), _) => Err(error),
         (Ok(root), Chore::Tidy(options)) => tidy::report(&root, &options),
         (Ok(root), Chore::Interop(options)) => interop::run(&root, &options),
+        (Ok(root), Chore::Book(options)) => book::run(&root, &options),
         (Ok(root), Chore::Console(options)) => console::run(&root, &options),
         (Ok(root), Chore::Licences) => licences::run(&root),
         (Ok(root), Chore::Monitoring(options)) => monitoring::run(&root, &options),

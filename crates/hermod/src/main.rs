@@ -12,6 +12,7 @@ mod listeners;
 mod log;
 mod logins;
 mod machine;
+mod manual;
 mod pager;
 mod protocols;
 mod rabbitmqctl;

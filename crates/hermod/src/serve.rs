@@ -20,6 +20,7 @@ use crate::config::value::Amount;
 use crate::config::{Config, Described, Durability, Listening, Origin, Settings, value};
 use crate::exit::{Exit, Failure};
 use crate::log::START;
+use crate::manual::MANUAL;
 use crate::protocols::{self, SERVED};
 use crate::tls::AllCertificates;
 use crate::worker::Worker;
@@ -145,6 +146,7 @@ fn facts(settings: &Settings, directory: &Path, listeners: Vec<ListenerRow>, sta
         protocols: SERVED.iter().map(|served| served.names).collect(),
         started,
         recent: Arc::default(),
+        manual: MANUAL,
     }
 }
 

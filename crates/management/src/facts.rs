@@ -78,6 +78,19 @@ pub struct Facts {
     pub started: Instant,
     /// The last lines of its log.
     pub recent: Arc<RecentLog>,
+    /// The files of the manual, in the order of their paths.
+    pub manual: &'static [Document],
+}
+
+/// A file of the manual.
+#[derive(Debug, Clone, Copy)]
+pub struct Document {
+    /// Its path below `/docs/`.
+    pub path: &'static str,
+    /// Its content type.
+    pub kind: &'static str,
+    /// Its bytes, as gzip packs them.
+    pub packed: &'static [u8],
 }
 
 /// An effective setting. A secret has no value here.

@@ -11,7 +11,7 @@ pub(crate) fn about_api() -> impl IntoResponse {
     "Here is RabbitMQ's HTTP API. Every request needs a user with one of the tags management, policymaker,\n\
      monitoring, administrator, and its password.\n\n\
      curl -u guest:guest http://localhost:15672/api/overview\n\n\
-     docs/manual/http-api.md has every path.\n"
+     /docs/manual/http-api.html has every path.\n"
 }
 
 /// 404, and a list of the paths that exist.
@@ -19,8 +19,8 @@ pub(crate) fn nothing(path: &str, headers: &HeaderMap) -> impl IntoResponse {
     let text = if path == "/cli" || path.starts_with("/cli/") {
         format!("rabbitmqadmin is RabbitMQ's and not handed out here: get it from {RABBITMQADMIN}.\n")
     } else {
-        "Nothing is here. There are / (the console), /api/overview, /metrics, /health/live, /health/ready and\n\
-         /health/writable.\n"
+        "Nothing is here. There are / (the console), /docs/ (the manual), /api/overview, /metrics, /health/live,\n\
+         /health/ready and /health/writable.\n"
             .to_owned()
     };
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();

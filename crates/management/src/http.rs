@@ -22,6 +22,7 @@ use crate::foreign::acts_for_another_site;
 use crate::front;
 use crate::hosts::Hosts;
 use crate::http_listener::Pages;
+use crate::manual;
 use crate::memory::Memory;
 use crate::metrics;
 use crate::native;
@@ -169,6 +170,7 @@ fn router(source: Arc<Source>, per_object: PerObject) -> Router {
         .merge(control::routes())
         .merge(native::routes(&source))
         .merge(console::router())
+        .merge(manual::router())
         .fallback(nothing)
         .with_state(source)
 }

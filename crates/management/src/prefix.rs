@@ -64,7 +64,8 @@ impl Prefix {
         });
         let is_page =
             answer.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
-        if !is_page {
+        // A packed page is one of the manual, whose addresses are relative.
+        if !is_page || answer.headers().contains_key(header::CONTENT_ENCODING) {
             return answer;
         }
         let (mut head, body) = answer.into_parts();

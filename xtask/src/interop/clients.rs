@@ -25,7 +25,7 @@ pub(super) struct Client {
 const EXTENSIONS: &[&str] = &["extensions"];
 
 /// All clients.
-pub(super) const CLIENTS: [Client; 17] = [
+pub(super) const CLIENTS: [Client; 21] = [
     Client {
         name: "pika",
         prepare: PYTHON,
@@ -104,6 +104,34 @@ pub(super) const CLIENTS: [Client; 17] = [
         name: "spring-amqp",
         prepare: &[&["mvn", "-q", "-B", "-f", "{source}/pom.xml", "-Doutput={made}", "compile"]],
         call: &["java", "-cp", "{made}/classes:{made}/lib/*", "shop.Check"],
+        further: EXTENSIONS,
+        server: &[],
+    },
+    Client {
+        name: "spring-cloud-stream",
+        prepare: &[&["mvn", "-q", "-B", "-f", "{source}/pom.xml", "-Doutput={made}", "compile"]],
+        call: &["java", "-cp", "{made}/classes:{made}/lib/*", "stream.Check"],
+        further: EXTENSIONS,
+        server: &[],
+    },
+    Client {
+        name: "dramatiq",
+        prepare: PYTHON,
+        call: &["{made}/venv/bin/python", "-B", "{source}/client.py"],
+        further: EXTENSIONS,
+        server: &[],
+    },
+    Client {
+        name: "bunny",
+        prepare: &[&["ruby", "-rbunny", "-e", "1"]],
+        call: &["ruby", "{source}/client.rb"],
+        further: EXTENSIONS,
+        server: &[],
+    },
+    Client {
+        name: "watermill",
+        prepare: &[&["go", "build", "-C", "{source}", "-o", "{made}/client", "."]],
+        call: &["{made}/client"],
         further: EXTENSIONS,
         server: &[],
     },

@@ -35,6 +35,7 @@ const ALL: &[&str] = &[
     "amqp10",
     "auth",
     "backends",
+    "book",
     "broker",
     "journal",
     "management",
@@ -67,6 +68,8 @@ const WALLS: &[Wall] = &[
     wall("management", &["auth", "broker", "wire"]),
     // Takes any protocol as a boxed connection, so it names none. Has one of its own.
     wall("testkit", &["auth", "broker", "front", "journal", "wire"]),
+    // Renders the manual: plain files, for the broker's build and for a folder.
+    wall("book", &[]),
     wall("hermod", ALL),
     // What a run is and what came of it, as plain data: under everything of the benchmark.
     wall("bench-record", &[]),
@@ -83,7 +86,7 @@ const WALLS: &[Wall] = &[
     // Breaks things under a broker from outside, and judges it by what clients see.
     wall("torture", &["amqp091", "amqp10", "stomp", "wire"]),
     // Reads files and starts programs: it builds in seconds.
-    wall("xtask", &[]),
+    wall("xtask", &["book"]),
 ];
 
 /// Heavy dependencies and the crates that may have them.

@@ -200,3 +200,35 @@ fn a_page_of_another_site_can_not_act_in_an_operators_name() {
         assert_eq!(server.ask("POST", bind, &format!("{GUEST}{header}")).0, 201, "{header}");
     }
 }
+
+#[test]
+fn the_manual_of_this_version_is_at_docs() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let get = |path: &str, headers: &str| server.send("GET", path, headers, "");
+    let moved = get("/docs", "");
+    assert_eq!((moved.status, moved.header("location")), (308, "/docs/"));
+    let contents = get("/docs/", "");
+    assert_eq!((contents.status, contents.header("content-type")), (200, "text/html; charset=utf-8"));
+    assert!(contents.body.contains("<h1 id=\"the-manual\">"), "{}", contents.body);
+    assert!(contents.header("content-security-policy").starts_with("default-src 'none'; script-src 'self'"));
+    for (path, kind) in [
+        ("manual/queues.html", "text/html; charset=utf-8"),
+        ("tutorials/", "text/html; charset=utf-8"),
+        ("style.css", "text/css; charset=utf-8"),
+        ("search-index.js", "text/javascript; charset=utf-8"),
+    ] {
+        let page = get(&format!("/docs/{path}"), "");
+        assert_eq!((page.status, page.header("content-type")), (200, kind), "{path}");
+    }
+    // It is sent packed where the browser says that it can unpack, and not at all where it has it.
+    let head = server.send("HEAD", "/docs/", "Accept-Encoding: gzip\r\n", "");
+    assert_eq!((head.status, head.header("content-encoding")), (200, "gzip"));
+    let tag = contents.header("etag");
+    let known = get("/docs/", &format!("If-None-Match: {tag}\r\n"));
+    assert_eq!((known.status, known.body.as_str()), (304, ""));
+    for absent in ["nowhere.html", "..%2f..%2fCargo.toml", "manual", "%ff"] {
+        let status = get(&format!("/docs/{absent}"), "").status;
+        assert!(status == 404 || (absent == "%ff" && status == 400), "{absent}: {status}");
+    }
+}

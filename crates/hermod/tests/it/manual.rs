@@ -14,13 +14,19 @@ use crate::api::GUEST;
 use crate::server::{Server, hermod, run};
 
 /// Pages without an example that could run here, and why.
-const WITHOUT: [(&str, &str); 11] = [
+const WITHOUT: [(&str, &str); 17] = [
     ("README", "a table of contents"),
     ("arguments", "its tables are tested by themselves"),
     ("clients", "its programs are in interop"),
+    ("clients-celery", "its program is in interop"),
+    ("clients-node", "its program is in interop"),
+    ("clients-others", "their programs are in interop"),
+    ("clients-spring", "its programs are in interop"),
     ("command-line", "its examples run brokers, and its tables lead to other pages"),
     ("errors", "a table"),
+    ("faq", "its answers lead to other pages"),
     ("login", "settings of a start"),
+    ("login-elsewhere", "settings of a start"),
     ("mqtt", "its programs are in interop"),
     ("settings", "written from the settings themselves"),
     ("stomp", "frames"),

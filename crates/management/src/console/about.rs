@@ -43,6 +43,7 @@ async fn show(visitor: Visitor, State(source): State<Arc<Source>>) -> Shown {
         }
         h2 { "More" }
         ul {
+            li { a href="/docs/" { "The manual" } " of this version" }
             li { a href="/api/" { "HTTP API" } ", with the paths of RabbitMQ's" }
             li { a href="/hermod/v1/openapi.json" { "Native API" } ", as OpenAPI" }
             li { a href="/metrics" { "Metrics" } " for Prometheus" }

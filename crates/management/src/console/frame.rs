@@ -118,7 +118,7 @@ impl View {
             }
             footer {
                 "Hermod " (source.facts.version) " on " (source.facts.node)
-                " · " a href="/api/" { "HTTP API" } " · " a href="/metrics" { "Metrics" }
+                " · " a href="/docs/" { "Manual" } " · " a href="/api/" { "HTTP API" } " · " a href="/metrics" { "Metrics" }
             }
         };
         (status, document(&self.title, visitor.theme, inside)).into_response()

@@ -349,9 +349,20 @@ pub(super) const FOLDERS: &[Folder] = &[
         allowed: &[],
     },
     Folder {
+        path: "crates/book/src",
+        layers: &[
+            &["source"],
+            &["link"],
+            &["page"],
+            &["check", "frame", "search"],
+            &["site"],
+        ],
+        allowed: &[],
+    },
+    Folder {
         path: "xtask/src",
         layers: &[
-            &["interop", "licences", "screenshots"],
+            &["book", "interop", "licences", "screenshots"],
             &["console", "monitoring", "tidy"],
         ],
         allowed: &[],
@@ -538,7 +549,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["courier", "diagnosis", "listing", "messages", "sampling"],
             &["api"],
             &["resources"],
-            &["console", "control", "native"],
+            &["console", "control", "manual", "native"],
             &["http"],
             &["serving"],
             &["server"],
@@ -609,7 +620,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/hermod/src",
         layers: &[
-            &["allocator", "backup", "machine", "spare", "worker"],
+            &["allocator", "backup", "machine", "manual", "spare", "worker"],
             &["config", "housekeeper", "pager", "tasks"],
             &["exit", "protocols", "tls"],
             &["data_dir", "listeners", "log", "logins", "secrets", "signals"],
