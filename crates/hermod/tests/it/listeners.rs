@@ -112,10 +112,20 @@ fn a_listener_serves_what_it_says_and_is_shown() {
         (web, "/mq/api/overview", "200"),
         (web, "/api/overview", "404"),
         (web, "/mqx/api/overview", "404"),
+        (metrics, "/docs/", "404"),
+        (web, "/mq/docs/", "200"),
     ] {
         let answer = get(port, path, GUEST);
         assert_eq!(status(&answer), expected, "{path}: {answer}");
     }
+    // A packed page of the manual comes as it is.
+    let mut packed = connect(web);
+    let ask = "GET /mq/docs/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAccept-Encoding: gzip\r\n\r\n";
+    packed.write_all(ask.as_bytes()).unwrap();
+    let mut bytes = Vec::new();
+    packed.read_to_end(&mut bytes).unwrap();
+    let body = bytes.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+    assert_eq!(bytes[body..body + 2], [0x1f, 0x8b], "no gzip: {}", String::from_utf8_lossy(&bytes[..body]));
     let page = get(web, "/mq/login", "");
     let paths = [" href=\"/mq/", " src=\"/mq/", " action=\"/mq/login\""];
     assert!(paths.iter().all(|path| page.contains(path)) && !page.contains(" href=\"/api"), "{page}");
