@@ -69,6 +69,7 @@ pub use message::id::Id;
 pub use message::overlay::{Counts, Overlay};
 pub use message::properties::Properties;
 pub use message::scheduling::is_instruction;
+pub use queue::ExactlyOnce;
 /// A purge that is under way.
 pub use queue::Purging;
 pub use queue::{Ages, Cause, Causes, Credit, QueueFigures, QueueTotals, Readiness, Rest, SelectorReport, Settling};
@@ -82,8 +83,8 @@ pub use report::{
 /// A property's value for selectors.
 pub use selector::Value as Selected;
 pub use session::{
-    Awaited, Client, Confirm, Consume, Declaration, Declared, DeleteIf, Delivery, DirectSource, Event, Fetch, Outcome,
-    Publish, Refusal, RetainedWanted, SessionId, Source, Subscribed, SubscriptionFilter, SubscriptionSpec,
+    Awaited, Client, Confirm, Consume, Declaration, Declared, DeleteIf, Delivery, DirectSource, Event, Fetch, Handover,
+    Outcome, Publish, Refusal, RetainedWanted, SessionId, Source, Subscribed, SubscriptionFilter, SubscriptionSpec,
     SubscriptionThere, Tags, TransactionId, Unroutable,
 };
 pub use settings::{

@@ -181,9 +181,9 @@ impl Message {
         layout::published_at(&self.0)
     }
 
-    /// Its own time to live in milliseconds.
+    /// Its own time to live in milliseconds, if it has one. A dead letter that expired has none.
     #[inline]
-    pub(crate) fn expiration(&self) -> Option<u64> {
+    pub fn expiration(&self) -> Option<u64> {
         layout::expiration(&self.0)
     }
 

@@ -13,6 +13,7 @@ pub(crate) mod declare;
 mod direct;
 mod drain;
 pub(crate) mod ending;
+mod exactly_once;
 pub(crate) mod publish;
 mod publisher;
 mod purge;
@@ -61,6 +62,7 @@ pub use crate::queue::mailbox::TransactionId;
 pub use consume::{Consume, DirectSource, Fetch, Source};
 pub use declare::{Declared, DeleteIf};
 pub use drain::{Delivery, Event};
+pub use exactly_once::Handover;
 pub use publish::Publish;
 pub use settle::{Outcome, Tags};
 pub use subscribe::{RetainedWanted, Subscribed, SubscriptionFilter, SubscriptionSpec};
@@ -119,6 +121,8 @@ pub struct Client {
     exclusive: Vec<Arc<Queue>>,
     work: Vec<Work>,
     settled: Settled,
+    /// The queue of the subscription that keeps what is handed over exactly once.
+    exactly_once: Option<Arc<Queue>>,
     closed: bool,
 }
 
@@ -171,6 +175,7 @@ impl Client {
             exclusive: Vec::new(),
             work: Vec::new(),
             settled: Settled::default(),
+            exactly_once: None,
             closed: false,
         }
     }

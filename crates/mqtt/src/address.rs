@@ -25,6 +25,16 @@ pub(crate) fn key_of_topic(topic: &str, key: &mut String) {
     convert(topic, b'/', '.', &IN_KEYS, &IN_TOPICS, key);
 }
 
+/// Appends a text as one word of a key. Different texts are different words.
+pub(crate) fn word_of(text: &str, key: &mut String) {
+    for character in text.chars() {
+        match u8::try_from(character).ok().and_then(|byte| escape_of(&IN_KEYS, byte)) {
+            Some(escape) => key.push_str(escape),
+            None => key.push(character),
+        }
+    }
+}
+
 /// The topic of a routing key.
 pub(crate) fn topic_of_key(key: &str) -> Cow<'_, str> {
     let is_plain = !key.bytes().any(|byte| byte == b'.' || byte == b'%' || escape_of(&IN_TOPICS, byte).is_some());

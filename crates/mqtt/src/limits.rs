@@ -27,6 +27,8 @@ pub const ALIASES_OUT: u16 = 64;
 pub const RECEIVE_MAXIMUM: u16 = 256;
 /// Clients in use send more than they are told, so that is refused only beyond so many.
 pub const UNANSWERED: usize = 4 * RECEIVE_MAXIMUM as usize;
+/// Messages of quality 2 that may wait for PUBCOMP: a part of the identifiers that there are.
+pub const UNCOMPLETED: usize = 8192;
 /// Bytes of an error that are logged.
 pub const TOLD: usize = 512;
 /// The longest name of a queue, which a session's is made of.

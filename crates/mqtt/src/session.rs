@@ -7,6 +7,7 @@ mod claims;
 mod connect;
 mod connection;
 mod failure;
+mod fences;
 mod filters;
 mod incoming;
 mod open;
@@ -17,21 +18,18 @@ mod store;
 mod subscribe;
 mod will;
 
-use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use broker::Broker;
 use front::{Turns, Words};
-use parking_lot::Mutex;
 use wire::{Peer, Protocol, Recognition};
 
 use crate::codec::{QoS, VARIABLE_MAX};
 use crate::limits;
-use claims::{Claims, ClientKey};
+use claims::Claims;
 use connection::MqttConnection;
-use open::Earlier;
 use will::Wills;
 
 /// Why quality 2 is refused.
@@ -51,9 +49,9 @@ pub struct Settings {
     pub default_vhost: String,
     /// The most seconds that a session outlives its connection; `u32::MAX` is without end.
     pub session_expiry: u32,
-    /// The most messages of quality 1 that a client gets before it answers.
+    /// The most messages that a client gets before it answers, if it does not say how many.
     pub max_inflight: u16,
-    /// The highest quality of service. That of 2 is exactly once as long as the broker runs.
+    /// The highest quality of service.
     pub max_qos: QoS,
 }
 
@@ -66,7 +64,7 @@ impl Default for Settings {
             default_vhost: "/".to_owned(),
             session_expiry: 7 * 24 * 3600,
             max_inflight: 256,
-            max_qos: QoS::AtLeastOnce,
+            max_qos: QoS::ExactlyOnce,
         }
     }
 }
@@ -86,7 +84,6 @@ struct Shared {
     settings: Settings,
     claims: Claims,
     wills: Wills,
-    left: Left,
 }
 
 impl Shared {
@@ -95,30 +92,6 @@ impl Shared {
         let payload = u32::try_from(self.broker.limits().max_message_bytes).unwrap_or(u32::MAX);
         // A fixed header has five bytes at most.
         payload.saturating_add(limits::PACKET_BESIDES).min(VARIABLE_MAX + 5)
-    }
-}
-
-/// What stored sessions have left unanswered, in this run of the broker, until they end.
-#[derive(Debug, Default)]
-struct Left(Mutex<HashMap<ClientKey, (Option<Instant>, Earlier)>>);
-
-impl Left {
-    /// A session ends its connection, and itself at `until` if its client does not come back.
-    fn put(&self, key: ClientKey, until: Option<Instant>, unanswered: Earlier, now: Instant) {
-        let mut left = self.0.lock();
-        if left.len() == left.capacity() {
-            // So that the table grows with the sessions that there are.
-            left.retain(|_, (until, _)| until.is_none_or(|until| until > now));
-        }
-        if unanswered.is_empty() {
-            left.remove(&key);
-        } else {
-            left.insert(key, (until, unanswered));
-        }
-    }
-
-    fn take(&self, key: &ClientKey) -> Earlier {
-        self.0.lock().remove(key).map(|(_, unanswered)| unanswered).unwrap_or_default()
     }
 }
 
@@ -131,8 +104,8 @@ pub struct Mqtt {
 impl Mqtt {
     /// Serves `broker`.
     pub fn new(broker: Broker, settings: Settings) -> Self {
-        let (claims, wills, left) = (Claims::default(), Wills::default(), Left::default());
-        Self { shared: Arc::new(Shared { broker, settings, claims, wills, left }) }
+        let (claims, wills) = (Claims::default(), Wills::default());
+        Self { shared: Arc::new(Shared { broker, settings, claims, wills }) }
     }
 
     /// What publishes the wills with a delay. One thread does that as long as it gives a time.

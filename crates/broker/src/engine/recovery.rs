@@ -31,8 +31,8 @@ use crate::memory::ledger::Declared;
 use crate::message::retained::RetainedBlock;
 use crate::queue::facts as queue_facts;
 use crate::queue::{
-    Bound, EntryAnnotations, Lanes, LastValues, Position, Positions, Queue, Reason, Recovered, Returns, SeenIds, Span,
-    reason_code,
+    Bound, EntryAnnotations, ExactlyOnce, Lanes, LastValues, Position, Positions, Queue, Reason, Recovered, Returns,
+    SeenIds, Span, reason_code,
 };
 use crate::routing::{Destination, Tally};
 use crate::settings::UnknownArguments;
@@ -52,6 +52,7 @@ struct Entries {
     seen: SeenIds,
     latest: LastValues,
     annotations: EntryAnnotations,
+    exactly_once: ExactlyOnce,
 }
 
 impl Entries {
@@ -73,6 +74,7 @@ struct Left {
     seen: SeenIds,
     latest: LastValues,
     annotations: EntryAnnotations,
+    exactly_once: ExactlyOnce,
 }
 
 /// The records of the journal, so far.
@@ -197,6 +199,7 @@ impl Rebuilt {
                 let (seq, annotations) = queue_facts::read_annotations(bytes)?;
                 entries.annotations.set(seq, annotations);
             }
+            facts::EXACTLY_ONCE => entries.exactly_once.recover(bytes)?,
             facts::DYING => {
                 let (seq, reason) = facts::read_pair(bytes)?;
                 entries.decided(seq, reason);
@@ -260,8 +263,8 @@ impl Rebuilt {
             for (file, count) in lanes.files() {
                 *live.entry(file).or_default() += count;
             }
-            let Entries { dying, waiting, seen, latest, annotations, .. } = entries;
-            self.left.insert(owner, Left { lanes, dying, waiting, seen, latest, annotations });
+            let Entries { dying, waiting, seen, latest, annotations, exactly_once, .. } = entries;
+            self.left.insert(owner, Left { lanes, dying, waiting, seen, latest, annotations, exactly_once });
         }
         live
     }
@@ -449,6 +452,7 @@ impl Left {
     fn fill(mut self, engine: &Engine, tables: &Tables, queue: &Arc<Queue>) -> Decided {
         queue.lock(engine).recover(self.lanes);
         queue.recover_annotations(self.annotations, engine);
+        queue.recover_exactly_once(self.exactly_once, engine);
         if !self.seen.is_empty() {
             queue.recover_seen(self.seen, &|exchange| tables.exchange_by_id(exchange).is_some(), engine);
         }

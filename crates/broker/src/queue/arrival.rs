@@ -18,14 +18,28 @@ pub enum Confirm {
     /// Once: it is confirmed, unroutable or refused. The protocol chooses the number, which is
     /// higher than those before it in the session.
     Numbered(u64),
+    /// The same. With its answer the broker keeps the message's id, as
+    /// [`Client::keep_exactly_once`](crate::Client::keep_exactly_once) says; without that call it
+    /// is as [`Confirm::Numbered`].
+    Once {
+        /// As in [`Confirm::Numbered`].
+        number: u64,
+        /// The client's id of the message, until it is released.
+        id: u16,
+    },
 }
 
 impl Confirm {
     pub(crate) fn number(self) -> Option<u64> {
         match self {
             Self::None => None,
-            Self::Numbered(number) => Some(number),
+            Self::Numbered(number) | Self::Once { number, .. } => Some(number),
         }
+    }
+
+    /// The id of a message that comes exactly once.
+    pub(crate) fn once(self) -> Option<u64> {
+        if let Self::Once { id, .. } = self { Some(id.into()) } else { None }
     }
 }
 

@@ -237,6 +237,7 @@ pub(crate) fn log_whole_queue(
     for (seq, annotations) in remains.annotations.into_iter().flat_map(EntryAnnotations::iter) {
         log_annotations(appender, queue.id, seq, annotations);
     }
+    remains.exactly_once.into_iter().for_each(|all| all.log(appender, queue.id));
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::queue::lane::Purged;
 use crate::queue::last_value::Values;
 use crate::queue::message_groups::Groups;
 use crate::queue::{
-    Bucket, Consumer, Dues, EntryAnnotations, Inner, Keyed, Lanes, MessageIdentity, Queue, QueueContext,
+    Bucket, Consumer, Dues, EntryAnnotations, ExactlyOnce, Inner, Keyed, Lanes, MessageIdentity, Queue, QueueContext,
 };
 use crate::queue::{Reason, RememberedId, Returns, State, Visit, Waiters};
 use crate::routing::Load;
@@ -36,6 +36,8 @@ pub(super) struct Features {
     pub(super) waiting: Option<Box<Waiters>>,
     /// What consumers noted on entries that they gave back.
     pub(super) annotations: Option<Box<EntryAnnotations>>,
+    /// What the client of its subscription and the broker hand over exactly once.
+    pub(super) exactly_once: Option<Box<ExactlyOnce>>,
     /// When messages are due; of a bucket only.
     pub(super) dues: Option<Box<Dues>>,
     /// Deaths whose decision is logged and whose move waits for room.
@@ -63,6 +65,7 @@ impl Features {
             values: Values::default(),
             waiting: None,
             annotations: None,
+            exactly_once: None,
             dues: bucket
                 .map(|bucket| Box::new(if bucket.span.is_near(now) { Dues::sorted() } else { Dues::default() })),
             decided: BTreeMap::new(),
@@ -130,6 +133,7 @@ impl Features {
         self.values.ended();
         self.waiting = None;
         self.annotations = None;
+        self.exactly_once = None;
         if let Some(dues) = &mut self.dues {
             dues.purged();
         }
@@ -141,7 +145,8 @@ impl Features {
         let groups = self.groups.as_ref().map_or(0, |groups| groups.heap_bytes());
         let dues = self.dues.as_ref().map_or(0, |dues| dues.heap_bytes());
         let annotations = self.annotations.as_ref().map_or(0, |annotations| annotations.heap_bytes());
-        self.ids.heap_bytes() + self.values.heap_bytes() + dues + groups + annotations
+        let exactly_once = self.exactly_once.as_ref().map_or(0, |all| all.heap_bytes());
+        self.ids.heap_bytes() + self.values.heap_bytes() + dues + groups + annotations + exactly_once
     }
 }
 
@@ -153,6 +158,7 @@ pub(crate) struct Remains<'a> {
     pub(crate) decided: &'a BTreeMap<u64, Reason>,
     pub(crate) waiting: Option<&'a Waiters>,
     pub(crate) annotations: Option<&'a EntryAnnotations>,
+    pub(crate) exactly_once: Option<&'a ExactlyOnce>,
 }
 
 /// What is in the log of a bundle, with places. The ids have their scope.
@@ -186,10 +192,11 @@ impl Inner {
     /// The facts of a restatement besides declaration, bindings and lanes: how often entries were
     /// returned, which deaths are decided, which entries wait, and what was noted on them.
     pub(crate) fn restated(&self) -> Remains<'_> {
-        let Features { decided, waiting, annotations, .. } = &self.features;
+        let Features { decided, waiting, annotations, exactly_once, .. } = &self.features;
         let declared_by = self.weight.payer().map(Declared::user);
         let (waiting, annotations) = (waiting.as_deref(), annotations.as_deref());
-        Remains { declared_by, returns: self.lanes.returns(), decided, waiting, annotations }
+        let exactly_once = exactly_once.as_deref();
+        Remains { declared_by, returns: self.lanes.returns(), decided, waiting, annotations, exactly_once }
     }
 
     /// The facts of a bundle in a restatement.

@@ -102,7 +102,7 @@ impl Queue {
         self.log_settled_in(&mut inner, Some(group), visit.context)
     }
 
-    fn settle_one(&self, inner: &mut Inner, settlement: &Settlement, visit: &Visit<'_>) {
+    pub(super) fn settle_one(&self, inner: &mut Inner, settlement: &Settlement, visit: &Visit<'_>) {
         let seq = settlement.seq;
         let Some(entry) = inner.lanes.get_mut(seq) else { return };
         if entry.state != State::Out {

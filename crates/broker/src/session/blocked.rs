@@ -12,7 +12,7 @@ use std::time::Instant;
 use crate::alarms::Allowance;
 use crate::error::Error;
 use crate::memory::ledger::Account;
-use crate::queue::arrival::{Arrival, Confirm, Refusal};
+use crate::queue::arrival::{Arrival, Refusal};
 use crate::session::answers::Answer;
 use crate::session::sessions::Session;
 use crate::session::{Client, SessionId};
@@ -224,7 +224,7 @@ impl Client {
     fn refuse_parked(&mut self, session: SessionId, parked: VecDeque<Arrival>, why: &str) {
         let alarm = self.engine.alarm_text().unwrap_or("an alarm");
         for arrival in parked {
-            if let Confirm::Numbered(number) = arrival.confirm {
+            if let Some(number) = arrival.confirm.number() {
                 self.engine.totals.publishes.refused.add(1);
                 let why = arrival.refused.unwrap_or(Refusal::Alarm);
                 self.sessions.answer(session, Answer::Refused { number, why });

@@ -424,7 +424,8 @@ impl Client {
         let Outgoing { past, returns, message, .. } = &outgoing;
         let counts = returns.shown(self.engine.settings.counted_returns);
         let (redelivered, failures) = (past.is_redelivered(), past.failures(*returns));
-        let delivery = Delivery { session, consumer_tag: "", tag, redelivered, failures, counts, message };
+        let place = outgoing.seq;
+        let delivery = Delivery { session, consumer_tag: "", tag, redelivered, place, failures, counts, message };
         report(&delivery, remaining);
         if self.traces(message) {
             self.trace_delivery(session, Some(slot), &outgoing);

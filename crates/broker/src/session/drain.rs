@@ -21,6 +21,8 @@ pub struct Delivery<'a> {
     pub tag: u64,
     /// It may have been delivered before.
     pub redelivered: bool,
+    /// Its place in its queue, which it keeps over restarts; 0 if it comes from no queue.
+    pub place: u64,
     /// How many deliveries of it failed. A queue that does not count returns knows of one at most.
     pub failures: u32,
     /// How often it came back, where the queue counts that.
@@ -265,6 +267,7 @@ impl Client {
             consumer_tag: &consumer.tag,
             tag,
             redelivered: outgoing.past.is_redelivered(),
+            place: if outgoing.has_no_queue() { 0 } else { outgoing.seq },
             failures: outgoing.past.failures(outgoing.returns),
             counts: outgoing.returns.shown(self.engine.settings.counted_returns),
             message: &outgoing.message,

@@ -361,6 +361,12 @@ impl Client {
     /// Logs bodies, then visits each queue with picks, then hands over what goes to subscribers
     /// without a queue. The ticket covers everything logged.
     pub(super) fn enqueue(&mut self, arrivals: &mut [Arrival]) -> Ticket {
+        if let Some(ids) = &self.exactly_once
+            && arrivals.iter().any(|arrival| arrival.confirm.once().is_some())
+        {
+            let ids = Arc::clone(ids);
+            return self.enqueue_once(arrivals, &ids);
+        }
         let now = self.publisher.time(&*self.engine.clock);
         let engine = &*self.engine;
         // Held until the end, so that logged bodies are flushed even if no queue takes them.
@@ -451,7 +457,7 @@ impl Client {
             }
             if let Some(why) = arrival.refused {
                 refused += 1;
-                if let Confirm::Numbered(number) = confirm {
+                if let Some(number) = confirm.number() {
                     self.sessions.answer(session, Answer::Refused { number, why });
                 }
                 continue;

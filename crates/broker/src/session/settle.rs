@@ -135,6 +135,12 @@ impl Unsettled {
         self.count == 0
     }
 
+    /// The slot and the number of the delivery with this tag, if it is unsettled.
+    pub(super) fn place_of(&self, tag: u64) -> Option<(u32, u64)> {
+        let (_, unacked) = self.deliveries.get(self.index(tag)?)?;
+        unacked.map(|unacked| (unacked.slot, unacked.seq))
+    }
+
     /// How many are unsettled.
     pub(super) fn len(&self) -> usize {
         self.count

@@ -63,6 +63,9 @@ pub(crate) const SUBSCRIPTION: u8 = 24;
 /// has none.
 pub(crate) const RETAINED: u8 = 27;
 
+/// How far messages have come that a client and the broker hand over exactly once.
+pub(crate) const EXACTLY_ONCE: u8 = 28;
+
 /// A declared exchange, as logged.
 #[derive(Debug, Clone)]
 pub(crate) struct ExchangeFact {

@@ -17,6 +17,7 @@ mod deduplication;
 mod delaying;
 mod diagnosing;
 mod ending;
+mod exactly_once;
 mod explaining;
 mod grouping;
 mod history;

@@ -99,20 +99,15 @@ impl Own {
                 "mqtt.max_inflight",
                 "1 to 65535",
                 "256",
-                "The most messages that an MQTT client gets before it acknowledges some, if it does not ask for less.",
+                "The most messages that an MQTT client gets before it acknowledges some. A client of MQTT 5 that says its \
+                 receive maximum gets as many as that.",
             ),
             inflight,
         )?;
-        let max_qos = reader.get(
-            declare(
-                "mqtt.max_qos",
-                "1, 2",
-                "1",
-                "The highest quality of service of MQTT. 2 is exactly once as long as the broker runs: a message whose \
-                 handshake a stop or a crash of the broker interrupts can come twice.",
-            ),
-            |text| value::choice(text, &[("1", QoS::AtLeastOnce), ("2", QoS::ExactlyOnce)]),
-        )?;
+        let max_qos = reader
+            .get(declare("mqtt.max_qos", "1, 2", "2", "The highest quality of service of MQTT."), |text| {
+                value::choice(text, &[("1", QoS::AtLeastOnce), ("2", QoS::ExactlyOnce)])
+            })?;
         let web_origins = reader.get(
             declare(
                 "mqtt.web_origins",

@@ -13,7 +13,7 @@ use front::{Entrance, Label, PendingLogin, Wish};
 
 use super::Shared;
 use super::claims::ClientKey;
-use super::failure::Failure;
+use super::failure::{Failure, check_topic};
 use super::outgoing::Accepts;
 use super::store::NEVER;
 use super::will::WillMessage;
@@ -77,7 +77,8 @@ fn asked(connect: &Connect<'_>, shared: &Shared) -> Result<Asked, Failure> {
     let expiry = if most == NEVER { wanted } else { wanted.min(most) };
     let is_assigned = connect.client_id.is_empty();
     let client_id = if is_assigned { shared.broker.name("hermod-") } else { connect.client_id.to_owned() };
-    let receive_maximum = number(PropertyId::ReceiveMaximum).map_or(u16::MAX, |most| most as u16);
+    // A client that says how many it takes gets as many: it may answer all of them together.
+    let receive_maximum = number(PropertyId::ReceiveMaximum).map_or(shared.settings.max_inflight, |most| most as u16);
     Ok(Asked {
         accepts: Accepts {
             version,
@@ -89,7 +90,7 @@ fn asked(connect: &Connect<'_>, shared: &Shared) -> Result<Asked, Failure> {
         clean_start: is_clean,
         expiry,
         is_shortened: expiry != wanted,
-        receive_maximum: receive_maximum.min(shared.settings.max_inflight),
+        receive_maximum,
         keep_alive: Duration::from_secs(connect.keep_alive.into()),
         wants_reasons: number(PropertyId::RequestProblemInformation) != Some(0),
     })
@@ -112,13 +113,18 @@ impl Connecting {
         now: Instant,
     ) -> Result<Self, Failure> {
         let asked = asked(connect, shared)?;
-        if connect.will.is_some_and(|will| will.qos > shared.settings.max_qos) {
-            return Err(Failure::new(Reason::QosNotSupported, super::QOS_2));
+        if let Some(will) = connect.will {
+            check_topic(will.topic)?;
+            if will.qos > shared.settings.max_qos {
+                return Err(Failure::new(Reason::QosNotSupported, super::QOS_2));
+            }
         }
         let certified = entrance.peer.certified_user.as_deref().filter(|_| shared.settings.certificate_login);
         let default = shared.settings.default_login.as_ref();
         let (name, password) = match (connect.user, certified, default) {
             (Some(user), ..) => (Cow::Borrowed(user), Some(connect.password.unwrap_or_default())),
+            // A token says whose it is. A password without a name is no log-in of another user.
+            (None, ..) if connect.password.is_some() => (Cow::Borrowed(""), connect.password),
             (None, Some(user), _) => (Cow::Borrowed(user), None),
             (None, None, Some((user, password))) => (Cow::Borrowed(&**user), Some(password.as_bytes())),
             (None, None, None) => {

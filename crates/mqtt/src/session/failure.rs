@@ -29,6 +29,16 @@ impl From<PacketError> for Failure {
     }
 }
 
+/// First levels of topics that only mean something in filters, or are the server's to publish.
+const RESERVED: [&str; 3] = ["$share/", "$queue/", "$SYS/"];
+
+/// Fails for a topic that clients cannot publish to.
+pub(super) fn check_topic(topic: &str) -> Result<(), Failure> {
+    let Some(reserved) = RESERVED.iter().find(|reserved| topic.starts_with(**reserved)) else { return Ok(()) };
+    let text = format!("clients cannot publish to topics that begin with {reserved}");
+    Err(Failure::new(Reason::TopicNameInvalid, text))
+}
+
 /// The reason code of an error of this kind.
 pub(super) fn reason_of(kind: ErrorKind) -> Reason {
     match kind {

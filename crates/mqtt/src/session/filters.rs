@@ -55,10 +55,13 @@ pub(super) enum Publisher {
 }
 
 impl Matched {
-    /// One subscription alone.
-    pub(super) fn of(subscription: &Subscription) -> Self {
+    /// A shared subscription alone. Its filter is that behind the name of the group, and a wildcard
+    /// at its front matches no topic that begins with `$` either.
+    pub(super) fn of_share(filter: &str, subscription: &Subscription, topic: &str) -> Self {
         let mut matched = Self::default();
-        matched.add(subscription, Publisher::Other);
+        if !(topic.starts_with('$') && filter.starts_with(['#', '+'])) {
+            matched.add(subscription, Publisher::Other);
+        }
         matched
     }
 

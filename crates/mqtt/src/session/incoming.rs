@@ -81,14 +81,9 @@ impl Incoming {
         Ok(publish.topic)
     }
 
-    /// What the last connection of the session has left unreleased.
-    pub(super) fn resume(&mut self, known: HashSet<PacketId>) {
-        self.known = known;
-    }
-
-    /// The messages of quality 2 that have not been released, for the next connection.
-    pub(super) fn into_known(self) -> HashSet<PacketId> {
-        self.known
+    /// What earlier connections of the session have left unreleased.
+    pub(super) fn resume(&mut self, known: impl IntoIterator<Item = PacketId>) {
+        self.known.extend(known);
     }
 
     /// PUBREL: the identifier is free again. Returns the reason of its PUBCOMP.
@@ -234,7 +229,7 @@ mod tests {
         assert_eq!(incoming.expect(id(5), QoS::ExactlyOnce), Ok(None));
         assert_eq!(answers(&mut incoming), rec(Reason::Success));
         let mut later = Incoming::default();
-        later.resume(incoming.into_known());
+        later.resume([id(5)]);
         assert_eq!(later.expect(id(5), QoS::ExactlyOnce), Ok(None));
         assert_eq!(answers(&mut later), rec(Reason::Success));
         assert_eq!((later.release(id(5)), later.release(id(5))), (Reason::Success, Reason::PacketIdNotFound));

@@ -3,13 +3,13 @@
 //! A connection is one session of the broker. The order within a turn is the broker's: publishes
 //! are gathered, and any other operation runs the gathered ones first.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use broker::{
-    Awaited, Broker, Client, Consume, ConsumerArguments, Credit, Delivery, Dialects, Event, Outcome, RetainedWanted,
-    SessionId, Source, Tags, Ticket,
+    Broker, Client, Consume, ConsumerArguments, Credit, Delivery, Dialects, Event, ExactlyOnce, Handover, Outcome,
+    RetainedWanted, SessionId, Source, Tags, Ticket,
 };
 use wire::Output;
 
@@ -17,20 +17,17 @@ use super::Shared;
 use super::claims::{Claim, Standing};
 use super::connect::Asked;
 use super::failure::Failure;
+use super::fences::Fences;
 use super::filters::{Filters, Matched, Publisher, Subscription};
 use super::incoming::Incoming;
-use super::outgoing::{Follows, Outgoing, Unanswered, topic_of};
-use super::store::{Life, Store, filter_of_binding};
+use super::outgoing::{Follows, Outgoing, topic_of};
+use super::store::{Life, OWN, Store, filter_of_binding};
 use super::will::WillMessage;
 use crate::codec::{
     Ack, Filter, Notice, Packet, PacketId, PacketKind, Properties, PropertyBlock, PropertyId, QoS, Reason, Version,
     encode,
 };
 use crate::dialect::{self, Mark};
-
-/// The tag of the consumer of the session's own queue. Those of shared subscriptions are their
-/// filters, which begin otherwise.
-const OWN: &str = "session";
 
 /// The parts of a session.
 pub(super) struct Parts {
@@ -40,23 +37,8 @@ pub(super) struct Parts {
     pub(super) mark: Mark,
     pub(super) claim: Claim,
     pub(super) store: Store,
-    pub(super) earlier: Earlier,
     /// The highest quality that is served.
     pub(super) max_qos: QoS,
-}
-
-/// What a session has left unanswered, in both directions.
-#[derive(Debug, Default)]
-pub(super) struct Earlier {
-    pub(super) sent: Unanswered,
-    /// Messages of quality 2 that were not released.
-    pub(super) received: HashSet<PacketId>,
-}
-
-impl Earlier {
-    pub(super) fn is_empty(&self) -> bool {
-        self.sent.is_empty() && self.received.is_empty()
-    }
 }
 
 /// What the session delivers, apart from the client that reports it.
@@ -83,8 +65,7 @@ pub(super) struct Session {
     receive_maximum: u16,
     pub(super) max_qos: QoS,
     wants_reasons: bool,
-    /// Answers that wait until their change is durable, in order.
-    fences: VecDeque<(Awaited, Vec<u8>)>,
+    fences: Fences,
     /// Whether its queue has a consumer.
     consumes: bool,
     /// DISCONNECT has come.
@@ -104,9 +85,7 @@ pub(super) struct Scratch {
 
 impl Session {
     pub(super) fn new(parts: Parts, dialects: Dialects, now: Instant) -> Self {
-        let Parts { asked, mut client, will, mark, claim, store, earlier, max_qos } = parts;
-        let mut incoming = Incoming::default();
-        incoming.resume(earlier.received);
+        let Parts { asked, mut client, will, mark, claim, store, max_qos } = parts;
         let id = client.open_session(1);
         client.share_window(id, NonZeroU32::new(asked.receive_maximum.into()), now);
         let delivering = Delivering {
@@ -114,8 +93,8 @@ impl Session {
             mark,
             filters: Filters::default(),
             shares: HashMap::new(),
-            incoming,
-            outgoing: Outgoing::new(asked.accepts, earlier.sent),
+            incoming: Incoming::default(),
+            outgoing: Outgoing::new(asked.accepts),
             dialects,
         };
         Self {
@@ -129,7 +108,7 @@ impl Session {
             receive_maximum: asked.receive_maximum,
             max_qos,
             wants_reasons: asked.wants_reasons,
-            fences: VecDeque::new(),
+            fences: Fences::default(),
             consumes: false,
             has_left: false,
             waits: false,
@@ -137,8 +116,13 @@ impl Session {
         }
     }
 
-    /// Takes up the filters of a stored session, and what waits in its queue.
-    pub(super) fn resume(&mut self, broker: &Broker, now: Instant) -> Result<(), Failure> {
+    /// Takes up what a stored session has begun, its filters, and what waits in its queue.
+    pub(super) fn resume(&mut self, begun: &ExactlyOnce, broker: &Broker, now: Instant) -> Result<(), Failure> {
+        let ids = begun.received.iter().filter_map(|id| PacketId::new(u16::try_from(*id).ok()?));
+        self.delivering.incoming.resume(ids);
+        for id in self.delivering.outgoing.resume(&begun.taken) {
+            self.fences.answer(PacketKind::PubRel, id, Reason::Success);
+        }
         let bindings = broker.bindings_to_queue(self.client.vhost(), &self.store.queue);
         for (filter, subscription) in bindings.iter().filter_map(filter_of_binding) {
             match Filter::parse(&filter) {
@@ -205,12 +189,9 @@ impl Session {
     pub(super) fn handle(&mut self, packet: &Packet<'_>, output: &mut Output, now: Instant) -> Result<(), Failure> {
         match packet {
             Packet::Publish(publish) => self.publish(publish),
-            Packet::PubAck(ack) | Packet::PubRec(ack) | Packet::PubComp(ack) => {
-                self.answered(packet.kind(), ack, output)
-            }
+            Packet::PubAck(ack) | Packet::PubRec(ack) | Packet::PubComp(ack) => self.answered(packet.kind(), ack),
             Packet::PubRel(ack) => {
-                let reason = self.delivering.incoming.release(ack.id);
-                self.say(PacketKind::PubComp, ack.id, reason, output);
+                self.released(ack.id);
                 Ok(())
             }
             Packet::Subscribe(subscribe) => self.subscribe(subscribe, now),
@@ -227,26 +208,41 @@ impl Session {
         }
     }
 
-    /// PUBACK, PUBREC or PUBCOMP.
-    fn answered(&mut self, kind: PacketKind, ack: &Ack<'_>, output: &mut Output) -> Result<(), Failure> {
-        match self.delivering.outgoing.answered(kind, ack) {
-            Follows::Settle(tag) => {
-                // A refused message is not sent again [MQTT-4.4.0-2].
-                let is_refused = ack.reason.is_error() && kind != PacketKind::PubComp;
-                let outcome = if is_refused { Outcome::REJECTED } else { Outcome::Accepted };
-                self.client.settle(self.id, Tags::One(tag), &outcome)?;
-            }
-            Follows::Release(reason) => self.say(PacketKind::PubRel, ack.id, reason, output),
-            Follows::Nothing => {}
+    /// PUBREL: the client has forgotten a message.
+    fn released(&mut self, id: PacketId) {
+        let reason = self.delivering.incoming.release(id);
+        if reason == Reason::Success {
+            self.fences.step(Handover::Released(id.get().into()));
         }
-        Ok(())
+        self.fences.answer(PacketKind::PubComp, id, reason);
     }
 
-    /// Writes an answer to an answer.
-    fn say(&mut self, kind: PacketKind, id: PacketId, reason: Reason, output: &mut Output) {
-        let before = output.len();
-        Ack { id, reason, properties: Properties::NONE }.write(kind, self.delivering.version, output.tail());
-        output.count_answer(output.len() - before);
+    /// PUBACK, PUBREC or PUBCOMP.
+    fn answered(&mut self, kind: PacketKind, ack: &Ack<'_>) -> Result<(), Failure> {
+        let settled = match self.delivering.outgoing.answered(kind, ack)? {
+            // A refused message is not sent again [MQTT-4.4.0-2].
+            Follows::Settle(tag) => {
+                Some((tag, if ack.reason.is_error() { Outcome::REJECTED } else { Outcome::Accepted }))
+            }
+            Follows::Take(tag) => {
+                self.fences.step(Handover::Taken(tag));
+                self.fences.answer(PacketKind::PubRel, ack.id, Reason::Success);
+                None
+            }
+            Follows::Complete { place, tag } => {
+                self.fences.step(Handover::Completed(place));
+                tag.map(|tag| (tag, Outcome::Accepted))
+            }
+            Follows::Release(reason) => {
+                self.fences.answer(PacketKind::PubRel, ack.id, reason);
+                None
+            }
+            Follows::Nothing => None,
+        };
+        if let Some((tag, outcome)) = settled {
+            self.client.settle(self.id, Tags::One(tag), &outcome)?;
+        }
+        Ok(())
     }
 
     fn disconnect(&mut self, notice: &Notice<'_>, now: Instant) -> Result<(), Failure> {
@@ -276,9 +272,7 @@ impl Session {
 
     /// An answer that is written when `ticket` and all earlier settlements are durable.
     pub(super) fn fence(&mut self, ticket: Ticket, packet: &Packet<'_>) {
-        let mut bytes = Vec::new();
-        encode(packet, self.delivering.version, &mut bytes);
-        self.fences.push_back((ticket.into(), bytes));
+        self.fences.fence(ticket, packet, self.delivering.version);
     }
 
     /// A reason in words, if the client wants it.
@@ -294,6 +288,7 @@ impl Session {
     /// The broker has run what was gathered. Writes its events, about `room` bytes, and the answers
     /// that can be written now. True if it has more events.
     pub(super) fn report(&mut self, output: &mut Output, room: usize, now: Instant) -> Result<bool, Failure> {
+        self.fences.hand_over(&mut self.client, self.id)?;
         self.release(output);
         let Self { client, delivering, .. } = self;
         let mut result = Ok(());
@@ -304,6 +299,7 @@ impl Session {
             }
         });
         result?;
+        self.delivering.deliver_waiting(self.id, time, output);
         self.answer(output)?;
         self.settle_sent(now)?;
         self.release(output);
@@ -313,10 +309,7 @@ impl Session {
 
     /// Writes the answers that have nothing more to wait for.
     fn release(&mut self, output: &mut Output) {
-        while let Some((_, bytes)) = self.fences.pop_front_if(|(awaited, _)| self.client.durable(*awaited)) {
-            output.put(&bytes);
-            output.count_answer(bytes.len());
-        }
+        self.fences.release(&mut self.client, self.delivering.version, output);
     }
 
     /// Settles what was sent and needs no answer of the client.
@@ -354,7 +347,7 @@ impl Session {
 
     /// Ends the session's connection, and the session, if it is to end with it. Returns the client.
     pub(super) fn leave(self, shared: &Shared, now: Instant) -> Client {
-        let Self { mut client, id, delivering, store, claim, will, .. } = self;
+        let Self { mut client, id, store, claim, will, .. } = self;
         let key = claim.key.clone();
         let outlives = store.outlives();
         if let Some(will) = will {
@@ -366,17 +359,10 @@ impl Session {
             }
         }
         client.close_session(id, now);
-        if store.life == Life::Stored {
-            if store.expiry == 0 {
-                let ended = client.unsubscribe(&store.name, &store.queue, now);
-                if let Err(error) = ended {
-                    tracing::warn!(client_id = key.client_id, %error, "MQTT session not ended");
-                }
-            } else {
-                let until = outlives.map(|outlives| now + outlives);
-                let Delivering { incoming, outgoing, .. } = delivering;
-                let earlier = Earlier { sent: outgoing.into_unanswered(), received: incoming.into_known() };
-                shared.left.put(key, until, earlier, now);
+        if store.life == Life::Stored && store.expiry == 0 {
+            let ended = client.unsubscribe(&store.name, &store.queue, now);
+            if let Err(error) = ended {
+                tracing::warn!(client_id = key.client_id, %error, "MQTT session not ended");
             }
         }
         // The claim goes with the rest of the session, once the client has none any more.
@@ -413,13 +399,22 @@ fn report(event: Event<'_>, to: &mut Delivering, now: u64, output: &mut Output) 
 }
 
 impl Delivering {
+    /// Sends the messages that waited for their identifiers, in order, as far as these are free.
+    fn deliver_waiting(&mut self, session: SessionId, now: u64, output: &mut Output) {
+        while let Some(waiting) = self.outgoing.take_waiting() {
+            self.deliver(&waiting.as_delivery(session, OWN), now, output);
+        }
+    }
+
     fn deliver(&mut self, delivery: &Delivery<'_>, now: u64, output: &mut Output) {
         let topic = topic_of(delivery);
         let matched = if delivery.consumer_tag == OWN {
             self.filters.matching(&topic, self.publisher(delivery))
         } else {
-            let share = self.shares.get(delivery.consumer_tag).copied().unwrap_or_default();
-            Matched::of(&share)
+            let written = delivery.consumer_tag;
+            let share = self.shares.get(written).copied().unwrap_or_default();
+            let filter = Filter::parse(written).map_or(written, |filter| filter.filter);
+            Matched::of_share(filter, &share, &topic)
         };
         self.outgoing.write(delivery, &topic, &matched, (&self.dialects, now), output);
     }

@@ -7,7 +7,7 @@
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use broker::{Awaited, Client, RetainedWanted, Ticket};
+use broker::{Awaited, Client, ExactlyOnce, RetainedWanted, Ticket};
 use wire::Output;
 
 use super::Shared;
@@ -26,6 +26,8 @@ struct Found {
     store: Store,
     /// Whether there was one.
     is_present: bool,
+    /// What it has begun to hand over exactly once.
+    begun: ExactlyOnce,
     awaited: Awaited,
 }
 
@@ -92,12 +94,11 @@ impl Opening {
         let mut ticket = Ticket::NONE;
         if let (true, true, Ok(stored)) = (is_present, clean_start, &stored) {
             ticket = self.client.unsubscribe(&stored.name, &stored.queue, now)?;
-            shared.left.take(&self.claim.key);
             is_present = false;
         }
         if expiry == 0 && !is_present {
             let store = Store::of_connection(self.client.fresh_name(PREFIX));
-            return Ok(Found { store, is_present, awaited: ticket.into() });
+            return Ok(Found { store, is_present, begun: ExactlyOnce::default(), awaited: ticket.into() });
         }
         let store = stored.map_err(|error| Failure::new(Reason::ClientIdInvalid, error.text))?;
         // The last connection of a stored session leaves its expiry until it ends.
@@ -105,28 +106,28 @@ impl Opening {
             let spec = store.spec(Vec::new(), RetainedWanted::None);
             ticket = ticket.max(self.client.subscribe(&spec, now)?.ticket);
         }
-        Ok(Found { store, is_present, awaited: ticket.into() })
+        let (begun, kept) = self.client.keep_exactly_once(&store.name)?;
+        Ok(Found { store, is_present, begun, awaited: ticket.max(kept).into() })
     }
 
     /// The open session; its CONNACK is in `output`.
     pub(super) fn open(self, shared: &Shared, output: &mut Output, now: Instant) -> Result<Session, Failure> {
         let Self { asked, client, will, mark, claim, found } = self;
-        let Some(Found { store, is_present, .. }) = found else {
+        let Some(Found { store, is_present, begun, .. }) = found else {
             return Err(Failure::new(Reason::Unspecified, "the session was not looked for"));
         };
         let mut block = PropertyBlock::default();
         if asked.accepts.version.has_properties() {
             answer(&asked, shared, &mut block);
         }
-        let earlier = if is_present { shared.left.take(&claim.key) } else { Default::default() };
         let (version, is_stored) = (asked.accepts.version, store.life == Life::Stored);
         let max_qos = shared.settings.max_qos;
-        let parts = Parts { asked, client, will, mark, claim, store, earlier, max_qos };
+        let parts = Parts { asked, client, will, mark, claim, store, max_qos };
         let mut session = Session::new(parts, shared.broker.dialects().clone(), now);
         let ack = ConnAck { session_present: is_present, reason: Reason::Success, properties: block.as_properties() };
         encode(&Packet::ConnAck(ack), version, output.tail());
         if is_stored {
-            session.resume(&shared.broker, now)?;
+            session.resume(&begun, &shared.broker, now)?;
         }
         Ok(session)
     }

@@ -1,32 +1,24 @@
 //! Messages to the client: their packet identifiers, aliases, and what of them waits for an answer.
 //!
-//! A message of quality 2 keeps its place in the queue until PUBCOMP. Once its PUBREC has come, a
-//! later connection of the session gets the PUBREL alone.
+//! A message of quality 2 leaves the queue when its PUBREC has come. Its place is kept until
+//! PUBCOMP, so that a later connection of the session gets the PUBREL.
 //!
-//! Invariant: a message that comes again to the same session has the packet identifier that it had
-//! [MQTT-4.4.0-1]. What a session left unanswered goes back to its place in the queue, so it comes
-//! first, in the order in which it came before.
+//! Invariant: the packet identifier of a message of quality 2 follows from its place in the
+//! session's queue. So a message that comes again has the identifier that it had, also after an end
+//! of the broker [MQTT-4.4.0-1]. One of quality 1 has another one where that is in use.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use broker::{Delivery, Dialects, Message, Outcome};
+use broker::{Counts, Delivery, Dialects, Message, Outcome, SessionId};
 use wire::Output;
 
+use super::failure::Failure;
 use super::filters::Matched;
+use super::store::OWN;
 use crate::address::topic_of_key;
 use crate::codec::{Ack, PacketId, PacketKind, Properties, PropertyBlock, PropertyId, Publish, QoS, Reason, Version};
 use crate::dialect::{self, Stored};
 use crate::limits;
-
-/// What tells one message from another that has the same place in the order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fingerprint(u64, usize, usize);
-
-impl Fingerprint {
-    fn of(message: &Message) -> Self {
-        Self(message.published_at(), message.routing_key().len(), message.body().len())
-    }
-}
 
 /// How far a message has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,22 +31,20 @@ pub(super) enum Stage {
     Released,
 }
 
-/// A message that a session left unanswered.
-#[derive(Debug)]
-pub(super) struct Left {
-    id: PacketId,
-    fingerprint: Fingerprint,
-    stage: Stage,
-}
-
-/// Messages that a session left unanswered, in the order in which they were sent.
-pub(super) type Unanswered = VecDeque<Left>;
-
 /// What follows from an answer of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Follows {
     /// The delivery with this tag is settled by its reason.
     Settle(u64),
+    /// The client has taken the delivery with this tag. A PUBREL follows.
+    Take(u64),
+    /// It has forgotten the message of this place.
+    Complete {
+        /// The place.
+        place: u64,
+        /// The tag of its delivery, if this connection has made it.
+        tag: Option<u64>,
+    },
     /// A PUBREL with this reason.
     Release(Reason),
     /// Nothing.
@@ -74,10 +64,36 @@ pub(super) struct Accepts {
 /// A message that the client has not answered.
 #[derive(Debug)]
 struct Sent {
-    /// The broker's tag.
-    tag: u64,
-    fingerprint: Fingerprint,
+    /// The broker's tag, if it was sent by this connection.
+    tag: Option<u64>,
+    /// Its place in its queue.
+    place: u64,
     stage: Stage,
+}
+
+/// A message of quality 2 whose identifier is in use.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    tag: u64,
+    place: u64,
+    redelivered: bool,
+    counts: Counts,
+    message: Message,
+}
+
+impl Waiting {
+    /// The delivery that it was.
+    pub(super) fn as_delivery<'d>(&'d self, session: SessionId, consumer_tag: &'d str) -> Delivery<'d> {
+        let Self { tag, place, redelivered, counts, ref message } = *self;
+        Delivery { session, consumer_tag, tag, redelivered, place, failures: 0, counts, message }
+    }
+}
+
+/// The identifier that a message at this place in the session's queue has. A lane has far more
+/// numbers than there are identifiers, so they come again.
+fn id_of(place: u64) -> PacketId {
+    let number = (place.wrapping_sub(1) % u64::from(u16::MAX)) as u16 + 1;
+    PacketId::new(number).unwrap_or(PacketId::MIN)
 }
 
 /// See the module.
@@ -85,8 +101,10 @@ struct Sent {
 pub(super) struct Outgoing {
     accepts: Accepts,
     sent: HashMap<PacketId, Sent>,
-    /// Those of the last connection, whose identifiers are used again.
-    earlier: Unanswered,
+    /// How many of them wait for PUBCOMP.
+    released: usize,
+    waiting: VecDeque<Waiting>,
+    /// The last identifier that does not follow from a place.
     last: PacketId,
     aliases: HashMap<Box<str>, u16>,
     /// Reused for each message.
@@ -122,12 +140,13 @@ enum Said {
 }
 
 impl Outgoing {
-    /// For a client that accepts this. `earlier` is what its session left unanswered before.
-    pub(super) fn new(accepts: Accepts, earlier: Unanswered) -> Self {
+    /// For a client that accepts this.
+    pub(super) fn new(accepts: Accepts) -> Self {
         Self {
             accepts,
             sent: HashMap::new(),
-            earlier,
+            released: 0,
+            waiting: VecDeque::new(),
             last: PacketId::MAX,
             aliases: HashMap::new(),
             block: PropertyBlock::default(),
@@ -135,48 +154,77 @@ impl Outgoing {
         }
     }
 
+    /// Takes up the messages at these places, which the client has taken and not completed. Returns
+    /// their identifiers, in order.
+    pub(super) fn resume<'o>(&'o mut self, taken: &'o BTreeSet<u64>) -> impl Iterator<Item = PacketId> + 'o {
+        taken.iter().map(|place| {
+            let id = id_of(*place);
+            self.sent.insert(id, Sent { tag: None, place: *place, stage: Stage::Released });
+            self.released = self.sent.len();
+            id
+        })
+    }
+
     /// The client has answered a message by a packet of this kind. An identifier that is not known
     /// is passed over, except for PUBREC [MQTT-4.3.3-4].
-    pub(super) fn answered(&mut self, kind: PacketKind, ack: &Ack<'_>) -> Follows {
+    ///
+    /// # Errors
+    /// If too many messages wait for PUBCOMP.
+    pub(super) fn answered(&mut self, kind: PacketKind, ack: &Ack<'_>) -> Result<Follows, Failure> {
         let stage = self.sent.get(&ack.id).map(|sent| sent.stage);
         match (kind, stage) {
-            (PacketKind::PubAck, Some(Stage::Once)) | (PacketKind::PubComp, Some(Stage::Released)) => {}
+            (PacketKind::PubAck, Some(Stage::Once)) => {}
             // A refused message is forgotten, and there is no PUBREL.
             (PacketKind::PubRec, Some(Stage::Received)) if ack.reason.is_error() => {}
-            (PacketKind::PubRec, Some(Stage::Received | Stage::Released)) => {
-                self.sent.entry(ack.id).and_modify(|sent| sent.stage = Stage::Released);
-                return Follows::Release(Reason::Success);
+            (PacketKind::PubRec, Some(Stage::Received)) => return self.take(ack.id),
+            (PacketKind::PubRec, Some(Stage::Released)) => return Ok(Follows::Release(Reason::Success)),
+            (PacketKind::PubRec, None) if !ack.reason.is_error() => {
+                return Ok(Follows::Release(Reason::PacketIdNotFound));
             }
-            (PacketKind::PubRec, None) if !ack.reason.is_error() => return Follows::Release(Reason::PacketIdNotFound),
-            _ => return Follows::Nothing,
+            (PacketKind::PubComp, Some(Stage::Released)) => {
+                self.released -= 1;
+                let sent = self.sent.remove(&ack.id);
+                return Ok(sent.map_or(Follows::Nothing, |Sent { place, tag, .. }| Follows::Complete { place, tag }));
+            }
+            _ => return Ok(Follows::Nothing),
         }
-        self.sent.remove(&ack.id).map_or(Follows::Nothing, |sent| Follows::Settle(sent.tag))
+        let tag = self.sent.remove(&ack.id).and_then(|sent| sent.tag);
+        Ok(tag.map_or(Follows::Nothing, Follows::Settle))
     }
 
-    /// What was sent and not answered, in order, for the next connection of the session.
-    pub(super) fn into_unanswered(self) -> Unanswered {
-        let mut sent: Vec<_> = self.sent.into_iter().collect();
-        sent.sort_unstable_by_key(|(_, sent)| sent.tag);
-        let left = |(id, Sent { fingerprint, stage, .. })| Left { id, fingerprint, stage };
-        sent.into_iter().map(left).chain(self.earlier).collect()
+    fn take(&mut self, id: PacketId) -> Result<Follows, Failure> {
+        if self.released >= limits::UNCOMPLETED {
+            let text = format!("{} messages wait for PUBCOMP, the most that may: answer PUBREL", limits::UNCOMPLETED);
+            return Err(Failure::new(Reason::QuotaExceeded, text));
+        }
+        let Some(sent) = self.sent.get_mut(&id) else { return Ok(Follows::Nothing) };
+        sent.stage = Stage::Released;
+        self.released += 1;
+        Ok(sent.tag.map_or(Follows::Nothing, Follows::Take))
     }
 
-    /// What the session has left of this message before.
-    fn earlier(&mut self, fingerprint: Fingerprint) -> Option<Left> {
-        let at = self.earlier.iter().position(|earlier| earlier.fingerprint == fingerprint)?;
-        self.earlier.remove(at)
+    /// The next message that waited for its identifier, if that is free.
+    pub(super) fn take_waiting(&mut self) -> Option<Waiting> {
+        let sent = &self.sent;
+        self.waiting.pop_front_if(|waiting| !sent.contains_key(&id_of(waiting.place)))
     }
 
-    /// An identifier that is free.
-    fn identify(&mut self) -> PacketId {
+    /// The identifier of a message. `None` if it has to wait for its own.
+    fn identify(&mut self, delivery: &Delivery<'_>, qos: QoS) -> Option<PacketId> {
+        let own = id_of(delivery.place);
+        if delivery.consumer_tag == OWN && !self.sent.contains_key(&own) {
+            return Some(own);
+        }
+        if qos == QoS::ExactlyOnce {
+            return None;
+        }
         let mut id = self.last;
         loop {
             id = PacketId::new(id.get().wrapping_add(1)).unwrap_or(PacketId::MIN);
-            let is_taken = self.sent.contains_key(&id) || self.earlier.iter().any(|earlier| earlier.id == id);
             // Far fewer are unanswered than there are identifiers.
-            if !is_taken {
+            if !self.sent.contains_key(&id) {
                 self.last = id;
-                return id;
+                return Some(id);
             }
         }
     }
@@ -220,7 +268,7 @@ impl Outgoing {
         self.block = block;
     }
 
-    /// Sends a message: all of it, or its PUBREL if the client has it already.
+    /// Sends a message, or lets it wait for its identifier.
     fn send(
         &mut self,
         publish: &mut Publish<'_>,
@@ -229,9 +277,9 @@ impl Outgoing {
         output: &mut Output,
     ) {
         let (version, body) = (self.accepts.version, delivery.message.body());
-        let stage = self.note(publish, delivery);
-        if let (Stage::Released, Some(id)) = (stage, publish.id) {
-            return Ack::success(id).write(PacketKind::PubRel, version, output.tail());
+        if !self.note(publish, delivery) {
+            let &Delivery { tag, place, redelivered, counts, message, .. } = delivery;
+            return self.waiting.push_back(Waiting { tag, place, redelivered, counts, message: message.clone() });
         }
         if let Said::Named(alias) = said {
             self.aliases.insert(topic.into(), alias);
@@ -244,25 +292,20 @@ impl Outgoing {
         }
     }
 
-    /// Notes a message that is sent now, and gives it its identifier. Returns how far it has come.
-    fn note(&mut self, publish: &mut Publish<'_>, delivery: &Delivery<'_>) -> Stage {
-        let first = match publish.qos {
+    /// Notes a message that is sent now, and gives it its identifier. False if that is in use.
+    fn note(&mut self, publish: &mut Publish<'_>, delivery: &Delivery<'_>) -> bool {
+        let stage = match publish.qos {
             QoS::AtMostOnce => {
                 self.settled.push((delivery.tag, Outcome::Accepted));
-                return Stage::Once;
+                return true;
             }
             QoS::AtLeastOnce => Stage::Once,
             QoS::ExactlyOnce => Stage::Received,
         };
-        let fingerprint = Fingerprint::of(delivery.message);
-        let (id, stage) = match self.earlier(fingerprint) {
-            Some(Left { id, stage: Stage::Released, .. }) => (id, Stage::Released),
-            Some(Left { id, .. }) => (id, first),
-            None => (self.identify(), first),
-        };
+        let Some(id) = self.identify(delivery, publish.qos) else { return false };
         publish.id = Some(id);
-        self.sent.insert(id, Sent { tag: delivery.tag, fingerprint, stage });
-        stage
+        self.sent.insert(id, Sent { tag: Some(delivery.tag), place: delivery.place, stage });
+        true
     }
 
     /// How a topic is said: by an alias while the client takes more of them.
@@ -315,14 +358,16 @@ fn show<'m>(delivery: &Delivery<'m>, dialects: &Dialects, now: u64, block: &mut 
         return Some(Shown { qos, retain, properties: Shape::Written });
     }
     let Stored { qos, retain, properties, .. } = Stored::read(message.properties()).ok()?;
-    let Some(seconds) = properties.number(PropertyId::MessageExpiry) else {
+    if properties.number(PropertyId::MessageExpiry).is_none() {
         return Some(Shown { qos, retain, properties: Shape::Own(properties) });
-    };
+    }
     for (id, value) in properties.iter() {
-        match id {
-            PropertyId::MessageExpiry => block.number(id, left(u64::from(seconds) * 1000)),
-            _ => block.put(id, value),
-        };
+        match (id, message.expiration()) {
+            (PropertyId::MessageExpiry, Some(expiration)) => _ = block.number(id, left(expiration)),
+            // What has expired does not expire again where it went.
+            (PropertyId::MessageExpiry, None) => {}
+            _ => _ = block.put(id, value),
+        }
     }
     Some(Shown { qos, retain, properties: Shape::Written })
 }

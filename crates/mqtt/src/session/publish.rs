@@ -4,16 +4,13 @@ use broker::{Confirm, Publish as Published, Unroutable};
 use wire::Output;
 
 use super::QOS_2;
-use super::failure::Failure;
+use super::failure::{Failure, check_topic};
 use super::open::{Scratch, Session};
 use super::store::EXCHANGE;
 use super::will::time_to_live;
 use crate::address::key_of_topic;
 use crate::codec::{Ack, PropertyBlock, PropertyId, PropertyValue, Publish, QoS, Reason};
 use crate::dialect;
-
-/// First levels of topics that only mean something in filters, or are the server's to publish.
-const RESERVED: [&str; 3] = ["$share/", "$queue/", "$SYS/"];
 
 impl Session {
     pub(super) fn publish(&mut self, publish: &Publish<'_>) -> Result<(), Failure> {
@@ -32,10 +29,7 @@ impl Session {
     fn publish_with(&mut self, publish: &Publish<'_>, scratch: &mut Scratch) -> Result<(), Failure> {
         let Scratch { key, properties } = scratch;
         let topic = self.delivering.incoming.topic(publish)?;
-        if let Some(reserved) = RESERVED.iter().find(|reserved| topic.starts_with(**reserved)) {
-            let text = format!("clients cannot publish to topics that begin with {reserved}");
-            return Err(Failure::new(Reason::TopicNameInvalid, text));
-        }
+        check_topic(topic)?;
         key.clear();
         key_of_topic(topic, key);
         let how = dialect::Published { qos: publish.qos, retain: publish.retain, by: self.mark };
@@ -60,7 +54,10 @@ impl Session {
         if self.delivering.incoming.is_first() {
             self.client.show_confirming(self.id);
         }
-        published.confirm = Confirm::Numbered(number);
+        published.confirm = match publish.qos {
+            QoS::ExactlyOnce => Confirm::Once { number, id: id.get() },
+            _ => Confirm::Numbered(number),
+        };
         published.unroutable = Unroutable::Tell;
         if let Err(error) = self.client.publish(self.id, published) {
             if !self.delivering.version.has_properties() {

@@ -13,7 +13,7 @@ use broker::{
 
 use super::claims::ClientKey;
 use super::filters::Subscription;
-use crate::address::{filter_of_key, key_of_filter, key_of_topic};
+use crate::address::{filter_of_key, key_of_filter, key_of_topic, word_of};
 use crate::codec::{Options, QoS};
 use crate::limits;
 
@@ -27,6 +27,10 @@ const SHARED: &str = "mqtt-share.";
 const SHARED_OUTLIVES: u64 = 60_000;
 /// A session that never expires.
 pub(super) const NEVER: u32 = u32::MAX;
+
+/// The tag of the consumer of the session's own queue. Those of shared subscriptions are their
+/// filters, which begin otherwise.
+pub(super) const OWN: &str = "session";
 
 /// Names of the arguments of bindings.
 const QOS: &str = "x-mqtt-qos";
@@ -61,9 +65,9 @@ impl Store {
     /// If the client's identifier is too long for the name of a queue.
     pub(super) fn stored(key: &ClientKey, expiry: u32) -> Result<Self, Error> {
         let mut queue = PREFIX.to_owned();
-        key_of_topic(&key.client_id.replace('/', "%2F"), &mut queue);
+        word_of(&key.client_id, &mut queue);
         queue.push('.');
-        key_of_topic(&key.user.replace('/', "%2F"), &mut queue);
+        word_of(&key.user, &mut queue);
         if queue.len() > limits::QUEUE_NAME {
             return Err(Error::precondition(format!(
                 "the client identifier is too long for a session that is stored: its queue would be called '{queue}', which \
@@ -211,6 +215,7 @@ mod tests {
         };
         assert_eq!(queue("guest", "c/1").unwrap(), "mqtt-session.c/1.guest");
         assert_ne!(queue("b.c", "a").unwrap(), queue("c", "a.b").unwrap());
+        assert_ne!(queue("u", "a/b").unwrap(), queue("u", "a%2Fb").unwrap());
         assert!(queue("guest", &"c".repeat(300)).is_err());
     }
 }

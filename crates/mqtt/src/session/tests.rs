@@ -1,6 +1,7 @@
 //! The server side as its clients see it.
 
 mod attacks;
+mod cases;
 mod connecting;
 mod messages;
 mod quality_2;

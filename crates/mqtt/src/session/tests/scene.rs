@@ -114,6 +114,27 @@ impl Scene {
         (peer, answer)
     }
 
+    /// A client whose session lives for a thousand seconds, and its answer. The journal is flushed
+    /// as often as it takes.
+    pub(super) fn resume(&self, client_id: &str) -> (Peer, String) {
+        let mut block = PropertyBlock::default();
+        block.number(PropertyId::SessionExpiry, 1000);
+        let mut peer = self.accept();
+        let properties = block.as_properties();
+        peer.connect(&Connect { clean_start: false, properties, ..guest(Version::V5, client_id) });
+        let mut heard = Vec::new();
+        while heard.is_empty() {
+            // Another thread may check the password.
+            std::thread::sleep(Duration::from_millis(1));
+            self.test.flush();
+            heard = peer.heard();
+        }
+        let answer = heard.remove(0);
+        assert!(answer.starts_with("CONNACK"), "{answer}");
+        peer.heard = heard;
+        (peer, answer)
+    }
+
     /// The names of all queues.
     pub(super) fn queues(&self) -> Vec<String> {
         self.broker.queues().iter().map(|queue| queue.name.to_string()).collect()

@@ -57,8 +57,8 @@ fn what_was_not_answered_comes_first_with_its_identifier() {
     client.drop_connection();
     publisher.publish(4, "t", "4");
     let (mut client, _) = scene.stored("c", 100);
-    assert_eq!(client.heard(), ["PUBLISH 2 dup t 2", "PUBLISH 3 dup t 3", "PUBLISH 1 t 4"]);
-    client.puback(1, Reason::Success);
+    assert_eq!(client.heard(), ["PUBLISH 2 dup t 2", "PUBLISH 3 dup t 3", "PUBLISH 4 t 4"]);
+    client.puback(4, Reason::Success);
     client.drop_connection();
     let (mut client, _) = scene.stored("c", 100);
     assert_eq!(client.heard(), ["PUBLISH 2 dup t 2", "PUBLISH 3 dup t 3"]);
