@@ -13,6 +13,15 @@ pub(super) struct Subscription {
     pub(super) options: Options,
     /// The number that the client gave to it.
     pub(super) id: Option<u32>,
+    /// The number of its consumer without a queue; 0 if the session's queue gets its messages.
+    pub(super) direct: u32,
+}
+
+impl Subscription {
+    /// Whether the client has asked for the same.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        (self.options, self.id) == (other.options, other.id)
+    }
 }
 
 /// A level of filters.
@@ -32,6 +41,8 @@ struct Node {
 pub(super) struct Filters {
     root: Node,
     count: usize,
+    /// The number of the last consumer without a queue.
+    directs: u32,
 }
 
 /// The filters that a message matches.
@@ -43,6 +54,8 @@ pub(super) struct Matched {
     pub(super) retain_as_published: bool,
     /// Their identifiers.
     pub(super) ids: Vec<u32>,
+    /// The lowest number of their consumers without a queue.
+    pub(super) direct: Option<u32>,
 }
 
 /// Whose message it is.
@@ -55,14 +68,18 @@ pub(super) enum Publisher {
 }
 
 impl Matched {
+    /// One subscription alone.
+    pub(super) fn of(subscription: &Subscription) -> Self {
+        let mut matched = Self::default();
+        matched.add(subscription, Publisher::Other);
+        matched
+    }
+
     /// A shared subscription alone. Its filter is that behind the name of the group, and a wildcard
     /// at its front matches no topic that begins with `$` either.
     pub(super) fn of_share(filter: &str, subscription: &Subscription, topic: &str) -> Self {
-        let mut matched = Self::default();
-        if !(topic.starts_with('$') && filter.starts_with(['#', '+'])) {
-            matched.add(subscription, Publisher::Other);
-        }
-        matched
+        let is_hidden = topic.starts_with('$') && filter.starts_with(['#', '+']);
+        if is_hidden { Self::default() } else { Self::of(subscription) }
     }
 
     fn add(&mut self, subscription: &Subscription, by: Publisher) {
@@ -72,6 +89,8 @@ impl Matched {
         self.qos = self.qos.max(Some(subscription.options.qos));
         self.retain_as_published |= subscription.options.retain_as_published;
         self.ids.extend(subscription.id);
+        let direct = Some(subscription.direct).filter(|direct| *direct != 0);
+        self.direct = [self.direct, direct].into_iter().flatten().min();
     }
 }
 
@@ -145,6 +164,12 @@ impl Filters {
     /// How many there are.
     pub(super) fn count(&self) -> usize {
         self.count
+    }
+
+    /// A number for a consumer without a queue.
+    pub(super) fn next_direct(&mut self) -> u32 {
+        self.directs += 1;
+        self.directs
     }
 
     /// The subscription with this filter.
@@ -226,7 +251,7 @@ mod tests {
     #[test]
     fn a_message_has_the_highest_quality_and_all_identifiers() {
         let mut filters = Filters::default();
-        let with = |qos, id| Subscription { options: Options { qos, ..Options::default() }, id: Some(id) };
+        let with = |qos, id| Subscription { options: Options { qos, ..Options::default() }, ..subscription(id) };
         filters.put("a/#", with(QoS::AtMostOnce, 1));
         filters.put("a/b", with(QoS::AtLeastOnce, 2));
         filters.put("+/b", Subscription { id: None, ..with(QoS::AtMostOnce, 0) });
@@ -242,7 +267,7 @@ mod tests {
     fn what_the_client_published_itself_is_left_out_where_it_asks_for_that() {
         let mut filters = Filters::default();
         let no_local = Options { no_local: true, ..Options::default() };
-        filters.put("a", Subscription { options: no_local, id: Some(1) });
+        filters.put("a", Subscription { options: no_local, ..subscription(1) });
         assert_eq!(filters.matching("a", Publisher::Own), Matched::default());
         filters.put("#", subscription(2));
         assert_eq!(filters.matching("a", Publisher::Own).ids, [2]);

@@ -21,7 +21,7 @@ use super::fences::Fences;
 use super::filters::{Filters, Matched, Publisher, Subscription};
 use super::incoming::Incoming;
 use super::outgoing::{Follows, Outgoing, topic_of};
-use super::store::{Life, OWN, Store, filter_of_binding};
+use super::store::{DirectTag, Life, OWN, Store, filter_of_binding};
 use super::will::WillMessage;
 use crate::codec::{
     Ack, Filter, Notice, Packet, PacketId, PacketKind, Properties, PropertyBlock, PropertyId, QoS, Reason, Version,
@@ -127,6 +127,7 @@ impl Session {
         for (filter, subscription) in bindings.iter().filter_map(filter_of_binding) {
             match Filter::parse(&filter) {
                 Ok(Filter { share: Some(_), .. }) => self.join(&filter, subscription, now).map(|_| ())?,
+                _ if subscription.options.qos == QoS::AtMostOnce => self.resume_direct(&filter, subscription, now)?,
                 _ => _ = self.delivering.filters.put(&filter, subscription),
             }
         }
@@ -146,8 +147,12 @@ impl Session {
     pub(super) fn consume(&mut self, source: Source, tag: &str, now: Instant) -> Result<(), Failure> {
         // A client may take any time to answer: nothing in the protocol bounds it.
         let arguments = ConsumerArguments { timeout: Some(Duration::ZERO), ..ConsumerArguments::default() };
-        let credit = Credit::Window { most: NonZeroU32::new(self.receive_maximum.into()) };
-        let consume = Consume { source, tag: tag.to_owned(), credit, arguments: Ok(arguments), ..Consume::default() };
+        // What has no queue cannot wait, and needs no answer.
+        let no_ack = matches!(source, Source::Direct(_));
+        let most = NonZeroU32::new(self.receive_maximum.into());
+        let credit = if no_ack { Credit::OPEN } else { Credit::Window { most } };
+        let arguments = Ok(if no_ack { ConsumerArguments::default() } else { arguments });
+        let consume = Consume { source, tag: tag.to_owned(), no_ack, credit, arguments, ..Consume::default() };
         self.client.consume(self.id, consume, now)?;
         Ok(())
     }
@@ -194,7 +199,7 @@ impl Session {
                 self.released(ack.id);
                 Ok(())
             }
-            Packet::Subscribe(subscribe) => self.subscribe(subscribe, now),
+            Packet::Subscribe(subscribe) => self.subscribe(subscribe, output, now),
             Packet::Unsubscribe(unsubscribe) => self.unsubscribe(unsubscribe, output, now),
             Packet::PingReq => {
                 encode(&Packet::PingResp, self.delivering.version, output.tail());
@@ -353,7 +358,9 @@ impl Session {
         if let Some(will) = will {
             let delay = will.delay.min(outlives.unwrap_or(Duration::MAX));
             if delay.is_zero() {
-                will.publish(&mut client, id, now);
+                if !will.publish(&mut client, id, now) {
+                    shared.wills.hold(key.clone(), will, now, client.identity().clone());
+                }
             } else {
                 shared.wills.delay(key.clone(), will, now + delay, client.identity().clone());
             }
@@ -378,7 +385,8 @@ fn report(event: Event<'_>, to: &mut Delivering, now: u64, output: &mut Output) 
         Event::Refused { number, why, .. } => to.incoming.refused(number, why),
         Event::Unroutable { number, .. } => number.into_iter().for_each(|number| to.incoming.unroutable(number)),
         Event::Cancelled { consumer_tag, .. } => {
-            let what = if consumer_tag == OWN { "the session" } else { consumer_tag };
+            let direct = DirectTag::read(consumer_tag).map(|DirectTag(_, filter)| filter);
+            let what = if consumer_tag == OWN { "the session" } else { direct.unwrap_or(consumer_tag) };
             let text = format!("{what} has ended: its queue was deleted, or its user may not read there any more");
             return Err(Failure::new(Reason::AdministrativeAction, text));
         }
@@ -410,6 +418,8 @@ impl Delivering {
         let topic = topic_of(delivery);
         let matched = if delivery.consumer_tag == OWN {
             self.filters.matching(&topic, self.publisher(delivery))
+        } else if let Some(tag) = DirectTag::read(delivery.consumer_tag) {
+            self.matching_direct(tag, delivery, &topic)
         } else {
             let written = delivery.consumer_tag;
             let share = self.shares.get(written).copied().unwrap_or_default();
@@ -417,6 +427,24 @@ impl Delivering {
             Matched::of_share(filter, &share, &topic)
         };
         self.outgoing.write(delivery, &topic, &matched, (&self.dialects, now), output);
+    }
+
+    /// What a message that comes through this consumer without a queue matches; nothing, if it
+    /// comes through another consumer, too, and is sent by that.
+    fn matching_direct(
+        &self,
+        DirectTag(number, filter): DirectTag<'_>,
+        delivery: &Delivery<'_>,
+        topic: &str,
+    ) -> Matched {
+        let own = self.filters.get(filter).filter(|own| own.direct == number);
+        if delivery.message.is_retained() {
+            // It is for this filter alone, which has asked for it.
+            return own.map(Matched::of).unwrap_or_default();
+        }
+        let matched = self.filters.matching(topic, self.publisher(delivery));
+        let is_sent = matched.direct == Some(number) && matched.qos == Some(QoS::AtMostOnce);
+        if is_sent { matched } else { Matched::default() }
     }
 
     /// Whether this client has published the message.

@@ -239,14 +239,14 @@ impl Outgoing {
         (dialects, now): (&Dialects, u64),
         output: &mut Output,
     ) {
-        let Some(granted) = matched.qos else { return self.settled.push((delivery.tag, Outcome::Accepted)) };
+        let Some(granted) = matched.qos else { return self.settle(delivery, Outcome::Accepted) };
         let (message, body) = (delivery.message, delivery.message.body());
         let said = self.say(topic);
         let mut block = std::mem::take(&mut self.block);
         block.clear();
         let Some(shown) = show(delivery, dialects, now, &mut block) else {
             self.block = block;
-            return self.settled.push((delivery.tag, Outcome::REJECTED));
+            return self.settle(delivery, Outcome::REJECTED);
         };
         let properties = with_own(shown.properties, matched, said, &mut block);
         let qos = shown.qos.min(granted);
@@ -261,11 +261,18 @@ impl Outgoing {
         };
         if publish.total_length(self.accepts.version, body.len()) > self.accepts.packet as usize {
             // As if it had been sent [MQTT-3.1.2-25]; a dead-letter exchange gets it.
-            self.settled.push((delivery.tag, Outcome::REJECTED));
+            self.settle(delivery, Outcome::REJECTED);
         } else {
             self.send(&mut publish, delivery, (topic, said), output);
         }
         self.block = block;
+    }
+
+    /// A delivery needs no answer of the client. One that comes from no queue needs none at all.
+    fn settle(&mut self, delivery: &Delivery<'_>, outcome: Outcome) {
+        if delivery.place != 0 {
+            self.settled.push((delivery.tag, outcome));
+        }
     }
 
     /// Sends a message, or lets it wait for its identifier.
@@ -296,7 +303,7 @@ impl Outgoing {
     fn note(&mut self, publish: &mut Publish<'_>, delivery: &Delivery<'_>) -> bool {
         let stage = match publish.qos {
             QoS::AtMostOnce => {
-                self.settled.push((delivery.tag, Outcome::Accepted));
+                self.settle(delivery, Outcome::Accepted);
                 return true;
             }
             QoS::AtLeastOnce => Stage::Once,

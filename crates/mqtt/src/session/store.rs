@@ -32,6 +32,27 @@ pub(super) const NEVER: u32 = u32::MAX;
 /// filters, which begin otherwise.
 pub(super) const OWN: &str = "session";
 
+/// In front of filters of quality 0, where a session keeps them.
+const DIRECT: &str = "$direct/";
+
+/// The tag of a consumer without a queue: its number, and its filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DirectTag<'t>(pub(super) u32, pub(super) &'t str);
+
+impl<'t> DirectTag<'t> {
+    /// Reads a tag; `None` for those of other consumers, which do not begin with a digit.
+    pub(super) fn read(tag: &'t str) -> Option<Self> {
+        let (number, filter) = tag.split_once(' ')?;
+        Some(Self(number.parse().ok()?, filter))
+    }
+}
+
+impl std::fmt::Display for DirectTag<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.0, self.1)
+    }
+}
+
 /// Names of the arguments of bindings.
 const QOS: &str = "x-mqtt-qos";
 const NO_LOCAL: &str = "x-mqtt-no-local";
@@ -117,11 +138,22 @@ impl Store {
     }
 }
 
-/// A filter as a subscription of the broker has it.
-pub(super) fn binding_filter(filter: &str, subscription: Subscription) -> SubscriptionFilter {
+/// The messages of a filter.
+pub(super) fn topic_filter(filter: &str) -> SubscriptionFilter {
     let mut key = String::new();
     key_of_filter(filter, &mut key);
-    let Subscription { options, id } = subscription;
+    SubscriptionFilter { exchange: EXCHANGE.to_owned(), key, arguments: Table::default() }
+}
+
+/// A filter as the session's queue has it. One of quality 0 is kept under a key that nothing is
+/// published to, since its messages do not come through the queue.
+pub(super) fn binding_filter(filter: &str, subscription: Subscription) -> SubscriptionFilter {
+    let Subscription { options, id, .. } = subscription;
+    let mut key = String::new();
+    if options.qos == QoS::AtMostOnce {
+        key_of_filter(DIRECT, &mut key);
+    }
+    key_of_filter(filter, &mut key);
     let mut fields = vec![(QOS.to_owned(), Value::I32(options.qos as i32))];
     if options.no_local {
         fields.push((NO_LOCAL.to_owned(), Value::Bool(true)));
@@ -148,7 +180,9 @@ pub(super) fn filter_of_binding(binding: &BindingReport) -> Option<(String, Subs
         ..Options::default()
     };
     let id = number(ID).and_then(|id| u32::try_from(id).ok());
-    Some((filter_of_key(&binding.key), Subscription { options, id }))
+    let written = filter_of_key(&binding.key);
+    let filter = if qos == QoS::AtMostOnce { written.strip_prefix(DIRECT)?.to_owned() } else { written };
+    Some((filter, Subscription { options, id, direct: 0 }))
 }
 
 /// A shared subscription, for a member whose session lives so many seconds.
@@ -166,9 +200,7 @@ pub(super) fn shared(written: &str, group: &str, filter: &str, expiry: u32) -> R
             limits::QUEUE_NAME
         )));
     }
-    let mut key = String::new();
-    key_of_filter(filter, &mut key);
-    let filter = SubscriptionFilter { exchange: EXCHANGE.to_owned(), key, arguments: Table::default() };
+    let filter = topic_filter(filter);
     Ok(SubscriptionSpec {
         name: SubscriptionName { client: None, name: written.to_owned() },
         sharing: Sharing::Shared,
@@ -188,7 +220,7 @@ mod tests {
         let options =
             Options { qos: QoS::AtLeastOnce, no_local: true, retain_as_published: true, ..Options::default() };
         for (filter, subscription) in [
-            ("a/+/b.c/#", Subscription { options, id: Some(268_435_455) }),
+            ("a/+/b.c/#", Subscription { options, id: Some(268_435_455), direct: 0 }),
             ("#", Subscription::default()),
             ("$share/g/a/+", Subscription::default()),
         ] {

@@ -1,18 +1,20 @@
-//! SUBSCRIBE and UNSUBSCRIBE: bindings of the session's queue, and members of shared
-//! subscriptions.
+//! SUBSCRIBE and UNSUBSCRIBE: bindings of the session's queue, members of shared subscriptions, and
+//! consumers without a queue for filters of quality 0.
 //!
+//! A session has such a consumer for each of these filters. A message that several of them match
+//! comes through each, and is sent by that with the lowest number.
 //! Each filter has an answer of its own, in order. The answers are written when all that was asked
 //! for is durable.
 
 use std::time::Instant;
 
-use broker::{RetainedWanted, Source, Ticket};
+use broker::{DirectSource, RetainedWanted, Source, Ticket};
 use wire::Output;
 
 use super::failure::Failure;
 use super::filters::Subscription;
 use super::open::Session;
-use super::store::{self, Life};
+use super::store::{self, DirectTag, Life};
 use crate::codec::{
     Asked, Filter, Granted, Options, Packet, PacketKind, Properties, PropertyBlock, PropertyId, QoS, Reason,
     ReasonList, RetainHandling, Subscribe, Unsubscribe,
@@ -20,11 +22,16 @@ use crate::codec::{
 use crate::limits;
 
 impl Session {
-    pub(super) fn subscribe(&mut self, subscribe: &Subscribe<'_>, now: Instant) -> Result<(), Failure> {
+    pub(super) fn subscribe(
+        &mut self,
+        subscribe: &Subscribe<'_>,
+        output: &mut Output,
+        now: Instant,
+    ) -> Result<(), Failure> {
         let id = subscribe.properties.number(PropertyId::SubscriptionId);
         let mut answers = Answers::default();
         for asked in subscribe.filters.iter() {
-            let done = self.subscribe_to(&asked, id, now);
+            let done = self.subscribe_to(&asked, id, output, now);
             answers.add(done, PacketKind::SubAck, self);
         }
         answers.fence(subscribe.id, PacketKind::SubAck, self);
@@ -32,7 +39,13 @@ impl Session {
     }
 
     /// Adds a subscription, or gives it new options. Returns the quality that it gets.
-    fn subscribe_to(&mut self, asked: &Asked<'_>, id: Option<u32>, now: Instant) -> Result<(Reason, Ticket), Failure> {
+    fn subscribe_to(
+        &mut self,
+        asked: &Asked<'_>,
+        id: Option<u32>,
+        output: &mut Output,
+        now: Instant,
+    ) -> Result<(Reason, Ticket), Failure> {
         let Asked { written, filter, options } = *asked;
         let levels = filter.filter.split('/').count();
         if levels > limits::LEVELS {
@@ -46,10 +59,10 @@ impl Session {
         // A message of quality 2 must not go from one member to another [MQTT-4.8.2-5].
         let most = if filter.share.is_some() { QoS::AtLeastOnce } else { self.max_qos };
         let qos = options.qos.min(most);
-        let subscription = Subscription { options: Options { qos, ..options }, id };
+        let subscription = Subscription { options: Options { qos, ..options }, id, direct: 0 };
         let ticket = match filter.share {
             Some(_) => self.share(written, subscription, now)?,
-            None => self.bind(&filter, subscription, now)?,
+            None => self.bind(filter.filter, subscription, output, now)?,
         };
         let granted = match qos {
             QoS::AtMostOnce => Reason::Success,
@@ -61,8 +74,13 @@ impl Session {
 
     /// A subscription of the session's own. No message is lost while its options change
     /// [MQTT-3.8.4-3].
-    fn bind(&mut self, filter: &Filter<'_>, subscription: Subscription, now: Instant) -> Result<Ticket, Failure> {
-        let filter = filter.filter;
+    fn bind(
+        &mut self,
+        filter: &str,
+        subscription: Subscription,
+        output: &mut Output,
+        now: Instant,
+    ) -> Result<Ticket, Failure> {
         let before = self.delivering.filters.get(filter).copied();
         let retained = match subscription.options.retain_handling {
             RetainHandling::Never => RetainedWanted::None,
@@ -70,30 +88,101 @@ impl Session {
             RetainHandling::Send | RetainHandling::SendIfNew => RetainedWanted::OfAll,
         };
         // The handling is of this request alone.
-        let handled = Options { retain_handling: RetainHandling::Send, ..subscription.options };
-        let subscription = Subscription { options: handled, ..subscription };
-        let spec = self.store.spec(vec![store::binding_filter(filter, subscription)], retained);
-        // Before the retained messages are in the queue, which are found by it.
+        let options = Options { retain_handling: RetainHandling::Send, ..subscription.options };
+        let is_direct = options.qos == QoS::AtMostOnce;
+        let direct = if is_direct { self.delivering.filters.next_direct() } else { 0 };
+        let subscription = Subscription { options, direct, ..subscription };
+        // Before the retained messages come, which are found by it.
         self.delivering.filters.put(filter, subscription);
-        let subscribed = self.client.subscribe(&spec, now).inspect_err(|_| {
+        let made = match is_direct {
+            true => self.bind_direct(filter, subscription, retained, now),
+            false => self.bind_queue(filter, subscription, retained, now),
+        };
+        let ticket = made.inspect_err(|_| {
             match before {
                 Some(before) => self.delivering.filters.put(filter, before),
                 None => self.delivering.filters.remove(filter),
             };
-        });
-        let mut ticket = subscribed?.ticket;
-        if let Some(before) = before.filter(|before| *before != subscription) {
-            ticket = ticket.max(self.client.unbind(&self.store.binding(filter, before), now)?);
-        }
+        })?;
+        let Some(before) = before else { return Ok(ticket) };
+        let ended = self.end_direct(filter, before, output, now)?;
+        let is_other = !before.is_same(&subscription);
+        let unbound = if is_other { self.client.unbind(&self.store.binding(filter, before), now)? } else { ended };
+        Ok(ticket.max(ended).max(unbound))
+    }
+
+    /// The session's queue gets the messages.
+    fn bind_queue(
+        &mut self,
+        filter: &str,
+        subscription: Subscription,
+        retained: RetainedWanted,
+        now: Instant,
+    ) -> Result<Ticket, Failure> {
+        let spec = self.store.spec(vec![store::binding_filter(filter, subscription)], retained);
+        let ticket = self.client.subscribe(&spec, now)?.ticket;
         self.consume_own(now)?;
         Ok(ticket)
+    }
+
+    /// The connection gets the messages. A stored session keeps that it has the filter.
+    fn bind_direct(
+        &mut self,
+        filter: &str,
+        subscription: Subscription,
+        retained: RetainedWanted,
+        now: Instant,
+    ) -> Result<Ticket, Failure> {
+        self.consume_direct(filter, subscription, retained, now)?;
+        if self.store.life == Life::Connection {
+            return Ok(Ticket::NONE);
+        }
+        let spec = self.store.spec(vec![store::binding_filter(filter, subscription)], RetainedWanted::None);
+        Ok(self.client.subscribe(&spec, now)?.ticket)
+    }
+
+    fn consume_direct(
+        &mut self,
+        filter: &str,
+        subscription: Subscription,
+        retained: RetainedWanted,
+        now: Instant,
+    ) -> Result<(), Failure> {
+        let source = DirectSource { filters: vec![store::topic_filter(filter)], retained };
+        self.consume(Source::Direct(source), &DirectTag(subscription.direct, filter).to_string(), now)
+    }
+
+    /// Takes up a filter of quality 0 that a stored session has.
+    pub(super) fn resume_direct(
+        &mut self,
+        filter: &str,
+        subscription: Subscription,
+        now: Instant,
+    ) -> Result<(), Failure> {
+        let subscription = Subscription { direct: self.delivering.filters.next_direct(), ..subscription };
+        self.delivering.filters.put(filter, subscription);
+        self.consume_direct(filter, subscription, RetainedWanted::None, now)
+    }
+
+    /// Ends the consumer without a queue of a filter, if it has one.
+    fn end_direct(
+        &mut self,
+        filter: &str,
+        before: Subscription,
+        output: &mut Output,
+        now: Instant,
+    ) -> Result<Ticket, Failure> {
+        if before.direct == 0 {
+            return Ok(Ticket::NONE);
+        }
+        self.cancel(&DirectTag(before.direct, filter).to_string(), output, now)
     }
 
     /// A shared subscription, as its client has written it.
     fn share(&mut self, written: &str, subscription: Subscription, now: Instant) -> Result<Ticket, Failure> {
         let before = self.delivering.shares.get(written).copied();
         let mut ticket = self.join(written, subscription, now)?;
-        if self.store.life == Life::Stored && before != Some(subscription) {
+        if self.store.life == Life::Stored && !before.is_some_and(|before| before.is_same(&subscription)) {
             // The session's queue keeps that it is a member. Nothing is published under that key.
             let spec = self.store.spec(vec![store::binding_filter(written, subscription)], RetainedWanted::None);
             ticket = ticket.max(self.client.subscribe(&spec, now)?.ticket);
@@ -149,6 +238,7 @@ impl Session {
             None => self.delivering.filters.get(written).copied(),
         };
         if let Some(before) = before {
+            ticket = ticket.max(self.end_direct(written, before, output, now)?);
             ticket = ticket.max(self.client.unbind(&self.store.binding(written, before), now)?);
             self.delivering.filters.remove(written);
         }

@@ -4,6 +4,7 @@ mod attacks;
 mod cases;
 mod connecting;
 mod messages;
+mod quality_0;
 mod quality_2;
 mod retained;
 mod scene;

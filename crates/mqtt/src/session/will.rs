@@ -1,9 +1,9 @@
 //! Wills: the message that a client leaves for the case that its connection ends without a word
 //! (section 3.1.2.5 of MQTT 5), at once or after a delay.
 //!
-//! A will with a delay waits here, in memory. It is sent when its time has come, never before, or
-//! when its session ends; a client that comes back to its session in time takes it away
-//! [MQTT-3.1.3-9].
+//! A will with a delay waits here, in memory, and so does one that an alarm holds up. It is sent
+//! when its time has come, never before, or when its session ends; a client that comes back to its
+//! session in time takes it away [MQTT-3.1.3-9].
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -58,8 +58,8 @@ impl WillMessage {
         }
     }
 
-    /// Publishes it. What refuses it is logged: its client is gone.
-    pub(super) fn publish(&self, client: &mut Client, session: SessionId, now: Instant) {
+    /// Publishes it. What refuses it is logged: its client is gone. False while an alarm is up.
+    pub(super) fn publish(&self, client: &mut Client, session: SessionId, now: Instant) -> bool {
         let publish = Publish {
             exchange: EXCHANGE,
             routing_key: &self.key,
@@ -79,8 +79,12 @@ impl WillMessage {
             tracing::warn!(user, vhost, %error, "MQTT will not published");
         }
         client.flush(now);
+        !client.parked(session)
     }
 }
+
+/// How long a will waits that an alarm holds up, before it is tried again.
+const HELD: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct Delayed {
@@ -101,6 +105,14 @@ impl Wills {
     /// The will is due then, if its client does not come back.
     pub(super) fn delay(&self, key: ClientKey, will: WillMessage, due: Instant, identity: Identity) {
         self.waiting.lock().insert(key, Delayed { due, identity, will });
+        self.sender.get().into_iter().for_each(Thread::unpark);
+    }
+
+    /// An alarm holds the will up.
+    pub(super) fn hold(&self, key: ClientKey, will: WillMessage, now: Instant, identity: Identity) {
+        let waiting = &mut *self.waiting.lock();
+        // One that is newer says more.
+        waiting.entry(key).or_insert(Delayed { due: now + HELD, identity, will });
         self.sender.get().into_iter().for_each(Thread::unpark);
     }
 
@@ -125,11 +137,15 @@ impl Wills {
             let due: Vec<_> = waiting.extract_if(|_, delayed| delayed.due <= now).collect();
             (due, waiting.values().map(|delayed| delayed.due).min())
         };
+        let mut held = false;
         for (key, Delayed { identity, will, .. }) in due {
             match broker.attach_unlisted(identity, &key.vhost, "mqtt", Waker::noop().clone()) {
                 Ok(mut client) => {
                     let session = client.open_session(1);
-                    will.publish(&mut client, session, now);
+                    if !will.publish(&mut client, session, now) {
+                        self.hold(key, will, now, client.identity().clone());
+                        held = true;
+                    }
                 }
                 Err(error) => {
                     let (user, vhost) = (&*key.user, &*key.vhost);
@@ -137,7 +153,7 @@ impl Wills {
                 }
             }
         }
-        next
+        if held { Some(now + HELD) } else { next }
     }
 
     /// The thread that calls [`Self::send_due`], and is unparked when it has to.

@@ -298,6 +298,33 @@ fn a_repeated_pubrec_is_answered_and_delivers_nothing() {
     assert_eq!(client.state(), ReadState::Read);
 }
 
+/// M12: [MQTT-3.8.4-3], §4.9: quality 0 is outside of the window.
+#[test]
+fn a_full_window_does_not_stop_quality_0() {
+    let scene = Scene::new();
+    let block = numbers(&[(PropertyId::ReceiveMaximum, 5)]);
+    let (mut client, _) = scene.connect_with(&resuming("c", &block));
+    let mut publisher = scene.v3("p");
+    let mut publish = |count| {
+        (1..=count).for_each(|id| publisher.publish(id, "t", "1"));
+        publisher.run();
+    };
+    client.subscribe("t", QoS::AtLeastOnce);
+    publish(5);
+    assert_eq!(client.heard().len(), 6);
+    client.subscribe("t", QoS::AtMostOnce);
+    publish(50);
+    let heard = client.heard();
+    assert_eq!((heard.len(), heard[50].as_str()), (51, "PUBLISH t 1"));
+    (1..=5).for_each(|id| client.puback(id, Reason::Success));
+    client.subscribe("t", QoS::AtLeastOnce);
+    publish(50);
+    assert_eq!(client.heard().len(), 1 + 5);
+    // Each makes room for the next.
+    (6..=50).for_each(|id| client.puback(id, Reason::Success));
+    assert_eq!(client.heard().len(), 45);
+}
+
 /// M13: MQTT 5 §2.2.1, identifiers of the two directions are independent.
 #[test]
 fn a_client_may_use_the_identifier_that_the_server_uses() {

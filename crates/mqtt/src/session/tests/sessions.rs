@@ -4,7 +4,7 @@ use testkit::sim_disk::SimDisk;
 use wire::ReadState;
 
 use super::scene::{Scene, guest};
-use crate::codec::{Connect, Notice, Options, Packet, Properties, PropertyBlock, PropertyId, QoS, Reason, Version};
+use crate::codec::{Connect, Notice, Options, Packet, PropertyBlock, PropertyId, QoS, Reason, Version};
 
 #[test]
 fn a_session_keeps_what_comes_while_its_client_is_away() {
@@ -137,7 +137,9 @@ fn a_clean_session_leaves_nothing() {
     let scene = Scene::new();
     let mut client = scene.v5("c");
     assert!(scene.queues().is_empty());
-    client.subscribe_with(&[("a", Options::default())], Properties::NONE);
+    client.subscribe("a", QoS::AtMostOnce);
+    assert!(scene.queues().is_empty());
+    client.subscribe("a", QoS::AtLeastOnce);
     assert_eq!(scene.queues().len(), 1);
     client.drop_connection();
     assert!(scene.queues().is_empty());

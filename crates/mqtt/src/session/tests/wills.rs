@@ -99,6 +99,23 @@ fn a_client_that_comes_back_takes_its_will_away() {
     assert_eq!(watcher.heard(), ["PUBLISH wills/c gone"]);
 }
 
+#[test]
+fn an_alarm_holds_wills_up() {
+    for delay in [0, 5] {
+        let scene = Scene::new();
+        let mut watcher = watcher(&scene);
+        let (peer, _) = with_will(&scene, delay, 100, Start::Clean);
+        scene.broker.force_alarm("memory", broker::Switch::On).unwrap();
+        peer.drop_connection();
+        let send = |seconds| _ = scene.mqtt.delayed_wills().send(scene.test.now() + Duration::from_secs(seconds));
+        (delay..delay + 10).for_each(|second| send(second.into()));
+        assert_eq!(watcher.heard(), [""; 0], "{delay}");
+        scene.broker.force_alarm("memory", broker::Switch::Off).unwrap();
+        (10..20).for_each(|second| send((delay + second).into()));
+        assert_eq!(watcher.heard(), ["PUBLISH wills/c gone"], "{delay}");
+    }
+}
+
 /// [MQTT-3.1.2-14]
 #[test]
 fn a_will_may_be_retained() {
