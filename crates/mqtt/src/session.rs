@@ -6,6 +6,7 @@
 mod claims;
 mod connect;
 mod connection;
+mod enhanced;
 mod failure;
 mod fences;
 mod filters;
@@ -22,6 +23,7 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use auth::sasl::Mechanism;
 use broker::Broker;
 use front::{Turns, Words};
 use wire::{Peer, Protocol, Recognition};
@@ -40,8 +42,9 @@ const QOS_2: &str = "the quality of service 2 is turned off (mqtt.max_qos); use 
 pub struct Settings {
     /// How long a peer may take to open its session.
     pub handshake: Duration,
-    /// Whether a CONNECT without a user is from the user of the client's certificate.
-    pub certificate_login: bool,
+    /// The ways to log in that are allowed. With EXTERNAL, a CONNECT without a user is from the
+    /// user of the client's certificate.
+    pub mechanisms: Vec<Mechanism>,
     /// User and password of any other CONNECT without a user, checked like all others. If they are
     /// not set, it is refused.
     pub default_login: Option<(String, String)>,
@@ -59,7 +62,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             handshake: Duration::from_secs(10),
-            certificate_login: false,
+            mechanisms: vec![Mechanism::Plain],
             default_login: None,
             default_vhost: "/".to_owned(),
             session_expiry: 7 * 24 * 3600,

@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use ::mqtt::codec::QoS;
 use ::mqtt::{DelayedWills, Mqtt, MqttDialect, Settings as ProtocolSettings};
-use auth::sasl::Mechanism;
 use broker::Broker;
 use management::ProtocolNames;
 use wire::Protocol;
@@ -128,7 +127,7 @@ impl OwnSettings for Own {
     fn make(&self, broker: &Broker, settings: &Settings) -> Arc<dyn Protocol> {
         let settings = ProtocolSettings {
             handshake: settings.limits.handshake_timeout,
-            certificate_login: settings.users.mechanisms.contains(&Mechanism::External),
+            mechanisms: settings.users.mechanisms.clone(),
             default_login: self.default_login.clone(),
             session_expiry: self.session_expiry,
             max_inflight: self.max_inflight,

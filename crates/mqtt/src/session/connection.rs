@@ -146,6 +146,10 @@ impl State {
         if let Phase::Open(session) = &mut self.phase {
             return session.handle(packet, &mut self.output, now);
         }
+        if let (Phase::Connecting(connecting), Packet::Auth(auth)) = (&mut self.phase, packet) {
+            connecting.respond(auth, self.line.entrance(&self.shared.broker), now)?;
+            return self.go_on_opening(now);
+        }
         let Packet::Connect(connect) = packet else {
             let text = "the first packet must be CONNECT [MQTT-3.1.0-1]";
             self.phase = Phase::Closed;
@@ -154,7 +158,7 @@ impl State {
         };
         self.version = connect.version;
         let entrance = self.line.entrance(&self.shared.broker);
-        let connecting = Connecting::start(connect, &self.shared, entrance, now)?;
+        let connecting = Connecting::start(connect, &self.shared, entrance, self.output.tail(), now)?;
         self.phase = Phase::Connecting(Box::new(connecting));
         self.go_on_opening(now)
     }
@@ -168,7 +172,7 @@ impl State {
             let Phase::Connecting(connecting) = std::mem::replace(&mut self.phase, Phase::Closed) else {
                 return Ok(());
             };
-            let opening = Opening::new(connecting.asked, entered, &self.shared, self.line.waker.clone());
+            let opening = Opening::new(connecting.into_asked(), entered, &self.shared, self.line.waker.clone());
             self.phase = Phase::Opening(Box::new(opening));
         }
         let Phase::Opening(opening) = &mut self.phase else { return Ok(()) };
@@ -248,6 +252,7 @@ impl Conversation for MqttConnection {
         let State { line, output, phase, .. } = &self.state;
         let (client, state) = match phase {
             Phase::Greeting => (None, ReadState::Handshake),
+            Phase::Connecting(connecting) if connecting.is_asked() => (None, ReadState::Handshake),
             Phase::Connecting(_) => (None, ReadState::Pause),
             Phase::Opening(opening) => (Some(opening.client()), ReadState::Pause),
             Phase::Open(session) if session.waits() => (Some(&session.client), ReadState::Pause),

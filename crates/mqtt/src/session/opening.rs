@@ -13,6 +13,7 @@ use wire::Output;
 use super::Shared;
 use super::claims::{Claim, Standing};
 use super::connect::{Asked, Entered, key_of};
+use super::enhanced;
 use super::failure::Failure;
 use super::open::{Parts, Session};
 use super::store::{EXCHANGE, Life, PREFIX, Store};
@@ -147,4 +148,5 @@ fn answer(asked: &Asked, shared: &Shared, block: &mut PropertyBlock) {
         block.text(PropertyId::AssignedClientId, &asked.client_id);
     }
     block.number(PropertyId::TopicAliasMaximum, limits::ALIASES.into());
+    asked.proof.iter().for_each(|proof| enhanced::put(proof, block));
 }

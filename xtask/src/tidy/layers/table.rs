@@ -476,7 +476,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         layers: &[
             &["claims", "failure", "filters"],
             &["incoming", "store"],
-            &["fences", "outgoing", "will"],
+            &["enhanced", "fences", "outgoing", "will"],
             &["connect"],
             &["open"],
             &["opening", "publish", "subscribe"],

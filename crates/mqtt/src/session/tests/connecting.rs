@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use auth::PasswordHash;
+use auth::sasl::Mechanism;
+use auth::sasl::scram::answer;
 use wire::{Protocol, ReadState, Recognition};
 
-use super::scene::{Scene, guest};
+use super::scene::{Peer, Scene, guest};
 use crate::Settings;
 use crate::codec::{Connect, Notice, Packet, PacketKind, PropertyBlock, PropertyId, Reason, Version};
 
@@ -60,13 +63,61 @@ fn who_is_not_let_in_is_told_so_and_the_connection_ends() {
         (guest(Version::V3_1, ""), "CONNACK client identifier not valid"),
         (
             Connect { properties: scram.as_properties(), ..guest(Version::V5, "c") },
-            "CONNACK bad authentication method ReasonString=no method of an enhanced log-in is offered; log in by user name \
-             and password, or a certificate",
+            "CONNACK bad authentication method ReasonString=the log-in method 'SCRAM-SHA-256' is not offered: use \
+             SCRAM-SHA-256 where it is in auth_mechanisms, a user name and password, or a certificate",
         ),
     ] {
         let (peer, heard) = scene.connect_with(&connect);
         assert_eq!((heard.as_str(), peer.state()), (expected, ReadState::Closed));
     }
+}
+
+/// Section 4.12 of MQTT 5, RFC 5802
+#[test]
+fn a_client_may_log_in_by_scram() {
+    let mechanisms = vec![Mechanism::Plain, Mechanism::ScramSha256];
+    let scene = Scene::with(Settings { mechanisms, ..Settings::default() });
+    let mut user = scene.broker.authority().user("guest").unwrap();
+    user.password = Some(PasswordHash::create_scram(b"guest", [7; 16]).unwrap());
+    scene.broker.authority().put(user).unwrap();
+    let bare = "n=guest,r=abc";
+    let auth = |peer: &mut Peer, data: &str| {
+        let mut block = PropertyBlock::default();
+        block.text(PropertyId::AuthenticationMethod, "SCRAM-SHA-256");
+        block.binary(PropertyId::AuthenticationData, data.as_bytes());
+        let reason = Reason::ContinueAuthentication;
+        peer.say(&Packet::Auth(Notice { reason, properties: block.as_properties() }));
+    };
+    let start = || {
+        let mut block = PropertyBlock::default();
+        block.text(PropertyId::AuthenticationMethod, "SCRAM-SHA-256");
+        block.binary(PropertyId::AuthenticationData, format!("n,,{bare}").as_bytes());
+        let mut peer = scene.accept();
+        peer.connect(&Connect {
+            user: None,
+            password: None,
+            properties: block.as_properties(),
+            ..guest(Version::V5, "c")
+        });
+        let heard = peer.heard();
+        let challenge = heard[0].split("AuthenticationData=").nth(1).unwrap().to_owned();
+        (peer, challenge)
+    };
+    for (password, expected) in [("guest", "CONNACK success"), ("wrong", "CONNACK bad user name or password")] {
+        let (mut peer, challenge) = start();
+        auth(&mut peer, &answer(password.as_bytes(), bare, &challenge).unwrap());
+        let heard = peer.wait();
+        assert!(heard[0].starts_with(expected), "{heard:?}");
+        let has_proof = heard[0].contains(" AuthenticationMethod=SCRAM-SHA-256 AuthenticationData=v=");
+        assert_eq!(has_proof, password == "guest", "{heard:?}");
+    }
+    // Anything else than the answer ends it.
+    let (mut peer, _) = start();
+    peer.publish(0, "t", "1");
+    assert_eq!(peer.state(), ReadState::Closed);
+    let (mut peer, _) = start();
+    auth(&mut peer, "c=biws,r=other,p=AAAA");
+    assert!(peer.wait()[0].starts_with("CONNACK bad user name or password"));
 }
 
 #[test]

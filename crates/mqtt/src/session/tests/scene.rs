@@ -303,6 +303,7 @@ fn show(packet: &Packet<'_>) -> String {
             format!("{kind}{reasons}{}", show_properties(granted.properties))
         }
         Packet::Disconnect(notice) => format!("{kind} {}", notice.reason.as_str()),
+        Packet::Auth(notice) => format!("{kind} {}{}", notice.reason.as_str(), show_properties(notice.properties)),
         _ => kind.to_owned(),
     }
 }
