@@ -17,7 +17,7 @@ use broker::{Content, Dialect, DialectId, Error, Field, Properties, Selected};
 
 pub(crate) use values::{from_neutral, to_table};
 
-pub use publish::{Published, publish};
+pub use publish::{Published, publish, published};
 pub use write::{Acquired, Origin, write_neutral, write_stored};
 
 use stored::Stored;

@@ -19,6 +19,7 @@ mod flow;
 mod frames;
 mod link;
 mod management;
+mod names;
 mod open;
 mod outcome;
 mod receiver;
@@ -31,6 +32,7 @@ mod settle;
 mod source;
 mod subscription;
 mod target;
+mod termini;
 mod transactions;
 mod transfer;
 mod unsubscribe;
@@ -49,6 +51,8 @@ use crate::codec::ProtocolId;
 use crate::codec::frame::PROTOCOL_HEADER;
 use connection::Amqp10Connection;
 use containers::Containers;
+use names::Names;
+use termini::Termini;
 
 /// What an operator can set about the protocol.
 #[derive(Debug, Clone)]
@@ -119,6 +123,8 @@ struct Shared {
     broker: Broker,
     settings: Settings,
     containers: Containers,
+    names: Names,
+    termini: Termini,
 }
 
 /// The protocol as a listener serves it. Cloning shares it.
@@ -130,7 +136,15 @@ pub struct Amqp10 {
 impl Amqp10 {
     /// Serves `broker`.
     pub fn new(broker: Broker, settings: Settings) -> Self {
-        Self { shared: Arc::new(Shared { broker, settings, containers: Containers::default() }) }
+        Self {
+            shared: Arc::new(Shared {
+                broker,
+                settings,
+                containers: Containers::default(),
+                names: Names::default(),
+                termini: Termini::default(),
+            }),
+        }
     }
 }
 

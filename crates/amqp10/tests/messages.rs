@@ -200,6 +200,7 @@ fn later_transfers_add_what_the_first_left_open() {
         tag,
         format: 0,
         settled: true,
+        resumed: false,
         transaction: ShortBytes::new(b"x"),
         message: Cow::Borrowed(b"abcd"),
     };

@@ -37,6 +37,13 @@ const LAST_VALUE_KEY: &str = "x-last-value-key";
 /// The kind that a delayed exchange routes as.
 const DELAYED_TYPE: &str = "x-delayed-type";
 const ALTERNATE_EXCHANGE: &str = "alternate-exchange";
+/// Messages of higher priority go first, as in a quorum queue.
+const STRICT_PRIORITY: &str = "x-strict-priority";
+/// It is counted how often a message comes back.
+const COUNT_RETURNS: &str = "x-count-returns";
+/// Arguments that say how a queue delivers, and nothing that a later declaration relies on. One
+/// that does not name them equals one that does.
+const NEED_NOT_BE_REPEATED: [&str; 2] = [STRICT_PRIORITY, COUNT_RETURNS];
 
 /// The longest text that AMQP 0-9-1 can carry as a name or key.
 const LONGEST_NAME: usize = 255;
@@ -81,6 +88,8 @@ const CLASSIC: &[&str] = &[
     groups::ENABLED,
     groups::BUCKETS,
     groups::REBALANCE,
+    STRICT_PRIORITY,
+    COUNT_RETURNS,
 ];
 
 /// The names of arguments of a quorum queue, including those refused as not built.
@@ -117,6 +126,8 @@ const QUORUM: &[&str] = &[
     groups::ENABLED,
     groups::BUCKETS,
     groups::REBALANCE,
+    STRICT_PRIORITY,
+    COUNT_RETURNS,
 ];
 
 /// The names of arguments that only a stream has.
@@ -141,9 +152,13 @@ pub fn queue_argument(name: &str) -> Option<ArgumentKind> {
         return None;
     }
     Some(match name {
-        "x-single-active-consumer" | IF_EMPTY | deduplication::ENABLED | groups::ENABLED | groups::REBALANCE => {
-            ArgumentKind::Truth
-        }
+        "x-single-active-consumer"
+        | IF_EMPTY
+        | STRICT_PRIORITY
+        | COUNT_RETURNS
+        | deduplication::ENABLED
+        | groups::ENABLED
+        | groups::REBALANCE => ArgumentKind::Truth,
         "x-dead-letter-exchange"
         | "x-dead-letter-routing-key"
         | "x-dead-letter-strategy"
@@ -261,8 +276,8 @@ pub(crate) struct QueueArguments {
     pub(crate) max_length: Option<u64>,
     /// `x-max-length-bytes`, in bytes of bodies that are ready.
     pub(crate) max_length_bytes: Option<u64>,
-    /// `x-max-priority`, 1 to 255: the highest priority that it tells apart.
-    pub(crate) max_priority: Option<u8>,
+    /// Which messages go first, and whether it is counted how often they come back.
+    delivering: Delivering,
     /// `x-single-active-consumer`: one consumer at a time gets messages, and another one when it
     /// goes.
     pub(crate) single_active_consumer: bool,
@@ -283,6 +298,28 @@ pub(crate) struct QueueArguments {
     pub(crate) grouping: Option<Grouping>,
     /// `x-delayed-retry-type`: messages that come back wait before they are delivered again.
     pub(crate) retry: Option<Retry>,
+}
+
+/// What is said about deliveries alone.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+struct Delivering {
+    /// `x-max-priority`, 1 to 255: the highest priority that is told apart.
+    max_priority: Option<u8>,
+    /// `x-strict-priority`: priorities are told apart as in a quorum queue.
+    strict_priority: bool,
+    /// `x-count-returns`: it is counted how often messages come back, though nothing depends on it.
+    count_returns: bool,
+}
+
+/// How a queue ranks its messages.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Ranks {
+    /// In the order of their arrival.
+    None,
+    /// By priorities up to this one; none is 0.
+    UpTo(u8),
+    /// By priorities up to 31; none is 4, which is the usual one of AMQP 1.0 and Jakarta Messaging.
+    Strict,
 }
 
 /// When an unused queue is deleted.
@@ -409,6 +446,28 @@ impl QueueArguments {
         Ok(())
     }
 
+    /// Parses `x-strict-priority`.
+    fn strict(&self, value: &Value, table: &Table) -> Result<bool, String> {
+        let strict = truth(value)?;
+        if strict && table.get("x-max-priority").is_some() {
+            return Err("contradicts x-max-priority: declare one of both".to_owned());
+        }
+        if !strict && self.queue_type == QueueType::Quorum {
+            return Err("a quorum queue always tells priorities apart".to_owned());
+        }
+        Ok(strict)
+    }
+
+    /// How it ranks messages.
+    #[inline]
+    pub(crate) fn ranks(&self) -> Ranks {
+        match self.delivering.max_priority {
+            _ if self.delivering.strict_priority || self.queue_type == QueueType::Quorum => Ranks::Strict,
+            Some(most) => Ranks::UpTo(most),
+            None => Ranks::None,
+        }
+    }
+
     /// Parses one argument, or says what is wrong with it.
     fn take(&mut self, argument: &str, value: &Value, table: &Table) -> Result<(), String> {
         match argument {
@@ -419,7 +478,9 @@ impl QueueArguments {
             IF_EMPTY => self.disuse.only_empty = truth(value)?,
             "x-max-length" => self.max_length = Some(non_negative(value)?),
             "x-max-length-bytes" => self.max_length_bytes = Some(non_negative(value)?),
-            "x-max-priority" => self.max_priority = Some(priority(value)?),
+            "x-max-priority" => self.delivering.max_priority = Some(priority(value)?),
+            STRICT_PRIORITY => self.delivering.strict_priority = self.strict(value, table)?,
+            COUNT_RETURNS => self.delivering.count_returns = truth(value)?,
             retry::TYPE | retry::MIN | retry::MAX | retry::MULTIPLIER => self.take_retry(argument, value, table)?,
             deduplication::ENABLED | deduplication::SIZE | deduplication::TTL => {
                 self.take_deduplication(argument, value, table)?;

@@ -188,7 +188,7 @@ impl Message {
     }
 
     /// When it expires by its own time to live, in milliseconds since 1970.
-    pub(crate) fn expires_at(&self) -> Option<u64> {
+    pub fn expires_at(&self) -> Option<u64> {
         Some(self.published_at().saturating_add(self.expiration()?))
     }
 

@@ -40,10 +40,10 @@ pub use value::Value;
 
 use node::Node;
 
-/// The longest selector, in bytes.
-pub const MAX_LENGTH: usize = 8192;
+/// The longest selector, in bytes. Camel JMS asks for all replies that it waits for by one.
+pub const MAX_LENGTH: usize = 128 << 10;
 /// The most words, signs and literals in one selector.
-pub const MAX_TOKENS: usize = 1024;
+pub const MAX_TOKENS: usize = 8192;
 /// How deep parentheses, signs and NOTs may nest.
 pub const MAX_DEPTH: usize = 64;
 /// The longest pattern of LIKE, in characters. A character of the text takes a step for each 64 of

@@ -131,6 +131,8 @@ pub struct Message<'a> {
     pub body_sections: &'a [u8],
     /// What follows the body.
     pub footer: Option<Map<'a>>,
+    /// The bytes of the footer's section.
+    pub footer_section: &'a [u8],
 }
 
 /// The body of a message.
@@ -200,7 +202,10 @@ impl<'a> Message<'a> {
                 MESSAGE_ANNOTATIONS => message.message_annotations = Some(walk.map("message-annotations")?),
                 PROPERTIES => message.properties = Some(read_list(&mut walk.reader, &mut walk.budget)?),
                 APPLICATION_PROPERTIES => message.application_properties = Some(walk.map("application-properties")?),
-                FOOTER => message.footer = Some(walk.map("footer")?),
+                FOOTER => {
+                    message.footer = Some(walk.map("footer")?);
+                    message.footer_section = &bytes[start..bytes.len() - walk.reader.rest().len()];
+                }
                 _ => {
                     if message.body == Body::Missing {
                         body = start;

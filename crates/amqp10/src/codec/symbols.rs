@@ -40,6 +40,11 @@ impl<'a> Symbols<'a> {
         one.into_iter().chain(slice.iter().copied()).chain(read)
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
     /// Whether `symbol` is one of them.
     pub fn has(&self, symbol: &str) -> bool {
         self.iter().any(|found| found == symbol)

@@ -44,6 +44,8 @@ pub struct Delivery<'a> {
     pub format: u32,
     /// Whether the sender has settled it.
     pub settled: bool,
+    /// Whether it takes up a delivery of an earlier attachment of its link (part 2, §2.7.5).
+    pub resumed: bool,
     /// The transaction that it is part of.
     pub transaction: Option<ShortBytes>,
     /// The message.
@@ -112,6 +114,7 @@ struct First {
     tag: ShortBytes,
     format: u32,
     settled: bool,
+    resumed: bool,
     transaction: Option<ShortBytes>,
 }
 
@@ -185,13 +188,14 @@ impl First {
             tag: ShortBytes::new(tag).ok_or(AssemblyError::TooLong("delivery-tag"))?,
             format: transfer.message_format.unwrap_or(0),
             settled: transfer.settled == Some(true),
+            resumed: transfer.resume,
             transaction: transaction(transfer)?,
         })
     }
 
     fn delivery(self, message: Cow<'_, [u8]>) -> Delivery<'_> {
-        let Self { id, tag, format, settled, transaction } = self;
-        Delivery { id, tag, format, settled, transaction, message }
+        let Self { id, tag, format, settled, resumed, transaction } = self;
+        Delivery { id, tag, format, settled, resumed, transaction, message }
     }
 }
 

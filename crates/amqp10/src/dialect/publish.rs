@@ -48,20 +48,28 @@ const KIND_OF_TO: &str = "x-opt-jms-dest";
 pub fn publish(bytes: &[u8], now: u64) -> Result<Published<'_>, Error> {
     let message =
         Message::decode(bytes).map_err(|error| Error::precondition(format!("the message cannot be read: {error}")))?;
+    published(&message, now)
+}
+
+/// The same of a message whose sections are found.
+///
+/// # Errors
+/// If it expires too late.
+pub fn published<'a>(message: &Message<'a>, now: u64) -> Result<Published<'a>, Error> {
     let header = message.header.unwrap_or_default();
-    let (properties, body) = store(&message);
+    let (properties, body) = store(message);
     let given = message.properties.unwrap_or_default();
     Ok(Published {
         properties,
         body,
         persistent: header.durable,
         priority: header.priority.unwrap_or(DEFAULT_PRIORITY),
-        expiration: expiration(&message, now)?,
-        instructed: instructed(&message),
+        expiration: expiration(message, now)?,
+        instructed: instructed(message),
         to: given.to,
         subject: given.subject,
         user_id: given.user_id,
-        to_topic: given.to.is_some() && goes_to_topic(&message),
+        to_topic: given.to.is_some() && goes_to_topic(message),
     })
 }
 
@@ -100,15 +108,12 @@ fn store<'a>(message: &Message<'a>) -> (Vec<u8>, Cow<'a, [u8]>) {
     if let Some(annotations) = message.message_annotations {
         Section::MessageAnnotations.encode(&ValueRef::Map(annotations), &mut front);
     }
-    let mut tail = Vec::new();
-    if let Some(footer) = message.footer {
-        Section::Footer.encode(&ValueRef::Map(footer), &mut tail);
-    }
+    let tail = message.footer_section;
     let sections = message.body_sections;
     let head = [front.as_slice(), &message.bare[..message.bare.len() - sections.len()]];
     let mut out = Vec::with_capacity(head[0].len() + head[1].len() + tail.len() + 24);
     let mut put = |kind, pieces: &mut dyn Iterator<Item = (&[u8], usize)>| {
-        stored::write(kind, &head, pieces, &tail, &mut out);
+        stored::write(kind, &head, pieces, tail, &mut out);
     };
     let body = match message.body {
         Body::Missing => {

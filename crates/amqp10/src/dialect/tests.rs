@@ -48,7 +48,7 @@ fn message(body: &[u8]) -> Vec<u8> {
 fn delivered(sent: &[u8], overlay: Option<&broker::Overlay>) -> Vec<u8> {
     let published = publish(sent, 0).unwrap();
     let mut out = Vec::new();
-    let acquired = Acquired { failed: 1, first: false, origin: None };
+    let acquired = Acquired { failed: 1, first: false, ttl: None, origin: None };
     write_stored(&published.properties, &published.body, overlay, acquired, &mut out).unwrap();
     out
 }

@@ -17,6 +17,9 @@ pub struct Acquired<'a> {
     pub failed: u32,
     /// Whether it was never acquired before.
     pub first: bool,
+    /// What is left of its time to live, in milliseconds (part 3, §3.2.1). `None` leaves it as its
+    /// publisher said.
+    pub ttl: Option<u32>,
     /// Where it was published, for receivers that want to know.
     pub origin: Option<Origin<'a>>,
 }
@@ -44,7 +47,8 @@ impl Origin<'_> {
 
 impl Acquired<'_> {
     fn mark(self, header: Header) -> Header {
-        Header { first_acquirer: self.first, delivery_count: self.failed, ..header }
+        let ttl = header.ttl.map(|ttl| self.ttl.unwrap_or(ttl));
+        Header { first_acquirer: self.first, delivery_count: self.failed, ttl, ..header }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::session::deliver::{Deliveries, Drained};
 use crate::session::error::Failure;
 use crate::session::frames;
 use crate::session::link::Link;
+use crate::session::names::Node;
 use crate::session::sender::Ending;
 use crate::session::window::{Incoming, Outgoing};
 
@@ -36,6 +37,8 @@ pub(super) struct Begun {
     /// The number of the last publish.
     pub(super) published: u64,
     pub(super) unanswered: VecDeque<Unanswered>,
+    /// The handles of links whose termini may outlive them.
+    pub(super) lasting: Vec<u32>,
     /// The handle of the last link for responses of `/management`.
     pub(super) responses: Option<u32>,
     /// This side has ended it, and ignores all but the peer's end.
@@ -52,6 +55,7 @@ impl Begun {
             deliveries: Deliveries::new(channel, frame_max, Outgoing::new(begin)),
             published: 0,
             unanswered: VecDeque::new(),
+            lasting: Vec::new(),
             responses: None,
             ended: false,
         }
@@ -170,7 +174,7 @@ impl Begun {
 
     /// Ends a link whose consumer is cancelled. The handle stays in use until the peer's detach.
     /// Returns the queue that goes with it, and the bytes of a message that was not whole.
-    pub(super) fn end_link(&mut self, handle: u32, ending: Ending, client: &mut Client) -> (Option<String>, usize) {
+    pub(super) fn end_link(&mut self, handle: u32, ending: Ending, client: &mut Client) -> (Option<Node>, usize) {
         self.give_back(handle, ending, client);
         match self.links.insert(handle, Link::Detached) {
             Some(Link::Sender(sender)) => {

@@ -3,10 +3,9 @@
 use std::time::Instant;
 
 use crate::codec::performative::{Close, Open};
-use crate::codec::{Error, Value};
 use crate::session::connection::{Amqp10Connection, CLOSE_TIMEOUT, Phase, Waiting};
 use crate::session::error::Failure;
-use crate::session::frames::{self, OwnMap};
+use crate::session::frames;
 use crate::session::sender::Ending;
 
 /// Bytes of an error that are logged.
@@ -56,13 +55,7 @@ impl Amqp10Connection {
     /// Writes a close with an error, and waits for the peer's.
     pub(super) fn close_with(&mut self, failure: &Failure, now: Instant) {
         self.give_back(Ending::Broken, now);
-        // Qpid JMS makes an InvalidClientIDException of this.
-        let info = failure.field.map(|field| {
-            let name = |text: &str| Value::Symbol(text.to_owned());
-            OwnMap::new(vec![(name("invalid-field"), name(field))])
-        });
-        let error = Error { info: info.as_ref().and_then(OwnMap::get), ..failure.as_error() };
-        frames::answer(&mut self.output, 0, &Close { error: Some(error) });
+        frames::answer(&mut self.output, 0, &Close { error: Some(failure.as_error()) });
         self.leave();
         self.phase = Phase::Closing;
         self.line.phase_ends = Some(now + CLOSE_TIMEOUT);
@@ -71,7 +64,7 @@ impl Amqp10Connection {
     /// Deliveries that the peer has not settled end as their links say.
     pub(super) fn give_back(&mut self, ending: Ending, now: Instant) {
         if let Some(running) = &mut self.running {
-            running.give_back(ending, now);
+            running.give_back(ending, &mut self.output, now);
         }
     }
 

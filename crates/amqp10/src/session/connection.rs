@@ -276,6 +276,10 @@ impl Conversation for Amqp10Connection {
         if !matches!(self.phase, Phase::Running) {
             return false;
         }
+        // Behind the answers to the links that are on their way.
+        if self.waiting.is_none() {
+            running.end_stolen(&mut self.output, now);
+        }
         match running.report(&mut self.output, room, now) {
             Ok(more) => more,
             Err(failure) => {
@@ -291,9 +295,9 @@ impl Conversation for Amqp10Connection {
             End::Silent => {
                 let peer = self.line.peer.remote;
                 tracing::warn!(%peer, "nothing from the client for twice its idle time-out: closing");
+                self.give_back(Ending::Broken, now);
                 // Nothing reaches the peer any more, so nothing is waited for.
                 self.output.take();
-                self.give_back(Ending::Broken, now);
                 self.leave();
                 self.phase = Phase::GivenUp;
                 return;

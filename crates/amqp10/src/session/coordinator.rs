@@ -59,7 +59,7 @@ impl Running {
         let Body::Value(bytes) = Message::decode(&delivery.message)?.body else {
             return Err(Failure::invalid("a request to a coordinator is a message whose body is one value"));
         };
-        let answer = if delivery.settled { Reply::Unwanted } else { Reply::Wanted };
+        let answer = Reply::to(delivery);
         let request = Unanswered { number: 0, delivery: delivery.id, handle };
         let Some(session) = self.begun(channel).map(|begun| begun.id) else { return Ok(()) };
         match CoordinatorRequest::decode(bytes)? {
@@ -89,7 +89,7 @@ impl Running {
         now: Instant,
     ) -> Result<(), Failure> {
         let Self { client, sessions, .. } = self;
-        let Open { transaction, failed, .. } = sessions.transactions.take(discharge.txn_id, discharging.session)?;
+        let Open { transaction, failed, .. } = sessions.transactions.take(discharge.txn_id)?;
         if discharge.fail || failed.is_some() {
             client.rollback(transaction);
             return match failed.filter(|_| !discharge.fail) {

@@ -184,7 +184,7 @@ impl Deliveries {
         &mut self,
         links: &mut HashMap<u32, Link>,
         delivery: &Delivery<'_>,
-        dialects: &Dialects,
+        (dialects, now): (&Dialects, u64),
         output: &mut Output,
     ) -> Result<(), Error> {
         self.unsettled.last = delivery.tag;
@@ -204,7 +204,7 @@ impl Deliveries {
             let start = begin_frame(tail, FrameKind::Amqp, self.channel);
             transfer(handle, settling, tag, &tag.to_be_bytes()).encode(tail);
             let message = tail.len();
-            write(delivery, dialects, sender.origin, tail).inspect_err(|_| tail.truncate(start))?;
+            write(delivery, (dialects, now), sender.origin, tail).inspect_err(|_| tail.truncate(start))?;
             if tail.len() - start <= self.frame_max as usize {
                 end_frame(tail, start, 0);
                 self.outgoing.send();
@@ -216,7 +216,7 @@ impl Deliveries {
             bytes
         } else {
             let mut bytes = Vec::new();
-            write(delivery, dialects, sender.origin, &mut bytes)?;
+            write(delivery, (dialects, now), sender.origin, &mut bytes)?;
             bytes
         };
         sender.held = sender.held.wrapping_add(1);
@@ -311,13 +311,19 @@ fn transfer(handle: u32, settling: Settling, tag: u64, name: &[u8]) -> Transfer<
     }
 }
 
-/// Appends the message.
-fn write(delivery: &Delivery<'_>, dialects: &Dialects, told: Told, out: &mut Vec<u8>) -> Result<(), Error> {
+/// Appends the message, as it is at `now`.
+fn write(
+    delivery: &Delivery<'_>,
+    (dialects, now): (&Dialects, u64),
+    told: Told,
+    out: &mut Vec<u8>,
+) -> Result<(), Error> {
     let message = delivery.message;
     let origin = || Origin { exchange: message.exchange(), routing_key: message.routing_key() };
     let acquired = Acquired {
         failed: delivery.failures,
         first: !delivery.redelivered,
+        ttl: message.expires_at().map(|end| u32::try_from(end.saturating_sub(now)).unwrap_or(u32::MAX)),
         origin: (told == Told::Origin).then(origin),
     };
     if message.dialect() == ENCODING {

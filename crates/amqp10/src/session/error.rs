@@ -6,21 +6,22 @@
 use broker::{Error, ErrorKind, Fact};
 
 use crate::codec::error::{self, condition};
-use crate::codec::{FieldError, FrameError, Symbol};
+use crate::codec::{FieldError, FrameError, Symbol, Value};
 use crate::delivery::AssemblyError;
+use crate::session::frames::OwnMap;
 
 /// Why something is refused or ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) condition: &'static str,
     pub(super) text: String,
-    /// The field that is to blame, where clients look for it.
-    pub(super) field: Option<&'static str>,
+    /// What clients look for besides: the field or the delivery that is to blame.
+    pub(super) info: Option<OwnMap>,
 }
 
 impl Failure {
     pub(super) fn new(condition: &'static str, text: impl Into<String>) -> Self {
-        Self { condition, text: text.into(), field: None }
+        Self { condition, text: text.into(), info: None }
     }
 
     /// Understood, and not built.
@@ -33,9 +34,15 @@ impl Failure {
         Self::new(condition::INVALID_FIELD, text)
     }
 
+    /// The same, with one more fact for clients.
+    pub(super) fn about(self, name: &str, value: Value) -> Self {
+        Self { info: Some(OwnMap::new(vec![(Value::Symbol(name.to_owned()), value)])), ..self }
+    }
+
     /// As it is written.
     pub(super) fn as_error(&self) -> error::Error<'_> {
-        error::Error { condition: Symbol(self.condition), description: Some(&self.text), info: None }
+        let info = self.info.as_ref().and_then(OwnMap::get);
+        error::Error { condition: Symbol(self.condition), description: Some(&self.text), info }
     }
 }
 

@@ -3,35 +3,27 @@
 use broker::{Event, Refusal};
 use wire::Output;
 
+use crate::codec::DeliveryState;
 use crate::codec::error::condition;
 use crate::codec::performative::{Disposition, Role};
-use crate::codec::state::Rejected;
-use crate::codec::{DeliveryState, Outcome};
 use crate::session::begun::{Begun, Unanswered};
 use crate::session::deliver::Drained;
 use crate::session::error::{Failure, condition_of};
 use crate::session::frames;
 use crate::session::link::Link;
 use crate::session::sessions::{After, Sessions};
+use crate::session::termini::Answer;
 use crate::session::window::Gate;
-
-/// How a publish ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Answer {
-    Accepted,
-    Released,
-    Rejected(Failure),
-}
 
 impl Sessions {
     /// Writes what an event says.
     pub(super) fn report(&mut self, event: Event<'_>, output: &mut Output) {
         match event {
             Event::Deliver(delivery) => {
-                let dialects = self.dialects.clone();
+                let (dialects, now) = (self.dialects.clone(), self.now);
                 let Some(begun) = self.of(delivery.session) else { return };
                 let held = begun.deliveries.holds();
-                let written = begun.deliveries.deliver(&mut begun.links, &delivery, &dialects, output);
+                let written = begun.deliveries.deliver(&mut begun.links, &delivery, (&dialects, now), output);
                 let (channel, holds) = (begun.channel, begun.deliveries.holds());
                 if let Err(error) = written {
                     self.after.push(After::CloseConnection(error.into()));
@@ -106,6 +98,9 @@ impl Sessions {
             if begun.links.values().any(|link| matches!(link, Link::Receiver(_))) {
                 begun.put_flow(output);
             }
+            if gate == Gate::Open {
+                begun.top_up_all(output);
+            }
         }
     }
 }
@@ -155,17 +150,24 @@ impl Begun {
         }
     }
 
-    fn put_answer(&self, first: Unanswered, last: u32, answer: &Answer, output: &mut Output) {
-        let error = match answer {
-            Answer::Rejected(failure) => Some(failure.as_error()),
-            Answer::Accepted | Answer::Released => None,
-        };
-        let state = match answer {
-            Answer::Accepted => Outcome::Accepted,
-            Answer::Released => Outcome::Released,
-            Answer::Rejected(_) => Outcome::Rejected(Rejected { error }),
-        };
-        self.put_state(first, last, DeliveryState::Outcome(state), output);
+    /// Gives credit to links that have used theirs up while an alarm was up.
+    fn top_up_all(&mut self, output: &mut Output) {
+        let receivers = self.links.iter_mut().filter_map(|(handle, link)| match link {
+            Link::Receiver(receiver) => receiver.top_up().then_some(*handle),
+            _ => None,
+        });
+        for handle in receivers.collect::<Vec<_>>() {
+            self.put_link_flow(handle, output);
+        }
+    }
+
+    pub(super) fn put_answer(&self, first: Unanswered, last: u32, answer: &Answer, output: &mut Output) {
+        if let Some(Link::Receiver(receiver)) = self.links.get(&first.handle)
+            && let Some(terminus) = &receiver.terminus
+        {
+            terminus.answered(first.delivery, last, answer);
+        }
+        self.put_state(first, last, DeliveryState::Outcome(answer.as_outcome()), output);
     }
 
     /// Tells the peer of the state of its deliveries up to this one.

@@ -23,6 +23,7 @@ pub(super) fn frame(channel: u16, performative: &impl Encode) -> Vec<u8> {
 }
 
 /// A map, as a field of a performative.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OwnMap(Vec<u8>);
 
 impl OwnMap {

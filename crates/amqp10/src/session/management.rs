@@ -183,6 +183,7 @@ impl Sender {
             browses: false,
             leaves: false,
             dynamic: None,
+            named: None,
             subscription: None,
             origin: Told::Nothing,
             responses: Some(Box::new(responses)),

@@ -16,7 +16,7 @@ use crate::session::connection::{Amqp10Connection, LoggedIn, Phase};
 use crate::session::containers::Sole;
 use crate::session::error::Failure;
 use crate::session::frames::{self, OwnMap};
-use crate::session::running::{Agreed, Running};
+use crate::session::running::{Agreed, Container, Running};
 
 /// The capability by which a client wants to be the only one of its container id.
 const SOLE_CONNECTION: &str = "sole-connection-for-container";
@@ -90,8 +90,10 @@ impl Amqp10Connection {
         };
         let client = self.entrance().attach(identity, wish)?;
         self.entrance().note_open(&client, Label::Name(Some(open.container_id)));
-        let Shared { broker, settings, .. } = &*self.shared;
-        Ok(Running::new(client, broker.clone(), agreed, (open.container_id.to_owned(), sole), &settings.node))
+        let Shared { broker, settings, names, termini, .. } = &*self.shared;
+        let names = names.of(client.vhost(), client.user(), open.container_id, self.line.waker.clone());
+        let container = Container { id: open.container_id.to_owned(), names, termini: termini.clone(), _sole: sole };
+        Ok(Running::new(client, broker.clone(), agreed, container, &settings.node))
     }
 
     /// Takes the container id, if the client wants to be the only one of it.
@@ -106,7 +108,8 @@ impl Amqp10Connection {
                     "container-id '{}' is in use by another connection; each needs an id (in JMS a client id) of its own",
                     open.container_id
                 );
-                Err(Failure { field: Some("container-id"), ..Failure::invalid(text) })
+                // Qpid JMS makes an InvalidClientIDException of this.
+                Err(Failure::invalid(text).about("invalid-field", Value::Symbol("container-id".to_owned())))
             }
         }
     }

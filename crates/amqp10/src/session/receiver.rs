@@ -2,12 +2,38 @@
 
 use broker::{Charge, PublisherRoom};
 
+use crate::codec::{Source, Symbols};
 use crate::delivery::Assembly;
+use crate::session::names::{Named, Node};
 use crate::session::target::Destination;
+use crate::session::termini::Attached;
 
 /// Messages that a peer may send before it has answers to half of them. Enough that a flush of a
 /// slow disk does not stop a publisher.
 pub(super) const CREDIT: u32 = 1000;
+
+/// The outcome of a message that is refused (part 3, §3.4.3).
+const REJECTED: &str = "amqp:rejected:list";
+
+/// How the peer is told that one message is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refuses {
+    /// By an outcome of that message.
+    Alone,
+    /// The link's source does not know this outcome, so the link ends (Anonymous Terminus, §2.2.2).
+    WithLink,
+}
+
+impl Refuses {
+    /// What a source with these outcomes can be told. One that lists none knows all.
+    pub(super) fn of(source: Option<&Source<'_>>) -> Self {
+        let outcomes = source.map_or(Symbols::NONE, |source| source.outcomes);
+        match outcomes.is_empty() || outcomes.has(REJECTED) || outcomes.has("amqp:rejected") {
+            true => Self::Alone,
+            false => Self::WithLink,
+        }
+    }
+}
 
 /// See the module.
 pub(super) struct Receiver {
@@ -25,7 +51,13 @@ pub(super) struct Receiver {
     /// Whether the peer settles, after it has our answer.
     pub(super) settles_second: bool,
     /// The queue that goes with the link.
-    pub(super) dynamic: Option<String>,
+    pub(super) dynamic: Option<Node>,
+    /// Its name, until another link takes that.
+    pub(super) named: Option<Named>,
+    /// What outlives the link of its deliveries.
+    pub(super) terminus: Option<Attached>,
+    /// How the peer is told of a message that is refused.
+    pub(super) refuses: Refuses,
     /// What it takes of the peer's memory.
     pub(super) room: Option<PublisherRoom>,
 }
@@ -42,6 +74,9 @@ impl Receiver {
             unanswered: 0,
             settles_second: false,
             dynamic: None,
+            named: None,
+            terminus: None,
+            refuses: Refuses::Alone,
             room: None,
         }
     }

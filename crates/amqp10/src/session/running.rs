@@ -1,9 +1,9 @@
 //! An open connection: its sessions, and the way of a frame to its session.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
-use broker::{Awaited, Broker, Client, DeleteIf, Ticket};
+use broker::{Awaited, Broker, Client, DeleteIf, SessionId, Ticket};
 use wire::Output;
 
 use crate::codec::Performative;
@@ -15,9 +15,11 @@ use crate::session::error::{Failure, Fault};
 use crate::session::flow::unattached;
 use crate::session::frames;
 use crate::session::link::Link;
+use crate::session::names::{Node, OwnNames, Place, Suspended};
 use crate::session::responses::Answer;
 use crate::session::sender::Ending;
 use crate::session::sessions::{After, Sessions};
+use crate::session::termini::{Handed, Termini};
 use crate::session::window::WINDOW;
 
 /// Bytes that wait for the windows of sessions, of one connection. Beyond that nothing more is
@@ -62,21 +64,25 @@ pub(super) struct Running {
     pub(super) known: HashSet<String>,
     /// How many links there are.
     links: usize,
-    /// The peer's container id.
-    pub(super) container: String,
+    pub(super) container: Container,
+    /// The queues of dynamic nodes whose links are suspended.
+    pub(super) suspended: HashMap<Suspended, String>,
     /// The name of this node.
     pub(super) node: String,
-    _sole: Option<Sole>,
+}
+
+/// The container at the peer's end.
+pub(super) struct Container {
+    pub(super) id: String,
+    /// The names of its links.
+    pub(super) names: OwnNames,
+    /// What outlives links.
+    pub(super) termini: Termini,
+    pub(super) _sole: Option<Sole>,
 }
 
 impl Running {
-    pub(super) fn new(
-        client: Client,
-        broker: Broker,
-        agreed: Agreed,
-        (container, sole): (String, Option<Sole>),
-        node: &str,
-    ) -> Self {
+    pub(super) fn new(client: Client, broker: Broker, agreed: Agreed, container: Container, node: &str) -> Self {
         let sessions = Sessions::new(broker.dialects().clone());
         Self {
             client,
@@ -87,8 +93,8 @@ impl Running {
             known: HashSet::new(),
             links: 0,
             container,
+            suspended: HashMap::new(),
             node: node.to_owned(),
-            _sole: sole,
         }
     }
 
@@ -105,12 +111,11 @@ impl Running {
             return self.take_first(channel, &performative, output);
         };
         match performative {
-            Performative::End(_) => return Ok(self.take_end(channel, now)),
+            Performative::End(_) => return Ok(self.take_end(channel, output, now)),
             _ if begun.ended => {}
             Performative::Transfer(transfer) => return self.take_transfer(channel, &transfer, payload, output, now),
             Performative::Disposition(disposition) => {
-                let session = begun.id;
-                let within = self.sessions.enlist(&disposition, session)?;
+                let within = self.sessions.enlist(&disposition)?;
                 let Some(begun) = self.sessions.begun(channel) else { return Ok(Taken::Done) };
                 let echo = begun.take_disposition(&disposition, within, &mut self.client)?;
                 echo.into_iter().for_each(|frame| self.sessions.echo(frame));
@@ -194,7 +199,10 @@ impl Running {
     }
 
     /// The peer ends a session.
-    fn take_end(&mut self, channel: u16, now: Instant) -> Taken {
+    fn take_end(&mut self, channel: u16, output: &mut Output, now: Instant) -> Taken {
+        if self.begun(channel).is_some_and(|begun| !begun.lasting.is_empty()) {
+            self.hear(output, now);
+        }
         let Some(mut begun) = self.sessions.remove(channel) else { return Taken::Done };
         self.links -= begun.links.len().min(self.links);
         if begun.ended {
@@ -206,11 +214,12 @@ impl Running {
 
     /// Ends the broker's side of a session.
     fn close_session(&mut self, begun: &mut Begun, ending: Ending, now: Instant) -> Awaited {
+        self.suspend_all(begun, now);
         begun.give_all_back(ending, &mut self.client);
+        self.sessions.transactions.end_session(begun.id, &mut self.client);
         let published = self.client.published_ticket(begun.id);
         let mut gone = Ticket::NONE;
         let ended = self.client.close_session(begun.id, now);
-        self.sessions.transactions.end_session(begun.id);
         for (_, link) in begun.links.drain() {
             let (dynamic, unfinished) = match link {
                 Link::Sender(sender) => (sender.dynamic, 0),
@@ -224,14 +233,29 @@ impl Running {
     }
 
     /// Deletes the queue of a link that ends.
-    pub(super) fn delete_dynamic(&mut self, queue: Option<String>, now: Instant) -> Ticket {
-        let Some(queue) = queue else { return Ticket::NONE };
+    pub(super) fn delete_dynamic(&mut self, node: Option<Node>, now: Instant) -> Ticket {
+        let Some(Node { queue, .. }) = node else { return Ticket::NONE };
         // It may be gone already.
         self.client.delete_queue(&queue, DeleteIf::ALWAYS, now).map_or(Ticket::NONE, |(_, ticket)| ticket)
     }
 
+    /// Links of other sessions and connections have taken the names of these, which end (part 2,
+    /// §2.6.1).
+    pub(super) fn end_stolen(&mut self, output: &mut Output, now: Instant) {
+        for Place { channel, handle, number } in self.container.names.stolen() {
+            let begun = self.sessions.begun(channel).filter(|begun| !begun.ended);
+            if begun.and_then(|begun| begun.links.get(&handle)).and_then(Link::number) == Some(number) {
+                let text = "a link of the same name was attached elsewhere; each link of a container needs its own";
+                self.end_link(channel, handle, &Failure::new(condition::STOLEN, text), output, now);
+            }
+        }
+    }
+
     /// Ends a session with an error. The peer's own end is waited for.
     pub(super) fn end_session(&mut self, channel: u16, failure: &Failure, output: &mut Output, now: Instant) {
+        if self.begun(channel).is_some_and(|begun| !begun.lasting.is_empty()) {
+            self.hear(output, now);
+        }
         let Some(mut begun) = self.sessions.remove(channel) else { return };
         if !begun.ended {
             let count = begun.links.len();
@@ -267,6 +291,15 @@ impl Running {
             Some(Link::Sender(_) | Link::Receiver(_) | Link::Found(_)) => {}
         }
         let ends = begun.links.get_mut(&handle).filter(|_| detach.closed).and_then(Link::take_subscription);
+        // A dynamic node outlives a link that is suspended.
+        let node = begun.links.get_mut(&handle).filter(|_| !detach.closed).and_then(Link::take_node);
+        let ended = begun.links.get_mut(&handle).filter(|_| detach.closed).and_then(Link::take_terminus);
+        begun.lasting.retain(|lasting| ended.is_none() || *lasting != handle);
+        self.suspended.extend(node.map(|node| (node.suspended, node.queue)));
+        match ended {
+            Some(terminus) => terminus.end(),
+            None => self.suspend((channel, handle), output, now),
+        }
         let mut ticket = self.take_down((channel, handle), Ending::Orderly, output, now);
         let ended = ends.map_or(Ok(Ticket::NONE), |subscription| self.end_subscription(&subscription, now));
         if let Ok(ended) = ended {
@@ -284,10 +317,44 @@ impl Running {
 
     /// Detaches a link with an error. The peer's own detach is waited for.
     pub(super) fn end_link(&mut self, channel: u16, handle: u32, failure: &Failure, output: &mut Output, now: Instant) {
+        self.suspend((channel, handle), output, now);
         self.take_down((channel, handle), Ending::Broken, output, now);
         if let Some(begun) = self.begun(channel) {
             begun.put_detach(handle, failure, output);
         }
+    }
+
+    /// Keeps what outlives a link that ends: how its deliveries ended.
+    fn suspend(&mut self, (channel, handle): (u16, u32), output: &mut Output, now: Instant) {
+        let lasts = |link: &Link| matches!(link, Link::Receiver(receiver) if receiver.terminus.is_some());
+        if !self.begun(channel).and_then(|begun| begun.links.get(&handle)).is_some_and(lasts) {
+            return;
+        }
+        self.hear(output, now);
+        let Self { client, sessions, .. } = self;
+        let Some(begun) = sessions.begun(channel) else { return };
+        let handed = handed(client, begun.id);
+        begun.lasting.retain(|lasting| *lasting != handle);
+        if let Some(terminus) = begun.links.get_mut(&handle).and_then(Link::take_terminus) {
+            terminus.suspend(handed, client.body_charge(), now);
+        }
+    }
+
+    /// The same of all links of a session whose answers were heard.
+    fn suspend_all(&mut self, begun: &mut Begun, now: Instant) {
+        for handle in std::mem::take(&mut begun.lasting) {
+            let handed = handed(&self.client, begun.id);
+            if let Some(terminus) = begun.links.get_mut(&handle).and_then(Link::take_terminus) {
+                terminus.suspend(handed, self.client.body_charge(), now);
+            }
+        }
+    }
+
+    /// Ends the turn that is gathered, and takes the answers that are there.
+    fn hear(&mut self, output: &mut Output, now: Instant) {
+        self.client.flush(now);
+        let Self { client, sessions, .. } = self;
+        client.drain(now, 0, &mut |event| sessions.report(event, output));
     }
 
     /// Takes a link out of the broker. Returns the ticket that an answer must wait for.
@@ -305,6 +372,7 @@ impl Running {
             sender.leaves = true;
             let (id, tag) = (begun.id, sender.tag.clone());
             let Self { client, sessions, .. } = self;
+            sessions.now = client.unix_ms();
             ticket = client.cancel(id, &tag, now, &mut |event| sessions.report(event, output));
         }
         let Self { client, sessions, .. } = self;
@@ -320,7 +388,11 @@ impl Running {
     }
 
     /// What the peer has not settled ends as its links say: the connection ends.
-    pub(super) fn give_back(&mut self, ending: Ending, now: Instant) {
+    pub(super) fn give_back(&mut self, ending: Ending, output: &mut Output, now: Instant) {
+        let lasting = |begun: &Begun| begun.lasting.iter().map(|handle| (begun.channel, *handle)).collect::<Vec<_>>();
+        for link in self.sessions.all_mut().flat_map(|begun| lasting(begun)).collect::<Vec<_>>() {
+            self.suspend(link, output, now);
+        }
         for begun in self.sessions.all_mut() {
             begun.give_all_back(ending, &mut self.client);
         }
@@ -332,6 +404,7 @@ impl Running {
         let held = self.sessions.held_bytes() > HELD_MAX;
         let Self { client, sessions, .. } = self;
         let room = if held { 0 } else { room };
+        sessions.now = client.unix_ms();
         let more = client.drain(now, room, &mut |event| sessions.report(event, output));
         sessions.release_echoes(client, output);
         self.run_after(output, now)?;
@@ -353,4 +426,9 @@ impl Running {
         }
         Ok(())
     }
+}
+
+/// What of a session's publishes without an answer is in queues.
+fn handed(client: &Client, session: SessionId) -> Handed {
+    if client.parked(session) { Handed::Some } else { Handed::All(client.published_ticket(session)) }
 }

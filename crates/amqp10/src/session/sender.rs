@@ -2,6 +2,9 @@
 
 use broker::{Outcome, Settling};
 
+use crate::codec::performative::Attach;
+
+use crate::session::names::{Named, Node};
 use crate::session::responses::Responses;
 use crate::session::subscription::Lasting;
 
@@ -44,7 +47,9 @@ pub(super) struct Sender {
     /// The link is being taken down: what still comes is released.
     pub(super) leaves: bool,
     /// The queue that goes with the link.
-    pub(super) dynamic: Option<String>,
+    pub(super) dynamic: Option<Node>,
+    /// Its name, until another link takes that.
+    pub(super) named: Option<Named>,
     /// The subscription that outlives the link.
     pub(super) subscription: Option<Lasting>,
     /// RabbitMQ's clients are told where a message was published.
@@ -54,6 +59,28 @@ pub(super) struct Sender {
 }
 
 impl Sender {
+    /// The end of a link whose peer has not named all that it has not settled: nothing new may be
+    /// sent on it (part 2, §2.7.3), so it has no consumer.
+    pub(super) fn waiting(attach: &Attach<'_>, dynamic: Option<Node>) -> Self {
+        Self {
+            tag: attach.name.to_owned(),
+            delivery_count: 0,
+            credit: 0,
+            held: 0,
+            settling: Settling::Manual,
+            default_outcome: Outcome::Released,
+            ended: true,
+            drains: false,
+            browses: false,
+            leaves: false,
+            dynamic,
+            named: None,
+            subscription: None,
+            origin: Told::Nothing,
+            responses: None,
+        }
+    }
+
     /// A delivery was made.
     #[inline]
     pub(super) fn count(&mut self) {
@@ -119,6 +146,7 @@ mod tests {
                 browses: false,
                 leaves: false,
                 dynamic: None,
+                named: None,
                 subscription: None,
                 origin: Told::Nothing,
                 responses: None,

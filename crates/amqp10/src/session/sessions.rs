@@ -24,6 +24,8 @@ pub(super) struct Sessions {
     by_channel: HashMap<u16, Box<Begun>>,
     by_id: HashMap<SessionId, u16>,
     pub(super) dialects: Dialects,
+    /// The calendar time of what is reported, in milliseconds since 1970.
+    pub(super) now: u64,
     pub(super) transactions: Transactions,
     /// Whether an alarm shuts the windows of what peers send.
     pub(super) gate: Gate,
@@ -43,6 +45,7 @@ impl Sessions {
             by_channel: HashMap::new(),
             by_id: HashMap::new(),
             dialects,
+            now: 0,
             transactions: Transactions::default(),
             gate: Gate::Open,
             after: Vec::new(),

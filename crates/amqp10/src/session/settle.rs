@@ -1,6 +1,6 @@
 //! Dispositions of the peer: the outcomes of what it was sent (part 3, §3.4).
 
-use broker::{Client, Outcome, SessionId, Tags, TransactionId};
+use broker::{Client, Outcome, Tags, TransactionId};
 
 use crate::codec::DeliveryState;
 use crate::codec::performative::{Disposition, Role};
@@ -13,20 +13,27 @@ use crate::session::sessions::Sessions;
 
 impl Sessions {
     /// The transaction that a disposition is part of.
-    pub(super) fn enlist(
-        &self,
-        disposition: &Disposition<'_>,
-        session: SessionId,
-    ) -> Result<Option<TransactionId>, Fault> {
+    pub(super) fn enlist(&self, disposition: &Disposition<'_>) -> Result<Option<TransactionId>, Fault> {
         let Some(DeliveryState::Transactional(state)) = &disposition.state else { return Ok(None) };
         if disposition.role == Role::Sender {
             return Ok(None);
         }
-        self.transactions.find(state.txn_id, session).map(Some).map_err(Fault::Session)
+        self.transactions.find(state.txn_id).map(Some).map_err(Fault::Session)
     }
 }
 
 impl Begun {
+    /// The peer knows how its deliveries ended.
+    fn note_settled(&self, disposition: &Disposition<'_>) {
+        for handle in self.lasting.iter().filter(|_| disposition.settled) {
+            if let Some(Link::Receiver(receiver)) = self.links.get(handle)
+                && let Some(terminus) = &receiver.terminus
+            {
+                terminus.settled(disposition.first, disposition.last.unwrap_or(disposition.first));
+            }
+        }
+    }
+
     /// Settles, at once or within a transaction. Returns the frame that tells the peer of it once
     /// it is durable, if the peer settles after this side.
     pub(super) fn take_disposition(
@@ -37,6 +44,7 @@ impl Begun {
     ) -> Result<Option<Vec<u8>>, Fault> {
         // The peer settles its own publishes, which ended with our answer.
         if disposition.role == Role::Sender {
+            self.note_settled(disposition);
             return Ok(None);
         }
         let outcome = match &disposition.state {

@@ -7,10 +7,13 @@ use broker::{
     Table, Ticket,
 };
 
+use crate::codec::performative::Attach;
 use crate::codec::terminus::Source;
 use crate::codec::{Map, Value, ValueRef, descriptor_code};
+use crate::dialect::address::of_queue;
 use crate::session::address::{Address, TOPICS};
 use crate::session::error::Failure;
+use crate::session::names::{Node, Suspended};
 use crate::session::outcome::outcome_of;
 use crate::session::subscription::{Identity, Lasting, Lasts, refused};
 use crate::session::target::{Destination, Dynamic, declare};
@@ -18,6 +21,9 @@ use crate::session::target::{Destination, Dynamic, declare};
 /// Descriptors of filters (registered by apache.org).
 const NO_LOCAL: u64 = 0x468c_0000_0003;
 const SELECTOR: u64 = 0x468c_0000_0004;
+
+/// The argument of the binding of a subscription without what its own connection publishes.
+const NO_LOCAL_OPTION: &str = "x-no-local";
 
 /// The outcomes that a peer can give.
 pub(super) const OUTCOMES: [&str; 4] =
@@ -80,6 +86,13 @@ impl Wanted {
         self.identity.as_ref().is_some_and(|identity| identity.lasts != Lasts::Links)
     }
 
+    /// What else makes a durable subscription another one (Jakarta Messaging,
+    /// `createDurableConsumer`). It is an argument of the binding.
+    fn options(&self) -> Table {
+        let is_kept = self.no_local && self.identity.is_some();
+        Table(if is_kept { vec![(NO_LOCAL_OPTION.to_owned(), broker::Value::Bool(true))] } else { Vec::new() })
+    }
+
     /// Applies a filter that is known. A peer sees in our attach which ones are.
     fn take_filter(&mut self, name: ValueRef<'_>, filter: ValueRef<'_>) -> Result<(), Failure> {
         let ValueRef::Described(described) = filter else { return Ok(()) };
@@ -101,7 +114,7 @@ impl Wanted {
 pub(super) struct Found {
     pub(super) source: broker::Source,
     /// The queue that goes with the link.
-    pub(super) dynamic: Option<String>,
+    pub(super) dynamic: Option<Node>,
     /// The address, if this side has made it.
     pub(super) address: Option<String>,
     /// The subscription that the link is of, if that is more than the link.
@@ -115,15 +128,21 @@ impl Found {
         Self { source: name.into(), dynamic: None, address: None, subscription: None, ticket }
     }
 
-    /// Finds what the source means, and makes what is not there.
+    /// The dynamic node of a link that was suspended.
+    pub(super) fn again(node: Node) -> Self {
+        let address = Some(of_queue(&node.queue));
+        Self { dynamic: Some(node.clone()), address, ..Self::queue(node.queue, Ticket::NONE) }
+    }
+
+    /// Finds what the source of a link means, and makes what is not there.
     pub(super) fn find(
         client: &mut Client,
-        source: &Source<'_>,
+        (attach, source): (&Attach<'_>, &Source<'_>),
         wanted: &mut Wanted,
         now: Instant,
     ) -> Result<Self, Failure> {
         if source.dynamic {
-            return Self::dynamic(client, source, wanted, now);
+            return Self::dynamic(client, (attach, source), wanted, now);
         }
         let address = source.address.ok_or_else(|| Failure::invalid("the source has no address"))?;
         let (exchange, key) = match Address::parse(address, source.capabilities)? {
@@ -149,7 +168,12 @@ impl Found {
         Self::subscription(client, (exchange, key), wanted, now)
     }
 
-    fn dynamic(client: &mut Client, source: &Source<'_>, wanted: &mut Wanted, now: Instant) -> Result<Self, Failure> {
+    fn dynamic(
+        client: &mut Client,
+        (attach, source): (&Attach<'_>, &Source<'_>),
+        wanted: &mut Wanted,
+        now: Instant,
+    ) -> Result<Self, Failure> {
         if wanted.identity.is_some() {
             return Err(Failure::not_built("a dynamic source that is durable or shared"));
         }
@@ -158,7 +182,10 @@ impl Found {
             (None, Destination::Fixed { exchange, key: Some(key), .. }) => {
                 Self::subscription(client, (exchange, key), wanted, now)?
             }
-            (queue, _) => Self { dynamic: queue.clone(), ..Self::queue(queue.unwrap_or_default(), made.ticket) },
+            (queue, _) => {
+                let node = |queue| Node { queue, suspended: Suspended::of(attach) };
+                Self { dynamic: queue.clone().map(node), ..Self::queue(queue.unwrap_or_default(), made.ticket) }
+            }
         };
         Ok(Self { address: Some(made.address), ..found })
     }
@@ -180,7 +207,7 @@ impl Found {
             sharing: identity.map_or(Sharing::Exclusive, |identity| identity.sharing),
             selector: std::mem::take(&mut wanted.arguments.selector),
             expires: None,
-            filters: vec![SubscriptionFilter { exchange, key, arguments: Table::default() }],
+            filters: vec![SubscriptionFilter { exchange, key, arguments: wanted.options() }],
             queue: identity.map_or_else(own, Identity::queue),
             retained: broker::RetainedWanted::None,
         };

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use broker::{Client, ErrorKind, QueueSpec, Ticket, Unroutable};
+use broker::{Client, ErrorKind, QueueSpec, Table, Ticket, Unroutable, Value};
 
 use crate::codec::Symbols;
 use crate::dialect::address::of_queue;
@@ -83,9 +83,15 @@ pub(super) fn ensure(client: &mut Client, name: &str, now: Instant) -> Result<Ti
     }
 }
 
+/// What a queue of a link does without being asked: Jakarta Messaging wants messages of higher
+/// priority first, and knows how often each was delivered. Later declarations need not repeat it,
+/// so that AMQP 0-9-1 declares the queue without arguments.
+const OF_LINKS: [&str; 2] = ["x-strict-priority", "x-count-returns"];
+
 /// Declares a queue that survives a restart.
 pub(super) fn declare(client: &mut Client, name: &str, now: Instant) -> Result<Ticket, broker::Error> {
-    let spec = QueueSpec { name: name.to_owned(), durable: true, ..QueueSpec::default() };
+    let arguments = Table(OF_LINKS.iter().map(|name| ((*name).to_owned(), Value::Bool(true))).collect());
+    let spec = QueueSpec { name: name.to_owned(), durable: true, arguments, ..QueueSpec::default() };
     client.declare_queue(&spec, now).map(|declared| declared.ticket)
 }
 

@@ -1,7 +1,8 @@
 //! The transactions of a connection (part 4), by the ids that its peer has.
 //!
-//! The id of a transaction is the connection's. A transaction belongs to the session of its
-//! coordinator, and is rolled back when the coordinator's link, its session or the connection ends.
+//! The id of a transaction is the connection's, and links of all its sessions may take part. A
+//! transaction is rolled back when its coordinator's link, the session of that, or the connection
+//! ends (§4.3).
 //! One in which a message was refused can only be rolled back: nothing of it is committed in part.
 
 use std::collections::HashMap;
@@ -11,6 +12,7 @@ use broker::{Client, Outcome, SessionId, TransactionId};
 use crate::codec::error::condition;
 use crate::codec::state::TransactionalState;
 use crate::codec::{self, DeliveryState};
+use crate::delivery::Delivery;
 use crate::limits;
 use crate::session::begun::Unanswered;
 use crate::session::error::Failure;
@@ -42,6 +44,13 @@ pub(super) enum Reply {
     Unwanted,
 }
 
+impl Reply {
+    /// Of a delivery.
+    pub(super) fn to(delivery: &Delivery<'_>) -> Self {
+        if delivery.settled { Self::Unwanted } else { Self::Wanted }
+    }
+}
+
 /// The transactions of a connection, by the ids that its peer has.
 #[derive(Default)]
 pub(super) struct Transactions {
@@ -52,13 +61,9 @@ pub(super) struct Transactions {
 }
 
 impl Transactions {
-    /// The broker's name of the transaction that a request of this session names.
-    pub(super) fn find(&self, id: &[u8], session: SessionId) -> Result<TransactionId, Failure> {
-        let open = key(id).and_then(|key| self.open.get(&key)).ok_or_else(unknown)?;
-        if open.session != session {
-            return Err(Failure::not_built("a transaction over several sessions"));
-        }
-        Ok(open.transaction)
+    /// The broker's name of the transaction of this id.
+    pub(super) fn find(&self, id: &[u8]) -> Result<TransactionId, Failure> {
+        key(id).and_then(|key| self.open.get(&key)).map(|open| open.transaction).ok_or_else(unknown)
     }
 
     /// Something of it was refused, so all of it is.
@@ -87,8 +92,7 @@ impl Transactions {
     }
 
     /// Takes out the one of this id, which is discharged.
-    pub(super) fn take(&mut self, id: &[u8], session: SessionId) -> Result<Open, Failure> {
-        self.find(id, session)?;
+    pub(super) fn take(&mut self, id: &[u8]) -> Result<Open, Failure> {
         key(id).and_then(|key| self.open.remove(&key)).ok_or_else(unknown)
     }
 
@@ -100,9 +104,12 @@ impl Transactions {
         }
     }
 
-    /// The session ends, and the broker rolls back what is open in it.
-    pub(super) fn end_session(&mut self, session: SessionId) {
-        self.open.retain(|_, open| open.session != session);
+    /// The same for all coordinators of a session. What other sessions did in their transactions
+    /// is undone, too.
+    pub(super) fn end_session(&mut self, session: SessionId, client: &mut Client) {
+        for (_, open) in self.open.extract_if(|_, open| open.session == session) {
+            client.rollback(open.transaction);
+        }
         self.discharging.retain(|_, discharging| discharging.session != session);
     }
 }

@@ -7,7 +7,7 @@ use wire::Output;
 
 use crate::codec::error::condition;
 use crate::codec::performative::Transfer;
-use crate::codec::{Outcome, Symbols};
+use crate::codec::{Message, Outcome, Symbols, Value};
 use crate::delivery::{Delivery, Step};
 use crate::dialect::{self, ENCODING, Published};
 use crate::session::address::{Address, TOPICS};
@@ -15,9 +15,11 @@ use crate::session::begun::Unanswered;
 use crate::session::error::{Failure, Fault};
 use crate::session::flow::unattached;
 use crate::session::link::Link;
+use crate::session::receiver::Refuses;
 use crate::session::running::{Running, Taken};
 use crate::session::target::{Destination, ensure};
-use crate::session::transactions;
+use crate::session::termini::Resumed;
+use crate::session::transactions::{self, Reply};
 use crate::session::window::Gate;
 
 /// Messages that are not whole may have so many times the largest message together, on all links.
@@ -74,6 +76,11 @@ impl Running {
             }
             Step::Complete(delivery) => {
                 self.end_message(channel, handle)?;
+                if delivery.resumed {
+                    self.resume(channel, handle, &delivery, output)?;
+                    self.top_up(channel, handle, output);
+                    return Ok(Taken::Done);
+                }
                 if self.is_management(channel, handle) {
                     return self.take_request(channel, handle, &delivery, now);
                 }
@@ -152,13 +159,44 @@ impl Running {
         };
         match published {
             Ok(()) => Ok(()),
-            Err(failure) if delivery.settled => Err(Fault::Link(handle, failure)),
+            Err(failure) if delivery.settled || self.refuses(channel, handle) == Refuses::WithLink => {
+                let tag = Value::Binary(delivery.tag.as_bytes().to_vec());
+                Err(Fault::Link(handle, failure.about("delivery-tag", tag)))
+            }
             Err(failure) => {
                 if let Some(begun) = self.begun(channel) {
                     begun.reject(delivery.id, handle, failure, output);
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// Takes up a delivery of an earlier attachment of the link (part 2, §2.6.13). It is not
+    /// published again.
+    fn resume(&mut self, channel: u16, handle: u32, delivery: &Delivery<'_>, output: &mut Output) -> Result<(), Fault> {
+        let Some(begun) = self.begun(channel) else { return Ok(()) };
+        let Some(Link::Receiver(receiver)) = begun.links.get(&handle) else { return Ok(()) };
+        let resumed = receiver.terminus.as_ref().map(|terminus| terminus.resume(delivery.tag, delivery.id));
+        match resumed {
+            Some(Resumed::Ended(answer)) if !delivery.settled => {
+                begun.put_answer(Unanswered { number: 0, delivery: delivery.id, handle }, delivery.id, &answer, output);
+                Ok(())
+            }
+            Some(Resumed::Undecided) => {
+                let text = "the outcome of this delivery is not known yet: attach the link again";
+                Err(Fault::Link(handle, Failure::new(condition::ILLEGAL_STATE, text)))
+            }
+            // The peer settles it, or resumes what it must not.
+            Some(Resumed::Ended(_) | Resumed::Unknown) | None => Ok(()),
+        }
+    }
+
+    /// How the peer is told of a message that is refused.
+    fn refuses(&mut self, channel: u16, handle: u32) -> Refuses {
+        match self.begun(channel).and_then(|begun| begun.links.get(&handle)) {
+            Some(Link::Receiver(receiver)) => receiver.refuses,
+            _ => Refuses::Alone,
         }
     }
 
@@ -172,8 +210,7 @@ impl Running {
         output: &mut Output,
         now: Instant,
     ) -> Result<(), Failure> {
-        let Some(session) = self.begun(channel).map(|begun| begun.id) else { return Ok(()) };
-        let transaction = self.sessions.transactions.find(id, session)?;
+        let transaction = self.sessions.transactions.find(id)?;
         let published = self.hand_over(channel, handle, delivery, Some(transaction), now);
         if let Err(failure) = published {
             self.sessions.transactions.fail(id, &failure);
@@ -197,9 +234,10 @@ impl Running {
         if delivery.format != 0 {
             return Err(Failure::not_built("a message format other than 0"));
         }
-        let published = dialect::publish(&delivery.message, self.client.unix_ms())?;
+        let message = Message::decode(&delivery.message)?;
+        let published = dialect::published(&message, self.client.unix_ms())?;
         self.check_user(&published)?;
-        let route = self.route(channel, handle, &published, now)?;
+        let route = self.route(channel, handle, &published, Reply::to(delivery), now)?;
         let Self { client, sessions, .. } = self;
         let Some(begun) = sessions.begun(channel) else { return Ok(()) };
         let number = begun.published + 1;
@@ -232,6 +270,7 @@ impl Running {
         begun.unanswered.push_back(Unanswered { number, delivery: delivery.id, handle });
         if let Some(Link::Receiver(receiver)) = begun.links.get_mut(&handle) {
             receiver.unanswered += 1;
+            receiver.terminus.iter().for_each(|terminus| terminus.taken(delivery.tag, delivery.id));
         }
         Ok(())
     }
@@ -251,7 +290,14 @@ impl Running {
         }
     }
 
-    fn route(&mut self, channel: u16, handle: u32, published: &Published<'_>, now: Instant) -> Result<Route, Failure> {
+    fn route(
+        &mut self,
+        channel: u16,
+        handle: u32,
+        published: &Published<'_>,
+        answer: Reply,
+        now: Instant,
+    ) -> Result<Route, Failure> {
         let subject = || published.subject.unwrap_or_default().to_owned();
         if let Some(Link::Receiver(receiver)) = self.begun(channel).and_then(|begun| begun.links.get(&handle))
             && let Destination::Fixed { exchange, key, unroutable } = &receiver.destination
@@ -265,7 +311,15 @@ impl Running {
         })?;
         let capabilities = if published.to_topic { Symbols::of(&["topic"]) } else { Symbols::NONE };
         let (exchange, key, unroutable) = match Address::parse(to, capabilities)? {
-            Address::Queue(name) => (String::new(), name.into_owned(), Unroutable::Tell),
+            Address::Queue(name) => {
+                // Its publisher has no other answer than the end of the link (Anonymous Terminus,
+                // §2.2.2).
+                if answer == Reply::Unwanted && !self.known.contains(&*name) {
+                    self.client.check_recipient(&name, now)?;
+                    self.remember(&name);
+                }
+                (String::new(), name.into_owned(), Unroutable::Tell)
+            }
             Address::LastingQueue(name) => {
                 self.know(&name, now)?;
                 (String::new(), name.into_owned(), Unroutable::Tell)
@@ -285,10 +339,15 @@ impl Running {
             return Ok(());
         }
         ensure(&mut self.client, queue, now)?;
+        self.remember(queue);
+        Ok(())
+    }
+
+    /// Remembers that a queue is there.
+    fn remember(&mut self, queue: &str) {
         if self.known.len() >= KNOWN_QUEUES {
             self.known.clear();
         }
         self.known.insert(queue.to_owned());
-        Ok(())
     }
 }

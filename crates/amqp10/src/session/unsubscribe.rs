@@ -30,7 +30,7 @@ impl Running {
     /// The peer asks for a subscription by its name alone: its link has no source.
     pub(super) fn attach_found(&mut self, channel: u16, attach: &Attach<'_>, now: Instant) -> Result<Taken, Failure> {
         let room = self.client.admit_publisher(attach.name.len())?;
-        let name = name_of(attach.name, &self.container, attach.desired_capabilities);
+        let name = name_of(attach.name, &self.container.id, attach.desired_capabilities);
         let found = self.client.find_subscription(&name, now)?;
         let found = found.ok_or_else(|| {
             Failure::new(

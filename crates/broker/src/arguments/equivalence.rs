@@ -6,7 +6,7 @@
 
 use std::fmt::Display;
 
-use super::{ALTERNATE_EXCHANGE, QUEUE_TYPE, QueueType, known_to};
+use super::{ALTERNATE_EXCHANGE, NEED_NOT_BE_REPEATED, QUEUE_TYPE, QueueType, known_to};
 use crate::error::Error;
 use crate::routing::ExchangeKind;
 use crate::value::{Table, Value, seconds_of_ms};
@@ -79,6 +79,7 @@ fn argument(object: &str, key: &str, existing: &Table, wanted: &Table) -> Option
     }
     match (existing.get(key), wanted.get(key)) {
         (None, None) => None,
+        (Some(_), None) if NEED_NOT_BE_REPEATED.contains(&key) => None,
         (Some(existing), Some(wanted)) if same(existing, wanted) => None,
         (Some(existing), Some(wanted)) if shown(existing) != shown(wanted) => {
             Some(quoted(object, key, &shown(existing), &shown(wanted)))

@@ -62,7 +62,7 @@ impl Retry {
 impl QueueArguments {
     /// True when the queue counts how often messages come back.
     pub(crate) fn counts_returns(&self) -> bool {
-        self.delivery_limit.is_some() || self.retry.is_some()
+        self.delivering.count_returns || self.delivery_limit.is_some() || self.retry.is_some()
     }
 
     /// Parses one of the arguments named here, or says what is wrong with it.

@@ -1,6 +1,7 @@
 //! Declarations and their results, text by text.
 
 use super::UnknownArguments::{Accept, Refuse};
+use super::equivalence::{Declared, inequivalence};
 use super::*;
 
 const TEN_YEARS: i64 = 315_360_000_000;
@@ -11,6 +12,10 @@ fn table(fields: &[(&str, Value)]) -> Table {
 
 fn text(text: &str) -> Value {
     Value::Text(text.to_owned())
+}
+
+fn up_to(priority: u8) -> Delivering {
+    Delivering { max_priority: Some(priority), ..Delivering::default() }
 }
 
 fn refusal(text: &str) -> Result<QueueArguments, Error> {
@@ -45,12 +50,7 @@ fn what_is_understood() {
                 ("x-queue-mode", text("lazy")),
                 ("x-quorum-initial-group-size", Value::I32(3)),
             ]),
-            QueueArguments {
-                max_priority: Some(5),
-                delivery_limit: Some(3),
-                single_active_consumer: true,
-                ..classic()
-            },
+            QueueArguments { delivering: up_to(5), delivery_limit: Some(3), single_active_consumer: true, ..classic() },
         ),
         (
             table(&[(QUEUE_TYPE, text("undefined")), ("x-delivery-limit", Value::I32(0))]),
@@ -92,8 +92,8 @@ fn what_is_understood() {
             table(&[("x-max-length", Value::I32(1)), ("x-max-length", Value::I32(2))]),
             QueueArguments { max_length: Some(1), ..classic() },
         ),
-        (table(&[("x-max-priority", Value::U8(255))]), QueueArguments { max_priority: Some(255), ..classic() }),
-        (table(&[("x-max-priority", Value::I64(0))]), QueueArguments { max_priority: Some(1), ..classic() }),
+        (table(&[("x-max-priority", Value::U8(255))]), QueueArguments { delivering: up_to(255), ..classic() }),
+        (table(&[("x-max-priority", Value::I64(0))]), QueueArguments { delivering: up_to(1), ..classic() }),
         (table(&[("x-overflow", text("drop-head"))]), classic()),
         (
             table(&[("x-overflow", text("reject-publish"))]),
@@ -444,4 +444,22 @@ fn each_argument_of_a_queue_takes_values_of_its_kind_only() {
             assert!(other == kind || taken.is_err(), "{argument} is {kind:?} and takes {value:?}");
         }
     }
+}
+
+#[test]
+fn how_a_queue_delivers_need_not_be_repeated() {
+    let links = table(&[(STRICT_PRIORITY, Value::Bool(true)), (COUNT_RETURNS, Value::Bool(true))]);
+    let declared = |arguments| Declared { durable: true, auto_delete: false, arguments };
+    let none = table(&[]);
+    let differs = |existing, wanted| inequivalence("q", "/", &declared(existing), &declared(wanted));
+    assert_eq!(differs(&links, &links), None);
+    assert_eq!(differs(&links, &none), None);
+    let off = table(&[(STRICT_PRIORITY, Value::Bool(false))]);
+    assert!(differs(&links, &off).is_some() && differs(&none, &links).is_some());
+    let parsed = QueueArguments::parse("q", "/", &links, Refuse).unwrap();
+    assert_eq!((parsed.ranks(), parsed.counts_returns()), (Ranks::Strict, true));
+    let both = table(&[(STRICT_PRIORITY, Value::Bool(true)), ("x-max-priority", Value::I32(5))]);
+    let text =
+        "invalid arg 'x-strict-priority' for queue 'q' in vhost '/': contradicts x-max-priority: declare one of both";
+    assert_eq!(QueueArguments::parse("q", "/", &both, Refuse), refusal(text));
 }

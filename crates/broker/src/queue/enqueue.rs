@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use journal::{Group, Ticket};
 
-use crate::arguments::{QueueArguments, QueueType};
+use crate::arguments::Ranks;
 use crate::message::Message;
 use crate::queue::arrival::Arrival;
 use crate::queue::features::Entered;
@@ -170,7 +170,7 @@ impl Queue {
         inner.lanes.begin_visit(if attended { Attendance::Attended } else { Attendance::Unattended });
         // Most queues share one piece of memory for their arguments. Its count of holders would
         // move between cores, so it is not touched here.
-        let QueueArguments { queue_type, max_priority, message_ttl, .. } = *inner.arguments;
+        let (ranks, message_ttl) = (inner.arguments.ranks(), inner.arguments.message_ttl);
         for pick in picks {
             let arrival = &mut arrivals[*pick as usize];
             if arrival.identity.is_some() && self.drops(inner, arrival, visit.now) {
@@ -179,7 +179,7 @@ impl Queue {
             let (address, message) = (arrival.address, arrival.take_share());
             let key = self.key_of(&message, visit.context);
             inner.totals.published_bytes += message.body().len() as u64;
-            let (lane, now) = (lane_of_message(queue_type, max_priority, &message), visit.now);
+            let (lane, now) = (lane_of_message(ranks, &message), visit.now);
             // A message that is not due does not age.
             let ages = self.bucket.is_none();
             let expires_at = if ages { expires_at(message_ttl, &message, now) } else { u64::MAX };
@@ -233,19 +233,23 @@ impl Queue {
     }
 }
 
-/// The highest priority that a quorum queue tells apart, and that of a message without one.
-const QUORUM_PRIORITIES: (u8, u8) = (31, 4);
+/// The highest priority that a queue of strict ranks tells apart, and that of a message without
+/// one.
+const STRICT_PRIORITIES: (u8, u8) = (31, 4);
 
 /// The lane of a message: its priority, as far as the queue has priorities. A message without a
 /// priority is in lane 0 of any queue.
 #[inline]
-fn lane_of_message(queue_type: QueueType, max_priority: Option<u8>, message: &Message) -> LaneNumber {
-    if queue_type == QueueType::Quorum {
-        let (most, usual) = QUORUM_PRIORITIES;
-        let priority = message.given_priority().unwrap_or(usual).min(most);
-        return lane_above(i16::from(priority) - i16::from(usual));
+fn lane_of_message(ranks: Ranks, message: &Message) -> LaneNumber {
+    match ranks {
+        Ranks::None => 0,
+        Ranks::UpTo(most) => message.priority().min(most).into(),
+        Ranks::Strict => {
+            let (most, usual) = STRICT_PRIORITIES;
+            let priority = message.given_priority().unwrap_or(usual).min(most);
+            lane_above(i16::from(priority) - i16::from(usual))
+        }
     }
-    max_priority.map_or(0, |max| message.priority().min(max).into())
 }
 
 /// When a message expires that came at `since`, in a queue with `message_ttl`. In milliseconds

@@ -22,6 +22,10 @@ use crate::session::receiver::ConsumerRecord;
 use crate::session::settle::{FETCHED, Unacked};
 use crate::session::{Awaited, Client, RetainedWanted, SessionId, SubscriptionFilter};
 
+/// How often a selector is in memory: as its consumer's argument, as a view's text, and parsed,
+/// which takes about as much as both.
+const SELECTOR_COPIES: usize = 4;
+
 /// What a consumer gets messages from.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
@@ -232,7 +236,7 @@ impl Client {
         }
         let tag = self.consumer_tag(session, &consume.tag)?;
         let slot = self.slots.slot(&queue);
-        let number = self.add_consumer(session, &tag, Some(slot), consume.settling())?;
+        let number = self.add_consumer(session, (&tag, asked.selector.len()), Some(slot), consume.settling())?;
         let own = asked.timeout.or(of_queue.consumer_timeout.map(Duration::from_millis));
         let timeout = own.unwrap_or(self.engine.settings.consumer_timeout);
         let timeout = Some(timeout).filter(|timeout| !timeout.is_zero() && !consume.no_ack);
@@ -268,11 +272,12 @@ impl Client {
         Ok(tag)
     }
 
-    /// Notes a consumer of a session and gives it its number.
+    /// Notes a consumer of a session, with its tag and the length of its selector, and gives it its
+    /// number.
     pub(super) fn add_consumer(
         &mut self,
         session: SessionId,
-        tag: &str,
+        (tag, selector): (&str, usize),
         slot: Option<u32>,
         settling: Settling,
     ) -> Result<u32, Error> {
@@ -286,12 +291,13 @@ impl Client {
         if there as u64 >= u64::from(of_client) {
             return Err(Error::not_allowed(format!("reached maximum ({of_client}) of consumers per connection")));
         }
-        let admitted = self.engine.admit_kept("consumer refused", (Kept::Consumer.cost() + tag.len()) as u64);
+        let text = tag.len() + SELECTOR_COPIES * selector;
+        let admitted = self.engine.admit_kept("consumer refused", (Kept::Consumer.cost() + text) as u64);
         admitted.map_err(Error::precondition)?;
-        self.shared.account.keep(Kept::Consumer, tag.len());
+        self.shared.account.keep(Kept::Consumer, text);
         let (tag, no_ack): (Arc<str>, bool) = (tag.into(), settling == Settling::Auto);
         let (own, direct, timeout) = (Arc::clone(&tag), None, None);
-        let record = ConsumerRecord { session, tag: own, slot, direct, no_ack, timeout, reported: 0 };
+        let record = ConsumerRecord { session, tag: own, text, slot, direct, no_ack, timeout, reported: 0 };
         let number = self.receiver.add_consumer(record);
         entry.add_consumer(number, tag);
         if let Some(slot) = slot {
@@ -352,7 +358,7 @@ impl Client {
             self.slots.let_go(slot);
         }
         self.shared.figures.remove_consumer();
-        self.shared.account.end(Kept::Consumer, record.tag.len());
+        self.shared.account.end(Kept::Consumer, record.text);
         let there = |consumer: u32| self.receiver.consumer(consumer).is_some();
         self.shared.mailbox.forget_passed(self.receiver.consumer_count(), &there);
         Some(record)

@@ -68,7 +68,7 @@ impl Client {
         let not_from =
             consume.no_local.then(|| self.publisher.show_own(self.shared.number, self.engine.clock.unix_ms()));
         let tag = self.consumer_tag(session, &consume.tag)?;
-        let number = self.add_consumer(session, &tag, None, Settling::Auto)?;
+        let number = self.add_consumer(session, (&tag, 0), None, Settling::Auto)?;
         let made = self.bind_direct(number, not_from, &bindings, source.retained);
         // The right may have been taken away before the subscriber was there to be looked at.
         made.and_then(|()| self.authorize_filters(&bindings)).inspect_err(|_| drop(self.forget_consumer(number)))?;

@@ -16,6 +16,8 @@ use crate::session::SessionId;
 pub(super) struct ConsumerRecord {
     pub(super) session: SessionId,
     pub(super) tag: Arc<str>,
+    /// Bytes of its tag and its selector, which its client is charged for.
+    pub(super) text: usize,
     /// Its queue; a consumer of replies has none, nor has a subscriber without one.
     pub(super) slot: Option<u32>,
     /// The subscriber without a queue that it is.

@@ -35,7 +35,7 @@ impl Client {
         if self.sessions.require(session)?.replies.is_some() {
             return Err(Error::precondition("reply consumer already set"));
         }
-        let consumer = self.add_consumer(session, &tag, None, Settling::Auto)?;
+        let consumer = self.add_consumer(session, (&tag, 0), None, Settling::Auto)?;
         let address = self.engine.names.address(prefix);
         let requester = Requester::new(&self.vhost.name, &self.shared.mailbox, consumer);
         self.engine.replies.insert(address.clone(), requester);

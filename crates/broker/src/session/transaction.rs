@@ -29,7 +29,7 @@ use crate::session::publish::Publish;
 use crate::session::settle::{Outcome, Tags, Unacked};
 use crate::session::{Client, SessionId};
 
-pub(super) use open::{Open, Transactions};
+pub(super) use open::{Enlisted, Open, Transactions};
 
 /// The most entries of a commit (see [`Client::is_turn_full`]): all of it happens at once.
 const COMMIT_ENTRIES: usize = 1_000_000;
@@ -53,7 +53,8 @@ impl Client {
     /// commit answers it.
     ///
     /// # Errors
-    /// As [`Client::publish`]; `Precondition` when the transaction holds too much.
+    /// As [`Client::publish`]; `Precondition` when the transaction holds too much. `NotFound` for
+    /// [`Unroutable::Tell`] when it reaches no queue.
     pub fn publish_in(
         &mut self,
         transaction: TransactionId,
@@ -70,6 +71,9 @@ impl Client {
             return Err(Error::new(ErrorKind::NotImplemented, text.to_owned()));
         }
         self.note_steps(&routed);
+        if unroutable == Unroutable::Tell && routed.route.is_empty() {
+            return Err(reaches_nothing(&message));
+        }
         let (cost, what) = (self.transactions.require(transaction)?.cost_of(&message), "publish in a transaction");
         self.check_hold(self.transactions.bytes() + cost, what)?;
         self.check_room(cost, what)?;
@@ -99,8 +103,9 @@ impl Client {
     ) -> Result<usize, Error> {
         self.transactions.require(transaction)?;
         let mut deliveries = Vec::new();
-        let settled =
-            self.take_deliveries(session, tags, &mut |_, unacked, _| deliveries.push((unacked, outcome.clone())))?;
+        let settled = self.take_deliveries(session, tags, &mut |_, unacked, _| {
+            deliveries.push(Enlisted { session, unacked, outcome: outcome.clone() });
+        })?;
         self.transactions.require(transaction)?.deliveries.extend(deliveries);
         Ok(settled)
     }
@@ -160,7 +165,7 @@ impl Client {
         drop(written);
         release_holds(&arrivals, self.vhost.log(), &engine);
         self.settled.reach(ticket);
-        self.settle_rest(open.session, &open.deliveries);
+        self.settle_rest(&open.deliveries);
         let replies = self.return_unroutable(open.session, &mut arrivals);
         let direct = direct.into_values().collect();
         let sealed = Sealed { ticket, hidden, replies, direct, committed: None };
@@ -228,6 +233,9 @@ impl Client {
                     "transaction has more than {COMMIT_ENTRIES} messages, those of each queue counted; commit in smaller pieces"
                 )));
             }
+            if arrival.unroutable == Unroutable::Tell && routed.route.is_empty() {
+                return Err(reaches_nothing(arrival.message()));
+            }
             arrival.identity = routed.identity;
             self.slots.add_direct(&routed.route, arrival, direct);
             let queues: Vec<_> = routed.route.iter().filter_map(|slot| self.slots.queue(*slot)).cloned().collect();
@@ -251,8 +259,8 @@ impl Client {
     }
 
     /// All of a transaction is one group, which lies in one log.
-    fn check_logs(&self, targets: &[Vec<Arc<Queue>>], deliveries: &[(Unacked, Outcome)]) -> Result<(), Error> {
-        let settled = deliveries.iter().filter_map(|(unacked, _)| self.slots.queue(unacked.slot));
+    fn check_logs(&self, targets: &[Vec<Arc<Queue>>], deliveries: &[Enlisted]) -> Result<(), Error> {
+        let settled = deliveries.iter().filter_map(|enlisted| self.slots.queue(enlisted.unacked.slot));
         let queues = targets.iter().flatten().chain(settled);
         self.vhost.log().check_group(queues.map(|queue| queue.log())).map_err(spans_logs)
     }
@@ -265,7 +273,7 @@ impl Client {
     }
 
     /// Settles accepted deliveries in the group.
-    fn settle_group(&mut self, deliveries: &[(Unacked, Outcome)], group: Group) {
+    fn settle_group(&mut self, deliveries: &[Enlisted], group: Group) {
         let (client, now) = (self.shared.number, self.engine.clock.unix_ms());
         let engine = Arc::clone(&self.engine);
         for (queue, settlements) in self.by_queue(deliveries, |outcome| *outcome == Outcome::Accepted) {
@@ -276,10 +284,10 @@ impl Client {
 
     /// Settles released and rejected deliveries. They have effects of their own, which follow when
     /// the group is in the log.
-    fn settle_rest(&mut self, session: SessionId, deliveries: &[(Unacked, Outcome)]) {
+    fn settle_rest(&mut self, deliveries: &[Enlisted]) {
         let (client, now) = (self.shared.number, self.engine.clock.unix_ms());
         let engine = Arc::clone(&self.engine);
-        for (unacked, outcome) in deliveries {
+        for Enlisted { unacked, outcome, .. } in deliveries {
             if let Some(annotations) = outcome.annotations() {
                 self.annotate(*unacked, annotations);
             }
@@ -293,9 +301,10 @@ impl Client {
             // Credit came back inside the group, so other consumers may be served.
             queue.settle(&[], client, &mut Visit { context: &engine, now, work: &mut self.work });
         }
-        let shared = self.sessions.get(session).map(|entry| Arc::clone(&entry.shared));
-        for (unacked, _) in deliveries {
+        for Enlisted { session, unacked, .. } in deliveries {
             self.slots.let_go(unacked.slot);
+            // A session that has ended counts nothing any more.
+            let shared = self.sessions.get(*session).map(|entry| Arc::clone(&entry.shared));
             if let Some(shared) = &shared {
                 self.uncount(*unacked, shared);
             }
@@ -303,13 +312,9 @@ impl Client {
         self.resume_shared();
     }
 
-    fn by_queue(
-        &self,
-        deliveries: &[(Unacked, Outcome)],
-        pick: impl Fn(&Outcome) -> bool,
-    ) -> Vec<(Arc<Queue>, Vec<Settlement>)> {
+    fn by_queue(&self, deliveries: &[Enlisted], pick: impl Fn(&Outcome) -> bool) -> Vec<(Arc<Queue>, Vec<Settlement>)> {
         let mut queues: Vec<(Arc<Queue>, Vec<Settlement>)> = Vec::new();
-        for (unacked, outcome) in deliveries.iter().filter(|(_, outcome)| pick(outcome)) {
+        for Enlisted { unacked, outcome, .. } in deliveries.iter().filter(|enlisted| pick(&enlisted.outcome)) {
             let Some(queue) = self.slots.queue(unacked.slot) else { continue };
             let (outcome, said) = outcome.for_entry();
             let settlement = Settlement { seq: unacked.seq, consumer: unacked.consumer, outcome, said };
@@ -328,9 +333,9 @@ impl Client {
         }
     }
 
-    fn undo(&mut self, open: Open) {
-        let undone: Vec<_> = open.deliveries.iter().map(|(unacked, _)| (*unacked, open.undone.clone())).collect();
-        self.settle_rest(open.session, &undone);
+    fn undo(&mut self, mut open: Open) {
+        open.deliveries.iter_mut().for_each(|enlisted| enlisted.outcome = open.undone.clone());
+        self.settle_rest(&open.deliveries);
         self.run_work();
     }
 
@@ -338,7 +343,7 @@ impl Client {
     /// deliveries are returned.
     pub(super) fn abandon_transactions(&mut self, session: SessionId) -> Vec<Unacked> {
         let abandoned = self.transactions.remove_of(session);
-        abandoned.flat_map(|open| open.deliveries).map(|(unacked, _)| unacked).collect()
+        abandoned.flat_map(|open| open.deliveries).map(|enlisted| enlisted.unacked).collect()
     }
 
     /// Commits transactions that waited for an alarm, or rolls back those that waited too long.
@@ -362,6 +367,14 @@ impl Client {
             }
         }
     }
+}
+
+/// The error of a message whose publisher wants to know that it reaches no queue. A transaction has
+/// no other answer to it: all of it happens or nothing.
+fn reaches_nothing(message: &Message) -> Error {
+    let (exchange, key) = (message.exchange(), message.routing_key());
+    let text = format!("no queue takes a message to exchange '{exchange}' with routing key '{key}'");
+    Error::new(ErrorKind::NotFound, text)
 }
 
 /// The error of a transaction that one group can't hold.

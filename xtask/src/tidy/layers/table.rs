@@ -424,9 +424,9 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/amqp10/src/session",
         layers: &[
-            &["containers", "error", "frames", "responses", "window"],
+            &["containers", "error", "frames", "names", "responses", "window"],
             &["address", "outcome", "subscription"],
-            &["sender", "target"],
+            &["sender", "target", "termini"],
             &["receiver", "source"],
             &["link"],
             &["deliver"],

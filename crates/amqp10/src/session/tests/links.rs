@@ -59,15 +59,9 @@ fn what_is_not_built_is_refused_by_name() {
         AttachTarget::Coordinator(Coordinator { capabilities: capabilities(&["amqp:distributed-transactions"]) });
     let durable = Source { durable: Durability::UnsettledState, ..from("q") };
     let dynamic = Source { dynamic: true, address: None, ..durable };
-    let unsettled = Value::Map(vec![(Value::Binary(b"t".to_vec()), Value::Null)]).to_bytes();
-    let unsettled = match read_value(&mut wire::Reader::new(&unsettled), &mut Budget::default()) {
-        Ok(ValueRef::Map(map)) => map,
-        other => panic!("{other:?}"),
-    };
     for attach in [
         Attach { target: Some(coordinator), ..to_server("txn") },
         Attach { source: Some(durable), ..to_peer("sub") },
-        Attach { source: Some(from("q")), unsettled: Some(unsettled), ..to_peer("again") },
         Attach { source: Some(dynamic), ..to_peer("dynamic") },
     ] {
         let mut peer = scene.session();

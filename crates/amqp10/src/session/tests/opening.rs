@@ -145,7 +145,7 @@ fn a_container_id_clashes_only_where_both_want_to_be_alone() {
     let mut second = scene.logged_in("guest");
     second.send(0, &sole);
     let heard = second.heard();
-    assert_eq!(heard[1..], ["close amqp:invalid-field"]);
+    assert_eq!(heard[1..], ["close amqp:invalid-field invalid-field=:\"container-id\""]);
     second.send(0, &close());
     assert_eq!(second.state(), ReadState::Answered);
     let mut third = scene.logged_in("guest");

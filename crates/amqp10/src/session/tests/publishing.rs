@@ -98,7 +98,7 @@ fn settled_messages_have_no_answer_and_an_error_detaches() {
     peer.transfer(Transfer { settled: Some(true), ..transfer(0) }, &text("m"));
     peer.expect(&[]);
     peer.transfer(Transfer { settled: Some(true), ..transfer(1) }, b"\0\x53");
-    peer.expect(&["detach 0 closed amqp:precondition-failed"]);
+    peer.expect(&["detach 0 closed amqp:decode-error delivery-tag=binary(74)"]);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn what_is_wrong_with_a_message_is_told_of_it_alone() {
     Properties { user_id: Some(b"other"), ..Properties::default() }.encode(&mut foreign);
     foreign.extend(text("m"));
     for (id, with, message, condition) in [
-        (0, Transfer::default(), b"\0\x53".to_vec(), "amqp:precondition-failed"),
+        (0, Transfer::default(), b"\0\x53".to_vec(), "amqp:decode-error"),
         (1, Transfer { message_format: Some(7), ..Transfer::default() }, text("m"), "amqp:not-implemented"),
         (
             2,

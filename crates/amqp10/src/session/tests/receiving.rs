@@ -3,10 +3,11 @@
 use broker::{QueueSpec, Rest, Table, Value};
 use wire::CloseReason;
 
-use super::scene::{ACCEPTED, MAX, Peer, Scene, close, detach, disposed, end, from, to_peer};
-use crate::codec::performative::{Attach, Disposition, Flow, Open, ReceiverSettleMode, SenderSettleMode};
+use super::scene::{ACCEPTED, MAX, Peer, Scene, close, detach, disposed, end, from, text, to_peer, transfer};
+use crate::codec::message::Header;
+use crate::codec::performative::{Attach, Disposition, Flow, Open, ReceiverSettleMode, SenderSettleMode, Transfer};
 use crate::codec::state::{Modified, Rejected};
-use crate::codec::{Outcome, Source, Symbol};
+use crate::codec::{Encode, Outcome, Source, Symbol};
 
 /// A session with these messages in the queue `q`.
 fn filled(scene: &Scene, window: u32, bodies: &[&str]) -> Peer {
@@ -339,4 +340,36 @@ fn a_queue_that_counts_returns_shows_failures_alone() {
     peer.settle(1, 1, Outcome::Modified(failed));
     peer.credit(0, 2, 1, Rest::Kept);
     peer.expect(&["transfer 0 id=2 a failed=1"]);
+}
+
+/// Jakarta Messaging expects both of a queue that is made by its first link.
+#[test]
+fn a_queue_of_a_link_ranks_by_priority_and_counts_every_failure() {
+    let scene = Scene::new();
+    let mut peer = scene.session_with_window(1000);
+    peer.attach_to(9, Some("q"));
+    for (id, priority) in [(0, Some(0)), (1, None), (2, Some(9)), (3, Some(4)), (4, Some(5))] {
+        let mut message = Vec::new();
+        Header { priority, ..Header::default() }.encode(&mut message);
+        message.extend(text(&format!("{priority:?}")));
+        peer.transfer(Transfer { handle: 9, ..transfer(id) }, &message);
+    }
+    peer.heard();
+    peer.attach_from(0, "q");
+    peer.credit(0, 0, 5, Rest::Kept);
+    let heard = peer.heard();
+    let bodies: Vec<_> = heard[1..].iter().map(|line| line.rsplit(' ').next().unwrap()).collect();
+    assert_eq!(bodies, ["Some(9)", "Some(5)", "None", "Some(4)", "Some(0)"]);
+    // AMQP 0-9-1 declares it without arguments.
+    let spec = QueueSpec { name: "q".to_owned(), durable: true, ..QueueSpec::default() };
+    scene.client().declare_queue(&spec, scene.test.now()).unwrap();
+    peer.settle(1, 4, ACCEPTED);
+    let failed = Modified { delivery_failed: true, undeliverable_here: false, message_annotations: None };
+    let mut id = 0;
+    for count in 1..=4 {
+        peer.settle(id, id, Outcome::Modified(failed));
+        id = 4 + count;
+        peer.credit(0, id, 1, Rest::Kept);
+        peer.expect(&[&format!("transfer 0 id={id} Some(9) failed={count}")]);
+    }
 }

@@ -1,5 +1,6 @@
 //! A broker in memory and its peers, without sockets. Frames are shown as short lines.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::codec::sasl::{SaslInit, Secret};
 use crate::codec::value::Budget;
 use crate::codec::{
     AttachTarget, Body, DeliveryState, Encode, Message, Outcome, Performative, ProtocolId, Section, Source, Symbol,
-    Symbols, Target, ValueRef, decode_performative, decode_sasl, read_value,
+    Symbols, Target, ValueRef, decode_performative, decode_sasl, descriptor_code, read_value,
 };
 use crate::dialect::Amqp10Dialect;
 use crate::session::{Amqp10, Settings};
@@ -29,6 +30,8 @@ pub(super) const MAX: u32 = 1 << 20;
 pub(super) struct Scene {
     pub(super) test: TestBroker,
     protocol: Amqp10,
+    /// How many peers there were.
+    peers: Cell<u32>,
 }
 
 impl Scene {
@@ -47,7 +50,7 @@ impl Scene {
         let test = TestBroker::open(setup);
         test.user("reader", "^$", "^$", ".*");
         let protocol = Amqp10::new(test.broker.clone(), Settings::default());
-        Self { test, protocol }
+        Self { test, protocol, peers: Cell::new(0) }
     }
 
     /// The same after a crash.
@@ -68,7 +71,8 @@ impl Scene {
 
     /// A connection that has sent nothing.
     pub(super) fn accept(&self) -> Peer {
-        Peer { driver: Driver::accept(&self.protocol, self.test.now()) }
+        self.peers.set(self.peers.get() + 1);
+        Peer { driver: Driver::accept(&self.protocol, self.test.now()), number: self.peers.get() }
     }
 
     /// A connection that has logged in and not opened yet.
@@ -108,6 +112,9 @@ impl Scene {
 /// The other end of a connection.
 pub(super) struct Peer {
     pub(super) driver: Driver,
+    /// Which one of its scene it is. All have the same container id, and so need names of their own
+    /// for their links.
+    number: u32,
 }
 
 impl Peer {
@@ -168,6 +175,20 @@ impl Peer {
         lines
     }
 
+    /// The payloads of the transfers that have arrived since the last call.
+    pub(super) fn payloads(&mut self) -> Vec<Vec<u8>> {
+        self.driver.run();
+        let bytes = self.take();
+        let (mut payloads, mut at) = (Vec::new(), 0);
+        while let Some(frame) = decode_frame(&bytes[at..], MAX).unwrap() {
+            at += frame.size as usize;
+            if let (Performative::Transfer(_), payload) = decode_performative(frame.body).unwrap() {
+                payloads.push(payload.to_vec());
+            }
+        }
+        payloads
+    }
+
     pub(super) fn expect(&mut self, lines: &[&str]) {
         assert_eq!(self.heard(), lines);
     }
@@ -178,16 +199,23 @@ impl Peer {
 
     /// A link on which the peer sends to this address.
     pub(super) fn attach_to(&mut self, handle: u32, address: Option<&str>) {
+        let name = format!("out {} {handle}", self.number);
         self.attach(Attach {
             handle,
             target: Some(AttachTarget::Target(Target { address, ..Target::default() })),
-            ..to_server("out")
+            ..to_server(&name)
         });
     }
 
     /// A link on which it receives from this address.
     pub(super) fn attach_from(&mut self, handle: u32, address: &str) {
-        self.attach(Attach { handle, source: Some(from(address)), ..to_peer("in") });
+        let name = format!("in {} {handle}", self.number);
+        self.attach(Attach { handle, source: Some(from(address)), ..to_peer(&name) });
+    }
+
+    /// A name that no other peer uses for a link.
+    pub(super) fn name(&self, link: &str) -> String {
+        format!("{link} {}", self.number)
     }
 
     pub(super) fn attach(&mut self, attach: Attach<'_>) {
@@ -295,10 +323,7 @@ fn line(channel: u16, performative: &Performative<'_>, payload: &[u8]) -> String
             let last = disposition.last.unwrap_or(disposition.first);
             let state = match &disposition.state {
                 Some(DeliveryState::Outcome(Outcome::Rejected(rejected))) => {
-                    format!(
-                        "rejected{}",
-                        rejected.error.map_or(String::new(), |error| format!(" {}", error.condition.0))
-                    )
+                    format!("rejected{}", condition(rejected.error))
                 }
                 Some(DeliveryState::Outcome(outcome)) => format!("{outcome:?}").to_lowercase(),
                 other => format!("{other:?}"),
@@ -316,7 +341,10 @@ fn line(channel: u16, performative: &Performative<'_>, payload: &[u8]) -> String
 }
 
 fn condition(error: Option<crate::codec::Error<'_>>) -> String {
-    error.map_or(String::new(), |error| format!(" {}", error.condition.0))
+    let Some(error) = error else { return String::new() };
+    let about = error.info.into_iter().flat_map(|info| info.iter());
+    let about: String = about.map(|(name, value)| format!(" {}={value}", name.as_text().unwrap_or("?"))).collect();
+    format!(" {}{about}", error.condition.0)
 }
 
 fn attached(attach: &Attach<'_>) -> String {
@@ -333,7 +361,22 @@ fn attached(attach: &Attach<'_>) -> String {
         SenderSettleMode::Settled => " settled",
         SenderSettleMode::Unsettled => " unsettled",
     };
-    format!("attach {} {:?} {source} > {target}{mode}{filters}", attach.handle, attach.role)
+    let state = |value: ValueRef<'_>| match value {
+        ValueRef::Described(described) => match descriptor_code(&described.descriptor()) {
+            Some(0x24) => "accepted".to_owned(),
+            Some(0x25) => "rejected".to_owned(),
+            Some(0x26) => "released".to_owned(),
+            other => format!("{other:?}"),
+        },
+        other => other.to_string(),
+    };
+    let unsettled = attach.unsettled.map_or(String::new(), |map| {
+        let pairs: Vec<_> = map.iter().map(|(tag, value)| format!("{tag}={}", state(value))).collect();
+        format!(" unsettled={{{}}}", pairs.join(", "))
+    });
+    let incomplete = if attach.incomplete_unsettled { " incomplete" } else { "" };
+    let (handle, role) = (attach.handle, attach.role);
+    format!("attach {handle} {role:?} {source} > {target}{mode}{filters}{unsettled}{incomplete}")
 }
 
 fn flowed(flow: &Flow<'_>) -> String {

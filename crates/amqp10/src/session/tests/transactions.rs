@@ -1,12 +1,13 @@
 //! Local transactions: declare, what is done within one, and how it ends.
 
-use broker::Rest;
+use broker::{QueueSpec, Rest, Switch};
 
-use super::scene::{ACCEPTED, Peer, Scene, detach, text, to_server, transfer};
+use super::scene::{ACCEPTED, Peer, Scene, capabilities, detach, from, text, to_peer, to_server, transfer};
 use crate::client::in_transaction;
-use crate::codec::performative::{Attach, Disposition, Role, Transfer};
+use crate::codec::message::Properties;
+use crate::codec::performative::{Attach, Disposition, Flow, Role, Transfer};
 use crate::codec::terminus::{Coordinator, Declare, Discharge};
-use crate::codec::{AttachTarget, DeliveryState, Encode, Section};
+use crate::codec::{AttachTarget, DeliveryState, Encode, Section, Source};
 
 /// The ids of the first two transactions of a connection.
 const FIRST: [u8; 8] = 1_u64.to_be_bytes();
@@ -16,7 +17,8 @@ const ABSENT: [u8; 8] = 9_u64.to_be_bytes();
 fn begun(scene: &Scene) -> Peer {
     let mut peer = scene.session();
     let target = Some(AttachTarget::Coordinator(Coordinator::default()));
-    peer.attach(Attach { handle: 9, target, ..to_server("transactions") });
+    let name = peer.name("transactions");
+    peer.attach(Attach { handle: 9, target, ..to_server(&name) });
     peer.expect(&["attach 9 Receiver - > coordinator", "flow 9 count=0 credit=1000"]);
     peer.attach_to(0, Some("q"));
     peer.attach_from(1, "q");
@@ -87,4 +89,153 @@ fn an_unknown_id_is_refused() {
     assert_eq!(publish(&mut peer, 0, &ABSENT), refused(0));
     ask(&mut peer, 1, &Discharge { txn_id: &ABSENT, fail: false });
     assert_eq!(peer.heard(), refused(1));
+}
+
+/// A15 of the public cases: a transaction in which a send has failed is rolled back as a whole.
+#[test]
+fn a_send_that_fails_fails_the_transaction() {
+    let full = testkit::broker::table_of("x-max-length=1 x-overflow=reject-publish");
+    for (to, when) in [
+        ("/queues/full", "at the commit"),
+        ("/queues/none", "at once"),
+        ("/exchanges/amq.direct/nowhere", "at once"),
+        ("/exchanges/none/k", "at once"),
+    ] {
+        let scene = Scene::new();
+        let spec = QueueSpec { name: "full".into(), durable: true, arguments: full.clone(), ..QueueSpec::default() };
+        scene.client().declare_queue(&spec, scene.test.now()).unwrap();
+        let mut peer = begun(&scene);
+        peer.attach_to(2, None);
+        peer.attach_to(3, Some("/queues/full"));
+        peer.message(3, 0, "fills it");
+        peer.heard();
+        declare(&mut peer, 1);
+        publish(&mut peer, 2, &FIRST);
+        let mut message = Vec::new();
+        Properties { to: Some(to), ..Properties::default() }.encode(&mut message);
+        message.extend(text("fails"));
+        let state = Some(in_transaction(&FIRST, ACCEPTED));
+        peer.transfer(Transfer { handle: 2, state, ..transfer(3) }, &message);
+        let heard = peer.heard();
+        assert_eq!(heard[0].contains("rejected"), when == "at once", "{to} {heard:?}");
+        ask(&mut peer, 4, &Discharge { txn_id: &FIRST, fail: false });
+        peer.expect(&["disposition Receiver 4..4 settled rejected amqp:transaction:rollback"]);
+        assert_eq!(scene.client().check_queue("q", scene.test.now()).unwrap().ready, 0, "{to}");
+    }
+}
+
+/// A10 of the public cases: an alarm stops no settlements, and no commit for good.
+#[test]
+fn commits_pass_in_an_alarm() {
+    let scene = Scene::new();
+    let mut peer = begun(&scene);
+    for id in 0..10 {
+        peer.message(0, id, "m");
+    }
+    peer.credit(1, 0, 10, Rest::Kept);
+    peer.heard();
+    declare(&mut peer, 10);
+    let mut sender = begun(&scene);
+    declare(&mut sender, 0);
+    for id in 1..=10 {
+        publish(&mut sender, id, &FIRST);
+    }
+    scene.test.broker.force_alarm("memory", Switch::On).unwrap();
+    let state = Some(in_transaction(&FIRST, ACCEPTED));
+    let last = Some(9);
+    peer.send(0, &Disposition { role: Role::Receiver, last, settled: true, state, ..Disposition::default() });
+    // What makes room passes at once.
+    let accepted = "disposition Receiver 11..11 settled accepted".to_owned();
+    ask(&mut peer, 11, &Discharge { txn_id: &FIRST, fail: false });
+    let heard = peer.heard();
+    assert!(heard.contains(&accepted), "{heard:?}");
+    // What needs room waits for it, and is answered then.
+    ask(&mut sender, 11, &Discharge { txn_id: &FIRST, fail: false });
+    let heard = sender.heard();
+    assert!(!heard.iter().any(|line| line.starts_with("disposition Receiver 11")), "{heard:?}");
+    scene.test.broker.force_alarm("memory", Switch::Off).unwrap();
+    scene.test.housekeep();
+    let heard = sender.heard();
+    assert!(heard.contains(&accepted), "{heard:?}");
+    assert_eq!(scene.client().check_queue("q", scene.test.now()).unwrap().ready, 10);
+}
+
+/// A17 of the public cases (§4.3): how a controller is told depends on the outcomes of its source.
+#[test]
+fn a_source_without_rejected_is_detached() {
+    for (outcomes, expected) in [
+        (
+            &["amqp:accepted:list", "amqp:rejected:list"][..],
+            "disposition Receiver 1..1 settled rejected amqp:transaction:unknown-id",
+        ),
+        (&["amqp:accepted:list"], "detach 8 closed amqp:transaction:unknown-id delivery-tag="),
+    ] {
+        let scene = Scene::new();
+        let mut peer = begun(&scene);
+        declare(&mut peer, 0);
+        let target = Some(AttachTarget::Coordinator(Coordinator::default()));
+        let source = Some(Source { outcomes: capabilities(outcomes), ..Source::default() });
+        peer.attach(Attach { handle: 8, target, source, ..to_server("other") });
+        peer.heard();
+        let mut message = Vec::new();
+        Section::Value.encode(&Discharge { txn_id: &ABSENT, fail: false }, &mut message);
+        peer.transfer(Transfer { handle: 8, ..transfer(1) }, &message);
+        let heard = peer.heard();
+        assert!(heard.len() == 1 && heard[0].starts_with(expected), "{heard:?}");
+        // The transactions of other links live.
+        publish(&mut peer, 2, &FIRST);
+        ask(&mut peer, 3, &Discharge { txn_id: &FIRST, fail: false });
+        peer.expect(&["disposition Receiver 3..3 settled accepted"]);
+    }
+}
+
+/// §4.2: links of several sessions take part, and the end of one of them changes nothing.
+#[test]
+fn a_transaction_spans_the_sessions_of_its_connection() {
+    for (fail, ends, left) in [(false, false, 1), (false, true, 1), (true, false, 2), (true, true, 2)] {
+        let scene = Scene::new();
+        let mut peer = begun(&scene);
+        peer.message(0, 0, "first");
+        peer.message(0, 1, "second");
+        peer.begin(1, 100);
+        peer.send(1, &Attach { handle: 0, source: Some(from("q")), ..to_peer("of session 1") });
+        let credit = Flow { handle: Some(0), link_credit: Some(1), incoming_window: 10, ..Flow::default() };
+        peer.send(1, &credit);
+        peer.heard();
+        declare(&mut peer, 2);
+        let state = Some(in_transaction(&FIRST, ACCEPTED));
+        peer.send(1, &Disposition { role: Role::Receiver, settled: true, state, ..Disposition::default() });
+        if ends {
+            peer.send(1, &super::scene::end());
+            peer.heard();
+        }
+        ask(&mut peer, 3, &Discharge { txn_id: &FIRST, fail });
+        let heard = peer.heard();
+        assert!(heard.contains(&"disposition Receiver 3..3 settled accepted".to_owned()), "{heard:?}");
+        if !ends {
+            // What it took of the session's credit is returned.
+            peer.send(1, &super::scene::end());
+            peer.heard();
+        }
+        assert_eq!(scene.client().check_queue("q", scene.test.now()).unwrap().ready, left, "{fail} {ends}");
+    }
+}
+
+/// §4.3: the end of the coordinator's session undoes what other sessions did.
+#[test]
+fn the_end_of_a_coordinators_session_rolls_back_in_all_sessions() {
+    let scene = Scene::new();
+    let mut peer = begun(&scene);
+    peer.message(0, 0, "m");
+    peer.begin(1, 100);
+    peer.send(1, &Attach { handle: 0, source: Some(from("q")), ..to_peer("of session 1") });
+    let credit = Flow { handle: Some(0), link_credit: Some(2), incoming_window: 10, ..Flow::default() };
+    peer.send(1, &credit);
+    peer.heard();
+    declare(&mut peer, 1);
+    let state = Some(in_transaction(&FIRST, ACCEPTED));
+    peer.send(1, &Disposition { role: Role::Receiver, settled: true, state, ..Disposition::default() });
+    peer.expect(&[]);
+    peer.send(0, &super::scene::end());
+    peer.expect(&["end 0", "transfer 0 id=1 m failed=1"]);
 }

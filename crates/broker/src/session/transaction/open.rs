@@ -15,12 +15,20 @@ use crate::queue::mailbox::TransactionId;
 use crate::session::SessionId;
 use crate::session::settle::{Outcome, Unacked};
 
+/// A delivery that is settled with a transaction, whichever session it was made in.
+#[derive(Debug, Clone)]
+pub(in crate::session) struct Enlisted {
+    pub(super) session: SessionId,
+    pub(super) unacked: Unacked,
+    pub(super) outcome: Outcome,
+}
+
 /// A transaction that is being gathered, or waits behind an alarm.
 #[derive(Debug)]
 pub(in crate::session) struct Open {
     pub(super) session: SessionId,
     publishes: Vec<(Message, Unroutable)>,
-    pub(super) deliveries: Vec<(Unacked, Outcome)>,
+    pub(super) deliveries: Vec<Enlisted>,
     /// The outcome of its deliveries after a rollback.
     pub(super) undone: Outcome,
     /// The memory of its messages.
