@@ -8,6 +8,7 @@ mod browse;
 mod config;
 mod connections;
 mod context;
+mod convert;
 mod counted;
 pub(crate) mod definitions;
 mod explain;
@@ -61,6 +62,9 @@ pub(crate) fn run() -> Result<(), Failure> {
     let Some((verb, arguments)) = matches.subcommand() else {
         return Err(Exit::Usage.because("no command; hermod --help lists them"));
     };
+    if let ("config", Some(("convert", given))) = (verb, arguments.subcommand()) {
+        return convert::run(given);
+    }
     let config = load(arguments)?;
     let form = || Form::of(arguments);
     match verb {
@@ -210,7 +214,9 @@ fn command() -> Command {
                         .long("manual")
                         .action(ArgAction::SetTrue)
                         .help("Print the manual's page of settings"),
-                ),
+                )
+                .args_conflicts_with_subcommands(true)
+                .subcommand(convert::command(Command::new("convert").arg(json()))),
         )
 }
 

@@ -104,7 +104,6 @@ impl Config {
         file: Option<&Path>,
         environment: &BTreeMap<String, String>,
     ) -> Result<Self, ConfigError> {
-        let known = describe_all();
         let file = match (file, environment.get(FILE_VARIABLE)) {
             (Some(file), _) => Some(file.to_owned()),
             (None, Some(file)) => Some(PathBuf::from(file)),
@@ -114,6 +113,33 @@ impl Config {
             Some(file) => file::read(file)?,
             None => file::Contents::default(),
         };
+        Self::of(flags, from_file, environment, file)
+    }
+
+    /// Whether a file with this text would be taken, without anything beside it.
+    pub(crate) fn check_text(name: &str, text: &str) -> Result<(), ConfigError> {
+        Self::of(&BTreeMap::new(), file::parse(name, text)?, &BTreeMap::new(), None).map(drop)
+    }
+
+    /// Whether the setting `name` takes this value.
+    pub(crate) fn check_value(name: &str, value: &str) -> Result<(), ConfigError> {
+        const HERE: &str = "the value";
+        let layer = Layer::from([(name.to_owned(), (value.to_owned(), Origin::Flag(HERE.to_owned())))]);
+        refuse_unknown(&layer, &describe_all())?;
+        match Settings::read(&mut Reader::new(vec![layer])) {
+            Err(error) if error.0.starts_with(HERE) => Err(error),
+            // What it needs besides is a question for all settings together.
+            _ => Ok(()),
+        }
+    }
+
+    fn of(
+        flags: &BTreeMap<String, String>,
+        from_file: file::Contents,
+        environment: &BTreeMap<String, String>,
+        file: Option<PathBuf>,
+    ) -> Result<Self, ConfigError> {
+        let known = describe_all();
         let (from_file, listeners) = (from_file.layer, from_file.listeners);
         refuse_unknown(&from_file, &known)?;
         let (from_environment, suspects) = read_environment(environment, &known);

@@ -59,14 +59,20 @@ pub(crate) enum Full {
     House,
     /// The limit of this network is reached.
     Network,
+    /// A listener for proxies got no valid header of the PROXY protocol.
+    Unproxied,
 }
 
 impl Full {
+    /// All of them, in their order.
+    pub(crate) const ALL: [Self; 3] = [Self::House, Self::Network, Self::Unproxied];
+
     /// Its reason in `hermod_connections_refused_total`: the name of the setting, if there is one.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::House => "http",
             Self::Network => "pending_per_address",
+            Self::Unproxied => "proxy_protocol",
         }
     }
 }

@@ -96,7 +96,10 @@ impl Serving {
                 drop(room);
                 match outcome {
                     Ok((socket, peer)) => serving.admit(socket, peer),
-                    Err(why) => tracing::warn!(%peer, "HTTP connection refused: {why}"),
+                    Err(why) => {
+                        serving.source.count_refused(Full::Unproxied);
+                        tracing::warn!(%peer, "HTTP connection refused: {why}");
+                    }
                 }
             }));
         }

@@ -49,8 +49,8 @@ pub struct Source {
     pub(crate) backup: Box<Copying>,
     pub(crate) encoding: Encoding,
     ready: AtomicBool,
-    /// HTTP connections that were refused: by the limit of all, and by the limit of their network.
-    refused: [AtomicU64; 2],
+    /// HTTP connections that were refused, by reason.
+    refused: [AtomicU64; Full::ALL.len()],
 }
 
 impl Source {
@@ -155,8 +155,7 @@ impl Source {
     pub(crate) fn refused_connections(&self, overview: &Overview) -> Vec<(&'static str, u64)> {
         let mut refused = (self.network.refused)();
         let [of_all, of_vhost, of_user] = &overview.totals.churn.connections_refused;
-        let by_http = [Full::House, Full::Network]
-            .map(|full| (full.reason(), self.refused[full as usize].load(Ordering::Relaxed)));
+        let by_http = Full::ALL.map(|full| (full.reason(), self.refused[full as usize].load(Ordering::Relaxed)));
         let others = [("connections", of_all.get()), ("vhost_limit", of_vhost.get()), ("user_limit", of_user.get())];
         for (reason, count) in others.into_iter().chain(by_http) {
             match refused.iter_mut().find(|(known, _)| *known == reason) {

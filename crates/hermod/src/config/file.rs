@@ -38,7 +38,8 @@ pub(crate) fn read(path: &Path) -> Result<Contents, ConfigError> {
     parse(&shown, &text)
 }
 
-fn parse(path: &str, text: &str) -> Result<Contents, ConfigError> {
+/// Reads the text of a file that is called `path`.
+pub(crate) fn parse(path: &str, text: &str) -> Result<Contents, ConfigError> {
     let line_of =
         |offset: usize| text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1;
     let document = DeTable::parse(text).map_err(|error| {

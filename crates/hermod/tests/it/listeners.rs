@@ -80,9 +80,14 @@ fn behind_a_proxy_the_client_is_the_one_in_the_header() {
     assert_eq!(exchange(stomp, &connect_frame("app", "pw")), "");
     let line = server.until_logged("connection refused");
     assert!(line.contains("does not begin with a header of the PROXY protocol"), "{line}");
+    let refused = |count: u64| {
+        let (status, metrics) = server.get("/metrics");
+        let expected = format!("hermod_connections_refused_total{{reason=\"proxy_protocol\"}} {count}\n");
+        assert!(status == 200 && metrics.contains(&expected), "{count}");
+    };
+    refused(1);
     assert_eq!(get(http, "/health/live", ""), "");
-    let (status, metrics) = server.get("/metrics");
-    assert!(status == 200 && metrics.contains("hermod_connections_refused_total{reason=\"proxy_protocol\"} 1"));
+    refused(2);
     // HTTP sees the same client.
     let asked = |header: &str, authorization: &str| {
         let head = format!("GET /api/whoami HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{authorization}\r\n");

@@ -11,6 +11,7 @@ mod attacks;
 mod backup;
 mod console;
 mod control;
+mod convert;
 mod damage;
 mod definitions;
 mod durability;

@@ -63,6 +63,22 @@ pub(super) const FOLDERS: &[Folder] = &[
         allowed: &[],
     },
     Folder {
+        path: "crates/moving/src",
+        layers: &[
+            &["address", "definitions", "source", "units"],
+            &["outcome", "xml"],
+            &["doors", "kind", "limits", "people", "report", "stores"],
+            &["rights"],
+            &["activemq", "artemis", "rabbitmq"],
+        ],
+        allowed: &[],
+    },
+    Folder {
+        path: "crates/moving/src/rabbitmq",
+        layers: &[&["conf", "table", "terms"], &["environment", "listen", "special"]],
+        allowed: &[],
+    },
+    Folder {
         path: "crates/testkit/src",
         layers: &[
             &["certificates", "driver", "rights", "sim_disk"],
@@ -640,7 +656,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["arguments", "counted", "output", "password", "remote", "shell", "table", "usage"],
             &["ask"],
             &["alarms", "config", "definitions", "list", "messages", "redrive", "repair", "status"],
-            &["backup", "browse", "connections", "context", "explain", "log", "objects", "policies", "retained", "tasks", "top", "trace", "users", "verify", "vhosts", "why"],
+            &["backup", "browse", "connections", "context", "convert", "explain", "log", "objects", "policies", "retained", "tasks", "top", "trace", "users", "verify", "vhosts", "why"],
         ],
         allowed: &[],
     },

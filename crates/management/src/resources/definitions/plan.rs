@@ -386,14 +386,21 @@ impl<'a> Plan<'a> {
             return self.wrong(format!("policy '{name}': there is no vhost '{vhost}'"));
         }
         let said = policy.definition.len();
-        let mut known = Map::new();
+        let takes = |settings: &Map<String, Json>| {
+            let settings = json::table(settings).map_err(Error::precondition)?;
+            self.broker.check_policy_settings(kind, &name, &settings)
+        };
+        // Some settings need each other. They are judged one by one only if not all are taken.
+        let is_whole = takes(&policy.definition).is_ok();
+        let (mut known, mut refused) = (Map::new(), Vec::new());
         for (setting, value) in std::mem::take(&mut policy.definition) {
-            let one = json::table(&Map::from_iter([(setting.clone(), value.clone())])).map_err(Error::precondition);
-            match one.and_then(|one| self.broker.check_policy_settings(kind, &name, &one)) {
+            let one = Map::from_iter([(setting.clone(), value.clone())]);
+            match if is_whole { Ok(()) } else { takes(&one) } {
                 Ok(()) => drop(known.insert(setting, value)),
-                Err(error) => self.unsupported(format!("{} in vhost '{vhost}'", error.text)),
+                Err(error) => refused.push(format!("{} in vhost '{vhost}'", error.text)),
             }
         }
+        refused.into_iter().for_each(|text| self.unsupported(text));
         if said > 0 && known.is_empty() {
             return self.unsupported(format!("{} '{name}' in vhost '{vhost}': it has no other setting", kind.name()));
         }
