@@ -1,13 +1,17 @@
-//! The licences of what is linked into `hermod`: a list beside the console, which shows it.
+//! The licences of what is linked into `hermod`: a list beside the console, which shows it, and the
+//! notices that the program prints.
 //!
-//! `cargo xtask licences` writes it. Tidy holds it against `Cargo.lock`: each package from which
-//! the program is built is in it with its version, and no other one.
+//! `cargo xtask licences` writes both. Tidy holds them against `Cargo.lock`: each package from
+//! which the program is built is in the list with its version, and no other one; the notices have
+//! those of the list that are in use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
 use toml::{Table, Value};
+
+mod notices;
 
 /// The list: name, version and licence of a package a line, with tabs between them.
 pub(crate) const LIST: &str = "crates/management/src/console/licences.tsv";
@@ -25,16 +29,29 @@ type Package = (String, String);
 /// When cargo does not know a licence, or a file can't be read or written.
 pub(crate) fn run(root: &Path) -> Result<(), String> {
     let known = known(root)?;
-    let line = |package: &Package| {
-        let (name, version) = package;
-        match known.get(package).map(String::as_str) {
-            Some("") => Err(format!("{name} {version} has no licence")),
-            Some(licence) => Ok(format!("{name}\t{version}\t{licence}\n")),
-            None => Ok(format!("{name}\t{version}\t{UNUSED}\n")),
-        }
+    let with_licence = |package: Package| match known.get(&package).map(String::as_str) {
+        Some("") => Err(format!("{} {} has no licence", package.0, package.1)),
+        Some(licence) => Ok((package, licence.to_owned())),
+        None => Ok((package, UNUSED.to_owned())),
     };
-    let text: String = packages(root)?.iter().map(line).collect::<Result<_, String>>()?;
-    std::fs::write(root.join(LIST), text).map_err(|error| format!("{LIST}: {error}"))
+    let packages: Vec<_> = packages(root)?.into_iter().map(with_licence).collect::<Result<_, String>>()?;
+    let line = |((name, version), licence): &(Package, String)| format!("{name}\t{version}\t{licence}\n");
+    let text: String = packages.iter().map(line).collect();
+    std::fs::write(root.join(LIST), text).map_err(|error| format!("{LIST}: {error}"))?;
+    notices::write(root, &packages)
+}
+
+/// The packages in use, each with its licence.
+///
+/// # Errors
+/// When the list can't be read.
+pub(crate) fn in_use(root: &Path) -> Result<Vec<(String, String, String)>, String> {
+    let text = read(root, LIST)?;
+    let row = |line: &str| {
+        let mut parts = line.split('\t').map(str::to_owned);
+        Some((parts.next()?, parts.next()?, parts.next()?))
+    };
+    Ok(text.lines().filter_map(row).filter(|(_, _, licence)| licence != UNUSED).collect())
 }
 
 /// The packages that the list lacks or has in vain.
@@ -47,7 +64,11 @@ pub(crate) fn differences(root: &Path) -> Result<Vec<String>, String> {
     let built = packages(root)?;
     let missing = built.difference(&listed).map(|(name, version)| format!("{name} {version} is missing"));
     let vain = listed.difference(&built).map(|(name, version)| format!("{name} {version} is not built any more"));
-    Ok(missing.chain(vain).collect())
+    let used: BTreeSet<Package> = in_use(root)?.into_iter().map(|(name, version, _)| (name, version)).collect();
+    let noticed = notices::named(&read(root, notices::NOTICES)?);
+    let other = used.symmetric_difference(&noticed);
+    let other = other.map(|(name, version)| format!("{name} {version}: {LIST} and {} differ", notices::NOTICES));
+    Ok(missing.chain(vain).chain(other).collect())
 }
 
 fn package_of(line: &str) -> Option<Package> {
@@ -129,6 +150,6 @@ mod tests {
     fn what_only_tests_need_is_not_listed() {
         let packages = packages(&crate::root().unwrap()).unwrap();
         let has = |name: &str| packages.iter().any(|(its, _)| its == name);
-        assert!(has("tokio") && has("rustls") && has("maud") && !has("hermod") && !has("tempfile"), "{packages:?}");
+        assert!(has("tokio") && has("rustls") && has("maud") && !has("hermod") && !has("proptest"), "{packages:?}");
     }
 }

@@ -14,6 +14,8 @@ mod console;
 mod interop;
 mod licences;
 mod monitoring;
+mod package;
+mod release;
 mod screenshots;
 mod tidy;
 
@@ -38,6 +40,10 @@ enum Chore {
     Licences,
     /// Load the dashboard and the alert rules with a real Prometheus against a loaded broker.
     Monitoring(monitoring::Options),
+    /// Make what is installed (archives, packages, image, chart), and start each of it once.
+    Package(package::Options),
+    /// Make a release from a clean clone, without publishing it.
+    Release(release::Options),
     /// Take pictures of a benchmark's report with a browser, to look at.
     Screenshots(screenshots::Options),
 }
@@ -51,6 +57,8 @@ fn main() -> ExitCode {
         (Ok(root), Chore::Console(options)) => console::run(&root, &options),
         (Ok(root), Chore::Licences) => licences::run(&root),
         (Ok(root), Chore::Monitoring(options)) => monitoring::run(&root, &options),
+        (Ok(root), Chore::Package(options)) => package::run(&root, &options),
+        (Ok(root), Chore::Release(options)) => release::run(&root, &options),
         (Ok(root), Chore::Screenshots(options)) => screenshots::run(&root, &options),
     };
     match outcome {

@@ -82,6 +82,7 @@ fn options() -> Options {
         max_bytes: 1 << 20,
         max_batch_bytes: 16 << 10,
         incarnation: 0x1122_3344_5566_7788,
+        progress: Arc::default(),
     }
 }
 

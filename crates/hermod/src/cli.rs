@@ -12,6 +12,8 @@ mod convert;
 mod counted;
 pub(crate) mod definitions;
 mod explain;
+mod health;
+mod licenses;
 mod list;
 mod log;
 mod messages;
@@ -23,12 +25,15 @@ mod redrive;
 mod remote;
 mod repair;
 mod retained;
+mod service;
 mod shell;
 mod status;
 mod table;
 mod tasks;
 mod top;
 mod trace;
+mod trial;
+mod upgrade;
 mod usage;
 mod users;
 mod verify;
@@ -62,23 +67,14 @@ pub(crate) fn run() -> Result<(), Failure> {
     let Some((verb, arguments)) = matches.subcommand() else {
         return Err(Exit::Usage.because("no command; hermod --help lists them"));
     };
+    // These have no use for the settings, or read them in their own way.
     if let ("config", Some(("convert", given))) = (verb, arguments.subcommand()) {
         return convert::run(given);
     }
-    let config = load(arguments)?;
-    let form = || Form::of(arguments);
     match verb {
-        "serve" => {
-            let accept = arguments.get_one::<String>("accept-damage").map(String::as_str);
-            return crate::serve::run(config, || load(arguments), accept);
-        }
-        "config" if arguments.get_flag("manual") => return config::manual(),
-        "config" => return config::run(&config, form()),
-        "verify" => {
-            let directory = arguments.get_one::<PathBuf>("directory").map(PathBuf::as_path);
-            return verify::run(&config.settings, directory, form());
-        }
-        "context" => return context::run(arguments, form()),
+        "serve" => return serve(arguments),
+        "service" => return service::run(arguments, serve),
+        "licenses" => return licenses::run(Form::of(arguments)),
         "completions" => {
             let shell = arguments.get_one::<clap_complete::Shell>("shell").copied();
             return shell.map_or(Ok(()), |shell| shell::completions(command(), shell));
@@ -86,9 +82,36 @@ pub(crate) fn run() -> Result<(), Failure> {
         "man" => return shell::man(command(), arguments.get_one::<String>("directory").map_or("", String::as_str)),
         _ => {}
     }
+    let config = load(arguments)?;
+    let form = || Form::of(arguments);
+    match verb {
+        "config" if arguments.get_flag("manual") => return config::manual(),
+        "config" => return config::run(&config, form()),
+        "verify" => {
+            let directory = arguments.get_one::<PathBuf>("directory").map(PathBuf::as_path);
+            return verify::run(&config.settings, directory, form());
+        }
+        "upgrade" => return upgrade::run(&config.settings, arguments, form()),
+        "context" => return context::run(arguments, form()),
+        _ => {}
+    }
     list::refuse_misplaced(arguments)?;
     let remote = context::chosen(&matches, arguments)?.map(Remote::new).transpose()?;
     ask_broker(verb, &Server { settings: config.settings, remote }, arguments)
+}
+
+/// Runs the broker.
+fn serve(arguments: &ArgMatches) -> Result<(), Failure> {
+    let accept = arguments.get_one::<String>("accept-damage").map(String::as_str);
+    if !arguments.get_flag("dev") {
+        return crate::serve::run(load(arguments)?, || load(arguments), accept, |_, _| Ok(()));
+    }
+    let given = flags(arguments);
+    let file = named_file(arguments);
+    let trial = trial::Trial::prepare(&Config::load_apart(&given, file, &environment())?)?;
+    let flags: BTreeMap<_, _> = trial.flags.clone().into_iter().chain(given).collect();
+    let load = || Ok(Config::load_apart(&flags, file, &environment())?);
+    crate::serve::run(load()?, load, accept, |settings, facts| output::show(&trial.welcome(settings, facts)))
 }
 
 /// Runs the commands that ask a running broker, or change its state.
@@ -96,6 +119,7 @@ fn ask_broker(verb: &str, server: &Server, arguments: &ArgMatches) -> Result<(),
     let form = Form::of(arguments);
     match verb {
         "status" => status::run(server, form),
+        "health" => health::run(server, arguments, form),
         "backup" => {
             let directory = arguments.get_one::<PathBuf>("directory").map_or(Path::new(""), PathBuf::as_path);
             backup::run(server, directory, form)
@@ -149,6 +173,11 @@ fn explain(message: &clap::Error) -> Result<(), Failure> {
 }
 
 fn load(arguments: &ArgMatches) -> Result<Config, Failure> {
+    Ok(Config::load(&flags(arguments), named_file(arguments), &environment())?)
+}
+
+/// The settings that flags name.
+fn flags(arguments: &ArgMatches) -> BTreeMap<String, String> {
     let mut flags = BTreeMap::new();
     for setting in describe_all() {
         if let Ok(Some(values)) = arguments.try_get_many::<String>(setting.name) {
@@ -156,11 +185,17 @@ fn load(arguments: &ArgMatches) -> Result<Config, Failure> {
             flags.insert(setting.name.to_owned(), values.join(","));
         }
     }
-    let file = arguments.get_one::<PathBuf>("config");
-    let environment: BTreeMap<_, _> = std::env::vars_os()
+    flags
+}
+
+fn named_file(arguments: &ArgMatches) -> Option<&Path> {
+    arguments.get_one::<PathBuf>("config").map(PathBuf::as_path)
+}
+
+fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
-    Ok(Config::load(&flags, file.map(PathBuf::as_path), &environment)?)
+        .collect()
 }
 
 fn command() -> Command {
@@ -169,16 +204,9 @@ fn command() -> Command {
         .about("A message broker that speaks the protocols its users already speak")
         .version(env!("CARGO_PKG_VERSION"))
         .arg_required_else_help(true)
-        .subcommand(with_settings(
-            Command::new("serve").about("Run the broker").arg(
-                Arg::new("accept-damage")
-                    .long("accept-damage")
-                    .value_name("FILE")
-                    .help("End the log before the damage in this file; everything after the damage is lost for good"),
-            ),
-            &names,
-        ))
+        .subcommand(serving_with(&names))
         .subcommand(asking("status", "Show the state of a running broker"))
+        .subcommand(health::command(asking("health", "Say whether a broker serves, for probes")))
         .subcommands(administration())
         .subcommand(
             asking("backup", "Copy the data directory of a running broker").arg(
@@ -202,10 +230,16 @@ fn command() -> Command {
         )
         .subcommand(repairing())
         .subcommands([shell::completions_command(), shell::man_command()])
+        .subcommand(Command::new("licenses").about("Show the licences of what the program is built from").arg(json()))
         .subcommand(context::command(
             with_settings(Command::new("context").about("Keep the URLs of brokers on other machines"), &[]).arg(json()),
         ))
+        .subcommand(service::command(serving_with(&names)))
         .subcommand(verifying())
+        .subcommand(upgrade::command(with_settings(
+            Command::new("upgrade").about("Say what an upgrade to this version would do").arg(json()),
+            &["data_dir"],
+        )))
         .subcommand(
             with_settings(Command::new("config").about("Show the effective settings and where each came from"), &names)
                 .arg(json())
@@ -218,6 +252,24 @@ fn command() -> Command {
                 .args_conflicts_with_subcommands(true)
                 .subcommand(convert::command(Command::new("convert").arg(json()))),
         )
+}
+
+fn serving_with(names: &[&str]) -> Command {
+    let serve = Command::new("serve")
+        .about("Run the broker")
+        .arg(
+            Arg::new("accept-damage")
+                .long("accept-damage")
+                .value_name("FILE")
+                .help("End the log before the damage in this file; everything after the damage is lost for good"),
+        )
+        .arg(
+            Arg::new("dev")
+                .long("dev")
+                .action(ArgAction::SetTrue)
+                .help("Try Hermod: free ports, and data that is removed at the end unless --data-dir names a place"),
+        );
+    with_settings(serve, names)
 }
 
 /// The commands that list objects and change them.

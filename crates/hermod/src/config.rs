@@ -104,11 +104,24 @@ impl Config {
         file: Option<&Path>,
         environment: &BTreeMap<String, String>,
     ) -> Result<Self, ConfigError> {
-        let file = match (file, environment.get(FILE_VARIABLE)) {
-            (Some(file), _) => Some(file.to_owned()),
-            (None, Some(file)) => Some(PathBuf::from(file)),
-            (None, None) => Some(PathBuf::from(SYSTEM_FILE)).filter(|file| file.exists()),
-        };
+        let usual = || Some(PathBuf::from(SYSTEM_FILE)).filter(|file| file.exists());
+        Self::load_from(flags, named_file(file, environment).or_else(usual), environment)
+    }
+
+    /// The same without the system's file: only a file that is named is read.
+    pub(crate) fn load_apart(
+        flags: &BTreeMap<String, String>,
+        file: Option<&Path>,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<Self, ConfigError> {
+        Self::load_from(flags, named_file(file, environment), environment)
+    }
+
+    fn load_from(
+        flags: &BTreeMap<String, String>,
+        file: Option<PathBuf>,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<Self, ConfigError> {
         let from_file = match &file {
             Some(file) => file::read(file)?,
             None => file::Contents::default(),
@@ -161,6 +174,11 @@ impl Config {
         settings.listen.all = listeners::merge(short, listeners, &described)?;
         Ok(Self { settings, described, file, suspects })
     }
+}
+
+/// The file that the command line names, or else the environment.
+fn named_file(file: Option<&Path>, environment: &BTreeMap<String, String>) -> Option<PathBuf> {
+    file.map(Path::to_owned).or_else(|| environment.get(FILE_VARIABLE).map(PathBuf::from))
 }
 
 /// Every setting with its default.
@@ -238,6 +256,24 @@ mod tests {
 
     fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn the_file_of_the_packages_is_valid_with_and_without_its_examples() {
+        let packed = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/hermod.toml"));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("hermod.toml");
+        let load = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            Config::load(&BTreeMap::new(), Some(&path), &BTreeMap::new()).unwrap()
+        };
+        assert_eq!(load(packed).settings.store.data_dir.unwrap(), Path::new("/var/lib/hermod"));
+        let is_example = |line: &&str| line.starts_with(|sign: char| sign.is_ascii_lowercase()) && line.contains(" = ");
+        let examples: Vec<_> = packed.lines().filter_map(|line| line.strip_prefix('#')).filter(is_example).collect();
+        assert!(examples.len() > 5, "{examples:?}");
+        let given = load(&examples.join("\n")).described;
+        let given = given.iter().filter(|one| one.origin != Origin::Default).count();
+        assert_eq!(given, examples.len(), "{examples:?}");
     }
 
     fn load_text(text: &str) -> Result<Config, ConfigError> {

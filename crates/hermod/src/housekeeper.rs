@@ -1,6 +1,8 @@
 //! The thread of the broker's housekeeping. It also logs damage that the scrub found, returns
-//! memory that messages have left to the system, and tells the broker what the process takes. It
-//! sleeps until something is due or it is woken.
+//! memory that messages have left to the system, and tells the broker what the process takes. After
+//! each round it tells a service manager that the broker is alive: a round takes the locks of the
+//! engine, so a broker that hangs on one of them is noticed. It sleeps until something is due or it
+//! is woken.
 
 use std::io;
 use std::sync::Arc;
@@ -10,6 +12,7 @@ use broker::Broker;
 use management::Watch;
 
 use crate::allocator;
+use crate::notify::Pulse;
 use crate::spare::{Resident, Spare};
 use crate::worker::{Rest, Worker};
 
@@ -21,7 +24,7 @@ const BETWEEN: Duration = Duration::from_secs(5);
 /// Starts the thread. `watch` counts rounds that hold up its timers.
 pub(crate) fn start(broker: Broker, watch: Arc<Watch>) -> io::Result<Worker> {
     let (mut left, mut given) = (false, Instant::now());
-    let mut spare = Spare::new(given);
+    let (mut spare, mut pulse) = (Spare::new(given), Pulse::new(given));
     broker.process_has(resident(&broker).all);
     Worker::start("hermod-housekeeping", move |waker| {
         let now = Instant::now();
@@ -41,7 +44,8 @@ pub(crate) fn start(broker: Broker, watch: Arc<Watch>) -> io::Result<Worker> {
         }
         let tell = |milliseconds| tracing::warn!(milliseconds, "a round of housekeeping took long: timers had to wait");
         let due = watch.over(tell, || broker.housekeep(now, waker)).unwrap_or(now + ROUND);
-        Rest::For(due.saturating_duration_since(Instant::now()).min(ROUND))
+        let now = Instant::now();
+        Rest::For(due.saturating_duration_since(now).min(ROUND).min(pulse.beat(now)))
     })
 }
 

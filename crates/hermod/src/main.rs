@@ -13,6 +13,7 @@ mod log;
 mod logins;
 mod machine;
 mod manual;
+mod notify;
 mod pager;
 mod protocols;
 mod rabbitmqctl;

@@ -9,7 +9,7 @@ use std::time::Instant;
 use auth::sasl::Mechanism;
 use auth::{AuthoritySettings, FailureLimits};
 use broker::{Broker, OpenError, Parts, SystemClock};
-use journal::{Disk, Lock, RealDisk};
+use journal::{Disk, Lock, Progress, RealDisk};
 use management::{
     BackupRow, Encryption, Endpoints, Facts, ListenerRow, Management, Network, RecentLog, Setting, Socket, Source,
     Watch,
@@ -24,7 +24,7 @@ use crate::manual::MANUAL;
 use crate::protocols::{self, SERVED};
 use crate::tls::AllCertificates;
 use crate::worker::Worker;
-use crate::{backup, data_dir, housekeeper, listeners, log, logins, machine, pager, secrets, signals, tasks};
+use crate::{backup, data_dir, housekeeper, listeners, log, logins, machine, notify, pager, secrets, signals, tasks};
 
 /// Files that the broker itself may have open: those of the log, segments that are being read, and
 /// listeners.
@@ -42,11 +42,13 @@ const USUAL_SHARE: Amount = Amount::Share(400);
 const LEAST_BUDGET: u64 = 32 << 20;
 const MOST_BUDGET: u64 = 8 << 30;
 
-/// Runs the broker until it is told to stop. `reread` reads the settings again.
+/// Runs the broker until it is told to stop. `reread` reads the settings again; `serving` is called
+/// once the broker serves.
 pub(crate) fn run(
     config: Config,
     reread: impl Fn() -> Result<Config, Failure>,
     accept_damage: Option<&str>,
+    serving: impl FnOnce(&Settings, &Facts) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let started = Instant::now();
     let settings = &config.settings;
@@ -57,7 +59,7 @@ pub(crate) fn run(
     let directory = data_dir::data_dir(settings)?;
     let certificates = Arc::new(AllCertificates::load(&settings.listen.all)?);
     let bound = listeners::bind(&config)?;
-    let (broker, _lock) = open(settings, &directory, accept_damage)?;
+    let (broker, _lock) = open_telling(settings, &directory, accept_damage)?;
     warn_of_short_disk(settings, &broker);
     broker.scrub(settings.store.journal.scrub);
     let watch = Arc::new(Watch::default());
@@ -82,6 +84,7 @@ pub(crate) fn run(
     let management = manage(&source, endpoints, &control)?;
     source.start_serving();
     announce(settings, &facts);
+    serving(settings, &facts)?;
 
     let adopted = RefCell::new(settings.clone());
     let signal = signals.wait(|| {
@@ -99,6 +102,7 @@ pub(crate) fn run(
         }
     });
     tracing::info!(target: START, "{signal}: stopping; connections have {:?}", settings.shutdown_timeout);
+    notify::stopping(&format!("stopping; connections have {:?}", settings.shutdown_timeout));
     source.stop_serving();
     let cut = net.shutdown(settings.shutdown_timeout);
     if cut > 0 {
@@ -106,6 +110,11 @@ pub(crate) fn run(
     }
     management.stop();
     workers.into_iter().for_each(Worker::stop);
+    close(broker)
+}
+
+/// Closes the broker after everything that uses it.
+fn close(broker: Broker) -> Result<(), Failure> {
     broker.close().map_err(|error| {
         Exit::Io.because(format!("the journal cannot be closed: {error}; what was confirmed is stored"))
     })?;
@@ -237,11 +246,28 @@ fn compare(before: &Config, now: &Config, level: &log::Level) {
     }
 }
 
+/// Opens the broker, and tells how far that has come.
+fn open_telling(
+    settings: &Settings,
+    directory: &Path,
+    accept_damage: Option<&str>,
+) -> Result<(Broker, Option<Lock>), Failure> {
+    let progress = Arc::<Progress>::default();
+    let starting = notify::starting(progress.clone()).map_err(|error| thread_failure(&error))?;
+    let opened = open(settings, directory, (accept_damage, progress));
+    starting.stop();
+    opened
+}
+
 /// Opens the broker. A journal that writes nothing does not lock the directory, so then the second
 /// result holds the lock.
 ///
 /// With `accept_damage`, a log that is damaged in that file is first ended before the damage.
-fn open(settings: &Settings, directory: &Path, accept_damage: Option<&str>) -> Result<(Broker, Option<Lock>), Failure> {
+fn open(
+    settings: &Settings,
+    directory: &Path,
+    (accept_damage, progress): (Option<&str>, Arc<Progress>),
+) -> Result<(Broker, Option<Lock>), Failure> {
     let path = directory.display();
     let unusable = |error| Exit::Io.because(format!("{path}: the data directory cannot be used: {error}"));
     let mut disk = RealDisk::open(directory).map_err(unusable)?;
@@ -268,7 +294,7 @@ fn open(settings: &Settings, directory: &Path, accept_damage: Option<&str>) -> R
     if let Some(file) = accept_damage.filter(|_| settings.store.durability != Durability::Memory) {
         leave_out(&disk, file).map_err(|error| refused(error.into()))?;
     }
-    let broker = Broker::open_with(parts(settings, disk)?, |opened, live, owners, on_failure| {
+    let broker = Broker::open_with(parts(settings, disk, progress)?, |opened, live, owners, on_failure| {
         if let Some(cut) = opened.cut() {
             tell_cut(cut);
         }
@@ -301,7 +327,7 @@ fn leave_out(disk: &RealDisk, file: &str) -> Result<(), journal::OpenError> {
     Ok(())
 }
 
-fn parts(settings: &Settings, disk: RealDisk) -> Result<Parts, Failure> {
+fn parts(settings: &Settings, disk: RealDisk, progress: Arc<Progress>) -> Result<Parts, Failure> {
     Ok(Parts {
         disk: Arc::new(disk),
         journal: journal::Options {
@@ -310,6 +336,7 @@ fn parts(settings: &Settings, disk: RealDisk) -> Result<Parts, Failure> {
             file_bytes: u32::try_from(settings.store.journal.file_bytes).unwrap_or(u32::MAX),
             max_bytes: settings.store.journal.max_bytes,
             incarnation: u64::from_ne_bytes(secrets::random()?),
+            progress,
             ..journal::Options::default()
         },
         on_journal_failure: Box::new(end_without_journal),
@@ -571,6 +598,7 @@ fn announce(settings: &Settings, facts: &Facts) {
         tracing::info!(target: START, "listening for {} on {}{terms}", listener.protocol, listener.address);
     }
     tracing::info!(target: START, "Server startup complete");
+    notify::ready(&format!("Hermod {} serves", facts.version));
 }
 
 fn thread_failure(error: &std::io::Error) -> Failure {

@@ -1,8 +1,20 @@
 //! The signals that stop the server, and the one that makes it read files again.
 
 use tokio::runtime::{Builder, Runtime};
+#[cfg(not(unix))]
+use tokio::sync::Notify;
 
 use crate::exit::{Exit, Failure};
+
+/// Told by a service manager that has no signals.
+#[cfg(not(unix))]
+static STOP: Notify = Notify::const_new();
+
+/// Stops the server as Ctrl-C does.
+#[cfg(windows)]
+pub(crate) fn stop() {
+    STOP.notify_one();
+}
 
 /// Signals, which are caught from its creation on.
 pub(crate) struct Signals {
@@ -50,16 +62,15 @@ impl Signals {
         })
     }
 
-    /// Blocks until Ctrl-C; this system has no SIGHUP.
+    /// Blocks until Ctrl-C or the end of the service; this system has no SIGHUP.
     #[cfg(not(unix))]
     pub(crate) fn wait(self, _reload: impl Fn()) -> &'static str {
-        // An error means that there is no console. Then only the end of the process ends the
-        // server.
-        if self.runtime.block_on(tokio::signal::ctrl_c()).is_err() {
-            loop {
-                std::thread::park();
+        self.runtime.block_on(async {
+            tokio::select! {
+                // An error means that there is no console.
+                Ok(()) = tokio::signal::ctrl_c() => "Ctrl-C",
+                () = STOP.notified() => "the service manager",
             }
-        }
-        "Ctrl-C"
+        })
     }
 }

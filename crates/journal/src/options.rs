@@ -1,5 +1,9 @@
 //! What a journal is opened with, and the sizes derived from it.
 
+use std::sync::Arc;
+
+use crate::progress::Progress;
+
 /// What "durable" means for the whole journal.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Hash)]
 pub enum Durability {
@@ -30,6 +34,8 @@ pub struct Options {
     /// A random number, used when the directory is new: it tells this journal's bytes from any
     /// other's.
     pub incarnation: u64,
+    /// Where the start shows how far it has come.
+    pub progress: Arc<Progress>,
 }
 
 impl Default for Options {
@@ -41,6 +47,7 @@ impl Default for Options {
             max_bytes: 1 << 30,
             max_batch_bytes: 1 << 20,
             incarnation: 0,
+            progress: Arc::default(),
         }
     }
 }

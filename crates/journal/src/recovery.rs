@@ -19,6 +19,7 @@ use crate::group::Group;
 use crate::layout::{FORMAT, is_spilled_name, slot_name};
 use crate::log::{LogEnd, LogId};
 use crate::options::{BLOCK, Options, Sizes};
+use crate::progress::Progress;
 use crate::record::{self, Kind, Naming, Record};
 use crate::replay::Replay;
 use crate::wal::batch::{BatchHeader, HEADER, Link};
@@ -96,8 +97,10 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, replay: &mut dyn R
     let slots = directory::open_files(&*disk, &names, marker, &segments)?;
     let incarnation = marker.incarnation().unwrap_or(options.incarnation);
     let scan = Scan::new(incarnation, slots.files, slots.broken)?;
+    options.progress.begin(scan.files.len());
     let mut groups = GroupEnds::default();
     let FoundLog { start, end, cut } = scan.find_log(&mut |at, header, records| {
+        options.progress.reached(at);
         each_record(&scan.files[at], header, records, &mut |_, record| groups.note(at, header.term(), &record))
     })?;
     // The walk may have begun in files that are older than the log.
@@ -106,7 +109,8 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, replay: &mut dyn R
     older.extend(scan.files[..start].iter().map(ScanFile::spare));
     choose_segments(&mut segments, &*disk, &scan, start, &older)?;
     segments.deliver(replay);
-    let Gathered { files: log_files, entries, tail } = replay_all(&scan, start, &groups, replay)?;
+    let Gathered { files: log_files, entries, tail } = replay_all(&scan, start, &groups, (&options.progress, replay))?;
+    options.progress.end();
     // The log is good; from here on the disk is changed.
     match marker {
         Marker::Missing => directory::write_marker(&*disk, incarnation)?,
@@ -174,9 +178,15 @@ fn choose_segments(
 }
 
 /// Replays the log from file `start`, and gathers what its files hold.
-fn replay_all(scan: &Scan, start: usize, groups: &GroupEnds, replay: &mut dyn Replay) -> Result<Gathered, OpenError> {
+fn replay_all(
+    scan: &Scan,
+    start: usize,
+    groups: &GroupEnds,
+    (progress, replay): (&Progress, &mut dyn Replay),
+) -> Result<Gathered, OpenError> {
     let mut gathered = Gathered::default();
     let end = scan.walk(End::before(start), &mut |at, header, records| {
+        progress.reached(scan.files.len() + at);
         let oldest = gathered.enter(&scan.files[at]);
         gathered.entries.note(header);
         each_record(&scan.files[at], header, records, &mut |_, record| {

@@ -56,17 +56,20 @@ impl Management {
         let secure = if secure.is_empty() { None } else { Some(serve(&serving, secure)?) };
         drop(plain.spawn(sampling::run(Arc::clone(source))));
         let mut control = endpoints.control;
-        let mut no_control = None;
+        #[cfg(not(unix))]
+        let no_control = None;
         #[cfg(unix)]
-        {
+        let no_control = {
             let _inside = plain.enter();
-            if let Some(path) = &control {
-                match crate::control::bind(path) {
-                    Ok(listener) => drop(plain.spawn(crate::control::serve(listener, source.clone()))),
-                    Err(error) => no_control = Some(error),
+            match control.as_ref().map(|path| crate::control::bind(path)) {
+                Some(Ok(listener)) => {
+                    drop(plain.spawn(crate::control::serve(listener, source.clone())));
+                    None
                 }
+                Some(Err(error)) => Some(error),
+                None => None,
             }
-        }
+        };
         if no_control.is_some() || cfg!(not(unix)) {
             control = None;
         }

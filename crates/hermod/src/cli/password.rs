@@ -13,10 +13,9 @@ pub(crate) fn read(given: Option<&String>) -> Result<String, Failure> {
     let password = match given {
         Some(password) => password.clone(),
         None => {
-            let hidden = stdin().is_terminal().then(Hidden::start).flatten();
-            let line = first_line(&mut stdin().lock())?;
-            drop(hidden);
-            line
+            // Its end shows again what is typed.
+            let _hidden = stdin().is_terminal().then(Hidden::start).flatten();
+            first_line(&mut stdin().lock())?
         }
     };
     if password.is_empty() {

@@ -100,14 +100,20 @@ pub(crate) fn run(settings: &Settings, directory: Option<&Path>, form: Form) -> 
 }
 
 fn read(directory: PathBuf) -> Result<Report, Failure> {
-    let shown = directory.display().to_string();
+    let found = open(&directory)?;
+    Ok(report(directory.display().to_string(), &found))
+}
+
+/// Reads everything in `directory`, and changes nothing.
+pub(crate) fn open(directory: &Path) -> Result<Verified, Failure> {
+    let shown = directory.display();
     // Opening a data directory would create it if it is missing, and nothing must be created here.
     if !directory.join("FORMAT").is_file() {
         return Err(Exit::NotFound.because(format!("{shown} is no data directory: it has no file FORMAT")));
     }
     let failed = |error: &dyn std::fmt::Display| Exit::Io.because(format!("{shown}: cannot be read: {error}"));
-    let disk = RealDisk::open(&directory).map_err(|error| failed(&error))?;
-    let found = Verified::read(Arc::new(disk)).map_err(|error| {
+    let disk = RealDisk::open(directory).map_err(|error| failed(&error))?;
+    Verified::read(Arc::new(disk)).map_err(|error| {
         let exit = match &error {
             OpenError::Journal(journal::OpenError::Locked) => Exit::TryAgain,
             OpenError::Journal(journal::OpenError::Io { .. }) => Exit::Io,
@@ -115,8 +121,7 @@ fn read(directory: PathBuf) -> Result<Report, Failure> {
             _ => Exit::BadData,
         };
         exit.because(format!("{shown}: {error}"))
-    })?;
-    Ok(report(shown, &found))
+    })
 }
 
 fn report(directory: String, found: &Verified) -> Report {

@@ -7,6 +7,7 @@ use std::path::Path;
 
 /// Whether users of no particular group can read a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(unix), expect(dead_code, reason = "files have such modes on UNIX alone"))]
 pub(super) enum Exposure {
     /// They can't: by its mode, or by that of a folder above it.
     Closed,

@@ -22,6 +22,8 @@ mod matrix;
 mod memory;
 mod migration;
 mod native;
+#[cfg(target_os = "linux")]
+mod notify;
 mod oauth2;
 mod rabbitmqctl;
 mod refusals;
@@ -34,4 +36,6 @@ mod shutdown;
 mod sign_on;
 mod stomp;
 mod tls;
+mod trial;
+mod upgrade;
 mod web_stomp;

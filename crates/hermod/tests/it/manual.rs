@@ -14,7 +14,7 @@ use crate::api::GUEST;
 use crate::server::{Server, hermod, run};
 
 /// Pages without an example that could run here, and why.
-const WITHOUT: [(&str, &str); 17] = [
+const WITHOUT: [(&str, &str); 18] = [
     ("README", "a table of contents"),
     ("arguments", "its tables are tested by themselves"),
     ("clients", "its programs are in interop"),
@@ -25,6 +25,7 @@ const WITHOUT: [(&str, &str); 17] = [
     ("command-line", "its examples run brokers, and its tables lead to other pages"),
     ("errors", "a table"),
     ("faq", "its answers lead to other pages"),
+    ("install", "cargo xtask package installs and starts what it names"),
     ("login", "settings of a start"),
     ("login-elsewhere", "settings of a start"),
     ("mqtt", "its programs are in interop"),
@@ -36,8 +37,8 @@ const WITHOUT: [(&str, &str); 17] = [
 /// Pages that assume queues of the reader, and those queues.
 const GIVEN: [(&str, &str); 4] =
     [("damage", "orders"), ("tasks", "orders"), ("tasks", "orders-old"), ("tasks", "dead-orders")];
-/// RabbitMQ's metrics that the manual names because Hermod has no such figure.
-const NO_METRICS: [&str; 2] = ["hermod_version", "hermod_headers"];
+/// Names in the manual that look like metrics: RabbitMQ's, which Hermod has not, and a package.
+const NO_METRICS: [&str; 3] = ["hermod_version", "hermod_headers", "hermod_0"];
 /// How the names of pages about the benchmark begin.
 const BENCHMARK: [&str; 2] = ["bench", "suite"];
 /// How the lines that are run begin.

@@ -93,7 +93,12 @@ impl Server {
 
     /// The same on these ports.
     pub(crate) fn start_on(ports: Ports, data_dir: &Path, flags: &[&str]) -> Self {
-        let mut child = serve(data_dir, ports).args(flags).stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
+        Self::spawn(serve(data_dir, ports).args(flags), ports)
+    }
+
+    /// The same by this command, which names the ports.
+    pub(crate) fn spawn(command: &mut Command, ports: Ports) -> Self {
+        let mut child = command.stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
         let log = follow(child.stderr.take().unwrap());
         let mut start = Vec::new();
         while !start.last().is_some_and(|line: &String| line.contains("Server startup complete")) {

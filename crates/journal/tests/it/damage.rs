@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use journal::{
-    Activity, Address, Bits, Chunk, Durability, Journal, LogId, OpenError, Opened, Options, Owner, Owners, Reference,
-    Replay, Restatement, Stepper,
+    Activity, Address, Bits, Chunk, Durability, Journal, LogId, OpenError, Opened, Options, Owner, Owners, Progress,
+    Reference, Replay, Restatement, Stepper,
 };
 use testkit::sim_disk::SimDisk;
 
@@ -49,6 +49,7 @@ fn options() -> Options {
         max_bytes: 512 << 10,
         max_batch_bytes: 16 << 10,
         incarnation: 0x5eed,
+        progress: Arc::default(),
     }
 }
 
@@ -121,6 +122,31 @@ fn a_log_cut_at_any_byte_keeps_its_whole_batches() {
             assert_eq!(values, (0..values.len() as u64).collect::<Vec<_>>());
         }
     }
+}
+
+#[test]
+fn a_start_shows_how_far_it_has_come_in_each_pass() {
+    struct Watching(Arc<Progress>, Vec<Option<usize>>);
+    impl Replay for Watching {
+        fn cold(&mut self, _: Owner, _: u64, _: u64, _: Chunk) {}
+        fn fact(&mut self, _: Owner, _: u8, _: &[u8]) {
+            self.1.push(self.0.percent());
+        }
+        fn reference(&mut self, _: Owner, _: u64, _: u64, _: &[Address]) {}
+        fn settled(&mut self, _: Owner, _: u8, _: &[(u64, u64)]) {}
+        fn dropped(&mut self, _: Owner) {}
+        fn lost(&mut self, _: u32, _: &str, _: &str) {}
+        fn burnt(&mut self, _: Owner, _: u64, _: u64) {}
+    }
+    let disk = written();
+    let progress = Arc::<Progress>::default();
+    assert_eq!(progress.percent(), None);
+    let options = Options { progress: progress.clone(), ..options() };
+    let mut watching = Watching(progress.clone(), Vec::new());
+    Journal::open(Arc::new(disk), options, &mut watching).unwrap();
+    // The log is one file, which is read a second time to be replayed.
+    assert_eq!(watching.1, [Some(50); 4]);
+    assert_eq!(progress.percent(), Some(100));
 }
 
 #[test]

@@ -97,6 +97,7 @@ fn small() -> Options {
         max_bytes: 512 << 10,
         max_batch_bytes: 16 << 10,
         incarnation: 77,
+        progress: Arc::default(),
     }
 }
 

@@ -91,7 +91,8 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/journal/src",
         layers: &[
-            &["admission", "checksum", "durations", "group", "layout", "log", "options"],
+            &["admission", "checksum", "durations", "group", "layout", "log", "progress"],
+            &["options"],
             &["stats"],
             &["disk", "error", "ticket"],
             &["file_header", "memory", "record", "reference"],
@@ -379,7 +380,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "xtask/src",
         layers: &[
             &["book", "interop", "licences", "screenshots"],
-            &["console", "monitoring", "tidy"],
+            &["console", "monitoring", "package", "release", "tidy"],
         ],
         allowed: &[],
     },
@@ -637,6 +638,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "crates/hermod/src",
         layers: &[
             &["allocator", "backup", "machine", "manual", "spare", "worker"],
+            &["notify"],
             &["config", "housekeeper", "pager", "tasks"],
             &["exit", "protocols", "tls"],
             &["data_dir", "listeners", "log", "logins", "secrets", "signals"],
@@ -653,10 +655,11 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/hermod/src/cli",
         layers: &[
-            &["arguments", "counted", "output", "password", "remote", "shell", "table", "usage"],
+            &["arguments", "counted", "output", "password", "remote", "service", "shell", "table", "usage"],
             &["ask"],
-            &["alarms", "config", "definitions", "list", "messages", "redrive", "repair", "status"],
-            &["backup", "browse", "connections", "context", "convert", "explain", "log", "objects", "policies", "retained", "tasks", "top", "trace", "users", "verify", "vhosts", "why"],
+            &["alarms", "config", "definitions", "health", "list", "messages", "redrive", "repair", "status"],
+            &["backup", "browse", "connections", "context", "convert", "explain", "licenses", "log", "objects", "policies", "retained", "tasks", "top", "trace", "trial", "users", "verify", "vhosts", "why"],
+            &["upgrade"],
         ],
         allowed: &[],
     },

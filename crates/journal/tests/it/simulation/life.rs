@@ -129,6 +129,7 @@ impl Run {
             max_bytes: 8 * u64::from(FILE),
             max_batch_bytes: 4096 << random.below(4),
             incarnation: random.number(),
+            progress: Arc::default(),
         };
         let disk = SimDisk::new(random.number(), CAPACITY);
         let (memory, bodies) = (Arc::default(), Vec::new());
