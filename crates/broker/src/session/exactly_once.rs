@@ -74,7 +74,8 @@ impl Client {
     }
 
     /// Does what `enqueue` does for a turn with messages that come exactly once: all of the turn is
-    /// one group with their ids. It is visible when the group has ended.
+    /// one group with their ids. It is visible when the group is durable: a crash would take a
+    /// message back that a consumer has, and its publisher would give it a second time.
     #[cold]
     pub(super) fn enqueue_once(&mut self, arrivals: &mut [Arrival], ids: &Arc<Queue>) -> Ticket {
         let (engine, log) = (Arc::clone(&self.engine), self.vhost.log());
@@ -96,7 +97,13 @@ impl Client {
         let ticket = appender.ticket();
         drop((appender, written));
         release_holds(arrivals, log, &engine);
-        Sealed { hidden, ..Sealed::nothing(ticket) }.reveal(&mut visit);
+        let sealed = Sealed { hidden, ..Sealed::nothing(ticket) };
+        if ticket.is_none() {
+            sealed.reveal(&mut visit);
+        } else {
+            // Even if it is durable already: an earlier turn may still wait to be seen.
+            engine.wait_for_sealed(sealed);
+        }
         ticket
     }
 

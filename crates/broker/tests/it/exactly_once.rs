@@ -134,6 +134,21 @@ fn what_is_begun_is_there_after_a_power_cut_and_in_a_recycled_log() {
     assert_eq!(keeper.drain(now).0, []);
 }
 
+/// Kills of a loaded broker found it: a message was delivered before it was on disk, the kill took
+/// it back, its publisher gave it again, and it came a second time as a new one.
+#[test]
+fn a_message_comes_once_it_is_on_disk() {
+    let disk = SimDisk::new(2, 64 << 20);
+    let broker = TestBroker::open(Setup::stepped(&disk, 1 << 20));
+    let (mut keeper, now) = (Keeper::attach(&broker), broker.now());
+    keeper.consume(&broker);
+    keeper.publish(1, 7, now);
+    assert_eq!(keeper.drain(now), (vec![], vec![]));
+    broker.flush();
+    let (came, confirmed) = keeper.drain(now);
+    assert_eq!((came.len(), confirmed), (1, vec![1]));
+}
+
 /// A full queue that refuses a message does so for all of its queues, and nothing is kept.
 #[test]
 fn a_message_that_is_refused_is_in_no_queue_and_its_id_is_free() {

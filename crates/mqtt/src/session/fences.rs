@@ -4,7 +4,7 @@
 //! The steps of messages of quality 2 are gathered in a turn, and handed to the broker together.
 //! PUBREL and PUBCOMP leave in the order of what they answer [MQTT-4.6.0-4].
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use broker::{Awaited, Client, Handover, SessionId, Ticket};
 use wire::Output;
@@ -27,6 +27,8 @@ pub(super) struct Fences {
     waiting: VecDeque<(Awaited, Fenced)>,
     /// Steps of this turn, and the answers that wait for them.
     steps: Vec<Handover>,
+    /// The identifiers among them that are free again.
+    released: HashSet<PacketId>,
     answers: Vec<(PacketKind, PacketId, Reason)>,
 }
 
@@ -34,6 +36,17 @@ impl Fences {
     /// Whether no answer waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.answers.is_empty()
+    }
+
+    /// The client has forgotten a message of its own.
+    pub(super) fn release_id(&mut self, id: PacketId) {
+        self.steps.push(Handover::Released(id.get().into()));
+        self.released.insert(id);
+    }
+
+    /// Whether this turn has released an identifier, and the broker does not know that yet.
+    pub(super) fn has_released(&self, id: PacketId) -> bool {
+        self.released.contains(&id)
     }
 
     /// A message of quality 2 has come so far.
@@ -59,6 +72,7 @@ impl Fences {
         if !self.steps.is_empty() {
             ticket = client.hand_over(session, &self.steps)?;
             self.steps.clear();
+            self.released.clear();
         }
         for (kind, id, reason) in self.answers.drain(..) {
             self.waiting.push_back((ticket.into(), Fenced::Answer(kind, id, reason)));

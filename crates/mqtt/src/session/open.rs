@@ -65,7 +65,7 @@ pub(super) struct Session {
     receive_maximum: u16,
     pub(super) max_qos: QoS,
     wants_reasons: bool,
-    fences: Fences,
+    pub(super) fences: Fences,
     /// Whether its queue has a consumer.
     consumes: bool,
     /// DISCONNECT has come.
@@ -217,7 +217,7 @@ impl Session {
     fn released(&mut self, id: PacketId) {
         let reason = self.delivering.incoming.release(id);
         if reason == Reason::Success {
-            self.fences.step(Handover::Released(id.get().into()));
+            self.fences.release_id(id);
         }
         self.fences.answer(PacketKind::PubComp, id, reason);
     }

@@ -54,6 +54,10 @@ impl Session {
         if self.delivering.incoming.is_first() {
             self.client.show_confirming(self.id);
         }
+        if publish.qos == QoS::ExactlyOnce && self.fences.has_released(id) {
+            // The identifier is used again within a turn: its end comes before its new beginning.
+            self.fences.hand_over(&mut self.client, self.id)?;
+        }
         published.confirm = match publish.qos {
             QoS::ExactlyOnce => Confirm::Once { number, id: id.get() },
             _ => Confirm::Numbered(number),
