@@ -8,6 +8,7 @@
 mod counting;
 mod kept;
 mod ledger;
+mod mqtt;
 mod noted;
 mod redrive;
 mod rest;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use self::mqtt::MqttLoad;
 use crate::checker::Counts;
 use crate::history::Event;
 use crate::part::{self, PARTS, Part};
@@ -133,12 +135,14 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
     let program = Program::prepare(&source, &folder, options.sabotage.as_deref())?;
     println!("crash: seed {seed}, {} cycles, in {}", options.cycles, folder.display());
     let stage = Stage::new(program.ports(), seed as u32, LARGEST_BODY);
+    let mqtt = MqttLoad::new(program.mqtt());
     let mut run = Run {
         options,
         program,
         stage,
         kept: Mutex::default(),
         noted: Mutex::default(),
+        mqtt,
         random: Random::new(seed),
         restarts: Vec::new(),
         cycle: 0,
@@ -147,7 +151,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
     let verdict = run.stage.verdict();
     let summary =
         Summary { commit, seed, cycles: run.cycle, counts: run.stage.checker().counts(), restarts: run.restarts };
-    println!("{summary}");
+    println!("{summary}\n{}", run.mqtt);
     match (&options.sabotage, outcome) {
         (None, Ok(())) => {
             std::fs::remove_dir_all(&folder).map_err(|error| format!("cannot remove {}: {error}", folder.display()))?;
@@ -180,6 +184,7 @@ struct Run<'a> {
     stage: Stage,
     kept: Mutex<Kept>,
     noted: Mutex<Noted>,
+    mqtt: MqttLoad,
     random: Random,
     restarts: Vec<Duration>,
     cycle: u64,
@@ -191,6 +196,7 @@ impl Run<'_> {
         self.stage.control(Control::declare)?;
         self.stage.control(|control| control.declare_extra(NOTED))?;
         kept::publish(&self.stage, NOTED)?;
+        self.mqtt.subscribe()?;
         for group in 0.. {
             let before = self.stage.checker().counts();
             let last = self.options.cycles.min(self.cycle + self.options.drain_every);
@@ -204,9 +210,11 @@ impl Run<'_> {
             redrive::all(&self.program, &self.stage)?;
             part::unsettle(&self.stage, &mut self.random).map_err(|broken| broken.to_string())?;
             part::drain_alive(&self.stage, &mut server)?;
+            self.mqtt.settle()?;
             // What was settled and fenced while draining must not come back.
             server = self.kill_and_restart(server, self.options.sizes.of(group + 1))?;
             part::drain_alive(&self.stage, &mut server)?;
+            self.mqtt.settle()?;
             let retired = self.stage.number();
             self.stage.checker().finish(retired);
             self.stage.verdict()?;
@@ -300,9 +308,10 @@ impl Run<'_> {
     ) -> Result<(), String> {
         let plays = |part: &Part| plays(part) && (self.options.ids || !part.has_ids());
         let mut seeds: Vec<Random> = (0..PARTS.len() as u64).map(|part| self.random.fork(part)).collect();
-        let [mut redriver, mut keeper, mut annotator] =
-            [0, 1, 2].map(|other| self.random.fork(PARTS.len() as u64 + other));
+        let [mut redriver, mut keeper, mut annotator, mut publisher, mut subscriber] =
+            [0, 1, 2, 3, 4].map(|other| self.random.fork(PARTS.len() as u64 + other));
         let (stage, program, kept, noted) = (&self.stage, &self.program, &self.kept, &self.noted);
+        let mqtt = &self.mqtt;
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 kept.lock().unwrap_or_else(PoisonError::into_inner).play(stage, &mut keeper, until);
@@ -311,6 +320,8 @@ impl Run<'_> {
                 noted.lock().unwrap_or_else(PoisonError::into_inner).play(stage, &mut annotator, until);
             });
             scope.spawn(|| redrive::play(program, stage, &mut redriver, until));
+            scope.spawn(|| mqtt.publish(stage, &mut publisher, until));
+            scope.spawn(|| mqtt.consume(stage, &mut subscriber, until));
             for (part, random) in PARTS.iter().zip(&mut seeds).filter(|(part, _)| plays(part)) {
                 scope.spawn(move || part.play(stage, random, until));
             }

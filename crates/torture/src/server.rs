@@ -124,6 +124,11 @@ impl Program {
         Ports { amqp: AMQP + self.offset, stomp: STOMP + self.offset }
     }
 
+    /// The port of MQTT.
+    pub(crate) fn mqtt(&self) -> u16 {
+        MQTT + self.offset
+    }
+
     /// The port of its metrics.
     pub(crate) fn http(&self) -> u16 {
         HTTP + self.offset

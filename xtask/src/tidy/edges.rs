@@ -87,7 +87,7 @@ const WALLS: &[Wall] = &[
     // The entries of fuzzers: every decoder of bytes from outside.
     wall("fuzzing", &["amqp091", "amqp10", "auth", "broker", "journal", "mqtt", "selector", "stomp", "wire"]),
     // Breaks things under a broker from outside, and judges it by what clients see.
-    wall("torture", &["amqp091", "amqp10", "stomp", "wire"]),
+    wall("torture", &["amqp091", "amqp10", "mqtt", "stomp", "wire"]),
     // Reads files and starts programs: it builds in seconds.
     wall("xtask", &["book"]),
 ];

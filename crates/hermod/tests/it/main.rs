@@ -38,4 +38,5 @@ mod stomp;
 mod tls;
 mod trial;
 mod upgrade;
+mod web_mqtt;
 mod web_stomp;

@@ -14,8 +14,9 @@ use crate::api::GUEST;
 use crate::server::{Server, hermod, run};
 
 /// Pages without an example that could run here, and why.
-const WITHOUT: [(&str, &str); 18] = [
+const WITHOUT: [(&str, &str); 19] = [
     ("README", "a table of contents"),
+    ("amqp10-lost", "what clients see"),
     ("arguments", "its tables are tested by themselves"),
     ("clients", "its programs are in interop"),
     ("clients-celery", "its program is in interop"),
