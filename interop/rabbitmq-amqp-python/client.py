@@ -192,7 +192,8 @@ PHASES = {"patterns": [queues, routing, addressed, outcomes], "store": [store], 
 
 def main():
     failed = 0
-    environment = Environment(uri=os.environ["AMQP_URL"])
+    # This client encodes the vhost of a URL once more than it decodes it; without one it is "/".
+    environment = Environment(uri=os.environ["AMQP_URL"].removesuffix("%2F"))
     for step in PHASES[sys.argv[1]]:
         connection = environment.connection()
         connection.dial()
