@@ -189,9 +189,18 @@ def shared():
 
 def refusals():
     assert Peer("wrong", password="wrong").reason.value in (0x86, 0x87)
-    peer = Peer("nobody-does-2")
-    assert peer.subscribe("q2", 2)[0].value == 1, "quality 2 is granted as 1"
-    peer.close()
+
+
+def exactly_once():
+    for version in (OLD, NEW):
+        peer = Peer(f"once-{version}", version)
+        assert int(peer.subscribe("once", 2)[0].value) == 2
+        for number in range(100):
+            peer.publish("once", str(number), 2)
+        messages = [peer.messages.get(timeout=WAIT) for _ in range(100)]
+        assert [(m.payload.decode(), m.qos) for m in messages] == [(str(number), 2) for number in range(100)]
+        assert peer.bodies(1, 0.3) == []
+        peer.close()
 
 
 def large():
@@ -204,7 +213,7 @@ def large():
 
 def patterns():
     for pattern in (qualities_and_wildcards, many_in_order, properties_of_version_5, retained, sessions,
-                    takeover_and_wills, shared, refusals, large):
+                    takeover_and_wills, shared, refusals, exactly_once, large):
         pattern()
         print(f"paho: {pattern.__name__}")
 
