@@ -103,7 +103,7 @@ struct Writer<'a, 'b> {
     /// The text and the document of the current link.
     link: Option<(String, Option<String>)>,
     in_code: bool,
-    /// Whether the end of the current link is to be left out, since it has no beginning.
+    /// The current link has no beginning on the page, so its end is left out as well.
     is_plain: bool,
     depth_of_items: usize,
 }

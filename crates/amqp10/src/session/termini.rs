@@ -150,7 +150,7 @@ pub(super) fn lasts(target: &Target<'_>) -> Option<Duration> {
     let asked = Duration::from_secs(target.timeout.into());
     match (target.expiry_policy, target.timeout) {
         (ExpiryPolicy::Never, _) => Some(LONGEST),
-        // A link that was lost is to be found again, so that none at all is of no use.
+        // A durable target asks for its link to be found again; after 0 s it never would be.
         (_, 0) => is_durable.then_some(LONGEST),
         (_, _) => Some(asked.min(LONGEST)),
     }

@@ -27,6 +27,9 @@ use crate::visit::{Transport, Visit};
 /// Where people come back.
 const BACK: &str = "/login/back";
 
+/// Why there is no page to go to.
+const NOT_SET: &str = "This server has no issuer to log in at: its setting auth_oauth2.client_id is empty.";
+
 type Shared = State<Arc<Source>>;
 type Pairs = Query<Vec<(String, String)>>;
 
@@ -44,7 +47,7 @@ async fn go(
 ) -> Response {
     let refused = |why: &str| refused(&source, why);
     let Some(sign_on) = source.sessions.journeys.sign_on() else {
-        return refused("This server logs nobody in elsewhere.");
+        return refused(NOT_SET);
     };
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let back = sign_on.back().map_or_else(|| back_of(visit.transport(), host, &prefix), str::to_owned);
@@ -71,7 +74,7 @@ async fn back(
     let refused = |why: &str| refused(&source, why);
     let transport = visit.transport();
     let Some(sign_on) = source.sessions.journeys.sign_on() else {
-        return refused("This server logs nobody in elsewhere.");
+        return refused(NOT_SET);
     };
     let state = of(&query, "state");
     let is_its_browser = cookies::find(&headers, cookies::journey(transport)) == Some(state);

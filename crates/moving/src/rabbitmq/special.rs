@@ -157,8 +157,7 @@ fn backends(gathered: &Gathered, outcome: &mut Outcome<'_>) {
             &entry.key,
             "the web service says who one is; what one may do are permissions here",
         );
-        outcome
-            .warn("users whom the web service knows need permissions in this broker: without them they may do nothing");
+        outcome.warn("give the users of the web service permissions in this broker: without these they may do nothing");
     }
 }
 

@@ -144,7 +144,7 @@ pub(super) const TABLE: &[(&str, Rule)] = &[
     ("management.cors.**", Rule::Lacking("other sites' pages may not call the API")),
     ("management.csp.**", Rule::Needless("the console has a strict policy of its own")),
     ("management.hsts.**", Rule::Lacking("set the header at the proxy before it")),
-    ("management.oauth_**", Rule::Lacking("the console asks for a token, and sends nobody to another page for it")),
+    ("management.oauth_**", Rule::Lacking("set auth_oauth2.client_id, client_secret and scopes by hand: the console then leads to the issuer's pages, which must know its address /login/back")),
     ("management.disable_stats", Rule::Needless(STATISTICS)),
     ("management.login_session_timeout", Rule::Lacking("sessions of the console have an end of their own")),
     ("management.**", Rule::Lacking("this part of the management plugin is not there")),
