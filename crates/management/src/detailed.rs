@@ -6,10 +6,11 @@
 use auth::pattern::Pattern;
 use broker::{Overview, QueueReport};
 
-use crate::counters::{self, CHURN, LENGTHS};
+use crate::counters::{self, CHURN, Counter, LENGTHS};
 use crate::exposition::Exposition;
 use crate::facts::Facts;
-use crate::metrics::{MOST_QUEUES, identity};
+use crate::metrics::identity;
+use crate::scrape::{Metric, Scrape, Stalls};
 
 /// A gauge of a queue: name, help, figure. A queue without this figure has no sample.
 type OfQueue = (&'static str, &'static str, fn(&QueueReport) -> Option<u64>);
@@ -97,9 +98,14 @@ impl Asked {
         Ok(asked)
     }
 
-    fn wants(&self, queue: &QueueReport) -> bool {
-        (self.vhosts.is_empty() || self.vhosts.contains(&queue.vhost))
-            && (self.queues.is_empty() || self.queues.iter().any(|pattern| pattern.matches(&queue.name)))
+    /// Whether the scrape shows queues of this vhost.
+    pub(crate) fn wants_vhost(&self, vhost: &str) -> bool {
+        self.vhosts.is_empty() || self.vhosts.iter().any(|wanted| wanted == vhost)
+    }
+
+    /// Whether it shows a queue of this name.
+    pub(crate) fn wants_queue(&self, name: &str) -> bool {
+        self.queues.is_empty() || self.queues.iter().any(|pattern| pattern.matches(name))
     }
 
     fn has(&self, family: &str) -> bool {
@@ -113,8 +119,8 @@ impl Asked {
     }
 }
 
-/// The text of the scrape.
-pub(crate) fn text(facts: &Facts, overview: &Overview, queues: &[QueueReport], asked: &Asked) -> String {
+/// The scrape, to which the queues that it wants are to be added.
+pub(crate) fn scrape(facts: &Facts, overview: &Overview, asked: &Asked) -> Scrape {
     let mut out = Exposition::default();
     identity(&mut out, facts, "detailed");
     if asked.has(OF_CHURN) {
@@ -127,40 +133,31 @@ pub(crate) fn text(facts: &Facts, overview: &Overview, queues: &[QueueReport], a
             out.gauge(&format!("rabbitmq_detailed_{name}"), help, figure(overview));
         }
     }
-    let wanted: Vec<_> = queues.iter().filter(|queue| asked.wants(queue)).collect();
-    let shown = &wanted[..wanted.len().min(MOST_QUEUES)];
+    let mut metrics = Vec::new();
     if asked.has(LENGTHS_OF_QUEUES) {
-        for length in &LENGTHS {
-            of_each(&mut out, shown, [length.metric, "gauge", length.help], &|queue| Some((length.read)(queue)));
-        }
+        let metric = |length: &'static Counter<QueueReport>| {
+            of_each([length.metric, "gauge", length.help], |queue| Some((length.read)(queue)))
+        };
+        metrics.extend(LENGTHS.iter().map(metric));
     }
     for (_, (name, help, figure)) in OF_QUEUES.iter().filter(|(families, _)| families.iter().any(|of| asked.has(of))) {
-        of_each(&mut out, shown, [name, "gauge", help], figure);
+        metrics.push(of_each([name, "gauge", help], figure));
     }
     if asked.has(DELIVERIES) {
         for counter in counters::OF_QUEUES.iter().filter(|counter| !counter.metric.is_empty()) {
-            let name = format!("{}_total", counter.metric);
-            let figure = |queue: &QueueReport| Some((counter.read)(&queue.figures.totals));
-            of_each(&mut out, shown, [&name, "counter", counter.help], &figure);
+            let name = format!("rabbitmq_detailed_{}_total", counter.metric);
+            let figure = |queue: &QueueReport| Some((counter.read)(&queue.figures.totals) as f64);
+            metrics.push(Metric::new(name, ["counter", counter.help], figure));
         }
     }
-    let is_cut = u64::from(shown.len() < wanted.len());
-    out.gauge("hermod_metrics_truncated", "1 when there are more queues than are shown", is_cut);
-    out.into_text()
+    Scrape::new(out, metrics, Stalls::Untold)
 }
 
 /// One metric of each queue: name, type, help.
 fn of_each(
-    out: &mut Exposition,
-    queues: &[&QueueReport],
-    [name, kind, help]: [&str; 3],
-    figure: &dyn Fn(&QueueReport) -> Option<u64>,
-) {
-    let name = format!("rabbitmq_detailed_{name}");
-    out.family(&name, kind, help);
-    for queue in queues {
-        if let Some(figure) = figure(queue) {
-            out.sample(&name, &[("vhost", &queue.vhost), ("queue", &queue.name)], figure);
-        }
-    }
+    [name, kind, help]: [&'static str; 3],
+    figure: impl Fn(&QueueReport) -> Option<u64> + Send + 'static,
+) -> Metric {
+    let figure = move |queue: &QueueReport| figure(queue).map(|figure| figure as f64);
+    Metric::new(format!("rabbitmq_detailed_{name}"), [kind, help], figure)
 }

@@ -2,6 +2,9 @@
 
 use std::fmt::{Display, Write};
 
+/// The content type of the format.
+pub(crate) const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
+
 /// Collects the lines of one scrape.
 #[derive(Debug, Default)]
 pub(crate) struct Exposition {
@@ -9,6 +12,21 @@ pub(crate) struct Exposition {
 }
 
 impl Exposition {
+    /// Goes on behind this text.
+    pub(crate) fn after(text: String) -> Self {
+        Self { text }
+    }
+
+    /// Adds these lines.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.text.push_str(&other.text);
+    }
+
+    /// Bytes of it.
+    pub(crate) fn len(&self) -> usize {
+        self.text.len()
+    }
+
     /// A number that only grows. `name` ends in `_total`.
     pub(crate) fn counter(&mut self, name: &str, help: &str, value: impl Display) {
         self.family(name, "counter", help);

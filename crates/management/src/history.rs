@@ -107,6 +107,16 @@ impl Histories {
         look(history)
     }
 
+    /// Bytes that all samples take, about.
+    pub(crate) fn bytes(&self) -> u64 {
+        let broker = self.of_broker();
+        let of_broker = broker.traffic.bytes() + broker.churn.bytes() + broker.lengths.bytes();
+        drop(broker);
+        let of_queues: usize =
+            self.queues().values().map(|history| history.traffic.bytes() + history.lengths.bytes()).sum();
+        (of_broker + of_queues) as u64
+    }
+
     fn queues(&self) -> MutexGuard<'_, HashMap<Place, QueueHistory>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -165,6 +175,13 @@ impl History {
     /// Whether there are two samples, so that rates are known.
     pub(crate) fn has_rates(&self) -> bool {
         self.fine.len() > 1
+    }
+
+    /// Bytes of its samples: each is a block of its own, for which the allocator adds some.
+    fn bytes(&self) -> usize {
+        let of_one = self.fine.back().map_or(0, |sample| size_of_val(&*sample.figures) + 16);
+        let of_ring = |ring: &VecDeque<Sample>| ring.capacity() * size_of::<Sample>() + ring.len() * of_one;
+        of_ring(&self.fine) + of_ring(&self.coarse)
     }
 
     /// Keeps the figures of a moment. They are always the same, in the same order.

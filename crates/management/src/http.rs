@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{FromRequestParts, Query, State};
 use axum::http::header::{self, HeaderName};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
 use axum::response::{IntoResponse, Response as Answer};
 use axum::routing::get;
+use axum::{Extension, Router};
 use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
@@ -18,6 +18,7 @@ use crate::api::{Asker, Failure};
 use crate::console;
 use crate::control;
 use crate::detailed::{self, Asked};
+use crate::exposition::EXPOSITION;
 use crate::foreign::acts_for_another_site;
 use crate::front;
 use crate::hosts::Hosts;
@@ -26,16 +27,13 @@ use crate::manual;
 use crate::memory::Memory;
 use crate::metrics;
 use crate::native;
-use crate::pool::Work;
+use crate::per_queue::{self, Reader};
 use crate::prefix::Prefix;
 use crate::process::Process;
 use crate::resources;
-use crate::sampling::now;
 use crate::source::{Source, alarms};
 use crate::visit::{Carried, Visit};
 
-/// Content type of Prometheus' text format.
-const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Headers of all answers that do not set them: browsers may not cache a page, guess its type, run
 /// scripts in it or show it in a frame.
 const SAID: [(HeaderName, HeaderValue); 3] = [
@@ -200,23 +198,12 @@ async fn aggregated(State(source): State<Arc<Source>>) -> Answer {
     exposed(figures.await)
 }
 
-/// Figures of the queues that this user sees.
 async fn per_object_of(asker: Asker, State(source): State<Arc<Source>>) -> Answer {
-    let (reader, user) = (Arc::clone(&source), asker.user().to_owned());
-    let figures = source.pool.run(Work::List, &user, move || {
-        let mut queues = reader.broker.queues();
-        if !asker.monitors() {
-            let authority = reader.broker.authority();
-            queues.retain(|queue| authority.enter(asker.identity(), &queue.vhost).is_ok());
-        }
-        metrics::per_queue(&queues, now())
-    });
-    exposed(figures.await)
+    per_queue::all(source, Reader::User(asker)).await
 }
 
-async fn per_object_open(State(source): State<Arc<Source>>) -> Answer {
-    let reader = Arc::clone(&source);
-    exposed(source.pool.run(Work::List, "", move || metrics::per_queue(&reader.broker.queues(), now())).await)
+async fn per_object_open(Extension(visit): Extension<Visit>, State(source): State<Arc<Source>>) -> Answer {
+    per_queue::all(source, Reader::Everybody(visit)).await
 }
 
 fn exposed(figures: Result<impl IntoResponse, String>) -> Answer {
@@ -233,37 +220,31 @@ async fn families_of(State(source): State<Arc<Source>>, Query(asked): Query<Pair
         Err(reason) => return Failure::bad_request(reason).into_response(),
     };
     if !asked.is_about_queues() {
-        return families(source, asked, None).await;
+        return families(source, asked).await;
     }
     match Asker::from_request_parts(&mut parts, &source).await {
-        Ok(asker) => families(source, asked, Some(asker)).await,
+        Ok(asker) => per_queue::families(source, Reader::User(asker), asked).await,
         Err(refusal) => refusal,
     }
 }
 
-async fn families_open(State(source): State<Arc<Source>>, Query(asked): Query<Pairs>) -> Answer {
+async fn families_open(
+    Extension(visit): Extension<Visit>,
+    State(source): State<Arc<Source>>,
+    Query(asked): Query<Pairs>,
+) -> Answer {
     match Asked::of(asked) {
-        Ok(asked) => families(source, asked, None).await,
+        Ok(asked) if asked.is_about_queues() => per_queue::families(source, Reader::Everybody(visit), asked).await,
+        Ok(asked) => families(source, asked).await,
         Err(reason) => Failure::bad_request(reason).into_response(),
     }
 }
 
-/// A request without a user is built like the other figures for strangers.
-async fn families(source: Arc<Source>, asked: Asked, asker: Option<Asker>) -> Answer {
+/// Families of the broker as a whole are built like its other figures.
+async fn families(source: Arc<Source>, asked: Asked) -> Answer {
     let (reader, key) = (Arc::clone(&source), format!("{asked:?}"));
-    let user = asker.as_ref().map(|asker| asker.user().to_owned());
-    let build = move || {
-        let mut queues = if asked.is_about_queues() { reader.broker.queues() } else { Vec::new() };
-        if let Some(asker) = asker.filter(|asker| !asker.monitors()) {
-            let authority = reader.broker.authority();
-            queues.retain(|queue| authority.enter(asker.identity(), &queue.vhost).is_ok());
-        }
-        detailed::text(&reader.facts, &reader.broker.overview(), &queues, &asked)
-    };
-    match user {
-        Some(user) => exposed(source.pool.run(Work::List, &user, build).await),
-        None => exposed(source.scrapes.rare.read(key, build).await),
-    }
+    let build = move || detailed::scrape(&reader.facts, &reader.broker.overview(), &asked).into_text();
+    exposed(source.scrapes.rare.read(key, build).await)
 }
 
 async fn memory(State(source): State<Arc<Source>>) -> Answer {

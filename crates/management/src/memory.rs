@@ -50,7 +50,8 @@ pub(crate) struct Kept {
     pub(crate) declared: u64,
     /// Connections, sessions and consumers.
     pub(crate) clients: u64,
-    /// Answers and documents that are under way over HTTP.
+    /// Answers and documents that are under way over HTTP, and the readings and samples that rates
+    /// and charts are made from.
     pub(crate) http: u64,
     /// Buffers of connections that have not authenticated.
     pub(crate) strangers: u64,

@@ -9,10 +9,7 @@ use crate::exposition::Exposition;
 use crate::facts::{Facts, Socket};
 use crate::memory::{Kept, Memory};
 use crate::process::Process;
-
-/// The most queues that a scrape shows one by one. A longer scrape would take too long; it is cut,
-/// and says so.
-pub(crate) const MOST_QUEUES: usize = 10_000;
+use crate::scrape::{Metric, Scrape, Stalls};
 
 /// The causes of death, in the order of their counters.
 const REASONS: [&str; 4] = ["rejected", "expired", "maxlen", "delivery_limit"];
@@ -60,8 +57,8 @@ pub(crate) fn aggregated(
     out.into_text()
 }
 
-/// The figures of each queue; `now` is in milliseconds since 1970.
-pub(crate) fn per_queue(queues: &[QueueReport], now: u64) -> String {
+/// A scrape of the figures of each queue; `now` is in milliseconds since 1970.
+pub(crate) fn of_queues(now: u64) -> Scrape {
     const OTHERS: [Counter<QueueReport>; 3] = [
         counter(
             [
@@ -76,34 +73,20 @@ pub(crate) fn per_queue(queues: &[QueueReport], now: u64) -> String {
             queue.delayed
         }),
     ];
-    let mut out = Exposition::default();
-    let shown = &queues[..queues.len().min(MOST_QUEUES)];
     let lengths = LENGTHS.iter().map(|counter| (format!("rabbitmq_{}", counter.metric), counter));
-    for (name, counter) in lengths.chain(OTHERS.iter().map(|counter| (counter.metric.to_owned(), counter))) {
-        out.family(&name, "gauge", counter.help);
-        for queue in shown {
-            out.sample(&name, &[("vhost", &queue.vhost), ("queue", &queue.name)], (counter.read)(queue));
-        }
-    }
-    for counter in OF_QUEUES.iter().filter(|counter| !counter.metric.is_empty()) {
+    let gauges = lengths.chain(OTHERS.iter().map(|counter| (counter.metric.to_owned(), counter)));
+    let gauges = gauges
+        .map(|(name, counter)| Metric::new(name, ["gauge", counter.help], |queue| Some((counter.read)(queue) as f64)));
+    let counters = OF_QUEUES.iter().filter(|counter| !counter.metric.is_empty()).map(|counter| {
         let name = format!("rabbitmq_{}_total", counter.metric);
-        out.family(&name, "counter", counter.help);
-        for queue in shown {
-            let figure = (counter.read)(&queue.figures.totals);
-            out.sample(&name, &[("vhost", &queue.vhost), ("queue", &queue.name)], figure);
-        }
-    }
-    stalled(&mut out, shown, now);
-    out.gauge(
-        "hermod_metrics_truncated",
-        "1 when there are more queues than are shown",
-        u64::from(shown.len() < queues.len()),
-    );
-    out.into_text()
+        Metric::new(name, ["counter", counter.help], |queue| Some((counter.read)(&queue.figures.totals) as f64))
+    });
+    let metrics = gauges.chain(counters).chain(ages(now)).collect();
+    Scrape::new(Exposition::default(), metrics, Stalls::Told)
 }
 
-/// How old the oldest messages of each queue are, and why it does not move.
-fn stalled(out: &mut Exposition, queues: &[QueueReport], now: u64) {
+/// How old the oldest messages of each queue are.
+fn ages(now: u64) -> impl Iterator<Item = Metric> {
     type Age = (&'static str, &'static str, fn(&QueueReport) -> Option<u64>);
     const AGES: [Age; 2] = [
         (
@@ -117,22 +100,10 @@ fn stalled(out: &mut Exposition, queues: &[QueueReport], now: u64) {
             |queue| queue.figures.oldest_unsettled,
         ),
     ];
-    for (name, help, published) in AGES {
-        out.family(name, "gauge", help);
-        for queue in queues {
-            if let Some(at) = published(queue) {
-                let age = now.saturating_sub(at) as f64 / 1000.0;
-                out.sample(name, &[("vhost", &queue.vhost), ("queue", &queue.name)], age);
-            }
-        }
-    }
-    out.family("hermod_queue_stalled", "gauge", "1 for each cause that keeps the queue from moving");
-    for queue in queues {
-        for cause in queue.figures.causes.iter().filter(|cause| cause.is_trouble()) {
-            let labels = [("vhost", queue.vhost.as_str()), ("queue", &queue.name), ("reason", cause.name())];
-            out.sample("hermod_queue_stalled", &labels, 1);
-        }
-    }
+    AGES.into_iter().map(move |(name, help, published)| {
+        let age = move |queue: &QueueReport| published(queue).map(|at| now.saturating_sub(at) as f64 / 1000.0);
+        Metric::new(name.to_owned(), ["gauge", help], age)
+    })
 }
 
 /// What takes the memory of the process.
@@ -284,7 +255,7 @@ fn not_alarming(out: &mut Exposition, overview: &Overview, kept: Kept) {
     for (kind, what, bytes) in [
         ("declarations", "of memory of queues, exchanges and bindings", kept.declared),
         ("clients", "of memory of connections, sessions and consumers", kept.clients),
-        ("http", "of answers and documents that are under way over HTTP", kept.http),
+        ("http", "of answers and documents under way over HTTP, and of the samples of rates and charts", kept.http),
         ("strangers", "in buffers of connections that have not authenticated", kept.strangers),
     ] {
         out.gauge(&format!("hermod_{kind}_memory_bytes"), &format!("Bytes {what}"), bytes);
@@ -366,28 +337,5 @@ fn traffic(out: &mut Exposition, sockets: &[Socket]) {
     out.family("hermod_sockets_outgoing_bytes", "gauge", "Bytes sent on the sockets open now");
     for (protocol, (_, _, bytes)) in &by_protocol {
         out.sample("hermod_sockets_outgoing_bytes", &[("protocol", protocol)], *bytes);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn queues_are_shown_one_by_one_up_to_a_limit_that_shows() {
-        let queue = |name: &str| QueueReport {
-            vhost: "/".to_owned(),
-            name: name.to_owned(),
-            ready: 3,
-            unacked: 2,
-            ..QueueReport::default()
-        };
-        let text = per_queue(&[queue("a\"b"), queue("c")], 5000);
-        assert!(text.contains("rabbitmq_queue_messages{vhost=\"/\",queue=\"a\\\"b\"} 5\n"), "{text}");
-        assert!(text.ends_with("hermod_metrics_truncated 0\n"));
-        let many: Vec<_> = (0..=MOST_QUEUES).map(|_| queue("q")).collect();
-        let text = per_queue(&many, 0);
-        assert_eq!(text.matches("rabbitmq_queue_consumers{").count(), MOST_QUEUES);
-        assert!(text.ends_with("hermod_metrics_truncated 1\n"));
     }
 }

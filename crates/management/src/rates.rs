@@ -5,7 +5,7 @@
 //! one. What is sampled whether it is read or not is in `history.rs`.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value as Json, json};
@@ -18,6 +18,9 @@ const STALE: Duration = Duration::from_secs(300);
 const LENGTH: &str = "messages";
 /// The most objects whose readings are remembered; for further objects the rate is 0.
 const MOST: usize = 10_000;
+/// Bytes of one object besides its name and its counts: its place in the table, and what the
+/// allocator adds to each of three blocks.
+const ONE: usize = size_of::<(Box<str>, Seen)>() * 8 / 7 + 3 * 16;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -27,10 +30,15 @@ pub(crate) struct Rates {
 
 #[derive(Debug, Default)]
 struct Memory {
-    things: HashMap<String, Seen>,
+    things: HashMap<Box<str>, Seen>,
+    /// The names of the counters of each kind of object; all objects of a kind share them.
+    kinds: Vec<Names>,
     /// When old readings were last removed.
     swept: Option<Instant>,
 }
+
+/// Names of counters, in the order of their readings.
+type Names = Arc<[Box<str>]>;
 
 impl Memory {
     /// Whether one more object may be remembered. If the table is full, objects that were not read
@@ -43,11 +51,24 @@ impl Memory {
         }
         self.things.len() < MOST
     }
+
+    /// The names of these counters.
+    fn names(&mut self, counts: &Map<String, Json>) -> Names {
+        let is_same =
+            |names: &&Names| names.len() == counts.len() && names.iter().zip(counts.keys()).all(|(a, b)| **a == **b);
+        if let Some(known) = self.kinds.iter().find(is_same) {
+            return Arc::clone(known);
+        }
+        let names: Names = counts.keys().map(|name| name.as_str().into()).collect();
+        self.kinds.push(Arc::clone(&names));
+        names
+    }
 }
 
 /// Two readings of the counters of one object.
 #[derive(Debug, Clone)]
 struct Seen {
+    names: Names,
     older: Reading,
     newer: Reading,
 }
@@ -55,14 +76,13 @@ struct Seen {
 #[derive(Debug, Clone)]
 struct Reading {
     at: Instant,
-    counts: Map<String, Json>,
+    counts: Box<[u64]>,
 }
 
 impl Reading {
-    /// Growth per second since an older reading.
-    fn rate_since(&self, older: &Self, name: &str) -> f64 {
-        let count = |reading: &Self| reading.counts.get(name).and_then(Json::as_u64);
-        let (Some(now), Some(before)) = (count(self), count(older)) else { return 0.0 };
+    /// Growth per second since an older reading of a counter, by its place among the names.
+    fn rate_since(&self, older: &Self, (place, name): (usize, &str)) -> f64 {
+        let (now, before) = (self.counts[place], older.counts[place]);
         let seconds = self.at.saturating_duration_since(older.at).as_secs_f64();
         // A counter that became smaller belongs to an object that was created again, so it grew by
         // nothing. Queues become shorter, too.
@@ -97,22 +117,31 @@ impl Rates {
     /// to.
     pub(crate) fn add(&self, of: &str, stats: &mut Map<String, Json>, now: Instant) {
         let mut memory = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let reading = Reading { at: now, counts: stats.clone() };
-        let unknown = Seen { older: reading.clone(), newer: reading.clone() };
+        let names = memory.names(stats);
+        let counts = stats.values().map(|count| count.as_u64().unwrap_or_default()).collect();
+        let reading = Reading { at: now, counts };
+        let unknown = Seen { names: Arc::clone(&names), older: reading.clone(), newer: reading.clone() };
         let has_room = memory.things.contains_key(of) || memory.has_room(now);
         let mut passing = unknown.clone();
-        let known = if has_room { memory.things.entry(of.to_owned()).or_insert(unknown) } else { &mut passing };
+        let known =
+            if has_room { memory.things.entry(of.into()).or_insert_with(|| unknown.clone()) } else { &mut passing };
         let age = now.saturating_duration_since(known.newer.at);
-        if age > STALE {
-            *known = Seen { older: reading.clone(), newer: reading.clone() };
+        if age > STALE || !Arc::ptr_eq(&known.names, &names) {
+            *known = unknown;
         } else if age >= SPAN {
             known.older = std::mem::replace(&mut known.newer, reading.clone());
         }
-        let names: Vec<String> = reading.counts.keys().cloned().collect();
-        for name in names {
-            let rate = reading.rate_since(&known.older, &name);
+        for (place, name) in names.iter().enumerate() {
+            let rate = reading.rate_since(&known.older, (place, name));
             stats.insert(format!("{name}_details"), json!({ "rate": rate }));
         }
+    }
+
+    /// Bytes that the readings take, about.
+    pub(crate) fn bytes(&self) -> u64 {
+        let memory = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |(of, seen): (&Box<str>, &Seen)| of.len() + 2 * size_of_val(&*seen.newer.counts) + ONE;
+        memory.things.iter().map(of).sum::<usize>() as u64
     }
 }
 

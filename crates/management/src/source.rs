@@ -137,7 +137,8 @@ impl Source {
     /// What is kept besides messages, with what the broker itself knows of it.
     pub(crate) fn kept(&self, of_broker: &MemoryUse) -> Kept {
         let MemoryUse { declared, clients, .. } = *of_broker;
-        Kept { declared, clients, http: self.budget.used(), strangers: (self.network.strangers_bytes)() }
+        let http = self.budget.used() + self.rates.bytes() + self.histories.bytes();
+        Kept { declared, clients, http, strangers: (self.network.strangers_bytes)() }
     }
 
     /// When the TLS certificate expires.

@@ -3,29 +3,20 @@
 //! One that only whole rows can sort is charged as a whole.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::Body;
 use axum::http::header;
 use axum::response::IntoResponse;
-use hyper::body::Frame;
 use serde_json::Value as Json;
 
 use super::answer::{Answer, Failure};
 use super::asker::Asker;
 use super::page::Shape;
 use crate::listing::{self, Collection, Entry, PART, Part, Place, Rights};
+use crate::pieces::{self, PIECE, Pieces, UNDER_WAY};
 use crate::pool::Work;
 use crate::source::Source;
-
-/// Bytes of one chunk; it may be a little larger.
-const CHUNK: usize = 64 * 1024;
-/// Bytes of the last row of a chunk, about.
-const LAST_ROW: usize = 4 * 1024;
-/// Chunks of one list in memory: one is made while one is written.
-const CHUNKS: usize = 2;
 
 /// The name of a field, and the value that rows must have there.
 pub(crate) type Field = (&'static str, String);
@@ -38,6 +29,8 @@ pub(crate) struct List {
     fields: Vec<Field>,
     parts: VecDeque<Part>,
     shape: Shape,
+    /// Whether the bracket before the rows was written.
+    opened: bool,
     /// Whether a row was written.
     begun: bool,
 }
@@ -57,7 +50,7 @@ pub(crate) async fn answer(
     let user = asker.user().to_owned();
     let begin = move || {
         let parts = collection.parts(&source, vhost.as_deref());
-        let list = List { source, asker, collection, fields, parts, shape, begun: false };
+        let list = List { source, asker, collection, fields, parts, shape, opened: false, begun: false };
         list.asker.charge(listing::weight(&list.parts))?;
         if list.shape.is_plain() {
             return Ok(list.begin());
@@ -71,8 +64,9 @@ pub(crate) async fn answer(
     let begun: Result<_, Failure> = pool.run(Work::List, &user, begin).await.map_err(Failure::failed)?;
     let (text, rest) = begun?;
     let Some(list) = rest else { return Ok(json(Body::from(text))) };
-    list.asker.charge(CHUNKS * (CHUNK + LAST_ROW))?;
-    Ok(json(Body::new(Streamed { first: Some(text.into()), state: State::Waiting(Box::new(list)) })))
+    list.asker.charge(UNDER_WAY)?;
+    let places = (Arc::clone(&list.source.pool), user);
+    Ok(json(pieces::body(text, list, places)))
 }
 
 fn json(body: Body) -> axum::response::Response {
@@ -95,39 +89,10 @@ impl List {
 
     /// The beginning of the text, and the rest of the list.
     fn begin(mut self) -> (String, Option<Self>) {
-        let (mut text, more) = self.chunk("[");
+        let (mut text, more) = pieces::next(&mut self);
         // A short list is charged by its length.
         text.shrink_to_fit();
         (text, more.then_some(self))
-    }
-
-    /// The next chunk, and whether more follows.
-    fn next(&mut self) -> (String, bool) {
-        self.chunk("")
-    }
-
-    /// A chunk that begins so, in no more memory than it is charged with.
-    fn chunk(&mut self, begin: &str) -> (String, bool) {
-        let mut text = String::with_capacity(CHUNK + LAST_ROW);
-        text.push_str(begin);
-        let more = self.write(&mut text);
-        (text, more)
-    }
-
-    fn write(&mut self, text: &mut String) -> bool {
-        while text.len() < CHUNK {
-            let Some(rows) = self.rows() else {
-                text.push(']');
-                return false;
-            };
-            for row in rows.into_iter().filter(|row| self.shape.keeps(row)) {
-                if std::mem::replace(&mut self.begun, true) {
-                    text.push(',');
-                }
-                text.push_str(&self.shape.narrow(row).to_string());
-            }
-        }
-        true
     }
 
     /// Whether the user sees anything of a part.
@@ -209,57 +174,23 @@ impl List {
     }
 }
 
-/// A list that is made as it is read.
-struct Streamed {
-    first: Option<Bytes>,
-    state: State,
-}
-
-type Made = (String, Option<Box<List>>);
-
-enum State {
-    /// The next chunk has not been started.
-    Waiting(Box<List>),
-    /// The next chunk is being made.
-    Making(Pin<Box<dyn Future<Output = Result<Made, String>> + Send>>),
-    Done,
-}
-
-async fn make(mut list: Box<List>) -> Result<Made, String> {
-    let pool = Arc::clone(&list.source.pool);
-    let user = list.asker.user().to_owned();
-    let work = move || {
-        let (text, more) = list.next();
-        (text, more.then_some(list))
-    };
-    pool.run(Work::List, &user, work).await
-}
-
-impl HttpBody for Streamed {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(Ok(Frame::data(first))));
+impl Pieces for List {
+    fn write(&mut self, text: &mut String) -> bool {
+        if !std::mem::replace(&mut self.opened, true) {
+            text.push('[');
         }
-        loop {
-            self.state = match std::mem::replace(&mut self.state, State::Done) {
-                State::Done => return Poll::Ready(None),
-                State::Waiting(list) => State::Making(Box::pin(make(list))),
-                State::Making(mut making) => {
-                    let Poll::Ready(made) = making.as_mut().poll(context) else {
-                        self.state = State::Making(making);
-                        return Poll::Pending;
-                    };
-                    let (text, rest) = made.map_err(axum::Error::new)?;
-                    self.state = rest.map_or(State::Done, State::Waiting);
-                    return Poll::Ready(Some(Ok(Frame::data(text.into()))));
-                }
+        while text.len() < PIECE {
+            let Some(rows) = self.rows() else {
+                text.push(']');
+                return false;
             };
+            for row in rows.into_iter().filter(|row| self.shape.keeps(row)) {
+                if std::mem::replace(&mut self.begun, true) {
+                    text.push(',');
+                }
+                text.push_str(&self.shape.narrow(row).to_string());
+            }
         }
+        true
     }
 }
