@@ -81,7 +81,7 @@ impl Memory {
         } else if after < before {
             let used = self.used.fetch_sub(before - after, Ordering::Relaxed);
             let limit = self.limit();
-            let held = self.held.all() + self.uncounted.bytes();
+            let held = self.held.all() + self.uncounted.held();
             if used + held > limit && used - (before - after) + held <= limit {
                 self.housekeeper.wake();
             }
@@ -104,12 +104,12 @@ impl Memory {
     /// Half of the budget is used: messages that need not stay leave memory as they come.
     #[inline]
     pub(crate) fn is_tight(&self) -> bool {
-        self.used() + self.uncounted.bytes() > self.budget() / 2
+        self.used() + self.uncounted.held() > self.budget() / 2
     }
 
     /// Three quarters of the budget are used: messages that are there leave too.
     pub(crate) fn is_short(&self) -> bool {
-        self.used() + self.uncounted.bytes() > self.short()
+        self.used() + self.uncounted.held() > self.short()
     }
 
     fn short(&self) -> usize {
@@ -158,14 +158,15 @@ impl Memory {
         self.used() + self.held.all()
     }
 
-    /// The same, with what nothing counts: this is what the limit is held against.
+    /// The same, with what nothing counts once the process is beyond the limit: this is what the
+    /// limit is held against.
     pub(crate) fn taken(&self) -> usize {
-        self.total() + self.uncounted.bytes()
+        self.total() + self.uncounted.held()
     }
 
     /// Bytes that the process takes beyond everything that is counted.
     pub(crate) fn uncounted(&self) -> usize {
-        self.uncounted.bytes()
+        self.uncounted.beyond()
     }
 
     /// Notes that the process has so many bytes, and that so many of them are counted elsewhere.

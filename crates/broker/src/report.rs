@@ -95,9 +95,11 @@ pub struct MemoryUse {
     pub held: [u64; Held::ALL.len()],
     /// Of large messages that are arriving or have not been flushed.
     pub arriving: u64,
-    /// Of the process, beyond everything that is counted, while the process is beyond the limit.
-    /// They count for the alarm as well.
+    /// Of the process, beyond everything that is counted. They count for the alarm as well while
+    /// the process is beyond the limit.
     pub uncounted: u64,
+    /// What counts for the alarm.
+    pub taken: u64,
     /// Where the memory alarm rises.
     pub limit: u64,
     /// Of declarations. They do not count for the alarm.
@@ -228,6 +230,7 @@ impl Broker {
                 held: Held::ALL.map(|(kind, _, _)| engine.memory.held().of(kind) as u64),
                 arriving: engine.ingress.used() as u64,
                 uncounted: engine.memory.uncounted() as u64,
+                taken: engine.memory.taken() as u64,
                 limit: engine.memory.limit() as u64,
                 declared: declared.memory,
                 clients: engine.memory.kept() as u64,

@@ -3,7 +3,7 @@
 //! Hermod knows three: queued messages, large messages that are arriving, and the rest. It has no
 //! Erlang memory, so the other categories are 0.
 
-use broker::Overview;
+use broker::{MemoryUse, Overview};
 use serde_json::{Map, Value as Json, json};
 
 use crate::process::Process;
@@ -58,6 +58,11 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    /// Bytes of the process that neither the broker counts nor these are.
+    pub(crate) fn uncounted(&self, of_broker: &MemoryUse) -> u64 {
+        of_broker.uncounted.saturating_sub(self.http + self.strangers)
+    }
+
     /// Their sum.
     pub(crate) fn all(&self) -> u64 {
         self.declared + self.clients + self.http + self.strangers

@@ -234,8 +234,6 @@ fn resources(out: &mut Exposition, overview: &Overview, process: Process) {
     for ((_, kind, what), bytes) in Held::ALL.iter().zip(overview.memory.held) {
         out.gauge(&format!("hermod_{kind}_memory_bytes"), &format!("Bytes of {what}"), bytes);
     }
-    let uncounted = "Bytes of the process that nothing counts, while it has more than the limit";
-    out.gauge("hermod_uncounted_memory_bytes", uncounted, overview.memory.uncounted);
     out.gauge("rabbitmq_resident_memory_limit_bytes", "Where the memory alarm rises", overview.memory.limit);
     out.gauge("rabbitmq_disk_space_available_bytes", "Bytes free on the journal's disk", overview.journal.free_bytes);
     let blocks = overview.journal.free_bytes.saturating_sub(overview.journal.room_bytes);
@@ -250,7 +248,7 @@ fn resources(out: &mut Exposition, overview: &Overview, process: Process) {
     out.gauge("rabbitmq_alarms_free_disk_space_watermark", alarm, u8::from(overview.alarms.disk));
 }
 
-/// What raises no alarm.
+/// What raises no alarm, or not by itself.
 fn not_alarming(out: &mut Exposition, overview: &Overview, kept: Kept) {
     for (kind, what, bytes) in [
         ("declarations", "of memory of queues, exchanges and bindings", kept.declared),
@@ -260,6 +258,8 @@ fn not_alarming(out: &mut Exposition, overview: &Overview, kept: Kept) {
     ] {
         out.gauge(&format!("hermod_{kind}_memory_bytes"), &format!("Bytes {what}"), bytes);
     }
+    let uncounted = "Bytes of the process that nothing counts; beyond the limit they count for the alarm";
+    out.gauge("hermod_uncounted_memory_bytes", uncounted, kept.uncounted(&overview.memory));
     let logged = "Bytes of the log that durable declarations take";
     out.gauge("hermod_declarations_journal_bytes", logged, overview.memory.logged);
 }

@@ -119,7 +119,8 @@ pub struct StorageStatus {
     /// that are under way over HTTP, and in buffers of peers that have not logged in.
     #[serde(default)]
     pub memory_kept_bytes: u64,
-    /// Bytes of the process that nothing counts. They count for the alarm, too.
+    /// Bytes of the process that nothing counts. Beyond the limit they count for
+    /// the alarm, too.
     #[serde(default)]
     pub memory_uncounted_bytes: u64,
     /// Bytes of the journal's files.

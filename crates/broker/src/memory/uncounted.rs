@@ -4,9 +4,9 @@
 //! Each count is an estimate, and what a peer chooses can make it wrong: one small message keeps
 //! the block that it shares with messages that have gone. So the system is asked as well.
 //!
-//! Invariant: while the process is beyond the limit, what it takes beyond its counts is held
-//! against the limit like a message. Then messages leave memory, with the blocks that they keep,
-//! and publishers wait.
+//! What the process takes beyond its counts is shown at any time. Invariant: while the process is
+//! beyond the limit, it is held against the limit like a message. Then messages leave memory, with
+//! the blocks that they keep, and publishers wait.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,13 +21,22 @@ const LEAST: usize = 16 << 20;
 pub(super) struct Uncounted {
     /// What an idle process takes, in bytes: the program and its buffers.
     idle: OnceLock<usize>,
-    bytes: AtomicUsize,
+    /// What it takes beyond its counts.
+    beyond: AtomicUsize,
+    /// The same, while it is held against the limit.
+    held: AtomicUsize,
 }
 
 impl Uncounted {
+    /// Bytes that are held against the limit.
     #[inline]
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
+    pub(super) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Bytes beyond the counts, held against the limit or not.
+    pub(super) fn beyond(&self) -> usize {
+        self.beyond.load(Ordering::Relaxed)
     }
 
     /// The process has `resident` bytes, of which `counted` are counted. The first look is at an
@@ -36,8 +45,9 @@ impl Uncounted {
         let besides = resident.saturating_sub(counted);
         let idle = *self.idle.get_or_init(|| besides);
         let allowed = idle + (limit / PART).max(LEAST);
-        let bytes = if resident > limit { besides.saturating_sub(allowed) } else { 0 };
-        self.bytes.store(bytes, Ordering::Relaxed);
+        let beyond = besides.saturating_sub(allowed);
+        self.beyond.store(beyond, Ordering::Relaxed);
+        self.held.store(if resident > limit { beyond } else { 0 }, Ordering::Relaxed);
     }
 }
 
@@ -50,24 +60,26 @@ mod tests {
     #[test]
     fn what_nothing_counts_is_held_against_the_limit_once_the_process_is_beyond_it() {
         let uncounted = Uncounted::default();
-        for (resident, counted, expected) in [
+        for (resident, counted, beyond, held) in [
             // The program itself.
-            (20, 0, 0),
-            (100, 10, 0),
-            // Within the limit it does not count.
-            (256, 10, 0),
+            (20, 0, 0, 0),
+            (46, 10, 0, 0),
+            // Within the limit it is only shown.
+            (100, 10, 54, 0),
+            (256, 10, 210, 0),
             // 20 of the program and a sixteenth of the limit are allowed.
-            (257, 10, 211),
-            (290, 254, 0),
-            (300, 254, 10),
-            (2000, 254, 1710),
+            (257, 10, 211, 211),
+            (290, 254, 0, 0),
+            (300, 254, 10, 10),
+            (2000, 254, 1710, 1710),
             // Holes went back, or messages left.
-            (200, 100, 0),
+            (200, 170, 0, 0),
             // More is counted than there is.
-            (300, 400, 0),
+            (300, 400, 0, 0),
         ] {
             uncounted.look(resident * MIB, counted * MIB, 256 * MIB);
-            assert_eq!(uncounted.bytes() / MIB, expected, "{resident} MiB, {counted} counted");
+            let found = (uncounted.beyond() / MIB, uncounted.held() / MIB);
+            assert_eq!(found, (beyond, held), "{resident} MiB, {counted} counted");
         }
     }
 
@@ -76,7 +88,7 @@ mod tests {
         let uncounted = Uncounted::default();
         for (resident, expected) in [(20, 0), (36, 0), (37, 1)] {
             uncounted.look(resident * MIB, 0, MIB);
-            assert_eq!(uncounted.bytes() / MIB, expected, "{resident} MiB");
+            assert_eq!(uncounted.held() / MIB, expected, "{resident} MiB");
         }
     }
 }

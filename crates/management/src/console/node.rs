@@ -15,6 +15,7 @@ use super::parts::{Column, facts, table};
 use super::trouble::Shown;
 use super::visitor::Visitor;
 use crate::api;
+use crate::memory::Kept;
 use crate::process::Process;
 use crate::quantity;
 use crate::source::Source;
@@ -38,7 +39,7 @@ async fn show(visitor: Visitor, State(source): Shared) -> Shown {
         h2 { "Storage" }
         (storage(&overview))
         h2 { "Memory" }
-        (memory(&overview, process))
+        (memory(&overview, process, source.kept(&overview.memory)))
         h2 { "Listeners" }
         (listeners(&source))
         h2 { "Settings" }
@@ -78,7 +79,7 @@ fn storage(overview: &Overview) -> Markup {
     }
 }
 
-fn memory(overview: &Overview, process: Process) -> Markup {
+fn memory(overview: &Overview, process: Process, kept: Kept) -> Markup {
     let memory = &overview.memory;
     let mut rows: Vec<Vec<Markup>> = Held::ALL
         .into_iter()
@@ -91,16 +92,18 @@ fn memory(overview: &Overview, process: Process) -> Markup {
     };
     part("queued", memory.used.saturating_sub(memory.arriving + held), "messages in queues");
     part("arriving", memory.arriving, "large messages that arrive or wait for a flush");
-    part("uncounted", memory.uncounted, "what else the process has, while it is beyond the limit");
+    part("uncounted", kept.uncounted(memory), "what else the process has; beyond the limit it counts for the alarm");
     part("declarations", memory.declared, "queues, exchanges, bindings; they raise no alarm");
     part("clients", memory.clients, "connections, sessions, consumers; they raise no alarm");
+    part("http", kept.http, "answers and documents under way over HTTP, and the samples of rates and charts");
+    part("strangers", kept.strangers, "buffers of connections that have not authenticated");
     if let Some(resident) = process.resident_bytes {
         part("process", resident, "all memory of the process, with what the allocator keeps");
     }
     let columns = [Column::text("Part"), Column::number("Bytes"), Column::text("What it is")];
     html! {
         p .hint {
-            (figure::bytes(memory.used + memory.uncounted)) " of " (figure::bytes(memory.limit)) " count for the memory alarm."
+            (figure::bytes(memory.taken)) " of " (figure::bytes(memory.limit)) " count for the memory alarm."
         }
         (table("memory", &columns, &rows, html! { "nothing" }))
     }

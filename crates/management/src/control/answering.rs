@@ -128,7 +128,7 @@ impl Source {
                 memory_used_bytes: overview.memory.used,
                 memory_limit_bytes: overview.memory.limit,
                 memory_kept_bytes: self.kept(&overview.memory).all(),
-                memory_uncounted_bytes: overview.memory.uncounted,
+                memory_uncounted_bytes: self.kept(&overview.memory).uncounted(&overview.memory),
                 journal_used_bytes: overview.journal.used_bytes,
                 journal_max_bytes: overview.journal.max_bytes,
                 segments: overview.journal.segments.files.into(),

@@ -21,13 +21,15 @@ const ADMINISTRATOR: &str = "Z3Vlc3Q6Z3Vlc3Q=";
 /// How often memory is looked at.
 const GLANCE: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What the broker counts as memory, as `hermod status` shows it, in parts.
-const COUNTED: [&str; 5] = [
+/// What the broker counts as memory, as `hermod status` shows it, in parts. The last one is what it
+/// says that nothing else counts.
+const COUNTED: [&str; 6] = [
     "hermod_queued_memory_bytes",
     "hermod_arriving_memory_bytes",
     "hermod_transactions_memory_bytes",
     "hermod_bodies_memory_bytes",
     "hermod_replies_memory_bytes",
+    "hermod_uncounted_memory_bytes",
 ];
 /// What it counts beside that: it stays for as long as connections, declarations and answers do.
 const KEPT: [&str; 4] = [
