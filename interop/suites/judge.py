@@ -235,8 +235,10 @@ def tls(certificate, key, ca):
 
 
 def start_broker(state_file):
-    """Starts the broker that a state file describes and waits until it accepts connections."""
+    """Starts the broker that a state file describes, unless it runs, and waits until it accepts connections."""
     state = json.loads(state_file.read_text())
+    if state["pid"] is not None and is_running(state["pid"]):
+        return
     with open(state["log"], "a") as log:
         child = subprocess.Popen(
             [state["program"], "serve", "--data-dir", state["data"], "--port-offset", str(state["offset"])],

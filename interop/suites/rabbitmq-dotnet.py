@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Runs the tests of RabbitMQ's .NET client 5.1.0, the last one that Mono's compiler takes, under Mono and NUnit's console.
+
+Debian's packages: mono-devel, mono-mcs, nunit-console, libnunit-cil-dev. The client is built from the checkout, first the generator of its methods.
+"""
+
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import judge
+
+NUNIT = "/usr/lib/cli/nunit.framework-2.6.3/nunit.framework.dll"
+CONSOLE = "/usr/lib/nunit/nunit-console.exe"
+# The client reads its version from an attribute that the build of its own adds.
+VERSION = '[assembly: System.Reflection.AssemblyInformationalVersion("5.1.0")]\n'
+# SharedQueue hangs under Mono, and uses no broker; flooding takes minutes, and the tests of TLS want certificates of their own.
+LEFT_OUT = {"TestSharedQueue", "TestFloodPublishing", "TestSsl", "TestHeartbeats"}
+CTL = """#!/bin/sh
+case "$*" in *list_connections*) set -- "$@" --no-table-headers ;; esac
+exec {python} {ctl} "$@"
+"""
+FIXTURE = re.compile(r"\[TestFixture\][^{]*?(?:class)\s+(\w+)", re.DOTALL)
+NAMESPACE = re.compile(r"^namespace\s+([\w.]+)", re.MULTILINE)
+
+
+def body():
+    options = judge.arguments("rabbitmq-dotnet", __doc__, standard_ports=True)
+    checkout = judge.copy_of(options)
+    client, tests = checkout / "projects/client", checkout / "projects/client/Unit"
+    built = options.work_dir / "built"
+    built.mkdir(exist_ok=True)
+    build(client, checkout / "docs/specs/amqp0-9-1.stripped.xml", built)
+    fixtures = options.work_dir / "fixtures.txt"
+    fixtures.write_text("".join(f"{name}\n" for name in sorted(fixtures_of(tests)) if name.split(".")[-1] not in LEFT_OUT))
+    ctl = options.work_dir / "rabbitmqctl"
+    ctl.write_text(CTL.format(python=sys.executable, ctl=judge.FOLDER / "rabbitmqctl.py"))
+    ctl.chmod(0o755)
+    results = options.work_dir / "results.xml"
+    results.unlink(missing_ok=True)
+    with judge.Broker(options) as broker:
+        environment = {"HERMOD_SUITE_STATE": str(broker.state), "RABBITMQ_RABBITMQCTL_PATH": str(ctl)}
+        command = ["mono", CONSOLE, "-noshadow", "-nologo", "-labels", f"-runlist={fixtures}", f"-xml={results}", "Unit.dll"]
+        log = judge.run(options, command, folder=built, environment=environment)
+    if not results.is_file():
+        raise judge.Trouble(f"NUnit wrote no results; see {log}")
+    return judge.report(options, "5.1.0", list(outcomes(results)))
+
+
+def build(client, specification, built):
+    """Builds the generator, the client and its tests."""
+    listed = re.search(r'Include="([^"]+)"', (client / "ApigenBootstrap/ApigenBootstrap.csproj").read_text())[1].split(";")
+    bootstrap = [client / one.replace("\\", "/").removeprefix("../") for one in listed]
+    sources = sorted((client / "Apigen/src").rglob("*.cs"))
+    compiler(built / "apigen.exe", [*sources, *bootstrap], ())
+    judge.prepare(["mono", str(built / "apigen.exe"), "--apiName:AMQP_0_9_1", str(specification), str(built / "methods.cs")])
+    (built / "version.cs").write_text(VERSION)
+    sources = sorted(one for one in (client / "RabbitMQ.Client").rglob("*.cs") if "WinRT" not in one.parts)
+    compiler(built / "RabbitMQ.Client.dll", [*sources, built / "methods.cs", built / "version.cs"], ("System.Net.Http", "Microsoft.CSharp"))
+    (built / "nunit.framework.dll").write_bytes(judge.pathlib.Path(NUNIT).read_bytes())
+    sources = sorted((client / "Unit/src").rglob("*.cs"))
+    compiler(built / "Unit.dll", sources, (built / "RabbitMQ.Client.dll", built / "nunit.framework.dll"))
+
+
+def compiler(output, sources, references):
+    kind = [] if output.suffix == ".exe" else ["-target:library"]
+    judge.prepare(["mcs", "-langversion:latest", "-nowarn:0618,1591,0612,0672", *kind, f"-out:{output}", *(f"-r:{one}" for one in references),
+                   *map(str, sources)])
+
+
+def fixtures_of(tests):
+    """The names of the tests' classes, each with its namespace where it has one."""
+    for file in (tests / "src").rglob("*.cs"):
+        text = file.read_text(encoding="utf-8-sig")
+        namespace = NAMESPACE.search(text)
+        for name in FIXTURE.findall(text):
+            yield f"{namespace[1]}.{name}" if namespace else name
+
+
+def outcomes(results):
+    """The outcomes in NUnit's XML. A test that NUnit did not run was left out by its own attribute."""
+    for case in ElementTree.parse(results).iter("test-case"):
+        name = case.get("name").removeprefix("RabbitMQ.Client.Unit.")
+        if case.get("executed") != "True":
+            yield judge.Outcome(name, "skipped")
+        elif case.get("result") == "Success":
+            yield judge.Outcome(name, "passed")
+        else:
+            said = case.find(".//message")
+            yield judge.Outcome(name, "failed", (said.text or "").strip() if said is not None else case.get("result"))
+
+
+judge.main(body)
