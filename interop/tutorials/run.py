@@ -26,6 +26,8 @@ PATIENCE = 60
 READY = "waiting, Ctrl-C ends it"
 # Debian's php-amqplib stands in for what Composer would fetch.
 PHP_LIBRARY = "/usr/share/php/PhpAmqpLib/autoload.php"
+# NuGet's RabbitMQ.Client 5.1.0 has it in lib/net451.
+CSHARP_LIBRARY = os.environ.get("RABBITMQ_CLIENT_DLL", "RabbitMQ.Client.dll")
 
 # For each language: what it needs, how its libraries are had, and how a program is called. `{venv}`
 # and `{folder}` are of this run.
@@ -60,6 +62,16 @@ LANGUAGES = {
         "needs": ["php", PHP_LIBRARY],
         "prepare": [["mkdir", "vendor"], ["ln", "-s", PHP_LIBRARY, "vendor/autoload.php"]],
         "call": ["php", "{name}.php"],
+    },
+    "csharp": {
+        "needs": ["mcs", "mono", CSHARP_LIBRARY],
+        "prepare": [
+            ["mkdir", "-p", "{folder}/bin"],
+            ["cp", os.path.abspath(CSHARP_LIBRARY), "{folder}/bin/RabbitMQ.Client.dll"],
+            ["mcs", "-langversion:latest", "-out:{folder}/bin/{name}.exe", "-r:{folder}/bin/RabbitMQ.Client.dll", "{name}.cs"],
+        ],
+        "each": True,
+        "call": ["mono", "{folder}/bin/{name}.exe"],
     },
 }
 

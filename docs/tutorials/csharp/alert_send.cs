@@ -1,13 +1,22 @@
-#:package RabbitMQ.Client@7.2.2
-
-using RabbitMQ.Client;
+using System;
 using System.Text;
+using RabbitMQ.Client;
 
-var url = Environment.GetEnvironmentVariable("AMQP_URL") ?? "amqp://guest:guest@localhost:5672/%2f";
-var factory = new ConnectionFactory { Uri = new Uri(url) };
-await using var connection = await factory.CreateConnectionAsync();
-await using var channel = await connection.CreateChannelAsync(new CreateChannelOptions(true, true)); // with confirms
-var (key, text) = (args[0], args[1]);
-await channel.ExchangeDeclareAsync("alerts", ExchangeType.Topic, durable: true);
-await channel.BasicPublishAsync("alerts", key, Encoding.UTF8.GetBytes(text));
-Console.WriteLine($"sent to {key}: {text}");
+class AlertSend
+{
+    static void Main(string[] args)
+    {
+        var url = Environment.GetEnvironmentVariable("AMQP_URL") ?? "amqp://guest:guest@localhost:5672/%2f";
+        var factory = new ConnectionFactory { Uri = new Uri(url) };
+        using (var connection = factory.CreateConnection())
+        using (var channel = connection.CreateModel())
+        {
+            channel.ConfirmSelect();
+            string key = args[0], text = args[1];
+            channel.ExchangeDeclare("alerts", ExchangeType.Topic, durable: true);
+            channel.BasicPublish("alerts", key, null, Encoding.UTF8.GetBytes(text));
+            channel.WaitForConfirmsOrDie();
+            Console.WriteLine($"sent to {key}: {text}");
+        }
+    }
+}

@@ -1,22 +1,27 @@
-#:package RabbitMQ.Client@7.2.2
-
+using System;
+using System.Text;
+using System.Threading;
 using RabbitMQ.Client;
 using RabbitMQ.Client.Events;
-using System.Text;
 
-var url = Environment.GetEnvironmentVariable("AMQP_URL") ?? "amqp://guest:guest@localhost:5672/%2f";
-var factory = new ConnectionFactory { Uri = new Uri(url) };
-await using var connection = await factory.CreateConnectionAsync();
-await using var channel = await connection.CreateChannelAsync();
-await channel.ExchangeDeclareAsync("news", ExchangeType.Fanout, durable: true);
-QueueDeclareOk queue = await channel.QueueDeclareAsync(); // exclusive; the broker picks the name
-await channel.QueueBindAsync(queue.QueueName, "news", "");
-var consumer = new AsyncEventingBasicConsumer(channel);
-consumer.ReceivedAsync += (_, message) =>
+class NewsReceive
 {
-    Console.WriteLine($"received: {Encoding.UTF8.GetString(message.Body.Span)}");
-    return Task.CompletedTask;
-};
-await channel.BasicConsumeAsync(queue.QueueName, autoAck: true, consumer);
-Console.WriteLine("waiting, Ctrl-C ends it");
-await Task.Delay(Timeout.Infinite);
+    static void Main(string[] args)
+    {
+        var url = Environment.GetEnvironmentVariable("AMQP_URL") ?? "amqp://guest:guest@localhost:5672/%2f";
+        var factory = new ConnectionFactory { Uri = new Uri(url) };
+        using (var connection = factory.CreateConnection())
+        using (var channel = connection.CreateModel())
+        {
+            channel.ExchangeDeclare("news", ExchangeType.Fanout, durable: true);
+            var queue = channel.QueueDeclare().QueueName; // exclusive; the broker picks the name
+            channel.QueueBind(queue, "news", "");
+            var consumer = new EventingBasicConsumer(channel);
+            consumer.Received += (_, message) =>
+                Console.WriteLine($"received: {Encoding.UTF8.GetString(message.Body)}");
+            channel.BasicConsume(queue, autoAck: true, consumer: consumer);
+            Console.WriteLine("waiting, Ctrl-C ends it");
+            Thread.Sleep(Timeout.Infinite);
+        }
+    }
+}
