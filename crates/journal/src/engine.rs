@@ -6,6 +6,8 @@
 
 pub(crate) mod appender;
 pub(crate) mod backup;
+pub(crate) mod feed;
+pub(crate) mod follower;
 pub(crate) mod journal;
 pub(crate) mod owners;
 pub(crate) mod recycle;

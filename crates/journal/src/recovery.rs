@@ -16,13 +16,14 @@ use crate::disk::Disk;
 use crate::error::OpenError;
 use crate::file_header::write_header;
 use crate::group::Group;
+use crate::held::{Held, HeldGroups};
 use crate::layout::{FORMAT, is_spilled_name, slot_name};
 use crate::log::{LogEnd, LogId};
 use crate::options::{BLOCK, Options, Sizes};
 use crate::progress::Progress;
 use crate::record::{self, Kind, Naming, Record};
 use crate::replay::Replay;
-use crate::wal::batch::{BatchHeader, HEADER, Link};
+use crate::wal::batch::{BatchHeader, BatchKind, HEADER, Link};
 use crate::wal::entries::Entries;
 use crate::wal::file::{FREE_SLOTS, Ring, Shelf, Slot};
 use crate::wal::identity::{Advance, Identity};
@@ -53,10 +54,7 @@ pub(crate) struct Recovered {
     pub(crate) previous: Link,
     /// The term that begins.
     pub(crate) term: u64,
-    /// Where each log ends.
-    pub(crate) ends: BTreeMap<LogId, LogEnd>,
-    /// Where the entries of each log lie.
-    pub(crate) entries: BTreeMap<LogId, Entries>,
+    pub(crate) logs: RecoveredLogs,
     /// The first generation in this version's format, if the log has older ones.
     pub(crate) current_from: u32,
     /// What was cut off behind the end.
@@ -65,12 +63,33 @@ pub(crate) struct Recovered {
     pub(crate) leftover: Vec<String>,
 }
 
+/// What recovery knows of the logs.
+pub(crate) struct RecoveredLogs {
+    /// Where each ends.
+    pub(crate) ends: BTreeMap<LogId, LogEnd>,
+    /// Where the entries of each lie.
+    pub(crate) entries: BTreeMap<LogId, Entries>,
+    /// Groups of the last term of each that have not ended. A journal that follows may still be
+    /// sent their ends.
+    pub(crate) unfinished: HeldGroups,
+}
+
 /// What the first pass over the log learns: which groups are whole.
 #[derive(Default)]
 pub(crate) struct GroupEnds {
-    /// By term and number, with the last file that has an end of them. In format 1 all are of term
-    /// 0, and a number is used again once nothing in the log has it.
-    pub(crate) ended: HashMap<(u64, Group), usize>,
+    /// With the last file that has an end of them.
+    pub(crate) ended: HashMap<GroupName, usize>,
+}
+
+/// What a group is called: the log of its batches, none where they restate; their term; its number.
+/// Two terms of one log, and two logs that came from two journals, may use a number each. In format
+/// 1 all are of term 0, and a number is used again once nothing in the log has it.
+pub(crate) type GroupName = (Option<LogId>, u64, Group);
+
+/// What a group is called that a batch has records of.
+pub(crate) fn name_of(header: &BatchHeader, group: Group) -> GroupName {
+    let log = header.identity.map_or(LogId::SYSTEM, |identity| identity.end.log);
+    ((header.kind == BatchKind::News).then_some(log), header.term(), group)
 }
 
 /// What the second pass gathers besides replaying.
@@ -78,6 +97,8 @@ pub(crate) struct GroupEnds {
 struct Gathered {
     files: Vec<LogFile>,
     entries: EntryMap,
+    /// The groups that have not ended.
+    unfinished: HeldGroups,
     /// The batches at the end that no later one proves flushed.
     tail: VecDeque<Unproven>,
 }
@@ -101,7 +122,7 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, replay: &mut dyn R
     let mut groups = GroupEnds::default();
     let FoundLog { start, end, cut } = scan.find_log(&mut |at, header, records| {
         options.progress.reached(at);
-        each_record(&scan.files[at], header, records, &mut |_, record| groups.note(at, header.term(), &record))
+        each_record(&scan.files[at], header, records, &mut |_, record| groups.note(at, header, &record))
     })?;
     // The walk may have begun in files that are older than the log.
     groups.ended.retain(|_, at| *at >= start);
@@ -109,8 +130,11 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, replay: &mut dyn R
     older.extend(scan.files[..start].iter().map(ScanFile::spare));
     choose_segments(&mut segments, &*disk, &scan, start, &older)?;
     segments.deliver(replay);
-    let Gathered { files: log_files, entries, tail } = replay_all(&scan, start, &groups, (&options.progress, replay))?;
+    let Gathered { files: log_files, entries, mut unfinished, tail } =
+        replay_all(&scan, start, &groups, (&options.progress, replay))?;
     options.progress.end();
+    let logs = logs_of(&end);
+    unfinished.retain_last(|log| logs.get(&log).map(|end| end.term));
     // The log is good; from here on the disk is changed.
     match marker {
         Marker::Missing => directory::write_marker(&*disk, incarnation)?,
@@ -143,12 +167,21 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, replay: &mut dyn R
         next_sequence: end.sequence.unwrap_or(1),
         previous: end.previous,
         term: end.term.saturating_add(1),
-        ends: end.logs,
-        entries: entries.0,
+        logs: RecoveredLogs { ends: logs, entries: entries.0, unfinished },
         current_from,
         cut,
         leftover,
     })
+}
+
+/// Up to where each log goes. What a log of format 1 has is as one entry of the system's log. That
+/// can't be sent, and so no journal can follow from the start on, where it would lack it.
+fn logs_of(end: &End) -> BTreeMap<LogId, LogEnd> {
+    let mut logs = end.logs.clone();
+    if logs.is_empty() && end.sequence.is_some() {
+        logs.insert(LogId::SYSTEM, LogEnd { index: 1, ..LogEnd::before(LogId::SYSTEM, 0) });
+    }
+    logs
 }
 
 /// The bytes that these files take, which will be free again soon.
@@ -192,7 +225,8 @@ fn replay_all(
         each_record(&scan.files[at], header, records, &mut |_, record| {
             let bodies = gathered.entries.bodies(&record, header, oldest);
             gathered.note(&record, &bodies);
-            deliver(&record, (header.term(), groups), &bodies, replay);
+            gathered.keep_unfinished(header, groups, &record, &bodies);
+            deliver(&record, (header, groups), &bodies, replay);
         })?;
         gathered.note_tail(at, header);
         Ok(())
@@ -235,11 +269,16 @@ impl EntryMap {
 }
 
 impl GroupEnds {
-    /// Notes a record of a batch of `term` in file `at`.
-    pub(crate) fn note(&mut self, at: usize, term: u64, record: &Record<'_>) {
+    /// Notes a record of a batch in file `at`.
+    pub(crate) fn note(&mut self, at: usize, header: &BatchHeader, record: &Record<'_>) {
         if let Kind::GroupEnd { group } = record.kind {
-            self.ended.insert((term, group), at);
+            self.ended.insert(name_of(header, group), at);
         }
+    }
+
+    /// Whether a record of a batch counts: it is in no group, or in one that ended.
+    pub(crate) fn stands(&self, header: &BatchHeader, record: &Record<'_>) -> bool {
+        record.group.is_none_or(|group| self.ended.contains_key(&name_of(header, group)))
     }
 }
 
@@ -264,6 +303,21 @@ impl Gathered {
             let first = self.files.first().map_or(0, |first| first.generation);
             let files = bodies.iter().flatten().filter_map(|body| body.file.checked_sub(first));
             files.for_each(|at| self.files.get_mut(at as usize).into_iter().for_each(|file| file.touch(owner)));
+        }
+    }
+
+    /// Keeps a record of a group that has not ended.
+    fn keep_unfinished(
+        &mut self,
+        header: &BatchHeader,
+        groups: &GroupEnds,
+        record: &Record<'_>,
+        bodies: &[Option<Address>],
+    ) {
+        let Some(group) = record.group.filter(|_| !groups.stands(header, record)) else { return };
+        if let (Some(log), term, group) = name_of(header, group) {
+            let held = Held::new(record, bodies.iter().copied().flatten().collect());
+            self.unfinished.add((log, term, group), held, header.generation);
         }
     }
 
@@ -296,15 +350,15 @@ pub(crate) fn each_record(
     Err(OpenError::damaged(&file.name(), u64::from(header.offset), "a batch has more bytes than its records"))
 }
 
-/// Gives one record, of a batch of `term`, to `replay`, unless its group never ended in that term.
-/// `bodies` are those that it references.
+/// Gives one record of a batch to `replay`, unless its group never ended. `bodies` are those that it
+/// references.
 pub(crate) fn deliver(
     record: &Record<'_>,
-    (term, groups): (u64, &GroupEnds),
+    (header, groups): (&BatchHeader, &GroupEnds),
     bodies: &[Option<Address>],
     replay: &mut dyn Replay,
 ) {
-    let stands = record.group.is_none_or(|group| groups.ended.contains_key(&(term, group)));
+    let stands = groups.stands(header, record);
     match record.kind {
         Kind::Reference { owner, first_seq, .. } if !stands => replay.burnt(owner, first_seq, bodies.len() as u64),
         _ if !stands => {}

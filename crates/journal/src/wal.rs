@@ -5,5 +5,6 @@ pub(crate) mod buffer;
 pub(crate) mod entries;
 pub(crate) mod file;
 pub(crate) mod identity;
+pub(crate) mod received;
 pub(crate) mod table;
 pub(crate) mod tails;

@@ -46,11 +46,12 @@ impl Restater {
 }
 
 impl Owners for Restater {
-    fn restate(&self, owners: &[Owner], restatement: &Restatement<'_>) {
+    fn restate(&self, owners: &[Owner], restatement: &Restatement<'_>) -> Vec<Owner> {
         let engine = self.engine();
         for owner in owners {
             restate_one(&engine, *owner, restatement);
         }
+        Vec::new()
     }
 
     fn referenced(&self, owner: Owner, file: u32, found: &mut Vec<Reference>) {

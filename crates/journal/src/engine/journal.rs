@@ -8,6 +8,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex};
 
 use crate::admission::{Admission, AdmissionGate};
@@ -18,13 +19,14 @@ use crate::engine::recycle::{Activity, Recycler};
 use crate::engine::scrub::Scrub;
 use crate::engine::writer::{Flushed, Writer, WrittenEnds};
 use crate::engine::{Engine, Figures, Log, OnFailure, RoomNeeds, State, Target};
+use crate::held::HeldGroups;
 use crate::layout::is_copied;
-use crate::log::LogId;
+use crate::log::{LogEnd, LogId};
 use crate::memory::Memory;
 use crate::options::{Durability, Options, Sizes};
 use crate::read::{self, no_body};
 use crate::recovery::scan::Cut;
-use crate::recovery::{self, Recovered};
+use crate::recovery::{self, Recovered, RecoveredLogs};
 use crate::reference::{Chunk, Reference};
 use crate::replay::Replay;
 use crate::spill::Spill;
@@ -423,6 +425,14 @@ impl Opened {
         (journal.clone(), Stepper(journal))
     }
 
+    /// Up to where the logs go, and the groups that had not ended, for a journal that follows. None
+    /// for one in memory.
+    pub(crate) fn take_unfinished(&mut self) -> Option<(HashMap<LogId, LogEnd>, HeldGroups)> {
+        let (recovered, _) = self.recovered.as_mut()?;
+        let ends = recovered.logs.ends.iter().map(|(log, end)| (*log, *end)).collect();
+        Some((ends, std::mem::take(&mut recovered.logs.unfinished)))
+    }
+
     /// What recovery cut off at the end of the log.
     pub fn cut(&self) -> Option<&Cut> {
         self.recovered.as_ref().and_then(|(recovered, _)| recovered.cut.as_ref())
@@ -464,7 +474,7 @@ impl Opened {
                     }
                 });
                 recovered.segments.find_dead();
-                progress = Progress::resumed(recovered.ends.values().map(|end| (end.log, end.index)));
+                progress = Progress::resumed(recovered.logs.ends.values().map(|end| (end.log, end.index)));
                 let (buffer, log) = running(recovered, self.options.durability, owners, on_failure);
                 (Target::Log(Box::new(buffer)), Some(log), Some(lock))
             }
@@ -505,8 +515,7 @@ fn running(
         next_sequence,
         previous,
         term,
-        ends,
-        entries,
+        logs: RecoveredLogs { ends, entries, unfinished: _ },
         current_from,
         cut: _,
         leftover,

@@ -5,6 +5,7 @@ use crate::engine::Engine;
 use crate::engine::appender::Appender;
 use crate::reference::{Bits, Chunk, Reference};
 use crate::wal::batch::BatchKind;
+use crate::wal::buffer::Buffer;
 use crate::{LogId, Owner};
 
 /// The right to say again what a file says that is about to leave the log.
@@ -21,6 +22,16 @@ impl<'a> Restatement<'a> {
     }
 }
 
+impl Restatement<'_> {
+    /// Whether every group of a log has ended that was sent by another journal. Always so in a
+    /// journal that follows none.
+    pub fn is_whole(&self, log: LogId) -> bool {
+        let whole =
+            |buffer: &mut Buffer| buffer.recycle.received.as_ref().is_none_or(|received| received.is_whole(log));
+        self.0.with_buffer(whole).unwrap_or(true)
+    }
+}
+
 /// Knows the present state of every owner. What is asked here is asked on the background thread,
 /// without any lock that appending takes.
 pub trait Owners: Send + Sync {
@@ -30,7 +41,11 @@ pub trait Owners: Send + Sync {
     /// time. For an owner that has had chunks since the journal was opened, this includes all of
     /// its sequence numbers that are settled. A chunk comes back at the next start as long as
     /// anything keeps its segment.
-    fn restate(&self, owners: &[Owner], restatement: &Restatement<'_>);
+    ///
+    /// Gives the owners that could not be restated yet, since a group of their log is open whose
+    /// records a later one may contradict: see [`Restatement::is_whole`]. They are asked again when
+    /// one has ended.
+    fn restate(&self, owners: &[Owner], restatement: &Restatement<'_>) -> Vec<Owner>;
     /// Adds to `found` the references of `owner` that are not settled and whose bodies lie in
     /// `file`. That file is closed and no publisher holds anything in it, so there will be no more
     /// of them. A length of zero is taken for one that is not known; it is read from the file.

@@ -135,7 +135,8 @@ impl Log {
 fn can_leave(buffer: &Buffer) -> bool {
     let oldest = buffer.table.oldest();
     let written = buffer.first_pending().file > oldest.generation;
-    buffer.table.len() > 1 && written && oldest.holds == 0 && !buffer.groups.hold(oldest.generation)
+    let sent = buffer.recycle.received.as_ref().is_none_or(|received| received.lets_go(oldest.generation));
+    buffer.table.len() > 1 && written && oldest.holds == 0 && sent && !buffer.groups.hold(oldest.generation)
 }
 
 /// Whether only the facts of its owners keep the oldest file.

@@ -186,7 +186,9 @@ mod tests {
     }
 
     impl Owners for Nothing {
-        fn restate(&self, _: &[Owner], _: &Restatement<'_>) {}
+        fn restate(&self, _: &[Owner], _: &Restatement<'_>) -> Vec<Owner> {
+            Vec::new()
+        }
         fn referenced(&self, _: Owner, _: u32, _: &mut Vec<Reference>) {}
         fn unsettled(&self, _: Owner, _: u64, _: &mut Bits) {}
         fn moved(&self, _: Owner, _: u64, _: &[u32], _: Chunk, _: &[Reference]) -> u64 {

@@ -74,22 +74,27 @@ pub(crate) struct WrittenEnds {
 impl WrittenEnds {
     /// What recovery found, all of it flushed.
     pub(crate) fn new(term: u64, ends: &BTreeMap<LogId, LogEnd>) -> Self {
-        let ends = ends.values().map(|end| (end.log, (LogEnd { term, ..*end }, end.index))).collect();
+        let ends = ends.values().map(|end| (end.log, (*end, end.index))).collect();
         Self { term, ends, unsynced: Vec::new() }
+    }
+
+    /// Begins a term that is later than its own, and than all that were appended before.
+    pub(crate) fn begin_term(&mut self, last_appended: u64) {
+        self.term = last_appended.max(self.term).saturating_add(1);
     }
 
     /// Moves the log of a batch forward, and gives what its header says of it.
     fn take(&mut self, batch: &Batch, records: &[u8]) -> Identity {
-        let (term, log) = (self.term, batch.log);
+        let (term, log) = (batch.term.unwrap_or(self.term), batch.log);
         let (end, commit) = self.ends.entry(log).or_insert_with(|| (LogEnd::before(log, term), 0));
         if batch.advance() == Advance::Yes {
-            *end = end.with(Advance::Yes, records);
+            *end = LogEnd { term, ..end.with(Advance::Yes, records) };
             debug_assert_eq!(end.index, batch.index, "the buffer and the writer count alike");
             if self.unsynced.last() != Some(&log) {
                 self.unsynced.push(log);
             }
         }
-        Identity { end: *end, commit: *commit }
+        Identity { end: LogEnd { term, ..*end }, commit: *commit }
     }
 
     /// Everything written is flushed.

@@ -18,6 +18,7 @@ use crate::options::BLOCK;
 use crate::record::Kind;
 use crate::recovery::each_record;
 use crate::wal::batch::{BatchHeader, BatchKind, HEADER, Link};
+use crate::wal::identity::Advance;
 
 /// A file with a good header.
 pub(crate) struct ScanFile {
@@ -73,7 +74,7 @@ pub(crate) struct End {
     pub(crate) previous: Link,
     /// The oldest generation still needed, by the last batch that said so.
     pub(crate) oldest: u32,
-    /// The term of the last batch.
+    /// The latest term of any batch.
     pub(crate) term: u64,
     /// How far each log has come, from the first batch on that says so.
     pub(crate) logs: BTreeMap<LogId, LogEnd>,
@@ -236,7 +237,7 @@ impl Scan {
                 sequence: Some(header.sequence + 1),
                 previous: link,
                 oldest: header.oldest,
-                term: header.term(),
+                term: end.term.max(header.term()),
                 logs: end.logs,
             };
         }
@@ -258,13 +259,18 @@ impl Scan {
         };
         let end = match logs.get(&identity.end.log) {
             Some(end) => end.follow(identity, header.advance(), records).map_err(damaged)?,
-            None => identity.end,
+            None if header.advance() == Advance::Yes => identity.end,
+            // The term is that of the journal which wrote the batch.
+            None => LogEnd { term: 0, ..identity.end },
         };
         logs.insert(end.log, end);
         if header.kind == BatchKind::Housekeeping {
             each_record(&self.files[at], header, records, &mut |_, record| {
                 if let Kind::LogEnd { end } = record.kind {
-                    logs.entry(end.log).or_insert(end);
+                    let known = logs.entry(end.log).or_insert(end);
+                    if known.index == end.index {
+                        known.term = known.term.max(end.term);
+                    }
                 }
             })?;
         }

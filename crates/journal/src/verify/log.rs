@@ -23,7 +23,7 @@ pub(super) struct Found {
 pub(super) fn find(scan: &Scan, found: &mut Verification) -> Result<Found, OpenError> {
     let mut groups = GroupEnds::default();
     let outcome = scan.find_log(&mut |at, header, records| {
-        each_record(&scan.files[at], header, records, &mut |_, record| groups.note(at, header.term(), &record))
+        each_record(&scan.files[at], header, records, &mut |_, record| groups.note(at, header, &record))
     });
     match outcome {
         Ok(FoundLog { start, end, cut }) => {
@@ -44,7 +44,7 @@ pub(super) fn find(scan: &Scan, found: &mut Verification) -> Result<Found, OpenE
                     oldest = header.oldest;
                     // What is malformed is noted when the records are read.
                     let _ = each_record(&scan.files[at], header, records, &mut |_, record| {
-                        groups.note(at, header.term(), &record);
+                        groups.note(at, header, &record);
                     });
                     Ok(())
                 },
@@ -86,7 +86,7 @@ pub(super) fn read(scan: &Scan, log: &Found, tally: &mut Tally<'_>, found: &mut 
                 damages.push((file.name(), offset.into(), "a body in the log does not check".to_owned()));
             }
             let bodies = entries.bodies(&record, header, oldest);
-            deliver(&record, (header.term(), &log.groups), &bodies, tally);
+            deliver(&record, (header, &log.groups), &bodies, tally);
         });
         if let Err(OpenError::Damaged { file, offset, what }) = read {
             damages.push((file, offset, what));

@@ -205,6 +205,8 @@ pub(crate) struct Batch {
     pub(crate) log: LogId,
     /// The index of its log with it.
     pub(crate) index: u64,
+    /// The term of a batch that came from another journal.
+    pub(crate) term: Option<u64>,
     pub(crate) file: u32,
     pub(crate) offset: u32,
     pub(crate) sequence: u64,

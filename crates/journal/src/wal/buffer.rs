@@ -11,13 +11,16 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 use parking_lot::RwLock;
 
 use super::batch::{Batch, BatchKind, HEADER, footprint};
 use super::entries::Entries;
+use super::received::Received;
 use super::table::{LogFile, Table};
-use super::tails::Tails;
+use super::tails::{Missing, Tails};
 use crate::cold::count::Counts;
+use crate::entry::Entry;
 use crate::group::{Group, Groups};
 use crate::log::{LogEnd, LogId};
 use crate::options::{BLOCK, Sizes};
@@ -84,6 +87,8 @@ pub(crate) struct Recycle {
     pub(crate) current_from: u32,
     /// It waits until no group up to this one is open.
     pub(crate) awaited_group: Option<u64>,
+    /// What may still be needed of the entries that came from elsewhere, in a journal that follows.
+    pub(crate) received: Option<Received>,
 }
 
 /// A batch that is not durable.
@@ -122,7 +127,13 @@ impl Buffer {
             proven: sequence == 1,
             fresh: 0,
             restated: 0,
-            recycle: Recycle { stage: Recycling::Free, relieve: false, current_from: 0, awaited_group: None },
+            recycle: Recycle {
+                stage: Recycling::Free,
+                relieve: false,
+                current_from: 0,
+                awaited_group: None,
+                received: None,
+            },
         }
     }
 
@@ -160,6 +171,29 @@ impl Buffer {
         let entries = &self.tails.get(place).entries;
         draft.write(group, bytes, |body| entries.name(index, body));
         (address, need as u64)
+    }
+
+    /// Appends an entry that came from elsewhere as the next of the log at `place`, in a batch of
+    /// its own. Gives the file that it lies in.
+    pub(crate) fn append_entry(&mut self, place: usize, entry: &Entry) -> u32 {
+        let records = entry.records();
+        self.fresh += records.len() as u64;
+        self.close_open(self.tails.get(place).open);
+        let at = self.place(place, BatchKind::News, records.len());
+        let Pending::Open { batch, .. } = &mut self.pending[at] else { unreachable!("it was just placed") };
+        batch.term = Some(entry.end().term);
+        batch.records = entry.count();
+        let bytes = batch.bytes.get_mut();
+        bytes.reserve_exact(records.len() + BLOCK as usize);
+        bytes.extend_from_slice(records);
+        let file = batch.file;
+        self.close(at);
+        file
+    }
+
+    /// The body that entry `index` of the log at `place` names so.
+    pub(crate) fn find_body(&self, place: usize, index: u64, name: (u32, u32)) -> Option<Address> {
+        self.tails.get(place).entries.find(index, name)
     }
 
     /// The place of an open batch among the pending ones that takes `need` more bytes of this kind.
@@ -214,9 +248,9 @@ impl Buffer {
                 if need > 0 {
                     tail.index += 1;
                     tail.entries.note(tail.index, (file, self.offset));
+                    tail.last = (sequence, file);
                 }
                 tail.open = Some(sequence);
-                tail.last = (sequence, file);
                 tail.log
             }
             BatchKind::Housekeeping => {
@@ -303,6 +337,16 @@ impl Buffer {
     pub(crate) fn index_at(&self, place: usize) -> (LogId, u64) {
         let tail = self.tails.get(place);
         (tail.log, tail.index)
+    }
+
+    /// Where the first entry lies of those that another journal misses.
+    pub(crate) fn first_missing(&self, known: &HashMap<LogId, u64>) -> Result<Option<(u32, u32)>, Missing> {
+        self.tails.first_missing(known)
+    }
+
+    /// Whether nothing is appended to a log any more.
+    pub(crate) fn has_ended(&self, log: LogId) -> bool {
+        self.tails.has_ended(log)
     }
 
     /// The logs that there are or have been.
@@ -460,7 +504,8 @@ fn new_batch(
 ) -> Batch {
     bytes.clear();
     bytes.resize(HEADER, 0);
-    Batch { log, index, file, offset, sequence, oldest: 0, records: 0, length: 0, kind, bytes: RwLock::new(bytes) }
+    let (term, bytes) = (None, RwLock::new(bytes));
+    Batch { log, index, term, file, offset, sequence, oldest: 0, records: 0, length: 0, kind, bytes }
 }
 
 /// A body that is in the buffer.

@@ -55,6 +55,17 @@ impl Entries {
         Some(Address { file: place.0, offset: place.1.checked_add(HEADER as u32)?.checked_add(offset)? })
     }
 
+    /// The index of the first that is still in the ring, or of the next if there is none.
+    pub(crate) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Where entry `index` lies, if it is still in the ring.
+    pub(crate) fn place(&self, index: u64) -> Option<(u32, u32)> {
+        let at = usize::try_from(index.checked_sub(self.first)?).ok()?;
+        self.places.get(at).copied()
+    }
+
     /// The files up to this one have left the ring.
     pub(crate) fn forget(&mut self, file: u32) {
         let left = self.places.partition_point(|place| place.0 <= file);

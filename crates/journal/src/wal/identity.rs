@@ -1,9 +1,11 @@
 //! Which log a batch belongs to, and its place in it: what is equal on every copy of the log.
 //!
 //! Invariant: the index ascends by one with each batch that says something new, and the link is a
-//! checksum over all records up to there. A batch without records, and one that restates, moves
-//! neither. The link leaves out the checksums of bodies, which depend on the file that a batch lies
-//! in. Nothing else in a record does: references name a body by its entry.
+//! checksum over all records up to there. The term of such a batch is that of its writer, who may
+//! have sent it here. A batch without records, and one that restates, moves none of the three: its
+//! term is of the journal that wrote it. The link leaves out the checksums of bodies, which depend
+//! on the file that a batch lies in. Nothing else in a record does: references name a body by its
+//! entry.
 
 use crate::log::LogEnd;
 use crate::record;
@@ -38,9 +40,9 @@ impl LogEnd {
 
     /// Takes the next batch of the log that was read back; the error says why it can't be that.
     pub(crate) fn follow(self, next: &Identity, advance: Advance, records: &[u8]) -> Result<Self, &'static str> {
-        let expected = Self { term: next.end.term, ..self.with(advance, records) };
+        let expected = self.with(advance, records);
         debug_assert_eq!(next.end.log, expected.log);
-        if next.end.term < self.term {
+        if advance == Advance::Yes && next.end.term < self.term {
             return Err("a batch is of an earlier term than the one before");
         }
         if next.end.index != expected.index {
@@ -52,7 +54,10 @@ impl LogEnd {
         if next.commit > next.end.index {
             return Err("a batch says that more of its log was flushed than there was");
         }
-        Ok(next.end)
+        Ok(match advance {
+            Advance::Yes => next.end,
+            Advance::No => self,
+        })
     }
 }
 
@@ -72,8 +77,10 @@ mod tests {
         assert_eq!(end.follow(&next, Advance::Yes, &RECORD), Ok(next.end));
         let later = Identity { end: LogEnd { term: 4, ..next.end }, ..next };
         assert_eq!(end.follow(&later, Advance::Yes, &RECORD), Ok(later.end));
-        let housekeeping = Identity { end, commit: 8 };
-        assert_eq!(end.follow(&housekeeping, Advance::No, &RECORD), Ok(end));
+        for term in [2, 3, 9] {
+            let housekeeping = Identity { end: LogEnd { term, ..end }, commit: 8 };
+            assert_eq!(end.follow(&housekeeping, Advance::No, &RECORD), Ok(end), "the term of whoever restates");
+        }
         let wrong = [
             Identity { end: LogEnd { term: 2, ..next.end }, ..next },
             Identity { end: LogEnd { index: 8, ..next.end }, ..next },

@@ -116,6 +116,11 @@ impl Table {
         self.files.front().unwrap_or(&self.head)
     }
 
+    /// The oldest file with a body that is held; the head if there is none.
+    pub(crate) fn held_from(&self) -> u32 {
+        self.files.iter().find(|file| file.holds > 0).map_or(self.head.generation, |file| file.generation)
+    }
+
     /// The bytes of all files but the head.
     pub(crate) fn closed_bytes(&self) -> u64 {
         self.closed_bytes

@@ -25,6 +25,14 @@ pub(crate) struct Tail {
     pub(crate) ended: bool,
 }
 
+/// Why there is nothing to send.
+pub(crate) enum Missing {
+    /// The other journal has more than this one.
+    Ahead { log: LogId, known: u64, last: u64 },
+    /// An entry has left the log, which begins with `oldest`.
+    Gone { log: LogId, wanted: u64, oldest: u64 },
+}
+
 /// All of them.
 #[derive(Default)]
 pub(crate) struct Tails {
@@ -78,6 +86,33 @@ impl Tails {
     pub(crate) fn behind(&self, file: u32) -> Vec<LogId> {
         let behind = |tail: &&Tail| tail.last.1 <= file && !tail.ended;
         self.tails.iter().filter(behind).map(|tail| tail.log).collect()
+    }
+
+    /// Where the first entry lies that another journal misses, which has the logs as far as `known`
+    /// says; none if it misses nothing.
+    pub(crate) fn first_missing(&self, known: &HashMap<LogId, u64>) -> Result<Option<(u32, u32)>, Missing> {
+        let mut first: Option<(u32, u32)> = None;
+        for tail in &self.tails {
+            let has = known.get(&tail.log).copied().unwrap_or(0);
+            if has > tail.index {
+                return Err(Missing::Ahead { log: tail.log, known: has, last: tail.index });
+            }
+            match tail.entries.place(has + 1) {
+                Some(place) => first = Some(first.map_or(place, |first| first.min(place))),
+                // Of a log that has ended nothing is needed.
+                None if has == tail.index || tail.ended => {}
+                None => {
+                    let oldest = tail.entries.first();
+                    return Err(Missing::Gone { log: tail.log, wanted: has + 1, oldest });
+                }
+            }
+        }
+        Ok(first)
+    }
+
+    /// Whether nothing is appended to a log any more.
+    pub(crate) fn has_ended(&self, log: LogId) -> bool {
+        self.places.get(&log).is_some_and(|place| self.tails[*place].ended)
     }
 
     /// The files up to this one have left the ring.

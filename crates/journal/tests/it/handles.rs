@@ -60,10 +60,11 @@ impl Replay for Found {
 struct Counted(AtomicU64);
 
 impl Owners for Counted {
-    fn restate(&self, owners: &[Owner], restatement: &Restatement<'_>) {
+    fn restate(&self, owners: &[Owner], restatement: &Restatement<'_>) -> Vec<Owner> {
         self.0.fetch_add(owners.len() as u64, Ordering::Relaxed);
         let mut appender = restatement.appender(LogId::SYSTEM);
         owners.iter().for_each(|owner| appender.fact(None, *owner, 9, &[b"restated"]));
+        Vec::new()
     }
 
     fn referenced(&self, _: Owner, _: u32, _: &mut Vec<Reference>) {}

@@ -52,11 +52,12 @@ impl Replay for Told {
 struct Facts(Mutex<BTreeMap<Owner, u64>>);
 
 impl Owners for Facts {
-    fn restate(&self, owners: &[Owner], restatement: &Restatement<'_>) {
+    fn restate(&self, owners: &[Owner], restatement: &Restatement<'_>) -> Vec<Owner> {
         for owner in owners {
             let Some(value) = self.0.lock().get(owner).copied() else { continue };
             restatement.appender(LogId::of(*owner)).fact(None, *owner, 0, &[&value.to_le_bytes()]);
         }
+        Vec::new()
     }
     fn referenced(&self, _: Owner, _: u32, _: &mut Vec<Reference>) {}
     fn unsettled(&self, _: Owner, _: u64, _: &mut Bits) {}

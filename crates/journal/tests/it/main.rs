@@ -5,6 +5,7 @@
 mod backup;
 mod cold;
 mod damage;
+mod following;
 mod handles;
 mod logs;
 mod older;

@@ -45,7 +45,9 @@ impl Replay for Told {
 struct NoOwners;
 
 impl Owners for NoOwners {
-    fn restate(&self, _: &[Owner], _: &Restatement<'_>) {}
+    fn restate(&self, _: &[Owner], _: &Restatement<'_>) -> Vec<Owner> {
+        Vec::new()
+    }
     fn referenced(&self, _: Owner, _: u32, _: &mut Vec<Reference>) {}
     fn unsettled(&self, _: Owner, _: u64, _: &mut Bits) {}
     fn moved(&self, _: Owner, _: u64, _: &[u32], _: Chunk, _: &[Reference]) -> u64 {

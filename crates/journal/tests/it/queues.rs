@@ -77,7 +77,7 @@ impl Queues {
 }
 
 impl Owners for Queues {
-    fn restate(&self, owners: &[Owner], restatement: &Restatement<'_>) {
+    fn restate(&self, owners: &[Owner], restatement: &Restatement<'_>) -> Vec<Owner> {
         for owner in owners {
             let next = self.next.lock().get(owner).copied().unwrap_or(0);
             let live = self.live.lock();
@@ -89,6 +89,7 @@ impl Owners for Queues {
             appender.fact(None, *owner, 1, &[&next.to_le_bytes()]);
             appender.settle(None, *owner, 0, &runs, &[]);
         }
+        Vec::new()
     }
 
     fn referenced(&self, owner: Owner, file: u32, found: &mut Vec<Reference>) {

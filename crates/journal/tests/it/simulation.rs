@@ -4,6 +4,8 @@
 //!
 //! `JOURNAL_SEEDS` sets how many seeds are run, `JOURNAL_SEED` runs that one only.
 
+mod copy;
+mod following;
 mod life;
 mod memory;
 mod model;

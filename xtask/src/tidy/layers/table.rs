@@ -96,8 +96,8 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["stats"],
             &["disk", "error", "ticket"],
             &["file_header", "memory", "record", "reference"],
-            &["read", "replay"],
-            &["cold", "spill"],
+            &["entry", "read", "replay"],
+            &["cold", "held", "spill"],
             &["wal"],
             &["recovery"],
             &["verify"],
@@ -113,7 +113,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/journal/src/wal",
         layers: &[
-            &["batch", "file", "identity", "table"],
+            &["batch", "file", "identity", "received", "table"],
             &["entries"],
             &["tails"],
             &["buffer"],
@@ -127,7 +127,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["owners", "scrub"],
             &["recycle"],
             &["journal"],
-            &["backup", "threads"],
+            &["backup", "feed", "follower", "threads"],
         ],
         allowed: &[],
     },

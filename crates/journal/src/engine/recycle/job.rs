@@ -326,8 +326,11 @@ impl Job {
         let rest = leaving.owners.len().saturating_sub(OWNERS_AT_ONCE);
         let owners = leaving.owners.split_off(rest);
         if !owners.is_empty() {
-            log.owners.restate(&owners, &Restatement::new(engine));
-            return Step::More;
+            let later = log.owners.restate(&owners, &Restatement::new(engine));
+            let none = later.len() == owners.len();
+            // Asked again behind all others.
+            leaving.owners.splice(..0, later);
+            return if none { Step::Wait } else { Step::More };
         }
         let restated = engine.with_buffer(|buffer| buffer.restated).unwrap_or(0);
         log.needs.restatement.fetch_max(restated.saturating_sub(leaving.restated), Ordering::Relaxed);

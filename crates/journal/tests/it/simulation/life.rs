@@ -14,8 +14,8 @@ use testkit::sim_disk::{Fault, Random, SimDisk};
 use super::memory::{Memory, OpenGroup, Places, Restater};
 use super::model::{self, Body, Change, Replayed, World};
 
-const FILE: u32 = 64 << 10;
-const CAPACITY: u64 = 2 << 20;
+pub(super) const FILE: u32 = 64 << 10;
+pub(super) const CAPACITY: u64 = 2 << 20;
 /// How many times larger than its smallest a ring may be, as may its files.
 const SCALES: [u64; 3] = [1, 2, 3];
 
@@ -80,12 +80,12 @@ impl Totals {
 
 /// One seed's journal.
 pub(crate) struct Run {
-    random: Random,
-    disk: SimDisk,
-    options: Options,
-    memory: Arc<Mutex<Memory>>,
+    pub(super) random: Random,
+    pub(super) disk: SimDisk,
+    pub(super) options: Options,
+    pub(super) memory: Arc<Mutex<Memory>>,
     /// What each body holds.
-    bodies: Vec<Vec<u8>>,
+    pub(super) bodies: Vec<Vec<u8>>,
     /// Bodies that a publisher holds and will reference later.
     held: [Vec<Published>; LOGS.len()],
     next_owner: u64,
@@ -101,10 +101,10 @@ pub(crate) struct Run {
 }
 
 /// The system's log and another.
-const LOGS: [LogId; 2] = [LogId::SYSTEM, LogId::new(3).unwrap()];
+pub(super) const LOGS: [LogId; 2] = [LogId::SYSTEM, LogId::new(3).unwrap()];
 
 /// How many entries of each log are there.
-type Prefix = [usize; LOGS.len()];
+pub(super) type Prefix = [usize; LOGS.len()];
 
 /// A body, where it lies, its length.
 type Published = (Body, Address, u32);
@@ -199,7 +199,7 @@ impl Run {
     }
 
     /// Opens the journal. It may be refused only while a fault is at work.
-    fn open(&mut self) -> (Opened, Replayed) {
+    pub(super) fn open(&mut self) -> (Opened, Replayed) {
         for _ in 0..2 {
             let mut replayed = Replayed::default();
             match Journal::open(Arc::new(self.disk.clone()), self.options.clone(), &mut replayed) {
@@ -216,7 +216,7 @@ impl Run {
 
     /// Each log's world must be what some prefix of its entries leaves that has all the first
     /// `durable` of them.
-    fn compare(&mut self, opened: &Opened, mut replayed: Replayed, durable: Prefix, totals: &mut Totals) {
+    pub(super) fn compare(&mut self, opened: &Opened, mut replayed: Replayed, durable: Prefix, totals: &mut Totals) {
         totals.lives += 1;
         assert!(replayed.lost.is_empty(), "nothing was damaged: {:?}", replayed.lost);
         let cold = replayed.cold().collect();
@@ -286,15 +286,8 @@ impl Run {
     /// Works until a fault or the end of the script. Gives how many entries are durable.
     fn live(&mut self, opened: Opened, totals: &mut Totals) -> (Prefix, Ending) {
         let failures = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&failures);
-        let live: Vec<u32> = self.memory.lock().places.values().map(|(address, _)| address.file).collect();
-        let on_failure = Box::new(move |_: &std::io::Error| {
-            counted.fetch_add(1, Ordering::Relaxed);
-        });
-        let owners = Arc::new(Restater(Arc::clone(&self.memory)));
-        let (journal, stepper) = opened.start_stepped(&mut live.into_iter().map(|file| (file, 1)), owners, on_failure);
+        let (journal, stepper) = self.start(opened, &failures);
         let first = journal.stats().oldest_file;
-        self.held.iter_mut().for_each(Vec::clear);
         self.plan_faults();
         self.long_groups = self.random.chance(25);
         self.hoarding = self.random.chance(50);
@@ -323,9 +316,21 @@ impl Run {
         self.end(&journal, ending, durable, totals)
     }
 
+    /// Starts the journal, which tells of its failures.
+    pub(super) fn start(&mut self, opened: Opened, failures: &Arc<AtomicU64>) -> (Journal, Stepper) {
+        let counted = Arc::clone(failures);
+        let live: Vec<u32> = self.memory.lock().places.values().map(|(address, _)| address.file).collect();
+        let on_failure = Box::new(move |_: &std::io::Error| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        let owners = Arc::new(Restater(Arc::clone(&self.memory)));
+        self.held.iter_mut().for_each(Vec::clear);
+        opened.start_stepped(&mut live.into_iter().map(|file| (file, 1)), owners, on_failure)
+    }
+
     /// Ends every group and settles every reference: of the segments nothing may be left, unless
     /// the journal has failed.
-    fn drain(&mut self, journal: &Journal, stepper: &Stepper, totals: &mut Totals) {
+    pub(super) fn drain(&mut self, journal: &Journal, stepper: &Stepper, totals: &mut Totals) {
         let mut memory = self.memory.lock();
         while let Some(OpenGroup { group, log, .. }) = memory.open.last().cloned() {
             let mut appender = journal.appender(log);
@@ -417,7 +422,7 @@ impl Run {
     }
 
     /// One thing happens. False if the journal has failed.
-    fn step(&mut self, journal: &Journal, stepper: &Stepper, totals: &mut Totals) -> bool {
+    pub(super) fn step(&mut self, journal: &Journal, stepper: &Stepper, totals: &mut Totals) -> bool {
         match self.random.below(100) {
             0..30 => self.publish(journal, totals),
             30..55 if self.hoarding && self.random.chance(70) => {}

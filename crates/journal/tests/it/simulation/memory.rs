@@ -96,7 +96,7 @@ impl Memory {
 pub(crate) struct Restater(pub(crate) Arc<Mutex<Memory>>);
 
 impl Owners for Restater {
-    fn restate(&self, owners: &[Owner], restatement: &Restatement<'_>) {
+    fn restate(&self, owners: &[Owner], restatement: &Restatement<'_>) -> Vec<Owner> {
         let memory = self.0.lock();
         for owner in owners {
             let Some(state) = memory.world.get(owner) else { continue };
@@ -107,6 +107,7 @@ impl Owners for Restater {
                 appender.settle(None, *owner, model::REASON, &runs, &[]);
             }
         }
+        Vec::new()
     }
 
     fn referenced(&self, owner: Owner, file: u32, found: &mut Vec<Reference>) {
@@ -149,7 +150,7 @@ impl Owners for Restater {
 }
 
 /// The runs of numbers below `end` that are not in `live`, which ascends.
-fn gaps(live: impl Iterator<Item = u64>, end: u64) -> Vec<(u64, u64)> {
+pub(super) fn gaps(live: impl Iterator<Item = u64>, end: u64) -> Vec<(u64, u64)> {
     let mut runs = Vec::new();
     let mut next = 0;
     for seq in live.chain([end]) {

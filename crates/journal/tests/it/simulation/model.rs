@@ -112,10 +112,11 @@ pub(crate) struct Replayed {
     pub(crate) places: BTreeMap<(Owner, u64), Address>,
     /// Chunks with their owner, page and bytes; those of owners that the log does not know are
     /// dead.
-    chunks: Vec<(Owner, u64, u64, Chunk)>,
+    pub(crate) chunks: Vec<(Owner, u64, u64, Chunk)>,
     settled: BTreeMap<Owner, Vec<(u64, u64)>>,
-    /// The last sequence number referenced of each owner: they must ascend.
-    last: BTreeMap<Owner, u64>,
+    /// The last sequence number referenced of each owner: they must ascend, except where a group is
+    /// told of when it ends.
+    pub(crate) last: BTreeMap<Owner, u64>,
     pub(crate) records: u64,
 }
 

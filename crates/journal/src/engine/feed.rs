@@ -1,0 +1,262 @@
+//! What another journal is sent that follows this one: the entries of all logs, in the order in
+//! which they were written, read back from the disk.
+//!
+//! Invariant: nothing is sent that is not flushed, so no copy has what a power cut here would undo.
+//! Without a feed nothing is done for it: a feed asks, and appending tells it nothing.
+
+use std::fmt;
+use std::io;
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+
+use crate::Address;
+use crate::checksum::Checksums;
+use crate::engine::journal::Journal;
+use crate::engine::{Engine, Log};
+use crate::entry::Entry;
+use crate::log::LogId;
+use crate::options::BLOCK;
+use crate::record;
+use crate::wal::batch::{BatchHeader, HEADER};
+use crate::wal::identity::Advance;
+use crate::wal::tails::Missing;
+
+/// What comes next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fed {
+    /// An entry.
+    Entry(Entry),
+    /// No entry from here on references a body in an older file of the sender than this one.
+    Horizon(u32),
+    /// Nothing, until more is flushed.
+    Nothing,
+}
+
+/// Why a journal can't be followed from where another one is.
+#[derive(Debug)]
+pub enum FeedError {
+    /// What comes next has left the log.
+    Gone {
+        /// The log.
+        log: LogId,
+        /// The index of the entry that comes next.
+        wanted: u64,
+        /// That of the oldest one in the log.
+        oldest: u64,
+    },
+    /// The other journal has entries that this one does not have.
+    Ahead {
+        /// The log.
+        log: LogId,
+        /// The index of its last entry there.
+        known: u64,
+        /// And here.
+        last: u64,
+    },
+    /// The disk failed, or has other bytes than were written.
+    Io(io::Error),
+}
+
+impl fmt::Display for FeedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gone { log, wanted, oldest } => write!(
+                f,
+                "entry {wanted} of log {} has left the log, which begins with entry {oldest}; the copy has to be made anew",
+                log.number()
+            ),
+            Self::Ahead { log, known, last } => write!(
+                f,
+                "the copy has {known} entries of log {}, and here are {last}; it is of another log, or this one went back",
+                log.number()
+            ),
+            Self::Io(error) => write!(f, "reading the log for a copy: {error}; check the disk"),
+        }
+    }
+}
+
+impl std::error::Error for FeedError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            Self::Gone { .. } | Self::Ahead { .. } => None,
+        }
+    }
+}
+
+impl From<io::Error> for FeedError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<Missing> for FeedError {
+    fn from(missing: Missing) -> Self {
+        match missing {
+            Missing::Ahead { log, known, last } => Self::Ahead { log, known, last },
+            Missing::Gone { log, wanted, oldest } => Self::Gone { log, wanted, oldest },
+        }
+    }
+}
+
+/// The place of the next batch, and its sequence if that is known.
+#[derive(Copy, Clone, Debug)]
+struct Place {
+    file: u32,
+    offset: u32,
+    sequence: Option<u64>,
+}
+
+/// What is sent to one journal.
+pub struct Feed {
+    journal: Journal,
+    /// The last entry of each log that the other journal has.
+    known: HashMap<LogId, u64>,
+    /// None before the first entry that it misses is known.
+    at: Option<Place>,
+    /// The last batch that was read.
+    passed: u64,
+    /// From which file on bodies were held, as of the time when so many batches had been begun.
+    held: Option<(u64, u32)>,
+    /// The horizon that was told last.
+    told: u32,
+}
+
+impl Journal {
+    /// What a journal is sent that has so many entries of each log, and none of the others.
+    pub fn feed(&self, known: impl IntoIterator<Item = (LogId, u64)>) -> Feed {
+        let known = known.into_iter().collect();
+        Feed { journal: self.clone(), known, at: None, passed: 0, held: None, told: 0 }
+    }
+}
+
+impl Feed {
+    /// The next piece. Waits for the disk.
+    ///
+    /// # Errors
+    /// Why there is none. The feed is over then.
+    pub fn pull(&mut self) -> Result<Fed, FeedError> {
+        let engine = self.journal.engine().clone();
+        let log = engine.log.as_ref().ok_or_else(|| io::Error::other("a journal in memory has nothing to follow"))?;
+        loop {
+            self.look_at_holds(&engine);
+            if let Some(horizon) = self.horizon() {
+                return Ok(Fed::Horizon(horizon));
+            }
+            if self.at.is_none() && !self.begin(&engine)? {
+                let ahead = self.horizon();
+                return Ok(ahead.map_or(Fed::Nothing, Fed::Horizon));
+            }
+            let Some((header, records)) = self.next_batch(&engine, log)? else { return Ok(Fed::Nothing) };
+            if let Some(entry) = self.take(&engine, &header, records)? {
+                return Ok(Fed::Entry(entry));
+            }
+        }
+    }
+
+    /// Notes from which file on bodies are held now. All that is appended later can only reference
+    /// these, or newer ones.
+    fn look_at_holds(&mut self, engine: &Engine) {
+        if self.held.is_none() {
+            self.held = engine.with_buffer(|buffer| (buffer.last_sequence(), buffer.table.held_from()));
+        }
+    }
+
+    /// The horizon, once all has been sent that was there when it was looked at.
+    fn horizon(&mut self) -> Option<u32> {
+        let (_, file) = self.held.take_if(|(sequence, _)| *sequence <= self.passed)?;
+        let newer = file > self.told;
+        self.told = self.told.max(file);
+        newer.then_some(file)
+    }
+
+    /// Finds the first entry to send; false if there is none.
+    fn begin(&mut self, engine: &Engine) -> Result<bool, FeedError> {
+        let looked = engine.with_buffer(|buffer| (buffer.first_missing(&self.known), buffer.last_sequence()));
+        let Some((found, last)) = looked else { return Ok(false) };
+        match found? {
+            Some((file, offset)) => self.at = Some(Place { file, offset, sequence: None }),
+            None => self.passed = last,
+        }
+        Ok(self.at.is_some())
+    }
+
+    /// Reads the next batch, if it is flushed.
+    fn next_batch(&mut self, engine: &Engine, log: &Log) -> Result<Option<(BatchHeader, Vec<u8>)>, FeedError> {
+        let Some(place) = self.at else { return Ok(None) };
+        let synced = log.synced.load(std::sync::atomic::Ordering::Acquire);
+        if place.sequence.is_some_and(|sequence| sequence > synced) {
+            return Ok(None);
+        }
+        let next_file = Place { file: place.file + 1, offset: BLOCK, ..place };
+        for place in [Some(place), place.sequence.is_some().then_some(next_file)].into_iter().flatten() {
+            let Some((header, records)) = read_batch(log, place)? else { continue };
+            if header.sequence > synced {
+                return Ok(None);
+            }
+            let offset = place.offset + header.footprint();
+            self.at = Some(Place { file: place.file, offset, sequence: Some(header.sequence + 1) });
+            self.passed = header.sequence;
+            return Ok(Some((header, records)));
+        }
+        let looked = engine.with_buffer(|buffer| (buffer.table.oldest().generation, buffer.first_pending()));
+        let Some((oldest, pending)) = looked else { return Ok(None) };
+        if place.file < oldest {
+            // It was being sent, and has left meanwhile.
+            self.at = None;
+            self.begin(engine)?;
+            return Ok(None);
+        }
+        if (Address { file: place.file, offset: place.offset }) < pending && place.sequence.is_some() {
+            let what = format!("the batch at byte {} of file {} does not read back", place.offset, place.file);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what).into());
+        }
+        Ok(None)
+    }
+
+    /// The entry that a batch is, if the other journal misses it.
+    fn take(&mut self, engine: &Engine, header: &BatchHeader, records: Vec<u8>) -> Result<Option<Entry>, FeedError> {
+        let Some(identity) = header.identity.filter(|_| header.advance() == Advance::Yes) else { return Ok(None) };
+        let end = identity.end;
+        let known = self.known.entry(end.log).or_default();
+        if end.index <= *known {
+            return Ok(None);
+        }
+        if end.index > *known + 1 {
+            if engine.with_buffer(|buffer| buffer.has_ended(end.log)).unwrap_or(false) {
+                return Ok(None);
+            }
+            return Err(FeedError::Gone { log: end.log, wanted: *known + 1, oldest: end.index });
+        }
+        *known = end.index;
+        let mut records = records;
+        record::unseal_bodies(&mut records);
+        let entry = Entry::new(end, header.generation, Bytes::from(records));
+        Ok(Some(entry.map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what))?))
+    }
+}
+
+/// The batch at a place, if there is one and it is the one that is looked for.
+fn read_batch(log: &Log, place: Place) -> io::Result<Option<(BatchHeader, Vec<u8>)>> {
+    let Some(file) = log.ring.handle(place.file) else { return Ok(None) };
+    let mut bytes = [0; HEADER];
+    match file.read_exact_at(&mut bytes, u64::from(place.offset)) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let found = BatchHeader::decode(&bytes, log.incarnation, place.file, place.offset);
+    let Some((header, _)) = found.filter(|(header, _)| place.sequence.is_none_or(|next| header.sequence == next))
+    else {
+        return Ok(None);
+    };
+    let mut records = vec![0; header.length as usize];
+    match file.read_exact_at(&mut records, u64::from(place.offset) + HEADER as u64) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let whole = Checksums::new(log.incarnation, header.generation).of(&records) == header.payload;
+    Ok(whole.then_some((header, records)))
+}
