@@ -57,18 +57,25 @@ fn bind_one(listening: &Listening, nagle: Nagle) -> Result<Bound, Failure> {
     Ok(Bound { listening: listening.clone(), sockets })
 }
 
-/// A bound socket and its protocols. Clients that connect early wait until it is opened.
+/// A bound socket and what is served there. Clients that connect early wait until it is opened.
 pub(crate) struct Entrance {
     listener: Listener,
-    /// The first one answers peers of unknown protocols.
-    protocols: Vec<Arc<dyn Protocol>>,
-    tls: Option<Arc<dyn net::Tls>>,
-    web: Option<net::Web>,
+    leads_to: LeadsTo,
+}
+
+enum LeadsTo {
+    /// These protocols, all in the same wrapping. The first one answers peers of unknown protocols.
+    Protocols { protocols: Vec<Arc<dyn Protocol>>, tls: Option<Arc<dyn net::Tls>>, web: Option<net::Web> },
+    /// Whatever the first bytes ask for.
+    Any(net::Any),
 }
 
 impl Entrance {
     pub(crate) fn open(self, net: &Net) -> std::io::Result<()> {
-        net.serve(self.listener, &self.protocols, self.tls, self.web)
+        match self.leads_to {
+            LeadsTo::Protocols { protocols, tls, web } => net.serve(self.listener, &protocols, tls, web),
+            LeadsTo::Any(any) => net.serve_any(self.listener, any),
+        }
     }
 }
 
@@ -88,16 +95,25 @@ pub(crate) fn furnish(
         let tls = listening.tls.as_ref().and_then(|tls| certificates.of(tls));
         for listener in sockets {
             rows.push(row(&listening, &listener));
-            let (protocols, web) = match &listening.serves {
-                Serves::Protocols(rows) => (rows.iter().map(|row| made[*row].clone()).collect(), None),
-                Serves::Web(row) => (vec![made[*row].clone()], pages.web(*row)),
+            let of_sockets = tls.clone().map(|certificates| certificates as Arc<dyn net::Tls>);
+            let fixed = |protocols, web| LeadsTo::Protocols { protocols, tls: of_sockets.clone(), web };
+            let leads_to = match &listening.serves {
+                Serves::Protocols(rows) => fixed(rows.iter().map(|row| made[*row].clone()).collect(), None),
+                Serves::Web(row) => fixed(vec![made[*row].clone()], pages.web(*row)),
+                Serves::Any(plain) => {
+                    let spoken = made.iter().zip(SERVED).map(|(protocol, served)| net::Spoken {
+                        protocol: protocol.clone(),
+                        alpn: served.alpn,
+                        web: served.web_host().and_then(|row| pages.web(row)),
+                    });
+                    LeadsTo::Any(net::Any { spoken: spoken.collect(), tls: of_sockets, plain: *plain })
+                }
                 Serves::Http(answered) => {
                     http.push(for_http(settings, &listening, *answered, listener, tls.clone()));
                     continue;
                 }
             };
-            let tls = tls.clone().map(|certificates| certificates as Arc<dyn net::Tls>);
-            entrances.push(Entrance { listener, protocols, tls, web });
+            entrances.push(Entrance { listener, leads_to });
         }
     }
     let per_object = settings.http.per_object;

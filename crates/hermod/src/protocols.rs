@@ -28,6 +28,8 @@ pub(crate) struct Served {
     pub(crate) place: Place,
     /// How pages in browsers can use it; `None` if they can't.
     pub(crate) web: Option<ServedWeb>,
+    /// Its names in ALPN (RFC 7301), on ports that serve everything.
+    pub(crate) alpn: &'static [&'static str],
     /// The encoding of its messages' properties.
     pub(crate) dialect: fn() -> Arc<dyn Dialect>,
     /// Reads the settings that only this protocol has.
@@ -64,6 +66,16 @@ impl Served {
         };
         // A test checks that each host is there.
         SERVED.iter().position(|served| served.names.name == name).unwrap_or_default()
+    }
+
+    /// The place in [`SERVED`] of the protocol whose WebSockets it shares: its own, or that of one
+    /// at the same ports.
+    pub(crate) fn web_host(&self) -> Option<usize> {
+        let shares = |other: &Served| other.web.is_some() && other.host() == self.host();
+        SERVED
+            .iter()
+            .position(|other| other.names.name == self.names.name && other.web.is_some())
+            .or_else(|| SERVED.iter().position(shares))
     }
 }
 

@@ -24,6 +24,9 @@ const PORTS: [(&str, &str, &str); 4] = [
     ("web_stomp", "ports.web_stomp", "ports.web_stomps"),
 ];
 
+/// Who speaks all of these on one port speaks them over WebSockets as well, there and here.
+const EVERYTHING: [&str; 3] = ["amqp10", "stomp", "mqtt"];
+
 /// The address that a host means: `*` for all.
 fn address(host: &str) -> Option<String> {
     match host {
@@ -79,12 +82,15 @@ pub(crate) fn open(doors: &[Door], outcome: &mut Outcome<'_>) {
     }
     for (door, address) in &kept {
         outcome.moved(door.line, &door.name, format!("the listener {}", door.name));
-        let tls = door.tls.then_some(("tls", toml::Value::Boolean(true)));
+        let everything = EVERYTHING.iter().all(|protocol| door.protocols.contains(protocol));
+        // A port for everything has TLS wherever there is a certificate, unless it is told.
+        let is_told = door.tls || (everything && outcome.setting("tls.certificate").is_some());
+        let tls = is_told.then_some(("tls", toml::Value::Boolean(door.tls)));
         let most = door.most.and_then(|most| i64::try_from(most).ok());
         let most = most.map(|most| ("max_connections", toml::Value::Integer(most)));
         outcome.listen(Listener {
             name: door.name.clone(),
-            protocols: door.protocols.clone(),
+            protocols: if everything { vec!["any"] } else { door.protocols.clone() },
             bind: Some(address.clone()),
             port: door.port,
             fields: tls.into_iter().chain(most).collect(),

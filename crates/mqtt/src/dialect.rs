@@ -16,6 +16,10 @@ pub(crate) const ENCODING: DialectId = DialectId(5);
 const RETAIN: &str = "x-retain";
 /// The header with the topic for answers, in other protocols.
 const REPLY_TOPIC: &str = "x-reply-to-topic";
+/// The header that says in other protocols that a message came as the value of its topic.
+const RETAINED_VALUE: &str = "x-retained";
+/// Headers that packets say otherwise: by the flag RETAIN, and by the response topic.
+const SAID: [&str; 3] = [RETAIN, RETAINED_VALUE, REPLY_TOPIC];
 /// Bits of the flags.
 const QOS: u8 = 0b11;
 const RETAINED: u8 = 1 << 2;
@@ -197,10 +201,15 @@ pub(crate) fn write(neutral: &Neutral, left: Option<u32>, block: &mut PropertyBl
     if let Some(topic) = answers.filter(|topic| is_text(topic)) {
         block.text(PropertyId::ResponseTopic, &topic);
     }
-    for (name, value) in neutral.headers.0.iter().filter(|(name, _)| name != REPLY_TOPIC) {
-        if let Some(value) = as_text(value).filter(|value| is_text(value) && is_text(name)) {
-            block.pair(name, &value);
-        }
+    for (name, value) in neutral.headers.0.iter().filter(|(name, _)| !SAID.contains(&name.as_str())) {
+        put_header(name, value, block);
+    }
+}
+
+/// Adds a header as a user property. What has no text is left out.
+pub(crate) fn put_header(name: &str, value: &Value, block: &mut PropertyBlock) {
+    if let Some(value) = as_text(value).filter(|value| is_text(value) && is_text(name)) {
+        block.pair(name, &value);
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use wire::{Peer, Protocol, Subnet, seen_through};
+use wire::{Peer, Subnet, seen_through};
 
 use crate::drive::drive;
 use crate::handshake::Handshakes;
@@ -29,7 +29,6 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What the connections of one listener have in common.
 pub(crate) struct Acceptor {
-    pub(crate) protocols: Arc<[Arc<dyn Protocol>]>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) nagle: Nagle,
@@ -134,14 +133,13 @@ impl Acceptor {
                 return self.refused.tell(remote, &refusal);
             }
         };
-        let peer = Peer { remote, local, encrypted: self.handshakes.secure.is_some(), certified_user: None };
+        let peer = Peer { remote, local, encrypted: self.handshakes.is_secure(), certified_user: None };
         match self.registry.admit(peer, Instant::now()) {
             Ok(registration) => {
                 self.tune(&socket);
                 tracing::debug!(connection = registration.listed.id(), peer = %remote, "connection accepted");
                 let (handshakes, heavy) = (self.handshakes.clone(), self.heavy.clone());
-                let (protocols, settings) = (self.protocols.clone(), self.settings.clone());
-                let driven = drive(socket, handshakes, registration, protocols, settings, heavy);
+                let driven = drive(socket, handshakes, registration, self.settings.clone(), heavy);
                 match place {
                     None => drop(tokio::spawn(driven)),
                     Some(place) => drop(tokio::spawn(async move {

@@ -9,13 +9,24 @@ use wire::{Protocol, Recognition};
 use crate::input::Input;
 use crate::registry::Listed;
 use crate::stream::Stream;
+use crate::upgrade;
 
 /// No protocol needs more bytes to be recognised. A peer that is still undecided then speaks none.
 const ENOUGH: usize = 64;
 
+/// A connection whose protocol is known.
+pub(crate) struct Opened {
+    pub(crate) stream: Stream,
+    /// The user that the peer's certificate stands for.
+    pub(crate) certified_user: Option<Arc<str>>,
+    /// What was read of the protocol already.
+    pub(crate) input: Input,
+    pub(crate) protocol: Arc<dyn Protocol>,
+}
+
 /// What the first bytes say.
 #[derive(Debug, PartialEq, Eq)]
-enum Choice {
+pub(crate) enum Choice {
     /// The protocol at this place in the list.
     Known(usize),
     /// None of them.
@@ -37,19 +48,33 @@ pub(crate) async fn detect(
     if protocols.len() <= 1 {
         return protocols.first().cloned();
     }
+    let choice = read_until(socket, input, listed, |first| match choose(protocols, first) {
+        Choice::Known(index) => Some(protocols[index].clone()),
+        Choice::Unknown => {
+            tell(first, listed);
+            Some(protocols[0].clone())
+        }
+        Choice::Undecided => None,
+    });
+    choice.await
+}
+
+/// Reads until `decide` says what the first bytes are. `None` when the peer left or the connection
+/// was ordered to end.
+pub(crate) async fn read_until<T>(
+    socket: &mut Stream,
+    input: &mut Input,
+    listed: &Listed,
+    decide: impl Fn(&[u8]) -> Option<T>,
+) -> Option<T> {
     poll_fn(|cx| {
         loop {
             let orders = listed.wakeup().take();
             if orders.close() || orders.cut() {
                 return Poll::Ready(None);
             }
-            match choose(protocols, input.bytes()) {
-                Choice::Known(index) => return Poll::Ready(Some(protocols[index].clone())),
-                Choice::Unknown => {
-                    tell(input.bytes(), listed);
-                    return Poll::Ready(Some(protocols[0].clone()));
-                }
-                Choice::Undecided => {}
+            if let Some(decided) = decide(input.bytes()) {
+                return Poll::Ready(Some(decided));
             }
             match std::task::ready!(input.poll_read(socket, cx)) {
                 Ok(count) if count > 0 => listed.count_in(count),
@@ -60,7 +85,7 @@ pub(crate) async fn detect(
     .await
 }
 
-fn choose(protocols: &[Arc<dyn Protocol>], first: &[u8]) -> Choice {
+pub(crate) fn choose(protocols: &[Arc<dyn Protocol>], first: &[u8]) -> Choice {
     let mut undecided = first.is_empty();
     for (index, protocol) in protocols.iter().enumerate() {
         match protocol.recognise(first) {
@@ -73,7 +98,7 @@ fn choose(protocols: &[Arc<dyn Protocol>], first: &[u8]) -> Choice {
 }
 
 /// Tells of a protocol that other ports speak, the most common mistake in a client's settings.
-fn tell(first: &[u8], listed: &Listed) {
+pub(crate) fn tell(first: &[u8], listed: &Listed) {
     let (peer, port) = (listed.peer().remote, listed.peer().local.port());
     match stranger(first) {
         Some((spoken, remedy)) => tracing::warn!(%peer, port, spoken, remedy, "a client speaks another protocol"),
@@ -83,13 +108,10 @@ fn tell(first: &[u8], listed: &Listed) {
 
 /// A protocol that no listener of this crate speaks without TLS, and what to do about it.
 fn stranger(first: &[u8]) -> Option<(&'static str, &'static str)> {
-    const METHODS: [&[u8]; 7] = [b"GET ", b"POST ", b"PUT ", b"HEAD ", b"DELETE ", b"OPTIONS ", b"PATCH "];
     let has = |word: &[u8]| first.windows(word.len()).any(|part| part == word);
     match first {
         [0x16, 3, ..] => Some(("TLS", "this port is without TLS: use the port of the same protocol over TLS")),
-        _ if METHODS.iter().any(|method| first.starts_with(method)) => {
-            Some(("HTTP", "this is no port of HTTP: use ports.http"))
-        }
+        _ if upgrade::recognise(first) == Recognition::Yes => Some(("HTTP", "this is no port of HTTP: use ports.http")),
         [0x10, ..] if has(b"MQTT") || has(b"MQIsdp") => Some(("MQTT", "this port does not speak MQTT: use ports.mqtt")),
         _ => None,
     }

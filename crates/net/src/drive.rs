@@ -13,9 +13,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
-use wire::{CloseReason, Connection, Doing, Peer, Protocol, ReadState};
+use wire::{CloseReason, Connection, Doing, Peer, ReadState};
 
-use crate::detect::detect;
+use crate::detect::Opened;
 use crate::flush::{Flushed, poll_flush};
 use crate::handshake::Handshakes;
 use crate::heavy::{Heavy, Place, after_others};
@@ -115,7 +115,6 @@ pub(crate) async fn drive(
     socket: TcpStream,
     handshakes: Arc<Handshakes>,
     registration: Registration,
-    protocols: Arc<[Arc<dyn Protocol>]>,
     settings: Arc<Settings>,
     heavy: Arc<Heavy>,
 ) {
@@ -125,12 +124,10 @@ pub(crate) async fn drive(
         Poll::Ready(())
     })
     .await;
-    let Some((mut socket, certified_user)) = handshakes.pass(socket, &listed).await else { return };
-    let mut input = Input::new();
-    let detected = detect(&mut socket, &mut input, &listed, &protocols);
-    let Ok(Some(protocol)) = tokio::time::timeout(settings.detect_timeout, detected).await else { return };
+    let Some(opened) = handshakes.open(socket, &listed).await else { return };
+    let Opened { stream: mut socket, certified_user, input, protocol } = opened;
     registration.speaks(protocol.name());
-    let peer = Peer { certified_user, ..listed.peer().clone() };
+    let peer = Peer { certified_user, encrypted: socket.is_encrypted(), ..listed.peer().clone() };
     let accept = || protocol.accept(peer, Waker::from(listed.wakeup().clone()), Instant::now());
     let mut owner = None;
     let end = match catch_unwind(AssertUnwindSafe(accept)) {
@@ -499,8 +496,8 @@ fn log(listed: &Listed, end: &End, owner: Option<&Owner>) {
 mod tests {
     use super::*;
 
-    fn size_of_task<A, B, C, D, E, F, G>(_: impl FnOnce(A, B, C, D, E, F) -> G) -> usize {
-        size_of::<G>()
+    fn size_of_task<A, B, C, D, E, F>(_: impl FnOnce(A, B, C, D, E) -> F) -> usize {
+        size_of::<F>()
     }
 
     /// How many bytes a connection moves until others get their turn.

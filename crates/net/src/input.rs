@@ -61,6 +61,13 @@ impl Input {
         self.filled.len() >= self.limit
     }
 
+    /// Takes all that waits out.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        let waiting = self.bytes().to_vec();
+        self.consume(waiting.len());
+        waiting
+    }
+
     /// Removes the first `count` bytes, at most as many as wait.
     pub(crate) fn consume(&mut self, count: usize) {
         self.filled.start = (self.filled.start + count).min(self.filled.end);

@@ -7,6 +7,7 @@
 //! outlives its registration, and a panic in one ends that one.
 
 mod accept;
+mod any;
 mod detect;
 mod drive;
 mod encryption;
@@ -31,6 +32,7 @@ mod upgrade;
 mod wakeup;
 mod web;
 
+pub use any::{Any, Plain, Spoken};
 pub use encryption::{Encryption, PeerCertificate};
 pub use listener::{Admission, BindError, Listener, Nagle};
 pub use proxy::{Unproxied, introduce};

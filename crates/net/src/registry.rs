@@ -415,7 +415,7 @@ impl Listed {
             id: self.id,
             remote: self.peer.remote,
             local: self.peer.local,
-            encrypted: self.peer.encrypted,
+            encrypted: self.peer.encrypted || self.encryption.get().is_some(),
             encryption: self.encryption.get().cloned(),
             protocol: self.protocol(),
             since: self.since,

@@ -26,6 +26,8 @@ pub(crate) struct Screened {
     screen: Screen,
     /// What has come of the handshake.
     head: Vec<u8>,
+    /// What was read of the handshake before it was known to be one, and waits to be read again.
+    unread: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -51,9 +53,9 @@ struct Frames {
 }
 
 impl Screened {
-    /// A peer that has not shaken hands.
-    pub(crate) fn new(stream: Stream) -> Self {
-        Self { stream, screen: Screen::Handshake(STRANGERS), head: Vec::new() }
+    /// A peer that has not shaken hands; `unread` is what has come from it already.
+    pub(crate) fn new(stream: Stream, unread: Vec<u8>) -> Self {
+        Self { stream, screen: Screen::Handshake(STRANGERS), head: Vec::new(), unread }
     }
 
     /// What comes now are messages.
@@ -148,7 +150,13 @@ impl Frames {
 impl AsyncRead for Screened {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = space.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, space))?;
+        if self.unread.is_empty() {
+            ready!(Pin::new(&mut self.stream).poll_read(cx, space))?;
+        } else {
+            let count = self.unread.len().min(space.remaining());
+            space.put_slice(&self.unread[..count]);
+            self.unread.drain(..count);
+        }
         let bytes = &space.filled()[before..];
         if self.screen.pass(bytes) {
             return Poll::Ready(self.look_at_head(bytes, cx));

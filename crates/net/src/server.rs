@@ -12,7 +12,8 @@ use tokio::sync::{Semaphore, watch};
 use wire::Protocol;
 
 use crate::accept::{Acceptor, Refused};
-use crate::handshake::Handshakes;
+use crate::any::{Any, AnyHandshakes};
+use crate::handshake::{FixedHandshakes, Handshakes};
 use crate::handshake_threads::HandshakeThreads;
 use crate::heavy::Heavy;
 use crate::listener::Listener;
@@ -83,15 +84,35 @@ impl Net {
         tls: Option<Arc<dyn Tls>>,
         web: Option<Web>,
     ) -> io::Result<()> {
-        let secure = match tls {
-            None => None,
-            Some(tls) => Some(Secure::new(tls, self.handshake_threads()?, self.settings.tls_timeout)),
-        };
+        let patience = self.settings.detect_timeout;
+        let handshakes = Handshakes::Fixed(Box::new(FixedHandshakes {
+            secure: tls.map(|tls| self.secure(tls)).transpose()?,
+            websockets: web.map(|web| WebSockets::new(vec![Some(web)], patience)),
+            protocols: protocols.into(),
+            patience,
+        }));
+        self.accept_on(listener, handshakes)
+    }
+
+    /// Accepts connections on `listener` that speak any of what `any` has, by WebSocket or without,
+    /// and within TLS or without.
+    pub fn serve_any(&self, listener: Listener, any: Any) -> io::Result<()> {
+        let Any { spoken, tls, plain } = any;
+        let secure = tls.map(|tls| self.secure(tls)).transpose()?;
+        let secure = secure.map(|secure| secure.with_alpn(&AnyHandshakes::alpn(&spoken)));
+        let any = AnyHandshakes::new(spoken, secure, plain, self.settings.detect_timeout);
+        self.accept_on(listener, Handshakes::Any(Box::new(any)))
+    }
+
+    fn secure(&self, tls: Arc<dyn Tls>) -> io::Result<Secure> {
+        Ok(Secure::new(tls, self.handshake_threads()?, self.settings.tls_timeout))
+    }
+
+    fn accept_on(&self, listener: Listener, handshakes: Handshakes) -> io::Result<()> {
         let (socket, nagle, admission) = listener.into_parts();
         let _inside = self.handle.enter();
         let socket = tokio::net::TcpListener::from_std(socket)?;
         let acceptor = Acceptor {
-            protocols: protocols.into(),
             registry: self.registry.clone(),
             settings: self.settings.clone(),
             nagle,
@@ -100,10 +121,7 @@ impl Net {
             unproxied: self.unproxied.clone(),
             refused: Refused::default(),
             heavy: self.heavy.clone(),
-            handshakes: Arc::new(Handshakes {
-                secure,
-                websockets: web.map(|web| WebSockets::new(web, self.settings.detect_timeout)),
-            }),
+            handshakes: Arc::new(handshakes),
         };
         self.handle.spawn(Arc::new(acceptor).run(socket, self.stop.subscribe()));
         Ok(())

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-use crate::web::WebStream;
+use crate::web::{WebMessages, WebStream};
 
 /// See the module.
 #[derive(Debug)]
@@ -39,6 +39,31 @@ impl Stream {
         };
         // A wish like all socket options: without it the end is only noticed later.
         let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+    }
+
+    /// True within TLS.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(_) => true,
+            Self::Web(socket) => socket.beneath().is_encrypted(),
+        }
+    }
+
+    /// The name of what is spoken within TLS (RFC 7301), if the peer has offered names.
+    pub(crate) fn alpn(&self) -> Option<&[u8]> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(socket) => socket.get_ref().1.alpn_protocol(),
+            Self::Web(socket) => socket.beneath().alpn(),
+        }
+    }
+
+    /// How messages are sent from now on, where there are any.
+    pub(crate) fn send_as(&mut self, messages: WebMessages) {
+        if let Self::Web(socket) = self {
+            socket.send_as(messages);
+        }
     }
 
     /// Tells the peer that nothing more comes, where that can be told without ending what lies

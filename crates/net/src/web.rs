@@ -78,32 +78,37 @@ impl std::fmt::Debug for Web {
 
 /// The WebSockets of one listener.
 pub(crate) struct WebSockets {
-    web: Web,
+    /// Of each protocol there; `None` if it is not spoken in WebSockets.
+    webs: Vec<Option<Web>>,
     patience: Duration,
     failed: LogThrottle,
 }
 
 impl WebSockets {
     /// Handshakes may take as long as `patience`.
-    pub(crate) fn new(web: Web, patience: Duration) -> Self {
-        Self { web, patience, failed: LogThrottle::new(LOG_INTERVAL) }
+    pub(crate) fn new(webs: Vec<Option<Web>>, patience: Duration) -> Self {
+        Self { webs, patience, failed: LogThrottle::new(LOG_INTERVAL) }
     }
 
-    /// Shakes hands. `None` when that failed, took too long, or the connection was ordered to end.
-    pub(crate) async fn open(&self, stream: Stream, listed: &Listed) -> Option<Stream> {
+    /// Shakes hands; `unread` has come already. The stream of bytes, and the places of what may be
+    /// spoken in it. `None` when that failed, took too long, or the connection was ordered to end.
+    pub(crate) async fn open(&self, stream: Stream, unread: Vec<u8>, listed: &Listed) -> Option<(Stream, Vec<usize>)> {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER)
             // Output is gathered already when it comes here.
             .write_buffer_size(0)
             .max_message_size(Some(LARGEST))
             .max_frame_size(Some(LARGEST));
-        let asked = Asked { web: &self.web, peer: listed.peer().remote.ip() };
-        let handshake =
-            async { accept_hdr_async_with_config(Screened::new(stream), asked, Some(config)).await.map_err(broken) };
+        let mut agreed = Vec::new();
+        let asked = Asked { webs: &self.webs, peer: listed.peer().remote.ip(), agreed: &mut agreed };
+        let screened = Screened::new(stream, unread);
+        let handshake = async { accept_hdr_async_with_config(screened, asked, Some(config)).await.map_err(broken) };
         match await_handshake(listed.wakeup(), self.patience, "limits.handshake_timeout", handshake).await? {
             Ok(mut messages) => {
                 messages.get_mut().shook_hands();
-                Some(Stream::Web(Box::new(WebStream { messages, unread: Bytes::new(), sends: self.web.messages })))
+                let first = agreed.first().and_then(|place| self.webs.get(*place)?.as_ref());
+                let sends = first.map_or(WebMessages::Binary, |web| web.messages);
+                Some((Stream::Web(Box::new(WebStream { messages, unread: Bytes::new(), sends })), agreed))
             }
             Err(error) => {
                 if let Some(held) = self.failed.pass(Instant::now()) {
@@ -117,27 +122,43 @@ impl WebSockets {
 
 /// A handshake of a peer.
 struct Asked<'a> {
-    web: &'a Web,
+    webs: &'a [Option<Web>],
     peer: IpAddr,
+    /// The places of what may be spoken, once that is known.
+    agreed: &'a mut Vec<usize>,
 }
 
 impl Callback for Asked<'_> {
     fn on_request(self, request: &Request, mut response: Response) -> Result<Response, ErrorResponse> {
         let header = |name: HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok());
-        if !self.web.admits(header(ORIGIN), header(HOST), self.peer) {
+        let (origin, host) = (header(ORIGIN), header(HOST));
+        let webs = self.webs.iter().enumerate().filter_map(|(place, web)| Some((place, web.as_ref()?)));
+        let admitting: Vec<_> = webs.filter(|(_, web)| web.admits(origin, host, self.peer)).collect();
+        if admitting.is_empty() {
             return Err(refusal(StatusCode::FORBIDDEN, "pages of this origin may not connect here".to_owned()));
         }
         let offers = request.headers().get_all(SEC_WEBSOCKET_PROTOCOL);
         let offers = offers.iter().filter_map(|value| value.to_str().ok());
-        match self.web.chosen(&offers.flat_map(|value| value.split(',')).map(str::trim).collect::<Vec<_>>()) {
-            Ok(Some(name)) => {
-                response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(name));
-                Ok(response)
-            }
-            Ok(None) => Ok(response),
-            Err(text) => Err(refusal(StatusCode::BAD_REQUEST, text)),
+        let offers: Vec<_> = offers.flat_map(|value| value.split(',')).map(str::trim).collect();
+        let chosen = chosen(&admitting, &offers).map_err(|text| refusal(StatusCode::BAD_REQUEST, text))?;
+        let speaks = |web: &Web| chosen.is_none_or(|name| web.subprotocols.contains(&name));
+        self.agreed.extend(admitting.iter().filter(|(_, web)| speaks(web)).map(|(place, _)| *place));
+        if let Some(name) = chosen {
+            response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(name));
         }
+        Ok(response)
     }
+}
+
+/// The best of the names that a peer offers; `None` if it offers none.
+fn chosen(webs: &[(usize, &Web)], offers: &[&str]) -> Result<Option<&'static str>, String> {
+    let mut known: Vec<&'static str> = webs.iter().flat_map(|(_, web)| web.subprotocols).copied().collect();
+    let chosen = known.iter().copied().find(|name| offers.contains(name));
+    if chosen.is_none() && !offers.is_empty() {
+        known.dedup();
+        return Err(format!("spoken here: {}", known.join(", ")));
+    }
+    Ok(chosen)
 }
 
 impl Web {
@@ -147,14 +168,6 @@ impl Web {
         let page = origin.split_once("://").map(|(_, place)| without_port(place));
         self.origins.iter().any(|known| known == "*" || known.eq_ignore_ascii_case(origin))
             || page.zip(host.map(without_port)).is_some_and(|(page, host)| page.eq_ignore_ascii_case(host))
-    }
-
-    fn chosen(&self, offers: &[&str]) -> Result<Option<&'static str>, String> {
-        let known = self.subprotocols.iter().find(|known| offers.contains(*known));
-        if known.is_none() && !offers.is_empty() {
-            return Err(format!("spoken here: {}", self.subprotocols.join(", ")));
-        }
-        Ok(known.copied())
     }
 }
 
@@ -186,6 +199,11 @@ impl WebStream {
     /// What it lies upon.
     pub(crate) fn beneath(&self) -> &Stream {
         self.messages.get_ref().beneath()
+    }
+
+    /// How its messages are sent from now on.
+    pub(crate) fn send_as(&mut self, messages: WebMessages) {
+        self.sends = messages;
     }
 
     /// The peer has authenticated.
@@ -306,10 +324,14 @@ mod tests {
     fn the_best_that_is_offered_is_spoken() {
         let hosts = Arc::new(|_: &str, _| true);
         let web = Web { subprotocols: &["v12", "v11"], origins: Arc::new([]), hosts, messages: WebMessages::Binary };
-        assert_eq!(web.chosen(&[]), Ok(None));
-        assert_eq!(web.chosen(&["v11", "v12"]), Ok(Some("v12")));
-        assert_eq!(web.chosen(&["mqtt", "v11"]), Ok(Some("v11")));
-        assert!(web.chosen(&["mqtt"]).is_err_and(|text| text.contains("v12, v11")));
+        let webs = [(0, &web)];
+        assert_eq!(chosen(&webs, &[]), Ok(None));
+        assert_eq!(chosen(&webs, &["v11", "v12"]), Ok(Some("v12")));
+        assert_eq!(chosen(&webs, &["mqtt", "v11"]), Ok(Some("v11")));
+        assert!(chosen(&webs, &["mqtt"]).is_err_and(|text| text.contains("v12, v11")));
+        // Two protocols that share a name, as both versions of AMQP do.
+        let webs = [(0, &web), (3, &web)];
+        assert_eq!(chosen(&webs, &["v11"]), Ok(Some("v11")));
     }
 
     #[test]

@@ -8,10 +8,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use management::Pages;
+use net::Plain;
 use wire::Subnet;
 
 use super::ConfigError;
-use super::ports::{HTTP, HTTPS, Port, Ports};
+use super::ports::{ANY, HTTP, HTTPS, Port, Ports};
 use super::reader::{Described, Layer, Origin, Reader, declare};
 use super::tls::{CertificateFiles, OF_LISTENERS, Tls, VERIFY, Verify};
 use super::value::{self, between, optional_path};
@@ -52,6 +53,8 @@ pub(crate) enum Serves {
     Web(usize),
     /// HTTP.
     Http(Pages),
+    /// All protocols, as their first bytes tell, with TLS and WebSockets.
+    Any(Plain),
 }
 
 /// What becomes of an address that the machine does not have.
@@ -78,12 +81,15 @@ impl Listening {
     pub(crate) fn terms(&self) -> Vec<String> {
         let mut terms = Vec::new();
         if let Some(tls) = &self.tls {
-            terms.push("TLS".to_owned());
+            terms.push(if self.serves == Serves::Any(Plain::Served) { "TLS or none" } else { "TLS" }.to_owned());
             match tls.verify {
                 Verify::None => {}
                 Verify::Peer => terms.push("client certificates verified".to_owned()),
                 Verify::Required => terms.push("client certificates required".to_owned()),
             }
+        }
+        if matches!(self.serves, Serves::Any(_)) {
+            terms.push("WebSocket or none".to_owned());
         }
         if !self.proxies.is_empty() {
             let networks: Vec<_> = self.proxies.iter().map(Subnet::to_string).collect();
@@ -130,16 +136,19 @@ struct Written {
     prefix: String,
 }
 
+/// What a listener for everything serves.
+const ANY_WORD: &str = "any";
 /// The port that is left to another program, unless it is set.
 const MAY_BE_TAKEN: &str = "ports.mqtt";
 const NAME: &str = "Its name in the log, the API and the console. By default the protocols and the port.";
-const PROTOCOLS: &str = "What is spoken: `amqp` (0-9-1), `amqp10`, `stomp`, or several of these, told apart by their \
-    first bytes; or one of `web_amqp`, `web_stomp`, `http`, or `metrics`, which is HTTP for `/metrics` and `/health/` \
-    alone.";
+const PROTOCOLS: &str = "What is spoken: `amqp` (0-9-1), `amqp10`, `stomp`, `mqtt`, or several of these, told apart by their \
+    first bytes; or one of `any`, which is all of them with TLS and WebSockets, `web_amqp`, `web_stomp`, `web_mqtt`, \
+    `http`, or `metrics`, which is HTTP for `/metrics` and `/health/` alone.";
 const BIND: &str = "IP addresses to listen on. `auto`: those of the setting `bind`.";
 const PORT: &str = "The port. `port_offset` is added.";
 const TLS: &str = "Whether connections are encrypted. `auto`: if `certificates` are named. `true` without them takes \
-    those of `tls.certificate`.";
+    those of `tls.certificate`. With `any`, `auto` also serves what comes without TLS, unless `verify` is `required`, \
+    and takes the certificates of `tls.certificate` too.";
 const CERTIFICATES: &str = "Files of certificates, as `tls.certificate`. A client gets the first one that is for the \
     name that it asks for (SNI), else the first one of all.";
 const KEYS: &str = "Files of their keys, in the same order. By default the keys are in the files of the certificates.";
@@ -282,12 +291,23 @@ fn read_one(listen: Short<'_>, table: Layer, missing: MissingAddress) -> Result<
     if !written.prefix.is_empty() && !matches!(serves, Serves::Http(_)) {
         return Err(wrong("path_prefix", "only HTTP has paths; leave it out, or write protocols = \"http\""));
     }
-    let tls = tls(listen, &written).map_err(|(name, what)| wrong(name, what))?;
-    let suffix = if tls.is_some() { "s" } else { "" };
-    let protocol = written.protocols.iter().map(|name| format!("{}{suffix}", name.replace('_', "-")));
-    let protocol = protocol.collect::<Vec<_>>().join("/");
+    let asked = match serves {
+        Serves::Any(_) => written.tls.or(listen.tls.certificate.is_some().then_some(true)),
+        _ => written.tls,
+    };
+    let tls = tls(listen, &written, asked).map_err(|(name, what)| wrong(name, what))?;
+    let serves = match serves {
+        Serves::Any(_) => any(tls.as_ref(), written.tls),
+        other => other,
+    };
+    let protocol = match serves {
+        Serves::Any(Plain::Served) => all_protocols(None),
+        Serves::Any(Plain::Refused) => all_protocols(tls.as_ref()),
+        _ => listed(written.protocols.iter().map(String::as_str), tls.as_ref()),
+    };
+    let default_name = if matches!(serves, Serves::Any(_)) { "any" } else { &protocol };
     Ok(Listening {
-        name: if written.name.is_empty() { format!("{protocol}:{}", written.port) } else { written.name },
+        name: if written.name.is_empty() { format!("{default_name}:{}", written.port) } else { written.name },
         protocol,
         serves,
         missing: if written.bind.is_some() { MissingAddress::Refused } else { missing },
@@ -299,6 +319,23 @@ fn read_one(listen: Short<'_>, table: Layer, missing: MissingAddress) -> Result<
         prefix: written.prefix,
         origin,
     })
+}
+
+/// What a listener for everything serves: without TLS nothing, where TLS is asked for by name, or
+/// where who comes without a certificate is refused.
+fn any(tls: Option<&Tls>, asked: Option<bool>) -> Serves {
+    let refused = tls.is_some_and(|tls| asked == Some(true) || tls.verify == Verify::Required);
+    Serves::Any(if refused { Plain::Refused } else { Plain::Served })
+}
+
+/// What listings call these, where connections are encrypted or not.
+fn listed<'n>(names: impl Iterator<Item = &'n str>, tls: Option<&Tls>) -> String {
+    let suffix = if tls.is_some() { "s" } else { "" };
+    names.map(|name| format!("{}{suffix}", name.replace('_', "-"))).collect::<Vec<_>>().join("/")
+}
+
+fn all_protocols(tls: Option<&Tls>) -> String {
+    listed(SERVED.iter().map(|served| served.names.name), tls)
 }
 
 /// What these words stand for.
@@ -320,6 +357,8 @@ fn serves(words: &[String]) -> Result<Serves, String> {
             alone.push(Serves::Http(Pages::All));
         } else if word == "metrics" {
             alone.push(Serves::Http(Pages::Observation));
+        } else if word == ANY_WORD {
+            alone.push(Serves::Any(Plain::Served));
         } else {
             return Err(format!("'{word}' is none of {}", known().join(", ")));
         }
@@ -336,13 +375,13 @@ fn serves(words: &[String]) -> Result<Serves, String> {
 fn known() -> Vec<String> {
     let web = SERVED.iter().filter_map(|served| served.web.as_ref()).map(|web| web.name.replace('-', "_"));
     let rows = SERVED.iter().map(|served| served.names.name.to_owned());
-    rows.chain(web).chain(["http".to_owned(), "metrics".to_owned()]).collect()
+    rows.chain(web).chain(["http", "metrics", ANY_WORD].map(str::to_owned)).collect()
 }
 
-/// Its TLS, or the setting that is wrong and why.
-fn tls(listen: Short<'_>, written: &Written) -> Result<Option<Tls>, (&'static str, &'static str)> {
-    let Written { tls, certificates, keys, ca, verify, .. } = written;
-    let is_plain = *tls == Some(false) || (tls.is_none() && certificates.is_empty());
+/// Its TLS, or the setting that is wrong and why. `asked` says whether there is any.
+fn tls(listen: Short<'_>, written: &Written, asked: Option<bool>) -> Result<Option<Tls>, (&'static str, &'static str)> {
+    let Written { certificates, keys, ca, verify, .. } = written;
+    let is_plain = asked == Some(false) || (asked.is_none() && certificates.is_empty());
     if is_plain {
         let named = [("certificates", !certificates.is_empty()), ("keys", !keys.is_empty())];
         let named = named.into_iter().chain([("ca", ca.is_some()), ("verify", verify.is_some())]);
@@ -406,7 +445,11 @@ fn short_form(listen: Short<'_>, missing: MissingAddress) -> Vec<Listening> {
         let number = listen.ports.of(port);
         (number != 0).then(|| Listening {
             name: port.setting.to_owned(),
-            protocol: format!("{protocol}{}", if tls.is_some() { "s" } else { "" }),
+            protocol: match serves {
+                Serves::Any(Plain::Served) => all_protocols(None),
+                Serves::Any(Plain::Refused) => all_protocols(tls.as_ref()),
+                _ => listed([protocol].into_iter(), tls.as_ref()),
+            },
             serves,
             addresses: at(listen.bind, number + listen.port_offset),
             missing,
@@ -445,8 +488,9 @@ fn short_form(listen: Short<'_>, missing: MissingAddress) -> Vec<Listening> {
     }
     all.extend(make(&HTTP, "http", Serves::Http(Pages::All), None));
     if secure.is_some() {
-        all.extend(make(&HTTPS, "http", Serves::Http(Pages::All), secure));
+        all.extend(make(&HTTPS, "http", Serves::Http(Pages::All), secure.clone()));
     }
+    all.extend(make(&ANY, ANY_WORD, any(secure.as_ref(), None), secure));
     all
 }
 

@@ -16,6 +16,14 @@ pub(crate) struct Port {
     pub(crate) doc: &'static str,
 }
 
+/// Everything but HTTP.
+pub(crate) static ANY: Port = Port {
+    setting: "ports.any",
+    default: "0",
+    doc: "A port for every protocol, also those whose own port is 0: AMQP, STOMP and MQTT, with TLS if \
+          `tls.certificate` is set or without, by WebSocket or without. First bytes tell them apart. 0, the default, \
+          turns it off.",
+};
 /// Management API, metrics and health.
 pub(crate) static HTTP: Port = Port {
     setting: "ports.http",
@@ -48,7 +56,7 @@ fn of_protocols() -> impl Iterator<Item = (&'static Port, &'static Port)> {
 }
 
 fn plain() -> impl Iterator<Item = &'static Port> {
-    of_protocols().map(|(plain, _)| plain).chain([&HTTP]).chain(web().map(|web| &web.port))
+    of_protocols().map(|(plain, _)| plain).chain([&HTTP]).chain(web().map(|web| &web.port)).chain([&ANY])
 }
 
 fn secure() -> impl Iterator<Item = &'static Port> {
@@ -60,7 +68,7 @@ fn secure() -> impl Iterator<Item = &'static Port> {
 fn listed() -> impl Iterator<Item = &'static Port> {
     let protocols = of_protocols().map(|(plain, _)| plain).chain([&HTTP]);
     let over_tls = of_protocols().map(|(_, secure)| secure).chain([&HTTPS]);
-    protocols.chain(over_tls).chain(web().flat_map(|web| [&web.port, &web.secure_port]))
+    protocols.chain(over_tls).chain(web().flat_map(|web| [&web.port, &web.secure_port])).chain([&ANY])
 }
 
 /// The ports as they are set.

@@ -30,6 +30,7 @@ pub(super) const ROW: Served = Served {
         },
     },
     web: None,
+    alpn: &["amqp"],
     dialect: || Arc::new(Amqp091Dialect),
     read: |_| Ok(Arc::new(NoneOfItsOwn)),
 };

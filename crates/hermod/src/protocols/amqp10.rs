@@ -15,6 +15,7 @@ pub(super) const ROW: Served = Served {
     plugin: Some("rabbitmq_amqp1_0"),
     place: Place::Of("amqp"),
     web: Some(WEB),
+    alpn: &["amqp"],
     dialect: || Arc::new(Amqp10Dialect),
     read: |reader| Ok(Arc::new(Own::read(reader)?)),
 };

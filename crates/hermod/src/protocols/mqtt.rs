@@ -28,6 +28,8 @@ pub(super) const ROW: Served = Served {
         },
     },
     web: Some(WEB),
+    // IANA has the first; clients made for AWS IoT offer the second.
+    alpn: &["mqtt", "x-amzn-mqtt-ca"],
     dialect: || Arc::new(MqttDialect),
     read: |reader| Ok(Arc::new(Own::read(reader)?)),
 };

@@ -24,6 +24,7 @@ pub(super) const ROW: Served = Served {
         },
     },
     web: Some(WEB),
+    alpn: &["stomp"],
     dialect: || Arc::new(StompDialect),
     read: |reader| Ok(Arc::new(Own::read(reader)?)),
 };

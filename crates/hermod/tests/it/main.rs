@@ -6,6 +6,7 @@
 
 mod administration;
 mod amqp10;
+mod any;
 mod api;
 mod attacks;
 mod backup;

@@ -16,6 +16,12 @@ use super::topic::{Filter, check_name};
 use super::version::{BRIDGE, QoS, Version};
 use super::violation::{PacketError, Violation};
 
+/// The flag of a packet that is sent again. Besides PUBLISH, those with the flags below have it in
+/// MQTT 3.1 (2.1), and in no later version.
+const DUP: u8 = 1 << 3;
+/// The flags of PUBREL, SUBSCRIBE and UNSUBSCRIBE.
+const REPEATABLE: u8 = 1 << 1;
+
 /// The first bytes of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
@@ -38,6 +44,8 @@ impl Header {
         let kind = PacketKind::of(first).ok_or(Violation::UnknownKind)?;
         let flags = first & 0x0f;
         match kind.flags() {
+            // That MQTT 3.1 alone has it is seen when the packet is read.
+            Some(REPEATABLE) if flags == REPEATABLE | DUP => {}
             Some(expected) if expected != flags => return Err(Violation::Flags.of(kind)),
             None if QoS::of(flags >> 1 & 3).is_none() => return Err(Violation::PublishQos.of(kind)),
             _ => {}
@@ -73,6 +81,9 @@ pub fn decode(input: &[u8], version: Version, largest: u32) -> Result<Option<(Pa
 
 fn read<'a>(header: &Header, reader: &mut Reader<'a>, version: Version) -> Result<Packet<'a>, Violation> {
     let kind = header.kind;
+    if kind != PacketKind::Publish && header.flags & DUP != 0 && version != Version::V3_1 {
+        return Err(Violation::Flags);
+    }
     Ok(match kind {
         PacketKind::Publish => Packet::Publish(publish(header.flags, reader, version)?),
         PacketKind::PubAck => Packet::PubAck(ack(kind, reader, version)?),

@@ -290,3 +290,17 @@ proptest! {
         VERSIONS.iter().for_each(|version| check_stable(&bytes, *version));
     }
 }
+
+/// A client of MQTT 3.1 marks what it sends again.
+#[test]
+fn only_the_oldest_version_marks_answers_that_come_again() {
+    for bytes in [&b"\x6a\x02\0\x01"[..], b"\x8a\x06\0\x01\0\x01a\x01", b"\xaa\x05\0\x01\0\x01a"] {
+        assert!(decode(bytes, Version::V3_1, 100).unwrap().is_some(), "{bytes:?}");
+        for version in [Version::V3_1_1, Version::V5] {
+            assert_eq!(decode(bytes, version, 100).unwrap_err().violation, Violation::Flags, "{bytes:?}");
+        }
+    }
+    for bytes in [b"\x4a\x02\0\x01", b"\x6b\x02\0\x01"] {
+        assert!(decode(bytes, Version::V3_1, 100).is_err(), "{bytes:?}");
+    }
+}

@@ -75,6 +75,12 @@ impl Matched {
         matched
     }
 
+    /// No subscription, for a message that others have put into the session's queue: it has its own
+    /// quality.
+    pub(super) fn on_purpose() -> Self {
+        Self { qos: Some(QoS::ExactlyOnce), ..Self::default() }
+    }
+
     /// A shared subscription alone. Its filter is that behind the name of the group, and a wildcard
     /// at its front matches no topic that begins with `$` either.
     pub(super) fn of_share(filter: &str, subscription: &Subscription, topic: &str) -> Self {

@@ -51,7 +51,7 @@ impl Incoming {
     /// The topic of a message, which an alias may stand for.
     ///
     /// # Errors
-    /// If the alias is unknown, or larger than was offered [MQTT-3.2.2-17].
+    /// If the alias is larger than was offered [MQTT-3.2.2-17], or unknown (3.3.4: 0x82).
     pub(super) fn topic<'p>(&'p mut self, publish: &Publish<'p>) -> Result<&'p str, Failure> {
         let Some(alias) = publish.properties.number(PropertyId::TopicAlias) else { return Ok(publish.topic) };
         let invalid = |text: String| Failure::new(Reason::TopicAliasInvalid, text);
@@ -64,7 +64,8 @@ impl Incoming {
         let at = alias as usize - 1;
         if publish.topic.is_empty() {
             let known = self.aliases.get(at).and_then(Option::as_deref);
-            return known.ok_or_else(|| invalid(format!("topic alias {alias} has no topic yet")));
+            let text = || format!("topic alias {alias} has no topic yet");
+            return known.ok_or_else(|| Failure::new(Reason::ProtocolError, text()));
         }
         if self.aliases.len() <= at {
             self.aliases.resize(at + 1, None);

@@ -21,7 +21,7 @@ use super::fences::Fences;
 use super::filters::{Filters, Matched, Publisher, Subscription};
 use super::incoming::Incoming;
 use super::outgoing::{Follows, Outgoing, topic_of};
-use super::store::{DirectTag, Life, OWN, Store, filter_of_binding};
+use super::store::{DirectTag, EXCHANGE, Life, OWN, Store, filter_of_binding};
 use super::will::WillMessage;
 use crate::codec::{
     Ack, Filter, Notice, Packet, PacketId, PacketKind, Properties, PropertyBlock, PropertyId, QoS, Reason, Version,
@@ -417,7 +417,10 @@ impl Delivering {
     fn deliver(&mut self, delivery: &Delivery<'_>, now: u64, output: &mut Output) {
         let topic = topic_of(delivery);
         let matched = if delivery.consumer_tag == OWN {
-            self.filters.matching(&topic, self.publisher(delivery))
+            let matched = self.filters.matching(&topic, self.publisher(delivery));
+            // What came from elsewhere matches no filter, and is in the queue on purpose.
+            let is_from_elsewhere = matched.qos.is_none() && delivery.message.exchange() != EXCHANGE;
+            if is_from_elsewhere { Matched::on_purpose() } else { matched }
         } else if let Some(tag) = DirectTag::read(delivery.consumer_tag) {
             self.matching_direct(tag, delivery, &topic)
         } else {

@@ -16,7 +16,9 @@ use super::failure::Failure;
 use super::filters::Matched;
 use super::store::OWN;
 use crate::address::topic_of_key;
-use crate::codec::{Ack, PacketId, PacketKind, Properties, PropertyBlock, PropertyId, Publish, QoS, Reason, Version};
+use crate::codec::{
+    Ack, PacketId, PacketKind, Properties, PropertyBlock, PropertyId, PropertyValue, Publish, QoS, Reason, Version,
+};
 use crate::dialect::{self, Stored};
 use crate::limits;
 
@@ -365,16 +367,23 @@ fn show<'m>(delivery: &Delivery<'m>, dialects: &Dialects, now: u64, block: &mut 
         return Some(Shown { qos, retain, properties: Shape::Written });
     }
     let Stored { qos, retain, properties, .. } = Stored::read(message.properties()).ok()?;
-    if properties.number(PropertyId::MessageExpiry).is_none() {
+    // That a message was a topic's value is said by its flag.
+    let overlay = if message.is_retained() { None } else { message.overlay(delivery.counts, dialects) };
+    if overlay.is_none() && properties.number(PropertyId::MessageExpiry).is_none() {
         return Some(Shown { qos, retain, properties: Shape::Own(properties) });
     }
+    let covers = |name: &str| overlay.as_ref().is_some_and(|overlay| overlay.covers(name));
     for (id, value) in properties.iter() {
-        match (id, message.expiration()) {
-            (PropertyId::MessageExpiry, Some(expiration)) => _ = block.number(id, left(expiration)),
+        match (id, value, message.expiration()) {
+            (PropertyId::MessageExpiry, _, Some(expiration)) => _ = block.number(id, left(expiration)),
             // What has expired does not expire again where it went.
-            (PropertyId::MessageExpiry, None) => {}
+            (PropertyId::MessageExpiry, _, None) => {}
+            (_, PropertyValue::Pair(name, _), _) if covers(name) => {}
             _ => _ = block.put(id, value),
         }
+    }
+    for (name, value) in overlay.iter().flat_map(|overlay| overlay.headers()) {
+        dialect::put_header(name, value, block);
     }
     Some(Shown { qos, retain, properties: Shape::Written })
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is a failed test")]
 
+mod any;
 mod linger;
 mod long;
 mod proxy;

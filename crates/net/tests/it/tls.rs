@@ -18,10 +18,10 @@ use tokio_rustls::rustls::{
 
 use super::*;
 
-type Client = StreamOwned<ClientConnection, TcpStream>;
+pub(crate) type Client = StreamOwned<ClientConnection, TcpStream>;
 
 /// The authorities, and the certificates that they vouch for.
-struct Pki {
+pub(crate) struct Pki {
     issuer: Issuer,
     roots: Arc<RootCertStore>,
 }
@@ -44,7 +44,7 @@ impl net::Tls for Fixed {
     }
 }
 
-fn pki() -> Pki {
+pub(crate) fn pki() -> Pki {
     let issuer = Issuer::new("tests");
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(issuer.pem().as_bytes()).unwrap()).unwrap();
@@ -58,6 +58,15 @@ fn parts(issued: &Issued) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'stati
 
 impl Pki {
     fn serve(&self, settings: Settings, toy: &Toy) -> (Net, SocketAddr) {
+        let net = Net::start(1, settings).unwrap();
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), Nagle::Off).unwrap();
+        let address = listener.address().unwrap();
+        net.serve(listener, &[Arc::new(toy.clone())], Some(self.server()), None).unwrap();
+        (net, address)
+    }
+
+    /// Asks clients for certificates, and takes those without.
+    pub(crate) fn server(&self) -> Arc<dyn net::Tls> {
         let provider = Arc::new(ring::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(self.roots.clone(), provider.clone())
             .allow_unauthenticated()
@@ -70,11 +79,19 @@ impl Pki {
             .with_client_cert_verifier(verifier)
             .with_single_cert(chain, key)
             .unwrap();
-        let net = Net::start(1, settings).unwrap();
-        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), Nagle::Off).unwrap();
-        let address = listener.address().unwrap();
-        net.serve(listener, &[Arc::new(toy.clone())], Some(Arc::new(Fixed(Arc::new(config)))), None).unwrap();
-        (net, address)
+        Arc::new(Fixed(Arc::new(config)))
+    }
+
+    /// A client that offers these names of ALPN.
+    pub(crate) fn connect_with(&self, address: SocketAddr, alpn: &[&str]) -> Client {
+        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(self.roots.clone())
+            .with_no_client_auth();
+        config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let name = ServerName::try_from("localhost").unwrap();
+        StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), super::connect(address))
     }
 
     fn connect(&self, address: SocketAddr, client: Option<&Issued>) -> Client {

@@ -241,6 +241,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["stream"],
             &["flush", "input", "linger", "screen"],
             &["detect", "tls", "web"],
+            &["any"],
             &["handshake"],
             &["drive"],
             &["accept"],

@@ -56,6 +56,27 @@ fn listeners_are_what_is_written() {
             "tls.certificate = 'a'\ntls.ca = 'b'\ntls.verify = 'peer'\n[[listeners]]\nprotocols = 'amqp'\nport = 7000\nbind = '::1'\ntls = true\nverify = 'none'\n",
             "amqps:7000: amqps at [::1]:7000, TLS",
         ),
+        (
+            "[[listeners]]\nprotocols = 'any'\nport = 7000\nbind = '::1'\n",
+            "any:7000: amqp/amqp10/stomp/mqtt at [::1]:7000, WebSocket or none",
+        ),
+        (
+            "tls.certificate = 'a'\n[[listeners]]\nprotocols = 'any'\nport = 7000\nbind = '::1'\n",
+            "any:7000: amqp/amqp10/stomp/mqtt at [::1]:7000, TLS or none, WebSocket or none",
+        ),
+        (
+            "tls.certificate = 'a'\n[[listeners]]\nprotocols = 'any'\nport = 7000\nbind = '::1'\ntls = false\n",
+            "any:7000: amqp/amqp10/stomp/mqtt at [::1]:7000, WebSocket or none",
+        ),
+        (
+            "tls.certificate = 'a'\n[[listeners]]\nprotocols = 'any'\nport = 7000\nbind = '::1'\ntls = true\n",
+            "any:7000: amqps/amqp10s/stomps/mqtts at [::1]:7000, TLS, WebSocket or none",
+        ),
+        // Plain bytes would be a way around the certificates that are required.
+        (
+            "[[listeners]]\nprotocols = 'any'\nport = 7000\nbind = '::1'\ncertificates = 'a'\nca = 'b'\nverify = 'required'\n",
+            "any:7000: amqps/amqp10s/stomps/mqtts at [::1]:7000, TLS, client certificates required, WebSocket or none",
+        ),
     ] {
         assert_eq!(outcome(text), expected, "{text}");
     }
@@ -82,6 +103,10 @@ fn what_contradicts_itself_is_refused_by_name() {
         (
             "[[listeners]]\nprotocols = ['amqp', 'http']\nport = 1\n",
             "h.toml:5: listeners.protocols: amqp and http cannot share a port",
+        ),
+        (
+            "[[listeners]]\nprotocols = ['any', 'amqp']\nport = 1\n",
+            "h.toml:5: listeners.protocols: any and amqp cannot share a port",
         ),
         (
             "[[listeners]]\nprotocols = 'stomp'\nport = 7000\n",
@@ -158,9 +183,17 @@ fn the_short_form_serves_what_it_says() {
     );
     let served: Vec<_> = all.iter().map(|one| one.serves.clone()).collect();
     assert_eq!(served[..2], [Serves::Protocols(vec![0, 1, 2, 3]), Serves::Protocols(vec![2, 0, 1, 3])]);
-    // A protocol that is turned off is served nowhere.
-    let all = all_of("ports.amqp = 0\n");
+    // A protocol that is turned off is served nowhere, except at the port that is for everything.
+    let all = all_of("ports.amqp = 0\nports.any = 443\n");
     assert_eq!(all[0].serves, Serves::Protocols(vec![2, 3]));
+    let any = |text: &str| all_of(text).pop().map(|one| (one.name, one.protocol, one.serves, one.tls.is_some()));
+    let all_plain = "amqp/amqp10/stomp/mqtt".to_owned();
+    let name = || "ports.any".to_owned();
+    assert_eq!(any("ports.any = 443\n"), Some((name(), all_plain.clone(), Serves::Any(Plain::Served), false)));
+    let tls = "ports.any = 443\ntls.certificate = 'a'\n";
+    assert_eq!(any(tls), Some((name(), all_plain, Serves::Any(Plain::Served), true)));
+    let required = format!("{tls}tls.ca = 'b'\ntls.verify = 'required'\n");
+    assert_eq!(any(&required).map(|(.., serves, tls)| (serves, tls)), Some((Serves::Any(Plain::Refused), true)));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What clients can do before they have logged in.
 
 use super::*;
-use crate::server::until;
+use crate::server::{free_port, until};
 
 /// Flags of a server that lets in many strangers, so that their bytes are refused and not their
 /// connections.
@@ -51,7 +51,8 @@ fn what_is_announced_is_not_allocated() {
 #[test]
 fn a_handshake_that_does_not_go_on_ends_in_time() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &[CROWD[0], CROWD[1], "--limits-handshake-timeout=1s"]);
+    let (any, patience) = (free_port(), "--limits-handshake-timeout=1s");
+    let server = Server::start(folder.path(), &[CROWD[0], CROWD[1], patience, &format!("--ports-any={any}")]);
     let canary = Canary::start(&server);
     let mut half_start_ok = PROTOCOL_HEADER.to_vec();
     half_start_ok.extend([1, 0, 0, 0, 0, 0x1F, 0xF0]);
@@ -60,14 +61,15 @@ fn a_handshake_that_does_not_go_on_ends_in_time() {
     let before = resident(&server);
     let mut held = Vec::new();
     for half in halves {
-        for _ in 0..100 {
-            let mut socket = socket(server.ports.amqp);
+        for port in (0..100).map(|number| [server.ports.amqp, any][number % 2]) {
+            let mut socket = socket(port);
             socket.write_all(half).unwrap();
             held.push(socket);
         }
     }
-    // Meanwhile another client logs in.
+    // Meanwhile other clients log in.
     Amqp::open(server.ports.amqp);
+    Amqp::open(any);
     for socket in &mut held {
         last_words(socket);
     }

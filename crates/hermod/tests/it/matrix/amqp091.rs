@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use amqp091::Amqp091Dialect;
 use amqp091::client::{Client, Event, Options, PublishTemplate};
 use amqp091::codec::methods::{
-    BasicCancel, BasicConsume, BasicNack, BasicPublish, BasicQos, ChannelOpen, ConfirmSelect, QueueDeclare,
+    BasicCancel, BasicConsume, BasicNack, BasicPublish, BasicQos, ChannelOpen, ConfirmSelect, QueueBind, QueueDeclare,
 };
 use amqp091::codec::table::{Table, Value, encode_fields};
 use amqp091::codec::{BasicProperties, Method};
@@ -52,6 +52,22 @@ impl Amqp091 {
         for _ in 0..2 {
             self.wait(|event| method(event, |method| matches!(method, Method::QueueDeclareOk(_))));
         }
+    }
+
+    /// A durable queue whose dead letters go to this exchange, with this key.
+    pub(super) fn declare_dying(&mut self, queue: &str, exchange: &str, key: &str) {
+        let text = |name: &str, value: &str| (name.to_owned(), Value::from(value));
+        let dead = [text("x-dead-letter-exchange", exchange), text("x-dead-letter-routing-key", key)];
+        let arguments = encode_fields(&dead);
+        let arguments = Table::new(&arguments).unwrap();
+        self.send(QueueDeclare { queue, durable: true, arguments, ..Default::default() });
+        self.wait(|event| method(event, |method| matches!(method, Method::QueueDeclareOk(_))));
+    }
+
+    /// Binds a queue to `amq.topic`.
+    pub(super) fn bind(&mut self, queue: &str, routing_key: &str) {
+        self.send(QueueBind { queue, exchange: "amq.topic", routing_key, ..Default::default() });
+        self.wait(|event| method(event, |method| matches!(method, Method::QueueBindOk(_))));
     }
 
     /// A durable queue that shows how often its messages came back.
@@ -100,12 +116,12 @@ fn method(event: &Event<'_>, wanted: fn(&Method<'_>) -> bool) -> Option<()> {
 
 impl Speaker for Amqp091 {
     fn publish(&mut self, queue: &str, properties: &Properties, body: &[u8]) {
-        let publish = BasicPublish { routing_key: queue, ..Default::default() };
-        let template = PublishTemplate::new(CHANNEL, publish, &encode(properties), self.client.frame_max());
-        let mut out = Vec::new();
-        template.append(body, &mut out);
-        self.socket.write_all(&out).unwrap();
-        self.wait(|event| matches!(event, Event::Ack { .. }).then_some(()));
+        self.publish_to(BasicPublish { routing_key: queue, ..Default::default() }, properties, body);
+    }
+
+    fn publish_topic(&mut self, key: &str, properties: &Properties, body: &[u8]) {
+        let publish = BasicPublish { exchange: "amq.topic", routing_key: key, ..Default::default() };
+        self.publish_to(publish, properties, body);
     }
 
     fn consume(&mut self, queue: &str, asks: Asks, count: usize, answer: Answer) -> Vec<Seen> {
@@ -154,6 +170,14 @@ impl Speaker for Amqp091 {
 }
 
 impl Amqp091 {
+    fn publish_to(&mut self, publish: BasicPublish<'_>, properties: &Properties, body: &[u8]) {
+        let template = PublishTemplate::new(CHANNEL, publish, &encode(properties), self.client.frame_max());
+        let mut out = Vec::new();
+        template.append(body, &mut out);
+        self.socket.write_all(&out).unwrap();
+        self.wait(|event| matches!(event, Event::Ack { .. }).then_some(()));
+    }
+
     fn stop(&mut self) {
         self.send(BasicCancel { consumer_tag: "c", nowait: false });
         self.wait(|event| method(event, |method| matches!(method, Method::BasicCancelOk(_))));

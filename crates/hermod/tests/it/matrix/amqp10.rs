@@ -88,6 +88,22 @@ impl Amqp10 {
         link
     }
 
+    fn publish_to(&mut self, address: &str, properties: &Properties, body: &[u8]) {
+        let target = Some(AttachTarget::Target(Target { address: Some(address), ..Target::default() }));
+        let link = self.attach(&Attach { name: "out", target, ..Attach::default() });
+        let mut message = Vec::new();
+        write_neutral(properties, body, Acquired::default(), &mut message);
+        self.say(|client, out| client.send(link, SendMode::default(), &[&message], out).unwrap());
+        self.wait(|event| match event {
+            Event::Answered { state, .. } => {
+                assert_eq!(*state, Some(DeliveryState::Outcome(Outcome::Accepted)));
+                Some(())
+            }
+            _ => None,
+        });
+        self.close(link);
+    }
+
     fn close(&mut self, link: LinkId) {
         self.say(|client, out| client.close_link(link, out).unwrap());
         self.wait(|event| matches!(event, Event::Detached { .. }).then_some(()));
@@ -103,20 +119,12 @@ fn seen(bytes: &[u8]) -> Seen {
 
 impl Speaker for Amqp10 {
     fn publish(&mut self, queue: &str, properties: &Properties, body: &[u8]) {
-        let address = address(queue);
-        let target = Some(AttachTarget::Target(Target { address: Some(&address), ..Target::default() }));
-        let link = self.attach(&Attach { name: "out", target, ..Attach::default() });
-        let mut message = Vec::new();
-        write_neutral(properties, body, Acquired::default(), &mut message);
-        self.say(|client, out| client.send(link, SendMode::default(), &[&message], out).unwrap());
-        self.wait(|event| match event {
-            Event::Answered { state, .. } => {
-                assert_eq!(*state, Some(DeliveryState::Outcome(Outcome::Accepted)));
-                Some(())
-            }
-            _ => None,
-        });
-        self.close(link);
+        self.publish_to(&address(queue), properties, body);
+    }
+
+    fn publish_topic(&mut self, key: &str, properties: &Properties, body: &[u8]) {
+        let key = key.replace('%', "%25").replace(' ', "%20");
+        self.publish_to(&format!("/exchanges/amq.topic/{key}"), properties, body);
     }
 
     fn consume(&mut self, queue: &str, asks: Asks, count: usize, answer: Answer) -> Vec<Seen> {

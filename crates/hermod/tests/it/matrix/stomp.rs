@@ -72,6 +72,14 @@ impl Stomp {
         while !matches!(self.hear(), Heard::Receipt) {}
     }
 
+    fn publish_to(&mut self, destination: &str, properties: &Properties, body: &[u8]) {
+        let headers = headers_of(properties);
+        let headers: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let send = Send { destination, receipt: Some(RECEIPT), headers: &headers, ..Send::default() };
+        self.ask(|requests| requests.send(&send, body));
+        self.wait_for_receipt();
+    }
+
     fn stop(&mut self) {
         self.ask(|requests| requests.unsubscribe("s", Some(RECEIPT)));
         self.wait_for_receipt();
@@ -100,12 +108,11 @@ fn read(event: Event<'_>) -> Heard {
 
 impl Speaker for Stomp {
     fn publish(&mut self, queue: &str, properties: &Properties, body: &[u8]) {
-        let headers = headers_of(properties);
-        let headers: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let destination = format!("/amq/queue/{queue}");
-        let send = Send { destination: &destination, receipt: Some(RECEIPT), headers: &headers, ..Send::default() };
-        self.ask(|requests| requests.send(&send, body));
-        self.wait_for_receipt();
+        self.publish_to(&format!("/amq/queue/{queue}"), properties, body);
+    }
+
+    fn publish_topic(&mut self, key: &str, properties: &Properties, body: &[u8]) {
+        self.publish_to(&format!("/topic/{key}"), properties, body);
     }
 
     fn consume(&mut self, queue: &str, asks: Asks, count: usize, answer: Answer) -> Vec<Seen> {

@@ -690,7 +690,9 @@ fn a_dead_letter_carries_nothing_of_its_first_subscription() {
     publisher.run();
     scene.test.setup.clock.advance(2_000);
     scene.test.housekeep();
-    assert_eq!(watcher.heard(), ["SUBACK 0x01", "PUBLISH 1 dead/a  SubscriptionId=1"]);
+    let deaths = "x-first-death-queue:q x-first-death-reason:expired x-first-death-exchange:amq.topic \
+                  x-last-death-queue:q x-last-death-reason:expired x-last-death-exchange:amq.topic";
+    assert_eq!(watcher.heard(), ["SUBACK 0x01".to_owned(), format!("PUBLISH 1 dead/a  {deaths} SubscriptionId=1")]);
 }
 
 /// M30: [MQTT-4.4.0-1], [MQTT-4.6.0-5]

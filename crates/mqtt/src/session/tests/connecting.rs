@@ -221,7 +221,7 @@ fn packets_out_of_place_end_the_connection() {
         (b"\x90\x04\0\x01\0\0", "protocol error"),
         (b"\x30\x06\0\x01a\x02\x0b\x01", "protocol error"),
         (b"\x30\x07\0\x01a\x03\x23\0\x11", "topic alias invalid"),
-        (b"\x30\x06\0\0\x03\x23\0\x01", "topic alias invalid"),
+        (b"\x30\x06\0\0\x03\x23\0\x01", "protocol error"),
         (b"\x30\x0b\0\x08$share/g\0", "topic name invalid"),
         (b"\x30\x04\0\x01+\0", "topic name invalid"),
         (b"\x82\x08\0\x01\0\0\x02a#\0", "topic filter invalid"),
