@@ -52,12 +52,12 @@ def request(url, form=None, headers=None, document=None, method=None):
 
 
 class Hermod:
-    """A broker on loopback with AMQP, HTTP and these flags."""
+    """A broker on loopback with AMQP, MQTT, HTTP and these flags."""
 
     def __init__(self, program, flags, scratch):
-        self.amqp, self.http = free_port(), free_port()
+        self.amqp, self.http, self.mqtt = free_port(), free_port(), free_port()
         command = [program, "serve", f"--data-dir={scratch / 'data'}", f"--ports-amqp={self.amqp}"]
-        command += [f"--ports-http={self.http}", "--ports-stomp=0", "--ports-mqtt=0", "--limits-connections=100", "--shutdown-timeout=1s", *flags]
+        command += [f"--ports-http={self.http}", "--ports-stomp=0", f"--ports-mqtt={self.mqtt}", "--limits-connections=100", "--shutdown-timeout=1s", *flags]
         self.log = open(scratch / "hermod.log", "ab")
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
         until("the broker is ready", self.is_ready)

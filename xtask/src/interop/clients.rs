@@ -25,7 +25,7 @@ pub(super) struct Client {
 const EXTENSIONS: &[&str] = &["extensions"];
 
 /// All clients.
-pub(super) const CLIENTS: [Client; 21] = [
+pub(super) const CLIENTS: [Client; 22] = [
     Client {
         name: "pika",
         prepare: PYTHON,
@@ -166,6 +166,13 @@ pub(super) const CLIENTS: [Client; 21] = [
         name: "paho",
         prepare: PYTHON,
         call: &["{made}/venv/bin/python", "{source}/client.py"],
+        further: &[],
+        server: &[],
+    },
+    Client {
+        name: "autopaho",
+        prepare: &[&["go", "build", "-C", "{source}", "-o", "{made}/client", "."]],
+        call: &["{made}/client"],
         further: &[],
         server: &[],
     },

@@ -14,12 +14,13 @@ use crate::api::GUEST;
 use crate::server::{Server, hermod, run};
 
 /// Pages without an example that could run here, and why.
-const WITHOUT: [(&str, &str); 19] = [
+const WITHOUT: [(&str, &str); 20] = [
     ("README", "a table of contents"),
     ("amqp10-lost", "what clients see"),
     ("arguments", "its tables are tested by themselves"),
     ("clients", "its programs are in interop"),
     ("clients-celery", "its program is in interop"),
+    ("clients-mqtt", "its programs are run by interop/quickstart-mqtt"),
     ("clients-node", "its program is in interop"),
     ("clients-others", "their programs are in interop"),
     ("clients-spring", "its programs are in interop"),
