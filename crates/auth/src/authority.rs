@@ -20,7 +20,7 @@ use crate::identity::Question;
 use crate::login::{Job, LoginCounts, Logins, People, Plan};
 use crate::members::Members;
 use crate::password::Work;
-use crate::ruling::{Rule, Ruling, TopicRule, enters};
+use crate::ruling::{Rule, Ruling, TopicRule, Users, enters, roles_allow_key, roles_enter};
 use crate::sasl::MalformedResponse;
 use crate::sasl::scram::{self, Exchange, First, Verifier};
 use crate::throttle::{Attempt, Verdict};
@@ -347,7 +347,7 @@ impl Authority {
     /// When it may not.
     pub fn enter(&self, identity: &Identity, vhost: &str) -> Result<(), Denied> {
         let may_enter = match identity.grant() {
-            Some(grant) => grant.scopes.enters(vhost),
+            Some(grant) => grant.scopes.enters(vhost) || roles_enter(&self.people.users.read(), &grant.scopes, vhost),
             None => enters(&self.people.users.read(), identity.user(), vhost),
         };
         match may_enter || identity.is_operator() {
@@ -391,9 +391,12 @@ impl Authority {
     fn grants(&self, identity: &Identity, asked: Question<'_>, resource: Resource<'_>) -> bool {
         let Question { vhost, right, .. } = asked;
         if let Some(grant) = identity.grant() {
-            let allows = grant.scopes.allows(vhost, resource, right);
+            let users = self.people.users.read();
+            let generation = self.generation.load(Ordering::Acquire);
+            let by_role = || Rule::of_roles(&users, &grant.scopes, vhost, resource, right).allows();
+            let allows = grant.scopes.allows(vhost, resource, right) || by_role();
             if allows {
-                identity.keep(self.generation.load(Ordering::Acquire), asked);
+                identity.keep(generation, asked);
             }
             return allows;
         }
@@ -471,7 +474,12 @@ impl Authority {
         right: Right,
     ) -> Result<(), Denied> {
         let allows = match identity.grant() {
-            Some(grant) => grant.scopes.allows_key(vhost, exchange, key, right),
+            Some(grant) => {
+                let by_role = |users: &Users| {
+                    roles_allow_key(users, &grant.scopes, identity.user(), (vhost, exchange), key, right)
+                };
+                grant.scopes.allows_key(vhost, exchange, key, right) || by_role(&self.people.users.read())
+            }
             None if identity.is_operator() => true,
             None => {
                 let users = self.people.users.read();
@@ -493,6 +501,15 @@ impl Authority {
     /// The rule by which [`Authority::authorize`] decides for a user.
     pub fn explain(&self, user: &str, vhost: &str, resource: Resource<'_>, right: Right) -> Ruling {
         Rule::of(&self.people.users.read(), user, vhost, resource, right).into()
+    }
+
+    /// The rule by which [`Authority::authorize`] decides for an identity.
+    pub fn explain_identity(&self, identity: &Identity, vhost: &str, resource: Resource<'_>, right: Right) -> Ruling {
+        let Some(grant) = identity.grant() else { return self.explain(identity.user(), vhost, resource, right) };
+        match grant.scopes.find(vhost, resource, right) {
+            Some(scope) => Ruling::Scope(scope.to_owned()),
+            None => Rule::of_roles(&self.people.users.read(), &grant.scopes, vhost, resource, right).into(),
+        }
     }
 
     /// The rule by which [`Authority::authorize_topic`] decides for a user.

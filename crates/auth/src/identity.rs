@@ -127,6 +127,11 @@ impl Identity {
         self.grant().map(|grant| grant.backend)
     }
 
+    /// Whether a backend elsewhere has given it this role.
+    pub fn has_role(&self, role: &str) -> bool {
+        self.grant().is_some_and(|grant| grant.scopes.roles().contains(role))
+    }
+
     /// When its rights end, in milliseconds since 1970.
     pub fn expires(&self) -> Option<u64> {
         self.grant()?.expires

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::{Pattern, Resource, Right, TopicPattern, User};
+use crate::{Pattern, Resource, Right, Scopes, TopicPattern, User};
 
 /// All users by name.
 pub(crate) type Users = BTreeMap<Arc<str>, User>;
@@ -23,10 +23,42 @@ pub(crate) enum Rule<'a> {
     Refused(Found<'a, Pattern>),
 }
 
+/// The roles that are there, each with its name.
+fn roles<'a>(
+    users: &'a Users,
+    roles: impl IntoIterator<Item = &'a Box<str>>,
+) -> impl Iterator<Item = (Option<&'a str>, &'a User)> {
+    roles.into_iter().filter_map(|role| Some((Some(&**role), users.get(&**role)?)))
+}
+
 /// A user and then its roles, each with its name.
 fn holders<'a>(users: &'a Users, user: &'a User) -> impl Iterator<Item = (Option<&'a str>, &'a User)> {
-    let roles = user.roles.iter().filter_map(|role| Some((Some(&**role), users.get(&**role)?)));
-    std::iter::once((None, user)).chain(roles)
+    std::iter::once((None, user)).chain(roles(users, &user.roles))
+}
+
+/// Whether a role has a permission in a virtual host.
+pub(crate) fn roles_enter(users: &Users, scopes: &Scopes, vhost: &str) -> bool {
+    roles(users, scopes.roles()).any(|(_, role)| role.permissions.contains_key(vhost))
+}
+
+/// Whether a role has `right` on an exchange, and on this routing key of it.
+pub(crate) fn roles_allow_key(
+    users: &Users,
+    scopes: &Scopes,
+    user: &str,
+    (vhost, exchange): (&str, &str),
+    key: &str,
+    right: Right,
+) -> bool {
+    roles(users, scopes.roles()).any(|(_, role)| {
+        let may = |permission: &crate::Permission| permission.allows(Resource::exchange(exchange), right);
+        let pattern = role.topic_permission(vhost, exchange).map(|topic| match right {
+            Right::Read => &topic.read,
+            Right::Write | Right::Configure => &topic.write,
+        });
+        role.permissions.get(vhost).is_some_and(may)
+            && pattern.is_none_or(|pattern| pattern.matches_for(user, vhost, key))
+    })
 }
 
 /// Whether a user has a permission in a virtual host, its own or by a role.
@@ -38,9 +70,31 @@ impl<'a> Rule<'a> {
     /// The rule for a right of a user on a resource in a vhost: the first pattern that allows it,
     /// the user's own before those of its roles; else the first that does not.
     pub(crate) fn of(users: &'a Users, user: &str, vhost: &str, resource: Resource<'_>, right: Right) -> Self {
-        let Some(user) = users.get(user) else { return Self::NoUser };
+        match users.get(user) {
+            Some(user) => Self::of_holders(holders(users, user), vhost, resource, right),
+            None => Self::NoUser,
+        }
+    }
+
+    /// The same for the roles that a backend elsewhere gives.
+    pub(crate) fn of_roles(
+        users: &'a Users,
+        scopes: &'a Scopes,
+        vhost: &str,
+        resource: Resource<'_>,
+        right: Right,
+    ) -> Self {
+        Self::of_holders(roles(users, scopes.roles()), vhost, resource, right)
+    }
+
+    fn of_holders(
+        holders: impl Iterator<Item = (Option<&'a str>, &'a User)>,
+        vhost: &str,
+        resource: Resource<'_>,
+        right: Right,
+    ) -> Self {
         let mut refused = None;
-        for (role, holder) in holders(users, user) {
+        for (role, holder) in holders {
             let Some(permission) = holder.permissions.get(vhost) else { continue };
             let found = Found { pattern: permission.pattern(right), role };
             if permission.allows(resource, right) {
@@ -108,6 +162,8 @@ pub enum Ruling {
         /// The role that has it; `None` for the user's own.
         role: Option<String>,
     },
+    /// A scope that a backend elsewhere gives is about it.
+    Scope(String),
     /// The pattern is not found in the name.
     Refused {
         /// The pattern.
@@ -120,7 +176,7 @@ pub enum Ruling {
 impl Ruling {
     /// Whether the operation is allowed.
     pub fn allows(&self) -> bool {
-        matches!(self, Self::Free | Self::Granted { .. })
+        matches!(self, Self::Free | Self::Granted { .. } | Self::Scope(_))
     }
 }
 

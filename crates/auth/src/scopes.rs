@@ -1,21 +1,29 @@
 //! What a backend elsewhere lets a user do, in the words of RabbitMQ's OAuth 2 scopes:
-//! `read:VHOST/NAME`, `write:VHOST/NAME/KEY`, `configure:VHOST/NAME`, `tag:TAG`.
+//! `read:VHOST/NAME`, `write:VHOST/NAME/KEY`, `configure:VHOST/NAME`, `tag:TAG`. Beside them
+//! there is `role:NAME`: the permissions of a user of this broker, as they are now.
 //!
 //! Each part is a wildcard: `*` stands for any letters, also none, and `%2A` for a star. A routing
 //! key that is left out is any key. A scope that is none of these gives nothing: tokens carry
 //! scopes for other programs, too.
+
+use std::collections::BTreeSet;
 
 use crate::{Resource, Right, Tags};
 
 /// Most scopes that count, as in RabbitMQ.
 pub const MOST_SCOPES: usize = 2048;
 
-/// A set of permissions, by wildcards.
+/// A set of permissions: by wildcards, and by roles of this broker.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Scopes(Vec<Scope>);
+pub struct Scopes {
+    scopes: Vec<Scope>,
+    roles: BTreeSet<Box<str>>,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Scope {
+    /// As it was written.
+    text: Box<str>,
     right: Right,
     vhost: Wildcard,
     name: Wildcard,
@@ -28,41 +36,55 @@ impl Scopes {
     /// # Errors
     /// The number of the scopes, if it is above [`MOST_SCOPES`].
     pub fn parse<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<(Self, Tags), usize> {
-        let (mut scopes, mut tags, mut count) = (Vec::new(), Vec::new(), 0);
+        let (mut found, mut tags, mut count) = (Self::default(), Vec::new(), 0);
         for word in words {
             count += 1;
             match word.split_once(':') {
                 _ if count > MOST_SCOPES => {}
                 Some(("tag", tag)) => tags.push(tag),
-                Some((right, place)) => scopes.extend(Scope::parse(right, place)),
+                Some(("role", "")) => {}
+                Some(("role", role)) => drop(found.roles.insert(role.into())),
+                Some((right, place)) => found.scopes.extend(Scope::parse(right, place)),
                 None => {}
             }
         }
-        if count > MOST_SCOPES { Err(count) } else { Ok((Self(scopes), Tags::new(tags))) }
+        if count > MOST_SCOPES { Err(count) } else { Ok((found, Tags::new(tags))) }
+    }
+
+    /// The roles: users of this broker whose permissions these are, too.
+    pub(crate) fn roles(&self) -> &BTreeSet<Box<str>> {
+        &self.roles
+    }
+
+    /// The first that gives `right` on `resource`, as it was written.
+    pub(crate) fn find(&self, vhost: &str, resource: Resource<'_>, right: Right) -> Option<&str> {
+        let name = resource.checked_name();
+        let gives = |scope: &&Scope| scope.right == right && scope.vhost.matches(vhost) && scope.name.matches(name);
+        self.scopes.iter().find(gives).map(|scope| &*scope.text)
     }
 
     /// Whether some permission holds in this virtual host.
     pub(crate) fn enters(&self, vhost: &str) -> bool {
-        self.0.iter().any(|scope| scope.vhost.matches(vhost))
+        self.scopes.iter().any(|scope| scope.vhost.matches(vhost))
     }
 
     /// Whether one of them gives `right` on `resource`.
     pub(crate) fn allows(&self, vhost: &str, resource: Resource<'_>, right: Right) -> bool {
-        let name = resource.checked_name();
-        self.0.iter().any(|scope| scope.right == right && scope.vhost.matches(vhost) && scope.name.matches(name))
+        self.find(vhost, resource, right).is_some()
     }
 
     /// Whether one of them gives `right` on the routing key of a topic exchange.
     pub(crate) fn allows_key(&self, vhost: &str, exchange: &str, key: &str, right: Right) -> bool {
-        self.0.iter().any(|scope| {
+        self.scopes.iter().any(|scope| {
             scope.right == right && scope.vhost.matches(vhost) && scope.name.matches(exchange) && scope.key.matches(key)
         })
     }
 }
 
 impl Scope {
-    fn parse(right: &str, place: &str) -> Option<Self> {
-        let right = match right {
+    fn parse(word: &str, place: &str) -> Option<Self> {
+        let text = format!("{word}:{place}").into();
+        let right = match word {
             "configure" => Right::Configure,
             "write" => Right::Write,
             "read" => Right::Read,
@@ -74,7 +96,13 @@ impl Scope {
         if parts.next().is_some() {
             return None;
         }
-        Some(Self { right, vhost: Wildcard::parse(vhost)?, name: Wildcard::parse(name)?, key: Wildcard::parse(key)? })
+        Some(Self {
+            text,
+            right,
+            vhost: Wildcard::parse(vhost)?,
+            name: Wildcard::parse(name)?,
+            key: Wildcard::parse(key)?,
+        })
     }
 }
 
@@ -169,12 +197,16 @@ mod tests {
             "configure:dev",
             "openid",
             "tag:monitoring",
+            "role:readers",
+            "role:",
             "x:a/b",
             "read:a/b/c/d",
             "read:%zz/*",
         ];
         let (scopes, tags) = Scopes::parse(words).unwrap();
         assert_eq!(tags, Tags::new(["monitoring"]));
+        assert_eq!(scopes.roles().iter().map(|role| &**role).collect::<Vec<_>>(), ["readers"]);
+        assert_eq!(scopes.find("dev", Resource::exchange(""), Right::Write), Some("write:*/amq.default"));
         for (vhost, resource, right, expected) in [
             ("/", Resource::queue("orders.1"), Right::Read, true),
             ("/", Resource::queue("orders.1"), Right::Write, false),

@@ -5,6 +5,8 @@
 //! ones shown so too. Arguments without `x-` are the application's and are only stored.
 
 pub(crate) mod consumer;
+pub(crate) mod copies;
+pub(crate) mod dead_letters;
 mod deduplication;
 mod equivalence;
 mod groups;
@@ -13,22 +15,21 @@ mod retry;
 
 use std::sync::{Arc, LazyLock};
 
+pub(crate) use self::dead_letters::Ways;
 pub(crate) use self::deduplication::Remember;
 pub(crate) use self::equivalence::{Declared, DeclaredExchange, exchange_inequivalence, inequivalence};
 pub(crate) use self::groups::{ENABLED as MESSAGE_GROUPS, Grouping};
 pub(crate) use self::retry::{Retry, ReturnCause};
+use crate::arguments::copies::CopyRule;
 use crate::clock::LONGEST_SPAN_MS;
 use crate::encoding::check_depth;
 use crate::error::Error;
-use crate::message::annotations::Reason;
 use crate::routing::{ExchangeKind, HASH_HEADER, HASH_PROPERTY, HashOn};
 use crate::settings::UnknownArguments;
 use crate::value::{Table, Value};
 
 pub(crate) const QUEUE_TYPE: &str = "x-queue-type";
 pub(crate) const CONSUMER_TIMEOUT: &str = "x-consumer-timeout";
-const DEAD_LETTER_EXCHANGE: &str = "x-dead-letter-exchange";
-const EXPIRY_EXCHANGE: &str = "x-expiry-exchange";
 /// An unused queue is deleted only while it is empty.
 const IF_EMPTY: &str = "x-expires-if-empty";
 const DISCONNECTED_TIMEOUT: &str = "x-consumer-disconnected-timeout";
@@ -43,7 +44,7 @@ const STRICT_PRIORITY: &str = "x-strict-priority";
 const COUNT_RETURNS: &str = "x-count-returns";
 /// Arguments that say how a queue delivers, and nothing that a later declaration relies on. One
 /// that does not name them equals one that does.
-const NEED_NOT_BE_REPEATED: [&str; 2] = [STRICT_PRIORITY, COUNT_RETURNS];
+const NEED_NOT_BE_REPEATED: [&str; 3] = [STRICT_PRIORITY, COUNT_RETURNS, dead_letters::MADE_FOR];
 
 /// The longest text that AMQP 0-9-1 can carry as a name or key.
 const LONGEST_NAME: usize = 255;
@@ -63,7 +64,9 @@ const CLASSIC: &[&str] = &[
     "x-message-ttl",
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",
-    EXPIRY_EXCHANGE,
+    dead_letters::QUEUE,
+    dead_letters::MADE_FOR,
+    dead_letters::EXPIRY_EXCHANGE,
     "x-expiry-routing-key",
     IF_EMPTY,
     "x-max-length",
@@ -88,6 +91,8 @@ const CLASSIC: &[&str] = &[
     groups::ENABLED,
     groups::BUCKETS,
     groups::REBALANCE,
+    copies::TO,
+    copies::SELECTOR,
     STRICT_PRIORITY,
     COUNT_RETURNS,
 ];
@@ -96,8 +101,10 @@ const CLASSIC: &[&str] = &[
 const QUORUM: &[&str] = &[
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",
+    dead_letters::QUEUE,
+    dead_letters::MADE_FOR,
     "x-dead-letter-strategy",
-    EXPIRY_EXCHANGE,
+    dead_letters::EXPIRY_EXCHANGE,
     "x-expiry-routing-key",
     "x-expires",
     IF_EMPTY,
@@ -126,6 +133,8 @@ const QUORUM: &[&str] = &[
     groups::ENABLED,
     groups::BUCKETS,
     groups::REBALANCE,
+    copies::TO,
+    copies::SELECTOR,
     STRICT_PRIORITY,
     COUNT_RETURNS,
 ];
@@ -161,8 +170,12 @@ pub fn queue_argument(name: &str) -> Option<ArgumentKind> {
         | groups::REBALANCE => ArgumentKind::Truth,
         "x-dead-letter-exchange"
         | "x-dead-letter-routing-key"
+        | dead_letters::QUEUE
+        | dead_letters::MADE_FOR
+        | copies::TO
+        | copies::SELECTOR
         | "x-dead-letter-strategy"
-        | EXPIRY_EXCHANGE
+        | dead_letters::EXPIRY_EXCHANGE
         | "x-expiry-routing-key"
         | retry::MULTIPLIER
         | "x-overflow"
@@ -290,14 +303,23 @@ pub(crate) struct QueueArguments {
     pub(crate) dead_letters: Ways,
     /// `x-delivery-limit`; `None` is no limit.
     pub(crate) delivery_limit: Option<u64>,
-    /// `x-message-deduplication`: a message whose id is remembered is dropped.
-    pub(crate) deduplication: Option<Remember>,
-    /// `x-last-value-key`: only the newest of the messages with one value of this header waits.
-    pub(crate) last_value_key: Option<String>,
+    /// What becomes of messages that come.
+    pub(crate) intake: Intake,
     /// `x-message-groups`: the messages of a group go to one consumer.
     pub(crate) grouping: Option<Grouping>,
     /// `x-delayed-retry-type`: messages that come back wait before they are delivered again.
     pub(crate) retry: Option<Retry>,
+}
+
+/// What becomes of messages that come to a queue.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Intake {
+    /// `x-message-deduplication`: a message whose id is remembered is dropped.
+    pub(crate) deduplication: Option<Remember>,
+    /// `x-last-value-key`: only the newest of the messages with one value of this header waits.
+    pub(crate) last_value_key: Option<String>,
+    /// `x-copy-to`: another queue gets them, too.
+    pub(crate) copies: Option<Arc<CopyRule>>,
 }
 
 /// What is said about deliveries alone.
@@ -329,37 +351,6 @@ pub(crate) struct Disuse {
     pub(crate) after: Option<u64>,
     /// `x-expires-if-empty`: only while it is empty. This is true of an auto-delete queue, too.
     pub(crate) only_empty: bool,
-}
-
-/// The ways of dead letters, by the reason of their death. Without a way they are dropped.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub(crate) struct Ways {
-    /// Of all, but for those that have the other way.
-    pub(crate) usual: Option<DeadLetters>,
-    /// Of messages that expire.
-    pub(crate) expired: Option<DeadLetters>,
-}
-
-impl Ways {
-    /// The way of messages that die for this reason.
-    pub(crate) fn of(&self, reason: Reason) -> Option<&DeadLetters> {
-        let expired = self.expired.as_ref().filter(|_| reason == Reason::Expired);
-        expired.or(self.usual.as_ref())
-    }
-
-    /// All of them.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &DeadLetters> {
-        self.usual.iter().chain(&self.expired)
-    }
-}
-
-/// The way of dead letters.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct DeadLetters {
-    /// `x-dead-letter-exchange` or `x-expiry-exchange`; the empty name is the default exchange.
-    pub(crate) exchange: String,
-    /// `x-dead-letter-routing-key` or `x-expiry-routing-key`; `None` keeps the message's own keys.
-    pub(crate) routing_key: Option<String>,
 }
 
 /// The text of a refusal for an unknown argument.
@@ -397,6 +388,10 @@ impl QueueArguments {
                 parsed.take(argument, value, table).map_err(|what| invalid(argument, &format!(": {what}")))?;
             }
         }
+        parsed.dead_letters.name_queue(name);
+        if parsed.intake.copies.as_ref().is_some_and(|rule| *rule.to == *name) {
+            return Err(invalid(copies::TO, ": a queue can't get copies of its own messages"));
+        }
         for (argument, _) in &table.0 {
             let argument = argument.as_str();
             let takes = |argument: &str| lists.iter().any(|list| list.contains(&argument)) || idle::is_legacy(argument);
@@ -425,7 +420,7 @@ impl QueueArguments {
     /// arguments.
     fn take_routing_key(&mut self, value: &Value, table: &Table) -> Result<(), String> {
         let key = name(value)?;
-        if table.get(DEAD_LETTER_EXCHANGE).is_none() {
+        if table.get(dead_letters::EXCHANGE).is_none() {
             return Err("routing_key_but_no_dlx_defined".to_owned());
         }
         if let Some(way) = &mut self.dead_letters.usual {
@@ -437,8 +432,8 @@ impl QueueArguments {
     /// The same of the routing key of expired messages.
     fn take_expiry_key(&mut self, value: &Value, table: &Table) -> Result<(), String> {
         let key = name(value)?;
-        if table.get(EXPIRY_EXCHANGE).is_none() {
-            return Err(format!("has no effect without {EXPIRY_EXCHANGE}"));
+        if table.get(dead_letters::EXPIRY_EXCHANGE).is_none() {
+            return Err(format!("has no effect without {}", dead_letters::EXPIRY_EXCHANGE));
         }
         if let Some(way) = &mut self.dead_letters.expired {
             way.routing_key = Some(key);
@@ -485,16 +480,14 @@ impl QueueArguments {
             deduplication::ENABLED | deduplication::SIZE | deduplication::TTL => {
                 self.take_deduplication(argument, value, table)?;
             }
-            LAST_VALUE_KEY => self.last_value_key = Some(header(value)?),
+            LAST_VALUE_KEY => self.intake.last_value_key = Some(header(value)?),
+            copies::TO | copies::SELECTOR => self.take_copies(argument, value, table)?,
             groups::ENABLED | groups::BUCKETS | groups::REBALANCE => self.take_groups(argument, value, table)?,
             "x-overflow" => self.overflow = overflow(value)?,
-            DEAD_LETTER_EXCHANGE => {
-                self.dead_letters.usual = Some(DeadLetters { exchange: name(value)?, routing_key: None });
+            dead_letters::EXCHANGE | dead_letters::EXPIRY_EXCHANGE | dead_letters::QUEUE | dead_letters::MADE_FOR => {
+                self.dead_letters.take(argument, value, table)?
             }
             "x-dead-letter-routing-key" => self.take_routing_key(value, table)?,
-            EXPIRY_EXCHANGE => {
-                self.dead_letters.expired = Some(DeadLetters { exchange: name(value)?, routing_key: None });
-            }
             "x-expiry-routing-key" => self.take_expiry_key(value, table)?,
             // A negative number is no limit.
             "x-delivery-limit" => self.delivery_limit = u64::try_from(integer(value)?).ok(),
@@ -637,8 +630,9 @@ fn delayed_type(table: &Table) -> Result<ExchangeKind, String> {
 /// with it; the exchange of a routing key may be another's to set.
 pub(crate) fn check_value(argument: &str, value: &Value, others: &Table) -> Result<(), String> {
     let mut others = others.clone();
-    for exchange in [DEAD_LETTER_EXCHANGE, EXPIRY_EXCHANGE] {
-        if others.get(exchange).is_none() {
+    let has_rule = others.get(dead_letters::QUEUE).is_some();
+    for exchange in [dead_letters::EXCHANGE, dead_letters::EXPIRY_EXCHANGE] {
+        if others.get(exchange).is_none() && !(has_rule && exchange == dead_letters::EXCHANGE) {
             others.set(exchange, Value::Text(String::new()));
         }
     }

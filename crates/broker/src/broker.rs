@@ -173,6 +173,7 @@ impl Broker {
         for vhost in self.engine.catalog.vhosts() {
             let queues: Vec<_> = vhost.tables.read().all_queues().cloned().collect();
             queues.iter().for_each(|queue| self.engine.watch(queue));
+            queues.iter().for_each(|queue| self.engine.end_left_over(queue));
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ pub(crate) mod direct;
 pub(crate) mod facts;
 pub(crate) mod listed;
 pub(crate) mod policies;
+mod published;
 pub(crate) mod retained;
 mod search;
 pub(crate) mod subscriptions;

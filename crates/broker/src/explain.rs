@@ -102,6 +102,8 @@ pub struct QueuePreview {
     pub changes: Vec<(String, Option<Value>, Option<Value>)>,
     /// Ready messages that would be dropped at once.
     pub dropped: u64,
+    /// Its oldest message would expire at once, if memory has it.
+    pub expires: bool,
 }
 
 /// Queues that a preview names.
@@ -188,14 +190,23 @@ impl Broker {
                 continue;
             }
             let dropped = self.dropped_by(queue, &of(&after));
+            let expires = self.expires_by(queue, &of(&after));
             preview.total += 1;
             preview.dropped += dropped;
             let policy = after.of_queue(&queue.name, queue.queue_type).user.map(|policy| policy.name.clone());
-            preview.queues.push(QueuePreview { queue: queue.name.to_string(), policy, changes, dropped });
+            preview.queues.push(QueuePreview { queue: queue.name.to_string(), policy, changes, dropped, expires });
         }
         preview.queues.sort_by(|one, other| one.queue.cmp(&other.queue));
         preview.queues.truncate(PREVIEWED);
         Ok(preview)
+    }
+
+    /// Whether the next message of a queue has waited longer than these arguments let it.
+    fn expires_by(&self, queue: &Queue, arguments: &Table) -> bool {
+        let ttl = arguments.get("x-message-ttl").and_then(Value::as_integer).and_then(|ttl| u64::try_from(ttl).ok());
+        let oldest = queue.ages(&self.engine).oldest_ready;
+        let now = self.engine.clock.unix_ms();
+        ttl.zip(oldest).is_some_and(|(ttl, published)| published.saturating_add(ttl) <= now)
     }
 
     /// Ready messages that a smaller maximal length would drop at once.

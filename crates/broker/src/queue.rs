@@ -10,6 +10,7 @@ mod bindings;
 mod bitmap;
 mod consumers;
 mod context;
+mod copying;
 mod credit;
 mod death;
 mod deduplication;
@@ -59,6 +60,7 @@ pub(crate) use bindings::{Bound, Bounds};
 pub(crate) use bitmap::Bitmap;
 pub(crate) use consumers::{Active, Consumer, ConsumerKey, Resume};
 pub(crate) use context::{GroupLocks, QueueContext};
+use copying::Copying;
 pub(crate) use credit::SharedCredit;
 pub use credit::{Credit, Rest};
 pub(crate) use death::{Dying, Reason, Said, reason_code};
@@ -87,6 +89,7 @@ pub(crate) use settle::{EntryOutcome, SETTLED_BEFORE, Settlement};
 pub(crate) use spill::Picked;
 pub(crate) use visit::{VISIT_ENTRIES, Visit};
 
+use crate::arguments::copies::CopyRule;
 use crate::arguments::{Disuse, Overflow, QueueArguments, QueueType, Remember};
 use crate::memory::ledger::Declared;
 use crate::message::Message;
@@ -113,6 +116,14 @@ thread_local! {
     static ADDRESSES: Cell<Vec<Address>> = const { Cell::new(Vec::new()) };
 }
 
+/// What routing knows of a queue, beside its lock.
+#[derive(Debug, Default)]
+struct WaysIn {
+    /// An exchange that drops duplicates has led here.
+    gated: AtomicBool,
+    copying: Copying,
+}
+
 /// The parts of a queue that stay the same while it lives, and the lock around the others.
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -133,8 +144,8 @@ pub(crate) struct Queue {
     /// Batches of its dead letters that wait to be read from the disk. Entries that die later wait
     /// behind them.
     pub(crate) awaiting_read: AtomicUsize,
-    /// An exchange that drops duplicates has led here.
-    gated: AtomicBool,
+    /// What routing knows of it.
+    ways_in: WaysIn,
     /// Set for a bucket of another queue.
     pub(crate) bucket: Option<Bucket>,
     /// Its own buckets. Locked after the catalog and before any queue.
@@ -242,7 +253,7 @@ impl QueueParts {
 /// The least that memory keeps of a page. Some queues need the lengths of the bodies, or their
 /// places at any time.
 fn least(accounting: &Accounting, arguments: &QueueArguments) -> Least {
-    let needs = accounting.weighs() || arguments.last_value_key.is_some();
+    let needs = accounting.weighs() || arguments.intake.last_value_key.is_some();
     if needs { Least::Places } else { Least::Bits }
 }
 
@@ -251,9 +262,11 @@ impl Queue {
         let weight = Weight::new(&parts.tally, parts.load());
         let accounting = Accounting::new(parts.arguments.max_length_bytes);
         let mut lanes = Lanes::new();
-        let last_value_key = parts.arguments.last_value_key.as_deref().map(Box::from);
+        let last_value_key = parts.arguments.intake.last_value_key.as_deref().map(Box::from);
         lanes.keep(least(&accounting, &parts.arguments));
-        let QueueArguments { queue_type, deduplication, .. } = parts.arguments;
+        let QueueArguments { queue_type, .. } = parts.arguments;
+        let deduplication = parts.arguments.intake.deduplication;
+        let ways_in = WaysIn { copying: Copying::by(parts.arguments.intake.copies.clone()), ..WaysIn::default() };
         let features = Features::new(&parts.arguments, parts.bucket.as_ref(), parts.now);
         let inner = Inner {
             consumers: Consumers::new(Active::of(&parts.arguments)),
@@ -283,11 +296,17 @@ impl Queue {
             last_value_key,
             declared: parts.declared,
             awaiting_read: AtomicUsize::new(0),
-            gated: AtomicBool::new(false),
+            ways_in,
             bucket: parts.bucket,
             delays: Mutex::default(),
             inner: Mutex::new(inner),
         })
+    }
+
+    /// Which other queue gets copies of what this one gets.
+    #[inline]
+    pub(crate) fn copies(&self) -> Option<Arc<CopyRule>> {
+        self.ways_in.copying.rule()
     }
 
     /// True when its entries and its declaration are journaled.
@@ -364,6 +383,7 @@ impl Queue {
         }
         let before = std::mem::replace(&mut inner.arguments, arguments.shared());
         let arguments = Arc::clone(&inner.arguments);
+        self.ways_in.copying.set(arguments.intake.copies.clone());
         inner.consumers.activate(Active::of(&arguments));
         inner.weigh(arguments.max_length_bytes);
         if before.message_ttl != arguments.message_ttl {
@@ -522,6 +542,16 @@ impl Inner {
     /// True if it has messages, and is deleted only without.
     fn must_stay(&self) -> bool {
         self.arguments.disuse.only_empty && self.live() > 0
+    }
+
+    /// True without messages, consumers and bindings.
+    pub(crate) fn is_left_alone(&self) -> bool {
+        self.live() == 0 && !self.is_attended() && !self.lifetime.is_deleted() && self.bindings.len() == 0
+    }
+
+    /// Why the queue for its dead letters can't be made, if they wait for it.
+    pub(crate) fn unmade(&self) -> Option<&str> {
+        self.departures.unmade.as_ref().map(|unmade| &*unmade.why)
     }
 
     pub(crate) fn bytes(&self) -> usize {

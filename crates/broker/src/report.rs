@@ -9,6 +9,7 @@ mod share;
 
 use std::sync::Arc;
 
+use auth::Identity;
 use hashbrown::HashMap;
 use journal::Owner;
 
@@ -330,6 +331,14 @@ impl Broker {
             damaged: damaged.map(str::to_owned),
             figures,
         }
+    }
+
+    /// Who a connected user is whose rights come from elsewhere. Of several connections, the newest
+    /// one counts.
+    pub fn guest(&self, user: &str) -> Option<Identity> {
+        let clients = self.engine.clients.lock();
+        let of_user = clients.values().filter(|client| client.user == user && client.identity.backend().is_some());
+        of_user.max_by_key(|client| client.number).map(|client| client.identity.clone())
     }
 
     /// Every session, by client and number.

@@ -103,6 +103,7 @@ pub(crate) fn readiness(consumer: &ConsumerReport) -> &'static str {
 pub(crate) fn short(cause: Cause) -> &'static str {
     match cause {
         Cause::Damaged => "damaged",
+        Cause::DeadLettersWait => "dead letters wait",
         Cause::NoConsumers => "no consumers",
         Cause::SingleActive => "active consumer takes nothing",
         Cause::OutOfCredit => "consumers out of credit",
@@ -236,6 +237,10 @@ fn evidence(cause: Cause, found: &Diagnosis) -> String {
     let of = |state: fn(&Readiness) -> bool| found.consumers.iter().filter(move |one| state(&one.readiness));
     match cause {
         Cause::Damaged => queue.damaged.clone().unwrap_or_default(),
+        Cause::DeadLettersWait => {
+            let why = found.unmade.as_deref().unwrap_or_default();
+            format!("Messages that died wait, since their dead-letter queue can't be made: {why}.")
+        }
         Cause::NoConsumers => format!("{waiting}, and no client consumes from it."),
         Cause::SingleActive => {
             let waits = of(|one| *one == Readiness::NotActive).count() as u64;
@@ -307,6 +312,9 @@ fn peer(consumer: &ConsumerReport) -> &str {
 fn advice(cause: Cause) -> &'static str {
     match cause {
         Cause::Damaged => "hermod repair shows which messages can't be read, and lets the queue go on without them.",
+        Cause::DeadLettersWait => {
+            "Make room for one more queue, or declare it by hand: the messages move within a second."
+        }
         Cause::NoConsumers => "Start a consumer, or look for why the last one went.",
         Cause::SingleActive => {
             "Look at what the active consumer does. When its connection is closed, the next takes over."
@@ -342,7 +350,14 @@ mod tests {
             QueueReport { name: "q".into(), vhost: "/".into(), ready, consumers: 1, ..QueueReport::default() };
         queue.figures.causes = cause.into_iter().collect::<Causes>();
         let ages = Ages { oldest_ready: Some(1_000), active: 4_000, ..Ages::default() };
-        Diagnosis { queue, consumers: Vec::new(), ages, alarms: broker::AlarmsUp::default(), at: 2_461_000 }
+        Diagnosis {
+            queue,
+            consumers: Vec::new(),
+            ages,
+            unmade: None,
+            alarms: broker::AlarmsUp::default(),
+            at: 2_461_000,
+        }
     }
 
     #[test]

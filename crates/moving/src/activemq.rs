@@ -6,6 +6,7 @@ mod security;
 
 use roxmltree::Node;
 
+use crate::artemis::diverts::{SELECTOR, TO};
 use crate::outcome::{Outcome, Verdict};
 use crate::people::People;
 use crate::rights;
@@ -283,6 +284,7 @@ fn interceptors(xml: &Xml<'_>, interceptors: Node<'_, '_>, outcome: &mut Outcome
                 "virtualTopic",
                 "consumers of one name share a durable subscription, in place of a queue Consumer.NAME",
             ),
+            ("compositeQueue", Some(queue)) => composite_queue(line, queue, virtual_one, outcome),
             ("compositeQueue" | "mirroredQueue", _) => {
                 outcome.left_out(
                     line,
@@ -293,6 +295,34 @@ fn interceptors(xml: &Xml<'_>, interceptors: Node<'_, '_>, outcome: &mut Outcome
             (other, _) => outcome.left_out(line, other, "code of one's own is not loaded"),
         }
     }
+}
+
+/// A queue that forwards what it gets, and may keep it.
+fn composite_queue(line: usize, queue: &str, node: Node<'_, '_>, outcome: &mut Outcome<'_>) {
+    let targets: Vec<_> = child(node, "forwardTo").into_iter().flat_map(elements).collect();
+    let refuse = |why: &str, outcome: &mut Outcome<'_>| outcome.left_out(line, "compositeQueue", why);
+    let [target] = targets.as_slice() else {
+        return refuse("publish to an exchange that these queues are bound to, or with CC", outcome);
+    };
+    if node.attribute("forwardOnly") != Some("false") {
+        return refuse(
+            "it keeps nothing itself: publish to the other queue, or to an exchange it is bound to",
+            outcome,
+        );
+    }
+    let (to, selector) = match name(*target) {
+        "queue" => (target.attribute("physicalName"), None),
+        "filteredDestination" => (target.attribute("queue"), target.attribute("selector")),
+        _ => (None, None),
+    };
+    let Some(to) = to.filter(|to| *to != queue) else {
+        return refuse("a queue is copied to another queue only; for a topic, bind to an exchange", outcome);
+    };
+    outcome.definitions.queue(to);
+    let arguments = outcome.definitions.queues.entry(queue.to_owned()).or_default();
+    arguments.insert(TO.to_owned(), to.into());
+    selector.map(|selector| arguments.insert(SELECTOR.to_owned(), selector.into()));
+    outcome.moved(line, "compositeQueue", "x-copy-to of the queue in the definitions");
 }
 
 /// Queues get what is published to a topic.

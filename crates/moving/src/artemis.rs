@@ -2,6 +2,7 @@
 
 mod acceptors;
 mod addresses;
+pub(crate) mod diverts;
 mod security;
 mod settings;
 
@@ -61,7 +62,6 @@ const OTHERS: &[(&str, Verdict, &str)] = &[
     ("broker-connections", Verdict::NotBuilt, "messages are not forwarded to other brokers"),
     ("federations", Verdict::NotBuilt, "messages are not taken from other brokers"),
     ("amqp-connections", Verdict::NotBuilt, "messages are not forwarded to other brokers"),
-    ("diverts", Verdict::LeftOut, "bind a queue to the exchange that publishers use, or publish with CC"),
     ("broker-plugins", Verdict::LeftOut, "code of one's own is not loaded; if it guards the door, that guard is gone"),
     (
         "remoting-incoming-interceptors",
@@ -128,6 +128,9 @@ pub(crate) fn convert(file: &Source, people: &People, outcome: &mut Outcome<'_>)
     for element in elements(core) {
         artemis.element(element, people, &mut durability, outcome)?;
     }
+    if let Some(diverts) = child(core, "diverts") {
+        diverts::convert(&artemis, diverts, outcome);
+    }
     if let Some(durability) = durability {
         outcome.put("durability", durability);
     }
@@ -158,6 +161,8 @@ impl Artemis<'_, '_> {
         let (line, key) = (self.xml.line(element), name(element));
         match key {
             "acceptors" => acceptors::convert(self.xml, element, outcome),
+            // After all queues.
+            "diverts" => {}
             "addresses" => addresses::convert(self.xml, element, outcome),
             "queues" => addresses::of_core(self.xml, element, outcome),
             "address-settings" => settings::convert(self, element, outcome)?,

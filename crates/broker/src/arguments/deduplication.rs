@@ -93,7 +93,7 @@ impl QueueArguments {
             };
         }
         let number = |name| table.get(name).and_then(|value| positive(value).ok());
-        self.deduplication = match (value, number(SIZE), number(TTL)) {
+        self.intake.deduplication = match (value, number(SIZE), number(TTL)) {
             (Value::Bool(false), ..) => None,
             (Value::Bool(true), None, None) => Some(Remember::WhileQueued),
             (Value::Bool(true), size, ttl) => Some(Remember::Window { size: size.unwrap_or(USUAL_SIZE), ttl }),

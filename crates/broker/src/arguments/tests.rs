@@ -1,6 +1,7 @@
 //! Declarations and their results, text by text.
 
 use super::UnknownArguments::{Accept, Refuse};
+use super::dead_letters::DeadLetters;
 use super::equivalence::{Declared, inequivalence};
 use super::*;
 
@@ -78,8 +79,12 @@ fn what_is_understood() {
             table(&[("x-expiry-routing-key", text("k")), ("x-expiry-exchange", text("e"))]),
             QueueArguments {
                 dead_letters: Ways {
-                    usual: None,
-                    expired: Some(DeadLetters { exchange: "e".to_owned(), routing_key: Some("k".to_owned()) }),
+                    expired: Some(DeadLetters {
+                        exchange: "e".to_owned(),
+                        routing_key: Some("k".to_owned()),
+                        is_rule: false,
+                    }),
+                    ..Ways::default()
                 },
                 ..classic()
             },
@@ -107,8 +112,13 @@ fn what_is_understood() {
             table(&[("x-dead-letter-routing-key", text(&long)), ("x-dead-letter-exchange", text(""))]),
             QueueArguments {
                 dead_letters: Ways {
-                    usual: Some(DeadLetters { exchange: String::new(), routing_key: Some(long.clone()) }),
+                    usual: Some(DeadLetters {
+                        exchange: String::new(),
+                        routing_key: Some(long.clone()),
+                        is_rule: false,
+                    }),
                     expired: None,
+                    made_for: None,
                 },
                 ..classic()
             },
@@ -154,6 +164,13 @@ fn what_is_refused_and_how() {
     let cases: &[(&str, Value, &str)] = &[
         (QUEUE_TYPE, text("stream"), ": not implemented yet"),
         (QUEUE_TYPE, text("mqtt"), ": \"unsupported queue type 'mqtt'\""),
+        (
+            "x-dead-letter-queue",
+            text("{queue}"),
+            ": a queue can't keep its own dead letters; expected more, such as DLQ.{queue}",
+        ),
+        ("x-dead-letter-queue", text("{queue}{queue}"), ": expected {queue} once"),
+        ("x-dead-letter-queue", Value::I32(1), ": {unacceptable_type,signedint}"),
         (QUEUE_TYPE, Value::I32(1), ": {unacceptable_type,signedint}"),
         ("x-message-ttl", Value::I32(-1), ": {value_negative,-1}"),
         ("x-message-ttl", Value::I64(TEN_YEARS + 1), ": {value_too_large,315360000001}"),

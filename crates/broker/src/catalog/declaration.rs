@@ -109,6 +109,7 @@ impl Declarer {
         }
         let parsed = QueueArguments::parse(name, vhost, &spec.arguments, self.unknown)?;
         check_properties(parsed.queue_type, vhost, name, spec)?;
+        parsed.dead_letters.made().map_or(Ok(()), |made| check_made(name, made))?;
         if !is_named && parsed.queue_type != QueueType::Classic {
             // Those who share it must know its name.
             let kind = parsed.queue_type.module();
@@ -198,6 +199,16 @@ pub(crate) fn check_name(name: &str) -> Result<(), Error> {
         return Err(Error::precondition(format!("a name of {} bytes is longer than {NAME_MAX}", name.len())));
     }
     Ok(())
+}
+
+/// Fails for a dead-letter queue that can't be made under its name.
+pub(crate) fn check_made(queue: &str, made: &str) -> Result<(), Error> {
+    let refuse =
+        |what: &str| Error::precondition(format!("no dead-letter queue can be made for queue '{queue}': {what}"));
+    if made.len() > NAME_MAX {
+        return Err(refuse(&format!("its name of {} bytes is longer than {NAME_MAX}", made.len())));
+    }
+    refuse_reserved("queue", made).map_err(|error| refuse(&error.text))
 }
 
 /// Fails for a name that no declared exchange could have. This comes before the rights on it.

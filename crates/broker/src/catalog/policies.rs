@@ -9,7 +9,7 @@
 use auth::Pattern;
 use journal::Owner;
 
-use crate::arguments::{QueueType, check_value};
+use crate::arguments::{QueueType, check_value, copies, dead_letters};
 use crate::error::Error;
 use crate::value::{Table, Value};
 
@@ -117,6 +117,10 @@ pub(crate) const ALTERNATE: &str = "alternate-exchange";
 /// The settings that move messages out of queues: an exchange and a routing key each.
 pub(crate) const MOVES: [(&str, &str); 2] =
     [("dead-letter-exchange", "dead-letter-routing-key"), ("expiry-exchange", "expiry-routing-key")];
+/// The rule that names a dead-letter queue.
+pub(crate) const DEAD_LETTER_QUEUE: &str = "dead-letter-queue";
+/// The queue that gets copies.
+pub(crate) const COPY_TO: &str = "copy-to";
 /// It is no argument: the number of copies, which means nothing with one broker.
 const TARGET_GROUP_SIZE: &str = "target-group-size";
 
@@ -134,8 +138,11 @@ const KEYS: &[Key] = &[
     key(ALTERNATE, &[], Merge::Declared),
     key("consumer-disconnected-timeout", QUORUM, Merge::Declared),
     key("consumer-timeout", BOTH, Merge::Declared),
+    key("copy-selector", BOTH, Merge::Declared),
+    key(COPY_TO, BOTH, Merge::Declared),
     key(MOVES[0].0, BOTH, Merge::Declared),
     key(MOVES[0].1, BOTH, Merge::Declared),
+    key(DEAD_LETTER_QUEUE, BOTH, Merge::Declared),
     key("dead-letter-strategy", QUORUM, Merge::Declared),
     key("delayed-retry-max", BOTH, Merge::Declared),
     key("delayed-retry-min", BOTH, Merge::Declared),
@@ -375,6 +382,11 @@ impl Matched<'_> {
             let argument = argument(setting);
             let value = table.get(&argument).map_or_else(|| bound.clone(), |own| key.merge(own, bound));
             table.set(&argument, value);
+        }
+        dead_letters::settle_contradictions(declared, &mut table);
+        if declared.get(copies::TO).is_some() && declared.get(copies::SELECTOR).is_none() {
+            // All that comes is copied, as it says itself.
+            table.0.retain(|(name, _)| name != copies::SELECTOR);
         }
         for (exchange, key) in MOVES.map(|(exchange, key)| (argument(exchange), argument(key))) {
             if table.get(&exchange).is_none() {

@@ -5,13 +5,18 @@
 //! bindings do not match this message passes it to its alternate exchange, if there is one. A
 //! binding to another exchange counts as a match, whatever is found there (RabbitMQ's rule). All of
 //! it takes the steps of one message ([`crate::routing::STEPS`]).
+//!
+//! Some queues have copies of what they get made for another queue. That is the last step, so a
+//! copy makes no copy.
 
 use std::sync::Arc;
 
 use hashbrown::HashSet;
 use journal::Owner;
 
+use super::published::Published;
 use super::{Exchange, Routing, Tables, Unrouted};
+use crate::arguments::copies::CopyRule;
 use crate::message::NAME_MAX;
 use crate::queue::{DeduplicatingExchange, Queue};
 use crate::routing::{Destination, Envelope, ExchangeKind, KeyParts, Reached, STEPS};
@@ -41,6 +46,8 @@ pub(super) struct Search<'a> {
     seen: HashSet<Owner>,
     /// The parts of its key, once they are asked for.
     parts: Option<KeyParts>,
+    /// What is copied for another queue, each with the way of the queue that it is copied from.
+    copied: Vec<(Arc<CopyRule>, Way)>,
     /// Exchanges to visit, each with the way that led there.
     waiting: Vec<(&'a Exchange, Way)>,
     /// What it came through, where that is asked for.
@@ -66,6 +73,7 @@ impl<'a> Search<'a> {
             found: HashSet::new(),
             seen: HashSet::new(),
             parts: None,
+            copied: Vec::new(),
             waiting: Vec::new(),
             notes,
         }
@@ -88,6 +96,7 @@ impl<'a> Search<'a> {
     pub(super) fn run(mut self, exchange: &str) -> Result<Routing, Unrouted> {
         if exchange.is_empty() {
             self.take_named(Way::default());
+            self.copy(exchange);
             return self.end("");
         }
         self.enter(self.tables.exchange(exchange).ok_or(Unrouted::NoExchange)?, Way::default());
@@ -112,7 +121,28 @@ impl<'a> Search<'a> {
                 return self.end(&exchange.name);
             }
         }
+        self.copy(exchange);
         self.end(exchange)
+    }
+
+    /// Takes the queues that get copies.
+    fn copy(&mut self, exchange: &str) {
+        for (rule, way) in std::mem::take(&mut self.copied) {
+            if !self.reached.charge(1) {
+                return;
+            }
+            self.routing.names.add(&rule.to);
+            if let Some(selector) = &rule.selector {
+                // What it is of a message, the key does not say.
+                self.routing.cacheable = false;
+                if !selector.matches(&Published { envelope: self.envelope, exchange }) {
+                    continue;
+                }
+            }
+            if let Some(queue) = self.tables.queue(&rule.to) {
+                self.take(queue, way);
+            }
+        }
     }
 
     /// The queues, unless the search took too many steps; `exchange` had the last of them.
@@ -178,6 +208,7 @@ impl<'a> Search<'a> {
             self.routing.gates.extend(way.gate.map(|gate| (queue.id, gate)));
             self.routing.delayed.extend(way.delays.then_some(queue.id));
             self.routing.queues.push(Arc::clone(queue));
+            self.copied.extend(queue.copies().map(|rule| (rule, way)));
         } else {
             self.reached.charge(1);
         }

@@ -9,6 +9,7 @@
 
 use journal::Admission;
 
+use crate::catalog::Vhost;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::routing::Load;
@@ -22,6 +23,12 @@ pub(crate) enum Asker {
     Consumer,
     /// The operator.
     Operator,
+}
+
+/// So many percent of a limit, one at least.
+pub(crate) fn share(of_all: u64, percent: u32) -> u64 {
+    let share = u128::from(of_all) * u128::from(percent.min(100)) / 100;
+    u64::try_from(share).unwrap_or(of_all).max(1)
 }
 
 impl Engine {
@@ -80,5 +87,42 @@ impl Engine {
         }
         self.journal.note_lasting(now.logged + load.logged);
         Ok(())
+    }
+
+    /// Fails where a vhost has used its share of a limit: so many are there, of so many of all.
+    pub(crate) fn check_share(
+        &self,
+        vhost: &Vhost,
+        what: &str,
+        (of, there, of_all): (&str, u64, u64),
+    ) -> Result<(), Error> {
+        let share = share(of_all, self.settings.limits.vhost_share);
+        if there < share || self.catalog.has_one_vhost() {
+            return Ok(());
+        }
+        let vhost = &vhost.name;
+        Err(Error::precondition(format!(
+            "cannot declare {what}: vhost '{vhost}' has its share of all {of} ({share}); delete some, or raise limits.vhost_share"
+        )))
+    }
+
+    /// Fails where a vhost with so many queues has no room for one more. An operator may exceed its
+    /// share.
+    pub(crate) fn check_room_for_queue(
+        &self,
+        vhost: &Vhost,
+        name: &str,
+        there: u64,
+        asker: Asker,
+    ) -> Result<(), Error> {
+        match self.system.lock().vhost_limits(vhost.id).queues {
+            Some(limit) if there >= limit => Err(Error::precondition(format!(
+                "cannot declare queue '{name}': queue limit in vhost '{}' ({limit}) is reached",
+                vhost.name
+            ))),
+            Some(_) => Ok(()),
+            None if asker == Asker::Operator => Ok(()),
+            None => self.check_share(vhost, &format!("queue '{name}'"), ("queues", there, self.settings.limits.queues)),
+        }
     }
 }

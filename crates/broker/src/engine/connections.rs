@@ -9,13 +9,14 @@ use auth::Identity;
 
 use crate::catalog::Vhost;
 use crate::engine::Engine;
+use crate::engine::admission::share;
 use crate::engine::clients::{ByNumber, ClientShared};
 use crate::error::Error;
-use crate::memory::ledger::Account;
+use crate::memory::ledger::{Account, Declared};
 use crate::routing::Load;
 
 /// The tag of users that connections are reserved for.
-const ADMINISTRATOR: &str = "administrator";
+pub(crate) const ADMINISTRATOR: &str = "administrator";
 
 /// A client that asks to be let in.
 struct Entrant<'a> {
@@ -23,12 +24,6 @@ struct Entrant<'a> {
     /// Those that are there.
     there: &'a ByNumber,
     administers: bool,
-}
-
-/// So many percent of a limit, one at least.
-pub(crate) fn share(of_all: u64, percent: u32) -> u64 {
-    let share = u128::from(of_all) * u128::from(percent.min(100)) / 100;
-    u64::try_from(share).unwrap_or(of_all).max(1)
 }
 
 pub(crate) fn no_vhost(name: &str) -> Error {
@@ -118,15 +113,19 @@ impl Engine {
         load: Load,
         (identity, account): (&Identity, &Account),
     ) -> Result<(), Error> {
-        let now = account.declared().bytes();
-        let set = self.settings.limits.declarations.user_bytes;
-        let most = set.unwrap_or_else(|| self.most_declared() / 2);
-        if now + load.memory <= most || identity.is_operator() {
+        if identity.is_operator() || self.authority.is_tagged(identity, ADMINISTRATOR) {
             return Ok(());
         }
-        let user = identity.user();
-        let is_alone = set.is_none() && !self.authority.has_several_without(ADMINISTRATOR);
-        if is_alone || self.authority.is_tagged(identity, ADMINISTRATOR) {
+        self.admit_declared(what, load, account.declared())
+    }
+
+    /// The same for a user that does not administer, whether it is there or not.
+    pub(crate) fn admit_declared(&self, what: &str, load: Load, declared: &Declared) -> Result<(), Error> {
+        let (now, user) = (declared.bytes(), declared.user());
+        let set = self.settings.limits.declarations.user_bytes;
+        let most = set.unwrap_or_else(|| self.most_declared() / 2);
+        let is_alone = || set.is_none() && !self.authority.has_several_without(ADMINISTRATOR);
+        if now + load.memory <= most || is_alone() {
             return Ok(());
         }
         Err(Error::precondition(format!(

@@ -11,6 +11,7 @@
 //! in a second. The rest waits ([`crate::engine::dead_letter::postponed`]), and the reason of each
 //! death is logged first unless a start finds it out by itself.
 
+mod made;
 pub(crate) mod postponed;
 
 use std::sync::Arc;
@@ -119,7 +120,7 @@ impl Engine {
     /// Moves dead messages on, or postpones them.
     pub(crate) fn dead_letter(&self, queue: &Arc<Queue>, dying: Vec<Dying>, budget: &mut Budget, work: &mut Vec<Work>) {
         let mut dying = dying;
-        let mut waits = self.postponed.lock().has(queue);
+        let mut waits = self.postponed.lock().has(queue) || self.lacks_queue(queue);
         while !waits && !dying.is_empty() && !budget.is_spent() && self.journal.admission() != Admission::Closed {
             let rest = dying.split_off(dying.len().min(CHUNK));
             let mut left = self.move_read(queue, std::mem::replace(&mut dying, rest), budget, work);
@@ -175,9 +176,8 @@ impl Engine {
             let count = if self.memory.is_full() { CHUNK_WHILE_FULL } else { CHUNK };
             let next = self.postponed.lock().next(pick, count, usize::MAX);
             let Some((turn, chunk)) = next else { break };
-            // Only one batch of a queue is read from the disk at a time: the rest waits here until
-            // it has moved.
-            let left = if turn.queue.awaits_read() { chunk } else { self.move_read(&turn.queue, chunk, budget, work) };
+            let left =
+                if self.must_wait(&turn.queue) { chunk } else { self.move_read(&turn.queue, chunk, budget, work) };
             if left.is_empty() {
                 self.postponed.lock().end_turn(turn);
             } else {
@@ -188,6 +188,12 @@ impl Engine {
             self.run_work_within(budget, work, &mut |_| {});
         }
         stuck.into_iter().for_each(|turn| self.postponed.lock().end_turn(turn));
+    }
+
+    /// True while no dead letter of a queue can move. Only one batch of a queue is read from the
+    /// disk at a time, and the rest waits until it has moved.
+    fn must_wait(&self, queue: &Arc<Queue>) -> bool {
+        queue.awaits_read() || self.lacks_queue(queue)
     }
 
     /// Moves a few on while the log is full. They may be all that keeps its oldest file, and then
@@ -204,7 +210,7 @@ impl Engine {
         let next = unsplit.or_else(|| postponed.next(Pick::FewestCopies, CHUNK, RESERVED));
         drop(postponed);
         let Some((turn, chunk)) = next else { return };
-        let left = if turn.queue.awaits_read() { chunk } else { self.move_read(&turn.queue, chunk, budget, work) };
+        let left = if self.must_wait(&turn.queue) { chunk } else { self.move_read(&turn.queue, chunk, budget, work) };
         let mut postponed = self.postponed.lock();
         postponed.keep(&turn, left);
         postponed.end_turn(turn);
@@ -308,8 +314,8 @@ impl Engine {
         let mut wait = Vec::new();
         let mut chunk = chunk.into_iter();
         while let Some(dead) = chunk.next() {
-            let is_spent = budget.is_spent();
-            let hop = (!is_spent).then(|| self.next_hop((queue, &arguments), &dead, now, &mut arena, budget));
+            let stays = budget.is_spent() || !self.has_queue_for(queue, &arguments, dead.reason, now);
+            let hop = (!stays).then(|| self.next_hop((queue, &arguments), &dead, now, &mut arena, budget));
             let takes_more = |hop: &Result<Hop, _>| hop.as_ref().is_ok_and(|(_, queues, _)| queues.len() > 1);
             let Some(hop) = hop.filter(|hop| !takes_more(hop) || self.may_take_more(budget, now)) else {
                 wait.push(dead);

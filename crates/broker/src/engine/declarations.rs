@@ -22,6 +22,11 @@ impl Engine {
         ticket
     }
 
+    /// The type of durable queues of a vhost that are declared without one, if that is a choice.
+    pub(crate) fn default_queue_type(&self, vhost: Owner) -> Option<String> {
+        self.system.lock().vhost_spec(vhost).default_queue_type
+    }
+
     /// Makes changes that stand or fall together: they are one group of the log, and the lock keeps
     /// the tables between them from everybody else. The caller shares the lock of the log's groups.
     pub(crate) fn change_together(&self, vhost: &Vhost, tables: &mut Tables, changes: Vec<Change>) -> Ticket {
@@ -77,6 +82,7 @@ impl Engine {
         tables.note_logged(ticket);
         self.catalog.queue_left();
         self.totals.churn.queues_deleted.add(1);
+        ticket = ticket.max(self.end_dead_letters_of(tables, queue));
         for consumer in consumers {
             consumer.mailbox.notify(Notice::Cancelled { consumer: consumer.key.consumer });
         }

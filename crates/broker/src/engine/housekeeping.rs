@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 
 use journal::Ticket;
 
+use crate::catalog::Tables;
 use crate::engine::dead_letter::Budget;
 use crate::engine::retained::Fed;
 use crate::engine::sealed::Sealed;
 use crate::engine::{Engine, TimerQueue};
 use crate::queue::arrival::Work;
-use crate::queue::{Queue, Visit};
+use crate::queue::{Inner, Queue, Visit};
 
 /// How often alarms and postponed dead letters are looked at, while a client or a message waits.
 const ALARM_PERIOD: Duration = Duration::from_millis(50);
@@ -145,12 +146,23 @@ impl Engine {
     /// Deletes a queue if it is still unused. Returns when it is gone for good.
     fn delete_if_unused(&self, queue: &Arc<Queue>) -> Ticket {
         let Some(vhost) = self.catalog.vhost(&queue.vhost) else { return Ticket::NONE };
+        let arguments = queue.arguments(self);
+        let source = arguments.dead_letters.made_for.as_deref();
+        let is_wanted = |tables: &Tables| source.is_none_or(|source| tables.queue(source).is_some());
+        let is_due = |inner: &Inner| queue.should_go(inner, self.clock.unix_ms());
+        // An empty dead-letter queue mostly belongs to a queue: the vhost is not locked for that.
+        if is_wanted(&vhost.tables.read()) && !is_due(&queue.lock(self)) {
+            return Ticket::NONE;
+        }
         let mut tables = vhost.tables.write();
         // Messages that are not due yet wait elsewhere.
-        let only_empty = queue.arguments(self).disuse.only_empty;
-        let is_awaited = only_empty && queue.delayed(self) > 0;
-        let ended = self.end_queue(&mut tables, queue, &|inner| {
-            if queue.should_go(inner, self.clock.unix_ms()) && !is_awaited { Ok(()) } else { Err("in use") }
+        let is_awaited = queue.delayed(self) > 0;
+        let keeps_awaited = is_awaited && arguments.disuse.only_empty;
+        let left_over = !is_wanted(&tables) && !is_awaited;
+        let ended = self.end_queue(&mut tables, queue, &|inner| match () {
+            () if left_over && inner.is_left_alone() => Ok(()),
+            () if is_due(inner) && !keeps_awaited => Ok(()),
+            () => Err("in use"),
         });
         // It is refused if a client has come to use the queue meanwhile.
         ended.map_or(Ticket::NONE, |(_, ticket)| ticket)

@@ -4,11 +4,13 @@
 use auth::{Identity, Resource, Right};
 use journal::Ticket;
 
-use crate::arguments::ExchangeArguments;
+use crate::arguments::{ExchangeArguments, dead_letters};
 use crate::catalog::change::Change;
 use crate::catalog::definitions::Sort;
 use crate::catalog::facts::policy_bytes;
-use crate::catalog::policies::{ALTERNATE, MOVES, Policy, PolicyKind, PolicySpec, argument};
+use crate::catalog::policies::{
+    ALTERNATE, COPY_TO, DEAD_LETTER_QUEUE, MOVES, Policy, PolicyKind, PolicySpec, argument,
+};
 use crate::catalog::{Tables, Vhost};
 use crate::engine::Engine;
 use crate::engine::admission::Asker;
@@ -84,8 +86,9 @@ impl Engine {
     }
 
     /// A policy that moves messages needs the rights of a declaration with the same effect. Its
-    /// author may read each queue and exchange that it applies to now, and write to the exchange
-    /// that they move to. For later ones the user that declares them needs the rights.
+    /// author may read each queue and exchange that it applies to now, write to the exchange that
+    /// they move to, and configure the dead-letter queues that are made for them. For later ones
+    /// the user that declares them needs the rights.
     pub(crate) fn authorize_policy(&self, vhost: &Vhost, policy: &Policy, author: &Identity) -> Result<(), Error> {
         if self.authority.is_tagged(author, ADMINISTRATOR) {
             return Ok(());
@@ -99,11 +102,20 @@ impl Engine {
         for exchange in MOVES.iter().filter_map(|(exchange, _)| text(exchange)).chain(alternate) {
             ask(Resource::exchange(exchange), Right::Write)?;
         }
+        let rule = text(DEAD_LETTER_QUEUE);
+        // Both go through the default exchange.
+        let through_default = rule.or(text(COPY_TO)).is_some();
+        if through_default {
+            ask(Resource::exchange(""), Right::Write)?;
+        }
         // Checked without the lock: matching many names takes longer than a declaration may wait.
-        if MOVES.iter().any(|(exchange, key)| text(exchange).or(text(key)).is_some()) {
+        if through_default || MOVES.iter().any(|(exchange, key)| text(exchange).or(text(key)).is_some()) {
             let queues: Vec<_> = vhost.tables.read().queues().cloned().collect();
             for queue in queues.iter().filter(|queue| policy.is_for_queue(&queue.name, queue.queue_type)) {
                 ask(Resource::queue(&queue.name), Right::Read)?;
+                if let Some(rule) = rule {
+                    ask(Resource::queue(&dead_letters::named(rule, &queue.name)), Right::Configure)?;
+                }
                 // A key alone changes the way through the queue's own exchange.
                 for (exchange, _) in MOVES {
                     if let Some(own) = queue.declared.get(&argument(exchange)).and_then(Value::as_text) {

@@ -100,6 +100,16 @@ impl Engine {
         vhosts.iter().for_each(|(vhost, clients)| self.take_away(vhost, clients));
     }
 
+    /// The same for clients that have a role, which changes so, from elsewhere. Each has rights of
+    /// its own.
+    pub(crate) fn hold_guests_to_rights(&self, role: &str, change: &ChangedRights) {
+        let is_concerned = |client: &&Arc<ClientShared>| {
+            change.vhosts.contains(client.vhost.as_str()) && client.identity.has_role(role)
+        };
+        let guests: Vec<_> = self.clients.lock().values().filter(is_concerned).cloned().collect();
+        guests.iter().for_each(|client| self.hold_one_to_rights(client));
+    }
+
     /// The same for one client whose rights come from elsewhere.
     pub(crate) fn hold_one_to_rights(&self, client: &Arc<ClientShared>) {
         let (user, vhost) = (&client.user, &client.vhost);

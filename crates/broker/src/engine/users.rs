@@ -23,6 +23,7 @@ impl Engine {
         changes.extend(self.system.lock().user(name).map(|id| SystemChange::End { id }));
         let ticket = if changes.is_empty() { Ticket::NONE } else { self.change_system(changes) };
         members.iter().for_each(|member| self.hold_to_rights(&member.name, &ended));
+        self.hold_guests_to_rights(name, &ended);
         let is_of = |client: &ClientShared| client.user == name && client.identity.backend().is_none();
         self.kick_all(is_of, &format!("user '{name}' is deleted"));
         ticket
@@ -51,6 +52,7 @@ impl Engine {
         for member in self.authority.members(&name) {
             self.hold_to_rights(&member.name, &of_members);
         }
+        self.hold_guests_to_rights(&name, &of_members);
         Ok(ticket)
     }
 

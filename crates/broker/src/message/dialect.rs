@@ -129,28 +129,28 @@ fn read_own(raw: &[u8]) -> Result<Properties, Error> {
 }
 
 impl Properties {
-    fn look_up(mut self, field: Field<'_>) -> Selected<'static> {
+    /// One of them; null if it is missing.
+    pub(crate) fn look_up(&self, field: Field<'_>) -> Selected<'static> {
         let text = match field {
             Field::Header(name) => {
-                let at = self.headers.0.iter().position(|(known, _)| known == name);
-                return at.map_or(Selected::Null, |at| self.headers.0.swap_remove(at).1.into_selected());
+                return self.headers.get(name).map_or(Selected::Null, |value| value.clone().into_selected());
             }
             Field::Timestamp => return self.timestamp.map_or(Selected::Null, Selected::Int),
-            Field::CorrelationId(form) => return selected_id(self.correlation_id, form),
-            Field::MessageId(form) => return selected_id(self.message_id, form),
-            Field::ContentType => self.content_type,
-            Field::ContentEncoding => self.content_encoding,
-            Field::ReplyTo => self.reply_to,
-            Field::Kind => self.kind,
-            Field::UserId => self.user_id,
-            Field::AppId => self.app_id,
+            Field::CorrelationId(form) => return selected_id(self.correlation_id.as_ref(), form),
+            Field::MessageId(form) => return selected_id(self.message_id.as_ref(), form),
+            Field::ContentType => &self.content_type,
+            Field::ContentEncoding => &self.content_encoding,
+            Field::ReplyTo => &self.reply_to,
+            Field::Kind => &self.kind,
+            Field::UserId => &self.user_id,
+            Field::AppId => &self.app_id,
         };
-        text.map_or(Selected::Null, |text| Selected::Text(text.into()))
+        text.clone().map_or(Selected::Null, |text| Selected::Text(text.into()))
     }
 }
 
-fn selected_id(id: Option<Id>, form: IdForm) -> Selected<'static> {
-    let text = match (&id, form) {
+fn selected_id(id: Option<&Id>, form: IdForm) -> Selected<'static> {
+    let text = match (id, form) {
         (Some(id), IdForm::Plain) => id.as_text(),
         (Some(id), IdForm::Jms) => Some(id.jms_text()),
         (None, _) => None,

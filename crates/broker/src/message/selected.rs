@@ -33,55 +33,16 @@ impl Selected<'_> {
         })
     }
 
-    fn field(&self, field: Field<'_>) -> Value<'_> {
-        self.dialects.look_up(self.message, field)
-    }
-
-    /// The names that begin with JMS; others of them are headers that JMS clients set.
-    fn jms(&self, name: &str) -> Value<'_> {
-        match name {
-            "JMSDeliveryMode" => Value::text(if self.message.persistent() { "PERSISTENT" } else { "NON_PERSISTENT" }),
-            "JMSPriority" => Value::Int(self.message.priority().into()),
-            "JMSTimestamp" => match self.field(Field::Timestamp) {
-                Value::Int(milliseconds) => Value::Int(milliseconds),
-                _ => time(self.message.published_at()),
-            },
-            "JMSExpiration" => self
-                .message
-                .expiration()
-                .map_or(Value::Int(0), |ttl| time(self.message.published_at().saturating_add(ttl))),
-            "JMSMessageID" => self.field(Field::MessageId(IdForm::Jms)),
-            "JMSCorrelationID" => self.field(Field::CorrelationId(IdForm::Jms)),
-            "JMSReplyTo" => self.field(Field::ReplyTo),
-            "JMSType" => self.field(Field::Kind),
-            "JMSXUserID" => self.field(Field::UserId),
-            "JMSRedelivered" => Value::Bool(self.redelivered),
-            header => self.field(Field::Header(header)),
-        }
-    }
-
-    /// The properties of AMQP 0-9-1, by its names.
-    fn amqp(&self, name: &str) -> Value<'_> {
-        match name {
-            "content_type" => self.field(Field::ContentType),
-            "content_encoding" => self.field(Field::ContentEncoding),
-            "delivery_mode" => Value::Int(if self.message.persistent() { 2 } else { 1 }),
-            "priority" => Value::Int(self.message.priority().into()),
-            "correlation_id" => self.field(Field::CorrelationId(IdForm::Plain)),
-            "reply_to" => self.field(Field::ReplyTo),
-            "expiration" => self.message.expiration().map_or(Value::Null, time),
-            "message_id" => self.field(Field::MessageId(IdForm::Plain)),
-            "timestamp" => match self.field(Field::Timestamp) {
-                Value::Int(milliseconds) => Value::Int(seconds_of_ms(milliseconds) as i64),
-                _ => Value::Null,
-            },
-            "type" => self.field(Field::Kind),
-            "user_id" => self.field(Field::UserId),
-            "app_id" => self.field(Field::AppId),
-            "exchange" => Value::text(self.message.exchange()),
-            "routing_key" => Value::text(self.message.routing_key()),
-            "redelivered" => Value::Bool(self.redelivered),
-            _ => Value::Null,
+    fn facts(&self) -> Facts<'_> {
+        let message = self.message;
+        Facts {
+            persistent: message.persistent(),
+            priority: message.priority(),
+            published_at: Some(message.published_at()),
+            expiration: message.expiration(),
+            exchange: message.exchange(),
+            routing_key: message.routing_key(),
+            redelivered: self.redelivered,
         }
     }
 
@@ -93,16 +54,86 @@ impl Selected<'_> {
     }
 }
 
+/// What the broker itself knows of a message.
+pub(crate) struct Facts<'m> {
+    pub(crate) persistent: bool,
+    pub(crate) priority: u8,
+    /// Milliseconds since 1970, if it has been published.
+    pub(crate) published_at: Option<u64>,
+    /// Its time to live in milliseconds.
+    pub(crate) expiration: Option<u64>,
+    pub(crate) exchange: &'m str,
+    pub(crate) routing_key: &'m str,
+    pub(crate) redelivered: bool,
+}
+
+impl<'m> Facts<'m> {
+    /// The value of a name; `field` knows what its publisher said.
+    pub(crate) fn get(self, name: &str, field: &dyn Fn(Field<'_>) -> Value<'m>) -> Value<'m> {
+        if name.starts_with("JMS") {
+            return self.jms(name, field);
+        }
+        match name.strip_prefix("amqp.") {
+            Some(property) => self.amqp(property, field),
+            None => field(Field::Header(name)),
+        }
+    }
+
+    /// The names that begin with JMS; others of them are headers that JMS clients set.
+    fn jms(self, name: &str, field: &dyn Fn(Field<'_>) -> Value<'m>) -> Value<'m> {
+        let published = self.published_at.map_or(Value::Null, time);
+        match name {
+            "JMSDeliveryMode" => Value::text(if self.persistent { "PERSISTENT" } else { "NON_PERSISTENT" }),
+            "JMSPriority" => Value::Int(self.priority.into()),
+            "JMSTimestamp" => match field(Field::Timestamp) {
+                Value::Int(milliseconds) => Value::Int(milliseconds),
+                _ => published,
+            },
+            "JMSExpiration" => match (self.expiration, self.published_at) {
+                (None, _) => Value::Int(0),
+                (Some(ttl), Some(at)) => time(at.saturating_add(ttl)),
+                (Some(_), None) => Value::Null,
+            },
+            "JMSMessageID" => field(Field::MessageId(IdForm::Jms)),
+            "JMSCorrelationID" => field(Field::CorrelationId(IdForm::Jms)),
+            "JMSReplyTo" => field(Field::ReplyTo),
+            "JMSType" => field(Field::Kind),
+            "JMSXUserID" => field(Field::UserId),
+            "JMSRedelivered" => Value::Bool(self.redelivered),
+            header => field(Field::Header(header)),
+        }
+    }
+
+    /// The properties of AMQP 0-9-1, by its names.
+    fn amqp(self, name: &str, field: &dyn Fn(Field<'_>) -> Value<'m>) -> Value<'m> {
+        match name {
+            "content_type" => field(Field::ContentType),
+            "content_encoding" => field(Field::ContentEncoding),
+            "delivery_mode" => Value::Int(if self.persistent { 2 } else { 1 }),
+            "priority" => Value::Int(self.priority.into()),
+            "correlation_id" => field(Field::CorrelationId(IdForm::Plain)),
+            "reply_to" => field(Field::ReplyTo),
+            "expiration" => self.expiration.map_or(Value::Null, time),
+            "message_id" => field(Field::MessageId(IdForm::Plain)),
+            "timestamp" => match field(Field::Timestamp) {
+                Value::Int(milliseconds) => Value::Int(seconds_of_ms(milliseconds) as i64),
+                _ => Value::Null,
+            },
+            "type" => field(Field::Kind),
+            "user_id" => field(Field::UserId),
+            "app_id" => field(Field::AppId),
+            "exchange" => Value::text(self.exchange),
+            "routing_key" => Value::text(self.routing_key),
+            "redelivered" => Value::Bool(self.redelivered),
+            _ => Value::Null,
+        }
+    }
+}
+
 impl Lookup for Selected<'_> {
     fn get(&self, name: &str) -> Value<'_> {
-        if name.starts_with("JMS") {
-            return self.jms(name);
-        }
-        if let Some(property) = name.strip_prefix("amqp.") {
-            return self.amqp(property);
-        }
         let added = if name.starts_with("x-") { self.added(name) } else { None };
-        added.unwrap_or_else(|| self.field(Field::Header(name)))
+        added.unwrap_or_else(|| self.facts().get(name, &|field| self.dialects.look_up(self.message, field)))
     }
 }
 

@@ -10,6 +10,7 @@ use journal::Group;
 
 use crate::message::Message;
 use crate::queue::QueueContext;
+use crate::queue::departures::Unmade;
 use crate::queue::facts as queue_facts;
 use crate::queue::{Inner, Queue, Show, State, Visit, settle};
 
@@ -44,7 +45,35 @@ pub(crate) fn reason_code(reason: Reason) -> u8 {
     }
 }
 
+/// So many milliseconds after a dead-letter queue could not be made it is tried again.
+const TRY_AGAIN: u64 = 1000;
+
 impl Queue {
+    /// Notes that the queue for its dead letters can't be made. False if that was known.
+    pub(crate) fn note_unmade(&self, why: String, now: u64, context: &QueueContext) -> bool {
+        let mut inner = self.lock(context);
+        let is_known = inner.departures.unmade.as_ref().is_some_and(|before| before.why == why);
+        inner.departures.unmade = Some(Box::new(Unmade { why, again: now + TRY_AGAIN }));
+        !is_known
+    }
+
+    /// The queue for its dead letters is there.
+    pub(crate) fn note_made(&self, context: &QueueContext) {
+        self.lock(context).departures.unmade = None;
+    }
+
+    /// When to try again to make the queue for its dead letters, if that failed.
+    pub(crate) fn makes_again_at(&self, context: &QueueContext) -> Option<u64> {
+        self.lock(context).departures.unmade.as_ref().map(|unmade| unmade.again)
+    }
+
+    /// True for a queue that was made for dead letters, has had some, and is empty and not used. It
+    /// goes if the queue is gone that it was made for. An import may declare it before that one.
+    pub(super) fn may_be_left_over(&self, inner: &Inner) -> bool {
+        let has_had_some = || inner.totals.published + inner.totals.delivered > 0;
+        inner.arguments.dead_letters.made_for.is_some() && inner.is_left_alone() && has_had_some()
+    }
+
     /// Takes an entry out of the queue for `reason`. Does nothing and returns false while its place
     /// is unknown.
     pub(super) fn die(&self, inner: &mut Inner, seq: u64, reason: Reason) -> bool {

@@ -60,7 +60,7 @@ impl MessageIdentity {
     ) -> Option<Box<Self>> {
         let id = Arc::clone(instructions.id.as_ref()?);
         for queue in queues.iter().filter(|queue| gates.contains_key(&queue.id)) {
-            queue.gated.store(true, Ordering::Relaxed);
+            queue.ways_in.gated.store(true, Ordering::Relaxed);
         }
         Some(Box::new(Self { id, remembered_for: instructions.remembered_for, gates, returns_to: HashSet::new() }))
     }
@@ -332,7 +332,7 @@ impl Queue {
     /// True when arrivals may have to be compared with earlier ids.
     #[inline]
     pub(crate) fn deduplicates(&self) -> bool {
-        self.deduplication.is_some() || self.gated.load(Ordering::Relaxed)
+        self.deduplication.is_some() || self.ways_in.gated.load(Ordering::Relaxed)
     }
 
     /// True when an arrival is a duplicate: it is counted and dropped.
@@ -356,7 +356,7 @@ impl Queue {
         found.retain_scopes(&mut |scope| {
             if scope == OWN { self.deduplication.is_some() } else { exists(scope) }
         });
-        self.gated.store(found.scopes.keys().any(|scope| *scope != OWN), Ordering::Relaxed);
+        self.ways_in.gated.store(found.scopes.keys().any(|scope| *scope != OWN), Ordering::Relaxed);
         found.bundles().for_each(|bundle| context.keep_id_bundle(bundle, self.id));
         let mut inner = self.lock(context);
         let inner = &mut *inner;

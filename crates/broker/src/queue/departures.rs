@@ -15,8 +15,19 @@ pub(super) struct Departures {
     dying: Vec<Dying>,
     /// The messages that this visit dropped for good.
     lost: Option<Box<DroppedEntries>>,
+    /// Why the queue for its dead letters can't be made, so that they wait.
+    pub(super) unmade: Option<Box<Unmade>>,
     #[cfg(feature = "sabotage")]
     pub(super) held_back: HeldBack,
+}
+
+/// A dead-letter queue could not be made.
+#[derive(Debug)]
+pub(super) struct Unmade {
+    /// The reason.
+    pub(super) why: String,
+    /// When it is tried again, in milliseconds since 1970.
+    pub(super) again: u64,
 }
 
 impl Departures {

@@ -20,6 +20,8 @@ const SILENT: u64 = 60_000;
 pub enum Cause {
     /// A message can't be read, and nothing is delivered past it.
     Damaged,
+    /// Messages that died wait, since their dead-letter queue can't be made.
+    DeadLettersWait,
     /// Messages are ready, and no consumer takes any.
     NoConsumers,
     /// Only one consumer at a time is active, and this one takes none.
@@ -48,8 +50,9 @@ pub enum Cause {
 
 impl Cause {
     /// All of them, the gravest first.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Damaged,
+        Self::DeadLettersWait,
         Self::NoConsumers,
         Self::SingleActive,
         Self::OutOfCredit,
@@ -68,6 +71,7 @@ impl Cause {
     pub fn name(self) -> &'static str {
         match self {
             Self::Damaged => "damaged",
+            Self::DeadLettersWait => "dead_letters_wait",
             Self::NoConsumers => "no_consumers",
             Self::SingleActive => "single_active_idle",
             Self::OutOfCredit => "consumers_out_of_credit",
@@ -181,6 +185,7 @@ impl Queue {
         }
         let is_still = inner.ready() + inner.unsettled() == 0;
         causes.note(inner.goes_in_circles().then_some(Cause::RedeliveryLoop));
+        causes.note(inner.unmade().map(|_| Cause::DeadLettersWait));
         causes.note((inner.ready() == 0 && delayed > 0).then_some(Cause::Delayed));
         causes.note((inner.arguments.overflow.refuses() && inner.is_full()).then_some(Cause::Full));
         let silent_for = context.clock.unix_ms().saturating_sub(inner.lifetime.active_at());

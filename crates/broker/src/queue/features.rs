@@ -61,7 +61,7 @@ impl Features {
     pub(super) fn new(arguments: &QueueArguments, bucket: Option<&Bucket>, now: u64) -> Self {
         Self {
             groups: arguments.grouping.map(|grouping| Box::new(Groups::new(grouping))),
-            ids: Ids::new(arguments.deduplication),
+            ids: Ids::new(arguments.intake.deduplication),
             values: Values::default(),
             waiting: None,
             annotations: None,

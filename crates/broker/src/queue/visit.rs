@@ -79,6 +79,9 @@ impl Queue {
         if let Some(lost) = inner.departures.take_lost() {
             visit.context.note_lost(self, &lost, visit.now);
         }
+        if self.may_be_left_over(inner) {
+            visit.work.push(Work::DeleteIfUnused { queue: Arc::clone(self) });
+        }
         if inner.lanes.away() > 0 || inner.views.need_pager() {
             self.ask(inner, visit);
         }

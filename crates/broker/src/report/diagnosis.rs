@@ -48,6 +48,8 @@ pub struct Diagnosis {
     pub consumers: Vec<ConsumerReport>,
     /// The times behind the causes.
     pub ages: Ages,
+    /// Why its dead-letter queue can't be made, if messages wait for it.
+    pub unmade: Option<String>,
     /// The alarms that are up.
     pub alarms: AlarmsUp,
     /// The time of the diagnosis, in milliseconds since 1970.
@@ -75,12 +77,12 @@ impl Broker {
         if alarms.memory || alarms.disk {
             report.figures.causes.add(Cause::Alarm);
         }
-        let ages = {
+        let (ages, unmade) = {
             let vhost = self.engine.catalog.vhost(vhost)?;
             let queue = vhost.tables.read().queue(queue).cloned()?;
-            queue.ages(&self.engine)
+            (queue.ages(&self.engine), queue.lock(&self.engine).unmade().map(str::to_owned))
         };
         let consumers = self.consumers_of_queues(vhost, &names);
-        Some(Diagnosis { queue: report, consumers, ages, alarms, at: self.engine.clock.unix_ms() })
+        Some(Diagnosis { queue: report, consumers, ages, unmade, alarms, at: self.engine.clock.unix_ms() })
     }
 }

@@ -22,7 +22,6 @@ use crate::encoding::table_bytes;
 use crate::engine::admission::Asker;
 use crate::engine::bounds::{CHANGE_ENTRIES, STEPS_PER_ENTRY, queue_end_entries};
 use crate::engine::clients::ClientShared;
-use crate::engine::connections::share;
 use crate::engine::tracing;
 use crate::error::{Error, ErrorKind};
 use crate::queue::{Bound, Queue};
@@ -114,14 +113,10 @@ impl Client {
 
     /// Fails where the vhost has used its share of a limit. An operator may go beyond it.
     fn check_share(&self, what: &str, of: &str, there: u64, of_all: u64) -> Result<(), Error> {
-        let share = share(of_all, self.engine.settings.limits.vhost_share);
-        if there < share || self.shared.identity.is_operator() || self.engine.catalog.has_one_vhost() {
+        if self.shared.identity.is_operator() {
             return Ok(());
         }
-        let vhost = &self.shared.vhost;
-        Err(Error::precondition(format!(
-            "cannot declare {what}: vhost '{vhost}' has its share of all {of} ({share}); delete some, or raise limits.vhost_share"
-        )))
+        self.engine.check_share(&self.vhost, what, (of, there, of_all))
     }
 
     fn declarer(&self) -> Declarer {
@@ -430,11 +425,12 @@ impl Client {
             }
             Checked::New(parsed) => parsed,
         };
-        self.authorize_dead_letters(name, &parsed)?;
+        self.authorize_moves(name, &parsed)?;
         let load = Load::of_queue(name, &spec.arguments);
         let load = if spec.durable && !spec.exclusive { load } else { load.unlogged() };
         self.admit_declaration(&format!("queue '{name}'"), &spec.arguments, load)?;
-        self.check_room_for_queue((tables.count_queues() + coming) as u64, name)?;
+        let asker = if self.shared.identity.is_operator() { Asker::Operator } else { Asker::Publisher };
+        self.engine.check_room_for_queue(vhost, name, (tables.count_queues() + coming) as u64, asker)?;
         let new = NewQueue {
             id: self.engine.owner(vhost.log()),
             fact: QueueFact {
@@ -482,26 +478,13 @@ impl Client {
         if !plain || spec.arguments.get(QUEUE_TYPE).is_some() {
             return Cow::Borrowed(spec);
         }
-        let default = self.engine.system.lock().vhost_spec(self.vhost.id).default_queue_type;
-        match default {
+        match self.engine.default_queue_type(self.vhost.id) {
             Some(kind) => {
                 let mut spec = spec.clone();
                 spec.arguments.set(QUEUE_TYPE, Value::Text(kind));
                 Cow::Owned(spec)
             }
             None => Cow::Borrowed(spec),
-        }
-    }
-
-    fn check_room_for_queue(&self, there: u64, name: &str) -> Result<(), Error> {
-        let limit = self.engine.system.lock().vhost_limits(self.vhost.id).queues;
-        match limit.filter(|limit| there >= *limit) {
-            None if limit.is_some() => Ok(()),
-            None => self.check_share(&format!("queue '{name}'"), "queues", there, self.engine.settings.limits.queues),
-            Some(limit) => Err(Error::precondition(format!(
-                "cannot declare queue '{name}': queue limit in vhost '{}' ({limit}) is reached",
-                self.vhost.name
-            ))),
         }
     }
 
@@ -515,12 +498,18 @@ impl Client {
         }
     }
 
-    /// Dead letters move with the rights of the user that declared the queue: read on it, write on
-    /// their exchange.
-    fn authorize_dead_letters(&self, name: &str, parsed: &QueueArguments) -> Result<(), Error> {
+    /// Dead letters and copies move with the rights of the user that declared the queue: read on
+    /// it, write on their exchange, configure on the queue that is made for dead letters. Copies go
+    /// through the default exchange.
+    fn authorize_moves(&self, name: &str, parsed: &QueueArguments) -> Result<(), Error> {
         for way in parsed.dead_letters.all() {
             self.authorize(Resource::queue(name), Right::Read)?;
             self.authorize(Resource::exchange(&way.exchange), Right::Write)?;
+            way.made().map_or(Ok(()), |made| self.authorize(Resource::queue(made), Right::Configure))?;
+        }
+        if parsed.intake.copies.is_some() {
+            self.authorize(Resource::queue(name), Right::Read)?;
+            self.authorize(Resource::exchange(""), Right::Write)?;
         }
         Ok(())
     }

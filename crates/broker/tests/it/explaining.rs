@@ -146,6 +146,14 @@ fn a_preview_says_what_the_policy_then_does() {
     assert_eq!(ready, 5 - preview.dropped);
     let cleared = broker().preview_policy("/", PolicyKind::User, "p", None).unwrap();
     assert_eq!((cleared.total, cleared.dropped), (2, 0));
+    script.say("* tick 1000");
+    let broker = || &script.broker().broker;
+    let expires = |ttl: &str| {
+        let preview = broker().preview_policy("/", PolicyKind::User, "t", Some(policy("^other$", 9, ttl))).unwrap();
+        preview.queues.iter().map(|queue| queue.expires).collect::<Vec<_>>()
+    };
+    assert_eq!(expires("message-ttl=1001"), [false]);
+    assert_eq!(expires("message-ttl=1000"), [true]);
     assert!(broker().preview_policy("/", PolicyKind::User, "p", Some(policy("(", 0, "max-length=1"))).is_err());
     assert!(broker().preview_policy("none", PolicyKind::User, "p", None).is_err());
 }

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
-use broker::{PolicyKind, PolicyReport};
+use broker::{PolicyKind, PolicyReport, QueueReport};
 use maud::{Markup, html};
 
 use super::form::Fields;
@@ -17,7 +17,7 @@ use super::visitor::Visitor;
 use super::{bindings, seen};
 use crate::api;
 use crate::json::object;
-use crate::resources::{PolicyChange, PolicyFields, percent_encoded};
+use crate::resources::{PolicyChange, PolicyFields, literal, percent_encoded};
 use crate::source::Source;
 
 type Shared = State<Arc<Source>>;
@@ -113,6 +113,45 @@ fn addition(visitor: &Visitor, vhosts: &[String], sent: &Fields) -> Markup {
     };
     let preview = html! { button formaction="/policies/preview" formmethod="get" { "Preview" } };
     form.folded_with("Add a policy", "/policies", fields, html! { button .main { "Add policy" } " " (preview) })
+}
+
+/// The priority of a policy for one queue alone: it comes before all others of the vhost. `own` is
+/// its name, since it may be there already.
+pub(super) fn first_priority(source: &Source, vhost: &str, own: &str) -> i64 {
+    let others = source.broker.policies(PolicyKind::User).into_iter();
+    let others = others.filter(|policy| policy.vhost == vhost && policy.name != own);
+    others.map(|policy| policy.spec.priority).max().map_or(0, |highest| highest.saturating_add(1))
+}
+
+/// The name of a policy for one queue alone.
+pub(super) fn name_for(queue: &str) -> String {
+    format!("only {queue}")
+}
+
+/// A form that shows what other settings would do to a queue, by a policy for it alone. It begins
+/// with those that policies give it now, since only one policy of a kind applies.
+pub(super) fn for_queue(queue: &QueueReport, priority: i64) -> Markup {
+    let now = serde_json::Value::Object(object(&queue.policies.definition)).to_string();
+    let form = Form::of("effect", &Fields::default()).with(&[("definition", &now)]);
+    let hidden = [
+        ("vhost", queue.vhost.clone()),
+        ("name", name_for(&queue.name)),
+        ("pattern", format!("^{}$", literal(&queue.name))),
+        ("apply-to", "queues".to_owned()),
+        ("priority", priority.to_string()),
+    ];
+    html! {
+        details .card {
+            summary { "Change settings by a policy" }
+            form method="get" action="/policies/preview" {
+                @for (name, value) in &hidden { input type="hidden" name=(name) value=(value); }
+                div .fields {
+                    (form.long("definition", "Settings", "as a JSON object: {\"message-ttl\": 60000, \"max-length\": 1000}"))
+                }
+                p .buttons { button .main { "Preview effect" } }
+            }
+        }
+    }
 }
 
 async fn add(visitor: Visitor, State(source): Shared, fields: Fields) -> Shown {

@@ -18,7 +18,7 @@ use super::parts::{Column, Form, Mood, badge, facts, figures, place, table, top_
 use super::queues::{Rates, kind, mood};
 use super::trouble::{Shown, Trouble};
 use super::visitor::Visitor;
-use super::{bindings, keeping, messages};
+use super::{bindings, keeping, messages, policies};
 use crate::api;
 use crate::counters::{LENGTHS, OF_QUEUES};
 use crate::diagnosis::{DiagnosisRow, readiness};
@@ -48,6 +48,8 @@ struct Whole {
     found: Diagnosis,
     rates: Rates,
     bindings: Vec<BindingReport>,
+    /// The priority of a policy for it alone, if the user may set one.
+    priority: Option<i64>,
 }
 
 impl Whole {
@@ -63,7 +65,9 @@ async fn find(visitor: &Visitor, source: &Arc<Source>, vhost: &str, name: &str) 
         let missing = || Trouble::missing("queue", &name);
         asker.looks_into(source, &vhost).map_err(|_| missing())?;
         let found = source.broker.diagnose(&vhost, &name).ok_or_else(missing)?;
+        let may_set = asker.sets_policies(source, &vhost).is_ok();
         Ok::<_, Trouble>(Whole {
+            priority: may_set.then(|| policies::first_priority(source, &vhost, &policies::name_for(&name))),
             rates: Rates::of(source, &found.queue),
             bindings: source.broker.bindings_to_queue(&vhost, &name),
             found,
@@ -100,6 +104,7 @@ async fn page(
         (binding(&whole.path(), sent))
         h2 { "Settings" }
         (settings(queue))
+        @if let Some(priority) = whole.priority { (policies::for_queue(queue, priority)) }
         p .buttons {
             a .button href={ (whole.path()) "/task" } { "Move or copy messages…" }
             a .button href={ (whole.path()) "/policies" } { "Explain policies" }

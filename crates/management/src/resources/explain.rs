@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use auth::{Resource, Right, Ruling};
+use auth::{Authority, Identity, Resource, Right, Ruling};
 use axum::Router;
 use axum::extract::{Query, State};
 use axum::routing::get;
@@ -216,7 +216,7 @@ fn access(
     (kind, name): (&str, &str),
     key: Option<&str>,
 ) -> Result<Explanation, Error> {
-    let authority = source.broker.authority();
+    let asked = Asked::of(source, user);
     let resource = match kind {
         "queue" => Resource::queue(name),
         "exchange" => Resource::exchange(name),
@@ -227,7 +227,7 @@ fn access(
     for (right, needed) in
         [(Right::Configure, needs(kind, 0)), (Right::Write, needs(kind, 1)), (Right::Read, needs(kind, 2))]
     {
-        let ruling = authority.explain(user, vhost, resource, right);
+        let ruling = asked.ruling(vhost, resource, right);
         found.steps.push(step(format!("{right}: {needed}"), outcome(&ruling), because(&ruling, user, vhost)));
         if ruling.allows() {
             found.result.push(right.to_string());
@@ -235,9 +235,9 @@ fn access(
     }
     for (right, verb) in [(Right::Write, "publish"), (Right::Read, "bind")] {
         let Some(key) = key.filter(|_| kind == "exchange") else { continue };
-        let ruling = authority.explain_topic(user, vhost, name, key, right);
         let subject = format!("{verb} with routing key '{key}', if its type is topic");
-        found.steps.push(step(subject, outcome(&ruling), because(&ruling, user, vhost)));
+        let (outcome, reason) = asked.of_key(vhost, name, key, right);
+        found.steps.push(step(subject, outcome, reason));
     }
     let thing = format!("{kind} '{}' in virtual host '{vhost}'", if name.is_empty() { "amq.default" } else { name });
     found.verdict = match found.result.as_slice() {
@@ -245,10 +245,52 @@ fn access(
         rights if rights.len() == 3 => format!("User '{user}' may do everything with {thing}."),
         rights => format!("User '{user}' may {} {thing}, and nothing else.", rights.join(" and ")),
     };
-    if found.result.len() < 3 && authority.user(user).is_some() {
+    if found.result.len() < 3 && source.broker.authority().user(user).is_some() {
         found.advice = smallest_grant(source, user, vhost, resource);
     }
     Ok(found)
+}
+
+/// Whose rights are explained: a user of this broker, or one that is connected and whose rights
+/// come from elsewhere.
+struct Asked<'a> {
+    authority: &'a Authority,
+    user: &'a str,
+    guest: Option<Identity>,
+}
+
+impl<'a> Asked<'a> {
+    fn of(source: &'a Source, user: &'a str) -> Self {
+        let authority = source.broker.authority();
+        let guest = if authority.user(user).is_none() { source.broker.guest(user) } else { None };
+        Self { authority, user, guest }
+    }
+
+    fn ruling(&self, vhost: &str, resource: Resource<'_>, right: Right) -> Ruling {
+        match &self.guest {
+            Some(guest) => self.authority.explain_identity(guest, vhost, resource, right),
+            None => self.authority.explain(self.user, vhost, resource, right),
+        }
+    }
+
+    /// The outcome for a routing key of an exchange, and the reason.
+    fn of_key(&self, vhost: &str, exchange: &str, key: &str, right: Right) -> (&'static str, String) {
+        let Some(guest) = &self.guest else {
+            let ruling = self.authority.explain_topic(self.user, vhost, exchange, key, right);
+            return (outcome(&ruling), because(&ruling, self.user, vhost));
+        };
+        match self.authority.authorize_topic(guest, vhost, exchange, key, right) {
+            Ok(()) => ("allowed", "a scope or a role that it was given allows this key".to_owned()),
+            Err(_) => ("refused", "none of its scopes and roles allows this key".to_owned()),
+        }
+    }
+
+    fn enters(&self, vhost: &str) -> bool {
+        match &self.guest {
+            Some(guest) => self.authority.enter(guest, vhost).is_ok(),
+            None => self.authority.may_enter(self.user, vhost),
+        }
+    }
 }
 
 /// What each right is needed for: configure, write, read.
@@ -259,18 +301,23 @@ fn needs(kind: &str, right: usize) -> &'static str {
 }
 
 fn entry(source: &Source, user: &str, vhost: &str) -> Explanation {
-    let authority = source.broker.authority();
-    let known = authority.user(user);
-    let may = source.broker.authority().may_enter(user, vhost);
-    let reason = match (&known, may) {
-        (None, _) => format!("there is no user '{user}'"),
+    let asked = Asked::of(source, user);
+    let is_known = asked.guest.is_some() || asked.authority.user(user).is_some();
+    let may = asked.enters(vhost);
+    let reason = match (is_known, may) {
+        (false, _) => format!("there is no user '{user}'"),
         (_, true) => "it has permissions there".to_owned(),
         (_, false) => "it has no permissions there, not even empty ones".to_owned(),
+    };
+    let advice = match (may, &asked.guest) {
+        (true, _) => String::new(),
+        (false, None) => format!("hermod permissions set {user} '' '' '' --vhost {vhost}"),
+        (false, Some(_)) => "Give it a scope or a role there, where it comes from.".to_owned(),
     };
     Explanation {
         verdict: format!("User '{user}' may {}enter virtual host '{vhost}'.", if may { "" } else { "not " }),
         steps: vec![step("enter", if may { "allowed" } else { "refused" }, reason)],
-        advice: if may { String::new() } else { format!("hermod permissions set {user} '' '' '' --vhost {vhost}") },
+        advice,
         result: if may { vec!["enter".to_owned()] } else { Vec::new() },
     }
 }
@@ -283,6 +330,7 @@ fn because(ruling: &Ruling, user: &str, vhost: &str) -> String {
     match ruling {
         Ruling::NoUser => format!("there is no user '{user}'"),
         Ruling::NoPermissions => format!("it has no permissions in virtual host '{vhost}'"),
+        Ruling::Scope(scope) => format!("the scope '{scope}' that it was given elsewhere is about it"),
         Ruling::Free => "no topic permission of the user is about this exchange".to_owned(),
         Ruling::Granted { pattern, role } => format!("the pattern '{pattern}'{} is found in it", of_role(role)),
         Ruling::Refused { pattern, role } if pattern.is_empty() => {
@@ -314,7 +362,7 @@ fn smallest_grant(source: &Source, user: &str, vhost: &str, resource: Resource<'
 }
 
 /// A pattern that only this text matches.
-fn literal(text: &str) -> String {
+pub(crate) fn literal(text: &str) -> String {
     text.chars().flat_map(|letter| letter.is_ascii_punctuation().then_some('\\').into_iter().chain([letter])).collect()
 }
 
@@ -414,9 +462,10 @@ fn preview(source: &Source, kind: PolicyKind, policy: &PolicyFields) -> Result<E
     for queue in &found.queues {
         let changes =
             queue.changes.iter().map(|(name, before, after)| format!("{name}: {} → {}", value(before), value(after)));
-        let reason = match queue.dropped {
-            0 => String::new(),
-            dropped => format!("drops {} at once", several(dropped, "message", "messages")),
+        let reason = match (queue.dropped, queue.expires) {
+            (0, false) => String::new(),
+            (0, true) => "its oldest message expires at once".to_owned(),
+            (dropped, _) => format!("drops {} at once", several(dropped, "message", "messages")),
         };
         explanation.steps.push(step(
             format!("queue '{}'", queue.queue),

@@ -13,8 +13,22 @@ use crate::xml::{Xml, child, elements, name};
 
 /// The queue of dead letters, if a file names none.
 const DEAD: &str = "ActiveMQ.DLQ";
+/// What the queues of individual dead letters begin with, if a file does not say.
+const EACH: &str = "ActiveMQ.DLQ.Queue.";
 /// More entries than any file has.
 const MOST: usize = 1000;
+
+/// The keys of policies that say where dead letters go.
+const SHARED: &str = "dead-letter-routing-key";
+const RULE: &str = "dead-letter-queue";
+
+/// Where dead letters go.
+enum Dead {
+    /// To a queue of all.
+    Shared(String),
+    /// To a queue for each, by this rule.
+    Each(String),
+}
 
 /// An entry for queues.
 struct Entry {
@@ -53,9 +67,13 @@ pub(super) fn convert(
         if node.attribute("topic").is_some() && node.attribute("queue").is_none() {
             continue;
         }
-        if let Some(dead) = dead {
-            definition.insert("dead-letter-exchange".to_owned(), "".into());
-            definition.insert("dead-letter-routing-key".to_owned(), dead.into());
+        match dead {
+            None => {}
+            Some(Dead::Shared(queue)) => {
+                definition.insert("dead-letter-exchange".to_owned(), "".into());
+                definition.insert(SHARED.to_owned(), queue.into());
+            }
+            Some(Dead::Each(rule)) => drop(definition.insert(RULE.to_owned(), rule.into())),
         }
         entries.push(Entry { at, text: text.to_owned(), definition });
     }
@@ -153,8 +171,8 @@ fn is_tuning(key: &str) -> bool {
 }
 
 /// What is said by elements. Returns where dead letters go.
-fn parts(xml: &Xml<'_>, entry: Node<'_, '_>, outcome: &mut Outcome<'_>) -> Option<String> {
-    let mut dead = Some(DEAD.to_owned());
+fn parts(xml: &Xml<'_>, entry: Node<'_, '_>, outcome: &mut Outcome<'_>) -> Option<Dead> {
+    let mut dead = Some(Dead::Shared(DEAD.to_owned()));
     for part in elements(entry) {
         let line = xml.line(part);
         match name(part) {
@@ -196,8 +214,9 @@ fn parts(xml: &Xml<'_>, entry: Node<'_, '_>, outcome: &mut Outcome<'_>) -> Optio
     dead
 }
 
-fn strategy(xml: &Xml<'_>, strategy: Node<'_, '_>, outcome: &mut Outcome<'_>) -> Option<String> {
-    let Some(kind) = elements(strategy).next() else { return Some(DEAD.to_owned()) };
+fn strategy(xml: &Xml<'_>, strategy: Node<'_, '_>, outcome: &mut Outcome<'_>) -> Option<Dead> {
+    let by_default = || Some(Dead::Shared(DEAD.to_owned()));
+    let Some(kind) = elements(strategy).next() else { return by_default() };
     let line = xml.line(kind);
     if kind.attribute("processExpired") == Some("false") {
         let text = "what expires is a dead letter too; expiry-exchange of a policy gives it another way";
@@ -212,16 +231,20 @@ fn strategy(xml: &Xml<'_>, strategy: Node<'_, '_>, outcome: &mut Outcome<'_>) ->
             let queue = kind.descendants().find_map(|node| node.attribute("physicalName"));
             let queue = kind.attribute("deadLetterQueue").or(queue).unwrap_or(DEAD);
             outcome.moved(line, "sharedDeadLetterStrategy", "a policy");
-            Some(queue.strip_prefix("queue://").unwrap_or(queue).to_owned())
+            Some(Dead::Shared(queue.strip_prefix("queue://").unwrap_or(queue).to_owned()))
+        }
+        "individualDeadLetterStrategy" if kind.attribute("useQueueForQueueMessages") == Some("false") => {
+            outcome.left_out(line, "individualDeadLetterStrategy", "dead letters go to queues, not to topics");
+            by_default()
         }
         "individualDeadLetterStrategy" => {
-            outcome.left_out(line, "individualDeadLetterStrategy", "all dead letters of a policy go to one queue");
-            outcome.warn(format!("dead letters go to the queue {DEAD}, not to one for each destination"));
-            Some(DEAD.to_owned())
+            let (prefix, suffix) = (kind.attribute("queuePrefix"), kind.attribute("queueSuffix"));
+            outcome.moved(line, "individualDeadLetterStrategy", "dead-letter-queue of a policy");
+            Some(Dead::Each(format!("{}{{queue}}{}", prefix.unwrap_or(EACH), suffix.unwrap_or_default())))
         }
         other => {
             outcome.left_out(line, other, "code of one's own is not loaded");
-            Some(DEAD.to_owned())
+            by_default()
         }
     }
 }
@@ -233,14 +256,13 @@ fn write(mut entries: Vec<Entry>, outcome: &mut Outcome<'_>) {
     {
         let mut definition = Map::new();
         definition.insert("dead-letter-exchange".to_owned(), "".into());
-        definition.insert("dead-letter-routing-key".to_owned(), DEAD.into());
+        definition.insert(SHARED.to_owned(), DEAD.into());
         entries.push(Entry { at, text: ">".to_owned(), definition });
     }
     entries.sort_by_key(|entry| entry.at.rank());
-    let key = "dead-letter-routing-key";
     let mut dead: Vec<String> = entries
         .iter()
-        .filter_map(|entry| entry.definition.get(key))
+        .filter_map(|entry| entry.definition.get(SHARED))
         .filter_map(Value::as_str)
         .map(str::to_owned)
         .collect();
@@ -250,8 +272,8 @@ fn write(mut entries: Vec<Entry>, outcome: &mut Outcome<'_>) {
     for (priority, entry) in entries.into_iter().enumerate() {
         let all = if entry.at.is_all() { ".*".to_owned() } else { entry.at.body() };
         // A dead letter that is rejected again must not go round.
-        let except =
-            if entry.definition.contains_key(key) { format!("(?!(?:{})$)", escaped.join("|")) } else { String::new() };
+        let moves = [SHARED, RULE].iter().any(|key| entry.definition.contains_key(*key)) && !escaped.is_empty();
+        let except = if moves { format!("(?!(?:{})$)", escaped.join("|")) } else { String::new() };
         let pattern = format!("^{except}{all}$");
         if !entry.definition.is_empty() {
             outcome.definitions.policies.push(Policy {

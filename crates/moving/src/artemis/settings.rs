@@ -19,9 +19,17 @@ const MOST: usize = 1000;
 /// What Artemis counts if a file says nothing.
 const DELIVERIES: i64 = 10;
 
+/// Each address has a queue of its own for dead letters.
+const EACH: &str = "auto-create-dead-letter-resources";
+/// What the names of these begin with, if a file does not say.
+const EACH_PREFIX: &str = "DLQ.";
+
 /// Settings that are read into policies, below.
-const IN_POLICIES: [&str; 10] = [
+const IN_POLICIES: [&str; 13] = [
     "dead-letter-address",
+    EACH,
+    "dead-letter-queue-prefix",
+    "dead-letter-queue-suffix",
     "expiry-address",
     "max-delivery-attempts",
     "expiry-delay",
@@ -156,16 +164,12 @@ fn judge(line: usize, key: &str, value: &str, setting: Node<'_, '_>, outcome: &m
             key,
             "queues stay; a policy with expires and expires-if-empty removes those that are empty and unused",
         ),
-        ("auto-create-dead-letter-resources" | "auto-create-expiry-resources", "true") => {
-            outcome.left_out(line, key, "all dead letters of a policy go to one queue");
-            outcome.warn(format!("{key}: dead letters go to one queue, not to one for each address"));
+        ("auto-create-expiry-resources", "true") => {
+            outcome.left_out(line, key, "all messages of a policy that expire go to one queue");
+            outcome.warn(format!("{key}: expired messages go to one queue, not to one for each address"));
         }
-        (key, _)
-            if key.contains("-dead-letter-")
-                || key.starts_with("dead-letter-queue")
-                || key.starts_with("expiry-queue") =>
-        {
-            outcome.needless(line, key, "all dead letters of a policy go to one queue");
+        (key, _) if key.contains("-dead-letter-") || key.starts_with("expiry-queue") => {
+            outcome.needless(line, key, "all messages of a policy that expire go to one queue");
         }
         (key, _) if is_shipped(key) => outcome.note(line, key, Verdict::Shipped, "nothing to set"),
         ("redistribution-delay", _) => outcome.needless(line, key, super::ONE_NODE),
@@ -242,6 +246,13 @@ fn definition(whole: &BTreeMap<&str, &str>, outcome: &mut Outcome<'_>) -> Map<St
             definition.insert(format!("{kind}-routing-key"), queue_of(address).into());
         }
     }
+    if whole.get(EACH) == Some(&"true") && definition.contains_key("dead-letter-exchange") {
+        let part = |key: &str| whole.get(key).copied();
+        let prefix = part("dead-letter-queue-prefix").unwrap_or(EACH_PREFIX);
+        let suffix = part("dead-letter-queue-suffix").unwrap_or_default();
+        definition.retain(|key, _| !key.starts_with("dead-letter-"));
+        definition.insert("dead-letter-queue".to_owned(), format!("{prefix}{{queue}}{suffix}").into());
+    }
     let attempts = number("max-delivery-attempts").unwrap_or(DELIVERIES);
     definition.insert("delivery-limit".to_owned(), if attempts < 0 { -1 } else { (attempts - 1).max(0) }.into());
     if let Some(delay @ 0..) = number("expiry-delay") {
@@ -296,7 +307,8 @@ fn policies(
 ) {
     let name = settings.text.clone();
     let dead = |key: &String| key.contains("dead-letter") || key.starts_with("expiry-") || key == "delivery-limit";
-    let matched = !targets.is_empty() && definition.keys().any(|key| key.contains("exchange"));
+    let matched =
+        !targets.is_empty() && definition.keys().any(|key| key.contains("exchange") || key == "dead-letter-queue");
     if matched {
         let own: Map<String, Value> =
             definition.iter().filter(|(key, _)| !dead(key)).map(|(key, value)| (key.clone(), value.clone())).collect();

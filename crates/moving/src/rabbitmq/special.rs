@@ -52,6 +52,7 @@ fn cut(gathered: &Gathered, outcome: &mut Outcome<'_>) {
 fn who(gathered: &Gathered, outcome: &mut Outcome<'_>) {
     mechanisms(gathered, outcome);
     backends(gathered, outcome);
+    console(gathered, outcome);
     directory(gathered, outcome);
     loopback(gathered, outcome);
     let tags = gathered.below("default_user_tags.").filter(|entry| entry.value == "true");
@@ -85,6 +86,40 @@ fn who(gathered: &Gathered, outcome: &mut Outcome<'_>) {
         for entry in &entries {
             outcome.set(entry.line, &entry.key, setting, values.join(","));
         }
+    }
+}
+
+/// The console's log-in at the issuer's pages.
+fn console(gathered: &Gathered, outcome: &mut Outcome<'_>) {
+    let entry = |key: &str| gathered.below("management.oauth_").find(|entry| entry.key == key);
+    let (client, provider) = (entry("management.oauth_client_id"), entry("management.oauth_provider_url"));
+    let is_on = gathered.value("management.oauth_enabled") == Some("true");
+    let issuer = gathered.value("auth_oauth2.issuer");
+    let console = [
+        ("management.oauth_client_id", "auth_oauth2.client_id"),
+        ("management.oauth_client_secret", "auth_oauth2.client_secret"),
+        ("management.oauth_scopes", "auth_oauth2.scopes"),
+    ];
+    for (entry, setting) in console.iter().filter_map(|(key, setting)| Some((entry(key)?, *setting))) {
+        match (is_on, client, issuer.or(provider.map(|provider| &*provider.value))) {
+            (false, ..) => outcome.needless(entry.line, &entry.key, "management.oauth_enabled is not true"),
+            (_, None, _) => outcome.left_out(entry.line, &entry.key, "management.oauth_client_id is not there"),
+            (_, _, None) => outcome.left_out(entry.line, &entry.key, "set auth_oauth2.issuer, where people log in"),
+            _ => outcome.set(entry.line, &entry.key, setting, entry.value.clone()),
+        }
+    }
+    if let Some(provider) = provider {
+        match issuer {
+            _ if !is_on => outcome.needless(provider.line, &provider.key, "management.oauth_enabled is not true"),
+            Some(issuer) if issuer == provider.value => {
+                outcome.needless(provider.line, &provider.key, "it is the issuer")
+            }
+            Some(_) => outcome.left_out(provider.line, &provider.key, "people log in at auth_oauth2.issuer"),
+            None => outcome.set(provider.line, &provider.key, "auth_oauth2.issuer", provider.value.clone()),
+        }
+    }
+    if is_on && client.is_some() {
+        outcome.warn("the issuer must know the console's address: that of Hermod, with /login/back behind it");
     }
 }
 

@@ -186,7 +186,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/broker/src/arguments",
         layers: &[
-            &["consumer", "deduplication", "equivalence", "groups", "idle", "retry"],
+            &["consumer", "copies", "dead_letters", "deduplication", "equivalence", "groups", "idle", "retry"],
         ],
         allowed: &[],
     },
@@ -200,7 +200,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/broker/src/catalog",
         layers: &[
-            &["definitions", "direct", "facts", "listed", "policies", "retained", "search", "subscriptions", "tasks", "versions"],
+            &["definitions", "direct", "facts", "listed", "policies", "published", "retained", "search", "subscriptions", "tasks", "versions"],
             &["change", "declaration", "system"],
             &["vhost_settings"],
         ],

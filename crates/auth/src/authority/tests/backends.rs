@@ -237,3 +237,41 @@ fn certificates_and_scram_let_no_one_in_where_users_of_this_broker_do_not_count(
         assert_eq!(login.take().unwrap().is_ok(), expected, "{steps:?}");
     }
 }
+
+/// A role is given by a scope; what it allows is read from the users of this broker, as it is now.
+#[test]
+fn a_role_from_elsewhere_gives_the_permissions_of_that_user_here() {
+    let (authority, _) = with(&["mirror"]);
+    let mut readers = User::new("readers", None);
+    readers.permissions.insert("/".into(), Permission::new("", "^amq.topic$", "^orders").unwrap());
+    let topics = TopicPermission::new("readers", "/", "^own\\.{username}$", "").unwrap();
+    readers.topic_permissions.insert(("/".into(), "amq.topic".into()), topics);
+    authority.put(readers.clone()).unwrap();
+    let now = Instant::now();
+    let words = "bob role:readers role:gone read:other/x";
+    let bob = authority.verify(words, b"bob", LOOPBACK, now).unwrap();
+    let stranger = authority.verify("eve role:gone", b"eve", LOOPBACK, now).unwrap();
+    let may = |who: &Identity, resource, right| authority.authorize(who, "/", resource, right).is_ok();
+    let orders = Resource::queue("orders.1");
+    assert!(may(&bob, orders, Right::Read) && !may(&bob, orders, Right::Configure));
+    assert!(!may(&bob, Resource::queue("x"), Right::Read), "a scope counts where it says");
+    assert!(!may(&stranger, orders, Right::Read), "a role that is not there gives nothing");
+    assert!(authority.enter(&bob, "/").is_ok() && authority.enter(&stranger, "/").is_err());
+    assert!(bob.has_role("readers") && !stranger.has_role("readers"));
+    for (key, expected) in [("own.bob", true), ("own.eve", false)] {
+        let asked = authority.authorize_topic(&bob, "/", "amq.topic", key, Right::Write);
+        assert_eq!(asked.is_ok(), expected, "{key}");
+    }
+    let elsewhere = authority.authorize_topic(&bob, "/", "other", "own.bob", Right::Write);
+    assert!(elsewhere.is_err(), "a role without a right on the exchange frees no key of it");
+    let ruling = |resource| authority.explain_identity(&bob, "/", resource, Right::Read);
+    let granted = Ruling::Granted { pattern: "^orders".to_owned(), role: Some("readers".to_owned()) };
+    assert_eq!(ruling(orders), granted);
+    let scope = authority.explain_identity(&bob, "other", Resource::queue("x"), Right::Read);
+    assert_eq!(scope, Ruling::Scope("read:other/x".to_owned()));
+    assert!(!ruling(Resource::queue("x")).allows());
+    // What was allowed is not kept beyond the role.
+    authority.remove("readers");
+    assert!(!may(&bob, orders, Right::Read));
+    assert!(authority.enter(&bob, "/").is_err());
+}
