@@ -146,22 +146,20 @@ impl Begun {
     /// seen is released.
     pub(super) fn give_back(&mut self, handle: u32, ending: Ending, client: &mut Client) {
         for tag in self.deliveries.forget_held(Some(handle)) {
-            self.settle_part(client, tag, tag, &Outcome::Released);
+            self.settle_tags(client, (tag, tag), &Outcome::Released);
         }
         let Some(Link::Sender(sender)) = self.links.get(&handle) else { return };
         let outcome = sender.outcome_of_rest(ending);
         for part in self.deliveries.unsettled.of_link(handle) {
-            self.settle_part(client, part.first, part.last, &outcome);
+            let count = self.settle_tags(client, (part.first, part.last), &outcome);
+            self.deliveries.unsettled.settled(part, count);
         }
     }
 
-    fn settle_part(&mut self, client: &mut Client, first: u64, last: u64, outcome: &Outcome) {
-        for part in self.deliveries.unsettled.parts(first, last) {
-            let tags = Tags::Range { first: part.first, last: part.last };
-            // The session is open, and such an outcome has no annotations that could be too large.
-            let count = client.settle(self.id, tags, outcome).unwrap_or_default();
-            self.deliveries.unsettled.settled(part, count);
-        }
+    /// Returns how many of these tags were not settled.
+    fn settle_tags(&self, client: &mut Client, (first, last): (u64, u64), outcome: &Outcome) -> usize {
+        // The session is open, and such an outcome has no annotations that could be too large.
+        client.settle(self.id, Tags::Range { first, last }, outcome).unwrap_or_default()
     }
 
     /// The same for all links.

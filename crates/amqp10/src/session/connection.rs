@@ -134,6 +134,10 @@ impl Amqp10Connection {
                 Ok(())
             }
             (_, Phase::Closing) => Ok(()),
+            (Performative::Open(_), Phase::Opening(_)) if frame.channel != 0 => {
+                let text = format!("open is on channel {}, and belongs to channel 0", frame.channel);
+                Err(Failure::new(condition::FRAMING_ERROR, text))
+            }
             (Performative::Open(open), Phase::Opening(_)) => self.take_open(open, now),
             (Performative::Close(_), Phase::Running) => {
                 self.close_politely(now);

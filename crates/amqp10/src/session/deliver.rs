@@ -1,8 +1,10 @@
 //! Deliveries on their way to the peer, and those that it has not settled.
 //!
-//! A delivery's id is that of the broker's tag, less one: both count the deliveries of a session.
-//! What the session's window has no room for is held back, and its consumers get no credit then,
-//! so that little is held.
+//! The deliveries that are sent in a session are numbered from 1 on, and a delivery's id is its
+//! number, less one. The broker's tag is no such number: what is on its way to a link that is taken
+//! down has a tag, and is never sent; clients end the connection at a gap between ids. What the
+//! session's window has no room for is held back, and its consumers get no credit then, so that
+//! little is held.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -18,10 +20,13 @@ use crate::session::link::Link;
 use crate::session::sender::Told;
 use crate::session::window::Outgoing;
 
-/// Unsettled deliveries of one link with consecutive tags.
+/// Unsettled deliveries of one link with consecutive numbers and tags.
 #[derive(Debug, Clone, Copy)]
 struct Run {
+    /// The last number.
     last: u64,
+    /// The tag of the first.
+    tag: u64,
     handle: u32,
     /// How many of them are not settled.
     left: u64,
@@ -30,8 +35,9 @@ struct Run {
 /// A part of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part {
-    /// The first tag of the run.
+    /// The first number of the run.
     run: u64,
+    /// The first and the last tag of the part.
     pub(super) first: u64,
     pub(super) last: u64,
     pub(super) handle: u32,
@@ -40,28 +46,40 @@ pub(super) struct Part {
 /// The unsettled deliveries of a session, in runs.
 #[derive(Debug, Default)]
 pub(super) struct Unsettled {
+    /// By their first numbers.
     runs: BTreeMap<u64, Run>,
-    /// The last tag that was delivered, settled or not.
+    /// The last number that was sent, settled or not.
     last: u64,
 }
 
 impl Unsettled {
-    /// A delivery that the peer has to settle.
+    /// The number of the delivery that is sent next.
     #[inline]
-    fn add(&mut self, tag: u64, handle: u32) {
-        if let Some(mut run) = self.runs.last_entry()
-            && run.get().handle == handle
-            && run.get().last + 1 == tag
-        {
-            run.get_mut().last = tag;
-            run.get_mut().left += 1;
-            return;
-        }
-        self.runs.insert(tag, Run { last: tag, handle, left: 1 });
+    fn next(&self) -> u64 {
+        self.last + 1
     }
 
-    /// The tags of these delivery ids, as far as they were delivered. `None` if none was.
-    pub(super) fn tags(&self, first: u32, last: u32) -> Option<(u64, u64)> {
+    /// The delivery with this tag is sent, and has the next number.
+    #[inline]
+    fn sent(&mut self, tag: u64, handle: u32, settling: Settling) {
+        self.last += 1;
+        if settling != Settling::Manual {
+            return;
+        }
+        if let Some(mut run) = self.runs.last_entry() {
+            let start = *run.key();
+            let run = run.get_mut();
+            if run.handle == handle && run.last + 1 == self.last && run.tag + (self.last - start) == tag {
+                run.last = self.last;
+                run.left += 1;
+                return;
+            }
+        }
+        self.runs.insert(self.last, Run { last: self.last, tag, handle, left: 1 });
+    }
+
+    /// The numbers of these delivery ids, as far as they were sent. `None` if none was.
+    pub(super) fn numbers(&self, first: u32, last: u32) -> Option<(u64, u64)> {
         // How far behind the last delivery an id is; ids wrap.
         let newest = self.last.checked_sub(1)? as u32;
         let back = |id: u32| newest.wrapping_sub(id);
@@ -74,14 +92,14 @@ impl Unsettled {
         (first <= last).then_some((first, last))
     }
 
-    /// The parts of runs from `first` to `last`.
+    /// The parts of runs with the numbers from `first` to `last`.
     pub(super) fn parts(&self, first: u64, last: u64) -> Vec<Part> {
         let from = self.runs.range(..=first).next_back().map_or(first, |(start, _)| *start);
         let runs = self.runs.range(from..=last).filter(|(_, run)| run.last >= first);
         let part = |(start, run): (&u64, &Run)| Part {
             run: *start,
-            first: first.max(*start),
-            last: last.min(run.last),
+            first: run.tag + (first.max(*start) - start),
+            last: run.tag + (last.min(run.last) - start),
             handle: run.handle,
         };
         runs.map(part).collect()
@@ -187,27 +205,27 @@ impl Deliveries {
         (dialects, now): (&Dialects, u64),
         output: &mut Output,
     ) -> Result<(), Error> {
-        self.unsettled.last = delivery.tag;
         let Some(handle) = self.handle_of(delivery.consumer_tag) else { return Ok(()) };
         let Some(Link::Sender(sender)) = links.get_mut(&handle) else { return Ok(()) };
         sender.count();
-        if sender.settling == Settling::Manual {
-            self.unsettled.add(delivery.tag, handle);
-        }
         let (tag, settling) = (delivery.tag, sender.settling);
         if sender.leaves {
-            self.unseen.push(tag);
+            if settling == Settling::Manual {
+                self.unseen.push(tag);
+            }
             return Ok(());
         }
         let bytes = if self.held.is_empty() && self.outgoing.has_room() {
             let tail = output.tail();
             let start = begin_frame(tail, FrameKind::Amqp, self.channel);
-            transfer(handle, settling, tag, &tag.to_be_bytes()).encode(tail);
+            let number = self.unsettled.next();
+            transfer(handle, settling, number, &number.to_be_bytes()).encode(tail);
             let message = tail.len();
             write(delivery, (dialects, now), sender.origin, tail).inspect_err(|_| tail.truncate(start))?;
             if tail.len() - start <= self.frame_max as usize {
                 end_frame(tail, start, 0);
                 self.outgoing.send();
+                self.unsettled.sent(tag, handle, settling);
                 return Ok(());
             }
             // It needs several frames.
@@ -228,7 +246,6 @@ impl Deliveries {
 
     /// Takes a message of this side's own. It is sent settled, behind what is held.
     pub(super) fn hold(&mut self, handle: u32, tag: u64, bytes: Vec<u8>) {
-        self.unsettled.last = tag;
         self.held_bytes += bytes.len();
         self.held.push_back(Held::Message { handle, tag, settling: Settling::Auto, bytes, sent: 0 });
     }
@@ -254,9 +271,10 @@ impl Deliveries {
     /// Sends what is held, as far as the window goes, and up to the end of a drain.
     pub(super) fn flush(&mut self, links: &mut HashMap<u32, Link>, output: &mut Output) {
         while let Some(Held::Message { handle, tag, settling, bytes, sent }) = self.held.front_mut() {
-            let (from, name) = (*sent, tag.to_be_bytes());
+            let (from, number) = (*sent, self.unsettled.next());
+            let name = number.to_be_bytes();
             let first = match from {
-                0 => transfer(*handle, *settling, *tag, &name),
+                0 => transfer(*handle, *settling, number, &name),
                 _ => Transfer { handle: *handle, ..Transfer::default() },
             };
             let mut split = Split::new(first, self.channel, bytes.len() - from, self.frame_max);
@@ -264,6 +282,9 @@ impl Deliveries {
             while !whole && self.outgoing.has_room() {
                 let Some(part) = split.head(output.tail()) else { break };
                 output.put(&bytes[from + part.start..from + part.end]);
+                if *sent == 0 {
+                    self.unsettled.sent(*tag, *handle, *settling);
+                }
                 *sent = from + part.end;
                 whole = *sent == bytes.len();
                 self.outgoing.send();
@@ -279,7 +300,8 @@ impl Deliveries {
         }
     }
 
-    /// Forgets what is held of a link, or of all, and returns the tags that the peer has not seen.
+    /// Forgets what is held of a link, or of all, and returns the tags of which the peer has seen
+    /// nothing, and which it would have had to settle.
     pub(super) fn forget_held(&mut self, of: Option<u32>) -> Vec<u64> {
         let mut unseen = std::mem::take(&mut self.unseen);
         let held_bytes = &mut self.held_bytes;
@@ -288,9 +310,9 @@ impl Deliveries {
             if of.is_some_and(|of| of != *handle) {
                 return true;
             }
-            if let Held::Message { tag, settling, bytes, .. } = held {
+            if let Held::Message { tag, settling, bytes, sent, .. } = held {
                 *held_bytes -= bytes.len();
-                if *settling == Settling::Manual {
+                if *settling == Settling::Manual && *sent == 0 {
                     unseen.push(*tag);
                 }
             }
@@ -300,10 +322,10 @@ impl Deliveries {
     }
 }
 
-fn transfer(handle: u32, settling: Settling, tag: u64, name: &[u8]) -> Transfer<'_> {
+fn transfer(handle: u32, settling: Settling, number: u64, name: &[u8]) -> Transfer<'_> {
     Transfer {
         handle,
-        delivery_id: Some((tag - 1) as u32),
+        delivery_id: Some((number - 1) as u32),
         delivery_tag: Some(name),
         message_format: Some(0),
         settled: Some(settling == Settling::Auto),
@@ -342,16 +364,15 @@ mod tests {
     fn unsettled(of: &[(u64, u32)]) -> Unsettled {
         let mut unsettled = Unsettled::default();
         for (tag, handle) in of {
-            unsettled.add(*tag, *handle);
-            unsettled.last = *tag;
+            unsettled.sent(*tag, *handle, Settling::Manual);
         }
         unsettled
     }
 
     #[test]
-    fn ids_are_tags_and_wrap() {
+    fn ids_are_numbers_and_wrap() {
         let mut all = Unsettled { last: 10, ..Unsettled::default() };
-        for (first, last, tags) in [
+        for (first, last, numbers) in [
             (0, 0, Some((1, 1))),
             (0, 9, Some((1, 10))),
             (9, 40, Some((10, 10))),
@@ -359,27 +380,28 @@ mod tests {
             (5, 3, None),
             (u32::MAX, 2, Some((1, 3))),
         ] {
-            assert_eq!(all.tags(first, last), tags, "{first} {last}");
+            assert_eq!(all.numbers(first, last), numbers, "{first} {last}");
         }
         all.last = (1 << 32) + 2;
-        assert_eq!(all.tags(u32::MAX, 1), Some((1 << 32, (1 << 32) + 2)));
-        assert_eq!(Unsettled::default().tags(0, 0), None);
+        assert_eq!(all.numbers(u32::MAX, 1), Some((1 << 32, (1 << 32) + 2)));
+        assert_eq!(Unsettled::default().numbers(0, 0), None);
     }
 
     #[test]
     fn runs_are_of_one_link_and_go_when_they_are_settled() {
-        let mut all = unsettled(&[(1, 7), (2, 7), (3, 8), (5, 8), (6, 7)]);
+        // Tags 4 and 7 were never sent.
+        let mut all = unsettled(&[(1, 7), (2, 7), (3, 8), (5, 8), (6, 7), (8, 7)]);
         let parts = |all: &Unsettled, first, last| {
             all.parts(first, last).into_iter().map(|part| (part.first, part.last, part.handle)).collect::<Vec<_>>()
         };
-        assert_eq!(parts(&all, 2, 5), [(2, 2, 7), (3, 3, 8), (5, 5, 8)]);
-        assert_eq!(parts(&all, 4, 4), []);
+        assert_eq!(parts(&all, 2, 4), [(2, 2, 7), (3, 3, 8), (5, 5, 8)]);
+        assert_eq!(parts(&all, 7, 7), []);
         let first = all.parts(2, 2)[0];
         all.settled(first, 1);
-        assert_eq!(parts(&all, 1, 9), [(1, 2, 7), (3, 3, 8), (5, 5, 8), (6, 6, 7)]);
+        assert_eq!(parts(&all, 1, 9), [(1, 2, 7), (3, 3, 8), (5, 5, 8), (6, 6, 7), (8, 8, 7)]);
         let first = all.parts(1, 1)[0];
         all.settled(first, 1);
-        assert_eq!(parts(&all, 1, 9), [(3, 3, 8), (5, 5, 8), (6, 6, 7)]);
+        assert_eq!(parts(&all, 1, 9), [(3, 3, 8), (5, 5, 8), (6, 6, 7), (8, 8, 7)]);
         assert_eq!(all.of_link(8).len(), 2);
     }
 }

@@ -20,6 +20,12 @@ use crate::session::running::{Agreed, Container, Running};
 
 /// The capability by which a client wants to be the only one of its container id.
 const SOLE_CONNECTION: &str = "sole-connection-for-container";
+/// A property that says how a container id is known to be in use: by a connection that wants to be
+/// the only one of it, too. Without it, any other connection would count (Sole Connection
+/// Enforcement, §4.1).
+const DETECTION: &str = "sole-connection-detection-policy";
+/// The weak one.
+const WEAK: u32 = 1;
 /// What works here, of what Qpid JMS and others ask for.
 const OFFERED: [&str; 5] = [SOLE_CONNECTION, "ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS", "LINK_PAIR_V1_0"];
 /// What a `hostname` that means a vhost begins with; this is RabbitMQ's rule.
@@ -122,6 +128,7 @@ impl Amqp10Connection {
             text("version", &settings.version),
             text("platform", "Rust"),
             text("node", &settings.node),
+            (Value::Symbol(DETECTION.to_owned()), Value::U32(WEAK)),
         ];
         properties.extend_from_slice(failed);
         let properties = OwnMap::new(properties);

@@ -149,8 +149,9 @@ impl Running {
         };
         let most = self.agreed.channel_max;
         if channel > most {
+            // Part 2, §2.7.1.
             let text = format!("channel {channel} is higher than the agreed channel-max ({most})");
-            return Err(Fault::connection(condition::NOT_ALLOWED, text));
+            return Err(Fault::connection(condition::FRAMING_ERROR, text));
         }
         let refused = match self.client.session_limit_reached() {
             Some(limit) => {

@@ -58,7 +58,7 @@ impl Begun {
             return Ok(None);
         }
         let last = disposition.last.unwrap_or(disposition.first);
-        let Some((first, last)) = self.deliveries.unsettled.tags(disposition.first, last) else { return Ok(None) };
+        let Some((first, last)) = self.deliveries.unsettled.numbers(disposition.first, last) else { return Ok(None) };
         let mut count = 0;
         for part in self.deliveries.unsettled.parts(first, last) {
             let default = match self.links.get(&part.handle) {

@@ -15,7 +15,7 @@ use crate::session::address::{Address, TOPICS};
 use crate::session::error::Failure;
 use crate::session::names::{Node, Suspended};
 use crate::session::outcome::outcome_of;
-use crate::session::subscription::{Identity, Lasting, Lasts, refused};
+use crate::session::subscription::{Identity, Lasting, Lasts, counting, refused};
 use crate::session::target::{Destination, Dynamic, declare};
 
 /// Descriptors of filters (registered by apache.org).
@@ -201,7 +201,8 @@ impl Found {
         wanted.browses = false;
         wanted.arguments.mode = Mode::Take;
         let identity = wanted.identity.as_ref();
-        let own = || QueueSpec { exclusive: true, auto_delete: true, ..QueueSpec::default() };
+        let arguments = counting();
+        let own = || QueueSpec { exclusive: true, auto_delete: true, arguments, ..QueueSpec::default() };
         let spec = SubscriptionSpec {
             name: identity.map(|identity| identity.name.clone()).unwrap_or_default(),
             sharing: identity.map_or(Sharing::Exclusive, |identity| identity.sharing),

@@ -4,7 +4,7 @@
 //! known by its container id and the whole name of its link. A shared one is known by what comes
 //! before `|`, and by the container id unless it is `global`.
 
-use broker::{ErrorKind, QueueSpec, Sharing, SubscriptionName, Table};
+use broker::{ErrorKind, QueueSpec, Sharing, SubscriptionName, Table, Value};
 
 use crate::codec::Symbols;
 use crate::codec::error::condition;
@@ -73,9 +73,9 @@ impl Identity {
 
     /// The queue behind it. The broker names it, so that no two names run together.
     pub(super) fn queue(&self) -> QueueSpec {
-        let mut arguments = Table::default();
+        let mut arguments = counting();
         if let Lasts::Seconds(seconds) = self.lasts {
-            arguments.0.push(("x-expires".into(), broker::Value::I64(i64::from(seconds) * 1000)));
+            arguments.0.push(("x-expires".into(), Value::I64(i64::from(seconds) * 1000)));
         }
         let auto_delete = self.lasts == Lasts::Links;
         QueueSpec { durable: self.is_durable && !auto_delete, auto_delete, arguments, ..QueueSpec::default() }
@@ -89,6 +89,14 @@ impl Identity {
             Lasts::Links => Source { durable: Durability::None, ..*source },
         }
     }
+}
+
+/// The argument of a queue that counts how often each message failed.
+pub(super) const COUNT: &str = "x-count-returns";
+
+/// The arguments of a queue that does nothing besides.
+pub(super) fn counting() -> Table {
+    Table(vec![(COUNT.to_owned(), Value::Bool(true))])
 }
 
 /// What a link with these capabilities calls its subscription.
@@ -157,7 +165,7 @@ mod tests {
             let found = Identity::of("s", "c", &source).unwrap();
             let queue = found.map(|found| {
                 let QueueSpec { durable, auto_delete, arguments, .. } = found.queue();
-                let expires = arguments.0.first().map(|(name, value)| match value {
+                let expires = arguments.0.get(1).map(|(name, value)| match value {
                     broker::Value::I64(ms) if &**name == "x-expires" => *ms,
                     other => panic!("{name} {other:?}"),
                 });

@@ -9,6 +9,7 @@ use crate::codec::Symbols;
 use crate::dialect::address::of_queue;
 use crate::session::address::{Address, TOPIC_ADDRESS, TOPICS, is_topic};
 use crate::session::error::Failure;
+use crate::session::subscription::{COUNT, counting};
 
 /// What the name of a temporary topic begins with.
 const TEMPORARY_TOPIC: &str = "temporary-topic.";
@@ -86,7 +87,7 @@ pub(super) fn ensure(client: &mut Client, name: &str, now: Instant) -> Result<Ti
 /// What a queue of a link does without being asked: Jakarta Messaging wants messages of higher
 /// priority first, and knows how often each was delivered. Later declarations need not repeat it,
 /// so that AMQP 0-9-1 declares the queue without arguments.
-const OF_LINKS: [&str; 2] = ["x-strict-priority", "x-count-returns"];
+const OF_LINKS: [&str; 2] = ["x-strict-priority", COUNT];
 
 /// Declares a queue that survives a restart.
 pub(super) fn declare(client: &mut Client, name: &str, now: Instant) -> Result<Ticket, broker::Error> {
@@ -121,7 +122,7 @@ impl Dynamic {
 
 /// Declares a queue that only this connection consumes from, and that goes with it: a dynamic node.
 fn declare_dynamic(client: &mut Client, now: Instant) -> Result<(String, Ticket), Failure> {
-    let spec = QueueSpec { exclusive: true, ..QueueSpec::default() };
+    let spec = QueueSpec { exclusive: true, arguments: counting(), ..QueueSpec::default() };
     let declared = client.declare_queue(&spec, now)?;
     Ok((declared.name, declared.ticket))
 }

@@ -6,7 +6,7 @@ use broker::{Confirm, LARGE_BODY, Publish, TransactionId, Unroutable};
 use wire::Output;
 
 use crate::codec::error::condition;
-use crate::codec::performative::Transfer;
+use crate::codec::performative::{ReceiverSettleMode, Transfer};
 use crate::codec::{Message, Outcome, Symbols, Value};
 use crate::delivery::{Delivery, Step};
 use crate::dialect::{self, ENCODING, Published};
@@ -59,6 +59,10 @@ impl Running {
                 return Err(Fault::session(condition::NOT_ALLOWED, text));
             }
             Some(Link::Receiver(receiver)) => {
+                if !receiver.settles_second && transfer.rcv_settle_mode == Some(ReceiverSettleMode::Second) {
+                    let text = "rcv-settle-mode of a transfer is second on a link of which it is first";
+                    return Err(Fault::Link(handle, Failure::invalid(text)));
+                }
                 let step = receiver.assembly.transfer(transfer, payload);
                 step.map_err(|error| Fault::Link(handle, error.into()))?
             }

@@ -60,11 +60,16 @@ impl Queue {
     pub(super) fn come_back(&self, inner: &mut Inner, seq: u64, how: ReturnCause, visit: &Visit<'_>) {
         let arguments = Arc::clone(&inner.arguments);
         let Some(entry) = inner.lanes.get_mut(seq) else { return };
-        entry.past = entry.past.max(match how {
+        let before = entry.past;
+        entry.past = before.max(match how {
             ReturnCause::Failed => Past::Failed,
             ReturnCause::Returned => Past::Returned,
         });
         if arguments.counts_returns() {
+            // The failure of an earlier run that its consumer was told of stays counted.
+            if before.failures(entry.returns) > entry.returns.counted() {
+                entry.returns.add_counted();
+            }
             let all = visit.context.settings.counted_returns == CountedReturns::All;
             match how {
                 ReturnCause::Failed => entry.returns.add_counted(),

@@ -103,6 +103,25 @@ fn both_counts_are_known_after_a_stop_of_any_kind() {
 }
 
 #[test]
+fn a_failure_that_is_taken_for_granted_after_a_crash_stays_counted() {
+    for (back, shown, later) in [("nack", "(1/2)", "(1/3)"), ("fail", "(2)", "(2/3)")] {
+        check_each(
+            &["crash", "cut"],
+            &[
+                ("a queue q durable x-queue-type=quorum; publish - q m persistent; get q", "0 0, :1=m left 0"),
+                ("* END", ""),
+                // Its consumer is told that it may have failed once.
+                ("a get q", ":1=m! left 0"),
+                (&format!("a {back} 1; get q"), &format!(":2=m!{shown} left 0")),
+                ("a nack 2", ""),
+                ("* END", ""),
+                ("a get q", &format!(":1=m!{later} left 0")),
+            ],
+        );
+    }
+}
+
+#[test]
 fn what_a_consumer_noted_is_shown_after_a_stop_of_any_kind() {
     check_each(
         ALL,

@@ -88,9 +88,12 @@ fn open_shows_what_is_offered_and_agrees_on_limits() {
     assert_eq!((open.container_id, open.max_frame_size), ("hermod", 128 << 10));
     assert_eq!(open.idle_time_out, Some(60_000));
     let names: Vec<_> = open.properties.unwrap().iter().filter_map(|(key, _)| key.as_text()).collect();
-    assert_eq!(names, ["product", "version", "platform", "node"]);
+    assert_eq!(names, ["product", "version", "platform", "node", "sole-connection-detection-policy"]);
     peer.begin(4, 1);
-    peer.expect(&["close amqp:not-allowed"]);
+    peer.expect(&["close amqp:connection:framing-error"]);
+    let mut peer = Scene::new().logged_in("guest");
+    peer.send(1, &Open { container_id: "c", ..Open::default() });
+    assert_eq!(peer.heard().last().map(String::as_str), Some("close amqp:connection:framing-error"));
 }
 
 #[test]

@@ -126,6 +126,9 @@ fn what_is_wrong_with_a_message_is_told_of_it_alone() {
     }
     peer.message(0, 4, "good");
     peer.expect(&["disposition Receiver 4..4 settled accepted"]);
+    // Part 2, §2.7.5: only where the link has agreed on it.
+    peer.transfer(Transfer { rcv_settle_mode: Some(ReceiverSettleMode::Second), ..transfer(5) }, &text("m"));
+    peer.expect(&["detach 0 closed amqp:invalid-field"]);
 }
 
 #[test]

@@ -229,6 +229,37 @@ fn the_sessions_window_holds_deliveries_back() {
     peer.expect(&["transfer 0 id=5 f", "flow 0 count=10 credit=0 drain"]);
 }
 
+/// Proton-J ends the connection at a gap: "Expected delivery-id 132, got 144".
+#[test]
+fn ids_have_no_gaps_when_a_link_goes_with_what_was_on_its_way() {
+    let scene = Scene::new();
+    let mut peer = filled(&scene, 2, &["a", "b", "c", "d"]);
+    peer.attach_from(0, "q");
+    let credit = |window, seen, count| Flow {
+        incoming_window: window,
+        next_incoming_id: Some(seen),
+        handle: Some(0),
+        delivery_count: Some(count),
+        link_credit: Some(10),
+        ..Flow::default()
+    };
+    peer.send(0, &credit(2, 0, 0));
+    peer.expect(&["attach 0 Sender q > -", "transfer 0 id=0 a", "transfer 0 id=1 b"]);
+    peer.send(0, &detach(0));
+    peer.expect(&["detach 0 closed"]);
+    peer.attach_from(0, "q");
+    peer.send(0, &credit(10, 2, 0));
+    let again = ["transfer 0 id=2 a", "transfer 0 id=3 b", "transfer 0 id=4 c", "transfer 0 id=5 d"];
+    peer.expect(&[&["attach 0 Sender q > -"], &again[..]].concat());
+    // The ids name these deliveries, and no others.
+    peer.settle(3, 4, ACCEPTED);
+    peer.send(0, &detach(0));
+    peer.heard();
+    peer.attach_from(0, "q");
+    peer.send(0, &credit(10, 6, 0));
+    peer.expect(&["attach 0 Sender q > -", "transfer 0 id=6 a", "transfer 0 id=7 d"]);
+}
+
 #[test]
 fn what_is_held_at_the_end_was_never_delivered() {
     let scene = Scene::new();

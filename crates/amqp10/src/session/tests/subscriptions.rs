@@ -4,9 +4,10 @@ use broker::Rest;
 
 use super::scene::{ACCEPTED, Peer, Scene, capabilities, detach, from, to_peer, to_server};
 use crate::codec::performative::{Attach, Detach};
+use crate::codec::state::Modified;
 use crate::codec::terminus::{Durability, ExpiryPolicy};
 use crate::codec::value::Budget;
-use crate::codec::{AttachTarget, Map, Source, Symbol, Symbols, Target, Value, ValueRef, read_value};
+use crate::codec::{AttachTarget, Map, Outcome, Source, Symbol, Symbols, Target, Value, ValueRef, read_value};
 
 const TOPIC: &[&str] = &["topic"];
 const SHARED: &[&str] = &["topic", "shared"];
@@ -98,6 +99,38 @@ fn a_durable_subscription_outlives_links_and_connections_until_it_is_closed() {
     subscribe(&mut peer, 0, "sub", durable("news"));
     assert_eq!(close(&mut peer, 0), ["detach 0 closed"]);
     assert_eq!(queues(&scene), 0);
+}
+
+#[test]
+fn what_comes_of_subscriptions_and_dynamic_nodes_counts_its_failures() {
+    let failed =
+        Outcome::Modified(Modified { delivery_failed: true, undeliverable_here: false, message_annotations: None });
+    let volatile = Source { capabilities: capabilities(TOPIC), ..from("news") };
+    let shared = Source { capabilities: capabilities(GLOBAL), ..durable("news") };
+    for (name, source) in [("own", durable("news")), ("shared", shared), ("volatile", volatile)] {
+        let scene = Scene::new();
+        let mut peer = scene.session();
+        subscribe(&mut peer, 0, name, source);
+        publish(&scene, "news", "m");
+        peer.credit(0, 0, 10, Rest::Kept);
+        peer.expect(&["transfer 0 id=0 m"]);
+        for (id, expected) in [(0, "transfer 0 id=1 m failed=1"), (1, "transfer 0 id=2 m failed=2")] {
+            peer.settle(id, id, failed);
+            peer.expect(&[expected]);
+        }
+    }
+    let scene = Scene::new();
+    let mut peer = scene.session();
+    peer.attach(Attach { source: Some(Source { dynamic: true, ..Source::default() }), ..to_peer("node") });
+    let node = peer.heard()[0].split(' ').nth(3).unwrap().to_owned();
+    peer.attach_to(9, Some(&node));
+    peer.message(9, 0, "m");
+    peer.heard();
+    peer.credit(0, 0, 10, Rest::Kept);
+    peer.settle(0, 0, failed);
+    peer.settle(1, 1, failed);
+    let heard = peer.heard();
+    assert_eq!(heard.last().map(String::as_str), Some("transfer 0 id=2 m failed=2"), "{heard:?}");
 }
 
 #[test]
