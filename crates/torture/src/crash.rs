@@ -1,10 +1,11 @@
-//! The crash harness: loads a broker over two protocols, kills it without warning again and again,
+//! The crash harness: loads a broker over its protocols, kills it without warning again and again,
 //! and holds it to its promises with a checker that has watched every message.
 //!
 //! The data directory lives through all kills of a run. Some cycles run with a journal so small
 //! that its files are recycled all the time. Every few cycles all queues are drained and the
 //! checker says what is missing.
 
+mod amqp10;
 mod counting;
 mod kept;
 mod ledger;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use self::amqp10::Amqp10Load;
 use self::mqtt::MqttLoad;
 use crate::checker::Counts;
 use crate::history::Event;
@@ -135,7 +137,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
     let program = Program::prepare(&source, &folder, options.sabotage.as_deref())?;
     println!("crash: seed {seed}, {} cycles, in {}", options.cycles, folder.display());
     let stage = Stage::new(program.ports(), seed as u32, LARGEST_BODY);
-    let mqtt = MqttLoad::new(program.mqtt());
+    let (mqtt, amqp10) = (MqttLoad::new(program.mqtt()), Amqp10Load::new(program.ports().amqp));
     let mut run = Run {
         options,
         program,
@@ -143,6 +145,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
         kept: Mutex::default(),
         noted: Mutex::default(),
         mqtt,
+        amqp10,
         random: Random::new(seed),
         restarts: Vec::new(),
         cycle: 0,
@@ -151,7 +154,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
     let verdict = run.stage.verdict();
     let summary =
         Summary { commit, seed, cycles: run.cycle, counts: run.stage.checker().counts(), restarts: run.restarts };
-    println!("{summary}\n{}", run.mqtt);
+    println!("{summary}\n{}\n{}", run.mqtt, run.amqp10);
     match (&options.sabotage, outcome) {
         (None, Ok(())) => {
             std::fs::remove_dir_all(&folder).map_err(|error| format!("cannot remove {}: {error}", folder.display()))?;
@@ -185,6 +188,7 @@ struct Run<'a> {
     kept: Mutex<Kept>,
     noted: Mutex<Noted>,
     mqtt: MqttLoad,
+    amqp10: Amqp10Load,
     random: Random,
     restarts: Vec<Duration>,
     cycle: u64,
@@ -197,6 +201,7 @@ impl Run<'_> {
         self.stage.control(|control| control.declare_extra(NOTED))?;
         kept::publish(&self.stage, NOTED)?;
         self.mqtt.subscribe()?;
+        self.amqp10.declare(&self.stage)?;
         for group in 0.. {
             let before = self.stage.checker().counts();
             let last = self.options.cycles.min(self.cycle + self.options.drain_every);
@@ -211,14 +216,17 @@ impl Run<'_> {
             part::unsettle(&self.stage, &mut self.random).map_err(|broken| broken.to_string())?;
             part::drain_alive(&self.stage, &mut server)?;
             self.mqtt.settle()?;
+            self.amqp10.drain()?;
             // What was settled and fenced while draining must not come back.
             server = self.kill_and_restart(server, self.options.sizes.of(group + 1))?;
             part::drain_alive(&self.stage, &mut server)?;
             self.mqtt.settle()?;
+            self.amqp10.drain()?;
             let retired = self.stage.number();
             self.stage.checker().finish(retired);
             self.stage.verdict()?;
             self.alive_since(before)?;
+            self.amqp10.alive()?;
             self.play_calmly(&mut server)?;
             self.play_before_waiters(&mut server)?;
             println!("cycle {}: {}", self.cycle, self.progress());
@@ -308,10 +316,10 @@ impl Run<'_> {
     ) -> Result<(), String> {
         let plays = |part: &Part| plays(part) && (self.options.ids || !part.has_ids());
         let mut seeds: Vec<Random> = (0..PARTS.len() as u64).map(|part| self.random.fork(part)).collect();
-        let [mut redriver, mut keeper, mut annotator, mut publisher, mut subscriber] =
-            [0, 1, 2, 3, 4].map(|other| self.random.fork(PARTS.len() as u64 + other));
+        let [mut redriver, mut keeper, mut annotator, mut publisher, mut subscriber, mut tenth] =
+            [0, 1, 2, 3, 4, 5].map(|other| self.random.fork(PARTS.len() as u64 + other));
         let (stage, program, kept, noted) = (&self.stage, &self.program, &self.kept, &self.noted);
-        let mqtt = &self.mqtt;
+        let (mqtt, amqp10) = (&self.mqtt, &self.amqp10);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 kept.lock().unwrap_or_else(PoisonError::into_inner).play(stage, &mut keeper, until);
@@ -322,6 +330,7 @@ impl Run<'_> {
             scope.spawn(|| redrive::play(program, stage, &mut redriver, until));
             scope.spawn(|| mqtt.publish(stage, &mut publisher, until));
             scope.spawn(|| mqtt.consume(stage, &mut subscriber, until));
+            amqp10.play(scope, stage, &mut tenth, until);
             for (part, random) in PARTS.iter().zip(&mut seeds).filter(|(part, _)| plays(part)) {
                 scope.spawn(move || part.play(stage, random, until));
             }
@@ -338,6 +347,7 @@ impl Run<'_> {
     fn kill_and_restart(&mut self, mut server: Server, sizes: Sizes) -> Result<Server, String> {
         server.kill()?;
         self.stage.tell(&[Event::Killed]);
+        self.amqp10.killed();
         self.stage.end_dying();
         if self.random.chance(KILLED_AGAIN) {
             let mut unlucky = self.program.start(&Launch::plain(sizes))?;

@@ -90,7 +90,17 @@ impl Control {
         self.call(QueueDeclare { queue, durable: true, ..QueueDeclare::default() }).map(drop)
     }
 
-    /// The same, with what an exchange of the load brings.
+    /// The same, that counts failed deliveries and has this queue for its dead letters.
+    pub(crate) fn declare_counting(&mut self, queue: &str, dead: Option<&str>) -> Result<(), Broken> {
+        let mut arguments = vec![("x-count-returns".to_owned(), Value::Bool(true))];
+        if let Some(dead) = dead {
+            arguments.push(("x-dead-letter-exchange".to_owned(), Value::from("")));
+            arguments.push(("x-dead-letter-routing-key".to_owned(), Value::from(dead)));
+        }
+        self.declare_with(QueueDeclare { queue, durable: true, ..QueueDeclare::default() }, &arguments)
+    }
+
+    /// A durable queue with what an exchange of the load brings.
     pub(crate) fn declare_bound(&mut self, queue: &str, exchange: &str) -> Result<(), Broken> {
         self.declare_extra(queue)?;
         self.call(QueueBind { queue, exchange, ..QueueBind::default() }).map(drop)
