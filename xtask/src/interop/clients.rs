@@ -25,7 +25,7 @@ pub(super) struct Client {
 const EXTENSIONS: &[&str] = &["extensions"];
 
 /// All clients.
-pub(super) const CLIENTS: [Client; 22] = [
+pub(super) const CLIENTS: [Client; 24] = [
     Client {
         name: "pika",
         prepare: PYTHON,
@@ -190,6 +190,20 @@ pub(super) const CLIENTS: [Client; 22] = [
         name: "qpid-jms",
         prepare: &[&["mvn", "-q", "-B", "-f", "{source}/pom.xml", "-Doutput={made}", "compile"]],
         call: &["java", "-cp", "{made}/classes:{made}/lib/*", "Client"],
+        further: &["transactions", "topics"],
+        server: &[],
+    },
+    Client {
+        name: "spring-jms",
+        prepare: &[&["mvn", "-q", "-B", "-f", "{source}/pom.xml", "-Doutput={made}", "compile"]],
+        call: &["java", "-cp", "{made}/classes:{made}/lib/*", "shop.Check"],
+        further: &["transactions", "topics"],
+        server: &[],
+    },
+    Client {
+        name: "amqpnetlite",
+        prepare: &[&["python3", "{source}/build.py", "{made}"]],
+        call: &["mono", "{made}/Client.exe"],
         further: &["transactions", "topics"],
         server: &[],
     },
