@@ -66,8 +66,11 @@ class Hermod:
         assert self.process.poll() is None, "the broker has ended"
         return self.get("/health/ready")[0] == 200
 
+    def url(self, path):
+        return f"http://127.0.0.1:{self.http}{path}"
+
     def get(self, path, headers=None):
-        return request(f"http://127.0.0.1:{self.http}{path}", headers=headers)
+        return request(self.url(path), headers=headers)
 
     def stop(self):
         self.process.terminate()

@@ -64,6 +64,18 @@ class Directory:
         (self.scratch / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\nbasicConstraints=CA:FALSE\n")
         signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names", "-days", "2"]
         run("openssl", "x509", "-req", "-in", "server.csr", "-out", "server.pem", *signed, cwd=self.scratch)
+        run("openssl", "req", *new, "-keyout", "broker.key", "-out", "broker.csr", "-subj", "/CN=b", cwd=self.scratch)
+        (self.scratch / "uses").write_text("basicConstraints=CA:FALSE\nextendedKeyUsage=clientAuth\n")
+        signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "uses", "-days", "2"]
+        run("openssl", "x509", "-req", "-in", "broker.csr", "-out", "broker.pem", *signed, cwd=self.scratch)
+        (self.scratch / "broker.key").chmod(0o600)
+
+    def demand_certificates(self):
+        """From now on it takes clients over TLS only with a certificate of its authority."""
+        self.stop()
+        settings = self.scratch / "slapd.conf"
+        settings.write_text(settings.read_text().replace("database mdb", "TLSVerifyClient demand\ndatabase mdb"))
+        self.start()
 
     def start(self):
         urls = f"ldap://127.0.0.1:{self.plain} ldaps://127.0.0.1:{self.tls}"
@@ -202,6 +214,52 @@ def not_trusted(start, directory, scratch):
     print("a server with a stranger's certificate gets no password")
 
 
+def by_role(start, directory, scratch):
+    flags = ["--auth-backends=ldap,internal", f"--auth-ldap-servers=ldaps://127.0.0.1:{directory.tls}"]
+    flags += [f"--auth-ldap-ssl-options-cacertfile={scratch}/ca.pem", "--auth-cache-ttl=0"]
+    flags += [f"--auth-ldap-user-dn-pattern=uid=${{username}},ou=people,{SUFFIX}"]
+    flags += [f"--auth-ldap-group-lookup-base=ou=groups,{SUFFIX}", "--auth-ldap-groups=orders=role:clerks"]
+    with start("by-role", flags) as check:
+        admin = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
+        check.refused("bob", "builder")
+        print("a role that is not there lets no one in")
+        def put(path, document):
+            status, _ = server.request(check.hermod.url(path), headers=admin, document=document, method="PUT")
+            assert status in (201, 204), (path, status)
+
+        put("/api/users/clerks", {"tags": "", "password_hash": ""})
+        rights = {"configure": "^orders", "write": "^orders|^amq.default$", "read": "^orders"}
+        put("/api/permissions/%2F/clerks", rights)
+        connection = check.connect("bob", "builder")
+        connection.channel().queue_declare("orders.new")
+        check.may_not(connection, "theirs")
+        why = check.hermod.get("/api/explain/access?user=bob&vhost=/&kind=queue&name=orders.new", admin)
+        assert why[0] == 200 and "role 'clerks'" in str(why[1]), why
+        print("a group gives a role of this broker, and the explanation names it")
+        channel = connection.channel()
+        gone = []
+        channel.add_on_cancel_callback(lambda _: gone.append(True))
+        channel.basic_consume("orders.new", lambda *_: None)
+        put("/api/permissions/%2F/clerks", {**rights, "read": "^$"})
+        server.until("the consumer is cancelled", lambda: connection.process_data_events(0.1) or gone)
+        connection.close()
+        print("what the role loses, its holders lose at once")
+
+
+def with_a_certificate(start, directory, scratch):
+    directory.demand_certificates()
+    flags = ["--auth-backends=ldap/internal", f"--auth-ldap-servers=ldaps://127.0.0.1:{directory.tls}"]
+    flags += [f"--auth-ldap-ssl-options-cacertfile={scratch}/ca.pem", "--default-user=bob", "--default-pass=unused"]
+    flags += [f"--auth-ldap-user-dn-pattern=uid=${{username}},ou=people,{SUFFIX}", "--auth-cache-ttl=0"]
+    with start("without-certificate", flags) as check:
+        check.refused("bob", "builder")
+    flags += [f"--auth-ldap-ssl-options-certfile={scratch}/broker.pem"]
+    flags += [f"--auth-ldap-ssl-options-keyfile={scratch}/broker.key"]
+    with start("with-certificate", flags) as check:
+        check.connect("bob", "builder").close()
+    print("a directory that asks for the broker's certificate gets it")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--server", default=server.PROGRAM, help="the broker's program")
@@ -215,7 +273,7 @@ def main():
             return Check(pika, options.server, flags, scratch / name)
 
         try:
-            for part in [by_name, by_search, with_own_rights, not_trusted]:
+            for part in [by_name, by_search, with_own_rights, not_trusted, by_role, with_a_certificate]:
                 part(start, directory, scratch)
         except BaseException:
             server.show_logs(scratch)

@@ -16,7 +16,7 @@ use ldap3::{Ldap as Connection, LdapConnAsync, LdapConnSettings, LdapError, Scop
 
 pub use self::template::{Template, TemplateError};
 use crate::fetch::is_loopback;
-use crate::trust;
+use crate::trust::{self, Shown};
 
 /// The name of this backend.
 pub const NAME: &str = "ldap";
@@ -128,12 +128,13 @@ impl From<No> for Failed {
 }
 
 impl Ldap {
-    /// Will ask this directory.
+    /// Will ask this directory, and show this certificate if it asks for one.
     ///
     /// # Errors
-    /// If the certificates that it is trusted by can't be read.
-    pub fn new(mut directory: Directory) -> Result<Self, String> {
-        let tls = trust::client(directory.ca.as_deref())?;
+    /// If the certificates that it is trusted by can't be read, or the broker's own has another
+    /// key.
+    pub fn new(mut directory: Directory, shown: Option<Shown>) -> Result<Self, String> {
+        let tls = trust::client(directory.ca.as_deref(), shown)?;
         if let Some(groups) = &mut directory.groups {
             let give = std::mem::take(&mut groups.give);
             groups.give = give.into_iter().map(|(name, scopes)| (name.to_lowercase(), scopes)).collect();

@@ -11,3 +11,4 @@ pub mod oauth2;
 mod trust;
 
 pub use fetch::{Address, AddressError, Fetch, Web};
+pub use trust::Shown;

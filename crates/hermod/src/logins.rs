@@ -104,7 +104,13 @@ fn ldap(settings: &config::Ldap) -> Result<Ldap, Failure> {
         }),
         keep_rights: settings.keep_rights,
     };
-    Ldap::new(directory).map_err(|what| wrong(format!("ssl_options.cacertfile: {what}")))
+    let shown = match (&settings.certificate, &settings.key) {
+        (Some(certificate), Some(key)) => {
+            Some(crate::tls::shown(certificate, key).map_err(|what| Exit::Config.because(what))?)
+        }
+        _ => None,
+    };
+    Ldap::new(directory, shown).map_err(|what| wrong(format!("ssl_options: {what}")))
 }
 
 fn reading(settings: &config::OAuth2) -> Reading {

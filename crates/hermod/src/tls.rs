@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use backends::Shown;
 use net::PeerCertificate;
 use parking_lot::Mutex;
 use rustls::client::verify_server_name;
@@ -243,6 +244,16 @@ impl ResolvesServerCert for ByName {
 fn is_for(key: &CertifiedKey, name: &ServerName<'_>) -> bool {
     let certificate = key.end_entity_cert().ok().and_then(|certificate| ParsedCertificate::try_from(certificate).ok());
     certificate.is_some_and(|certificate| verify_server_name(&certificate, name).is_ok())
+}
+
+/// The certificate that the broker shows to a directory, with its key.
+pub(crate) fn shown(certificate: &Path, key: &Path) -> Result<Shown, String> {
+    let file = |setting, path| TlsFile { setting, path, password: None };
+    let (certificate, key) =
+        (file("auth_ldap.ssl_options.certfile", certificate), file("auth_ldap.ssl_options.keyfile", key));
+    let shown = Shown { chain: certificate.certificates()?, key: key.key()? };
+    guard(key)?;
+    Ok(shown)
 }
 
 /// A password from its setting, or from the first line of a file.

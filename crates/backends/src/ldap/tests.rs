@@ -20,7 +20,7 @@ fn directory(server: String) -> Directory {
 
 fn ask(directory: Directory, user: &str, secret: &[u8]) -> No {
     let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    Ldap::new(directory).unwrap().ask(Credentials { user, secret, from }).unwrap_err()
+    Ldap::new(directory, None).unwrap().ask(Credentials { user, secret, from }).unwrap_err()
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn an_empty_password_reaches_no_directory() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     listener.set_nonblocking(true).unwrap();
     let server = format!("ldap://{}", listener.local_addr().unwrap());
-    let ldap = Ldap::new(directory(server.clone())).unwrap();
+    let ldap = Ldap::new(directory(server.clone()), None).unwrap();
     assert_eq!([&b""[..], b"a\0b", b"\xff", b"x"].map(|secret| ldap.takes(secret)), [false, false, false, true]);
     for (user, secret) in [("ada", &b""[..]), ("", b"x"), (" ", b"x"), (&"a".repeat(256), b"x"), ("ada", b"\xff")] {
         assert!(matches!(ask(directory(server.clone()), user, secret), No::Refused(_)), "{user}");
@@ -92,12 +92,12 @@ fn spellings_that_a_directory_takes_for_the_same_are_the_same() {
 
 #[test]
 fn groups_give_scopes_until_the_rights_end() {
-    let ldap =
-        Ldap::new(Directory { keep_rights: Duration::from_hours(1), ..directory("ldap://[::1]".into()) }).unwrap();
+    let ldap = Ldap::new(Directory { keep_rights: Duration::from_hours(1), ..directory("ldap://[::1]".into()) }, None)
+        .unwrap();
     let words = ["tag:administrator", "read:*/*"].map(str::to_owned).into();
     let grant = ldap.grant("ada", &words).unwrap();
     assert!(grant.expires.is_some() && grant.tags == auth::Tags::new(["administrator"]));
     let many = (0..=auth::MOST_SCOPES).map(|number| format!("read:v/{number}")).collect();
     assert!(matches!(ldap.grant("ada", &many), Err(No::Refused(why)) if why.contains("2049 scopes")));
-    assert_eq!(Ldap::new(directory("ldap://[::1]".into())).unwrap().grant("ada", &words).unwrap().expires, None);
+    assert_eq!(Ldap::new(directory("ldap://[::1]".into()), None).unwrap().grant("ada", &words).unwrap().expires, None);
 }

@@ -17,6 +17,8 @@ pub(crate) struct Ldap {
     pub(crate) servers: Vec<String>,
     pub(crate) start_tls: StartTls,
     pub(crate) ca: Option<PathBuf>,
+    pub(crate) certificate: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
     pub(crate) timeout: Duration,
     pub(crate) user_dn_pattern: Option<Template>,
     pub(crate) lookup: Lookup,
@@ -47,6 +49,9 @@ const SERVERS: &str = "Servers of the directory, as `ldaps://HOST:PORT`, the fir
 const STARTTLS: &str = "Whether a connection to `ldap://` goes on with TLS before anything is asked.";
 const CA: &str = "File with certificates in PEM that the servers are trusted by. By default those are trusted that the \
     system trusts.";
+const CERTIFICATE: &str = "File with the certificate in PEM that the broker shows to servers that ask for one, and \
+    behind it those of its issuers.";
+const KEY: &str = "File with the key of that certificate, in PEM and without a password.";
 const TIMEOUT: &str = "How long the directory may take to answer all that is asked for one log-in.";
 const PATTERN: &str = "Distinguished name of a user's entry, as `uid=${username},ou=people,dc=example,dc=com`. Not \
     together with `auth_ldap.dn_lookup_attribute`.";
@@ -62,7 +67,8 @@ const GROUP_BASE: &str = "Where groups are looked for.";
 const GROUP_FILTER: &str = "Which groups have a user: a filter with `${user_dn}`, the distinguished name, or `${username}`. \
     In Active Directory `(member:1.2.840.113556.1.4.1941:=${user_dn})` finds groups within groups, too.";
 const GROUPS: &str = "What groups give, each as `NAME=SCOPE SCOPE`. The name is the group's common name. Scopes are \
-    those of tokens without a prefix, as `read:*/*`, `write:VHOST/orders.*`, `tag:administrator`.";
+    those of tokens without a prefix, as `read:*/*`, `write:VHOST/orders.*`, `tag:administrator`; `role:NAME` gives the \
+    permissions of the user of that name here.";
 const KEEP_RIGHTS: &str = "How long a connection keeps the rights that the directory gave it. Then it is closed, and its \
     client logs in again. `0`: as long as it is open.";
 
@@ -76,6 +82,9 @@ impl Ldap {
             servers: reader.get(declare("auth_ldap.servers", "names", "", SERVERS), value::names)?,
             start_tls: reader.get(declare("auth_ldap.use_starttls", "flag", "false", STARTTLS), start_tls)?,
             ca: reader.get(declare("auth_ldap.ssl_options.cacertfile", "path", "", CA), optional_path)?,
+            certificate: reader
+                .get(declare("auth_ldap.ssl_options.certfile", "path", "", CERTIFICATE), optional_path)?,
+            key: reader.get(declare("auth_ldap.ssl_options.keyfile", "path", "", KEY), optional_path)?,
             timeout: reader.get(declare("auth_ldap.timeout", "time", "5 s", TIMEOUT), value::timeout)?,
             user_dn_pattern: reader.get(declare("auth_ldap.user_dn_pattern", "text", "", PATTERN), pattern)?,
             lookup: Lookup::read(reader)?,
@@ -101,6 +110,9 @@ impl Ldap {
         for server in &self.servers {
             ldap::check_server(server, self.start_tls)
                 .map_err(|what| format!("auth_ldap.servers: '{server}': {what}"))?;
+        }
+        if self.certificate.is_some() != self.key.is_some() {
+            return Err("auth_ldap.ssl_options: a certificate needs its key; set both certfile and keyfile".to_owned());
         }
         self.check_entry()?;
         match (rights, self.groups.give.is_empty(), self.groups.base.is_empty()) {
