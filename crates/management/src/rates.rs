@@ -140,8 +140,8 @@ impl Rates {
     /// Bytes that the readings take, about.
     pub(crate) fn bytes(&self) -> u64 {
         let memory = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let of = |(of, seen): (&Box<str>, &Seen)| of.len() + 2 * size_of_val(&*seen.newer.counts) + ONE;
-        memory.things.iter().map(of).sum::<usize>() as u64
+        let of_one = |of: &str, seen: &Seen| of.len() + 2 * size_of_val(&*seen.newer.counts) + ONE;
+        memory.things.iter().map(|(of, seen)| of_one(of, seen)).sum::<usize>() as u64
     }
 }
 
