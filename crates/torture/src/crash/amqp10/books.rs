@@ -151,7 +151,8 @@ impl Books {
         for place in places {
             let key = Key::of(*place, self.next);
             let (here, gone) = (Whereabouts::at(*place), Whereabouts::GONE);
-            let losses = self.losses[*place as usize];
+            // The broker may not have seen the last loss yet, and send this to who is gone.
+            let losses = self.losses[*place as usize].saturating_sub(1);
             let may = if within.is_some() { gone } else { here.or(gone) };
             self.messages.insert(key, Message::new(*place, may, losses));
             if let Some(transaction) = within.and_then(|id| self.transactions.get_mut(&id)) {

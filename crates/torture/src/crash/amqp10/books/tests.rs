@@ -133,6 +133,8 @@ const GOOD: &[&[Step]] = &[
         Done(Dead, 1, Accept),
         Finish,
     ],
+    // Sent to a connection that was dropped a moment ago.
+    &[Left, Send(Own), Accepted(Own, 1), Come(Own, 1, 1, false, 0), Done(Own, 1, Accept), Finish],
     // Death.
     &[
         Send(Work),
