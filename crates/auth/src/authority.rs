@@ -226,6 +226,14 @@ impl Authority {
         }
     }
 
+    /// The identity of a user of the broker's own, for what it has left behind. It has shown
+    /// nothing, so no connection is let in by this.
+    pub fn identity_of(&self, user: &str) -> Option<Identity> {
+        let users = self.people.users.read();
+        let (name, user) = users.get_key_value(user)?;
+        Some(Identity::new(name.clone(), user.tags.clone()))
+    }
+
     /// The hash of a new password, of the kind that log-ins here need. The salt must be fresh
     /// random bytes.
     ///

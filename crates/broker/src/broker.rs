@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::message::dialect::Dialects;
 use crate::names::NameGenerator;
 use crate::queue::Visit;
-use crate::session::Client;
+use crate::session::{Client, wills};
 use crate::settings::{Limits, Settings};
 use crate::store::facts;
 use crate::tasks::Tasks;
@@ -147,6 +147,8 @@ impl Broker {
         broker.engine.end_logs_without_vhost();
         // It could not answer the journal before.
         restater.answer_for(&broker.engine);
+        broker.engine.end_connections_of_last_run();
+        broker.engine.hold_subscriptions_to_rights();
         Ok(broker)
     }
 
@@ -289,6 +291,8 @@ impl Broker {
     /// Does the work that is due, and returns when to run again if `waker` is not woken before. One
     /// task runs it.
     pub fn housekeep(&self, now: Instant, waker: &Waker) -> Option<Instant> {
+        // Before it, so that it says when the next one is due.
+        wills::publish_due(&self.engine, now);
         self.engine.housekeep(now, waker)
     }
 

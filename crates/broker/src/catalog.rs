@@ -20,13 +20,14 @@ pub(crate) mod system;
 pub(crate) mod tasks;
 pub(crate) mod versions;
 pub(crate) mod vhost_settings;
+pub(crate) mod wills;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use hashbrown::{HashMap, HashSet};
 use journal::{LogId, Owner, Ticket};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::arguments::idle::Told;
 use crate::arguments::{ExchangeArguments, QueueArguments, QueueType, Remember};
@@ -45,6 +46,7 @@ use search::Search;
 use subscriptions::{SubscriptionName, Subscriptions};
 use tasks::TaskList;
 use versions::{Basis, Names, Versions};
+use wills::WillTable;
 
 /// An exchange and its bindings.
 #[derive(Debug)]
@@ -342,6 +344,9 @@ pub(crate) struct Vhost {
     pub(crate) traced: AtomicBool,
     /// The last values of its topics.
     pub(crate) retained: Arc<Retained>,
+    /// What its clients leave for the ends of their connections. Locked after its tables, never
+    /// with a queue.
+    pub(crate) wills: Mutex<WillTable>,
 }
 
 /// The exchanges of every vhost from the start. The default exchange is not a table entry: it leads
@@ -378,7 +383,7 @@ impl Vhost {
         let (name, versions) = (name.into(), Arc::clone(&tables.versions));
         let (tables, traced) = (RwLock::new(tables), AtomicBool::new(false));
         let listed = ListedQueues::default();
-        Self { record, id, name, tables, listed, versions, bindings, traced, retained }
+        Self { record, id, name, tables, listed, versions, bindings, traced, retained, wills: Mutex::default() }
     }
 
     /// Its home: the log of its exchanges, bindings and policies, and of its queues.

@@ -33,6 +33,7 @@ pub(crate) mod tracing;
 pub(crate) mod users;
 pub(crate) mod verify;
 pub(crate) mod walk;
+pub(crate) mod wills;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -81,6 +82,8 @@ pub(crate) struct Waiting {
     pub(crate) feeds: Vec<Feed>,
     /// When the next one expires, in milliseconds since 1970; or before that.
     pub(crate) retained_expires: Option<u64>,
+    /// When the next will is due, in milliseconds since 1970; or before that.
+    pub(crate) wills_due: Option<u64>,
 }
 
 /// A queue in the timer heap; only the times are compared.

@@ -50,6 +50,7 @@ pub use catalog::retained::RetainedCount;
 pub use catalog::subscriptions::{Sharing, SubscriptionFact, SubscriptionName};
 pub use catalog::tasks::{TaskCounts, TaskId, TaskKind, TaskSpec, TaskState, TaskTarget};
 pub use catalog::vhost_settings::{VhostLimits, VhostSpec};
+pub use catalog::wills::WillCount;
 pub use clock::{Clock, LONGEST_SPAN_MS, SPAN_WANTED, SystemClock, TIME_WANTED};
 pub use engine::bounds::STORED_BESIDES;
 pub use engine::clients::{Login, SessionReport, Terms};
@@ -84,8 +85,8 @@ pub use report::{
 pub use selector::Value as Selected;
 pub use session::{
     Awaited, Client, Confirm, Consume, Declaration, Declared, DeleteIf, Delivery, DirectSource, Event, Fetch, Handover,
-    Outcome, Publish, Refusal, RetainedWanted, SessionId, Source, Subscribed, SubscriptionFilter, SubscriptionSpec,
-    SubscriptionThere, Tags, TransactionId, Unroutable,
+    Outcome, Publish, Refusal, RetainedWanted, Returned, SessionId, Source, Subscribed, SubscriptionFilter,
+    SubscriptionSpec, SubscriptionThere, Tags, TransactionId, Unroutable,
 };
 pub use settings::{
     ConsumerLimits, CountedReturns, DeclarationLimits, DiskLimit, DiskLimits, Limits, ParkingLimits, RetainedLimits,

@@ -31,6 +31,7 @@ mod together;
 mod trace;
 pub(crate) mod transaction;
 mod upload;
+pub(crate) mod wills;
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -49,6 +50,7 @@ use crate::memory::ledger::{Kept, PublisherRoom};
 use crate::queue::arrival::Work;
 use crate::queue::{ConsumerKey, Queue, Visit};
 use blocked::Parking;
+use exactly_once::GroupedWith;
 use publisher::Publisher;
 use receiver::Receiver;
 use sessions::{Session, Sessions};
@@ -68,6 +70,7 @@ pub use settle::{Outcome, Tags};
 pub use subscribe::{RetainedWanted, Subscribed, SubscriptionFilter, SubscriptionSpec};
 pub use subscribed::SubscriptionThere;
 pub use together::Declaration;
+pub use wills::Returned;
 
 /// A session of a client; never reused within the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -121,8 +124,8 @@ pub struct Client {
     exclusive: Vec<Arc<Queue>>,
     work: Vec<Work>,
     settled: Settled,
-    /// The queue of the subscription that keeps what is handed over exactly once.
-    exactly_once: Option<Arc<Queue>>,
+    /// What stands in one group with its publishes.
+    grouped: Option<GroupedWith>,
     closed: bool,
 }
 
@@ -175,7 +178,7 @@ impl Client {
             exclusive: Vec::new(),
             work: Vec::new(),
             settled: Settled::default(),
-            exactly_once: None,
+            grouped: None,
             closed: false,
         }
     }

@@ -19,7 +19,7 @@ mod store;
 mod subscribe;
 mod will;
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,6 @@ use crate::codec::{QoS, VARIABLE_MAX};
 use crate::limits;
 use claims::Claims;
 use connection::MqttConnection;
-use will::Wills;
 
 /// Why quality 2 is refused.
 const QOS_2: &str = "the quality of service 2 is turned off (mqtt.max_qos); use 1";
@@ -86,7 +85,6 @@ struct Shared {
     broker: Broker,
     settings: Settings,
     claims: Claims,
-    wills: Wills,
 }
 
 impl Shared {
@@ -107,35 +105,7 @@ pub struct Mqtt {
 impl Mqtt {
     /// Serves `broker`.
     pub fn new(broker: Broker, settings: Settings) -> Self {
-        let (claims, wills) = (Claims::default(), Wills::default());
-        Self { shared: Arc::new(Shared { broker, settings, claims, wills }) }
-    }
-
-    /// What publishes the wills with a delay. One thread does that as long as it gives a time.
-    pub fn delayed_wills(&self) -> DelayedWills {
-        DelayedWills(Arc::downgrade(&self.shared))
-    }
-}
-
-/// See [`Mqtt::delayed_wills`].
-pub struct DelayedWills(Weak<Shared>);
-
-impl DelayedWills {
-    /// This thread is unparked when a will comes.
-    pub fn sent_by_this_thread(&self) {
-        if let Some(shared) = self.0.upgrade() {
-            shared.wills.sent_by(std::thread::current());
-        }
-    }
-
-    /// Publishes the wills that are due. Returns how long to park; `None` once the protocol is
-    /// gone.
-    pub fn send(&self, now: Instant) -> Option<Duration> {
-        /// The longest time between two looks.
-        const REST: Duration = Duration::from_secs(60);
-        let shared = self.0.upgrade()?;
-        let next = shared.wills.send_due(&shared.broker, now);
-        Some(next.map_or(REST, |next| next.saturating_duration_since(now).min(REST)))
+        Self { shared: Arc::new(Shared { broker, settings, claims: Claims::default() }) }
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
-use auth::{AuthoritySettings, Cost, PasswordHash, Permission, User};
+use auth::{AuthoritySettings, Cost, PasswordHash, Permission, TopicPermission, User};
 use broker::{
     Broker, Client, Clock, Content, Dialect, DialectId, Dialects, Error, FirstUser, Login, Parts, Properties, Settings,
     Value,
@@ -259,6 +259,19 @@ impl TestBroker {
         let permission = Permission::new(configure, write, read).expect("the patterns are good");
         user.permissions.insert("/".into(), permission);
         self.broker.authority().put(user).expect("the user is good");
+    }
+
+    /// From now on `user` may read those topics of `amq.topic` alone that match the pattern.
+    ///
+    /// # Panics
+    /// If there is no such user, or the pattern can't be used.
+    pub fn may_read_topics(&self, user: &str, pattern: &str) {
+        let topics = TopicPermission::new(user, "/", ".*", pattern).expect("the pattern is good");
+        let change = |user: &mut User| {
+            user.topic_permissions.insert(("/".into(), "amq.topic".into()), topics);
+            Ok(())
+        };
+        self.broker.change_user(user, change).expect("the user is there");
     }
 
     /// Attaches as `user` to vhost `/`.

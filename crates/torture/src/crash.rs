@@ -13,6 +13,7 @@ mod mqtt;
 mod noted;
 mod redrive;
 mod rest;
+mod wills;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -30,6 +31,7 @@ use crate::talk::Control;
 use kept::Kept;
 use ledger::Summary;
 use noted::{NOTED, Noted};
+use wills::WillLoad;
 
 /// The largest body: what fits a record of the small journal.
 const LARGEST_BODY: u64 = 64 * 1024;
@@ -137,7 +139,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
     let program = Program::prepare(&source, &folder, options.sabotage.as_deref())?;
     println!("crash: seed {seed}, {} cycles, in {}", options.cycles, folder.display());
     let stage = Stage::new(program.ports(), seed as u32, LARGEST_BODY);
-    let (mqtt, amqp10) = (MqttLoad::new(program.mqtt()), Amqp10Load::new(program.ports().amqp));
+    let (mqtt, wills) = (MqttLoad::new(program.mqtt()), WillLoad::new(program.mqtt()));
+    let amqp10 = Amqp10Load::new(program.ports().amqp);
     let mut run = Run {
         options,
         program,
@@ -146,6 +149,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
         noted: Mutex::default(),
         mqtt,
         amqp10,
+        wills,
         random: Random::new(seed),
         restarts: Vec::new(),
         cycle: 0,
@@ -154,7 +158,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
     let verdict = run.stage.verdict();
     let summary =
         Summary { commit, seed, cycles: run.cycle, counts: run.stage.checker().counts(), restarts: run.restarts };
-    println!("{summary}\n{}\n{}", run.mqtt, run.amqp10);
+    println!("{summary}\n{}\n{}\n{}", run.mqtt, run.amqp10, run.wills);
     match (&options.sabotage, outcome) {
         (None, Ok(())) => {
             std::fs::remove_dir_all(&folder).map_err(|error| format!("cannot remove {}: {error}", folder.display()))?;
@@ -189,6 +193,7 @@ struct Run<'a> {
     noted: Mutex<Noted>,
     mqtt: MqttLoad,
     amqp10: Amqp10Load,
+    wills: WillLoad,
     random: Random,
     restarts: Vec<Duration>,
     cycle: u64,
@@ -202,6 +207,7 @@ impl Run<'_> {
         kept::publish(&self.stage, NOTED)?;
         self.mqtt.subscribe()?;
         self.amqp10.declare(&self.stage)?;
+        self.wills.subscribe()?;
         for group in 0.. {
             let before = self.stage.checker().counts();
             let last = self.options.cycles.min(self.cycle + self.options.drain_every);
@@ -217,11 +223,13 @@ impl Run<'_> {
             part::drain_alive(&self.stage, &mut server)?;
             self.mqtt.settle()?;
             self.amqp10.drain()?;
+            self.wills.settle()?;
             // What was settled and fenced while draining must not come back.
             server = self.kill_and_restart(server, self.options.sizes.of(group + 1))?;
             part::drain_alive(&self.stage, &mut server)?;
             self.mqtt.settle()?;
             self.amqp10.drain()?;
+            self.wills.settle()?;
             let retired = self.stage.number();
             self.stage.checker().finish(retired);
             self.stage.verdict()?;
@@ -316,10 +324,10 @@ impl Run<'_> {
     ) -> Result<(), String> {
         let plays = |part: &Part| plays(part) && (self.options.ids || !part.has_ids());
         let mut seeds: Vec<Random> = (0..PARTS.len() as u64).map(|part| self.random.fork(part)).collect();
-        let [mut redriver, mut keeper, mut annotator, mut publisher, mut subscriber, mut tenth] =
-            [0, 1, 2, 3, 4, 5].map(|other| self.random.fork(PARTS.len() as u64 + other));
+        let [mut redriver, mut keeper, mut annotator, mut publisher, mut subscriber, mut tenth, mut dying] =
+            [0, 1, 2, 3, 4, 5, 6].map(|other| self.random.fork(PARTS.len() as u64 + other));
         let (stage, program, kept, noted) = (&self.stage, &self.program, &self.kept, &self.noted);
-        let (mqtt, amqp10) = (&self.mqtt, &self.amqp10);
+        let (mqtt, amqp10, wills) = (&self.mqtt, &self.amqp10, &self.wills);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 kept.lock().unwrap_or_else(PoisonError::into_inner).play(stage, &mut keeper, until);
@@ -331,6 +339,7 @@ impl Run<'_> {
             scope.spawn(|| mqtt.publish(stage, &mut publisher, until));
             scope.spawn(|| mqtt.consume(stage, &mut subscriber, until));
             amqp10.play(scope, stage, &mut tenth, until);
+            scope.spawn(|| wills.play(stage, &mut dying, until));
             for (part, random) in PARTS.iter().zip(&mut seeds).filter(|(part, _)| plays(part)) {
                 scope.spawn(move || part.play(stage, random, until));
             }

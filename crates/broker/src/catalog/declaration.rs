@@ -261,6 +261,15 @@ pub(crate) fn locked(name: &str, vhost: &str) -> Error {
     )
 }
 
+/// The topic whose right a binding needs. Beside its bindings a subscription may note what its
+/// client has elsewhere, under keys that nothing is published to: `$direct.KEY` for a consumer
+/// without a queue, `$share.GROUP.KEY` for a shared subscription. The right is that to the key.
+pub(crate) fn topic_of_note(key: &str) -> &str {
+    let key = key.strip_prefix("$direct.").unwrap_or(key);
+    let shared = key.strip_prefix("$share.").and_then(|shared| shared.split_once('.'));
+    shared.map_or(key, |(_, topic)| topic)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,5 +325,20 @@ mod tests {
         let text = |declarer: Declarer| declarer.exchange(("/", None), &spec).err().map(|error| error.text);
         assert_eq!(text(CLIENT).as_deref(), Some("unknown exchange type 'odd'"));
         assert_eq!(text(operator).as_deref(), Some("unknown exchange type 'odd' of exchange 'x'"));
+    }
+
+    #[test]
+    fn a_note_needs_the_right_to_its_topic() {
+        for (key, topic) in [
+            ("a.b", "a.b"),
+            ("$direct.a.#", "a.#"),
+            ("$share.g.a.*", "a.*"),
+            ("$direct.$share.g.a", "a"),
+            ("$share.g", "$share.g"),
+            ("$direct", "$direct"),
+            ("x.$direct.a", "x.$direct.a"),
+        ] {
+            assert_eq!(topic_of_note(key), topic);
+        }
     }
 }

@@ -18,7 +18,7 @@ use hashbrown::HashMap;
 use journal::{Appender, Journal, LogId, Owner, Restatement, Ticket};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::encoding::{Malformed, Reader, write_varint};
+use crate::encoding::{Malformed, Reader, write_text, write_varint};
 use crate::memory::ledger::Declared;
 use crate::message::Message;
 use crate::message::retained::{RetainedBlock, Sharing};
@@ -28,6 +28,8 @@ use crate::store::owners::OwnerNumbers;
 
 /// Places of a bundle.
 const BUNDLE: usize = 16;
+/// Beside a place: the user follows that the value counts for.
+const OF_USER: u8 = 16;
 /// The memory of a value besides its block: an estimate from the sizes of what holds it.
 const VALUE_COST: u64 = 100;
 /// The bytes of its fact besides its block.
@@ -312,12 +314,12 @@ impl RetainedTable {
         true
     }
 
-    /// Takes a bundle that the log has, with its values, each with its place and its exchange.
-    pub(crate) fn recover(&mut self, bundle: Owner, values: impl IntoIterator<Item = (u32, Owner, RetainedBlock)>) {
+    /// Takes a bundle that the log has, with its values, each with its place and who pays for it.
+    pub(crate) fn recover(&mut self, bundle: Owner, values: Vec<(u32, RetainedFact, Declared)>) {
         let places = self.add_bundle(bundle);
-        for (place, exchange, block) in values {
+        for (place, RetainedFact { exchange, block, .. }, paid) in values {
             self.stamp += 1;
-            let (paid, place) = (Declared::default(), places.start + place);
+            let place = places.start + place;
             self.insert(exchange, Kept { block, paid, stamp: self.stamp, place, logged: true });
         }
         self.free.extend(places.filter(|place| self.places[*place as usize].is_none()));
@@ -412,24 +414,40 @@ fn log_value(appender: &mut Appender<'_>, bundle: Owner, exchange: Owner, kept: 
     let mut bytes = Vec::with_capacity(11);
     write_varint(&mut bytes, u64::from(kept.place) % BUNDLE as u64);
     write_varint(&mut bytes, exchange);
+    let user = kept.paid.user();
+    if !user.is_empty() {
+        bytes[0] |= OF_USER;
+        write_text(&mut bytes, user);
+    }
     appender.fact(None, bundle, RETAINED, &[&bytes, kept.block.bytes()]);
 }
 
-/// A fact of a bundle: the place, and the exchange and block of its value, if it has one.
-pub(crate) type RetainedFact = (u32, Option<(Owner, RetainedBlock)>);
+/// A value, as logged.
+#[derive(Debug)]
+pub(crate) struct RetainedFact {
+    pub(crate) exchange: Owner,
+    /// The user that it counts for; none before versions that wrote it.
+    pub(crate) set_by: Option<Box<str>>,
+    pub(crate) block: RetainedBlock,
+}
 
 /// Reads a fact.
-pub(crate) fn read_retained(bytes: &[u8]) -> Result<RetainedFact, Malformed> {
+///
+/// It is a place of a bundle, and what that has, if it has a value.
+pub(crate) fn read_retained(bytes: &[u8]) -> Result<(u32, Option<RetainedFact>), Malformed> {
     let mut reader = Reader::new(bytes);
-    let place = reader.varint()?;
-    let place = u32::try_from(place).ok().filter(|place| (*place as usize) < BUNDLE);
-    let place = place.ok_or_else(|| reader.malformed("no place of a bundle"))?;
-    if reader.is_empty() {
-        return Ok((place, None));
+    let first = reader.byte()?;
+    let (place, is_of_user) = (first & !OF_USER, first & OF_USER != 0);
+    if usize::from(place) >= BUNDLE {
+        return Err(reader.malformed("no place of a bundle"));
+    }
+    if reader.is_empty() && !is_of_user {
+        return Ok((place.into(), None));
     }
     let exchange = reader.varint()?;
+    let set_by = if is_of_user { Some(reader.text()?.into()) } else { None };
     let block = RetainedBlock::from_stored(reader.rest()).map_err(|_| reader.malformed("a damaged message"))?;
-    Ok((place, Some((exchange, block))))
+    Ok((place.into(), Some(RetainedFact { exchange, set_by, block })))
 }
 
 /// The table of a vhost, and its lock: see the module.

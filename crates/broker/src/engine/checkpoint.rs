@@ -130,6 +130,9 @@ fn restate_one(engine: &Engine, owner: Owner, restatement: &Restatement<'_>) {
             }
             return;
         }
+        if engine.restate_will(&vhost, owner, restatement) {
+            return;
+        }
         if let Some(task) = tables.tasks.by_id(owner) {
             task.log(&task.progress.lock(), None, &mut restatement.appender(log));
             return;

@@ -99,7 +99,8 @@ impl Engine {
         let alarmed = self.announce_alarms(now);
         let expiry = self.close_expired(ms, now);
         let next = self.waiting.lock().timers.peek().map(|Reverse((at, _))| *at);
-        let next = [next, self.expire_retained(ms)].into_iter().flatten().min();
+        let wills = self.waiting.lock().wills_due;
+        let next = [next, self.expire_retained(ms), wills].into_iter().flatten().min();
         let timer = next.map(|at| now + Duration::from_millis(at.saturating_sub(self.clock.unix_ms())));
         let alarm = (alarmed || postponed || flushed || fed == Fed::Wait).then(|| now + ALARM_PERIOD);
         [timer, alarm, sweep, disk, expiry].into_iter().flatten().min()

@@ -18,23 +18,23 @@ use crate::catalog::change::{Change, NewExchange, NewQueue};
 use crate::catalog::definitions;
 use crate::catalog::definitions::DefinitionKey;
 use crate::catalog::facts as catalog_facts;
-use crate::catalog::retained::read_retained;
+use crate::catalog::retained::{RetainedFact, read_retained};
 use crate::catalog::subscriptions::{Subscription, SubscriptionFact};
 use crate::catalog::system::{System, SystemChange, read_system_change};
 use crate::catalog::tasks::Task;
+use crate::catalog::wills::WillFact;
 use crate::catalog::{Catalog, Exchange, Tables, Vhost, binding_of};
 use crate::encoding::Malformed;
 use crate::engine::Engine;
 use crate::engine::pages::{Pages, ReadChunk, UnreadableEntries};
 use crate::error::Error;
 use crate::memory::ledger::Declared;
-use crate::message::retained::RetainedBlock;
 use crate::queue::facts as queue_facts;
 use crate::queue::{
     Bound, EntryAnnotations, ExactlyOnce, Lanes, LastValues, Position, Positions, Queue, Reason, Recovered, Returns,
     SeenIds, Span, reason_code,
 };
-use crate::routing::{Destination, Tally};
+use crate::routing::{Destination, Tally, Weight};
 use crate::settings::UnknownArguments;
 use crate::store::facts::{self, ExchangeFact, QueueFact};
 use crate::store::owners::OwnerNumbers;
@@ -77,6 +77,14 @@ struct Left {
     exactly_once: ExactlyOnce,
 }
 
+/// Messages that are kept outside of queues.
+#[derive(Debug, Default)]
+struct KeptMessages {
+    /// The values of topics: by their bundles, then by their places.
+    retained: BTreeMap<Owner, BTreeMap<u32, RetainedFact>>,
+    wills: BTreeMap<Owner, WillFact>,
+}
+
 /// The records of the journal, so far.
 #[derive(Debug, Default)]
 pub(crate) struct Rebuilt {
@@ -89,8 +97,7 @@ pub(crate) struct Rebuilt {
     subscriptions: HashMap<Owner, SubscriptionFact>,
     entries: HashMap<Owner, Entries>,
     left: HashMap<Owner, Left>,
-    /// The values of topics: by their bundles, then by their places.
-    retained: BTreeMap<Owner, BTreeMap<u32, (Owner, RetainedBlock)>>,
+    messages: KeptMessages,
     /// Policies and tasks.
     definitions: BTreeMap<Owner, (DefinitionKey, Table)>,
     /// Damaged segments, with a description of each damage.
@@ -146,11 +153,14 @@ impl Rebuilt {
             }
             facts::RETAINED => {
                 let (place, value) = read_retained(bytes)?;
-                let bundle = self.retained.entry(owner).or_default();
+                let bundle = self.messages.retained.entry(owner).or_default();
                 match value {
                     Some(value) => drop(bundle.insert(place, value)),
                     None => drop(bundle.remove(&place)),
                 }
+            }
+            facts::WILL => {
+                self.messages.wills.insert(owner, WillFact::read(bytes)?);
             }
             facts::DEFINITION => {
                 let (key, value) = definitions::read_definition(bytes)?;
@@ -354,13 +364,23 @@ impl Rebuilt {
             self.bind(&mut vhost.tables.write())?;
         }
         self.retain(catalog);
+        for (id, fact) in std::mem::take(&mut self.messages.wills) {
+            let Some(vhost) = vhost(fact.vhost) else { continue };
+            let weight = Weight::new(&self.tally_of(&vhost, Some(&fact.key.user)), fact.load());
+            vhost.wills.lock().put(id, fact, weight);
+        }
         Ok(())
     }
 
     /// Counts what this user had declared in a vhost.
     fn tally_of(&mut self, vhost: &Vhost, declared_by: Option<&str>) -> Tally {
-        let payer = declared_by.map(|user| &*self.declared.entry(user.into()).or_insert_with(|| Declared::by(user)));
-        vhost.bindings.paid_by_any(payer)
+        let payer = declared_by.map(|user| self.declared_by(user));
+        vhost.bindings.paid_by_any(payer.as_ref())
+    }
+
+    /// What this user had declared.
+    fn declared_by(&mut self, user: &str) -> Declared {
+        self.declared.entry(user.into()).or_insert_with(|| Declared::by(user)).clone()
     }
 
     /// What each user had declared.
@@ -374,11 +394,15 @@ impl Rebuilt {
         let ids = |vhost: &Arc<Vhost>| vhost.tables.read().exchanges().map(|exchange| exchange.id).collect::<Vec<_>>();
         let of_exchanges: HashMap<Owner, &Arc<Vhost>> =
             vhosts.iter().flat_map(|vhost| ids(vhost).into_iter().map(move |id| (id, vhost))).collect();
-        for (bundle, mut values) in std::mem::take(&mut self.retained) {
-            values.retain(|_, (exchange, _)| of_exchanges.contains_key(exchange));
-            let first = values.first_key_value().and_then(|(_, (exchange, _))| of_exchanges.get(exchange));
+        for (bundle, mut values) in std::mem::take(&mut self.messages.retained) {
+            values.retain(|_, fact| of_exchanges.contains_key(&fact.exchange));
+            let first = values.first_key_value().and_then(|(_, fact)| of_exchanges.get(&fact.exchange));
             if let Some(vhost) = first {
-                let values = values.into_iter().map(|(place, (exchange, block))| (place, exchange, block));
+                let paid = |(place, fact): (u32, RetainedFact)| {
+                    let paid = fact.set_by.as_deref().map_or_else(Declared::default, |user| self.declared_by(user));
+                    (place, fact, paid)
+                };
+                let values = values.into_iter().map(paid).collect();
                 vhost.retained.lock().recover(bundle, values);
             }
         }
@@ -560,7 +584,8 @@ impl Replay for Replayed {
         self.rebuilt.dropped.insert(owner);
         self.system.apply(SystemChange::End { id: owner }, &self.catalog, &self.authority);
         self.rebuilt.definitions.remove(&owner);
-        self.rebuilt.retained.remove(&owner);
+        self.rebuilt.messages.retained.remove(&owner);
+        self.rebuilt.messages.wills.remove(&owner);
         self.rebuilt.exchanges.remove(&owner);
         self.rebuilt.queues.remove(&owner);
         self.rebuilt.buckets.remove(&owner);

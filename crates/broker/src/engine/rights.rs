@@ -1,5 +1,5 @@
-//! The effects of a change of a user's rights on its clients: on consumers, bindings of their own
-//! queues, and connections.
+//! The effects of a change of a user's rights on its clients and its subscriptions: on consumers,
+//! bindings of their own queues, and connections.
 //!
 //! Operations are checked when they are requested. Consumers, bindings and connections go on by
 //! themselves, and are checked against the new rights here, before the change is answered. One that
@@ -9,11 +9,13 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use auth::{Resource, Right, User};
+use auth::{Identity, Resource, Right, User};
 use hashbrown::HashMap;
 
-use crate::catalog::Vhost;
+use crate::catalog::declaration::topic_of_note;
 use crate::catalog::direct::DirectFilter;
+use crate::catalog::subscriptions::{Sharing, SubscriptionFact};
+use crate::catalog::{Vhost, binding_of};
 use crate::engine::Engine;
 use crate::engine::clients::{ByNumber, ClientShared};
 use crate::queue::{Queue, Visit};
@@ -75,29 +77,30 @@ struct Held {
 }
 
 impl Engine {
-    /// Enforces the rights of a user on its clients. Those that could no longer log in, or not to
-    /// this vhost, are closed. Consumers are cancelled if the user must not read their queues.
-    /// Bindings that it could not make now are removed from exclusive queues.
+    /// Enforces the rights of a user on its clients and its subscriptions. Clients that could no
+    /// longer log in, or not to this vhost, are closed. Consumers are cancelled if the user must
+    /// not read their queues. Bindings that it could not make now are removed from exclusive
+    /// queues and from subscriptions, whether their clients are there or not.
     pub(crate) fn hold_to_rights(&self, user: &str, change: &ChangedRights) {
         if change.is_none() {
             return;
         }
-        let mut vhosts: HashMap<String, ByNumber> = HashMap::new();
+        let mut vhosts: HashMap<&str, ByNumber> =
+            change.vhosts.iter().map(|vhost| (&**vhost, ByNumber::default())).collect();
         for client in self.clients_of(user) {
             if !self.authority.is_current(&client.identity) {
                 client.kick(&format!("the password of user '{user}' has changed"));
                 continue;
             }
-            if !change.vhosts.contains(client.vhost.as_str()) {
-                continue;
-            }
+            let Some(clients) = vhosts.get_mut(client.vhost.as_str()) else { continue };
             if self.authority.enter(&client.identity, &client.vhost).is_err() {
                 client.kick(&format!("user '{user}' has no access to vhost '{}' any more", client.vhost));
             } else {
-                vhosts.entry(client.vhost.clone()).or_default().insert(client.number, client);
+                clients.insert(client.number, client);
             }
         }
-        vhosts.iter().for_each(|(vhost, clients)| self.take_away(vhost, clients));
+        let identity = self.authority.identity_of(user).map(Arc::new);
+        vhosts.iter().for_each(|(vhost, clients)| self.take_away(vhost, clients, user, identity.as_ref()));
     }
 
     /// The same for clients that have a role, which changes so, from elsewhere. Each has rights of
@@ -116,19 +119,52 @@ impl Engine {
         if self.authority.enter(&client.identity, vhost).is_err() {
             return client.kick(&format!("user '{user}' has no access to vhost '{vhost}' any more"));
         }
-        self.take_away(vhost, &ByNumber::from_iter([(client.number, Arc::clone(client))]));
+        let identity = Arc::new(client.identity.clone());
+        let clients = ByNumber::from_iter([(client.number, Arc::clone(client))]);
+        self.take_away(vhost, &clients, user, Some(&identity));
     }
 
-    /// Takes away bindings and consumers in a vhost that these clients could not have now. They all
-    /// have the same rights.
-    fn take_away(&self, vhost: &str, clients: &ByNumber) {
+    /// The subscriptions of a user that is deleted get nothing more.
+    pub(crate) fn sever_subscriptions_of(&self, user: &str) {
+        for vhost in self.catalog.vhosts() {
+            self.take_away(&vhost.name, &ByNumber::default(), user, None);
+        }
+    }
+
+    /// Holds subscriptions to the rights of their users. A crash may have come between a change of
+    /// these and its effect. Users that are not known here are known elsewhere.
+    pub(crate) fn hold_subscriptions_to_rights(&self) {
+        for vhost in self.catalog.vhosts() {
+            let mut users: HashMap<Box<str>, Option<Arc<Identity>>> = HashMap::new();
+            let mut known = |user: &str| {
+                let new = || self.authority.identity_of(user).map(Arc::new);
+                users.entry(user.into()).or_insert_with(new).clone()
+            };
+            let own = subscribed(&vhost).into_iter().filter_map(|(queue, user)| {
+                let identity = known(&user)?;
+                Some((queue.id, Owned { queue, identity: Some(identity) }))
+            });
+            self.sever(&vhost, &own.collect(), &|_| false);
+        }
+    }
+
+    /// Takes away bindings and consumers in a vhost that a user could not have now, with these
+    /// clients. Without an identity it may do nothing.
+    fn take_away(&self, vhost: &str, clients: &ByNumber, user: &str, identity: Option<&Arc<Identity>>) {
         let Some(vhost) = self.catalog.vhost(vhost) else { return };
         let mut work = Vec::new();
-        self.sever(&vhost, clients);
+        let own = owned_by(&vhost, clients, user).into_iter().map(|queue| {
+            let owned = Owned { queue: Arc::clone(&queue), identity: identity.cloned() };
+            (queue.id, owned)
+        });
+        self.sever(&vhost, &own.collect(), &|client| clients.contains_key(&client));
+        if clients.is_empty() {
+            return;
+        }
         self.end_unentitled(&vhost, clients);
         let queues: Vec<_> = vhost.tables.read().queues().cloned().collect();
         let mut visit = Visit { context: self, now: self.clock.unix_ms(), work: &mut work };
-        queues.iter().for_each(|queue| self.expel_unentitled(queue, clients, &mut visit));
+        queues.iter().for_each(|queue| self.expel_unentitled(&vhost, queue, clients, &mut visit));
         self.run_work(&mut work);
     }
 
@@ -140,41 +176,39 @@ impl Engine {
     }
 
     /// Cancels the consumers of these clients, which are all of one user, on a queue that it must
-    /// not read.
-    fn expel_unentitled(&self, queue: &Arc<Queue>, clients: &ByNumber, visit: &mut Visit<'_>) {
+    /// not read, or on a shared subscription to what it must not read.
+    fn expel_unentitled(&self, vhost: &Vhost, queue: &Arc<Queue>, clients: &ByNumber, visit: &mut Visit<'_>) {
+        let shared = shared_bindings(vhost, queue, self);
         let unentitled = OnceCell::new();
         let leaves = |client| {
             let Some(client) = clients.get(&client) else { return false };
             let asked = Resource::queue(&queue.name);
-            let ask = || self.authority.authorize(&client.identity, &queue.vhost, asked, Right::Read).is_err();
+            let ask = || {
+                self.authority.authorize(&client.identity, &queue.vhost, asked, Right::Read).is_err()
+                    || !shared.iter().all(|held| self.may_bind(&client.identity, held, queue))
+            };
             *unentitled.get_or_init(ask)
         };
         queue.expel(&leaves, visit);
     }
 
-    /// Removes bindings that the user could not make now from the exclusive queues of its clients,
-    /// and cancels the consumers of these. A subscription to a topic is such a queue. Shared queues
-    /// stay as they were declared.
-    fn sever(&self, vhost: &Vhost, clients: &ByNumber) {
-        let (own, exchanges) = {
-            let tables = vhost.tables.read();
-            let owner = |queue: &Queue| queue.exclusive_to.and_then(|owner| clients.get(&owner));
-            let own: HashMap<u64, (Arc<Queue>, &ClientShared)> =
-                tables.queues().filter_map(|queue| Some((queue.id, (Arc::clone(queue), &**owner(queue)?)))).collect();
-            (own, tables.exchange_names())
-        };
+    /// Removes bindings from queues that their users could not make now, and cancels the consumers
+    /// there that `owns` is true of. A subscription to a topic is such a queue, whether its client
+    /// is there or not; what it has already stays. Shared queues stay as they were declared.
+    fn sever(&self, vhost: &Vhost, own: &HashMap<u64, Owned>, owns: &dyn Fn(u64) -> bool) {
+        let exchanges = vhost.tables.read().exchange_names();
         let mut exchanges = exchanges.iter();
         let mut lost = Vec::new();
         while !own.is_empty() && !exchanges.as_slice().is_empty() {
             for held in some_bindings(vhost, &mut exchanges, &|queue| own.contains_key(&queue)) {
                 let Destination::Queue(id) = held.binding.destination else { continue };
-                let Some((queue, client)) = own.get(&id) else { continue };
-                if !self.may_bind(client, &held, queue) {
+                let Some(Owned { queue, identity }) = own.get(&id) else { continue };
+                if !identity.as_ref().is_some_and(|identity| self.may_bind(identity, &held, queue)) {
                     lost.push((held.exchange, held.binding, Arc::clone(queue)));
                 }
             }
         }
-        self.unbind_lost(vhost, lost, &|client| clients.contains_key(&client));
+        self.unbind_lost(vhost, lost, owns);
     }
 
     /// Ends the subscribers without a queue that ask for what the user may not have any more.
@@ -197,16 +231,15 @@ impl Engine {
     }
 
     /// Checks the rights that declaring the binding needs.
-    fn may_bind(&self, client: &ClientShared, held: &Held, queue: &Queue) -> bool {
-        let (authority, identity, vhost, name) = (&self.authority, &client.identity, &client.vhost, &held.exchange);
-        let is_open =
-            !held.is_topic || authority.authorize_topic(identity, vhost, name, &held.binding.key, Right::Read).is_ok();
+    fn may_bind(&self, identity: &Identity, held: &Held, queue: &Queue) -> bool {
+        let (authority, vhost, name) = (&self.authority, &*queue.vhost, &held.exchange);
+        let key = topic_of_note(&held.binding.key);
+        let is_open = !held.is_topic || authority.authorize_topic(identity, vhost, name, key, Right::Read).is_ok();
         let asked = [(Resource::queue(&queue.name), Right::Write), (Resource::exchange(name), Right::Read)];
         is_open && asked.into_iter().all(|(asked, right)| authority.authorize(identity, vhost, asked, right).is_ok())
     }
 
-    /// Removes these bindings of exclusive queues, and the consumers of their owners. The log has
-    /// neither such queues nor their bindings.
+    /// Removes these bindings, and the consumers there that `owns` is true of.
     pub(crate) fn unbind_lost(
         &self,
         vhost: &Vhost,
@@ -217,12 +250,71 @@ impl Engine {
         let mut visit = Visit { context: self, now: self.clock.unix_ms(), work: &mut work };
         for (name, binding, queue) in lost {
             let mut tables = vhost.tables.write();
+            if tables.queue_by_id(queue.id).is_none() {
+                continue;
+            }
             self.unbind(vhost, &mut tables, &name, &binding);
             drop(tables);
+            if queue.exclusive_to.is_none() {
+                let (vhost, exchange, key) = (&vhost.name, &name, &binding.key);
+                tracing::warn!(
+                    %vhost, queue = %queue.name, %exchange, %key,
+                    "subscription narrowed: its user may not read this any more"
+                );
+            }
             queue.expel(owns, &mut visit);
         }
         self.run_work(&mut work);
     }
+}
+
+/// A queue, and whose rights its bindings are held against; none for a user that is deleted.
+struct Owned {
+    queue: Arc<Queue>,
+    identity: Option<Arc<Identity>>,
+}
+
+/// The queues of subscriptions that belong to one user each, with these.
+fn subscribed(vhost: &Vhost) -> Vec<(Arc<Queue>, Box<str>)> {
+    let tables = vhost.tables.read();
+    let queues = tables.subscriptions.queues().filter_map(|id| {
+        let fact = tables.subscriptions.of_queue(id)?;
+        let is_of_one = fact.name.client.is_some() || fact.sharing == Sharing::Exclusive;
+        let queue = tables.queue_by_id(id).filter(|queue| is_of_one && queue.exclusive_to.is_none())?;
+        Some((Arc::clone(queue), queue.payer()?.user().into()))
+    });
+    queues.collect()
+}
+
+/// The exclusive queues of these clients, and the subscriptions of their user.
+fn owned_by(vhost: &Vhost, clients: &ByNumber, user: &str) -> Vec<Arc<Queue>> {
+    let mut owned: Vec<_> =
+        subscribed(vhost).into_iter().filter(|(_, of)| **of == *user).map(|(queue, _)| queue).collect();
+    if !clients.is_empty() {
+        let tables = vhost.tables.read();
+        let is_own = |queue: &&Arc<Queue>| queue.exclusive_to.is_some_and(|owner| clients.contains_key(&owner));
+        owned.extend(tables.queues().filter(is_own).cloned());
+    }
+    owned
+}
+
+/// The bindings of a subscription that many may share; none of any other queue.
+fn shared_bindings(vhost: &Vhost, queue: &Arc<Queue>, engine: &Engine) -> Vec<Held> {
+    let tables = vhost.tables.read();
+    let is_shared = |fact: &Arc<SubscriptionFact>| fact.sharing == Sharing::Shared && fact.name.client.is_none();
+    if !tables.subscriptions.of_queue(queue.id).is_some_and(is_shared) {
+        return Vec::new();
+    }
+    let bound = queue.lock(engine).bindings.as_slice().to_vec();
+    let held = bound.into_iter().filter_map(|bound| {
+        let exchange = tables.exchange_by_id(bound.exchange)?;
+        Some(Held {
+            exchange: Arc::clone(&exchange.name),
+            is_topic: exchange.kind == ExchangeKind::Topic,
+            binding: binding_of(Destination::Queue(queue.id), &bound.key, &bound.arguments),
+        })
+    });
+    held.collect()
 }
 
 /// The bindings to some queues, from as many of these exchanges as can be looked through at once.

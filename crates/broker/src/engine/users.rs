@@ -26,6 +26,7 @@ impl Engine {
         self.hold_guests_to_rights(name, &ended);
         let is_of = |client: &ClientShared| client.user == name && client.identity.backend().is_none();
         self.kick_all(is_of, &format!("user '{name}' is deleted"));
+        self.sever_subscriptions_of(name);
         ticket
     }
 

@@ -64,7 +64,7 @@ impl Head<'_> {
 
     /// The bytes in front of the body.
     #[inline]
-    pub(super) fn length(&self) -> usize {
+    pub(crate) fn length(&self) -> usize {
         let sections = self.sections_length();
         let expiration = if self.expiration.is_some() { TIME } else { 0 };
         let names = self.exchange.len() + self.routing_key.len();

@@ -1,11 +1,12 @@
-//! The retained messages of vhosts, as management shows them. The table's lock is let go of between
-//! pieces.
+//! The retained messages of vhosts and their wills, as management shows them. The table's lock is
+//! let go of between pieces.
 
 use std::sync::Arc;
 
 use crate::broker::Broker;
 use crate::catalog::Vhost;
 use crate::catalog::retained::{RetainedCount, RetainedSearch, Searched};
+use crate::catalog::wills::WillCount;
 use crate::message::Message;
 use crate::report::Names;
 use crate::routing::Sought;
@@ -37,6 +38,11 @@ impl Broker {
     pub fn retained_count(&self, vhost: &str) -> RetainedCount {
         let vhost = self.engine.catalog.vhost(vhost).filter(|vhost| vhost.retained.is_used());
         vhost.map_or_else(RetainedCount::default, |vhost| vhost.retained.lock().count())
+    }
+
+    /// How many wills a vhost has; none for one that is not there.
+    pub fn will_count(&self, vhost: &str) -> WillCount {
+        self.engine.catalog.vhost(vhost).map_or_else(WillCount::default, |vhost| vhost.wills.lock().count())
     }
 
     /// The names of all retained messages of a vhost, each an exchange and a topic with

@@ -15,7 +15,7 @@ use crate::arguments::{ExchangeArguments, QUEUE_TYPE, QueueArguments, idle};
 use crate::catalog::change::{Change, NewExchange, NewQueue};
 use crate::catalog::declaration::{
     BindingSpec, Checked, Declarer, DestinationName, ExchangeSpec, GENERATED, QueueSpec, check_binding_names,
-    check_exchange_name, check_name, refuse_default_exchange,
+    check_exchange_name, check_name, refuse_default_exchange, topic_of_note,
 };
 use crate::catalog::{Exchange, Tables, Vhost, binding_of};
 use crate::encoding::table_bytes;
@@ -360,7 +360,7 @@ impl Client {
             DestinationName::Exchange(name) => self.authorize(Resource::exchange(name), Right::Write)?,
         }
         self.authorize(Resource::exchange(&spec.source), Right::Read)?;
-        self.authorize_topics(&spec.source, std::iter::once(&*spec.key), Right::Read)
+        self.authorize_topics(&spec.source, std::iter::once(topic_of_note(&spec.key)), Right::Read)
     }
 
     fn resolve(&self, tables: &Tables, spec: &BindingSpec) -> Result<(Destination, Option<Arc<Queue>>), Error> {

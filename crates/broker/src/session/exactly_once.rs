@@ -4,6 +4,9 @@
 //! A message goes four steps: it is given, taken, released, and completed. Each side keeps the id
 //! of a message from the second step to the last one. The broker's side belongs to a subscription
 //! of the client.
+//!
+//! The ids of a turn stand in one group with its messages. So does the end of a will with its
+//! publication: a crash leaves one of the two.
 
 use std::sync::Arc;
 
@@ -32,6 +35,26 @@ pub enum Handover {
     Completed(u64),
 }
 
+/// What stands in one group with a client's publishes.
+#[derive(Debug, Clone)]
+pub(super) enum GroupedWith {
+    /// The ids of those that come exactly once, which the queue of this subscription keeps.
+    Ids(Arc<Queue>),
+    /// The end of the will that is published.
+    Will(Owner),
+}
+
+impl GroupedWith {
+    /// Whether these publishes are such.
+    #[inline]
+    pub(super) fn concerns(&self, arrivals: &[Arrival]) -> bool {
+        match self {
+            Self::Ids(_) => arrivals.iter().any(|arrival| arrival.confirm.once().is_some()),
+            Self::Will(_) => true,
+        }
+    }
+}
+
 impl Client {
     /// From here on the client's messages are handed over exactly once, and the subscription keeps
     /// how far they have come. Returns what is begun and not ended, and the ticket of that.
@@ -47,7 +70,7 @@ impl Client {
         let begun = queue.exactly_once(&self.engine);
         let is_kept = queue.logged() && !begun.is_empty();
         let ticket = if is_kept { self.engine.journal.appender(queue.log()).ticket() } else { Ticket::NONE };
-        self.exactly_once = Some(queue);
+        self.grouped = Some(GroupedWith::Ids(queue));
         Ok((begun, ticket))
     }
 
@@ -57,7 +80,7 @@ impl Client {
     /// # Errors
     /// `Internal` for a session that is not open.
     pub fn hand_over(&mut self, session: SessionId, steps: &[Handover]) -> Result<Ticket, Error> {
-        let Some(queue) = self.exactly_once.clone() else { return Ok(Ticket::NONE) };
+        let Some(GroupedWith::Ids(queue)) = self.grouped.clone() else { return Ok(Ticket::NONE) };
         let is_its = |other: &Arc<Queue>| Arc::ptr_eq(other, &queue);
         let unsettled = &self.sessions.require(session)?.unsettled;
         let place = |tag| unsettled.place_of(tag).filter(|(slot, _)| self.slots.queue(*slot).is_some_and(is_its));
@@ -76,8 +99,10 @@ impl Client {
     /// Does what `enqueue` does for a turn with messages that come exactly once: all of the turn is
     /// one group with their ids. It is visible when the group is durable: a crash would take a
     /// message back that a consumer has, and its publisher would give it a second time.
+    ///
+    /// A will is visible at once, since what its client says when it is back must come after it.
     #[cold]
-    pub(super) fn enqueue_once(&mut self, arrivals: &mut [Arrival], ids: &Arc<Queue>) -> Ticket {
+    pub(super) fn enqueue_grouped(&mut self, arrivals: &mut [Arrival], with: &GroupedWith) -> Ticket {
         let (engine, log) = (Arc::clone(&self.engine), self.vhost.log());
         let targets = self.targets_of_turn(arrivals);
         if engine.postponed.are_many() && targets.iter().flatten().any(|queue| engine.postponed.lock().has(queue)) {
@@ -89,16 +114,21 @@ impl Client {
         let now = self.publisher.time(&*engine.clock);
         let mut visit = Visit { context: &engine, now, work: &mut self.work };
         let hidden = hide_arrivals(arrivals, &targets, Some(group), &mut visit);
-        let taken = arrivals.iter().filter(|arrival| arrival.refused.is_none());
-        let received: Vec<u64> = taken.filter_map(|arrival| arrival.confirm.once()).collect();
-        ids.receive_once(&received, group, &engine);
+        match with {
+            GroupedWith::Ids(ids) => {
+                let taken = arrivals.iter().filter(|arrival| arrival.refused.is_none());
+                let received: Vec<u64> = taken.filter_map(|arrival| arrival.confirm.once()).collect();
+                ids.receive_once(&received, group, &engine);
+            }
+            GroupedWith::Will(will) => _ = engine.end_will(&self.vhost, *will, Some(group)),
+        }
         let mut appender = engine.journal.appender(log);
         appender.end_group(group);
         let ticket = appender.ticket();
         drop((appender, written));
         release_holds(arrivals, log, &engine);
         let sealed = Sealed { hidden, ..Sealed::nothing(ticket) };
-        if ticket.is_none() {
+        if ticket.is_none() || matches!(with, GroupedWith::Will(_)) {
             sealed.reveal(&mut visit);
         } else {
             // Even if it is durable already: an earlier turn may still wait to be seen.

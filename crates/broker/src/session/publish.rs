@@ -361,11 +361,9 @@ impl Client {
     /// Logs bodies, then visits each queue with picks, then hands over what goes to subscribers
     /// without a queue. The ticket covers everything logged.
     pub(super) fn enqueue(&mut self, arrivals: &mut [Arrival]) -> Ticket {
-        if let Some(ids) = &self.exactly_once
-            && arrivals.iter().any(|arrival| arrival.confirm.once().is_some())
-        {
-            let ids = Arc::clone(ids);
-            return self.enqueue_once(arrivals, &ids);
+        if let Some(with) = self.grouped.as_ref().filter(|with| with.concerns(arrivals)) {
+            let with = with.clone();
+            return self.enqueue_grouped(arrivals, &with);
         }
         let now = self.publisher.time(&*self.engine.clock);
         let engine = &*self.engine;
@@ -532,6 +530,6 @@ impl Client {
 }
 
 #[inline]
-fn copies_of(publish: &Publish<'_>) -> Copies {
+pub(super) fn copies_of(publish: &Publish<'_>) -> Copies {
     if publish.copies { Copies::Named } else { Copies::None }
 }

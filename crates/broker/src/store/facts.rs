@@ -66,6 +66,9 @@ pub(crate) const RETAINED: u8 = 27;
 /// How far messages have come that a client and the broker hand over exactly once.
 pub(crate) const EXACTLY_ONCE: u8 = 28;
 
+/// A will: its vhost, its user and client, when it is due, its message.
+pub(crate) const WILL: u8 = 29;
+
 /// A declared exchange, as logged.
 #[derive(Debug, Clone)]
 pub(crate) struct ExchangeFact {

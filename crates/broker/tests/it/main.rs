@@ -59,6 +59,7 @@ mod tasks;
 mod together;
 mod tracing;
 mod transactions;
+mod wills;
 
 use std::ops::Range;
 

@@ -238,6 +238,29 @@ fn what_is_retained_is_counted_for_its_publisher() {
     assert_eq!((declared(&script), script.broker().broker.retained_count("/")), (before, RetainedCount::default()));
 }
 
+#[test]
+fn what_is_retained_counts_for_its_publisher_after_a_start_too() {
+    let disk = SimDisk::new(7, 64 << 20);
+    let mut script = Script::stepped(&disk, SMALL);
+    let declared = |script: &Script| script.broker().broker.user_declared_bytes("guest");
+    script.say("p publish amq.topic a 1 x-retain=true persistent size=5000");
+    let all = declared(&script);
+    assert!(all > 5000);
+    // Said again when the log turns, too.
+    for _ in 0..1000 {
+        script.say("p publish amq.topic b 2 x-retain=true persistent size=2000");
+        script.say("* background");
+    }
+    assert!(script.broker().broker.overview().journal.written_bytes > SMALL, "the log has turned");
+    script.say("p publish amq.topic b - x-retain=true persistent");
+    for crash in ["* cut", "* restart"] {
+        script.say(crash);
+        assert_eq!(declared(&script), all, "{crash}");
+    }
+    script.say("p publish amq.topic a - x-retain=true persistent");
+    assert_eq!(declared(&script), 0);
+}
+
 /// The rest comes with the rounds of the housekeeping, and no live message is overtaken by an older
 /// value of its topic.
 #[test]

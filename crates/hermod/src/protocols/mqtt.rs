@@ -1,10 +1,9 @@
 //! MQTT as a row of the table, and its own settings.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use ::mqtt::codec::QoS;
-use ::mqtt::{DelayedWills, Mqtt, MqttDialect, Settings as ProtocolSettings};
+use ::mqtt::{Mqtt, MqttDialect, Settings as ProtocolSettings};
 use broker::Broker;
 use management::ProtocolNames;
 use wire::Protocol;
@@ -136,14 +135,7 @@ impl OwnSettings for Own {
             max_qos: self.max_qos,
             ..ProtocolSettings::default()
         };
-        let mqtt = Mqtt::new(broker.clone(), settings);
-        let wills = mqtt.delayed_wills();
-        // Without the thread, wills with a delay would not be sent, and everything else works.
-        let started = std::thread::Builder::new().name("mqtt-wills".to_owned()).spawn(move || send(&wills));
-        if let Err(error) = started {
-            tracing::error!(%error, "no thread for the delayed wills of MQTT");
-        }
-        Arc::new(mqtt)
+        Arc::new(Mqtt::new(broker.clone(), settings))
     }
 
     fn web_origins(&self) -> &[String] {
@@ -155,12 +147,4 @@ impl OwnSettings for Own {
 fn inflight(text: &str) -> Result<u16, String> {
     let count = u16::try_from(value::count(text)?).ok().filter(|count| *count > 0);
     count.ok_or_else(|| format!("{text} is no number from 1 to 65535"))
-}
-
-/// Sends delayed wills until the protocol is gone.
-fn send(wills: &DelayedWills) {
-    wills.sent_by_this_thread();
-    while let Some(rest) = wills.send(Instant::now()) {
-        std::thread::park_timeout(rest);
-    }
 }

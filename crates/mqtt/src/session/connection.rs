@@ -176,7 +176,7 @@ impl State {
             self.phase = Phase::Opening(Box::new(opening));
         }
         let Phase::Opening(opening) = &mut self.phase else { return Ok(()) };
-        if !opening.go_on(&self.shared, now)? {
+        if !opening.go_on(now)? {
             return Ok(());
         }
         let Phase::Opening(opening) = std::mem::replace(&mut self.phase, Phase::Closed) else { return Ok(()) };
@@ -226,7 +226,7 @@ impl State {
     /// Ends the session; what is in the output is still written.
     fn leave(&mut self, to: Phase, now: Instant) {
         match std::mem::replace(&mut self.phase, to) {
-            Phase::Open(session) => self.line.leave(session.leave(&self.shared, now)),
+            Phase::Open(session) => self.line.leave(session.leave(now)),
             Phase::Opening(opening) => self.line.leave(opening.into_client()),
             _ => {}
         }
@@ -327,12 +327,7 @@ impl Conversation for MqttConnection {
             }
             End::Asked(CloseReason::Gone) => return state.leave(Phase::Answered, now),
             End::Asked(CloseReason::Shutdown) => {
-                let text = "the server is shutting down; connect again later";
-                let reason = Reason::ServerShuttingDown;
-                if let Phase::Open(session) = &mut state.phase {
-                    session.stop();
-                }
-                Failure::new(reason, text)
+                Failure::new(Reason::ServerShuttingDown, "the server is shutting down; connect again later")
             }
             End::Asked(CloseReason::Forced(reason)) => Failure::new(Reason::AdministrativeAction, reason),
         };

@@ -66,6 +66,11 @@ impl Fences {
         self.waiting.push_back((ticket.into(), Fenced::Packet(bytes)));
     }
 
+    /// All that follows waits until `ticket` is durable.
+    pub(super) fn wait(&mut self, ticket: Ticket) {
+        self.waiting.push_back((ticket.into(), Fenced::Packet(Vec::new())));
+    }
+
     /// Hands the steps of the turn to the broker. Their answers wait for them.
     pub(super) fn hand_over(&mut self, client: &mut Client, session: SessionId) -> Result<(), Failure> {
         let mut ticket = Ticket::NONE;

@@ -13,7 +13,6 @@ use broker::{
 };
 use wire::Output;
 
-use super::Shared;
 use super::claims::{Claim, Standing};
 use super::connect::Asked;
 use super::failure::Failure;
@@ -22,7 +21,7 @@ use super::filters::{Filters, Matched, Publisher, Subscription};
 use super::incoming::Incoming;
 use super::outgoing::{Follows, Outgoing, topic_of};
 use super::store::{DirectTag, EXCHANGE, Life, OWN, Store, filter_of_binding};
-use super::will::WillMessage;
+use super::will::delay_within;
 use crate::codec::{
     Ack, Filter, Notice, Packet, PacketId, PacketKind, Properties, PropertyBlock, PropertyId, QoS, Reason, Version,
     encode,
@@ -33,7 +32,8 @@ use crate::dialect::{self, Mark};
 pub(super) struct Parts {
     pub(super) asked: Asked,
     pub(super) client: Client,
-    pub(super) will: Option<WillMessage>,
+    /// The delay of its will, if it has left one.
+    pub(super) will: Option<Duration>,
     pub(super) mark: Mark,
     pub(super) claim: Claim,
     pub(super) store: Store,
@@ -60,7 +60,8 @@ pub(super) struct Session {
     pub(super) delivering: Delivering,
     pub(super) store: Store,
     claim: Claim,
-    will: Option<WillMessage>,
+    /// The delay of the will that the broker has.
+    will: Option<Duration>,
     pub(super) mark: Mark,
     receive_maximum: u16,
     pub(super) max_qos: QoS,
@@ -125,11 +126,16 @@ impl Session {
         }
         let bindings = broker.bindings_to_queue(self.client.vhost(), &self.store.queue);
         for (filter, subscription) in bindings.iter().filter_map(filter_of_binding) {
-            match Filter::parse(&filter) {
-                Ok(Filter { share: Some(_), .. }) => self.join(&filter, subscription, now).map(|_| ())?,
-                _ if subscription.options.qos == QoS::AtMostOnce => self.resume_direct(&filter, subscription, now)?,
-                _ => _ = self.delivering.filters.put(&filter, subscription),
-            }
+            let resumed = match Filter::parse(&filter) {
+                Ok(Filter { share: Some(_), .. }) => self.join(&filter, subscription, now).map(|_| ()),
+                _ if subscription.options.qos == QoS::AtMostOnce => self.resume_direct(&filter, subscription, now),
+                _ => {
+                    self.delivering.filters.put(&filter, subscription);
+                    Ok(())
+                }
+            };
+            // A right that was withdrawn at this moment costs the client the filter alone.
+            resumed.or_else(|failure| if failure.reason == Reason::NotAuthorized { Ok(()) } else { Err(failure) })?;
         }
         self.consume_own(now)
     }
@@ -181,13 +187,6 @@ impl Session {
     /// Whether the client has left, and the last answers are written.
     pub(super) fn is_over(&self) -> bool {
         self.has_left && self.fences.is_empty() && self.delivering.incoming.is_empty()
-    }
-
-    /// The server goes down: a will that would wait is sent now.
-    pub(super) fn stop(&mut self) {
-        if let Some(will) = &mut self.will {
-            will.delay = Duration::ZERO;
-        }
     }
 
     /// Handles a packet.
@@ -255,10 +254,18 @@ impl Session {
             self.change_expiry(expiry, now)?;
         }
         if notice.reason != Reason::DisconnectWithWill {
-            self.will = None;
+            self.withdraw_will();
         }
         self.has_left = true;
         Ok(())
+    }
+
+    /// The client has said goodbye. The connection ends once the will is gone for good.
+    fn withdraw_will(&mut self) {
+        if self.will.take().is_some() {
+            let ticket = self.client.withdraw_will(&self.claim.key.client_id);
+            self.fences.wait(ticket);
+        }
     }
 
     fn change_expiry(&mut self, expiry: u32, now: Instant) -> Result<(), Failure> {
@@ -351,25 +358,17 @@ impl Session {
     }
 
     /// Ends the session's connection, and the session, if it is to end with it. Returns the client.
-    pub(super) fn leave(self, shared: &Shared, now: Instant) -> Client {
+    pub(super) fn leave(self, now: Instant) -> Client {
         let Self { mut client, id, store, claim, will, .. } = self;
-        let key = claim.key.clone();
-        let outlives = store.outlives();
-        if let Some(will) = will {
-            let delay = will.delay.min(outlives.unwrap_or(Duration::MAX));
-            if delay.is_zero() {
-                if !will.publish(&mut client, id, now) {
-                    shared.wills.hold(key.clone(), will, now, client.identity().clone());
-                }
-            } else {
-                shared.wills.delay(key.clone(), will, now + delay, client.identity().clone());
-            }
+        let client_id = &claim.key.client_id;
+        if let Some(delay) = will {
+            client.will_is_due(client_id, delay_within(delay, store.outlives()), now);
         }
         client.close_session(id, now);
         if store.life == Life::Stored && store.expiry == 0 {
             let ended = client.unsubscribe(&store.name, &store.queue, now);
             if let Err(error) = ended {
-                tracing::warn!(client_id = key.client_id, %error, "MQTT session not ended");
+                tracing::warn!(client_id, %error, "MQTT session not ended");
             }
         }
         // The claim goes with the rest of the session, once the client has none any more.

@@ -2,12 +2,12 @@
 //! begun (section 3.1.4 of MQTT 5).
 //!
 //! The claim waits until another connection with the identifier has let go. CONNACK waits until a
-//! session that is stored is on disk.
+//! session that is stored is on disk, and a will.
 
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use broker::{Awaited, Client, ExactlyOnce, RetainedWanted, Ticket};
+use broker::{Awaited, Client, ExactlyOnce, RetainedWanted, Returned, Ticket};
 use wire::Output;
 
 use super::Shared;
@@ -16,8 +16,8 @@ use super::connect::{Asked, Entered, key_of};
 use super::enhanced;
 use super::failure::Failure;
 use super::open::{Parts, Session};
-use super::store::{EXCHANGE, Life, PREFIX, Store};
-use super::will::{Returned, WillMessage};
+use super::store::{Life, PREFIX, Store, outlives};
+use super::will::{WillMessage, delay_within};
 use crate::codec::{ConnAck, Packet, PropertyBlock, PropertyId, QoS, Reason, encode};
 use crate::dialect::Mark;
 use crate::limits;
@@ -37,6 +37,8 @@ pub(super) struct Opening {
     asked: Asked,
     client: Client,
     will: Option<WillMessage>,
+    /// The broker has it.
+    has_left_will: bool,
     mark: Mark,
     claim: Claim,
     found: Option<Found>,
@@ -46,7 +48,7 @@ impl Opening {
     pub(super) fn new(asked: Asked, entered: Entered, shared: &Shared, waker: Waker) -> Self {
         let Entered { client, mark, will } = entered;
         let claim = shared.claims.claim(key_of(&client, &asked.client_id), waker);
-        Self { asked, client, will, mark, claim, found: None }
+        Self { asked, client, will, has_left_will: false, mark, claim, found: None }
     }
 
     pub(super) fn client(&self) -> &Client {
@@ -57,7 +59,11 @@ impl Opening {
         &mut self.client
     }
 
-    pub(super) fn into_client(self) -> Client {
+    /// The connection ends before it was open, so there was nothing that a will could tell of.
+    pub(super) fn into_client(mut self) -> Client {
+        if self.has_left_will {
+            self.client.withdraw_will(&self.claim.key.client_id);
+        }
         self.client
     }
 
@@ -66,7 +72,7 @@ impl Opening {
     }
 
     /// True when CONNACK can be sent.
-    pub(super) fn go_on(&mut self, shared: &Shared, now: Instant) -> Result<bool, Failure> {
+    pub(super) fn go_on(&mut self, now: Instant) -> Result<bool, Failure> {
         match self.claim.standing() {
             Standing::Lost => {
                 let text = "another connection with this client identifier came before this one was open";
@@ -76,25 +82,26 @@ impl Opening {
             Standing::Holds => {}
         }
         if self.found.is_none() {
-            self.found = Some(self.find(shared, now)?);
+            self.found = Some(self.find(now)?);
         }
         let awaited = self.found.as_ref().map_or(Awaited::NOTHING, |found| found.awaited);
         Ok(self.client.durable(awaited))
     }
 
     /// Finds the session, or begins one.
-    fn find(&mut self, shared: &Shared, now: Instant) -> Result<Found, Failure> {
-        if self.will.is_some() {
-            self.client.check_target(EXCHANGE)?;
-        }
+    fn find(&mut self, now: Instant) -> Result<Found, Failure> {
         let Asked { expiry, clean_start, .. } = self.asked;
+        let client_id = self.claim.key.client_id.clone();
+        if let Some(will) = &self.will {
+            self.client.check_will(&will.as_publish())?;
+        }
         let stored = Store::stored(&self.claim.key, expiry);
         let mut is_present = stored.as_ref().is_ok_and(|stored| self.client.check_queue(&stored.queue, now).is_ok());
         let returned = if is_present && !clean_start { Returned::Resumes } else { Returned::Begins };
-        shared.wills.returned(&self.claim.key, returned, now);
-        let mut ticket = Ticket::NONE;
+        self.client.returned(&client_id, returned, now);
+        let mut ticket = self.leave_will(&client_id)?;
         if let (true, true, Ok(stored)) = (is_present, clean_start, &stored) {
-            ticket = self.client.unsubscribe(&stored.name, &stored.queue, now)?;
+            ticket = ticket.max(self.client.unsubscribe(&stored.name, &stored.queue, now)?);
             is_present = false;
         }
         if expiry == 0 && !is_present {
@@ -111,9 +118,19 @@ impl Opening {
         Ok(Found { store, is_present, begun, awaited: ticket.max(kept).into() })
     }
 
+    /// Leaves the will with the broker, for the end of this connection and for the broker's own.
+    fn leave_will(&mut self, client_id: &str) -> Result<Ticket, Failure> {
+        let Some(will) = &self.will else { return Ok(Ticket::NONE) };
+        let delay = delay_within(will.delay, outlives(self.asked.expiry));
+        let ticket = self.client.leave_will(client_id, &will.as_publish(), delay)?;
+        self.has_left_will = true;
+        Ok(ticket)
+    }
+
     /// The open session; its CONNACK is in `output`.
     pub(super) fn open(self, shared: &Shared, output: &mut Output, now: Instant) -> Result<Session, Failure> {
-        let Self { asked, client, will, mark, claim, found } = self;
+        let Self { asked, client, will, mark, claim, found, .. } = self;
+        let will = will.map(|will| will.delay);
         let Some(Found { store, is_present, begun, .. }) = found else {
             return Err(Failure::new(Reason::Unspecified, "the session was not looked for"));
         };

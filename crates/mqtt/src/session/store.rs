@@ -128,7 +128,7 @@ impl Store {
 
     /// How long it outlives its connection; `None` for ever.
     pub(super) fn outlives(&self) -> Option<Duration> {
-        (self.expiry != NEVER).then(|| Duration::from_secs(self.expiry.into()))
+        outlives(self.expiry)
     }
 
     /// The binding of a filter.
@@ -136,6 +136,11 @@ impl Store {
         let SubscriptionFilter { exchange, key, arguments } = binding_filter(filter, subscription);
         BindingSpec { source: exchange, destination: DestinationName::Queue(self.queue.clone()), key, arguments }
     }
+}
+
+/// How long a session with this expiry outlives its connection; `None` for ever.
+pub(super) fn outlives(expiry: u32) -> Option<Duration> {
+    (expiry != NEVER).then(|| Duration::from_secs(expiry.into()))
 }
 
 /// The messages of a filter.

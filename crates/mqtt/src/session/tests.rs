@@ -7,6 +7,7 @@ mod messages;
 mod quality_0;
 mod quality_2;
 mod retained;
+mod rights;
 mod scene;
 mod sessions;
 mod sharing;

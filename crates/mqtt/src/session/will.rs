@@ -1,21 +1,12 @@
 //! Wills: the message that a client leaves for the case that its connection ends without a word
 //! (section 3.1.2.5 of MQTT 5), at once or after a delay.
 //!
-//! A will with a delay waits here, in memory, and so does one that an alarm holds up. It is sent
-//! when its time has come, never before, or when its session ends; a client that comes back to its
-//! session in time takes it away [MQTT-3.1.3-9].
+//! The broker keeps it, over its own end, too, and publishes it. Here is what a client asks for.
 
-use std::collections::HashMap;
-use std::sync::OnceLock;
-use std::task::Waker;
-use std::thread::Thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use auth::Identity;
-use broker::{Broker, Client, Confirm, Publish, SessionId, Unroutable};
-use parking_lot::Mutex;
+use broker::{Confirm, Publish, Unroutable};
 
-use super::claims::ClientKey;
 use super::store::EXCHANGE;
 use crate::address::key_of_topic;
 use crate::codec::{PropertyId, QoS, Will};
@@ -58,9 +49,9 @@ impl WillMessage {
         }
     }
 
-    /// Publishes it. What refuses it is logged: its client is gone. False while an alarm is up.
-    pub(super) fn publish(&self, client: &mut Client, session: SessionId, now: Instant) -> bool {
-        let publish = Publish {
+    /// Its publication.
+    pub(super) fn as_publish(&self) -> Publish<'_> {
+        Publish {
             exchange: EXCHANGE,
             routing_key: &self.key,
             dialect: dialect::ENCODING,
@@ -73,100 +64,12 @@ impl WillMessage {
             unroutable: Unroutable::Drop,
             copies: false,
             instructed: self.retain,
-        };
-        if let Err(error) = client.publish(session, publish) {
-            let (user, vhost) = (client.user(), client.vhost());
-            tracing::warn!(user, vhost, %error, "MQTT will not published");
-        }
-        client.flush(now);
-        !client.parked(session)
-    }
-}
-
-/// How long a will waits that an alarm holds up, before it is tried again.
-const HELD: Duration = Duration::from_secs(1);
-
-#[derive(Debug)]
-struct Delayed {
-    due: Instant,
-    identity: Identity,
-    will: WillMessage,
-}
-
-/// Wills that wait. See the module.
-#[derive(Debug, Default)]
-pub(super) struct Wills {
-    waiting: Mutex<HashMap<ClientKey, Delayed>>,
-    /// The thread that sends them.
-    sender: OnceLock<Thread>,
-}
-
-impl Wills {
-    /// The will is due then, if its client does not come back.
-    pub(super) fn delay(&self, key: ClientKey, will: WillMessage, due: Instant, identity: Identity) {
-        self.waiting.lock().insert(key, Delayed { due, identity, will });
-        self.sender.get().into_iter().for_each(Thread::unpark);
-    }
-
-    /// An alarm holds the will up.
-    pub(super) fn hold(&self, key: ClientKey, will: WillMessage, now: Instant, identity: Identity) {
-        let waiting = &mut *self.waiting.lock();
-        // One that is newer says more.
-        waiting.entry(key).or_insert(Delayed { due: now + HELD, identity, will });
-        self.sender.get().into_iter().for_each(Thread::unpark);
-    }
-
-    /// The client is there again. Its will is taken away, or is due, if its session has ended.
-    pub(super) fn returned(&self, key: &ClientKey, returned: Returned, now: Instant) {
-        let mut waiting = self.waiting.lock();
-        match returned {
-            Returned::Resumes => _ = waiting.remove(key),
-            Returned::Begins => {
-                let Some(delayed) = waiting.get_mut(key) else { return };
-                delayed.due = now;
-                drop(waiting);
-                self.sender.get().into_iter().for_each(Thread::unpark);
-            }
         }
     }
-
-    /// Sends those that are due. Returns when the next one is.
-    pub(super) fn send_due(&self, broker: &Broker, now: Instant) -> Option<Instant> {
-        let (due, next) = {
-            let mut waiting = self.waiting.lock();
-            let due: Vec<_> = waiting.extract_if(|_, delayed| delayed.due <= now).collect();
-            (due, waiting.values().map(|delayed| delayed.due).min())
-        };
-        let mut held = false;
-        for (key, Delayed { identity, will, .. }) in due {
-            match broker.attach_unlisted(identity, &key.vhost, "mqtt", Waker::noop().clone()) {
-                Ok(mut client) => {
-                    let session = client.open_session(1);
-                    if !will.publish(&mut client, session, now) {
-                        self.hold(key, will, now, client.identity().clone());
-                        held = true;
-                    }
-                }
-                Err(error) => {
-                    let (user, vhost) = (&*key.user, &*key.vhost);
-                    tracing::warn!(user, vhost, %error, "MQTT will not published");
-                }
-            }
-        }
-        if held { Some(now + HELD) } else { next }
-    }
-
-    /// The thread that calls [`Self::send_due`], and is unparked when it has to.
-    pub(super) fn sent_by(&self, thread: Thread) {
-        drop(self.sender.set(thread));
-    }
 }
 
-/// What a client does that comes back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Returned {
-    /// It goes on with its session.
-    Resumes,
-    /// It begins a new session, so the old one ends.
-    Begins,
+/// How long after the end of the connection a will is published: its delay, or until the end of the
+/// session, which comes with it.
+pub(super) fn delay_within(delay: Duration, outlives: Option<Duration>) -> Duration {
+    delay.min(outlives.unwrap_or(Duration::MAX))
 }

@@ -28,9 +28,9 @@ const WINDOW: usize = 32;
 /// How long a read waits.
 const GLANCE: Duration = Duration::from_millis(20);
 /// How long an answer to CONNECT may take: passwords are checked on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 /// How long nothing comes once all has come.
-const SILENCE: Duration = Duration::from_millis(500);
+pub(super) const SILENCE: Duration = Duration::from_millis(500);
 
 /// How far a message of the publisher is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,33 +86,32 @@ pub(crate) struct MqttLoad {
 }
 
 /// A connection.
-struct Link {
+pub(super) struct Link {
     stream: TcpStream,
     input: Vec<u8>,
 }
 
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Link {
     /// Connects to the stored session of this client.
-    fn open(port: u16, client_id: &str) -> Result<Self, Broken> {
+    pub(super) fn open(port: u16, client_id: &str) -> Result<Self, Broken> {
+        let mut block = PropertyBlock::default();
+        block.number(PropertyId::SessionExpiry, 100_000);
+        Self::open_with(port, &Connect { client_id, properties: block.as_properties(), ..Connect::default() })
+    }
+
+    /// Connects as this CONNECT asks, with user and password.
+    pub(super) fn open_with(port: u16, connect: &Connect<'_>) -> Result<Self, Broken> {
         let lost = |error: std::io::Error| Broken::Lost(error.to_string());
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(lost)?;
         stream.set_read_timeout(Some(GLANCE)).map_err(lost)?;
         stream.set_nodelay(true).map_err(lost)?;
         let mut link = Self { stream, input: Vec::new() };
-        let mut block = PropertyBlock::default();
-        block.number(PropertyId::SessionExpiry, 100_000);
-        link.say(&Packet::Connect(Connect {
-            version: Version::V5,
-            client_id,
-            properties: block.as_properties(),
-            user: Some("guest"),
-            password: Some(b"guest"),
-            ..Connect::default()
-        }))?;
+        let user = (Some("guest"), Some(&b"guest"[..]));
+        link.say(&Packet::Connect(Connect { version: Version::V5, user: user.0, password: user.1, ..*connect }))?;
         let begin = Instant::now();
         let mut answer = None;
         while answer.is_none() && begin.elapsed() < PATIENCE {
@@ -124,17 +123,17 @@ impl Link {
         match answer {
             Some(Ok(Reason::Success)) => Ok(link),
             None => Err(Broken::Lost("no answer to CONNECT".to_owned())),
-            Some(other) => Err(Broken::Refused(format!("CONNECT of {client_id} was answered by {other:?}"))),
+            Some(other) => Err(Broken::Refused(format!("CONNECT of {} was answered by {other:?}", connect.client_id))),
         }
     }
 
-    fn say(&mut self, packet: &Packet<'_>) -> Result<(), Broken> {
+    pub(super) fn say(&mut self, packet: &Packet<'_>) -> Result<(), Broken> {
         let mut bytes = Vec::new();
         encode(packet, Version::V5, &mut bytes);
         self.stream.write_all(&bytes).map_err(|error| Broken::Lost(error.to_string()))
     }
 
-    fn answer(&mut self, packet: fn(Ack<'static>) -> Packet<'static>, id: PacketId) -> Result<(), Broken> {
+    pub(super) fn answer(&mut self, packet: fn(Ack<'static>) -> Packet<'static>, id: PacketId) -> Result<(), Broken> {
         self.say(&packet(Ack::success(id)))
     }
 
@@ -170,7 +169,7 @@ impl Link {
 
 /// What a packet asks of its receiver, without its bytes.
 #[derive(Debug, Clone, Copy)]
-enum Heard {
+pub(super) enum Heard {
     Publish(QoS, Option<PacketId>, u64),
     Answer(mqtt::codec::PacketKind, PacketId, Reason),
     Other,
@@ -196,7 +195,7 @@ impl Heard {
 }
 
 /// The next packet, if one comes in time.
-fn hear(link: &mut Link) -> Result<Option<Heard>, Broken> {
+pub(super) fn hear(link: &mut Link) -> Result<Option<Heard>, Broken> {
     let mut heard = None;
     link.hear_one(&mut |packet| {
         heard = Some(Heard::of(packet)?);

@@ -200,7 +200,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/broker/src/catalog",
         layers: &[
-            &["definitions", "direct", "facts", "listed", "policies", "published", "retained", "search", "subscriptions", "tasks", "versions"],
+            &["definitions", "direct", "facts", "listed", "policies", "published", "retained", "search", "subscriptions", "tasks", "versions", "wills"],
             &["change", "declaration", "system"],
             &["vhost_settings"],
         ],
@@ -210,7 +210,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "crates/broker/src/engine",
         layers: &[
             &["disk_watch"],
-            &["admission", "alarms", "bounds", "clients", "declarations", "delay", "open_error", "pager", "pages", "replies", "walk"],
+            &["admission", "alarms", "bounds", "clients", "declarations", "delay", "open_error", "pager", "pages", "replies", "walk", "wills"],
             &["checkpoint", "connections", "ending", "recovery", "rights", "sealed", "system", "tracing"],
             &["dead_letter", "expiry", "policies", "retained", "users", "verify"],
             &["housekeeping"],

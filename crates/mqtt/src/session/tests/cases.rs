@@ -88,16 +88,15 @@ fn a_will_that_was_taken_away_never_comes() {
         will: Some(Will { payload, ..will("w", of_will.as_properties()) }),
         ..resuming("c", &of_connect)
     };
-    let send = |ms| _ = scene.mqtt.delayed_wills().send(scene.test.now() + Duration::from_millis(ms));
     scene.connect_with(&connect(b"A")).0.drop_connection();
-    send(300);
+    scene.pass(300);
     let (mut peer, _) = scene.connect_with(&connect(b"B"));
     peer.disconnect(Reason::DisconnectWithWill);
     peer.heard();
-    send(900);
+    scene.pass(900);
     assert_eq!(watcher.heard(), NONE);
-    send(1000);
-    send(60_000);
+    scene.pass(100);
+    scene.pass(60_000);
     assert_eq!(watcher.heard(), ["PUBLISH w B"]);
 }
 

@@ -44,6 +44,11 @@ impl Scene {
         Self::open(self.test.abandon(), Settings::default())
     }
 
+    /// The broker after a stop in good order and a new start.
+    pub(super) fn restarted(self) -> Self {
+        Self::open(self.test.stop(), Settings::default())
+    }
+
     fn open(mut setup: Setup, settings: Settings) -> Self {
         setup.dialects = Dialects::new(vec![Arc::new(TextDialect), Arc::new(MqttDialect)]);
         let test = TestBroker::open(setup);
@@ -119,9 +124,14 @@ impl Scene {
     pub(super) fn resume(&self, client_id: &str) -> (Peer, String) {
         let mut block = PropertyBlock::default();
         block.number(PropertyId::SessionExpiry, 1000);
-        let mut peer = self.accept();
         let properties = block.as_properties();
-        peer.connect(&Connect { clean_start: false, properties, ..guest(Version::V5, client_id) });
+        self.connect_flushed(&Connect { clean_start: false, properties, ..guest(Version::V5, client_id) })
+    }
+
+    /// A connection that has sent this CONNECT, and its answer, in the same way.
+    pub(super) fn connect_flushed(&self, connect: &Connect<'_>) -> (Peer, String) {
+        let mut peer = self.accept();
+        peer.connect(connect);
         let mut heard = Vec::new();
         while heard.is_empty() {
             // Another thread may check the password.
@@ -133,6 +143,12 @@ impl Scene {
         assert!(answer.starts_with("CONNACK"), "{answer}");
         peer.heard = heard;
         (peer, answer)
+    }
+
+    /// Time goes on, and the housekeeping runs.
+    pub(super) fn pass(&self, ms: u64) {
+        self.test.setup.clock.advance(ms);
+        self.test.flush();
     }
 
     /// The names of all queues.

@@ -334,3 +334,30 @@ fn a_time_of_death_counts_from_1970() {
         assert_eq!(peer.heard().len(), usize::from(there), "{expires}");
     }
 }
+
+/// What it has already stays.
+#[test]
+fn a_durable_subscription_gets_nothing_that_its_user_may_not_read_any_more() {
+    let scene = Scene::new();
+    let mut one = scene.connect_client("me", "1.2");
+    for (id, topic) in [(1, "a"), (2, "b")] {
+        let subscribe =
+            format!("SUBSCRIBE\nid:{id}\ndestination:/topic/{topic}\ndurable-subscription-name:{topic}\n\n\0");
+        hears(&mut one, &subscribe, &[]);
+    }
+    hears(&mut one, "DISCONNECT\n\n\0", &[]);
+    drop(one);
+    let ready = || {
+        let queues = scene.broker.queues();
+        let mut ready: Vec<_> = queues.iter().map(|queue| (queue.name.to_string(), queue.ready)).collect();
+        ready.sort_unstable();
+        ready.into_iter().map(|(_, ready)| ready).collect::<Vec<_>>()
+    };
+    let mut publisher = scene.connect("1.2");
+    let both = "SEND\ndestination:/topic/a\n\n1\0SEND\ndestination:/topic/b\n\n1\0";
+    hears(&mut publisher, both, &[]);
+    assert_eq!(ready(), [1, 1]);
+    scene.test.may_read_topics("guest", "^b$");
+    hears(&mut publisher, both, &[]);
+    assert_eq!(ready(), [1, 2]);
+}

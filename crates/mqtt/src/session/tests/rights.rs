@@ -1,0 +1,69 @@
+//! Rights that are withdrawn from users with stored sessions.
+
+use super::scene::{Peer, Scene};
+use crate::codec::QoS;
+
+/// M26: CVE-2021-34434. Nor does what waits already, since no filter asks for it any more.
+#[test]
+fn nothing_comes_to_a_stored_session_that_its_user_may_not_read_any_more() {
+    let scene = Scene::new();
+    let (mut client, _) = scene.stored("c", 600);
+    for filter in ["a/#", "b/#", "$share/g/a/1"] {
+        client.subscribe(filter, QoS::AtLeastOnce);
+    }
+    client.subscribe("a/2", QoS::AtMostOnce);
+    client.heard();
+    client.drop_connection();
+    let mut publisher = scene.v3("p");
+    let mut publish = |body: &str| {
+        ["a/2", "b/2"].into_iter().for_each(|topic| publisher.publish(1, topic, body));
+        publisher.heard();
+    };
+    publish("before");
+    scene.test.may_read_topics("guest", "^b");
+    publish("after");
+    let (mut client, is_present) = scene.stored("c", 600);
+    let topics = |client: &mut Peer| {
+        let heard = client.heard();
+        heard.iter().map(|line| line.split(' ').skip(2).collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+    };
+    assert!(is_present);
+    assert_eq!(topics(&mut client), ["b/2 before", "b/2 after"]);
+    // The same while it is connected.
+    scene.test.may_read_topics("guest", ".*");
+    client.subscribe("a/#", QoS::AtLeastOnce);
+    assert_eq!(client.heard(), ["SUBACK 0x01"]);
+    scene.test.may_read_topics("guest", "^b");
+    assert_eq!(client.heard(), ["DISCONNECT administrative action"]);
+    publish("late");
+    let (mut client, _) = scene.stored("c", 600);
+    assert!(!topics(&mut client).contains(&"a/2 late".to_owned()));
+    client.drop_connection();
+    // A user that is deleted reads nothing, and neither does a later one of its name.
+    scene.test.user("other", ".*", ".*", ".*");
+    let bound = || {
+        let bindings = scene.broker.bindings_to_queue("/", "mqtt-session.c.guest");
+        bindings.iter().filter(|binding| !binding.source.is_empty()).count()
+    };
+    assert!(bound() > 0);
+    scene.broker.delete_user("guest").unwrap();
+    assert_eq!(bound(), 0);
+}
+
+/// Topic permissions are for filters, however a session keeps them.
+#[test]
+fn a_stored_session_may_have_filters_of_each_kind_that_its_user_may_read() {
+    let scene = Scene::new();
+    scene.test.may_read_topics("guest", "^a\\.");
+    let (mut client, _) = scene.stored("c", 600);
+    for (filter, reason) in [("a/1", "0x00"), ("$share/g/a/2", "0x00"), ("b/1", "0x87"), ("$share/g/b/2", "0x87")] {
+        client.subscribe(filter, QoS::AtMostOnce);
+        let heard = client.heard();
+        assert!(heard.len() == 1 && heard[0].starts_with(&format!("SUBACK {reason}")), "{filter}: {heard:?}");
+    }
+    client.drop_connection();
+    let (mut client, is_present) = scene.stored("c", 600);
+    assert!(is_present);
+    ["a/1", "a/2", "b/1"].into_iter().for_each(|topic| scene.v3("p").publish(1, topic, "x"));
+    assert_eq!(client.heard().len(), 2);
+}
