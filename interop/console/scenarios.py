@@ -98,7 +98,7 @@ def colours_are_chosen_and_kept(stage):
 def every_part_is_a_link_in_the_navigation(stage):
     stage.log_in()
     for name in ["Overview", "Connections", "Queues", "Exchanges", "Policies", "Users", "Virtual hosts", "Sessions",
-                 "Limits", "Log", "Audit", "Node", "About"]:
+                 "Shovels", "Limits", "Log", "Audit", "Node", "About"]:
         if name == "Sessions":
             stage.page.get_by_text("More", exact=True).click()
         link = stage.page.get_by_role("navigation").get_by_role("link", name=name)

@@ -35,7 +35,7 @@ use crate::codec::{
 };
 
 use assembly::Assembly;
-pub use handshake::{Connected, Options};
+pub use handshake::{Connected, Mechanism, Options};
 pub use publish::PublishTemplate;
 
 /// Something that the server sent.

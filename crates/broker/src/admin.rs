@@ -1,4 +1,5 @@
-//! Changes by operators while the broker runs: vhosts, users, their limits, policies, and tasks.
+//! Changes by operators while the broker runs: vhosts, users, their limits, policies, tasks,
+//! and shovels.
 //!
 //! Changes come one after the other (`Engine::administration`). Each is logged before it counts and
 //! returns the ticket for its answer: it is durable when [`Broker::is_durable`] says so. The caller
@@ -6,6 +7,7 @@
 
 mod checks;
 mod policies;
+mod shovels;
 mod tasks;
 mod users;
 mod vhosts;
@@ -20,6 +22,7 @@ use crate::error::Error;
 use crate::settings::{DiskLimit, DiskLimits, Switch};
 
 pub use policies::PolicyReport;
+pub use shovels::ShovelReport;
 pub use tasks::TaskReport;
 pub use vhosts::VhostReport;
 

@@ -11,6 +11,7 @@ use auth::{Authority, AuthoritySettings, Identity, Permission, Tags, User};
 use journal::{Disk, Journal, LogId, Options};
 use parking_lot::Mutex;
 
+use crate::catalog::shovels::ShovelWatch;
 use crate::catalog::system::SystemChange;
 use crate::clock::Clock;
 use crate::engine::checkpoint::Restater;
@@ -80,6 +81,7 @@ impl FirstUser {
 pub struct Broker {
     pub(crate) engine: Arc<Engine>,
     pub(crate) tasks: Arc<Tasks>,
+    pub(crate) shovels: Arc<ShovelWatch>,
 }
 
 impl Broker {
@@ -133,7 +135,7 @@ impl Broker {
             names: NameGenerator::new(parts.name_key),
         }));
         engine.memory.users().recover(rebuilt.take_declared());
-        let broker = Self { engine, tasks: Arc::default() };
+        let broker = Self { engine, tasks: Arc::default(), shovels: Arc::default() };
         if is_new {
             broker.create_defaults(&parts.default_vhost, parts.default_user, parts.salt)?;
         }

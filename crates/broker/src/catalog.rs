@@ -15,6 +15,7 @@ pub(crate) mod policies;
 mod published;
 pub(crate) mod retained;
 mod search;
+pub(crate) mod shovels;
 pub(crate) mod subscriptions;
 pub(crate) mod system;
 pub(crate) mod tasks;
@@ -43,6 +44,7 @@ use policies::Policies;
 use retained::Retained;
 pub(crate) use search::Hop;
 use search::Search;
+use shovels::ShovelList;
 use subscriptions::{SubscriptionName, Subscriptions};
 use tasks::TaskList;
 use versions::{Basis, Names, Versions};
@@ -109,6 +111,7 @@ pub(crate) struct Tables {
     pub(crate) subscriptions: Subscriptions,
     pub(crate) direct: DirectSubscribers,
     pub(crate) tasks: TaskList,
+    pub(crate) shovels: ShovelList,
     pub(crate) told: Told,
     versions: Arc<Versions>,
     /// That of the vhost, to say which exchanges end.

@@ -37,7 +37,7 @@ mod value;
 pub use crate::memory::ingress::LARGE_BODY;
 pub use crate::memory::ledger::{Charge, Held, PublisherRoom};
 pub use crate::queue::dropped::Loss;
-pub use admin::{PolicyReport, TaskReport, VhostReport};
+pub use admin::{PolicyReport, ShovelReport, TaskReport, VhostReport};
 pub use alarms::{AlarmsUp, Flow};
 pub use arguments::consumer::{ConsumerArguments, InvalidArgument, Mode};
 pub use arguments::{ArgumentKind, queue_argument};
@@ -47,6 +47,7 @@ pub use catalog::declaration::{BindingSpec, DestinationName, ExchangeSpec, Queue
 pub use catalog::listed::QueueNames;
 pub use catalog::policies::{ApplyTo, PolicyKind, PolicySpec};
 pub use catalog::retained::RetainedCount;
+pub use catalog::shovels::ShovelSpec;
 pub use catalog::subscriptions::{Sharing, SubscriptionFact, SubscriptionName};
 pub use catalog::tasks::{TaskCounts, TaskId, TaskKind, TaskSpec, TaskState, TaskTarget};
 pub use catalog::vhost_settings::{VhostLimits, VhostSpec};

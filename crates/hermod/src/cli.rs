@@ -17,6 +17,7 @@ mod licenses;
 mod list;
 mod log;
 mod messages;
+mod migrate;
 mod objects;
 mod output;
 mod password;
@@ -27,6 +28,7 @@ mod repair;
 mod retained;
 mod service;
 mod shell;
+mod shovels;
 mod status;
 mod table;
 mod tasks;
@@ -141,6 +143,8 @@ fn ask_broker(verb: &str, server: &Server, arguments: &ArgMatches) -> Result<(),
         "vhosts" => vhosts::run(server, arguments, form),
         "policies" => policies::run(server, arguments, form),
         "retained" => retained::run(server, arguments, form),
+        "shovels" => shovels::run(server, arguments, form),
+        "migrate" => migrate::run(server, arguments, form),
         "subscriptions" => list::run(server, &list::SUBSCRIPTIONS, arguments, form),
         "losses" => list::run(server, &list::LOSSES, arguments, form),
         "log" => log::run(server, arguments, form),
@@ -273,7 +277,7 @@ fn serving_with(names: &[&str]) -> Command {
 }
 
 /// The commands that list objects and change them.
-fn administration() -> [Command; 19] {
+fn administration() -> [Command; 21] {
     [
         objects::queues_command(asking("queues", "List, declare, delete and purge queues")),
         objects::exchanges_command(asking("exchanges", "List, declare and delete exchanges")),
@@ -285,6 +289,8 @@ fn administration() -> [Command; 19] {
         vhosts::command(asking("vhosts", "List, add, limit and delete vhosts")),
         policies::command(asking("policies", "List, set and clear policies")),
         retained::command(asking("retained", "List and remove retained messages")),
+        shovels::command(asking("shovels", "List, set and clear shovels, which move messages between brokers")),
+        migrate::command(asking("migrate", "Bring the queues of another broker here, with their messages")),
         list::arguments(asking("subscriptions", "List subscriptions, each with its queue")),
         list::arguments(asking("losses", "List the last messages that were dropped, and why")),
         list::arguments(asking("audit", "List who changed what since the start, and what was refused")),

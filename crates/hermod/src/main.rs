@@ -19,6 +19,7 @@ mod protocols;
 mod rabbitmqctl;
 mod secrets;
 mod serve;
+mod shovels;
 mod signals;
 mod spare;
 mod tasks;

@@ -10,6 +10,7 @@ mod format;
 mod limits;
 mod lists;
 mod node;
+mod parameters;
 mod plugins;
 mod policies;
 mod terms;

@@ -24,7 +24,9 @@ use crate::manual::MANUAL;
 use crate::protocols::{self, SERVED};
 use crate::tls::AllCertificates;
 use crate::worker::Worker;
-use crate::{backup, data_dir, housekeeper, listeners, log, logins, machine, notify, pager, secrets, signals, tasks};
+use crate::{
+    backup, data_dir, housekeeper, listeners, log, logins, machine, notify, pager, secrets, shovels, signals, tasks,
+};
 
 /// Files that the broker itself may have open: those of the log, segments that are being read, and
 /// listeners.
@@ -81,6 +83,8 @@ pub(crate) fn run(
     // definitions, and a user of theirs could not log in.
     entrances.into_iter().try_for_each(|entrance| entrance.open(&net)).map_err(|error| thread_failure(&error))?;
     let control = data_dir::control_socket(settings)?;
+    let shovels = shovels::Thread::start(&broker, settings, &net).map_err(|error| thread_failure(&error))?;
+    source.show_shovels(shovels.states());
     let management = manage(&source, endpoints, &control)?;
     source.start_serving();
     announce(settings, &facts);
@@ -104,6 +108,7 @@ pub(crate) fn run(
     tracing::info!(target: START, "{signal}: stopping; connections have {:?}", settings.shutdown_timeout);
     notify::stopping(&format!("stopping; connections have {:?}", settings.shutdown_timeout));
     source.stop_serving();
+    shovels.stop();
     let cut = net.shutdown(settings.shutdown_timeout);
     if cut > 0 {
         tracing::warn!(connections = cut, "cut off: they did not end within shutdown_timeout");

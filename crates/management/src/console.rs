@@ -31,6 +31,7 @@ mod queues;
 mod reading;
 mod seen;
 mod sessions;
+mod shovels;
 mod tasks;
 mod trouble;
 mod users;
@@ -56,6 +57,7 @@ pub(crate) fn router() -> Router<Arc<Source>> {
         .merge(exchanges::router())
         .merge(explained::router())
         .merge(policies::router())
+        .merge(shovels::router())
         .merge(tasks::router())
         .merge(users::router())
         .merge(vhosts::router())

@@ -22,6 +22,7 @@ mod permissions;
 mod policies;
 mod queues;
 mod retained;
+mod shovels;
 mod subscriptions;
 mod tasks;
 mod users;
@@ -54,6 +55,7 @@ pub use queues::QueueChange;
 pub(crate) use queues::fetched;
 pub(crate) use queues::movement;
 pub use retained::RetainedChange;
+pub use shovels::{ShovelChange, ShovelStatus};
 pub(crate) use tasks::kept::kept_in;
 pub(crate) use tasks::plan;
 pub use tasks::{PlannedRow, TaskChange, TaskFields, TaskTo};
@@ -116,6 +118,10 @@ pub enum Listed {
     Retained,
     /// Subscriptions, each with its queue.
     Subscriptions,
+    /// Shovels, without passwords.
+    Shovels,
+    /// How shovels are doing.
+    ShovelStates,
 }
 
 impl Listed {
@@ -143,6 +149,8 @@ impl Listed {
             Self::Audit => &log::Audit,
             Self::Retained => &retained::Retained,
             Self::Subscriptions => &subscriptions::Subscriptions,
+            Self::Shovels => &shovels::Shovels,
+            Self::ShovelStates => &shovels::ShovelStates,
         }
     }
 }
@@ -166,6 +174,7 @@ pub(crate) fn routes() -> Routes {
         permissions::routes,
         policies::routes,
         queues::routes,
+        shovels::routes,
         tasks::routes,
         users::routes,
         vhosts::routes,
@@ -207,6 +216,8 @@ pub enum Change {
     Tasks(TaskChange),
     /// Of retained messages.
     Retained(RetainedChange),
+    /// Of shovels.
+    Shovels(ShovelChange),
     /// Of the node itself.
     Node(NodeChange),
 }
@@ -225,6 +236,7 @@ impl Changes for Change {
             Self::Connections(change) => change.told(),
             Self::Tasks(change) => change.told(),
             Self::Retained(change) => change.told(),
+            Self::Shovels(change) => change.told(),
             Self::Node(change) => change.told(),
         }
     }
@@ -242,6 +254,7 @@ impl Changes for Change {
             Self::Connections(change) => change.apply(broker, caller),
             Self::Tasks(change) => change.apply(broker, caller),
             Self::Retained(change) => change.apply(broker, caller),
+            Self::Shovels(change) => change.apply(broker, caller),
             Self::Node(change) => change.apply(broker, caller),
         }
     }

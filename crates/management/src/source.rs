@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 use auth::{Identity, SignOn};
@@ -19,6 +19,7 @@ use crate::memory::Kept;
 use crate::pool::Pool;
 use crate::rates::Rates;
 use crate::report::BackupRow;
+use crate::resources::ShovelStatus;
 use crate::sessions::Sessions;
 use crate::watch::Watch;
 
@@ -29,6 +30,9 @@ pub type Encoding = for<'a> fn(&Properties, &'a mut Vec<u8>) -> Result<Publish<'
 /// Copies the data directory to a path while the second argument returns true. An error is one line
 /// for the operator.
 type Copying = dyn Fn(&Path, &dyn Fn() -> bool) -> Result<BackupRow, String> + Send + Sync;
+
+/// How shovels are doing.
+type ShovelStates = dyn Fn() -> Vec<ShovelStatus> + Send + Sync;
 
 /// Everything that management reads.
 pub struct Source {
@@ -48,6 +52,8 @@ pub struct Source {
     network: Network,
     pub(crate) backup: Box<Copying>,
     pub(crate) encoding: Encoding,
+    /// How shovels are doing, once someone carries them out.
+    shovel_states: OnceLock<Box<ShovelStates>>,
     ready: AtomicBool,
     /// HTTP connections that were refused, by reason.
     refused: [AtomicU64; Full::ALL.len()],
@@ -81,6 +87,7 @@ impl Source {
             network,
             backup,
             encoding,
+            shovel_states: OnceLock::new(),
             ready,
             refused,
         }
@@ -89,6 +96,15 @@ impl Source {
     /// The console also leads people to this server, which logs them in. The first one counts.
     pub fn lead_to(&self, sign_on: Arc<dyn SignOn>) {
         self.sessions.journeys.lead_to(sign_on);
+    }
+
+    /// Asks here how shovels are doing. The first one counts.
+    pub fn show_shovels(&self, states: impl Fn() -> Vec<ShovelStatus> + Send + Sync + 'static) {
+        let _ = self.shovel_states.set(Box::new(states));
+    }
+
+    pub(crate) fn shovel_states(&self) -> Vec<ShovelStatus> {
+        self.shovel_states.get().map(|states| states()).unwrap_or_default()
     }
 
     /// Clients are served from now on: the server has started.

@@ -125,6 +125,20 @@ impl Acceptor {
         self.refused.tell(proxy, why);
     }
 
+    /// Takes over one end of a pair, whose other end counts as this user.
+    ///
+    /// # Errors
+    /// If a limit of connections refuses it.
+    pub(crate) fn adopt(&self, socket: TcpStream, user: &str) -> io::Result<()> {
+        let (remote, local) = (canonical(socket.peer_addr()?), canonical(socket.local_addr()?));
+        let peer = Peer { remote, local, encrypted: false, certified_user: Some(user.into()) };
+        let registration =
+            self.registry.admit(peer, Instant::now()).map_err(|refusal| io::Error::other(refusal.to_string()))?;
+        let (handshakes, heavy) = (self.handshakes.clone(), self.heavy.clone());
+        tokio::spawn(drive(socket, handshakes, registration, self.settings.clone(), heavy));
+        Ok(())
+    }
+
     fn admit(&self, socket: TcpStream, (remote, local): (SocketAddr, SocketAddr)) {
         let place = match self.place() {
             Ok(place) => place,

@@ -127,7 +127,10 @@ pub(crate) async fn drive(
     let Some(opened) = handshakes.open(socket, &listed).await else { return };
     let Opened { stream: mut socket, certified_user, input, protocol } = opened;
     registration.speaks(protocol.name());
-    let peer = Peer { certified_user, encrypted: socket.is_encrypted(), ..listed.peer().clone() };
+    let encrypted = socket.is_encrypted();
+    let listed_peer = listed.peer().clone();
+    let certified_user = certified_user.or_else(|| listed_peer.certified_user.clone());
+    let peer = Peer { certified_user, encrypted, ..listed_peer };
     let accept = || protocol.accept(peer, Waker::from(listed.wakeup().clone()), Instant::now());
     let mut owner = None;
     let end = match catch_unwind(AssertUnwindSafe(accept)) {

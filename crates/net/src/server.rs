@@ -16,7 +16,7 @@ use crate::any::{Any, AnyHandshakes};
 use crate::handshake::{FixedHandshakes, Handshakes};
 use crate::handshake_threads::HandshakeThreads;
 use crate::heavy::Heavy;
-use crate::listener::Listener;
+use crate::listener::{Listener, Nagle};
 use crate::proxy::MOST_WAITING;
 use crate::registry::{Limits, Registry};
 use crate::settings::Settings;
@@ -125,6 +125,38 @@ impl Net {
         };
         self.handle.spawn(Arc::new(acceptor).run(socket, self.stop.subscribe()));
         Ok(())
+    }
+
+    /// What serves a connection that did not come to a listener: one end of a pair, whose other end
+    /// this program has. Its peer counts as the user that it is handed over with, as if a
+    /// certificate said so. It speaks one of `protocols`.
+    pub fn adopting(
+        &self,
+        protocols: &[Arc<dyn Protocol>],
+    ) -> impl Fn(std::net::TcpStream, &str) -> io::Result<()> + Send + Sync + use<> {
+        let handshakes = Handshakes::Fixed(Box::new(FixedHandshakes {
+            secure: None,
+            websockets: None,
+            protocols: protocols.into(),
+            patience: self.settings.detect_timeout,
+        }));
+        let acceptor = Acceptor {
+            registry: self.registry.clone(),
+            settings: self.settings.clone(),
+            nagle: Nagle::Off,
+            places: None,
+            proxies: Vec::new(),
+            unproxied: self.unproxied.clone(),
+            refused: Refused::default(),
+            heavy: self.heavy.clone(),
+            handshakes: Arc::new(handshakes),
+        };
+        let (handle, acceptor) = (self.handle.clone(), Arc::new(acceptor));
+        move |socket, user| {
+            socket.set_nonblocking(true)?;
+            let _inside = handle.enter();
+            acceptor.adopt(tokio::net::TcpStream::from_std(socket)?, user)
+        }
     }
 
     /// Who shakes hands on all listeners: half as many threads as move bytes, so that these have

@@ -43,6 +43,7 @@ const ALL: &[&str] = &[
     "mqtt",
     "net",
     "selector",
+    "shovel",
     "stomp",
     "testkit",
     "wire",
@@ -66,9 +67,12 @@ const WALLS: &[Wall] = &[
     protocol("amqp10"),
     protocol("mqtt"),
     protocol("stomp"),
+    // Is a client of two brokers: it must not know the one that it runs in.
+    wall("shovel", &["amqp091", "amqp10"]),
     // Moves bytes and wakes connections: it must not know the broker.
     wall("net", &["wire"]),
-    wall("management", &["auth", "broker", "wire"]),
+    // Checks the definitions of shovels, and shows how they are doing.
+    wall("management", &["auth", "broker", "shovel", "wire"]),
     // Takes any protocol as a boxed connection, so it names none. Has one of its own.
     wall("testkit", &["auth", "broker", "front", "journal", "wire"]),
     // Renders the manual: plain files, for the broker's build and for a folder.
@@ -94,7 +98,7 @@ const WALLS: &[Wall] = &[
 
 /// Heavy dependencies and the crates that may have them.
 const HEAVY: [(&str, &[&str]); 13] = [
-    ("tokio", &["net", "management", "hermod", "backends"]),
+    ("tokio", &["net", "management", "hermod", "backends", "shovel"]),
     ("axum", &["management"]),
     ("hyper", &["management"]),
     ("clap", &["hermod", "bench-record", "bench-report", "peers", "bench", "torture", "xtask"]),
@@ -105,6 +109,7 @@ const HEAVY: [(&str, &[&str]); 13] = [
             "backends",
             "management",
             "moving",
+            "shovel",
             "hermod",
             "bench-record",
             "bench-report",
@@ -116,8 +121,8 @@ const HEAVY: [(&str, &[&str]); 13] = [
     ),
     ("roxmltree", &["moving"]),
     ("argon2", &["auth"]),
-    ("rustls", &["backends", "net", "management", "hermod"]),
-    ("tokio-rustls", &["net", "management"]),
+    ("rustls", &["backends", "net", "management", "hermod", "shovel"]),
+    ("tokio-rustls", &["net", "management", "shovel"]),
     ("x509-cert", &["hermod"]),
     ("rcgen", &["testkit"]),
     ("fuser", &["torture"]),

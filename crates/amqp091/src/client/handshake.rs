@@ -1,5 +1,5 @@
-//! The client's half of the opening handshake: start, tune, open (specification §2.2.4), with PLAIN
-//! authentication.
+//! The client's half of the opening handshake: start, tune, open (specification §2.2.4), with
+//! authentication by PLAIN or EXTERNAL.
 
 use crate::client::Client;
 use crate::codec::Method;
@@ -14,6 +14,8 @@ pub struct Options {
     pub user: String,
     /// Password for PLAIN.
     pub password: String,
+    /// How to log in.
+    pub mechanism: Mechanism,
     /// Virtual host.
     pub virtual_host: String,
     /// A name that the server's tools show.
@@ -33,12 +35,32 @@ impl Default for Options {
         Self {
             user: "guest".to_owned(),
             password: "guest".to_owned(),
+            mechanism: Mechanism::Plain,
             virtual_host: "/".to_owned(),
             connection_name: String::new(),
             heartbeat: 0,
             frame_max: DEFAULT_FRAME_MAX,
             channel_max: DEFAULT_CHANNEL_MAX,
             max_message_size: 512 * 1024 * 1024,
+        }
+    }
+}
+
+/// How a client logs in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mechanism {
+    /// By name and password.
+    #[default]
+    Plain,
+    /// By what the connection itself proves, such as a certificate.
+    External,
+}
+
+impl Mechanism {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "PLAIN",
+            Self::External => "EXTERNAL",
         }
     }
 }
@@ -103,11 +125,14 @@ impl Client {
             fields.push(("connection_name".to_owned(), Value::from(self.options.connection_name.as_str())));
         }
         let fields = encode_fields(&fields);
-        let response = format!("\0{}\0{}", self.options.user, self.options.password);
+        let response = match self.options.mechanism {
+            Mechanism::Plain => format!("\0{}\0{}", self.options.user, self.options.password),
+            Mechanism::External => String::new(),
+        };
         Method::from(ConnectionStartOk {
             // This was just encoded, so it is a valid table.
             client_properties: Table::new(&fields).unwrap_or_default(),
-            mechanism: "PLAIN",
+            mechanism: self.options.mechanism.name(),
             response: response.as_bytes(),
             locale: "en_US",
         })

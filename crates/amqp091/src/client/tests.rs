@@ -48,6 +48,17 @@ fn the_handshake_settles_the_lower_limits() {
 }
 
 #[test]
+fn a_client_that_its_connection_vouches_for_names_no_password() {
+    let mut client = Client::new(Options { mechanism: Mechanism::External, ..Options::default() });
+    let start = ConnectionStart { version_minor: 9, mechanisms: b"EXTERNAL", locales: b"en_US", ..Default::default() };
+    let (server, mut out) = (frames(&[(0, start.into())]), Vec::new());
+    assert_eq!(client.poll(&mut server.as_slice(), &mut out), Ok(None));
+    let answers = decoded(&out);
+    let Method::ConnectionStartOk(start_ok) = answers[0].1 else { panic!("{:?}", answers[0]) };
+    assert_eq!((start_ok.mechanism, start_ok.response), ("EXTERNAL", b"".as_slice()));
+}
+
+#[test]
 fn another_protocol_is_recognised() {
     let mut client = Client::new(Options::default());
     let mut input: &[u8] = b"AMQP\x03\x01\0\0";

@@ -52,6 +52,8 @@ pub enum Login {
     None,
     /// By the mechanism ANONYMOUS.
     Anonymous,
+    /// By the mechanism EXTERNAL: by what the connection itself proves, such as a certificate.
+    External,
     /// By the mechanism PLAIN.
     Plain {
         /// The user's name.
@@ -71,6 +73,7 @@ impl Login {
     fn response(&self) -> (&'static str, Vec<u8>) {
         match self {
             Self::None | Self::Anonymous => ("ANONYMOUS", b"anonymous".to_vec()),
+            Self::External => ("EXTERNAL", Vec::new()),
             Self::Plain { user, password } => ("PLAIN", format!("\0{user}\0{password}").into_bytes()),
         }
     }
@@ -82,6 +85,7 @@ impl fmt::Debug for Login {
         match self {
             Self::None => f.write_str("None"),
             Self::Anonymous => f.write_str("Anonymous"),
+            Self::External => f.write_str("External"),
             Self::Plain { user, .. } => write!(f, "Plain({user})"),
         }
     }

@@ -10,6 +10,7 @@ use journal::{Group, Journal, LogId, Owner, Ticket};
 
 use super::facts as catalog_facts;
 use super::policies::{Policy, PolicyKind};
+use super::shovels::Shovel;
 use super::subscriptions::Subscription;
 use super::tasks::Task;
 use super::{Exchange, Tables, Vhost, binding_of};
@@ -42,6 +43,10 @@ pub(crate) enum Change {
     Task(Arc<Task>),
     /// A task is forgotten.
     EndTask(Arc<Task>),
+    /// A shovel is set, in place of the one with its name.
+    Shovel(Arc<Shovel>),
+    /// A shovel is cleared.
+    EndShovel(Arc<Shovel>),
 }
 
 /// An exchange to build.
@@ -151,6 +156,14 @@ impl Change {
                 appender = journal.appender(LogId::of(task.id));
                 appender.drop_owner(group, task.id, &mut std::iter::empty());
             }
+            Self::Shovel(shovel) => {
+                appender = journal.appender(LogId::of(shovel.id));
+                shovel.log(group, &mut appender);
+            }
+            Self::EndShovel(shovel) => {
+                appender = journal.appender(LogId::of(shovel.id));
+                appender.drop_owner(group, shovel.id, &mut std::iter::empty());
+            }
             _ => return None,
         }
         Some(appender.ticket())
@@ -194,6 +207,8 @@ impl Tables {
             Change::EndPolicy(kind, policy) => self.policies.remove(kind, &policy.name),
             Change::Task(task) => self.tasks.put(task),
             Change::EndTask(task) => self.tasks.remove(task.id),
+            Change::Shovel(shovel) => self.shovels.put(shovel),
+            Change::EndShovel(shovel) => self.shovels.remove(&shovel.name),
         }
     }
 

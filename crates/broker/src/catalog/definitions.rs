@@ -29,6 +29,8 @@ pub(crate) enum Sort {
     OperatorPolicy,
     /// A task of an operator; the name is its own.
     Task,
+    /// A shovel.
+    Shovel,
     /// The key from which the salts of missing users follow; the name is empty.
     Decoys,
 }
@@ -37,8 +39,8 @@ pub(crate) enum Sort {
 pub(crate) const KEY: &str = "key";
 
 impl Sort {
-    const ALL: [Self; 6] =
-        [Self::Vhost, Self::VhostLimits, Self::Policy, Self::OperatorPolicy, Self::Task, Self::Decoys];
+    const ALL: [Self; 7] =
+        [Self::Vhost, Self::VhostLimits, Self::Policy, Self::OperatorPolicy, Self::Task, Self::Shovel, Self::Decoys];
 
     /// Those of a vhost, with an empty name. Policies are in its tables.
     pub(crate) const OF_VHOSTS: [Self; 2] = [Self::Vhost, Self::VhostLimits];
@@ -50,6 +52,7 @@ impl Sort {
             Self::Policy => "policy",
             Self::OperatorPolicy => "operator-policy",
             Self::Task => "task",
+            Self::Shovel => "shovel",
             Self::Decoys => "decoys",
         }
     }
@@ -61,7 +64,7 @@ impl Sort {
 
     /// Whether the tables of its vhost have it, and not the system.
     pub(crate) fn is_in_tables(self) -> bool {
-        self == Self::Task || self.policy().is_some()
+        matches!(self, Self::Task | Self::Shovel) || self.policy().is_some()
     }
 
     pub(crate) fn of_policy(kind: PolicyKind) -> Self {

@@ -137,6 +137,10 @@ fn restate_one(engine: &Engine, owner: Owner, restatement: &Restatement<'_>) {
             task.log(&task.progress.lock(), None, &mut restatement.appender(log));
             return;
         }
+        if let Some(shovel) = tables.shovels.by_id(owner) {
+            shovel.log(None, &mut restatement.appender(log));
+            return;
+        }
         if let Some((kind, policy)) = tables.policies.by_id(owner) {
             catalog_facts::log_policy(&mut restatement.appender(log), None, vhost.id, kind, policy);
             return;

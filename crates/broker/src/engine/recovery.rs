@@ -16,9 +16,10 @@ use journal::{Address, Chunk, Owner, PAGE, Replay};
 use crate::arguments::{ExchangeArguments, QueueArguments};
 use crate::catalog::change::{Change, NewExchange, NewQueue};
 use crate::catalog::definitions;
-use crate::catalog::definitions::DefinitionKey;
+use crate::catalog::definitions::{DefinitionKey, Sort};
 use crate::catalog::facts as catalog_facts;
 use crate::catalog::retained::{RetainedFact, read_retained};
+use crate::catalog::shovels::Shovel;
 use crate::catalog::subscriptions::{Subscription, SubscriptionFact};
 use crate::catalog::system::{System, SystemChange, read_system_change};
 use crate::catalog::tasks::Task;
@@ -98,7 +99,7 @@ pub(crate) struct Rebuilt {
     entries: HashMap<Owner, Entries>,
     left: HashMap<Owner, Left>,
     messages: KeptMessages,
-    /// Policies and tasks.
+    /// Policies, tasks and shovels.
     definitions: BTreeMap<Owner, (DefinitionKey, Table)>,
     /// Damaged segments, with a description of each damage.
     pub(crate) lost_segments: BTreeMap<u32, String>,
@@ -324,6 +325,13 @@ impl Rebuilt {
         // First, since what is declared is built with them.
         for (id, (key, fields)) in std::mem::take(&mut self.definitions) {
             let Some(vhost) = vhost(key.vhost) else { continue };
+            if key.sort == Sort::Shovel {
+                let shovel = Shovel::read(id, &key, &fields).ok_or_else(|| {
+                    Error::internal(format!("the shovel '{}' of vhost '{}' can't be read", key.name, vhost.name))
+                })?;
+                vhost.tables.write().apply(Change::Shovel(Arc::new(shovel)));
+                continue;
+            }
             let Some(kind) = key.sort.policy() else {
                 let task = Task::read(id, key.vhost, &fields).ok_or_else(|| {
                     Error::internal(format!("the task '{}' of vhost '{}' can't be read", key.name, vhost.name))

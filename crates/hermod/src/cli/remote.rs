@@ -131,6 +131,11 @@ impl Remote {
         }
     }
 
+    /// What a path of the API answers, read from JSON.
+    pub(crate) fn fetch<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        self.parse(&self.get(path)?)
+    }
+
     fn get(&self, path: &str) -> Result<String, Failure> {
         let url = format!("{}{path}", self.address.url);
         self.read(self.agent.get(url).header("authorization", self.authorization()).call())
@@ -192,6 +197,8 @@ fn path(what: Listed, vhost: Option<&str>) -> Option<String> {
         Listed::OperatorPolicies => ("operator-policies", false),
         Listed::VhostLimits => ("vhost-limits", false),
         Listed::Tasks => ("tasks", false),
+        Listed::Shovels => ("parameters/shovel", false),
+        Listed::ShovelStates => ("shovels", false),
         Listed::Connections => ("connections", true),
         Listed::Channels => ("channels", true),
         Listed::Permissions => ("permissions", true),

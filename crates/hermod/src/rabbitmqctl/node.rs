@@ -197,12 +197,6 @@ pub(super) fn check_members(_: &Call, server: &Server) -> Said {
     said(&banner, format!("Node {} reported no queues that it is critical for\n", status.server.node))
 }
 
-/// Hermod has no parameters.
-pub(super) fn parameters(call: &Call, _: &Server) -> Said {
-    let banner = format!("Listing runtime parameters for vhost \"{}\" ...", call.vhost());
-    Ok((banner, Output::Rows { columns: ["component", "name", "value"].map(str::to_owned).to_vec(), rows: Vec::new() }))
-}
-
 pub(super) fn global_parameters(_: &Call, _: &Server) -> Said {
     let columns = ["name", "value"].map(str::to_owned).to_vec();
     Ok(("Listing global runtime parameters ...".to_owned(), Output::Rows { columns, rows: Vec::new() }))

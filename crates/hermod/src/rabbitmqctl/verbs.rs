@@ -8,7 +8,7 @@ use management::{
 };
 
 use super::call::Call;
-use super::{DATA, NO_USER, Output, Refusal, SOFTWARE, done, limits, lists, node, policies, told, words};
+use super::{DATA, NO_USER, Output, Refusal, SOFTWARE, done, limits, lists, node, parameters, policies, told, words};
 use crate::cli::Server;
 use crate::cli::{ask, change, split_commas};
 use crate::machine;
@@ -26,7 +26,7 @@ const LEAST_SHARE: u64 = 16 << 20;
 
 type Verb = fn(&Call, &Server) -> Result<(String, Output), Refusal>;
 
-const VERBS: [(&str, Verb); 58] = [
+const VERBS: [(&str, Verb); 62] = [
     ("add_user", add_user),
     ("add_vhost", add_vhost),
     ("authenticate_user", authenticate_user),
@@ -41,6 +41,7 @@ const VERBS: [(&str, Verb); 58] = [
     ("check_running", ping),
     ("check_virtual_hosts", node::check_vhosts),
     ("clear_operator_policy", policies::clear_operator),
+    ("clear_parameter", parameters::clear),
     ("clear_password", clear_password),
     ("clear_permissions", clear_permissions),
     ("clear_policy", policies::clear),
@@ -52,6 +53,7 @@ const VERBS: [(&str, Verb); 58] = [
     ("close_connection", close_connection),
     ("cluster_status", node::cluster_status),
     ("delete_queue", delete_queue),
+    ("delete_shovel", parameters::delete_shovel),
     ("delete_user", delete_user),
     ("delete_vhost", delete_vhost),
     ("enable_feature_flag", enable_feature_flag),
@@ -62,7 +64,7 @@ const VERBS: [(&str, Verb); 58] = [
     ("is_running", node::is_running),
     ("list_feature_flags", node::feature_flags),
     ("list_global_parameters", node::global_parameters),
-    ("list_parameters", node::parameters),
+    ("list_parameters", parameters::list),
     ("list_user_limits", limits::list_user),
     ("list_vhost_limits", limits::list_vhost),
     ("ping", ping),
@@ -70,6 +72,7 @@ const VERBS: [(&str, Verb); 58] = [
     ("server_version", node::server_version),
     ("set_disk_free_limit", set_disk_free_limit),
     ("set_operator_policy", policies::set_operator),
+    ("set_parameter", parameters::set),
     ("set_permissions", set_permissions),
     ("set_policy", policies::set),
     ("set_topic_permissions", set_topic_permissions),
@@ -77,6 +80,7 @@ const VERBS: [(&str, Verb); 58] = [
     ("set_user_tags", set_user_tags),
     ("set_vhost_limits", limits::set_vhost),
     ("set_vm_memory_high_watermark", set_watermark),
+    ("shovel_status", parameters::shovel_status),
     ("shutdown", stop),
     ("status", node::status),
     ("stop", stop),

@@ -176,6 +176,7 @@ fn a_visitor_is_led_to_the_log_in_and_back() {
         ("/policies", ["no operator policies", "Add policy"]),
         ("/users", ["guest", "Create user"]),
         ("/vhosts", ["Virtual hosts", "Create virtual host"]),
+        ("/shovels", ["no shovels", "Set shovel"]),
     ] {
         let reply = browser.get(path);
         has(&reply.body, &words);
@@ -360,6 +361,15 @@ fn users_policies_vhosts_and_connections_are_managed() {
     let which = [("vhost", "shop"), ("name", "short"), ("kind", "")];
     has(&browser.done("/policies/delete", &which), &["no policies"]);
 
+    let away =
+        r#"{"src-uri": "amqp://u:hidden@192.0.2.1", "src-queue": "q", "dest-uri": "amqp://", "dest-queue": "q"}"#;
+    let shovel = [("form", "add"), ("vhost", "shop"), ("name", "bring"), ("definition", away)];
+    let page = browser.done("/shovels", &shovel);
+    has(&page, &["bring", "shop", "amqp://192.0.2.1:5672"]);
+    assert!(!page.contains("hidden"), "{page}");
+    has(&browser.page("/shovels/clear?vhost=shop&name=bring"), &["Clear shovel", "Cancel"]);
+    has(&browser.done("/shovels/clear", &[("vhost", "shop"), ("name", "bring")]), &["no shovels"]);
+
     let mut client = Stomp::connect(&server);
     client.publish("orders", "x");
     let page = browser.page("/connections");
@@ -428,6 +438,8 @@ fn nothing_that_a_client_chose_acts_in_a_page() {
         format!("{exchange}/delete"),
         "/policies".to_owned(),
         format!("/policies/delete?vhost=%2F&name={encoded}&kind="),
+        "/shovels".to_owned(),
+        format!("/shovels/clear?vhost=%2F&name={encoded}"),
         "/users".to_owned(),
         "/users/eve".to_owned(),
         "/vhosts".to_owned(),
@@ -472,6 +484,7 @@ fn a_user_sees_and_does_what_its_tags_and_permissions_allow() {
         ("/users/guest/delete", 403),
         ("/vhosts/own/delete", 403),
         ("/policies/delete?vhost=own&name=p&kind=", 403),
+        ("/shovels/clear?vhost=own&name=s", 403),
     ] {
         assert_eq!(ada.get(path).status, status, "{path}");
     }
@@ -488,6 +501,7 @@ fn a_user_sees_and_does_what_its_tags_and_permissions_allow() {
         ("/vhosts", &[("name", "w")]),
         ("/vhosts/own/delete", &[]),
         ("/policies", &[("vhost", "own"), ("name", "p"), ("pattern", "."), ("apply-to", "all"), ("definition", "{}")]),
+        ("/shovels", &[("vhost", "own"), ("name", "s"), ("definition", "{}")]),
         ("/policies", &[("vhost", "own"), ("kind", "operator"), ("name", "p"), ("definition", "{}")]),
     ] {
         let reply = ada.post(path, fields);

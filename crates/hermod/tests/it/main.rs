@@ -33,6 +33,7 @@ mod remote;
 mod roles;
 mod scrub;
 mod server;
+mod shovels;
 mod shutdown;
 mod sign_on;
 mod stomp;

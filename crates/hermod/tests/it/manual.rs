@@ -14,7 +14,7 @@ use crate::api::GUEST;
 use crate::server::{Server, hermod, run};
 
 /// Pages without an example that could run here, and why.
-const WITHOUT: [(&str, &str); 20] = [
+const WITHOUT: [(&str, &str); 21] = [
     ("README", "a table of contents"),
     ("amqp10-lost", "what clients see"),
     ("arguments", "its tables are tested by themselves"),
@@ -27,6 +27,7 @@ const WITHOUT: [(&str, &str); 20] = [
     ("command-line", "its examples run brokers, and its tables lead to other pages"),
     ("errors", "a table"),
     ("faq", "its answers lead to other pages"),
+    ("how-migrate", "its program is in interop"),
     ("install", "cargo xtask package installs and starts what it names"),
     ("login", "settings of a start"),
     ("login-elsewhere", "settings of a start"),

@@ -3,7 +3,7 @@
 //!
 //! A new protocol needs one row of [`SPEAKERS`] and a file with its client.
 
-mod amqp091;
+pub(crate) mod amqp091;
 mod amqp10;
 mod mqtt;
 mod shown;
@@ -16,7 +16,7 @@ use broker::{Properties, Table, Value};
 use crate::server::Server;
 
 /// A connection, in any protocol.
-pub(super) trait Speaker {
+pub(crate) trait Speaker {
     /// Publishes to an existing queue, and waits until the server says that the message is stored.
     fn publish(&mut self, queue: &str, properties: &Properties, body: &[u8]);
     /// The same to the exchange `amq.topic`.
@@ -32,7 +32,7 @@ pub(super) trait Speaker {
 
 /// The kind of consumer.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Asks {
+pub(crate) enum Asks {
     All,
     Selected(&'static str),
     Browsing,
@@ -40,7 +40,7 @@ pub(super) enum Asks {
 
 /// How a consumer settles messages.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     Accept,
     Requeue,
     Reject,
@@ -48,10 +48,10 @@ pub(super) enum Answer {
 
 /// A message as its consumer sees it.
 #[derive(Debug, PartialEq)]
-pub(super) struct Seen {
-    pub(super) properties: Properties,
-    pub(super) body: Vec<u8>,
-    pub(super) redelivered: bool,
+pub(crate) struct Seen {
+    pub(crate) properties: Properties,
+    pub(crate) body: Vec<u8>,
+    pub(crate) redelivered: bool,
 }
 
 /// A protocol.

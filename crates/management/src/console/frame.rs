@@ -27,8 +27,9 @@ const PARTS: [(Part, &str, &str); 8] = [
 ];
 
 /// The parts behind *More*.
-const MORE: [(Part, &str, &str); 6] = [
+const MORE: [(Part, &str, &str); 7] = [
     (Part::Sessions, "Sessions", "/sessions"),
+    (Part::Shovels, "Shovels", "/shovels"),
     (Part::Limits, "Limits", "/limits"),
     (Part::Log, "Log", "/log"),
     (Part::Audit, "Audit", "/audit"),
@@ -47,6 +48,7 @@ pub(super) enum Part {
     Users,
     Vhosts,
     Tasks,
+    Shovels,
     Sessions,
     Limits,
     Log,

@@ -113,7 +113,7 @@ fn look_and_make(broker: &Broker, text: &str, import: &Import<'_>) -> Result<Imp
     }
     let taken = plan.count();
     if import.extent == Extent::Whole {
-        plan.make(&import.caller.from)?;
+        plan.make(&import.caller)?;
     }
     Ok(Imported { taken, skipped: unsupported.into_lines(), notes: notes.into_lines() })
 }

@@ -1,5 +1,5 @@
-//! Parameters and what is set by them, of which Hermod has none: no shovels and no federation.
-//! Lists of connections that speak the stream protocol are empty too.
+//! Parameters that Hermod does not have, such as those of federation; shovels have a file of their
+//! own. Lists of connections that speak the stream protocol are empty too.
 
 use axum::Router;
 use axum::extract::Path;
@@ -9,13 +9,10 @@ use serde_json::json;
 use crate::api::{Answer, Asker, Failure, Routes, shown};
 
 /// Lists that are empty.
-const EMPTY: [&str; 16] = [
-    "parameters",
+const EMPTY: [&str; 13] = [
     "parameters/{component}",
     "parameters/{component}/{vhost}",
     "global-parameters",
-    "shovels",
-    "shovels/{vhost}",
     "federation-links",
     "federation-links/{vhost}",
     "federation-links/state/down",

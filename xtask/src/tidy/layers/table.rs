@@ -26,6 +26,19 @@ pub(super) const FOLDERS: &[Folder] = &[
         allowed: &[],
     },
     Folder {
+        path: "crates/shovel/src",
+        layers: &[
+            &["status", "uri", "window"],
+            &["dial", "spec"],
+            &["definition", "headers", "peer"],
+            &["destination", "source"],
+            &["carry"],
+            &["run"],
+        ],
+        // What a pair of connections is told, and what it has done, is that of the run.
+        allowed: &[],
+    },
+    Folder {
         path: "crates/auth/src",
         layers: &[
             &["members", "sasl", "shown", "sign_on", "throttle", "pattern"],

@@ -137,6 +137,24 @@ pub(crate) const TASKS: Kind = simple(
     ],
 );
 
+/// `hermod shovels`.
+pub(crate) const SHOVELS: Kind = simple(
+    Listed::ShovelStates,
+    ["shovel", "shovels"],
+    &[
+        plain("vhost"),
+        plain("name"),
+        plain("phase"),
+        plain("src_uri"),
+        plain("dest_uri"),
+        plain("left"),
+        plain("pending"),
+        plain("forwarded"),
+        plain("author"),
+        plain("reason"),
+    ],
+);
+
 /// `hermod retained`.
 pub(crate) const RETAINED: Kind = simple(
     Listed::Retained,

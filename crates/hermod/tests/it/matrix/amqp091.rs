@@ -18,14 +18,14 @@ use crate::server::{HANG, Server};
 const CHANNEL: u16 = 1;
 
 /// A connection with one channel in confirm mode.
-pub(super) struct Amqp091 {
+pub(crate) struct Amqp091 {
     socket: TcpStream,
     client: Client,
     input: Vec<u8>,
 }
 
 impl Amqp091 {
-    pub(super) fn connect(server: &Server) -> Self {
+    pub(crate) fn connect(server: &Server) -> Self {
         let socket = TcpStream::connect(("127.0.0.1", server.ports.amqp)).unwrap();
         socket.set_nodelay(true).unwrap();
         socket.set_read_timeout(Some(HANG)).unwrap();
@@ -71,11 +71,20 @@ impl Amqp091 {
     }
 
     /// A durable queue that shows how often its messages came back.
-    pub(super) fn declare_counting(&mut self, queue: &str) {
+    pub(crate) fn declare_counting(&mut self, queue: &str) {
         let arguments = encode_fields(&[("x-queue-type".to_owned(), Value::from("quorum"))]);
         let arguments = Table::new(&arguments).unwrap();
         self.send(QueueDeclare { queue, durable: true, arguments, ..Default::default() });
         self.wait(|event| method(event, |method| matches!(method, Method::QueueDeclareOk(_))));
+    }
+
+    /// How many messages of an existing queue are ready.
+    pub(crate) fn count(&mut self, queue: &str) -> usize {
+        self.send(QueueDeclare { queue, passive: true, ..Default::default() });
+        self.wait(|event| match event {
+            Event::Method { method: Method::QueueDeclareOk(answer), .. } => Some(answer.message_count as usize),
+            _ => None,
+        })
     }
 
     fn send<'m>(&mut self, method: impl Into<Method<'m>>) {

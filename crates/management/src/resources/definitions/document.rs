@@ -17,6 +17,7 @@ use crate::report::SubscriptionRow;
 use crate::resources::bindings::{BindingFields, DestinationType};
 use crate::resources::limits::{MAX_CHANNELS, MAX_CONNECTIONS, MAX_QUEUES};
 use crate::resources::policies::{self, PolicyFields};
+use crate::resources::shovels::SHOVEL;
 
 /// Most values of one entry, including those within its arguments.
 const MOST_VALUES: usize = 65_536;
@@ -45,6 +46,7 @@ pub(super) struct Document {
     pub(super) permissions: Vec<PermissionEntry>,
     pub(super) topic_permissions: Vec<TopicEntry>,
     pub(super) parameters: Vec<ParameterEntry>,
+    pub(super) shovels: Vec<ShovelEntry>,
     pub(super) global_parameters: Vec<NamedEntry>,
     pub(super) policies: Vec<PolicyFields>,
     pub(super) operator_policies: Vec<PolicyFields>,
@@ -121,6 +123,14 @@ pub(super) struct TopicEntry {
 }
 
 /// A parameter other than an operator policy.
+/// A shovel.
+#[derive(Debug)]
+pub(super) struct ShovelEntry {
+    pub(super) vhost: String,
+    pub(super) name: String,
+    pub(super) definition: Map<String, Json>,
+}
+
 #[derive(Debug)]
 pub(super) struct ParameterEntry {
     pub(super) component: String,
@@ -390,7 +400,7 @@ impl NamedEntry {
     }
 }
 
-/// RabbitMQ keeps the limits of vhosts and operator policies among the parameters.
+/// RabbitMQ keeps the limits of vhosts, operator policies and shovels among the parameters.
 fn take_parameter(document: &mut Document, fields: &mut Fields<'_>) {
     let component = fields.text("component");
     if component == super::OPERATOR_POLICY {
@@ -399,6 +409,11 @@ fn take_parameter(document: &mut Document, fields: &mut Fields<'_>) {
         let policy = PolicyFields { vhost, name, ..policy_of(&mut value) };
         value.finish();
         return document.operator_policies.push(policy);
+    }
+    if component == SHOVEL {
+        let definition = fields.object("value").unwrap_or_default();
+        let (vhost, name) = (fields.optional_text("vhost").unwrap_or_default(), fields.text("name"));
+        return document.shovels.push(ShovelEntry { vhost, name, definition });
     }
     let limits = match component == super::VHOST_LIMITS {
         true => fields.limits("value", [MAX_CONNECTIONS, MAX_QUEUES]),

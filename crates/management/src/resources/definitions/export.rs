@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{HERMOD_HASH, HERMOD_ROLES, HERMOD_SUBSCRIPTION, OPERATOR_POLICY, VHOST_LIMITS};
 use crate::listing;
-use crate::resources::Listed;
+use crate::resources::{Listed, shovels};
 use crate::source::Source;
 
 /// The names of RabbitMQ's own hashes begin like this; it reads no others.
@@ -42,6 +42,8 @@ pub(crate) fn export(source: &Source) -> Json {
         let value = narrow(&row, &["pattern", "apply-to", "definition", "priority"]);
         json!({ "component": OPERATOR_POLICY, "vhost": row["vhost"], "name": row["name"], "value": value })
     });
+    let shovels = source.broker.shovels();
+    let shovels = shovels.iter().map(shovels::exported);
     json!({
         "product_name": "Hermod",
         "product_version": facts.version,
@@ -51,7 +53,7 @@ pub(crate) fn export(source: &Source) -> Json {
         "vhosts": narrowed(&list(Listed::Vhosts), &["name", "description", "tags", "default_queue_type", "metadata"]),
         "permissions": list(Listed::Permissions),
         "topic_permissions": list(Listed::TopicPermissions),
-        "parameters": limits.chain(bounds).collect::<Vec<_>>(),
+        "parameters": limits.chain(bounds).chain(shovels).collect::<Vec<_>>(),
         "global_parameters": [],
         "policies": narrowed(
             &list(Listed::Policies), &["vhost", "name", "pattern", "apply-to", "definition", "priority"],

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use auth::{PasswordError, PasswordHash, Permission, Tags, TopicPermission, User, UserLimits};
+use auth::{Identity, PasswordError, PasswordHash, Permission, Tags, TopicPermission, User, UserLimits};
 use broker::{
     Broker, Declaration, Error, ExchangeSpec, PolicyKind, QueueSpec, RetainedWanted, Sharing, SubscriptionName,
     SubscriptionSpec, Ticket, VhostLimits, VhostSpec,
@@ -14,8 +14,8 @@ use broker::{
 use serde_json::{Map, Value as Json, json};
 
 use super::document::{
-    BindingEntry, Document, ExchangeEntry, Login, NamedEntry, ParameterEntry, PermissionEntry, QueueEntry, TopicEntry,
-    UserEntry, VhostEntry,
+    BindingEntry, Document, ExchangeEntry, Login, NamedEntry, ParameterEntry, PermissionEntry, QueueEntry, ShovelEntry,
+    TopicEntry, UserEntry, VhostEntry,
 };
 use super::fields::Faults;
 use super::{NOTHING, VHOST_LIMITS};
@@ -25,6 +25,7 @@ use crate::report::SubscriptionRow;
 use crate::resources::bindings::{self, DestinationType};
 use crate::resources::limits::MAX_QUEUES;
 use crate::resources::policies::{self, PolicyFields};
+use crate::resources::shovels;
 use crate::resources::users::hash_password;
 
 /// Parameters about the identity of a RabbitMQ cluster, which mean nothing elsewhere.
@@ -69,6 +70,7 @@ pub(super) struct Plan<'a> {
     counts: Counts,
     /// Passwords that have not been hashed yet.
     passwords: BTreeMap<String, String>,
+    shovels: Vec<ShovelEntry>,
     pub(super) faults: Faults,
 }
 
@@ -150,6 +152,7 @@ impl<'a> Plan<'a> {
             bound: BTreeSet::new(),
             counts,
             passwords: BTreeMap::new(),
+            shovels: Vec::new(),
             faults,
         }
     }
@@ -166,6 +169,7 @@ impl<'a> Plan<'a> {
         document.exchanges.into_iter().for_each(|entry| self.exchange(entry));
         document.queues.into_iter().for_each(|entry| self.queue(entry));
         document.bindings.into_iter().for_each(|entry| self.binding(entry));
+        document.shovels.into_iter().for_each(|entry| self.shovel(entry));
         self.check_users();
         self.keep_limits();
         self.tell_of_copies();
@@ -379,6 +383,21 @@ impl<'a> Plan<'a> {
         self.limits.insert(vhost, VhostLimits { connections, queues });
     }
 
+    /// A shovel that is not supported as it stands is left out whole: part of one would move messages
+    /// elsewhere.
+    fn shovel(&mut self, entry: ShovelEntry) {
+        let ShovelEntry { vhost, name, definition } = entry;
+        if !self.has_vhost(&vhost) {
+            return self.wrong(format!("shovel '{name}': there is no vhost '{vhost}'"));
+        }
+        match shovels::check(self.broker, (&vhost, &name), &definition, &Identity::operator("import")) {
+            Ok(()) => self.shovels.push(ShovelEntry { vhost, name, definition }),
+            Err(faults) => {
+                faults.iter().for_each(|fault| self.unsupported(format!("shovel '{name}' in vhost '{vhost}': {fault}")))
+            }
+        }
+    }
+
     /// Unsupported settings of a policy are reported; its other settings are kept.
     fn policy(&mut self, mut policy: PolicyFields, kind: PolicyKind) {
         let (name, vhost) = (policy.name.clone(), policy.vhost.clone());
@@ -536,14 +555,14 @@ impl<'a> Plan<'a> {
 
     pub(super) fn count(&self) -> u64 {
         let declarations = self.declarations.values().map(Vec::len).sum::<usize>();
-        (self.vhosts.len() + self.users.len() + self.limits.len() + declarations) as u64
+        (self.vhosts.len() + self.users.len() + self.limits.len() + self.shovels.len() + declarations) as u64
     }
 
     /// Makes all changes, and waits once until all of them are durable.
-    pub(super) fn make(mut self, from: &str) -> Result<(), Refused> {
+    pub(super) fn make(mut self, caller: &Caller) -> Result<(), Refused> {
         self.hash_passwords()?;
         let broker = self.broker;
-        let tickets = self.change_all(from).map_err(|error| {
+        let tickets = self.change_all(caller).map_err(|error| {
             let Refused { why, text, .. } = error.into();
             Refused::new(
                 why,
@@ -575,7 +594,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns the last ticket of each log.
-    fn change_all(self, from: &str) -> Result<Vec<Ticket>, Error> {
+    fn change_all(self, caller: &Caller) -> Result<Vec<Ticket>, Error> {
         let mut last = BTreeMap::new();
         let mut reached = |ticket: Ticket| last.insert(ticket.log(), ticket);
         for (name, spec) in &self.vhosts {
@@ -592,13 +611,18 @@ impl<'a> Plan<'a> {
             reached(self.broker.limit_vhost(name, VhostLimits { queues, ..*limits })?);
         }
         for (vhost, declarations) in &self.declarations {
-            let caller = Caller { identity: auth::Identity::operator("operator"), from: from.to_owned() };
-            reached(client(self.broker, vhost, caller)?.declare_all(declarations, Instant::now())?);
+            let operator = Caller { identity: Identity::operator("operator"), from: caller.from.clone() };
+            reached(client(self.broker, vhost, operator)?.declare_all(declarations, Instant::now())?);
         }
         let late =
             |(name, limits): &(&String, &VhostLimits)| limits.queues.is_some_and(|limit| limit < queues_of(name));
         for (name, limits) in self.limits.iter().filter(late) {
             reached(self.broker.limit_vhost(name, *limits)?);
+        }
+        // Last, since what they move needs what is declared here.
+        for ShovelEntry { vhost, name, definition } in self.shovels {
+            let text = Json::Object(definition).to_string();
+            reached(self.broker.set_shovel(&vhost, &name, text, &caller.identity)?);
         }
         Ok(last.into_values().collect())
     }
@@ -652,7 +676,8 @@ impl Document {
         let exchanges = self.exchanges.iter_mut().map(|entry| &mut entry.vhost);
         let bindings = self.bindings.iter_mut().map(|entry| &mut entry.vhost);
         let parameters = self.parameters.iter_mut().map(|entry| &mut entry.vhost);
-        for place in policies.chain(queues).chain(exchanges).chain(bindings).chain(parameters) {
+        let shovels = self.shovels.iter_mut().map(|entry| &mut entry.vhost);
+        for place in policies.chain(queues).chain(exchanges).chain(bindings).chain(parameters).chain(shovels) {
             vhost.clone_into(place);
         }
         let own = std::mem::take(&mut self.vhost);
