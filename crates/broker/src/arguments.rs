@@ -7,7 +7,7 @@
 pub(crate) mod consumer;
 pub(crate) mod copies;
 pub(crate) mod dead_letters;
-mod deduplication;
+pub(crate) mod deduplication;
 mod equivalence;
 mod groups;
 pub(crate) mod idle;

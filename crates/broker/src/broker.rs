@@ -8,7 +8,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use auth::{Authority, AuthoritySettings, Identity, Permission, Tags, User};
-use journal::{Disk, Journal, LogId, Options};
+use journal::{Disk, Feed, Journal, LogId, Options, Reference};
 use parking_lot::Mutex;
 
 use crate::catalog::shovels::ShovelWatch;
@@ -53,6 +53,43 @@ pub struct Parts {
     pub default_user: Option<FirstUser>,
     /// Random bytes for the hash of that password.
     pub salt: [u8; 16],
+}
+
+/// The parts of the state that a directory has.
+pub(crate) struct Stored {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) options: Options,
+    pub(crate) on_failure: Box<dyn Fn(&io::Error) + Send + Sync>,
+    pub(crate) authority: AuthoritySettings,
+}
+
+/// The other parts.
+pub(crate) struct Serving {
+    settings: Settings,
+    decoy_key: [u8; 32],
+    dialects: Dialects,
+    pub(crate) clock: Arc<dyn Clock>,
+    name_key: [u8; 32],
+    default_vhost: String,
+    default_user: Option<FirstUser>,
+    salt: [u8; 16],
+}
+
+impl Parts {
+    pub(crate) fn split(self) -> (Stored, Serving) {
+        let serving = Serving {
+            settings: self.settings,
+            decoy_key: self.authority.decoy_key,
+            dialects: self.dialects,
+            clock: self.clock,
+            name_key: self.name_key,
+            default_vhost: self.default_vhost,
+            default_user: self.default_user,
+            salt: self.salt,
+        };
+        let (disk, options, on_failure) = (self.disk, self.journal, self.on_journal_failure);
+        (Stored { disk, options, on_failure, authority: self.authority }, serving)
+    }
 }
 
 /// The first user, and what it may do in the first vhost.
@@ -107,40 +144,46 @@ impl Broker {
             Box<dyn Fn(&io::Error) + Send + Sync>,
         ) -> Journal,
     ) -> Result<Self, OpenError> {
-        let decoy_key = parts.authority.decoy_key;
-        let authority = Authority::new(parts.authority).map_err(|error| OpenError::DefaultUser(error.to_string()))?;
-        let mut replayed = Replayed::new(authority);
-        let opened = Journal::open(parts.disk, parts.journal, &mut replayed)?;
-        let Replayed { system, catalog, authority, mut rebuilt } = replayed;
-        if let Some(damage) = rebuilt.damage() {
-            return Err(OpenError::Damaged(damage.to_owned()));
-        }
-        let live = rebuilt.settle_pages(&system, &|chunk, page, into| opened.read_chunk(chunk, page, into));
-        rebuilt.declare(&catalog, &system, parts.clock.unix_ms())?;
-        // An operator may have deleted the last vhost on purpose.
-        let is_new = system.is_empty() && rebuilt.is_fresh();
+        let (Stored { disk, options, on_failure, authority }, serving) = parts.split();
+        let mut replayed = Replayed::with(authority)?;
+        let opened = Journal::open(disk, options, &mut replayed)?;
+        let read = |chunk, page, into: &mut Vec<Reference>| opened.read_chunk(chunk, page, into);
+        let live = replayed.declare(&read, serving.clock.unix_ms())?;
         let restater = Arc::new(Restater::default());
         let owners = Arc::clone(&restater);
-        let journal = start(opened, &mut live.into_iter(), owners, parts.on_journal_failure);
+        let journal = start(opened, &mut live.into_iter(), owners, on_failure);
+        Self::serve(replayed, journal, &restater, serving)
+    }
+
+    /// The broker of what was replayed and declared.
+    pub(crate) fn serve(
+        replayed: Replayed,
+        journal: Journal,
+        restater: &Restater,
+        serving: Serving,
+    ) -> Result<Self, OpenError> {
+        let Replayed { system, catalog, authority, mut rebuilt } = replayed;
+        // An operator may have deleted the last vhost on purpose.
+        let is_new = system.is_empty() && rebuilt.is_fresh();
         let engine = Arc::new(Engine::new(EngineParts {
             journal,
             catalog,
             authority,
-            dialects: parts.dialects,
-            clock: parts.clock,
-            settings: parts.settings,
+            dialects: serving.dialects,
+            clock: serving.clock,
+            settings: serving.settings,
             damages: Damages { lost: Mutex::new(rebuilt.losses()), news: Mutex::new(rebuilt.news(&system)) },
             system,
             owners: rebuilt.take_owners(),
-            names: NameGenerator::new(parts.name_key),
+            names: NameGenerator::new(serving.name_key),
         }));
         engine.memory.users().recover(rebuilt.take_declared());
         let broker = Self { engine, tasks: Arc::default(), shovels: Arc::default() };
         if is_new {
-            broker.create_defaults(&parts.default_vhost, parts.default_user, parts.salt)?;
+            broker.create_defaults(&serving.default_vhost, serving.default_user, serving.salt)?;
         }
         // Behind the first user and vhost: a directory with any contents gets neither.
-        broker.engine.keep_decoy_key(&decoy_key);
+        broker.engine.keep_decoy_key(&serving.decoy_key);
         broker.resume(&mut rebuilt)?;
         broker.tasks.resume(&broker.engine);
         // What has expired meanwhile goes with the first round of the housekeeping.
@@ -347,6 +390,12 @@ impl Broker {
             )
         };
         self.engine.journal.take_damages().into_iter().map(line).collect()
+    }
+
+    /// What another broker is sent that follows this one, and has so many entries of each log. See
+    /// [`crate::Standby`].
+    pub fn feed(&self, known: impl IntoIterator<Item = (LogId, u64)>) -> Feed {
+        self.engine.journal.feed(known)
     }
 
     /// Begins to copy the data directory into `to`, which must be empty. Everything that is

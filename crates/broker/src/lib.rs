@@ -28,6 +28,7 @@ mod report;
 mod routing;
 mod session;
 mod settings;
+mod standby;
 mod stats;
 mod store;
 mod tasks;
@@ -93,5 +94,6 @@ pub use settings::{
     ConsumerLimits, CountedReturns, DeclarationLimits, DiskLimit, DiskLimits, Limits, ParkingLimits, RetainedLimits,
     Settings, Switch, UnknownArguments,
 };
+pub use standby::Standby;
 pub use stats::{Churn, Counter, Deaths, Deliveries, Publishes, Sizes, Totals};
 pub use value::{Table, Value, decimal_text, ms_of_seconds, seconds_of_ms};

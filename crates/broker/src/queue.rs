@@ -76,7 +76,7 @@ pub(crate) use features::{Remains, RestatedBundle};
 pub use figures::{QueueFigures, QueueTotals};
 pub(crate) use filter::Filter;
 pub use filter::SelectorReport;
-pub(crate) use lane::{Attendance, Coming, Entry, Indexed, Lane, Least, Placed, State};
+pub(crate) use lane::{Attendance, Coming, Entry, Indexed, Lane, Least, Placed, Runs, State};
 pub(crate) use lanes::{LaneNumber, Lanes, Position, Positions, PurgeEnds, first_of, lane_of};
 pub(crate) use last_value::{Keyed, LastValues, Recovered};
 pub(crate) use page::{BodyPlace, Listed, Page, Past};

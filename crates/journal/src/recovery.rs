@@ -350,8 +350,8 @@ pub(crate) fn each_record(
     Err(OpenError::damaged(&file.name(), u64::from(header.offset), "a batch has more bytes than its records"))
 }
 
-/// Gives one record of a batch to `replay`, unless its group never ended. `bodies` are those that it
-/// references.
+/// Gives one record of a batch to `replay`, unless its group never ended. `bodies` are those that
+/// it references.
 pub(crate) fn deliver(
     record: &Record<'_>,
     (header, groups): (&BatchHeader, &GroupEnds),

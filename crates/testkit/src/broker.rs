@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use auth::{AuthoritySettings, Cost, PasswordHash, Permission, TopicPermission, User};
 use broker::{
     Broker, Client, Clock, Content, Dialect, DialectId, Dialects, Error, FirstUser, Login, Parts, Properties, Settings,
-    Value,
+    Standby, Value,
 };
-use journal::{Activity, Disk, Durability, Options, RealDisk, Stepper};
+use journal::{Activity, Disk, Durability, Fed, Feed, Options, RealDisk, Stepper};
 
 use crate::sim_disk::SimDisk;
 
@@ -169,6 +169,24 @@ impl Setup {
         Self { threads: true, ..Self::new(Arc::new(disk), small_ring(ring)) }
     }
 
+    fn parts(&self) -> Parts {
+        Parts {
+            disk: Arc::clone(&self.disk),
+            journal: self.journal.clone(),
+            // A test that drives the journal sees the error. With threads nothing becomes durable
+            // any more.
+            on_journal_failure: Box::new(|_| ()),
+            settings: self.settings.clone(),
+            authority: AuthoritySettings::new(self.boot_key),
+            dialects: self.dialects.clone(),
+            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
+            name_key: [1; 32],
+            default_vhost: "/".to_owned(),
+            default_user: self.default_user.as_ref().map(|(name, password)| FirstUser::administrator(name, password)),
+            salt: [1; 16],
+        }
+    }
+
     fn new(disk: Arc<dyn Disk>, journal: Options) -> Self {
         let clock = Arc::new(FakeClock::default());
         let dialects = Dialects::new(vec![Arc::new(TextDialect)]);
@@ -186,6 +204,83 @@ fn small_ring(ring: u64) -> Options {
         max_batch_bytes: file / 4,
         incarnation: 7,
         ..Options::default()
+    }
+}
+
+/// A broker that follows another, driven by the test.
+pub struct TestFollower {
+    /// It.
+    pub follower: Standby,
+    feed: Feed,
+    setup: Setup,
+    stepper: Stepper,
+}
+
+impl TestFollower {
+    /// Opens one that follows `leader` from where its directory is.
+    ///
+    /// # Panics
+    /// If it can't be opened.
+    pub fn open(setup: Setup, leader: &TestBroker) -> Self {
+        let mut stepper = None;
+        let opened = Standby::open_with(setup.parts(), |opened, live, owners, on_failure| {
+            let (follower, steps) = opened.follow_stepped(live, owners, on_failure)?;
+            stepper = Some(steps);
+            Ok(follower)
+        });
+        let follower = opened.unwrap_or_else(|error| panic!("the follower does not open: {error}"));
+        let feed = leader.broker.feed(follower.ends().into_iter().map(|end| (end.log, end.index)));
+        Self { follower, feed, setup, stepper: stepper.expect("it was started") }
+    }
+
+    /// Takes at most so many entries, and says how many there were.
+    ///
+    /// # Panics
+    /// If one is refused, or has left the leader's log.
+    pub fn take(&mut self, most: u64) -> u64 {
+        let mut taken = 0;
+        while taken < most {
+            match self.feed.pull().unwrap_or_else(|error| panic!("{error}")) {
+                Fed::Entry(entry) => {
+                    self.follower.apply(&entry).unwrap_or_else(|refused| panic!("{refused}"));
+                    taken += 1;
+                }
+                Fed::Horizon(file) => self.follower.horizon(file),
+                Fed::Nothing => break,
+            }
+        }
+        taken
+    }
+
+    /// Lets the journal flush, and its background work for so many steps.
+    ///
+    /// # Panics
+    /// If the journal has failed.
+    pub fn work(&self, steps: u64) {
+        self.stepper.flush().expect("the journal takes its records");
+        for _ in 0..steps {
+            self.stepper.background(Activity::Busy);
+            self.stepper.flush().expect("the journal takes its records");
+        }
+    }
+
+    /// Its process ends, and it is opened again.
+    #[must_use]
+    pub fn restart(self, disk: &SimDisk, leader: &TestBroker) -> Self {
+        let setup = self.setup.clone();
+        drop(self);
+        disk.restart();
+        Self::open(setup, leader)
+    }
+
+    /// Follows no longer, and serves.
+    ///
+    /// # Panics
+    /// If it can't.
+    pub fn promote(self) -> TestBroker {
+        let Self { follower, setup, stepper, .. } = self;
+        let broker = follower.promote().unwrap_or_else(|error| panic!("it can't be promoted: {error}"));
+        TestBroker::of(broker, setup, Some(stepper))
     }
 }
 
@@ -217,21 +312,7 @@ impl TestBroker {
     /// # Errors
     /// The broker's.
     pub fn try_open(setup: Setup) -> Result<Self, broker::OpenError> {
-        let parts = Parts {
-            disk: Arc::clone(&setup.disk),
-            journal: setup.journal.clone(),
-            // A test that drives the journal sees the error. With threads nothing becomes durable
-            // any more.
-            on_journal_failure: Box::new(|_| ()),
-            settings: setup.settings.clone(),
-            authority: AuthoritySettings::new(setup.boot_key),
-            dialects: setup.dialects.clone(),
-            clock: Arc::clone(&setup.clock) as Arc<dyn Clock>,
-            name_key: [1; 32],
-            default_vhost: "/".to_owned(),
-            default_user: setup.default_user.as_ref().map(|(name, password)| FirstUser::administrator(name, password)),
-            salt: [1; 16],
-        };
+        let parts = setup.parts();
         let mut stepper = None;
         let broker = if setup.threads {
             Broker::open(parts)?
@@ -242,10 +323,15 @@ impl TestBroker {
                 journal
             })?
         };
+        Ok(Self::of(broker, setup, stepper))
+    }
+
+    /// One that is open, with its `guest`.
+    fn of(broker: Broker, setup: Setup, stepper: Option<Stepper>) -> Self {
         let opened = Self { broker, setup, stepper, housekeeper: Arc::default(), pager: Arc::default() };
         opened.user("guest", ".*", ".*", ".*");
         opened.housekeep();
-        Ok(opened)
+        opened
     }
 
     /// Adds a user, until the next restart, whose password is its name.

@@ -97,7 +97,12 @@ impl Script {
 
     /// Over anything. Crashes need the simulated disk.
     pub fn open(setup: Setup, disk: Option<SimDisk>) -> Self {
-        let broker = Some(TestBroker::open(setup));
+        Self::with(TestBroker::open(setup), disk)
+    }
+
+    /// With a broker that is open.
+    pub fn with(broker: TestBroker, disk: Option<SimDisk>) -> Self {
+        let broker = Some(broker);
         Self { broker, disk, peers: BTreeMap::new(), mute: Vec::new(), held: false, named: String::new() }
     }
 

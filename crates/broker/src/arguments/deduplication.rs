@@ -15,7 +15,7 @@ pub(super) const PERSISTENCE: &str = "x-cache-persistence";
 /// Ids that a queue or an exchange remembers without an argument.
 pub(crate) const USUAL_SIZE: u64 = 100_000;
 /// The largest size of an argument: each id takes memory, and is restated when the log is recycled.
-const LARGEST_SIZE: u64 = 1_000_000;
+pub(crate) const LARGEST_SIZE: u64 = 1_000_000;
 
 /// How long the id of a message is remembered.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -121,12 +121,12 @@ impl Change {
         match self {
             Self::Exchange(exchange) if exchange.durable => {
                 appender = journal.appender(LogId::of(vhost));
-                catalog_facts::log_exchange(&mut appender, group, vhost, exchange);
+                exchange.fact(vhost).log(&mut appender, group, exchange.id);
             }
             Self::Queue(queue) if queue.logged() => {
                 appender = journal.appender(LogId::of(vhost));
                 let payer = queue.payer();
-                queue_facts::log_queue(&mut appender, group, vhost, queue, payer.as_ref().map(Declared::user));
+                queue.fact(vhost, payer.as_ref().map(Declared::user)).log(&mut appender, group, queue.id);
             }
             Self::Subscription(Subscription { queue, fact, .. }) if tables.is_logged(*queue) => {
                 appender = journal.appender(LogId::of(vhost));

@@ -6,10 +6,9 @@ use crate::arguments::bound_stored;
 use crate::catalog::Exchange;
 use crate::catalog::definitions::{DefinitionKey, Sort, definition_bytes};
 use crate::catalog::policies::{ApplyTo, Policy, PolicyKind, PolicySpec, argument};
-use crate::encoding::{write_text, write_varint};
 use crate::error::Error;
 use crate::memory::ledger::Declared;
-use crate::store::facts::{DEFINITION as DEFINITION_FACT, EXCHANGE, table_bytes, write_declarer};
+use crate::store::facts::{DEFINITION as DEFINITION_FACT, ExchangeFact};
 use crate::value::{Table, Value};
 
 const PATTERN: &str = "pattern";
@@ -17,16 +16,19 @@ const APPLY_TO: &str = "apply-to";
 const PRIORITY: &str = "priority";
 const DEFINITION: &str = "definition";
 
-pub(crate) fn log_exchange(appender: &mut Appender<'_>, group: Option<Group>, vhost: Owner, exchange: &Exchange) {
-    let mut bytes = Vec::new();
-    write_varint(&mut bytes, vhost);
-    write_text(&mut bytes, &exchange.name);
-    write_text(&mut bytes, exchange.kind.name());
-    bytes.push(exchange.auto_delete.into());
-    bytes.push(exchange.internal.into());
-    table_bytes(&mut bytes, &exchange.arguments);
-    write_declarer(&mut bytes, exchange.weight.payer().map(Declared::user));
-    appender.fact(group, exchange.id, EXCHANGE, &[&bytes]);
+impl Exchange {
+    /// Its declaration, as logged.
+    pub(crate) fn fact(&self, vhost: Owner) -> ExchangeFact {
+        ExchangeFact {
+            vhost,
+            name: self.name.to_string(),
+            kind: self.kind,
+            auto_delete: self.auto_delete,
+            internal: self.internal,
+            arguments: self.arguments.clone(),
+            declared_by: self.weight.payer().map(|payer| Declared::user(payer).to_owned()),
+        }
+    }
 }
 
 pub(crate) fn log_policy(

@@ -226,7 +226,7 @@ impl RetainedTable {
         let ticket = match (logged, was_logged) {
             (true, _) => {
                 let mut appender = to.journal.appender(to.log);
-                log_value(&mut appender, self.bundle_of(place), exchange.id, &kept);
+                log_retained(&mut appender, self.bundle_of(place), (kept.place, exchange.id), (&kept.block, kept.paid.user()));
                 appender.ticket()
             }
             (false, true) => self.log_removal(place, to),
@@ -308,7 +308,7 @@ impl RetainedTable {
         let first = index * BUNDLE;
         for kept in self.places.iter().skip(first).take(BUNDLE).flatten().filter(|kept| kept.logged) {
             if let Some(exchange) = self.exchange_of(kept) {
-                log_value(appender, bundle, exchange, kept);
+                log_retained(appender, bundle, (kept.place, exchange), (&kept.block, kept.paid.user()));
             }
         }
         true
@@ -410,16 +410,21 @@ fn as_text(from: &Bound<String>) -> Bound<&str> {
     }
 }
 
-fn log_value(appender: &mut Appender<'_>, bundle: Owner, exchange: Owner, kept: &Kept) {
+/// Logs the value of a place, its exchange, and the user that it counts for.
+pub(crate) fn log_retained(
+    appender: &mut Appender<'_>,
+    bundle: Owner,
+    (place, exchange): (u32, Owner),
+    (block, user): (&RetainedBlock, &str),
+) {
     let mut bytes = Vec::with_capacity(11);
-    write_varint(&mut bytes, u64::from(kept.place) % BUNDLE as u64);
+    write_varint(&mut bytes, u64::from(place) % BUNDLE as u64);
     write_varint(&mut bytes, exchange);
-    let user = kept.paid.user();
     if !user.is_empty() {
         bytes[0] |= OF_USER;
         write_text(&mut bytes, user);
     }
-    appender.fact(None, bundle, RETAINED, &[&bytes, kept.block.bytes()]);
+    appender.fact(None, bundle, RETAINED, &[&bytes, block.bytes()]);
 }
 
 /// A value, as logged.

@@ -176,6 +176,14 @@ impl System {
         self.vhosts.get(&id)
     }
 
+    /// The id of the vhost whose record has this owner.
+    pub(crate) fn vhost_of(&self, record: Owner) -> Option<Owner> {
+        match self.subjects.get(&record)? {
+            Subject::Vhost(id, _) => Some(*id),
+            Subject::User(_) | Subject::Definition(..) => None,
+        }
+    }
+
     /// The owner of a user.
     pub(crate) fn user(&self, name: &str) -> Option<Owner> {
         self.users.get(name).copied()

@@ -68,7 +68,7 @@ impl WillFact {
     }
 
     /// Logs it as this owner.
-    fn log(&self, appender: &mut Appender<'_>, owner: Owner) {
+    pub(crate) fn log(&self, appender: &mut Appender<'_>, owner: Owner) {
         appender.fact(None, owner, WILL, &[&self.head(), self.message.block()]);
     }
 

@@ -9,68 +9,128 @@
 use std::sync::{Arc, Weak};
 
 use journal::{Bits, Chunk, LogId, Owner, Owners, Reference, Restatement};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, MappedMutexGuard, Mutex, MutexGuard};
 
 use crate::catalog::facts as catalog_facts;
 use crate::engine::Engine;
+use crate::engine::follow::Followed;
 use crate::engine::pages;
 use crate::queue::facts as queue_facts;
 use crate::queue::facts::LaneFacts;
 use crate::queue::{Lane, Queue, RestatedBundle};
 use crate::store::facts;
 
-/// Answers the journal's questions once the broker has filled its queues. Until then they wait.
+/// What answers the journal's questions.
+#[derive(Default)]
+enum Answering {
+    /// Nothing does yet, and the questions wait.
+    #[default]
+    Nothing,
+    /// What was followed so far.
+    Followed(Arc<Followed>),
+    Engine(Weak<Engine>),
+}
+
+impl Answering {
+    fn followed(&mut self) -> Option<&mut Arc<Followed>> {
+        match self {
+            Self::Followed(followed) => Some(followed),
+            Self::Engine(_) | Self::Nothing => None,
+        }
+    }
+}
+
+/// Answers the journal's questions: once the broker has filled its queues, or while it follows
+/// another.
 #[derive(Default)]
 pub(crate) struct Restater {
-    engine: Mutex<Option<Weak<Engine>>>,
+    answering: Mutex<Answering>,
     known: Condvar,
 }
 
 impl Restater {
     pub(crate) fn answer_for(&self, engine: &Arc<Engine>) {
-        *self.engine.lock() = Some(Arc::downgrade(engine));
+        *self.answering.lock() = Answering::Engine(Arc::downgrade(engine));
         self.known.notify_all();
     }
 
-    /// The broker. Until it is known the journal's background thread waits, since a wrong answer
-    /// would cost messages.
-    fn engine(&self) -> Arc<Engine> {
-        let mut known = self.engine.lock();
+    /// Answers from what is followed.
+    pub(crate) fn answer_from(&self, followed: &Arc<Followed>) {
+        *self.answering.lock() = Answering::Followed(Arc::clone(followed));
+        self.known.notify_all();
+    }
+
+    /// Lets questions wait until the broker can answer. One that is being answered is waited for.
+    pub(crate) fn pause(&self) {
+        *self.answering.lock() = Answering::Nothing;
+    }
+
+    /// What answers. Until something does the journal's background thread waits, since a wrong
+    /// answer would cost messages.
+    fn known(&self) -> Known<'_> {
+        let mut answering = self.answering.lock();
         loop {
-            if let Some(engine) = known.as_ref().and_then(Weak::upgrade) {
-                return engine;
+            if let Answering::Engine(engine) = &*answering
+                && let Some(engine) = engine.upgrade()
+            {
+                return Known::Engine(engine);
             }
-            self.known.wait(&mut known);
+            answering = match MutexGuard::try_map(answering, Answering::followed) {
+                Ok(followed) => return Known::Followed(followed),
+                Err(answering) => answering,
+            };
+            self.known.wait(&mut answering);
         }
     }
 }
 
+/// What answers now.
+enum Known<'a> {
+    /// Locked until it has answered: it may become a broker then.
+    Followed(MappedMutexGuard<'a, Arc<Followed>>),
+    Engine(Arc<Engine>),
+}
+
 impl Owners for Restater {
     fn restate(&self, owners: &[Owner], restatement: &Restatement<'_>) -> Vec<Owner> {
-        let engine = self.engine();
-        for owner in owners {
-            restate_one(&engine, *owner, restatement);
+        match self.known() {
+            Known::Followed(followed) => followed.restate(owners, restatement),
+            Known::Engine(engine) => {
+                owners.iter().for_each(|owner| restate_one(&engine, *owner, restatement));
+                Vec::new()
+            }
         }
-        Vec::new()
     }
 
     fn referenced(&self, owner: Owner, file: u32, found: &mut Vec<Reference>) {
-        let engine = self.engine();
-        if let Some(queue) = queue_of(&engine, owner) {
-            queue.lock(&engine).referenced(file, found);
+        match self.known() {
+            Known::Followed(followed) => followed.referenced(owner, file, found),
+            Known::Engine(engine) => {
+                if let Some(queue) = queue_of(&engine, owner) {
+                    queue.lock(&engine).referenced(file, found);
+                }
+            }
         }
     }
 
     fn unsettled(&self, owner: Owner, page: u64, bits: &mut Bits) {
-        let engine = self.engine();
-        if let Some(queue) = queue_of(&engine, owner) {
-            queue.lock(&engine).unsettled_of(page, bits);
+        match self.known() {
+            Known::Followed(followed) => followed.unsettled(owner, page, bits),
+            Known::Engine(engine) => {
+                if let Some(queue) = queue_of(&engine, owner) {
+                    queue.lock(&engine).unsettled_of(page, bits);
+                }
+            }
         }
     }
 
     fn moved(&self, owner: Owner, page: u64, from: &[u32], chunk: Chunk, entries: &[Reference]) -> u64 {
-        let engine = self.engine();
-        queue_of(&engine, owner).map_or(0, |queue| queue.lock(&engine).moved(page, from, chunk, entries))
+        match self.known() {
+            Known::Followed(followed) => followed.moved(owner, page, from, chunk, entries),
+            Known::Engine(engine) => {
+                queue_of(&engine, owner).map_or(0, |queue| queue.lock(&engine).moved(page, from, chunk, entries))
+            }
+        }
     }
 }
 
@@ -106,14 +166,12 @@ fn restate_one(engine: &Engine, owner: Owner, restatement: &Restatement<'_>) {
             if !inner.is_deleted() {
                 let lanes: Vec<_> = inner.lanes_mut().map(facts_of).collect();
                 let mut appender = restatement.appender(log);
-                queue_facts::log_whole_queue(
-                    &mut appender,
-                    vhost.id,
-                    queue,
-                    inner.bindings.as_slice(),
-                    &lanes,
-                    &inner.restated(),
-                );
+                match &queue.bucket {
+                    None => queue.fact(vhost.id, inner.declared_by()).log(&mut appender, None, owner),
+                    Some(bucket) => queue_facts::log_bucket(&mut appender, owner, bucket.owner, bucket.span),
+                }
+                let bound = inner.bindings.as_slice();
+                queue_facts::log_state(&mut appender, owner, bound, &lanes, &inner.restated());
                 if let Some(subscription) = tables.subscriptions.of_queue(owner) {
                     subscription.log(&mut appender, None, owner);
                 }
@@ -123,7 +181,7 @@ fn restate_one(engine: &Engine, owner: Owner, restatement: &Restatement<'_>) {
         if let Some(exchange) = tables.exchange_by_id(owner).filter(|exchange| exchange.durable) {
             let mut appender = restatement.appender(log);
             if !exchange.predeclared {
-                catalog_facts::log_exchange(&mut appender, None, vhost.id, exchange);
+                exchange.fact(vhost.id).log(&mut appender, None, owner);
             }
             for bound in exchange.bound.as_slice() {
                 queue_facts::log_binding(&mut appender, None, owner, facts::BIND, bound);

@@ -13,6 +13,11 @@ use journal::{Address, Bits, Chunk, LOST, PAGE, Reference};
 
 use crate::queue::{Bitmap, BodyPlace, Indexed, Listed, Page, first_of, lane_of};
 
+mod following;
+mod known;
+
+use known::Known;
+
 const WORDS: usize = (PAGE / 64) as usize;
 
 /// Reads the list of a chunk of a page.
@@ -31,6 +36,8 @@ struct Replayed {
     /// A restatement says that each number below this is in the log, settled, or listed by an
     /// index.
     stated: u64,
+    /// What the chunks list, once that was found out; they are empty then.
+    known: Option<Box<Known>>,
 }
 
 /// The pages of one queue.
@@ -163,11 +170,14 @@ impl Replayed {
         if self.addresses.is_empty() {
             self.base = bit;
         }
+        // Numbers rise, but an unreadable entry is found late, and so is one of a group.
+        let before = self.base.saturating_sub(bit);
+        self.addresses.splice(..0, std::iter::repeat_n(Address { file: 0, offset: 0 }, before));
+        self.base -= before;
         let missing = bit.saturating_sub(self.base + self.addresses.len());
         self.addresses.extend(std::iter::repeat_n(Address { file: 0, offset: 0 }, missing));
         for (bit, address) in (bit..).zip(addresses) {
-            // A repeated reference is the same. A number below all others can't come, since numbers
-            // rise.
+            // A repeated reference is the same.
             match self.addresses.get_mut(bit.wrapping_sub(self.base)) {
                 Some(known) => *known = *address,
                 None => self.addresses.push(*address),
@@ -178,82 +188,92 @@ impl Replayed {
 
     /// True when no number of the page can be live.
     fn is_over(&self) -> bool {
-        if self.may_be_listed() { self.settled.is_full() } else { self.told.is_within(&self.settled) }
+        let unknown = !self.chunks.is_empty() || self.stated > 0;
+        let listed = self.known.as_ref().is_none_or(|known| known.members.is_within(&self.settled));
+        if unknown { self.settled.is_full() } else { listed && self.told.is_within(&self.settled) }
     }
 
     /// Whether some index lists numbers of the page, or should.
     fn may_be_listed(&self) -> bool {
-        !self.chunks.is_empty() || self.stated > 0
+        !self.chunks.is_empty() || self.stated > 0 || self.known.is_some()
     }
 
-    fn finish(self, number: u64, next: u64, read: &ReadChunk<'_>, lost: &mut UnreadableEntries) -> Option<Page> {
-        let (told, settled) = (self.told.bits(), self.settled.bits());
-        let in_log = minus(&told, &settled);
-        if !self.may_be_listed() {
-            return self.lean(number, in_log, Vec::new(), &[]);
+    /// Finds out which entries the chunks list. What should be listed and is in no readable list is
+    /// from here on an entry that can't be read.
+    fn resolve(&mut self, number: u64, next: u64, read: &ReadChunk<'_>, lost: &mut UnreadableEntries) {
+        if self.chunks.is_empty() && self.stated == 0 {
+            return;
         }
+        let (told, settled) = (self.told.bits(), self.settled.bits());
         let given = given_out(number, next);
         let listed: u64 = self.chunks.iter().map(|chunk| u64::from(chunk.count)).sum();
         let accounted = listed + count(&told) == count(&given);
         let members = minus(&given, &told);
         let whole = count(&minus(&members, &settled)) == count(&members);
-        if accounted && count(&in_log) == 0 && (whole || self.chunks.len() == 1) {
-            let members = minus(&members, &settled);
-            let left = count(&members);
-            let each = |chunk: &Chunk| if whole { u64::from(chunk.count) } else { left };
-            let lists = self.chunks.iter().map(|chunk| Listed { chunk: *chunk, live: each(chunk) }).collect();
-            return (left > 0).then(|| Page::absent(number, members, lists));
+        let mut known = Box::<Known>::default();
+        if accounted && (whole || self.chunks.len() == 1) {
+            known.add_all(&self.chunks, &minus(&members, &settled));
+        } else {
+            self.resolve_by_lists(&mut known, (number, next), read, lost);
         }
-        self.finish_by_lists(number, next, read, lost)
+        (self.chunks, self.stated, self.known) = (Vec::new(), 0, Some(known));
     }
 
     /// Reads the lists of the chunks.
-    fn finish_by_lists(
-        self,
-        number: u64,
-        next: u64,
+    fn resolve_by_lists(
+        &mut self,
+        known: &mut Known,
+        (number, next): (u64, u64),
         read: &ReadChunk<'_>,
         lost: &mut UnreadableEntries,
-    ) -> Option<Page> {
-        let in_log = minus(&self.told.bits(), &self.settled.bits());
-        let (mut all, mut lists, mut members) = (Vec::new(), Vec::new(), [0; WORDS]);
+    ) {
         let mut unreadable = None;
         for chunk in &self.chunks {
-            let before = all.len();
+            let mut all = Vec::new();
             if read(*chunk, number, &mut all).is_err() {
                 unreadable = Some(chunk.segment);
-                all.truncate(before);
                 continue;
             }
-            let mut live = 0;
-            for one in &all[before..] {
+            let mut entries = Bitmap::default();
+            for one in &all {
                 let bit = (one.seq % PAGE) as usize;
                 let here = one.seq / PAGE == number && !self.settled.has(bit) && !self.told.has(bit);
-                if here && !has(&members, bit) {
-                    members[bit / 64] |= 1 << (bit % 64);
-                    live += 1;
+                if here && !known.members.has(bit) {
+                    entries.put(bit);
                 }
             }
-            if live > 0 {
-                lists.push(Listed { chunk: *chunk, live });
-            }
+            known.add(*chunk, entries);
         }
-        let known = match self.stated {
+        let all = match self.stated {
             0 if unreadable.is_some() => next,
             stated => stated,
         };
-        let missed = self.missed(&given_out(number, known), &members);
-        if count(&in_log) == 0 && count(&missed) == 0 {
-            return (count(&members) > 0).then(|| Page::absent(number, members, lists));
-        }
-        all.retain(|one| has(&members, (one.seq % PAGE) as usize));
+        let missed = self.missed(&given_out(number, all), &known.members.bits());
         let address = Address { file: unreadable.unwrap_or(LOST), offset: 0 };
+        for bit in (0..PAGE as usize).filter(|bit| has(&missed, *bit)) {
+            self.reference(bit, &[address]);
+            lost.add(number * PAGE + bit as u64);
+        }
+    }
+
+    fn finish(mut self, number: u64, next: u64, read: &ReadChunk<'_>, lost: &mut UnreadableEntries) -> Option<Page> {
+        self.resolve(number, next, read, lost);
+        let settled = self.settled.bits();
+        let in_log = minus(&self.told.bits(), &settled);
+        let Some(known) = self.known.take() else { return self.lean(number, in_log, Vec::new(), &[]) };
+        let members = known.live(&settled);
+        if count(&in_log) == 0 {
+            return (count(&members) > 0).then(|| Page::absent(number, members, known.lists()));
+        }
+        let mut all = if count(&members) > 0 { known.places(number, &members, read) } else { Vec::new() };
+        let mut missed = members;
+        all.iter().for_each(|one| missed[(one.seq % PAGE) as usize / 64] &= !(1 << (one.seq % 64)));
         for bit in (0..PAGE).filter(|bit| has(&missed, *bit as usize)) {
-            let seq = number * PAGE + bit;
-            all.push(Reference { seq, address, length: 0 });
+            let (seq, file) = (number * PAGE + bit, known.lists().first().map_or(LOST, |list| list.chunk.segment));
+            all.push(Reference { seq, address: Address { file, offset: 0 }, length: 0 });
             lost.add(seq);
         }
-        self.lean(number, in_log, lists, &all)
+        self.lean(number, in_log, known.lists(), &all)
     }
 
     /// The numbers that were given out and should be listed, and are in no readable list.

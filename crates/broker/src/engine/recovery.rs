@@ -5,11 +5,15 @@
 //! restated declaration may come after records that need it. No message is read. References of an
 //! undeclared owner are dead. An unreadable fact stops the start: a broker with half a catalog
 //! would lose the messages that it routes.
+//!
+//! The same maps may go on to take records one by one (`following.rs`), and become a broker later.
+
+mod following;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use auth::Authority;
+use auth::{Authority, AuthoritySettings};
 use hashbrown::{HashMap, HashSet};
 use journal::{Address, Chunk, Owner, PAGE, Replay};
 
@@ -27,6 +31,7 @@ use crate::catalog::wills::WillFact;
 use crate::catalog::{Catalog, Exchange, Tables, Vhost, binding_of};
 use crate::encoding::Malformed;
 use crate::engine::Engine;
+use crate::engine::open_error::OpenError;
 use crate::engine::pages::{Pages, ReadChunk, UnreadableEntries};
 use crate::error::Error;
 use crate::memory::ledger::Declared;
@@ -86,13 +91,29 @@ struct KeptMessages {
     wills: BTreeMap<Owner, WillFact>,
 }
 
+/// The owners that belong to a queue.
+#[derive(Debug, Default)]
+struct OfQueues {
+    /// The queue and the span of each bucket.
+    buckets: BTreeMap<Owner, (Owner, Span)>,
+    /// The queue of each bundle of ids or keys.
+    bundles: HashMap<Owner, Owner>,
+}
+
+/// What was dropped.
+#[derive(Debug, Default)]
+struct Ended {
+    owners: HashSet<Owner>,
+    /// There was something, though it may not be among the owners any more.
+    any: bool,
+}
+
 /// The records of the journal, so far.
 #[derive(Debug, Default)]
 pub(crate) struct Rebuilt {
     exchanges: BTreeMap<Owner, ExchangeFact>,
     queues: BTreeMap<Owner, QueueFact>,
-    /// The queue and the span of each bucket.
-    buckets: BTreeMap<Owner, (Owner, Span)>,
+    of_queues: OfQueues,
     bound: HashMap<Owner, Vec<Bound>>,
     /// By their queues.
     subscriptions: HashMap<Owner, SubscriptionFact>,
@@ -107,7 +128,7 @@ pub(crate) struct Rebuilt {
     pub(crate) lost: BTreeMap<Owner, UnreadableEntries>,
     /// What each user had declared.
     declared: HashMap<Box<str>, Declared>,
-    dropped: HashSet<Owner>,
+    ended: Ended,
     owners: OwnerNumbers,
     damage: Option<String>,
 }
@@ -127,6 +148,28 @@ impl Replayed {
         let (system, catalog, rebuilt) = (System::default(), Catalog::default(), Rebuilt::default());
         Self { system, catalog, authority, rebuilt }
     }
+
+    /// The state before any record.
+    ///
+    /// # Errors
+    /// For settings that can't be used.
+    pub(crate) fn with(authority: AuthoritySettings) -> Result<Self, OpenError> {
+        let authority = Authority::new(authority).map_err(|error| OpenError::DefaultUser(error.to_string()))?;
+        Ok(Self::new(authority))
+    }
+
+    /// Decides what is alive, and declares it. Counts the entries by the file of their bodies.
+    ///
+    /// # Errors
+    /// For a fact that can't be read, and a declaration that can't be taken.
+    pub(crate) fn declare(&mut self, read: &ReadChunk<'_>, now: u64) -> Result<BTreeMap<u32, u64>, OpenError> {
+        if let Some(damage) = self.rebuilt.damage() {
+            return Err(OpenError::Damaged(damage.to_owned()));
+        }
+        let live = self.rebuilt.settle_pages(&self.system, read);
+        self.rebuilt.declare(&self.catalog, &self.system, now)?;
+        Ok(live)
+    }
 }
 
 impl Rebuilt {
@@ -139,7 +182,7 @@ impl Rebuilt {
                 self.queues.insert(owner, facts::read_queue(bytes)?);
             }
             facts::BUCKET => {
-                self.buckets.insert(owner, queue_facts::read_bucket(bytes)?);
+                self.of_queues.buckets.insert(owner, queue_facts::read_bucket(bytes)?);
             }
             facts::BIND | facts::UNBIND => {
                 let bound = queue_facts::read_binding(bytes)?;
@@ -169,11 +212,13 @@ impl Rebuilt {
             }
             facts::SEEN => {
                 let fact = queue_facts::read_seen(bytes)?;
+                self.of_queues.bundles.insert(owner, fact.queue);
                 let seen = &mut self.entries.entry(fact.queue).or_default().seen;
                 fact.ids.into_iter().for_each(|(place, kept)| seen.recover(owner, fact.scope, place, kept));
             }
             facts::KEYED => {
                 let (queue, keys) = queue_facts::read_keyed(bytes)?;
+                self.of_queues.bundles.insert(owner, queue);
                 let latest = &mut self.entries.entry(queue).or_default().latest;
                 keys.into_iter().for_each(|(place, keyed)| latest.recover(owner, place, keyed));
             }
@@ -228,7 +273,7 @@ impl Rebuilt {
 
     fn see(&mut self, owner: Owner) -> bool {
         self.owners.see(owner);
-        !self.dropped.contains(&owner)
+        !self.ended.owners.contains(&owner)
     }
 
     /// Moves the numbers over that were used.
@@ -238,7 +283,7 @@ impl Rebuilt {
 
     /// True when nothing has ever ended here.
     pub(crate) fn is_fresh(&self) -> bool {
-        self.dropped.is_empty()
+        self.ended.owners.is_empty() && !self.ended.any
     }
 
     /// Forgets everything in a vhost that is gone: the end of a vhost is one record, which ends all
@@ -260,7 +305,7 @@ impl Rebuilt {
         self.end_with_vhosts(system);
         let mut live = BTreeMap::new();
         for (owner, entries) in std::mem::take(&mut self.entries) {
-            let queue = self.buckets.get(&owner).map_or(owner, |(queue, _)| *queue);
+            let queue = self.of_queues.buckets.get(&owner).map_or(owner, |(queue, _)| *queue);
             if !self.queues.contains_key(&queue) {
                 continue;
             }
@@ -284,7 +329,8 @@ impl Rebuilt {
     pub(crate) fn queue_counts(&self, system: &System) -> impl Iterator<Item = (Owner, String, String, u64)> {
         self.queues.iter().map(|(owner, fact)| {
             let vhost = system.vhost(fact.vhost).map(ToString::to_string).unwrap_or_default();
-            let buckets = self.buckets.iter().filter(|(_, (queue, _))| queue == owner).map(|(bucket, _)| bucket);
+            let buckets =
+                self.of_queues.buckets.iter().filter(|(_, (queue, _))| queue == owner).map(|(bucket, _)| bucket);
             let left = std::iter::once(owner).chain(buckets).filter_map(|owner| self.left.get(owner));
             let entries = left.map(|left| left.lanes.live() as u64).sum();
             (*owner, vhost, fact.name.clone(), entries)
@@ -465,7 +511,7 @@ impl Rebuilt {
     /// now.
     fn fill_buckets(&self, engine: &Engine, left: &mut HashMap<Owner, Left>) {
         let now = engine.clock.unix_ms();
-        for (owner, (of, span)) in &self.buckets {
+        for (owner, (of, span)) in &self.of_queues.buckets {
             for vhost in engine.catalog.vhosts() {
                 let mut tables = vhost.tables.write();
                 let Some(queue) = tables.queue_by_id(*of).cloned() else { continue };
@@ -569,7 +615,10 @@ impl Replay for Replayed {
         let entries = self.rebuilt.entries.entry(owner).or_default();
         entries.pages.reference(first_seq, bodies);
         let position = entries.positions.of_mut(first_seq);
-        *position = Position { next: position.next.max(first_seq + bodies.len() as u64), mark };
+        let end = first_seq + bodies.len() as u64;
+        // One of a group is told of late, when later ones have moved the mark further.
+        let mark = if end <= position.next { position.mark.max(mark) } else { mark };
+        *position = Position { next: position.next.max(end), mark };
     }
 
     fn settled(&mut self, owner: Owner, _reason: u8, runs: &[(u64, u64)]) {
@@ -589,14 +638,14 @@ impl Replay for Replayed {
 
     fn dropped(&mut self, owner: Owner) {
         self.rebuilt.see(owner);
-        self.rebuilt.dropped.insert(owner);
+        self.rebuilt.ended.owners.insert(owner);
         self.system.apply(SystemChange::End { id: owner }, &self.catalog, &self.authority);
         self.rebuilt.definitions.remove(&owner);
         self.rebuilt.messages.retained.remove(&owner);
         self.rebuilt.messages.wills.remove(&owner);
         self.rebuilt.exchanges.remove(&owner);
         self.rebuilt.queues.remove(&owner);
-        self.rebuilt.buckets.remove(&owner);
+        self.rebuilt.of_queues.buckets.remove(&owner);
         self.rebuilt.bound.remove(&owner);
         self.rebuilt.subscriptions.remove(&owner);
         self.rebuilt.entries.remove(&owner);

@@ -18,6 +18,7 @@ use hashbrown::{HashMap, HashSet};
 use journal::Owner;
 
 use crate::arguments::Remember;
+use crate::arguments::deduplication::LARGEST_SIZE;
 use crate::message::scheduling::Instructions;
 use crate::queue::QueueContext;
 use crate::queue::arrival::Arrival;
@@ -208,13 +209,24 @@ impl SeenIds {
         }
     }
 
+    /// Forgets the oldest ids of a scope that are more than any limit allows. What limit it has is
+    /// not known here.
+    pub(crate) fn forget_beyond_any_limit(&mut self, scope: Owner) {
+        while let Some(ids) = self.scopes.get(&scope)
+            && let Some((first, _)) = ids.kept.first_key_value()
+            && ids.kept.len() as u64 > LARGEST_SIZE
+        {
+            self.remove(scope, *first);
+        }
+    }
+
     /// The owner of the bundle with this place, `new` if it has none yet.
     fn bundle_of(&mut self, scope: Owner, place: u64, new: &dyn Fn() -> Owner) -> Owner {
         *self.scopes.entry(scope).or_default().bundles.entry(place / BUNDLE).or_insert_with(new)
     }
 
     /// The owners of all bundles.
-    fn bundles(&self) -> impl Iterator<Item = Owner> {
+    pub(crate) fn bundles(&self) -> impl Iterator<Item = Owner> {
         self.scopes.values().flat_map(|ids| ids.bundles.values().copied())
     }
 

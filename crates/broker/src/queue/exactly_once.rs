@@ -70,7 +70,7 @@ impl ExactlyOnce {
     }
 
     /// Logs all of it.
-    pub(super) fn log(&self, appender: &mut Appender<'_>, queue: Owner) {
+    pub(crate) fn log(&self, appender: &mut Appender<'_>, queue: Owner) {
         for (handed, numbers) in [(Handed::Received, &self.received), (Handed::Taken, &self.taken)] {
             let numbers: Vec<u64> = numbers.iter().copied().collect();
             log_handed(appender, None, queue, (handed, &numbers));

@@ -1,17 +1,14 @@
 //! The facts that the log has of a queue, as bytes both ways. `docs/formats/facts.md` draws them.
 
-use std::sync::Arc;
-
 use journal::{Appender, Group, Owner};
 
 use crate::encoding::{Malformed, Reader, write_bytes, write_text, write_varint};
 use crate::queue::{
-    Bound, EntryAnnotations, Keyed, Queue, Reason, Remains, RememberedId, Returns, SETTLED_BEFORE, Span, Waiters,
-    reason_code,
+    Bound, EntryAnnotations, Keyed, Queue, Reason, Remains, RememberedId, Returns, SETTLED_BEFORE, Span, reason_code,
 };
 use crate::store::facts::{
-    ANNOTATIONS, BIND, BUCKET, DYING, DYING_RUNS, KEYED, QUEUE, RETURNS, RETURNS_RUNS, SEEN, log_accounted, log_pair,
-    log_position, log_retry, table_bytes, write_declarer,
+    ANNOTATIONS, BIND, BUCKET, DYING, DYING_RUNS, KEYED, QueueFact, RETURNS, RETURNS_RUNS, SEEN, log_accounted,
+    log_pair, log_position, log_retry, table_bytes,
 };
 use crate::store::runs::log_valued;
 use crate::value::Table;
@@ -19,21 +16,17 @@ use crate::value::Table;
 /// Ids or keys in one fact at most, in the restatement of a bundle.
 const IDS_TOGETHER: usize = 128;
 
-/// Logs a queue that counts for this user.
-pub(crate) fn log_queue(
-    appender: &mut Appender<'_>,
-    group: Option<Group>,
-    vhost: Owner,
-    queue: &Queue,
-    declared_by: Option<&str>,
-) {
-    let mut bytes = Vec::new();
-    write_varint(&mut bytes, vhost);
-    write_text(&mut bytes, &queue.name);
-    bytes.push(queue.auto_delete.into());
-    table_bytes(&mut bytes, &queue.declared);
-    write_declarer(&mut bytes, declared_by);
-    appender.fact(group, queue.id, QUEUE, &[&bytes]);
+impl Queue {
+    /// Its declaration, as logged. It counts for this user.
+    pub(crate) fn fact(&self, vhost: Owner, declared_by: Option<&str>) -> QueueFact {
+        QueueFact {
+            vhost,
+            name: self.name.to_string(),
+            auto_delete: self.auto_delete,
+            arguments: self.declared.clone(),
+            declared_by: declared_by.map(str::to_owned),
+        }
+    }
 }
 
 /// Logs a binding to `destination`, or its end.
@@ -205,39 +198,34 @@ impl LaneFacts {
     }
 }
 
-/// Logs everything about a queue except its entries.
-pub(crate) fn log_whole_queue(
+/// Logs everything about a queue except its declaration and its entries.
+pub(crate) fn log_state(
     appender: &mut Appender<'_>,
-    vhost: Owner,
-    queue: &Arc<Queue>,
+    queue: Owner,
     bound: &[Bound],
     lanes: &[LaneFacts],
     remains: &Remains<'_>,
 ) {
-    match &queue.bucket {
-        None => log_queue(appender, None, vhost, queue, remains.declared_by),
-        Some(bucket) => log_bucket(appender, queue.id, bucket.owner, bucket.span),
-    }
     for lane in lanes {
-        lane.log(appender, queue.id);
+        lane.log(appender, queue);
     }
     for bound in bound {
-        log_binding(appender, None, queue.id, BIND, bound);
+        log_binding(appender, None, queue, BIND, bound);
     }
     // In front of the numbers that an earlier version reads alone.
     let both = remains.returns.iter().filter_map(|(seq, returns)| Some((*seq, returns.both()?)));
-    log_valued(appender, queue.id, RETURNS_RUNS, both);
+    log_valued(appender, queue, RETURNS_RUNS, both);
     let counted = remains.returns.iter().map(|(seq, returns)| (*seq, u64::from(returns.counted())));
-    log_valued(appender, queue.id, RETURNS_RUNS, counted);
-    let decided = remains.decided.iter().map(|(seq, reason)| (*seq, u64::from(reason_code(*reason))));
-    log_valued(appender, queue.id, DYING_RUNS, decided);
-    for (seq, due) in remains.waiting.into_iter().flat_map(Waiters::iter) {
-        log_retry(appender, queue.id, seq, due);
+    log_valued(appender, queue, RETURNS_RUNS, counted);
+    let decided = remains.decided.iter().map(|(seq, code)| (*seq, u64::from(*code)));
+    log_valued(appender, queue, DYING_RUNS, decided);
+    for (seq, due) in &remains.waiting {
+        log_retry(appender, queue, *seq, *due);
     }
     for (seq, annotations) in remains.annotations.into_iter().flat_map(EntryAnnotations::iter) {
-        log_annotations(appender, queue.id, seq, annotations);
+        log_annotations(appender, queue, seq, annotations);
     }
-    remains.exactly_once.into_iter().for_each(|all| all.log(appender, queue.id));
+    remains.exactly_once.into_iter().for_each(|all| all.log(appender, queue));
 }
 
 #[cfg(test)]

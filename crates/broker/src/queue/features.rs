@@ -19,7 +19,7 @@ use crate::queue::message_groups::Groups;
 use crate::queue::{
     Bucket, Consumer, Dues, EntryAnnotations, ExactlyOnce, Inner, Keyed, Lanes, MessageIdentity, Queue, QueueContext,
 };
-use crate::queue::{Reason, RememberedId, Returns, State, Visit, Waiters};
+use crate::queue::{Reason, RememberedId, Returns, State, Visit, Waiters, reason_code};
 use crate::routing::Load;
 use crate::value::Table;
 
@@ -150,13 +150,13 @@ impl Features {
     }
 }
 
-/// The facts of a restatement about a queue's entries, and who declared it.
+/// The facts of a restatement about a queue's entries.
 pub(crate) struct Remains<'a> {
-    /// The user that the queue counts for.
-    pub(crate) declared_by: Option<&'a str>,
     pub(crate) returns: Vec<(u64, Returns)>,
-    pub(crate) decided: &'a BTreeMap<u64, Reason>,
-    pub(crate) waiting: Option<&'a Waiters>,
+    /// Each with the code of its reason.
+    pub(crate) decided: Vec<(u64, u8)>,
+    /// Each with its due time.
+    pub(crate) waiting: Vec<(u64, u64)>,
     pub(crate) annotations: Option<&'a EntryAnnotations>,
     pub(crate) exactly_once: Option<&'a ExactlyOnce>,
 }
@@ -193,10 +193,18 @@ impl Inner {
     /// returned, which deaths are decided, which entries wait, and what was noted on them.
     pub(crate) fn restated(&self) -> Remains<'_> {
         let Features { decided, waiting, annotations, exactly_once, .. } = &self.features;
-        let declared_by = self.weight.payer().map(Declared::user);
-        let (waiting, annotations) = (waiting.as_deref(), annotations.as_deref());
-        let exactly_once = exactly_once.as_deref();
-        Remains { declared_by, returns: self.lanes.returns(), decided, waiting, annotations, exactly_once }
+        Remains {
+            returns: self.lanes.returns(),
+            decided: decided.iter().map(|(seq, reason)| (*seq, reason_code(*reason))).collect(),
+            waiting: waiting.iter().flat_map(|waiting| waiting.iter()).collect(),
+            annotations: annotations.as_deref(),
+            exactly_once: exactly_once.as_deref(),
+        }
+    }
+
+    /// The user that the queue counts for.
+    pub(crate) fn declared_by(&self) -> Option<&str> {
+        self.weight.payer().map(Declared::user)
     }
 
     /// The facts of a bundle in a restatement.

@@ -26,8 +26,7 @@ mod shown;
 mod weight;
 
 pub(crate) use evict::{Dropped, Swept};
-use purge::Runs;
-pub(crate) use purge::{Piece, Purged};
+pub(crate) use purge::{Piece, Purged, Runs};
 pub(crate) use weight::Coming;
 
 /// The memory of an entry in a hot page while its message is away, in bytes.

@@ -79,6 +79,11 @@ impl Positions {
         }
     }
 
+    /// Each lane that has a position, with it.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (LaneNumber, Position)> {
+        std::iter::once((0, self.normal)).chain(self.others.iter().map(|(lane, position)| (*lane, *position)))
+    }
+
     /// The next sequence number of the lane that a page is in.
     pub(crate) fn next_of_page(&self, page: u64) -> u64 {
         match lane_of_page(page) {

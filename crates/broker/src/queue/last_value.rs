@@ -166,6 +166,11 @@ impl LastValues {
         numbers.into_iter().filter_map(|number| before(self.show(number))).collect()
     }
 
+    /// The owners of all bundles.
+    pub(crate) fn bundles(&self) -> impl Iterator<Item = Owner> {
+        self.bundles.values().copied()
+    }
+
     /// The keys of a bundle that are in the log, with their places.
     pub(crate) fn logged(&self, bundle: Owner) -> Option<Vec<(u64, &Keyed)>> {
         let (number, _) = self.bundles.iter().find(|(_, owner)| **owner == bundle)?;

@@ -101,8 +101,36 @@ pub(crate) struct QueueFact {
     pub(crate) declared_by: Option<String>,
 }
 
+impl ExchangeFact {
+    /// Logs that it is this owner's.
+    pub(crate) fn log(&self, appender: &mut Appender<'_>, group: Option<Group>, exchange: Owner) {
+        let mut bytes = Vec::new();
+        write_varint(&mut bytes, self.vhost);
+        write_text(&mut bytes, &self.name);
+        write_text(&mut bytes, self.kind.name());
+        bytes.push(self.auto_delete.into());
+        bytes.push(self.internal.into());
+        table_bytes(&mut bytes, &self.arguments);
+        write_declarer(&mut bytes, self.declared_by.as_deref());
+        appender.fact(group, exchange, EXCHANGE, &[&bytes]);
+    }
+}
+
+impl QueueFact {
+    /// Logs that it is this owner's.
+    pub(crate) fn log(&self, appender: &mut Appender<'_>, group: Option<Group>, queue: Owner) {
+        let mut bytes = Vec::new();
+        write_varint(&mut bytes, self.vhost);
+        write_text(&mut bytes, &self.name);
+        bytes.push(self.auto_delete.into());
+        table_bytes(&mut bytes, &self.arguments);
+        write_declarer(&mut bytes, self.declared_by.as_deref());
+        appender.fact(group, queue, QUEUE, &[&bytes]);
+    }
+}
+
 /// Writes the last part of a declaration: the user that it counts for, or nothing.
-pub(crate) fn write_declarer(into: &mut Vec<u8>, user: Option<&str>) {
+fn write_declarer(into: &mut Vec<u8>, user: Option<&str>) {
     if let Some(user) = user {
         write_text(into, user);
     }

@@ -109,8 +109,15 @@ fn user() -> User {
 }
 
 fn write(path: &Path) {
-    let mut script = open(path);
-    script.check(WRITTEN);
+    say(&mut open(path), &mut |_| ());
+}
+
+/// Says what the directory has, and tells after each line.
+pub(crate) fn say(script: &mut Script, after: &mut dyn FnMut(&Script)) {
+    for step in WRITTEN {
+        script.check(&[*step]);
+        after(script);
+    }
     let broker = &script.broker().broker;
     let (spec, limits) = vhost();
     broker.set_policy("/", PolicyKind::User, "short", policy(), &auth::Identity::operator("test")).unwrap();
@@ -118,10 +125,15 @@ fn write(path: &Path) {
     broker.limit_vhost("other", limits).unwrap();
     broker.add_user(user()).unwrap();
     script.broker().flush();
+    after(script);
 }
 
 fn assert_found(path: &Path) {
-    let mut script = open(path);
+    assert_has(&mut open(path));
+}
+
+/// Everything that was said is there.
+pub(crate) fn assert_has(script: &mut Script) {
     let broker = &script.broker().broker;
     let policies = broker.policies(PolicyKind::User);
     assert_eq!(policies.iter().map(|policy| (&*policy.name, &policy.spec)).collect::<Vec<_>>(), [("short", &policy())]);

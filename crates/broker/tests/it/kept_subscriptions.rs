@@ -11,7 +11,7 @@ use testkit::script::Script;
 use crate::kept::copy_all;
 
 /// The script that wrote the directory.
-const WRITTEN: &[(&str, &str)] = &[
+pub(crate) const WRITTEN: &[(&str, &str)] = &[
     ("a subscribe me/news q.news amq.topic a.* amq.direct d + durable x-selector=n=1 x-expires=3600000", ""),
     ("a subscribe work q.work amq.topic a.* + durable shared; subscribe gone q.gone amq.topic # + durable", ""),
     ("a subscribe work q.work amq.topic b + durable shared; unsubscribe gone", ""),
@@ -24,7 +24,7 @@ const WRITTEN: &[(&str, &str)] = &[
 ];
 
 /// What every version finds there.
-const FOUND: &[(&str, &str)] = &[
+pub(crate) const FOUND: &[(&str, &str)] = &[
     ("* subscriptions", "q.news: 'news' of client 'me' Exclusive n=1, q.work: 'work' Shared"),
     ("a consume subscription:me/news n no-ack", "n:1=1, n:2=3"),
     ("b consume subscription:me/news n", "403 queue 'q.news' in vhost '/' in exclusive use"),

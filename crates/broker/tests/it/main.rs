@@ -21,6 +21,7 @@ mod diagnosing;
 mod ending;
 mod exactly_once;
 mod explaining;
+mod following;
 mod grouping;
 mod history;
 mod homes;

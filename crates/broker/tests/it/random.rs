@@ -23,11 +23,11 @@ enum Within {
 const CLIENTS: usize = 3;
 const SESSIONS: u32 = 2;
 const QUEUES: usize = 4;
-const STEPS: u64 = 200;
+pub(crate) const STEPS: u64 = 200;
 
-struct Run {
+pub(crate) struct Run {
     random: Random,
-    broker: TestBroker,
+    pub(crate) broker: TestBroker,
     peers: Vec<Peer>,
     model: Model,
     /// Tags and publish numbers so far, by session.
@@ -86,9 +86,15 @@ fn spec(queue: usize, rules: &Rules) -> QueueSpec {
 
 impl Run {
     fn new(seed: u64) -> Self {
+        let disk = (!seed.is_multiple_of(2)).then(|| SimDisk::new(seed, 64 << 20));
+        Self::on(seed, disk.as_ref())
+    }
+
+    /// Over a disk, or in memory.
+    pub(crate) fn on(seed: u64, on: Option<&SimDisk>) -> Self {
         let mut rules = rules();
-        let (disk, reads) = (!seed.is_multiple_of(2), seed % 4 >= 2);
-        let mut setup = if disk { Setup::stepped(&SimDisk::new(seed, 64 << 20), 16 << 20) } else { Setup::memory() };
+        let (disk, reads) = (on.is_some(), seed % 4 >= 2);
+        let mut setup = on.map_or_else(Setup::memory, |disk| Setup::stepped(disk, 16 << 20));
         if reads {
             // No ready message stays in memory, except transient ones without a disk. A message
             // that is being read for a consumer may be dropped for a new one. The model does not
@@ -129,7 +135,7 @@ impl Run {
         self.random.below(limit as u64) as usize
     }
 
-    fn step(&mut self) {
+    pub(crate) fn step(&mut self) {
         let client = self.below(CLIENTS);
         let session = 1 + self.below(SESSIONS as usize) as u32;
         let (key, queue) = ((client, session), self.below(QUEUES));

@@ -67,7 +67,8 @@ struct Following {
 
 impl Opened {
     /// Starts the journal and its threads to follow another. `live`, `owners` and `on_failure` are
-    /// as in [`Opened::start`]; until [`Follower::promote`] the owners answer from what was followed.
+    /// as in [`Opened::start`]; until [`Follower::promote`] the owners answer from what was
+    /// followed.
     ///
     /// # Errors
     /// For a journal in memory, and when there is no room; else what the disk said.

@@ -162,7 +162,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["tasks"],
             &["broker"],
             // What operators ask for.
-            &["admin", "browse", "redrive", "repair", "report", "tracing"],
+            &["admin", "browse", "redrive", "repair", "report", "standby", "tracing"],
             &["explain"],
         ],
         allowed: &[],
@@ -224,7 +224,9 @@ pub(super) const FOLDERS: &[Folder] = &[
         layers: &[
             &["disk_watch"],
             &["admission", "alarms", "bounds", "clients", "declarations", "delay", "open_error", "pager", "pages", "replies", "walk", "wills"],
-            &["checkpoint", "connections", "ending", "recovery", "rights", "sealed", "system", "tracing"],
+            &["recovery"],
+            &["follow"],
+            &["checkpoint", "connections", "ending", "rights", "sealed", "system", "tracing"],
             &["dead_letter", "expiry", "policies", "retained", "users", "verify"],
             &["housekeeping"],
         ],

@@ -44,11 +44,11 @@ pub(crate) enum Piece {
 
 /// Runs of numbers, each (first, count), in order.
 #[derive(Debug, Default)]
-pub(super) struct Runs(pub(super) Vec<(u64, u64)>);
+pub(crate) struct Runs(pub(crate) Vec<(u64, u64)>);
 
 impl Runs {
     /// Adds the numbers from `first` up to `end`.
-    pub(super) fn add(&mut self, first: u64, end: u64) {
+    pub(crate) fn add(&mut self, first: u64, end: u64) {
         if first >= end {
             return;
         }
@@ -61,7 +61,7 @@ impl Runs {
     /// Adds the numbers from `from` up to the last bit of `bits` that are not set; the bits begin
     /// at `start`. Returns the number behind that. A word without a gap costs one comparison, and
     /// most words of a backlog have none.
-    pub(super) fn add_gaps(&mut self, mut from: u64, start: u64, bits: &Bits) -> u64 {
+    pub(crate) fn add_gaps(&mut self, mut from: u64, start: u64, bits: &Bits) -> u64 {
         for (start, word) in (start..).step_by(64).zip(bits) {
             if *word == u64::MAX {
                 self.add(from, start);
