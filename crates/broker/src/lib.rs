@@ -80,8 +80,8 @@ pub use redrive::{RedriveMode, Redriven};
 pub use repair::{Repair, RepairMode};
 pub use report::{
     AppliedPolicies, BindingPlace, BindingReport, ClientReport, ConsumerReport, DeclaredQueue, Diagnosis,
-    ExchangeReport, Holder, MemoryUse, Messages, Names, Objects, Overview, QueueCounts, QueueReport, RETAINED_BETWEEN,
-    RetainedReport, Share, Standing,
+    ExchangeReport, Holder, Left, MemoryUse, Messages, Names, Objects, Overview, QueueCounts, QueueReport,
+    RETAINED_BETWEEN, RetainedReport, Share, Standing, WILL_BETWEEN, WillReport,
 };
 /// A property's value for selectors.
 pub use selector::Value as Selected;

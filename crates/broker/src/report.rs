@@ -6,6 +6,7 @@ pub(crate) mod objects;
 mod parts;
 mod retained;
 mod share;
+mod wills;
 
 use std::sync::Arc;
 
@@ -18,7 +19,9 @@ use crate::arguments::idle;
 use crate::broker::Broker;
 use crate::catalog::Tables;
 use crate::catalog::policies::Policy;
+use crate::catalog::retained::RetainedCount;
 use crate::catalog::subscriptions::SubscriptionFact;
+use crate::catalog::wills::WillCount;
 use crate::engine::clients::{ClientShared, SessionReport, Terms};
 use crate::engine::disk_watch::DiskBounds;
 use crate::memory::ledger::Held;
@@ -32,6 +35,7 @@ pub use objects::{BindingReport, ConsumerReport, ExchangeReport, Holder};
 pub use parts::{BindingPlace, Names, QueueCounts};
 pub use retained::{RETAINED_BETWEEN, RetainedReport};
 pub use share::Share;
+pub use wills::{WILL_BETWEEN, WillReport};
 
 /// Numbers about the whole broker.
 #[derive(Debug, Clone)]
@@ -73,6 +77,21 @@ pub struct Objects {
     pub exchanges: u64,
     /// Declared bindings.
     pub bindings: u64,
+    /// What clients left with the broker besides queues.
+    pub left: Left,
+}
+
+/// What clients left with the broker besides queues.
+#[derive(Debug, Clone, Default)]
+pub struct Left {
+    /// Subscriptions, stored sessions of MQTT included.
+    pub subscriptions: u64,
+    /// Those without a consumer.
+    pub offline_subscriptions: u64,
+    /// Retained messages.
+    pub retained: RetainedCount,
+    /// Wills.
+    pub wills: WillCount,
 }
 
 /// The messages in all queues.
@@ -268,7 +287,19 @@ impl Broker {
                 overview.messages.delayed += delayed + inner.waiting() as u64;
                 let damaged = inner.damage().is_some() || (inner.live() > 0 && lost.contains_key(&queue.id));
                 overview.objects.damaged_queues += u64::from(damaged);
+                let left = &mut overview.objects.left;
+                if tables.subscriptions.of_queue(queue.id).is_some() {
+                    left.subscriptions += 1;
+                    left.offline_subscriptions += u64::from(inner.consumer_count() == 0);
+                }
             }
+            drop(tables);
+            let left = &mut overview.objects.left;
+            let (retained, wills) = (self.retained_count(&vhost.name), self.will_count(&vhost.name));
+            left.retained.messages += retained.messages;
+            left.retained.bytes += retained.bytes;
+            left.wills.wills += wills.wills;
+            left.wills.waiting += wills.waiting;
         }
     }
 

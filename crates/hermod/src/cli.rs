@@ -41,6 +41,7 @@ mod users;
 mod verify;
 mod vhosts;
 mod why;
+mod wills;
 
 pub(crate) use arguments::split as split_commas;
 pub(crate) use ask::{Server, ask, change, list};
@@ -145,7 +146,8 @@ fn ask_broker(verb: &str, server: &Server, arguments: &ArgMatches) -> Result<(),
         "retained" => retained::run(server, arguments, form),
         "shovels" => shovels::run(server, arguments, form),
         "migrate" => migrate::run(server, arguments, form),
-        "subscriptions" => list::run(server, &list::SUBSCRIPTIONS, arguments, form),
+        "subscriptions" => objects::subscriptions(server, arguments, form),
+        "wills" => wills::run(server, arguments, form),
         "losses" => list::run(server, &list::LOSSES, arguments, form),
         "log" => log::run(server, arguments, form),
         "audit" => list::run(server, &list::AUDIT, arguments, form),
@@ -277,7 +279,7 @@ fn serving_with(names: &[&str]) -> Command {
 }
 
 /// The commands that list objects and change them.
-fn administration() -> [Command; 21] {
+fn administration() -> [Command; 22] {
     [
         objects::queues_command(asking("queues", "List, declare, delete and purge queues")),
         objects::exchanges_command(asking("exchanges", "List, declare and delete exchanges")),
@@ -291,7 +293,8 @@ fn administration() -> [Command; 21] {
         retained::command(asking("retained", "List and remove retained messages")),
         shovels::command(asking("shovels", "List, set and clear shovels, which move messages between brokers")),
         migrate::command(asking("migrate", "Bring the queues of another broker here, with their messages")),
-        list::arguments(asking("subscriptions", "List subscriptions, each with its queue")),
+        objects::subscriptions_command(asking("subscriptions", "List and delete subscriptions, each with its queue")),
+        wills::command(asking("wills", "List and remove wills")),
         list::arguments(asking("losses", "List the last messages that were dropped, and why")),
         list::arguments(asking("audit", "List who changed what since the start, and what was refused")),
         log::command(asking("log", "Show the last lines of the log, or follow it")),

@@ -32,6 +32,7 @@ mod reading;
 mod seen;
 mod sessions;
 mod shovels;
+mod subscriptions;
 mod tasks;
 mod trouble;
 mod users;
@@ -58,6 +59,7 @@ pub(crate) fn router() -> Router<Arc<Source>> {
         .merge(explained::router())
         .merge(policies::router())
         .merge(shovels::router())
+        .merge(subscriptions::router())
         .merge(tasks::router())
         .merge(users::router())
         .merge(vhosts::router())

@@ -72,8 +72,9 @@ pub use report::{
 pub use resources::{
     BindingChange, BindingFields, Change, ConnectionChange, DestinationType, ExchangeChange, Explain, Explanation,
     Extent, Imported, LONGEST_DEFINITIONS, LimitChange, Listed, NodeChange, PermissionChange, PlannedRow, PolicyChange,
-    PolicyFields, PublishFields, QueueChange, Reason, RetainedChange, Secret, ShovelChange, ShovelStatus, TaskChange,
-    TaskFields, TaskTo, UserChange, VhostChange, explain_error, percent_encoded,
+    PolicyFields, PublishFields, QueueChange, Reason, RetainedChange, Secret, ShovelChange, ShovelStatus,
+    SubscriptionChange, TaskChange, TaskFields, TaskTo, UserChange, VhostChange, WillChange, explain_error,
+    percent_encoded,
 };
 pub use server::{Endpoints, Management};
 pub use source::{Encoding, Source};

@@ -2,7 +2,7 @@
 //! made for RabbitMQ work. Figures of Hermod alone start with `hermod_`. A figure that is not known
 //! is left out.
 
-use broker::{Durations, Held, Overview, QueueReport, Sizes, Totals};
+use broker::{Durations, Held, Left, Overview, QueueReport, Sizes, Totals};
 
 use crate::counters::{ALL_LENGTHS, CHURN, Counter, LENGTHS, OF_QUEUES, TRAFFIC, counter};
 use crate::exposition::Exposition;
@@ -146,6 +146,17 @@ fn objects(out: &mut Exposition, overview: &Overview) {
     out.gauge("hermod_queues_unattended", unattended, overview.objects.unattended_queues);
     out.gauge("hermod_exchanges", "Exchanges", overview.objects.exchanges);
     out.gauge("hermod_bindings", "Bindings", overview.objects.bindings);
+    let Left { subscriptions, offline_subscriptions, retained, wills } = &overview.objects.left;
+    for (name, help, count) in [
+        ("hermod_subscriptions", "Subscriptions, stored sessions of MQTT included", *subscriptions),
+        ("hermod_subscriptions_offline", "Subscriptions without a consumer", *offline_subscriptions),
+        ("hermod_retained_messages", "Retained messages", retained.messages),
+        ("hermod_retained_bytes", "Bytes of retained messages", retained.bytes),
+        ("hermod_wills", "Wills", wills.wills),
+        ("hermod_wills_waiting", "Wills of clients that are gone, which wait for their time", wills.waiting),
+    ] {
+        out.gauge(name, help, count);
+    }
     for counter in &CHURN {
         out.counter(&format!("rabbitmq_{}_total", counter.metric), counter.help, (counter.read)(overview));
     }

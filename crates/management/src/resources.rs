@@ -27,6 +27,7 @@ mod subscriptions;
 mod tasks;
 mod users;
 mod vhosts;
+mod wills;
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -56,11 +57,13 @@ pub(crate) use queues::fetched;
 pub(crate) use queues::movement;
 pub use retained::RetainedChange;
 pub use shovels::{ShovelChange, ShovelStatus};
+pub use subscriptions::SubscriptionChange;
 pub(crate) use tasks::kept::kept_in;
 pub(crate) use tasks::plan;
 pub use tasks::{PlannedRow, TaskChange, TaskFields, TaskTo};
 pub use users::{Secret, UserChange};
 pub use vhosts::VhostChange;
+pub use wills::WillChange;
 
 /// Handlers of changes that the native API has too.
 pub(crate) mod native {
@@ -68,8 +71,10 @@ pub(crate) mod native {
     pub(crate) use super::policies::{native_clear as clear_policy, native_put as put_policy};
     pub(crate) use super::queues::{purge as purge_queue, put as put_queue, remove as delete_queue};
     pub(crate) use super::retained::native_remove as remove_retained;
+    pub(crate) use super::subscriptions::native_remove as remove_subscription;
     pub(crate) use super::users::{put as put_user, remove as delete_user};
     pub(crate) use super::vhosts::{put as put_vhost, remove as delete_vhost};
+    pub(crate) use super::wills::native_remove as remove_will;
 }
 
 /// The kinds of things that can be listed.
@@ -122,6 +127,8 @@ pub enum Listed {
     Shovels,
     /// How shovels are doing.
     ShovelStates,
+    /// Wills.
+    Wills,
 }
 
 impl Listed {
@@ -151,6 +158,7 @@ impl Listed {
             Self::Subscriptions => &subscriptions::Subscriptions,
             Self::Shovels => &shovels::Shovels,
             Self::ShovelStates => &shovels::ShovelStates,
+            Self::Wills => &wills::Wills,
         }
     }
 }
@@ -218,6 +226,10 @@ pub enum Change {
     Retained(RetainedChange),
     /// Of shovels.
     Shovels(ShovelChange),
+    /// Of wills.
+    Wills(WillChange),
+    /// Of subscriptions.
+    Subscriptions(SubscriptionChange),
     /// Of the node itself.
     Node(NodeChange),
 }
@@ -237,6 +249,8 @@ impl Changes for Change {
             Self::Tasks(change) => change.told(),
             Self::Retained(change) => change.told(),
             Self::Shovels(change) => change.told(),
+            Self::Wills(change) => change.told(),
+            Self::Subscriptions(change) => change.told(),
             Self::Node(change) => change.told(),
         }
     }
@@ -255,6 +269,8 @@ impl Changes for Change {
             Self::Tasks(change) => change.apply(broker, caller),
             Self::Retained(change) => change.apply(broker, caller),
             Self::Shovels(change) => change.apply(broker, caller),
+            Self::Wills(change) => change.apply(broker, caller),
+            Self::Subscriptions(change) => change.apply(broker, caller),
             Self::Node(change) => change.apply(broker, caller),
         }
     }

@@ -173,6 +173,18 @@ impl WillTable {
         self.of_clients.get(key).copied()
     }
 
+    /// Those whose wills can be taken back.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &WillKey> {
+        self.of_clients.keys()
+    }
+
+    /// The message of a will, and when it is due if its client is gone.
+    pub(crate) fn shown(&self, owner: Owner) -> Option<(Message, Option<u64>)> {
+        let WillFact { message, due, .. } = &self.wills.get(&owner)?.fact;
+        let at = if let Due::At(at) = due { Some(*at) } else { None };
+        Some((message.clone(), at))
+    }
+
     /// When a will is to be published.
     pub(crate) fn due(&self, owner: Owner) -> Option<Due> {
         self.wills.get(&owner).map(|will| will.fact.due)

@@ -1,4 +1,4 @@
-//! The retained messages of vhosts and their wills, as management shows them. The table's lock is
+//! The retained messages of vhosts, as management shows them. The table's lock is
 //! let go of between pieces.
 
 use std::sync::Arc;
@@ -6,7 +6,6 @@ use std::sync::Arc;
 use crate::broker::Broker;
 use crate::catalog::Vhost;
 use crate::catalog::retained::{RetainedCount, RetainedSearch, Searched};
-use crate::catalog::wills::WillCount;
 use crate::message::Message;
 use crate::report::Names;
 use crate::routing::Sought;
@@ -38,11 +37,6 @@ impl Broker {
     pub fn retained_count(&self, vhost: &str) -> RetainedCount {
         let vhost = self.engine.catalog.vhost(vhost).filter(|vhost| vhost.retained.is_used());
         vhost.map_or_else(RetainedCount::default, |vhost| vhost.retained.lock().count())
-    }
-
-    /// How many wills a vhost has; none for one that is not there.
-    pub fn will_count(&self, vhost: &str) -> WillCount {
-        self.engine.catalog.vhost(vhost).map_or_else(WillCount::default, |vhost| vhost.wills.lock().count())
     }
 
     /// The names of all retained messages of a vhost, each an exchange and a topic with

@@ -29,6 +29,8 @@ use crate::value::Table;
 
 /// Wills that are published in one round of the housekeeping.
 const AT_ONCE: usize = 256;
+/// The tag of users who may remove the wills of others.
+const ADMINISTRATOR: &str = "administrator";
 /// How long a will waits that an alarm holds up, before it is tried again, in milliseconds.
 const HELD: u64 = 1000;
 
@@ -83,6 +85,24 @@ impl Client {
     pub fn withdraw_will(&mut self, client: &str) -> Ticket {
         let owner = self.vhost.wills.lock().of_client(&self.will_key(client));
         owner.map_or(Ticket::NONE, |owner| self.engine.end_will(&self.vhost, owner, None))
+    }
+
+    /// Removes the will that a user left under the name of a client: it is not published. Users
+    /// remove their own, and administrators those of all. Returns the ticket for the reply.
+    ///
+    /// # Errors
+    /// `AccessRefused`; `NotFound` if there is no such will.
+    pub fn remove_will(&mut self, user: &str, client: &str) -> Result<Ticket, Error> {
+        let identity = &self.shared.identity;
+        if user != identity.user() && !self.engine.authority.is_tagged(identity, ADMINISTRATOR) {
+            return Err(Error::refused(format!("only user '{user}' and administrators remove its wills")));
+        }
+        let key = WillKey { user: user.into(), client: client.into() };
+        let owner = self.vhost.wills.lock().of_client(&key);
+        let owner = owner.ok_or_else(|| {
+            Error::not_found(format!("no will of client '{client}' of user '{user}' in vhost '{}'", self.vhost.name))
+        })?;
+        Ok(self.engine.end_will(&self.vhost, owner, None))
     }
 
     /// The connection has ended without a word: the will that was left under this name is published

@@ -1,7 +1,9 @@
 //! Declarations in a running broker: `hermod queues`, `exchanges` and `bindings`.
 
 use clap::{ArgMatches, Command};
-use management::{BindingChange, BindingFields, Change, DestinationType, ExchangeChange, QueueChange};
+use management::{
+    BindingChange, BindingFields, Change, DestinationType, ExchangeChange, QueueChange, SubscriptionChange,
+};
 use serde_json::{Map, Value as Json};
 
 use crate::cli::arguments::{ask_for, option, position, text, vhost};
@@ -83,6 +85,30 @@ pub(crate) fn queues(server: &Server, arguments: &ArgMatches, form: Form) -> Res
     };
     let count = made?;
     if verb == "declare" { Ok(()) } else { show(&format!("{} dropped\n", counted(count, ["message", "messages"]))) }
+}
+
+/// The verbs of `hermod subscriptions`.
+pub(crate) fn subscriptions_command(command: Command) -> Command {
+    listing(command, "List subscriptions, each with its queue").subcommand(
+        Command::new("delete")
+            .about("Delete a subscription with its queue and all that this keeps")
+            .arg(position("queue", "QUEUE", "Its queue"))
+            .arg(vhost()),
+    )
+}
+
+/// Runs `hermod subscriptions …`.
+pub(crate) fn subscriptions(server: &Server, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
+    let all = |given| list::run(server, &list::SUBSCRIPTIONS, given, form);
+    match arguments.subcommand() {
+        Some(("delete", given)) => {
+            let (queue, vhost) = (text(given, "queue"), text(given, "vhost"));
+            let count = change(server, Change::Subscriptions(SubscriptionChange::Delete { vhost, queue }))?;
+            show(&format!("{} dropped\n", counted(count, ["message", "messages"])))
+        }
+        Some((_, given)) => all(given),
+        None => all(arguments),
+    }
 }
 
 /// The verbs of `hermod exchanges`.

@@ -206,9 +206,13 @@ fn path(what: Listed, vhost: Option<&str>) -> Option<String> {
         Listed::Users => return Some("users".to_owned()),
         Listed::Vhosts => return Some("vhosts".to_owned()),
         Listed::UserLimits => return Some("user-limits".to_owned()),
-        Listed::Losses | Listed::Strangers | Listed::Log | Listed::Audit | Listed::Retained | Listed::Subscriptions => {
-            return None;
-        }
+        Listed::Losses
+        | Listed::Strangers
+        | Listed::Log
+        | Listed::Audit
+        | Listed::Retained
+        | Listed::Subscriptions
+        | Listed::Wills => return None,
     };
     Some(match vhost.map(percent_encoded) {
         None => name.to_owned(),

@@ -294,7 +294,7 @@ fn a_purge_and_a_deletion_that_keep_messages_are_undone() {
 }
 
 #[test]
-fn retained_messages_and_subscriptions_are_listed_and_the_former_removed() {
+fn retained_messages_and_subscriptions_are_listed_and_removed() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);
     let mut client = Stomp::connect(&server);
@@ -321,6 +321,14 @@ fn retained_messages_and_subscriptions_are_listed_and_the_former_removed() {
     assert_eq!((remove("a.b"), remove("none")), (0, 0));
     assert_eq!(listed().1, [r#""amq.topic" "c" 5 false"#]);
     assert_eq!(run(hermod("retained", dir.path()).args(["remove", "none", "c"])).0, 66);
+    let subscriptions = json("subscriptions", &dir);
+    let queue = subscriptions[0]["queue"].as_str().unwrap();
+    let (code, said, _) = run(hermod("subscriptions", dir.path()).args(["delete", queue]));
+    assert_eq!((code, said.as_str()), (0, "0 messages dropped\n"));
+    assert_eq!(json("subscriptions", &dir), serde_json::json!([]));
+    assert_eq!(json("wills", &dir), serde_json::json!([]));
+    let (code, _, said) = run(hermod("wills", dir.path()).args(["remove", "guest", "c"]));
+    assert!(code == 66 && said.contains("no will of client 'c' of user 'guest'"), "{said}");
 }
 
 #[test]

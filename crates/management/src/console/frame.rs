@@ -27,9 +27,10 @@ const PARTS: [(Part, &str, &str); 8] = [
 ];
 
 /// The parts behind *More*.
-const MORE: [(Part, &str, &str); 7] = [
+const MORE: [(Part, &str, &str); 8] = [
     (Part::Sessions, "Sessions", "/sessions"),
     (Part::Shovels, "Shovels", "/shovels"),
+    (Part::Subscriptions, "Subscriptions", "/subscriptions"),
     (Part::Limits, "Limits", "/limits"),
     (Part::Log, "Log", "/log"),
     (Part::Audit, "Audit", "/audit"),
@@ -50,6 +51,7 @@ pub(super) enum Part {
     Tasks,
     Shovels,
     Sessions,
+    Subscriptions,
     Limits,
     Log,
     Audit,

@@ -10,7 +10,7 @@ use super::field::{Kind, Member};
 use super::list;
 use super::rows::{
     AUDIT, BINDINGS, CONNECTIONS, CONSUMERS, EXCHANGES, LOG, OPERATOR_POLICIES, OVERVIEW, POLICIES, QUEUES, RETAINED,
-    SUBSCRIPTIONS, USERS, VHOSTS,
+    SUBSCRIPTIONS, USERS, VHOSTS, WILLS,
 };
 use crate::api::{Answer, Asker, Failure, Shared, done, look, make, shown, sum_up};
 use crate::resources::{ConnectionChange, native as changes};
@@ -116,6 +116,11 @@ pub(super) static OPERATIONS: &[Operation] = &[
     read("/consumers", "Consumers", Answers::Page("consumers"), || list::route(&CONSUMERS)),
     read("/subscriptions", "Subscriptions", Answers::Page("subscriptions"), || list::route(&SUBSCRIPTIONS)),
     read("/subscriptions/{vhost}/{queue}", "A subscription", Answers::One("subscriptions"), || SUBSCRIPTIONS.one()),
+    remove(
+        "/subscriptions/{vhost}/{queue}",
+        "Ends a subscription with its queue and all that this keeps",
+        changes::remove_subscription,
+    ),
     read("/retained", "Retained messages", Answers::Page("retained"), || list::route(&RETAINED)),
     read("/retained/{vhost}/{exchange}/{topic}", "A retained message", Answers::One("retained"), || RETAINED.one()),
     remove(
@@ -123,6 +128,9 @@ pub(super) static OPERATIONS: &[Operation] = &[
         "Removes a retained message; its subscribers are not told",
         changes::remove_retained,
     ),
+    read("/wills", "Wills", Answers::Page("wills"), || list::route(&WILLS)),
+    read("/wills/{vhost}/{user}/{client}", "A will", Answers::One("wills"), || WILLS.one()),
+    remove("/wills/{vhost}/{user}/{client}", "Removes a will; it is not published", changes::remove_will),
     read("/vhosts", "Vhosts", Answers::Page("vhosts"), || list::route(&VHOSTS)),
     read("/vhosts/{name}", "A vhost", Answers::One("vhosts"), || VHOSTS.one()),
     set(
@@ -175,7 +183,9 @@ pub(super) fn tag_at(path: &str, source: &Source, asker: &Asker, names: &[String
         "exchanges" => EXCHANGES.tag(source, asker, names),
         "connections" => CONNECTIONS.tag(source, asker, names),
         "vhosts" => VHOSTS.tag(source, asker, names),
+        "subscriptions" => SUBSCRIPTIONS.tag(source, asker, names),
         "retained" => RETAINED.tag(source, asker, names),
+        "wills" => WILLS.tag(source, asker, names),
         "users" => USERS.tag(source, asker, names),
         "policies" => POLICIES.tag(source, asker, names),
         _ => None,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use auth::{PasswordHash, User};
 use broker::{
     BindingReport, Broker, ClientReport, ConsumerReport, ExchangeReport, Overview, PolicyKind, PolicyReport,
-    QueueReport, RetainedReport, Sharing, Standing, VhostReport,
+    QueueReport, RetainedReport, Sharing, Standing, VhostReport, WillReport,
 };
 use serde_json::{Value as Json, json};
 
@@ -262,6 +262,26 @@ pub(super) static RETAINED: Resource<RetainedReport> = Resource {
         declared("published", Kind::Time, "When it was published", |retained| time(retained.published_at)),
         declared("expires", Kind::Time, "When it expires", |retained: &RetainedReport| maybe_time(retained.expires_at))
             .or_null(),
+    ],
+};
+
+pub(super) static WILLS: Resource<WillReport> = Resource {
+    name: "wills",
+    rights: Rights::Vhost,
+    of: |will| &will.vhost,
+    key: |will| key(&[&will.vhost, &will.user, &will.client]),
+    reading: Reading::Named { names: Broker::will_names, some: Broker::some_wills },
+    fields: &[
+        declared("vhost", Kind::Text, "Its vhost", |will| json!(will.vhost)),
+        declared("user", Kind::Text, "The user that left it", |will| json!(will.user)),
+        declared("client", Kind::Text, "What its client is called", |will| json!(will.client)),
+        declared("exchange", Kind::Text, "The exchange that it is published to", |will| json!(will.exchange)),
+        declared("topic", Kind::Text, "Its routing key", |will| json!(will.topic)),
+        declared("body_bytes", Kind::Number, "The size of its body", |will| json!(will.body_bytes)),
+        declared("due", Kind::Time, "When it is published; null while its client is connected", |will: &WillReport| {
+            maybe_time(will.due)
+        })
+        .or_null(),
     ],
 };
 

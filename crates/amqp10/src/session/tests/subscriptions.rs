@@ -291,3 +291,25 @@ fn a_temporary_topic_is_a_dynamic_node_of_a_source_or_a_target() {
     close(&mut other, 1);
     assert_eq!(queues(&scene), 2);
 }
+
+/// What it has already stays.
+#[test]
+fn a_durable_subscription_gets_nothing_that_its_user_may_not_read_any_more() {
+    let scene = Scene::new();
+    let mut peer = scene.session();
+    for (handle, topic) in [(0, "one"), (1, "two")] {
+        subscribe(&mut peer, handle, topic, durable(topic));
+        suspend(&mut peer, handle);
+    }
+    let ready = || {
+        let queues = scene.test.broker.queues();
+        let mut ready: Vec<_> = queues.iter().map(|queue| (queue.name.to_string(), queue.ready)).collect();
+        ready.sort_unstable();
+        ready.into_iter().map(|(_, ready)| ready).collect::<Vec<_>>()
+    };
+    ["one", "two"].into_iter().for_each(|topic| publish(&scene, topic, "1"));
+    assert_eq!(ready(), [1, 1]);
+    scene.test.may_read_topics("guest", "^two$");
+    ["one", "two"].into_iter().for_each(|topic| publish(&scene, topic, "2"));
+    assert_eq!(ready(), [1, 2]);
+}

@@ -162,6 +162,21 @@ pub(crate) const RETAINED: Kind = simple(
     &[plain("vhost"), plain("exchange"), plain("topic"), bytes("body", "body_bytes"), plain("persistent")],
 );
 
+/// `hermod wills`.
+pub(crate) const WILLS: Kind = simple(
+    Listed::Wills,
+    ["will", "wills"],
+    &[
+        plain("vhost"),
+        plain("user"),
+        plain("client"),
+        plain("exchange"),
+        plain("topic"),
+        bytes("body", "body_bytes"),
+        plain("due"),
+    ],
+);
+
 /// `hermod subscriptions`.
 pub(crate) const SUBSCRIPTIONS: Kind = simple(
     Listed::Subscriptions,
