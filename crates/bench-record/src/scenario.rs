@@ -278,6 +278,9 @@ pub struct ClientSpec {
     pub reply: bool,
     /// Client sockets send small segments at once (TCP_NODELAY).
     pub nodelay: bool,
+    /// Confirms and acknowledgements are those of a message that comes exactly once: MQTT's QoS 2.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub exactly_once: bool,
 }
 
 /// How fast producers send.
@@ -502,6 +505,7 @@ impl Default for ClientSpec {
             bystander: false,
             reply: false,
             nodelay: true,
+            exactly_once: false,
         }
     }
 }

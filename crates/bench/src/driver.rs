@@ -108,6 +108,9 @@ pub(crate) trait Driver {
 
 /// The driver for a target: one line per protocol.
 pub(crate) fn open(target: &Target, scenario: &Scenario, run: u32) -> Result<Box<dyn Driver>, Failure> {
+    if scenario.clients.exactly_once && !["mqtt", "mqtt5"].contains(&target.scheme.as_str()) {
+        return Err(Failure::lacking("message that comes exactly once by its protocol"));
+    }
     let (target, scenario) = (target.clone(), scenario.clone());
     match target.scheme.as_str() {
         "amqp" => Ok(Box::new(amqp::AmqpDriver::new(target, scenario, run))),

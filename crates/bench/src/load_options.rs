@@ -70,6 +70,9 @@ struct StepArgs {
     /// Leave Nagle's delay on in client sockets
     #[arg(long)]
     nagle: bool,
+    /// Confirm and acknowledge messages that come exactly once: MQTT's QoS 2
+    #[arg(long)]
+    exactly_once: bool,
 }
 
 /// Queues, messages in them and promises about these.
@@ -185,6 +188,7 @@ impl LoadArgs {
         scenario.clients.poll |= load.steps.poll;
         scenario.clients.drain |= load.steps.drain;
         scenario.clients.reply |= load.steps.reply;
+        scenario.clients.exactly_once |= load.steps.exactly_once;
         scenario.clients.nodelay &= !load.steps.nagle;
         scenario.message.persistent |= load.queues.persistent;
         scenario.topology.queue = load.queues.queue.unwrap_or_else(|| scenario.natural_kind());

@@ -87,7 +87,7 @@ const WALLS: &[Wall] = &[
     // Gets, starts and ends other brokers: it must not know how they are loaded.
     wall("peers", &["bench-record", "machine"]),
     // As honest with a peer as with Hermod: codecs and clients, never the broker.
-    wall("bench", &["amqp091", "amqp10", "bench-record", "bench-report", "machine", "peers", "stomp", "wire"]),
+    wall("bench", &["amqp091", "amqp10", "bench-record", "bench-report", "machine", "mqtt", "peers", "stomp", "wire"]),
     // The entries of fuzzers: every decoder of bytes from outside.
     wall("fuzzing", &["amqp091", "amqp10", "auth", "broker", "journal", "mqtt", "selector", "stomp", "wire"]),
     // Breaks things under a broker from outside, and judges it by what clients see.

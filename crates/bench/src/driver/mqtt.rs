@@ -1,19 +1,22 @@
 //! MQTT 3.1.1 and 5.0: a queue is a topic with one subscription, or one that is shared. What other
 //! brokers have exchanges for, topics do: a key is a topic, and the patterns of a queue are what
 //! its consumer subscribes to. Confirms and acknowledgements are those of QoS 1, message by
-//! message. What is to outlast a connection is kept by the broker in the session of its consumer.
+//! message, or those of QoS 2 for what has to come exactly once. What is to outlast a connection is
+//! kept by the broker in the session of its consumer.
 
-mod codec;
 mod talk;
 
+use mqtt::codec::{
+    Connect, FilterList, Notice, Options, Packet, PacketId, Properties, PropertyBlock, PropertyId, QoS, Reason,
+    Subscribe, Version, decode, encode,
+};
 use wire::Output;
 
 use super::link::Link;
 use super::{Driver, Line, Notation, Part, first_wanted, special};
-use bench_record::failure::Failure;
+use bench_record::failure::{Context, Failure};
 use bench_record::scenario::{Destination, QueueKind, Scenario};
 use bench_record::target::Target;
-use codec::{Hello, Qos, Said, Version, connect, decode, disconnect, subscribe};
 use talk::MqttTalk;
 
 /// Scheme of version 5; `mqtt` is 3.1.1.
@@ -21,8 +24,15 @@ const MQTT5: &str = "mqtt5";
 const TOPICS: Notation = Notation { between: '/', any: '+' };
 /// Message numbers have 16 bits, without 0.
 const IDS: u64 = 65_535;
-/// A granted QoS from here on is a refusal.
-const REFUSED: u8 = 0x80;
+/// Unacknowledged messages that a broker takes unless it says otherwise.
+const RECEIVE_MAXIMUM: u32 = 65_535;
+/// A session that outlives its connection.
+const NEVER: u32 = u32::MAX;
+
+/// What is whole at the front of `input`, and its length.
+fn packet(input: &[u8], version: Version) -> Result<Option<(Packet<'_>, usize)>, Failure> {
+    decode(input, version, u32::MAX).context("a packet from the broker; does it speak MQTT?")
+}
 
 /// What `scenario` needs and the protocol `scheme` has not.
 fn lacks(scheme: &str, scenario: &Scenario) -> Option<&'static str> {
@@ -58,7 +68,7 @@ impl MqttDriver {
         if let Some(what) = lacks(&target.scheme, &scenario) {
             return Err(Failure::lacking(what));
         }
-        let version = if target.scheme == MQTT5 { Version::V5 } else { Version::V3 };
+        let version = if target.scheme == MQTT5 { Version::V5 } else { Version::V3_1_1 };
         Ok(Self { target, scenario, run, version, kept: Vec::new(), opened: 0 })
     }
 
@@ -94,6 +104,11 @@ impl MqttDriver {
         format!("hermod-bench-{:08x}-{part}", self.run)
     }
 
+    /// The quality of messages that are confirmed or acknowledged.
+    fn confirmed(&self) -> QoS {
+        if self.scenario.clients.exactly_once { QoS::ExactlyOnce } else { QoS::AtLeastOnce }
+    }
+
     fn is_durable(&self) -> bool {
         self.scenario.topology.queue == QueueKind::Durable
     }
@@ -101,23 +116,35 @@ impl MqttDriver {
     /// Connects as `part` with a session that begins afresh.
     fn connect(&self, part: &str, expiry: Expiry) -> Result<Session, Failure> {
         let client = self.client(part);
-        let hello = Hello {
+        let mut properties = PropertyBlock::default();
+        if self.version == Version::V5 {
+            if expiry == Expiry::Never {
+                properties.number(PropertyId::SessionExpiry, NEVER);
+            }
+            if self.scenario.clients.prefetch > 0 {
+                properties.number(PropertyId::ReceiveMaximum, self.scenario.clients.prefetch.into());
+            }
+        }
+        let connect = Connect {
             version: self.version,
-            client: &client,
-            user: &self.target.user,
-            password: &self.target.password,
-            clean: true,
-            kept: expiry == Expiry::Never,
-            receive_maximum: self.scenario.clients.prefetch,
+            // A session of MQTT 3 that begins afresh ends with its connection.
+            clean_start: self.version == Version::V5 || expiry == Expiry::AtEnd,
+            properties: properties.as_properties(),
+            client_id: &client,
+            user: Some(&self.target.user),
+            password: Some(self.target.password.as_bytes()),
+            ..Connect::default()
         };
         let mut session = Session { link: Link::open(&self.target.address)?, output: Output::keeping_all() };
-        connect(&hello, session.output.tail());
-        let (reason, takes) = session.hear(self.version, "CONNECT", &mut |said| match said {
-            Said::Connected { reason, receive_maximum } => Some((*reason, *receive_maximum)),
+        session.say(self.version, &Packet::Connect(connect));
+        let (reason, takes) = session.hear(self.version, "CONNECT", &mut |packet| match packet {
+            Packet::ConnAck(answer) => {
+                Some((answer.reason, answer.properties.number(PropertyId::ReceiveMaximum).unwrap_or(RECEIVE_MAXIMUM)))
+            }
             _ => None,
         })?;
-        if reason != 0 {
-            return Err(Failure::new(format!("the broker refused the connection: reason {reason}")));
+        if reason.is_error() {
+            return Err(Failure::new(format!("the broker refused the connection: {}", reason.as_str())));
         }
         if self.scenario.clients.window > u64::from(takes) {
             return Err(Failure::new(format!(
@@ -131,7 +158,7 @@ impl MqttDriver {
     fn consume(&self, session: &mut Session, queue: usize) -> Result<(), Failure> {
         // What is published with QoS 1 before there is a subscriber has to wait with QoS 1.
         let lossless = self.scenario.clients.ack_every > 0 || self.scenario.topology.consumers == 0;
-        let qos = if lossless { Qos::AtLeastOnce } else { Qos::AtMostOnce };
+        let qos = if lossless { self.confirmed() } else { QoS::AtMostOnce };
         self.filters(queue).iter().try_for_each(|filter| session.subscribe(self.version, filter, qos))
     }
 }
@@ -146,7 +173,7 @@ impl Driver for MqttDriver {
             let mut session = self.connect(&part, Expiry::Never)?;
             self.kept.push(part);
             self.consume(&mut session, queue)?;
-            session.end()?;
+            session.end(self.version)?;
         }
         Ok(())
     }
@@ -174,7 +201,7 @@ impl Driver for MqttDriver {
         let mut topics: Vec<String> = written.map(|queue| self.topic(queue)).collect();
         match part {
             Part::Produce(id) if self.scenario.clients.reply => {
-                session.subscribe(self.version, &self.reply_topic(id), Qos::AtMostOnce)?;
+                session.subscribe(self.version, &self.reply_topic(id), QoS::AtMostOnce)?;
             }
             Part::Consume(id) if self.scenario.clients.reply => {
                 topics.push(self.reply_topic(id % self.scenario.topology.producers))
@@ -183,7 +210,7 @@ impl Driver for MqttDriver {
         }
         session.link.set_delay(&self.scenario)?;
         let confirmed = publish.is_some() && self.scenario.clients.window > 0;
-        let qos = if confirmed { Qos::AtLeastOnce } else { Qos::AtMostOnce };
+        let qos = if confirmed { self.confirmed() } else { QoS::AtMostOnce };
         let talk = MqttTalk::new(self.version, session.output, topics, qos);
         Ok(Line { link: session.link, talk: Box::new(talk) })
     }
@@ -195,7 +222,7 @@ impl Driver for MqttDriver {
     /// A session is forgotten when its client begins afresh and keeps nothing.
     fn clean(&mut self) -> Result<(), Failure> {
         for part in std::mem::take(&mut self.kept) {
-            self.connect(&part, Expiry::AtEnd)?.end()?;
+            self.connect(&part, Expiry::AtEnd)?.end(self.version)?;
         }
         Ok(())
     }
@@ -217,22 +244,27 @@ struct Session {
 }
 
 impl Session {
+    fn say(&mut self, version: Version, packet: &Packet<'_>) {
+        encode(packet, version, self.output.tail());
+    }
+
     /// Sends the waiting output, and reads until `pick` finds what it looks for.
     fn hear<T>(
         &mut self,
         version: Version,
         what: &str,
-        pick: &mut dyn FnMut(&Said<'_>) -> Option<T>,
+        pick: &mut dyn FnMut(&Packet<'_>) -> Option<T>,
     ) -> Result<T, Failure> {
         self.link.write_all(&mut self.output)?;
         loop {
             let (mut used, mut picked) = (0, None);
             while picked.is_none()
-                && let Some((said, length)) = decode(&self.link.input()[used..], version)?
+                && let Some((said, length)) = packet(&self.link.input()[used..], version)?
             {
                 used += length;
-                if let Said::Closing(reason) = said {
-                    return Err(Failure::new(format!("{what}: the broker closed the connection: reason {reason}")));
+                if let Packet::Disconnect(notice) = said {
+                    let reason = notice.reason.as_str();
+                    return Err(Failure::new(format!("{what}: the broker closed the connection: {reason}")));
                 }
                 picked = pick(&said);
             }
@@ -247,21 +279,33 @@ impl Session {
     }
 
     /// Subscribes to `filter`.
-    fn subscribe(&mut self, version: Version, filter: &str, qos: Qos) -> Result<(), Failure> {
-        subscribe(version, filter, qos, self.output.tail());
-        let granted = self.hear(version, "SUBSCRIBE", &mut |said| match said {
-            Said::Subscribed(granted) => Some(*granted),
+    fn subscribe(&mut self, version: Version, filter: &str, qos: QoS) -> Result<(), Failure> {
+        let mut list = FilterList::default();
+        list.subscribe(filter, Options { qos, ..Options::default() }, version);
+        let filters = list.as_subscribe(version);
+        self.say(version, &Packet::Subscribe(Subscribe { id: PacketId::MIN, properties: Properties::NONE, filters }));
+        let granted = self.hear(version, "SUBSCRIBE", &mut |packet| match packet {
+            Packet::SubAck(granted) => granted.reasons.iter().next(),
             _ => None,
         })?;
+        let least = match qos {
+            QoS::AtMostOnce => Reason::Success,
+            QoS::AtLeastOnce => Reason::GrantedQos1,
+            QoS::ExactlyOnce => Reason::GrantedQos2,
+        };
         match granted {
-            REFUSED.. => Err(Failure::new(format!("the broker refused the subscription: reason {granted}"))),
-            granted if granted < qos as u8 => Err(Failure::new("the broker granted a lower QoS than 1")),
-            _ => Ok(()),
+            refused if refused.is_error() => {
+                Err(Failure::new(format!("the broker refused the subscription: {}", refused.as_str())))
+            }
+            granted if granted == least => Ok(()),
+            granted => {
+                Err(Failure::new(format!("the broker granted another quality than {qos:?}: {}", granted.as_str())))
+            }
         }
     }
 
-    fn end(mut self) -> Result<(), Failure> {
-        disconnect(self.output.tail());
+    fn end(mut self, version: Version) -> Result<(), Failure> {
+        self.say(version, &Packet::Disconnect(Notice::plain(Reason::Success)));
         self.link.write_all(&mut self.output)
     }
 }
@@ -288,6 +332,21 @@ mod tests {
         ];
         for (scenario, filters) in cases {
             assert_eq!(MqttDriver::new(target.clone(), scenario, 1).unwrap().filters(3), filters);
+        }
+    }
+
+    /// Quality 2 is asked for, and never given for a protocol that has none.
+    #[test]
+    fn a_message_that_comes_exactly_once_has_quality_2() {
+        let scenario = Scenario::default().with(|s| (s.clients.window, s.clients.ack_every) = (10, 1));
+        let once = scenario.clone().with(|s| s.clients.exactly_once = true);
+        let target = |scheme: &str| format!("{scheme}://127.0.0.1:1").parse::<Target>().unwrap();
+        for (scenario, qos) in [(scenario, QoS::AtLeastOnce), (once.clone(), QoS::ExactlyOnce)] {
+            assert_eq!(MqttDriver::new(target("mqtt"), scenario, 1).unwrap().confirmed(), qos);
+        }
+        for scheme in ["amqp", "amqp10", "stomp", "nats", "kafka", "relay"] {
+            let refused = crate::driver::open(&target(scheme), &once, 1).err().unwrap().to_string();
+            assert!(refused.contains("exactly once"), "{scheme}: {refused}");
         }
     }
 

@@ -351,6 +351,7 @@ fn refuse(target: &Target, scenario: &Scenario) -> Result<(), Failure> {
         (exchange, "exchanges in JMS"),
         (scenario.topology.idle_queues > 0, "queues in JMS that drop their oldest message"),
         (scenario.clients.poll, "request for each single message in JMS"),
+        (scenario.clients.exactly_once, "message that comes exactly once by its protocol in JMS"),
         (target.queue_type.is_some(), "types of queues in JMS"),
     ];
     if let Some((_, what)) = lacks.iter().find(|(wanted, _)| *wanted) {
@@ -467,7 +468,7 @@ mod tests {
         for (target, change, ack) in acks {
             assert_eq!(spec(target, change).unwrap().terms.ack, ack, "{target}");
         }
-        let cases: [(&str, Change, &str); 6] = [
+        let cases: [(&str, Change, &str); 7] = [
             (
                 "qpid-jms://h",
                 |s| (s.topology.destination, s.topology.idle_queues) = (Destination::Fanout, 1),
@@ -476,6 +477,7 @@ mod tests {
             ("qpid-jms://h,type=quorum", |_| {}, "types of queues"),
             ("qpid-jms://h", |s| s.topology.destination = Destination::Pattern, "exchanges in JMS"),
             ("qpid-jms://h", |s| s.clients.poll = true, "each single message"),
+            ("qpid-jms://h", |s| s.clients.exactly_once = true, "exactly once"),
             ("qpid-jms://h", |s| s.clients.nodelay = false, "small segments"),
             ("qpid-jms://h", |s| s.pace.arrivals = Arrivals::Bursts, "bursts"),
         ];
