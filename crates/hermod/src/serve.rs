@@ -83,8 +83,7 @@ pub(crate) fn run(
     // definitions, and a user of theirs could not log in.
     entrances.into_iter().try_for_each(|entrance| entrance.open(&net)).map_err(|error| thread_failure(&error))?;
     let control = data_dir::control_socket(settings)?;
-    let shovels = shovels::Thread::start(&broker, settings, &net).map_err(|error| thread_failure(&error))?;
-    source.show_shovels(shovels.states());
+    let shovels = start_shovels(&source, &broker, settings, &net)?;
     let management = manage(&source, endpoints, &control)?;
     source.start_serving();
     announce(settings, &facts);
@@ -116,6 +115,13 @@ pub(crate) fn run(
     management.stop();
     workers.into_iter().for_each(Worker::stop);
     close(broker)
+}
+
+/// Starts the thread of the shovels, whose states management shows from now on.
+fn start_shovels(source: &Source, broker: &Broker, settings: &Settings, net: &Net) -> Result<shovels::Thread, Failure> {
+    let shovels = shovels::Thread::start(broker, settings, net).map_err(|error| thread_failure(&error))?;
+    source.show_shovels(shovels.states());
+    Ok(shovels)
 }
 
 /// Closes the broker after everything that uses it.

@@ -36,6 +36,17 @@ pub struct Encryption {
     pub certificate: Option<[String; 3]>,
 }
 
+/// How a shovel is doing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ShovelStatus {
+    /// Its vhost.
+    pub vhost: String,
+    /// Its name.
+    pub name: String,
+    /// How it is doing.
+    pub figures: shovel::Figures,
+}
+
 /// Figures of the sockets, as reported by their owner.
 pub struct Network {
     /// The open sockets.

@@ -57,7 +57,7 @@ mod watch;
 pub use change::{Refused, Why};
 pub use diagnosis::{CauseRow, DiagnosisRow, FiguresRow, HolderRow};
 pub use door::Limits;
-pub use facts::{Document, Encryption, Facts, Network, ProtocolNames, Setting, Socket};
+pub use facts::{Document, Encryption, Facts, Network, ProtocolNames, Setting, ShovelStatus, Socket};
 pub use features::feature_flags;
 pub use hosts::{Hosts, Names};
 pub use http::PerObject;
@@ -72,9 +72,8 @@ pub use report::{
 pub use resources::{
     BindingChange, BindingFields, Change, ConnectionChange, DestinationType, ExchangeChange, Explain, Explanation,
     Extent, Imported, LONGEST_DEFINITIONS, LimitChange, Listed, NodeChange, PermissionChange, PlannedRow, PolicyChange,
-    PolicyFields, PublishFields, QueueChange, Reason, RetainedChange, Secret, ShovelChange, ShovelStatus,
-    SubscriptionChange, TaskChange, TaskFields, TaskTo, UserChange, VhostChange, WillChange, explain_error,
-    percent_encoded,
+    PolicyFields, PublishFields, QueueChange, Reason, RetainedChange, Secret, ShovelChange, SubscriptionChange,
+    TaskChange, TaskFields, TaskTo, UserChange, VhostChange, WillChange, explain_error, percent_encoded,
 };
 pub use server::{Endpoints, Management};
 pub use source::{Encoding, Source};

@@ -56,7 +56,7 @@ pub use queues::QueueChange;
 pub(crate) use queues::fetched;
 pub(crate) use queues::movement;
 pub use retained::RetainedChange;
-pub use shovels::{ShovelChange, ShovelStatus};
+pub use shovels::ShovelChange;
 pub use subscriptions::SubscriptionChange;
 pub(crate) use tasks::kept::kept_in;
 pub(crate) use tasks::plan;

@@ -12,14 +12,13 @@ use broker::{AlarmsUp, Broker, Error, MemoryUse, Overview, Properties, Publish};
 use crate::budget::Budget;
 use crate::change::Caller;
 use crate::door::Full;
-use crate::facts::{Facts, Network, Setting, Socket};
+use crate::facts::{Facts, Network, Setting, ShovelStatus, Socket};
 use crate::figures::Scrapes;
 use crate::history::Histories;
 use crate::memory::Kept;
 use crate::pool::Pool;
 use crate::rates::Rates;
 use crate::report::BackupRow;
-use crate::resources::ShovelStatus;
 use crate::sessions::Sessions;
 use crate::watch::Watch;
 
@@ -47,16 +46,22 @@ pub struct Source {
     pub(crate) sessions: Sessions,
     /// Watches the loop of management.
     pub(crate) watch: Watch,
-    /// The settings in force.
-    settings: Mutex<Vec<Setting>>,
+    told: Told,
     network: Network,
     pub(crate) backup: Box<Copying>,
     pub(crate) encoding: Encoding,
-    /// How shovels are doing, once someone carries them out.
-    shovel_states: OnceLock<Box<ShovelStates>>,
     ready: AtomicBool,
     /// HTTP connections that were refused, by reason.
     refused: [AtomicU64; Full::ALL.len()],
+}
+
+/// What management is told after its start.
+#[derive(Default)]
+struct Told {
+    /// The settings in force.
+    settings: Mutex<Vec<Setting>>,
+    /// How shovels are doing, once they run.
+    shovel_states: OnceLock<Box<ShovelStates>>,
 }
 
 impl Source {
@@ -71,7 +76,7 @@ impl Source {
         encoding: Encoding,
     ) -> Self {
         let (pool, budget, rates, sessions, watch) = Default::default();
-        let (scrapes, histories, settings) = Default::default();
+        let (scrapes, histories, told) = Default::default();
         let (backup, ready, refused) = (Box::new(backup), AtomicBool::new(false), Default::default());
         Self {
             broker,
@@ -83,11 +88,10 @@ impl Source {
             histories,
             sessions,
             watch,
-            settings,
+            told,
             network,
             backup,
             encoding,
-            shovel_states: OnceLock::new(),
             ready,
             refused,
         }
@@ -100,11 +104,11 @@ impl Source {
 
     /// Asks here how shovels are doing. The first one counts.
     pub fn show_shovels(&self, states: impl Fn() -> Vec<ShovelStatus> + Send + Sync + 'static) {
-        let _ = self.shovel_states.set(Box::new(states));
+        let _ = self.told.shovel_states.set(Box::new(states));
     }
 
     pub(crate) fn shovel_states(&self) -> Vec<ShovelStatus> {
-        self.shovel_states.get().map(|states| states()).unwrap_or_default()
+        self.told.shovel_states.get().map(|states| states()).unwrap_or_default()
     }
 
     /// Clients are served from now on: the server has started.
@@ -128,11 +132,11 @@ impl Source {
 
     /// Shows these settings from now on.
     pub fn show_settings(&self, settings: Vec<Setting>) {
-        *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
+        *self.told.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
     }
 
     pub(crate) fn settings(&self) -> Vec<Setting> {
-        self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.told.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn sockets(&self) -> Vec<Socket> {

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::destination::{Destination, DestinationEvent};
 use crate::dial::Stream;
 use crate::peer::{Peer, Reads};
-use crate::run::{Order, Progress};
+use crate::progress::{Order, Progress};
 use crate::source::{Source, SourceEvent, Terms};
 use crate::spec::{AckMode, Extent, Spec};
 use crate::status::{State, Status};

@@ -1,7 +1,7 @@
 //! How the other side is reached: by a socket, within TLS or not, if that address may be reached.
 //!
-//! Whoever may set a shovel lets the broker connect somewhere. So an address is checked after its
-//! name was resolved, and it is that address that is connected to. What a shovel of an ordinary
+//! A user that may set a shovel lets the broker connect somewhere. So an address is checked after
+//! its name was resolved, and it is that address that is connected to. What a shovel of an ordinary
 //! user must not reach is the machine itself, where being local is a credential, and the addresses
 //! at which clouds hand out theirs.
 

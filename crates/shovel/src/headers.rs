@@ -1,6 +1,6 @@
 //! What becomes of a message's properties on its way, in AMQP 0-9-1.
 //!
-//! Most messages keep their bytes. They are written anew for what the specification of the shovel
+//! Most messages keep their bytes. They are written again for what the specification of the shovel
 //! asks, and for one thing besides: `CC` and `BCC` on the way to a queue. The source has routed the
 //! message by them already, so the destination must not do it again; they go on under another name.
 

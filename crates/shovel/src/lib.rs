@@ -11,6 +11,7 @@ mod destination;
 mod dial;
 mod headers;
 mod peer;
+mod progress;
 mod run;
 mod source;
 mod spec;
@@ -20,7 +21,8 @@ mod window;
 
 pub use definition::{About, parse, without_secrets};
 pub use dial::{Dial, Dialing, Network, Reach, Stream};
-pub use run::{Ended, Job, Order, run};
+pub use progress::Order;
+pub use run::{Ended, Job, run};
 pub use spec::{
     AckMode, Destination, Extent, GiveTo, Missing, Overrides, Protocol, Queue, Source, Spec, TakeFrom, TextProperty,
     Timestamp,

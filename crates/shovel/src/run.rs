@@ -7,21 +7,13 @@ use tokio::sync::watch;
 
 use crate::carry::{Carry, Finish};
 use crate::dial::Dial;
+use crate::progress::{Order, Progress};
 use crate::spec::{Extent, Spec};
 use crate::status::{State, Status};
 use crate::uri::Uri;
 
 /// The pause after the first failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-
-/// What a shovel is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// To go on.
-    Go,
-    /// To wait for what is on its way, and end.
-    End,
-}
 
 /// Why a shovel has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,15 +34,6 @@ pub struct Job {
     pub dial: Arc<dyn Dial>,
     /// Where it says how it is doing.
     pub status: Arc<Status>,
-}
-
-/// How far a shovel has come since both ends were connected last.
-#[derive(Debug)]
-pub(crate) struct Progress {
-    /// Messages that were moved and acknowledged.
-    pub(crate) moved: u64,
-    /// When it ends.
-    pub(crate) extent: Extent,
 }
 
 /// Runs a shovel until it is told to end, has moved all that it should, or fails for good. It is

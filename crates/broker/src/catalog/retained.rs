@@ -226,7 +226,12 @@ impl RetainedTable {
         let ticket = match (logged, was_logged) {
             (true, _) => {
                 let mut appender = to.journal.appender(to.log);
-                log_retained(&mut appender, self.bundle_of(place), (kept.place, exchange.id), (&kept.block, kept.paid.user()));
+                log_retained(
+                    &mut appender,
+                    self.bundle_of(place),
+                    (kept.place, exchange.id),
+                    (&kept.block, kept.paid.user()),
+                );
                 appender.ticket()
             }
             (false, true) => self.log_removal(place, to),

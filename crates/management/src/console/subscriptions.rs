@@ -21,6 +21,9 @@ use crate::source::Source;
 
 type Shared = State<Arc<Source>>;
 
+/// The rows of those of these names in a vhost that are there.
+type RowsOf = fn(&Broker, &str, &[Arc<str>]) -> Vec<Vec<Markup>>;
+
 /// A list: where it is, and how its rows are found and written.
 struct Kind {
     path: &'static str,
@@ -28,7 +31,7 @@ struct Kind {
     about: &'static str,
     columns: &'static [(&'static str, bool)],
     names: fn(&Broker, &str) -> Names,
-    rows: fn(&Broker, &str, &[Arc<str>]) -> Vec<Vec<Markup>>,
+    rows: RowsOf,
 }
 
 const SUBSCRIPTIONS: Kind = Kind {

@@ -19,6 +19,7 @@ use shovel::{About, Figures, GiveTo, Spec, State as Doing, TakeFrom};
 use crate::api::{self, Answer, Asker, Document, Routes, Shared, created, done, look, make};
 use crate::audit::{Said, Told};
 use crate::change::{Caller, Changes};
+use crate::facts::ShovelStatus;
 use crate::json;
 use crate::listing::{Collection, Part};
 use crate::source::Source;
@@ -27,17 +28,6 @@ use crate::source::Source;
 pub(super) const SHOVEL: &str = "shovel";
 /// The tag of users whose shovels may read files of this machine.
 const ADMINISTRATOR: &str = "administrator";
-
-/// How a shovel is doing.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ShovelStatus {
-    /// Its vhost.
-    pub vhost: String,
-    /// Its name.
-    pub name: String,
-    /// How it is doing.
-    pub figures: Figures,
-}
 
 /// The definitions of shovels.
 pub(crate) struct Shovels;

@@ -30,12 +30,11 @@ pub(super) const FOLDERS: &[Folder] = &[
         layers: &[
             &["status", "uri", "window"],
             &["dial", "spec"],
-            &["definition", "headers", "peer"],
+            &["definition", "headers", "peer", "progress"],
             &["destination", "source"],
             &["carry"],
             &["run"],
         ],
-        // What a pair of connections is told, and what it has done, is that of the run.
         allowed: &[],
     },
     Folder {
@@ -213,7 +212,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/broker/src/catalog",
         layers: &[
-            &["definitions", "direct", "facts", "listed", "policies", "published", "retained", "search", "subscriptions", "tasks", "versions", "wills"],
+            &["definitions", "direct", "facts", "listed", "policies", "published", "retained", "search", "shovels", "subscriptions", "tasks", "versions", "wills"],
             &["change", "declaration", "system"],
             &["vhost_settings"],
         ],
@@ -236,7 +235,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "crates/broker/src/admin",
         layers: &[
             &["checks"],
-            &["policies", "tasks", "users", "vhosts"],
+            &["policies", "shovels", "tasks", "users", "vhosts"],
         ],
         allowed: &[],
     },
@@ -609,7 +608,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["bindings", "trouble"],
             &["keeping", "reading"],
             &["login", "messages", "tasks"],
-            &["about", "connections", "elsewhere", "exchanges", "limits", "log", "node", "policies", "queues", "sessions", "users", "vhosts"],
+            &["about", "connections", "elsewhere", "exchanges", "limits", "log", "node", "policies", "queues", "sessions", "shovels", "subscriptions", "users", "vhosts"],
             &["explained", "overview", "queue"],
         ],
         allowed: &[],
@@ -636,8 +635,8 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/management/src/resources",
         layers: &[
-            &["channels", "consumers", "exchanges", "health", "limits", "log", "login", "losses", "nodes", "parameters", "permissions", "policies"],
-            &["connections", "explain", "queues", "retained", "subscriptions", "users", "vhosts"],
+            &["channels", "consumers", "exchanges", "health", "limits", "log", "login", "losses", "nodes", "parameters", "permissions", "policies", "shovels"],
+            &["connections", "explain", "queues", "retained", "subscriptions", "users", "vhosts", "wills"],
             &["bindings", "overview"],
             &["definitions", "tasks"],
         ],
@@ -659,7 +658,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["notify"],
             &["config", "housekeeper", "pager", "tasks"],
             &["exit", "protocols", "tls"],
-            &["data_dir", "listeners", "log", "logins", "secrets", "signals"],
+            &["data_dir", "listeners", "log", "logins", "secrets", "shovels", "signals"],
             &["serve"],
             &["cli"],
             &["rabbitmqctl"],
@@ -676,7 +675,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["arguments", "counted", "output", "password", "remote", "service", "shell", "table", "usage"],
             &["ask"],
             &["alarms", "config", "definitions", "health", "list", "messages", "redrive", "repair", "status"],
-            &["backup", "browse", "connections", "context", "convert", "explain", "licenses", "log", "objects", "policies", "retained", "tasks", "top", "trace", "trial", "users", "verify", "vhosts", "why"],
+            &["backup", "browse", "connections", "context", "convert", "explain", "licenses", "log", "migrate", "objects", "policies", "retained", "shovels", "tasks", "top", "trace", "trial", "users", "verify", "vhosts", "why", "wills"],
             &["upgrade"],
         ],
         allowed: &[],
@@ -699,7 +698,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "crates/hermod/src/rabbitmqctl",
         layers: &[
             &["call", "terms"],
-            &["format", "limits", "lists", "plugins", "policies"],
+            &["format", "limits", "lists", "parameters", "plugins", "policies"],
             &["node"],
             &["verbs"],
         ],

@@ -383,8 +383,8 @@ impl<'a> Plan<'a> {
         self.limits.insert(vhost, VhostLimits { connections, queues });
     }
 
-    /// A shovel that is not supported as it stands is left out whole: part of one would move messages
-    /// elsewhere.
+    /// A shovel that is not supported as it stands is left out whole: part of one would move
+    /// messages elsewhere.
     fn shovel(&mut self, entry: ShovelEntry) {
         let ShovelEntry { vhost, name, definition } = entry;
         if !self.has_vhost(&vhost) {
