@@ -362,11 +362,11 @@ fn users_policies_vhosts_and_connections_are_managed() {
     has(&browser.done("/policies/delete", &which), &["no policies"]);
 
     let away =
-        r#"{"src-uri": "amqp://u:hidden@192.0.2.1", "src-queue": "q", "dest-uri": "amqp://", "dest-queue": "q"}"#;
+        r#"{"src-uri": "amqp://u:veiled@192.0.2.1", "src-queue": "q", "dest-uri": "amqp://", "dest-queue": "q"}"#;
     let shovel = [("form", "add"), ("vhost", "shop"), ("name", "bring"), ("definition", away)];
     let page = browser.done("/shovels", &shovel);
     has(&page, &["bring", "shop", "amqp://192.0.2.1:5672"]);
-    assert!(!page.contains("hidden"), "{page}");
+    assert!(!page.contains("veiled"), "{page}");
     has(&browser.page("/shovels/clear?vhost=shop&name=bring"), &["Clear shovel", "Cancel"]);
     has(&browser.done("/shovels/clear", &[("vhost", "shop"), ("name", "bring")]), &["no shovels"]);
 

@@ -245,7 +245,7 @@ fn a_document_is_refused_whole() {
     let _server = Server::start(dir.path(), &[]);
     let before = export(dir.path());
     type Spoil = fn(&mut Value);
-    let cases: [(Spoil, &str); 7] = [
+    let cases: [(Spoil, &str); 8] = [
         (|it| it["queues"][0]["vhost"] = json!("nowhere"), "queue 'shop.orders': there is no vhost 'nowhere'"),
         (|it| it["permissions"][0]["user"] = json!("nobody"), "there is no such user"),
         (|it| it["bindings"][1]["destination"] = json!("gone"), "there is no queue 'gone'"),
@@ -255,7 +255,11 @@ fn a_document_is_refused_whole() {
             |it| it["users"][0]["hashing_algorithm"] = json!("rabbit_password_hashing_md5"),
             "rabbit_password_hashing_md5",
         ),
-        (|it| it["parameters"][0]["component"] = json!("shovel"), "parameter 'limits' of shovel in vhost 'shop'"),
+        (
+            |it| it["parameters"][0]["component"] = json!("federation-upstream"),
+            "parameter 'limits' of federation-upstream in vhost 'shop'",
+        ),
+        (|it| it["parameters"][0]["component"] = json!("shovel"), "shovel 'limits' in vhost 'shop': src-uri"),
     ];
     for (spoil, expected) in cases {
         let mut spoilt = document();

@@ -1,6 +1,9 @@
 //! The native API: what it answers is what its OpenAPI document says, lists go on where they ended,
 //! and a change that was made for an older state is refused.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use serde_json::{Value, json};
 
 use crate::api::{GUEST, json as shown};
@@ -40,6 +43,23 @@ fn check(row: &Value, schema: &Value) {
     }
 }
 
+/// A client of MQTT that has left a will.
+fn with_will(server: &Server) -> TcpStream {
+    let text = |text: &str| [&(text.len() as u16).to_be_bytes(), text.as_bytes()].concat();
+    // Version 3.1.1; user, password, will and clean session; a minute of keep-alive.
+    let mut connect = [text("MQTT"), vec![4, 0xC6, 0, 60]].concat();
+    for field in ["native", "last/words", "gone", "guest", "guest"] {
+        connect.extend(text(field));
+    }
+    connect.splice(..0, [0x10, connect.len() as u8]);
+    let mut socket = TcpStream::connect(("127.0.0.1", server.ports.mqtt)).unwrap();
+    socket.write_all(&connect).unwrap();
+    let mut answer = [0; 4];
+    socket.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, [0x20, 2, 0, 0]);
+    socket
+}
+
 #[test]
 fn every_path_of_the_document_answers_as_it_says() {
     let dir = tempfile::tempdir().unwrap();
@@ -52,6 +72,7 @@ fn every_path_of_the_document_answers_as_it_says() {
     client.frame();
     client.send("SEND\ndestination:/exchange/amq.direct/t\nx-retain:true\nreceipt:r\n\nvalue");
     client.frame();
+    let _connected = with_will(&server);
     let policy = json!({ "pattern": "^o", "definition": { "max-length": 5 }, "apply_to": "queues" });
     assert_eq!(send(&server, "PUT", "/policies/%2F/p", "", &policy).status, 201);
     let ceiling = json!({ "pattern": "^x", "definition": { "max-length": 3 } });
@@ -90,7 +111,7 @@ fn every_path_of_the_document_answers_as_it_says() {
             check(&shown(&server, &at, GUEST), &schemas[name]);
         }
     }
-    assert_eq!((lists, ones), (13, 9));
+    assert_eq!((lists, ones), (14, 10));
     for path in ["/overview", "/health"] {
         assert!(shown(&server, &format!("{V1}{path}"), GUEST).is_object());
     }

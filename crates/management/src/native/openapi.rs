@@ -8,7 +8,7 @@ use super::operations::{Answers, OPERATIONS, Operation};
 use super::resource::Resource;
 use super::rows::{
     AUDIT, BINDINGS, CONNECTIONS, CONSUMERS, EXCHANGES, LOG, OPERATOR_POLICIES, POLICIES, QUEUES, RETAINED,
-    SUBSCRIPTIONS, USERS, VHOSTS,
+    SUBSCRIPTIONS, USERS, VHOSTS, WILLS,
 };
 
 /// The version of the API. A change that breaks clients gets another prefix.
@@ -91,6 +91,7 @@ fn schemas() -> Json {
     add(&mut schemas, &CONSUMERS);
     add(&mut schemas, &SUBSCRIPTIONS);
     add(&mut schemas, &RETAINED);
+    add(&mut schemas, &WILLS);
     add(&mut schemas, &VHOSTS);
     add(&mut schemas, &USERS);
     add(&mut schemas, &POLICIES);

@@ -89,12 +89,17 @@ fn who(gathered: &Gathered, outcome: &mut Outcome<'_>) {
     }
 }
 
+/// What stands in the way of a log-in at the issuer's pages.
+const NO_TOKENS: &str = "auth_backends has no oauth2, or its keys are not known: what the issuer gives lets no user in";
+
 /// The console's log-in at the issuer's pages.
 fn console(gathered: &Gathered, outcome: &mut Outcome<'_>) {
     let entry = |key: &str| gathered.below("management.oauth_").find(|entry| entry.key == key);
     let (client, provider) = (entry("management.oauth_client_id"), entry("management.oauth_provider_url"));
     let is_on = gathered.value("management.oauth_enabled") == Some("true");
     let issuer = gathered.value("auth_oauth2.issuer");
+    let takes_tokens =
+        has_keys(gathered) && gathered.below("auth_backends.").any(|entry| entry.value.contains("oauth2"));
     let console = [
         ("management.oauth_client_id", "auth_oauth2.client_id"),
         ("management.oauth_client_secret", "auth_oauth2.client_secret"),
@@ -105,6 +110,7 @@ fn console(gathered: &Gathered, outcome: &mut Outcome<'_>) {
             (false, ..) => outcome.needless(entry.line, &entry.key, "management.oauth_enabled is not true"),
             (_, None, _) => outcome.left_out(entry.line, &entry.key, "management.oauth_client_id is not there"),
             (_, _, None) => outcome.left_out(entry.line, &entry.key, "set auth_oauth2.issuer, where people log in"),
+            _ if !takes_tokens => outcome.left_out(entry.line, &entry.key, NO_TOKENS),
             _ => outcome.set(entry.line, &entry.key, setting, entry.value.clone()),
         }
     }
@@ -115,10 +121,11 @@ fn console(gathered: &Gathered, outcome: &mut Outcome<'_>) {
                 outcome.needless(provider.line, &provider.key, "it is the issuer")
             }
             Some(_) => outcome.left_out(provider.line, &provider.key, "people log in at auth_oauth2.issuer"),
+            None if !takes_tokens => outcome.left_out(provider.line, &provider.key, NO_TOKENS),
             None => outcome.set(provider.line, &provider.key, "auth_oauth2.issuer", provider.value.clone()),
         }
     }
-    if is_on && client.is_some() {
+    if is_on && takes_tokens && client.is_some() {
         outcome.warn("the issuer must know the console's address: that of Hermod, with /login/back behind it");
     }
 }
