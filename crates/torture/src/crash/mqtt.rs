@@ -122,6 +122,10 @@ impl Link {
         }
         match answer {
             Some(Ok(Reason::Success)) => Ok(link),
+            // A will is logged like a declaration, and refused while the log has no room for it.
+            Some(Ok(Reason::QuotaExceeded)) if connect.will.is_some() => {
+                Err(Broken::Lost("there was no room for the will".to_owned()))
+            }
             None => Err(Broken::Lost("no answer to CONNECT".to_owned())),
             Some(other) => Err(Broken::Refused(format!("CONNECT of {} was answered by {other:?}", connect.client_id))),
         }
