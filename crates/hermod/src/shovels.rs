@@ -279,7 +279,7 @@ impl Way {
         let may = |user: &&User| user.tags.has(TAGS[0]) && user.permissions.contains_key(self.vhost.as_str());
         let found = users.iter().find(may).map(|user| user.name.to_string());
         found.ok_or_else(|| {
-            format!("there is no administrator that may enter vhost '{}', as whom it would log in", self.vhost)
+            format!("it logs in here as an administrator, and none has permissions in vhost '{}': set some", self.vhost)
         })
     }
 }

@@ -38,7 +38,7 @@ pub(crate) enum KnownBy {
     Backend,
 }
 
-/// When a will is to be published.
+/// When the broker publishes a will.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Due {
     /// Its client is connected. So many milliseconds after the end of that connection.
@@ -161,7 +161,7 @@ impl WillTable {
         self.wills.insert(owner, Will { fact, is_claimed: false, weight });
     }
 
-    /// Logs what is to be known of a will. False if there is no such will.
+    /// Logs a will as it is now. False if there is no such will.
     pub(crate) fn log(&self, owner: Owner, appender: &mut Appender<'_>) -> bool {
         let will = self.wills.get(&owner);
         will.into_iter().for_each(|will| will.fact.log(appender, owner));
@@ -185,12 +185,12 @@ impl WillTable {
         Some((message.clone(), at))
     }
 
-    /// When a will is to be published.
+    /// When the broker publishes a will.
     pub(crate) fn due(&self, owner: Owner) -> Option<Due> {
         self.wills.get(&owner).map(|will| will.fact.due)
     }
 
-    /// It is to be published then.
+    /// Sets when the broker publishes it, in milliseconds since 1970.
     pub(crate) fn set_due(&mut self, owner: Owner, at: u64) {
         let Some(will) = self.wills.get_mut(&owner) else { return };
         if let Due::At(before) = std::mem::replace(&mut will.fact.due, Due::At(at)) {
@@ -225,7 +225,7 @@ impl WillTable {
         Some(Claimed { owner, key, known_by, message })
     }
 
-    /// It was not published, and is to be then.
+    /// Gives a claimed will back: the broker tries again then, in milliseconds since 1970.
     pub(crate) fn postpone(&mut self, owner: Owner, until: u64) {
         self.wills.get_mut(&owner).into_iter().for_each(|will| will.is_claimed = false);
         self.set_due(owner, until);

@@ -131,6 +131,21 @@ impl Link {
         }
     }
 
+    /// Subscribes, and waits for the answer.
+    pub(super) fn subscribe(&mut self, filter: &str, qos: QoS) -> Result<(), Broken> {
+        let mut list = FilterList::default();
+        list.subscribe(filter, Options { qos, ..Options::default() }, Version::V5);
+        let filters = list.as_subscribe(Version::V5);
+        self.say(&Packet::Subscribe(Subscribe { id: PacketId::MIN, properties: Properties::NONE, filters }))?;
+        let begin = Instant::now();
+        while begin.elapsed() < PATIENCE {
+            if hear(self)?.is_some() {
+                return Ok(());
+            }
+        }
+        Err(Broken::Lost("no answer to SUBSCRIBE".to_owned()))
+    }
+
     pub(super) fn say(&mut self, packet: &Packet<'_>) -> Result<(), Broken> {
         let mut bytes = Vec::new();
         encode(packet, Version::V5, &mut bytes);
@@ -305,18 +320,7 @@ impl MqttLoad {
     pub(crate) fn subscribe(&self) -> Result<(), String> {
         let begun = (|| {
             self.wait_for_port();
-            let mut link = Link::open(self.port, "torture-subscriber")?;
-            let mut list = FilterList::default();
-            list.subscribe(FILTER, Options { qos: QoS::ExactlyOnce, ..Options::default() }, Version::V5);
-            let filters = list.as_subscribe(Version::V5);
-            link.say(&Packet::Subscribe(Subscribe { id: PacketId::MIN, properties: Properties::NONE, filters }))?;
-            let begin = Instant::now();
-            while begin.elapsed() < PATIENCE {
-                if hear(&mut link)?.is_some() {
-                    return Ok(());
-                }
-            }
-            Err(Broken::Lost("no answer to SUBSCRIBE".to_owned()))
+            Link::open(self.port, "torture-subscriber")?.subscribe(FILTER, QoS::ExactlyOnce)
         })();
         begun.map_err(|broken: Broken| format!("MQTT: {broken}"))
     }

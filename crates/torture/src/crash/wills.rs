@@ -8,10 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use mqtt::codec::{
-    Connect, FilterList, Notice, Options, Packet, PacketId, Properties, PropertyBlock, PropertyId, QoS, Reason,
-    Subscribe, Version, Will,
-};
+use mqtt::codec::{Connect, Notice, Packet, PropertyBlock, PropertyId, QoS, Reason, Will};
 
 use super::mqtt::{Heard, Link, PATIENCE, SILENCE, hear, lock};
 use crate::random::Random;
@@ -53,20 +50,7 @@ impl WillLoad {
 
     /// Begins the session that watches.
     pub(crate) fn subscribe(&self) -> Result<(), String> {
-        let begun = (|| {
-            let mut link = Link::open(self.port, WATCHER)?;
-            let mut list = FilterList::default();
-            list.subscribe(TOPIC, Options { qos: QoS::AtLeastOnce, ..Options::default() }, Version::V5);
-            let filters = list.as_subscribe(Version::V5);
-            link.say(&Packet::Subscribe(Subscribe { id: PacketId::MIN, properties: Properties::NONE, filters }))?;
-            let begin = Instant::now();
-            while begin.elapsed() < PATIENCE {
-                if hear(&mut link)?.is_some() {
-                    return Ok(());
-                }
-            }
-            Err(Broken::Lost("no answer to SUBSCRIBE".to_owned()))
-        })();
+        let begun = Link::open(self.port, WATCHER).and_then(|mut link| link.subscribe(TOPIC, QoS::AtLeastOnce));
         begun.map_err(|broken: Broken| format!("wills: {broken}"))
     }
 
