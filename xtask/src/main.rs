@@ -42,6 +42,8 @@ enum Chore {
     Monitoring(monitoring::Options),
     /// Make what is installed (archives, packages, image, chart), and start each of it once.
     Package(package::Options),
+    /// Lint the programs for each system that a release is for.
+    Targets,
     /// Make a release from a clean clone, without publishing it.
     Release(release::Options),
     /// Take pictures of a benchmark's report with a browser, to look at.
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         (Ok(root), Chore::Licences) => licences::run(&root),
         (Ok(root), Chore::Monitoring(options)) => monitoring::run(&root, &options),
         (Ok(root), Chore::Package(options)) => package::run(&root, &options),
+        (Ok(root), Chore::Targets) => package::targets::lint(&root),
         (Ok(root), Chore::Release(options)) => release::run(&root, &options),
         (Ok(root), Chore::Screenshots(options)) => screenshots::run(&root, &options),
     };

@@ -17,6 +17,7 @@ mod debian;
 mod program;
 mod rpm;
 mod sbom;
+pub(crate) mod targets;
 mod texts;
 mod tree;
 mod unit;
@@ -151,6 +152,12 @@ fn report(job: &Job, outcomes: &[Outcome]) -> Result<(), String> {
 fn is_there(program: &str) -> bool {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&paths).any(|folder| folder.join(program).is_file())
+}
+
+/// The target that programs are built for when none is named.
+fn host() -> Result<String, String> {
+    let about = capture(Command::new("rustc").arg("-vV"))?;
+    Ok(about.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or("unknown").to_owned())
 }
 
 /// Runs a command to its end, and returns what it prints.

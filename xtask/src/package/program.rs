@@ -18,7 +18,7 @@ pub(super) struct Program {
 
 /// A system that releases are for.
 pub(super) struct System {
-    target: &'static str,
+    pub(super) target: &'static str,
     /// The C compiler for the parts that are written in C, and for linking.
     compiler: &'static str,
 }
@@ -34,11 +34,15 @@ impl System {
 
     /// Why nothing is built for it here, if so.
     fn missing(&self) -> Option<String> {
+        let no_compiler = || (!is_there(self.compiler)).then(|| format!("there is no {}", self.compiler));
+        self.no_library().or_else(no_compiler)
+    }
+
+    /// Why nothing can be compiled for it here, if so.
+    pub(super) fn no_library(&self) -> Option<String> {
         let library = capture(Command::new("rustc").args(["--print", "target-libdir", "--target", self.target]));
-        if !library.is_ok_and(|folder| Path::new(folder.trim()).is_dir()) {
-            return Some(format!("the toolchain has no target {0}; rustup target add {0}", self.target));
-        }
-        (!is_there(self.compiler)).then(|| format!("there is no {}", self.compiler))
+        let is_here = library.is_ok_and(|folder| Path::new(folder.trim()).is_dir());
+        (!is_here).then(|| format!("the toolchain has no target {0}; rustup target add {0}", self.target))
     }
 
     /// What is said of a system that none of the programs is for.
@@ -73,9 +77,7 @@ pub(super) fn build_all(job: &Job) -> Result<Vec<Program>, String> {
 impl Program {
     /// A program that was built before, for this system.
     pub(super) fn given(job: &Job, path: &Path) -> Result<Self, String> {
-        let about = capture(Command::new("rustc").arg("-vV"))?;
-        let system = about.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or("unknown");
-        Self::strip(job, path, system)
+        Self::strip(job, path, &super::host()?)
     }
 
     /// Without the symbols, which are as large as the rest.
