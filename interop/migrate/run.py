@@ -122,7 +122,22 @@ def under_load(hermod, publish, start, queues, cut_over):
     return published[0]
 
 
-def from_rabbitmq(pika, program, scratch):
+def fill(pika, port, queue, count):
+    """Publishes so many messages without a wait for each, and then waits until all are there."""
+    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))
+    channel = connection.channel()
+    persistent = pika.BasicProperties(delivery_mode=2)
+    for number in range(count):
+        channel.basic_publish("", queue, str(number).encode(), persistent)
+
+    def are_there():
+        return channel.queue_declare(queue, passive=True).method.message_count == count
+
+    server.until(f"{count} messages are in {queue}", are_there, 300)
+    connection.close()
+
+
+def from_rabbitmq(pika, program, scratch, waiting):
     peer = Peer("rabbitmq/sid/managed")
     try:
         amqp = peer.port("amqp")
@@ -137,9 +152,9 @@ def from_rabbitmq(pika, program, scratch):
         for queue, given in arguments.items():
             channel.queue_declare(queue, durable=True, arguments=given)
         channel.queue_bind("loaded", "amq.direct", "key")
-        for queue, number in itertools.product(["quiet", "quorum"], range(COUNT)):
-            channel.basic_publish("", queue, str(number).encode(), persistent)
         connection.close()
+        for queue in ["quiet", "quorum"]:
+            fill(pika, amqp, queue, waiting)
 
         def publish(stop):
             connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", amqp))
@@ -155,13 +170,13 @@ def from_rabbitmq(pika, program, scratch):
         hermod = Hermod(program, scratch)
         try:
             start = ["--from", f"amqp://127.0.0.1:{amqp}", "--api", f"http://127.0.0.1:{api}"]
-            published = under_load(hermod, publish, start, ["loaded", "quiet"], ["--timeout", "200"])
+            published = under_load(hermod, publish, start, ["loaded", "quiet"], ["--timeout", "1500"])
             server.until("its queues are empty", lambda: all(
                 server.request(f"http://127.0.0.1:{api}/api/queues/%2F/{queue}", headers=CREDENTIALS)[1].get("messages") == 0
                 for queue in arguments
             ), 60)
             for queue in arguments:
-                compare(queue, drained(pika, hermod, queue), published if queue == "loaded" else COUNT)
+                compare(queue, drained(pika, hermod, queue), published if queue == "loaded" else waiting)
             status, row = hermod.get("/api/queues/%2F/quorum", CREDENTIALS)
             assert row["type"] == "quorum", row
             status, bound = hermod.get("/api/bindings/%2F/e/amq.direct/q/loaded", CREDENTIALS)
@@ -172,7 +187,7 @@ def from_rabbitmq(pika, program, scratch):
         peer.stop()
 
 
-def from_artemis(pika, program, scratch):
+def from_artemis(pika, program, scratch, waiting):
     import stomp
 
     peer = Peer("artemis")
@@ -210,7 +225,7 @@ def from_artemis(pika, program, scratch):
             assert receipts.got.wait(30), "no receipt at the end"
             return sent
 
-        fill("quiet", range(COUNT))
+        fill("quiet", range(waiting))
         hermod = Hermod(program, scratch)
         try:
             start = ["--from", f"amqp://127.0.0.1:{peer.port('amqp10')}", "--protocol", "amqp10"]
@@ -218,7 +233,7 @@ def from_artemis(pika, program, scratch):
             publish = lambda stop: fill("loaded", itertools.count(), stop)  # noqa: E731
             published = under_load(hermod, publish, start, ["loaded", "quiet"], ["--timeout", "200"])
             for queue in ["loaded", "quiet"]:
-                compare(queue, drained(pika, hermod, queue), published if queue == "loaded" else COUNT)
+                compare(queue, drained(pika, hermod, queue), published if queue == "loaded" else waiting)
         finally:
             hermod.stop()
     finally:
@@ -229,6 +244,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hermod", default=server.PROGRAM)
     parser.add_argument("--only", choices=["rabbitmq", "artemis"])
+    parser.add_argument("--waiting", type=int, default=COUNT, help="messages in each queue that nobody publishes to meanwhile")
     given = parser.parse_args()
     os.environ["HERMOD_FROM_PASSWORD"] = "guest"
     for name, migrate in [("rabbitmq", from_rabbitmq), ("artemis", from_artemis)]:
@@ -242,7 +258,7 @@ def main():
                 subprocess.run([python, "-m", "pip", "-q", "install", "stomp.py==8.2.0"], check=True)
             begun = time.monotonic()
             try:
-                migrate(pika, given.hermod, scratch)
+                migrate(pika, given.hermod, scratch, given.waiting)
             except BaseException:
                 server.show_logs(scratch)
                 raise
