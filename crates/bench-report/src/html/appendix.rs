@@ -66,7 +66,11 @@ fn machine(book: &Book<'_>) -> Markup {
             li { "started " (moment(report.started)) " UTC" @if let Some(end) = report.finished { ", finished " (moment(end)) " UTC" } }
             li { (count(extent.blocks)) " blocks, counts × " (printed(extent.scale)) ", " (words(extent.budget_s)) " expected" }
             @if let (Some(low), Some(high)) = (forced.first(), forced.last()) {
-                li { "an empty forced write of 4 KiB: median " (amount(forced[forced.len() / 2])) " µs (" (amount(*low)) "–" (amount(*high)) " over the blocks)" }
+                @let (low, high) = (amount(*low), amount(*high));
+                li {
+                    "an empty forced write of 4 KiB: median " (amount(forced[forced.len() / 2])) " µs"
+                    @if low != high { " (" (low) "–" (high) " over the blocks)" }
+                }
             }
         }
     }

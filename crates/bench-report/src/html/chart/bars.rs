@@ -10,18 +10,21 @@ use super::scale::{Kind, Scale};
 use super::{Caption, Filling, WIDTH, at, drawing, marker, room};
 
 /// The most that names on the left, and figures on the right, may take of the width.
-const NAMES: f64 = 165.0;
+const NAMES: f64 = 290.0;
 const FIGURES: f64 = 185.0;
 /// Between a text and what it is about.
 const AIR: f64 = 6.0;
 const TOP: f64 = 20.0;
-/// Heights of a group's heading, of a bar with its gap, and of the gap between groups.
+/// Heights of a group's heading, of a further line of it, of a bar with its gap, and of the gap
+/// between groups.
 const HEADING: f64 = 20.0;
+const LINE: f64 = 15.0;
 const ROW: f64 = 19.0;
 const BAR: f64 = 12.0;
 const GAP: f64 = 9.0;
-/// Texts longer than this are cut; they are whole in the table under the figure.
-const NAME: usize = 20;
+/// Texts longer than this are cut, headings go on below; all are whole in the table under the
+/// figure.
+const NAME: usize = 34;
 const HEADING_LENGTH: usize = 62;
 const REASON: usize = 44;
 
@@ -63,15 +66,14 @@ pub(in super::super) fn draw(caption: &Caption, unit: &str, kind: Kind, values: 
         Kind::Logarithmic => Scale::over(values.iter().copied(), kind, left, right),
         Kind::Linear => Scale::from_zero(values.iter().copied(), left, right),
     };
-    let heights = groups.iter().map(|group| HEADING + group.bars.len() as f64 * ROW + GAP);
-    let bottom = TOP + heights.sum::<f64>();
-    let mut top = TOP;
-    let placed: Vec<(f64, &Group)> = groups
+    let mut bottom = TOP;
+    let placed: Vec<Placed<'_>> = groups
         .iter()
         .map(|group| {
-            let here = top;
-            top += HEADING + group.bars.len() as f64 * ROW + GAP;
-            (here, group)
+            let (top, heading) = (bottom, lines(&group.heading, HEADING_LENGTH));
+            let bars = top + HEADING + heading.len().saturating_sub(1) as f64 * LINE;
+            bottom = bars + group.bars.len() as f64 * ROW + GAP;
+            Placed { group, heading, top, bars }
         })
         .collect();
     let inside = html! {
@@ -80,14 +82,22 @@ pub(in super::super) fn draw(caption: &Caption, unit: &str, kind: Kind, values: 
             text class="tick mid" x=(at(across.at(tick))) y="11" { (short(tick)) }
         }
         text class="axis end" x=(at(WIDTH)) y="11" { (unit) @if kind == Kind::Logarithmic { " (log)" } }
-        @for (top, group) in placed {
-            text class="heading" x="0" y=(at(top + 12.0)) { title { (group.heading) } (cut(&group.heading, HEADING_LENGTH)) }
-            @for (index, bar) in group.bars.iter().enumerate() {
-                (one(bar, &across, left, top + HEADING + index as f64 * ROW))
+        @for Placed { group, heading, top, bars } in placed {
+            @for (index, line) in heading.iter().enumerate() {
+                text class="heading" x="0" y=(at(top + 12.0 + index as f64 * LINE)) { (line) }
             }
+            @for (index, bar) in group.bars.iter().enumerate() { (one(bar, &across, left, bars + index as f64 * ROW)) }
         }
     };
     drawing(caption, bottom, &inside)
+}
+
+/// A group where it is drawn: its heading from `top` on, its bars from `bars` on.
+struct Placed<'a> {
+    group: &'a Group,
+    heading: Vec<String>,
+    top: f64,
+    bars: f64,
 }
 
 /// Where bars begin, and where the longest of them ends: the names and figures of all bars have
@@ -143,6 +153,21 @@ fn whisker(across: &Scale, low: f64, high: f64, middle: f64) -> Markup {
     html! { path class="whisker" d=(format!("M{from} {}H{to}{begin}{end}", at(middle))) {} }
 }
 
+/// The lines of a text, each as long as words fit into it.
+fn lines(text: &str, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= most => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// The beginning of a text that is too long, with an ellipsis.
 fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
@@ -176,10 +201,21 @@ mod tests {
         }
     }
 
+    /// Headings were cut where the words that told two rows apart began.
+    #[test]
+    fn a_long_heading_goes_on_below_it() {
+        let words = "Q7 Queue, send and receive, persistent, lazy acknowledgement, two consumers";
+        let broken = lines(words, HEADING_LENGTH);
+        assert_eq!(broken.join(" "), words);
+        assert_eq!(broken.len(), 2);
+        assert_eq!(lines("short", HEADING_LENGTH), ["short"]);
+        assert!(lines("", HEADING_LENGTH).is_empty());
+    }
+
     /// Figures once ran into the drawing beside them, and names were cut where there was room.
     #[test]
     fn names_and_figures_have_room() {
-        for (name, text) in [("a", "1"), ("Sun Java System MQ", "1 028 209 · D3 invalid")] {
+        for (name, text) in [("a", "1"), ("Sun Java System Message Queue 3.0", "1 028 209 · D3 invalid")] {
             let (left, right) = edges(&[group(name, text, (9.0, 11.0))]);
             assert!(left >= room(name) && WIDTH - right >= room(text), "{name}: {left} {right}");
             assert_eq!(cut(name, NAME), name);
