@@ -11,6 +11,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::counters::{ALL_LENGTHS, CHURN, Counter, LENGTHS, OF_QUEUES, TRAFFIC};
 use crate::glance::Glances;
+use crate::pace::Paces;
 
 /// Seconds between two samples.
 pub(crate) const STEP_SECONDS: u64 = 5;
@@ -22,7 +23,7 @@ const COARSE_STEP_MS: u64 = 60_000;
 const SHOWN: u64 = 1500;
 
 /// The most queues whose histories are kept.
-const MOST_QUEUES: usize = 50;
+pub(crate) const MOST_QUEUES: usize = 50;
 /// A queue is sampled for so long after it was last looked at.
 const INTEREST_MS: u64 = 24 * 3600 * 1000;
 
@@ -33,6 +34,8 @@ pub(crate) struct Histories {
     queues: Mutex<HashMap<Place, QueueHistory>>,
     /// The last look at everything.
     pub(crate) glances: Glances,
+    /// How fast all queues move, while lists ask for it.
+    pub(crate) paces: Paces,
 }
 
 /// The vhost and the name of a queue.
@@ -96,7 +99,7 @@ impl Histories {
 
     /// Looks at the history of a queue, which begins with the first look. If there are too many,
     /// the one that was looked at longest ago is forgotten.
-    pub(crate) fn look_at_queue<T>(&self, now: u64, place: Place, look: impl FnOnce(&QueueHistory) -> T) -> T {
+    pub(crate) fn look_at_queue<T>(&self, now: u64, place: Place, look: impl FnOnce(&mut QueueHistory) -> T) -> T {
         let mut queues = self.queues();
         if queues.len() >= MOST_QUEUES && !queues.contains_key(&place) {
             let oldest = queues.iter().min_by_key(|(_, history)| history.asked).map(|(place, _)| place.clone());
@@ -114,7 +117,7 @@ impl Histories {
         drop(broker);
         let of_queues: usize =
             self.queues().values().map(|history| history.traffic.bytes() + history.lengths.bytes()).sum();
-        (of_broker + of_queues) as u64
+        (of_broker + of_queues + self.paces.bytes()) as u64
     }
 
     fn queues(&self) -> MutexGuard<'_, HashMap<Place, QueueHistory>> {
@@ -165,9 +168,28 @@ pub(crate) struct Range {
 
 impl Range {
     /// From the parameters of a request, as `lengths_age` and `lengths_incr`, in seconds.
-    pub(crate) fn of(wanted: &HashMap<String, String>, of: &str) -> Option<Self> {
+    fn of(wanted: &HashMap<String, String>, of: &str) -> Option<Self> {
         let number = |name: &str| wanted.get(&format!("{of}_{name}"))?.parse().ok();
         Some(Self { age: number("age")?, step: number("incr")? })
+    }
+}
+
+/// The ranges that a request asks for.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ranges {
+    pub(crate) traffic: Option<Range>,
+    pub(crate) lengths: Option<Range>,
+}
+
+impl Ranges {
+    /// From the parameters of a request.
+    pub(crate) fn of(wanted: &HashMap<String, String>) -> Self {
+        Self { traffic: Range::of(wanted, "msg_rates"), lengths: Range::of(wanted, "lengths") }
+    }
+
+    /// Whether a request asks for none.
+    pub(crate) fn is_empty(self) -> bool {
+        self == Self::default()
     }
 }
 
@@ -193,6 +215,15 @@ impl History {
         self.fine.push_back(sample);
         self.coarse.drain(..self.coarse.len().saturating_sub(COARSE));
         self.fine.drain(..self.fine.len().saturating_sub(FINE));
+    }
+
+    /// Begins with the figures that are shown beside it, where there is no sample yet. So the first
+    /// answer has one.
+    pub(crate) fn begin<T>(&mut self, at: u64, counters: &[Counter<T>], shown: &Map<String, Json>) {
+        if self.fine.is_empty() {
+            let figure = |counter: &Counter<T>| shown.get(counter.field).and_then(Json::as_u64).unwrap_or_default();
+            self.keep(at, counters.iter().map(figure).collect());
+        }
     }
 
     /// Adds `NAME_details` for the figures of this table: how fast each moved between the last

@@ -35,6 +35,7 @@ mod memory;
 mod messages;
 mod metrics;
 mod native;
+mod pace;
 mod per_queue;
 mod pieces;
 mod pool;

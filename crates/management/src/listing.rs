@@ -12,6 +12,7 @@ use broker::{BindingPlace, Names};
 use serde_json::{Map, Value as Json};
 
 use crate::facts::Socket;
+use crate::history::Ranges;
 use crate::source::Source;
 
 /// Rows that are made at once.
@@ -54,6 +55,9 @@ pub(crate) trait Collection: Sync {
 
     /// The rows of a part. `left` are the parts after it.
     fn rows(&self, source: &Source, part: Part, left: &mut VecDeque<Part>) -> Vec<Json>;
+
+    /// Adds the samples of these ranges to rows, where a history of each thing can be kept.
+    fn add_samples(&self, _: &Source, _: Ranges, _rows: &mut [Json]) {}
 }
 
 /// A part of a list.

@@ -33,7 +33,8 @@ fn sample(source: &Source, at: u64) {
     let begun = Instant::now();
     let overview = broker.overview();
     histories.keep_broker(at, &overview);
-    source.histories.glances.renew(broker, overview, begun);
+    histories.glances.renew(broker, overview, begun);
+    histories.paces.renew(broker, Instant::now());
     for place in histories.looked_at(at) {
         let (vhost, name) = (place.0.as_str(), place.1.as_str());
         histories.keep_queue(at, &place, broker.some_queues(vhost, &[name.into()]).first());

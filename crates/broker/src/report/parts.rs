@@ -31,6 +31,12 @@ pub struct QueueCounts {
     pub unacked: u64,
     /// Its consumers.
     pub consumers: u64,
+    /// Messages that entered it.
+    pub published: u64,
+    /// Messages delivered or fetched.
+    pub delivered: u64,
+    /// Deliveries accepted.
+    pub acknowledged: u64,
 }
 
 /// The position of a list among the bindings of an exchange.
@@ -108,6 +114,9 @@ impl Broker {
                 ready: inner.ready() as u64,
                 unacked: inner.unsettled() as u64,
                 consumers: inner.consumer_count() as u64,
+                published: inner.totals.published,
+                delivered: inner.totals.delivered,
+                acknowledged: inner.totals.acknowledged,
             }
         };
         self.read(vhost, |tables| names.iter().map(|name| tables.queue(name).map(counts)).collect()).unwrap_or_default()

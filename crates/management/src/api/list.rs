@@ -13,6 +13,7 @@ use serde_json::Value as Json;
 use super::answer::{Answer, Failure};
 use super::asker::Asker;
 use super::page::Shape;
+use crate::history::MOST_QUEUES;
 use crate::listing::{self, Collection, Entry, PART, Part, Place, Rights};
 use crate::pieces::{self, PIECE, Pieces, UNDER_WAY};
 use crate::pool::Work;
@@ -29,6 +30,8 @@ pub(crate) struct List {
     fields: Vec<Field>,
     parts: VecDeque<Part>,
     shape: Shape,
+    /// The rows that got samples of the past.
+    sampled: usize,
     /// Whether the bracket before the rows was written.
     opened: bool,
     /// Whether a row was written.
@@ -50,7 +53,7 @@ pub(crate) async fn answer(
     let user = asker.user().to_owned();
     let begin = move || {
         let parts = collection.parts(&source, vhost.as_deref());
-        let list = List { source, asker, collection, fields, parts, shape, opened: false, begun: false };
+        let list = List { source, asker, collection, fields, parts, shape, sampled: 0, opened: false, begun: false };
         list.asker.charge(listing::weight(&list.parts))?;
         if list.shape.is_plain() {
             return Ok(list.begin());
@@ -80,11 +83,24 @@ impl List {
         if !self.sees(&part) {
             return Some(Vec::new());
         }
-        let mut rows = self.collection.rows(&self.source, part, &mut self.parts);
+        let mut rows = self.made(part);
         let (has, rights) =
             (|row: &Json| self.fields.iter().all(|(name, value)| row[*name] == **value), self.collection.rights());
         rows.retain(|row| has(row) && self.asker.sees(&self.source, rights, row));
         Some(rows)
+    }
+
+    /// The rows of a part. The first of a list get the samples of the past that were asked for: as
+    /// many as have histories.
+    fn made(&mut self, part: Part) -> Vec<Json> {
+        let mut rows = self.collection.rows(&self.source, part, &mut self.parts);
+        let ranges = self.shape.ranges();
+        if !ranges.is_empty() {
+            let some = rows.len().min(MOST_QUEUES - self.sampled);
+            self.collection.add_samples(&self.source, ranges, &mut rows[..some]);
+            self.sampled += some;
+        }
+        rows
     }
 
     /// The beginning of the text, and the rest of the list.
@@ -127,7 +143,7 @@ impl List {
         self.parts = self.parts_of(&picked.entries);
         let mut rows = Vec::new();
         while let Some(part) = self.parts.pop_front() {
-            rows.extend(self.collection.rows(&self.source, part, &mut self.parts));
+            rows.extend(self.made(part));
         }
         self.shape.page(rows, &picked)
     }

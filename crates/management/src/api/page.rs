@@ -10,6 +10,7 @@ use axum::response::IntoResponse;
 use serde_json::Value as Json;
 
 use super::answer::{Answer, Failure};
+use crate::history::Ranges;
 use crate::listing::{Entry, SortKey, at, only};
 
 /// Entries of a page if the request does not say, and the most that it may ask for.
@@ -33,6 +34,7 @@ pub(crate) struct Shape {
     page: Option<(usize, usize)>,
     columns: Vec<String>,
     stats: Stats,
+    ranges: Ranges,
 }
 
 /// Which figures the rows of a list have.
@@ -78,6 +80,7 @@ impl Shape {
             page: page.map(|page| (page, size)),
             columns: text("columns").map(|names| names.split(',').map(str::to_owned).collect()).unwrap_or_default(),
             stats,
+            ranges: Ranges::of(wanted),
         })
     }
 
@@ -89,6 +92,11 @@ impl Shape {
     /// Whether a part of the list is asked for, with the number of all.
     pub(crate) fn has_page(&self) -> bool {
         self.page.is_some()
+    }
+
+    /// The ranges of samples that rows are to have.
+    pub(crate) fn ranges(&self) -> Ranges {
+        self.ranges
     }
 
     /// The field that the list is sorted by.

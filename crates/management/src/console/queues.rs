@@ -21,6 +21,7 @@ use super::visitor::Visitor;
 use super::{figure, seen};
 use crate::api;
 use crate::diagnosis;
+use crate::pace::Movement;
 use crate::resources::{QueueChange, movement};
 use crate::source::Source;
 
@@ -144,15 +145,15 @@ fn report<'a>(source: &Source, names: &[Named<'a>], mut take: impl FnMut(QueueRe
     }
 }
 
-/// What the list is sorted by, of each of these queues that exists. Only for rates are whole
-/// reports made.
+/// What the list is sorted by, of each of these queues that exists.
 fn keyed<'a>(source: &Source, sort: &str, names: &[Named<'a>]) -> Vec<(f64, Named<'a>)> {
     let mut keyed = Vec::with_capacity(names.len());
-    if matches!(sort, "in" | "out") {
-        report(source, names, |queue, name| {
-            let rates = Rates::of(source, &queue);
-            keyed.push((if sort == "in" { rates.published } else { rates.delivered }, name));
-        });
+    if let Some(movement) = moved(sort) {
+        let look = source.histories.paces.look(&source.broker);
+        for same in names.chunk_by(|one, other| one.1 == other.1) {
+            let rates = look.rates(same[0].1, same.iter().map(|(name, _)| *name), movement);
+            keyed.extend(rates.zip(same).map(|(rate, name)| (rate, *name)));
+        }
         return keyed;
     }
     let key = |counts: QueueCounts| match sort {
@@ -166,6 +167,15 @@ fn keyed<'a>(source: &Source, sort: &str, names: &[Named<'a>]) -> Vec<(f64, Name
         keyed.extend(counts.into_iter().zip(some).filter_map(|(counts, name)| Some((key(counts?), *name))));
     }
     keyed
+}
+
+/// The movement that a column is about.
+fn moved(sort: &str) -> Option<Movement> {
+    match sort {
+        "in" => Some(Movement::Published),
+        "out" => Some(Movement::Delivered),
+        _ => None,
+    }
 }
 
 /// Queues of one vhost, not too many at a time.

@@ -19,7 +19,7 @@ use crate::api::{Answer, Asker, Document, Failure, Routes, Shared, Wanted, done,
 use crate::change::{Refused, Why};
 use crate::counters::{self, ALL_LENGTHS, CHURN, OF_QUEUES, TRAFFIC};
 use crate::facts::endpoint;
-use crate::history::Range;
+use crate::history::Ranges;
 use crate::source::Source;
 
 pub(super) fn routes() -> Routes {
@@ -163,9 +163,9 @@ async fn overview(asker: Asker, State(source): Shared, Query(wanted): Wanted) ->
 /// How the sums move, and their samples in the ranges that are asked for.
 fn add_history(source: &Source, wanted: &HashMap<String, String>, document: &mut Json) {
     let history = source.histories.of_broker();
-    let (rates, lengths) = (Range::of(wanted, "msg_rates"), Range::of(wanted, "lengths"));
+    let Ranges { traffic, lengths } = Ranges::of(wanted);
     if let Json::Object(stats) = &mut document["message_stats"] {
-        history.traffic.add(&TRAFFIC, rates, stats);
+        history.traffic.add(&TRAFFIC, traffic, stats);
     }
     if let Json::Object(churn) = &mut document["churn_rates"] {
         history.churn.add(&CHURN, None, churn);

@@ -1,6 +1,6 @@
 //! Queues: their rows, their changes, and a look at their messages.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use axum::Router;
@@ -24,10 +24,11 @@ use crate::counters::{self, LENGTHS, OF_QUEUES};
 use crate::courier::{AckMode, Fetched, Fetching};
 use crate::diagnosis::DiagnosisRow;
 use crate::facts::Facts;
-use crate::history::{Place, Range};
+use crate::history::{Place, Ranges};
 use crate::json::{self, object};
 use crate::listing::{self, Collection, Entry, Part, SortKey};
 use crate::messages;
+use crate::pace::Movement;
 use crate::report::SubscriptionRow;
 use crate::sampling::now;
 use crate::source::Source;
@@ -42,6 +43,11 @@ impl Collection for Queues {
 
     fn entries(&self, source: &Source, part: &Part, sort: Option<&str>) -> Option<Vec<Entry>> {
         listing::entries_of_named(part, sort, |vhost, names, path| {
+            if let Some(movement) = Movement::at(path) {
+                let look = source.histories.paces.look(&source.broker);
+                let rates = look.rates(vhost, names, movement);
+                return names.iter().cloned().zip(rates.map(|rate| SortKey::of(Some(&json!(rate))))).collect();
+            }
             let reports = source.broker.some_queues(vhost, names);
             reports.iter().map(|report| (report.name.as_str().into(), sort_key(source, report, path))).collect()
         })
@@ -50,6 +56,14 @@ impl Collection for Queues {
     fn rows(&self, source: &Source, part: Part, _: &mut VecDeque<Part>) -> Vec<Json> {
         let Part::Named(vhost, names) = part else { return Vec::new() };
         source.broker.some_queues(&vhost, &names).iter().map(|report| with_rates(source, report)).collect()
+    }
+
+    fn add_samples(&self, source: &Source, ranges: Ranges, rows: &mut [Json]) {
+        for row in rows {
+            let text = |field: &str| row[field].as_str().unwrap_or_default().to_owned();
+            let place = (text("vhost"), text("name"));
+            add_history(source, place, ranges, row);
+        }
     }
 }
 
@@ -80,7 +94,7 @@ async fn one(
 ) -> Answer {
     let find = move |source: &Source, vhost: &str| {
         let mut row = find(source, vhost, &name)?;
-        add_history(source, (vhost.to_owned(), name), &wanted, &mut row);
+        add_history(source, (vhost.to_owned(), name), Ranges::of(&wanted), &mut row);
         Some(row)
     };
     api::one_in_vhost(asker, source, vhost, find).await
@@ -248,17 +262,19 @@ pub(crate) fn movement(source: &Source, report: &QueueReport) -> (Map<String, Js
 }
 
 /// Adds the samples of the ranges that a request asks for, and keeps a history of the queue.
-fn add_history(source: &Source, place: Place, wanted: &HashMap<String, String>, row: &mut Json) {
-    let ranges = (Range::of(wanted, "msg_rates"), Range::of(wanted, "lengths"));
+fn add_history(source: &Source, place: Place, ranges: Ranges, row: &mut Json) {
     let Json::Object(row) = row else { return };
-    source.histories.look_at_queue(now(), place, |history| {
-        if let Some(Json::Object(stats)) = row.get_mut("message_stats")
-            && history.traffic.has_rates()
-        {
-            history.traffic.add(&OF_QUEUES, ranges.0, stats);
+    let at = now();
+    source.histories.look_at_queue(at, place, |history| {
+        if let Some(Json::Object(stats)) = row.get_mut("message_stats") {
+            history.traffic.begin(at, &OF_QUEUES, stats);
+            if history.traffic.has_rates() || ranges.traffic.is_some() {
+                history.traffic.add(&OF_QUEUES, ranges.traffic, stats);
+            }
         }
-        if history.lengths.has_rates() {
-            history.lengths.add(&LENGTHS, ranges.1, row);
+        history.lengths.begin(at, &LENGTHS, row);
+        if history.lengths.has_rates() || ranges.lengths.is_some() {
+            history.lengths.add(&LENGTHS, ranges.lengths, row);
         }
     });
 }

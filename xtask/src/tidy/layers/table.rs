@@ -574,7 +574,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/management/src",
         layers: &[
-            &["budget", "counters", "door", "exposition", "features", "figures", "foreign", "glance", "hosts", "http_listener", "journeys", "json", "pool", "prefix", "process", "quantity", "rates", "recent", "report", "watch"],
+            &["budget", "counters", "door", "exposition", "features", "figures", "foreign", "glance", "hosts", "http_listener", "journeys", "json", "pace", "pool", "prefix", "process", "quantity", "rates", "recent", "report", "watch"],
             &["audit", "facts", "memory", "pieces", "sessions", "visit"],
             &["change", "cookies", "front", "history", "scrape"],
             &["metrics"],

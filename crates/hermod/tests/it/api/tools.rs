@@ -117,6 +117,37 @@ fn rates_and_samples_have_the_shapes_that_tools_read() {
     assert!(connection["recv_oct_details"]["rate"].is_number(), "{connection}");
 }
 
+/// A list once knew only the rates of queues that were asked for before, and had no samples.
+#[test]
+fn a_list_is_sorted_by_rates_and_has_samples_of_the_past() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = Stomp::connect(&server);
+    ["busy", "calm", "idle"].iter().for_each(|name| client.publish(name, "m"));
+    let fastest = |by: &str| {
+        let query = format!("/api/queues?sort=message_stats.{by}_details.rate&sort_reverse=true&page=1&page_size=1");
+        shown(&server, &query, GUEST)["items"][0]["name"].clone()
+    };
+    until("the rates of two looks", || {
+        client.publish("busy", "m");
+        fastest("publish") == "busy"
+    });
+    // Nothing is acknowledged, so the names decide, from the last one on.
+    assert_eq!(fastest("ack"), "idle");
+    let ranges = "msg_rates_age=60&msg_rates_incr=5&lengths_age=60&lengths_incr=5";
+    for path in ["/api/queues", "/api/queues/%2F", "/api/queues?sort=name&page=1"] {
+        let joined = if path.contains('?') { "&" } else { "?" };
+        let page = shown(&server, &format!("{path}{joined}{ranges}"), GUEST);
+        let rows = page.as_array().or_else(|| page["items"].as_array()).unwrap();
+        assert_eq!(rows.len(), 3);
+        for row in rows {
+            for details in [&row["messages_details"], &row["message_stats"]["publish_details"]] {
+                assert!(details["samples"][0]["sample"].is_u64(), "{path}: {row}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_page_is_what_is_asked_for_and_no_more() {
     let dir = tempfile::tempdir().unwrap();
