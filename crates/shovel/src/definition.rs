@@ -64,18 +64,21 @@ pub fn parse(definition: &Map<String, Json>, about: About<'_>) -> Result<Spec, V
     };
     let (properties, trail, timestamp) = forwarding(&mut fields, &to, &from, about);
     let source = Source { uris: source_uris, from };
-    let destination = Destination { uris: destination_uris, to, properties, forward_headers: trail, timestamp };
+    let destination = Destination { uris: destination_uris, to, properties, trail, timestamp };
     fields.end()?;
     Ok(Spec { source, destination, ack, prefetch, reconnect, extent })
 }
 
-/// The same definition without the passwords of its URIs: they are shown as [`Uri`] shows itself.
+/// The same definition without the passwords of its URIs. A URI without a user is shown as it was
+/// given, another one as [`Uri`] shows itself.
 pub fn without_secrets(definition: &Map<String, Json>) -> Map<String, Json> {
     fn shown(uri: &Json) -> Json {
         match uri {
-            Json::String(text) => {
-                Json::String(Uri::parse(text).map_or_else(|_| "amqp://?".to_owned(), |uri| uri.to_string()))
-            }
+            Json::String(text) => Json::String(match Uri::parse(text) {
+                Ok(_) if !text.contains('@') => text.clone(),
+                Ok(uri) => uri.to_string(),
+                Err(_) => "amqp://?".to_owned(),
+            }),
             Json::Array(uris) => uris.iter().map(shown).collect(),
             _ => Json::Null,
         }
@@ -185,6 +188,16 @@ impl Fields {
             }
         }
         uris
+    }
+
+    /// By these fields RabbitMQ changed messages of AMQP 1.0. Since 4.2 it ignores them.
+    fn refuse_changes(&mut self) {
+        let names = ["dest-properties", "dest-application-properties", "dest-message-annotations"];
+        for name in names.into_iter().chain(["dest-publish-properties", "publish-properties"]) {
+            if self.take(name).is_some() {
+                self.faults.push(format!("{name} can't be there: by AMQP 1.0 a message goes on as it came (3.2)"));
+            }
+        }
     }
 
     /// # Errors
@@ -302,15 +315,16 @@ fn forwarding(
     to: &GiveTo,
     from: &TakeFrom,
     about: About<'_>,
-) -> (Overrides, Vec<(String, Value)>, Timestamp) {
-    if to.protocol() == Protocol::Amqp10 {
-        // What is left of these fields is refused.
-        return (Overrides::default(), Vec::new(), Timestamp::None);
+) -> (Overrides, Vec<(String, String)>, Timestamp) {
+    let by_amqp10 = to.protocol() == Protocol::Amqp10;
+    if by_amqp10 {
+        fields.refuse_changes();
     }
     let properties = ["dest-publish-properties", "publish-properties"]
         .iter()
         .filter_map(|name| fields.table(name))
         .next()
+        .filter(|_| !by_amqp10)
         .map(|table| overrides(fields, &table))
         .unwrap_or_default();
     let adds = fields.flag("dest-add-forward-headers") | fields.flag("add-forward-headers");
@@ -318,11 +332,16 @@ fn forwarding(
         true => Timestamp::Added,
         false => Timestamp::None,
     };
-    (properties, if adds { trail(from, to, about) } else { Vec::new() }, timestamp)
+    let trail = match (adds, by_amqp10) {
+        (false, _) => Vec::new(),
+        (true, true) => annotations(about),
+        (true, false) => trail(from, to, about),
+    };
+    (properties, trail, timestamp)
 }
 
 /// What a shovel writes onto messages to say that it has moved them.
-fn trail(from: &TakeFrom, to: &GiveTo, about: About<'_>) -> Vec<(String, Value)> {
+fn trail(from: &TakeFrom, to: &GiveTo, about: About<'_>) -> Vec<(String, String)> {
     let mut fields = vec![
         ("shovelled-by", about.cluster.to_owned()),
         ("shovel-type", "dynamic".to_owned()),
@@ -344,7 +363,13 @@ fn trail(from: &TakeFrom, to: &GiveTo, about: About<'_>) -> Vec<(String, Value)>
         }
         GiveTo::Address(_) => {}
     }
-    fields.into_iter().map(|(name, text)| (name.to_owned(), Value::from(text.as_str()))).collect()
+    fields.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
+}
+
+/// The same by AMQP 1.0, under RabbitMQ's names.
+fn annotations(about: About<'_>) -> Vec<(String, String)> {
+    let fields = [("shovelled-by", about.cluster), ("shovel-type", "dynamic"), ("shovel-name", about.name)];
+    fields.into_iter().map(|(name, text)| (format!("x-opt-{name}"), text.to_owned())).collect()
 }
 
 fn overrides(fields: &mut Fields, table: &Map<String, Json>) -> Overrides {
@@ -416,7 +441,7 @@ mod tests {
         assert_eq!((spec.prefetch, spec.ack, spec.extent), (7, AckMode::OnPublish, Extent::Present));
         assert_eq!(spec.reconnect, Some(Duration::from_secs(9)));
         assert_eq!(spec.destination.properties.delivery_mode, Some(2));
-        let names: Vec<_> = spec.destination.forward_headers.iter().map(|(name, _)| name.as_str()).collect();
+        let names: Vec<_> = spec.destination.trail.iter().map(|(name, _)| name.as_str()).collect();
         let expected = [
             "shovelled-by",
             "shovel-type",
@@ -445,6 +470,13 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(spec.destination.to, GiveTo::Address("/queues/q%2F1".into()));
+        let told = read(json!({
+            "src-protocol": "amqp10", "src-uri": "amqp://h", "src-address": "a", "dest-uri": "amqp://i",
+            "dest-protocol": "amqp10", "dest-address": "b", "dest-add-forward-headers": true,
+        }));
+        let expected = [("x-opt-shovelled-by", "c"), ("x-opt-shovel-type", "dynamic"), ("x-opt-shovel-name", "n")];
+        let expected = expected.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        assert_eq!(told.unwrap().destination.trail, expected);
         let refused = read(json!({
             "src-protocol": "amqp10", "src-uri": "amqp://", "src-address": "a",
             "dest-uri": "amqp://h", "dest-queue": "q",
@@ -474,7 +506,7 @@ mod tests {
                 json!({"src-uri": "amqp://", "src-protocol": "amqp10", "src-address": "a", "dest-uri": "amqp://",
                        "dest-protocol": "amqp10", "dest-address": "b", "dest-add-forward-headers": true,
                        "dest-properties": {}, "src-delete-after": "queue-length"}),
-                &["by AMQP 1.0", "dest-add-forward-headers is not", "dest-properties is not"],
+                &["by AMQP 1.0", "dest-properties can't be there"],
             ),
         ] {
             let found = read(definition.clone()).unwrap_err();
@@ -487,8 +519,10 @@ mod tests {
 
     #[test]
     fn a_definition_is_shown_without_passwords() {
-        let definition = json!({"src-uri": ["amqp://u:hidden@h/v"], "dest-uri": "hidden://x", "src-queue": "q"});
+        let uris = ["amqp://u:hidden@h/v", "amqp://127.0.0.1/%2f"];
+        let definition = json!({"src-uri": uris, "dest-uri": "hidden://x", "src-queue": "q"});
         let shown = Json::Object(without_secrets(definition.as_object().unwrap()));
-        assert_eq!(shown, json!({"src-uri": ["amqp://h:5672/v"], "dest-uri": "amqp://?", "src-queue": "q"}));
+        let uris = ["amqp://h:5672/v", "amqp://127.0.0.1/%2f"];
+        assert_eq!(shown, json!({"src-uri": uris, "dest-uri": "amqp://?", "src-queue": "q"}));
     }
 }

@@ -37,7 +37,7 @@ pub(crate) enum DestinationEvent {
 impl Destination {
     pub(crate) fn new(spec: &DestinationSpec, uri: &Uri) -> Self {
         match &spec.to {
-            GiveTo::Address(address) => Self::Amqp10(Box::new(Destination10::new(address, uri))),
+            GiveTo::Address(address) => Self::Amqp10(Box::new(Destination10::new(spec, address, uri))),
             _ => Self::Amqp091(Box::new(Destination091::new(spec, uri))),
         }
     }

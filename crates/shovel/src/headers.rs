@@ -35,9 +35,10 @@ enum Copies {
 
 impl Rewriting {
     pub(crate) fn of(destination: &Destination) -> Self {
-        let Destination { to, properties, forward_headers, timestamp, .. } = destination;
+        let Destination { to, properties, trail, timestamp, .. } = destination;
         let copies = if matches!(to, GiveTo::Queue(_)) { Copies::Renamed } else { Copies::Kept };
-        Self { overrides: properties.clone(), trail: forward_headers.clone(), timestamp: *timestamp, copies }
+        let trail = trail.iter().map(|(name, text)| (name.clone(), Value::from(text.as_str()))).collect();
+        Self { overrides: properties.clone(), trail, timestamp: *timestamp, copies }
     }
 
     /// The new bytes; `None` if the old ones do. `seconds` is the time since 1970.
@@ -131,7 +132,7 @@ mod tests {
             uris: Vec::new(),
             to,
             properties: Overrides::default(),
-            forward_headers: Vec::new(),
+            trail: Vec::new(),
             timestamp: Timestamp::None,
         }
     }
@@ -165,12 +166,12 @@ mod tests {
     #[test]
     fn the_trail_grows_at_its_front() {
         let mut destination = destination(queue());
-        destination.forward_headers = vec![("shovel-name".into(), Value::from("second"))];
+        destination.trail = vec![("shovel-name".into(), "second".into())];
         destination.timestamp = Timestamp::Added;
         let first = Value::Table(vec![("shovel-name".into(), Value::from("first"))]);
         let given = with(&[(TRAIL.into(), Value::Array(vec![first.clone()])), (WHEN.into(), Value::I64(1))]);
         let rewritten = Rewriting::of(&destination).apply(&given, 7).unwrap().unwrap();
-        let second = Value::Table(destination.forward_headers.clone());
+        let second = Value::Table(vec![("shovel-name".into(), Value::from("second"))]);
         let expected = [(TRAIL.to_owned(), Value::Array(vec![second, first])), (WHEN.to_owned(), Value::I64(7))];
         assert_eq!(headers(&rewritten), expected);
     }

@@ -5,6 +5,7 @@
 //! So after a crash of either side messages may come twice, and none is lost. Both ends are reached
 //! as a client reaches them, by AMQP 0-9-1 or 1.0; nothing here knows the broker that it runs in.
 
+mod annotations;
 mod carry;
 mod definition;
 mod destination;

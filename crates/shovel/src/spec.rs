@@ -41,9 +41,10 @@ pub struct Destination {
     pub to: GiveTo,
     /// Properties that each message gets instead of its own; AMQP 0-9-1 only.
     pub properties: Overrides,
-    /// Fields that the header `x-shovelled` gets; empty for no such header.
-    pub forward_headers: Vec<(String, Value)>,
-    /// Whether the header `x-shovelled-timestamp` is added.
+    /// What each message is told of the shovel, by name; empty for nothing. By AMQP 0-9-1 these are
+    /// fields of the header `x-shovelled`, by AMQP 1.0 they are message annotations.
+    pub trail: Vec<(String, String)>,
+    /// Whether each message is told the time.
     pub timestamp: Timestamp,
 }
 
@@ -53,7 +54,8 @@ pub enum Timestamp {
     /// They do not.
     #[default]
     None,
-    /// In seconds since 1970.
+    /// In the header `x-shovelled-timestamp`, in seconds since 1970; by AMQP 1.0 in the annotation
+    /// `x-opt-shovelled-timestamp`, in milliseconds.
     Added,
 }
 

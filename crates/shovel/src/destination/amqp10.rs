@@ -1,12 +1,16 @@
 //! A destination by AMQP 1.0: transfers that are settled by its outcome. Any outcome but *accepted*
 //! ends the connection before the message is acknowledged to its source.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use amqp10::client::{Client, Event, LinkId, SendMode};
 use amqp10::codec::performative::{Attach, Role};
 use amqp10::codec::{AttachTarget, DeliveryState, Outcome, Source, Target};
 
 use super::DestinationEvent;
+use crate::annotations::Annotating;
 use crate::peer::{condition, options10};
+use crate::spec::Destination;
 use crate::uri::Uri;
 
 /// See the module.
@@ -14,11 +18,13 @@ pub(crate) struct Destination10 {
     client: Client,
     address: String,
     link: Option<LinkId>,
+    annotating: Annotating,
 }
 
 impl Destination10 {
-    pub(crate) fn new(address: &str, uri: &Uri) -> Self {
-        Self { client: Client::new(options10(uri, "destination")), address: address.to_owned(), link: None }
+    pub(crate) fn new(spec: &Destination, address: &str, uri: &Uri) -> Self {
+        let client = Client::new(options10(uri, "destination"));
+        Self { client, address: address.to_owned(), link: None, annotating: Annotating::of(spec) }
     }
 
     pub(crate) fn start(&mut self, out: &mut Vec<u8>) {
@@ -39,6 +45,9 @@ impl Destination10 {
 
     pub(crate) fn give(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
         let link = self.link.ok_or_else(|| "the destination is not open".to_owned())?;
+        let milliseconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
+        let annotated = self.annotating.apply(message, milliseconds)?;
+        let message = annotated.as_deref().unwrap_or(message);
         self.client.send(link, SendMode::default(), &[message], out).map_err(|error| error.to_string())?;
         Ok(())
     }

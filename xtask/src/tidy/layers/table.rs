@@ -30,7 +30,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         layers: &[
             &["status", "uri", "window"],
             &["dial", "spec"],
-            &["definition", "headers", "peer", "progress"],
+            &["annotations", "definition", "headers", "peer", "progress"],
             &["destination", "source"],
             &["carry"],
             &["run"],
