@@ -145,6 +145,19 @@ def retained():
     late.close(), peer.close()
 
 
+def figures():
+    monitor = Peer("monitor")
+    monitor.subscribe("$SYS/broker/#", 2)
+    seen = {}
+    while "$SYS/broker/load/connections/15min" not in seen:
+        message = monitor.messages.get(timeout=WAIT)
+        seen[message.topic] = message.payload.decode()
+        assert (message.qos, message.retain) == (0, True)
+    assert seen["$SYS/broker/version"].startswith("Hermod") and seen["$SYS/broker/uptime"].endswith(" seconds")
+    assert int(seen["$SYS/broker/clients/connected"]) >= 1 and int(seen["$SYS/broker/messages/received"]) >= 1
+    monitor.close()
+
+
 def sessions():
     for version, expiry in ((OLD, 0), (NEW, 60)):
         name = f"session-{version}"
@@ -212,8 +225,8 @@ def large():
 
 
 def patterns():
-    for pattern in (qualities_and_wildcards, many_in_order, properties_of_version_5, retained, sessions,
-                    takeover_and_wills, shared, refusals, exactly_once, large):
+    for pattern in (qualities_and_wildcards, many_in_order, properties_of_version_5, retained, figures,
+                    sessions, takeover_and_wills, shared, refusals, exactly_once, large):
         pattern()
         print(f"paho: {pattern.__name__}")
 

@@ -80,7 +80,7 @@ pub use redrive::{RedriveMode, Redriven};
 pub use repair::{Repair, RepairMode};
 pub use report::{
     AppliedPolicies, BindingPlace, BindingReport, ClientReport, ConsumerReport, DeclaredQueue, Diagnosis,
-    ExchangeReport, Holder, Left, MemoryUse, Messages, Names, Objects, Overview, QueueCounts, QueueReport,
+    ExchangeReport, Holder, Left, MemoryUse, Messages, Names, Objects, Overview, Presence, QueueCounts, QueueReport,
     RETAINED_BETWEEN, RetainedReport, Share, Standing, WILL_BETWEEN, WillReport,
 };
 /// A property's value for selectors.

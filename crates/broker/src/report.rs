@@ -4,6 +4,7 @@
 mod diagnosis;
 pub(crate) mod objects;
 mod parts;
+mod presence;
 mod retained;
 mod share;
 mod wills;
@@ -33,6 +34,7 @@ use crate::value::Table;
 pub use diagnosis::{Diagnosis, Standing};
 pub use objects::{BindingReport, ConsumerReport, ExchangeReport, Holder};
 pub use parts::{BindingPlace, Names, QueueCounts};
+pub use presence::Presence;
 pub use retained::{RETAINED_BETWEEN, RetainedReport};
 pub use share::Share;
 pub use wills::{WILL_BETWEEN, WillReport};

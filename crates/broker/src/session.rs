@@ -193,6 +193,11 @@ impl Client {
         &self.shared.identity
     }
 
+    /// Whether the user may see figures of all vhosts now.
+    pub fn monitors(&self) -> bool {
+        self.engine.monitors(&self.shared.identity)
+    }
+
     /// Takes over the rights of a newer log-in of the same user. What they do not cover ends:
     /// consumers, bindings of exclusive queues, or the client itself.
     ///

@@ -9,14 +9,17 @@ mod amqp10;
 mod mqtt;
 mod stomp;
 
+use std::io;
 use std::sync::Arc;
 
 use broker::{Broker, Dialect, Dialects};
-use management::ProtocolNames;
+use management::{Facts, ProtocolNames};
+use net::Registry;
 use wire::Protocol;
 
 pub(crate) use self::amqp091::encode;
 use crate::config::{ConfigError, Port, Reader, Settings};
+use crate::worker::Worker;
 
 /// A protocol that can be served.
 pub(crate) struct Served {
@@ -97,10 +100,21 @@ pub(crate) struct ServedWeb {
     pub(crate) secure_port: Port,
 }
 
+/// What the own thread of a protocol uses of the server.
+pub(crate) struct Around<'s> {
+    pub(crate) broker: &'s Broker,
+    pub(crate) registry: &'s Arc<Registry>,
+    pub(crate) facts: &'s Facts,
+}
+
 /// The settings that only one protocol has.
 pub(crate) trait OwnSettings: std::fmt::Debug + Send + Sync {
     /// Makes the server side of the protocol.
     fn make(&self, broker: &Broker, settings: &Settings) -> Arc<dyn Protocol>;
+    /// Starts its own thread, if it needs one.
+    fn start(&self, _of: &Around<'_>) -> io::Result<Option<Worker>> {
+        Ok(None)
+    }
     /// Origins of pages that may connect by WebSocket, besides those of the broker's own host.
     fn web_origins(&self) -> &[String] {
         &[]

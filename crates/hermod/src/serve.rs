@@ -21,7 +21,7 @@ use crate::config::{Config, Described, Durability, Listening, Origin, Settings, 
 use crate::exit::{Exit, Failure};
 use crate::log::START;
 use crate::manual::MANUAL;
-use crate::protocols::{self, SERVED};
+use crate::protocols::{self, Around, SERVED};
 use crate::tls::AllCertificates;
 use crate::worker::Worker;
 use crate::{
@@ -63,9 +63,8 @@ pub(crate) fn run(
     let bound = listeners::bind(&config)?;
     let (broker, _lock) = open_telling(settings, &directory, accept_damage)?;
     warn_of_short_disk(settings, &broker);
-    broker.scrub(settings.store.journal.scrub);
     let watch = Arc::new(Watch::default());
-    let workers = start_workers(&broker, &watch).map_err(|error| thread_failure(&error))?;
+    let workers = start_workers(settings, &broker, &watch).map_err(|error| thread_failure(&error))?;
     let net = Net::start(io_threads(settings), net_settings(settings)).map_err(|error| thread_failure(&error))?;
     let (entrances, rows, endpoints) =
         listeners::furnish(settings, &broker, bound, &certificates, http_limits(settings));
@@ -85,6 +84,7 @@ pub(crate) fn run(
     let control = data_dir::control_socket(settings)?;
     let shovels = start_shovels(&source, &broker, settings, &net)?;
     let management = manage(&source, endpoints, &control)?;
+    let protocols = start_protocols(settings, &broker, &net, &facts)?;
     source.start_serving();
     announce(settings, &facts);
     serving(settings, &facts)?;
@@ -113,7 +113,7 @@ pub(crate) fn run(
         tracing::warn!(connections = cut, "cut off: they did not end within shutdown_timeout");
     }
     management.stop();
-    workers.into_iter().for_each(Worker::stop);
+    workers.into_iter().chain(protocols).for_each(Worker::stop);
     close(broker)
 }
 
@@ -143,13 +143,21 @@ fn tell(source: &Source, config: &Config) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Starts the threads for all that happens without a request.
-fn start_workers(broker: &Broker, watch: &Arc<Watch>) -> std::io::Result<[Worker; 3]> {
+/// Starts the scrub, and the threads for all that happens without a request.
+fn start_workers(settings: &Settings, broker: &Broker, watch: &Arc<Watch>) -> std::io::Result<[Worker; 3]> {
+    broker.scrub(settings.store.journal.scrub);
     Ok([
         housekeeper::start(broker.clone(), watch.clone())?,
         pager::start(broker.clone())?,
         tasks::start(broker.clone())?,
     ])
+}
+
+/// Starts the threads that protocols have of their own.
+fn start_protocols(settings: &Settings, broker: &Broker, net: &Net, facts: &Facts) -> Result<Vec<Worker>, Failure> {
+    let around = Around { broker, registry: net.registry(), facts };
+    let started = settings.protocols.iter().filter_map(|own| own.start(&around).transpose());
+    started.collect::<std::io::Result<_>>().map_err(|error| thread_failure(&error))
 }
 
 /// Facts for management that do not change.

@@ -15,4 +15,4 @@ mod session;
 #[cfg(feature = "session")]
 pub use dialect::MqttDialect;
 #[cfg(feature = "session")]
-pub use session::{Mqtt, Settings};
+pub use session::{Host, Mqtt, Settings, Sys, SysPublisher};

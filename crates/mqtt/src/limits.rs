@@ -17,6 +17,8 @@ pub const SHARED_PAYLOAD: usize = 4096;
 pub const LEVELS: usize = 128;
 /// Subscriptions of a session, shared ones included.
 pub const SUBSCRIPTIONS: usize = 10_000;
+/// Filters of `$SYS` topics of a session: rights on each are asked for at each publication.
+pub const SYS_FILTERS: usize = 64;
 /// The largest topic alias that a client may use.
 pub const ALIASES: u16 = 16;
 /// Bytes of the topics that a client has given aliases.

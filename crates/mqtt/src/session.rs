@@ -17,6 +17,7 @@ mod outgoing;
 mod publish;
 mod store;
 mod subscribe;
+mod sys;
 mod will;
 
 use std::sync::Arc;
@@ -32,6 +33,8 @@ use crate::codec::{QoS, VARIABLE_MAX};
 use crate::limits;
 use claims::Claims;
 use connection::MqttConnection;
+
+pub use sys::{Host, Sys, SysPublisher};
 
 /// Why quality 2 is refused.
 const QOS_2: &str = "the quality of service 2 is turned off (mqtt.max_qos); use 1";
@@ -85,6 +88,7 @@ struct Shared {
     broker: Broker,
     settings: Settings,
     claims: Claims,
+    sys: Arc<Sys>,
 }
 
 impl Shared {
@@ -103,9 +107,9 @@ pub struct Mqtt {
 }
 
 impl Mqtt {
-    /// Serves `broker`.
-    pub fn new(broker: Broker, settings: Settings) -> Self {
-        Self { shared: Arc::new(Shared { broker, settings, claims: Claims::default() }) }
+    /// Serves `broker`. What a [`SysPublisher`] publishes through `sys`, its sessions read.
+    pub fn new(broker: Broker, settings: Settings, sys: Arc<Sys>) -> Self {
+        Self { shared: Arc::new(Shared { broker, settings, claims: Claims::default(), sys }) }
     }
 }
 

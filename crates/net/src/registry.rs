@@ -34,6 +34,8 @@ pub struct Registry {
     long_turns: AtomicU64,
     /// Bytes in the buffers of connections that have not authenticated.
     strangers_bytes: AtomicU64,
+    /// Bytes received and sent by connections that have ended.
+    ended: [AtomicU64; 2],
 }
 
 /// Who may come in.
@@ -183,6 +185,7 @@ impl Registry {
             opened: AtomicU64::new(0),
             long_turns: AtomicU64::new(0),
             strangers_bytes: AtomicU64::new(0),
+            ended: Default::default(),
             refused: Default::default(),
         }
     }
@@ -251,6 +254,16 @@ impl Registry {
     /// Bytes in the buffers of connections that have not authenticated.
     pub fn strangers_bytes(&self) -> u64 {
         self.strangers_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes received and sent by all connections, those that have ended included.
+    pub fn moved(&self) -> (u64, u64) {
+        let table = self.table.lock();
+        let ended = self.ended.each_ref().map(|bytes| bytes.load(Ordering::Relaxed));
+        table.listed.values().fold((ended[0], ended[1]), |(received, sent), listed| {
+            let (more_in, more_out, _) = listed.moved();
+            (received + more_in, sent + more_out)
+        })
     }
 
     /// The buffers of a connection that has not authenticated take so many bytes.
@@ -459,6 +472,9 @@ impl Drop for Registration {
         let mut table = self.registry.table.lock();
         self.registry.no_longer_pending(&self.listed, &mut table);
         table.listed.remove(&self.listed.id);
+        let (received, sent, _) = self.listed.moved();
+        self.registry.ended[0].fetch_add(received, Ordering::Relaxed);
+        self.registry.ended[1].fetch_add(sent, Ordering::Relaxed);
         if table.listed.is_empty() {
             self.registry.emptied.notify_all();
         }

@@ -34,13 +34,17 @@ impl Engine {
     /// The vhost, if the user may enter it. Only users that see all vhosts learn that one does not
     /// exist. For all others it looks like one that they may not enter.
     pub(crate) fn enter(&self, identity: &Identity, name: &str) -> Result<Arc<Vhost>, Error> {
-        let sees_all = |tag| self.authority.is_tagged(identity, tag);
         let found = self.catalog.vhost(name);
-        if found.is_none() && ["administrator", "monitoring"].into_iter().any(sees_all) {
+        if found.is_none() && self.monitors(identity) {
             return Err(no_vhost(name));
         }
         self.authority.enter(identity, name).map_err(|denied| Error::not_allowed(denied.to_string()))?;
         found.ok_or_else(|| no_vhost(name))
+    }
+
+    /// Whether an identity may see all vhosts.
+    pub(crate) fn monitors(&self, identity: &Identity) -> bool {
+        [ADMINISTRATOR, "monitoring"].into_iter().any(|tag| self.authority.is_tagged(identity, tag))
     }
 
     /// Lists a client, unless that is one too many for the broker, its vhost or its user.

@@ -76,6 +76,14 @@ impl Client {
         Ok(tag)
     }
 
+    /// Checks that the user may consume by these filters now, without doing it.
+    ///
+    /// # Errors
+    /// `AccessRefused`.
+    pub fn check_filters(&self, filters: &[SubscriptionFilter]) -> Result<(), Error> {
+        self.authorize_filters(&filters.iter().map(binding_of_filter).collect::<Vec<_>>())
+    }
+
     fn authorize_filters(&self, bindings: &[BindingSpec]) -> Result<(), Error> {
         for BindingSpec { source, key, .. } in bindings {
             self.authorize(Resource::exchange(source), Right::Read)?;

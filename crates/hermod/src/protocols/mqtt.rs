@@ -1,15 +1,18 @@
 //! MQTT as a row of the table, and its own settings.
 
+use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ::mqtt::codec::QoS;
-use ::mqtt::{Mqtt, MqttDialect, Settings as ProtocolSettings};
+use ::mqtt::{Host, Mqtt, MqttDialect, Settings as ProtocolSettings, Sys, SysPublisher};
 use broker::Broker;
 use management::ProtocolNames;
 use wire::Protocol;
 
-use super::{OwnSettings, Place, Served, ServedWeb};
+use super::{Around, OwnSettings, Place, Served, ServedWeb};
 use crate::config::{ConfigError, Port, Reader, Settings, declare, value};
+use crate::worker::{Rest, Worker};
 
 pub(super) const ROW: Served = Served {
     names: ProtocolNames { name: "mqtt", listed: "MQTT", also: &["mqtt3", "mqtt3.1", "mqtt3.1.1", "mqtt5"] },
@@ -62,6 +65,9 @@ struct Own {
     session_expiry: u32,
     max_inflight: u16,
     max_qos: QoS,
+    /// Between two publications of `$SYS`; zero turns them off.
+    sys_interval: Duration,
+    sys: Arc<Sys>,
     /// Origins of pages besides those of the broker's own host.
     web_origins: Vec<String>,
 }
@@ -108,6 +114,16 @@ impl Own {
             .get(declare("mqtt.max_qos", "1, 2", "2", "The highest quality of service of MQTT."), |text| {
                 value::choice(text, &[("1", QoS::AtLeastOnce), ("2", QoS::ExactlyOnce)])
             })?;
+        let sys_interval = reader.get(
+            declare(
+                "mqtt.sys_interval",
+                "time",
+                "10 s",
+                "The time between two publications of the `$SYS` topics, while clients subscribe to them; 0 turns \
+                 them off.",
+            ),
+            sys_interval,
+        )?;
         let web_origins = reader.get(
             declare(
                 "mqtt.web_origins",
@@ -120,7 +136,8 @@ impl Own {
         )?;
         let default_login = (!user.is_empty()).then_some((user, password));
         let session_expiry = u32::try_from(session_expiry.as_secs()).unwrap_or(u32::MAX);
-        Ok(Self { default_login, session_expiry, max_inflight, max_qos, web_origins })
+        let sys = Arc::default();
+        Ok(Self { default_login, session_expiry, max_inflight, max_qos, sys_interval, sys, web_origins })
     }
 }
 
@@ -135,11 +152,34 @@ impl OwnSettings for Own {
             max_qos: self.max_qos,
             ..ProtocolSettings::default()
         };
-        Arc::new(Mqtt::new(broker.clone(), settings))
+        Arc::new(Mqtt::new(broker.clone(), settings, self.sys.clone()))
+    }
+
+    fn start(&self, Around { broker, registry, facts }: &Around<'_>) -> io::Result<Option<Worker>> {
+        if self.sys_interval.is_zero() {
+            return Ok(None);
+        }
+        let host = Host { product: facts.product.clone(), version: facts.version.clone(), node: facts.node.clone() };
+        let (broker, registry) = ((*broker).clone(), Arc::clone(registry));
+        let (sys, moved, now) = (self.sys.clone(), registry.moved(), Instant::now());
+        let mut publisher = SysPublisher::new(sys, host, self.sys_interval, &broker, moved, now);
+        let worker = Worker::start("hermod-mqtt-sys", move |waker| {
+            let now = Instant::now();
+            Rest::For(publisher.step(&broker, || registry.moved(), waker, now).saturating_duration_since(now))
+        });
+        worker.map(Some)
     }
 
     fn web_origins(&self) -> &[String] {
         &self.web_origins
+    }
+}
+
+/// Zero, or a second and more: the figures cost a look at all queues.
+fn sys_interval(text: &str) -> Result<Duration, String> {
+    match value::duration(text)? {
+        interval if interval.is_zero() || interval >= Duration::from_secs(1) => Ok(interval),
+        _ => Err(format!("{text} is less than 1 s; write 0 to turn the $SYS topics off")),
     }
 }
 

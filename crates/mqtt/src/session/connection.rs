@@ -181,7 +181,7 @@ impl State {
         }
         let Phase::Opening(opening) = std::mem::replace(&mut self.phase, Phase::Closed) else { return Ok(()) };
         let keep_alive = opening.keep_alive();
-        let session = opening.open(&self.shared, &mut self.output, now)?;
+        let session = opening.open(&self.shared, &self.line.waker, &mut self.output, now)?;
         // Half as much again [MQTT-3.1.2-22]: the connection ends after two of these.
         let receives = (!keep_alive.is_zero()).then_some(keep_alive * 3 / 4);
         self.line.keep_alive.agree(None, receives, now);

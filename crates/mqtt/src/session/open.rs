@@ -19,8 +19,9 @@ use super::failure::Failure;
 use super::fences::Fences;
 use super::filters::{Filters, Matched, Publisher, Subscription};
 use super::incoming::Incoming;
-use super::outgoing::{Follows, Outgoing, topic_of};
+use super::outgoing::{Figure, Follows, Outgoing, topic_of};
 use super::store::{DirectTag, EXCHANGE, Life, OWN, Store, filter_of_binding};
+use super::sys::{News, SysReader, is_sys};
 use super::will::delay_within;
 use crate::codec::{
     Ack, Filter, Notice, Packet, PacketId, PacketKind, Properties, PropertyBlock, PropertyId, QoS, Reason, Version,
@@ -37,6 +38,7 @@ pub(super) struct Parts {
     pub(super) mark: Mark,
     pub(super) claim: Claim,
     pub(super) store: Store,
+    pub(super) sys: SysReader,
     /// The highest quality that is served.
     pub(super) max_qos: QoS,
 }
@@ -50,6 +52,8 @@ pub(super) struct Delivering {
     pub(super) shares: HashMap<String, Subscription>,
     pub(super) incoming: Incoming,
     outgoing: Outgoing,
+    /// What it reads of the figures of the broker.
+    pub(super) sys: SysReader,
     dialects: Dialects,
 }
 
@@ -86,7 +90,7 @@ pub(super) struct Scratch {
 
 impl Session {
     pub(super) fn new(parts: Parts, dialects: Dialects, now: Instant) -> Self {
-        let Parts { asked, mut client, will, mark, claim, store, max_qos } = parts;
+        let Parts { asked, mut client, will, mark, claim, store, sys, max_qos } = parts;
         let id = client.open_session(1);
         client.share_window(id, NonZeroU32::new(asked.receive_maximum.into()), now);
         let delivering = Delivering {
@@ -96,6 +100,7 @@ impl Session {
             shares: HashMap::new(),
             incoming: Incoming::default(),
             outgoing: Outgoing::new(asked.accepts),
+            sys,
             dialects,
         };
         Self {
@@ -128,6 +133,7 @@ impl Session {
         for (filter, subscription) in bindings.iter().filter_map(filter_of_binding) {
             let resumed = match Filter::parse(&filter) {
                 Ok(Filter { share: Some(_), .. }) => self.join(&filter, subscription, now).map(|_| ()),
+                _ if is_sys(&filter) => self.resume_sys(&filter, subscription),
                 _ if subscription.options.qos == QoS::AtMostOnce => self.resume_direct(&filter, subscription, now),
                 _ => {
                     self.delivering.filters.put(&filter, subscription);
@@ -313,6 +319,9 @@ impl Session {
         result?;
         self.delivering.deliver_waiting(self.id, time, output);
         self.answer(output)?;
+        if let Some(news) = self.delivering.sys_news(&self.client, room)? {
+            self.delivering.tell_sys(&news, output);
+        }
         self.settle_sent(now)?;
         self.release(output);
         self.waits = self.waits && self.client.parked(self.id);
@@ -410,6 +419,26 @@ impl Delivering {
     fn deliver_waiting(&mut self, session: SessionId, now: u64, output: &mut Output) {
         while let Some(waiting) = self.outgoing.take_waiting() {
             self.deliver(&waiting.as_delivery(session, OWN), now, output);
+        }
+    }
+
+    /// Figures of the broker that the client has not got yet. With a full output they wait, and
+    /// newer ones take their place.
+    fn sys_news(&mut self, client: &Client, room: usize) -> Result<Option<News>, Failure> {
+        if room > 0 { self.sys.news(client) } else { Ok(None) }
+    }
+
+    /// Sends figures of the broker: to a new subscription all, and to others what has changed.
+    fn tell_sys(&mut self, news: &News, output: &mut Output) {
+        for (topic, value, is_changed) in news.iter() {
+            let fresh = news.fresh.matching(topic, Publisher::Other);
+            if fresh.qos.is_some() {
+                self.outgoing.write_figure(&Figure { topic, value, retain: true }, &fresh, output);
+            } else if is_changed {
+                let matched = self.filters.matching(topic, Publisher::Other);
+                let retain = matched.retain_as_published;
+                self.outgoing.write_figure(&Figure { topic, value, retain }, &matched, output);
+            }
         }
     }
 

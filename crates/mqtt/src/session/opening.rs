@@ -17,6 +17,7 @@ use super::enhanced;
 use super::failure::Failure;
 use super::open::{Parts, Session};
 use super::store::{Life, PREFIX, Store, outlives};
+use super::sys::SysReader;
 use super::will::{WillMessage, delay_within};
 use crate::codec::{ConnAck, Packet, PropertyBlock, PropertyId, QoS, Reason, encode};
 use crate::dialect::Mark;
@@ -128,7 +129,13 @@ impl Opening {
     }
 
     /// The open session; its CONNACK is in `output`.
-    pub(super) fn open(self, shared: &Shared, output: &mut Output, now: Instant) -> Result<Session, Failure> {
+    pub(super) fn open(
+        self,
+        shared: &Shared,
+        waker: &Waker,
+        output: &mut Output,
+        now: Instant,
+    ) -> Result<Session, Failure> {
         let Self { asked, client, will, mark, claim, found, .. } = self;
         let will = will.map(|will| will.delay);
         let Some(Found { store, is_present, begun, .. }) = found else {
@@ -140,7 +147,8 @@ impl Opening {
         }
         let (version, is_stored) = (asked.accepts.version, store.life == Life::Stored);
         let max_qos = shared.settings.max_qos;
-        let parts = Parts { asked, client, will, mark, claim, store, max_qos };
+        let sys = SysReader::new(&shared.sys, waker);
+        let parts = Parts { asked, client, will, mark, claim, store, sys, max_qos };
         let mut session = Session::new(parts, shared.broker.dialects().clone(), now);
         let ack = ConnAck { session_present: is_present, reason: Reason::Success, properties: block.as_properties() };
         encode(&Packet::ConnAck(ack), version, output.tail());

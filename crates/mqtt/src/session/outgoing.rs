@@ -115,6 +115,14 @@ pub(super) struct Outgoing {
     pub(super) settled: Vec<(u64, Outcome)>,
 }
 
+/// A figure of the broker, as it is sent.
+pub(super) struct Figure<'f> {
+    pub(super) topic: &'f str,
+    pub(super) value: &'f str,
+    /// The flag RETAIN.
+    pub(super) retain: bool,
+}
+
 /// What a message is, whatever it was published over.
 struct Shown<'m> {
     qos: QoS,
@@ -266,6 +274,24 @@ impl Outgoing {
             self.settle(delivery, Outcome::REJECTED);
         } else {
             self.send(&mut publish, delivery, (topic, said), output);
+        }
+        self.block = block;
+    }
+
+    /// Writes a figure of the broker, which no queue has, to the subscriptions that its topic
+    /// matches.
+    pub(super) fn write_figure(&mut self, figure: &Figure<'_>, matched: &Matched, output: &mut Output) {
+        if matched.qos.is_none() {
+            return;
+        }
+        let mut block = std::mem::take(&mut self.block);
+        block.clear();
+        let properties = with_own(Shape::Written, matched, Said::Topic, &mut block);
+        let &Figure { topic, value, retain } = figure;
+        let publish = Publish { retain, topic, properties, ..Publish::default() };
+        if publish.total_length(self.accepts.version, value.len()) <= self.accepts.packet as usize {
+            publish.write_head(self.accepts.version, value.len(), output.tail());
+            output.put(value.as_bytes());
         }
         self.block = block;
     }

@@ -35,6 +35,12 @@ pub(super) const OWN: &str = "session";
 /// In front of filters of quality 0, where a session keeps them.
 const DIRECT: &str = "$direct/";
 
+/// Whether the key of a session's binding is a filter, and not only kept there: nothing is
+/// published under the others.
+pub(super) fn is_filter_key(key: &str) -> bool {
+    !["$direct.", "$share.", "$queue."].iter().any(|kept| key.starts_with(kept))
+}
+
 /// The tag of a consumer without a queue: its number, and its filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DirectTag<'t>(pub(super) u32, pub(super) &'t str);

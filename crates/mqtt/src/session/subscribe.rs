@@ -15,6 +15,7 @@ use super::failure::Failure;
 use super::filters::Subscription;
 use super::open::Session;
 use super::store::{self, DirectTag, Life};
+use super::sys::is_sys;
 use crate::codec::{
     Asked, Filter, Granted, Options, Packet, PacketKind, Properties, PropertyBlock, PropertyId, QoS, Reason,
     ReasonList, RetainHandling, Subscribe, Unsubscribe,
@@ -56,8 +57,16 @@ impl Session {
             let text = format!("the session has {} subscriptions, the most that it may", limits::SUBSCRIPTIONS);
             return Err(Failure::new(Reason::QuotaExceeded, text));
         }
-        // A message of quality 2 must not go from one member to another [MQTT-4.8.2-5].
-        let most = if filter.share.is_some() { QoS::AtLeastOnce } else { self.max_qos };
+        let most = match (filter.share, is_sys(filter.filter)) {
+            (Some(_), true) => {
+                let text = "topics of $SYS are no messages that members could share; subscribe without a group";
+                return Err(Failure::new(Reason::TopicFilterInvalid, text));
+            }
+            // A message of quality 2 must not go from one member to another [MQTT-4.8.2-5].
+            (Some(_), false) => QoS::AtLeastOnce,
+            (None, true) => QoS::AtMostOnce,
+            (None, false) => self.max_qos,
+        };
         let qos = options.qos.min(most);
         let subscription = Subscription { options: Options { qos, ..options }, id, direct: 0 };
         let ticket = match filter.share {
@@ -90,7 +99,7 @@ impl Session {
         // The handling is of this request alone.
         let options = Options { retain_handling: RetainHandling::Send, ..subscription.options };
         let is_direct = options.qos == QoS::AtMostOnce;
-        let direct = if is_direct { self.delivering.filters.next_direct() } else { 0 };
+        let direct = if is_direct && !is_sys(filter) { self.delivering.filters.next_direct() } else { 0 };
         let subscription = Subscription { options, direct, ..subscription };
         // Before the retained messages come, which are found by it.
         self.delivering.filters.put(filter, subscription);
@@ -101,7 +110,10 @@ impl Session {
         let ticket = made.inspect_err(|_| {
             match before {
                 Some(before) => self.delivering.filters.put(filter, before),
-                None => self.delivering.filters.remove(filter),
+                None => {
+                    self.delivering.sys.remove(filter);
+                    self.delivering.filters.remove(filter)
+                }
             };
         })?;
         let Some(before) = before else { return Ok(ticket) };
@@ -133,7 +145,12 @@ impl Session {
         retained: RetainedWanted,
         now: Instant,
     ) -> Result<Ticket, Failure> {
-        self.consume_direct(filter, subscription, retained, now)?;
+        if is_sys(filter) {
+            let fresh = (retained != RetainedWanted::None).then_some(subscription);
+            self.delivering.sys.add(filter, fresh, &self.client)?;
+        } else {
+            self.consume_direct(filter, subscription, retained, now)?;
+        }
         if self.store.life == Life::Connection {
             return Ok(Ticket::NONE);
         }
@@ -150,6 +167,14 @@ impl Session {
     ) -> Result<(), Failure> {
         let source = DirectSource { filters: vec![store::topic_filter(filter)], retained };
         self.consume(Source::Direct(source), &DirectTag(subscription.direct, filter).to_string(), now)
+    }
+
+    /// Takes up a filter of `$SYS` that a stored session has.
+    pub(super) fn resume_sys(&mut self, filter: &str, subscription: Subscription) -> Result<(), Failure> {
+        let options = Options { qos: QoS::AtMostOnce, ..subscription.options };
+        let subscription = Subscription { options, ..subscription };
+        self.delivering.filters.put(filter, subscription);
+        self.delivering.sys.add(filter, Some(subscription), &self.client)
     }
 
     /// Takes up a filter of quality 0 that a stored session has.
@@ -241,6 +266,7 @@ impl Session {
             ticket = ticket.max(self.end_direct(written, before, output, now)?);
             ticket = ticket.max(self.client.unbind(&self.store.binding(written, before), now)?);
             self.delivering.filters.remove(written);
+            self.delivering.sys.remove(written);
         }
         let existed = share.is_some() || before.is_some();
         Ok((if existed { Reason::Success } else { Reason::NoSubscriptionExisted }, ticket))

@@ -11,4 +11,5 @@ mod rights;
 mod scene;
 mod sessions;
 mod sharing;
+mod sys;
 mod wills;

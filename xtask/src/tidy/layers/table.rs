@@ -508,7 +508,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         layers: &[
             &["claims", "failure", "filters"],
             &["incoming", "store"],
-            &["enhanced", "fences", "outgoing", "will"],
+            &["enhanced", "fences", "outgoing", "sys", "will"],
             &["connect"],
             &["open"],
             &["opening", "publish", "subscribe"],

@@ -14,13 +14,14 @@ use crate::codec::{
     Ack, Connect, FilterList, Notice, Options, Packet, PacketId, Properties, PropertyBlock, PropertyId, PropertyValue,
     Publish, QoS, Reason, Subscribe, Unsubscribe, Version, Will, decode, encode,
 };
-use crate::{Mqtt, MqttDialect, Settings};
+use crate::{Mqtt, MqttDialect, Settings, Sys};
 
 /// A broker that speaks MQTT.
 pub(super) struct Scene {
     pub(super) test: TestBroker,
     pub(super) broker: broker::Broker,
     pub(super) mqtt: Mqtt,
+    pub(super) sys: Arc<Sys>,
 }
 
 impl Scene {
@@ -54,8 +55,9 @@ impl Scene {
         let test = TestBroker::open(setup);
         test.user("reader", ".*", "^mqtt-.*", ".*");
         let broker = test.broker.clone();
-        let mqtt = Mqtt::new(broker.clone(), settings);
-        Self { test, broker, mqtt }
+        let sys = Arc::<Sys>::default();
+        let mqtt = Mqtt::new(broker.clone(), settings, sys.clone());
+        Self { test, broker, mqtt, sys }
     }
 
     /// A client of the broker without a protocol.
