@@ -45,8 +45,8 @@ pub(crate) struct Amqp10Load {
     port: u16,
     books: Mutex<Books>,
     connections: AtomicU64,
-    /// At the drain before the last, and at the last.
-    before: Mutex<[Tally; 2]>,
+    /// At the drain before the last, and at the last; none before the start.
+    before: Mutex<[Option<Tally>; 2]>,
 }
 
 /// What a client receives.
@@ -102,7 +102,7 @@ impl Receiving {
 
 impl Amqp10Load {
     pub(crate) fn new(port: u16) -> Self {
-        let (books, before) = (Mutex::default(), Mutex::default());
+        let (books, before) = (Mutex::default(), Mutex::new([None, Some(Tally::default())]));
         Self { port, books, connections: AtomicU64::new(0), before }
     }
 
@@ -289,7 +289,8 @@ impl Amqp10Load {
         let now = self.books().tally;
         let mut tallies = self.before.lock().unwrap_or_else(PoisonError::into_inner);
         let [before, last] = *tallies;
-        *tallies = [last, now];
+        *tallies = [last, Some(now)];
+        let Some(before) = before else { return Ok(()) };
         let idle = now.each().into_iter().zip(before.each()).find(|((_, now), (_, before))| now == before);
         idle.map_or(Ok(()), |((what, _), _)| {
             Err(format!("AMQP 1.0: nothing was {what} since the drain before the last"))
