@@ -3,6 +3,7 @@
 import base64
 import json
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -33,12 +34,11 @@ class Broker:
     def __init__(self, program):
         self.folder = tempfile.TemporaryDirectory(prefix="hermod-console-")
         self.program = program
-        self.amqp, self.http = free_port(), free_port()
+        self.amqp, self.http, self.stomp = free_port(), free_port(), free_port()
         self.log = open(pathlib.Path(self.folder.name) / "log", "w")
         self.process = subprocess.Popen(
-            [program, "serve", "--data-dir", self.data, "--ports-amqp", str(self.amqp), "--ports-stomp", "0",
-             "--ports-mqtt", "0",
-             "--ports-http", str(self.http)],
+            [program, "serve", "--data-dir", self.data, "--ports-amqp", str(self.amqp),
+             "--ports-stomp", str(self.stomp), "--ports-mqtt", "0", "--ports-http", str(self.http)],
             stderr=self.log, stdout=self.log)
         until("the server answers", self.is_ready)
 
@@ -89,6 +89,24 @@ class Broker:
         for _ in range(count):
             self.api("exchanges/%2F/amq.default/publish", "POST",
                      {"routing_key": queue, "properties": properties, "payload": body, "payload_encoding": "string"})
+
+    def publish_to(self, exchange, key, body, headers):
+        self.api(f"exchanges/%2F/{exchange}/publish", "POST",
+                 {"routing_key": key, "properties": {"headers": headers}, "payload": body, "payload_encoding": "string"})
+
+    def subscribe(self, client_id, name, topic):
+        """A client over STOMP begins a durable subscription, and leaves."""
+        frames = [
+            f"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\nclient-id:{client_id}\n\n\0",
+            f"SUBSCRIBE\nid:1\ndestination:/topic/{topic}\ndurable-subscription-name:{name}\nreceipt:there\n\n\0",
+        ]
+        with socket.create_connection(("127.0.0.1", self.stomp), PATIENCE) as connection:
+            connection.sendall("".join(frames).encode())
+            heard = b""
+            while b"receipt-id:there" not in heard:
+                some = connection.recv(4096)
+                assert some, heard
+                heard += some
 
     def client(self, name):
         return Client(self.amqp, name)

@@ -493,6 +493,65 @@ def a_connection_is_found_by_its_name_and_closed_with_a_reason(stage):
     assert "time to go" in str(client.error), client.error
 
 
+# What clients leave behind, and shovels.
+
+
+@scenario
+def a_subscription_is_listed_with_its_client_and_deleted(stage):
+    stage.broker.subscribe("reader-7", "daily", "news.eu")
+    stage.log_in()
+    stage.open("/subscriptions")
+    expect(stage.page.get_by_role("row").filter(has_text="reader-7")).to_contain_text("daily")
+    stage.picture("subscriptions")
+    stage.page.get_by_role("row").filter(has_text="reader-7").get_by_role("link", name="Delete").click()
+    expect(stage.page.get_by_text("They can't be brought back.")).to_be_visible()
+    stage.page.get_by_role("button", name="Delete queue").click()
+    until("it is gone", lambda: not [
+        queue for queue in stage.broker.api("queues")
+        if (queue.get("subscription") or {}).get("client") == "reader-7"
+    ])
+
+
+@scenario
+def a_retained_message_is_listed_and_removed_after_a_question(stage):
+    stage.broker.publish_to("amq.topic", "house.kitchen", "21", {"x-retain": True})
+    stage.log_in()
+    stage.open("/retained")
+    kept = stage.page.get_by_role("row").filter(has_text="house.kitchen")
+    expect(kept).to_contain_text("2 B")
+    kept.get_by_role("link", name="Remove").click()
+    stage.page.get_by_role("link", name="Cancel").click()
+    kept.get_by_role("link", name="Remove").click()
+    stage.page.get_by_role("button", name="Remove").click()
+    expect(stage.page.get_by_role("row").filter(has_text="house.kitchen")).to_have_count(0)
+
+
+@scenario
+def a_shovel_is_set_moves_what_there_is_and_is_cleared(stage):
+    for name in ["outbox", "inbox"]:
+        stage.broker.declare(name)
+    stage.broker.publish("outbox", 3)
+    stage.log_in()
+    stage.open("/shovels")
+    stage.page.get_by_text("Set a shovel").click()
+    stage.page.get_by_label("Name", exact=True).fill("bring")
+    definition = '{"src-uri": "amqp://", "src-queue": "outbox", "dest-uri": "amqp://", "dest-queue"}'
+    stage.page.get_by_label("Definition").fill(definition)
+    stage.page.get_by_role("button", name="Set shovel").click()
+    expect(stage.page.get_by_role("alert")).to_contain_text("Definition")
+    expect(stage.page.get_by_label("Definition")).to_have_value(definition)
+    stage.page.get_by_label("Definition").fill(definition.replace('"dest-queue"', '"dest-queue": "inbox"'))
+    stage.page.get_by_role("button", name="Set shovel").click()
+    expect(stage.page.get_by_text("Shovel 'bring' is set.")).to_be_visible()
+    until("all have moved", lambda: stage.broker.queue("inbox").get("messages_ready") == 3)
+    stage.open("/shovels")
+    expect(stage.page.get_by_role("row").filter(has_text="bring")).to_contain_text("running")
+    stage.picture("shovels")
+    stage.page.get_by_role("link", name="Clear shovel bring").click()
+    stage.page.get_by_role("button", name="Clear shovel").click()
+    expect(stage.page.get_by_text("no shovels")).to_be_visible()
+
+
 # Users, virtual hosts, policies.
 
 
@@ -995,6 +1054,10 @@ PAGES = {
     "user": "/users/guest",
     "virtual_hosts": "/vhosts",
     "sessions": "/sessions",
+    "subscriptions": "/subscriptions",
+    "retained": "/retained",
+    "wills": "/wills",
+    "shovels": "/shovels",
     "limits": "/limits",
     "log": "/log",
     "audit": "/audit",

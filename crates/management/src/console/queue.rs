@@ -14,7 +14,7 @@ use super::chart::{Line, Unit, chart, spans};
 use super::figure;
 use super::form::Fields;
 use super::frame::{Notice, Part, View};
-use super::parts::{Column, Form, Mood, badge, facts, figures, place, table, top_place, verdict};
+use super::parts::{Column, Form, Mood, ask, badge, facts, figures, place, table, top_place, verdict};
 use super::queues::{Rates, kind, mood};
 use super::trouble::{Shown, Trouble};
 use super::visitor::Visitor;
@@ -283,7 +283,11 @@ async fn ask_purge(visitor: Visitor, State(source): Shared, Path((vhost, name)):
     let question =
         format!("Purge drops {ready} of queue '{name}' in virtual host '{vhost}'. What consumers hold stays.");
     let path = whole.path();
-    let body = keeping::ask(&format!("{path}/purge"), &question, &format!("Purge {ready}"), &path, &source);
+    let (action, button) = (format!("{path}/purge"), format!("Purge {ready}"));
+    let body = match whole.found.queue.declared.exclusive {
+        true => ask_at_once(&action, &question, &button, &path),
+        false => keeping::ask(&action, &question, &button, &path, &source),
+    };
     let page = View::new(Part::Queues, "Purge", body).below("Queues", "/queues").below(name, path);
     Ok(page.show(&visitor, &source))
 }
@@ -301,6 +305,12 @@ async fn purge(visitor: Visitor, State(source): Shared, Path((vhost, name)): Nam
     Ok(visitor.done(&source, line, &place("queues", &vhost, &name)))
 }
 
+/// Asks before messages are dropped of which none can be kept: those of a queue that goes with its
+/// connection, and of a subscription, which no task brings back.
+fn ask_at_once(action: &str, question: &str, button: &str, back: &str) -> Markup {
+    ask(action, &format!("{question} They can't be brought back."), button, back, &[])
+}
+
 async fn ask_delete(visitor: Visitor, State(source): Shared, Path((vhost, name)): Named) -> Shown {
     let whole = find(&visitor, &source, &vhost, &name).await?;
     let queue = &whole.found.queue;
@@ -310,7 +320,11 @@ async fn ask_delete(visitor: Visitor, State(source): Shared, Path((vhost, name))
         several(queue.consumers, "consumer", "consumers"),
     );
     let path = whole.path();
-    let body = keeping::ask(&format!("{path}/delete"), &question, "Delete queue", &path, &source);
+    let action = format!("{path}/delete");
+    let body = match queue.declared.exclusive || queue.declared.subscription.is_some() {
+        true => ask_at_once(&action, &question, "Delete queue", &path),
+        false => keeping::ask(&action, &question, "Delete queue", &path, &source),
+    };
     let page = View::new(Part::Queues, "Delete queue", body).below("Queues", "/queues").below(name, path);
     Ok(page.show(&visitor, &source))
 }
