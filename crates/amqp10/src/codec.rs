@@ -24,7 +24,7 @@ pub use descriptor::descriptor_code;
 pub use encode::{Encode, Symbol, Timestamp};
 pub use error::{Error, condition};
 pub use frame::{Frame, FrameError, FrameKind, ProtocolId, decode_frame, encode_frame};
-pub use message::{Body, Message, MessageId, Section};
+pub use message::{Body, Message, MessageId, Section, Sections};
 pub use owned::{Elements, Value};
 pub use performative::{Performative, decode_performative};
 pub use sasl::{SaslFrame, decode_sasl};

@@ -18,7 +18,9 @@ use broker::{Content, Dialect, DialectId, Error, Field, Properties, Selected};
 pub(crate) use values::{from_neutral, to_table};
 
 pub use publish::{Published, publish, published};
+pub(crate) use stored::Rest;
 pub use write::{Acquired, Origin, write_neutral, write_stored};
+pub(crate) use write::{begin_neutral, begin_stored};
 
 use stored::Stored;
 
@@ -36,11 +38,11 @@ impl Dialect for Amqp10Dialect {
 
     fn read(&self, content: Content<'_>) -> Result<Properties, Error> {
         let stored = Stored::read(content.properties)?;
-        Ok(neutral::properties(&stored.sections()?, stored.kind))
+        neutral::properties(&stored.sections()?, stored.kind).map_err(stored::unreadable)
     }
 
     fn look_up<'m>(&self, content: Content<'m>, field: Field<'_>) -> Selected<'m> {
         let Ok(stored) = Stored::read(content.properties) else { return Selected::Null };
-        stored.sections().map_or(Selected::Null, |message| neutral::look_up(&message, stored.kind, field))
+        stored.sections().map_or(Selected::Null, |sections| neutral::look_up(&sections, stored.kind, field))
     }
 }

@@ -23,6 +23,7 @@ mod names;
 mod open;
 mod outcome;
 mod receiver;
+mod relay;
 mod responses;
 mod running;
 mod sasl;

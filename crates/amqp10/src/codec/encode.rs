@@ -141,7 +141,7 @@ impl Compound {
 }
 
 /// Bytes before the elements, where size and count have four bytes each.
-pub(crate) const WIDE_HEAD: usize = 9;
+const WIDE_HEAD: usize = 9;
 /// And where they have one.
 const NARROW_HEAD: usize = 3;
 
@@ -170,28 +170,34 @@ pub(crate) fn put_compound(out: &mut Vec<u8>, compound: Compound, count: u32, el
     out.extend_from_slice(elements);
 }
 
-/// Leaves room for the head of a compound, and returns where it begins.
+/// Leaves room for the narrow head of a compound, which most have, and returns where it begins.
 #[inline]
 pub(crate) fn begin_compound(out: &mut Vec<u8>) -> usize {
     let start = out.len();
-    out.extend_from_slice(&[0; WIDE_HEAD]);
+    out.extend_from_slice(&[0; NARROW_HEAD]);
     start
 }
 
 /// Writes the head of the compound that began at `start`: behind it are its `count` elements.
 #[inline]
 pub(crate) fn end_compound(out: &mut Vec<u8>, compound: Compound, start: usize, count: u32) {
-    let elements = start + WIDE_HEAD;
     if compound == Compound::List && count == 0 {
         out.truncate(start);
         out.push(code::LIST_0);
         return;
     }
+    let elements = start + NARROW_HEAD;
     let (head, length) = head(compound, count, out.len() - elements);
-    out[start..start + length].copy_from_slice(&head[..length]);
-    if length < WIDE_HEAD {
-        let end = out.len();
-        out.copy_within(elements..end, start + length);
-        out.truncate(end - (WIDE_HEAD - length));
+    if length > NARROW_HEAD {
+        widen(out, elements);
     }
+    out[start..start + length].copy_from_slice(&head[..length]);
+}
+
+/// Moves what stands from `elements` on, so that a wide head has room.
+#[cold]
+fn widen(out: &mut Vec<u8>, elements: usize) {
+    let end = out.len();
+    out.extend_from_slice(&[0; WIDE_HEAD - NARROW_HEAD]);
+    out.copy_within(elements..end, elements + WIDE_HEAD - NARROW_HEAD);
 }

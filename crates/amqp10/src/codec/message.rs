@@ -1,7 +1,8 @@
 //! Messages (part 3, §3.2): the sections of one, found without a look into its body.
 //!
 //! Header, annotations and footer belong to those who pass a message on. The bare message between
-//! them is its sender's, and stays as it is to the byte.
+//! them is its sender's, and stays as it is to the byte. [`Message::decode`] checks what a peer has
+//! sent. [`Sections::find`] only finds what was checked before, and reads what is asked for.
 
 use wire::{DecodeError, Reader};
 
@@ -9,7 +10,7 @@ use crate::codec::composite::{Composite, Field, FieldError, composites, read_lis
 use crate::codec::descriptor::read_descriptor;
 use crate::codec::encode::{Encode, Symbol, Timestamp, put};
 use crate::codec::format as code;
-use crate::codec::value::{Budget, Map, ValueRef, read_value};
+use crate::codec::value::{Budget, Map, ValueRef, read_value, shallow};
 
 composites! {
     /// How the network delivers a message (§3.2.1).
@@ -115,10 +116,14 @@ impl Section {
 pub struct Message<'a> {
     /// How the network delivers it.
     pub header: Option<Header>,
+    /// The bytes of the header's section.
+    pub header_section: &'a [u8],
     /// For this peer alone.
     pub delivery_annotations: Option<Map<'a>>,
     /// They go with the message.
     pub message_annotations: Option<Map<'a>>,
+    /// The bytes of the section of these.
+    pub annotations_section: &'a [u8],
     /// The bytes from the properties to the end of the body.
     pub bare: &'a [u8],
     /// The specification's properties.
@@ -162,7 +167,7 @@ impl<'a> Data<'a> {
     }
 
     /// Of each section what stands before its bytes, and its bytes.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone + use<'a> {
         let mut reader = Reader::new(self.sections);
         // All of it was checked before, so an error is the end.
         std::iter::from_fn(move || {
@@ -197,9 +202,15 @@ impl<'a> Message<'a> {
             let start = bytes.len() - walk.reader.rest().len();
             let section = walk.next()?;
             match section {
-                HEADER => message.header = Some(read_list(&mut walk.reader, &mut walk.budget)?),
+                HEADER => {
+                    message.header = Some(read_list(&mut walk.reader, &mut walk.budget)?);
+                    message.header_section = &bytes[start..bytes.len() - walk.reader.rest().len()];
+                }
                 DELIVERY_ANNOTATIONS => message.delivery_annotations = Some(walk.map("delivery-annotations")?),
-                MESSAGE_ANNOTATIONS => message.message_annotations = Some(walk.map("message-annotations")?),
+                MESSAGE_ANNOTATIONS => {
+                    message.message_annotations = Some(walk.map("message-annotations")?);
+                    message.annotations_section = &bytes[start..bytes.len() - walk.reader.rest().len()];
+                }
                 PROPERTIES => message.properties = Some(read_list(&mut walk.reader, &mut walk.budget)?),
                 APPLICATION_PROPERTIES => message.application_properties = Some(walk.map("application-properties")?),
                 FOOTER => {
@@ -221,6 +232,92 @@ impl<'a> Message<'a> {
         }
         message.bare = bare.map_or(&[], |start| &bytes[start..end]);
         Ok(message)
+    }
+}
+
+/// The sections before the body of a message that [`Message::decode`] has accepted, as they lie.
+/// Nothing is checked again: each is read when something asks for it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sections<'a> {
+    header: &'a [u8],
+    message_annotations: &'a [u8],
+    properties: &'a [u8],
+    application_properties: &'a [u8],
+    /// The bytes of the section of the annotations that go with the message.
+    pub annotations_section: &'a [u8],
+    /// The bytes from the properties on.
+    pub bare: &'a [u8],
+}
+
+impl<'a> Sections<'a> {
+    /// Finds the sections.
+    ///
+    /// # Errors
+    /// If the bytes are no sections.
+    #[inline]
+    pub fn find(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut found = Self::default();
+        let mut reader = Reader::new(bytes);
+        while !reader.is_empty() {
+            let start = reader.rest();
+            let section = read_descriptor(&mut reader)?;
+            let value = code::skip(&mut reader)?;
+            match section {
+                HEADER => found.header = value,
+                MESSAGE_ANNOTATIONS => {
+                    found.message_annotations = value;
+                    found.annotations_section = &start[..start.len() - reader.rest().len()];
+                }
+                PROPERTIES => found.properties = value,
+                APPLICATION_PROPERTIES => found.application_properties = value,
+                _ => {}
+            }
+            if found.bare.is_empty() && section >= PROPERTIES {
+                found.bare = start;
+            }
+        }
+        Ok(found)
+    }
+
+    /// How the network delivers the message.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    #[inline]
+    pub fn header(&self) -> Result<Header, FieldError> {
+        read_section(self.header)
+    }
+
+    /// The specification's properties.
+    ///
+    /// # Errors
+    /// If they can't be read.
+    pub fn properties(&self) -> Result<Properties<'a>, FieldError> {
+        read_section(self.properties)
+    }
+
+    /// The annotations that go with the message; empty if there are none.
+    pub fn message_annotations(&self) -> Map<'a> {
+        map_of(self.message_annotations)
+    }
+
+    /// The application's properties; empty if there are none.
+    pub fn application_properties(&self) -> Map<'a> {
+        map_of(self.application_properties)
+    }
+}
+
+/// A composite type in a section that may be missing.
+#[inline]
+fn read_section<'a, T: Composite<'a> + Default>(list: &'a [u8]) -> Result<T, FieldError> {
+    if list.is_empty() { Ok(T::default()) } else { read_list(&mut Reader::new(list), &mut Budget::default()) }
+}
+
+/// A map that was checked before, in a section that may be missing.
+fn map_of(bytes: &[u8]) -> Map<'_> {
+    match shallow(&mut Reader::new(bytes)) {
+        Ok(ValueRef::Map(map)) => map,
+        _ => Map::default(),
     }
 }
 

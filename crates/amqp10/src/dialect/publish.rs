@@ -7,7 +7,7 @@ use wire::Reader;
 
 use super::stored::{self, BodyKind};
 use crate::codec::value::shallow;
-use crate::codec::{Body, Encode, Message, Section, ValueRef};
+use crate::codec::{Body, Message, ValueRef};
 
 /// The priority of a message that says none (part 3, §3.2.1).
 const DEFAULT_PRIORITY: u8 = 4;
@@ -48,16 +48,18 @@ const KIND_OF_TO: &str = "x-opt-jms-dest";
 pub fn publish(bytes: &[u8], now: u64) -> Result<Published<'_>, Error> {
     let message =
         Message::decode(bytes).map_err(|error| Error::precondition(format!("the message cannot be read: {error}")))?;
-    published(&message, now)
+    published(&message, now, Vec::new())
 }
 
-/// The same of a message whose sections are found.
+/// The same of a message whose sections are found. The stored form is written over what is in
+/// `room`.
 ///
 /// # Errors
 /// If it expires too late.
-pub fn published<'a>(message: &Message<'a>, now: u64) -> Result<Published<'a>, Error> {
+pub fn published<'a>(message: &Message<'a>, now: u64, room: Vec<u8>) -> Result<Published<'a>, Error> {
     let header = message.header.unwrap_or_default();
-    let (properties, body) = store(message);
+    let mut properties = room;
+    let body = store(message, &mut properties);
     let given = message.properties.unwrap_or_default();
     Ok(Published {
         properties,
@@ -99,48 +101,36 @@ fn instructed(message: &Message<'_>) -> bool {
     names.any(is_instruction)
 }
 
-/// The stored form and the body. Annotations for this peer alone end here.
-fn store<'a>(message: &Message<'a>) -> (Vec<u8>, Cow<'a, [u8]>) {
-    let mut front = Vec::new();
-    if let Some(header) = message.header {
-        header.encode(&mut front);
-    }
-    if let Some(annotations) = message.message_annotations {
-        Section::MessageAnnotations.encode(&ValueRef::Map(annotations), &mut front);
-    }
-    let tail = message.footer_section;
+/// Writes the stored form, and returns the body. Annotations for this peer alone end here.
+fn store<'a>(message: &Message<'a>, out: &mut Vec<u8>) -> Cow<'a, [u8]> {
+    out.clear();
     let sections = message.body_sections;
-    let head = [front.as_slice(), &message.bare[..message.bare.len() - sections.len()]];
-    let mut out = Vec::with_capacity(head[0].len() + head[1].len() + tail.len() + 24);
-    let mut put = |kind, pieces: &mut dyn Iterator<Item = (&[u8], usize)>| {
-        stored::write(kind, &head, pieces, tail, &mut out);
-    };
-    let body = match message.body {
+    let bare_head = &message.bare[..message.bare.len() - sections.len()];
+    let head = [message.header_section, message.annotations_section, bare_head];
+    let tail = message.footer_section;
+    let (kind, bytes) = match message.body {
         Body::Missing => {
-            put(BodyKind::Bytes, &mut std::iter::empty());
-            Cow::Borrowed(&[][..])
+            stored::write(BodyKind::Bytes, &head, std::iter::empty(), tail, out);
+            return Cow::Borrowed(&[]);
         }
         Body::Data(data) => {
-            put(BodyKind::Bytes, &mut data.parts().map(|(before, bytes)| (before, bytes.len())));
-            data.single().map_or_else(|| Cow::Owned(data.iter().collect::<Vec<_>>().concat()), Cow::Borrowed)
+            let Some(bytes) = data.single() else {
+                let pieces = data.parts().map(|(before, bytes)| (before, bytes.len()));
+                stored::write(BodyKind::Bytes, &head, pieces, tail, out);
+                return Cow::Owned(data.iter().collect::<Vec<_>>().concat());
+            };
+            (BodyKind::Bytes, bytes)
         }
         Body::Value(value) => match plain(value) {
-            Some(bytes) => {
-                let before = &sections[..sections.len() - bytes.len()];
-                put(BodyKind::Bytes, &mut [(before, bytes.len())].into_iter());
-                Cow::Borrowed(bytes)
-            }
-            None => {
-                put(BodyKind::Encoded, &mut [(&[][..], sections.len())].into_iter());
-                Cow::Borrowed(sections)
-            }
+            Some(bytes) => (BodyKind::Bytes, bytes),
+            None => (BodyKind::Encoded, sections),
         },
-        Body::Sequences(_) => {
-            put(BodyKind::Encoded, &mut [(&[][..], sections.len())].into_iter());
-            Cow::Borrowed(sections)
-        }
+        Body::Sequences(_) => (BodyKind::Encoded, sections),
     };
-    (out, body)
+    // The bytes end the last section of the body.
+    let before = &sections[..sections.len() - bytes.len()];
+    stored::write(kind, &head, std::iter::once((before, bytes.len())), tail, out);
+    Cow::Borrowed(bytes)
 }
 
 /// The bytes of a value that is a binary or a string: the end of its encoding.

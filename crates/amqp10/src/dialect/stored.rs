@@ -6,7 +6,7 @@
 use broker::Error;
 use wire::{DecodeError, Reader};
 
-use crate::codec::{FieldError, Message};
+use crate::codec::Sections;
 
 /// What the body is for other protocols. The discriminants are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(super) struct Stored<'a> {
     tail: &'a [u8],
 }
 
-fn unreadable(error: impl std::fmt::Display) -> Error {
+pub(super) fn unreadable(error: impl std::fmt::Display) -> Error {
     Error::internal(format!("a stored AMQP 1.0 message cannot be read: {error}"))
 }
 
@@ -52,53 +52,88 @@ impl<'a> Stored<'a> {
     }
 
     /// The sections before the body.
-    pub(super) fn sections(&self) -> Result<Message<'a>, Error> {
-        Message::decode(self.head).map_err(|error: FieldError| unreadable(error))
+    #[inline]
+    pub(super) fn sections(&self) -> Result<Sections<'a>, Error> {
+        Sections::find(self.head).map_err(unreadable)
     }
 
-    /// Appends the bare message with its footer. `bare_head` is what it begins with, before the
-    /// body.
-    pub(super) fn write_rest(&self, bare_head: &[u8], body: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
-        out.extend_from_slice(bare_head);
+    /// Appends the body's sections but for the bytes of the last one, which are returned.
+    #[inline]
+    pub(super) fn write_pieces<'b>(&self, body: &'b [u8], out: &mut Vec<u8>) -> Result<Rest<'b>, Error>
+    where
+        'a: 'b,
+    {
         let mut pieces = Reader::new(self.pieces);
         let mut body = Reader::new(body);
+        let mut last: &[u8] = &[];
         while !pieces.is_empty() {
-            let mut piece = || {
-                let before = length(&mut pieces)?;
-                let before = pieces.bytes(before)?;
-                let count = length(&mut pieces)?;
-                Ok((before, body.bytes(count)?))
-            };
-            let (before, part) = piece().map_err(|error: DecodeError| unreadable(error))?;
+            let (before, part) = piece(&mut pieces, &mut body).map_err(unreadable)?;
+            out.extend_from_slice(last);
             out.extend_from_slice(before);
-            out.extend_from_slice(part);
+            last = part;
         }
+        Ok(Rest { body: last, tail: self.tail })
+    }
+}
+
+/// What stands before a part of the body, and that part.
+fn piece<'a, 'b>(pieces: &mut Reader<'a>, body: &mut Reader<'b>) -> Result<(&'a [u8], &'b [u8]), DecodeError> {
+    let before = length(pieces)?;
+    let before = pieces.bytes(before)?;
+    let count = length(pieces)?;
+    Ok((before, body.bytes(count)?))
+}
+
+/// The end of a message of which the rest is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rest<'a> {
+    /// The last bytes of its body.
+    pub(crate) body: &'a [u8],
+    /// What stands behind the body.
+    pub(crate) tail: &'a [u8],
+}
+
+impl Rest<'_> {
+    /// How many bytes it has.
+    #[inline]
+    pub(crate) fn length(&self) -> usize {
+        self.body.len() + self.tail.len()
+    }
+
+    /// Appends it.
+    #[inline]
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.body);
         out.extend_from_slice(self.tail);
-        Ok(())
     }
 }
 
 /// Appends the parts of a stored message. `pieces` are what stands before bytes of the body, and
 /// how many these are.
-pub(super) fn write(
+pub(super) fn write<'m>(
     kind: BodyKind,
     head: &[&[u8]],
-    pieces: impl Iterator<Item = (impl AsRef<[u8]>, usize)>,
+    pieces: impl Iterator<Item = (&'m [u8], usize)> + Clone,
     tail: &[u8],
     out: &mut Vec<u8>,
 ) {
     out.push(kind as u8);
     put_length(out, head.iter().map(|part| part.len()).sum());
     head.iter().for_each(|part| out.extend_from_slice(part));
-    let mut encoded = Vec::new();
+    let size = |(before, count): (&[u8], usize)| width(before.len()) + before.len() + width(count);
+    put_length(out, pieces.clone().map(size).sum());
     for (before, count) in pieces {
-        put_length(&mut encoded, before.as_ref().len());
-        encoded.extend_from_slice(before.as_ref());
-        put_length(&mut encoded, count);
+        put_length(out, before.len());
+        out.extend_from_slice(before);
+        put_length(out, count);
     }
-    put_length(out, encoded.len());
-    out.extend_from_slice(&encoded);
     out.extend_from_slice(tail);
+}
+
+/// How many bytes a length takes.
+#[inline]
+fn width(length: usize) -> usize {
+    (usize::BITS - (length | 1).leading_zeros()).div_ceil(7) as usize
 }
 
 /// A length as in all of the broker's records: seven bits a byte, the lowest first.
@@ -131,6 +166,7 @@ mod tests {
         for value in [0, 1, 127, 128, 300, 65_535, u32::MAX as usize, usize::MAX >> 2] {
             let mut out = Vec::new();
             put_length(&mut out, value);
+            assert_eq!(out.len(), width(value));
             assert_eq!(length(&mut Reader::new(&out)), Ok(value));
             assert_eq!(length(&mut Reader::new(&out[..out.len() - 1])), Err(DecodeError::Truncated));
         }

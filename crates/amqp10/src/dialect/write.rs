@@ -5,10 +5,10 @@ use broker::{Error, Id, Overlay, Properties};
 
 use super::address::of_queue;
 use super::neutral::{APP_ID, GROUP_ID, GROUP_SEQUENCE, KIND, is_annotation};
-use super::stored::Stored;
+use super::stored::{Rest, Stored, unreadable};
 use super::values::from_neutral;
 use crate::codec::message::{self, Header};
-use crate::codec::{Encode, MessageId, Section, Symbol, Timestamp, Value, ValueRef};
+use crate::codec::{Encode, Map, MessageId, Section, Symbol, Timestamp, Value};
 
 /// What a delivery says of its message besides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -63,33 +63,56 @@ pub fn write_stored(
     acquired: Acquired<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), Error> {
+    begin_stored(properties, body, overlay, acquired, out).map(|rest| rest.write(out))
+}
+
+/// The same up to the last bytes of the body, which are returned.
+#[inline]
+pub(crate) fn begin_stored<'a>(
+    properties: &'a [u8],
+    body: &'a [u8],
+    overlay: Option<&Overlay>,
+    acquired: Acquired<'_>,
+    out: &mut Vec<u8>,
+) -> Result<Rest<'a>, Error> {
     let stored = Stored::read(properties)?;
     let sections = stored.sections()?;
-    let mut header = acquired.mark(sections.header.unwrap_or_default());
+    let mut header = acquired.mark(sections.header().map_err(unreadable)?);
     if overlay.is_some_and(Overlay::takes_expiration) {
         header.ttl = None;
     }
     header.encode(out);
-    let added = overlay.map_or(&[][..], Overlay::headers);
-    if !added.is_empty() || acquired.origin.is_some() {
-        let covers = |name: &str| {
-            let is_added = overlay.is_some_and(|overlay| !added.is_empty() && overlay.covers(name));
-            is_added || acquired.origin.is_some() && ORIGIN.contains(&name)
-        };
-        let kept = sections.message_annotations.unwrap_or_default();
-        let kept = kept.iter().filter(|(key, _)| !key.as_text().is_some_and(covers));
-        let mut pairs: Vec<(Value, Value)> = kept.map(|(key, value)| (key.into(), value.into())).collect();
-        pairs.extend(added.iter().map(|(name, value)| (symbol(name), from_neutral(value))));
-        pairs.extend(acquired.origin.into_iter().flat_map(Origin::pairs));
-        Section::MessageAnnotations.encode(&Value::Map(pairs), out);
-    } else if let Some(annotations) = sections.message_annotations {
-        Section::MessageAnnotations.encode(&ValueRef::Map(annotations), out);
+    if acquired.origin.is_some() || overlay.is_some_and(|overlay| !overlay.headers().is_empty()) {
+        write_annotations(sections.message_annotations(), overlay, acquired.origin, out);
+    } else {
+        out.extend_from_slice(sections.annotations_section);
     }
-    stored.write_rest(sections.bare, body, out)
+    out.extend_from_slice(sections.bare);
+    stored.write_pieces(body, out)
+}
+
+/// Appends the annotations with what the broker adds, which replaces what its publisher said.
+fn write_annotations(kept: Map<'_>, overlay: Option<&Overlay>, origin: Option<Origin<'_>>, out: &mut Vec<u8>) {
+    let added = overlay.map_or(&[][..], Overlay::headers);
+    let covers = |name: &str| {
+        let is_added = overlay.is_some_and(|overlay| !added.is_empty() && overlay.covers(name));
+        is_added || origin.is_some() && ORIGIN.contains(&name)
+    };
+    let kept = kept.iter().filter(|(key, _)| !key.as_text().is_some_and(covers));
+    let mut pairs: Vec<(Value, Value)> = kept.map(|(key, value)| (key.into(), value.into())).collect();
+    pairs.extend(added.iter().map(|(name, value)| (symbol(name), from_neutral(value))));
+    pairs.extend(origin.into_iter().flat_map(Origin::pairs));
+    Section::MessageAnnotations.encode(&Value::Map(pairs), out);
 }
 
 /// Appends a message of another protocol, from the neutral view of its properties.
 pub fn write_neutral(properties: &Properties, body: &[u8], acquired: Acquired<'_>, out: &mut Vec<u8>) {
+    begin_neutral(properties, body.len(), acquired, out);
+    out.extend_from_slice(body);
+}
+
+/// The same up to the body, which has so many bytes.
+pub(crate) fn begin_neutral(properties: &Properties, body: usize, acquired: Acquired<'_>, out: &mut Vec<u8>) {
     let header = Header {
         durable: properties.persistent,
         priority: properties.priority,
@@ -109,7 +132,7 @@ pub fn write_neutral(properties: &Properties, body: &[u8], acquired: Acquired<'_
     if !application.is_empty() {
         Section::ApplicationProperties.encode(&Value::Map(application), out);
     }
-    Section::Data.encode(&body, out);
+    Section::encode_data_head(body, out);
 }
 
 fn symbol(name: &str) -> Value {

@@ -1,9 +1,10 @@
 //! A session that the peer has begun: its links, its windows, and what waits to be told.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use broker::{Client, Credit, Outcome, Rest, SessionId, Tags};
+use hashbrown::HashMap;
 use wire::Output;
 
 use crate::codec::performative::{Begin, Detach, Flow};

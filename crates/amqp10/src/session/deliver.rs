@@ -6,16 +6,17 @@
 //! session's window has no room for is held back, and its consumers get no credit then, so that
 //! little is held.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
-use broker::{Delivery, Dialects, Error, Settling};
-use wire::Output;
+use broker::{Delivery, Dialects, Error, Message, Settling};
+use hashbrown::HashMap;
+use wire::{Output, SHARE_FROM};
 
 use crate::codec::Encode;
 use crate::codec::frame::{FrameKind, begin_frame, end_frame};
 use crate::codec::performative::Transfer;
 use crate::delivery::Split;
-use crate::dialect::{Acquired, ENCODING, Origin, write_neutral, write_stored};
+use crate::dialect::{Acquired, ENCODING, Origin, Rest, begin_neutral, begin_stored};
 use crate::session::link::Link;
 use crate::session::sender::Told;
 use crate::session::window::Outgoing;
@@ -221,20 +222,22 @@ impl Deliveries {
             let number = self.unsettled.next();
             transfer(handle, settling, number, &number.to_be_bytes()).encode(tail);
             let message = tail.len();
-            write(delivery, (dialects, now), sender.origin, tail).inspect_err(|_| tail.truncate(start))?;
-            if tail.len() - start <= self.frame_max as usize {
-                end_frame(tail, start, 0);
+            let rest = begin(delivery, (dialects, now), sender.origin, tail).inspect_err(|_| tail.truncate(start))?;
+            if tail.len() - start + rest.length() <= self.frame_max as usize {
+                end_frame(tail, start, rest.length());
+                put_rest(rest, delivery.message, output);
                 self.outgoing.send();
                 self.unsettled.sent(tag, handle, settling);
                 return Ok(());
             }
             // It needs several frames.
+            rest.write(tail);
             let bytes = tail.split_off(message);
             tail.truncate(start);
             bytes
         } else {
             let mut bytes = Vec::new();
-            write(delivery, (dialects, now), sender.origin, &mut bytes)?;
+            begin(delivery, (dialects, now), sender.origin, &mut bytes)?.write(&mut bytes);
             bytes
         };
         sender.held = sender.held.wrapping_add(1);
@@ -333,13 +336,25 @@ fn transfer(handle: u32, settling: Settling, number: u64, name: &[u8]) -> Transf
     }
 }
 
-/// Appends the message, as it is at `now`.
-fn write(
-    delivery: &Delivery<'_>,
+/// Appends the end of a message. A large body is referenced, not copied.
+#[inline]
+fn put_rest(rest: Rest<'_>, message: &Message, output: &mut Output) {
+    if rest.body.len() < SHARE_FROM {
+        return rest.write(output.tail());
+    }
+    let body = message.body_shared();
+    output.put_shared(&body.slice_ref(rest.body));
+    output.put(rest.tail);
+}
+
+/// Appends the message, as it is at `now`, up to the last bytes of its body.
+#[inline]
+fn begin<'a>(
+    delivery: &Delivery<'a>,
     (dialects, now): (&Dialects, u64),
     told: Told,
     out: &mut Vec<u8>,
-) -> Result<(), Error> {
+) -> Result<Rest<'a>, Error> {
     let message = delivery.message;
     let origin = || Origin { exchange: message.exchange(), routing_key: message.routing_key() };
     let acquired = Acquired {
@@ -350,11 +365,11 @@ fn write(
     };
     if message.dialect() == ENCODING {
         let overlay = message.overlay(delivery.counts, dialects);
-        return write_stored(message.properties(), message.body(), overlay.as_ref(), acquired, out);
+        return begin_stored(message.properties(), message.body(), overlay.as_ref(), acquired, out);
     }
     let properties = dialects.read_shown(message, delivery.counts)?;
-    write_neutral(&properties, message.body(), acquired, out);
-    Ok(())
+    begin_neutral(&properties, message.body().len(), acquired, out);
+    Ok(Rest { body: message.body(), tail: &[] })
 }
 
 #[cfg(test)]

@@ -19,20 +19,7 @@ impl Sessions {
     /// Writes what an event says.
     pub(super) fn report(&mut self, event: Event<'_>, output: &mut Output) {
         match event {
-            Event::Deliver(delivery) => {
-                let (dialects, now) = (self.dialects.clone(), self.now);
-                let Some(begun) = self.of(delivery.session) else { return };
-                let held = begun.deliveries.holds();
-                let written = begun.deliveries.deliver(&mut begun.links, &delivery, (&dialects, now), output);
-                let (channel, holds) = (begun.channel, begun.deliveries.holds());
-                if let Err(error) = written {
-                    self.after.push(After::CloseConnection(error.into()));
-                }
-                if holds && !held {
-                    self.note_holding(channel);
-                    self.after.push(After::Regulate(channel));
-                }
-            }
+            Event::Deliver(delivery) => self.deliver(&delivery, output),
             Event::Confirmed { session, up_to } => {
                 if let Some(begun) = self.of(session) {
                     begun.confirmed(up_to, output);

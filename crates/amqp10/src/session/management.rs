@@ -122,14 +122,6 @@ impl Running {
         Ok(Taken::Waits { awaited: Ticket::NONE.into(), frames: frames::frame(channel, &reply) })
     }
 
-    /// Whether a link takes requests.
-    pub(super) fn is_management(&mut self, channel: u16, handle: u32) -> bool {
-        self.begun(channel).and_then(|begun| begun.links.get(&handle)).is_some_and(|link| match link {
-            Link::Receiver(receiver) => matches!(receiver.destination, Destination::Management(_)),
-            _ => false,
-        })
-    }
-
     /// Does what a request asks for.
     pub(super) fn take_request(
         &mut self,

@@ -2,8 +2,10 @@
 
 use broker::{Charge, PublisherRoom};
 
+use crate::codec::performative::{ReceiverSettleMode, Transfer};
 use crate::codec::{Source, Symbols};
-use crate::delivery::Assembly;
+use crate::delivery::{Assembly, Step};
+use crate::session::error::Failure;
 use crate::session::names::{Named, Node};
 use crate::session::target::Destination;
 use crate::session::termini::Attached;
@@ -79,6 +81,15 @@ impl Receiver {
             refuses: Refuses::Alone,
             room: None,
         }
+    }
+
+    /// Takes a transfer with the bytes behind it.
+    #[inline]
+    pub(super) fn take<'a>(&mut self, transfer: &Transfer<'_>, payload: &'a [u8]) -> Result<Step<'a>, Failure> {
+        if !self.settles_second && transfer.rcv_settle_mode == Some(ReceiverSettleMode::Second) {
+            return Err(Failure::invalid("rcv-settle-mode of a transfer is second on a link of which it is first"));
+        }
+        Ok(self.assembly.transfer(transfer, payload)?)
     }
 
     /// A whole message has come, or one that was given up. False if there was no credit for it.

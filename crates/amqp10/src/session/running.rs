@@ -1,6 +1,6 @@
 //! An open connection: its sessions, and the way of a frame to its session.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Instant;
 
 use broker::{Awaited, Broker, Client, DeleteIf, SessionId, Ticket};
@@ -16,6 +16,7 @@ use crate::session::flow::unattached;
 use crate::session::frames;
 use crate::session::link::Link;
 use crate::session::names::{Node, OwnNames, Place, Suspended};
+use crate::session::relay::Relay;
 use crate::session::responses::Answer;
 use crate::session::sender::Ending;
 use crate::session::sessions::{After, Sessions};
@@ -60,8 +61,9 @@ pub(super) struct Running {
     pub(super) agreed: Agreed,
     /// Bytes of messages that are not whole, of all links together.
     pub(super) unfinished: usize,
-    /// Queues that anonymous relays have found or made.
-    pub(super) known: HashSet<String>,
+    pub(super) relay: Relay,
+    /// Room for the stored form of a message.
+    pub(super) stored: Vec<u8>,
     /// How many links there are.
     links: usize,
     pub(super) container: Container,
@@ -90,7 +92,8 @@ impl Running {
             broker,
             agreed,
             unfinished: 0,
-            known: HashSet::new(),
+            relay: Relay::default(),
+            stored: Vec::new(),
             links: 0,
             container,
             suspended: HashMap::new(),

@@ -1,9 +1,10 @@
 //! The sessions of a connection, by their channels and by the broker's sessions; and what events
 //! leave to be done.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 
-use broker::{Awaited, Client, Dialects, SessionId};
+use broker::{Awaited, Client, Delivery, Dialects, SessionId};
+use hashbrown::{HashMap, HashSet};
 use wire::Output;
 
 use crate::session::begun::Begun;
@@ -83,6 +84,22 @@ impl Sessions {
         self.by_channel.get_mut(channel).map(|begun| &mut **begun)
     }
 
+    /// Writes a delivery, or holds it back.
+    #[inline]
+    pub(super) fn deliver(&mut self, delivery: &Delivery<'_>, output: &mut Output) {
+        let Self { by_channel, by_id, dialects, now, after, holding, .. } = self;
+        let begun = by_id.get(&delivery.session).and_then(|channel| by_channel.get_mut(channel));
+        let Some(Begun { channel, links, deliveries, .. }) = begun.map(|begun| &mut **begun) else { return };
+        let held = deliveries.holds();
+        if let Err(error) = deliveries.deliver(links, delivery, (dialects, *now), output) {
+            after.push(After::CloseConnection(error.into()));
+        }
+        if deliveries.holds() && !held {
+            holding.insert(*channel);
+            after.push(After::Regulate(*channel));
+        }
+    }
+
     /// Those that have not ended.
     pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Begun> {
         self.by_channel.values_mut().map(|begun| &mut **begun).filter(|begun| !begun.ended)
@@ -91,11 +108,6 @@ impl Sessions {
     /// The session of this channel.
     pub(super) fn begun(&mut self, channel: u16) -> Option<&mut Begun> {
         self.by_channel.get_mut(&channel).map(|begun| &mut **begun)
-    }
-
-    /// This session holds something back.
-    pub(super) fn note_holding(&mut self, channel: u16) {
-        self.holding.insert(channel);
     }
 
     /// Bytes that wait for the windows of all sessions.

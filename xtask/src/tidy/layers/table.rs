@@ -464,7 +464,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["deliver"],
             &["begun"],
             &["transactions"],
-            &["flow", "sessions", "settle"],
+            &["flow", "relay", "sessions", "settle"],
             &["events"],
             &["running"],
             &["coordinator", "management", "unsubscribe"],

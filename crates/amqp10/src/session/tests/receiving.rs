@@ -7,7 +7,7 @@ use super::scene::{ACCEPTED, MAX, Peer, Scene, close, detach, disposed, end, fro
 use crate::codec::message::Header;
 use crate::codec::performative::{Attach, Disposition, Flow, Open, ReceiverSettleMode, SenderSettleMode, Transfer};
 use crate::codec::state::{Modified, Rejected};
-use crate::codec::{Encode, Outcome, Source, Symbol};
+use crate::codec::{Encode, Message, Outcome, Section, Source, Symbol};
 
 /// A session with these messages in the queue `q`.
 fn filled(scene: &Scene, window: u32, bodies: &[&str]) -> Peer {
@@ -39,6 +39,35 @@ fn credit_is_absolute_and_a_drain_ends_at_once() {
     peer.credit(0, 10, 1, Rest::Kept);
     peer.message(9, 3, "d");
     peer.expect(&["disposition Receiver 3..3 settled accepted", "transfer 0 id=3 d"]);
+}
+
+/// Bodies from 4 KiB on are referenced in the output, with what stands before and behind them.
+#[test]
+fn a_body_of_any_size_is_delivered_whole_with_its_footer() {
+    let scene = Scene::new();
+    let mut peer = scene.session();
+    peer.attach_to(9, Some("q"));
+    peer.attach_from(0, "q");
+    peer.credit(0, 0, 20, Rest::Kept);
+    peer.heard();
+    for (id, size) in [0, 1, 4095, 4096, 5000, 60_000].into_iter().enumerate() {
+        for sections in [1, 2] {
+            let mut bare = Vec::new();
+            for part in 0..sections {
+                Section::encode_data_head(size, &mut bare);
+                bare.extend((0..size).map(|at| (at + part) as u8));
+            }
+            Section::Footer.encode(&crate::codec::Value::Map(Vec::new()), &mut bare);
+            peer.transfer(
+                Transfer { handle: 9, settled: Some(true), ..transfer((id * 2 + sections - 1) as u32) },
+                &bare,
+            );
+            let delivered = peer.payloads().concat();
+            let header = delivered.len() - bare.len();
+            assert_eq!(Message::decode(&delivered[..header]).unwrap().header.unwrap().delivery_count, 0);
+            assert_eq!(delivered[header..], bare, "{sections} sections of {size} bytes");
+        }
+    }
 }
 
 #[test]
