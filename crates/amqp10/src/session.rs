@@ -20,6 +20,7 @@ mod frames;
 mod link;
 mod management;
 mod names;
+mod numbered;
 mod open;
 mod outcome;
 mod receiver;

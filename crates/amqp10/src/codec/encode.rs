@@ -201,3 +201,92 @@ fn widen(out: &mut Vec<u8>, elements: usize) {
     out.extend_from_slice(&[0; WIDE_HEAD - NARROW_HEAD]);
     out.copy_within(elements..end, elements + WIDE_HEAD - NARROW_HEAD);
 }
+
+/// A described list of few short fields, gathered on the stack and appended at once: what every
+/// delivery has. It is written as [`FieldWriter`](crate::codec::composite::FieldWriter) would.
+pub(crate) struct ShortList {
+    bytes: [u8; SHORT_LIST],
+    length: usize,
+    count: u8,
+    /// Where the last field that is there ends, and its number.
+    end: (usize, u8),
+}
+
+/// Bytes of a [`ShortList`] at most: enough for five fields, of which one is a tag of eight bytes.
+const SHORT_LIST: usize = 40;
+/// Bytes of its descriptor and its head.
+const SHORT_LIST_HEAD: usize = 6;
+
+impl ShortList {
+    /// Begins the list of the type with this number.
+    #[inline]
+    pub(crate) fn new(descriptor: u8) -> Self {
+        let mut bytes = [0; SHORT_LIST];
+        bytes[..SHORT_LIST_HEAD].copy_from_slice(&[code::DESCRIBED, code::ULONG_8, descriptor, code::LIST_8, 0, 0]);
+        Self { bytes, length: SHORT_LIST_HEAD, count: 0, end: (SHORT_LIST_HEAD, 0) }
+    }
+
+    #[inline]
+    fn append<const N: usize>(&mut self, bytes: [u8; N]) {
+        self.bytes[self.length..self.length + N].copy_from_slice(&bytes);
+        self.length += N;
+    }
+
+    /// Writes a field, with its constructor.
+    #[inline]
+    pub(crate) fn put<const N: usize>(&mut self, field: [u8; N]) {
+        self.append(field);
+        self.count += 1;
+        self.end = (self.length, self.count);
+    }
+
+    /// Leaves a field out.
+    #[inline]
+    pub(crate) fn skip(&mut self) {
+        self.append([code::NULL]);
+        self.count += 1;
+    }
+
+    #[inline]
+    pub(crate) fn uint(&mut self, value: u32) {
+        match (value, u8::try_from(value)) {
+            (0, _) => self.put([code::UINT_0]),
+            (_, Ok(small)) => self.put([code::UINT_8, small]),
+            _ => {
+                let [a, b, c, d] = value.to_be_bytes();
+                self.put([code::UINT, a, b, c, d]);
+            }
+        }
+    }
+
+    /// Writes a field if it is there.
+    #[inline]
+    pub(crate) fn put_if<const N: usize>(&mut self, field: Option<[u8; N]>) {
+        match field {
+            Some(field) => self.put(field),
+            None => self.skip(),
+        }
+    }
+
+    /// The same of an unsigned number.
+    #[inline]
+    pub(crate) fn uint_if(&mut self, value: Option<u32>) {
+        match value {
+            Some(value) => self.uint(value),
+            None => self.skip(),
+        }
+    }
+
+    /// Appends the list.
+    #[inline]
+    pub(crate) fn close(mut self, out: &mut Vec<u8>) {
+        let (end, count) = self.end;
+        if count == 0 {
+            self.bytes[3] = code::LIST_0;
+            return out.extend_from_slice(&self.bytes[..4]);
+        }
+        self.bytes[4] = (end - SHORT_LIST_HEAD + 1) as u8;
+        self.bytes[5] = count;
+        out.extend_from_slice(&self.bytes[..end]);
+    }
+}

@@ -8,7 +8,7 @@ use wire::{DecodeError, Reader};
 
 use crate::codec::composite::{Composite, Field, FieldError, composites, read_list};
 use crate::codec::descriptor::read_descriptor;
-use crate::codec::encode::{Encode, Symbol, Timestamp, put};
+use crate::codec::encode::{Encode, ShortList, Symbol, Timestamp, put};
 use crate::codec::format as code;
 use crate::codec::value::{Budget, Map, ValueRef, read_value, shallow};
 
@@ -36,6 +36,20 @@ composites! {
         group_id: Option<&'a str>,
         group_sequence: Option<u32>,
         reply_to_group_id: Option<&'a str>,
+    }
+}
+
+impl Header {
+    /// Appends the section. It is the same as [`Encode::encode`], for every delivery.
+    #[inline]
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        let mut list = ShortList::new(HEADER as u8);
+        list.put_if(self.durable.then_some([code::TRUE]));
+        list.put_if(self.priority.map(|priority| [code::UBYTE, priority]));
+        list.uint_if(self.ttl);
+        list.put_if(self.first_acquirer.then_some([code::TRUE]));
+        list.uint_if(Some(self.delivery_count).filter(|count| *count > 0));
+        list.close(out);
     }
 }
 
@@ -158,6 +172,8 @@ pub enum Body<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Data<'a> {
     sections: &'a [u8],
+    /// The bytes of the only section.
+    single: Option<&'a [u8]>,
 }
 
 impl<'a> Data<'a> {
@@ -180,8 +196,7 @@ impl<'a> Data<'a> {
 
     /// The body, if it is in one piece: nearly always.
     pub fn single(&self) -> Option<&'a [u8]> {
-        let mut sections = self.iter();
-        sections.next().filter(|_| sections.next().is_none())
+        self.single
     }
 }
 
@@ -192,9 +207,10 @@ impl<'a> Message<'a> {
     ///
     /// # Errors
     /// If a section is malformed, unknown, or not at its place.
+    #[inline]
     pub fn decode(bytes: &'a [u8]) -> Result<Self, FieldError> {
         let mut message = Self::default();
-        let mut walk = Walk { reader: Reader::new(bytes), budget: Budget::default(), last: 0 };
+        let mut walk = Walk { reader: Reader::new(bytes), budget: Budget::default(), last: 0, sections: 0 };
         let mut bare: Option<usize> = None;
         let mut body = 0;
         let mut end = 0;
@@ -356,6 +372,8 @@ struct Walk<'a> {
     budget: Budget,
     /// The section before; 0 at first.
     last: u64,
+    /// How many sections the body has so far.
+    sections: usize,
 }
 
 impl<'a> Walk<'a> {
@@ -383,9 +401,14 @@ impl<'a> Walk<'a> {
     fn body(&mut self, section: u64, all: &'a [u8]) -> Result<Body<'a>, DecodeError> {
         let code = self.reader.rest().first().copied().ok_or(DecodeError::Truncated)?;
         let value = code::skip(&mut self.reader)?;
+        self.sections += 1;
         let sections = &all[..all.len() - self.reader.rest().len()];
         match (section, code) {
-            (DATA, code::BINARY_8 | code::BINARY_32) => Ok(Body::Data(Data { sections })),
+            (DATA, code::BINARY_8 | code::BINARY_32) => {
+                let head = if code == code::BINARY_8 { 2 } else { 5 };
+                let single = value.get(head..).filter(|_| self.sections == 1);
+                Ok(Body::Data(Data { sections, single }))
+            }
             (DATA, _) => Err(DecodeError::Malformed("a data section is no binary")),
             (SEQUENCE, code::LIST_0 | code::LIST_8 | code::LIST_32) => Ok(Body::Sequences(sections)),
             (SEQUENCE, _) => Err(DecodeError::Malformed("a sequence section is no list")),

@@ -6,8 +6,9 @@ use wire::{DecodeError, Reader};
 
 use crate::codec::composite::{Composite, Field, FieldError, composites, one_of, read_list};
 use crate::codec::descriptor::read_descriptor;
-use crate::codec::encode::Encode;
+use crate::codec::encode::{Encode, ShortList};
 use crate::codec::error::Error;
+use crate::codec::format as code;
 use crate::codec::state::DeliveryState;
 use crate::codec::symbols::Symbols;
 use crate::codec::terminus::{AttachTarget, Source};
@@ -108,6 +109,92 @@ composites! {
     }
 }
 
+impl<'a> Transfer<'a> {
+    /// Appends the only transfer of a message with a tag of eight bytes: the same as
+    /// [`Encode::encode`], for every delivery.
+    #[inline]
+    pub(crate) fn put_only(handle: u32, id: u32, tag: [u8; 8], mode: SenderSettleMode, out: &mut Vec<u8>) {
+        let [a, b, c, d, e, f, g, h] = tag;
+        let mut list = ShortList::new(Self::CODE as u8);
+        list.uint(handle);
+        list.uint(id);
+        list.put([code::BINARY_8, 8, a, b, c, d, e, f, g, h]);
+        list.uint(0);
+        list.put([if mode == SenderSettleMode::Settled { code::TRUE } else { code::FALSE }]);
+        list.close(out);
+    }
+
+    /// Reads a frame's body as nearly every sender writes it: a transfer of few fields, in a list
+    /// of the short form. `None` leaves it to the general reader, which can also say what is wrong.
+    #[inline]
+    pub(crate) fn read_plain(body: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let [code::DESCRIBED, code::ULONG_8, TRANSFER, code::LIST_8, size, count, rest @ ..] = body else {
+            return None;
+        };
+        let (fields, payload) = rest.split_at_checked(usize::from(*size).checked_sub(1)?)?;
+        let mut fields = Plain { reader: Reader::new(fields), left: *count };
+        let transfer = Self {
+            handle: fields.uint()??,
+            delivery_id: fields.uint()?,
+            delivery_tag: fields.binary()?,
+            message_format: fields.uint()?,
+            settled: fields.bool()?,
+            more: fields.bool()?.unwrap_or(false),
+            ..Self::default()
+        };
+        (fields.left == 0 && fields.reader.is_empty()).then_some((transfer, payload))
+    }
+}
+
+/// The number of [`Transfer`].
+const TRANSFER: u8 = Transfer::CODE as u8;
+
+/// Reads the fields of [`Transfer::read_plain`]: the inner option is a field that is missing.
+struct Plain<'a> {
+    reader: Reader<'a>,
+    left: u8,
+}
+
+impl<'a> Plain<'a> {
+    /// The format code of the next field.
+    #[inline]
+    fn next(&mut self) -> Option<u8> {
+        let Some(left) = self.left.checked_sub(1) else { return Some(code::NULL) };
+        self.left = left;
+        self.reader.u8().ok()
+    }
+
+    #[inline]
+    fn uint(&mut self) -> Option<Option<u32>> {
+        Some(match self.next()? {
+            code::NULL => None,
+            code::UINT_0 => Some(0),
+            code::UINT_8 => Some(self.reader.u8().ok()?.into()),
+            code::UINT => Some(self.reader.u32().ok()?),
+            _ => return None,
+        })
+    }
+
+    #[inline]
+    fn binary(&mut self) -> Option<Option<&'a [u8]>> {
+        Some(match self.next()? {
+            code::NULL => None,
+            code::BINARY_8 => Some(self.reader.short_bytes().ok()?),
+            _ => return None,
+        })
+    }
+
+    #[inline]
+    fn bool(&mut self) -> Option<Option<bool>> {
+        Some(match self.next()? {
+            code::NULL => None,
+            code::TRUE => Some(true),
+            code::FALSE => Some(false),
+            _ => return None,
+        })
+    }
+}
+
 /// The end of a link that a peer has (§2.8.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Role {
@@ -197,6 +284,14 @@ pub enum Performative<'a> {
 /// If it is no performative, a field is wrong, or bytes follow where none may.
 #[inline]
 pub fn decode_performative(body: &[u8]) -> Result<(Performative<'_>, &[u8]), FieldError> {
+    if let Some((transfer, payload)) = Transfer::read_plain(body) {
+        return Ok((Performative::Transfer(transfer), payload));
+    }
+    decode_any(body)
+}
+
+/// The same in the general way.
+fn decode_any(body: &[u8]) -> Result<(Performative<'_>, &[u8]), FieldError> {
     let mut reader = Reader::new(body);
     let mut budget = Budget::default();
     let code = read_descriptor(&mut reader)?;
@@ -235,5 +330,80 @@ impl Encode for Performative<'_> {
             Self::End(end) => end.encode(out),
             Self::Close(close) => close.encode(out),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::message::Header;
+
+    fn encoded(value: &impl Encode) -> Vec<u8> {
+        let mut out = Vec::new();
+        value.encode(&mut out);
+        out
+    }
+
+    #[test]
+    fn what_every_delivery_has_is_written_as_the_general_writer_does() {
+        for number in [0, 1, 255, 256, u32::MAX] {
+            for (mode, settled) in [(SenderSettleMode::Settled, true), (SenderSettleMode::Unsettled, false)] {
+                let tag = u64::from(number).to_be_bytes();
+                let mut out = Vec::new();
+                Transfer::put_only(number, number, tag, mode, &mut out);
+                let whole = Transfer {
+                    handle: number,
+                    delivery_id: Some(number),
+                    delivery_tag: Some(&tag),
+                    message_format: Some(0),
+                    settled: Some(settled),
+                    ..Transfer::default()
+                };
+                assert_eq!(out, encoded(&whole), "{whole:?}");
+                for (priority, ttl) in [(None, None), (Some(0), None), (None, Some(number)), (Some(9), Some(number))] {
+                    let header =
+                        Header { durable: settled, priority, ttl, first_acquirer: !settled, delivery_count: number };
+                    let mut out = Vec::new();
+                    header.put(&mut out);
+                    assert_eq!(out, encoded(&header), "{header:?}");
+                }
+            }
+        }
+        let mut out = Vec::new();
+        Header::default().put(&mut out);
+        assert_eq!(out, encoded(&Header::default()));
+    }
+
+    #[test]
+    fn a_plain_transfer_is_read_as_the_general_reader_does_however_it_is_cut_or_changed() {
+        let first = Transfer {
+            handle: 7,
+            delivery_id: Some(300),
+            delivery_tag: Some(b"tag"),
+            message_format: Some(0),
+            settled: Some(true),
+            ..Transfer::default()
+        };
+        let mut plain = 0;
+        for transfer in [
+            first,
+            Transfer { more: true, settled: None, ..first },
+            Transfer { delivery_tag: None, ..first },
+            Transfer { batchable: true, ..first },
+            Transfer { handle: 1, ..Transfer::default() },
+        ] {
+            let bytes = [encoded(&transfer), b"payload".to_vec()].concat();
+            for end in 0..=bytes.len() {
+                for (at, flip) in (0..end).flat_map(|at| [0, 1, 2, 4, 8, 16, 32, 64, 128].map(|flip| (at, flip))) {
+                    let mut body = bytes[..end].to_vec();
+                    body[at] ^= flip;
+                    if let Some((transfer, payload)) = Transfer::read_plain(&body) {
+                        assert_eq!(decode_any(&body), Ok((Performative::Transfer(transfer), payload)), "{body:02x?}");
+                        plain += 1;
+                    }
+                }
+            }
+        }
+        assert!(plain > 1000, "only {plain} were read in the short way");
     }
 }

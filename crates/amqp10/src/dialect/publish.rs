@@ -48,15 +48,16 @@ const KIND_OF_TO: &str = "x-opt-jms-dest";
 pub fn publish(bytes: &[u8], now: u64) -> Result<Published<'_>, Error> {
     let message =
         Message::decode(bytes).map_err(|error| Error::precondition(format!("the message cannot be read: {error}")))?;
-    published(&message, now, Vec::new())
+    published(&message, || now, Vec::new())
 }
 
-/// The same of a message whose sections are found. The stored form is written over what is in
-/// `room`.
+/// The same of a message whose sections are found. The clock is asked only where the message says
+/// when it expires. The stored form is written over what is in `room`.
 ///
 /// # Errors
 /// If it expires too late.
-pub fn published<'a>(message: &Message<'a>, now: u64, room: Vec<u8>) -> Result<Published<'a>, Error> {
+#[inline]
+pub fn published<'a>(message: &Message<'a>, now: impl FnOnce() -> u64, room: Vec<u8>) -> Result<Published<'a>, Error> {
     let header = message.header.unwrap_or_default();
     let mut properties = room;
     let body = store(message, &mut properties);
@@ -83,10 +84,10 @@ fn goes_to_topic(message: &Message<'_>) -> bool {
 }
 
 /// The time to live. If there is a time of death too, the earlier end counts.
-fn expiration(message: &Message<'_>, now: u64) -> Result<Option<u64>, Error> {
+fn expiration(message: &Message<'_>, now: impl FnOnce() -> u64) -> Result<Option<u64>, Error> {
     let ttl = message.header.and_then(|header| header.ttl).map(u64::from);
     let Some(at) = message.properties.and_then(|properties| properties.absolute_expiry_time) else { return Ok(ttl) };
-    let left = u64::try_from(at.0).unwrap_or(0).saturating_sub(now);
+    let left = u64::try_from(at.0).unwrap_or(0).saturating_sub(now());
     if left > LONGEST_SPAN_MS {
         let wanted = format!("absolute-expiry-time must be {TIME_WANTED}, not {}", at.0);
         return Err(Error::precondition(wanted));

@@ -81,7 +81,7 @@ pub(crate) fn begin_stored<'a>(
     if overlay.is_some_and(Overlay::takes_expiration) {
         header.ttl = None;
     }
-    header.encode(out);
+    header.put(out);
     if acquired.origin.is_some() || overlay.is_some_and(|overlay| !overlay.headers().is_empty()) {
         write_annotations(sections.message_annotations(), overlay, acquired.origin, out);
     } else {

@@ -56,7 +56,7 @@ impl Running {
     ) -> Result<Taken, Fault> {
         let (handle, most) = (attach.handle, self.handle_max());
         let Some(begun) = self.begun(channel) else { return Ok(Taken::Done) };
-        if begun.links.contains_key(&handle) {
+        if begun.links.get(handle).is_some() {
             return Err(Fault::session(condition::HANDLE_IN_USE, format!("handle {handle} is in use")));
         }
         if handle > most {
@@ -248,8 +248,7 @@ impl Running {
             _ => self.take_name(channel, attach, output, now),
         };
         let taken = self.attach_target(channel, attach, named.as_ref(), now)?;
-        if let Some(Link::Receiver(receiver)) =
-            self.begun(channel).and_then(|begun| begun.links.get_mut(&attach.handle))
+        if let Some(Link::Receiver(receiver)) = self.begun(channel).and_then(|begun| begun.links.get_mut(attach.handle))
         {
             receiver.room = Some(room);
             receiver.named = named;
@@ -311,7 +310,7 @@ impl Running {
             ..reply
         };
         let mut bytes = frames::frame(channel, &reply);
-        if let Some(Link::Receiver(receiver)) = begun.links.get_mut(&attach.handle)
+        if let Some(Link::Receiver(receiver)) = begun.links.get_mut(attach.handle)
             && gate == Gate::Open
         {
             receiver.top_up();

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use broker::{Client, Credit, Outcome, Rest, SessionId, Tags};
-use hashbrown::HashMap;
 use wire::Output;
 
 use crate::codec::performative::{Begin, Detach, Flow};
@@ -13,6 +12,7 @@ use crate::session::error::Failure;
 use crate::session::frames;
 use crate::session::link::Link;
 use crate::session::names::Node;
+use crate::session::numbered::Numbered;
 use crate::session::sender::Ending;
 use crate::session::window::{Incoming, Outgoing};
 
@@ -33,7 +33,7 @@ pub(super) struct Begun {
     pub(super) channel: u16,
     pub(super) id: SessionId,
     pub(super) incoming: Incoming,
-    pub(super) links: HashMap<u32, Link>,
+    pub(super) links: Numbered<Link>,
     pub(super) deliveries: Deliveries,
     /// The number of the last publish.
     pub(super) published: u64,
@@ -52,7 +52,7 @@ impl Begun {
             channel,
             id,
             incoming: Incoming::new(begin),
-            links: HashMap::new(),
+            links: Numbered::default(),
             deliveries: Deliveries::new(channel, frame_max, Outgoing::new(begin)),
             published: 0,
             unanswered: VecDeque::new(),
@@ -83,7 +83,7 @@ impl Begun {
     /// The flow of a link: its credit, seen from this side.
     pub(super) fn link_flow(&mut self, handle: u32) -> Option<Flow<'static>> {
         let session = self.flow();
-        let (count, credit, available) = match self.links.get(&handle)? {
+        let (count, credit, available) = match self.links.get(handle)? {
             Link::Sender(sender) => (sender.sent(), sender.credit.wrapping_add(sender.held), Some(sender.held)),
             Link::Receiver(receiver) => (receiver.delivery_count, receiver.credit, None),
             Link::Detached | Link::Found(_) => return None,
@@ -107,7 +107,7 @@ impl Begun {
     /// Tells the peer that a drain has ended.
     pub(super) fn put_drained(&mut self, drained: Drained, output: &mut Output) {
         let Drained { handle, unused } = drained;
-        if let Some(Link::Sender(sender)) = self.links.get_mut(&handle) {
+        if let Some(Link::Sender(sender)) = self.links.get_mut(handle) {
             sender.end_drain(unused);
             if let Some(flow) = self.link_flow(handle) {
                 frames::answer(output, self.channel, &Flow { drain: true, ..flow });
@@ -135,7 +135,7 @@ impl Begun {
             client.set_credit_of_all(self.id, Credit::Granted { left: 0, rest: Rest::Kept }, now);
             return;
         }
-        for link in self.links.values() {
+        for (_, link) in self.links.iter() {
             if let Link::Sender(sender) = link {
                 let rest = if sender.drains { Rest::Drained } else { Rest::Kept };
                 client.set_credit(self.id, &sender.tag, Credit::Granted { left: sender.credit, rest }, now);
@@ -149,7 +149,7 @@ impl Begun {
         for tag in self.deliveries.forget_held(Some(handle)) {
             self.settle_tags(client, (tag, tag), &Outcome::Released);
         }
-        let Some(Link::Sender(sender)) = self.links.get(&handle) else { return };
+        let Some(Link::Sender(sender)) = self.links.get(handle) else { return };
         let outcome = sender.outcome_of_rest(ending);
         for part in self.deliveries.unsettled.of_link(handle) {
             let count = self.settle_tags(client, (part.first, part.last), &outcome);
@@ -166,7 +166,7 @@ impl Begun {
     /// The same for all links.
     pub(super) fn give_all_back(&mut self, ending: Ending, client: &mut Client) {
         let senders = self.links.iter().filter(|(_, link)| matches!(link, Link::Sender(_)));
-        for handle in senders.map(|(handle, _)| *handle).collect::<Vec<_>>() {
+        for handle in senders.map(|(handle, _)| handle).collect::<Vec<_>>() {
             self.give_back(handle, ending, client);
         }
     }

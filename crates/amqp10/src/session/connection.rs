@@ -13,10 +13,11 @@ use wire::{CloseReason, Output, Peer, ReadState};
 
 use crate::codec::error::condition;
 use crate::codec::frame::{Frame, FrameKind, HEARTBEAT, decode_frame};
+use crate::codec::performative::Transfer;
 use crate::codec::{FrameError, Performative, decode_performative};
 use crate::session::error::{Failure, Fault};
 use crate::session::responses::Answer;
-use crate::session::running::{Running, Taken};
+use crate::session::running::{Running, Taken, no_session};
 use crate::session::sender::Ending;
 use crate::session::{Shared, WORDS};
 
@@ -126,6 +127,10 @@ impl Amqp10Connection {
             self.last = "heartbeat";
             return Ok(());
         }
+        if let (Phase::Running, Some((transfer, payload))) = (&self.phase, Transfer::read_plain(frame.body)) {
+            self.last = "transfer";
+            return self.take_transfer(frame.channel, &transfer, payload, now);
+        }
         let (performative, payload) = decode_performative(frame.body)?;
         self.last = name(&performative);
         match (&performative, &self.phase) {
@@ -148,6 +153,23 @@ impl Amqp10Connection {
         }
     }
 
+    /// Takes a transfer without the way over all performatives, which is for every message.
+    fn take_transfer(
+        &mut self,
+        channel: u16,
+        transfer: &Transfer<'_>,
+        payload: &[u8],
+        now: Instant,
+    ) -> Result<(), Failure> {
+        let Some(running) = &mut self.running else { return Ok(()) };
+        let taken = match running.begun(channel) {
+            Some(begun) if begun.ended => Ok(Taken::Done),
+            Some(_) => running.take_transfer(channel, transfer, payload, &mut self.output, now),
+            None => Err(no_session(channel)),
+        };
+        self.took(channel, taken, now)
+    }
+
     fn take_running(
         &mut self,
         channel: u16,
@@ -156,7 +178,15 @@ impl Amqp10Connection {
         now: Instant,
     ) -> Result<(), Failure> {
         let Some(running) = &mut self.running else { return Ok(()) };
-        match running.take(channel, performative, payload, &mut self.output, now) {
+        let taken = running.take(channel, performative, payload, &mut self.output, now);
+        self.took(channel, taken, now)
+    }
+
+    /// Answers a frame.
+    #[inline]
+    fn took(&mut self, channel: u16, taken: Result<Taken, Fault>, now: Instant) -> Result<(), Failure> {
+        let Some(running) = &mut self.running else { return Ok(()) };
+        match taken {
             Ok(Taken::Done) => {}
             Ok(Taken::Waits { awaited, frames }) => self.answer_when(awaited, frames, None),
             Ok(Taken::Responds { awaited, answer }) => self.answer_when(awaited, Vec::new(), Some(answer)),

@@ -12,12 +12,12 @@ use broker::{Delivery, Dialects, Error, Message, Settling};
 use hashbrown::HashMap;
 use wire::{Output, SHARE_FROM};
 
-use crate::codec::Encode;
 use crate::codec::frame::{FrameKind, begin_frame, end_frame};
-use crate::codec::performative::Transfer;
+use crate::codec::performative::{SenderSettleMode, Transfer};
 use crate::delivery::Split;
 use crate::dialect::{Acquired, ENCODING, Origin, Rest, begin_neutral, begin_stored};
 use crate::session::link::Link;
+use crate::session::numbered::Numbered;
 use crate::session::sender::Told;
 use crate::session::window::Outgoing;
 
@@ -93,24 +93,33 @@ impl Unsettled {
         (first <= last).then_some((first, last))
     }
 
-    /// The parts of runs with the numbers from `first` to `last`.
-    pub(super) fn parts(&self, first: u64, last: u64) -> Vec<Part> {
-        let from = self.runs.range(..=first).next_back().map_or(first, |(start, _)| *start);
-        let runs = self.runs.range(from..=last).filter(|(_, run)| run.last >= first);
-        let part = |(start, run): (&u64, &Run)| Part {
+    /// The first part of a run with numbers from `first` to `last`, and the number behind it.
+    #[inline]
+    pub(super) fn part(&self, first: u64, last: u64) -> Option<(Part, u64)> {
+        if first > last {
+            return None;
+        }
+        let around = self.runs.range(..=first).next_back().filter(|(_, run)| run.last >= first);
+        let (start, run) = around.or_else(|| self.runs.range(first..=last).next())?;
+        let end = last.min(run.last);
+        let part = Part {
             run: *start,
             first: run.tag + (first.max(*start) - start),
-            last: run.tag + (last.min(run.last) - start),
+            last: run.tag + (end - start),
             handle: run.handle,
         };
-        runs.map(part).collect()
+        Some((part, end + 1))
     }
 
     /// The runs of a link.
     pub(super) fn of_link(&self, handle: u32) -> Vec<Part> {
-        let mut all = self.parts(1, u64::MAX);
-        all.retain(|part| part.handle == handle);
-        all
+        let mut next = 1;
+        let all = std::iter::from_fn(|| {
+            let (part, behind) = self.part(next, u64::MAX)?;
+            next = behind;
+            Some(part)
+        });
+        all.filter(|part| part.handle == handle).collect()
     }
 
     /// So many of a part were settled.
@@ -201,13 +210,13 @@ impl Deliveries {
     /// Writes a delivery, or holds it back.
     pub(super) fn deliver(
         &mut self,
-        links: &mut HashMap<u32, Link>,
+        links: &mut Numbered<Link>,
         delivery: &Delivery<'_>,
         (dialects, now): (&Dialects, u64),
         output: &mut Output,
     ) -> Result<(), Error> {
         let Some(handle) = self.handle_of(delivery.consumer_tag) else { return Ok(()) };
-        let Some(Link::Sender(sender)) = links.get_mut(&handle) else { return Ok(()) };
+        let Some(Link::Sender(sender)) = links.get_mut(handle) else { return Ok(()) };
         sender.count();
         let (tag, settling) = (delivery.tag, sender.settling);
         if sender.leaves {
@@ -220,7 +229,7 @@ impl Deliveries {
             let tail = output.tail();
             let start = begin_frame(tail, FrameKind::Amqp, self.channel);
             let number = self.unsettled.next();
-            transfer(handle, settling, number, &number.to_be_bytes()).encode(tail);
+            put_transfer(handle, settling, number, tail);
             let message = tail.len();
             let rest = begin(delivery, (dialects, now), sender.origin, tail).inspect_err(|_| tail.truncate(start))?;
             if tail.len() - start + rest.length() <= self.frame_max as usize {
@@ -272,7 +281,7 @@ impl Deliveries {
     }
 
     /// Sends what is held, as far as the window goes, and up to the end of a drain.
-    pub(super) fn flush(&mut self, links: &mut HashMap<u32, Link>, output: &mut Output) {
+    pub(super) fn flush(&mut self, links: &mut Numbered<Link>, output: &mut Output) {
         while let Some(Held::Message { handle, tag, settling, bytes, sent }) = self.held.front_mut() {
             let (from, number) = (*sent, self.unsettled.next());
             let name = number.to_be_bytes();
@@ -296,7 +305,7 @@ impl Deliveries {
                 return;
             }
             self.held_bytes -= bytes.len();
-            if let Some(Link::Sender(sender)) = links.get_mut(handle) {
+            if let Some(Link::Sender(sender)) = links.get_mut(*handle) {
                 sender.held = sender.held.wrapping_sub(1);
             }
             self.held.pop_front();
@@ -323,6 +332,16 @@ impl Deliveries {
         });
         unseen
     }
+}
+
+/// Appends what [`transfer`] says, of a message in one frame.
+#[inline]
+fn put_transfer(handle: u32, settling: Settling, number: u64, out: &mut Vec<u8>) {
+    let mode = match settling {
+        Settling::Auto => SenderSettleMode::Settled,
+        Settling::Manual => SenderSettleMode::Unsettled,
+    };
+    Transfer::put_only(handle, (number - 1) as u32, number.to_be_bytes(), mode, out);
 }
 
 fn transfer(handle: u32, settling: Settling, number: u64, name: &[u8]) -> Transfer<'_> {
@@ -406,15 +425,20 @@ mod tests {
     fn runs_are_of_one_link_and_go_when_they_are_settled() {
         // Tags 4 and 7 were never sent.
         let mut all = unsettled(&[(1, 7), (2, 7), (3, 8), (5, 8), (6, 7), (8, 7)]);
-        let parts = |all: &Unsettled, first, last| {
-            all.parts(first, last).into_iter().map(|part| (part.first, part.last, part.handle)).collect::<Vec<_>>()
+        let parts = |all: &Unsettled, mut first, last| {
+            let mut found = Vec::new();
+            while let Some((part, behind)) = all.part(first, last) {
+                found.push((part.first, part.last, part.handle));
+                first = behind;
+            }
+            found
         };
         assert_eq!(parts(&all, 2, 4), [(2, 2, 7), (3, 3, 8), (5, 5, 8)]);
         assert_eq!(parts(&all, 7, 7), []);
-        let first = all.parts(2, 2)[0];
+        let (first, _) = all.part(2, 2).unwrap();
         all.settled(first, 1);
         assert_eq!(parts(&all, 1, 9), [(1, 2, 7), (3, 3, 8), (5, 5, 8), (6, 6, 7), (8, 8, 7)]);
-        let first = all.parts(1, 1)[0];
+        let (first, _) = all.part(1, 1).unwrap();
         all.settled(first, 1);
         assert_eq!(parts(&all, 1, 9), [(3, 3, 8), (5, 5, 8), (6, 6, 7), (8, 8, 7)]);
         assert_eq!(all.of_link(8).len(), 2);

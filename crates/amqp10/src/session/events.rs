@@ -82,7 +82,7 @@ impl Sessions {
         self.gate = gate;
         for begun in self.all_mut() {
             begun.incoming.set(gate);
-            if begun.links.values().any(|link| matches!(link, Link::Receiver(_))) {
+            if begun.links.iter().any(|(_, link)| matches!(link, Link::Receiver(_))) {
                 begun.put_flow(output);
             }
             if gate == Gate::Open {
@@ -130,7 +130,7 @@ impl Begun {
 
     /// A publish of this link has its answer, which makes room for others.
     fn answered(&mut self, handle: u32, output: &mut Output) {
-        let Some(Link::Receiver(receiver)) = self.links.get_mut(&handle) else { return };
+        let Some(Link::Receiver(receiver)) = self.links.get_mut(handle) else { return };
         receiver.unanswered = receiver.unanswered.saturating_sub(1);
         if receiver.top_up() {
             self.put_link_flow(handle, output);
@@ -140,7 +140,7 @@ impl Begun {
     /// Gives credit to links that have used theirs up while an alarm was up.
     fn top_up_all(&mut self, output: &mut Output) {
         let receivers = self.links.iter_mut().filter_map(|(handle, link)| match link {
-            Link::Receiver(receiver) => receiver.top_up().then_some(*handle),
+            Link::Receiver(receiver) => receiver.top_up().then_some(handle),
             _ => None,
         });
         for handle in receivers.collect::<Vec<_>>() {
@@ -149,7 +149,7 @@ impl Begun {
     }
 
     pub(super) fn put_answer(&self, first: Unanswered, last: u32, answer: &Answer, output: &mut Output) {
-        if let Some(Link::Receiver(receiver)) = self.links.get(&first.handle)
+        if let Some(Link::Receiver(receiver)) = self.links.get(first.handle)
             && let Some(terminus) = &receiver.terminus
         {
             terminus.answered(first.delivery, last, answer);
@@ -159,7 +159,7 @@ impl Begun {
 
     /// Tells the peer of the state of its deliveries up to this one.
     pub(super) fn put_state(&self, first: Unanswered, last: u32, state: DeliveryState<'_>, output: &mut Output) {
-        let Some(Link::Receiver(receiver)) = self.links.get(&first.handle) else { return };
+        let Some(Link::Receiver(receiver)) = self.links.get(first.handle) else { return };
         let disposition = Disposition {
             role: Role::Receiver,
             first: first.delivery,
@@ -180,7 +180,7 @@ impl Begun {
     /// answered at once.
     fn cancelled(&mut self, tag: &str, output: &mut Output) {
         let Some(handle) = self.deliveries.handle_of(tag) else { return };
-        let Some(Link::Sender(sender)) = self.links.get_mut(&handle) else { return };
+        let Some(Link::Sender(sender)) = self.links.get_mut(handle) else { return };
         if sender.browses {
             sender.ended = true;
             let drained = Drained { handle, unused: sender.credit };

@@ -29,7 +29,7 @@ impl Begun {
             }
             return Ok(());
         };
-        match self.links.get(&handle) {
+        match self.links.get(handle) {
             None => return Err(unattached(handle)),
             Some(Link::Detached | Link::Found(_)) => return Ok(()),
             Some(Link::Sender(_)) => self.take_credit(handle, flow, client, output, now),
@@ -45,7 +45,7 @@ impl Begun {
     /// Takes the credit that the peer grants.
     fn take_credit(&mut self, handle: u32, flow: &Flow<'_>, client: &mut Client, output: &mut Output, now: Instant) {
         let stopped = self.deliveries.stopped;
-        let Some(Link::Sender(sender)) = self.links.get_mut(&handle) else { return };
+        let Some(Link::Sender(sender)) = self.links.get_mut(handle) else { return };
         if let Some(link_credit) = flow.link_credit {
             sender.grant(flow.delivery_count, link_credit);
         }

@@ -151,7 +151,7 @@ impl Running {
         let Answer { channel, handle, message } = answer;
         let Self { client, sessions, .. } = self;
         let Some(begun) = sessions.begun(channel) else { return };
-        if let Some(Link::Sender(sender)) = begun.links.get_mut(&handle)
+        if let Some(Link::Sender(sender)) = begun.links.get_mut(handle)
             && let Some(responses) = &mut sender.responses
         {
             responses.waiting.push_back(message);
@@ -187,7 +187,7 @@ impl Begun {
     /// The link for responses, if it is there.
     fn responses(&mut self) -> Option<(u32, &mut Responses)> {
         let handle = self.responses?;
-        match self.links.get_mut(&handle)? {
+        match self.links.get_mut(handle)? {
             Link::Sender(sender) => Some((handle, sender.responses.as_deref_mut()?)),
             _ => None,
         }
@@ -195,7 +195,7 @@ impl Begun {
 
     /// The link for the responses to the requests of another link.
     fn pair_of(&mut self, requests: u32) -> Option<u32> {
-        let name = match self.links.get(&requests)? {
+        let name = match self.links.get(requests)? {
             Link::Receiver(receiver) => match &receiver.destination {
                 Destination::Management(name) => name.clone(),
                 _ => return None,
@@ -210,7 +210,7 @@ impl Begun {
     /// Sends the responses that there is credit for, and gives credit for as many requests.
     fn send_responses(&mut self, handle: u32, client: &mut Client, output: &mut Output) {
         let (waiting, requests) = loop {
-            let Some(Link::Sender(sender)) = self.links.get_mut(&handle) else { return };
+            let Some(Link::Sender(sender)) = self.links.get_mut(handle) else { return };
             let Some(responses) = &mut sender.responses else { return };
             let next = if sender.credit > 0 { responses.waiting.pop_front() } else { None };
             let Some(message) = next else { break (responses.waiting.len(), responses.requests) };
@@ -222,7 +222,7 @@ impl Begun {
         self.flush_held(output);
         let most = REQUESTS.saturating_sub(u32::try_from(waiting).unwrap_or(REQUESTS));
         let Some(requests) = requests else { return };
-        if let Some(Link::Receiver(receiver)) = self.links.get_mut(&requests)
+        if let Some(Link::Receiver(receiver)) = self.links.get_mut(requests)
             && receiver.credit < most
             && receiver.credit <= REQUESTS / 2
         {
@@ -240,7 +240,7 @@ impl Begun {
         output: &mut Output,
     ) {
         self.send_responses(handle, client, output);
-        let Some(Link::Sender(sender)) = self.links.get(&handle) else { return };
+        let Some(Link::Sender(sender)) = self.links.get(handle) else { return };
         let unused = sender.credit;
         if flow.drain
             && let Some(drained) = self.deliveries.drained(Drained { handle, unused })

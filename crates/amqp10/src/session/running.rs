@@ -147,8 +147,7 @@ impl Running {
         output: &mut Output,
     ) -> Result<Taken, Fault> {
         let Performative::Begin(begin) = performative else {
-            let text = format!("no session has begun on channel {channel}");
-            return Err(Fault::connection(condition::NOT_ALLOWED, text));
+            return Err(no_session(channel));
         };
         let most = self.agreed.channel_max;
         if channel > most {
@@ -224,7 +223,7 @@ impl Running {
         let published = self.client.published_ticket(begun.id);
         let mut gone = Ticket::NONE;
         let ended = self.client.close_session(begun.id, now);
-        for (_, link) in begun.links.drain() {
+        for link in begun.links.drain() {
             let (dynamic, unfinished) = match link {
                 Link::Sender(sender) => (sender.dynamic, 0),
                 Link::Receiver(receiver) => (receiver.dynamic, receiver.unfinished),
@@ -248,7 +247,7 @@ impl Running {
     pub(super) fn end_stolen(&mut self, output: &mut Output, now: Instant) {
         for Place { channel, handle, number } in self.container.names.stolen() {
             let begun = self.sessions.begun(channel).filter(|begun| !begun.ended);
-            if begun.and_then(|begun| begun.links.get(&handle)).and_then(Link::number) == Some(number) {
+            if begun.and_then(|begun| begun.links.get(handle)).and_then(Link::number) == Some(number) {
                 let text = "a link of the same name was attached elsewhere; each link of a container needs its own";
                 self.end_link(channel, handle, &Failure::new(condition::STOLEN, text), output, now);
             }
@@ -285,19 +284,19 @@ impl Running {
     ) -> Result<Taken, Fault> {
         let handle = detach.handle;
         let Some(begun) = self.begun(channel) else { return Ok(Taken::Done) };
-        match begun.links.get(&handle) {
+        match begun.links.get(handle) {
             None => return Err(unattached(handle)),
             Some(Link::Detached) => {
-                begun.links.remove(&handle);
+                begun.links.remove(handle);
                 self.links = self.links.saturating_sub(1);
                 return Ok(Taken::Done);
             }
             Some(Link::Sender(_) | Link::Receiver(_) | Link::Found(_)) => {}
         }
-        let ends = begun.links.get_mut(&handle).filter(|_| detach.closed).and_then(Link::take_subscription);
+        let ends = begun.links.get_mut(handle).filter(|_| detach.closed).and_then(Link::take_subscription);
         // A dynamic node outlives a link that is suspended.
-        let node = begun.links.get_mut(&handle).filter(|_| !detach.closed).and_then(Link::take_node);
-        let ended = begun.links.get_mut(&handle).filter(|_| detach.closed).and_then(Link::take_terminus);
+        let node = begun.links.get_mut(handle).filter(|_| !detach.closed).and_then(Link::take_node);
+        let ended = begun.links.get_mut(handle).filter(|_| detach.closed).and_then(Link::take_terminus);
         begun.lasting.retain(|lasting| ended.is_none() || *lasting != handle);
         self.suspended.extend(node.map(|node| (node.suspended, node.queue)));
         match ended {
@@ -310,7 +309,7 @@ impl Running {
             ticket = ticket.max(ended);
         }
         if let Some(begun) = self.begun(channel) {
-            begun.links.remove(&handle);
+            begun.links.remove(handle);
         }
         self.links = self.links.saturating_sub(1);
         // A durable subscription outlives a link that is suspended.
@@ -331,7 +330,7 @@ impl Running {
     /// Keeps what outlives a link that ends: how its deliveries ended.
     fn suspend(&mut self, (channel, handle): (u16, u32), output: &mut Output, now: Instant) {
         let lasts = |link: &Link| matches!(link, Link::Receiver(receiver) if receiver.terminus.is_some());
-        if !self.begun(channel).and_then(|begun| begun.links.get(&handle)).is_some_and(lasts) {
+        if !self.begun(channel).and_then(|begun| begun.links.get(handle)).is_some_and(lasts) {
             return;
         }
         self.hear(output, now);
@@ -339,7 +338,7 @@ impl Running {
         let Some(begun) = sessions.begun(channel) else { return };
         let handed = handed(client, begun.id);
         begun.lasting.retain(|lasting| *lasting != handle);
-        if let Some(terminus) = begun.links.get_mut(&handle).and_then(Link::take_terminus) {
+        if let Some(terminus) = begun.links.get_mut(handle).and_then(Link::take_terminus) {
             terminus.suspend(handed, client.body_charge(), now);
         }
     }
@@ -348,7 +347,7 @@ impl Running {
     fn suspend_all(&mut self, begun: &mut Begun, now: Instant) {
         for handle in std::mem::take(&mut begun.lasting) {
             let handed = handed(&self.client, begun.id);
-            if let Some(terminus) = begun.links.get_mut(&handle).and_then(Link::take_terminus) {
+            if let Some(terminus) = begun.links.get_mut(handle).and_then(Link::take_terminus) {
                 terminus.suspend(handed, self.client.body_charge(), now);
             }
         }
@@ -371,7 +370,7 @@ impl Running {
     ) -> Ticket {
         let Some(begun) = self.sessions.begun(channel) else { return Ticket::NONE };
         let mut ticket = Ticket::NONE;
-        if let Some(Link::Sender(sender)) = begun.links.get_mut(&handle) {
+        if let Some(Link::Sender(sender)) = begun.links.get_mut(handle) {
             // The peer does not look at what is on its way any more.
             sender.leaves = true;
             let (id, tag) = (begun.id, sender.tag.clone());
@@ -430,6 +429,11 @@ impl Running {
         }
         Ok(())
     }
+}
+
+/// A frame came on a channel without a session.
+pub(super) fn no_session(channel: u16) -> Fault {
+    Fault::connection(condition::NOT_ALLOWED, format!("no session has begun on channel {channel}"))
 }
 
 /// What of a session's publishes without an answer is in queues.

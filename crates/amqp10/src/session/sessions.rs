@@ -9,6 +9,7 @@ use wire::Output;
 
 use crate::session::begun::Begun;
 use crate::session::error::Failure;
+use crate::session::numbered::Numbered;
 use crate::session::transactions::Transactions;
 use crate::session::window::Gate;
 
@@ -22,8 +23,10 @@ pub(super) enum After {
 
 /// The sessions of a connection.
 pub(super) struct Sessions {
-    by_channel: HashMap<u16, Box<Begun>>,
+    by_channel: Numbered<Box<Begun>>,
     by_id: HashMap<SessionId, u16>,
+    /// The session that had the last delivery: deliveries come in runs.
+    last: Option<(SessionId, u16)>,
     pub(super) dialects: Dialects,
     /// The calendar time of what is reported, in milliseconds since 1970.
     pub(super) now: u64,
@@ -43,8 +46,9 @@ pub(super) struct Sessions {
 impl Sessions {
     pub(super) fn new(dialects: Dialects) -> Self {
         Self {
-            by_channel: HashMap::new(),
+            by_channel: Numbered::default(),
             by_id: HashMap::new(),
+            last: None,
             dialects,
             now: 0,
             transactions: Transactions::default(),
@@ -59,17 +63,18 @@ impl Sessions {
     pub(super) fn insert(&mut self, begun: Begun) {
         let channel = begun.channel;
         self.by_id.insert(begun.id, channel);
-        self.by_channel.insert(channel, Box::new(begun));
+        self.by_channel.insert(channel.into(), Box::new(begun));
     }
 
     /// Puts a session back that this side has ended: no event reaches it any more.
     pub(super) fn keep_ended(&mut self, begun: Box<Begun>) {
-        self.by_channel.insert(begun.channel, begun);
+        self.by_channel.insert(begun.channel.into(), begun);
     }
 
     pub(super) fn remove(&mut self, channel: u16) -> Option<Box<Begun>> {
-        let begun = self.by_channel.remove(&channel)?;
+        let begun = self.by_channel.remove(channel.into())?;
         self.by_id.remove(&begun.id);
+        self.last.take_if(|(last, _)| *last == begun.id);
         Some(begun)
     }
 
@@ -80,40 +85,55 @@ impl Sessions {
 
     /// The session that is this one of the broker's.
     pub(super) fn of(&mut self, session: SessionId) -> Option<&mut Begun> {
-        let channel = self.by_id.get(&session)?;
-        self.by_channel.get_mut(channel).map(|begun| &mut **begun)
+        let channel = *self.by_id.get(&session)?;
+        self.begun(channel)
+    }
+
+    /// The channel of a session that gets a delivery.
+    #[inline]
+    fn channel_of(&mut self, session: SessionId) -> Option<u16> {
+        match self.last {
+            Some((last, channel)) if last == session => Some(channel),
+            _ => {
+                let channel = *self.by_id.get(&session)?;
+                self.last = Some((session, channel));
+                Some(channel)
+            }
+        }
     }
 
     /// Writes a delivery, or holds it back.
     #[inline]
     pub(super) fn deliver(&mut self, delivery: &Delivery<'_>, output: &mut Output) {
-        let Self { by_channel, by_id, dialects, now, after, holding, .. } = self;
-        let begun = by_id.get(&delivery.session).and_then(|channel| by_channel.get_mut(channel));
-        let Some(Begun { channel, links, deliveries, .. }) = begun.map(|begun| &mut **begun) else { return };
+        let Some(channel) = self.channel_of(delivery.session) else { return };
+        let Self { by_channel, dialects, now, after, holding, .. } = self;
+        let begun = by_channel.get_mut(channel.into()).map(|begun| &mut **begun);
+        let Some(Begun { links, deliveries, .. }) = begun else { return };
         let held = deliveries.holds();
         if let Err(error) = deliveries.deliver(links, delivery, (dialects, *now), output) {
             after.push(After::CloseConnection(error.into()));
         }
         if deliveries.holds() && !held {
-            holding.insert(*channel);
-            after.push(After::Regulate(*channel));
+            holding.insert(channel);
+            after.push(After::Regulate(channel));
         }
     }
 
     /// Those that have not ended.
     pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Begun> {
-        self.by_channel.values_mut().map(|begun| &mut **begun).filter(|begun| !begun.ended)
+        self.by_channel.iter_mut().map(|(_, begun)| &mut **begun).filter(|begun| !begun.ended)
     }
 
     /// The session of this channel.
+    #[inline]
     pub(super) fn begun(&mut self, channel: u16) -> Option<&mut Begun> {
-        self.by_channel.get_mut(&channel).map(|begun| &mut **begun)
+        self.by_channel.get_mut(channel.into()).map(|begun| &mut **begun)
     }
 
     /// Bytes that wait for the windows of all sessions.
     pub(super) fn held_bytes(&mut self) -> usize {
         let by_channel = &self.by_channel;
-        let held = |channel: &u16| by_channel.get(channel).map_or(0, |begun| begun.deliveries.held_bytes());
+        let held = |channel: &u16| by_channel.get((*channel).into()).map_or(0, |begun| begun.deliveries.held_bytes());
         self.holding.retain(|channel| held(channel) > 0);
         self.holding.iter().map(held).sum()
     }

@@ -26,7 +26,7 @@ impl Begun {
     /// The peer knows how its deliveries ended.
     fn note_settled(&self, disposition: &Disposition<'_>) {
         for handle in self.lasting.iter().filter(|_| disposition.settled) {
-            if let Some(Link::Receiver(receiver)) = self.links.get(handle)
+            if let Some(Link::Receiver(receiver)) = self.links.get(*handle)
                 && let Some(terminus) = &receiver.terminus
             {
                 terminus.settled(disposition.first, disposition.last.unwrap_or(disposition.first));
@@ -59,13 +59,17 @@ impl Begun {
         }
         let last = disposition.last.unwrap_or(disposition.first);
         let Some((first, last)) = self.deliveries.unsettled.numbers(disposition.first, last) else { return Ok(None) };
-        let mut count = 0;
-        for part in self.deliveries.unsettled.parts(first, last) {
-            let default = match self.links.get(&part.handle) {
+        let (mut count, mut next) = (0, first);
+        while let Some((part, behind)) = self.deliveries.unsettled.part(next, last) {
+            next = behind;
+            let default = match self.links.get(part.handle) {
                 Some(Link::Sender(sender)) => &sender.default_outcome,
                 _ => &Outcome::Released,
             };
-            let tags = Tags::Range { first: part.first, last: part.last };
+            let tags = match part.first == part.last {
+                true => Tags::One(part.first),
+                false => Tags::Range { first: part.first, last: part.last },
+            };
             let outcome = outcome.as_ref().unwrap_or(default);
             let settled = match within {
                 None => client.settle(self.id, tags, outcome),

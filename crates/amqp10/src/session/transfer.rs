@@ -93,7 +93,7 @@ impl Running {
         let largest = self.broker.limits().max_message_bytes;
         let Self { client, sessions, unfinished, .. } = self;
         let Some(begun) = sessions.begun(channel) else { return Ok(()) };
-        let Some(Link::Receiver(receiver)) = begun.links.get_mut(&handle) else { return Ok(()) };
+        let Some(Link::Receiver(receiver)) = begun.links.get_mut(handle) else { return Ok(()) };
         let limit = largest.saturating_mul(UNFINISHED_MESSAGES);
         if *unfinished as u64 + bytes as u64 > limit {
             let text = format!("unfinished messages on all links together exceed {limit} bytes");
@@ -115,7 +115,7 @@ impl Running {
     /// A message is whole, or was given up. Returns the link that it came on.
     fn end_message(&mut self, (channel, handle): (u16, u32)) -> Result<Option<&Receiver>, Fault> {
         let Some(begun) = self.sessions.begun(channel) else { return Ok(None) };
-        let Some(Link::Receiver(receiver)) = begun.links.get_mut(&handle) else { return Ok(None) };
+        let Some(Link::Receiver(receiver)) = begun.links.get_mut(handle) else { return Ok(None) };
         self.unfinished -= receiver.unfinished.min(self.unfinished);
         receiver.unfinished = 0;
         receiver.charge = None;
@@ -129,7 +129,7 @@ impl Running {
     fn top_up(&mut self, (channel, handle): (u16, u32), output: &mut Output) {
         let gate = self.sessions.gate;
         let Some(begun) = self.begun(channel) else { return };
-        let Some(Link::Receiver(receiver)) = begun.links.get_mut(&handle) else { return };
+        let Some(Link::Receiver(receiver)) = begun.links.get_mut(handle) else { return };
         if gate == Gate::Open && receiver.top_up() {
             begun.put_link_flow(handle, output);
         }
@@ -144,7 +144,7 @@ impl Running {
         output: &mut Output,
     ) -> Result<(), Fault> {
         let Some(begun) = self.begun(channel) else { return Ok(()) };
-        let refuses = match begun.links.get(&handle) {
+        let refuses = match begun.links.get(handle) {
             Some(Link::Receiver(receiver)) => receiver.refuses,
             _ => Refuses::Alone,
         };
@@ -165,7 +165,7 @@ impl Running {
         output: &mut Output,
     ) -> Result<(), Fault> {
         let Some(begun) = self.begun(channel) else { return Ok(()) };
-        let Some(Link::Receiver(receiver)) = begun.links.get(&handle) else { return Ok(()) };
+        let Some(Link::Receiver(receiver)) = begun.links.get(handle) else { return Ok(()) };
         let resumed = receiver.terminus.as_ref().map(|terminus| terminus.resume(delivery.tag, delivery.id));
         match resumed {
             Some(Resumed::Ended(answer)) if !delivery.settled => {
@@ -216,10 +216,10 @@ impl Running {
         }
         let message = Message::decode(&delivery.message)?;
         let Self { client, sessions, relay, stored, .. } = self;
-        let mut published = dialect::published(&message, client.unix_ms(), std::mem::take(stored))?;
+        let mut published = dialect::published(&message, || client.unix_ms(), std::mem::take(stored))?;
         check_user(client, &published)?;
         let Some(begun) = sessions.begun(channel) else { return Ok(()) };
-        let Some(Link::Receiver(receiver)) = begun.links.get_mut(&handle) else { return Ok(()) };
+        let Some(Link::Receiver(receiver)) = begun.links.get_mut(handle) else { return Ok(()) };
         let route = relay.route(&receiver.destination, &published, Reply::to(delivery), client, now)?;
         let number = begun.published + 1;
         let confirm = if delivery.settled || within.is_some() { Confirm::None } else { Confirm::Numbered(number) };
@@ -262,7 +262,7 @@ impl Begun {
     /// The link on which the peer sends. `None` if this side has ended it.
     #[inline]
     fn receiver(&mut self, handle: u32) -> Result<Option<&mut Receiver>, Fault> {
-        match self.links.get_mut(&handle) {
+        match self.links.get_mut(handle) {
             Some(Link::Receiver(receiver)) => Ok(Some(receiver)),
             Some(Link::Detached) => Ok(None),
             None => Err(unattached(handle)),

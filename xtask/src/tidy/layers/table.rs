@@ -456,7 +456,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/amqp10/src/session",
         layers: &[
-            &["containers", "error", "frames", "names", "responses", "window"],
+            &["containers", "error", "frames", "names", "numbered", "responses", "window"],
             &["address", "outcome", "subscription"],
             &["sender", "target", "termini"],
             &["receiver", "source"],
