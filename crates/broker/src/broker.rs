@@ -8,7 +8,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use auth::{Authority, AuthoritySettings, Identity, Permission, Tags, User};
-use journal::{Disk, Feed, Journal, LogId, Options, Reference};
+use journal::{Disk, Feed, Journal, LogId, Options, Reference, Snapshot, SnapshotError};
 use parking_lot::Mutex;
 
 use crate::catalog::shovels::ShovelWatch;
@@ -396,6 +396,15 @@ impl Broker {
     /// [`crate::Standby`].
     pub fn feed(&self, known: impl IntoIterator<Item = (LogId, u64)>) -> Feed {
         self.engine.journal.feed(known)
+    }
+
+    /// What a follower is sent whose entries have left the log: see [`journal::Snapshot`] and
+    /// [`crate::Standby::receive`].
+    ///
+    /// # Errors
+    /// While another snapshot is being made.
+    pub fn snapshot(&self) -> Result<Snapshot, SnapshotError> {
+        self.engine.journal.snapshot()
     }
 
     /// Begins to copy the data directory into `to`, which must be empty. Everything that is

@@ -8,7 +8,9 @@ use std::io;
 use std::sync::Arc;
 use std::task::Waker;
 
-use journal::{Entry, Journal, LogEnd, Opened, Owners, Reference, Refused, Ticket};
+use journal::{
+    Disk, Entry, Journal, LogEnd, Opened, Options, Owners, Receiving, ReceivingError, Reference, Refused, Ticket,
+};
 
 use crate::broker::{Broker, Parts, Serving, Stored};
 use crate::engine::checkpoint::Restater;
@@ -59,6 +61,15 @@ impl Standby {
         let doing = |error| journal::OpenError::Io { doing: "beginning to follow".to_owned(), error };
         let journal = start(opened, &mut live.into_iter(), owners, on_failure).map_err(doing)?;
         Ok(Self { journal, followed, restater, serving })
+    }
+
+    /// Begins to receive a snapshot of a leader ([`Broker::snapshot`]) into an empty directory.
+    /// [`Standby::open`] goes on with it once it is finished.
+    ///
+    /// # Errors
+    /// Why the directory can't be used.
+    pub fn receive(disk: Arc<dyn Disk>, options: Options) -> Result<Receiving, ReceivingError> {
+        Receiving::begin(disk, options)
     }
 
     /// How far each log is here: what the leader's [`Broker::feed`] goes on from.

@@ -10,8 +10,10 @@ pub(crate) mod feed;
 pub(crate) mod follower;
 pub(crate) mod journal;
 pub(crate) mod owners;
+pub(crate) mod receiving;
 pub(crate) mod recycle;
 mod scrub;
+pub(crate) mod snapshot;
 mod threads;
 pub(crate) mod writer;
 

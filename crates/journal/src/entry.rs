@@ -80,6 +80,44 @@ fn check(record: &Record<'_>, log: LogId) -> Result<(), &'static str> {
     }
 }
 
+/// What owners said again, as it goes to a journal that receives a snapshot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Restated {
+    count: u32,
+    records: Bytes,
+}
+
+impl Restated {
+    /// A batch of what was restated.
+    ///
+    /// # Errors
+    /// What is wrong with the records.
+    pub fn new(records: Bytes) -> Result<Self, &'static str> {
+        let (mut rest, mut count) = (&records[..], 0);
+        while !rest.is_empty() {
+            let (record, next) = record::decode(rest)?;
+            if matches!(record.kind, Kind::Body { .. } | Kind::Reference { .. } | Kind::GroupEnd { .. }) {
+                return Err("what is restated has a record that is none of facts");
+            }
+            (rest, count) = (next, count + 1);
+        }
+        if count == 0 {
+            return Err("nothing is restated");
+        }
+        Ok(Self { count, records })
+    }
+
+    /// Its records, as `docs/formats/journal.md` draws them.
+    pub fn records(&self) -> &[u8] {
+        &self.records
+    }
+
+    /// How many records there are.
+    pub(crate) const fn count(&self) -> u32 {
+        self.count
+    }
+}
+
 /// Why an entry was not taken. Nothing has come of it, and the journal goes on.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Refused {

@@ -127,6 +127,11 @@ impl Groups {
         self.entries.iter().any(|entry| entry.group.raw() <= last)
     }
 
+    /// The oldest file in which a group may have records.
+    pub(crate) fn oldest_file(&self) -> Option<u32> {
+        self.entries.iter().map(|entry| entry.first_file).min()
+    }
+
     /// Whether a group may have records in `file` or an older one.
     pub(crate) fn hold(&self, file: u32) -> bool {
         self.entries.iter().any(|entry| entry.first_file <= file)

@@ -3,7 +3,7 @@
 //! The order is always the same. All consumers leave, then everything comes back, then others may
 //! take the places of those that left, then exclusive queues go.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -40,14 +40,14 @@ pub(crate) struct Ending {
     /// Consumers that have not left their queues.
     pub(crate) leaving: Vec<Leaving>,
     /// Consumers that have left, by queue: others succeed them in the end.
-    pub(crate) left: HashMap<Owner, (Arc<Queue>, Vec<ConsumerKey>)>,
+    pub(crate) left: BTreeMap<Owner, (Arc<Queue>, Vec<ConsumerKey>)>,
     /// The queues of consumers whose deliveries return, and deliveries that were never sent.
     pub(crate) lenders: HashMap<u32, Arc<Queue>>,
     pub(crate) outgoing: Vec<Outgoing>,
     /// The mailbox of a client that ends: its deliveries were never sent either.
     pub(crate) mailbox: Option<Arc<Mailbox>>,
-    /// Deliveries that return, by queue.
-    pub(crate) back: HashMap<Owner, (Arc<Queue>, VecDeque<Settlement>)>,
+    /// Deliveries that return, by queue, in the order in which the queues were declared.
+    pub(crate) back: BTreeMap<Owner, (Arc<Queue>, VecDeque<Settlement>)>,
     pub(crate) exclusive: Vec<Arc<Queue>>,
     pub(crate) ticket: Ticket,
     pub(crate) ended: Arc<Ended>,
@@ -113,13 +113,12 @@ impl Ending {
         if self.take_unsent() {
             return true;
         }
-        if let Some(id) = self.back.keys().next().copied()
-            && let Some((queue, settlements)) = self.back.get_mut(&id)
-        {
+        if let Some(mut first) = self.back.first_entry() {
+            let (queue, settlements) = first.get_mut();
             let piece: Vec<Settlement> = settlements.drain(..settlements.len().min(PIECE)).collect();
             self.ticket = self.ticket.max(queue.settle(&piece, self.client, &mut visit));
             if settlements.is_empty() {
-                self.back.remove(&id);
+                first.remove();
             }
             return true;
         }

@@ -6,6 +6,7 @@
 //! the connection's thread is free for others. The order is the same: all consumers leave, then all
 //! deliveries return, then others succeed the consumers that have left.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::engine::ending::{Ending, Leaving};
@@ -61,11 +62,11 @@ impl Client {
             client: self.shared.number,
             vhost: Arc::clone(&self.vhost),
             leaving: Vec::new(),
-            left: HashMap::new(),
+            left: BTreeMap::new(),
             lenders: HashMap::new(),
             outgoing: Vec::new(),
             mailbox: None,
-            back: HashMap::new(),
+            back: BTreeMap::new(),
             exclusive,
             ticket: self.settled.ticket(),
             ended: Arc::default(),

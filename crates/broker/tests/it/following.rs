@@ -1,7 +1,10 @@
 //! A broker that follows another: whenever it is promoted it is the broker that opens the leader's
 //! directory there. `BROKER_SEED=n..m` runs other seeds.
 
-use broker::{Fetch, PolicyKind, Settling};
+use std::sync::Arc;
+
+use broker::{Fetch, PolicyKind, Settling, Standby};
+use journal::Pulled;
 use testkit::broker::{Setup, TestBroker, TestFollower};
 use testkit::peer::{Peer, Received};
 use testkit::script::Script;
@@ -75,6 +78,26 @@ fn compare(leader: &TestBroker, disk: &SimDisk, follower: TestFollower, seed: u6
     found.len()
 }
 
+/// A directory that has received a snapshot of the leader.
+fn received(leader: &TestBroker, seed: u64) -> SimDisk {
+    let own = SimDisk::new(seed, 64 << 20);
+    let options = setup_of(leader, &own, RING).journal;
+    let mut receiving = Standby::receive(Arc::new(own.clone()), options).unwrap();
+    let mut snapshot = leader.broker.snapshot().unwrap();
+    loop {
+        match snapshot.pull().unwrap() {
+            Pulled::Piece(piece) => receiving.take(&piece).unwrap(),
+            Pulled::Nothing => {
+                leader.flush();
+                leader.background(1);
+            }
+            Pulled::Done => break,
+        }
+    }
+    receiving.finish().unwrap();
+    own
+}
+
 /// Runs one seed: how many lines were compared, and how many files the followers' logs let go.
 fn follow(seed: u64) -> (usize, u64) {
     let disk = SimDisk::new(seed, 64 << 20);
@@ -93,7 +116,11 @@ fn follow(seed: u64) -> (usize, u64) {
                 follower.work(random.below(3));
                 gone += u64::from(follower.follower.journal_stats().oldest_file);
                 compared += compare(&run.broker, &disk, follower, seed);
-                own = if random.chance(50) { copy_of(&disk, seed) } else { SimDisk::new(seed, 64 << 20) };
+                own = match random.below(4) {
+                    0 => copy_of(&disk, seed),
+                    1 => SimDisk::new(seed, 64 << 20),
+                    _ => received(&run.broker, seed),
+                };
                 follower = TestFollower::open(setup_of(&run.broker, &own, RING), &run.broker);
             }
             _ => {}

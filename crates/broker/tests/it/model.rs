@@ -1,6 +1,7 @@
 //! A naive broker: queues are maps from position to message, and nothing is fast. It gives the
 //! deliveries after each step. The real broker chooses among several consumers within their credit.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use broker::Settling;
@@ -86,6 +87,8 @@ pub(crate) struct Consumer {
 pub(crate) struct Queue {
     pub(crate) items: BTreeMap<u64, Item>,
     next: u64,
+    /// How many were declared before it.
+    declared: u64,
     /// The value of `next` at the end of the last step.
     since: u64,
     pub(crate) consumers: BTreeMap<String, Consumer>,
@@ -187,6 +190,8 @@ impl Queue {
 pub(crate) struct Model {
     pub(crate) rules: Vec<Rules>,
     pub(crate) queues: BTreeMap<usize, Queue>,
+    /// How many queues were ever declared.
+    pub(crate) declared: u64,
     /// Queues bound to each exchange and key.
     pub(crate) bindings: BTreeSet<(String, String, usize)>,
     /// Unsettled deliveries by session and tag.
@@ -212,7 +217,10 @@ pub(crate) enum Verdict {
 
 impl Model {
     pub(crate) fn declare(&mut self, queue: usize) {
-        self.queues.entry(queue).or_default();
+        if let Entry::Vacant(place) = self.queues.entry(queue) {
+            place.insert(Queue { declared: self.declared, ..Queue::default() });
+            self.declared += 1;
+        }
     }
 
     /// Removes a queue; returns its ready count and its consumers' tags.
@@ -442,6 +450,24 @@ impl Model {
         Some(position)
     }
 
+    /// A durable message is ready as long as the mark past it is on its way to the disk. Where it
+    /// is one more than the limit allows it may be dropped meanwhile, and its consumer gets the
+    /// next one. `delivered` are the messages that consumers of the queue got in this step.
+    pub(crate) fn drop_what_waited(&mut self, number: usize, delivered: &[&str]) {
+        let Some(limit) = self.rules[number].drop_head.filter(|_| self.disk) else { return };
+        let Some(queue) = self.queues.get_mut(&number) else { return };
+        while queue.ready() + queue.leaving.len() > limit {
+            let waited = queue.leaving.iter().position(|position| {
+                let id = &queue.items[position].id;
+                !delivered.contains(&id.as_str()) && !self.transient.contains(id)
+            });
+            let Some(position) = waited.map(|at| queue.leaving.remove(at)) else { break };
+            self.dead.extend(queue.items.remove(&position).map(|item| (number, item.id, "maxlen")));
+            queue.dispatch();
+        }
+        self.bury();
+    }
+
     /// Takes the first ready message for a fetch: its position.
     pub(crate) fn fetch(&mut self, queue: usize) -> Option<u64> {
         let entry = self.queues.get_mut(&queue)?;
@@ -455,13 +481,18 @@ impl Model {
         before - entry.items.len()
     }
 
-    /// Ends a session: its consumers go, its deliveries come back.
+    /// Ends a session: its consumers go, then its deliveries come back to one queue after the
+    /// other, in the order in which these were declared. The dead letters of one go before the
+    /// next.
     pub(crate) fn end(&mut self, session: SessionKey) {
         for queue in self.queues.values_mut() {
             queue.consumers.retain(|_, consumer| consumer.session != session);
         }
-        let back: Vec<_> = self.unsettled.remove(&session).unwrap_or_default().into_values().collect();
-        let back: Vec<_> = back.into_iter().map(|delivery| (delivery, Verdict::Failed)).collect();
-        self.settle(&back);
+        let mut back: BTreeMap<u64, Vec<(Place, Verdict)>> = BTreeMap::new();
+        for place in self.unsettled.remove(&session).unwrap_or_default().into_values() {
+            let Some(queue) = self.queues.get(&place.0) else { continue };
+            back.entry(queue.declared).or_default().push((place, Verdict::Failed));
+        }
+        back.values().for_each(|back| self.settle(back));
     }
 }

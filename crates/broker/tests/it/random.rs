@@ -486,6 +486,12 @@ impl Run {
                 }
             }
         }
+        for number in 0..QUEUES {
+            let Some(queue) = self.model.queues.get(&number) else { continue };
+            let of_queue = deliveries.iter().filter(|(_, got)| queue.consumers.contains_key(&got.consumer));
+            let delivered: Vec<&str> = of_queue.map(|(_, got)| got.body.as_str()).collect();
+            self.model.drop_what_waited(number, &delivered);
+        }
         for (client, received) in deliveries {
             let (queue, _) = (self.model.queues.iter())
                 .find(|(_, queue)| queue.consumers.contains_key(&received.consumer))

@@ -221,7 +221,8 @@ pub(crate) fn sources_of_headless(file: &dyn DiskFile, incarnation: u64, number:
         }
         let found = Directory::decode(&bytes, count);
         if found.has_blocks(file, incarnation, number)? {
-            return Ok(Some(found.sources));
+            // No file has the number zero: these were not written, and the rows behind them were.
+            return Ok((!found.sources.contains(&0)).then_some(found.sources));
         }
     }
     Ok(None)

@@ -129,6 +129,11 @@ impl Journal {
         let known = known.into_iter().collect();
         Feed { journal: self.clone(), known, at: None, passed: 0, held: None, told: 0 }
     }
+
+    /// All batches from the first of a file on.
+    pub(super) fn feed_from(&self, file: u32, known: impl IntoIterator<Item = (LogId, u64)>) -> Feed {
+        Feed { at: Some(Place { file, offset: BLOCK, sequence: None }), ..self.feed(known) }
+    }
 }
 
 impl Feed {
@@ -153,6 +158,11 @@ impl Feed {
                 return Ok(Fed::Entry(entry));
             }
         }
+    }
+
+    /// The last batch that was read.
+    pub(super) fn passed(&self) -> u64 {
+        self.passed
     }
 
     /// Notes from which file on bodies are held now. All that is appended later can only reference
@@ -183,7 +193,11 @@ impl Feed {
     }
 
     /// Reads the next batch, if it is flushed.
-    fn next_batch(&mut self, engine: &Engine, log: &Log) -> Result<Option<(BatchHeader, Vec<u8>)>, FeedError> {
+    pub(super) fn next_batch(
+        &mut self,
+        engine: &Engine,
+        log: &Log,
+    ) -> Result<Option<(BatchHeader, Vec<u8>)>, FeedError> {
         let Some(place) = self.at else { return Ok(None) };
         let synced = log.synced.load(std::sync::atomic::Ordering::Acquire);
         if place.sequence.is_some_and(|sequence| sequence > synced) {
@@ -216,7 +230,12 @@ impl Feed {
     }
 
     /// The entry that a batch is, if the other journal misses it.
-    fn take(&mut self, engine: &Engine, header: &BatchHeader, records: Vec<u8>) -> Result<Option<Entry>, FeedError> {
+    pub(super) fn take(
+        &mut self,
+        engine: &Engine,
+        header: &BatchHeader,
+        records: Vec<u8>,
+    ) -> Result<Option<Entry>, FeedError> {
         let Some(identity) = header.identity.filter(|_| header.advance() == Advance::Yes) else { return Ok(None) };
         let end = identity.end;
         let known = self.known.entry(end.log).or_default();

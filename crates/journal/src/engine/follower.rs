@@ -25,13 +25,12 @@ use crate::engine::writer::Flushed;
 use crate::entry::{Entry, Refused};
 use crate::held::{self, Held, HeldGroups};
 use crate::log::{LogEnd, LogId};
-use crate::options::BLOCK;
 use crate::record::{Kind, Naming, pairs};
 use crate::reference::{Chunk, Reference};
 use crate::replay::Replay;
 use crate::stats::Stats;
 use crate::ticket::Ticket;
-use crate::wal::batch::HEADER;
+use crate::wal::batch::most_records;
 use crate::wal::buffer::Buffer;
 use crate::wal::identity::Advance;
 use crate::{Address, Owner};
@@ -242,7 +241,7 @@ impl Follower {
     fn take(&self, entry: &Entry) -> Result<Appended, Refused> {
         let engine = self.journal.engine();
         let (log, bytes) = (entry.end().log, entry.records().len() as u64);
-        let most = u64::from(engine.sizes.file) - u64::from(BLOCK) - HEADER as u64;
+        let most = most_records(engine.sizes.file);
         if bytes > most {
             return Err(Refused::TooLong { bytes, most });
         }

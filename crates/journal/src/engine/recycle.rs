@@ -22,7 +22,7 @@ mod job;
 mod wait;
 
 use job::{Failure, Job, Leaving, Step};
-use wait::Wait;
+pub(crate) use wait::Wait;
 
 /// An idle log keeps this many files, the head included.
 const IDLE_FILES: usize = 2;
@@ -70,6 +70,8 @@ pub(crate) struct Recycler {
     budget: usize,
     /// What was flushed when the step began.
     synced: u64,
+    /// A snapshot is to be made: the job comes to its end, and no other begins.
+    pub(super) closed: bool,
 }
 
 impl Recycler {
@@ -82,7 +84,13 @@ impl Recycler {
             unreadable: None,
             budget: 0,
             synced: 0,
+            closed: false,
         }
+    }
+
+    /// Whether something is on its way out of the log, or into another segment.
+    pub(super) fn is_working(&self) -> bool {
+        self.job.is_some() || !self.leftovers.is_empty()
     }
 
     fn waits(&self) -> impl Iterator<Item = &Wait> {
@@ -242,6 +250,9 @@ impl Engine {
     fn choose(&self, log: &Log, recycler: &mut Recycler, activity: Activity) -> bool {
         if !recycler.leftovers.is_empty() {
             return clear_leftovers(log, recycler);
+        }
+        if recycler.closed {
+            return false;
         }
         let mut state = self.state.lock();
         let Target::Log(buffer) = &mut state.target else { return false };

@@ -83,12 +83,18 @@ impl WrittenEnds {
         self.term = last_appended.max(self.term).saturating_add(1);
     }
 
+    /// A log goes on behind this end.
+    pub(crate) fn begin_behind(&mut self, end: LogEnd) {
+        self.ends.insert(end.log, (end, end.index));
+    }
+
     /// Moves the log of a batch forward, and gives what its header says of it.
     fn take(&mut self, batch: &Batch, records: &[u8]) -> Identity {
-        let (term, log) = (batch.term.unwrap_or(self.term), batch.log);
+        let (term, log) = (batch.sent.map_or(self.term, |end| end.term), batch.log);
         let (end, commit) = self.ends.entry(log).or_insert_with(|| (LogEnd::before(log, term), 0));
         if batch.advance() == Advance::Yes {
-            *end = LogEnd { term, ..end.with(Advance::Yes, records) };
+            // What was sent has been checked, or begins the log here.
+            *end = batch.sent.unwrap_or_else(|| LogEnd { term, ..end.with(Advance::Yes, records) });
             debug_assert_eq!(end.index, batch.index, "the buffer and the writer count alike");
             if self.unsynced.last() != Some(&log) {
                 self.unsynced.push(log);

@@ -30,6 +30,16 @@ struct Headless {
     number: u32,
     /// What it replaces, if all else of it is there.
     sources: Option<Vec<u32>>,
+    header: LostHeader,
+}
+
+/// What is in place of a header.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum LostHeader {
+    /// Nothing.
+    Missing,
+    /// Something that does not check.
+    Damaged,
 }
 
 /// An index or a segment that is damaged, cut short or missing, and whose bodies nothing else has.
@@ -103,15 +113,17 @@ fn read_index(disk: &dyn Disk, name: &str, number: u32, incarnation: u64) -> Res
     let mut sector = [0; HEADER];
     let length = file.length().map_err(reading())?.min(HEADER as u64) as usize;
     file.read_exact_at(&mut sector[..length], 0).map_err(reading())?;
+    let headless = |header| {
+        let sources = index::sources_of_headless(&*file, incarnation, number).map_err(reading())?;
+        Ok(Reading::Headless(Headless { number, sources, header }))
+    };
     let header = match IndexHeader::decode(&sector[..length], incarnation, number) {
-        Front::Unfinished => {
-            let sources = index::sources_of_headless(&*file, incarnation, number).map_err(reading())?;
-            return Ok(Reading::Headless(Headless { number, sources }));
-        }
+        Front::Unfinished => return headless(LostHeader::Missing),
+        // A write that took a part of it, before the rest was written, leaves that as well.
+        Front::Damaged => return headless(LostHeader::Damaged),
         Front::Whole(header) => header,
         Front::Foreign(found) => return Err(OpenError::Format { file: name.to_owned(), found }),
         Front::Stranger => return damaged(0, "the index belongs to another journal"),
-        Front::Damaged => return damaged(0, "the header of the index does not check"),
     };
     match header.read_directory(&*file, incarnation) {
         Ok(directory) => Ok(Reading::Whole(Found { header, directory })),
@@ -186,24 +198,32 @@ impl Segments {
         self.leftover.extend(loose);
     }
 
-    /// An index without a header was never finished, unless what it replaces is gone already, or
-    /// more was written after it. What a writing that was cut short has left is removed, durably,
-    /// before the next one begins.
+    /// An index without a whole header was never finished, unless what it replaces is gone already,
+    /// or more was written after it. What a writing that was cut short has left is removed,
+    /// durably, before the next one begins.
     fn judge_headless(&mut self, oldest: u32) {
-        for Headless { number, sources } in std::mem::take(&mut self.headless) {
+        let headless = std::mem::take(&mut self.headless);
+        let others: HashSet<u32> = headless.iter().map(|index| index.number).collect();
+        for Headless { number, sources, header } in headless {
             let there = |source: &u32| {
                 let has_index = self.indexes.iter().any(|index| index.header.number == *source)
-                    || self.lost.iter().any(|lost| lost.number == *source);
+                    || self.lost.iter().any(|lost| lost.number == *source)
+                    || *source != number && others.contains(source);
                 if is_copied(*source) { has_index } else { *source >= oldest || has_index }
             };
+            // A header is written when all else of the index is on the disk.
+            let whole = header == LostHeader::Missing || sources.is_some();
             let unfinished = match is_copied(number) {
-                true => (number & !COPIED) + 1 == self.next && sources.iter().flatten().all(there),
+                true => whole && (number & !COPIED) + 1 == self.next && sources.iter().flatten().all(there),
                 false => number >= oldest,
             };
             if unfinished {
                 self.leftover.push(index_name(number));
             } else {
-                let what = "the index had been finished, and its header is gone";
+                let what = match header {
+                    LostHeader::Missing => "the index had been finished, and its header is gone",
+                    LostHeader::Damaged => "the header of the index does not check",
+                };
                 self.lost.push(LostSegment::new(number, index_name(number), 0, what));
             }
         }

@@ -195,6 +195,11 @@ impl BatchHeader {
     }
 }
 
+/// The most bytes of records that a batch has in a file of `file` bytes.
+pub(crate) fn most_records(file: u32) -> u64 {
+    u64::from(file) - u64::from(crate::options::BLOCK) - HEADER as u64
+}
+
 /// `length` rounded up to whole blocks.
 pub(crate) fn footprint(length: usize) -> u32 {
     (length as u32).next_multiple_of(crate::options::BLOCK)
@@ -205,8 +210,8 @@ pub(crate) struct Batch {
     pub(crate) log: LogId,
     /// The index of its log with it.
     pub(crate) index: u64,
-    /// The term of a batch that came from another journal.
-    pub(crate) term: Option<u64>,
+    /// The end of its log with it, where it came from another journal.
+    pub(crate) sent: Option<LogEnd>,
     pub(crate) file: u32,
     pub(crate) offset: u32,
     pub(crate) sequence: u64,

@@ -20,7 +20,7 @@ use super::received::Received;
 use super::table::{LogFile, Table};
 use super::tails::{Missing, Tails};
 use crate::cold::count::Counts;
-use crate::entry::Entry;
+use crate::entry::{Entry, Restated};
 use crate::group::{Group, Groups};
 use crate::log::{LogEnd, LogId};
 use crate::options::{BLOCK, Sizes};
@@ -176,13 +176,24 @@ impl Buffer {
     /// Appends an entry that came from elsewhere as the next of the log at `place`, in a batch of
     /// its own. Gives the file that it lies in.
     pub(crate) fn append_entry(&mut self, place: usize, entry: &Entry) -> u32 {
-        let records = entry.records();
-        self.fresh += records.len() as u64;
+        self.fresh += entry.records().len() as u64;
         self.close_open(self.tails.get(place).open);
-        let at = self.place(place, BatchKind::News, records.len());
+        let at = self.place(place, BatchKind::News, entry.records().len());
+        self.fill(at, entry.records(), (entry.count(), Some(entry.end())))
+    }
+
+    /// Appends what was restated elsewhere, in a batch of its own.
+    pub(crate) fn append_restated(&mut self, restated: &Restated) {
+        let place = self.tails.place(LogId::SYSTEM);
+        let at = self.place(place, BatchKind::Housekeeping, restated.records().len());
+        self.fill(at, restated.records(), (restated.count(), None));
+    }
+
+    /// Fills the batch that was just placed, and closes it. Gives the file that it lies in.
+    fn fill(&mut self, at: usize, records: &[u8], (count, sent): (u32, Option<LogEnd>)) -> u32 {
         let Pending::Open { batch, .. } = &mut self.pending[at] else { unreachable!("it was just placed") };
-        batch.term = Some(entry.end().term);
-        batch.records = entry.count();
+        batch.sent = sent;
+        batch.records = count;
         let bytes = batch.bytes.get_mut();
         bytes.reserve_exact(records.len() + BLOCK as usize);
         bytes.extend_from_slice(records);
@@ -311,10 +322,13 @@ impl Buffer {
         self.tails.behind(self.table.oldest().generation)
     }
 
-    /// Says again how far a log goes.
+    /// Says again how far a log goes, unless it goes further by now. An end that stands behind
+    /// later entries would be believed once these have left.
     pub(crate) fn restate_end(&mut self, end: LogEnd) {
         let place = self.tails.place(end.log);
-        self.append(place, None, &Draft::LogEnd { end }, BatchKind::Housekeeping);
+        if self.tails.get(place).index == end.index {
+            self.append(place, None, &Draft::LogEnd { end }, BatchKind::Housekeeping);
+        }
     }
 
     /// Takes the oldest file out of the table. The last batch says so, or another behind it, and
@@ -342,6 +356,28 @@ impl Buffer {
     /// Where the first entry lies of those that another journal misses.
     pub(crate) fn first_missing(&self, known: &HashMap<LogId, u64>) -> Result<Option<(u32, u32)>, Missing> {
         self.tails.first_missing(known)
+    }
+
+    /// The oldest file that what is not over may name: with a body that is held, a group that is
+    /// open, or something that is not written.
+    pub(crate) fn needed_from(&self) -> u32 {
+        let held = self.table.held_from().min(self.first_pending().file);
+        self.groups.oldest_file().map_or(held, |file| file.min(held))
+    }
+
+    /// What is restated from here on shares no batch with what was restated before.
+    pub(crate) fn end_housekeeping(&mut self) {
+        self.close_open(self.housekeeping);
+    }
+
+    /// See [`Tails::before`].
+    pub(crate) fn before(&self, file: u32) -> (Vec<(LogId, u64)>, Vec<LogId>) {
+        self.tails.before(file)
+    }
+
+    /// The next entry of the log at `place` is the one after `index`.
+    pub(crate) fn begin_behind(&mut self, place: usize, index: u64) {
+        self.tails.at(place).index = index;
     }
 
     /// Whether nothing is appended to a log any more.
@@ -504,8 +540,8 @@ fn new_batch(
 ) -> Batch {
     bytes.clear();
     bytes.resize(HEADER, 0);
-    let (term, bytes) = (None, RwLock::new(bytes));
-    Batch { log, index, term, file, offset, sequence, oldest: 0, records: 0, length: 0, kind, bytes }
+    let (sent, bytes) = (None, RwLock::new(bytes));
+    Batch { log, index, sent, file, offset, sequence, oldest: 0, records: 0, length: 0, kind, bytes }
 }
 
 /// A body that is in the buffer.

@@ -60,6 +60,12 @@ impl Entries {
         self.first
     }
 
+    /// The index of the first in `file` or behind it.
+    pub(crate) fn first_from(&self, file: u32) -> Option<u64> {
+        let at = self.places.partition_point(|place| place.0 < file);
+        (at < self.places.len()).then(|| self.first + at as u64)
+    }
+
     /// Where entry `index` lies, if it is still in the ring.
     pub(crate) fn place(&self, index: u64) -> Option<(u32, u32)> {
         let at = usize::try_from(index.checked_sub(self.first)?).ok()?;

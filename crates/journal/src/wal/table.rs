@@ -121,6 +121,21 @@ impl Table {
         self.files.iter().find(|file| file.holds > 0).map_or(self.head.generation, |file| file.generation)
     }
 
+    /// The files before this one, oldest first.
+    pub(crate) fn before(&self, file: u32) -> impl Iterator<Item = &LogFile> {
+        self.files.iter().take_while(move |older| older.generation < file)
+    }
+
+    /// The owners with a record in any file, in ascending order. They are all that there are, and
+    /// some that are gone.
+    pub(crate) fn all_owners(&self) -> Vec<Owner> {
+        let all: HashSet<Owner> =
+            self.files.iter().chain([&self.head]).flat_map(|file| &file.owners).copied().collect();
+        let mut all: Vec<Owner> = all.into_iter().collect();
+        all.sort_unstable();
+        all
+    }
+
     /// The bytes of all files but the head.
     pub(crate) fn closed_bytes(&self) -> u64 {
         self.closed_bytes

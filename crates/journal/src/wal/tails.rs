@@ -110,6 +110,19 @@ impl Tails {
         Ok(first)
     }
 
+    /// The index before the first entry of each log in `file` or behind it; and the logs that have
+    /// none there.
+    pub(crate) fn before(&self, file: u32) -> (Vec<(LogId, u64)>, Vec<LogId>) {
+        let (mut before, mut over) = (Vec::new(), Vec::new());
+        for tail in self.tails.iter().filter(|tail| !tail.ended && tail.index > 0) {
+            match tail.entries.first_from(file) {
+                Some(index) => before.push((tail.log, index - 1)),
+                None => over.push(tail.log),
+            }
+        }
+        (before, over)
+    }
+
     /// Whether nothing is appended to a log any more.
     pub(crate) fn has_ended(&self, log: LogId) -> bool {
         self.places.get(&log).is_some_and(|place| self.tails[*place].ended)

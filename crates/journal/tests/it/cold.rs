@@ -157,6 +157,22 @@ fn what_a_merge_replaces_stays_until_its_index_is_on_the_disk() {
 }
 
 #[test]
+fn a_header_of_which_a_part_was_written_is_none() {
+    let (_, end) = merge_once(&SimDisk::new(0, 8 << 20)).unwrap();
+    for (seed, at) in (0..12).flat_map(|seed| (end - 8..=end).map(move |at| (seed, at))) {
+        let disk = SimDisk::new(seed, 8 << 20);
+        // The system takes half of a write; the power goes as the rest follows.
+        disk.fault(at, Fault::Short);
+        disk.fault(at + 1, Fault::Crash);
+        merge_once(&disk);
+        disk.power_cut();
+        let mut found = Found::default();
+        Journal::open(Arc::new(disk), small(), &mut found).unwrap();
+        assert!(found.lost.is_empty(), "seed {seed}, half of write {at}: {:?}", found.lost);
+    }
+}
+
+#[test]
 fn a_file_that_is_wanted_leaves_although_there_is_room() {
     let disk = SimDisk::new(1, 8 << 20);
     let (journal, stepper, queues) = step(&disk);

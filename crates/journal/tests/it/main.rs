@@ -12,5 +12,6 @@ mod older;
 mod queues;
 mod scrub;
 mod simulation;
+mod snapshots;
 mod spill;
 mod verify;

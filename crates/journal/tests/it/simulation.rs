@@ -2,7 +2,8 @@
 //! on a disk that loses, tears and refuses writes; after each fault the journal is opened again and
 //! compared with a model.
 //!
-//! `JOURNAL_SEEDS` sets how many seeds are run, `JOURNAL_SEED` runs that one only.
+//! `JOURNAL_SEEDS` sets how many seeds are run; `JOURNAL_SEED` runs one (`7`) or a range of them
+//! (`300..2000`) only.
 
 mod copy;
 mod following;
@@ -15,11 +16,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use life::{Run, Totals};
 
 fn seeds() -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match number("JOURNAL_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("JOURNAL_SEEDS").unwrap_or(2000),
-    }
+    chosen().unwrap_or_else(|| {
+        let count = std::env::var("JOURNAL_SEEDS").ok().and_then(|text| text.parse().ok());
+        0..count.unwrap_or(2000)
+    })
+}
+
+/// The seeds that are to be run, and no others.
+fn chosen() -> Option<std::ops::Range<u64>> {
+    let wanted = std::env::var("JOURNAL_SEED").ok()?;
+    let number = |text: &str| text.parse::<u64>().expect("JOURNAL_SEED is a number, or a range such as 300..2000");
+    Some(match wanted.split_once("..") {
+        Some((first, end)) => number(first)..number(end),
+        None => number(&wanted)..number(&wanted) + 1,
+    })
 }
 
 #[test]

@@ -140,6 +140,8 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["recycle"],
             &["journal"],
             &["backup", "feed", "follower", "threads"],
+            &["snapshot"],
+            &["receiving"],
         ],
         allowed: &[],
     },

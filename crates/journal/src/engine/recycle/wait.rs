@@ -22,20 +22,20 @@ impl Wait {
     }
 
     /// The flush that is waited for.
-    pub(super) fn sequence(&self) -> Option<u64> {
+    pub(crate) fn sequence(&self) -> Option<u64> {
         self.sequence
     }
 }
 
 impl Engine {
     /// Begins to wait for all that is the case now.
-    pub(super) fn wait_from_now(&self) -> Wait {
+    pub(crate) fn wait_from_now(&self) -> Wait {
         Wait { group: self.with_buffer(|buffer| buffer.groups.last_begun()).unwrap_or(0), sequence: None }
     }
 
     /// Whether the wait is over, with everything up to `synced` flushed; makes sure that it can
     /// end.
-    pub(super) fn is_over(&self, synced: u64, wait: &mut Wait) -> bool {
+    pub(crate) fn is_over(&self, synced: u64, wait: &mut Wait) -> bool {
         let sequence = match wait.sequence {
             Some(sequence) => sequence,
             None => {

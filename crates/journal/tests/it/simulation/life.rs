@@ -331,12 +331,8 @@ impl Run {
     /// Ends every group and settles every reference: of the segments nothing may be left, unless
     /// the journal has failed.
     pub(super) fn drain(&mut self, journal: &Journal, stepper: &Stepper, totals: &mut Totals) {
+        self.end_groups(journal);
         let mut memory = self.memory.lock();
-        while let Some(OpenGroup { group, log, .. }) = memory.open.last().cloned() {
-            let mut appender = journal.appender(log);
-            appender.end_group(group);
-            memory.log(log, Change::End { group }, None, appender.ticket());
-        }
         let held = self.held.iter_mut().flat_map(|held| held.drain(..));
         held.for_each(|(_, address, _)| journal.appender(LogId::SYSTEM).release_hold(address));
         for ((owner, seq), (address, _)) in memory.places.clone() {
@@ -357,6 +353,15 @@ impl Run {
         let cold: Vec<_> = self.disk.names().into_iter().filter(|name| name.starts_with("cold/")).collect();
         assert!(cold.is_empty(), "{cold:?} {:?}", journal.stats());
         totals.drained += 1;
+    }
+
+    pub(super) fn end_groups(&self, journal: &Journal) {
+        let mut memory = self.memory.lock();
+        while let Some(OpenGroup { group, log, .. }) = memory.open.last().cloned() {
+            let mut appender = journal.appender(log);
+            appender.end_group(group);
+            memory.log(log, Change::End { group }, None, appender.ticket());
+        }
     }
 
     /// Adds up what became of the segments.
