@@ -279,8 +279,7 @@ impl Running {
         let Some(begun) = self.begun(channel) else { return Ok(Taken::Done) };
         let limit = usize::try_from(largest).unwrap_or(usize::MAX / 2);
         let count = attach.initial_delivery_count.unwrap_or(0);
-        // The limit is on the body; header and properties come on top.
-        let mut receiver = Receiver::new(destination, limit.saturating_add(limit / 4).saturating_add(64 << 10), count);
+        let mut receiver = Receiver::new(destination, limit, count);
         receiver.settles_second = attach.rcv_settle_mode == ReceiverSettleMode::Second;
         receiver.dynamic = dynamic;
         let lasts = receiver.dynamic.is_none() && named.is_some();

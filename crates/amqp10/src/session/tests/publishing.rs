@@ -1,6 +1,7 @@
 //! What peers send: answers, parts, credit, and what is wrong with messages.
 
 use broker::Rest;
+use testkit::broker::Setup;
 
 use super::scene::{ACCEPTED, Scene, text, to_server, transfer};
 use crate::codec::message::Properties;
@@ -261,4 +262,35 @@ fn a_queue_that_is_full_rejects_with_a_condition() {
         "disposition Receiver 0..0 settled accepted",
         "disposition Receiver 1..1 settled rejected amqp:resource-limit-exceeded",
     ]);
+}
+
+/// What a link announces holds for the whole message, header and properties included (part 2,
+/// §2.7.3), in one transfer and in several.
+#[test]
+fn a_message_may_be_as_large_as_its_link_says_and_no_larger() {
+    const MOST: usize = 4000;
+    for parts in [1, 3] {
+        let mut setup = Setup::memory();
+        setup.settings.limits.max_message_bytes = MOST as u64;
+        let scene = Scene::open(setup);
+        let mut peer = scene.session();
+        peer.attach_to(1, Some("q"));
+        peer.heard();
+        for (id, size) in [MOST, MOST + 1].into_iter().enumerate() {
+            let head = text(&"x".repeat(1000)).len() - 1000;
+            let message = text(&"x".repeat(size - head));
+            assert_eq!(message.len(), size);
+            let part = size.div_ceil(parts);
+            for (number, payload) in message.chunks(part).enumerate() {
+                let more = number + 1 < parts;
+                let first = if number == 0 { transfer(id as u32) } else { Transfer::default() };
+                peer.transfer(Transfer { handle: 1, more, ..first }, payload);
+            }
+            let heard = peer.heard();
+            match size > MOST {
+                true => assert!(heard[0].contains("amqp:link:message-size-exceeded"), "{heard:?}"),
+                false => assert_eq!(heard, ["disposition Receiver 0..0 settled accepted"]),
+            }
+        }
+    }
 }
