@@ -2,13 +2,15 @@
 //! given up. The simulation cuts them off at every moment.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use journal::{
-    Admission, Journal, OpenError, Piece, Pulled, Receiving, ReceivingError, Snapshot, SnapshotError, Stepper,
+    Admission, Disk, Journal, OpenError, Options, Piece, Pulled, RealDisk, Receiving, ReceivingError, Snapshot,
+    SnapshotError, Stepper,
 };
 use testkit::sim_disk::SimDisk;
 
-use crate::queues::{Queues, alive, body, check, open, rest, small, step};
+use crate::queues::{Queues, alive, body, check, counts, open, open_with, rest, small, step};
 
 fn disk() -> SimDisk {
     SimDisk::new(1, 8 << 20)
@@ -116,4 +118,53 @@ fn a_snapshot_is_given_up_before_its_journal_has_no_room() {
     drop(snapshot);
     rest(&steps);
     assert_eq!(journal.admission(), Admission::Open);
+}
+
+#[test]
+fn a_snapshot_is_sent_from_a_real_disk_while_a_thread_publishes() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = |name| -> Arc<dyn Disk> { Arc::new(RealDisk::open(folder.path().join(name)).unwrap()) };
+    let options = Options { max_bytes: 32 << 20, ..small() };
+    let start = |disk| {
+        let (opened, queues) = open_with(disk, options.clone()).unwrap();
+        let journal =
+            opened.start(&mut counts(&queues).into_iter(), queues.clone(), Box::new(|error| panic!("{error}")));
+        (journal, queues)
+    };
+    let (journal, queues) = start(disk("data"));
+    (0..1000).for_each(|at| queues.publish(&journal, 1, &body(1, at, 1000)));
+    let before = alive(&queues);
+    let to = disk("copy");
+    let mut receiving = Receiving::begin(Arc::clone(&to), options.clone()).unwrap();
+    let mut snapshot = journal.snapshot().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for at in 0..2000 {
+                queues.publish(&journal, 2, &body(2, at, 1000));
+                if at % 2 == 0 {
+                    queues.settle(&journal, 2, at);
+                }
+            }
+        });
+        loop {
+            match snapshot.pull().unwrap() {
+                Pulled::Piece(piece) => receiving.take(&piece).unwrap(),
+                Pulled::Nothing => std::thread::sleep(Duration::from_millis(1)),
+                Pulled::Done => break,
+            }
+        }
+    });
+    receiving.finish().unwrap();
+    drop(snapshot);
+    journal.close().unwrap();
+    let (copy, copied) = start(to);
+    check(&copy, &copied);
+    let (first, second): (Vec<_>, Vec<_>) = alive(&copied).into_iter().partition(|((owner, _), _)| *owner == 1);
+    assert_eq!(first, before.into_iter().collect::<Vec<_>>());
+    // A beginning of what the thread did: all odd numbers up to some one, and that.
+    let numbers: Vec<u64> = second.iter().map(|((_, seq), _)| *seq).collect();
+    let last = numbers.last().copied().unwrap_or(0);
+    let expected: Vec<u64> = (0..=last).filter(|seq| seq % 2 == 1 || *seq == last).take(numbers.len()).collect();
+    assert_eq!(numbers, expected);
+    copy.close().unwrap();
 }
