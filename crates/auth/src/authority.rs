@@ -24,6 +24,7 @@ use crate::ruling::{Rule, Ruling, TopicRule, Users, enters, roles_allow_key, rol
 use crate::sasl::MalformedResponse;
 use crate::sasl::scram::{self, Exchange, First, Verifier};
 use crate::throttle::{Attempt, Verdict};
+use crate::topic::{Actor, Expansions};
 use crate::{
     Cost, Denied, FailureLimits, Identity, Login, PasswordError, PasswordHash, Refusal, Resource, Right, Tags, User,
     UserError, UserLimits,
@@ -78,6 +79,7 @@ pub struct Authority {
     /// Exchanges of SCRAM begun.
     exchanges: AtomicU64,
     logins: Logins,
+    expansions: Expansions,
 }
 
 impl std::fmt::Debug for Authority {
@@ -105,6 +107,7 @@ impl Authority {
             decoy_key: RwLock::new(settings.decoy_key),
             exchanges: AtomicU64::new(0),
             logins: Logins::new(settings.plan, people, settings.failures, settings.boot_key),
+            expansions: Expansions::default(),
         })
     }
 
@@ -481,17 +484,16 @@ impl Authority {
         key: &str,
         right: Right,
     ) -> Result<(), Denied> {
+        let who = (identity.actor(), &self.expansions);
         let allows = match identity.grant() {
             Some(grant) => {
-                let by_role = |users: &Users| {
-                    roles_allow_key(users, &grant.scopes, identity.user(), (vhost, exchange), key, right)
-                };
+                let by_role = |users: &Users| roles_allow_key(users, &grant.scopes, who, (vhost, exchange), key, right);
                 grant.scopes.allows_key(vhost, exchange, key, right) || by_role(&self.people.users.read())
             }
             None if identity.is_operator() => true,
             None => {
                 let users = self.people.users.read();
-                TopicRule::of(&users, identity.user(), (vhost, exchange), key, right).allows()
+                TopicRule::of(&users, who, (vhost, exchange), key, right).allows()
             }
         };
         if allows {
@@ -520,9 +522,9 @@ impl Authority {
         }
     }
 
-    /// The rule by which [`Authority::authorize_topic`] decides for a user.
-    pub fn explain_topic(&self, user: &str, vhost: &str, exchange: &str, key: &str, right: Right) -> Ruling {
-        TopicRule::of(&self.people.users.read(), user, (vhost, exchange), key, right).into()
+    /// The rule by which [`Authority::authorize_topic`] decides for a user and its client.
+    pub fn explain_topic(&self, actor: Actor<'_>, vhost: &str, exchange: &str, key: &str, right: Right) -> Ruling {
+        TopicRule::of(&self.people.users.read(), (actor, &self.expansions), (vhost, exchange), key, right).into()
     }
 
     /// Whether a user may enter a virtual host, by a permission of its own or of a role.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::backend::Grant;
-use crate::{PasswordHash, ResourceKind, Right, Tags};
+use crate::{Actor, PasswordHash, ResourceKind, Right, Tags};
 
 /// Decisions kept per identity. A connection seldom uses more names in turn (RabbitMQ keeps 12 per
 /// channel).
@@ -20,6 +20,8 @@ pub struct Identity {
     user: Arc<str>,
     tags: Tags,
     proof: Proof,
+    /// What its client is called.
+    client: Option<Arc<str>>,
     granted: Mutex<Granted>,
 }
 
@@ -86,13 +88,14 @@ pub(crate) struct Question<'a> {
 /// The same user, without the decisions.
 impl Clone for Identity {
     fn clone(&self) -> Self {
-        Self { proof: self.proof.clone(), ..Self::new(Arc::clone(&self.user), self.tags.clone()) }
+        let (proof, client) = (self.proof.clone(), self.client.clone());
+        Self { proof, client, ..Self::new(Arc::clone(&self.user), self.tags.clone()) }
     }
 }
 
 impl Identity {
     pub(crate) fn new(user: Arc<str>, tags: Tags) -> Self {
-        Self { user, tags, proof: Proof::Name, granted: Mutex::default() }
+        Self { user, tags, proof: Proof::Name, client: None, granted: Mutex::default() }
     }
 
     /// A user that has shown the password of this hash.
@@ -163,6 +166,17 @@ impl Identity {
     /// True for the operator of the broker, who may do everything.
     pub fn is_operator(&self) -> bool {
         matches!(self.proof, Proof::Operator)
+    }
+
+    /// The same user as a client of this name, which topic permissions may be about.
+    #[must_use]
+    pub fn named(self, client: Option<&str>) -> Self {
+        Self { client: client.map(Arc::from), ..self }
+    }
+
+    /// Who acts, for topic permissions.
+    pub fn actor(&self) -> Actor<'_> {
+        Actor { user: &self.user, client: self.client.as_deref() }
     }
 
     /// The name of the user.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::topic::{Actor, Expansions};
 use crate::{Pattern, Resource, Right, Scopes, TopicPattern, User};
 
 /// All users by name.
@@ -45,7 +46,7 @@ pub(crate) fn roles_enter(users: &Users, scopes: &Scopes, vhost: &str) -> bool {
 pub(crate) fn roles_allow_key(
     users: &Users,
     scopes: &Scopes,
-    user: &str,
+    (actor, expansions): (Actor<'_>, &Expansions),
     (vhost, exchange): (&str, &str),
     key: &str,
     right: Right,
@@ -57,7 +58,7 @@ pub(crate) fn roles_allow_key(
             Right::Write | Right::Configure => &topic.write,
         });
         role.permissions.get(vhost).is_some_and(may)
-            && pattern.is_none_or(|pattern| pattern.matches_for(user, vhost, key))
+            && pattern.is_none_or(|pattern| pattern.matches_by_role(actor, vhost, key, expansions))
     })
 }
 
@@ -120,8 +121,14 @@ pub(crate) enum TopicRule<'a> {
 impl<'a> TopicRule<'a> {
     /// The rule for a user, an exchange and a key. Any key is free if neither the user nor one of
     /// its roles has a topic permission for the exchange.
-    pub(crate) fn of(users: &'a Users, user: &str, (vhost, exchange): (&str, &str), key: &str, right: Right) -> Self {
-        let Some(user) = users.get(user) else { return Self::Free };
+    pub(crate) fn of(
+        users: &'a Users,
+        (actor, expansions): (Actor<'_>, &Expansions),
+        (vhost, exchange): (&str, &str),
+        key: &str,
+        right: Right,
+    ) -> Self {
+        let Some(user) = users.get(actor.user) else { return Self::Free };
         let mut refused = None;
         for (role, holder) in holders(users, user) {
             let Some(permission) = holder.topic_permission(vhost, exchange) else { continue };
@@ -130,8 +137,8 @@ impl<'a> TopicRule<'a> {
                 Right::Write | Right::Configure => &permission.write,
             };
             let matches = match role {
-                None => pattern.matches(key),
-                Some(_) => pattern.matches_for(&user.name, vhost, key),
+                None => pattern.matches(actor, vhost, key, expansions),
+                Some(_) => pattern.matches_by_role(actor, vhost, key, expansions),
             };
             if matches {
                 return Self::Granted(Found { pattern, role });

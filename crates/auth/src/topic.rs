@@ -2,22 +2,46 @@
 //! by to take from it.
 //!
 //! A user without such a permission for an exchange may use any key there. The patterns may name
-//! who acts: `{username}` and `{vhost}` stand for the user's and the virtual host's name, letter by
-//! letter.
+//! who acts: `{username}` and `{vhost}` stand for the names of the user and of the virtual host,
+//! letter by letter. `{client_id}` stands for the name of the client, as one word of a key.
+//!
+//! A pattern is compiled when it is set, as long as it is the same for all clients of its user.
+//! Others are compiled when they are asked for, and [`Expansions`] keeps the last of them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::{Pattern, PatternError};
+
+const USER: &str = "{username}";
+const VHOST: &str = "{vhost}";
+const CLIENT: &str = "{client_id}";
+
+/// Who acts, as patterns may name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Actor<'a> {
+    /// The user.
+    pub user: &'a str,
+    /// What its client is called; `None` for one without a name.
+    pub client: Option<&'a str>,
+}
 
 /// A pattern for routing keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicPattern {
     source: Box<str>,
-    /// Its variables stand for names as they are, whatever letters these are made of.
-    expanded: Pattern,
+    /// Its variables stand for names as they are, whatever letters these are made of. `None` if
+    /// that is another pattern for each client.
+    expanded: Option<Pattern>,
 }
 
 impl TopicPattern {
     fn new(source: &str, user: &str, vhost: &str) -> Result<Self, PatternError> {
-        let expanded = Pattern::with_names(source, &[("{username}", user), ("{vhost}", vhost)])?;
+        // The name of a client changes no more than what letters it stands for.
+        let expanded = Pattern::with_names(source, &[(USER, user), (VHOST, vhost), (CLIENT, "x")])?;
+        let expanded = Some(expanded).filter(|_| !source.contains(CLIENT));
         Ok(Self { source: source.into(), expanded })
     }
 
@@ -26,19 +50,99 @@ impl TopicPattern {
         &self.source
     }
 
-    /// Whether the pattern is found anywhere in `key`.
-    pub fn matches(&self, key: &str) -> bool {
-        self.expanded.matches(key)
+    /// Whether it is another pattern for each client.
+    pub fn names_client(&self) -> bool {
+        self.expanded.is_none()
+    }
+
+    /// Whether the pattern is found anywhere in `key`, for a user that has it itself. One that
+    /// names the client matches nothing for a client without a name, or with one of more than
+    /// 1 KiB.
+    pub(crate) fn matches(&self, actor: Actor<'_>, vhost: &str, key: &str, expansions: &Expansions) -> bool {
+        match &self.expanded {
+            Some(expanded) => expanded.matches(key),
+            None => expansions.matches(&self.source, actor, vhost, key),
+        }
     }
 
     /// The same for a user that has the pattern from a role: `{username}` stands for its own name.
-    pub(crate) fn matches_for(&self, user: &str, vhost: &str, key: &str) -> bool {
-        if !self.source.contains("{username}") {
-            return self.matches(key);
+    pub(crate) fn matches_by_role(&self, actor: Actor<'_>, vhost: &str, key: &str, expansions: &Expansions) -> bool {
+        if self.source.contains(USER) {
+            return expansions.matches(&self.source, actor, vhost, key);
         }
-        let own = Pattern::with_names(&self.source, &[("{username}", user), ("{vhost}", vhost)]);
-        // With a longer name the pattern may be too large to use: then it matches nothing.
-        own.is_ok_and(|own| own.matches(key))
+        self.matches(actor, vhost, key, expansions)
+    }
+}
+
+/// Patterns with the names of those who have asked lately, so that a client does not make the
+/// broker compile one for each of its messages. The number is bounded, in two generations: what has
+/// not been asked for while one filled goes with it.
+#[derive(Debug, Default)]
+pub(crate) struct Expansions(Mutex<Generations>);
+
+/// The longest name of a client that patterns can name, in bytes.
+const LONGEST_CLIENT: usize = 1024;
+/// Patterns of one generation.
+const GENERATION: usize = 256;
+
+#[derive(Debug, Default)]
+struct Generations {
+    young: HashMap<Named, Option<Arc<Pattern>>>,
+    old: HashMap<Named, Option<Arc<Pattern>>>,
+}
+
+/// A pattern, and the names in it: of the user, the virtual host, the client.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Named {
+    source: Box<str>,
+    names: [Box<str>; 3],
+}
+
+/// A name as one word of a routing key, as topics of MQTT have it. Clients choose their names: one
+/// with a separator or a wildcard in it would reach what is another's.
+fn as_word(name: &str) -> String {
+    let mut word = String::with_capacity(name.len());
+    for letter in name.chars() {
+        match letter {
+            '.' => word.push_str("%2E"),
+            '*' => word.push_str("%2A"),
+            '#' => word.push_str("%23"),
+            '%' => word.push_str("%25"),
+            _ => word.push(letter),
+        }
+    }
+    word
+}
+
+impl Expansions {
+    fn matches(&self, source: &str, actor: Actor<'_>, vhost: &str, key: &str) -> bool {
+        let client = match actor.client {
+            None | Some("") if source.contains(CLIENT) => return false,
+            Some(long) if long.len() > LONGEST_CLIENT => return false,
+            client => client.filter(|_| source.contains(CLIENT)).unwrap_or_default(),
+        };
+        let names = [actor.user.into(), vhost.into(), as_word(client).into()];
+        let named = Named { source: source.into(), names };
+        let expanded = self.expand(named);
+        expanded.is_some_and(|pattern| pattern.matches(key))
+    }
+
+    /// `None` for a pattern that is too large to use with these names: it matches nothing.
+    fn expand(&self, named: Named) -> Option<Arc<Pattern>> {
+        let known = |generations: &mut Generations| {
+            generations.young.get(&named).cloned().or_else(|| generations.old.remove(&named))
+        };
+        let known = known(&mut self.0.lock());
+        let expanded = known.unwrap_or_else(|| {
+            let [user, vhost, client] = &named.names;
+            Pattern::with_names(&named.source, &[(USER, user), (VHOST, vhost), (CLIENT, client)]).ok().map(Arc::new)
+        });
+        let mut generations = self.0.lock();
+        if generations.young.len() >= GENERATION {
+            generations.old = std::mem::take(&mut generations.young);
+        }
+        generations.young.insert(named, expanded.clone());
+        expanded
     }
 }
 
@@ -65,22 +169,75 @@ impl TopicPermission {
 mod tests {
     use super::*;
 
+    fn matches(pattern: &str, client: Option<&str>, key: &str) -> bool {
+        let permission = TopicPermission::new("a.b", "/", pattern, "").unwrap();
+        assert_eq!(permission.write.as_str(), pattern);
+        let (actor, expansions) = (Actor { user: "a.b", client }, Expansions::default());
+        let by_user = permission.write.matches(actor, "/", key, &expansions);
+        assert_eq!(permission.write.matches_by_role(actor, "/", key, &expansions), by_user, "{pattern} on {key}");
+        by_user
+    }
+
     #[test]
     fn variables_stand_for_names_letter_by_letter() {
         for (pattern, key, expected) in [
             ("^{username}\\.", "a.b.c", true),
             ("^{username}\\.", "axb.c", false),
             ("^{vhost}-{username}$", "/-a.b", true),
-            // It is for protocols whose clients have one: here it is letters.
-            ("^{client_id}$", "a.b", false),
             ("", "", true),
             ("", "k", false),
             (".*", "k", true),
         ] {
-            let permission = TopicPermission::new("a.b", "/", pattern, "").unwrap();
-            assert_eq!(permission.write.matches(key), expected, "{pattern} on {key}");
-            assert_eq!(permission.write.as_str(), pattern);
+            assert_eq!(matches(pattern, None, key), expected, "{pattern} on {key}");
         }
         assert!(TopicPermission::new("u", "/", "(", "").is_err());
+        assert!(TopicPermission::new("u", "/", "{client_id}(", "").is_err());
+    }
+
+    /// Clients choose their names: none may stand for more than itself.
+    #[test]
+    fn a_client_matches_by_its_own_name_alone() {
+        for (pattern, client, key, expected) in [
+            ("^dev\\.{client_id}$", "one", "dev.one", true),
+            ("^dev\\.{client_id}$", "one", "dev.two", false),
+            ("^dev\\.{client_id}$", ".*", "dev.one", false),
+            ("^dev\\.{client_id}$", ".*", "dev.%2E%2A", true),
+            ("^dev\\.{client_id}\\.", "*", "dev.*.x", false),
+            ("^dev\\.{client_id}$", "#", "dev.#", false),
+            ("^dev\\.{client_id}\\.", "one.in", "dev.one.in.x", false),
+            ("^dev\\.{client_id}\\.", "one.in", "dev.one%2Ein.x", true),
+            ("^dev\\.{client_id}\\.", "one%2Ein", "dev.one%2Ein.x", false),
+            ("^dev\\.{client_id}$", "one|", "dev.", false),
+            ("^dev\\.{client_id}$", "(?:)", "dev.", false),
+            ("^dev\\.\\Q{client_id}\\E$", "\\E.*", "dev.one", false),
+            ("^dev\\.\\Q{client_id}\\E$", "\\E.*", "dev.\\E%2E%2A", true),
+            // One that looks like a variable is none.
+            ("^\\Q{client_id}\\E$", "{username}", "a.b", false),
+            ("^{client_id}$", "{username}", "a.b", false),
+            ("^{client_id}$", "{username}", "{username}", true),
+            ("^[{client_id}]$", "a", "b", false),
+            ("^{username}/{client_id}/", "one", "a.b/one/x", true),
+        ] {
+            assert_eq!(matches(pattern, Some(client), key), expected, "{pattern} for {client} on {key}");
+        }
+        for client in [None, Some("")] {
+            for key in ["", "dev.", "{client_id}", "dev.{client_id}"] {
+                assert!(!matches("^(dev\\.)?{client_id}|", client, key), "a client without a name on {key}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_kept_for_clients_is_bounded() {
+        let expansions = Expansions::default();
+        let permission = TopicPermission::new("u", "/", "^{client_id}$", "").unwrap();
+        for number in 0..3 * GENERATION {
+            let client = number.to_string();
+            let actor = Actor { user: "u", client: Some(&client) };
+            assert!(permission.write.matches(actor, "/", &client, &expansions));
+            assert!(!permission.write.matches(actor, "/", "x", &expansions));
+        }
+        let kept = expansions.0.lock();
+        assert!(kept.young.len() <= GENERATION && kept.old.len() <= GENERATION);
     }
 }

@@ -324,9 +324,13 @@ impl<'a> Translator<'a> {
     fn quotation(&mut self) -> String {
         let (inner, rest) = self.rest.split_once("\\E").unwrap_or((self.rest, ""));
         self.rest = rest;
-        let mut text = inner.to_owned();
-        for (name, value) in self.names {
-            text = text.replace(name, value);
+        // In one pass: a text that a name stands for may look like another name.
+        let (mut text, mut rest) = (String::with_capacity(inner.len()), inner);
+        while let Some(letter) = rest.chars().next() {
+            let named = self.names.iter().find(|(name, _)| rest.starts_with(name));
+            let taken = named.map_or(letter.len_utf8(), |(name, _)| name.len());
+            text.push_str(named.map_or(&rest[..taken], |(_, value)| value));
+            rest = &rest[taken..];
         }
         text
     }

@@ -123,7 +123,7 @@ impl ClientShared {
         Self {
             number: engine.clients.number(),
             user: login.identity.user().to_owned(),
-            identity: login.identity,
+            identity: login.identity.named(login.name.as_deref()),
             vhost: login.vhost,
             protocol: login.protocol,
             peer: login.peer,

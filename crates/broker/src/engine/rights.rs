@@ -5,7 +5,7 @@
 //! themselves, and are checked against the new rights here, before the change is answered. One that
 //! begins at the same moment checks once more after it has begun.
 
-use std::cell::OnceCell;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -140,9 +140,9 @@ impl Engine {
                 let new = || self.authority.identity_of(user).map(Arc::new);
                 users.entry(user.into()).or_insert_with(new).clone()
             };
-            let own = subscribed(&vhost).into_iter().filter_map(|(queue, user)| {
+            let own = subscribed(&vhost).into_iter().filter_map(|Subscribed { queue, user, client }| {
                 let identity = known(&user)?;
-                Some((queue.id, Owned { queue, identity: Some(identity) }))
+                Some((queue.id, Owned { queue, identity: Some(as_client(&identity, client.as_deref())) }))
             });
             self.sever(&vhost, &own.collect(), &|_| false);
         }
@@ -153,9 +153,9 @@ impl Engine {
     fn take_away(&self, vhost: &str, clients: &ByNumber, user: &str, identity: Option<&Arc<Identity>>) {
         let Some(vhost) = self.catalog.vhost(vhost) else { return };
         let mut work = Vec::new();
-        let own = owned_by(&vhost, clients, user).into_iter().map(|queue| {
-            let owned = Owned { queue: Arc::clone(&queue), identity: identity.cloned() };
-            (queue.id, owned)
+        let own = owned_by(&vhost, clients, user).into_iter().map(|(queue, client)| {
+            let identity = identity.map(|identity| as_client(identity, client.as_deref()));
+            (queue.id, Owned { queue, identity })
         });
         self.sever(&vhost, &own.collect(), &|client| clients.contains_key(&client));
         if clients.is_empty() {
@@ -179,15 +179,15 @@ impl Engine {
     /// not read, or on a shared subscription to what it must not read.
     fn expel_unentitled(&self, vhost: &Vhost, queue: &Arc<Queue>, clients: &ByNumber, visit: &mut Visit<'_>) {
         let shared = shared_bindings(vhost, queue, self);
-        let unentitled = OnceCell::new();
-        let leaves = |client| {
-            let Some(client) = clients.get(&client) else { return false };
+        let known = RefCell::new(HashMap::new());
+        let leaves = |number| {
+            let Some(client) = clients.get(&number) else { return false };
             let asked = Resource::queue(&queue.name);
             let ask = || {
                 self.authority.authorize(&client.identity, &queue.vhost, asked, Right::Read).is_err()
                     || !shared.iter().all(|held| self.may_bind(&client.identity, held, queue))
             };
-            *unentitled.get_or_init(ask)
+            *known.borrow_mut().entry(number).or_insert_with(ask)
         };
         queue.expel(&leaves, visit);
     }
@@ -274,26 +274,44 @@ struct Owned {
     identity: Option<Arc<Identity>>,
 }
 
-/// The queues of subscriptions that belong to one user each, with these.
-fn subscribed(vhost: &Vhost) -> Vec<(Arc<Queue>, Box<str>)> {
+/// The user as this client.
+fn as_client(identity: &Arc<Identity>, client: Option<&str>) -> Arc<Identity> {
+    match client {
+        None => Arc::clone(identity),
+        client => Arc::new(Identity::clone(identity).named(client)),
+    }
+}
+
+/// The queue of a subscription that belongs to one user, and what its client is called.
+struct Subscribed {
+    queue: Arc<Queue>,
+    user: Box<str>,
+    client: Option<Box<str>>,
+}
+
+fn subscribed(vhost: &Vhost) -> Vec<Subscribed> {
     let tables = vhost.tables.read();
     let queues = tables.subscriptions.queues().filter_map(|id| {
         let fact = tables.subscriptions.of_queue(id)?;
         let is_of_one = fact.name.client.is_some() || fact.sharing == Sharing::Exclusive;
         let queue = tables.queue_by_id(id).filter(|queue| is_of_one && queue.exclusive_to.is_none())?;
-        Some((Arc::clone(queue), queue.payer()?.user().into()))
+        let client = fact.name.client.as_deref().map(Box::from);
+        Some(Subscribed { queue: Arc::clone(queue), user: queue.payer()?.user().into(), client })
     });
     queues.collect()
 }
 
-/// The exclusive queues of these clients, and the subscriptions of their user.
-fn owned_by(vhost: &Vhost, clients: &ByNumber, user: &str) -> Vec<Arc<Queue>> {
-    let mut owned: Vec<_> =
-        subscribed(vhost).into_iter().filter(|(_, of)| **of == *user).map(|(queue, _)| queue).collect();
+/// The exclusive queues of these clients, and the subscriptions of their user, each with what its
+/// client is called.
+fn owned_by(vhost: &Vhost, clients: &ByNumber, user: &str) -> Vec<(Arc<Queue>, Option<Box<str>>)> {
+    let own = subscribed(vhost).into_iter().filter(|subscribed| *subscribed.user == *user);
+    let mut owned: Vec<_> = own.map(|Subscribed { queue, client, .. }| (queue, client)).collect();
     if !clients.is_empty() {
         let tables = vhost.tables.read();
-        let is_own = |queue: &&Arc<Queue>| queue.exclusive_to.is_some_and(|owner| clients.contains_key(&owner));
-        owned.extend(tables.queues().filter(is_own).cloned());
+        owned.extend(tables.queues().filter_map(|queue| {
+            let owner = clients.get(&queue.exclusive_to?)?;
+            Some((Arc::clone(queue), owner.name.as_deref().map(Box::from)))
+        }));
     }
     owned
 }

@@ -228,7 +228,7 @@ fn try_publish(engine: &Arc<Engine>, vhost: &Arc<Vhost>, will: &Claimed, now: In
         vhost: vhost.name.to_string(),
         protocol: "will",
         peer: client.to_string(),
-        name: None,
+        name: Some(client.to_string()),
         properties: Table::default(),
         terms: Terms::default(),
     };

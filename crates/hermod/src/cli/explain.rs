@@ -24,7 +24,8 @@ pub(crate) fn command(command: Command) -> Command {
                 .arg(position("in", "VHOST", "The vhost"))
                 .arg(position("kind", "KIND", "queue, exchange or vhost"))
                 .arg(Arg::new("name").value_name("NAME").default_value("").help("The queue or the exchange"))
-                .arg(option("key", "KEY", "A routing key, for topic permissions")),
+                .arg(option("key", "KEY", "A routing key, for topic permissions"))
+                .arg(option("client", "NAME", "What its client is called, for patterns with {client_id}")),
         )
         .subcommand(
             Command::new("route")
@@ -58,6 +59,7 @@ pub(crate) fn run(server: &Server, arguments: &ArgMatches, form: Form) -> Result
             kind: given_text("kind"),
             name: given_text("name"),
             key: given.get_one::<String>("key").cloned(),
+            client: given.get_one::<String>("client").cloned(),
         },
         "route" => Explain::Route {
             vhost: given_text("vhost"),

@@ -50,7 +50,7 @@ async fn access(visitor: Visitor, State(source): Shared, Path(user): Path<String
         "" => vhosts.first().cloned().unwrap_or_default(),
         vhost => vhost.to_owned(),
     };
-    let key = given.name("key");
+    let (key, client) = (given.name("key"), given.name("client"));
     let found = if given.is_ticked("name") {
         let what = Explain::Access {
             user: user.clone(),
@@ -58,6 +58,7 @@ async fn access(visitor: Visitor, State(source): Shared, Path(user): Path<String
             kind: kind.to_owned(),
             name: given.name("name").to_owned(),
             key: (!key.is_empty()).then(|| key.to_owned()),
+            client: (!client.is_empty()).then(|| client.to_owned()),
         };
         Some(explained(&visitor.asker, &source, what).await?)
     } else {
@@ -68,12 +69,14 @@ async fn access(visitor: Visitor, State(source): Shared, Path(user): Path<String
         ("kind", kind),
         ("name", given.name("name")),
         ("key", key),
+        ("client", client),
     ]);
     let fields = html! {
         (form.vhosts(&vhosts))
         (form.choice("kind", "Kind", &[("queue", "queue"), ("exchange", "exchange")]))
         (form.field("name", "Name", "text", "of a queue or an exchange; it need not be there"))
         (form.field("key", "Routing key", "text", "for topic permissions, if you want"))
+        (form.field("client", "Client", "text", "what it is called, for patterns with {client_id}"))
     };
     let body = html! {
         p .hint { "What '" (user) "' may do with a queue or an exchange, and by which pattern." }

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use auth::{Authority, Identity, Resource, Right, Ruling};
+use auth::{Actor, Authority, Identity, Resource, Right, Ruling};
 use axum::Router;
 use axum::extract::{Query, State};
 use axum::routing::get;
@@ -44,6 +44,9 @@ pub enum Explain {
         name: String,
         /// A routing key, for a topic exchange.
         key: Option<String>,
+        /// What the client is called, for patterns that name it.
+        #[serde(default)]
+        client: Option<String>,
     },
     /// Where a message would go.
     Route {
@@ -112,7 +115,10 @@ impl Explain {
     /// `NotFound` without the thing that it is about, `Precondition` for a request without meaning.
     pub(crate) fn of(&self, source: &Source) -> Result<Explanation, Error> {
         match self {
-            Self::Access { user, vhost, kind, name, key } => access(source, user, vhost, (kind, name), key.as_deref()),
+            Self::Access { user, vhost, kind, name, key, client } => {
+                let actor = Actor { user, client: client.as_deref() };
+                access(source, actor, vhost, (kind, name), key.as_deref())
+            }
             Self::Route { vhost, exchange, routing_key, headers } => {
                 let headers = table(headers).map_err(Error::precondition)?;
                 route(source, vhost, exchange, routing_key, &headers)
@@ -174,7 +180,14 @@ fn document(given: &Given, name: &str) -> Result<Map<String, Json>, Failure> {
 
 async fn answer_access(asker: Asker, State(source): Shared, Query(given): Wanted) -> Answer {
     let [user, vhost, kind, name] = ["user", "vhost", "kind", "name"].map(|field| text(&given, field));
-    let what = Explain::Access { user, vhost, kind, name, key: given.get("key").cloned() };
+    let what = Explain::Access {
+        user,
+        vhost,
+        kind,
+        name,
+        key: given.get("key").cloned(),
+        client: given.get("client").cloned(),
+    };
     shown(explained(&asker, &source, what).await?)
 }
 
@@ -211,12 +224,13 @@ async fn answer_error(asker: Asker, State(source): Shared, Query(given): Wanted)
 /// What a user may do, by the patterns of its permissions.
 fn access(
     source: &Source,
-    user: &str,
+    actor: Actor<'_>,
     vhost: &str,
     (kind, name): (&str, &str),
     key: Option<&str>,
 ) -> Result<Explanation, Error> {
-    let asked = Asked::of(source, user);
+    let user = actor.user;
+    let asked = Asked::of(source, actor);
     let resource = match kind {
         "queue" => Resource::queue(name),
         "exchange" => Resource::exchange(name),
@@ -256,14 +270,16 @@ fn access(
 struct Asked<'a> {
     authority: &'a Authority,
     user: &'a str,
+    /// What its client is called.
+    client: Option<&'a str>,
     guest: Option<Identity>,
 }
 
 impl<'a> Asked<'a> {
-    fn of(source: &'a Source, user: &'a str) -> Self {
+    fn of(source: &'a Source, Actor { user, client }: Actor<'a>) -> Self {
         let authority = source.broker.authority();
         let guest = if authority.user(user).is_none() { source.broker.guest(user) } else { None };
-        Self { authority, user, guest }
+        Self { authority, user, client, guest: guest.map(|guest| guest.named(client)) }
     }
 
     fn ruling(&self, vhost: &str, resource: Resource<'_>, right: Right) -> Ruling {
@@ -276,12 +292,23 @@ impl<'a> Asked<'a> {
     /// The outcome for a routing key of an exchange, and the reason.
     fn of_key(&self, vhost: &str, exchange: &str, key: &str, right: Right) -> (&'static str, String) {
         let Some(guest) = &self.guest else {
-            let ruling = self.authority.explain_topic(self.user, vhost, exchange, key, right);
-            return (outcome(&ruling), because(&ruling, self.user, vhost));
+            let actor = Actor { user: self.user, client: self.client };
+            let ruling = self.authority.explain_topic(actor, vhost, exchange, key, right);
+            return (outcome(&ruling), because(&ruling, self.user, vhost) + self.unnamed(&ruling));
         };
         match self.authority.authorize_topic(guest, vhost, exchange, key, right) {
             Ok(()) => ("allowed", "a scope or a role that it was given allows this key".to_owned()),
             Err(_) => ("refused", "none of its scopes and roles allows this key".to_owned()),
+        }
+    }
+
+    /// Said of a pattern that depends on the client, if it was not said which one that is.
+    fn unnamed(&self, ruling: &Ruling) -> &'static str {
+        match ruling {
+            Ruling::Refused { pattern, .. } if self.client.is_none() && pattern.contains("{client_id}") => {
+                "; {client_id} is the name of the client, and none was given (--client)"
+            }
+            _ => "",
         }
     }
 
@@ -301,7 +328,7 @@ fn needs(kind: &str, right: usize) -> &'static str {
 }
 
 fn entry(source: &Source, user: &str, vhost: &str) -> Explanation {
-    let asked = Asked::of(source, user);
+    let asked = Asked::of(source, Actor { user, client: None });
     let is_known = asked.guest.is_some() || asked.authority.user(user).is_some();
     let may = asked.enters(vhost);
     let reason = match (is_known, may) {

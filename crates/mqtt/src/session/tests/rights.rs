@@ -67,3 +67,78 @@ fn a_stored_session_may_have_filters_of_each_kind_that_its_user_may_read() {
     ["a/1", "a/2", "b/1"].into_iter().for_each(|topic| scene.v3("p").publish(1, topic, "x"));
     assert_eq!(client.heard().len(), 2);
 }
+
+/// The client's own name is one word of the key, whatever letters it has. A change of rights holds
+/// the filters of clients that are away to their own names.
+#[test]
+fn a_topic_permission_may_name_the_client() {
+    let scene = Scene::new();
+    let mut user = scene.broker.authority().user("guest").unwrap();
+    let own =
+        auth::TopicPermission::new("guest", "/", "^dev\\.{client_id}\\.", "^(dev\\.{client_id}\\.|all$)").unwrap();
+    user.topic_permissions.insert(("/".into(), "amq.topic".into()), own);
+    scene.broker.put_user(user).unwrap();
+    let ask = |id: &str, filter: &str| {
+        let (mut client, _) = scene.stored(id, 600);
+        client.subscribe(filter, QoS::AtLeastOnce);
+        client.heard()[0].split(' ').nth(1).unwrap().to_owned()
+    };
+    for (id, filter, answer) in [
+        ("one", "dev/one/#", "0x01"),
+        ("one", "all", "0x01"),
+        ("one", "dev/two/#", "0x87"),
+        ("one", "dev/+/x", "0x87"),
+        ("two.in", "dev/two.in/x", "0x01"),
+        ("two.in", "dev/two/in/x", "0x87"),
+        (".*", "dev/one/#", "0x87"),
+        (".*", "dev/.*/x", "0x01"),
+        ("+", "dev/+/x", "0x87"),
+        ("*", "dev/+/x", "0x87"),
+        ("#", "dev/#", "0x87"),
+    ] {
+        assert_eq!(ask(id, filter), answer, "{id} subscribes to {filter}");
+    }
+    // Publishes are held to it, too; MQTT 5 says why.
+    let mut two = scene.v5("two");
+    two.publish(1, "dev/two/x", "1");
+    two.publish(2, "dev/one/x", "2");
+    let heard = two.heard();
+    assert!(heard[0].starts_with("PUBACK 1 no matching"), "{heard:?}");
+    assert!(heard[1].starts_with("PUBACK 2 not authorized"), "{heard:?}");
+    let mut user = scene.broker.authority().user("guest").unwrap();
+    user.topic_permissions.insert(
+        ("/".into(), "amq.topic".into()),
+        auth::TopicPermission::new("guest", "/", ".*", "^dev\\.{client_id}\\.").unwrap(),
+    );
+    scene.broker.put_user(user).unwrap();
+    for (id, filters) in [("one", vec!["dev.one.#"]), ("two.in", vec!["dev.two%2Ein.x"]), (".*", vec!["dev.%2E%2A.x"])]
+    {
+        let store = crate::session::store::Store::stored(
+            &crate::session::claims::ClientKey { vhost: "/".into(), user: "guest".into(), client_id: id.into() },
+            600,
+        );
+        let bindings = scene.broker.bindings_to_queue("/", &store.unwrap().queue);
+        let kept: Vec<_> = bindings.iter().filter(|it| !it.source.is_empty()).map(|it| it.key.as_str()).collect();
+        assert_eq!(kept, filters, "{id}");
+    }
+}
+
+#[test]
+fn a_start_holds_filters_that_name_the_client_to_its_own_name() {
+    let disk = testkit::sim_disk::SimDisk::new(1, 64 << 20);
+    let scene = Scene::stepped_on(&disk);
+    let mut user = scene.broker.authority().user("guest").unwrap();
+    let own = auth::TopicPermission::new("guest", "/", ".*", "^dev\\.{client_id}\\.").unwrap();
+    user.topic_permissions.insert(("/".into(), "amq.topic".into()), own);
+    scene.broker.put_user(user).unwrap();
+    let (mut client, _) = scene.resume("one");
+    client.subscribe("dev/one/#", QoS::AtLeastOnce);
+    client.run();
+    scene.test.flush();
+    assert_eq!(client.heard(), ["SUBACK 0x01"]);
+    client.drop_connection();
+    scene.test.flush();
+    let scene = scene.restarted();
+    let bindings = scene.broker.bindings_to_queue("/", "mqtt-session.one.guest");
+    assert!(bindings.iter().any(|binding| binding.key == "dev.one.#"), "{bindings:?}");
+}
