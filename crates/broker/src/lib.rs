@@ -52,7 +52,7 @@ pub use catalog::shovels::ShovelSpec;
 pub use catalog::subscriptions::{Sharing, SubscriptionFact, SubscriptionName};
 pub use catalog::tasks::{TaskCounts, TaskId, TaskKind, TaskSpec, TaskState, TaskTarget};
 pub use catalog::vhost_settings::{VhostLimits, VhostSpec};
-pub use catalog::wills::WillCount;
+pub use catalog::wills::{WillCount, WillKept};
 pub use clock::{Clock, LONGEST_SPAN_MS, SPAN_WANTED, SystemClock, TIME_WANTED};
 pub use engine::bounds::STORED_BESIDES;
 pub use engine::clients::{Login, SessionReport, Terms};

@@ -2,7 +2,8 @@
 //! without a word. A will may wait for a time after that.
 //!
 //! A will is a fact in the log of its vhost. Invariant: it is there until the log has its end,
-//! which stands in one group with its publication.
+//! which stands in one group with its publication. One that came while the log had no room is in
+//! memory alone until it has some, and the log has nothing of it before that.
 
 use std::collections::BTreeSet;
 
@@ -45,6 +46,15 @@ pub(crate) enum Due {
     After(u64),
     /// Then, in milliseconds since 1970.
     At(u64),
+}
+
+/// Where a will is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WillKept {
+    /// In the log: it survives the end of the broker.
+    Log,
+    /// In memory, since the log has no room. It is logged as soon as it has.
+    Memory,
 }
 
 /// A will, as logged.
@@ -114,6 +124,7 @@ pub(crate) fn load_of(names: usize, message: usize) -> Load {
 #[derive(Debug)]
 struct Will {
     fact: WillFact,
+    kept: WillKept,
     /// It is being published.
     is_claimed: bool,
     #[expect(dead_code, reason = "counted as long as it is there, not read")]
@@ -127,6 +138,8 @@ pub struct WillCount {
     pub wills: u64,
     /// Those of clients that are gone, which wait for their time.
     pub waiting: u64,
+    /// Those that memory alone has, since the log has no room.
+    pub held: u64,
 }
 
 /// A will that is being published.
@@ -145,27 +158,47 @@ pub(crate) struct WillTable {
     /// The one that a client can still take back.
     of_clients: HashMap<WillKey, Owner>,
     due: BTreeSet<(u64, Owner)>,
+    /// Those that memory alone has.
+    held: BTreeSet<Owner>,
 }
 
 impl WillTable {
     pub(crate) fn count(&self) -> WillCount {
-        WillCount { wills: self.wills.len() as u64, waiting: self.due.len() as u64 }
+        WillCount { wills: self.wills.len() as u64, waiting: self.due.len() as u64, held: self.held.len() as u64 }
     }
 
     /// Adds a will, which its client can take back.
-    pub(crate) fn put(&mut self, owner: Owner, fact: WillFact, weight: Weight) {
+    pub(crate) fn put(&mut self, owner: Owner, fact: WillFact, weight: Weight, kept: WillKept) {
+        if kept == WillKept::Memory {
+            self.held.insert(owner);
+        }
         if let Due::At(at) = fact.due {
             self.due.insert((at, owner));
         }
         self.of_clients.insert(fact.key.clone(), owner);
-        self.wills.insert(owner, Will { fact, is_claimed: false, weight });
+        self.wills.insert(owner, Will { fact, kept, is_claimed: false, weight });
     }
 
-    /// Logs a will as it is now. False if there is no such will.
+    /// Logs a will of the log as it is now. False if there is no such will.
     pub(crate) fn log(&self, owner: Owner, appender: &mut Appender<'_>) -> bool {
-        let will = self.wills.get(&owner);
+        let will = self.wills.get(&owner).filter(|will| will.kept == WillKept::Log);
         will.into_iter().for_each(|will| will.fact.log(appender, owner));
         will.is_some()
+    }
+
+    /// Logs the first of those that memory alone has.
+    pub(crate) fn log_held(&mut self, appender: &mut Appender<'_>) {
+        let Some(will) = self.held.pop_first().and_then(|owner| Some((owner, self.wills.get_mut(&owner)?))) else {
+            return;
+        };
+        let (owner, will) = will;
+        will.kept = WillKept::Log;
+        will.fact.log(appender, owner);
+    }
+
+    /// Whether memory alone has some of them.
+    pub(crate) fn holds(&self) -> bool {
+        !self.held.is_empty()
     }
 
     /// The will that a client can take back.
@@ -207,14 +240,15 @@ impl WillTable {
         }
     }
 
-    /// Takes a will out. False if it is not there.
-    pub(crate) fn remove(&mut self, owner: Owner) -> bool {
+    /// Takes a will out. Returns where it was kept; `None` if it is not there.
+    pub(crate) fn remove(&mut self, owner: Owner) -> Option<WillKept> {
         self.let_go(owner);
-        let Some(will) = self.wills.remove(&owner) else { return false };
+        self.held.remove(&owner);
+        let will = self.wills.remove(&owner)?;
         if let Due::At(at) = will.fact.due {
             self.due.remove(&(at, owner));
         }
-        true
+        Some(will.kept)
     }
 
     /// Claims a will for its publication. `None` where another one has.
@@ -285,18 +319,21 @@ mod tests {
         let mut table = WillTable::default();
         let weight = || Weight::new(&Tally::default(), Load::default());
         let key = fact(KnownBy::Broker, Due::After(7)).key;
-        table.put(1, fact(KnownBy::Broker, Due::After(7)), weight());
+        table.put(1, fact(KnownBy::Broker, Due::After(7)), weight(), WillKept::Log);
         assert_eq!((table.of_client(&key), table.next_due(), table.of_connected()), (Some(1), None, vec![(1, 7)]));
         table.set_due(1, 10);
         table.let_go(1);
-        table.put(2, fact(KnownBy::Broker, Due::At(20)), weight());
+        table.put(2, fact(KnownBy::Broker, Due::At(20)), weight(), WillKept::Memory);
+        assert!(table.holds());
         assert_eq!((table.of_client(&key), table.due_by(20, 9)), (Some(2), vec![1, 2]));
         assert_eq!((table.due_by(20, 1), table.due_by(9, 9)), (vec![1], vec![]));
         assert!(table.claim(1).is_some() && table.claim(1).is_none());
         table.postpone(1, 30);
-        assert_eq!((table.due_by(29, 9), table.count()), (vec![2], WillCount { wills: 2, waiting: 2 }));
+        assert_eq!((table.due_by(29, 9), table.count()), (vec![2], WillCount { wills: 2, waiting: 2, held: 1 }));
         assert!(table.claim(1).is_some());
-        assert!(table.remove(1) && !table.remove(1) && table.remove(2));
-        assert!(table.wills.is_empty() && table.next_due().is_none() && table.of_client(&key).is_none());
+        assert_eq!([1, 1, 2].map(|owner| table.remove(owner)), [Some(WillKept::Log), None, Some(WillKept::Memory)]);
+        assert!(
+            table.wills.is_empty() && !table.holds() && table.next_due().is_none() && table.of_client(&key).is_none()
+        );
     }
 }

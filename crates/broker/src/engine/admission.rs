@@ -10,6 +10,7 @@
 use journal::Admission;
 
 use crate::catalog::Vhost;
+use crate::catalog::wills::WillKept;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::routing::Load;
@@ -54,17 +55,7 @@ impl Engine {
 
     /// Fails where a declaration has no room in memory or, if it is logged, in the log.
     pub(crate) fn admit_load(&self, what: &str, load: Load, asker: Asker) -> Result<(), Error> {
-        let (now, most) = (self.catalog.bindings.load(), self.most_declared());
-        if now.memory + load.memory > most {
-            return Err(Error::precondition(format!(
-                "cannot declare {what}: all declarations take {} bytes of memory, of {most} that they may: \
-                 delete some, or raise limits.declarations_bytes",
-                now.memory
-            )));
-        }
-        if load.memory > 0 {
-            self.admit_kept(&format!("cannot declare {what}"), load.memory).map_err(Error::precondition)?;
-        }
+        self.admit_memory(what, load)?;
         if load.logged == 0 {
             return Ok(());
         }
@@ -77,7 +68,36 @@ impl Engine {
                 "cannot declare {what}: broker is low on disk; consume, purge or delete to make room, or declare it transient"
             )));
         }
-        let most = self.journal.lasting_max();
+        self.admit_lasting(what, load)
+    }
+
+    /// Where a will is kept that has room in memory. The log has to have room for it, too, but not
+    /// at this moment: the client may be one that makes room.
+    pub(crate) fn admit_will(&self, what: &str, load: Load) -> Result<WillKept, Error> {
+        self.admit_memory(what, load)?;
+        self.admit_lasting(what, load)?;
+        Ok(if self.journal.admission() >= Admission::Closed { WillKept::Memory } else { WillKept::Log })
+    }
+
+    /// Fails where a declaration has no room in memory.
+    fn admit_memory(&self, what: &str, load: Load) -> Result<(), Error> {
+        let (now, most) = (self.catalog.bindings.load(), self.most_declared());
+        if now.memory + load.memory > most {
+            return Err(Error::precondition(format!(
+                "cannot declare {what}: all declarations take {} bytes of memory, of {most} that they may: \
+                 delete some, or raise limits.declarations_bytes",
+                now.memory
+            )));
+        }
+        if load.memory > 0 {
+            self.admit_kept(&format!("cannot declare {what}"), load.memory).map_err(Error::precondition)?;
+        }
+        Ok(())
+    }
+
+    /// Fails where the log has too much of what stays in it.
+    fn admit_lasting(&self, what: &str, load: Load) -> Result<(), Error> {
+        let (now, most) = (self.catalog.bindings.load(), self.journal.lasting_max());
         if now.logged + load.logged > most {
             return Err(Error::precondition(format!(
                 "cannot declare {what}: durable declarations take {} bytes of the log, of {most} that they may: delete some, or raise \

@@ -27,7 +27,7 @@ use crate::catalog::shovels::Shovel;
 use crate::catalog::subscriptions::{Subscription, SubscriptionFact};
 use crate::catalog::system::{System, SystemChange, read_system_change};
 use crate::catalog::tasks::Task;
-use crate::catalog::wills::WillFact;
+use crate::catalog::wills::{WillFact, WillKept};
 use crate::catalog::{Catalog, Exchange, Tables, Vhost, binding_of};
 use crate::encoding::Malformed;
 use crate::engine::Engine;
@@ -421,7 +421,7 @@ impl Rebuilt {
         for (id, fact) in std::mem::take(&mut self.messages.wills) {
             let Some(vhost) = vhost(fact.vhost) else { continue };
             let weight = Weight::new(&self.tally_of(&vhost, Some(&fact.key.user)), fact.load());
-            vhost.wills.lock().put(id, fact, weight);
+            vhost.wills.lock().put(id, fact, weight, WillKept::Log);
         }
         Ok(())
     }

@@ -5,23 +5,30 @@
 
 use std::sync::Arc;
 
-use journal::{Group, Owner, Restatement, Ticket};
+use journal::{Admission, Group, Owner, Restatement, Ticket};
 
 use crate::catalog::Vhost;
-use crate::catalog::wills::{WillFact, WillKey};
+use crate::catalog::wills::{WillFact, WillKept, WillKey};
 use crate::engine::Engine;
 use crate::routing::Weight;
 
+/// How long a will waits that an alarm holds up, before it is tried again, in milliseconds.
+pub(crate) const HELD: u64 = 1000;
+
 impl Engine {
     /// A client that is connected leaves a will. Returns what must be flushed.
-    pub(crate) fn leave_will(&self, vhost: &Vhost, fact: WillFact, weight: Weight) -> Ticket {
+    pub(crate) fn leave_will(&self, vhost: &Vhost, fact: WillFact, weight: Weight, kept: WillKept) -> Ticket {
         let tables = vhost.tables.read();
         if tables.is_ended() {
             return Ticket::NONE;
         }
         let owner = self.owners.take(vhost.log(), 1);
         let mut table = vhost.wills.lock();
-        table.put(owner, fact, weight);
+        table.put(owner, fact, weight, kept);
+        if kept == WillKept::Memory {
+            self.publish_wills_at(self.clock.unix_ms() + HELD);
+            return Ticket::NONE;
+        }
         let mut appender = self.journal.appender(vhost.log());
         table.log(owner, &mut appender);
         appender.ticket()
@@ -49,7 +56,8 @@ impl Engine {
     pub(crate) fn end_will(&self, vhost: &Vhost, owner: Owner, group: Option<Group>) -> Ticket {
         let tables = vhost.tables.read();
         let mut table = vhost.wills.lock();
-        if !table.remove(owner) || tables.is_ended() {
+        // The log has nothing of one that memory alone had.
+        if table.remove(owner) != Some(WillKept::Log) || tables.is_ended() {
             return Ticket::NONE;
         }
         let mut appender = self.journal.appender(vhost.log());
@@ -74,6 +82,22 @@ impl Engine {
         self.publish_wills_at(now);
     }
 
+    /// Logs the wills that memory alone has, as far as the log has room. What is left is looked at
+    /// again.
+    pub(crate) fn log_held_wills(&self) {
+        for vhost in self.catalog.vhosts() {
+            let tables = vhost.tables.read();
+            let mut table = vhost.wills.lock();
+            while table.holds() && !tables.is_ended() {
+                if self.journal.admission() >= Admission::Closed {
+                    drop((table, tables));
+                    return self.publish_wills_at(self.clock.unix_ms() + HELD);
+                }
+                table.log_held(&mut self.journal.appender(vhost.log()));
+            }
+        }
+    }
+
     /// Says a will again; false if the owner is none.
     pub(crate) fn restate_will(&self, vhost: &Vhost, owner: Owner, restatement: &Restatement<'_>) -> bool {
         let table = vhost.wills.lock();
@@ -89,11 +113,10 @@ impl Engine {
         }
     }
 
-    /// The wills that are due, at most so many, each with its vhost. When to look again is noted.
-    pub(crate) fn take_due_wills(&self, now: u64, most: usize) -> Vec<(Arc<Vhost>, Owner)> {
-        if self.waiting.lock().wills_due.take_if(|due| *due <= now).is_none() {
-            return Vec::new();
-        }
+    /// The wills that are due, at most so many, each with its vhost; `None` if it is not time to
+    /// look. When to look again is noted.
+    pub(crate) fn take_due_wills(&self, now: u64, most: usize) -> Option<Vec<(Arc<Vhost>, Owner)>> {
+        self.waiting.lock().wills_due.take_if(|due| *due <= now)?;
         let mut due = Vec::new();
         for vhost in self.catalog.vhosts() {
             let table = vhost.wills.lock();
@@ -105,6 +128,6 @@ impl Engine {
             next.into_iter().for_each(|at| self.publish_wills_at(at));
             due.extend(found.into_iter().map(|owner| (Arc::clone(&vhost), owner)));
         }
-        due
+        Some(due)
     }
 }

@@ -13,10 +13,10 @@ use journal::{Owner, Ticket};
 
 use crate::alarms::Allowance;
 use crate::catalog::Vhost;
-use crate::catalog::wills::{Claimed, Due, KnownBy, WillFact, WillKey, load_of};
+use crate::catalog::wills::{Claimed, Due, KnownBy, WillFact, WillKept, WillKey, load_of};
 use crate::engine::Engine;
-use crate::engine::admission::Asker;
 use crate::engine::clients::{Login, Terms};
+use crate::engine::wills::HELD;
 use crate::error::Error;
 use crate::message::cc::Copies;
 use crate::message::{Arena, Head, Message};
@@ -31,8 +31,6 @@ use crate::value::Table;
 const AT_ONCE: usize = 256;
 /// The tag of users who may remove the wills of others.
 const ADMINISTRATOR: &str = "administrator";
-/// How long a will waits that an alarm holds up, before it is tried again, in milliseconds.
-const HELD: u64 = 1000;
 
 /// What a client does that comes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,12 +55,18 @@ impl Client {
     }
 
     /// Leaves a will under the name of a client: `publish`, so long after the connection has ended
-    /// without a word. It survives the end of the broker once the ticket is durable, and counts for
-    /// the user. [`Client::returned`] has dealt with an earlier will of that name.
+    /// without a word. It survives the end of the broker once the ticket is durable, if the log has
+    /// room for it now, and counts for the user. Returns where it is kept, too.
+    /// [`Client::returned`] has dealt with an earlier will of that name.
     ///
     /// # Errors
     /// Those of [`Client::check_will`]; `Precondition` where it has no room.
-    pub fn leave_will(&mut self, client: &str, publish: &Publish<'_>, delay: Duration) -> Result<Ticket, Error> {
+    pub fn leave_will(
+        &mut self,
+        client: &str,
+        publish: &Publish<'_>,
+        delay: Duration,
+    ) -> Result<(Ticket, WillKept), Error> {
         self.check_will(publish)?;
         let head = head_of(publish, self.engine.clock.unix_ms());
         let body = publish.body.as_slice();
@@ -70,14 +74,13 @@ impl Client {
         let load = load_of(self.shared.user.len() + client.len(), message.block().len());
         let what = format!("the will of client '{client}'");
         self.engine.admit_of_user(&what, load, (&self.shared.identity, &self.shared.account))?;
-        // A client that has just come may be the one that makes room.
-        self.engine.admit_load(&what, load, Asker::Consumer)?;
+        let kept = self.engine.admit_will(&what, load)?;
         let known_by = if self.shared.identity.backend().is_some() { KnownBy::Backend } else { KnownBy::Broker };
         let fact =
             WillFact { vhost: self.vhost.id, key: self.will_key(client), known_by, due: due_after(delay), message };
         let payer = self.shared.account.declared();
         let weight = Weight::new(&self.vhost.bindings.paid_by(payer), load);
-        Ok(self.engine.leave_will(&self.vhost, fact, weight))
+        Ok((self.engine.leave_will(&self.vhost, fact, weight, kept), kept))
     }
 
     /// Takes back the will that was left under this name, if there is one. It is not published once
@@ -180,11 +183,13 @@ fn publish_of(message: &Message) -> Publish<'_> {
     }
 }
 
-/// Publishes the wills that are due, some at a time.
+/// Publishes the wills that are due, some at a time, and logs those that memory alone has.
 pub(crate) fn publish_due(engine: &Arc<Engine>, now: Instant) {
-    for (vhost, owner) in engine.take_due_wills(engine.clock.unix_ms(), AT_ONCE) {
+    let Some(due) = engine.take_due_wills(engine.clock.unix_ms(), AT_ONCE) else { return };
+    for (vhost, owner) in due {
         publish_will(engine, &vhost, owner, now);
     }
+    engine.log_held_wills();
 }
 
 /// Publishes a will. One that is refused is logged and ends: its client is gone. One that an alarm

@@ -2,7 +2,7 @@
 
 use broker::{
     ApplyTo, Browse, Consume, Flow, Outcome, PolicyKind, PolicySpec, Publish, QueueSpec, RedriveMode, SessionId, Tags,
-    Ticket, TransactionId, Value,
+    Ticket, TransactionId, Value, WillCount, WillKept,
 };
 use testkit::broker::{Setup, TestBroker, table_of};
 use testkit::peer::{Peer, Seen, window};
@@ -296,6 +296,44 @@ fn a_full_log_refuses_durable_declarations_and_what_makes_room_opens_it_again() 
         other.publish("late", 1000, None);
         other.turn();
         assert_eq!(other.peer.client.flow(), Flow::Run);
+    }
+}
+
+/// The log is so full that a client that consumes may not publish any more either. A client with a
+/// will may be one that makes room. So it comes in, and its will is logged when there is room.
+#[test]
+fn a_will_waits_in_memory_while_the_log_is_full() {
+    for makes_room in [false, true] {
+        let (small, _) = fill(&["q", "r"]);
+        let mut consumer = consumer(small);
+        for _ in 0..200 {
+            if consumer.peer.client.parked(consumer.session) {
+                break;
+            }
+            consumer.publish("r", SIZE, None);
+            consumer.turn();
+        }
+        let will = message("amq.topic", "w", b"gone");
+        let hour = std::time::Duration::from_secs(3600);
+        let (ticket, kept) = consumer.peer.client.leave_will("c", &will, hour).unwrap();
+        assert_eq!((ticket, kept), (Ticket::NONE, WillKept::Memory));
+        let count = |broker: &TestBroker| broker.broker.will_count("/");
+        assert_eq!(count(&consumer.broker), WillCount { wills: 1, waiting: 0, held: 1 });
+        consumer.turns(30);
+        assert_eq!(count(&consumer.broker).held, 1, "there is no room yet");
+        // One that is taken back leaves nothing in the log.
+        consumer.peer.client.leave_will("other", &will, hour).unwrap();
+        assert_eq!(consumer.peer.client.withdraw_will("other"), Ticket::NONE);
+        if makes_room {
+            consumer.peer.client.purge_queue("q", consumer.broker.now()).unwrap();
+            consumer.turns(60);
+            assert_eq!(count(&consumer.broker), WillCount { wills: 1, waiting: 0, held: 0 });
+        }
+        let Small { broker, peer, .. } = consumer;
+        drop(peer);
+        let broker = TestBroker::open(broker.abandon());
+        let expected = u64::from(makes_room);
+        assert_eq!(count(&broker), WillCount { wills: expected, waiting: expected, held: 0 });
     }
 }
 

@@ -2,12 +2,12 @@
 //! begun (section 3.1.4 of MQTT 5).
 //!
 //! The claim waits until another connection with the identifier has let go. CONNACK waits until a
-//! session that is stored is on disk, and a will.
+//! session that is stored is on disk, and a will, if the disk has room for it.
 
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use broker::{Awaited, Client, ExactlyOnce, RetainedWanted, Returned, Ticket};
+use broker::{Awaited, Client, ExactlyOnce, RetainedWanted, Returned, Ticket, WillKept};
 use wire::Output;
 
 use super::Shared;
@@ -22,6 +22,9 @@ use super::will::{WillMessage, delay_within};
 use crate::codec::{ConnAck, Packet, PropertyBlock, PropertyId, QoS, Reason, encode};
 use crate::dialect::Mark;
 use crate::limits;
+
+/// Told to a client whose will is not on disk.
+const HELD_WILL: &str = "the log has no room for the will now: until it has, an end of the broker loses the will";
 
 /// What the broker has of the session.
 struct Found {
@@ -38,8 +41,8 @@ pub(super) struct Opening {
     asked: Asked,
     client: Client,
     will: Option<WillMessage>,
-    /// The broker has it.
-    has_left_will: bool,
+    /// Where the broker has it.
+    left: Option<WillKept>,
     mark: Mark,
     claim: Claim,
     found: Option<Found>,
@@ -49,7 +52,7 @@ impl Opening {
     pub(super) fn new(asked: Asked, entered: Entered, shared: &Shared, waker: Waker) -> Self {
         let Entered { client, mark, will } = entered;
         let claim = shared.claims.claim(key_of(&client, &asked.client_id), waker);
-        Self { asked, client, will, has_left_will: false, mark, claim, found: None }
+        Self { asked, client, will, left: None, mark, claim, found: None }
     }
 
     pub(super) fn client(&self) -> &Client {
@@ -62,7 +65,7 @@ impl Opening {
 
     /// The connection ends before it was open, so there was nothing that a will could tell of.
     pub(super) fn into_client(mut self) -> Client {
-        if self.has_left_will {
+        if self.left.is_some() {
             self.client.withdraw_will(&self.claim.key.client_id);
         }
         self.client
@@ -123,8 +126,8 @@ impl Opening {
     fn leave_will(&mut self, client_id: &str) -> Result<Ticket, Failure> {
         let Some(will) = &self.will else { return Ok(Ticket::NONE) };
         let delay = delay_within(will.delay, outlives(self.asked.expiry));
-        let ticket = self.client.leave_will(client_id, &will.as_publish(), delay)?;
-        self.has_left_will = true;
+        let (ticket, kept) = self.client.leave_will(client_id, &will.as_publish(), delay)?;
+        self.left = Some(kept);
         Ok(ticket)
     }
 
@@ -136,7 +139,7 @@ impl Opening {
         output: &mut Output,
         now: Instant,
     ) -> Result<Session, Failure> {
-        let Self { asked, client, will, mark, claim, found, .. } = self;
+        let Self { asked, client, will, left, mark, claim, found } = self;
         let will = will.map(|will| will.delay);
         let Some(Found { store, is_present, begun, .. }) = found else {
             return Err(Failure::new(Reason::Unspecified, "the session was not looked for"));
@@ -144,6 +147,9 @@ impl Opening {
         let mut block = PropertyBlock::default();
         if asked.accepts.version.has_properties() {
             answer(&asked, shared, &mut block);
+            if left == Some(WillKept::Memory) && asked.wants_reasons {
+                block.text(PropertyId::ReasonString, HELD_WILL);
+            }
         }
         let (version, is_stored) = (asked.accepts.version, store.life == Life::Stored);
         let max_qos = shared.settings.max_qos;

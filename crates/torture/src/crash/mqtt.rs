@@ -116,15 +116,21 @@ impl Link {
         let mut answer = None;
         while answer.is_none() && begin.elapsed() < PATIENCE {
             link.hear_one(&mut |packet| {
-                answer = Some(if let Packet::ConnAck(ack) = packet { Ok(ack.reason) } else { Err(packet.kind()) });
+                answer = Some(match packet {
+                    // The log has no room for the will: an end of the broker may lose it.
+                    Packet::ConnAck(ack) if ack.properties.text(PropertyId::ReasonString).is_some() => {
+                        Ok(Reason::QuotaExceeded)
+                    }
+                    Packet::ConnAck(ack) => Ok(ack.reason),
+                    other => Err(other.kind()),
+                });
                 Ok(())
             })?;
         }
         match answer {
             Some(Ok(Reason::Success)) => Ok(link),
-            // A will is logged like a declaration, and refused while the log has no room for it.
             Some(Ok(Reason::QuotaExceeded)) if connect.will.is_some() => {
-                Err(Broken::Lost("there was no room for the will".to_owned()))
+                Err(Broken::Lost("there is no room for the will".to_owned()))
             }
             None => Err(Broken::Lost("no answer to CONNECT".to_owned())),
             Some(other) => Err(Broken::Refused(format!("CONNECT of {} was answered by {other:?}", connect.client_id))),
