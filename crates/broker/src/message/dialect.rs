@@ -9,6 +9,7 @@ use selector::Value as Selected;
 use crate::encoding::Reader;
 use crate::error::Error;
 use crate::message::Message;
+use crate::message::cc::{BCC, CC, Copies, named_keys};
 use crate::message::id::Id;
 use crate::message::properties::Properties;
 use crate::value::{Value, seconds_of_ms};
@@ -111,6 +112,15 @@ impl Dialects {
     /// If it is in an encoding that this build does not know.
     pub(crate) fn read_message(&self, message: &Message) -> Result<Properties, Error> {
         self.read(message.dialect(), message.content())
+    }
+
+    /// The routing keys that a message has besides its own, in its headers `CC` and `BCC`.
+    pub fn copied_keys(&self, message: &Message) -> Vec<String> {
+        if message.copies() != Copies::Named {
+            return Vec::new();
+        }
+        let headers = self.read_message(message).map(|properties| properties.headers).unwrap_or_default();
+        [CC, BCC].into_iter().flat_map(|name| named_keys(&headers, name).map(str::to_owned)).collect()
     }
 
     /// One property of a message; null if it is missing.

@@ -3,6 +3,7 @@
 //! A connection is one session of the broker. The order within a turn is the broker's: publishes
 //! are gathered, and any other operation runs the gathered ones first.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -23,6 +24,7 @@ use super::outgoing::{Figure, Follows, Outgoing, topic_of};
 use super::store::{DirectTag, EXCHANGE, Life, OWN, Store, filter_of_binding};
 use super::sys::{News, SysReader, is_sys};
 use super::will::delay_within;
+use crate::address::topic_of_key;
 use crate::codec::{
     Ack, Filter, Notice, Packet, PacketId, PacketKind, Properties, PropertyBlock, PropertyId, QoS, Reason, Version,
     encode,
@@ -443,39 +445,58 @@ impl Delivering {
     }
 
     fn deliver(&mut self, delivery: &Delivery<'_>, now: u64, output: &mut Output) {
-        let topic = topic_of(delivery);
-        let matched = if delivery.consumer_tag == OWN {
-            let matched = self.filters.matching(&topic, self.publisher(delivery));
+        let (topic, matched) = if delivery.consumer_tag == OWN {
+            let (topic, matched) = self.matching(delivery);
             // What came from elsewhere matches no filter, and is in the queue on purpose.
             let is_from_elsewhere = matched.qos.is_none() && delivery.message.exchange() != EXCHANGE;
-            if is_from_elsewhere { Matched::on_purpose() } else { matched }
+            (topic, if is_from_elsewhere { Matched::on_purpose() } else { matched })
         } else if let Some(tag) = DirectTag::read(delivery.consumer_tag) {
-            self.matching_direct(tag, delivery, &topic)
+            self.matching_direct(tag, delivery)
         } else {
+            let topic = topic_of(delivery);
             let written = delivery.consumer_tag;
             let share = self.shares.get(written).copied().unwrap_or_default();
             let filter = Filter::parse(written).map_or(written, |filter| filter.filter);
-            Matched::of_share(filter, &share, &topic)
+            let matched = Matched::of_share(filter, &share, &topic);
+            (topic, matched)
         };
         self.outgoing.write(delivery, &topic, &matched, (&self.dialects, now), output);
     }
 
+    /// The topic under which a message comes to the session's own filters, and those that it
+    /// matches. A copy comes under the first of its keys that one of them matches: its own, those
+    /// of `CC`, those of `BCC`.
+    fn matching<'m>(&self, delivery: &Delivery<'m>) -> (Cow<'m, str>, Matched) {
+        let (topic, by) = (topic_of(delivery), self.publisher(delivery));
+        let matched = self.filters.matching(&topic, by);
+        if matched.qos.is_some() {
+            return (topic, matched);
+        }
+        for key in self.dialects.copied_keys(delivery.message) {
+            let copied = topic_of_key(&key).into_owned();
+            let matched = self.filters.matching(&copied, by);
+            if matched.qos.is_some() {
+                return (copied.into(), matched);
+            }
+        }
+        (topic, matched)
+    }
+
     /// What a message that comes through this consumer without a queue matches; nothing, if it
     /// comes through another consumer, too, and is sent by that.
-    fn matching_direct(
+    fn matching_direct<'m>(
         &self,
         DirectTag(number, filter): DirectTag<'_>,
-        delivery: &Delivery<'_>,
-        topic: &str,
-    ) -> Matched {
+        delivery: &Delivery<'m>,
+    ) -> (Cow<'m, str>, Matched) {
         let own = self.filters.get(filter).filter(|own| own.direct == number);
         if delivery.message.is_retained() {
             // It is for this filter alone, which has asked for it.
-            return own.map(Matched::of).unwrap_or_default();
+            return (topic_of(delivery), own.map(Matched::of).unwrap_or_default());
         }
-        let matched = self.filters.matching(topic, self.publisher(delivery));
+        let (topic, matched) = self.matching(delivery);
         let is_sent = matched.direct == Some(number) && matched.qos == Some(QoS::AtMostOnce);
-        if is_sent { matched } else { Matched::default() }
+        (topic, if is_sent { matched } else { Matched::default() })
     }
 
     /// Whether this client has published the message.

@@ -279,3 +279,47 @@ fn what_is_not_allowed_is_refused() {
     old.publish(3, "a", "1");
     assert_eq!((old.heard().len(), old.state()), (0, wire::ReadState::Closed));
 }
+
+/// A copy for a key in `CC` or `BCC` comes to those whose filters match that key alone, under its
+/// topic, and once to those that match several.
+#[test]
+fn a_copy_comes_under_the_key_that_a_filter_matches() {
+    let scene = Scene::new();
+    let subscribers = [
+        ("own/#", "PUBLISH own/1 x"),
+        ("cc/#", "PUBLISH cc/1 x"),
+        ("bcc/+", "PUBLISH bcc/2 x"),
+        ("#", "PUBLISH own/1 x"),
+        ("other/#", ""),
+    ];
+    for qos in [QoS::AtMostOnce, QoS::AtLeastOnce] {
+        let mut clients = Vec::new();
+        for (filter, _) in subscribers {
+            let mut client = scene.v3(filter);
+            client.subscribe(filter, qos);
+            client.heard();
+            clients.push(client);
+        }
+        let mut publisher = scene.client();
+        let session = publisher.open_session(1);
+        let publish = Published {
+            exchange: "amq.topic",
+            routing_key: "own.1",
+            dialect: TextDialect::ID,
+            properties: b"CC=cc.1,cc.2\nBCC=bcc.2\n",
+            persistent: false,
+            priority: None,
+            expiration: None,
+            body: b"x"[..].into(),
+            confirm: Confirm::None,
+            unroutable: Unroutable::Drop,
+            copies: true,
+            instructed: false,
+        };
+        publisher.publish(session, publish).unwrap();
+        publisher.end_turn(scene.test.now());
+        for (client, (filter, expected)) in clients.iter_mut().zip(subscribers) {
+            assert_eq!(client.heard().concat(), expected, "{filter} of {qos:?}");
+        }
+    }
+}
