@@ -407,6 +407,12 @@ impl Broker {
         self.engine.journal.snapshot()
     }
 
+    /// Whether everything that was appended to the journal is written, and flushed where durability
+    /// asks for that.
+    pub fn is_flushed(&self) -> bool {
+        self.engine.journal.lag() == 0
+    }
+
     /// Begins to copy the data directory into `to`, which must be empty. Everything that is
     /// confirmed by now will be in the copy.
     ///

@@ -11,6 +11,7 @@ mod disk;
 mod login;
 mod messages;
 mod mqtt_packets;
+mod node_messages;
 mod proxy_header;
 mod recovery;
 mod selectors;
@@ -25,7 +26,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 19] = [
     Target { name: "amqp_frame", run: amqp::frame },
     Target { name: "amqp_method", run: amqp::method },
     Target { name: "amqp_table", run: amqp::table },
@@ -39,6 +40,7 @@ pub const TARGETS: [Target; 18] = [
     Target { name: "amqp10_client", run: amqp10_client::client },
     Target { name: "stomp", run: stomp_frames::stomp },
     Target { name: "mqtt", run: mqtt_packets::mqtt },
+    Target { name: "node_messages", run: node_messages::node_messages },
     Target { name: "proxy_header", run: proxy_header::proxy_header },
     Target { name: "login", run: login::login },
     Target { name: "selector", run: selectors::selector },

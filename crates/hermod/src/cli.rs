@@ -5,6 +5,7 @@ mod arguments;
 mod ask;
 mod backup;
 mod browse;
+mod cluster;
 mod config;
 mod connections;
 mod context;
@@ -22,6 +23,7 @@ mod objects;
 mod output;
 mod password;
 mod policies;
+mod promote;
 mod redrive;
 mod remote;
 mod repair;
@@ -57,6 +59,7 @@ use crate::cli::output::Form;
 use crate::cli::remote::Remote;
 use crate::config::{Config, describe_all};
 use crate::exit::{Exit, Failure};
+use crate::standby::{Anew, Wanted};
 
 /// Settings whose flags `-h` shows; `--help` shows all.
 const PROMINENT: [&str; 6] = ["bind", "data_dir", "durability", "io_threads", "port_offset", "log.level"];
@@ -76,6 +79,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     }
     match verb {
         "serve" => return serve(arguments),
+        "standby" => return standby(arguments),
         "service" => return service::run(arguments, serve),
         "licenses" => return licenses::run(Form::of(arguments)),
         "completions" => {
@@ -117,6 +121,14 @@ fn serve(arguments: &ArgMatches) -> Result<(), Failure> {
     crate::serve::run(load()?, load, accept, |settings, facts| output::show(&trial.welcome(settings, facts)))
 }
 
+/// Runs a node that follows another.
+fn standby(arguments: &ArgMatches) -> Result<(), Failure> {
+    let given = |name: &str| arguments.get_one::<String>(name).cloned();
+    let anew = if arguments.get_flag("anew") { Anew::Yes } else { Anew::IfGone };
+    let wanted = Wanted { from: given("from"), token: given("token"), anew };
+    crate::standby::run(load(arguments)?, || load(arguments), &wanted)
+}
+
 /// Runs the commands that ask a running broker, or change its state.
 fn ask_broker(verb: &str, server: &Server, arguments: &ArgMatches) -> Result<(), Failure> {
     let form = Form::of(arguments);
@@ -127,6 +139,8 @@ fn ask_broker(verb: &str, server: &Server, arguments: &ArgMatches) -> Result<(),
             let directory = arguments.get_one::<PathBuf>("directory").map_or(Path::new(""), PathBuf::as_path);
             backup::run(server, directory, form)
         }
+        "cluster" => cluster::run(server, arguments, form),
+        "promote" => promote::run(server, arguments),
         "repair" => repair::run(server, arguments, form),
         "publish" => messages::publish(server, arguments, form),
         "consume" => messages::consume(server, arguments, form),
@@ -223,6 +237,12 @@ fn command() -> Command {
                     .help("A new or empty directory on the broker's machine"),
             ),
         )
+        .subcommand(standby_with(&names))
+        .subcommand(promote::command(asking("promote", "Have a standby take over from the node that it follows")))
+        .subcommand(cluster::command(with_settings(
+            Command::new("cluster").about("Invite nodes, and show how they follow each other").arg(json()),
+            &["data_dir", "nodes.listen", "nodes.address"],
+        )))
         .subcommand(of_queue("why", "Show why a queue does not move, and what to do"))
         .subcommand(top::command(asking("top", "Show what moves, again and again")))
         .subcommand(messages::publish_command(asking("publish", "Publish messages, and wait for their confirms")))
@@ -276,6 +296,27 @@ fn serving_with(names: &[&str]) -> Command {
                 .help("Try Hermod: free ports, and data that is removed at the end unless --data-dir names a place"),
         );
     with_settings(serve, names)
+}
+
+fn standby_with(names: &[&str]) -> Command {
+    let standby = Command::new("standby")
+        .about("Follow another node, and serve no client until hermod promote")
+        .arg(Arg::new("from").long("from").value_name("ADDRESS").help(
+            "Host and port at which the other node listens for nodes [default: that of the token, or the last one]",
+        ))
+        .arg(
+            Arg::new("token")
+                .long("token")
+                .value_name("TOKEN")
+                .help("What hermod cluster invite printed on the other node; needed once"),
+        )
+        .arg(
+            Arg::new("anew")
+                .long("anew")
+                .action(ArgAction::SetTrue)
+                .help("Begin with a new copy, which takes the place of what is in the data directory"),
+        );
+    with_settings(standby, names)
 }
 
 /// The commands that list objects and change them.

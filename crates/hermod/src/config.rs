@@ -16,6 +16,7 @@ mod log_levels;
 mod logging;
 mod manual;
 mod nearest;
+mod nodes;
 mod ports;
 mod reader;
 mod settings;

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,14 +19,14 @@ use net::Net;
 use crate::config::value::Amount;
 use crate::config::{Config, Described, Durability, Listening, Origin, Settings, value};
 use crate::exit::{Exit, Failure};
+use crate::links::{self, Links};
 use crate::log::START;
 use crate::manual::MANUAL;
 use crate::protocols::{self, Around, SERVED};
+use crate::signals::{Ended, Signals};
 use crate::tls::AllCertificates;
 use crate::worker::Worker;
-use crate::{
-    backup, data_dir, housekeeper, listeners, log, logins, machine, notify, pager, secrets, shovels, signals, tasks,
-};
+use crate::{backup, data_dir, housekeeper, listeners, log, logins, machine, notify, pager, secrets, shovels, tasks};
 
 /// Files that the broker itself may have open: those of the log, segments that are being read, and
 /// listeners.
@@ -44,6 +44,18 @@ const USUAL_SHARE: Amount = Amount::Share(400);
 const LEAST_BUDGET: u64 = 32 << 20;
 const MOST_BUDGET: u64 = 8 << 30;
 
+/// What a process has before its broker serves.
+pub(crate) struct Begun {
+    /// When it was started.
+    pub(crate) started: Instant,
+    /// The last lines of the log, and how its level is changed.
+    pub(crate) recent: Arc<RecentLog>,
+    pub(crate) level: log::Level,
+    pub(crate) signals: Signals,
+    /// Of the data.
+    pub(crate) directory: PathBuf,
+}
+
 /// Runs the broker until it is told to stop. `reread` reads the settings again; `serving` is called
 /// once the broker serves.
 pub(crate) fn run(
@@ -53,15 +65,30 @@ pub(crate) fn run(
     serving: impl FnOnce(&Settings, &Facts) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let started = Instant::now();
-    let settings = &config.settings;
     let recent = Arc::<RecentLog>::default();
-    let level = log::start(settings, &recent)?;
+    let level = log::start(&config.settings, &recent)?;
     warn_of_no_effect(&config);
-    let signals = signals::Signals::catch()?;
-    let directory = data_dir::data_dir(settings)?;
+    let signals = Signals::catch()?;
+    let directory = data_dir::data_dir(&config.settings)?;
+    links::may_serve(&directory)?;
+    links::ask_peers(&config.settings, &directory)?;
+    let begun = Begun { started, recent, level, signals, directory };
+    serve(config, reread, begun, |settings, directory| open_telling(settings, directory, accept_damage), serving)
+}
+
+/// Serves the broker that `open` opens, with the lock of its directory, once all ports are bound.
+pub(crate) fn serve(
+    config: Config,
+    reread: impl Fn() -> Result<Config, Failure>,
+    begun: Begun,
+    open: impl FnOnce(&Settings, &Path) -> Result<(Broker, Option<Lock>), Failure>,
+    serving: impl FnOnce(&Settings, &Facts) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let Begun { started, recent, level, mut signals, directory } = begun;
+    let settings = &config.settings;
     let certificates = Arc::new(AllCertificates::load(&settings.listen.all)?);
     let bound = listeners::bind(&config)?;
-    let (broker, _lock) = open_telling(settings, &directory, accept_damage)?;
+    let (broker, _lock) = open(settings, &directory)?;
     warn_of_short_disk(settings, &broker);
     let watch = Arc::new(Watch::default());
     let workers = start_workers(settings, &broker, &watch).map_err(|error| thread_failure(&error))?;
@@ -82,6 +109,8 @@ pub(crate) fn run(
     // definitions, and a user of theirs could not log in.
     entrances.into_iter().try_for_each(|entrance| entrance.open(&net)).map_err(|error| thread_failure(&error))?;
     let control = data_dir::control_socket(settings)?;
+    let mut links = Links::start(settings, &directory, &links::may_serve(&directory)?, &broker)?;
+    links.show(&source);
     let shovels = start_shovels(&source, &broker, settings, &net)?;
     let management = manage(&source, endpoints, &control)?;
     let protocols = start_protocols(settings, &broker, &net, &facts)?;
@@ -90,7 +119,7 @@ pub(crate) fn run(
     serving(settings, &facts)?;
 
     let adopted = RefCell::new(settings.clone());
-    let signal = signals.wait(|| {
+    let reload = || {
         log::reopen();
         certificates.reload();
         match reread() {
@@ -103,18 +132,36 @@ pub(crate) fn run(
             }
             Err(failure) => tracing::error!("SIGHUP: the settings stay as they are: {}", failure.text),
         }
-    });
-    tracing::info!(target: START, "{signal}: stopping; connections have {:?}", settings.shutdown_timeout);
-    notify::stopping(&format!("stopping; connections have {:?}", settings.shutdown_timeout));
+    };
+    let ended = signals.wait(reload, links.replaced());
+    tell_stop(ended, settings);
     source.stop_serving();
     shovels.stop();
+    end_connections(net, settings);
+    management.stop();
+    // The housekeeping has what is left flushed, so it goes on until then.
+    links.stop(&broker);
+    workers.into_iter().chain(protocols).for_each(Worker::stop);
+    close(broker)?;
+    links.outcome()
+}
+
+/// Ends connections, and says how many did not end by themselves.
+fn end_connections(net: Net, settings: &Settings) {
     let cut = net.shutdown(settings.shutdown_timeout);
     if cut > 0 {
         tracing::warn!(connections = cut, "cut off: they did not end within shutdown_timeout");
     }
-    management.stop();
-    workers.into_iter().chain(protocols).for_each(Worker::stop);
-    close(broker)
+}
+
+/// Says why the server stops.
+fn tell_stop(ended: Ended, settings: &Settings) {
+    let why = match ended {
+        Ended::BySignal(signal) => signal,
+        Ended::ByOther => "another node takes the place of this one",
+    };
+    tracing::info!(target: START, "{why}: stopping; connections have {:?}", settings.shutdown_timeout);
+    notify::stopping(&format!("stopping; connections have {:?}", settings.shutdown_timeout));
 }
 
 /// Starts the thread of the shovels, whose states management shows from now on.
@@ -346,7 +393,8 @@ fn leave_out(disk: &RealDisk, file: &str) -> Result<(), journal::OpenError> {
     Ok(())
 }
 
-fn parts(settings: &Settings, disk: RealDisk, progress: Arc<Progress>) -> Result<Parts, Failure> {
+/// What a broker is opened with, over this disk.
+pub(crate) fn parts(settings: &Settings, disk: RealDisk, progress: Arc<Progress>) -> Result<Parts, Failure> {
     Ok(Parts {
         disk: Arc::new(disk),
         journal: journal::Options {

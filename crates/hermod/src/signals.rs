@@ -16,6 +16,15 @@ pub(crate) fn stop() {
     STOP.notify_one();
 }
 
+/// Why a wait has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// By a signal of this name.
+    BySignal(&'static str),
+    /// By something else that was waited for.
+    ByOther,
+}
+
 /// Signals, which are caught from its creation on.
 pub(crate) struct Signals {
     runtime: Runtime,
@@ -46,17 +55,19 @@ impl Signals {
         Ok(Self { runtime })
     }
 
-    /// Blocks until a signal stops the server, and returns its name. Calls `reload` at each SIGHUP
+    /// Blocks until a signal stops the server, or `other` ends. Calls `reload` at each SIGHUP
     /// before that.
     #[cfg(unix)]
-    pub(crate) fn wait(self, reload: impl Fn()) -> &'static str {
-        let Self { runtime, mut terminate, mut interrupt, mut hangup } = self;
+    pub(crate) fn wait(&mut self, reload: impl Fn(), other: impl Future<Output = ()>) -> Ended {
+        let Self { runtime, terminate, interrupt, hangup } = self;
         runtime.block_on(async {
+            let mut other = std::pin::pin!(other);
             loop {
                 tokio::select! {
-                    _ = terminate.recv() => return "SIGTERM",
-                    _ = interrupt.recv() => return "SIGINT",
+                    _ = terminate.recv() => return Ended::BySignal("SIGTERM"),
+                    _ = interrupt.recv() => return Ended::BySignal("SIGINT"),
                     _ = hangup.recv() => reload(),
+                    () = &mut other => return Ended::ByOther,
                 }
             }
         })
@@ -64,12 +75,13 @@ impl Signals {
 
     /// Blocks until Ctrl-C or the end of the service; this system has no SIGHUP.
     #[cfg(not(unix))]
-    pub(crate) fn wait(self, _reload: impl Fn()) -> &'static str {
+    pub(crate) fn wait(&mut self, _reload: impl Fn(), other: impl Future<Output = ()>) -> Ended {
         self.runtime.block_on(async {
             tokio::select! {
                 // An error means that there is no console.
-                Ok(()) = tokio::signal::ctrl_c() => "Ctrl-C",
-                () = STOP.notified() => "the service manager",
+                Ok(()) = tokio::signal::ctrl_c() => Ended::BySignal("Ctrl-C"),
+                () = STOP.notified() => Ended::BySignal("the service manager"),
+                () = other => Ended::ByOther,
             }
         })
     }

@@ -26,7 +26,7 @@ pub(crate) const LOCK: &str = "LOCK";
 /// The file that marks a directory as a journal's.
 pub(crate) const MARKER: &str = "FORMAT";
 /// Names that may lie in a data directory that has no journal yet.
-pub(crate) const HARMLESS: [&str; 2] = [LOCK, "lost+found"];
+pub(crate) const HARMLESS: [&str; 3] = [LOCK, "lost+found", "cluster"];
 
 /// The number of no file: bodies that only a lost index knew lie there.
 pub const LOST: u32 = u32::MAX;

@@ -38,7 +38,7 @@ pub use disk::{Disk, DiskFile, Lock, RealDisk};
 pub use durations::Durations;
 pub use engine::appender::{Appender, Unwoken};
 pub use engine::backup::{Backup, BackupError, Copied};
-pub use engine::feed::{Fed, Feed, FeedError};
+pub use engine::feed::{Behind, Fed, Feed, FeedError};
 pub use engine::follower::{Counted, FollowedState, Follower};
 pub use engine::journal::{Journal, Opened, Stepper};
 pub use engine::owners::{Owners, Restatement};

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::Refused;
 use crate::diagnosis::DiagnosisRow;
-use crate::report::{BackupRow, MessageRow, RedriveRow, RepairRow, Status};
+use crate::report::{BackupRow, FollowerRow, MessageRow, Promotion, RedriveRow, RepairRow, StandbyRow, Status};
 use crate::resources::{
     Change, Explain, Explanation, Extent, Imported, LONGEST_DEFINITIONS, Listed, PlannedRow, PublishFields, Secret,
     TaskFields,
@@ -134,6 +134,12 @@ pub enum Request {
         /// An absolute path on the server's machine, to a new or empty directory.
         directory: String,
     },
+    /// How this node follows another.
+    Standby,
+    /// The nodes that follow this one.
+    Followers,
+    /// Promotes the node, which follows another.
+    Promote(Promotion),
 }
 
 impl Request {
@@ -147,6 +153,7 @@ impl Request {
                 | Self::Redrive { .. }
                 | Self::PlanTask { .. }
                 | Self::Backup { .. }
+                | Self::Promote(_)
                 | Self::Import { .. }
         )
     }
@@ -196,6 +203,12 @@ pub enum Answer {
     BackedUp(BackupRow),
     /// To [`Request::Backup`]: why nothing was copied.
     NotBackedUp(String),
+    /// To [`Request::Standby`].
+    Standby(Box<StandbyRow>),
+    /// To [`Request::Followers`].
+    Followers(Vec<FollowerRow>),
+    /// To [`Request::Promote`]: it serves from now on, as a text.
+    Promoted(String),
     /// The request was not understood, and why.
     Error(String),
 }
@@ -205,7 +218,7 @@ pub(crate) use remote::routes;
 #[cfg(unix)]
 pub use unix::{AskError, ask};
 #[cfg(unix)]
-pub(crate) use unix::{bind, serve};
+pub(crate) use unix::{bind, serve, serve_by};
 
 #[cfg(unix)]
 mod unix {
@@ -293,6 +306,40 @@ mod unix {
                     }
                 }
             }
+            Err(error) => Answer::Error(format!("the request is not understood: {error}")),
+        };
+        let mut text = serde_json::to_vec(&answer)?;
+        text.push(b'\n');
+        tokio::time::timeout(PATIENCE, writing.write_all(&text)).await?
+    }
+
+    /// What gives the answers where there is no broker.
+    type Answering = dyn Fn(&Request) -> Answer + Send + Sync;
+
+    /// Has requests answered by a function, for as long as it is polled.
+    pub(crate) async fn serve_by(listener: UnixListener, answering: Arc<Answering>) {
+        let room = Arc::new(Semaphore::new(OF_CONTROL));
+        loop {
+            let Ok(permit) = room.clone().acquire_owned().await else { return };
+            let Ok((socket, _)) = listener.accept().await else {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                continue;
+            };
+            let answering = Arc::clone(&answering);
+            tokio::spawn(async move {
+                let _ = converse_by(socket, answering).await;
+                drop(permit);
+            });
+        }
+    }
+
+    async fn converse_by(mut socket: UnixStream, answering: Arc<Answering>) -> io::Result<()> {
+        let (reading, mut writing) = socket.split();
+        let mut line = Vec::new();
+        let mut reading = tokio::io::BufReader::new(reading).take(LONGEST_REQUEST);
+        tokio::time::timeout(PATIENCE, reading.read_until(b'\n', &mut line)).await??;
+        let answer = match serde_json::from_slice::<Request>(&line) {
+            Ok(request) => tokio::task::spawn_blocking(move || answering(&request)).await?,
             Err(error) => Answer::Error(format!("the request is not understood: {error}")),
         };
         let mut text = serde_json::to_vec(&answer)?;

@@ -32,6 +32,7 @@ use crate::prefix::Prefix;
 use crate::process::Process;
 use crate::resources;
 use crate::source::{Source, alarms};
+use crate::standby;
 use crate::visit::{Carried, Visit};
 
 /// Headers of all answers that do not set them: browsers may not cache a page, guess its type, run
@@ -193,7 +194,7 @@ async fn aggregated(State(source): State<Arc<Source>>) -> Answer {
             &refused,
             (&source.sockets(), &source.long_turns()),
             (Process::look(), source.kept(&overview.memory), source.pool.turns()),
-        )
+        ) + &standby::of_followers(&source.followers())
     });
     exposed(figures.await)
 }

@@ -52,6 +52,7 @@ mod server;
 mod serving;
 mod sessions;
 mod source;
+mod standby;
 mod visit;
 mod watch;
 
@@ -67,8 +68,8 @@ pub use listing::{SortKey, at, only};
 pub use process::resident_bytes;
 pub use recent::{AUDIT, LogLine, RecentLog};
 pub use report::{
-    BackupRow, ConnectionStatus, ListenerRow, MessageRow, MessageStatus, ObjectStatus, RedriveRow, RepairRow,
-    ServerStatus, Status, StorageStatus, SubscriptionRow,
+    BackupRow, ConnectionStatus, FollowerRow, ListenerRow, MessageRow, MessageStatus, ObjectStatus, Promotion,
+    RedriveRow, RepairRow, ServerStatus, StandbyRow, Status, StorageStatus, SubscriptionRow,
 };
 pub use resources::{
     BindingChange, BindingFields, Change, ConnectionChange, DestinationType, ExchangeChange, Explain, Explanation,
@@ -78,4 +79,5 @@ pub use resources::{
 };
 pub use server::{Endpoints, Management};
 pub use source::{Encoding, Source};
+pub use standby::{StandbyHooks, StandbyServer};
 pub use watch::Watch;

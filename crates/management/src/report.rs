@@ -261,3 +261,66 @@ impl ListenerRow {
         if self.terms.is_empty() { String::new() } else { format!(" ({})", self.terms.join(", ")) }
     }
 }
+
+/// How a node follows another.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct StandbyRow {
+    /// Its name.
+    pub node: String,
+    /// Where the node is that it follows.
+    pub leader: String,
+    /// What it does now: `connecting`, `copying`, `following`, `stopped` or `promoting`.
+    pub state: String,
+    /// Why it does not follow, if it does not.
+    pub trouble: String,
+    /// How often a node of the cluster was promoted.
+    pub term: u64,
+    /// Whether it has a whole copy, and could be promoted.
+    pub whole: bool,
+    /// Bytes of the copy that came, and its size, while it is copied.
+    pub copied_bytes: u64,
+    /// Its size.
+    pub copy_bytes: u64,
+    /// Copies begun since the start.
+    pub copies: u64,
+    /// Entries taken since the start.
+    pub entries: u64,
+    /// Entries that the leader had flushed and not sent when it was heard last, at most.
+    pub lag_entries: u64,
+    /// The bytes of these, at most.
+    pub lag_bytes: u64,
+    /// All that the leader had flushed so long ago is here, in milliseconds. None before that was
+    /// ever so.
+    pub lag_ms: Option<u64>,
+    /// When the leader was heard last, in milliseconds before now.
+    pub heard_ms: Option<u64>,
+}
+
+/// A node that follows this one, and how far it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FollowerRow {
+    /// Its name.
+    pub name: String,
+    /// Its number in the cluster.
+    pub node: String,
+    /// Where it connects from.
+    pub address: String,
+    /// `copying` or `following`.
+    pub state: String,
+    /// Entries that are flushed here and not there, at most.
+    pub lag_entries: u64,
+    /// Bytes that are flushed here and were not sent, at most.
+    pub lag_bytes: u64,
+    /// All that was flushed here so long ago is flushed there, in milliseconds.
+    pub lag_ms: u64,
+}
+
+/// How an operator wants a node promoted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Promotion {
+    /// At once, with what is here.
+    Now,
+    /// When the leader has stopped serving, and everything is here.
+    Planned,
+}

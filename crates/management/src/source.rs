@@ -18,7 +18,7 @@ use crate::history::Histories;
 use crate::memory::Kept;
 use crate::pool::Pool;
 use crate::rates::Rates;
-use crate::report::BackupRow;
+use crate::report::{BackupRow, FollowerRow};
 use crate::sessions::Sessions;
 use crate::watch::Watch;
 
@@ -32,6 +32,9 @@ type Copying = dyn Fn(&Path, &dyn Fn() -> bool) -> Result<BackupRow, String> + S
 
 /// How shovels are doing.
 type ShovelStates = dyn Fn() -> Vec<ShovelStatus> + Send + Sync;
+
+/// The nodes that follow this one.
+type FollowersOf = dyn Fn() -> Vec<FollowerRow> + Send + Sync;
 
 /// Everything that management reads.
 pub struct Source {
@@ -62,6 +65,8 @@ struct Told {
     settings: Mutex<Vec<Setting>>,
     /// How shovels are doing, once they run.
     shovel_states: OnceLock<Box<ShovelStates>>,
+    /// The nodes that follow this one, if it listens for any.
+    followers: OnceLock<Box<FollowersOf>>,
 }
 
 impl Source {
@@ -109,6 +114,15 @@ impl Source {
 
     pub(crate) fn shovel_states(&self) -> Vec<ShovelStatus> {
         self.told.shovel_states.get().map(|states| states()).unwrap_or_default()
+    }
+
+    /// Asks here which nodes follow this one. The first one counts.
+    pub fn show_followers(&self, followers: impl Fn() -> Vec<FollowerRow> + Send + Sync + 'static) {
+        let _ = self.told.followers.set(Box::new(followers));
+    }
+
+    pub(crate) fn followers(&self) -> Vec<FollowerRow> {
+        self.told.followers.get().map(|followers| followers()).unwrap_or_default()
     }
 
     /// Clients are served from now on: the server has started.

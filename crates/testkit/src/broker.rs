@@ -15,7 +15,7 @@ use broker::{
     Broker, Client, Clock, Content, Dialect, DialectId, Dialects, Error, FirstUser, Login, Parts, Properties, Settings,
     Standby, Value,
 };
-use journal::{Activity, Disk, Durability, Fed, Feed, Options, RealDisk, Stepper};
+use journal::{Activity, Backup, BackupError, Disk, Durability, Fed, Feed, Options, RealDisk, Stepper};
 
 use crate::sim_disk::SimDisk;
 
@@ -296,6 +296,16 @@ pub struct TestBroker {
 }
 
 impl TestBroker {
+    /// Begins to copy the directory, of which the test drives the journal.
+    ///
+    /// # Errors
+    /// Why there can't be a copy.
+    pub fn backup(&self, to: Arc<dyn Disk>) -> Result<Backup, BackupError> {
+        self.stepper
+            .as_ref()
+            .map_or_else(|| self.broker.backup(Arc::clone(&to)), |stepper| stepper.backup(Arc::clone(&to)))
+    }
+
     /// Opens a broker; `guest`, with the password `guest`, may do everything in vhost `/`.
     ///
     /// # Panics

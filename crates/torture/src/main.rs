@@ -19,6 +19,7 @@ mod gauge;
 mod history;
 mod ledger;
 mod part;
+mod promote;
 mod properties;
 mod random;
 mod server;
@@ -44,6 +45,8 @@ enum Torture {
     /// Break something under a broker and check what it promised.
     #[cfg(target_os = "linux")]
     Fault(fault::Options),
+    /// Promote a standby again and again, planned and after kills, and check what is there.
+    Promote(promote::Options),
     /// Measure what attacks by an ordinary tenant do to another.
     #[cfg(target_os = "linux")]
     Tenants(tenants::Options),
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
     let outcome = match (root(), Arguments::parse().torture) {
         (Err(error), _) => Err(error),
         (Ok(root), Torture::Crash(options)) => crash::run(&root, &options),
+        (Ok(root), Torture::Promote(options)) => promote::run(&root, &options),
         #[cfg(target_os = "linux")]
         (Ok(root), Torture::Fault(options)) => fault::run(&root, &options),
         #[cfg(target_os = "linux")]

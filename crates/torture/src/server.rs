@@ -18,6 +18,7 @@ const AMQP: u16 = 5672;
 const STOMP: u16 = 61613;
 const MQTT: u16 = 1883;
 const HTTP: u16 = 15672;
+const NODES: u16 = 5679;
 /// The largest offset that keeps every port below 65 536.
 const MAX_OFFSET: u16 = 3900;
 /// How long a log-in may take: on a machine that compiles besides, the check of a password takes
@@ -111,7 +112,7 @@ impl Program {
         let path = folder.join("hermod");
         std::fs::copy(source, &path).map_err(|error| format!("cannot copy {}: {error}", source.display()))?;
         let (data, sabotage) = (folder.join("data"), sabotage.map(str::to_owned));
-        Ok(Self { path, folder: folder.into(), data, offset: free_offset()?, sabotage })
+        Ok(Self { path, folder: folder.into(), data, offset: free_offset(0)?, sabotage })
     }
 
     /// Has the data directory elsewhere. It need not be there.
@@ -282,11 +283,12 @@ pub(crate) fn build(root: &Path, sabotage: Option<&str>) -> Result<PathBuf, Stri
 
 /// An offset at which all ports are free now. Another program may take one before the server does;
 /// then its start fails.
-fn free_offset() -> Result<u16, String> {
-    let first = 1500 + (std::process::id() % 1000) as u16;
+/// It is above `after`, and the port of nodes is free, too.
+pub(crate) fn free_offset(after: u16) -> Result<u16, String> {
+    let first = (1500 + (std::process::id() % 1000) as u16).max(after + 1);
     let free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
     (first..MAX_OFFSET)
         .step_by(7)
-        .find(|offset| [AMQP, STOMP, MQTT, HTTP].iter().all(|port| free(port + offset)))
+        .find(|offset| [AMQP, STOMP, MQTT, HTTP, NODES].iter().all(|port| free(port + offset)))
         .ok_or_else(|| "no offset with free ports was found".to_owned())
 }

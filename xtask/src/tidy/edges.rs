@@ -42,6 +42,7 @@ const ALL: &[&str] = &[
     "moving",
     "mqtt",
     "net",
+    "nodes",
     "selector",
     "shovel",
     "stomp",
@@ -59,8 +60,11 @@ const WALLS: &[Wall] = &[
     wall("journal", &[]),
     // Reads what other brokers were told: it must not know this one.
     wall("moving", &[]),
+    // Carries what one journal has to another: it must not know what that stands for.
+    Wall { name: "nodes", allowed: &["journal"], behind_session: &[], in_tests: &["broker"] },
     wall("selector", &[]),
-    wall("broker", &["auth", "journal", "selector"]),
+    // Its tests follow one broker over the messages of nodes.
+    Wall { name: "broker", allowed: &["auth", "journal", "selector"], behind_session: &[], in_tests: &["nodes"] },
     // What the server sides of protocols do alike: it must know none of them.
     wall("front", &["auth", "broker", "wire"]),
     protocol("amqp091"),
@@ -89,7 +93,7 @@ const WALLS: &[Wall] = &[
     // As honest with a peer as with Hermod: codecs and clients, never the broker.
     wall("bench", &["amqp091", "amqp10", "bench-record", "bench-report", "machine", "mqtt", "peers", "stomp", "wire"]),
     // The entries of fuzzers: every decoder of bytes from outside.
-    wall("fuzzing", &["amqp091", "amqp10", "auth", "broker", "journal", "mqtt", "selector", "stomp", "wire"]),
+    wall("fuzzing", &["amqp091", "amqp10", "auth", "broker", "journal", "mqtt", "nodes", "selector", "stomp", "wire"]),
     // Breaks things under a broker from outside, and judges it by what clients see.
     wall("torture", &["amqp091", "amqp10", "mqtt", "stomp", "wire"]),
     // Reads files and starts programs: it builds in seconds.
@@ -121,10 +125,10 @@ const HEAVY: [(&str, &[&str]); 13] = [
     ),
     ("roxmltree", &["moving"]),
     ("argon2", &["auth"]),
-    ("rustls", &["backends", "net", "management", "hermod", "shovel"]),
+    ("rustls", &["backends", "net", "nodes", "management", "hermod", "shovel"]),
     ("tokio-rustls", &["net", "management", "shovel"]),
     ("x509-cert", &["hermod"]),
-    ("rcgen", &["testkit"]),
+    ("rcgen", &["nodes", "testkit"]),
     ("fuser", &["torture"]),
 ];
 

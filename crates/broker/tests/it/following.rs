@@ -23,7 +23,7 @@ fn copy_of(disk: &SimDisk, seed: u64) -> SimDisk {
 }
 
 /// With the settings of a broker, on another disk.
-fn setup_of(broker: &TestBroker, disk: &SimDisk, ring: u64) -> Setup {
+pub(crate) fn setup_of(broker: &TestBroker, disk: &SimDisk, ring: u64) -> Setup {
     let Setup { disk, journal, .. } = Setup::stepped(disk, ring);
     Setup { disk, journal, ..broker.setup.clone() }
 }
@@ -63,7 +63,7 @@ fn contents(broker: &TestBroker) -> Vec<String> {
 }
 
 /// Promotes a follower that has all of the leader, and compares it with the leader's directory.
-fn compare(leader: &TestBroker, disk: &SimDisk, follower: TestFollower, seed: u64) -> usize {
+pub(crate) fn compare(leader: &TestBroker, disk: &SimDisk, follower: TestFollower, seed: u64) -> usize {
     let promoted = follower.promote();
     // Its small log may have no room for dead letters before files have left it.
     promoted.background(400);

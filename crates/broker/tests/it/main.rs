@@ -34,6 +34,7 @@ mod kept_times;
 mod last_values;
 mod ledger;
 mod limits;
+mod linked;
 mod listening;
 mod model;
 mod overtaken;

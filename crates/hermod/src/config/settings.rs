@@ -14,6 +14,7 @@ use super::disk::Disk;
 use super::http::Http;
 use super::listeners::Listening;
 use super::logging::Log;
+use super::nodes::Nodes;
 use super::ports::Ports;
 use super::reader::{Reader, declare};
 use super::tls::Tls;
@@ -53,6 +54,7 @@ pub(crate) struct Listen {
     pub(crate) ports: Ports,
     pub(crate) tcp: Tcp,
     pub(crate) tls: Tls,
+    pub(crate) nodes: Nodes,
     /// What all of the above and `[[listeners]]` come to.
     pub(crate) all: Vec<Listening>,
 }
@@ -269,6 +271,7 @@ impl Settings {
                 ports,
                 tcp: Tcp::read(reader)?,
                 tls: Tls::read(reader)?,
+                nodes: Nodes::read(reader)?,
                 all: Vec::new(),
             },
             log: Log::read(reader)?,

@@ -36,6 +36,7 @@ mod server;
 mod shovels;
 mod shutdown;
 mod sign_on;
+mod standby;
 mod stomp;
 mod tls;
 mod trial;

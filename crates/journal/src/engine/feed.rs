@@ -33,6 +33,15 @@ pub enum Fed {
     Nothing,
 }
 
+/// How much is flushed and was not read for the other journal yet.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Behind {
+    /// Batches, of which entries are most: at least as many as entries.
+    pub entries: u64,
+    /// Bytes of the log from there on, at most.
+    pub bytes: u64,
+}
+
 /// Why a journal can't be followed from where another one is.
 #[derive(Debug)]
 pub enum FeedError {
@@ -160,9 +169,26 @@ impl Feed {
         }
     }
 
-    /// The last batch that was read.
-    pub(super) fn passed(&self) -> u64 {
+    /// The last batch that is flushed.
+    pub fn flushed(&self) -> u64 {
+        let log = self.journal.engine().log.as_ref();
+        log.map_or(0, |log| log.synced.load(std::sync::atomic::Ordering::Acquire))
+    }
+
+    /// The last batch that was read for the other journal.
+    pub fn passed(&self) -> u64 {
         self.passed
+    }
+
+    /// How much is left of what is flushed.
+    pub fn behind(&self) -> Behind {
+        let engine = self.journal.engine();
+        let entries = self.flushed().saturating_sub(self.passed);
+        let end = engine.with_buffer(|buffer| buffer.first_pending()).filter(|_| entries > 0);
+        let (Some(place), Some(end)) = (self.at, end) else { return Behind { entries, bytes: 0 } };
+        let files = u64::from(end.file.saturating_sub(place.file)) * u64::from(engine.sizes.file);
+        let bytes = (files + u64::from(end.offset)).saturating_sub(u64::from(place.offset));
+        Behind { entries, bytes }
     }
 
     /// Notes from which file on bodies are held now. All that is appended later can only reference

@@ -18,6 +18,7 @@ use crate::api;
 use crate::memory::Kept;
 use crate::process::Process;
 use crate::quantity;
+use crate::report::FollowerRow;
 use crate::source::Source;
 
 type Shared = State<Arc<Source>>;
@@ -42,6 +43,8 @@ async fn show(visitor: Visitor, State(source): Shared) -> Shown {
         (memory(&overview, process, source.kept(&overview.memory)))
         h2 { "Listeners" }
         (listeners(&source))
+        h2 { "Followers" }
+        (followers(&source))
         h2 { "Settings" }
         @if is_administrator { (settings(&source)) } @else {
             p .hint { "Settings are shown to administrators." }
@@ -126,6 +129,23 @@ fn listeners(source: &Source) -> Markup {
         })
         .collect();
     table("listeners", &columns, &rows, html! { "no listeners" })
+}
+
+/// The nodes that follow this one.
+fn followers(source: &Source) -> Markup {
+    let lag = ["Entries missing", "Bytes missing", "Time behind"].map(Column::number);
+    let columns: Vec<_> = ["Node", "From", "State"].map(Column::text).into_iter().chain(lag).collect();
+    let row = |one: FollowerRow| {
+        let behind = std::time::Duration::from_millis(one.lag_ms);
+        let is_copying = one.state == "copying";
+        let (entries, bytes) = (html! { (one.lag_entries) }, figure::bytes(one.lag_bytes));
+        let lag = [entries, bytes, html! { (quantity::span(behind)) }];
+        let lag = lag.map(|figure| html! { @if is_copying { "–" } @else { (figure) } });
+        let node = [html! { code { (one.name) } }, html! { code { (one.address) } }, html! { (one.state) }];
+        node.into_iter().chain(lag).collect()
+    };
+    let rows: Vec<Vec<Markup>> = source.followers().into_iter().map(row).collect();
+    table("followers", &columns, &rows, html! { "No node follows this one." })
 }
 
 fn settings(source: &Source) -> Markup {

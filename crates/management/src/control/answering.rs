@@ -69,6 +69,10 @@ impl Source {
                 let import = Import { vhost, skip_unsupported: *skip_unsupported, extent: *extent, caller };
                 resources::import(&self.broker, document, &import).map_or_else(Answer::NotChanged, Answer::Imported)
             }
+            Request::Followers => Answer::Followers(self.followers()),
+            Request::Standby | Request::Promote(_) => {
+                Answer::Refused("this node serves clients already, and follows none".to_owned())
+            }
             Request::Authenticate { user, password } => Answer::Authenticated(match password {
                 Secret::Password(password) => self
                     .broker

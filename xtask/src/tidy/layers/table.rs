@@ -38,6 +38,16 @@ pub(super) const FOLDERS: &[Folder] = &[
         allowed: &[],
     },
     Folder {
+        path: "crates/nodes/src",
+        layers: &[
+            &["keeping", "message", "token"],
+            &["copy", "frames", "identity", "standing"],
+            &["directory", "link", "receiver", "sender"],
+            &["dial", "leader"],
+        ],
+        allowed: &[],
+    },
+    Folder {
         path: "crates/auth/src",
         layers: &[
             &["members", "sasl", "shown", "sign_on", "throttle", "pattern"],
@@ -366,7 +376,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["checker", "talk"],
             &["stage"],
             &["part"],
-            &["crash", "fault", "tenants"],
+            &["crash", "fault", "promote", "tenants"],
         ],
         allowed: &[],
     },
@@ -568,7 +578,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/fuzzing/src",
         layers: &[
-            &["amqp", "amqp10_client", "amqp10_codec", "disk", "login", "messages", "mqtt_packets", "proxy_header", "selectors", "stomp_frames"],
+            &["amqp", "amqp10_client", "amqp10_codec", "disk", "login", "messages", "mqtt_packets", "node_messages", "proxy_header", "selectors", "stomp_frames"],
             &["recovery"],
         ],
         allowed: &[],
@@ -586,6 +596,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["api"],
             &["resources"],
             &["console", "control", "manual", "native", "per_queue"],
+            &["standby"],
             &["http"],
             &["serving"],
             &["server"],
@@ -661,7 +672,9 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["config", "housekeeper", "pager", "tasks"],
             &["exit", "protocols", "tls"],
             &["data_dir", "listeners", "log", "logins", "secrets", "shovels", "signals"],
+            &["links"],
             &["serve"],
+            &["standby"],
             &["cli"],
             &["rabbitmqctl"],
         ],
@@ -676,8 +689,8 @@ pub(super) const FOLDERS: &[Folder] = &[
         layers: &[
             &["arguments", "counted", "output", "password", "remote", "service", "shell", "table", "usage"],
             &["ask"],
-            &["alarms", "config", "definitions", "health", "list", "messages", "redrive", "repair", "status"],
-            &["backup", "browse", "connections", "context", "convert", "explain", "licenses", "log", "migrate", "objects", "policies", "retained", "shovels", "tasks", "top", "trace", "trial", "users", "verify", "vhosts", "why", "wills"],
+            &["alarms", "cluster", "config", "definitions", "health", "list", "messages", "redrive", "repair", "status"],
+            &["backup", "browse", "connections", "context", "convert", "explain", "licenses", "log", "migrate", "objects", "policies", "promote", "retained", "shovels", "tasks", "top", "trace", "trial", "users", "verify", "vhosts", "why", "wills"],
             &["upgrade"],
         ],
         allowed: &[],
@@ -688,7 +701,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["nearest", "value"],
             &["log_levels", "reader"],
             &["ldap"],
-            &["backends", "disk", "file", "first_user", "http", "logging", "manual", "ports"],
+            &["backends", "disk", "file", "first_user", "http", "logging", "manual", "nodes", "ports"],
             &["users"],
             &["tls"],
             &["listeners"],

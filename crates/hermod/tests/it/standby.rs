@@ -1,0 +1,319 @@
+//! `hermod standby` and `hermod promote`, with real processes: followed, killed, handed over,
+//! copied again, and refused.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use crate::server::{HANG, Ports, Server, free_port, hermod, run, serve, until};
+use crate::stomp::Stomp;
+
+/// A log so small that files leave it all the time.
+const SMALL: [&str; 6] =
+    ["--journal-max-bytes", "2MiB", "--journal-file-bytes", "256KiB", "--limits-max-message-size", "64KiB"];
+
+/// A node with its directory and its ports, whatever it does now.
+struct Node {
+    folder: tempfile::TempDir,
+    ports: Ports,
+    nodes: String,
+}
+
+/// A process that follows.
+struct Follower {
+    child: Child,
+    log: Receiver<String>,
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Node {
+    fn new() -> Self {
+        let nodes = format!("127.0.0.1:{}", free_port());
+        Self { folder: tempfile::tempdir().unwrap(), ports: Ports::free(), nodes }
+    }
+
+    fn data(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Has it serve.
+    fn serve(&self) -> Server {
+        let mut command = serve(self.data(), self.ports);
+        Server::spawn(command.args(SMALL).args(["--nodes-listen", &self.nodes]), self.ports)
+    }
+
+    /// A token for another node.
+    fn invite(&self) -> String {
+        let (code, token, error) = run(hermod("cluster", self.data()).args(["invite", "--nodes-listen", &self.nodes]));
+        assert_eq!((code, error.as_str()), (0, ""), "{token}");
+        token.trim().to_owned()
+    }
+
+    /// Has it follow.
+    fn follow(&self, arguments: &[&str]) -> Follower {
+        let mut command = serve(self.data(), self.ports);
+        let flags: Vec<_> = command.get_args().skip(1).map(ToOwned::to_owned).collect();
+        command = hermod("standby", self.data());
+        command.args(flags.iter().skip(2)).args(SMALL).args(["--nodes-listen", &self.nodes]).args(arguments);
+        let mut child = command.stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
+        let (sender, log) = channel();
+        let stderr = child.stderr.take().unwrap();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        Follower { child, log }
+    }
+
+    /// What it says of itself while it follows; null before it answers.
+    fn status(&self) -> serde_json::Value {
+        let (code, text, _) = run(hermod("cluster", self.data()).args(["status", "--json"]));
+        if code == 0 { serde_json::from_str(&text).unwrap() } else { serde_json::Value::Null }
+    }
+
+    /// Waits until it has everything that was flushed on its leader before this call.
+    fn catch_up(&self) {
+        let begin = Instant::now();
+        until("the standby to catch up", || {
+            let (asked, status) = (Instant::now(), self.status());
+            let lag = status["lag_ms"].as_u64().map(Duration::from_millis);
+            status["state"] == "following" && lag.is_some_and(|lag| asked.duration_since(begin) > lag)
+        });
+    }
+
+    fn promote(&self, flags: &[&str]) -> (i32, String, String) {
+        run(hermod("promote", self.data()).args(flags))
+    }
+
+    /// The bodies in a queue, in order.
+    fn bodies(&self, queue: &str, count: usize) -> Vec<String> {
+        let mut consumer = Stomp::connect_to(self.ports.stomp);
+        consumer.send(&format!("SUBSCRIBE\nid:0\ndestination:/queue/{queue}\nack:auto\n\n"));
+        (0..count).map(|_| consumer.frame().rsplit_once("\n\n").unwrap().1.to_owned()).collect()
+    }
+}
+
+impl Follower {
+    fn until_logged(&self, text: &str) {
+        loop {
+            match self.log.recv_timeout(HANG) {
+                Ok(line) if line.contains(text) => return,
+                Ok(_) => {}
+                Err(error) => panic!("no line with {text}: {error}"),
+            }
+        }
+    }
+
+    fn stop(mut self) {
+        let pid = self.child.id().to_string();
+        assert!(std::process::Command::new("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+    }
+}
+
+fn publish(port: u16, range: std::ops::Range<usize>) {
+    let mut client = Stomp::connect_to(port);
+    range.for_each(|number| client.publish("q", &body(number)));
+}
+
+fn body(number: usize) -> String {
+    format!("{number:06}{}", "x".repeat(200))
+}
+
+fn expected(count: usize) -> Vec<String> {
+    (0..count).map(body).collect()
+}
+
+#[test]
+fn a_standby_takes_over_from_a_node_that_was_killed_and_fences_it() {
+    let (one, two) = (Node::new(), Node::new());
+    let leader = one.serve();
+    publish(one.ports.stomp, 0..30);
+    let standby = two.follow(&["--token", &one.invite()]);
+    standby.until_logged("connected: following");
+    publish(one.ports.stomp, 30..60);
+    two.catch_up();
+    // It is there for probes, and for no client.
+    let (code, _, error) = run(hermod("status", two.data()).args([] as [&str; 0]));
+    assert!(code == 69 && error.contains("serves no clients"), "{error}");
+    assert!(std::net::TcpStream::connect(("127.0.0.1", two.ports.stomp)).is_err());
+    let (code, rows, _) = run(hermod("cluster", one.data()).args(["status", "--json"]));
+    assert!(code == 0 && rows.contains(r#""state": "following""#) || rows.contains(r#""state":"following""#), "{rows}");
+    let (code, _, error) = two.promote(&[]);
+    assert!(code == 64 && error.contains("--yes"), "{error}");
+
+    leader.signal("KILL");
+    leader.wait();
+    let (code, text, error) = two.promote(&["--yes"]);
+    assert_eq!(code, 0, "{text}{error}");
+    assert!(text.contains("what that one has taken since is lost"), "{text}");
+    standby.until_logged("Server startup complete");
+    assert_eq!(two.bodies("q", 60), expected(60));
+
+    // It comes back, asks, and does not serve, also when there is no node to ask.
+    let (code, _, error) = run(serve(one.data(), one.ports).args(SMALL));
+    assert!(code == 78 && error.contains("has taken its place in term 1"), "{error}");
+    let (code, _, error) = run(serve(one.data(), one.ports).args(SMALL));
+    assert!(code == 78 && error.contains("in term 1") && error.contains(&format!("--from {}", two.nodes)), "{error}");
+    let (code, _, error) = run(hermod("standby", one.data()).args(["--from", &two.nodes]));
+    assert!(code == 65 && error.contains("--anew"), "{error}");
+
+    // It follows the other one now, and takes over again without a loss.
+    let again = one.follow(&["--anew"]);
+    again.until_logged("connected: following");
+    let (code, text, error) = one.promote(&["--planned"]);
+    assert_eq!(code, 0, "{text}{error}");
+    again.until_logged("Server startup complete");
+    publish(one.ports.stomp, 0..3);
+    assert_eq!(one.bodies("q", 3), expected(3));
+}
+
+#[test]
+fn a_node_that_serves_already_is_told_that_it_was_replaced() {
+    let (one, two) = (Node::new(), Node::new());
+    let leader = one.serve();
+    let standby = two.follow(&["--token", &one.invite()]);
+    standby.until_logged("connected: following");
+    // They can't reach each other while one is stopped; it serves on, as no node can tell it.
+    leader.signal("STOP");
+    let (code, text, error) = two.promote(&["--yes"]);
+    assert_eq!(code, 0, "{text}{error}");
+    standby.until_logged("Server startup complete");
+    leader.signal("CONT");
+    let (code, log) = leader.wait();
+    assert_eq!(code, Some(78), "{log:?}");
+    standby.until_logged("has heard that this one serves in term 1");
+}
+
+#[test]
+fn nothing_is_lost_by_a_planned_switch_under_load() {
+    let (one, two) = (Node::new(), Node::new());
+    let leader = one.serve();
+    let mut standby = two.follow(&["--token", &one.invite()]);
+    standby.until_logged("connected: following");
+    let confirmed = Arc::new(AtomicUsize::new(0));
+    let (port, counts) = (one.ports.stomp, Arc::clone(&confirmed));
+    let load = std::thread::spawn(move || {
+        let mut client = Stomp::connect_to(port);
+        for number in 0.. {
+            client.publish("q", &body(number));
+            counts.store(number + 1, Ordering::Release);
+        }
+    });
+    until("some messages", || confirmed.load(Ordering::Acquire) > 100);
+    let (code, text, error) = two.promote(&["--planned"]);
+    assert_eq!(code, 0, "{text}{error}");
+    assert!(load.join().is_err(), "its connection was closed");
+    let (code, log) = leader.wait();
+    assert_eq!(code, Some(78), "{log:?}");
+    assert!(log.iter().any(|line| line.contains("everything is handed over")), "{log:?}");
+    standby.until_logged("Server startup complete");
+    let confirmed = confirmed.load(Ordering::Acquire);
+    assert_eq!(two.bodies("q", confirmed), expected(confirmed));
+    assert!(standby.child.try_wait().unwrap().is_none());
+
+    // The old one says who serves now. Its operator may insist; the other one tells it again.
+    let (code, _, error) = run(serve(one.data(), one.ports).args(SMALL));
+    assert!(code == 78 && error.contains("has taken its place in term 1"), "{error}");
+    let (code, text, _) = run(hermod("cluster", one.data()).args(["reinstate"]));
+    assert!(code == 0 && text.contains("serves again"), "{text}");
+    let (code, _, error) = run(serve(one.data(), one.ports).args(SMALL));
+    assert!(code == 78 && error.contains("has taken its place in term 1"), "{error}");
+    drop(standby);
+    let (code, text, _) = run(hermod("cluster", one.data()).args(["reinstate"]));
+    assert!(code == 0 && text.contains("serves again"), "{text}");
+    drop(one.serve());
+}
+
+#[test]
+fn a_standby_that_comes_too_late_begins_with_a_new_copy_and_survives_kills() {
+    let (one, two) = (Node::new(), Node::new());
+    let leader = one.serve();
+    publish(one.ports.stomp, 0..20);
+    let standby = two.follow(&["--token", &one.invite()]);
+    standby.until_logged("connected: following");
+    standby.stop();
+    let (code, _, error) = run(serve(two.data(), two.ports).args(SMALL));
+    assert!(code == 78 && error.contains("run hermod standby"), "{error}");
+    // More than the log holds.
+    let mut client = Stomp::connect_to(one.ports.stomp);
+    for _ in 0..200 {
+        client.publish("gone", &"y".repeat(32_000));
+    }
+    let standby = two.follow(&[]);
+    standby.until_logged("a new copy is begun");
+    drop(standby);
+    for pause in [0, 30, 60, 90, 120, 200, 300] {
+        let standby = two.follow(&[]);
+        std::thread::sleep(Duration::from_millis(pause));
+        drop(standby);
+    }
+    let standby = two.follow(&[]);
+    standby.until_logged("connected: following");
+    publish(one.ports.stomp, 20..40);
+    two.catch_up();
+    drop(leader);
+    let (code, text, error) = two.promote(&["--yes"]);
+    assert_eq!(code, 0, "{text}{error}");
+    standby.until_logged("Server startup complete");
+    assert_eq!(two.bodies("q", 40), expected(40));
+    assert_eq!(two.bodies("gone", 200).len(), 200);
+}
+
+#[test]
+fn what_can_not_be_followed_is_refused_by_name() {
+    let (one, two) = (Node::new(), Node::new());
+    let leader = one.serve();
+    let token = one.invite();
+    for (arguments, code, words) in [
+        (&[][..], 64, "hermod cluster invite"),
+        (&["--token", "nonsense"], 64, "no token, or only a part"),
+        (&["--token", &token[1..]], 64, "no token, or only a part"),
+        (&["--durability", "os", "--token", &token], 78, "durability = fsync"),
+    ] {
+        let (found, _, error) = run(hermod("standby", two.data()).args(arguments));
+        assert!(found == code && error.contains(words), "{arguments:?}: {found} {error}");
+    }
+    let standby = two.follow(&["--token", &token]);
+    standby.until_logged("connected: following");
+    let three = Node::new();
+    let (code, _, error) = run(hermod("standby", three.data()).args(["--token", &token]));
+    assert!(code == 77 && error.contains("was used before"), "{error}");
+    let (code, _, error) = run(hermod("promote", one.data()).args(["--yes"]));
+    assert!(code == 73 && error.contains("follows none"), "{error}");
+    let (code, _, error) = run(hermod("cluster", one.data()).args(["invite"]));
+    assert!(code == 78 && error.contains("nodes.listen is not set"), "{error}");
+    let (code, _, error) = run(hermod("cluster", one.data()).args(["reinstate"]));
+    assert!(code == 73 && error.contains("was not replaced"), "{error}");
+    // A standby that is the last one with the data can be asked over HTTP whether it lives.
+    let paths = ["/health/live", "/health/ready", "/metrics", "/hermod/v1/standby"];
+    let answers = paths.map(|path| get(two.ports.http, path));
+    let codes: Vec<_> = answers.iter().map(|(status, _)| *status).collect();
+    assert_eq!(codes, [200, 503, 200, 200], "{answers:?}");
+    assert!(answers[2].1.contains("hermod_standby_following 1"), "{}", answers[2].1);
+    drop(leader);
+}
+
+fn get(port: u16, path: &str) -> (u16, String) {
+    use std::io::{Read, Write};
+    let mut socket = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    socket.set_read_timeout(Some(HANG)).unwrap();
+    socket
+        .write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes())
+        .unwrap();
+    let mut text = String::new();
+    socket.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}

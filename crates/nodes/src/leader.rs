@@ -1,0 +1,567 @@
+//! The node that serves: it listens for nodes, admits those that show a token, and sends the others
+//! what they ask for.
+//!
+//! Each connection has a thread, since reading the log waits for the disk. Invariant: the number of
+//! threads is bounded, for strangers and for followers alike. A follower that says nothing for
+//! [`SILENCE`] is let go, and with it what its copy keeps in the log.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use journal::{Backup, BackupError, Disk, Feed, FeedError, LogId};
+use parking_lot::Mutex;
+
+use crate::copy::CopySource;
+use crate::frames::Frames;
+use crate::identity::Identity;
+use crate::link::{Came, Credentials, Link};
+use crate::message::{FORMAT, Hello, Message, NodeId, Refusal};
+use crate::sender::{Asked, Filled, Sender};
+
+/// How long a stranger may take for its handshake, and for its first message.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long a follower may say nothing.
+pub const SILENCE: Duration = Duration::from_secs(30);
+/// Connections that have not said yet who they are.
+const MOST_STRANGERS: usize = 16;
+/// Followers at one time.
+pub const MOST_FOLLOWERS: usize = 8;
+/// How often the listener looks whether it is to stop.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long the log is left alone when nothing was new: at first, and at last.
+const REST: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
+/// How long the log is held for a follower that has a whole copy, until it follows and has caught
+/// up: else what comes next could leave meanwhile.
+const HOLD: Duration = Duration::from_secs(60);
+/// Most bytes of a message of one that has no certificate.
+const LONGEST_JOIN: u32 = 1024;
+
+/// What happens to a node that is replaced.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Replaced {
+    /// The node that has taken its place, or is about to.
+    pub by: Hello,
+    /// Whether it asked for that, and shall have everything.
+    pub planned: bool,
+}
+
+/// Gives what comes behind these entries: see [`journal::Journal::feed`].
+pub type Feeding = dyn Fn(Vec<(LogId, u64)>) -> Feed + Send + Sync;
+/// Begins a copy: see [`journal::Journal::backup`].
+pub type Copying = dyn Fn(Arc<dyn Disk>) -> Result<Backup, BackupError> + Send + Sync;
+
+/// What a node that serves has for others.
+pub struct Serving {
+    /// Who it is.
+    pub identity: Identity,
+    /// How it greets.
+    pub hello: Hello,
+    /// See [`journal::Journal::feed`].
+    pub feed: Box<Feeding>,
+    /// See [`journal::Journal::backup`].
+    pub backup: Box<Copying>,
+    /// Keeps that another node is promoted, or is about to be, before it returns; and has this one
+    /// end. An error is why it can't be kept.
+    pub replaced: Box<dyn Fn(Replaced) -> io::Result<()> + Send + Sync>,
+    /// Whether this node takes nothing any more, and all is flushed.
+    pub is_quiet: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+/// How far a follower is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FollowerStatus {
+    /// Its number.
+    pub node: NodeId,
+    /// What people call it.
+    pub name: String,
+    /// Where it connects from.
+    pub address: SocketAddr,
+    /// Whether it is still being sent a copy of the whole directory.
+    pub copying: bool,
+    /// Entries that are flushed here, and not there, at most.
+    pub entries: u64,
+    /// Bytes that are flushed here and were not sent, at most.
+    pub bytes: u64,
+    /// All that was flushed here so long ago is flushed there, in milliseconds.
+    pub behind_ms: u64,
+}
+
+struct Shared {
+    serving: Serving,
+    credentials: Credentials,
+    stop: AtomicBool,
+    strangers: AtomicUsize,
+    refused: AtomicUsize,
+    followers: Mutex<Vec<(u64, FollowerStatus)>>,
+    /// Copies that are whole, with the nodes that have them: each still holds the log.
+    holds: Mutex<Vec<Hold>>,
+    next: AtomicUsize,
+    handed_over: AtomicBool,
+}
+
+/// The followers of a node, as long as it serves.
+#[derive(Clone)]
+pub struct Followers(Arc<Shared>);
+
+impl Followers {
+    /// How far each is.
+    pub fn list(&self) -> Vec<FollowerStatus> {
+        self.0.followers.lock().iter().map(|(_, status)| status.clone()).collect()
+    }
+
+    /// Connections that were refused: strangers, and those that were too many.
+    pub fn refused(&self) -> u64 {
+        self.0.refused.load(Ordering::Relaxed) as u64
+    }
+}
+
+/// The listener for nodes.
+pub struct Listener {
+    shared: Arc<Shared>,
+    thread: JoinHandle<()>,
+}
+
+impl Listener {
+    /// Listens on a bound socket.
+    ///
+    /// # Errors
+    /// When there is no thread for it, or the certificate of the node can't be used.
+    pub fn start(socket: TcpListener, serving: Serving) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let shared = Arc::new(Shared {
+            credentials: Credentials::of(&serving.identity)?,
+            serving,
+            stop: AtomicBool::new(false),
+            strangers: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
+            followers: Mutex::default(),
+            holds: Mutex::default(),
+            next: AtomicUsize::new(0),
+            handed_over: AtomicBool::new(false),
+        });
+        let listening = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("hermod-nodes".to_owned());
+        let thread = thread.spawn(move || listen(&listening, &socket))?;
+        Ok(Self { shared, thread })
+    }
+
+    /// Its followers.
+    pub fn followers(&self) -> Followers {
+        Followers(Arc::clone(&self.shared))
+    }
+
+    /// Whether the node that asked for it has been sent everything, after this one was quiet.
+    pub fn has_handed_over(&self) -> bool {
+        self.shared.handed_over.load(Ordering::Acquire)
+    }
+
+    /// Ends it, and all connections.
+    pub fn stop(self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        let _ = self.thread.join();
+    }
+}
+
+fn listen(shared: &Arc<Shared>, socket: &TcpListener) {
+    let mut links: Vec<JoinHandle<()>> = Vec::new();
+    while !shared.stop.load(Ordering::Relaxed) {
+        links.retain(|link| !link.is_finished());
+        shared.holds.lock().retain(|hold| hold.since.elapsed() < HOLD);
+        match socket.accept() {
+            Ok((stream, peer)) => links.extend(admit(shared, stream, peer)),
+            Err(error) => {
+                if error.kind() != io::ErrorKind::WouldBlock {
+                    tracing::warn!("no connection of a node can be taken for now: {error}");
+                }
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+    links.into_iter().for_each(|link| drop(link.join()));
+}
+
+/// Gives a connection a thread, if there are not too many.
+fn admit(shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr) -> Option<JoinHandle<()>> {
+    if shared.strangers.fetch_add(1, Ordering::Relaxed) >= MOST_STRANGERS {
+        shared.strangers.fetch_sub(1, Ordering::Relaxed);
+        if shared.refused.fetch_add(1, Ordering::Relaxed).is_multiple_of(100) {
+            tracing::warn!(%peer, "a connection to the port of nodes is refused: {MOST_STRANGERS} have not said yet who they are");
+        }
+        return None;
+    }
+    let serving = Arc::clone(shared);
+    let thread = std::thread::Builder::new().name("hermod-node-link".to_owned());
+    let spawned = thread.spawn(move || {
+        let mut stranger = Stranger(&serving, true);
+        if let Err(error) = serve(&serving, stream, peer, &mut stranger) {
+            serving.refused.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(%peer, "the connection of a node ends: {error}");
+        }
+    });
+    if spawned.is_err() {
+        shared.strangers.fetch_sub(1, Ordering::Relaxed);
+    }
+    spawned.ok()
+}
+
+/// The place of a connection that has not said who it is.
+struct Stranger<'a>(&'a Shared, bool);
+
+impl Stranger<'_> {
+    fn is_known(&mut self) {
+        if std::mem::take(&mut self.1) {
+            self.0.strangers.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Stranger<'_> {
+    fn drop(&mut self) {
+        self.is_known();
+    }
+}
+
+fn serve(shared: &Shared, stream: TcpStream, peer: SocketAddr, stranger: &mut Stranger<'_>) -> io::Result<()> {
+    let mut link = Link::accept(stream, &shared.credentials, HANDSHAKE)?;
+    if !link.is_of_a_node() {
+        let answer = join(shared, &mut link, peer)?;
+        let mut out = Vec::new();
+        answer.write(&mut out);
+        link.write(&out)?;
+        link.close();
+        return Ok(());
+    }
+    let mut conversation = Conversation::new(shared, peer);
+    let ended = conversation.run(&mut link, stranger);
+    // What the other side should still read: the reason of a refusal, that all was handed over.
+    let out = conversation.sender.take_out();
+    if ended.is_ok() {
+        link.write(&out)?;
+        if conversation.handed_over {
+            shared.handed_over.store(true, Ordering::Release);
+        }
+        link.close();
+    }
+    ended
+}
+
+/// Admits the one that has no certificate, if its token is good.
+fn join(shared: &Shared, link: &mut Link, peer: SocketAddr) -> io::Result<Message> {
+    let (mut frames, until) = (Frames::new(LONGEST_JOIN), Instant::now() + HANDSHAKE);
+    let message = loop {
+        match frames.next_message().map_err(invalid)? {
+            Some(message) => break message,
+            None => match link.read(until.saturating_duration_since(Instant::now()))? {
+                Came::Bytes(bytes) => frames.push(&bytes),
+                Came::Nothing => return Err(io::ErrorKind::TimedOut.into()),
+                Came::End => return Err(io::ErrorKind::UnexpectedEof.into()),
+            },
+        }
+    };
+    let Message::Join { secret, key } = message else {
+        return Err(invalid("it shows no certificate of this cluster, and no token"));
+    };
+    match shared.serving.identity.admit(&secret, &key, unix_ms() / 1000) {
+        Ok(membership) => {
+            tracing::info!(%peer, node = %membership.node, "a node joins the cluster by a token");
+            Ok(Message::Joined(membership))
+        }
+        Err(error) => {
+            shared.refused.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(%peer, "a node is not let in: {error}");
+            Ok(Message::Refused { why: Refusal::Stranger, words: error.to_string() })
+        }
+    }
+}
+
+/// What keeps the log as it is for a node that has a whole copy.
+struct Hold {
+    node: NodeId,
+    since: Instant,
+    _copy: Box<CopySource>,
+}
+
+/// What a node has asked for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Sent {
+    Copy,
+    Entries,
+}
+
+/// What a follower is sent now.
+enum Sends {
+    Nothing,
+    Copy(Box<CopySource>),
+    Entries(Box<Feed>),
+}
+
+/// One connection of a node.
+struct Conversation<'a> {
+    shared: &'a Shared,
+    peer: SocketAddr,
+    sender: Sender,
+    sends: Sends,
+    other: Option<Hello>,
+    /// What its copy holds, until it has caught up.
+    hold: Option<Hold>,
+    /// Its place among the followers.
+    place: Option<u64>,
+    asked_to_hand_over: bool,
+    handed_over: bool,
+    heard: Instant,
+    rest: Duration,
+}
+
+impl Drop for Conversation<'_> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            self.shared.followers.lock().retain(|(other, _)| *other != place);
+        }
+    }
+}
+
+impl<'a> Conversation<'a> {
+    fn new(shared: &'a Shared, peer: SocketAddr) -> Self {
+        let (sender, sends) = (Sender::default(), Sends::Nothing);
+        let (heard, rest) = (Instant::now(), REST.0);
+        let (asked_to_hand_over, handed_over) = (false, false);
+        Self {
+            shared,
+            peer,
+            sender,
+            sends,
+            other: None,
+            hold: None,
+            place: None,
+            asked_to_hand_over,
+            handed_over,
+            heard,
+            rest,
+        }
+    }
+
+    /// Until one of both ends it.
+    fn run(&mut self, link: &mut Link, stranger: &mut Stranger<'_>) -> io::Result<()> {
+        let until = Instant::now() + HANDSHAKE;
+        loop {
+            if self.answer(link)?.is_some() {
+                return Ok(());
+            }
+            if self.other.is_some() {
+                stranger.is_known();
+            } else if Instant::now() >= until {
+                return Err(invalid("it does not say who it is"));
+            }
+            let patience = match self.send()? {
+                Some(patience) => patience,
+                None => return Ok(()),
+            };
+            let out = self.sender.take_out();
+            link.write(&out)?;
+            if self.shared.stop.load(Ordering::Relaxed) {
+                self.sender.refuse(Refusal::Failed, "the node stops");
+                return Ok(());
+            }
+            match patience {
+                Duration::ZERO => {}
+                patience => match link.read(patience)? {
+                    Came::Bytes(bytes) => {
+                        self.sender.receive(&bytes);
+                        self.heard = Instant::now();
+                    }
+                    Came::Nothing if self.heard.elapsed() >= SILENCE => {
+                        return Err(invalid("it has said nothing for 30 seconds"));
+                    }
+                    Came::Nothing => {}
+                    Came::End => return Ok(()),
+                },
+            }
+        }
+    }
+
+    /// Does what the other side asks for. Some when that was the last.
+    fn answer(&mut self, link: &Link) -> io::Result<Option<()>> {
+        while let Some(asked) = self.sender.next_asked().map_err(invalid)? {
+            let refused = match asked {
+                Asked::Greeted(other) => self.greeted(other, link)?,
+                Asked::Copy { free } => self.copy(free),
+                Asked::Follow(ends) => {
+                    self.take_place(Sent::Entries);
+                    self.hold = self.take_hold();
+                    self.sends = Sends::Entries(Box::new((self.shared.serving.feed)(ends)));
+                    None
+                }
+                Asked::HandOver => self.begin_to_hand_over(),
+            };
+            if let Some((why, words)) = refused {
+                tracing::warn!(peer = %self.peer, "a node is refused: {words}");
+                self.sender.refuse(why, &words);
+                return Ok(Some(()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the one that has said who it is may follow.
+    fn greeted(&mut self, other: Hello, link: &Link) -> io::Result<Option<(Refusal, String)>> {
+        let me = &self.shared.serving.hello;
+        if other.format != FORMAT {
+            let words = format!("it speaks format {} and this node format {FORMAT}; use one version", other.format);
+            return Ok(Some((Refusal::Stranger, words)));
+        }
+        if other.cluster != me.cluster || !link.is_of(other.node) {
+            return Ok(Some((Refusal::Stranger, "its certificate is not that of the node it says it is".to_owned())));
+        }
+        if other.term > me.term {
+            let words =
+                format!("{} was promoted in term {}; this node served in term {}", other.name, other.term, me.term);
+            let replaced = Replaced { by: other, planned: false };
+            (self.shared.serving.replaced)(replaced)?;
+            return Ok(Some((Refusal::Replaced, words)));
+        }
+        if self.shared.followers.lock().len() >= MOST_FOLLOWERS {
+            return Ok(Some((Refusal::Full, format!("there are {MOST_FOLLOWERS} followers already"))));
+        }
+        self.sender.greet(me);
+        self.other = Some(other);
+        Ok(None)
+    }
+
+    fn copy(&mut self, free: u64) -> Option<(Refusal, String)> {
+        // One copy at a time: an older one of this node is of no use any more.
+        drop(self.take_hold());
+        match CopySource::begin(free, |to| (self.shared.serving.backup)(to)) {
+            Ok(copy) => {
+                self.take_place(Sent::Copy);
+                self.sends = Sends::Copy(Box::new(copy));
+                None
+            }
+            Err(error) => Some((Refusal::Failed, format!("there is no copy: {error}"))),
+        }
+    }
+
+    fn begin_to_hand_over(&mut self) -> Option<(Refusal, String)> {
+        let Some(by) = self.other.clone() else { return Some((Refusal::Failed, "who asks is not known".to_owned())) };
+        match (self.shared.serving.replaced)(Replaced { by, planned: true }) {
+            Ok(()) => {
+                self.asked_to_hand_over = true;
+                None
+            }
+            Err(error) => Some((Refusal::Failed, format!("this node can't hand over: {error}"))),
+        }
+    }
+
+    /// Sends more. How long to wait for the other side then; none when that was the last.
+    fn send(&mut self) -> io::Result<Option<Duration>> {
+        let now = unix_ms();
+        let filled = match &mut self.sends {
+            Sends::Nothing => return Ok(Some(Duration::from_millis(200))),
+            Sends::Copy(copy) => match self.sender.copy(copy) {
+                Ok(filled) => filled,
+                Err(error) => return Ok(self.refuse(Refusal::Failed, &error)),
+            },
+            Sends::Entries(feed) => {
+                // Asked before, so that all is sent that was flushed when it was quiet.
+                let is_quiet = self.asked_to_hand_over && (self.shared.serving.is_quiet)();
+                match self.sender.follow(feed, now) {
+                    Ok(Filled::UpToDate) if is_quiet && feed.flushed() <= feed.passed() => {
+                        self.sender.hand_over();
+                        self.handed_over = true;
+                        return Ok(None);
+                    }
+                    Ok(filled) => filled,
+                    Err(error @ FeedError::Gone { .. }) => return Ok(self.refuse(Refusal::Gone, &error)),
+                    Err(error @ FeedError::Ahead { .. }) => return Ok(self.refuse(Refusal::Apart, &error)),
+                    Err(FeedError::Io(error)) => return Ok(self.refuse(Refusal::Failed, &error)),
+                }
+            }
+        };
+        self.release(filled);
+        self.tell(now);
+        Ok(Some(self.patience(filled)))
+    }
+
+    /// What was held for this node.
+    fn take_hold(&self) -> Option<Hold> {
+        let node = self.other.as_ref()?.node;
+        let mut holds = self.shared.holds.lock();
+        let at = holds.iter().position(|hold| hold.node == node)?;
+        Some(holds.swap_remove(at))
+    }
+
+    /// Lets the log go on once the copy is not needed any more; keeps what a whole copy holds, for
+    /// the connection that follows.
+    fn release(&mut self, filled: Filled) {
+        if filled == Filled::UpToDate || self.hold.as_ref().is_some_and(|hold| hold.since.elapsed() >= HOLD) {
+            self.hold = None;
+        }
+        if filled != Filled::Copied {
+            return;
+        }
+        if let (Sends::Copy(copy), Some(other)) = (std::mem::replace(&mut self.sends, Sends::Nothing), &self.other) {
+            self.shared.holds.lock().push(Hold { node: other.node, since: Instant::now(), _copy: copy });
+        }
+    }
+
+    fn patience(&mut self, filled: Filled) -> Duration {
+        match filled {
+            Filled::Enough => self.rest = REST.0,
+            Filled::UpToDate => self.rest = (self.rest * 2).min(REST.1),
+            Filled::NoCredit | Filled::Copied => return Duration::from_millis(200),
+        }
+        if filled == Filled::Enough { Duration::ZERO } else { self.rest }
+    }
+
+    fn refuse(&mut self, why: Refusal, error: &dyn std::fmt::Display) -> Option<Duration> {
+        let words = error.to_string();
+        tracing::warn!(peer = %self.peer, "a follower can't go on: {words}");
+        self.sender.refuse(why, &words);
+        None
+    }
+
+    fn take_place(&mut self, sent: Sent) {
+        let copying = sent == Sent::Copy;
+        let Some(other) = &self.other else { return };
+        if let Err(error) = self.shared.serving.identity.remember(&other.address) {
+            tracing::warn!("the address of a follower can't be kept: {error}");
+        }
+        let place = self.shared.next.fetch_add(1, Ordering::Relaxed) as u64;
+        tracing::info!(peer = %self.peer, node = %other.node, name = other.name, copying, "a node follows this one");
+        let status = FollowerStatus {
+            node: other.node,
+            name: other.name.clone(),
+            address: self.peer,
+            copying,
+            entries: 0,
+            bytes: 0,
+            behind_ms: 0,
+        };
+        self.shared.followers.lock().push((place, status));
+        self.place = Some(place);
+    }
+
+    /// Notes how far the follower is.
+    fn tell(&self, now: u64) {
+        let Sends::Entries(feed) = &self.sends else { return };
+        let (behind, (sent, reached)) = (feed.behind(), self.sender.progress());
+        let mut followers = self.shared.followers.lock();
+        if let Some((_, status)) = followers.iter_mut().find(|(place, _)| Some(*place) == self.place) {
+            status.entries = behind.entries + (sent - reached);
+            status.bytes = behind.bytes;
+            status.behind_ms = now.saturating_sub(self.sender.durable_as_of());
+        }
+    }
+}
+
+fn invalid(what: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_string())
+}
+
+/// The time, in milliseconds since 1970.
+pub(crate) fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_millis() as u64)
+}

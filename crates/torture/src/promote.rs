@@ -1,0 +1,332 @@
+//! Promotions: two nodes, one follows the other under load, and takes over again and again:
+//! planned, or after the one that served was killed.
+//!
+//! What is checked: after a planned switch every confirmed message is there. After a kill a prefix
+//! of them is, and it reaches at least to where the standby said that it was up to date. The old
+//! node never serves again, until it follows the new one.
+
+mod load;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use self::load::{Load, drain};
+use crate::ledger;
+use crate::random::Random;
+use crate::server;
+
+/// How long anything may take.
+const HANG: Duration = Duration::from_secs(120);
+/// The page of the runs.
+const PAGE: &str = "docs/ledger/promotions.md";
+
+/// What to run.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Promotions of each kind.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
+    promotions: u64,
+    /// The decisions of a run can be made again from its seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The broker to start; built if not given.
+    #[arg(long)]
+    binary: Option<PathBuf>,
+    /// Append the run to docs/ledger/promotions.md.
+    #[arg(long)]
+    ledger: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Planned,
+    Killed,
+}
+
+/// What all promotions of a kind came to.
+#[derive(Default)]
+struct Counts {
+    promotions: u64,
+    confirmed: u64,
+    lost: u64,
+    /// The longest time from the order to a broker that serves, and the largest lag that was shown.
+    longest: Duration,
+    lag: Duration,
+}
+
+/// Promotes as often as asked.
+///
+/// # Errors
+/// When a message is missing that must be there, or something does not come about.
+pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
+    let binary = match &options.binary {
+        Some(binary) => binary.clone(),
+        None => server::build(root, None)?,
+    };
+    let folder = server::target_folder(root).join("promote").join(std::process::id().to_string());
+    let mut pair = Pair::begin(&binary, &folder)?;
+    let mut random = Random::new(options.seed);
+    let mut counts = [Counts::default(), Counts::default()];
+    for round in 0..2 * options.promotions {
+        let kind = if round % 2 == 0 { Kind::Planned } else { Kind::Killed };
+        let wait = Duration::from_millis(random.within(100..=1500));
+        let counts = &mut counts[kind as usize];
+        pair.promote(kind, wait, counts).map_err(|error| {
+            format!("seed {}, promotion {round} ({kind:?}): {error}\nkept: {}", options.seed, folder.display())
+        })?;
+    }
+    let row = row(root, options.seed, &counts)?;
+    println!("{row}");
+    drop(pair);
+    server::remove(&folder);
+    if options.ledger { ledger::append(root, PAGE, &row) } else { Ok(()) }
+}
+
+fn row(root: &Path, seed: u64, [planned, killed]: &[Counts; 2]) -> Result<String, String> {
+    let commit = ledger::commit(root)?;
+    let cells = |counts: &Counts| {
+        let Counts { promotions, confirmed, lost, longest, lag } = counts;
+        format!("{promotions} | {confirmed} | {lost} | {} | {}", lag.as_millis(), longest.as_millis())
+    };
+    Ok(format!("| {} | {commit} | {seed} | {} | {} |", ledger::today(), cells(planned), cells(killed)))
+}
+
+/// One of both nodes.
+struct Node {
+    data: PathBuf,
+    offset: u16,
+    nodes: String,
+    child: Option<Child>,
+}
+
+/// Both, of which the first serves.
+struct Pair {
+    binary: PathBuf,
+    nodes: [Node; 2],
+    /// Messages so far, of all promotions.
+    next: u64,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Node {
+    fn stomp(&self) -> u16 {
+        61613 + self.offset
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Waits for the end of the process, and says its code.
+    fn ended(&mut self) -> Result<Option<i32>, String> {
+        let Some(mut child) = self.child.take() else { return Err("it does not run".to_owned()) };
+        let begin = Instant::now();
+        while begin.elapsed() < HANG {
+            if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
+                return Ok(status.code());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+        Err("the process that was replaced does not end".to_owned())
+    }
+}
+
+impl Pair {
+    /// Starts both: an empty broker, and one that follows it.
+    fn begin(binary: &Path, folder: &Path) -> Result<Self, String> {
+        server::remove(folder);
+        std::fs::create_dir_all(folder).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
+        let copy = folder.join("hermod");
+        std::fs::copy(binary, &copy).map_err(|error| format!("cannot copy {}: {error}", binary.display()))?;
+        let first = server::free_offset(0)?;
+        let second = server::free_offset(first)?;
+        let node = |name: &str, offset: u16| {
+            let nodes = format!("127.0.0.1:{}", 5679 + offset);
+            Node { data: folder.join(name), offset, nodes, child: None }
+        };
+        let mut pair = Self { binary: copy, nodes: [node("a", first), node("b", second)], next: 0 };
+        pair.nodes[0].child = Some(pair.start(0, &["serve"])?);
+        pair.serves(0)?;
+        let token = pair.ask(0, &["cluster", "invite", "--nodes-listen", &pair.nodes[0].nodes])?;
+        pair.nodes[1].child = Some(pair.start(1, &["standby", "--token", token.trim()])?);
+        Ok(pair)
+    }
+
+    fn start(&self, node: usize, words: &[&str]) -> Result<Child, String> {
+        let Node { data, offset, nodes, .. } = &self.nodes[node];
+        let log = std::fs::File::options().create(true).append(true).open(data.with_extension("log"));
+        let log = log.map_err(|error| format!("cannot open a log: {error}"))?;
+        let mut command = Command::new(&self.binary);
+        command
+            .args(words)
+            .args(["--bind", "127.0.0.1", "--port-offset", &offset.to_string(), "--nodes-listen", nodes])
+            .args(["--shutdown-timeout", "200ms", "--data-dir"])
+            .arg(data)
+            .envs([server::LOGIN])
+            .envs([("HERMOD_JOURNAL_MAX_BYTES", "16MiB"), ("HERMOD_JOURNAL_FILE_BYTES", "512KiB")])
+            .env("HERMOD_LIMITS_MAX_MESSAGE_SIZE", "256KiB")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        command.spawn().map_err(|error| format!("cannot start {}: {error}", self.binary.display()))
+    }
+
+    fn output(&self, node: usize, words: &[&str]) -> Result<Output, String> {
+        let mut command = Command::new(&self.binary);
+        command.args(words).arg("--data-dir").arg(&self.nodes[node].data).stdin(Stdio::null());
+        command.output().map_err(|error| format!("cannot run {words:?}: {error}"))
+    }
+
+    /// The answer to a command, which must succeed.
+    fn ask(&self, node: usize, words: &[&str]) -> Result<String, String> {
+        let output = self.output(node, words)?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let error = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() { Ok(text) } else { Err(format!("hermod {}: {text}{error}", words.join(" "))) }
+    }
+
+    fn serves(&mut self, node: usize) -> Result<(), String> {
+        let begin = Instant::now();
+        while begin.elapsed() < HANG {
+            if self.output(node, &["health"])?.status.success() {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Err("the broker does not serve".to_owned())
+    }
+
+    /// What the standby says of itself.
+    fn status(&self) -> Result<serde_json::Value, String> {
+        let text = self.ask(1, &["cluster", "status", "--json"])?;
+        serde_json::from_str(&text).map_err(|error| format!("{text}: {error}"))
+    }
+
+    /// Waits until the standby has all that was there before this.
+    fn catch_up(&self) -> Result<(), String> {
+        let begin = Instant::now();
+        while begin.elapsed() < HANG {
+            let asked = Instant::now();
+            if let Ok(status) = self.status()
+                && status["state"] == "following"
+                && lag(&status).is_some_and(|lag| asked.duration_since(begin) > lag)
+            {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Err("the standby does not catch up".to_owned())
+    }
+
+    /// One promotion under load; then the old node follows the new one.
+    fn promote(&mut self, kind: Kind, wait: Duration, counts: &mut Counts) -> Result<(), String> {
+        self.catch_up()?;
+        let load = Load::start(self.nodes[0].stomp(), self.next);
+        std::thread::sleep(wait);
+        let (begin, up_to_date);
+        if kind == Kind::Killed {
+            self.nodes[0].kill();
+            let (asked, status) = (Instant::now(), self.status()?);
+            let shown = lag(&status).ok_or("the standby does not say its lag")?;
+            counts.lag = counts.lag.max(shown);
+            up_to_date = asked.checked_sub(shown);
+            begin = Instant::now();
+            self.ask(1, &["promote", "--yes"])?;
+        } else {
+            up_to_date = None;
+            begin = Instant::now();
+            self.ask(1, &["promote", "--planned"])?;
+            match self.nodes[0].ended()? {
+                Some(78) => {}
+                other => return Err(format!("the node that handed over ends with {other:?}, not with 78")),
+            }
+        }
+        self.serves(1)?;
+        counts.longest = counts.longest.max(begin.elapsed());
+        let confirmed = load.end()?;
+        let found = drain(self.nodes[1].stomp())?;
+        let lost = check(kind, &confirmed, &found, up_to_date)?;
+        counts.promotions += 1;
+        counts.confirmed += confirmed.len() as u64;
+        counts.lost += lost;
+        self.next += confirmed.len() as u64 + 1;
+        self.turn(kind)
+    }
+
+    /// The old node must not serve; it follows the new one, and both change places.
+    fn turn(&mut self, kind: Kind) -> Result<(), String> {
+        let new = self.nodes[1].nodes.clone();
+        // After a kill it asks the new one at its start, and ends.
+        self.nodes[0].child = Some(self.start(0, &["serve"])?);
+        match self.nodes[0].ended()? {
+            Some(78) => {}
+            other => return Err(format!("after a promotion ({kind:?}) the old node ends with {other:?}, not with 78")),
+        }
+        self.nodes[0].child = Some(self.start(0, &["standby", "--anew", "--from", &new])?);
+        self.nodes.swap(0, 1);
+        Ok(())
+    }
+}
+
+fn lag(status: &serde_json::Value) -> Option<Duration> {
+    status["lag_ms"].as_u64().map(Duration::from_millis)
+}
+
+/// How many confirmed messages are missing, if no more are than may be.
+fn check(kind: Kind, confirmed: &[(u64, Instant)], found: &[u64], up_to_date: Option<Instant>) -> Result<u64, String> {
+    if !found.is_sorted() || found.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(format!("messages come out of order, or twice: {found:?}"));
+    }
+    let missing: Vec<_> = confirmed.iter().filter(|(number, _)| found.binary_search(number).is_err()).collect();
+    if let Some((number, _)) = missing.first().filter(|_| kind == Kind::Planned) {
+        return Err(format!("{} confirmed messages are lost by a planned switch, from {number} on", missing.len()));
+    }
+    // What is there is all that came before some moment.
+    if let (Some((first, _)), Some(last)) = (missing.first(), found.last())
+        && first < last
+    {
+        return Err(format!("message {first} is lost, and {last} behind it is not"));
+    }
+    let early = missing.iter().find(|(_, at)| up_to_date.is_some_and(|up_to_date| *at < up_to_date));
+    if let Some((number, at)) = early {
+        let before = up_to_date.map(|up_to_date| up_to_date.duration_since(*at));
+        return Err(format!(
+            "message {number} is lost, though it was confirmed {before:?} before the standby was up to date"
+        ));
+    }
+    Ok(missing.len() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_check_finds_what_may_not_be_missing() {
+        let begin = Instant::now();
+        let at = |ms| begin + Duration::from_millis(ms);
+        let confirmed = [(1, at(0)), (2, at(10)), (3, at(20))];
+        for (kind, found, up_to_date, expected) in [
+            (Kind::Planned, &[1, 2, 3, 4][..], None, Some(0)),
+            (Kind::Planned, &[1, 2], None, None),
+            (Kind::Killed, &[1, 2], Some(at(15)), Some(1)),
+            (Kind::Killed, &[1], Some(at(15)), None),
+            (Kind::Killed, &[1, 3], Some(at(0)), None),
+            (Kind::Killed, &[2, 1, 3], Some(at(0)), None),
+            (Kind::Killed, &[1, 1, 2, 3], Some(at(0)), None),
+        ] {
+            assert_eq!(check(kind, &confirmed, found, up_to_date).ok(), expected, "{kind:?} {found:?}");
+        }
+    }
+}
