@@ -46,6 +46,11 @@ pub(crate) fn run(
     reread: impl Fn() -> Result<Config, Failure>,
     wanted: &Wanted,
 ) -> Result<(), Failure> {
+    if cfg!(not(unix)) {
+        let text =
+            "hermod standby: this system has no control socket, by which a standby is promoted; use Linux or macOS";
+        return Err(Exit::Usage.because(text));
+    }
     let recent = Arc::<RecentLog>::default();
     let level = log::start(&config.settings, &recent)?;
     let mut signals = Signals::catch()?;
