@@ -185,7 +185,7 @@ impl Engine {
         // The caller may have the lock, as an appender. A publish that is turned away asks again.
         let Some(mut state) = self.state.try_lock() else { return };
         if let Target::Log(buffer) = &mut state.target {
-            buffer.fresh += buffer.used();
+            buffer.volumes.fresh += buffer.used();
         }
         state.background_due = true;
         self.recovered_wanted.store(true, Ordering::Relaxed);

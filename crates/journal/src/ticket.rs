@@ -144,13 +144,14 @@ impl Progress {
         self.lag.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn appended(&self, bytes: u64) {
-        self.lag.fetch_add(bytes, Ordering::Relaxed);
+    /// So many bytes are appended and not yet durable. Who says so holds the lock of what counts
+    /// them, so that it is never an older figure.
+    pub(crate) fn lags_by(&self, bytes: u64) {
+        self.lag.store(bytes, Ordering::Relaxed);
     }
 
     /// Moves the durable ends of logs forward, each to an index, and wakes what waited for that.
-    pub(crate) fn reach(&self, ends: &[(LogId, u64)], bytes: u64) {
-        self.lag.fetch_sub(bytes, Ordering::Relaxed);
+    pub(crate) fn reach(&self, ends: &[(LogId, u64)]) {
         self.store(ends);
         let mut reached = Vec::new();
         let mut waiting = self.waiting.lock();
@@ -240,7 +241,7 @@ mod tests {
         let [one, two] = [1, 2].map(|log| LogId::new(log).unwrap());
         let progress = Progress::resumed([(one, 3)].into_iter());
         assert!(progress.is_durable(Ticket::at(one, 3)) && !progress.is_durable(Ticket::at(two, 1)));
-        progress.reach(&[(two, 1), (two, 2)], 0);
+        progress.reach(&[(two, 1), (two, 2)]);
         assert!(progress.is_durable(Ticket::at(two, 2)) && !progress.is_durable(Ticket::at(one, 4)));
         assert_eq!((progress.durable(two), progress.durable(one)), (Ticket::at(two, 2), Ticket::at(one, 3)));
     }

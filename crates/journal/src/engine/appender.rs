@@ -255,9 +255,9 @@ impl<'a> Appender<'a> {
 impl Drop for Appender<'_> {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            // Counted before the lock is let go, so that the writer never takes off what was not
-            // yet added.
-            self.engine.progress.appended(self.bytes);
+            if let Target::Log(buffer) = &self.state.target {
+                self.engine.progress.lags_by(buffer.volumes.pending);
+            }
             if !self.more_follows {
                 self.engine.wake_writer(&mut self.state);
             } else if self.state.writer_sleeps {

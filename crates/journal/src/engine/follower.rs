@@ -256,8 +256,8 @@ impl Follower {
         let file = buffer.append_entry(place, entry);
         let bodies = note_records(buffer, place, entry);
         buffer.recycle.received.get_or_insert_default().note(entry.file(), file);
+        engine.progress.lags_by(buffer.volumes.pending);
         let ticket = state.ticket(place);
-        engine.progress.appended(bytes);
         engine.wake_writer(state);
         Ok(Appended { file, bodies, ticket })
     }

@@ -119,7 +119,7 @@ impl Log {
     /// Whether the oldest file's room is wanted: a log that stays small is left alone.
     fn wanted(&self, buffer: &mut Buffer) -> bool {
         let sizes = buffer.sizes;
-        let large = buffer.used() > sizes.ring / 4 && buffer.fresh >= u64::from(sizes.file / 8);
+        let large = buffer.used() > sizes.ring / 4 && buffer.volumes.fresh >= u64::from(sizes.file / 8);
         large || buffer.recycle.relieve || buffer.is_outdated() || self.pressed(buffer)
     }
 
@@ -356,7 +356,7 @@ fn choose_file(log: &Log, recycler: &mut Recycler, buffer: &mut Buffer, activity
         return None;
     }
     let outdated = buffer.is_outdated();
-    if std::mem::take(&mut buffer.fresh) > 0 {
+    if std::mem::take(&mut buffer.volumes.fresh) > 0 {
         recycler.budget = buffer.table.len();
     }
     // What is alive leaves the log for good, so that comes to an end by itself.
@@ -374,7 +374,7 @@ fn choose_file(log: &Log, recycler: &mut Recycler, buffer: &mut Buffer, activity
         slot: log.ring.slot(oldest.generation)?,
         owners,
         alive: oldest.live > 0,
-        restated: buffer.restated,
+        restated: buffer.volumes.restated,
         unreadable: recycler.unreadable == Some(oldest.generation),
     };
     Some(Job::leave(leaving))

@@ -149,7 +149,7 @@ impl Engine {
         let last = run.last().map_or(writer.last, |batch| batch.sequence);
         #[cfg(feature = "sabotage")]
         if std::env::var_os("HERMOD_SABOTAGE").is_some_and(|fault| fault == "confirm-before-write") {
-            self.progress.reach(&run.iter().map(|batch| (batch.log, batch.index)).collect::<Vec<_>>(), 0);
+            self.progress.reach(&run.iter().map(|batch| (batch.log, batch.index)).collect::<Vec<_>>());
             // As long as a slow disk would take: a kill must be able to come in between.
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
@@ -169,16 +169,16 @@ impl Engine {
 
     /// Everything up to `end` is durable: wakes what waited for it.
     fn settle(&self, log: &Log, end: DurableEnd) {
-        let (ends, bytes, background, surplus) = {
+        let (ends, background, surplus) = {
             let mut state = self.state.lock();
             let Target::Log(buffer) = &mut state.target else { return };
             let written = buffer.durable(end);
             let ends: Vec<_> = written.iter().map(|batch| (batch.log, batch.index)).collect();
-            let bytes = written.iter().map(|batch| u64::from(batch.length)).sum();
+            self.progress.lags_by(buffer.volumes.pending);
             let surplus = buffer.reuse(written);
-            (ends, bytes, log.background_due(buffer), surplus)
+            (ends, log.background_due(buffer), surplus)
         };
-        self.progress.reach(&ends, bytes);
+        self.progress.reach(&ends);
         drop(surplus);
         if background {
             self.wake_background();

@@ -71,11 +71,19 @@ pub(crate) struct Buffer {
     spare: Vec<Vec<u8>>,
     /// Whether the last batch is an empty one on disk which proves all before it durable.
     pub(crate) proven: bool,
-    /// Bytes appended that were not housekeeping, since the recycler last looked.
-    pub(crate) fresh: u64,
-    /// Bytes of housekeeping appended in all.
-    pub(crate) restated: u64,
+    pub(crate) volumes: Volumes,
     pub(crate) recycle: Recycle,
+}
+
+/// Bytes of records that were appended.
+#[derive(Debug, Default)]
+pub(crate) struct Volumes {
+    /// Those that were not housekeeping, since the recycler last looked.
+    pub(crate) fresh: u64,
+    /// Those of housekeeping, in all.
+    pub(crate) restated: u64,
+    /// Those that are not durable.
+    pub(crate) pending: u64,
 }
 
 /// What the recycler and those who append tell each other.
@@ -125,8 +133,7 @@ impl Buffer {
             spare: Vec::new(),
             // An empty log has nothing to prove.
             proven: sequence == 1,
-            fresh: 0,
-            restated: 0,
+            volumes: Volumes::default(),
             recycle: Recycle {
                 stage: Recycling::Free,
                 relieve: false,
@@ -152,9 +159,10 @@ impl Buffer {
         kind: BatchKind,
     ) -> (Address, u64) {
         let need = draft.len(group);
+        self.volumes.pending += need as u64;
         let counter = match kind {
-            BatchKind::Housekeeping => &mut self.restated,
-            BatchKind::News => &mut self.fresh,
+            BatchKind::Housekeeping => &mut self.volumes.restated,
+            BatchKind::News => &mut self.volumes.fresh,
         };
         *counter += need as u64;
         let most = self.sizes.batch as usize;
@@ -176,7 +184,7 @@ impl Buffer {
     /// Appends an entry that came from elsewhere as the next of the log at `place`, in a batch of
     /// its own. Gives the file that it lies in.
     pub(crate) fn append_entry(&mut self, place: usize, entry: &Entry) -> u32 {
-        self.fresh += entry.records().len() as u64;
+        self.volumes.fresh += entry.records().len() as u64;
         self.close_open(self.tails.get(place).open);
         let at = self.place(place, BatchKind::News, entry.records().len());
         self.fill(at, entry.records(), (entry.count(), Some(entry.end())))
@@ -192,6 +200,7 @@ impl Buffer {
     /// Fills the batch that was just placed, and closes it. Gives the file that it lies in.
     fn fill(&mut self, at: usize, records: &[u8], (count, sent): (u32, Option<LogEnd>)) -> u32 {
         let Pending::Open { batch, .. } = &mut self.pending[at] else { unreachable!("it was just placed") };
+        self.volumes.pending += records.len() as u64;
         batch.sent = sent;
         batch.records = count;
         let bytes = batch.bytes.get_mut();
@@ -429,6 +438,7 @@ impl Buffer {
         };
         let mut durable = Vec::new();
         while let Some(Pending::Closed(batch)) = self.pending.pop_front_if(is_durable) {
+            self.volumes.pending -= u64::from(batch.length);
             durable.push(batch);
         }
         self.proven = end.proof && self.pending.is_empty();
@@ -482,7 +492,7 @@ impl Buffer {
     /// Whether the oldest file is of an older format, and something has been appended since the
     /// start: before, the owners are not ready to be asked.
     pub(crate) fn is_outdated(&self) -> bool {
-        self.fresh > 0 && self.table.oldest().generation < self.recycle.current_from
+        self.volumes.fresh > 0 && self.table.oldest().generation < self.recycle.current_from
     }
 
     fn close_all(&mut self) {

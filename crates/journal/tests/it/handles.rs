@@ -550,6 +550,25 @@ fn a_ring_full_of_what_is_dead_opens_after_a_restart_without_anything_new() {
     assert_eq!(journal.admission(), Admission::Open, "{:?}", journal.stats());
 }
 
+/// What an idle log says again when a file leaves was taken off what waits, and had not been added.
+/// From then on there seemed to wait more than any limit, and publishers were paced for ever.
+#[test]
+fn what_waits_is_counted_though_idle_logs_say_again_how_far_they_go() {
+    let disk = SimDisk::new(4, 4 << 20);
+    let (journal, stepper, _) = step(&disk, &small());
+    let idle = LogId::new(3).unwrap();
+    let address = journal.appender(idle).body(&[b"idle"]);
+    journal.appender(idle).release_hold(address);
+    for seq in 0..100 {
+        let (address, _) = publish(&journal, 1, seq, &[1; 4000]);
+        assert!(journal.lag() >= 4000 && journal.lag() < 64 << 10, "{}", journal.lag());
+        journal.appender(LogId::SYSTEM).settle(None, 1, 0, &[(seq, 1)], &[address]);
+        settle_down(&stepper);
+        assert_eq!(journal.lag(), 0);
+    }
+    assert!(journal.stats().oldest_file > 2, "files were recycled: {:?}", journal.stats());
+}
+
 #[test]
 fn a_full_disk_closes_the_gate_and_is_no_failure() {
     let disk = SimDisk::new(4, 64 << 10 << 2);

@@ -332,7 +332,7 @@ impl Job {
             leaving.owners.splice(..0, later);
             return if none { Step::Wait } else { Step::More };
         }
-        let restated = engine.with_buffer(|buffer| buffer.restated).unwrap_or(0);
+        let restated = engine.with_buffer(|buffer| buffer.volumes.restated).unwrap_or(0);
         log.needs.restatement.fetch_max(restated.saturating_sub(leaving.restated), Ordering::Relaxed);
         self.stage = Stage::Leave;
         Step::Finished
