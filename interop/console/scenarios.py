@@ -988,7 +988,7 @@ def the_log_is_for_administrators(stage):
 def about_names_versions_limits_and_licences(stage):
     stage.log_in()
     stage.open("/about")
-    expect(stage.page.get_by_text("One node: there is no replication")).to_be_visible()
+    expect(stage.page.get_by_text("No cluster: one node serves")).to_be_visible()
     expect(stage.page.get_by_role("rowheader", name="MIT OR Apache-2.0", exact=True)).to_be_visible()
     stage.page.get_by_text("All packages").click()
     expect(stage.page.get_by_role("rowheader", name="tokio", exact=True)).to_be_visible()

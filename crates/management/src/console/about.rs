@@ -37,7 +37,7 @@ async fn show(visitor: Visitor, State(source): State<Arc<Source>>) -> Shown {
         ]))
         h2 { "Limits of this release" }
         ul {
-            li { "One node: there is no replication and no cluster." }
+            li { "No cluster: one node serves, and a standby may follow it, which is promoted by hand." }
             li { "Streams are not built, and are refused by name." }
             li { "A quorum queue has the semantics of one, with one copy." }
         }
