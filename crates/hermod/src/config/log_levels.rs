@@ -34,7 +34,7 @@ const LEVELS: [(&str, LevelFilter); 20] = [
 const OWN: usize = 6;
 
 /// The parts: `audit`, and the crates that log.
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 13] = [
     "audit",
     "amqp091",
     "amqp10",
@@ -46,6 +46,7 @@ const PARTS: [&str; 12] = [
     "management",
     "mqtt",
     "net",
+    "nodes",
     "stomp",
 ];
 

@@ -54,5 +54,7 @@ fn listen(text: &str) -> Result<Option<SocketAddr>, String> {
     if text.is_empty() {
         return Ok(None);
     }
-    text.parse().map(Some).map_err(|_| format!("'{text}' is no address and port, such as 127.0.0.1:5679 or [::]:5679"))
+    text.parse()
+        .map(Some)
+        .map_err(|_| format!("'{text}' is no address with a port; write one such as 127.0.0.1:5679 or [::]:5679"))
 }

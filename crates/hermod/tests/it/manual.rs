@@ -228,8 +228,20 @@ fn the_manual_lists_every_line_of_the_log_and_no_other() {
     let rows = page.lines().filter(|line| line.starts_with("| `")).filter_map(|line| line.split(" | ").next());
     let told: Vec<&str> = rows.flat_map(|row| row.split('`').skip(1).step_by(2)).collect();
     let mut written = Vec::new();
-    let crates =
-        ["amqp091", "amqp10", "auth", "backends", "broker", "front", "hermod", "management", "mqtt", "net", "stomp"];
+    let crates = [
+        "amqp091",
+        "amqp10",
+        "auth",
+        "backends",
+        "broker",
+        "front",
+        "hermod",
+        "management",
+        "mqtt",
+        "net",
+        "nodes",
+        "stomp",
+    ];
     let mut folders: Vec<PathBuf> = crates.iter().map(|name| root.join("crates").join(name).join("src")).collect();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
