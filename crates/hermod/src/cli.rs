@@ -59,7 +59,7 @@ use crate::cli::output::Form;
 use crate::cli::remote::Remote;
 use crate::config::{Config, describe_all};
 use crate::exit::{Exit, Failure};
-use crate::standby::{Anew, Wanted};
+use crate::standby::{Replace, Wanted};
 
 /// Settings whose flags `-h` shows; `--help` shows all.
 const PROMINENT: [&str; 6] = ["bind", "data_dir", "durability", "io_threads", "port_offset", "log.level"];
@@ -124,8 +124,8 @@ fn serve(arguments: &ArgMatches) -> Result<(), Failure> {
 /// Runs a node that follows another.
 fn standby(arguments: &ArgMatches) -> Result<(), Failure> {
     let given = |name: &str| arguments.get_one::<String>(name).cloned();
-    let anew = if arguments.get_flag("anew") { Anew::Yes } else { Anew::IfGone };
-    let wanted = Wanted { from: given("from"), token: given("token"), anew };
+    let replace = if arguments.get_flag("replace") { Replace::Yes } else { Replace::IfGone };
+    let wanted = Wanted { from: given("from"), token: given("token"), replace };
     crate::standby::run(load(arguments)?, || load(arguments), &wanted)
 }
 
@@ -311,8 +311,8 @@ fn standby_with(names: &[&str]) -> Command {
                 .help("What hermod cluster invite printed on the other node; needed once"),
         )
         .arg(
-            Arg::new("anew")
-                .long("anew")
+            Arg::new("replace")
+                .long("replace")
                 .action(ArgAction::SetTrue)
                 .help("Begin with a new copy, which takes the place of what is in the data directory"),
         );

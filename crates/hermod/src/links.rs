@@ -73,7 +73,7 @@ pub(crate) fn ask_peers(settings: &Settings, directory: &Path) -> Result<(), Fai
 fn replaced(term: u64, by: &str, address: &str) -> String {
     let from = if address.is_empty() { "ITS-ADDRESS" } else { address };
     format!(
-        "this node does not serve: {by} has taken its place in term {term}; run hermod standby --from {from} --anew to follow \
+        "this node does not serve: {by} has taken its place in term {term}; run hermod standby --from {from} --replace to follow \
          it, or hermod cluster reinstate if that one never served"
     )
 }
@@ -195,7 +195,7 @@ impl Links {
 }
 
 /// How this node greets others.
-fn hello(settings: &Settings, identity: &Identity, standing: &Standing) -> Hello {
+pub(crate) fn hello(settings: &Settings, identity: &Identity, standing: &Standing) -> Hello {
     Hello {
         format: nodes::FORMAT,
         cluster: identity.cluster,

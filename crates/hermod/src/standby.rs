@@ -19,7 +19,7 @@ use crate::exit::{Exit, Failure};
 use crate::log::START;
 use crate::serve::{self, Begun};
 use crate::signals::{Ended, Signals};
-use crate::{data_dir, log, notify};
+use crate::{data_dir, links, log, notify};
 
 /// What the command line says.
 pub(crate) struct Wanted {
@@ -28,12 +28,12 @@ pub(crate) struct Wanted {
     /// An invitation, for a node that is of no cluster yet.
     pub(crate) token: Option<String>,
     /// Whether what is in the data directory may be replaced by a new copy.
-    pub(crate) anew: Anew,
+    pub(crate) replace: Replace,
 }
 
 /// Whether a copy is begun although the directory has contents of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Anew {
+pub(crate) enum Replace {
     /// Yes: what is there is given up.
     Yes,
     /// Only if what comes next has left the leader's log.
@@ -115,9 +115,9 @@ fn prepare(settings: &Settings, directory: &Path, wanted: &Wanted) -> Result<Fol
         Exit::Usage.because("which node to follow is not known: name its address and port with --from")
     })?;
     let has_served = directory.join("FORMAT").exists() && !matches!(standing.role, Role::Follows(_));
-    if has_served && wanted.anew == Anew::IfGone {
+    if has_served && wanted.replace == Replace::IfGone {
         return Err(Exit::BadData.because(format!(
-            "{} has served clients, and may have what {leader} does not have: add --anew to give it up for a copy of that \
+            "{} has served clients, and may have what {leader} does not have: add --replace to give it up for a copy of that \
              node, or name an empty --data-dir",
             directory.display()
         )));
@@ -127,16 +127,9 @@ fn prepare(settings: &Settings, directory: &Path, wanted: &Wanted) -> Result<Fol
     if !has_served {
         standing.keep(directory).map_err(failed)?;
     }
-    let me = nodes::Hello {
-        format: nodes::FORMAT,
-        cluster: identity.cluster,
-        node: identity.node,
-        term: standing.term,
-        name: settings.node_name(),
-        address: settings.listen.nodes.reached_at(),
-    };
+    let me = links::hello(settings, &identity, &standing);
     let data = directory.to_owned();
-    Ok(Follows { data, leader, identity, me, standing, anew: wanted.anew })
+    Ok(Follows { data, leader, identity, me, standing, replace: wanted.replace })
 }
 
 /// Opens the control socket, and HTTP for probes at the ports that it has when it serves.

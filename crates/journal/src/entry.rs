@@ -184,7 +184,7 @@ impl fmt::Display for Refused {
             }
             Self::Forked { log, index } => write!(
                 f,
-                "entry {index} of log {} does not follow what is here; this copy has to be made anew",
+                "entry {index} of log {} does not follow what is here; this copy has to be made again",
                 log.number()
             ),
             Self::OldTerm { log, term, of_entry } => write!(
@@ -194,7 +194,7 @@ impl fmt::Display for Refused {
             ),
             Self::NoBody { log, index } => write!(
                 f,
-                "entry {index} of log {} references a body that is not in the log here; this copy has to be made anew",
+                "entry {index} of log {} references a body that is not in the log here; this copy has to be made again",
                 log.number()
             ),
             Self::TooLong { bytes, most } => write!(

@@ -273,7 +273,7 @@ impl Pair {
             Some(78) => {}
             other => return Err(format!("after a promotion ({kind:?}) the old node ends with {other:?}, not with 78")),
         }
-        self.nodes[0].child = Some(self.start(0, &["standby", "--anew", "--from", &new])?);
+        self.nodes[0].child = Some(self.start(0, &["standby", "--replace", "--from", &new])?);
         self.nodes.swap(0, 1);
         Ok(())
     }

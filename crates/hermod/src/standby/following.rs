@@ -19,7 +19,7 @@ use nodes::{Beat, Came, CopyTarget, Credentials, Event, Hello, Identity, Link, R
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 
-use super::Anew;
+use super::Replace;
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 use crate::serve;
@@ -42,7 +42,7 @@ pub(super) struct Follows {
     pub(super) identity: Identity,
     pub(super) me: Hello,
     pub(super) standing: Standing,
-    pub(super) anew: Anew,
+    pub(super) replace: Replace,
 }
 
 /// What the thread is told.
@@ -134,13 +134,19 @@ impl Following {
         let shared = Arc::new(Shared { state, changed, promoted });
         let leader = follows.leader.clone();
         let credentials = Credentials::of(&follows.identity)?;
-        let anew = follows.anew == Anew::Yes;
+        let replace = follows.replace == Replace::Yes;
         let of_thread = Arc::clone(&shared);
         let settings = settings.clone();
         let thread = std::thread::Builder::new().name("hermod-following".to_owned());
         let thread = thread.spawn(move || {
-            let follower =
-                FollowingThread { follows, settings, shared: Arc::clone(&of_thread), credentials, standby: None, anew };
+            let follower = FollowingThread {
+                follows,
+                settings,
+                shared: Arc::clone(&of_thread),
+                credentials,
+                standby: None,
+                replace,
+            };
             let ended = follower.run();
             // However it ends, the others go on.
             let answer = match &ended {
@@ -194,7 +200,7 @@ enum End {
     /// It is not: an operator has to look.
     Stopped(String),
     /// A copy is begun.
-    Anew,
+    Replace,
     /// The copy is here.
     Copied,
     /// There is an order to look at.
@@ -211,7 +217,7 @@ struct FollowingThread {
     /// What is here, once there is a whole copy.
     standby: Option<Standby>,
     /// Whether the next connection asks for a copy.
-    anew: bool,
+    replace: bool,
 }
 
 /// A connection, and what came over it.
@@ -233,7 +239,7 @@ struct Conversation {
 
 impl FollowingThread {
     fn run(mut self) -> Result<Option<Broker>, Failure> {
-        if self.follows.data.join("FORMAT").exists() && !self.anew {
+        if self.follows.data.join("FORMAT").exists() && !self.replace {
             self.open()?;
         }
         let mut back_off = BACK_OFF.0;
@@ -259,7 +265,7 @@ impl FollowingThread {
                     Err(Unfit::Refused(why)) => self.shared.refuse(why),
                     Err(Unfit::Failed(failure)) => return Err(failure),
                 },
-                End::Anew => self.anew = true,
+                End::Replace => self.replace = true,
                 End::Copied => self.take_copy()?,
                 End::Again(why) => {
                     self.trouble("connecting", &why);
@@ -326,7 +332,7 @@ impl FollowingThread {
         let failed = |error: io::Error| Exit::Io.because(format!("{}: taking the copy over: {error}", data.display()));
         nodes::swap(&data).map_err(failed)?;
         self.follows.standing.keep(&data).map_err(failed)?;
-        self.anew = false;
+        self.replace = false;
         self.open()
     }
 
@@ -483,15 +489,15 @@ impl FollowingThread {
                 self.follows.standing.keep(&self.follows.data)?;
             }
         }
-        let begins_anew = self.anew || self.standby.is_none();
-        if begins_anew {
+        let begins_copy = self.replace || self.standby.is_none();
+        if begins_copy {
             let disk = RealDisk::open(&self.follows.data)?;
             with.receiver.copy(disk.free()?);
         } else if let Some(standby) = &self.standby {
             let ends: Vec<(LogId, u64)> = standby.ends().into_iter().map(|end| (end.log, end.index)).collect();
             with.receiver.follow(ends);
         }
-        let state = if begins_anew { "copying" } else { "following" };
+        let state = if begins_copy { "copying" } else { "following" };
         tracing::info!(leader = leader.name, term = leader.term, "connected: {state}");
         self.shared.say(|row| {
             (row.state, row.trouble, row.term) = (state.to_owned(), String::new(), leader.term);
@@ -512,7 +518,7 @@ impl FollowingThread {
             Err(refused @ (Refused::Gap { .. } | Refused::Known { .. })) => return Err(io::Error::other(refused)),
             Err(refused @ Refused::NoBody { .. }) => {
                 tracing::warn!("a new copy is begun: {refused}");
-                return Ok(Some(End::Anew));
+                return Ok(Some(End::Replace));
             }
             Err(refused) => return Ok(Some(End::Stopped(refused.to_string()))),
         }
@@ -547,10 +553,10 @@ impl FollowingThread {
         match why {
             Refusal::Gone => {
                 tracing::warn!(leader = self.follows.leader, "a new copy is begun: {words}");
-                End::Anew
+                End::Replace
             }
             Refusal::Apart | Refusal::Stranger | Refusal::Replaced => End::Stopped(format!(
-                "{words}; look which of both nodes is right, then start this one with --anew, or promote it"
+                "{words}; look which of both nodes is right, then start this one with --replace, or promote it"
             )),
             Refusal::NotServing | Refusal::Full | Refusal::Failed => End::Again(words),
         }

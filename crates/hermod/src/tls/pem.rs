@@ -44,7 +44,7 @@ impl TlsFile<'_> {
         let mut found = Vec::new();
         for section in self.sections(&text)?.into_iter().filter(|section| section.kind == SectionKind::Certificate) {
             if let Err(error) = Certificate::from_der(&section.der) {
-                return Err(self.wrong_at(section.line, &format!("this is no certificate: {error}; write it anew")));
+                return Err(self.wrong_at(section.line, &format!("this is no certificate: {error}; write it again")));
             }
             found.push(CertificateDer::from(section.der));
         }

@@ -167,10 +167,10 @@ fn a_standby_takes_over_from_a_node_that_was_killed_and_fences_it() {
     let (code, _, error) = run(serve(one.data(), one.ports).args(SMALL));
     assert!(code == 78 && error.contains("in term 1") && error.contains(&format!("--from {}", two.nodes)), "{error}");
     let (code, _, error) = run(hermod("standby", one.data()).args(["--from", &two.nodes]));
-    assert!(code == 65 && error.contains("--anew"), "{error}");
+    assert!(code == 65 && error.contains("--replace"), "{error}");
 
     // It follows the other one now, and takes over again without a loss.
-    let again = one.follow(&["--anew"]);
+    let again = one.follow(&["--replace"]);
     again.until_logged("connected: following");
     let (code, text, error) = one.promote(&["--planned"]);
     assert_eq!(code, 0, "{text}{error}");

@@ -72,7 +72,7 @@ impl fmt::Display for FeedError {
         match self {
             Self::Gone { log, wanted, oldest } => write!(
                 f,
-                "entry {wanted} of log {} has left the log, which begins with entry {oldest}; the copy has to be made anew",
+                "entry {wanted} of log {} has left the log, which begins with entry {oldest}; the copy has to be made again",
                 log.number()
             ),
             Self::Ahead { log, known, last } => write!(

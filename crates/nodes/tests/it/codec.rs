@@ -28,7 +28,7 @@ fn all() -> Vec<Message> {
         Message::Horizon(3),
         Message::Beat(Beat { unix_ms: 1, age_ms: 2, entries: 3, bytes: 4 }),
         Message::HandedOver,
-        Message::Refused { why: Refusal::Gone, words: "begin anew".to_owned() },
+        Message::Refused { why: Refusal::Gone, words: "begin again".to_owned() },
     ]
 }
 
