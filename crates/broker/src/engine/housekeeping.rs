@@ -15,7 +15,7 @@ use journal::Ticket;
 use crate::catalog::Tables;
 use crate::engine::dead_letter::Budget;
 use crate::engine::retained::Fed;
-use crate::engine::sealed::Sealed;
+use crate::engine::sealed::{Sealed, take_durable};
 use crate::engine::{Engine, TimerQueue};
 use crate::queue::arrival::Work;
 use crate::queue::{Inner, Queue, Visit};
@@ -111,8 +111,7 @@ impl Engine {
         let (marks, sealed, waits) = {
             let mut waiting = self.waiting.lock();
             let marks: Vec<_> = waiting.marks.extract_if(.., |(ticket, _)| self.journal.is_durable(*ticket)).collect();
-            let sealed: Vec<_> =
-                waiting.sealed.extract_if(.., |sealed| self.journal.is_durable(sealed.ticket)).collect();
+            let sealed = take_durable(&mut waiting.sealed, |ticket| self.journal.is_durable(ticket));
             let rest = waiting.marks.iter().map(|(ticket, _)| *ticket);
             let rest: Vec<_> = rest.chain(waiting.sealed.iter().map(|sealed| sealed.ticket)).collect();
             (marks, sealed, rest)

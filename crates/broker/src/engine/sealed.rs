@@ -1,4 +1,6 @@
 //! Messages that come to several queues together: hidden in each until their group is durable.
+//!
+//! Invariant: of one log, a group is shown after those that ended before it.
 
 use std::sync::Arc;
 
@@ -48,6 +50,14 @@ impl Sealed {
             mailbox.notify(Notice::Committed { transaction, result: Ok(()) });
         }
     }
+}
+
+/// Takes the groups that are durable, in order. The last one is looked at first: a flush that ends
+/// between two looks would show a group, and leave an earlier one hidden.
+pub(crate) fn take_durable(waiting: &mut Vec<Sealed>, is_durable: impl FnMut(Ticket) -> bool) -> Vec<Sealed> {
+    let looks: Vec<bool> = waiting.iter().rev().map(|sealed| sealed.ticket).map(is_durable).collect();
+    let mut looks = looks.into_iter().rev();
+    waiting.extract_if(.., |_| looks.next().unwrap_or(false)).collect()
 }
 
 /// Logs the bodies of arrivals with a durable target, and gives each its hidden place in each
@@ -106,5 +116,27 @@ pub(crate) fn release_holds(arrivals: &[Arrival], log: LogId, context: &QueueCon
     let mut appender = context.journal.appender(log);
     for address in arrivals.iter().filter_map(|arrival| arrival.address) {
         appender.release_hold(address);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A message of quality 2 came after one that was published behind it.
+    #[test]
+    fn a_flush_between_two_looks_shows_no_group_before_an_earlier_one() {
+        let ticket = |index| Ticket::at(LogId::SYSTEM, index);
+        let waiting = || Vec::from([1, 2, 3].map(|index| Sealed::nothing(ticket(index))));
+        for looks_before_flush in 0..=3 {
+            let (mut waiting, mut looks) = (waiting(), 0);
+            let shown = take_durable(&mut waiting, |_| {
+                looks += 1;
+                looks > looks_before_flush
+            });
+            let tickets = |all: &[Sealed]| all.iter().map(|sealed| sealed.ticket).collect::<Vec<_>>();
+            let all = [tickets(&shown), tickets(&waiting)].concat();
+            assert_eq!(all, [1, 2, 3].map(ticket), "flush after {looks_before_flush} looks");
+        }
     }
 }
