@@ -12,10 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use journal::{
-    Address, Bits, Chunk, Journal, LogId, OpenError, Options, Owner, Owners, RealDisk, Reference, Replay, Restatement,
-    Ticket,
-};
+use journal::{Address, Journal, LogId, OpenError, Options, Owner, RealDisk, Ticket};
 
 const BODY: [u8; 1024] = [7; 1024];
 /// How many logs, and how many messages one says before the next one does.
@@ -25,30 +22,6 @@ const WINDOW: u64 = 16_000;
 const LASTS: Duration = Duration::from_secs(2);
 /// What is measured, in the order of a row.
 const COLUMNS: [&str; 4] = ["messages/s", "flushes/s", "bytes each", "CPU each, ns"];
-
-/// Nothing is alive for long.
-struct Nothing;
-
-impl Replay for Nothing {
-    fn cold(&mut self, _: Owner, _: u64, _: u64, _: Chunk) {}
-    fn fact(&mut self, _: Owner, _: u8, _: &[u8]) {}
-    fn reference(&mut self, _: Owner, _: u64, _: u64, _: &[Address]) {}
-    fn settled(&mut self, _: Owner, _: u8, _: &[(u64, u64)]) {}
-    fn dropped(&mut self, _: Owner) {}
-    fn lost(&mut self, _: u32, _: &str, _: &str) {}
-    fn burnt(&mut self, _: Owner, _: u64, _: u64) {}
-}
-
-impl Owners for Nothing {
-    fn restate(&self, _: &[Owner], _: &Restatement<'_>) -> Vec<Owner> {
-        Vec::new()
-    }
-    fn referenced(&self, _: Owner, _: u32, _: &mut Vec<Reference>) {}
-    fn unsettled(&self, _: Owner, _: u64, _: &mut Bits) {}
-    fn moved(&self, _: Owner, _: u64, _: &[u32], _: Chunk, _: &[Reference]) -> u64 {
-        0
-    }
-}
 
 fn main() -> Result<(), OpenError> {
     let mut arguments = std::env::args().skip(1);
@@ -83,9 +56,9 @@ fn spread(column: &mut [f64]) -> String {
 fn measure(logs: u32, turn: u64, directory: &Path) -> Result<[f64; 4], OpenError> {
     let opening = |error| OpenError::Io { doing: "opening the directory".to_owned(), error };
     let disk = RealDisk::open(directory).map_err(opening)?.past_the_cache();
-    let opened = Journal::open(Arc::new(disk), Options::default(), &mut Nothing)?;
+    let opened = Journal::open(Arc::new(disk), Options::default(), &mut ())?;
     let failed = Box::new(|error: &io::Error| println!("the journal has failed: {error}"));
-    let journal = opened.start(&mut std::iter::empty(), Arc::new(Nothing), failed);
+    let journal = opened.start(&mut std::iter::empty(), Arc::new(()), failed);
     let mut window = VecDeque::<Ticket>::new();
     let (begin, before, mut messages) = (Instant::now(), cpu(), 0);
     while begin.elapsed() < LASTS {

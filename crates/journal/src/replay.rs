@@ -32,3 +32,14 @@ pub trait Replay {
     /// Sequence numbers of references that are not delivered: they must not be used again.
     fn burnt(&mut self, owner: Owner, first_seq: u64, count: u64);
 }
+
+/// Passes over everything: of a log in which nothing is alive.
+impl Replay for () {
+    fn cold(&mut self, _: Owner, _: u64, _: u64, _: Chunk) {}
+    fn fact(&mut self, _: Owner, _: u8, _: &[u8]) {}
+    fn reference(&mut self, _: Owner, _: u64, _: u64, _: &[Address]) {}
+    fn settled(&mut self, _: Owner, _: u8, _: &[(u64, u64)]) {}
+    fn dropped(&mut self, _: Owner) {}
+    fn lost(&mut self, _: u32, _: &str, _: &str) {}
+    fn burnt(&mut self, _: Owner, _: u64, _: u64) {}
+}

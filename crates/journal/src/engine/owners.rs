@@ -60,3 +60,15 @@ pub trait Owners: Send + Sync {
     /// moment it is appended. The chunks of `from` that the page had are gone.
     fn moved(&self, owner: Owner, page: u64, from: &[u32], chunk: Chunk, entries: &[Reference]) -> u64;
 }
+
+/// Owners of which none has anything.
+impl Owners for () {
+    fn restate(&self, _: &[Owner], _: &Restatement<'_>) -> Vec<Owner> {
+        Vec::new()
+    }
+    fn referenced(&self, _: Owner, _: u32, _: &mut Vec<Reference>) {}
+    fn unsettled(&self, _: Owner, _: u64, _: &mut Bits) {}
+    fn moved(&self, _: Owner, _: u64, _: &[u32], _: Chunk, _: &[Reference]) -> u64 {
+        0
+    }
+}

@@ -12,12 +12,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::Owner;
 use crate::checksum::Checksums;
 use crate::cold::index::{IndexWriter, SegmentFile};
 use crate::cold::plan::{Item, PagePlan, Plan};
 use crate::disk::{Disk, DiskFile, Lock};
 use crate::engine::journal::{Journal, Stepper};
-use crate::engine::owners::{Owners, Restatement};
 use crate::engine::snapshot::{Begin, Piece};
 use crate::engine::writer::Flushed;
 use crate::engine::{Engine, Log, Target};
@@ -29,10 +29,8 @@ use crate::log::LogEnd;
 use crate::options::{BLOCK, Options};
 use crate::record::{BODY_HEAD, body_head};
 use crate::recovery::directory::{self, Marker};
-use crate::reference::{Bits, Chunk, PAGE, Reference};
-use crate::replay::Replay;
+use crate::reference::PAGE;
 use crate::wal::batch::most_records;
-use crate::{Address, Owner};
 
 /// What the marker is called as long as the directory is not whole.
 const UNFINISHED: &str = "FORMAT.part";
@@ -114,8 +112,8 @@ impl Receiving {
     pub fn begin(disk: Arc<dyn Disk>, options: Options) -> Result<Self, ReceivingError> {
         clear(&*disk)?;
         let hidden = Arc::new(Hidden(Arc::clone(&disk)));
-        let opened = Journal::open(hidden, options, &mut Nothing).map_err(ReceivingError::Open)?;
-        let (journal, stepper) = opened.start_stepped(&mut std::iter::empty(), Arc::new(Nothing), Box::new(|_| {}));
+        let opened = Journal::open(hidden, options, &mut ()).map_err(ReceivingError::Open)?;
+        let (journal, stepper) = opened.start_stepped(&mut std::iter::empty(), Arc::new(()), Box::new(|_| {}));
         Ok(Self { disk, journal, stepper, ends: None, segment: None, unflushed: 0 })
     }
 
@@ -365,29 +363,5 @@ impl Disk for Hidden {
 
     fn size(&self) -> io::Result<u64> {
         self.0.size()
-    }
-}
-
-/// An empty directory has nothing to replay, and the background is not run, so nothing is asked.
-struct Nothing;
-
-impl Replay for Nothing {
-    fn cold(&mut self, _: Owner, _: u64, _: u64, _: Chunk) {}
-    fn fact(&mut self, _: Owner, _: u8, _: &[u8]) {}
-    fn reference(&mut self, _: Owner, _: u64, _: u64, _: &[Address]) {}
-    fn settled(&mut self, _: Owner, _: u8, _: &[(u64, u64)]) {}
-    fn dropped(&mut self, _: Owner) {}
-    fn lost(&mut self, _: u32, _: &str, _: &str) {}
-    fn burnt(&mut self, _: Owner, _: u64, _: u64) {}
-}
-
-impl Owners for Nothing {
-    fn restate(&self, _: &[Owner], _: &Restatement<'_>) -> Vec<Owner> {
-        Vec::new()
-    }
-    fn referenced(&self, _: Owner, _: u32, _: &mut Vec<Reference>) {}
-    fn unsettled(&self, _: Owner, _: u64, _: &mut Bits) {}
-    fn moved(&self, _: Owner, _: u64, _: &[u32], _: Chunk, _: &[Reference]) -> u64 {
-        0
     }
 }

@@ -169,32 +169,7 @@ fn tidy(journal: &Journal) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        Address, Bits, Chunk, Durability, LogId, Options, Owner, Owners, RealDisk, Reference, Replay, Restatement,
-    };
-
-    struct Nothing;
-
-    impl Replay for Nothing {
-        fn cold(&mut self, _: Owner, _: u64, _: u64, _: Chunk) {}
-        fn fact(&mut self, _: Owner, _: u8, _: &[u8]) {}
-        fn reference(&mut self, _: Owner, _: u64, _: u64, _: &[Address]) {}
-        fn settled(&mut self, _: Owner, _: u8, _: &[(u64, u64)]) {}
-        fn dropped(&mut self, _: Owner) {}
-        fn lost(&mut self, _: u32, _: &str, _: &str) {}
-        fn burnt(&mut self, _: Owner, _: u64, _: u64) {}
-    }
-
-    impl Owners for Nothing {
-        fn restate(&self, _: &[Owner], _: &Restatement<'_>) -> Vec<Owner> {
-            Vec::new()
-        }
-        fn referenced(&self, _: Owner, _: u32, _: &mut Vec<Reference>) {}
-        fn unsettled(&self, _: Owner, _: u64, _: &mut Bits) {}
-        fn moved(&self, _: Owner, _: u64, _: &[u32], _: Chunk, _: &[Reference]) -> u64 {
-            0
-        }
-    }
+    use crate::{Durability, LogId, Options, RealDisk};
 
     #[test]
     fn a_writer_with_nothing_to_do_seals_the_log_and_sleeps() {
@@ -202,9 +177,9 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let disk = Arc::new(RealDisk::open(folder.path()).unwrap());
             let options = Options { durability, max_bytes: 1 << 20, ..Options::default() };
-            let opened = Journal::open(disk, options, &mut Nothing).unwrap();
+            let opened = Journal::open(disk, options, &mut ()).unwrap();
             let failed = Box::new(|error: &io::Error| panic!("{error}"));
-            let journal = opened.start(&mut std::iter::empty(), Arc::new(Nothing), failed);
+            let journal = opened.start(&mut std::iter::empty(), Arc::new(()), failed);
             journal.appender(LogId::SYSTEM).fact(None, 1, 1, &[b"something"]);
             let asleep = || {
                 let state = journal.engine().state.lock();

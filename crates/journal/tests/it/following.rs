@@ -5,26 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use journal::{
-    Activity, Address, Bits, Chunk, Counted, Entry, Fed, Feed, FeedError, FollowedState, Follower, Journal, LogEnd,
-    LogId, Options, Owner, Owners, Reference, Refused, Replay, Restatement, Stepper,
+    Activity, Address, Chunk, Counted, Entry, Fed, Feed, FeedError, FollowedState, Follower, Journal, LogEnd, LogId,
+    Options, Owner, Refused, Replay, Stepper,
 };
 use testkit::sim_disk::SimDisk;
 
 use crate::queues::small;
-
-/// Owners without anything.
-struct Nothing;
-
-impl Owners for Nothing {
-    fn restate(&self, _: &[Owner], _: &Restatement<'_>) -> Vec<Owner> {
-        Vec::new()
-    }
-    fn referenced(&self, _: Owner, _: u32, _: &mut Vec<Reference>) {}
-    fn unsettled(&self, _: Owner, _: u64, _: &mut Bits) {}
-    fn moved(&self, _: Owner, _: u64, _: &[u32], _: Chunk, _: &[Reference]) -> u64 {
-        0
-    }
-}
 
 /// What a follower was told, in words.
 #[derive(Default)]
@@ -64,12 +50,12 @@ fn leader(disk: &SimDisk) -> (Journal, Stepper) {
 
 fn leader_with(disk: &SimDisk, options: Options) -> (Journal, Stepper) {
     let opened = Journal::open(Arc::new(disk.clone()), options, &mut Told::default()).unwrap();
-    opened.start_stepped(&mut std::iter::empty(), Arc::new(Nothing), Box::new(|_| {}))
+    opened.start_stepped(&mut std::iter::empty(), Arc::new(()), Box::new(|_| {}))
 }
 
 fn follower(disk: &SimDisk, options: Options) -> (Follower, Stepper) {
     let opened = Journal::open(Arc::new(disk.clone()), options, &mut Told::default()).unwrap();
-    opened.follow_stepped(&mut std::iter::empty(), Arc::new(Nothing), Box::new(|_| {})).unwrap()
+    opened.follow_stepped(&mut std::iter::empty(), Arc::new(()), Box::new(|_| {})).unwrap()
 }
 
 fn disk() -> SimDisk {
