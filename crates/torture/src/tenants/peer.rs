@@ -141,9 +141,10 @@ impl Peer {
         let method = method.into();
         let (name, before, closed) = (method.name(), self.heard.answers, self.heard.closed.len());
         self.client.send(channel, method, &mut self.output);
-        let answered =
-            self.until(Instant::now() + PATIENCE, |heard| heard.answers > before || heard.closed.len() > closed)?;
-        match (answered, self.heard.closed.len() > closed) {
+        // Another channel may be closed meanwhile, by something that was sent before.
+        let is_closed = |heard: &Heard| heard.closed.iter().skip(closed).any(|other| *other == channel);
+        let answered = self.until(Instant::now() + PATIENCE, |heard| heard.answers > before || is_closed(heard))?;
+        match (answered, is_closed(&self.heard)) {
             (true, false) => Ok(()),
             (true, true) => Err(format!("{name}: {}", self.heard.reason)),
             (false, _) => Err(format!("{name}: no answer within {PATIENCE:?}")),
