@@ -350,10 +350,7 @@ impl Broker {
     /// against the limit while the process is beyond it. The first call is to come before clients
     /// do.
     pub fn process_has(&self, resident: usize) {
-        let engine = &self.engine;
-        let kept = engine.catalog.bindings.load().memory + engine.journal.bytes_in_memory();
-        let kept = usize::try_from(kept).unwrap_or(usize::MAX);
-        engine.memory.process_has(resident, engine.ingress.used().saturating_add(kept));
+        self.engine.memory.process_has(resident, self.engine.counted_elsewhere());
     }
 
     /// Bytes of memory that count against the limit, and the limit.

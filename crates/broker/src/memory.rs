@@ -164,15 +164,19 @@ impl Memory {
         self.total() + self.uncounted.held()
     }
 
-    /// Bytes that the process takes beyond everything that is counted.
-    pub(crate) fn uncounted(&self) -> usize {
-        self.uncounted.beyond()
+    /// Bytes that the process takes beyond everything that is counted, so many of which elsewhere.
+    pub(crate) fn uncounted(&self, elsewhere: usize) -> usize {
+        self.uncounted.beyond(self.counted(elsewhere), self.limit())
+    }
+
+    fn counted(&self, elsewhere: usize) -> usize {
+        self.total() + self.kept() + elsewhere
     }
 
     /// Notes that the process has so many bytes, and that so many of them are counted elsewhere.
     pub(crate) fn process_has(&self, resident: usize, elsewhere: usize) {
         let was_full = self.is_full();
-        self.uncounted.look(resident, self.total() + self.kept() + elsewhere, self.limit());
+        self.uncounted.look(resident, self.counted(elsewhere), self.limit());
         if was_full != self.is_full() || self.is_short() {
             self.housekeeper.wake();
         }

@@ -251,7 +251,7 @@ impl Broker {
                 used: (engine.memory.total() + engine.ingress.used()) as u64,
                 held: Held::ALL.map(|(kind, _, _)| engine.memory.held().of(kind) as u64),
                 arriving: engine.ingress.used() as u64,
-                uncounted: engine.memory.uncounted() as u64,
+                uncounted: engine.memory.uncounted(engine.counted_elsewhere()) as u64,
                 taken: engine.memory.taken() as u64,
                 limit: engine.memory.limit() as u64,
                 declared: declared.memory,

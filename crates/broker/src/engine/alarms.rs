@@ -139,6 +139,13 @@ impl Engine {
         woken || tells
     }
 
+    /// Bytes of memory that are counted besides those of `memory`: messages that arrive,
+    /// declarations, and the log's.
+    pub(crate) fn counted_elsewhere(&self) -> usize {
+        let kept = self.catalog.bindings.load().memory + self.journal.bytes_in_memory();
+        self.ingress.used().saturating_add(usize::try_from(kept).unwrap_or(usize::MAX))
+    }
+
     /// Writes a line to the log when other alarms are up than the last one said. One that comes and
     /// goes between two lines has none. True while there may be something to say soon.
     fn tell_alarms(&self, now: Instant) -> bool {
@@ -155,7 +162,7 @@ impl Engine {
             let (user, held) = self.memory.users().heaviest().unwrap_or_default();
             ::tracing::warn!(
                 memory,
-                uncounted = self.memory.uncounted(),
+                uncounted = self.memory.uncounted(self.counted_elsewhere()),
                 limit,
                 by_hand = by_hand & MEMORY != 0,
                 heaviest_user = %user,

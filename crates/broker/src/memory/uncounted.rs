@@ -4,7 +4,9 @@
 //! Each count is an estimate, and what a peer chooses can make it wrong: one small message keeps
 //! the block that it shares with messages that have gone. So the system is asked as well.
 //!
-//! What the process takes beyond its counts is shown at any time. Invariant: while the process is
+//! What the process takes beyond its counts is shown at any time: of what it took when the system
+//! was asked last, all that is not counted now. With the counts beside it, this is never more than
+//! the process took. Invariant: while the process is
 //! beyond the limit, it is held against the limit like a message. Then messages leave memory, with
 //! the blocks that they keep, and publishers wait.
 
@@ -21,9 +23,9 @@ const LEAST: usize = 16 << 20;
 pub(super) struct Uncounted {
     /// What an idle process takes, in bytes: the program and its buffers.
     idle: OnceLock<usize>,
-    /// What it takes beyond its counts.
-    beyond: AtomicUsize,
-    /// The same, while it is held against the limit.
+    /// What it took when it was looked at last.
+    resident: AtomicUsize,
+    /// What it took beyond its counts then, while it is held against the limit.
     held: AtomicUsize,
 }
 
@@ -34,20 +36,20 @@ impl Uncounted {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Bytes beyond the counts, held against the limit or not.
-    pub(super) fn beyond(&self) -> usize {
-        self.beyond.load(Ordering::Relaxed)
+    /// Bytes beyond what is `counted` now, held against the limit or not.
+    pub(super) fn beyond(&self, counted: usize, limit: usize) -> usize {
+        let idle = self.idle.get().copied().unwrap_or_default();
+        let allowed = idle + (limit / PART).max(LEAST);
+        self.resident.load(Ordering::Relaxed).saturating_sub(counted).saturating_sub(allowed)
     }
 
     /// The process has `resident` bytes, of which `counted` are counted. The first look is at an
     /// idle process.
     pub(super) fn look(&self, resident: usize, counted: usize, limit: usize) {
-        let besides = resident.saturating_sub(counted);
-        let idle = *self.idle.get_or_init(|| besides);
-        let allowed = idle + (limit / PART).max(LEAST);
-        let beyond = besides.saturating_sub(allowed);
-        self.beyond.store(beyond, Ordering::Relaxed);
-        self.held.store(if resident > limit { beyond } else { 0 }, Ordering::Relaxed);
+        self.idle.get_or_init(|| resident.saturating_sub(counted));
+        self.resident.store(resident, Ordering::Relaxed);
+        let held = if resident > limit { self.beyond(counted, limit) } else { 0 };
+        self.held.store(held, Ordering::Relaxed);
     }
 }
 
@@ -78,8 +80,20 @@ mod tests {
             (300, 400, 0, 0),
         ] {
             uncounted.look(resident * MIB, counted * MIB, 256 * MIB);
-            let found = (uncounted.beyond() / MIB, uncounted.held() / MIB);
+            let found = (uncounted.beyond(counted * MIB, 256 * MIB) / MIB, uncounted.held() / MIB);
             assert_eq!(found, (beyond, held), "{resident} MiB, {counted} counted");
+        }
+    }
+
+    /// Consumers that were made and ended again and again were counted beside the memory that they
+    /// had left, so the two were more than the process took.
+    #[test]
+    fn what_is_counted_since_the_last_look_is_not_beyond_the_counts() {
+        let uncounted = Uncounted::default();
+        uncounted.look(20 * MIB, 0, 256 * MIB);
+        uncounted.look(80 * MIB, 0, 256 * MIB);
+        for (counted, beyond) in [(0, 44), (30, 14), (44, 0), (60, 0)] {
+            assert_eq!(uncounted.beyond(counted * MIB, 256 * MIB) / MIB, beyond, "{counted} counted");
         }
     }
 
