@@ -9,6 +9,7 @@ pub(crate) mod change;
 pub(crate) mod declaration;
 pub(crate) mod definitions;
 pub(crate) mod direct;
+mod exchanges;
 pub(crate) mod facts;
 pub(crate) mod listed;
 pub(crate) mod policies;
@@ -39,6 +40,7 @@ use crate::store::facts::ExchangeFact;
 use crate::value::Table;
 use change::NewExchange;
 use direct::{DirectSubscriber, DirectSubscribers};
+use exchanges::Exchanges;
 use listed::ListedQueues;
 use policies::Policies;
 use retained::Retained;
@@ -101,8 +103,7 @@ pub(crate) struct Tables {
     /// How often one of them came or went.
     queue_changes: u64,
     queues_by_id: HashMap<Owner, Arc<Queue>>,
-    exchanges: HashMap<Arc<str>, Exchange>,
-    exchange_names: HashMap<Owner, Arc<str>>,
+    exchanges: Exchanges,
     /// The vhost is deleted, and no declaration may be added any more.
     ended: bool,
     /// The end of the log records about queues, exchanges and bindings.
@@ -185,11 +186,11 @@ impl Tables {
     }
 
     pub(crate) fn exchanges(&self) -> impl Iterator<Item = &Exchange> {
-        self.exchanges.values()
+        self.exchanges.iter()
     }
 
     pub(crate) fn exchange_names(&self) -> Vec<Arc<str>> {
-        self.exchanges.keys().cloned().collect()
+        self.exchanges().map(|exchange| Arc::clone(&exchange.name)).collect()
     }
 
     pub(crate) fn queue(&self, name: &str) -> Option<&Arc<Queue>> {
@@ -251,7 +252,7 @@ impl Tables {
         self.versions.note_deleted();
         let mut orphans = Vec::new();
         for filter in &subscriber.filters {
-            let Some(exchange) = self.exchanges.get_mut(&filter.exchange) else { continue };
+            let Some(exchange) = self.exchanges.named_mut(&filter.exchange) else { continue };
             orphans.extend(exchange.unbind(Destination::Subscriber(id), &self.versions));
         }
         orphans
@@ -272,30 +273,28 @@ impl Tables {
     }
 
     pub(crate) fn exchange(&self, name: &str) -> Option<&Exchange> {
-        self.exchanges.get(name)
+        self.exchanges.named(name)
     }
 
     pub(crate) fn exchange_mut(&mut self, name: &str) -> Option<&mut Exchange> {
-        self.exchanges.get_mut(name)
+        self.exchanges.named_mut(name)
     }
 
     pub(crate) fn exchange_by_id(&self, id: Owner) -> Option<&Exchange> {
-        self.exchanges.get(self.exchange_names.get(&id)?)
+        self.exchanges.get(id)
     }
 
     pub(crate) fn exchange_by_id_mut(&mut self, id: Owner) -> Option<&mut Exchange> {
-        self.exchanges.get_mut(self.exchange_names.get(&id)?)
+        self.exchanges.get_mut(id)
     }
 
     fn insert_exchange(&mut self, exchange: Exchange) {
         self.versions.raise(&exchange.name);
-        self.exchange_names.insert(exchange.id, Arc::clone(&exchange.name));
-        self.exchanges.insert(Arc::clone(&exchange.name), exchange);
+        self.exchanges.insert(exchange);
     }
 
     pub(crate) fn remove_exchange(&mut self, name: &str) -> Option<Exchange> {
         let exchange = self.exchanges.remove(name)?;
-        self.exchange_names.remove(&exchange.id);
         self.retained.exchange_ended(exchange.id);
         self.versions.raise(name);
         Some(exchange)
@@ -305,10 +304,18 @@ impl Tables {
     /// of auto-delete exchanges that have no binding left.
     pub(crate) fn unbind_all(&mut self, destination: Destination) -> Vec<Arc<str>> {
         let mut orphans = Vec::new();
-        for exchange in self.exchanges.values_mut() {
-            orphans.extend(exchange.unbind(destination, &self.versions));
+        let sources: Vec<Owner> = self.sources_of(destination).map(|source| source.id).collect();
+        for source in sources {
+            let exchange = self.exchanges.get_mut(source);
+            orphans.extend(exchange.and_then(|exchange| exchange.unbind(destination, &self.versions)));
+            self.exchanges.note(destination, source);
         }
         orphans
+    }
+
+    /// The exchanges with bindings to this queue or exchange.
+    pub(crate) fn sources_of(&self, destination: Destination) -> impl Iterator<Item = &Exchange> {
+        self.exchanges.sources_of(destination)
     }
 
     /// Follows exchanges, their bindings and alternate exchanges to queues.

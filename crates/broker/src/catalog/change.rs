@@ -191,6 +191,7 @@ impl Tables {
                 let (lasts, destination) = (self.lasts(&bound, admitted.destination()), admitted.destination());
                 let Some(source) = self.raise_source(&bound) else { return };
                 source.bindings.add(admitted);
+                self.exchanges.note(destination, bound.exchange);
                 if lasts {
                     self.change_bounds(destination, |bounds| bounds.keep(bound));
                 }
@@ -199,6 +200,7 @@ impl Tables {
                 let lasts = self.lasts(&bound, destination);
                 let Some(source) = self.raise_source(&bound) else { return };
                 source.bindings.remove(&binding_of(destination, &bound.key, &bound.arguments));
+                self.exchanges.note(destination, bound.exchange);
                 if lasts {
                     self.change_bounds(destination, |bounds| bounds.forget(&bound));
                 }
@@ -214,7 +216,7 @@ impl Tables {
 
     /// The exchange whose bindings change.
     fn raise_source(&mut self, bound: &Bound) -> Option<&mut Exchange> {
-        let source = self.exchanges.get_mut(self.exchange_names.get(&bound.exchange)?)?;
+        let source = self.exchanges.get_mut(bound.exchange)?;
         source.raise(&bound.key, &self.versions);
         Some(source)
     }

@@ -15,11 +15,3 @@ pub(crate) const CHANGE_ENTRIES: usize = 16;
 
 /// A fetch costs a turn as much as so many entries: it has a visit of its queue to itself.
 pub(crate) const FETCH_ENTRIES: usize = 16;
-
-/// So many exchanges are asked for the bindings of a queue that ends at the cost of one entry.
-const ASKED_AS_ONE: usize = 8;
-
-/// What the end of an empty queue costs in a vhost with so many exchanges, in entries.
-pub(crate) fn queue_end_entries(exchanges: usize) -> usize {
-    CHANGE_ENTRIES + exchanges / ASKED_AS_ONE
-}

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::catalog::Vhost;
 use crate::engine::Engine;
-use crate::engine::bounds::{CHANGE_ENTRIES, queue_end_entries};
+use crate::engine::bounds::CHANGE_ENTRIES;
 use crate::queue::arrival::Work;
 use crate::queue::mailbox::{Mailbox, Outgoing};
 use crate::queue::{ConsumerKey, EntryOutcome, Queue, Settlement, Visit};
@@ -138,8 +138,7 @@ impl Ending {
             return;
         }
         let mut tables = self.vhost.tables.write();
-        let each = queue_end_entries(tables.count_exchanges());
-        let from = self.exclusive.len().saturating_sub((PIECE / each).max(1));
+        let from = self.exclusive.len().saturating_sub(PIECE / CHANGE_ENTRIES);
         for queue in self.exclusive.drain(from..) {
             // The check is empty, so it can't refuse.
             let _ = engine.end_queue(&mut tables, &queue, &|_| Ok(()));

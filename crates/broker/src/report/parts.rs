@@ -244,7 +244,7 @@ impl Broker {
                 bindings.filter_map(|binding| binding_report(vhost, tables, exchange, binding)).collect()
             };
             let mut reports: Vec<_> = queue.map(|queue| default_binding(vhost, queue)).into_iter().collect();
-            reports.extend(tables.exchanges().flat_map(from));
+            reports.extend(tables.sources_of(destination).flat_map(from));
             in_order(&mut reports);
             Some(reports)
         };

@@ -20,7 +20,7 @@ use crate::catalog::declaration::{
 use crate::catalog::{Exchange, Tables, Vhost, binding_of};
 use crate::encoding::table_bytes;
 use crate::engine::admission::Asker;
-use crate::engine::bounds::{CHANGE_ENTRIES, STEPS_PER_ENTRY, queue_end_entries};
+use crate::engine::bounds::{CHANGE_ENTRIES, STEPS_PER_ENTRY};
 use crate::engine::clients::ClientShared;
 use crate::engine::tracing;
 use crate::error::{Error, ErrorKind};
@@ -569,7 +569,7 @@ impl Client {
         self.check_owner(queue)?;
         let (name, vhost) = (&queue.name, Arc::clone(&self.vhost));
         let delayed = if only.empty { queue.delayed(&self.engine) } else { 0 };
-        let (bindings, exchanges) = (vhost.bindings.part_count(), tables.count_exchanges());
+        let bindings = vhost.bindings.part_count();
         let ended = self.engine.end_queue(tables, queue, &|inner| match () {
             () if only.unused && inner.consumer_count() > 0 => Err("in use"),
             () if only.empty && (inner.ready() + inner.waiting() > 0 || delayed > 0) => Err("not empty"),
@@ -578,7 +578,7 @@ impl Client {
         let (ready, ticket) =
             ended.map_err(|state| Error::precondition(format!("queue '{name}' in vhost '{}' {state}", vhost.name)))?;
         let unbound = bindings.saturating_sub(vhost.bindings.part_count());
-        self.publisher.add_cost(queue_end_entries(exchanges) + (ready + unbound) as usize);
+        self.publisher.add_cost(CHANGE_ENTRIES + (ready + unbound) as usize);
         Ok((ready, ticket.max(self.settled.ticket())))
     }
 

@@ -9,7 +9,7 @@ use journal::Ticket;
 use crate::catalog::declaration::BindingSpec;
 use crate::catalog::subscriptions::{SubscriptionFact, SubscriptionName};
 use crate::catalog::{Exchange, Tables, binding_of};
-use crate::engine::bounds::queue_end_entries;
+use crate::engine::bounds::CHANGE_ENTRIES;
 use crate::error::Error;
 use crate::queue::Queue;
 use crate::routing::{Binding, Destination};
@@ -30,15 +30,16 @@ pub struct SubscriptionThere {
 
 /// The bindings of a queue.
 fn filters_of(tables: &Tables, queue: &Queue) -> Vec<SubscriptionFilter> {
+    let destination = Destination::Queue(queue.id);
     let of_exchange = |exchange: &Exchange| {
         let filter = |binding: &Binding| SubscriptionFilter {
             exchange: exchange.name.to_string(),
             key: binding.key.clone(),
             arguments: binding.arguments.clone(),
         };
-        exchange.bindings.to(Destination::Queue(queue.id)).map(filter).collect::<Vec<_>>()
+        exchange.bindings.to(destination).map(filter).collect::<Vec<_>>()
     };
-    tables.exchanges().flat_map(of_exchange).collect()
+    tables.sources_of(destination).flat_map(of_exchange).collect()
 }
 
 impl Client {
@@ -57,8 +58,8 @@ impl Client {
         let Some(queue) = tables.subscribed_queue(name) else { return Ok(None) };
         self.authorize(Resource::queue(&queue.name), Right::Configure)?;
         let Some(fact) = tables.subscriptions.of_queue(queue.id) else { return Ok(None) };
-        self.publisher.add_cost(queue_end_entries(tables.count_exchanges()));
         let mut filters = filters_of(&tables, queue);
+        self.publisher.add_cost(CHANGE_ENTRIES + filters.len());
         filters.sort_by(|one, other| (&one.exchange, &one.key).cmp(&(&other.exchange, &other.key)));
         Ok(Some(SubscriptionThere {
             fact: Arc::clone(fact),
@@ -85,11 +86,12 @@ impl Client {
             let of_queue = binding_of(Destination::Queue(queue.id), &binding.key, &binding.arguments);
             tables.exchange(&binding.source).is_some_and(|exchange| exchange.bindings.contains(&of_queue))
         };
+        let filters = filters_of(tables, &queue).len();
+        self.publisher.add_cost(CHANGE_ENTRIES + filters);
         let is_same = fact.selector == spec.selector
             && bindings.iter().all(has)
             && queue.logged() == spec.queue.durable
-            && filters_of(tables, &queue).len() == bindings.len();
-        self.publisher.add_cost(queue_end_entries(tables.count_exchanges()));
+            && filters == bindings.len();
         if is_same { Ok(Ticket::NONE) } else { Ok(self.end_queue(tables, &queue, DeleteIf::UNUSED)?.1) }
     }
 }

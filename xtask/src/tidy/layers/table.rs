@@ -224,7 +224,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/broker/src/catalog",
         layers: &[
-            &["definitions", "direct", "facts", "listed", "policies", "published", "retained", "search", "shovels", "subscriptions", "tasks", "versions", "wills"],
+            &["definitions", "direct", "exchanges", "facts", "listed", "policies", "published", "retained", "search", "shovels", "subscriptions", "tasks", "versions", "wills"],
             &["change", "declaration", "system"],
             &["vhost_settings"],
         ],
