@@ -111,7 +111,7 @@ fn measure(attack: &Attack, threads: u64, options: &Options, source: &Path, fold
     let ended = house.ended();
     let Played { quiet, during, parts, after, samples, begin, trouble } = played?;
     let base = samples.iter().rev().find(|(at, _)| *at < begin).map_or(Sample::default(), |(_, sample)| *sample);
-    let top = samples.iter().fold(Sample::default(), |top, (_, sample)| top.most(*sample));
+    let top = samples.iter().map(|(_, sample)| *sample).max_by_key(|sample| sample.resident).unwrap_or_default();
     Ok(Figure {
         attack: attack.name,
         threads,

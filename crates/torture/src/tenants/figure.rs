@@ -35,6 +35,7 @@ pub(super) struct Figure {
     pub(super) limit: u64,
     /// Memory before the attack, and the most of each part of it.
     pub(super) base: Sample,
+    /// When the process was largest.
     pub(super) top: Sample,
     /// Turns over 100 ms: of connections and of the housekeeping.
     pub(super) long_turns: [u64; 2],

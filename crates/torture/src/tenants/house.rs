@@ -56,18 +56,6 @@ pub(super) struct Sample {
     pub(super) declared: u64,
 }
 
-impl Sample {
-    /// The most of each. What was freed is not given back to the system at once, so that a process
-    /// is largest also when nothing counts any more.
-    pub(super) fn most(self, other: Self) -> Self {
-        Self {
-            resident: self.resident.max(other.resident),
-            counted: self.counted.max(other.counted),
-            declared: self.declared.max(other.declared),
-        }
-    }
-}
-
 impl House {
     /// Starts it in `folder` and makes the users.
     pub(super) fn start(
