@@ -35,19 +35,15 @@ pub(crate) enum Choice {
     Undecided,
 }
 
-/// Reads until the protocol is known. A listener with one protocol asks nothing, so that the server
-/// may speak first. When no protocol recognises the bytes, the first one gets them: it knows how to
-/// refuse a stranger in its own words. `None` when the peer left or the connection was ordered to
-/// end.
+/// Reads until the protocol is known. When no protocol recognises the bytes, the first one gets
+/// them: it knows how to refuse a stranger in its own words. `None` when the peer left or the
+/// connection was ordered to end.
 pub(crate) async fn detect(
     socket: &mut Stream,
     input: &mut Input,
     listed: &Listed,
     protocols: &[Arc<dyn Protocol>],
 ) -> Option<Arc<dyn Protocol>> {
-    if protocols.len() <= 1 {
-        return protocols.first().cloned();
-    }
     let choice = read_until(socket, input, listed, |first| match choose(protocols, first) {
         Choice::Known(index) => Some(protocols[index].clone()),
         Choice::Unknown => {
@@ -106,13 +102,20 @@ pub(crate) fn tell(first: &[u8], listed: &Listed) {
     }
 }
 
-/// A protocol that no listener of this crate speaks without TLS, and what to do about it.
+/// A protocol that the listener does not speak, and what to do about it.
 fn stranger(first: &[u8]) -> Option<(&'static str, &'static str)> {
     let has = |word: &[u8]| first.windows(word.len()).any(|part| part == word);
     match first {
         [0x16, 3, ..] => Some(("TLS", "this port is without TLS: use the port of the same protocol over TLS")),
         _ if upgrade::recognise(first) == Recognition::Yes => Some(("HTTP", "this is no port of HTTP: use ports.http")),
         [0x10, ..] if has(b"MQTT") || has(b"MQIsdp") => Some(("MQTT", "this port does not speak MQTT: use ports.mqtt")),
+        _ if first.starts_with(b"AMQP") => Some(("AMQP", "this port does not speak this AMQP: use ports.amqp")),
+        _ if [&b"CONNECT\n"[..], b"CONNECT\r\n", b"STOMP\n", b"STOMP\r\n"]
+            .iter()
+            .any(|head| first.starts_with(head)) =>
+        {
+            Some(("STOMP", "this port does not speak STOMP: use ports.stomp"))
+        }
         _ => None,
     }
 }
@@ -153,6 +156,10 @@ mod tests {
             (b"GET / HTTP/1.1\r\n", Some("HTTP")),
             (b"\x10\x10\0\x04MQTT\x04", Some("MQTT")),
             (b"\x10\x14\0\x06MQIsdp\x03", Some("MQTT")),
+            (b"AMQP\0\0\x09\x01", Some("AMQP")),
+            (b"CONNECT\naccept-version:1.2\n\n\0", Some("STOMP")),
+            (b"STOMP\r\n", Some("STOMP")),
+            (b"CONNECTED\n", None),
             (b"\x10\x10", None),
             (b"\x16", None),
             (b"GETTING", None),

@@ -466,14 +466,10 @@ fn short_form(listen: Short<'_>, missing: MissingAddress) -> Vec<Listening> {
             origin: Origin::Default,
         })
     };
-    // Each port serves every protocol that has such a port, or shares one, and its own first.
+    // Each port serves the protocol that it is named for, and those that share it.
     let own = |port_of: fn((&'static Port, &'static Port)) -> &'static Port, tls: Option<Tls>| -> Vec<Listening> {
-        let port = |row: usize| SERVED[row].own_ports().map(port_of);
-        let is_on = |row: &usize| port(SERVED[*row].host()).is_some_and(|port| listen.ports.of(port) != 0);
-        let on: Vec<usize> = (0..SERVED.len()).filter(is_on).collect();
-        let served =
-            |row: usize| [row].into_iter().chain(on.iter().copied().filter(move |other| *other != row)).collect();
-        let ports = (0..SERVED.len()).filter_map(|row| Some((row, port(row)?)));
+        let served = |row: usize| (row..SERVED.len()).filter(|other| SERVED[*other].host() == row).collect();
+        let ports = (0..SERVED.len()).filter_map(|row| Some((row, SERVED[row].own_ports().map(port_of)?)));
         ports
             .filter_map(|(row, port)| make(port, SERVED[row].names.name, Serves::Protocols(served(row)), tls.clone()))
             .collect()

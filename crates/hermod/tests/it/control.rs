@@ -347,21 +347,23 @@ fn a_connection_is_closed_by_number_and_its_client_is_told_why() {
     assert_eq!((code, stderr), (66, format!("hermod: there is no connection {id}\n")));
 }
 
+/// Who opens 1883 in a firewall opens it for MQTT.
 #[test]
-fn every_port_speaks_every_protocol_that_is_on() {
+fn a_port_speaks_the_protocol_that_it_is_named_for() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);
-    Stomp::connect_to(server.ports.amqp).publish("q", "through the other port");
-    let server = {
-        drop(server);
-        Server::start(dir.path(), &["--ports-stomp", "0"])
-    };
-    // With STOMP off, the AMQP port answers STOMP like any unknown protocol.
-    let mut socket = std::net::TcpStream::connect(("127.0.0.1", server.ports.amqp)).unwrap();
-    std::io::Write::write_all(&mut socket, b"CONNECT\naccept-version:1.2\n\n\0").unwrap();
-    let mut answer = [0; 8];
-    std::io::Read::read_exact(&mut socket, &mut answer).unwrap();
-    assert_eq!(&answer, b"AMQP\0\0\x09\x01");
+    let (amqp, stomp) = (&b"AMQP\0\0\x09\x01"[..], &b"CONNECT\naccept-version:1.2\n\n\0"[..]);
+    for (port, said, answered, remedy) in
+        [(server.ports.amqp, stomp, amqp, "use ports.stomp"), (server.ports.stomp, amqp, b"ERROR\n", "use ports.amqp")]
+    {
+        let mut socket = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        std::io::Write::write_all(&mut socket, said).unwrap();
+        let mut answer = vec![0; answered.len()];
+        std::io::Read::read_exact(&mut socket, &mut answer).unwrap();
+        assert_eq!(answer.escape_ascii().to_string(), answered.escape_ascii().to_string());
+        let line = server.until_logged("a client speaks another protocol");
+        assert!(line.contains(remedy), "{line}");
+    }
 }
 
 #[test]

@@ -182,10 +182,11 @@ fn the_short_form_serves_what_it_says() {
         ]
     );
     let served: Vec<_> = all.iter().map(|one| one.serves.clone()).collect();
-    assert_eq!(served[..2], [Serves::Protocols(vec![0, 1, 2, 3]), Serves::Protocols(vec![2, 0, 1, 3])]);
+    let own = [vec![0, 1], vec![2], vec![3]].map(Serves::Protocols);
+    assert_eq!((&served[..3], &served[3..6]), (&own[..], &own[..]));
     // A protocol that is turned off is served nowhere, except at the port that is for everything.
     let all = all_of("ports.amqp = 0\nports.any = 443\n");
-    assert_eq!(all[0].serves, Serves::Protocols(vec![2, 3]));
+    assert_eq!(all[0].serves, Serves::Protocols(vec![2]));
     let any = |text: &str| all_of(text).pop().map(|one| (one.name, one.protocol, one.serves, one.tls.is_some()));
     let all_plain = "amqp/amqp10/stomp/mqtt".to_owned();
     let name = || "ports.any".to_owned();
