@@ -68,6 +68,7 @@ const CLASSIC: &[&str] = &[
     dead_letters::MADE_FOR,
     dead_letters::EXPIRY_EXCHANGE,
     "x-expiry-routing-key",
+    dead_letters::EXPIRY_QUEUE,
     IF_EMPTY,
     "x-max-length",
     "x-max-length-bytes",
@@ -106,6 +107,7 @@ const QUORUM: &[&str] = &[
     "x-dead-letter-strategy",
     dead_letters::EXPIRY_EXCHANGE,
     "x-expiry-routing-key",
+    dead_letters::EXPIRY_QUEUE,
     "x-expires",
     IF_EMPTY,
     "x-max-length",
@@ -171,6 +173,7 @@ pub fn queue_argument(name: &str) -> Option<ArgumentKind> {
         "x-dead-letter-exchange"
         | "x-dead-letter-routing-key"
         | dead_letters::QUEUE
+        | dead_letters::EXPIRY_QUEUE
         | dead_letters::MADE_FOR
         | copies::TO
         | copies::SELECTOR
@@ -388,7 +391,7 @@ impl QueueArguments {
                 parsed.take(argument, value, table).map_err(|what| invalid(argument, &format!(": {what}")))?;
             }
         }
-        parsed.dead_letters.name_queue(name);
+        parsed.dead_letters.name_queues(name);
         if parsed.intake.copies.as_ref().is_some_and(|rule| *rule.to == *name) {
             return Err(invalid(copies::TO, ": a queue can't get copies of its own messages"));
         }
@@ -484,9 +487,11 @@ impl QueueArguments {
             copies::TO | copies::SELECTOR => self.take_copies(argument, value, table)?,
             groups::ENABLED | groups::BUCKETS | groups::REBALANCE => self.take_groups(argument, value, table)?,
             "x-overflow" => self.overflow = overflow(value)?,
-            dead_letters::EXCHANGE | dead_letters::EXPIRY_EXCHANGE | dead_letters::QUEUE | dead_letters::MADE_FOR => {
-                self.dead_letters.take(argument, value, table)?
-            }
+            dead_letters::EXCHANGE
+            | dead_letters::EXPIRY_EXCHANGE
+            | dead_letters::QUEUE
+            | dead_letters::EXPIRY_QUEUE
+            | dead_letters::MADE_FOR => self.dead_letters.take(argument, value, table)?,
             "x-dead-letter-routing-key" => self.take_routing_key(value, table)?,
             "x-expiry-routing-key" => self.take_expiry_key(value, table)?,
             // A negative number is no limit.
@@ -629,14 +634,11 @@ fn delayed_type(table: &Table) -> Result<ExchangeKind, String> {
 /// Checks the value of one argument, whatever the type of the queue. `others` has those that come
 /// with it; the exchange of a routing key may be another's to set.
 pub(crate) fn check_value(argument: &str, value: &Value, others: &Table) -> Result<(), String> {
-    let mut others = others.clone();
-    let has_rule = others.get(dead_letters::QUEUE).is_some();
-    for exchange in [dead_letters::EXCHANGE, dead_letters::EXPIRY_EXCHANGE] {
-        if others.get(exchange).is_none() && !(has_rule && exchange == dead_letters::EXCHANGE) {
-            others.set(exchange, Value::Text(String::new()));
-        }
+    let mut all = others.clone();
+    for exchange in dead_letters::exchanges_of_others(others) {
+        all.set(exchange, Value::Text(String::new()));
     }
-    QueueArguments::default().take(argument, value, &others)
+    QueueArguments::default().take(argument, value, &all)
 }
 
 fn truth(value: &Value) -> Result<bool, String> {

@@ -170,6 +170,18 @@ fn what_is_refused_and_how() {
             ": a queue can't keep its own dead letters; expected more, such as DLQ.{queue}",
         ),
         ("x-dead-letter-queue", text("{queue}{queue}"), ": expected {queue} once"),
+        (
+            "x-expiry-queue",
+            text("late"),
+            ": expected {queue}, which stands for the name of the queue, as in EXP.{queue}; for one queue of all, set \
+             x-expiry-exchange and x-expiry-routing-key",
+        ),
+        (
+            "x-expiry-queue",
+            text("{queue}"),
+            ": a queue can't keep its own dead letters; expected more, such as EXP.{queue}",
+        ),
+        ("x-expiry-queue", Value::Bool(true), ": {unacceptable_type,bool}"),
         ("x-dead-letter-queue", Value::I32(1), ": {unacceptable_type,signedint}"),
         (QUEUE_TYPE, Value::I32(1), ": {unacceptable_type,signedint}"),
         ("x-message-ttl", Value::I32(-1), ": {value_negative,-1}"),

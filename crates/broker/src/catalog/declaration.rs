@@ -109,7 +109,7 @@ impl Declarer {
         }
         let parsed = QueueArguments::parse(name, vhost, &spec.arguments, self.unknown)?;
         check_properties(parsed.queue_type, vhost, name, spec)?;
-        parsed.dead_letters.made().map_or(Ok(()), |made| check_made(name, made))?;
+        parsed.dead_letters.made().try_for_each(|made| check_made(name, made))?;
         if !is_named && parsed.queue_type != QueueType::Classic {
             // Those who share it must know its name.
             let kind = parsed.queue_type.module();

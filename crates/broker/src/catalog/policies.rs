@@ -117,8 +117,8 @@ pub(crate) const ALTERNATE: &str = "alternate-exchange";
 /// The settings that move messages out of queues: an exchange and a routing key each.
 pub(crate) const MOVES: [(&str, &str); 2] =
     [("dead-letter-exchange", "dead-letter-routing-key"), ("expiry-exchange", "expiry-routing-key")];
-/// The rule that names a dead-letter queue.
-pub(crate) const DEAD_LETTER_QUEUE: &str = "dead-letter-queue";
+/// The rules that name queues for dead letters, and for what expires.
+pub(crate) const RULES: [&str; 2] = ["dead-letter-queue", "expiry-queue"];
 /// The queue that gets copies.
 pub(crate) const COPY_TO: &str = "copy-to";
 /// It is no argument: the number of copies, which means nothing with one broker.
@@ -142,7 +142,7 @@ const KEYS: &[Key] = &[
     key(COPY_TO, BOTH, Merge::Declared),
     key(MOVES[0].0, BOTH, Merge::Declared),
     key(MOVES[0].1, BOTH, Merge::Declared),
-    key(DEAD_LETTER_QUEUE, BOTH, Merge::Declared),
+    key(RULES[0], BOTH, Merge::Declared),
     key("dead-letter-strategy", QUORUM, Merge::Declared),
     key("delayed-retry-max", BOTH, Merge::Declared),
     key("delayed-retry-min", BOTH, Merge::Declared),
@@ -152,6 +152,7 @@ const KEYS: &[Key] = &[
     shared("expires", BOTH, Merge::Lowest),
     key("expires-if-empty", BOTH, Merge::Declared),
     key(MOVES[1].0, BOTH, Merge::Declared),
+    key(RULES[1], BOTH, Merge::Declared),
     key(MOVES[1].1, BOTH, Merge::Declared),
     shared("max-in-memory-bytes", QUORUM, Merge::Lowest),
     shared("max-in-memory-length", QUORUM, Merge::Lowest),

@@ -8,9 +8,7 @@ use crate::arguments::{ExchangeArguments, dead_letters};
 use crate::catalog::change::Change;
 use crate::catalog::definitions::Sort;
 use crate::catalog::facts::policy_bytes;
-use crate::catalog::policies::{
-    ALTERNATE, COPY_TO, DEAD_LETTER_QUEUE, MOVES, Policy, PolicyKind, PolicySpec, argument,
-};
+use crate::catalog::policies::{ALTERNATE, COPY_TO, MOVES, Policy, PolicyKind, PolicySpec, RULES, argument};
 use crate::catalog::{Tables, Vhost};
 use crate::engine::Engine;
 use crate::engine::admission::Asker;
@@ -102,9 +100,9 @@ impl Engine {
         for exchange in MOVES.iter().filter_map(|(exchange, _)| text(exchange)).chain(alternate) {
             ask(Resource::exchange(exchange), Right::Write)?;
         }
-        let rule = text(DEAD_LETTER_QUEUE);
-        // Both go through the default exchange.
-        let through_default = rule.or(text(COPY_TO)).is_some();
+        let rules = RULES.map(text);
+        // All of them go through the default exchange.
+        let through_default = rules.into_iter().chain([text(COPY_TO)]).flatten().next().is_some();
         if through_default {
             ask(Resource::exchange(""), Right::Write)?;
         }
@@ -113,7 +111,7 @@ impl Engine {
             let queues: Vec<_> = vhost.tables.read().queues().cloned().collect();
             for queue in queues.iter().filter(|queue| policy.is_for_queue(&queue.name, queue.queue_type)) {
                 ask(Resource::queue(&queue.name), Right::Read)?;
-                if let Some(rule) = rule {
+                for rule in rules.into_iter().flatten() {
                     ask(Resource::queue(&dead_letters::named(rule, &queue.name)), Right::Configure)?;
                 }
                 // A key alone changes the way through the queue's own exchange.

@@ -49,22 +49,24 @@ pub(crate) fn reason_code(reason: Reason) -> u8 {
 const TRY_AGAIN: u64 = 1000;
 
 impl Queue {
-    /// Notes that the queue for its dead letters can't be made. False if that was known.
-    pub(crate) fn note_unmade(&self, why: String, now: u64, context: &QueueContext) -> bool {
+    /// Notes that this queue for its dead letters can't be made. False if that was known.
+    pub(crate) fn note_unmade(&self, made: &str, why: String, now: u64, context: &QueueContext) -> bool {
         let mut inner = self.lock(context);
         let is_known = inner.departures.unmade.as_ref().is_some_and(|before| before.why == why);
-        inner.departures.unmade = Some(Box::new(Unmade { why, again: now + TRY_AGAIN }));
+        inner.departures.unmade = Some(Box::new(Unmade { name: made.into(), why, again: now + TRY_AGAIN }));
         !is_known
     }
 
-    /// The queue for its dead letters is there.
-    pub(crate) fn note_made(&self, context: &QueueContext) {
-        self.lock(context).departures.unmade = None;
+    /// This queue for its dead letters is there, or is not wanted any more.
+    pub(crate) fn note_made(&self, made: &str, context: &QueueContext) {
+        self.lock(context).departures.unmade.take_if(|unmade| *unmade.name == *made);
     }
 
-    /// When to try again to make the queue for its dead letters, if that failed.
-    pub(crate) fn makes_again_at(&self, context: &QueueContext) -> Option<u64> {
-        self.lock(context).departures.unmade.as_ref().map(|unmade| unmade.again)
+    /// The queue for its dead letters that can't be made, and when to try again, in milliseconds
+    /// since 1970.
+    pub(crate) fn makes_again(&self, context: &QueueContext) -> Option<(u64, Arc<str>)> {
+        let inner = self.lock(context);
+        inner.departures.unmade.as_ref().map(|unmade| (unmade.again, Arc::clone(&unmade.name)))
     }
 
     /// True for a queue that was made for dead letters, has had some, and is empty and not used. It

@@ -1,6 +1,8 @@
 //! The entries that one visit takes out of a queue: those whose settlement it has still to log,
 //! those that move to the dead-letter exchange, and those that are lost.
 
+use std::sync::Arc;
+
 use journal::Address;
 
 #[cfg(feature = "sabotage")]
@@ -24,6 +26,7 @@ pub(super) struct Departures {
 /// A dead-letter queue could not be made.
 #[derive(Debug)]
 pub(super) struct Unmade {
+    pub(super) name: Arc<str>,
     /// The reason.
     pub(super) why: String,
     /// When it is tried again, in milliseconds since 1970.

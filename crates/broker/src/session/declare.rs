@@ -499,7 +499,7 @@ impl Client {
     }
 
     /// Dead letters and copies move with the rights of the user that declared the queue: read on
-    /// it, write on their exchange, configure on the queue that is made for dead letters. Copies go
+    /// it, write on their exchange, configure on a queue that is made for dead letters. Copies go
     /// through the default exchange.
     fn authorize_moves(&self, name: &str, parsed: &QueueArguments) -> Result<(), Error> {
         for way in parsed.dead_letters.all() {

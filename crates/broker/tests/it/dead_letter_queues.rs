@@ -204,6 +204,107 @@ fn a_name_that_no_queue_can_have_is_refused_or_keeps_the_message() {
     assert!(found.unmade.is_some_and(|why| why.contains("longer than 255")), "the message waits");
 }
 
+#[test]
+fn what_expires_has_a_queue_of_its_own() {
+    let both = format!("{RULE} x-expiry-queue=EXP.{{queue}} x-message-ttl=1000");
+    check_each(
+        ALL,
+        &[
+            (&format!("a queue q durable {both}"), "0 0"),
+            ("a publish - q 1 persistent; publish - q 2 persistent; get q", ":1=1 left 1"),
+            ("a reject 1", ""),
+            ("* counts EXP.q", "none"),
+            ("* tick 1001", ""),
+            ("* counts q", "0 0"),
+            ("* END", ""),
+            ("* counts DLQ.q", "1 0"),
+            ("* counts EXP.q", "1 0"),
+            // One is empty and goes with its queue, the other once it is empty.
+            ("a purge DLQ.q; delete q", "1, 0"),
+            ("* counts DLQ.q", "none"),
+            ("* END", ""),
+            ("a get EXP.q", ":1=2[q/expired*1] left 0"),
+            ("a ack 1", ""),
+            ("* counts EXP.q", "none"),
+        ],
+    );
+    check(&[
+        // The rule alone: what is rejected is gone.
+        ("a queue q durable x-expiry-queue={queue}.late x-message-ttl=1000", "0 0"),
+        ("a publish - q 1 persistent; publish - q 2 persistent; get q", ":1=1 left 1"),
+        ("a reject 1", ""),
+        ("* tick 1001", ""),
+        ("a get q.late", ":2=2[q/expired*1] left 0"),
+        (
+            "a queue r x-expiry-queue=EXP.{queue} x-expiry-exchange=amq.fanout",
+            "406 invalid arg 'x-expiry-queue' for queue 'r' in vhost '/': contradicts x-expiry-exchange: declare one of both",
+        ),
+        (
+            "a/2 queue r x-expiry-queue=amq.{queue}",
+            "406 no dead-letter queue can be made for queue 'r': queue name 'amq.r' contains reserved prefix 'amq.*'",
+        ),
+        (
+            "a/3 queue q durable x-message-ttl=1000",
+            "406 inequivalent arg 'x-expiry-queue' for queue 'q' in vhost '/': received none but current is the value '{queue}.late' of type 'longstr'",
+        ),
+    ]);
+}
+
+/// None overtakes another, so what was rejected waits for the queue of what expired before.
+#[test]
+fn all_wait_for_the_queue_that_cant_be_made() {
+    let mut script = Script::stepped(&SimDisk::new(1, 64 << 20), 8 << 20);
+    script.check(&[
+        (&format!("a queue q durable {RULE} x-expiry-queue=EXP.{{queue}} x-message-ttl=1000"), "0 0"),
+        ("a publish - q 1 persistent; get q; reject 1", ":1=1 left 0"),
+        ("* counts DLQ.q", "1 0"),
+        ("a publish - q 2 persistent; publish - q 3 persistent; get q", ":2=2 left 1"),
+    ]);
+    limit_queues(&mut script, Some(2));
+    script.check(&[("* tick 1001", ""), ("a reject 2", ""), ("* counts DLQ.q", "1 0"), ("* tick 5000", "")]);
+    let found = script.broker().broker.diagnose("/", "q").unwrap();
+    let why = "cannot declare queue 'EXP.q': queue limit in vhost '/' (2) is reached";
+    assert_eq!(found.unmade.as_deref(), Some(why));
+    limit_queues(&mut script, None);
+    script.check(&[("* tick 1001", ""), ("* tick 1", ""), ("* counts DLQ.q", "2 0"), ("* counts EXP.q", "1 0")]);
+    assert!(script.broker().broker.diagnose("/", "q").unwrap().unmade.is_none());
+}
+
+/// A rule that is taken away lets those go that waited for its queue.
+#[test]
+fn what_waits_for_a_queue_goes_another_way_once_the_policy_says_so() {
+    let mut script = Script::stepped(&SimDisk::new(1, 64 << 20), 8 << 20);
+    let operator = Identity::operator("test");
+    let set = |script: &mut Script, definition: &str| {
+        let outcome = script.broker().broker.set_policy("/", PolicyKind::User, "p", policy(definition), &operator);
+        outcome.unwrap();
+        script.broker().flush();
+    };
+    script.check(&[("a queue q durable x-message-ttl=1000; queue late durable", "0 0, 0 0")]);
+    set(&mut script, "expiry-queue=EXP.{queue}");
+    limit_queues(&mut script, Some(2));
+    script.check(&[("a publish - q 1 persistent", ""), ("* tick 1001", ""), ("* counts EXP.q", "none")]);
+    let explained = script.broker().broker.explain_policies("/", "q").unwrap();
+    assert_eq!(explained.arguments.get("x-expiry-queue"), Some(&Value::Text("EXP.{queue}".to_owned())));
+    set(&mut script, "expiry-exchange= expiry-routing-key=late");
+    script.check(&[("* tick 1001", ""), ("* tick 1", ""), ("a get late", ":1=1[q/expired*1] left 0")]);
+    assert!(script.broker().broker.diagnose("/", "q").unwrap().unmade.is_none());
+    // A queue that a rule made takes no rule, and what a queue says of itself counts more.
+    set(&mut script, "expiry-queue=EXP.{queue} message-ttl=1000");
+    limit_queues(&mut script, None);
+    script.check(&[
+        ("a publish - q 2 persistent; queue own durable x-expiry-exchange= x-expiry-routing-key=late", "0 0"),
+        ("* tick 1001", ""),
+        ("* counts EXP.q", "1 0"),
+        ("* tick 1001", ""),
+        ("* counts EXP.q", "0 0"),
+        ("* counts EXP.EXP.q", "none"),
+        ("a publish - own 3 persistent", ""),
+        ("* tick 1001", ""),
+        ("* counts EXP.own", "none"),
+    ]);
+}
+
 /// The rule of a policy takes the rights of a declaration with it, and so does the declaration.
 #[test]
 fn whoever_has_queues_made_may_declare_them() {
@@ -229,4 +330,7 @@ fn whoever_has_queues_made_may_declare_them() {
     set("^mine$").unwrap();
     let refused = set("").unwrap_err();
     assert!(refused.text.contains("configure access to queue 'DLQ.ours'"), "{}", refused.text);
+    let spec = policy("expiry-queue=EXP.{queue}");
+    let refused = broker.broker.set_policy("/", PolicyKind::User, "p", spec, &author).unwrap_err();
+    assert!(refused.text.contains("configure access to queue 'EXP."), "{}", refused.text);
 }

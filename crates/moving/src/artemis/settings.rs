@@ -19,18 +19,47 @@ const MOST: usize = 1000;
 /// What Artemis counts if a file says nothing.
 const DELIVERIES: i64 = 10;
 
-/// Each address has a queue of its own for dead letters.
-const EACH: &str = "auto-create-dead-letter-resources";
-/// What the names of these begin with, if a file does not say.
-const EACH_PREFIX: &str = "DLQ.";
+/// A way of dead letters: to one address, or to a queue of their own for each address.
+struct Way {
+    /// What the keys of a policy and of Artemis' names begin with.
+    kind: &'static str,
+    address: &'static str,
+    each: &'static str,
+    prefix: &'static str,
+    suffix: &'static str,
+    /// The prefix if a file has none.
+    usual_prefix: &'static str,
+}
+
+const WAYS: [Way; 2] = [
+    Way {
+        kind: "dead-letter",
+        address: "dead-letter-address",
+        each: "auto-create-dead-letter-resources",
+        prefix: "dead-letter-queue-prefix",
+        suffix: "dead-letter-queue-suffix",
+        usual_prefix: "DLQ.",
+    },
+    Way {
+        kind: "expiry",
+        address: "expiry-address",
+        each: "auto-create-expiry-resources",
+        prefix: "expiry-queue-prefix",
+        suffix: "expiry-queue-suffix",
+        usual_prefix: "EXP.",
+    },
+];
 
 /// Settings that are read into policies, below.
-const IN_POLICIES: [&str; 13] = [
-    "dead-letter-address",
-    EACH,
-    "dead-letter-queue-prefix",
-    "dead-letter-queue-suffix",
-    "expiry-address",
+const IN_POLICIES: [&str; 16] = [
+    WAYS[0].address,
+    WAYS[0].each,
+    WAYS[0].prefix,
+    WAYS[0].suffix,
+    WAYS[1].address,
+    WAYS[1].each,
+    WAYS[1].prefix,
+    WAYS[1].suffix,
     "max-delivery-attempts",
     "expiry-delay",
     "redelivery-delay",
@@ -164,13 +193,6 @@ fn judge(line: usize, key: &str, value: &str, setting: Node<'_, '_>, outcome: &m
             key,
             "queues stay; a policy with expires and expires-if-empty removes those that are empty and unused",
         ),
-        ("auto-create-expiry-resources", "true") => {
-            outcome.left_out(line, key, "all messages of a policy that expire go to one queue");
-            outcome.warn(format!("{key}: expired messages go to one queue, not to one for each address"));
-        }
-        (key, _) if key.contains("-dead-letter-") || key.starts_with("expiry-queue") => {
-            outcome.needless(line, key, "all messages of a policy that expire go to one queue");
-        }
         (key, _) if is_shipped(key) => outcome.note(line, key, Verdict::Shipped, "nothing to set"),
         ("redistribution-delay", _) => outcome.needless(line, key, super::ONE_NODE),
         ("default-last-value-key" | "default-last-value-queue" | "last-value-queue", _) => {
@@ -222,7 +244,7 @@ fn merged<'a>(all: &'a [Settings], at: &Match) -> BTreeMap<&'a str, &'a str> {
 fn targets(all: &[Settings]) -> Vec<String> {
     let mut targets: Vec<String> = all
         .iter()
-        .flat_map(|settings| ["dead-letter-address", "expiry-address"].map(|key| settings.values.get(key)))
+        .flat_map(|settings| WAYS.map(|way| settings.values.get(way.address)))
         .flatten()
         .map(|address| queue_of(address).to_owned())
         .filter(|address| !address.is_empty())
@@ -240,18 +262,17 @@ fn queue_of(address: &str) -> &str {
 fn definition(whole: &BTreeMap<&str, &str>, outcome: &mut Outcome<'_>) -> Map<String, Value> {
     let mut definition = Map::new();
     let number = |key: &str| whole.get(key).and_then(|value| value.parse::<i64>().ok());
-    for (key, kind) in [("dead-letter-address", "dead-letter"), ("expiry-address", "expiry")] {
-        if let Some(address) = whole.get(key).filter(|address| !address.is_empty()) {
+    for way in WAYS {
+        let Way { kind, .. } = way;
+        let Some(address) = whole.get(way.address).filter(|address| !address.is_empty()) else { continue };
+        if whole.get(way.each) == Some(&"true") {
+            let prefix = whole.get(way.prefix).copied().unwrap_or(way.usual_prefix);
+            let suffix = whole.get(way.suffix).copied().unwrap_or_default();
+            definition.insert(format!("{kind}-queue"), format!("{prefix}{{queue}}{suffix}").into());
+        } else {
             definition.insert(format!("{kind}-exchange"), "".into());
             definition.insert(format!("{kind}-routing-key"), queue_of(address).into());
         }
-    }
-    if whole.get(EACH) == Some(&"true") && definition.contains_key("dead-letter-exchange") {
-        let part = |key: &str| whole.get(key).copied();
-        let prefix = part("dead-letter-queue-prefix").unwrap_or(EACH_PREFIX);
-        let suffix = part("dead-letter-queue-suffix").unwrap_or_default();
-        definition.retain(|key, _| !key.starts_with("dead-letter-"));
-        definition.insert("dead-letter-queue".to_owned(), format!("{prefix}{{queue}}{suffix}").into());
     }
     let attempts = number("max-delivery-attempts").unwrap_or(DELIVERIES);
     definition.insert("delivery-limit".to_owned(), if attempts < 0 { -1 } else { (attempts - 1).max(0) }.into());
@@ -308,7 +329,7 @@ fn policies(
     let name = settings.text.clone();
     let dead = |key: &String| key.contains("dead-letter") || key.starts_with("expiry-") || key == "delivery-limit";
     let matched =
-        !targets.is_empty() && definition.keys().any(|key| key.contains("exchange") || key == "dead-letter-queue");
+        !targets.is_empty() && definition.keys().any(|key| key.contains("exchange") || key.ends_with("-queue"));
     if matched {
         let own: Map<String, Value> =
             definition.iter().filter(|(key, _)| !dead(key)).map(|(key, value)| (key.clone(), value.clone())).collect();

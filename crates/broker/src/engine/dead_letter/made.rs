@@ -1,5 +1,5 @@
-//! Dead-letter queues that a rule names (`x-dead-letter-queue`): made when the first message dies,
-//! gone with their queue or, if they hold messages then, once they are empty.
+//! Dead-letter queues that a rule names (`x-dead-letter-queue`, `x-expiry-queue`): made when the
+//! first message dies, gone with their queue or, if they hold messages then, once they are empty.
 //!
 //! Invariant: the queue is in the log before the group that moves a message to it. While it can't
 //! be made, the dead letters wait, and none is dropped.
@@ -24,30 +24,36 @@ use crate::store::facts::QueueFact;
 use crate::value::{Table, Value};
 
 impl Engine {
-    /// True while the queue for the dead letters of a queue can't be made. It is tried once a
-    /// second.
+    /// True while a queue for the dead letters of a queue can't be made. It is tried once a second,
+    /// and all of them wait meanwhile, since none overtakes another.
     pub(super) fn lacks_queue(&self, queue: &Arc<Queue>) -> bool {
-        let Some(again) = queue.makes_again_at(self) else { return false };
+        let Some((again, made)) = queue.makes_again(self) else { return false };
         let now = self.clock.unix_ms();
-        again > now || !self.makes_or_notes(queue, queue.arguments(self).dead_letters.made(), now)
+        if again > now {
+            return true;
+        }
+        if queue.arguments(self).dead_letters.made().all(|wanted| wanted != &*made) {
+            queue.note_made(&made, self);
+            return false;
+        }
+        !self.makes_or_notes(queue, &made, now)
     }
 
     /// Whether messages that die for this reason have their queue, which is made if it is not
     /// there. True without a rule.
     pub(super) fn has_queue_for(&self, queue: &Queue, arguments: &QueueArguments, reason: Reason, now: u64) -> bool {
         let way = arguments.dead_letters.of(reason);
-        way.and_then(|way| way.made()).is_none_or(|made| self.makes_or_notes(queue, Some(made), now))
+        way.and_then(|way| way.made()).is_none_or(|made| self.makes_or_notes(queue, made, now))
     }
 
-    /// True if the dead-letter queue is there now, or none is wanted any more.
-    fn makes_or_notes(&self, queue: &Queue, made: Option<&str>, now: u64) -> bool {
-        let outcome = made.map_or(Ok(()), |made| self.make_dead_letter_queue(queue, made));
-        match outcome {
-            Ok(()) => queue.note_made(self),
+    /// True if the dead-letter queue is there now.
+    fn makes_or_notes(&self, queue: &Queue, made: &str, now: u64) -> bool {
+        match self.make_dead_letter_queue(queue, made) {
+            Ok(()) => queue.note_made(made, self),
             Err(error) => {
                 let (name, vhost) = (&queue.name, &queue.vhost);
                 let line = format!("dead letters of queue '{name}' in vhost '{vhost}' wait: {}", error.text);
-                if queue.note_unmade(error.text, now, self) {
+                if queue.note_unmade(made, error.text, now, self) {
                     self.pager.tell(line);
                 }
                 return false;
@@ -127,12 +133,16 @@ impl Engine {
         }
     }
 
-    /// Deletes the queue that was made for the dead letters of a queue that ends, if it is empty
-    /// and not used. Otherwise it goes once that is so.
+    /// Deletes the queues that were made for the dead letters of a queue that ends, if they are
+    /// empty and not used. Otherwise they go once that is so.
     pub(crate) fn end_dead_letters_of(&self, tables: &mut Tables, ended: &Queue) -> Ticket {
         let arguments = ended.arguments(self);
-        let made = arguments.dead_letters.made().and_then(|made| tables.queue(made)).cloned();
-        let Some(made) = made else { return Ticket::NONE };
+        let end = |made| self.end_made(tables, ended, made);
+        arguments.dead_letters.made().map(end).fold(Ticket::NONE, Ticket::max)
+    }
+
+    fn end_made(&self, tables: &mut Tables, ended: &Queue, made: &str) -> Ticket {
+        let Some(made) = tables.queue(made).cloned() else { return Ticket::NONE };
         let is_its = made.arguments(self).dead_letters.made_for.as_deref() == Some(&*ended.name);
         if !is_its || made.delayed(self) > 0 {
             return Ticket::NONE;
