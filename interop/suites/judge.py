@@ -54,21 +54,26 @@ class Trouble(Exception):
     """The suite could not be run; the text says what to do."""
 
 
-def arguments(suite, describes, *, standard_ports=False):
-    """Reads the command line. A suite with `standard_ports` has them written into its tests, so no offset is possible."""
+def arguments(suite, describes, *, standard_ports=False, parts=()):
+    """Reads the command line. A suite with `standard_ports` has them written into its tests, so no offset is possible.
+
+    Of a suite with `parts` the command names one; each part has counts and a list of its own.
+    """
     parser = argparse.ArgumentParser(prog=f"interop/suites/{suite}.py", description=describes)
     parser.add_argument("--server", type=pathlib.Path, help="the broker's program (default: target/ci or target/release)")
     parser.add_argument("--suite-dir", type=pathlib.Path, help="a checkout of the suite")
     parser.add_argument("--port-offset", type=int, default=0, help="added to every port (default 0)")
     # Not within this repository: package managers would take a suite's own package for a part of it.
-    parser.add_argument("--work-dir", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir(), "hermod-suites", suite),
+    parser.add_argument("--work-dir", type=pathlib.Path,
                         help="where dependencies, logs and the counts go (default hermod-suites/NAME in the temporary folder)")
     parser.add_argument("--limit", type=int, default=1800, metavar="SECONDS", help="the suite is ended after this time")
     parser.add_argument("--own-network", action="store_true", help="run broker and tests in a network of their own, where every port is free (Linux, root)")
+    if parts:
+        parser.add_argument("part", choices=list(parts), help="which part of the suite")
     options = parser.parse_args()
-    options.suite = suite
+    options.suite = f"{suite}-{options.part}" if parts else suite
     options.server = find_server(options.server)
-    options.work_dir = options.work_dir.resolve()
+    options.work_dir = (options.work_dir or pathlib.Path(tempfile.gettempdir(), "hermod-suites", options.suite)).resolve()
     options.work_dir.mkdir(parents=True, exist_ok=True)
     if standard_ports and options.port_offset:
         raise Trouble(f"{suite} has port {AMQP} written into its tests, so --port-offset must be 0")

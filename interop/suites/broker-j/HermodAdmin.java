@@ -1,4 +1,4 @@
-package org.apache.qpid.tests.protocol.v1_0;
+package hermod;
 
 import java.io.IOException;
 import java.lang.reflect.Method;
@@ -17,14 +17,16 @@ import org.apache.qpid.tests.utils.BrokerAdminException;
 import org.apache.qpid.tests.utils.ExternalQpidBrokerAdminImpl;
 
 /**
- * Administers Hermod for the suite: an empty virtual host for each test, queues and their sizes by the HTTP API, messages over AMQP 1.0
- * as the suite itself sends them to any broker, restarts by rabbitmqctl.
+ * Administers Hermod for the suite: an empty virtual host for each test, queues, their sizes and messages by the HTTP API, restarts by
+ * rabbitmqctl. Where the suite can send messages to any broker by itself, it does.
  */
 public class HermodAdmin extends ExternalQpidBrokerAdminImpl
 {
     private static final URI API = URI.create(System.getProperty("hermod.api"));
     private static final String EVERYTHING = "{\"configure\":\".*\",\"write\":\".*\",\"read\":\".*\"}";
-    private static final String DURABLE = "{\"durable\":true}";
+    private static final String QUEUE = "{\"durable\":" + System.getProperty("hermod.durable") + "}";
+    private static final String MESSAGE = "{\"properties\":{\"content_type\":\"text/plain\",\"delivery_mode\":2},"
+                                          + "\"routing_key\":\"%s\",\"payload\":\"%s\",\"payload_encoding\":\"base64\"}";
     private static final Pattern MESSAGES = Pattern.compile("\"messages\":(\\d+)");
     private static final String LOGIN = "Basic " + Base64.getEncoder().encodeToString("guest:guest".getBytes(StandardCharsets.UTF_8));
 
@@ -53,7 +55,7 @@ public class HermodAdmin extends ExternalQpidBrokerAdminImpl
     @Override
     public void createQueue(final String name)
     {
-        send("PUT", API.resolve("queues/%2F/" + name), DURABLE);
+        send("PUT", API.resolve("queues/%2F/" + name), QUEUE);
     }
 
     @Override
@@ -65,7 +67,20 @@ public class HermodAdmin extends ExternalQpidBrokerAdminImpl
     @Override
     public void putMessageOnQueue(final String name, final String... messages)
     {
-        new ExistingQueueAdmin().putMessageOnQueue(this, name, messages);
+        if (super.isPutMessageOnQueueSupported())
+        {
+            super.putMessageOnQueue(name, messages);
+            return;
+        }
+        for (final String message : messages)
+        {
+            final String payload = Base64.getEncoder().encodeToString(message.getBytes(StandardCharsets.UTF_8));
+            final String answer = send("POST", API.resolve("exchanges/%2F/amq.default/publish"), String.format(MESSAGE, name, payload));
+            if (!answer.contains("true"))
+            {
+                throw new BrokerAdminException("A message did not reach " + name + ": " + answer);
+            }
+        }
     }
 
     @Override
