@@ -82,19 +82,17 @@ pub(crate) const STOMP: &[u8] = b"CONNECT\naccept-version:1.2\nlogin:guest\npass
 pub(crate) const BOTH: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS13, &rustls::version::TLS12];
 
 #[test]
-fn every_protocol_is_served_within_tls_of_both_versions_and_on_each_others_ports() {
+fn every_protocol_is_served_within_tls_of_both_versions() {
     let folder = tempfile::tempdir().unwrap();
     let issuer = Issuer::new("tests");
     let server = start(folder.path(), &issuer, &[]);
     let Ports { amqps, stomps, .. } = server.ports;
     assert!(server.start.iter().any(|line| line.contains("listening for amqps on")), "{:?}", server.start);
-    for port in [amqps, stomps] {
-        for version in BOTH {
-            let mut socket = connect(&issuer, port, &[version]);
-            assert_eq!(ask(&mut socket, AMQP, 1).unwrap(), [1], "a method frame");
-            let mut socket = connect(&issuer, port, &[version]);
-            assert_eq!(ask(&mut socket, STOMP, 9).unwrap(), b"CONNECTED");
-        }
+    for version in BOTH {
+        let mut socket = connect(&issuer, amqps, &[version]);
+        assert_eq!(ask(&mut socket, AMQP, 1).unwrap(), [1], "a method frame");
+        let mut socket = connect(&issuer, stomps, &[version]);
+        assert_eq!(ask(&mut socket, STOMP, 9).unwrap(), b"CONNECTED");
     }
 }
 
@@ -138,7 +136,7 @@ fn metrics_are_served_within_tls_while_another_peer_dawdles() {
 }
 
 #[test]
-fn a_protocol_whose_plain_port_is_off_is_not_reached_through_that_of_another() {
+fn a_protocol_is_not_reached_through_the_port_of_another() {
     let folder = tempfile::tempdir().unwrap();
     let issuer = Issuer::new("tests");
     let server = start_on(Ports { amqp: 0, ..Ports::free() }, folder.path(), &issuer, &[]);
@@ -148,7 +146,7 @@ fn a_protocol_whose_plain_port_is_off_is_not_reached_through_that_of_another() {
     plain.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"ERROR");
     let mut socket = connect(&issuer, server.ports.stomps, &BOTH);
-    assert_eq!(ask(&mut socket, AMQP, 1).unwrap(), [1]);
+    assert_eq!(ask(&mut socket, AMQP, 5).unwrap(), b"ERROR");
 }
 
 #[test]
