@@ -25,7 +25,7 @@ pub(super) struct Client {
 const EXTENSIONS: &[&str] = &["extensions"];
 
 /// All clients.
-pub(super) const CLIENTS: [Client; 24] = [
+pub(super) const CLIENTS: [Client; 25] = [
     Client {
         name: "pika",
         prepare: PYTHON,
@@ -166,6 +166,13 @@ pub(super) const CLIENTS: [Client; 24] = [
         name: "paho",
         prepare: PYTHON,
         call: &["{made}/venv/bin/python", "{source}/client.py"],
+        further: &[],
+        server: &[],
+    },
+    Client {
+        name: "paho-java",
+        prepare: &[&["mvn", "-q", "-B", "-f", "{source}/pom.xml", "-Doutput={made}", "compile"]],
+        call: &["java", "-cp", "{made}/classes:{made}/lib/*", "Client"],
         further: &[],
         server: &[],
     },
