@@ -18,6 +18,8 @@ import server  # noqa: E402
 
 SUFFIX = "dc=example,dc=com"
 SCHEMAS = pathlib.Path("/etc/ldap/schema")
+# The entry of `jdoe`, whose name has what a filter and a name must escape.
+JOHN = r"cn=Doe\, John (Sales)"
 GROUPS = (
     "mq admins=tag:administrator configure:*/* write:*/* read:*/*,"
     "orders=configure:%2F/orders.* write:%2F/orders.* read:%2F/orders.* write:%2F/amq.default,"
@@ -83,6 +85,12 @@ class Directory:
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
         probe = ["ldapwhoami", "-x", "-H", f"ldap://127.0.0.1:{self.plain}", "-D", f"cn=root,{SUFFIX}", "-w", "root"]
         server.until("the directory answers", lambda: subprocess.run(probe, capture_output=True).returncode == 0)
+
+    def change_member(self, verb, group, entry):
+        """Has an entry `add`ed to a group, or `delete`d from it, while the directory serves."""
+        change = f"dn: cn={group},ou=groups,{SUFFIX}\nchangetype: modify\n{verb}: uniqueMember\nuniqueMember: {entry},ou=people,{SUFFIX}\n"
+        root = ["-x", "-H", f"ldap://127.0.0.1:{self.plain}", "-D", f"cn=root,{SUFFIX}", "-w", "root"]
+        run("ldapmodify", *root, input=change.encode())
 
     def stop(self):
         self.process.terminate()
@@ -169,7 +177,7 @@ def by_search(start, directory, scratch):
     down = server.free_port()
     flags = ["--auth-backends=ldap", "--auth-ldap-use-starttls=true", "--auth-cache-ttl=0"]
     flags += [f"--auth-ldap-servers=ldap://127.0.0.1:{down},ldap://127.0.0.1:{directory.plain}"]
-    flags += [f"--auth-ldap-ssl-options-cacertfile={scratch}/ca.pem", "--auth-ldap-keep-rights=10 s"]
+    flags += [f"--auth-ldap-ssl-options-cacertfile={scratch}/ca.pem", "--auth-ldap-keep-rights=20 s"]
     flags += ["--auth-ldap-dn-lookup-attribute=uid", f"--auth-ldap-dn-lookup-base=ou=people,{SUFFIX}"]
     flags += [f"--auth-ldap-dn-lookup-bind-user-dn=cn=hermod,{SUFFIX}"]
     flags += [f"--auth-ldap-dn-lookup-bind-password-file={password}"]
@@ -183,14 +191,20 @@ def by_search(start, directory, scratch):
         check.refused("twin", "same")
         check.refused("guest", "guest")
         print("two entries of one name, and users of this broker that are not asked")
+        directory.change_member("delete", "orders", JOHN)
+        connection.channel().queue_declare("orders.kept")
+        check.may_not(check.connect("jdoe", "sold"), "orders.gone")
+        print("a group that is left: a new connection lacks its rights, one that is open keeps them")
         while connection.is_open and time.monotonic() < begun + server.PATIENCE:
             try:
                 connection.process_data_events(1)
             except check.pika.exceptions.ConnectionClosedByBroker as closed:
                 assert closed.reply_code == 320 and "expired" in closed.reply_text, closed
         assert not connection.is_open
-        check.connect("jdoe", "sold").close()
-        print("rights end, and the client logs in again")
+        check.may_not(check.connect("jdoe", "sold"), "orders.gone")
+        directory.change_member("add", "orders", JOHN)
+        check.connect("jdoe", "sold").channel().queue_declare("orders.back")
+        print("rights end, and the client logs in again with those that it has now")
 
 
 def with_own_rights(start, directory, scratch):
