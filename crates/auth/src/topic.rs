@@ -55,9 +55,9 @@ impl TopicPattern {
         self.expanded.is_none()
     }
 
-    /// Whether the pattern is found anywhere in `key`, for a user that has it itself. One that
-    /// names the client matches nothing for a client without a name, or with one of more than
-    /// 1 KiB.
+    /// Whether the pattern is found anywhere in `key`, for a user that has it itself. For a client
+    /// without a name `{client_id}` stands for these letters. One with a name of more than 1 KiB
+    /// matches nothing.
     pub(crate) fn matches(&self, actor: Actor<'_>, vhost: &str, key: &str, expansions: &Expansions) -> bool {
         match &self.expanded {
             Some(expanded) => expanded.matches(key),
@@ -117,9 +117,11 @@ fn as_word(name: &str) -> String {
 impl Expansions {
     fn matches(&self, source: &str, actor: Actor<'_>, vhost: &str, key: &str) -> bool {
         let client = match actor.client {
-            None | Some("") if source.contains(CLIENT) => return false,
+            _ if !source.contains(CLIENT) => "",
+            // As in RabbitMQ, the variable stands for itself, so what else the pattern has matches.
+            None | Some("") => CLIENT,
             Some(long) if long.len() > LONGEST_CLIENT => return false,
-            client => client.filter(|_| source.contains(CLIENT)).unwrap_or_default(),
+            Some(client) => client,
         };
         let names = [actor.user.into(), vhost.into(), as_word(client).into()];
         let named = Named { source: source.into(), names };
@@ -220,9 +222,16 @@ mod tests {
         ] {
             assert_eq!(matches(pattern, Some(client), key), expected, "{pattern} for {client} on {key}");
         }
-        for client in [None, Some("")] {
-            for key in ["", "dev.", "{client_id}", "dev.{client_id}"] {
-                assert!(!matches("^(dev\\.)?{client_id}|", client, key), "a client without a name on {key}");
+        // What a pattern has besides the variable is for clients without a name, too.
+        for (pattern, key, expected) in [
+            ("^dev\\.{client_id}$|^all$", "all", true),
+            ("^dev\\.{client_id}$|^all$", "dev.one", false),
+            ("^dev\\.{client_id}$|^all$", "dev.", false),
+            ("^dev\\.{client_id}$|^all$", "dev.{client_id}", true),
+            ("^dev\\.(?!{client_id}$)", "dev.one", true),
+        ] {
+            for client in [None, Some("")] {
+                assert_eq!(matches(pattern, client, key), expected, "{pattern} for {client:?} on {key}");
             }
         }
     }
