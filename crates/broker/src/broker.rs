@@ -434,7 +434,7 @@ impl Broker {
     /// When the journal could not take its last records.
     pub fn close(self) -> io::Result<()> {
         while self.engine.go_on_ending() {}
-        self.engine.log_held_wills();
+        self.engine.log_wills_in_memory();
         for vhost in self.engine.catalog.vhosts() {
             let tables = vhost.tables.read();
             for queue in tables.queues().filter(|queue| queue.logged()) {

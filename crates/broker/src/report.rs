@@ -300,8 +300,7 @@ impl Broker {
             let (retained, wills) = (self.retained_count(&vhost.name), self.will_count(&vhost.name));
             left.retained.messages += retained.messages;
             left.retained.bytes += retained.bytes;
-            left.wills.wills += wills.wills;
-            left.wills.waiting += wills.waiting;
+            left.wills += wills;
         }
     }
 

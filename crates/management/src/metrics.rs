@@ -154,6 +154,8 @@ fn objects(out: &mut Exposition, overview: &Overview) {
         ("hermod_retained_bytes", "Bytes of retained messages", retained.bytes),
         ("hermod_wills", "Wills", wills.wills),
         ("hermod_wills_waiting", "Wills of clients that are gone, which wait for their time", wills.waiting),
+        ("hermod_wills_held_up", "Wills that were due and wait for the end of an alarm", wills.held_up),
+        ("hermod_wills_in_memory", "Wills that a kill would lose, since the log has no room", wills.in_memory),
     ] {
         out.gauge(name, help, count);
     }

@@ -64,6 +64,7 @@ pub use tasks::{PlannedRow, TaskChange, TaskFields, TaskTo};
 pub use users::{Secret, UserChange};
 pub use vhosts::VhostChange;
 pub use wills::WillChange;
+pub(crate) use wills::kept as will_kept;
 
 /// Handlers of changes that the native API has too.
 pub(crate) mod native {

@@ -6,6 +6,7 @@
 //! memory alone until it has some, and the log has nothing of it before that.
 
 use std::collections::BTreeSet;
+use std::ops::AddAssign;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -23,7 +24,7 @@ const COST: u64 = 320;
 const RECORD_BYTES: u64 = 64;
 
 /// Whose will it is.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct WillKey {
     pub(crate) user: Box<str>,
     /// What the client is called.
@@ -138,8 +139,32 @@ pub struct WillCount {
     pub wills: u64,
     /// Those of clients that are gone, which wait for their time.
     pub waiting: u64,
+    /// Those that were due, and wait for the end of an alarm.
+    pub held_up: u64,
     /// Those that memory alone has, since the log has no room.
-    pub held: u64,
+    pub in_memory: u64,
+}
+
+impl AddAssign for WillCount {
+    fn add_assign(&mut self, more: Self) {
+        self.wills += more.wills;
+        self.waiting += more.waiting;
+        self.held_up += more.held_up;
+        self.in_memory += more.in_memory;
+    }
+}
+
+/// What is shown of the wills of a client.
+#[derive(Debug)]
+pub(crate) struct ShownWill {
+    /// The message of the one that it can take back, or else of the last that an alarm holds up.
+    pub(crate) message: Message,
+    /// When that one is due, in milliseconds since 1970, if the client is gone.
+    pub(crate) due: Option<u64>,
+    /// Where that one is kept.
+    pub(crate) kept: WillKept,
+    /// How many of them an alarm holds up.
+    pub(crate) held_up: u64,
 }
 
 /// A will that is being published.
@@ -158,19 +183,26 @@ pub(crate) struct WillTable {
     /// The one that a client can still take back.
     of_clients: HashMap<WillKey, Owner>,
     due: BTreeSet<(u64, Owner)>,
+    /// Those that were due while an alarm was up, also when the client is back.
+    held_up: BTreeSet<(WillKey, Owner)>,
     /// Those that memory alone has.
-    held: BTreeSet<Owner>,
+    in_memory: BTreeSet<Owner>,
 }
 
 impl WillTable {
     pub(crate) fn count(&self) -> WillCount {
-        WillCount { wills: self.wills.len() as u64, waiting: self.due.len() as u64, held: self.held.len() as u64 }
+        WillCount {
+            wills: self.wills.len() as u64,
+            waiting: (self.due.len() - self.held_up.len()) as u64,
+            held_up: self.held_up.len() as u64,
+            in_memory: self.in_memory.len() as u64,
+        }
     }
 
     /// Adds a will, which its client can take back.
     pub(crate) fn put(&mut self, owner: Owner, fact: WillFact, weight: Weight, kept: WillKept) {
         if kept == WillKept::Memory {
-            self.held.insert(owner);
+            self.in_memory.insert(owner);
         }
         if let Due::At(at) = fact.due {
             self.due.insert((at, owner));
@@ -187,8 +219,8 @@ impl WillTable {
     }
 
     /// Logs the first of those that memory alone has.
-    pub(crate) fn log_held(&mut self, appender: &mut Appender<'_>) {
-        let Some(will) = self.held.pop_first().and_then(|owner| Some((owner, self.wills.get_mut(&owner)?))) else {
+    pub(crate) fn log_from_memory(&mut self, appender: &mut Appender<'_>) {
+        let Some(will) = self.in_memory.pop_first().and_then(|owner| Some((owner, self.wills.get_mut(&owner)?))) else {
             return;
         };
         let (owner, will) = will;
@@ -197,8 +229,8 @@ impl WillTable {
     }
 
     /// Whether memory alone has some of them.
-    pub(crate) fn holds(&self) -> bool {
-        !self.held.is_empty()
+    pub(crate) fn has_unlogged(&self) -> bool {
+        !self.in_memory.is_empty()
     }
 
     /// The will that a client can take back.
@@ -206,16 +238,33 @@ impl WillTable {
         self.of_clients.get(key).copied()
     }
 
-    /// Those whose wills can be taken back.
+    /// Those whose wills can be taken back, and those whose wills an alarm holds up; some are both.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &WillKey> {
-        self.of_clients.keys()
+        self.of_clients.keys().chain(self.held_up.iter().map(|(key, _)| key))
     }
 
-    /// The message of a will, and when it is due if its client is gone.
-    pub(crate) fn shown(&self, owner: Owner) -> Option<(Message, Option<u64>)> {
-        let WillFact { message, due, .. } = &self.wills.get(&owner)?.fact;
-        let at = if let Due::At(at) = due { Some(*at) } else { None };
-        Some((message.clone(), at))
+    /// Those of a client that an alarm holds up, the oldest first.
+    fn held_up_of(&self, key: &WillKey) -> impl DoubleEndedIterator<Item = Owner> {
+        let of = |owner| (key.clone(), owner);
+        self.held_up.range(of(Owner::MIN)..=of(Owner::MAX)).map(|(_, owner)| *owner)
+    }
+
+    /// The wills of a client: the one that it can take back, and those that an alarm holds up.
+    pub(crate) fn all_of(&self, key: &WillKey) -> BTreeSet<Owner> {
+        self.of_client(key).into_iter().chain(self.held_up_of(key)).collect()
+    }
+
+    /// What is shown of the wills of a client, if it has any.
+    pub(crate) fn shown(&self, key: &WillKey) -> Option<ShownWill> {
+        let owner = self.of_client(key).or_else(|| self.held_up_of(key).next_back())?;
+        let Will { fact, kept, .. } = self.wills.get(&owner)?;
+        let due = if let Due::At(at) = fact.due { Some(at) } else { None };
+        Some(ShownWill {
+            message: fact.message.clone(),
+            due,
+            kept: *kept,
+            held_up: self.held_up_of(key).count() as u64,
+        })
     }
 
     /// When the broker publishes a will.
@@ -243,12 +292,15 @@ impl WillTable {
     /// Takes a will out. Returns where it was kept; `None` if it is not there.
     pub(crate) fn remove(&mut self, owner: Owner) -> Option<WillKept> {
         self.let_go(owner);
-        self.held.remove(&owner);
-        let will = self.wills.remove(&owner)?;
-        if let Due::At(at) = will.fact.due {
+        self.in_memory.remove(&owner);
+        let Will { fact, kept, .. } = self.wills.remove(&owner)?;
+        if let Due::At(at) = fact.due {
             self.due.remove(&(at, owner));
         }
-        Some(will.kept)
+        if !self.held_up.is_empty() {
+            self.held_up.remove(&(fact.key, owner));
+        }
+        Some(kept)
     }
 
     /// Claims a will for its publication. `None` where another one has.
@@ -259,9 +311,12 @@ impl WillTable {
         Some(Claimed { owner, key, known_by, message })
     }
 
-    /// Gives a claimed will back: the broker tries again then, in milliseconds since 1970.
-    pub(crate) fn postpone(&mut self, owner: Owner, until: u64) {
-        self.wills.get_mut(&owner).into_iter().for_each(|will| will.is_claimed = false);
+    /// Gives a claimed will back, which an alarm holds up: the broker tries again then, in
+    /// milliseconds since 1970.
+    pub(crate) fn hold_up(&mut self, owner: Owner, until: u64) {
+        let Some(will) = self.wills.get_mut(&owner) else { return };
+        will.is_claimed = false;
+        self.held_up.insert((will.fact.key.clone(), owner));
         self.set_due(owner, until);
     }
 
@@ -324,16 +379,23 @@ mod tests {
         table.set_due(1, 10);
         table.let_go(1);
         table.put(2, fact(KnownBy::Broker, Due::At(20)), weight(), WillKept::Memory);
-        assert!(table.holds());
+        assert!(table.has_unlogged());
         assert_eq!((table.of_client(&key), table.due_by(20, 9)), (Some(2), vec![1, 2]));
         assert_eq!((table.due_by(20, 1), table.due_by(9, 9)), (vec![1], vec![]));
         assert!(table.claim(1).is_some() && table.claim(1).is_none());
-        table.postpone(1, 30);
-        assert_eq!((table.due_by(29, 9), table.count()), (vec![2], WillCount { wills: 2, waiting: 2, held: 1 }));
+        table.hold_up(1, 30);
+        let count = WillCount { wills: 2, waiting: 1, held_up: 1, in_memory: 1 };
+        assert_eq!((table.due_by(29, 9), table.count()), (vec![2], count));
+        let shown = table.shown(&key).unwrap();
+        assert_eq!((shown.due, shown.kept, shown.held_up), (Some(20), WillKept::Memory, 1));
+        assert_eq!((table.all_of(&key), table.keys().count()), (BTreeSet::from([1, 2]), 2));
+        table.let_go(2);
+        let shown = table.shown(&key).unwrap();
+        assert_eq!((shown.due, shown.kept, shown.held_up), (Some(30), WillKept::Log, 1));
         assert!(table.claim(1).is_some());
         assert_eq!([1, 1, 2].map(|owner| table.remove(owner)), [Some(WillKept::Log), None, Some(WillKept::Memory)]);
         assert!(
-            table.wills.is_empty() && !table.holds() && table.next_due().is_none() && table.of_client(&key).is_none()
+            table.wills.is_empty() && table.held_up.is_empty() && !table.has_unlogged() && table.next_due().is_none()
         );
     }
 }

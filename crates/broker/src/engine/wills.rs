@@ -12,8 +12,8 @@ use crate::catalog::wills::{WillFact, WillKept, WillKey};
 use crate::engine::Engine;
 use crate::routing::Weight;
 
-/// How long a will waits that an alarm holds up, before it is tried again, in milliseconds.
-pub(crate) const HELD: u64 = 1000;
+/// When a will is tried again that an alarm holds up, or that memory alone has, in milliseconds.
+pub(crate) const TRIED_AGAIN: u64 = 1000;
 
 impl Engine {
     /// A client that is connected leaves a will. Returns what must be flushed.
@@ -26,7 +26,7 @@ impl Engine {
         let mut table = vhost.wills.lock();
         table.put(owner, fact, weight, kept);
         if kept == WillKept::Memory {
-            self.publish_wills_at(self.clock.unix_ms() + HELD);
+            self.publish_wills_at(self.clock.unix_ms() + TRIED_AGAIN);
             return Ticket::NONE;
         }
         let mut appender = self.journal.appender(vhost.log());
@@ -84,16 +84,16 @@ impl Engine {
 
     /// Logs the wills that memory alone has, as far as the log has room. What is left is looked at
     /// again.
-    pub(crate) fn log_held_wills(&self) {
+    pub(crate) fn log_wills_in_memory(&self) {
         for vhost in self.catalog.vhosts() {
             let tables = vhost.tables.read();
             let mut table = vhost.wills.lock();
-            while table.holds() && !tables.is_ended() {
+            while table.has_unlogged() && !tables.is_ended() {
                 if self.journal.admission() >= Admission::Closed {
                     drop((table, tables));
-                    return self.publish_wills_at(self.clock.unix_ms() + HELD);
+                    return self.publish_wills_at(self.clock.unix_ms() + TRIED_AGAIN);
                 }
-                table.log_held(&mut self.journal.appender(vhost.log()));
+                table.log_from_memory(&mut self.journal.appender(vhost.log()));
             }
         }
     }

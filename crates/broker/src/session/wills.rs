@@ -16,7 +16,7 @@ use crate::catalog::Vhost;
 use crate::catalog::wills::{Claimed, Due, KnownBy, WillFact, WillKept, WillKey, load_of};
 use crate::engine::Engine;
 use crate::engine::clients::{Login, Terms};
-use crate::engine::wills::HELD;
+use crate::engine::wills::TRIED_AGAIN;
 use crate::error::Error;
 use crate::message::cc::Copies;
 use crate::message::{Arena, Head, Message};
@@ -90,8 +90,9 @@ impl Client {
         owner.map_or(Ticket::NONE, |owner| self.engine.end_will(&self.vhost, owner, None))
     }
 
-    /// Removes the will that a user left under the name of a client: it is not published. Users
-    /// remove their own, and administrators those of all. Returns the ticket for the reply.
+    /// Removes the will that a user left under the name of a client, and earlier ones that an alarm
+    /// holds up: they are not published. Users remove their own, and administrators those of all.
+    /// Returns the ticket for the reply.
     ///
     /// # Errors
     /// `AccessRefused`; `NotFound` if there is no such will.
@@ -101,11 +102,11 @@ impl Client {
             return Err(Error::refused(format!("only user '{user}' and administrators remove its wills")));
         }
         let key = WillKey { user: user.into(), client: client.into() };
-        let owner = self.vhost.wills.lock().of_client(&key);
-        let owner = owner.ok_or_else(|| {
+        let wills = self.vhost.wills.lock().all_of(&key);
+        let ended = wills.into_iter().map(|owner| self.engine.end_will(&self.vhost, owner, None));
+        ended.reduce(Ticket::max).ok_or_else(|| {
             Error::not_found(format!("no will of client '{client}' of user '{user}' in vhost '{}'", self.vhost.name))
-        })?;
-        Ok(self.engine.end_will(&self.vhost, owner, None))
+        })
     }
 
     /// The connection has ended without a word: the will that was left under this name is published
@@ -189,7 +190,7 @@ pub(crate) fn publish_due(engine: &Arc<Engine>, now: Instant) {
     for (vhost, owner) in due {
         publish_will(engine, &vhost, owner, now);
     }
-    engine.log_held_wills();
+    engine.log_wills_in_memory();
 }
 
 /// Publishes a will. One that is refused is logged and ends: its client is gone. One that an alarm
@@ -199,9 +200,9 @@ fn publish_will(engine: &Arc<Engine>, vhost: &Arc<Vhost>, owner: Owner, now: Ins
     let published = try_publish(engine, vhost, &will, now);
     match published {
         Ok(Outcome::Published) => {}
-        Ok(Outcome::Held) => {
-            let until = engine.clock.unix_ms() + HELD;
-            vhost.wills.lock().postpone(owner, until);
+        Ok(Outcome::HeldUp) => {
+            let until = engine.clock.unix_ms() + TRIED_AGAIN;
+            vhost.wills.lock().hold_up(owner, until);
             engine.publish_wills_at(until);
         }
         Err(error) => {
@@ -215,12 +216,12 @@ fn publish_will(engine: &Arc<Engine>, vhost: &Arc<Vhost>, owner: Owner, now: Ins
 /// What became of a publication.
 enum Outcome {
     Published,
-    Held,
+    HeldUp,
 }
 
 fn try_publish(engine: &Arc<Engine>, vhost: &Arc<Vhost>, will: &Claimed, now: Instant) -> Result<Outcome, Error> {
     if engine.allowance() == Allowance::None {
-        return Ok(Outcome::Held);
+        return Ok(Outcome::HeldUp);
     }
     let WillKey { user, client } = &will.key;
     let identity = match will.known_by {
@@ -242,5 +243,5 @@ fn try_publish(engine: &Arc<Engine>, vhost: &Arc<Vhost>, will: &Claimed, now: In
     publisher.publish(session, publish_of(&will.message))?;
     publisher.grouped = Some(GroupedWith::Will(will.owner));
     publisher.flush(now);
-    Ok(if publisher.parked(session) { Outcome::Held } else { Outcome::Published })
+    Ok(if publisher.parked(session) { Outcome::HeldUp } else { Outcome::Published })
 }

@@ -318,22 +318,22 @@ fn a_will_waits_in_memory_while_the_log_is_full() {
         let (ticket, kept) = consumer.peer.client.leave_will("c", &will, hour).unwrap();
         assert_eq!((ticket, kept), (Ticket::NONE, WillKept::Memory));
         let count = |broker: &TestBroker| broker.broker.will_count("/");
-        assert_eq!(count(&consumer.broker), WillCount { wills: 1, waiting: 0, held: 1 });
+        assert_eq!(count(&consumer.broker), WillCount { wills: 1, waiting: 0, held_up: 0, in_memory: 1 });
         consumer.turns(30);
-        assert_eq!(count(&consumer.broker).held, 1, "there is no room yet");
+        assert_eq!(count(&consumer.broker).in_memory, 1, "there is no room yet");
         // One that is taken back leaves nothing in the log.
         consumer.peer.client.leave_will("other", &will, hour).unwrap();
         assert_eq!(consumer.peer.client.withdraw_will("other"), Ticket::NONE);
         if makes_room {
             consumer.peer.client.purge_queue("q", consumer.broker.now()).unwrap();
             consumer.turns(60);
-            assert_eq!(count(&consumer.broker), WillCount { wills: 1, waiting: 0, held: 0 });
+            assert_eq!(count(&consumer.broker), WillCount { wills: 1, waiting: 0, held_up: 0, in_memory: 0 });
         }
         let Small { broker, peer, .. } = consumer;
         drop(peer);
         let broker = TestBroker::open(broker.abandon());
         let expected = u64::from(makes_room);
-        assert_eq!(count(&broker), WillCount { wills: expected, waiting: expected, held: 0 });
+        assert_eq!(count(&broker), WillCount { wills: expected, waiting: expected, held_up: 0, in_memory: 0 });
     }
 }
 

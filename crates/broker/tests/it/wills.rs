@@ -4,7 +4,7 @@
 use std::task::Waker;
 use std::time::Duration;
 
-use broker::{Client, ErrorKind, Publish, Returned, WillCount};
+use broker::{Client, ErrorKind, Publish, Returned, Switch, WillCount, WillKept};
 use testkit::broker::Setup;
 use testkit::script::Script;
 use testkit::sim_disk::SimDisk;
@@ -74,12 +74,12 @@ fn wills_stay_while_the_log_turns_and_those_that_were_taken_back_stay_away() {
         if round == 1000 {
             // From here on they are due in an hour.
             script.say("* cut");
-            assert_eq!(count(&script), WillCount { wills: 10, waiting: 10, held: 0 });
+            assert_eq!(count(&script), WillCount { wills: 10, waiting: 10, held_up: 0, in_memory: 0 });
         }
     }
     assert!(script.broker().broker.overview().journal.written_bytes > SMALL, "the log has turned");
     script.say("* cut");
-    assert_eq!(count(&script), WillCount { wills: 10, waiting: 10, held: 0 });
+    assert_eq!(count(&script), WillCount { wills: 10, waiting: 10, held_up: 0, in_memory: 0 });
     assert_eq!(script.say("* counts q"), "0 0");
     script.say("* tick 3600000");
     script.broker().flush();
@@ -103,7 +103,44 @@ fn a_client_that_is_back_has_its_will_published_or_taken_away() {
         assert_eq!((count(&script).wills, script.say("* counts q")), (0, format!("{told} 0")));
         // The next one is another.
         client.leave_will("c", &persistent("w", b"again"), Duration::ZERO).unwrap();
-        assert_eq!(count(&script), WillCount { wills: 1, waiting: 0, held: 0 });
+        assert_eq!(count(&script), WillCount { wills: 1, waiting: 0, held_up: 0, in_memory: 0 });
+    }
+}
+
+/// They are shown with their client, also when it is back with another will, until the alarm has
+/// passed or they are removed.
+#[test]
+fn wills_that_an_alarm_holds_up_are_counted_shown_and_removed() {
+    for removed in [false, true] {
+        let mut script = Script::open(Setup::memory(), None);
+        script.check(&[("s queue q durable; bind amq.topic # q", "0 0")]);
+        let shown = |script: &Script| {
+            let broker = &script.broker().broker;
+            let rows = broker.some_wills("/", &broker.will_names("/"));
+            rows.iter().map(|will| (will.due.is_some(), will.held_up, will.kept)).collect::<Vec<_>>()
+        };
+        let mut client = attach(&script);
+        client.leave_will("c", &persistent("w", b"gone"), Duration::ZERO).unwrap();
+        assert_eq!(shown(&script), [(false, 0, WillKept::Log)]);
+        script.broker().broker.force_alarm("memory", Switch::On).unwrap();
+        let now = script.broker().now();
+        client.will_is_due("c", Duration::ZERO, now);
+        assert_eq!(count(&script), WillCount { wills: 1, waiting: 0, held_up: 1, in_memory: 0 });
+        assert_eq!(shown(&script), [(true, 1, WillKept::Log)]);
+        client.returned("c", Returned::Begins, now);
+        assert_eq!(shown(&script), [(true, 1, WillKept::Log)]);
+        client.leave_will("c", &persistent("w", b"again"), Duration::ZERO).unwrap();
+        assert_eq!(count(&script), WillCount { wills: 2, waiting: 0, held_up: 1, in_memory: 0 });
+        assert_eq!(shown(&script), [(false, 1, WillKept::Log)]);
+        if removed {
+            client.remove_will("guest", "c").unwrap();
+            assert_eq!(shown(&script), []);
+        }
+        script.broker().broker.force_alarm("memory", Switch::Off).unwrap();
+        script.say("* tick 1000");
+        let (left, told) = if removed { (0, "0 0") } else { (1, "1 0") };
+        assert_eq!((count(&script).wills, count(&script).held_up), (left, 0));
+        assert_eq!(script.say("* counts q"), told);
     }
 }
 

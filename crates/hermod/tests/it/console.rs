@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::api::{GUEST, json};
+use crate::native::with_will;
 use crate::server::{Reply, Server, hermod, run, until};
 use crate::stomp::Stomp;
 
@@ -90,6 +91,26 @@ fn console_command_and_api_give_one_diagnosis() {
     assert!(code == 66 && error.contains("no queue 'none' in vhost '/'"), "{code} {error}");
     assert_eq!(server.ask("GET", "/api/queues/%2F/none/diagnosis", GUEST).0, 404);
     assert_eq!(server.ask("GET", "/api/queues/%2F/orders/diagnosis", "").0, 401);
+}
+
+#[test]
+fn a_will_that_an_alarm_holds_up_is_in_the_console_the_api_and_the_metrics() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let browser = Browser::of(&server, "guest", "guest");
+    let socket = with_will(&server);
+    let held_up = || json(&server, "/hermod/v1/wills/%2F/guest/native", GUEST)["held_up"].clone();
+    has(&browser.page("/wills"), &["native", "client is connected"]);
+    assert_eq!((held_up(), run(hermod("alarms", dir.path()).args(["set", "memory"])).0), (0.into(), 0));
+    drop(socket);
+    until("a will that an alarm holds up", || held_up() == 1);
+    has(&browser.page("/wills"), &["was due, and waits for the end of an alarm"]);
+    let (_, metrics) = server.ask("GET", "/metrics", "");
+    has(&metrics, &["\nhermod_wills_held_up 1\n", "\nhermod_wills_waiting 0\n", "\nhermod_wills_in_memory 0\n"]);
+    assert_eq!(run(hermod("alarms", dir.path()).args(["clear", "memory"])).0, 0);
+    let (_, text, _) = run(hermod("wills", dir.path()).arg("--json"));
+    until("its end", || server.ask("GET", "/hermod/v1/wills/%2F/guest/native", GUEST).0 == 404);
+    assert!(text.contains("\"kept\"") || text.trim() == "[]", "{text}");
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn check(row: &Value, schema: &Value) {
 }
 
 /// A client of MQTT that has left a will.
-fn with_will(server: &Server) -> TcpStream {
+pub(crate) fn with_will(server: &Server) -> TcpStream {
     let text = |text: &str| [&(text.len() as u16).to_be_bytes(), text.as_bytes()].concat();
     // Version 3.1.1; user, password, will and clean session; a minute of keep-alive.
     let mut connect = [text("MQTT"), vec![4, 0xC6, 0, 60]].concat();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
-use broker::{Broker, Names, Sharing};
+use broker::{Broker, Names, Sharing, WillKept};
 use maud::{Markup, html};
 
 use super::form::Fields;
@@ -179,11 +179,23 @@ fn will_rows(broker: &Broker, vhost: &str, names: &[Arc<str>]) -> Vec<Vec<Markup
             html! { (will.user) },
             html! { code { (will.topic) } },
             html! { (figure::bytes(will.body_bytes)) },
-            html! { (if will.due.is_some() { "waits for its time" } else { "client is connected" }) },
+            html! { (state_of(will)) },
             removal(WILLS.path, &fields, &will.client),
         ]
     };
     broker.some_wills(vhost, names).iter().map(row).collect()
+}
+
+/// What a will waits for, and where, if a kill would lose it.
+fn state_of(will: &broker::WillReport) -> Markup {
+    let (is_due, held_up) = (will.due.is_some(), will.held_up);
+    let waits = if is_due { "waits for its time" } else { "client is connected" };
+    html! {
+        @if held_up == 0 { (waits) }
+        @else if is_due && held_up == 1 { "was due, and waits for the end of an alarm" }
+        @else { (waits) "; " (figure::count(held_up)) " that were due wait for the end of an alarm" }
+        @if will.kept == WillKept::Memory { "; in memory until the log has room" }
+    }
 }
 
 /// The way to the form that removes one.

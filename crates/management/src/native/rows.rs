@@ -14,6 +14,7 @@ use super::resource::{BETWEEN, Reading, Resource};
 use crate::json::object;
 use crate::listing::Rights;
 use crate::recent::{AuditEntry, LogLine};
+use crate::resources::will_kept;
 
 /// A key of several names.
 fn key(names: &[&str]) -> String {
@@ -282,6 +283,10 @@ pub(super) static WILLS: Resource<WillReport> = Resource {
             maybe_time(will.due)
         })
         .or_null(),
+        declared("kept", Kind::Text, "disk, or memory until the log has room", |will| json!(will_kept(will.kept))),
+        figure("held_up", Kind::Number, "Wills of this client that were due and wait for an alarm's end", |will| {
+            json!(will.held_up)
+        }),
     ],
 };
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::routing::MethodRouter;
-use broker::{Broker, Error, Ticket, WillReport};
+use broker::{Broker, Error, Ticket, WillKept, WillReport};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
@@ -39,7 +39,17 @@ fn row(will: &WillReport) -> Json {
         "topic": will.topic,
         "body_bytes": will.body_bytes,
         "due": will.due,
+        "kept": kept(will.kept),
+        "held_up": will.held_up,
     })
+}
+
+/// Where a will is kept, as operators read it.
+pub(crate) fn kept(kept: WillKept) -> &'static str {
+    match kept {
+        WillKept::Log => "disk",
+        WillKept::Memory => "memory",
+    }
 }
 
 /// The route that removes one.

@@ -174,6 +174,8 @@ pub(crate) const WILLS: Kind = simple(
         plain("topic"),
         bytes("body", "body_bytes"),
         plain("due"),
+        plain("kept"),
+        named("held-up", "held_up"),
     ],
 );
 

@@ -113,7 +113,7 @@ fn an_alarm_holds_wills_up() {
     }
 }
 
-/// [MQTT-3.1.2-14]
+/// [MQTT-3.1.2-15]
 #[test]
 fn a_will_may_be_retained() {
     let scene = Scene::new();
@@ -240,7 +240,7 @@ fn a_stop_in_good_order_keeps_delays_and_publishes_the_rest() {
     assert_eq!(told(&scene), ["wills/c gone"]);
     let scene = scene.restarted();
     scene.pass(4999);
-    assert_eq!(scene.broker.will_count("/"), broker::WillCount { wills: 1, waiting: 1, held: 0 });
+    assert_eq!(scene.broker.will_count("/"), broker::WillCount { wills: 1, waiting: 1, held_up: 0, in_memory: 0 });
     scene.pass(1);
     assert_eq!(scene.broker.will_count("/"), broker::WillCount::default());
 }
