@@ -44,8 +44,10 @@ impl Header {
         let kind = PacketKind::of(first).ok_or(Violation::UnknownKind)?;
         let flags = first & 0x0f;
         match kind.flags() {
-            // That MQTT 3.1 alone has it is seen when the packet is read.
+            // What MQTT 3.1 alone takes is seen when the packet is read. It does not use those of
+            // CONNECT, which says its version itself.
             Some(REPEATABLE) if flags == REPEATABLE | DUP => {}
+            Some(_) if kind == PacketKind::Connect => {}
             Some(expected) if expected != flags => return Err(Violation::Flags.of(kind)),
             None if QoS::of(flags >> 1 & 3).is_none() => return Err(Violation::PublishQos.of(kind)),
             _ => {}
@@ -81,7 +83,7 @@ pub fn decode(input: &[u8], version: Version, largest: u32) -> Result<Option<(Pa
 
 fn read<'a>(header: &Header, reader: &mut Reader<'a>, version: Version) -> Result<Packet<'a>, Violation> {
     let kind = header.kind;
-    if kind != PacketKind::Publish && header.flags & DUP != 0 && version != Version::V3_1 {
+    if kind.flags() == Some(REPEATABLE) && header.flags & DUP != 0 && version != Version::V3_1 {
         return Err(Violation::Flags);
     }
     Ok(match kind {
@@ -90,7 +92,7 @@ fn read<'a>(header: &Header, reader: &mut Reader<'a>, version: Version) -> Resul
         PacketKind::PubRec => Packet::PubRec(ack(kind, reader, version)?),
         PacketKind::PubRel => Packet::PubRel(ack(kind, reader, version)?),
         PacketKind::PubComp => Packet::PubComp(ack(kind, reader, version)?),
-        PacketKind::Connect => Packet::Connect(connect(reader)?),
+        PacketKind::Connect => Packet::Connect(connect(header.flags, reader)?),
         PacketKind::ConnAck => Packet::ConnAck(conn_ack(reader, version)?),
         PacketKind::Subscribe => Packet::Subscribe(subscribe(reader, version)?),
         PacketKind::SubAck => Packet::SubAck(granted(kind, reader, version)?),
@@ -131,24 +133,32 @@ impl ConnectFlags {
         self.0 & 1 << bit != 0
     }
 
+    /// Returns the quality of the will. MQTT 3.1 leaves open what is in flags that are not used.
     fn check(self, version: Version) -> Result<QoS, Violation> {
-        if self.has(0) {
+        let is_open = version == Version::V3_1;
+        if self.has(0) && !is_open {
             return Err(Violation::ConnectReserved);
         }
-        if !self.has(2) && self.0 & 0b0011_1000 != 0 {
+        if !self.has(2) && self.0 & 0b0011_1000 != 0 && !is_open {
             return Err(Violation::NoWill);
         }
         if self.has(6) && !self.has(7) && !version.has_properties() {
             return Err(Violation::PasswordAlone);
         }
+        if !self.has(2) {
+            return Ok(QoS::AtMostOnce);
+        }
         QoS::of(self.0 >> 3 & 3).ok_or(Violation::WillQos)
     }
 }
 
-fn connect<'a>(reader: &mut Reader<'a>) -> Result<Connect<'a>, Violation> {
+fn connect<'a>(unused: u8, reader: &mut Reader<'a>) -> Result<Connect<'a>, Violation> {
     let name = read_binary(reader)?;
     let level = reader.u8()?;
     let version = Version::of(name, level).ok_or(Violation::Protocol)?;
+    if unused != 0 && version != Version::V3_1 {
+        return Err(Violation::Flags);
+    }
     let flags = ConnectFlags(reader.u8()?);
     let qos = flags.check(version)?;
     let keep_alive = reader.u16()?;

@@ -111,7 +111,7 @@ fn flipped_bits_never_panic_and_never_make_what_cannot_be_written() {
 const BROKEN: &[(Version, &[u8], Violation)] = &[
     (Version::V5, b"\x00\0", Violation::UnknownKind),
     (Version::V3_1_1, b"\xf0\0", Violation::UnknownKind),
-    (Version::V5, b"\x11\0", Violation::Flags),
+    (Version::V5, b"\x11\x0d\0\x04MQTT\x05\x02\0\0\0\0\0", Violation::Flags),
     (Version::V5, b"\x60\x02\0\x01", Violation::Flags),
     (Version::V5, b"\x80\x05\0\x01\0\0\0", Violation::Flags),
     (Version::V5, b"\xa0\x05\0\x01\0\0\0", Violation::Flags),
@@ -289,6 +289,35 @@ proptest! {
         bytes.extend(body);
         VERSIONS.iter().for_each(|version| check_stable(&bytes, *version));
     }
+}
+
+/// MQTT 3.1 leaves open what is in flags of CONNECT that are not used; later versions do not.
+#[test]
+fn only_the_oldest_version_takes_any_unused_flag_of_connect() {
+    let connect = |name: &str, first: u8, level: u8, flags: u8| {
+        let mut bytes = vec![first, 0, 0, name.len() as u8];
+        bytes.extend(name.as_bytes());
+        bytes.extend([level, flags, 0, 10, 0, 1, b'p']);
+        bytes[1] = bytes.len() as u8 - 2;
+        bytes
+    };
+    for (first, flags, violation) in [
+        (0x14, 0x02, Violation::Flags),
+        (0x18, 0x02, Violation::Flags),
+        (0x10, 0x03, Violation::ConnectReserved),
+        (0x10, 0x3a, Violation::NoWill),
+    ] {
+        let oldest = connect("MQIsdp", first, 3, flags);
+        let Ok(Some((Packet::Connect(read), _))) = decode(&oldest, Version::V5, 100) else {
+            panic!("{first:#x} {flags:#x}")
+        };
+        assert_eq!((read.version, read.client_id, read.clean_start, read.will), (Version::V3_1, "p", true, None));
+        let newer = connect("MQTT", first, 4, flags);
+        assert_eq!(decode(&newer, Version::V5, 100).unwrap_err().violation, violation, "{first:#x} {flags:#x}");
+    }
+    let mut bytes = [&connect("MQIsdp", 0x10, 3, 0x1e)[..], b"\0\x01t\0\0"].concat();
+    bytes[1] += 5;
+    assert_eq!(decode(&bytes, Version::V5, 100).unwrap_err().violation, Violation::WillQos);
 }
 
 /// A client of MQTT 3.1 marks what it sends again.

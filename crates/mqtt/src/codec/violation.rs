@@ -2,7 +2,7 @@
 //! specification.
 //!
 //! Numbers are those of MQTT 5.0. A rule without one is named by its section. After any of these
-//! the connection ends [MQTT-4.8.0-1].
+//! the connection ends [MQTT-4.13.1-1].
 
 use std::fmt;
 

@@ -163,7 +163,7 @@ impl Connecting {
     pub(super) fn respond(&mut self, auth: &Notice<'_>, entrance: Entrance<'_>, now: Instant) -> Result<(), Failure> {
         match &mut self.proving {
             Proving::Enhanced(enhanced) => enhanced.respond(auth, entrance, now),
-            Proving::Password(_) => Err(Failure::protocol("no enhanced log-in has begun [MQTT-4.12.0-1]")),
+            Proving::Password(_) => Err(Failure::protocol("no enhanced log-in has begun [MQTT-4.12.0-7]")),
         }
     }
 

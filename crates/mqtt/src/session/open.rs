@@ -215,7 +215,7 @@ impl Session {
             }
             Packet::Disconnect(notice) => self.disconnect(notice, now),
             Packet::Connect(_) => Err(Failure::protocol("this connection is open already [MQTT-3.1.0-2]")),
-            Packet::Auth(_) => Err(Failure::protocol("no enhanced log-in has begun [MQTT-4.12.0-1]")),
+            Packet::Auth(_) => Err(Failure::protocol("no enhanced log-in has begun [MQTT-4.12.0-7]")),
             _ => Err(Failure::protocol(format!("only a server sends {}", packet.kind().as_str()))),
         }
     }

@@ -179,7 +179,8 @@ impl Outgoing {
     /// is passed over, except for PUBREC [MQTT-4.3.3-4].
     ///
     /// # Errors
-    /// If too many messages wait for PUBCOMP.
+    /// If it is the answer to a message of another quality, or at another step (section 1.2,
+    /// protocol error), or if too many messages wait for PUBCOMP.
     pub(super) fn answered(&mut self, kind: PacketKind, ack: &Ack<'_>) -> Result<Follows, Failure> {
         let stage = self.sent.get(&ack.id).map(|sent| sent.stage);
         match (kind, stage) {
@@ -196,7 +197,11 @@ impl Outgoing {
                 let sent = self.sent.remove(&ack.id);
                 return Ok(sent.map_or(Follows::Nothing, |Sent { place, tag, .. }| Follows::Complete { place, tag }));
             }
-            _ => return Ok(Follows::Nothing),
+            (_, None) => return Ok(Follows::Nothing),
+            (_, Some(_)) => {
+                let (kind, id) = (kind.as_str(), ack.id);
+                return Err(Failure::protocol(format!("{kind} {id} is not what message {id} waits for [4.3]")));
+            }
         }
         let tag = self.sent.remove(&ack.id).and_then(|sent| sent.tag);
         Ok(tag.map_or(Follows::Nothing, Follows::Settle))

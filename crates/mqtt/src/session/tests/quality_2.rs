@@ -6,7 +6,7 @@ use testkit::sim_disk::SimDisk;
 
 use super::scene::{Peer, Scene, guest};
 use crate::Settings;
-use crate::codec::{Packet, PacketId, Publish, QoS, Reason, Version};
+use crate::codec::{Ack, Packet, PacketId, Publish, QoS, Reason, Version};
 
 #[derive(PartialEq, Eq)]
 enum Time {
@@ -82,6 +82,35 @@ fn a_refused_message_is_neither_released_nor_sent_again() {
     subscriber.answer(Packet::PubRec, 1, Reason::QuotaExceeded);
     subscriber.answer(Packet::PubRec, 9, Reason::Success);
     assert_eq!(subscriber.heard(), ["PUBREL 9 packet identifier not found"]);
+}
+
+/// MQTT 5 §1.2: what is inconsistent with the state of the server is a protocol error. Nothing is
+/// lost by it.
+#[test]
+fn an_answer_to_a_message_of_another_quality_ends_the_connection() {
+    type Kind = fn(Ack<'static>) -> Packet<'static>;
+    let (ack, received, complete): (Kind, Kind, Kind) = (Packet::PubAck, Packet::PubRec, Packet::PubComp);
+    let cases: [(QoS, &[Kind]); 5] = [
+        (QoS::AtLeastOnce, &[received]),
+        (QoS::AtLeastOnce, &[complete]),
+        (QoS::ExactlyOnce, &[ack]),
+        (QoS::ExactlyOnce, &[complete]),
+        (QoS::ExactlyOnce, &[received, ack]),
+    ];
+    for (at, (qos, answers)) in cases.into_iter().enumerate() {
+        let scene = Scene::new();
+        let (mut client, _) = scene.stored("c", 600);
+        client.subscribe("t", qos);
+        publish(&mut scene.v5("p"), 5, "1", Time::First);
+        client.heard();
+        answers.iter().for_each(|answer| client.answer(*answer, 1, Reason::Success));
+        let heard = client.heard();
+        assert_eq!(heard.last().map(String::as_str), Some("DISCONNECT protocol error"), "{at}: {heard:?}");
+        client.drop_connection();
+        let again = scene.stored("c", 600).0.heard();
+        let expected = if answers.len() == 2 { "PUBREL 1 success" } else { "PUBLISH 1 dup t 1" };
+        assert_eq!(again, [expected], "{at}");
+    }
 }
 
 #[test]
