@@ -85,7 +85,7 @@ impl Users {
                 "PLAIN, AMQPLAIN, ANONYMOUS",
                 "SASL mechanisms by which AMQP clients may log in, in the order in which the server offers them: \
                  `PLAIN`, `AMQPLAIN`, `SCRAM-SHA-256` (new passwords are then also stored for it), `EXTERNAL` (by a \
-                 certificate, see `tls.login_from`; also for STOMP), `ANONYMOUS` (offered only with \
+                 certificate, see `tls.login_from`; also for STOMP and MQTT), `ANONYMOUS` (offered only with \
                  `anonymous_user`).",
             ),
             mechanisms,
