@@ -8,7 +8,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use auth::{Authority, AuthoritySettings, Identity, Permission, Tags, User};
-use journal::{Disk, Feed, Journal, LogId, Options, Reference, Snapshot, SnapshotError};
+use journal::{Disk, Feed, Journal, Keeping, Kept, LogId, Options, Reference, Snapshot, SnapshotError};
 use parking_lot::Mutex;
 
 use crate::catalog::shovels::ShovelWatch;
@@ -395,6 +395,11 @@ impl Broker {
         self.engine.journal.feed(known)
     }
 
+    /// Keeps the log for one that follows: see [`journal::Journal::keep`].
+    pub fn keep_log(&self, keeping: Keeping) -> Kept {
+        self.engine.journal.keep(keeping)
+    }
+
     /// What a follower is sent whose entries have left the log: see [`journal::Snapshot`] and
     /// [`crate::Standby::receive`].
     ///
@@ -402,12 +407,6 @@ impl Broker {
     /// While another snapshot is being made.
     pub fn snapshot(&self) -> Result<Snapshot, SnapshotError> {
         self.engine.journal.snapshot()
-    }
-
-    /// Whether everything that was appended to the journal is written, and flushed where durability
-    /// asks for that.
-    pub fn is_flushed(&self) -> bool {
-        self.engine.journal.lag() == 0
     }
 
     /// Begins to copy the data directory into `to`, which must be empty. Everything that is

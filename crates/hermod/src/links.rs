@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use broker::Broker;
 use management::{FollowerRow, Source};
-use nodes::{Credentials, Hello, Identity, Listener, Replaced, Role, Serving, Standing};
+use nodes::{Credentials, Doing, Hello, Identity, Listener, Replaced, Role, Serving, Standing};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -24,8 +24,6 @@ use crate::worker::{Rest, Worker};
 
 /// How long a follower has to take what is left, when it takes over.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long is waited for what nothing waits for: all that was confirmed is flushed already.
-const FLUSH: Duration = Duration::from_secs(2);
 /// How often the node is told that was replaced, while it can't be reached: at first, and at last.
 const TELL: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 
@@ -91,7 +89,7 @@ pub(crate) struct Links {
 struct Fence {
     replaced: Mutex<Option<Replaced>>,
     told: Notify,
-    /// It takes nothing any more, and all is flushed.
+    /// It takes nothing any more.
     quiet: AtomicBool,
 }
 
@@ -124,7 +122,8 @@ impl Links {
             let socket = TcpListener::bind(listen)
                 .map_err(|error| Exit::System.because(format!("nodes.listen: {listen}: {error}")))?;
             let bound = socket.local_addr().unwrap_or(listen);
-            let serving = serving(identity, hello, directory, broker, &links.fence);
+            let most_kept = settings.listen.nodes.keep.unwrap_or_else(|| broker.overview().journal.max_bytes / 2);
+            let serving = serving((identity, hello), directory, broker, &links.fence, most_kept);
             links.listener = Some(Listener::start(socket, serving).map_err(failed)?);
             tracing::info!(target: START, "listening for nodes on {bound}, TLS of the cluster");
         }
@@ -139,9 +138,15 @@ impl Links {
                 name: status.name,
                 node: status.node.to_string(),
                 address: status.address.to_string(),
-                state: if status.copying { "copying" } else { "following" }.to_owned(),
+                state: match status.doing {
+                    Doing::Copying => "copying",
+                    Doing::Following => "following",
+                    Doing::Away => "away",
+                }
+                .to_owned(),
                 lag_entries: status.entries,
                 lag_bytes: status.bytes,
+                kept_bytes: status.kept_bytes,
                 lag_ms: status.behind_ms,
             };
             followers.list().into_iter().map(row).collect()
@@ -156,19 +161,15 @@ impl Links {
 
     /// Once nothing is taken from clients any more: lets the node that takes over have the rest, if
     /// it asked for that. Then ends all connections.
-    pub(crate) fn stop(&mut self, broker: &Broker) {
+    pub(crate) fn stop(&mut self) {
         let is_planned = self.fence.replaced.lock().as_ref().is_some_and(|by| by.planned);
         if let Some(listener) = self.listener.take() {
             if is_planned {
-                let wait = |most: Duration, done: &dyn Fn() -> bool| {
-                    let until = Instant::now() + most;
-                    while !done() && Instant::now() < until {
-                        std::thread::sleep(Duration::from_millis(2));
-                    }
-                };
-                wait(FLUSH, &|| broker.is_flushed());
                 self.fence.quiet.store(true, Ordering::Release);
-                wait(PATIENCE, &|| listener.has_handed_over());
+                let until = Instant::now() + PATIENCE;
+                while !listener.has_handed_over() && Instant::now() < until {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
                 if listener.has_handed_over() {
                     tracing::info!(target: START, "everything is handed over");
                 } else {
@@ -206,14 +207,22 @@ pub(crate) fn hello(settings: &Settings, identity: &Identity, standing: &Standin
     }
 }
 
-fn serving(identity: Identity, hello: Hello, directory: &Path, broker: &Broker, fence: &Arc<Fence>) -> Serving {
-    let (feeding, copying) = (broker.clone(), broker.clone());
+fn serving(
+    (identity, hello): (Identity, Hello),
+    directory: &Path,
+    broker: &Broker,
+    fence: &Arc<Fence>,
+    most_kept: u64,
+) -> Serving {
+    let [feeding, copying, keeping_log] = [(); 3].map(|()| broker.clone());
     let (keeping, asking, data) = (Arc::clone(fence), Arc::clone(fence), directory.to_owned());
     Serving {
         identity,
         hello,
         feed: Box::new(move |ends| feeding.feed(ends)),
         backup: Box::new(move |to| copying.backup(to)),
+        keep: Box::new(move |most| keeping_log.keep_log(most)),
+        most_kept,
         replaced: Box::new(move |by| keep(&data, &keeping, by)),
         is_quiet: Box::new(move || asking.quiet.load(Ordering::Acquire)),
     }

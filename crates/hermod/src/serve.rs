@@ -140,7 +140,7 @@ pub(crate) fn serve(
     end_connections(net, settings);
     management.stop();
     // The housekeeping has what is left flushed, so it goes on until then.
-    links.stop(&broker);
+    links.stop();
     workers.into_iter().chain(protocols).for_each(Worker::stop);
     close(broker)?;
     links.outcome()

@@ -9,6 +9,7 @@ pub(crate) mod backup;
 pub(crate) mod feed;
 pub(crate) mod follower;
 pub(crate) mod journal;
+pub(crate) mod kept;
 pub(crate) mod owners;
 pub(crate) mod receiving;
 pub(crate) mod recycle;

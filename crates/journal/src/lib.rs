@@ -41,6 +41,7 @@ pub use engine::backup::{Backup, BackupError, Copied};
 pub use engine::feed::{Behind, Fed, Feed, FeedError};
 pub use engine::follower::{Counted, FollowedState, Follower};
 pub use engine::journal::{Journal, Opened, Stepper};
+pub use engine::kept::Kept;
 pub use engine::owners::{Owners, Restatement};
 pub use engine::receiving::{Receiving, ReceivingError};
 pub use engine::recycle::Activity;
@@ -60,6 +61,7 @@ pub use replay::Replay;
 pub use stats::{DiskUse, Held, SegmentStats, SpillStats, Stats};
 pub use ticket::{Address, Standing, Ticket};
 pub use verify::{Damage, DamagedEntries, Verification, VerifiedFile, VerifiedSegment, verify};
+pub use wal::keeps::Keeping;
 
 /// The owner that a record is about: its log, and a number in that, which is never used again; see
 /// [`LogId`]. What it stands for is the caller's business.

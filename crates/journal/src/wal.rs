@@ -5,6 +5,7 @@ pub(crate) mod buffer;
 pub(crate) mod entries;
 pub(crate) mod file;
 pub(crate) mod identity;
+pub(crate) mod keeps;
 pub(crate) mod received;
 pub(crate) mod table;
 pub(crate) mod tails;

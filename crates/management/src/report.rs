@@ -305,12 +305,14 @@ pub struct FollowerRow {
     pub node: String,
     /// Where it connects from.
     pub address: String,
-    /// `copying` or `following`.
+    /// `copying`, `following`, or `away` while the log is kept for it without a connection.
     pub state: String,
     /// Entries that are flushed here and not there, at most.
     pub lag_entries: u64,
     /// Bytes that are flushed here and were not sent, at most.
     pub lag_bytes: u64,
+    /// Bytes of the log that are kept for it.
+    pub kept_bytes: u64,
     /// All that was flushed here so long ago is flushed there, in milliseconds.
     pub lag_ms: u64,
 }

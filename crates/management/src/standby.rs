@@ -157,14 +157,16 @@ pub(crate) fn of_followers(rows: &[FollowerRow]) -> String {
     let mut out = Exposition::default();
     out.gauge("hermod_followers", "Nodes that follow this one", rows.len());
     for (name, help, value) in [
+        ("hermod_follower_kept_bytes", "Bytes of the log that are kept for it", 3),
         ("hermod_follower_lag_entries", "Entries that are flushed here and not there, at most", 0),
         ("hermod_follower_lag_bytes", "Bytes that are flushed here and were not sent, at most", 1),
         ("hermod_follower_lag_seconds", "All that was flushed here so long ago is flushed there", 2),
     ] {
         out.family(name, "gauge", help);
-        for row in rows.iter().filter(|row| row.state == "following") {
-            let figures =
-                [row.lag_entries.to_string(), row.lag_bytes.to_string(), (row.lag_ms as f64 / 1000.0).to_string()];
+        // While a copy is on its way, the lag says nothing.
+        for row in rows.iter().filter(|row| row.state != "copying" || value == 3) {
+            let seconds = (row.lag_ms as f64 / 1000.0).to_string();
+            let figures = [row.lag_entries.to_string(), row.lag_bytes.to_string(), seconds, row.kept_bytes.to_string()];
             out.sample(name, &[("name", &row.name), ("node", &row.node)], &figures[value]);
         }
     }
@@ -240,10 +242,12 @@ mod tests {
             node: "7".into(),
             state: "copying".into(),
             lag_ms: 1500,
+            kept_bytes: 7000,
             ..Default::default()
         };
         let text = of_followers(std::slice::from_ref(&row));
         assert!(text.contains("hermod_followers 1\n") && !text.contains("hermod_follower_lag_seconds{"), "{text}");
+        assert!(text.contains("hermod_follower_kept_bytes{name=\"b\",node=\"7\"} 7000\n"), "{text}");
         let text = of_followers(&[FollowerRow { state: "following".into(), ..row }]);
         assert!(text.contains("hermod_follower_lag_seconds{name=\"b\",node=\"7\"} 1.5\n"), "{text}");
     }

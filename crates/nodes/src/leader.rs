@@ -3,7 +3,7 @@
 //!
 //! Each connection has a thread, since reading the log waits for the disk. Invariant: the number of
 //! threads is bounded, for strangers and for followers alike. A follower that says nothing for
-//! [`SILENCE`] is let go, and with it what its copy keeps in the log.
+//! [`SILENCE`] is let go.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,14 +12,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use journal::{Backup, BackupError, Disk, Feed, FeedError, LogId};
+use journal::{Backup, BackupError, Disk, Feed, FeedError, Keeping, Kept, LogId};
 use parking_lot::Mutex;
 
 use crate::copy::CopySource;
 use crate::frames::Frames;
 use crate::identity::Identity;
 use crate::link::{Came, Credentials, Link};
-use crate::message::{FORMAT, Hello, Message, NodeId, Refusal};
+use crate::message::{FORMAT, Hello, Message, Refusal};
+use crate::retained::{AwayNodes, Doing, FollowerStatus, MOST_FOLLOWERS, NEXT, Retained};
 use crate::sender::{Asked, Filled, Sender};
 
 /// How long a stranger may take for its handshake, and for its first message.
@@ -28,15 +29,10 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 pub const SILENCE: Duration = Duration::from_secs(30);
 /// Connections that have not said yet who they are.
 const MOST_STRANGERS: usize = 16;
-/// Followers at one time.
-pub const MOST_FOLLOWERS: usize = 8;
 /// How often the listener looks whether it is to stop.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long the log is left alone when nothing was new: at first, and at last.
 const REST: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
-/// How long the log is held for a follower that has a whole copy, until it follows and has caught
-/// up: else what comes next could leave meanwhile.
-const HOLD: Duration = Duration::from_secs(60);
 /// Most bytes of a message of one that has no certificate.
 const LONGEST_JOIN: u32 = 1024;
 
@@ -54,6 +50,9 @@ pub type Feeding = dyn Fn(Vec<(LogId, u64)>) -> Feed + Send + Sync;
 /// Begins a copy: see [`journal::Journal::backup`].
 pub type Copying = dyn Fn(Arc<dyn Disk>) -> Result<Backup, BackupError> + Send + Sync;
 
+/// Keeps a part of the log: see [`journal::Journal::keep`].
+pub type Keeper = dyn Fn(Keeping) -> Kept + Send + Sync;
+
 /// What a node that serves has for others.
 pub struct Serving {
     /// Who it is.
@@ -64,30 +63,15 @@ pub struct Serving {
     pub feed: Box<Feeding>,
     /// See [`journal::Journal::backup`].
     pub backup: Box<Copying>,
+    /// See [`journal::Journal::keep`].
+    pub keep: Box<Keeper>,
+    /// How many bytes of the log are kept for a follower at most, once it has caught up.
+    pub most_kept: u64,
     /// Keeps that another node is promoted, or is about to be, before it returns; and has this one
     /// end. An error is why it can't be kept.
     pub replaced: Box<dyn Fn(Replaced) -> io::Result<()> + Send + Sync>,
-    /// Whether this node takes nothing any more, and all is flushed.
+    /// Whether this node takes nothing any more.
     pub is_quiet: Box<dyn Fn() -> bool + Send + Sync>,
-}
-
-/// How far a follower is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FollowerStatus {
-    /// Its number.
-    pub node: NodeId,
-    /// What people call it.
-    pub name: String,
-    /// Where it connects from.
-    pub address: SocketAddr,
-    /// Whether it is still being sent a copy of the whole directory.
-    pub copying: bool,
-    /// Entries that are flushed here, and not there, at most.
-    pub entries: u64,
-    /// Bytes that are flushed here and were not sent, at most.
-    pub bytes: u64,
-    /// All that was flushed here so long ago is flushed there, in milliseconds.
-    pub behind_ms: u64,
 }
 
 struct Shared {
@@ -97,10 +81,16 @@ struct Shared {
     strangers: AtomicUsize,
     refused: AtomicUsize,
     followers: Mutex<Vec<(u64, FollowerStatus)>>,
-    /// Copies that are whole, with the nodes that have them: each still holds the log.
-    holds: Mutex<Vec<Hold>>,
+    away: AwayNodes,
     next: AtomicUsize,
     handed_over: AtomicBool,
+}
+
+impl Shared {
+    /// Keeps the log for a follower that has no copy to catch up with.
+    fn retain(&self) -> Retained {
+        Retained::new(&self.serving.keep, self.serving.most_kept)
+    }
 }
 
 /// The followers of a node, as long as it serves.
@@ -108,9 +98,10 @@ struct Shared {
 pub struct Followers(Arc<Shared>);
 
 impl Followers {
-    /// How far each is.
+    /// How far each is, and those that are away.
     pub fn list(&self) -> Vec<FollowerStatus> {
-        self.0.followers.lock().iter().map(|(_, status)| status.clone()).collect()
+        let here: Vec<_> = self.0.followers.lock().iter().map(|(_, status)| status.clone()).collect();
+        here.into_iter().chain(self.0.away.list(unix_ms())).collect()
     }
 
     /// Connections that were refused: strangers, and those that were too many.
@@ -139,7 +130,7 @@ impl Listener {
             strangers: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
             followers: Mutex::default(),
-            holds: Mutex::default(),
+            away: AwayNodes::default(),
             next: AtomicUsize::new(0),
             handed_over: AtomicBool::new(false),
         });
@@ -170,7 +161,7 @@ fn listen(shared: &Arc<Shared>, socket: &TcpListener) {
     let mut links: Vec<JoinHandle<()>> = Vec::new();
     while !shared.stop.load(Ordering::Relaxed) {
         links.retain(|link| !link.is_finished());
-        shared.holds.lock().retain(|hold| hold.since.elapsed() < HOLD);
+        shared.away.look();
         match socket.accept() {
             Ok((stream, peer)) => links.extend(admit(shared, stream, peer)),
             Err(error) => {
@@ -278,20 +269,6 @@ fn join(shared: &Shared, link: &mut Link, peer: SocketAddr) -> io::Result<Messag
     }
 }
 
-/// What keeps the log as it is for a node that has a whole copy.
-struct Hold {
-    node: NodeId,
-    since: Instant,
-    _copy: Box<CopySource>,
-}
-
-/// What a node has asked for.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Sent {
-    Copy,
-    Entries,
-}
-
 /// What a follower is sent now.
 enum Sends {
     Nothing,
@@ -306,8 +283,8 @@ struct Conversation<'a> {
     sender: Sender,
     sends: Sends,
     other: Option<Hello>,
-    /// What its copy holds, until it has caught up.
-    hold: Option<Hold>,
+    /// What the log keeps for it; none if that was given up.
+    retained: Option<Retained>,
     /// Its place among the followers.
     place: Option<u64>,
     asked_to_hand_over: bool,
@@ -318,8 +295,13 @@ struct Conversation<'a> {
 
 impl Drop for Conversation<'_> {
     fn drop(&mut self) {
-        if let Some(place) = self.place {
-            self.shared.followers.lock().retain(|(other, _)| *other != place);
+        let mut followers = self.shared.followers.lock();
+        followers.retain(|(other, _)| Some(*other) != self.place);
+        let (Some(hello), Some(retained)) = (self.other.take(), self.retained.take()) else { return };
+        // A part of a copy is of no use, and what one connection needs that goes on is kept for it.
+        let is_back = followers.iter().any(|(_, status)| status.node == hello.node);
+        if !is_back && !matches!(self.sends, Sends::Copy(_)) {
+            self.shared.away.add(hello, self.peer, retained, self.sender.durable_as_of());
         }
     }
 }
@@ -335,7 +317,7 @@ impl<'a> Conversation<'a> {
             sender,
             sends,
             other: None,
-            hold: None,
+            retained: None,
             place: None,
             asked_to_hand_over,
             handed_over,
@@ -390,9 +372,7 @@ impl<'a> Conversation<'a> {
                 Asked::Greeted(other) => self.greeted(other, link)?,
                 Asked::Copy { free } => self.copy(free),
                 Asked::Follow(ends) => {
-                    self.take_place(Sent::Entries);
-                    self.hold = self.take_hold();
-                    self.sends = Sends::Entries(Box::new((self.shared.serving.feed)(ends)));
+                    self.follow(ends);
                     None
                 }
                 Asked::HandOver => self.begin_to_hand_over(),
@@ -432,16 +412,28 @@ impl<'a> Conversation<'a> {
     }
 
     fn copy(&mut self, free: u64) -> Option<(Refusal, String)> {
-        // One copy at a time: an older one of this node is of no use any more.
-        drop(self.take_hold());
+        // What was kept for this node is of no use any more.
+        drop(self.other.as_ref().and_then(|other| self.shared.away.take(other)));
+        let Serving { keep, most_kept, .. } = &self.shared.serving;
+        self.retained = Some(Retained::with_copy(keep, *most_kept));
         match CopySource::begin(free, |to| (self.shared.serving.backup)(to)) {
             Ok(copy) => {
-                self.take_place(Sent::Copy);
+                self.take_place(Doing::Copying);
                 self.sends = Sends::Copy(Box::new(copy));
                 None
             }
-            Err(error) => Some((Refusal::Failed, format!("there is no copy: {error}"))),
+            Err(error) => {
+                self.retained = None;
+                Some((Refusal::Failed, format!("there is no copy: {error}")))
+            }
         }
+    }
+
+    fn follow(&mut self, ends: Vec<(LogId, u64)>) {
+        self.take_place(Doing::Following);
+        let known = self.other.as_ref().and_then(|other| self.shared.away.take(other)).map(Retained::returned);
+        self.retained = Some(known.unwrap_or_else(|| self.shared.retain()));
+        self.sends = Sends::Entries(Box::new((self.shared.serving.feed)(ends)));
     }
 
     fn begin_to_hand_over(&mut self) -> Option<(Refusal, String)> {
@@ -465,10 +457,10 @@ impl<'a> Conversation<'a> {
                 Err(error) => return Ok(self.refuse(Refusal::Failed, &error)),
             },
             Sends::Entries(feed) => {
-                // Asked before, so that all is sent that was flushed when it was quiet.
+                // Asked before, so that nothing is appended any more when the feed is looked at.
                 let is_quiet = self.asked_to_hand_over && (self.shared.serving.is_quiet)();
                 match self.sender.follow(feed, now) {
-                    Ok(Filled::UpToDate) if is_quiet && feed.flushed() <= feed.passed() => {
+                    Ok(Filled::UpToDate) if is_quiet && feed.has_all() => {
                         self.sender.hand_over();
                         self.handed_over = true;
                         return Ok(None);
@@ -480,30 +472,28 @@ impl<'a> Conversation<'a> {
                 }
             }
         };
-        self.release(filled);
+        if filled == Filled::Copied {
+            self.sends = Sends::Nothing;
+        }
+        self.retain(filled);
         self.tell(now);
         Ok(Some(self.patience(filled)))
     }
 
-    /// What was held for this node.
-    fn take_hold(&self) -> Option<Hold> {
-        let node = self.other.as_ref()?.node;
-        let mut holds = self.shared.holds.lock();
-        let at = holds.iter().position(|hold| hold.node == node)?;
-        Some(holds.swap_remove(at))
-    }
-
-    /// Lets the log go on once the copy is not needed any more; keeps what a whole copy holds, for
-    /// the connection that follows.
-    fn release(&mut self, filled: Filled) {
-        if filled == Filled::UpToDate || self.hold.as_ref().is_some_and(|hold| hold.since.elapsed() >= HOLD) {
-            self.hold = None;
-        }
-        if filled != Filled::Copied {
-            return;
-        }
-        if let (Sends::Copy(copy), Some(other)) = (std::mem::replace(&mut self.sends, Sends::Nothing), &self.other) {
-            self.shared.holds.lock().push(Hold { node: other.node, since: Instant::now(), _copy: copy });
+    /// Lets go of what the follower has, and notes whether what it needs is kept still.
+    fn retain(&mut self, filled: Filled) {
+        let Sends::Entries(feed) = &self.sends else { return };
+        let needed = [self.sender.undurable_from(), feed.needs()].into_iter().flatten().min();
+        match &mut self.retained {
+            Some(retained) => {
+                retained.note(needed, self.sender.progress().1, filled);
+                if retained.bytes().is_none() {
+                    self.retained = None;
+                    tracing::warn!(peer = %self.peer, "the log has gone on without a node that follows; {NEXT}");
+                }
+            }
+            None if filled == Filled::UpToDate => self.retained = Some(self.shared.retain()),
+            None => {}
         }
     }
 
@@ -520,24 +510,27 @@ impl<'a> Conversation<'a> {
         let words = error.to_string();
         tracing::warn!(peer = %self.peer, "a follower can't go on: {words}");
         self.sender.refuse(why, &words);
+        if why != Refusal::Failed {
+            self.retained = None;
+        }
         None
     }
 
-    fn take_place(&mut self, sent: Sent) {
-        let copying = sent == Sent::Copy;
+    fn take_place(&mut self, doing: Doing) {
         let Some(other) = &self.other else { return };
         if let Err(error) = self.shared.serving.identity.remember(&other.address) {
             tracing::warn!("the address of a follower can't be kept: {error}");
         }
         let place = self.shared.next.fetch_add(1, Ordering::Relaxed) as u64;
-        tracing::info!(peer = %self.peer, node = %other.node, name = other.name, copying, "a node follows this one");
+        tracing::info!(peer = %self.peer, node = %other.node, name = other.name, ?doing, "a node follows this one");
         let status = FollowerStatus {
             node: other.node,
             name: other.name.clone(),
             address: self.peer,
-            copying,
+            doing,
             entries: 0,
             bytes: 0,
+            kept_bytes: 0,
             behind_ms: 0,
         };
         self.shared.followers.lock().push((place, status));
@@ -546,10 +539,12 @@ impl<'a> Conversation<'a> {
 
     /// Notes how far the follower is.
     fn tell(&self, now: u64) {
-        let Sends::Entries(feed) = &self.sends else { return };
-        let (behind, (sent, reached)) = (feed.behind(), self.sender.progress());
+        let kept = self.retained.as_ref().and_then(Retained::bytes).unwrap_or(0);
         let mut followers = self.shared.followers.lock();
-        if let Some((_, status)) = followers.iter_mut().find(|(place, _)| Some(*place) == self.place) {
+        let Some((_, status)) = followers.iter_mut().find(|(place, _)| Some(*place) == self.place) else { return };
+        status.kept_bytes = kept;
+        if let Sends::Entries(feed) = &self.sends {
+            let (behind, (sent, reached)) = (feed.behind(), self.sender.progress());
             status.entries = behind.entries + (sent - reached);
             status.bytes = behind.bytes;
             status.behind_ms = now.saturating_sub(self.sender.durable_as_of());

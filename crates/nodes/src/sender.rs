@@ -5,6 +5,8 @@
 //! message that reaches this bound; and only what is flushed here. What waits to be written is
 //! bounded by [`OUT`] and one message.
 
+use std::collections::VecDeque;
+
 use journal::{Fed, Feed, FeedError, LogId};
 
 use crate::copy::{CopyError, CopySource};
@@ -65,6 +67,8 @@ pub struct Sender {
     credit: i64,
     sent: u64,
     reached: u64,
+    /// The files here of what is not durable there, each with the number of the first entry in it.
+    files: VecDeque<(u64, u32)>,
     /// When the feed was looked at, and what was flushed then.
     noted: Option<(u64, u64)>,
     /// All that was flushed then has been sent.
@@ -86,6 +90,7 @@ impl Default for Sender {
             credit: 0,
             sent: 0,
             reached: 0,
+            files: VecDeque::new(),
             noted: None,
             as_of: 0,
             undurable: None,
@@ -126,6 +131,9 @@ impl Sender {
                 }
                 (Message::Reached(count), Stage::Following) if self.reached <= count && count <= self.sent => {
                     self.reached = count;
+                    while self.files.get(1).is_some_and(|(first, _)| *first <= count + 1) {
+                        self.files.pop_front();
+                    }
                     self.note_durable();
                 }
                 _ => return Err(Malformed("a message that does not belong there")),
@@ -174,6 +182,9 @@ impl Sender {
             match feed.pull()? {
                 Fed::Entry(entry) => {
                     self.sent += 1;
+                    if self.files.back().is_none_or(|(_, file)| *file != entry.file()) {
+                        self.files.push_back((self.sent, entry.file()));
+                    }
                     self.put(&Message::Entry(entry));
                 }
                 Fed::Horizon(file) => self.put(&Message::Horizon(file)),
@@ -205,6 +216,11 @@ impl Sender {
     /// Entries that were sent, and of these how many are durable at the other node.
     pub fn progress(&self) -> (u64, u64) {
         (self.sent, self.reached)
+    }
+
+    /// The oldest file here with an entry that was sent and is not durable there.
+    pub fn undurable_from(&self) -> Option<u32> {
+        self.files.front().filter(|_| self.reached < self.sent).map(|(_, file)| *file)
     }
 
     /// All that was flushed at that time has been sent, in milliseconds since 1970.

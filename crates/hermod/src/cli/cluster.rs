@@ -154,7 +154,7 @@ fn status(server: &Server, form: Form) -> Result<(), Failure> {
         return show("this node serves clients; no node follows it\n");
     }
     let rows: Vec<_> = followers.iter().map(follower).collect();
-    show(&table::text(&["node", "from", "state", "lag: entries", "bytes", "time"], &rows))
+    show(&table::text(&["node", "from", "state", "lag: entries", "bytes", "time", "log kept"], &rows))
 }
 
 fn follower(row: &FollowerRow) -> Vec<String> {
@@ -163,7 +163,8 @@ fn follower(row: &FollowerRow) -> Vec<String> {
     } else {
         [row.lag_entries.to_string(), value::size(row.lag_bytes), seconds(row.lag_ms)]
     };
-    [row.name.clone(), row.address.clone(), row.state.clone()].into_iter().chain(lag).collect()
+    let kept = value::size(row.kept_bytes);
+    [row.name.clone(), row.address.clone(), row.state.clone()].into_iter().chain(lag).chain([kept]).collect()
 }
 
 fn lines(row: &StandbyRow) -> Vec<(&'static str, String)> {

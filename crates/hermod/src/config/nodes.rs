@@ -1,4 +1,4 @@
-//! The settings of connections between nodes.
+//! The settings of connections between nodes, and of what is kept for those that follow.
 
 use std::net::SocketAddr;
 
@@ -13,6 +13,8 @@ pub(crate) struct Nodes {
     pub(crate) listen: Option<SocketAddr>,
     /// What other nodes are told of that, if it is something else.
     pub(crate) address: String,
+    /// Bytes of the journal that are kept for a node that follows; `None`: half of it.
+    pub(crate) keep: Option<u64>,
 }
 
 impl Nodes {
@@ -38,7 +40,18 @@ impl Nodes {
             ),
             value::text,
         )?;
-        Ok(Self { listen, address })
+        let keep = reader.get(
+            declare(
+                "nodes.keep",
+                "size",
+                "",
+                "Bytes of the journal that are kept for a node that follows and is behind, or away. Beyond that the \
+                 journal goes on without it, and it begins with a new copy. Empty: half of `journal.max_bytes`. With \
+                 more than `journal.max_bytes`, publishers wait until a node that is connected has got on.",
+            ),
+            keep,
+        )?;
+        Ok(Self { listen, address, keep })
     }
 
     /// Where others reach this node; empty if they can't.
@@ -48,6 +61,10 @@ impl Nodes {
             _ => self.address.clone(),
         }
     }
+}
+
+fn keep(text: &str) -> Result<Option<u64>, String> {
+    if text.is_empty() { Ok(None) } else { value::bytes(text).map(Some) }
 }
 
 fn listen(text: &str) -> Result<Option<SocketAddr>, String> {

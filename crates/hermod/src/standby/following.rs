@@ -226,10 +226,8 @@ struct Conversation {
     receiver: Receiver,
     target: Option<CopyTarget>,
     taken: u64,
-    /// Entries of this connection that are not durable yet, each as its number, its ticket and its
-    /// bytes; and the bytes of all.
-    undurable: VecDeque<(u64, Ticket, u64)>,
-    unflushed: u64,
+    /// Entries of this connection that are not durable yet, each as its number and its ticket.
+    undurable: VecDeque<(u64, Ticket)>,
     reached: u64,
     /// When something was said, and heard.
     said: Instant,
@@ -369,7 +367,6 @@ impl FollowingThread {
             target: None,
             taken: 0,
             undurable: VecDeque::new(),
-            unflushed: 0,
             reached: 0,
             said: Instant::now(),
             heard: Instant::now(),
@@ -422,10 +419,8 @@ impl FollowingThread {
     /// Says how much is durable, and that the node is alive.
     fn report(&self, with: &mut Conversation) {
         let Some(standby) = self.standby.as_ref().filter(|_| self.is_following()) else { return };
-        while let Some((_, _, bytes)) = with.undurable.pop_front_if(|(_, ticket, _)| standby.is_durable(*ticket)) {
-            with.unflushed -= bytes;
-        }
-        let reached = with.undurable.front().map_or(with.taken, |(number, ..)| number - 1);
+        while with.undurable.pop_front_if(|(_, ticket)| standby.is_durable(*ticket)).is_some() {}
+        let reached = with.undurable.front().map_or(with.taken, |(number, _)| number - 1);
         if reached > with.reached || with.said.elapsed() >= SAY {
             with.reached = reached;
             with.said = Instant::now();
@@ -510,9 +505,7 @@ impl FollowingThread {
         match standby.apply(entry) {
             Ok(ticket) => {
                 with.taken += 1;
-                let bytes = entry.records().len() as u64;
-                with.undurable.push_back((with.taken, ticket, bytes));
-                with.unflushed += bytes;
+                with.undurable.push_back((with.taken, ticket));
                 self.shared.say(|row| row.entries += 1);
             }
             Err(refused @ (Refused::Gap { .. } | Refused::Known { .. })) => return Err(io::Error::other(refused)),
@@ -522,7 +515,7 @@ impl FollowingThread {
             }
             Err(refused) => return Ok(Some(End::Stopped(refused.to_string()))),
         }
-        while with.unflushed > UNFLUSHED && self.shared.ordered() == Order::Follow {
+        while standby.lag() > UNFLUSHED && self.shared.ordered() == Order::Follow {
             std::thread::sleep(Duration::from_millis(2));
             self.report(with);
         }
@@ -540,7 +533,7 @@ impl FollowingThread {
     /// Waits until all that was taken is flushed.
     fn flush(&self, with: &Conversation) -> io::Result<()> {
         let (Some(standby), until) = (&self.standby, Instant::now() + SILENCE) else { return Ok(()) };
-        while with.undurable.iter().any(|(_, ticket, _)| !standby.is_durable(*ticket)) {
+        while with.undurable.iter().any(|(_, ticket)| !standby.is_durable(*ticket)) {
             if Instant::now() >= until {
                 return Err(io::Error::other("what was handed over can't be flushed here"));
             }

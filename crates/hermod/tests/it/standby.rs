@@ -13,14 +13,28 @@ use crate::server::{HANG, Ports, Server, free_port, hermod, run, serve, until};
 use crate::stomp::Stomp;
 
 /// A log so small that files leave it all the time.
-const SMALL: [&str; 6] =
-    ["--journal-max-bytes", "2MiB", "--journal-file-bytes", "256KiB", "--limits-max-message-size", "64KiB"];
+const SMALL: &[&str] =
+    &["--journal-max-bytes", "2MiB", "--journal-file-bytes", "256KiB", "--limits-max-message-size", "64KiB"];
+
+/// A log of a few seconds of load. When nothing is kept for a follower, files leave from 8 MiB on.
+const LARGER: &[&str] = &[
+    "--journal-max-bytes",
+    "32MiB",
+    "--journal-file-bytes",
+    "1MiB",
+    "--limits-max-message-size",
+    "64KiB",
+    "--nodes-keep",
+    "24MiB",
+];
 
 /// A node with its directory and its ports, whatever it does now.
 struct Node {
     folder: tempfile::TempDir,
     ports: Ports,
     nodes: String,
+    /// The flags of its log.
+    log: &'static [&'static str],
 }
 
 /// A process that follows.
@@ -38,8 +52,12 @@ impl Drop for Follower {
 
 impl Node {
     fn new() -> Self {
+        Self::with(SMALL)
+    }
+
+    fn with(log: &'static [&'static str]) -> Self {
         let nodes = format!("127.0.0.1:{}", free_port());
-        Self { folder: tempfile::tempdir().unwrap(), ports: Ports::free(), nodes }
+        Self { folder: tempfile::tempdir().unwrap(), ports: Ports::free(), nodes, log }
     }
 
     fn data(&self) -> &Path {
@@ -49,7 +67,7 @@ impl Node {
     /// Has it serve.
     fn serve(&self) -> Server {
         let mut command = serve(self.data(), self.ports);
-        Server::spawn(command.args(SMALL).args(["--nodes-listen", &self.nodes]), self.ports)
+        Server::spawn(command.args(self.log).args(["--nodes-listen", &self.nodes]), self.ports)
     }
 
     /// A token for another node.
@@ -64,7 +82,7 @@ impl Node {
         let mut command = serve(self.data(), self.ports);
         let flags: Vec<_> = command.get_args().skip(1).map(ToOwned::to_owned).collect();
         command = hermod("standby", self.data());
-        command.args(flags.iter().skip(2)).args(SMALL).args(["--nodes-listen", &self.nodes]).args(arguments);
+        command.args(flags.iter().skip(2)).args(self.log).args(["--nodes-listen", &self.nodes]).args(arguments);
         let mut child = command.stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
         let (sender, log) = channel();
         let stderr = child.stderr.take().unwrap();
@@ -115,9 +133,13 @@ impl Follower {
         }
     }
 
-    fn stop(mut self) {
+    fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
-        assert!(std::process::Command::new("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
+        assert!(std::process::Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+    }
+
+    fn stop(mut self) {
+        self.signal("TERM");
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
     }
 }
@@ -269,6 +291,56 @@ fn a_standby_that_comes_too_late_begins_with_a_new_copy_and_survives_kills() {
     standby.until_logged("Server startup complete");
     assert_eq!(two.bodies("q", 40), expected(40));
     assert_eq!(two.bodies("gone", 200).len(), 200);
+}
+
+#[test]
+fn a_standby_that_stood_still_under_load_arrives_with_one_more_copy_at_most() {
+    let (one, two) = (Node::with(LARGER), Node::with(LARGER));
+    let leader = one.serve();
+    let standby = two.follow(&["--token", &one.invite()]);
+    standby.until_logged("connected: following");
+    two.catch_up();
+    let published = Arc::new(AtomicUsize::new(0));
+    let (port, counts) = (one.ports.stomp, Arc::clone(&published));
+    let load = std::thread::spawn(move || {
+        let mut client = Stomp::connect_to(port);
+        let body = "y".repeat(60_000);
+        // Until its broker ends.
+        loop {
+            client.publish("load", &body);
+            counts.fetch_add(1, Ordering::Release);
+        }
+    });
+    let more = |count: usize| {
+        let before = published.load(Ordering::Acquire);
+        until("more messages", || published.load(Ordering::Acquire) >= before + count);
+    };
+    // More than is on its way at most, 4 MiB, and than the log has by itself. It is kept for it.
+    more(20);
+    standby.signal("STOP");
+    more(290);
+    let (code, rows, _) = run(hermod("cluster", one.data()).args(["status", "--json"]));
+    let rows: serde_json::Value = serde_json::from_str(&rows).unwrap();
+    assert!(code == 0 && rows[0]["kept_bytes"].as_u64().unwrap() >= 16_000_000, "{rows}");
+    standby.signal("CONT");
+    two.catch_up();
+    let copies = two.status()["copies"].as_u64().unwrap();
+    assert_eq!(copies, 1, "it goes on where it was");
+    // Beyond that, and beyond what is on its way, a copy brings it back, whatever the load.
+    standby.signal("STOP");
+    more(460);
+    standby.signal("CONT");
+    two.catch_up();
+    more(50);
+    two.catch_up();
+    let status = two.status();
+    assert!(status["copies"].as_u64().unwrap() <= copies + 1, "{status}");
+    leader.signal("KILL");
+    leader.wait();
+    assert!(load.join().is_err(), "its connection was closed");
+    let (code, text, error) = two.promote(&["--yes"]);
+    assert_eq!(code, 0, "{text}{error}");
+    standby.until_logged("Server startup complete");
 }
 
 #[test]

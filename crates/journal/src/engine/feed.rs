@@ -126,6 +126,8 @@ pub struct Feed {
     at: Option<Place>,
     /// The last batch that was read.
     passed: u64,
+    /// Where what came next would have lain when nothing was missing.
+    next_file: Option<u32>,
     /// From which file on bodies were held, as of the time when so many batches had been begun.
     held: Option<(u64, u32)>,
     /// The horizon that was told last.
@@ -136,7 +138,7 @@ impl Journal {
     /// What a journal is sent that has so many entries of each log, and none of the others.
     pub fn feed(&self, known: impl IntoIterator<Item = (LogId, u64)>) -> Feed {
         let known = known.into_iter().collect();
-        Feed { journal: self.clone(), known, at: None, passed: 0, held: None, told: 0 }
+        Feed { journal: self.clone(), known, at: None, passed: 0, next_file: None, held: None, told: 0 }
     }
 
     /// All batches from the first of a file on.
@@ -180,6 +182,17 @@ impl Feed {
         self.passed
     }
 
+    /// The oldest file that has something which was not read for the other journal yet. None before
+    /// the first [`Feed::pull`].
+    pub fn needs(&self) -> Option<u32> {
+        self.at.map(|place| place.file).or(self.next_file)
+    }
+
+    /// Whether all was read that has been appended.
+    pub fn has_all(&self) -> bool {
+        self.journal.engine().with_buffer(|buffer| buffer.last_sequence()).is_none_or(|last| last <= self.passed)
+    }
+
     /// How much is left of what is flushed.
     pub fn behind(&self) -> Behind {
         let engine = self.journal.engine();
@@ -209,11 +222,13 @@ impl Feed {
 
     /// Finds the first entry to send; false if there is none.
     fn begin(&mut self, engine: &Engine) -> Result<bool, FeedError> {
-        let looked = engine.with_buffer(|buffer| (buffer.first_missing(&self.known), buffer.last_sequence()));
-        let Some((found, last)) = looked else { return Ok(false) };
+        let looked = engine.with_buffer(|buffer| {
+            (buffer.first_missing(&self.known), buffer.last_sequence(), buffer.first_pending().file)
+        });
+        let Some((found, last, file)) = looked else { return Ok(false) };
         match found? {
             Some((file, offset)) => self.at = Some(Place { file, offset, sequence: None }),
-            None => self.passed = last,
+            None => (self.passed, self.next_file) = (last, Some(file)),
         }
         Ok(self.at.is_some())
     }

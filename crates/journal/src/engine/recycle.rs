@@ -101,6 +101,7 @@ impl Recycler {
 impl Log {
     /// Whether the background has something to do. Called after each flush.
     pub(crate) fn background_due(&self, buffer: &mut Buffer) -> bool {
+        self.give_up_kept(buffer);
         let unready = self.ring.ready() <= buffer.table.head_generation();
         if self.pinned.load(Ordering::Relaxed) {
             return unready;
@@ -123,7 +124,8 @@ impl Log {
         large || buffer.recycle.relieve || buffer.is_outdated() || self.pressed(buffer)
     }
 
-    fn pressed(&self, buffer: &mut Buffer) -> bool {
+    /// Whether the room for publishes comes to its end.
+    pub(super) fn pressed(&self, buffer: &mut Buffer) -> bool {
         let thresholds = self.thresholds(buffer.sizes);
         self.room(buffer) <= thresholds.reserve + thresholds.headroom + 2 * thresholds.hysteresis
     }
@@ -139,12 +141,13 @@ impl Log {
 }
 
 /// Whether the oldest file can be taken out of the log. All of it is written, no reference to it
-/// can be added any more, and no group is open in it.
+/// can be added any more, no group is open in it, and it is kept for none that follows.
 fn can_leave(buffer: &Buffer) -> bool {
     let oldest = buffer.table.oldest();
     let written = buffer.first_pending().file > oldest.generation;
     let sent = buffer.recycle.received.as_ref().is_none_or(|received| received.lets_go(oldest.generation));
-    buffer.table.len() > 1 && written && oldest.holds == 0 && sent && !buffer.groups.hold(oldest.generation)
+    let free = oldest.holds == 0 && !buffer.groups.hold(oldest.generation) && !buffer.recycle.keeps.hold(&buffer.table);
+    buffer.table.len() > 1 && written && sent && free
 }
 
 /// Whether only the facts of its owners keep the oldest file.
@@ -163,7 +166,11 @@ impl Engine {
             self.fail(log, &error);
             return false;
         }
-        let to_copy = self.with_buffer(|buffer| buffer.table.to_copy()).unwrap_or(0);
+        let looked = self.with_buffer(|buffer| {
+            log.give_up_kept(buffer);
+            buffer.table.to_copy()
+        });
+        let to_copy = looked.unwrap_or(0);
         log.needs.to_copy.store(to_copy, Ordering::Relaxed);
         let pinned = log.pinned.load(Ordering::Relaxed);
         let progress = !pinned && self.advance_recycling(log, &mut recycler, activity);
@@ -363,6 +370,7 @@ fn choose_file(log: &Log, recycler: &mut Recycler, buffer: &mut Buffer, activity
     if recycler.budget == 0 && !buffer.recycle.relieve && !outdated && buffer.table.oldest().live == 0 {
         return None;
     }
+    buffer.recycle.keeps.leave(buffer.table.oldest().generation);
     let oldest = buffer.table.oldest();
     // Once it has begun, the whole log is put into this version's format.
     buffer.recycle.relieve = oldest.generation + 1 < buffer.recycle.current_from;

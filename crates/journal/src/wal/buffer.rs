@@ -16,6 +16,7 @@ use parking_lot::RwLock;
 
 use super::batch::{Batch, BatchKind, HEADER, footprint};
 use super::entries::Entries;
+use super::keeps::Keeps;
 use super::received::Received;
 use super::table::{LogFile, Table};
 use super::tails::{Missing, Tails};
@@ -97,6 +98,8 @@ pub(crate) struct Recycle {
     pub(crate) awaited_group: Option<u64>,
     /// What may still be needed of the entries that came from elsewhere, in a journal that follows.
     pub(crate) received: Option<Received>,
+    /// What is kept for those that follow.
+    pub(crate) keeps: Keeps,
 }
 
 /// A batch that is not durable.
@@ -140,6 +143,7 @@ impl Buffer {
                 current_from: 0,
                 awaited_group: None,
                 received: None,
+                keeps: Keeps::default(),
             },
         }
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use journal::{
-    Activity, Address, Chunk, Counted, Entry, Fed, Feed, FeedError, FollowedState, Follower, Journal, LogEnd, LogId,
-    Options, Owner, Refused, Replay, Stepper,
+    Activity, Address, Chunk, Counted, Entry, Fed, Feed, FeedError, FollowedState, Follower, Journal, Keeping, LogEnd,
+    LogId, Options, Owner, Refused, Replay, Stepper,
 };
 use testkit::sim_disk::SimDisk;
 
@@ -227,4 +227,52 @@ fn only_what_is_flushed_and_still_in_the_log_is_sent() {
         }
     };
     assert!(matches!(late, FeedError::Gone { .. }), "{late}");
+}
+
+/// Appends so many entries of two blocks each, and lets all leave that can.
+fn turn(journal: &Journal, steps: &Stepper, entries: usize) {
+    for _ in 0..entries {
+        say(journal, LogId::SYSTEM.owner(1), &[0; 4000]);
+        steps.flush().unwrap();
+        journal.relieve();
+        while steps.background(Activity::Busy) {}
+    }
+}
+
+#[test]
+fn what_a_follower_needs_stays_in_the_log_up_to_a_bound() {
+    let file = 64 << 10;
+    for (keeping, entries, is_kept) in [
+        (Keeping::UpTo(4 * file), 30, true),
+        (Keeping::UpTo(4 * file), 60, false),
+        (Keeping::WhileThereIsRoom(8 * file), 10, true),
+        (Keeping::WhileThereIsRoom(8 * file), 60, false),
+        // What must always be taken comes first.
+        (Keeping::All, 35, true),
+        (Keeping::All, 200, false),
+    ] {
+        let disk = disk();
+        let (journal, steps) = leader(&disk);
+        say(&journal, LogId::SYSTEM.owner(1), b"one");
+        steps.flush().unwrap();
+        let (mut feed, mut kept) = (journal.feed([]), journal.keep(keeping));
+        assert_eq!(entry(&mut feed).end().index, 1);
+        kept.needs(feed.needs().unwrap());
+        turn(&journal, &steps, entries);
+        assert_eq!(kept.bytes().is_some(), is_kept, "{keeping:?} {entries}");
+        if !is_kept {
+            let gone = journal.feed([(LogId::SYSTEM, 1)]).pull();
+            assert!(matches!(gone, Err(FeedError::Gone { .. })), "{keeping:?} {entries}: {gone:?}");
+            continue;
+        }
+        assert!(kept.bytes().unwrap() >= 8192 * entries as u64);
+        for index in 2..=1 + entries as u64 {
+            assert_eq!(entry(&mut feed).end().index, index);
+        }
+        // What was sent goes.
+        kept.needs(feed.needs().unwrap());
+        let oldest = journal.stats().oldest_file;
+        turn(&journal, &steps, 1);
+        assert!(journal.stats().oldest_file > oldest || entries < 20, "{keeping:?} {entries}");
+    }
 }

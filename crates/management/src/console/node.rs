@@ -133,7 +133,7 @@ fn listeners(source: &Source) -> Markup {
 
 /// The nodes that follow this one.
 fn followers(source: &Source) -> Markup {
-    let lag = ["Entries missing", "Bytes missing", "Time behind"].map(Column::number);
+    let lag = ["Entries missing", "Bytes missing", "Time behind", "Log kept"].map(Column::number);
     let columns: Vec<_> = ["Node", "From", "State"].map(Column::text).into_iter().chain(lag).collect();
     let row = |one: FollowerRow| {
         let behind = std::time::Duration::from_millis(one.lag_ms);
@@ -141,8 +141,9 @@ fn followers(source: &Source) -> Markup {
         let (entries, bytes) = (html! { (one.lag_entries) }, figure::bytes(one.lag_bytes));
         let lag = [entries, bytes, html! { (quantity::span(behind)) }];
         let lag = lag.map(|figure| html! { @if is_copying { "–" } @else { (figure) } });
+        let kept = figure::bytes(one.kept_bytes);
         let node = [html! { code { (one.name) } }, html! { code { (one.address) } }, html! { (one.state) }];
-        node.into_iter().chain(lag).collect()
+        node.into_iter().chain(lag).chain([kept]).collect()
     };
     let rows: Vec<Vec<Markup>> = source.followers().into_iter().map(row).collect();
     table("followers", &columns, &rows, html! { "No node follows this one." })

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nodes::{
-    Came, Credentials, Event, FORMAT, Hello, Identity, Link, Listener, NodeId, Receiver, Refusal, Replaced, Serving,
-    Token, connect, join, longest_sent, tell,
+    Came, Credentials, Doing, Event, FORMAT, FollowerStatus, Hello, Identity, Link, Listener, NodeId, Receiver,
+    Refusal, Replaced, Serving, Token, connect, join, longest_sent, tell,
 };
 use parking_lot::Mutex;
 use testkit::broker::{Setup, TestBroker};
@@ -32,13 +32,15 @@ impl Leader {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
         let (replaced, quiet) = (Arc::<Mutex<Vec<Replaced>>>::default(), Arc::new(AtomicBool::new(false)));
-        let (feeding, copying, told, is_quiet) =
-            (broker.broker.clone(), broker.broker.clone(), Arc::clone(&replaced), Arc::clone(&quiet));
+        let [feeding, copying, keeping] = [(); 3].map(|()| broker.broker.clone());
+        let (told, is_quiet) = (Arc::clone(&replaced), Arc::clone(&quiet));
         let serving = Serving {
             hello: hello(&identity, term, "leader"),
             identity,
             feed: Box::new(move |ends| feeding.feed(ends)),
             backup: Box::new(move |to| copying.backup(to)),
+            keep: Box::new(move |most| keeping.keep_log(most)),
+            most_kept: 4 << 20,
             replaced: Box::new(move |by| {
                 told.lock().push(by);
                 Ok(())
@@ -52,6 +54,18 @@ impl Leader {
     fn token(&self, until: u64) -> Token {
         let identity = Identity::load(self.folder.path()).unwrap().unwrap();
         identity.invite(&self.address.to_string(), 1000, until).unwrap()
+    }
+
+    /// The one follower, once it does this.
+    fn follower(&self, doing: Doing) -> FollowerStatus {
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            match self.listener.as_ref().unwrap().followers().list().as_slice() {
+                [one] if one.doing == doing => return one.clone(),
+                other => assert!(Instant::now() < until, "none is {doing:?}: {other:?}"),
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     fn refused(&self) -> u64 {
@@ -124,8 +138,16 @@ fn a_node_joins_by_a_token_once_and_follows_then() {
     receiver.follow(Vec::new());
     let found = events(&mut link, &mut receiver, |event| matches!(event, Event::Entry(_)));
     assert!(!found.is_empty());
-    let followers = leader.listener.as_ref().unwrap().followers().list();
-    assert_eq!((followers.len(), followers[0].node, followers[0].copying), (1, kept.node, false));
+    assert_eq!(leader.follower(Doing::Following).node, kept.node);
+    // Its connection ends: the log is kept for it until it is back.
+    drop(link);
+    assert!(leader.follower(Doing::Away).kept_bytes > 0);
+    let mut link = connect(&token.address, &Credentials::of(&kept).unwrap()).unwrap();
+    let mut receiver = Receiver::new(&me, 1 << 20, longest_sent(1 << 20));
+    events(&mut link, &mut receiver, |event| matches!(event, Event::Greeted(_)));
+    receiver.follow(Vec::new());
+    events(&mut link, &mut receiver, |event| matches!(event, Event::Entry(_)));
+    assert_eq!(leader.follower(Doing::Following).node, kept.node);
 
     // It takes over: the leader says that this was all once it is quiet.
     receiver.ask_to_hand_over();
