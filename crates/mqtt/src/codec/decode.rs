@@ -180,6 +180,8 @@ fn connect<'a>(unused: u8, reader: &mut Reader<'a>) -> Result<Connect<'a>, Viola
 
 fn conn_ack<'a>(reader: &mut Reader<'a>, version: Version) -> Result<ConnAck<'a>, Violation> {
     let flags = reader.u8()?;
+    // In 3.1 this byte means nothing (3.2 of its specification).
+    let flags = if version == Version::V3_1 { 0 } else { flags };
     if flags > 1 {
         return Err(Violation::ConnAckFlags);
     }
