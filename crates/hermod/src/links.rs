@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use broker::Broker;
-use management::{FollowerRow, Source};
+use management::{FollowerRow, ListenerRow, Source};
 use nodes::{Credentials, Doing, Hello, Identity, Listener, Replaced, Role, Serving, Standing};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -26,6 +26,20 @@ use crate::worker::{Rest, Worker};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often the node is told that was replaced, while it can't be reached: at first, and at last.
 const TELL: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
+
+/// What management calls the listener for nodes: RabbitMQ's name for its own.
+pub(crate) const CLUSTERING: &str = "clustering";
+
+/// The listener for nodes, as others reach it; none without `nodes.listen`.
+pub(crate) fn listener(settings: &Settings) -> Option<ListenerRow> {
+    settings.listen.nodes.listen?;
+    Some(ListenerRow {
+        protocol: CLUSTERING.to_owned(),
+        address: settings.listen.nodes.reached_at(),
+        name: "nodes.listen".to_owned(),
+        terms: vec!["TLS of the cluster".to_owned()],
+    })
+}
 
 /// Refuses to serve a data directory that follows another node, or whose place another one has.
 /// Finishes a copy that was being put into it.
@@ -121,11 +135,9 @@ impl Links {
             }
             let socket = TcpListener::bind(listen)
                 .map_err(|error| Exit::System.because(format!("nodes.listen: {listen}: {error}")))?;
-            let bound = socket.local_addr().unwrap_or(listen);
             let most_kept = settings.listen.nodes.keep.unwrap_or_else(|| broker.overview().journal.max_bytes / 2);
             let serving = serving((identity, hello), directory, broker, &links.fence, most_kept);
             links.listener = Some(Listener::start(socket, serving).map_err(failed)?);
-            tracing::info!(target: START, "listening for nodes on {bound}, TLS of the cluster");
         }
         Ok(links)
     }

@@ -93,8 +93,9 @@ pub(crate) fn serve(
     let watch = Arc::new(Watch::default());
     let workers = start_workers(settings, &broker, &watch).map_err(|error| thread_failure(&error))?;
     let net = Net::start(io_threads(settings), net_settings(settings)).map_err(|error| thread_failure(&error))?;
-    let (entrances, rows, endpoints) =
+    let (entrances, mut rows, endpoints) =
         listeners::furnish(settings, &broker, bound, &certificates, http_limits(settings));
+    rows.extend(links::listener(settings));
     let facts = Facts { recent, ..facts(settings, &directory, rows, started) };
     let source = Arc::new(Source::new(
         broker.clone(),

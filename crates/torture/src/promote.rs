@@ -158,7 +158,7 @@ impl Pair {
         let mut pair = Self { binary: copy, nodes: [node("a", first), node("b", second)], next: 0 };
         pair.nodes[0].child = Some(pair.start(0, &["serve"])?);
         pair.serves(0)?;
-        let token = pair.ask(0, &["cluster", "invite", "--nodes-listen", &pair.nodes[0].nodes])?;
+        let token = pair.ask(0, &["cluster", "invite"])?;
         pair.nodes[1].child = Some(pair.start(1, &["standby", "--token", token.trim()])?);
         Ok(pair)
     }

@@ -16,6 +16,7 @@ use crate::cli::table;
 use crate::config::value;
 use crate::data_dir;
 use crate::exit::{Exit, Failure};
+use crate::links::CLUSTERING;
 
 /// How long a token may be used, at most.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -96,13 +97,8 @@ fn invite(server: &Server, directory: &Path, time: &str) -> Result<(), Failure> 
     if time.is_zero() || time > LONGEST {
         return Err(wrong("a token can be used for a second to seven days"));
     }
-    let address = server.settings.listen.nodes.reached_at();
-    if address.is_empty() {
-        return Err(Exit::Config.because(
-            "nodes.listen is not set, so no node could join: set it, restart the broker, and name the same settings here",
-        ));
-    }
     check_owner(directory)?;
+    let address = invited_to(server)?;
     let identity = match Identity::load(directory).map_err(failed(directory))? {
         Some(identity) => identity,
         None => Identity::create(directory).map_err(failed(directory))?,
@@ -110,6 +106,27 @@ fn invite(server: &Server, directory: &Path, time: &str) -> Result<(), Failure> 
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs());
     let token = identity.invite(&address, now, now + time.as_secs()).map_err(failed(directory))?;
     show(&format!("{}\n", token.text()))
+}
+
+/// Where others reach this node: as the settings here say, else as the running broker does.
+fn invited_to(server: &Server) -> Result<String, Failure> {
+    let known = server.settings.listen.nodes.reached_at();
+    if !known.is_empty() {
+        return Ok(known);
+    }
+    let unknown = |why: &str| {
+        let what = "so no node could join: set it for the broker, restart that, and run this while it serves";
+        Exit::Config.because(format!("nodes.listen is not set{why}, {what}"))
+    };
+    match ask(server, &Request::Status) {
+        Ok(Answer::Status(status)) => {
+            let mut listeners = status.server.listeners.into_iter();
+            let row = listeners.find(|row| row.protocol == CLUSTERING);
+            row.map(|row| row.address).ok_or_else(|| unknown(" there"))
+        }
+        Ok(other) => Err(strange(&other)),
+        Err(failure) => Err(unknown(&format!(" here, and the broker can't be asked for it ({})", failure.text))),
+    }
 }
 
 fn reinstate(directory: &Path) -> Result<(), Failure> {
@@ -135,6 +152,14 @@ pub(crate) fn standby(server: &Server) -> Result<Option<StandbyRow>, Failure> {
     }
 }
 
+/// The nodes that follow this one, which serves.
+pub(crate) fn followers(server: &Server) -> Result<Vec<FollowerRow>, Failure> {
+    match ask(server, &Request::Followers)? {
+        Answer::Followers(followers) => Ok(followers),
+        other => Err(strange(&other)),
+    }
+}
+
 fn status(server: &Server, form: Form) -> Result<(), Failure> {
     if let Some(row) = standby(server)? {
         if form == Form::Json {
@@ -143,10 +168,7 @@ fn status(server: &Server, form: Form) -> Result<(), Failure> {
         let rows: Vec<_> = lines(&row).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
         return show(&table::text(&["", ""], &rows));
     }
-    let followers = match ask(server, &Request::Followers)? {
-        Answer::Followers(followers) => followers,
-        other => return Err(strange(&other)),
-    };
+    let followers = followers(server)?;
     if form == Form::Json {
         return show_json(&followers);
     }
@@ -158,16 +180,19 @@ fn status(server: &Server, form: Form) -> Result<(), Failure> {
 }
 
 fn follower(row: &FollowerRow) -> Vec<String> {
-    let lag = if row.state == "copying" {
-        [const { String::new() }; 3]
-    } else {
-        [row.lag_entries.to_string(), value::size(row.lag_bytes), seconds(row.lag_ms)]
+    let lag = [row.lag_entries.to_string(), value::size(row.lag_bytes), seconds(row.lag_ms)];
+    let lag = match row.state.as_str() {
+        "copying" => [const { String::new() }; 3],
+        // How many entries it misses is not counted while it is away.
+        "away" => lag.map(|text| if text == "0" { String::new() } else { text }),
+        _ => lag,
     };
     let kept = value::size(row.kept_bytes);
     [row.name.clone(), row.address.clone(), row.state.clone()].into_iter().chain(lag).chain([kept]).collect()
 }
 
-fn lines(row: &StandbyRow) -> Vec<(&'static str, String)> {
+/// How a standby follows, by name.
+pub(crate) fn lines(row: &StandbyRow) -> Vec<(&'static str, String)> {
     let never = || "never".to_owned();
     let state = if row.trouble.is_empty() { row.state.clone() } else { format!("{}: {}", row.state, row.trouble) };
     let mut lines = vec![

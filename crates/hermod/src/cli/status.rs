@@ -1,26 +1,74 @@
 //! `hermod status`: a summary of a running broker on one screen.
 
 use management::control::{Answer, Request};
-use management::{ConnectionStatus, Status, StorageStatus};
+use management::{ConnectionStatus, FollowerRow, StandbyRow, Status, StorageStatus};
 
 use crate::cli::ask::{Server, ask, strange};
+use crate::cli::cluster;
 use crate::cli::counted;
 use crate::cli::output::{Form, show, show_json};
 use crate::cli::table;
 use crate::config::value::size;
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
+use crate::links::CLUSTERING;
 
 /// Asks and prints.
 pub(crate) fn run(server: &Server, form: Form) -> Result<(), Failure> {
+    // A standby is asked over its control socket alone.
+    if server.remote.is_none()
+        && let Some(row) = cluster::standby(server)?
+    {
+        return standby(&row, form);
+    }
     let status = match ask(server, &Request::Status)? {
         Answer::Status(status) => status,
         other => return Err(strange(&other)),
     };
+    let followers = cluster::followers(server)?;
     if form == Form::Json {
-        return show_json(&status);
+        let mut document = serde_json::to_value(&status).map_err(|error| Exit::Bug.because(error))?;
+        (document["role"], document["followers"]) = ("leader".into(), serde_json::json!(followers));
+        return show_json(&document);
     }
-    let rows: Vec<_> = lines(&status).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    let mut rows = lines(&status);
+    if status.server.listeners.iter().any(|listener| listener.protocol == CLUSTERING) {
+        rows.insert(2, ("role", role(&followers)));
+    }
+    show_lines(rows)
+}
+
+fn show_lines(lines: Vec<(&'static str, String)>) -> Result<(), Failure> {
+    let rows: Vec<_> = lines.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     show(&table::text(&["", ""], &rows))
+}
+
+/// What a standby is, and how far behind.
+fn standby(row: &StandbyRow, form: Form) -> Result<(), Failure> {
+    if form == Form::Json {
+        let mut document = serde_json::to_value(row).map_err(|error| Exit::Bug.because(error))?;
+        document["role"] = "standby".into();
+        return show_json(&document);
+    }
+    let mut rows = vec![("role", format!("standby: {} serves no clients", row.node))];
+    rows.extend(cluster::lines(row));
+    show_lines(rows)
+}
+
+/// That this node leads, and how far behind those are that follow it.
+fn role(followers: &[FollowerRow]) -> String {
+    let behind = |row: &FollowerRow| {
+        let FollowerRow { name, state, lag_entries, lag_bytes, lag_ms, .. } = row;
+        let lag = format!("{}, {} behind", size(*lag_bytes), cluster::seconds(*lag_ms));
+        match state.as_str() {
+            "copying" => format!("{name} is sent a copy"),
+            "away" => format!("{name} is away, {lag}"),
+            _ => format!("{name} follows, {lag_entries} entries, {lag}"),
+        }
+    };
+    match followers {
+        [] => "leader; no node follows it".to_owned(),
+        all => format!("leader; {}", all.iter().map(behind).collect::<Vec<_>>().join("; ")),
+    }
 }
 
 fn lines(status: &Status) -> Vec<(&'static str, String)> {

@@ -72,7 +72,7 @@ impl Node {
 
     /// A token for another node.
     fn invite(&self) -> String {
-        let (code, token, error) = run(hermod("cluster", self.data()).args(["invite", "--nodes-listen", &self.nodes]));
+        let (code, token, error) = run(hermod("cluster", self.data()).args(["invite"]));
         assert_eq!((code, error.as_str()), (0, ""), "{token}");
         token.trim().to_owned()
     }
@@ -167,8 +167,16 @@ fn a_standby_takes_over_from_a_node_that_was_killed_and_fences_it() {
     publish(one.ports.stomp, 30..60);
     two.catch_up();
     // It is there for probes, and for no client.
-    let (code, _, error) = run(hermod("status", two.data()).args([] as [&str; 0]));
+    let (code, _, error) = run(&mut hermod("health", two.data()));
     assert!(code == 69 && error.contains("serves no clients"), "{error}");
+    let (code, text, error) = run(&mut hermod("status", two.data()));
+    let shows = |words: &[&str]| words.iter().all(|words| text.contains(words));
+    assert!(code == 0 && shows(&["standby: ", &one.nodes, "up to date as of", "0 entries"]), "{text}{error}");
+    let (code, text, _) = run(&mut hermod("status", one.data()));
+    assert!(code == 0 && text.contains("leader; ") && text.contains(" follows, 0 entries, "), "{text}");
+    let (code, text, _) = run(hermod("status", one.data()).arg("--json"));
+    let status: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(code == 0 && status["role"] == "leader" && status["followers"][0]["state"] == "following", "{text}");
     assert!(std::net::TcpStream::connect(("127.0.0.1", two.ports.stomp)).is_err());
     let (code, rows, _) = run(hermod("cluster", one.data()).args(["status", "--json"]));
     assert!(code == 0 && rows.contains(r#""state": "following""#) || rows.contains(r#""state":"following""#), "{rows}");
@@ -364,8 +372,13 @@ fn what_can_not_be_followed_is_refused_by_name() {
     assert!(code == 77 && error.contains("was used before"), "{error}");
     let (code, _, error) = run(hermod("promote", one.data()).args(["--yes"]));
     assert!(code == 73 && error.contains("follows none"), "{error}");
-    let (code, _, error) = run(hermod("cluster", one.data()).args(["invite"]));
-    assert!(code == 78 && error.contains("nodes.listen is not set"), "{error}");
+    let (code, _, error) = run(hermod("cluster", three.data()).args(["invite"]));
+    assert!(code == 78 && error.contains("nodes.listen is not set here, and the broker can't be asked"), "{error}");
+    let alone = Node::new();
+    let server = Server::spawn(&mut serve(alone.data(), alone.ports), alone.ports);
+    let (code, _, error) = run(hermod("cluster", alone.data()).args(["invite"]));
+    assert!(code == 78 && error.contains("nodes.listen is not set there"), "{error}");
+    drop(server);
     let (code, _, error) = run(hermod("cluster", one.data()).args(["reinstate"]));
     assert!(code == 73 && error.contains("was not replaced"), "{error}");
     // A standby that is the last one with the data can be asked over HTTP whether it lives.
