@@ -100,6 +100,7 @@ use crate::value::Table;
 use accounting::Accounting;
 use consumers::Consumers;
 use departures::Departures;
+use dropped::MissingTarget;
 use enqueue::expires_at;
 use features::Features;
 use filter::Views;
@@ -552,6 +553,11 @@ impl Inner {
     /// Why the queue for its dead letters can't be made, if they wait for it.
     pub(crate) fn unmade(&self) -> Option<&str> {
         self.departures.unmade.as_ref().map(|unmade| &*unmade.why)
+    }
+
+    /// What was missing for its last dead letter that found nothing.
+    pub(crate) fn missing_target(&self) -> Option<&MissingTarget> {
+        self.departures.missing.as_deref()
     }
 
     pub(crate) fn bytes(&self) -> usize {

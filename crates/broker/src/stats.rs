@@ -144,8 +144,8 @@ pub struct Deliveries {
 pub struct Deaths {
     /// Deaths of messages that had a dead-letter exchange.
     pub dead_lettered: [Counter; 4],
-    /// Dead letters that no queue took.
-    pub dead_letters_dropped: Counter,
+    /// Dead letters that no queue took, in the order of [`crate::DEAD_LETTERS_DROPPED`].
+    pub dead_letters_dropped: [Counter; 4],
     /// Deaths of messages that had no dead-letter exchange.
     pub lost: [Counter; 4],
     /// Dead letters that were redriven.

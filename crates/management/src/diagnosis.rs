@@ -66,6 +66,9 @@ pub struct FiguresRow {
     pub next_due_in_ms: Option<u64>,
     /// Milliseconds since anything happened to the queue.
     pub idle_ms: u64,
+    /// Dead letters dropped since the start because their exchange or queue was not there.
+    #[serde(default)]
+    pub dead_letters_unroutable: u64,
 }
 
 /// One consumer.
@@ -115,6 +118,7 @@ pub(crate) fn short(cause: Cause) -> &'static str {
         Cause::WaitsForDisk => "waits for the disk",
         Cause::Full => "full",
         Cause::Alarm => "publishers stopped by an alarm",
+        Cause::NoTarget => "dead letters have nowhere to go",
         Cause::NoPublishes => "nothing is published",
     }
 }
@@ -149,6 +153,7 @@ impl DiagnosisRow {
                 oldest_unacknowledged_age_ms: found.ages.oldest_unsettled.map(since),
                 next_due_in_ms: found.ages.next_due.map(|due| due.saturating_sub(found.at)),
                 idle_ms: since(found.ages.active),
+                dead_letters_unroutable: queue.figures.totals.targetless,
             },
             consumer_details: holders.into_iter().take(NAMED).map(holder_row).collect(),
         }
@@ -279,12 +284,26 @@ fn evidence(cause: Cause, found: &Diagnosis) -> String {
             let names = alarms(found.alarms).join(" and ");
             format!("The broker is low on {names}: publishers wait, consumers are served.")
         }
+        Cause::NoTarget => no_target(found),
         Cause::NoPublishes => {
             let idle = lasting(found.at.saturating_sub(found.ages.active));
             let all = several(queue.figures.totals.published, "message has come", "messages have come");
             format!("Nothing has happened for {idle}. Since the start {all}.")
         }
     }
+}
+
+/// What dead letters should have gone to.
+fn no_target(found: &Diagnosis) -> String {
+    let count = several(found.queue.figures.totals.targetless, "dead letter", "dead letters");
+    let Some(missing) = &found.missing else { return format!("{count} dropped since the start.") };
+    let ago = lasting(found.at.saturating_sub(missing.at));
+    let what = match (missing.exchange.as_str(), &missing.routing_key) {
+        (exchange, None) => format!("there is no exchange '{exchange}'"),
+        ("", Some(queue)) => format!("there is no queue '{queue}'"),
+        (exchange, Some(key)) => format!("exchange '{exchange}' has no queue for the routing key '{key}'"),
+    };
+    format!("{count} dropped since the start, the last {ago} ago, since {what}.")
 }
 
 /// Which consumers hold as much as they may, and who of them most.
@@ -334,6 +353,7 @@ fn advice(cause: Cause) -> &'static str {
         Cause::Delayed => "Nothing: they come at their time.",
         Cause::WaitsForDisk => "Nothing, if it passes. If it stays, look at the disk.",
         Cause::Full => "Add consumers, or raise its limit.",
+        Cause::NoTarget => "Declare what is missing, or change where dead letters go: until then they are lost.",
         Cause::Alarm => "Let consumers make room, or raise the limit: docs/manual/alarms.md.",
         Cause::NoPublishes => "If messages should come, look at the exchange and its bindings.",
     }
@@ -341,7 +361,7 @@ fn advice(cause: Cause) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use broker::{Ages, Causes, QueueReport};
+    use broker::{Ages, Causes, MissingTarget, QueueReport};
 
     use super::*;
 
@@ -355,6 +375,7 @@ mod tests {
             consumers: Vec::new(),
             ages,
             unmade: None,
+            missing: None,
             alarms: broker::AlarmsUp::default(),
             at: 2_461_000,
         }
@@ -384,6 +405,24 @@ mod tests {
         assert_eq!((row.state.as_str(), row.sentence.as_str()), ("moving", "It moves"));
         let row = DiagnosisRow::of(&found(Some(Cause::NoPublishes), 0));
         assert_eq!((row.state.as_str(), row.sentence.as_str()), ("empty", "It is empty"));
+    }
+
+    #[test]
+    fn what_dead_letters_lack_is_named_beside_how_the_queue_is() {
+        for (exchange, key, what) in [
+            ("dlx", None, "there is no exchange 'dlx'"),
+            ("", Some("dead"), "there is no queue 'dead'"),
+            ("dlx", Some("k"), "exchange 'dlx' has no queue for the routing key 'k'"),
+        ] {
+            let mut found = found(Some(Cause::NoTarget), 7);
+            found.queue.figures.totals.targetless = 3;
+            let (exchange, routing_key) = (exchange.to_owned(), key.map(str::to_owned));
+            found.missing = Some(MissingTarget { at: 2_401_000, exchange, routing_key });
+            let row = DiagnosisRow::of(&found);
+            assert_eq!((row.state.as_str(), row.figures.dead_letters_unroutable), ("moving", 3));
+            let others: Vec<_> = row.others().map(|cause| cause.evidence.as_str()).collect();
+            assert_eq!(others, [format!("3 dead letters dropped since the start, the last 1 min ago, since {what}.")]);
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! made for RabbitMQ work. Figures of Hermod alone start with `hermod_`. A figure that is not known
 //! is left out.
 
-use broker::{Durations, Held, Left, Overview, QueueReport, Sizes, Totals};
+use broker::{DEAD_LETTERS_DROPPED, Durations, Held, Left, Overview, QueueReport, Sizes, Totals};
 
 use crate::counters::{ALL_LENGTHS, CHURN, Counter, LENGTHS, OF_QUEUES, TRAFFIC, counter};
 use crate::exposition::Exposition;
@@ -190,10 +190,12 @@ fn messages(out: &mut Exposition, overview: &Overview) {
     out.family("hermod_dropped_total", "counter", "Messages given up without a queue or a client to tell");
     for (reason, count) in [
         ("unroutable", &publishes.unroutable_dropped),
-        ("dead_letter_unroutable", &deaths.dead_letters_dropped),
         ("alarm", &publishes.parked_dropped),
         ("unread", &deliveries.unread_dropped),
     ] {
+        out.sample("hermod_dropped_total", &[("reason", reason)], count.get());
+    }
+    for (reason, count) in DEAD_LETTERS_DROPPED.iter().zip(&deaths.dead_letters_dropped) {
         out.sample("hermod_dropped_total", &[("reason", reason)], count.get());
     }
     for (reason, count) in REASONS.iter().zip(&deaths.lost) {

@@ -221,6 +221,7 @@ impl Script {
             (Some(report), "delayed") => report.delayed.to_string(),
             (Some(report), "duplicates") => report.duplicates.to_string(),
             (Some(report), "superseded") => report.superseded.to_string(),
+            (Some(report), "targetless") => report.figures.totals.targetless.to_string(),
             (Some(report), _) => format!("{} {}", report.ready, report.unacked),
             (None, _) => "none".to_owned(),
         }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use journal::{Admission, Group, Ticket};
 
 use crate::arguments::QueueArguments;
+use crate::arguments::dead_letters::DeadLetters;
 use crate::catalog::Unrouted;
 use crate::engine::bounds::{STEPS_PER_ENTRY, STORED_BESIDES, TURN_ENTRIES};
 use crate::engine::dead_letter::postponed::{LIKELY_BYTES, Pick};
@@ -28,7 +29,7 @@ use crate::message::annotations::{Annotations, Death, merge};
 use crate::message::cc::{CC, Copies, named_keys};
 use crate::message::{Arena, Head, Message};
 use crate::queue::arrival::{Arrival, Work};
-use crate::queue::dropped::Nowhere;
+use crate::queue::dropped::{MissingTarget, Nowhere};
 use crate::queue::{Dying, MessageIdentity, Queue, Reason, Visit};
 use crate::routing::{Envelope, STEPS};
 
@@ -106,6 +107,25 @@ impl Budget {
 
     fn charge(&mut self, entries: usize) {
         self.left = self.left.saturating_sub(entries.max(1));
+    }
+}
+
+/// The dead letters of a chunk whose exchange or queue is not there.
+#[derive(Debug, Default)]
+struct Missing {
+    count: u64,
+    last: Option<MissingTarget>,
+}
+
+impl Missing {
+    #[cold]
+    fn note(&mut self, why: Nowhere, way: Option<&DeadLetters>, message: &Message, now: u64) {
+        let Some(way) = way else { return };
+        let key = way.routing_key.as_deref().unwrap_or_else(|| message.routing_key());
+        if let Some(missing) = MissingTarget::of(why, (&way.exchange, key), now) {
+            self.count += 1;
+            self.last = Some(missing);
+        }
     }
 }
 
@@ -311,7 +331,7 @@ impl Engine {
         let mut targets = Vec::with_capacity(chunk.len());
         let (mut leave, mut stay) = (Vec::with_capacity(chunk.len()), Vec::new());
         let arguments = queue.arguments(self);
-        let mut wait = Vec::new();
+        let (mut wait, mut missing) = (Vec::new(), Missing::default());
         let mut chunk = chunk.into_iter();
         while let Some(dead) = chunk.next() {
             let stays = budget.is_spent() || !self.has_queue_for(queue, &arguments, dead.reason, now);
@@ -336,13 +356,17 @@ impl Engine {
                     targets.push(queues);
                 }
                 Err(why) => {
-                    self.totals.deaths.dead_letters_dropped.add(1);
+                    self.totals.deaths.dead_letters_dropped[why.kind()].add(1);
                     if let Some(message) = &dead.message {
+                        missing.note(why, arguments.dead_letters.of(dead.reason), message, now);
                         self.note_unroutable(&queue.vhost, Some((&queue.name, why)), message, now);
                     }
                 }
             }
             leave.push(dead);
+        }
+        if let Some(last) = missing.last {
+            queue.note_missing(missing.count, last, self);
         }
         if !stay.is_empty() {
             // A consumer that rejected one must not get it again after a restart.
@@ -421,9 +445,8 @@ impl Engine {
         budget: &mut Budget,
     ) -> Result<Hop, Nowhere> {
         budget.charge(1);
-        let unroutable = Nowhere::Unroutable;
-        let way = arguments.dead_letters.of(dead.reason).ok_or(unroutable)?;
-        let message = dead.message.as_ref().ok_or(unroutable)?;
+        let way = arguments.dead_letters.of(dead.reason).ok_or(Nowhere::NoWay)?;
+        let message = dead.message.as_ref().ok_or(Nowhere::NoWay)?;
         // A routing key of the queue's arguments replaces all keys of the message, also at its next
         // death.
         let (key, copies) = match (way.routing_key.as_deref(), message.copies()) {
@@ -433,21 +456,24 @@ impl Engine {
         };
         let read = || self.dialects.read_message(message).ok();
         let mut annotations = self.marks_after(queue, message, dead, now);
-        let vhost = self.catalog.vhost(&queue.vhost).ok_or(unroutable)?;
+        let vhost = self.catalog.vhost(&queue.vhost).ok_or(Nowhere::NoWay)?;
         let envelope = Envelope::new(key, copies, &read);
         let routed = vhost.tables.read().route(&way.exchange, &envelope);
         let (steps, entries) = routed.as_ref().map_or((STEPS, 0), |routing| (routing.steps, routing.queues.len()));
         budget.charge(entries + steps as usize / STEPS_PER_ENTRY);
         let mut routing = routed.map_err(|why| match why {
-            Unrouted::NoExchange => unroutable,
+            Unrouted::NoExchange => Nowhere::NoExchange,
             Unrouted::TooMuch { .. } => Nowhere::OutOfSteps,
         })?;
+        if routing.queues.is_empty() {
+            return Err(Nowhere::NoQueue);
+        }
         {
             let cycles = annotations.cycles();
             routing.queues.retain(|target| !cycles.contains(&*target.name));
         }
         if routing.queues.is_empty() {
-            return Err(unroutable);
+            return Err(Nowhere::Circle);
         }
         if !annotations.share_moves(routing.queues.len()) {
             return Err(Nowhere::OutOfMoves);
@@ -456,12 +482,13 @@ impl Engine {
             // Its instructions were valid when it was published.
             true => {
                 let published_at = (!message.was_delayed()).then_some(now);
-                self.apply_scheduling(&mut routing, envelope.headers(), published_at, now).map_err(|_| unroutable)?
+                self.apply_scheduling(&mut routing, envelope.headers(), published_at, now)
+                    .map_err(|_| Nowhere::NoWay)?
             }
             false => (routing.queues, None),
         };
         let identity = identity.map(|identity| identity.returning(&queues, &annotations.queues()));
-        let encoded = encoded(&annotations).ok_or(unroutable)?;
+        let encoded = encoded(&annotations).ok_or(Nowhere::NoWay)?;
         let head = Head {
             dialect: message.dialect(),
             persistent: message.persistent(),

@@ -11,6 +11,7 @@ use journal::Group;
 use crate::message::Message;
 use crate::queue::QueueContext;
 use crate::queue::departures::Unmade;
+use crate::queue::dropped::MissingTarget;
 use crate::queue::facts as queue_facts;
 use crate::queue::{Inner, Queue, Show, State, Visit, settle};
 
@@ -67,6 +68,14 @@ impl Queue {
     pub(crate) fn makes_again(&self, context: &QueueContext) -> Option<(u64, Arc<str>)> {
         let inner = self.lock(context);
         inner.departures.unmade.as_ref().map(|unmade| (unmade.again, Arc::clone(&unmade.name)))
+    }
+
+    /// So many of its dead letters were dropped, since what they should go to is not there.
+    #[cold]
+    pub(crate) fn note_missing(&self, count: u64, missing: MissingTarget, context: &QueueContext) {
+        let mut inner = self.lock(context);
+        inner.totals.targetless += count;
+        inner.departures.missing = Some(Box::new(missing));
     }
 
     /// True for a queue that was made for dead letters, has had some, and is empty and not used. It

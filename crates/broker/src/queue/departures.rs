@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use journal::Address;
 
+use crate::queue::dropped::{DroppedEntries, MissingTarget};
 #[cfg(feature = "sabotage")]
 use crate::queue::sabotage::HeldBack;
-use crate::queue::{Dying, Entry, Reason, Said, dropped::DroppedEntries, settle::Settled};
+use crate::queue::{Dying, Entry, Reason, Said, settle::Settled};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -19,6 +20,8 @@ pub(super) struct Departures {
     lost: Option<Box<DroppedEntries>>,
     /// Why the queue for its dead letters can't be made, so that they wait.
     pub(super) unmade: Option<Box<Unmade>>,
+    /// What was missing for its last dead letter that found nothing.
+    pub(super) missing: Option<Box<MissingTarget>>,
     #[cfg(feature = "sabotage")]
     pub(super) held_back: HeldBack,
 }

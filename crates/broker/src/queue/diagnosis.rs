@@ -14,6 +14,8 @@ const LOOP_REDELIVERED: u64 = 20;
 const LOOP_SHARE: u64 = 4;
 /// A queue in which nothing happens for so many milliseconds has no publishers.
 const SILENT: u64 = 60_000;
+/// For so many milliseconds it is told that a dead letter found nothing.
+const OF_LATE: u64 = 600_000;
 
 /// Why messages do not go through a queue, the gravest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,13 +46,15 @@ pub enum Cause {
     Full,
     /// An alarm stops publishers.
     Alarm,
+    /// Dead letters were dropped of late, since what they should go to is not there.
+    NoTarget,
     /// The queue is empty, and nothing has come for a while.
     NoPublishes,
 }
 
 impl Cause {
     /// All of them, the gravest first.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Damaged,
         Self::DeadLettersWait,
         Self::NoConsumers,
@@ -64,6 +68,7 @@ impl Cause {
         Self::WaitsForDisk,
         Self::Full,
         Self::Alarm,
+        Self::NoTarget,
         Self::NoPublishes,
     ];
 
@@ -83,13 +88,14 @@ impl Cause {
             Self::WaitsForDisk => "waits_for_disk",
             Self::Full => "queue_full",
             Self::Alarm => "alarm",
+            Self::NoTarget => "dead_letter_unroutable",
             Self::NoPublishes => "producer_silent",
         }
     }
 
-    /// True for a cause that an operator should look at: it does not pass by itself.
+    /// True for a cause that stops messages and does not pass by itself.
     pub fn is_trouble(self) -> bool {
-        !matches!(self, Self::Delayed | Self::WaitsForDisk | Self::NoPublishes)
+        !matches!(self, Self::Delayed | Self::WaitsForDisk | Self::NoTarget | Self::NoPublishes)
     }
 }
 
@@ -188,7 +194,10 @@ impl Queue {
         causes.note(inner.unmade().map(|_| Cause::DeadLettersWait));
         causes.note((inner.ready() == 0 && delayed > 0).then_some(Cause::Delayed));
         causes.note((inner.arguments.overflow.refuses() && inner.is_full()).then_some(Cause::Full));
-        let silent_for = context.clock.unix_ms().saturating_sub(inner.lifetime.active_at());
+        let now = context.clock.unix_ms();
+        let missed = inner.missing_target().is_some_and(|missing| now.saturating_sub(missing.at) < OF_LATE);
+        causes.note(missed.then_some(Cause::NoTarget));
+        let silent_for = now.saturating_sub(inner.lifetime.active_at());
         causes.note((is_still && delayed == 0 && silent_for >= SILENT).then_some(Cause::NoPublishes));
         causes
     }

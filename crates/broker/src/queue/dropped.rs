@@ -23,8 +23,8 @@ pub struct Loss {
     pub at: u64,
     /// Its vhost.
     pub vhost: String,
-    /// `unroutable`, `rejected`, `expired`, `maxlen`, `delivery_limit`; or of a dead letter
-    /// `dead_letter_unroutable`, `dead_letter_out_of_steps`, `dead_letter_out_of_moves`.
+    /// `unroutable`, `rejected`, `expired`, `maxlen`, `delivery_limit`; or of a dead letter one of
+    /// [`DEAD_LETTERS_DROPPED`].
     pub reason: &'static str,
     /// The queue that it was in; `None` for one that reached none.
     pub queue: Option<String>,
@@ -36,11 +36,23 @@ pub struct Loss {
     pub body_bytes: u64,
 }
 
+/// Why dead letters are dropped, in the order in which they are counted: what they should go to is
+/// not there, it would return them in a circle, routing takes more steps than one message may use,
+/// or they have been moved as often as is allowed.
+pub const DEAD_LETTERS_DROPPED: [&str; 4] =
+    ["dead_letter_unroutable", "dead_letter_circle", "dead_letter_out_of_steps", "dead_letter_out_of_moves"];
+
 /// Why a dead letter goes nowhere.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Nowhere {
-    /// No queue takes it, or only queues that would return it in a circle.
-    Unroutable,
+    /// It has no way any more, or what it says of its own way is not possible.
+    NoWay,
+    /// Its exchange is not there.
+    NoExchange,
+    /// No queue takes it from its exchange.
+    NoQueue,
+    /// Only queues would take it that it has been in.
+    Circle,
     /// Routing it takes more steps than one message may use.
     OutOfSteps,
     /// It and its copies have been moved as often as is allowed.
@@ -48,12 +60,41 @@ pub(crate) enum Nowhere {
 }
 
 impl Nowhere {
-    fn name(self) -> &'static str {
+    /// Its place in [`DEAD_LETTERS_DROPPED`].
+    pub(crate) fn kind(self) -> usize {
         match self {
-            Self::Unroutable => "dead_letter_unroutable",
-            Self::OutOfSteps => "dead_letter_out_of_steps",
-            Self::OutOfMoves => "dead_letter_out_of_moves",
+            Self::NoWay | Self::NoExchange | Self::NoQueue => 0,
+            Self::Circle => 1,
+            Self::OutOfSteps => 2,
+            Self::OutOfMoves => 3,
         }
+    }
+
+    fn name(self) -> &'static str {
+        DEAD_LETTERS_DROPPED[self.kind()]
+    }
+}
+
+/// What was missing for the last dead letter of a queue that found nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingTarget {
+    /// When that was, in milliseconds since 1970.
+    pub at: u64,
+    /// The exchange that it went to.
+    pub exchange: String,
+    /// Its routing key there. `None` where the exchange is what is missing.
+    pub routing_key: Option<String>,
+}
+
+impl MissingTarget {
+    /// What is not there, where `why` says so of a dead letter on this way.
+    pub(crate) fn of(why: Nowhere, (exchange, key): (&str, &str), at: u64) -> Option<Self> {
+        let routing_key = match why {
+            Nowhere::NoExchange => None,
+            Nowhere::NoQueue => Some(key.to_owned()),
+            _ => return None,
+        };
+        Some(Self { at, exchange: exchange.to_owned(), routing_key })
     }
 }
 

@@ -34,6 +34,8 @@ pub struct QueueTotals {
     pub acknowledged: u64,
     /// Messages that died, and moved on to the dead-letter exchange or had nowhere to go.
     pub dead_lettered: u64,
+    /// Those of them that were dropped, since their exchange or queue was not there.
+    pub targetless: u64,
 }
 
 impl QueueTotals {

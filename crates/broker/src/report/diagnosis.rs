@@ -3,6 +3,7 @@
 
 use crate::alarms::AlarmsUp;
 use crate::broker::Broker;
+use crate::queue::dropped::MissingTarget;
 use crate::queue::{Ages, Cause};
 use crate::report::{ConsumerReport, QueueReport};
 
@@ -50,6 +51,8 @@ pub struct Diagnosis {
     pub ages: Ages,
     /// Why its dead-letter queue can't be made, if messages wait for it.
     pub unmade: Option<String>,
+    /// What was missing for its last dead letter that found nothing.
+    pub missing: Option<MissingTarget>,
     /// The alarms that are up.
     pub alarms: AlarmsUp,
     /// The time of the diagnosis, in milliseconds since 1970.
@@ -77,12 +80,13 @@ impl Broker {
         if alarms.memory || alarms.disk {
             report.figures.causes.add(Cause::Alarm);
         }
-        let (ages, unmade) = {
-            let vhost = self.engine.catalog.vhost(vhost)?;
-            let queue = vhost.tables.read().queue(queue).cloned()?;
-            (queue.ages(&self.engine), queue.lock(&self.engine).unmade().map(str::to_owned))
-        };
         let consumers = self.consumers_of_queues(vhost, &names);
-        Some(Diagnosis { queue: report, consumers, ages, unmade, alarms, at: self.engine.clock.unix_ms() })
+        let vhost = self.engine.catalog.vhost(vhost)?;
+        let queue = vhost.tables.read().queue(queue).cloned()?;
+        let ages = queue.ages(&self.engine);
+        let inner = queue.lock(&self.engine);
+        let (unmade, missing) = (inner.unmade().map(str::to_owned), inner.missing_target().cloned());
+        drop(inner);
+        Some(Diagnosis { queue: report, consumers, ages, unmade, missing, alarms, at: self.engine.clock.unix_ms() })
     }
 }

@@ -2,7 +2,9 @@
 //! that no message is lost where they can't be made.
 
 use auth::Identity;
-use broker::{ApplyTo, Cause, PolicyKind, PolicySpec, QueueSpec, Value, VhostLimits};
+use broker::{
+    ApplyTo, Cause, Counter, DEAD_LETTERS_DROPPED, PolicyKind, PolicySpec, QueueSpec, Standing, Value, VhostLimits,
+};
 use testkit::broker::{Setup, TestBroker, table_of};
 use testkit::peer::Peer;
 use testkit::script::Script;
@@ -10,6 +12,12 @@ use testkit::sim_disk::SimDisk;
 
 use crate::check;
 use crate::restart::{ALL, check_each};
+
+/// Why a message dies.
+enum Reason {
+    Rejected,
+    Expired,
+}
 
 const RULE: &str = "x-dead-letter-queue=DLQ.{queue}";
 
@@ -303,6 +311,62 @@ fn what_waits_for_a_queue_goes_another_way_once_the_policy_says_so() {
         ("* tick 1001", ""),
         ("* counts EXP.own", "none"),
     ]);
+}
+
+/// A mistake in a name loses messages, so it is counted, and named.
+#[test]
+fn what_finds_nothing_is_counted_for_its_queue_and_told() {
+    for (arguments, exchange, key, reason) in [
+        ("x-dead-letter-exchange=dlx", "dlx", None, Reason::Rejected),
+        ("x-dead-letter-exchange=amq.direct", "amq.direct", Some("q"), Reason::Rejected),
+        ("x-dead-letter-exchange= x-dead-letter-routing-key=dead", "", Some("dead"), Reason::Rejected),
+        ("x-message-ttl=1000 x-expiry-exchange= x-expiry-routing-key=late", "", Some("late"), Reason::Expired),
+        ("x-message-ttl=1000 x-expiry-exchange=late", "late", None, Reason::Expired),
+    ] {
+        let mut script = Script::stepped(&SimDisk::new(1, 64 << 20), 8 << 20);
+        script.check(&[
+            (&format!("a queue q durable {arguments}; publish - q 1 persistent; publish - q 2"), "0 0"),
+            ("* counts q targetless", "0"),
+        ]);
+        match reason {
+            Reason::Rejected => {
+                script.check(&[("a get q; get q", ":1=1 left 1, :2=2 left 0"), ("a reject 2 multiple", "")])
+            }
+            Reason::Expired => script.check(&[("* tick 1001", "")]),
+        }
+        script.check(&[("* counts q", "0 0"), ("* counts q targetless", "2")]);
+        let broker = &script.broker().broker;
+        let found = broker.diagnose("/", "q").unwrap();
+        assert!(
+            found.causes().any(|cause| cause == Cause::NoTarget) && found.standing() == Standing::Empty,
+            "{found:?}"
+        );
+        let missing = found.missing.expect("the last one is known");
+        assert_eq!((missing.exchange.as_str(), missing.routing_key.as_deref()), (exchange, key), "{arguments}");
+        let deaths = broker.overview().totals.deaths;
+        assert_eq!(deaths.dead_letters_dropped.each_ref().map(Counter::get), [2, 0, 0, 0]);
+        assert!(broker.losses().iter().all(|loss| loss.reason == DEAD_LETTERS_DROPPED[0]));
+        // It is told for a while.
+        script.check(&[("* tick 600000", "")]);
+        let found = script.broker().broker.diagnose("/", "q").unwrap();
+        assert!(found.causes().all(|cause| cause != Cause::NoTarget) && found.missing.is_some());
+    }
+}
+
+/// What ends in a circle has a target, and so has what is dropped without a way.
+#[test]
+fn a_circle_lacks_no_target() {
+    let mut script = Script::stepped(&SimDisk::new(1, 64 << 20), 8 << 20);
+    script.check(&[
+        ("a queue q x-message-ttl=1000 x-dead-letter-exchange=; queue p x-message-ttl=1000", "0 0, 0 0"),
+        ("a publish - q 1; publish - p 2", ""),
+        ("* tick 1001", ""),
+        ("* counts q", "0 0"),
+        ("* counts q targetless", "0"),
+        ("* counts p targetless", "0"),
+    ]);
+    let deaths = script.broker().broker.overview().totals.deaths;
+    assert_eq!(deaths.dead_letters_dropped.each_ref().map(Counter::get), [0, 1, 0, 0]);
 }
 
 /// The rule of a policy takes the rights of a declaration with it, and so does the declaration.

@@ -136,7 +136,7 @@ fn why(found: &Diagnosis) -> Markup {
 fn now(queue: &QueueReport, rates: Rates) -> Markup {
     let none = || html! {};
     let bytes = queue.figures.ready_bytes.or_else(|| queue.figures.bytes_of(queue.ready));
-    figures(&[
+    let mut shown = vec![
         ("Ready", figure::count(queue.ready), html! { @if let Some(bytes) = bytes { (figure::bytes(bytes)) } }),
         ("Unacknowledged", figure::count(queue.unacked), none()),
         ("In", figure::rate(rates.published), none()),
@@ -144,7 +144,12 @@ fn now(queue: &QueueReport, rates: Rates) -> Markup {
         ("Acknowledged", figure::rate(rates.acknowledged), none()),
         ("Consumers", figure::count(queue.consumers), none()),
         ("Memory", figure::bytes(queue.bytes), none()),
-    ])
+    ];
+    let targetless = queue.figures.totals.targetless;
+    if targetless > 0 {
+        shown.push(("Dead letters lost", figure::count(targetless), html! { "their exchange or queue is missing" }));
+    }
+    figures(&shown)
 }
 
 /// How a queue moved since it was first looked at.

@@ -354,6 +354,7 @@ fn dropped(queue: &QueueReport) -> Json {
         "delivery_limit": delivery_limit,
         "duplicate": queue.duplicates,
         "superseded": queue.superseded,
+        "dead_letter_unroutable": queue.figures.totals.targetless,
     })
 }
 

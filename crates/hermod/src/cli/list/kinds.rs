@@ -71,6 +71,10 @@ fn of_queue(queue: &Json) -> String {
     if superseded > 0 {
         let _ = writeln!(text, "superseded: {place}: {superseded}");
     }
+    let lost = number(&queue["dropped"]["dead_letter_unroutable"]);
+    if lost > 0 {
+        let _ = writeln!(text, "dead letters lost: {place}: {lost}, their exchange or queue is missing");
+    }
     for one in queue["selectors"].as_array().into_iter().flatten() {
         let consumers = counted(number(&one["consumers"]), ["consumer", "consumers"]);
         let (selector, matched, of) = (one["selector"].as_str().unwrap_or(""), &one["matched"], &one["tested"]);
