@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::backend::Grant;
-use crate::{Actor, PasswordHash, ResourceKind, Right, Tags};
+use crate::{Actor, PasswordHash, ResourceKind, Right, Spelling, Tags};
 
 /// Decisions kept per identity. A connection seldom uses more names in turn (RabbitMQ keeps 12 per
 /// channel).
@@ -22,6 +22,7 @@ pub struct Identity {
     proof: Proof,
     /// What its client is called.
     client: Option<Arc<str>>,
+    spelling: Spelling,
     granted: Mutex<Granted>,
 }
 
@@ -88,14 +89,15 @@ pub(crate) struct Question<'a> {
 /// The same user, without the decisions.
 impl Clone for Identity {
     fn clone(&self) -> Self {
-        let (proof, client) = (self.proof.clone(), self.client.clone());
-        Self { proof, client, ..Self::new(Arc::clone(&self.user), self.tags.clone()) }
+        let (proof, client, spelling) = (self.proof.clone(), self.client.clone(), self.spelling);
+        Self { proof, client, spelling, ..Self::new(Arc::clone(&self.user), self.tags.clone()) }
     }
 }
 
 impl Identity {
     pub(crate) fn new(user: Arc<str>, tags: Tags) -> Self {
-        Self { user, tags, proof: Proof::Name, client: None, granted: Mutex::default() }
+        let (proof, spelling) = (Proof::Name, Spelling::Letters);
+        Self { user, tags, proof, client: None, spelling, granted: Mutex::default() }
     }
 
     /// A user that has shown the password of this hash.
@@ -174,9 +176,15 @@ impl Identity {
         Self { client: client.map(Arc::from), ..self }
     }
 
+    /// The same user, whose name stands so in routing keys.
+    #[must_use]
+    pub fn spelled(self, spelling: Spelling) -> Self {
+        Self { spelling, ..self }
+    }
+
     /// Who acts, for topic permissions.
     pub fn actor(&self) -> Actor<'_> {
-        Actor { user: &self.user, client: self.client.as_deref() }
+        Actor { user: &self.user, client: self.client.as_deref(), spelling: self.spelling }
     }
 
     /// The name of the user.

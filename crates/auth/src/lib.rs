@@ -34,5 +34,5 @@ pub use ruling::Ruling;
 pub use scopes::{MOST_SCOPES, Scopes};
 pub use sign_on::{Journey, SignOn};
 pub use throttle::FailureLimits;
-pub use topic::{Actor, TopicPattern, TopicPermission};
+pub use topic::{Actor, Spelling, TopicPattern, TopicPermission};
 pub use user::{Tags, User, UserError, UserLimits, shown_name};

@@ -3,7 +3,8 @@
 //!
 //! A user without such a permission for an exchange may use any key there. The patterns may name
 //! who acts: `{username}` and `{vhost}` stand for the names of the user and of the virtual host,
-//! letter by letter. `{client_id}` stands for the name of the client, as one word of a key.
+//! letter by letter. `{client_id}` stands for the name of the client, as one word of a key. So does
+//! `{username}` for clients whose keys are topics ([`Spelling`]).
 //!
 //! A pattern is compiled when it is set, as long as it is the same for all clients of its user.
 //! Others are compiled when they are asked for, and [`Expansions`] keeps the last of them.
@@ -18,6 +19,21 @@ use crate::{Pattern, PatternError};
 const USER: &str = "{username}";
 const VHOST: &str = "{vhost}";
 const CLIENT: &str = "{client_id}";
+/// Letters that are written otherwise in a word.
+const SPECIAL: [char; 4] = ['.', '*', '#', '%'];
+
+/// How the name of a user stands in a routing key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Spelling {
+    /// Letter by letter.
+    #[default]
+    Letters,
+    /// As one word: for clients whose keys are topics, where `.` is a letter as any other. Without
+    /// that, a user `a.b` would have the topics of `a` and not its own.
+    Word,
+    /// As one or the other: for what a client has made that is not there to be asked.
+    Either,
+}
 
 /// Who acts, as patterns may name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,6 +42,24 @@ pub struct Actor<'a> {
     pub user: &'a str,
     /// What its client is called; `None` for one without a name.
     pub client: Option<&'a str>,
+    /// How patterns name the user.
+    pub spelling: Spelling,
+}
+
+impl<'a> Actor<'a> {
+    /// A user whose name stands letter by letter, by a client of this name.
+    pub fn new(user: &'a str, client: Option<&'a str>) -> Self {
+        Self { user, client, spelling: Spelling::Letters }
+    }
+
+    /// Whether a pattern that names the user must be read with another name than the letters.
+    fn is_spelled(self) -> bool {
+        self.spelling != Spelling::Letters && self.user.contains(SPECIAL)
+    }
+
+    fn spelled(self, spelling: Spelling) -> Self {
+        Self { spelling, ..self }
+    }
 }
 
 /// A pattern for routing keys.
@@ -59,16 +93,28 @@ impl TopicPattern {
     /// without a name `{client_id}` stands for these letters. One with a name of more than 1 KiB
     /// matches nothing.
     pub(crate) fn matches(&self, actor: Actor<'_>, vhost: &str, key: &str, expansions: &Expansions) -> bool {
+        if actor.is_spelled() && self.source.contains(USER) {
+            return self.matches_spelled(actor, vhost, key, expansions);
+        }
         match &self.expanded {
             Some(expanded) => expanded.matches(key),
             None => expansions.matches(&self.source, actor, vhost, key),
         }
     }
 
+    /// The same, where the name of the user is spelled in a way of its own.
+    fn matches_spelled(&self, actor: Actor<'_>, vhost: &str, key: &str, expansions: &Expansions) -> bool {
+        let by = |spelling| expansions.matches(&self.source, actor.spelled(spelling), vhost, key);
+        match actor.spelling {
+            Spelling::Either => by(Spelling::Letters) || by(Spelling::Word),
+            spelling => by(spelling),
+        }
+    }
+
     /// The same for a user that has the pattern from a role: `{username}` stands for its own name.
     pub(crate) fn matches_by_role(&self, actor: Actor<'_>, vhost: &str, key: &str, expansions: &Expansions) -> bool {
         if self.source.contains(USER) {
-            return expansions.matches(&self.source, actor, vhost, key);
+            return self.matches_spelled(actor, vhost, key, expansions);
         }
         self.matches(actor, vhost, key, expansions)
     }
@@ -123,7 +169,8 @@ impl Expansions {
             Some(long) if long.len() > LONGEST_CLIENT => return false,
             Some(client) => client,
         };
-        let names = [actor.user.into(), vhost.into(), as_word(client).into()];
+        let user = if actor.is_spelled() { as_word(actor.user).into() } else { actor.user.into() };
+        let names = [user, vhost.into(), as_word(client).into()];
         let named = Named { source: source.into(), names };
         let expanded = self.expand(named);
         expanded.is_some_and(|pattern| pattern.matches(key))
@@ -174,7 +221,7 @@ mod tests {
     fn matches(pattern: &str, client: Option<&str>, key: &str) -> bool {
         let permission = TopicPermission::new("a.b", "/", pattern, "").unwrap();
         assert_eq!(permission.write.as_str(), pattern);
-        let (actor, expansions) = (Actor { user: "a.b", client }, Expansions::default());
+        let (actor, expansions) = (Actor::new("a.b", client), Expansions::default());
         let by_user = permission.write.matches(actor, "/", key, &expansions);
         assert_eq!(permission.write.matches_by_role(actor, "/", key, &expansions), by_user, "{pattern} on {key}");
         by_user
@@ -236,13 +283,43 @@ mod tests {
         }
     }
 
+    /// Where keys are topics, a user has the topics of its own name, and no other ones.
+    #[test]
+    fn a_user_is_a_word_of_a_topic() {
+        for (user, key, by_letters, by_word) in [
+            ("a", "a.x", true, true),
+            ("a", "a.b.x", true, true),
+            ("a", "a%2Eb.x", false, false),
+            ("a.b", "a.b.x", true, false),
+            ("a.b", "a%2Eb.x", false, true),
+            ("a%2Eb", "a%2Eb.x", true, false),
+            ("a%2Eb", "a%252Eb.x", false, true),
+            ("*", "*.x", true, false),
+            ("*", "%2A.x", false, true),
+            ("#", "#.x", true, false),
+        ] {
+            let expansions = Expansions::default();
+            for pattern in ["^{username}\\.", "^(?={username}\\.)", "^{username}\\.(?:{client_id}|.*)"] {
+                let permission = TopicPermission::new(user, "/", pattern, "").unwrap();
+                let matches = |spelling| {
+                    let actor = Actor { spelling, ..Actor::new(user, Some("c")) };
+                    let by_user = permission.write.matches(actor, "/", key, &expansions);
+                    assert_eq!(permission.write.matches_by_role(actor, "/", key, &expansions), by_user);
+                    by_user
+                };
+                let found = [Spelling::Letters, Spelling::Word, Spelling::Either].map(matches);
+                assert_eq!(found, [by_letters, by_word, by_letters || by_word], "{user} on {key} by {pattern}");
+            }
+        }
+    }
+
     #[test]
     fn what_is_kept_for_clients_is_bounded() {
         let expansions = Expansions::default();
         let permission = TopicPermission::new("u", "/", "^{client_id}$", "").unwrap();
         for number in 0..3 * GENERATION {
             let client = number.to_string();
-            let actor = Actor { user: "u", client: Some(&client) };
+            let actor = Actor::new("u", Some(&client));
             assert!(permission.write.matches(actor, "/", &client, &expansions));
             assert!(!permission.write.matches(actor, "/", "x", &expansions));
         }

@@ -411,7 +411,7 @@ fn an_explanation_says_what_is_decided() {
                     asked += 1;
                 }
                 for exchange in ["t", "free"] {
-                    let told = authority.explain_topic(Actor { user: who, client: None }, vhost, exchange, name, right);
+                    let told = authority.explain_topic(Actor::new(who, None), vhost, exchange, name, right);
                     let decided = authority.authorize_topic(&identity, vhost, exchange, name, right).is_ok();
                     assert_eq!(told.allows(), decided, "{who} {vhost} {right} {exchange} {name}: {told:?}");
                 }
@@ -423,10 +423,7 @@ fn an_explanation_says_what_is_decided() {
     assert_eq!(refused, Ruling::Refused { pattern: "^(a|b)\\.".into(), role: None });
     assert_eq!(authority.explain("stranger", "/", Resource::queue("c"), Right::Read), Ruling::NoUser);
     assert_eq!(authority.explain("u", "other", Resource::queue("c"), Right::Read), Ruling::NoPermissions);
-    assert_eq!(
-        authority.explain_topic(Actor { user: "u", client: None }, "/", "free", "k", Right::Write),
-        Ruling::Free
-    );
+    assert_eq!(authority.explain_topic(Actor::new("u", None), "/", "free", "k", Right::Write), Ruling::Free);
 }
 
 /// One user's rights, its own and by roles.

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use auth::{Identity, Resource, Right, User};
+use auth::{Identity, Resource, Right, Spelling, User};
 use hashbrown::HashMap;
 
 use crate::catalog::declaration::topic_of_note;
@@ -274,11 +274,11 @@ struct Owned {
     identity: Option<Arc<Identity>>,
 }
 
-/// The user as this client.
+/// The user as this client, which may be away: whether its keys are topics is not known then.
 fn as_client(identity: &Arc<Identity>, client: Option<&str>) -> Arc<Identity> {
     match client {
         None => Arc::clone(identity),
-        client => Arc::new(Identity::clone(identity).named(client)),
+        client => Arc::new(Identity::clone(identity).named(client).spelled(Spelling::Either)),
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use auth::{Identity, Resource, Right};
+use auth::{Identity, Resource, Right, Spelling};
 use journal::{Owner, Ticket};
 
 use crate::alarms::Allowance;
@@ -230,7 +230,8 @@ fn try_publish(engine: &Arc<Engine>, vhost: &Arc<Vhost>, will: &Claimed, now: In
     };
     let identity = identity.ok_or_else(|| Error::refused(format!("user '{user}' is not there any more")))?;
     let login = Login {
-        identity,
+        // Those who leave wills have topics for keys.
+        identity: identity.spelled(Spelling::Word),
         vhost: vhost.name.to_string(),
         protocol: "will",
         peer: client.to_string(),

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use auth::{Actor, Authority, Identity, Resource, Right, Ruling};
+use auth::{Actor, Authority, Identity, Resource, Right, Ruling, Spelling};
 use axum::Router;
 use axum::extract::{Query, State};
 use axum::routing::get;
@@ -116,7 +116,7 @@ impl Explain {
     pub(crate) fn of(&self, source: &Source) -> Result<Explanation, Error> {
         match self {
             Self::Access { user, vhost, kind, name, key, client } => {
-                let actor = Actor { user, client: client.as_deref() };
+                let actor = Actor::new(user, client.as_deref());
                 access(source, actor, vhost, (kind, name), key.as_deref())
             }
             Self::Route { vhost, exchange, routing_key, headers } => {
@@ -276,7 +276,7 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    fn of(source: &'a Source, Actor { user, client }: Actor<'a>) -> Self {
+    fn of(source: &'a Source, Actor { user, client, .. }: Actor<'a>) -> Self {
         let authority = source.broker.authority();
         let guest = if authority.user(user).is_none() { source.broker.guest(user) } else { None };
         Self { authority, user, client, guest: guest.map(|guest| guest.named(client)) }
@@ -292,9 +292,16 @@ impl<'a> Asked<'a> {
     /// The outcome for a routing key of an exchange, and the reason.
     fn of_key(&self, vhost: &str, exchange: &str, key: &str, right: Right) -> (&'static str, String) {
         let Some(guest) = &self.guest else {
-            let actor = Actor { user: self.user, client: self.client };
+            let actor = Actor::new(self.user, self.client);
             let ruling = self.authority.explain_topic(actor, vhost, exchange, key, right);
-            return (outcome(&ruling), because(&ruling, self.user, vhost) + self.unnamed(&ruling));
+            let topics = Actor { spelling: Spelling::Word, ..actor };
+            let by_topics = self.authority.explain_topic(topics, vhost, exchange, key, right);
+            let otherwise = match by_topics.allows() {
+                as_before if as_before == ruling.allows() => "",
+                true => "; over MQTT, where the name is one level of a topic, it is allowed",
+                false => "; over MQTT, where the name is one level of a topic, it is refused",
+            };
+            return (outcome(&ruling), because(&ruling, self.user, vhost) + self.unnamed(&ruling) + otherwise);
         };
         match self.authority.authorize_topic(guest, vhost, exchange, key, right) {
             Ok(()) => ("allowed", "a scope or a role that it was given allows this key".to_owned()),
@@ -328,7 +335,7 @@ fn needs(kind: &str, right: usize) -> &'static str {
 }
 
 fn entry(source: &Source, user: &str, vhost: &str) -> Explanation {
-    let asked = Asked::of(source, Actor { user, client: None });
+    let asked = Asked::of(source, Actor::new(user, None));
     let is_known = asked.guest.is_some() || asked.authority.user(user).is_some();
     let may = asked.enters(vhost);
     let reason = match (is_known, may) {

@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-use auth::Identity;
 use auth::sasl::Mechanism;
+use auth::{Identity, Spelling};
 use broker::{Client, Table, Terms, Value};
 use front::{Entrance, Label, PendingLogin, Wish};
 
@@ -199,8 +199,9 @@ impl Connecting {
                 ..Terms::default()
             },
         };
-        let client =
-            entrance.attach(identity, wish).map_err(|error| Failure::new(Reason::NotAuthorized, error.text))?;
+        let client = entrance
+            .attach(identity.spelled(Spelling::Word), wish)
+            .map_err(|error| Failure::new(Reason::NotAuthorized, error.text))?;
         entrance.note_open(&client, Label::Name(Some(&self.asked.client_id)));
         Ok(Entered { client, mark: self.mark, will: self.will.take() })
     }

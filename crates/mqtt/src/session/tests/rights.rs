@@ -1,7 +1,7 @@
 //! Rights that are withdrawn from users with stored sessions.
 
-use super::scene::{Peer, Scene};
-use crate::codec::QoS;
+use super::scene::{Peer, Scene, guest, will};
+use crate::codec::{Connect, QoS, Reason, Version};
 
 /// M26: CVE-2021-34434. Nor does what waits already, since no filter asks for it any more.
 #[test]
@@ -120,6 +120,59 @@ fn a_topic_permission_may_name_the_client() {
         let bindings = scene.broker.bindings_to_queue("/", &store.unwrap().queue);
         let kept: Vec<_> = bindings.iter().filter(|it| !it.source.is_empty()).map(|it| it.key.as_str()).collect();
         assert_eq!(kept, filters, "{id}");
+    }
+}
+
+/// The name of a user is one level of its topics, whatever letters it has: for filters, publishes
+/// and wills, and for filters of clients that are away.
+#[test]
+fn a_topic_permission_may_name_a_user_with_a_dot() {
+    let scene = Scene::new();
+    for (name, topic) in [("a.b", "own/a.b/x"), ("a", "own/a/b/x"), ("a%2Eb", "own/a%2Eb/x")] {
+        scene.test.user(name, ".*", ".*", ".*");
+        let set = |write: &str| {
+            let mut user = scene.broker.authority().user(name).unwrap();
+            let own = auth::TopicPermission::new(name, "/", write, "^own\\.{username}\\.").unwrap();
+            user.topic_permissions.insert(("/".into(), "amq.topic".into()), own);
+            scene.broker.put_user(user).unwrap();
+        };
+        set("^own\\.{username}\\.");
+        let (mut client, _) = scene.stored_of(name, "c");
+        for other in ["own/a.b/x", "own/a/b/x", "own/a%2Eb/x"] {
+            let (subscribed, published) = if other == topic {
+                ("SUBACK 0x01", "PUBACK 1 success")
+            } else {
+                ("SUBACK 0x87", "PUBACK 1 not authorized")
+            };
+            client.subscribe(other, QoS::AtLeastOnce);
+            let heard = client.heard();
+            assert!(heard.len() == 1 && heard[0].starts_with(subscribed), "{name} subscribes to {other}: {heard:?}");
+            client.publish(1, other, "x");
+            let heard = client.heard();
+            assert!(heard.iter().any(|line| line.starts_with(published)), "{name} publishes to {other}: {heard:?}");
+        }
+        client.drop_connection();
+        // The broker publishes a will with the same rights, when its client has gone.
+        let mut watcher = scene.v3("watcher");
+        watcher.subscribe("own/#", QoS::AtMostOnce);
+        watcher.heard();
+        let will = Some(will(topic, Default::default()));
+        let connect = Connect { will, user: Some(name), password: Some(name.as_bytes()), ..guest(Version::V5, "w") };
+        let (mut leaver, _) = scene.connect_with(&connect);
+        leaver.disconnect(Reason::DisconnectWithWill);
+        leaver.run();
+        scene.test.housekeep();
+        let heard = watcher.heard();
+        assert!(heard.iter().any(|line| line.contains("gone")), "the will of {name}: {heard:?}");
+        let key = crate::session::claims::ClientKey { vhost: "/".into(), user: name.into(), client_id: "c".into() };
+        let queue = crate::session::store::Store::stored(&key, 600).unwrap().queue;
+        let bound = || {
+            let bindings = scene.broker.bindings_to_queue("/", &queue);
+            bindings.iter().filter(|binding| !binding.source.is_empty()).count()
+        };
+        let before = bound();
+        set(".*");
+        assert_eq!((before, bound()), (1, 1), "{name} keeps what it has");
     }
 }
 

@@ -103,6 +103,22 @@ impl Scene {
         (peer, heard.starts_with("CONNACK present success"))
     }
 
+    /// The same for another user, whose password is its name.
+    pub(super) fn stored_of(&self, user: &str, client_id: &str) -> (Peer, bool) {
+        let mut block = PropertyBlock::default();
+        block.number(PropertyId::SessionExpiry, 600);
+        let connect = Connect {
+            clean_start: false,
+            properties: block.as_properties(),
+            user: Some(user),
+            password: Some(user.as_bytes()),
+            ..guest(Version::V5, client_id)
+        };
+        let (peer, heard) = self.connect_with(&connect);
+        assert!(heard.contains("success"), "{heard}");
+        (peer, heard.starts_with("CONNACK present success"))
+    }
+
     /// The same over a journal that only a test flushes: it is flushed once, for the session.
     pub(super) fn stored_flushed(&self, client_id: &str, expiry: u32) -> (Peer, String) {
         let mut block = PropertyBlock::default();
