@@ -7,7 +7,9 @@
 mod amqp;
 mod amqp10_client;
 mod amqp10_codec;
+mod configurations;
 mod disk;
+mod facts;
 mod login;
 mod messages;
 mod mqtt_packets;
@@ -26,7 +28,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 21] = [
     Target { name: "amqp_frame", run: amqp::frame },
     Target { name: "amqp_method", run: amqp::method },
     Target { name: "amqp_table", run: amqp::table },
@@ -44,6 +46,8 @@ pub const TARGETS: [Target; 19] = [
     Target { name: "proxy_header", run: proxy_header::proxy_header },
     Target { name: "login", run: login::login },
     Target { name: "selector", run: selectors::selector },
+    Target { name: "configuration", run: configurations::configuration },
+    Target { name: "facts", run: facts::facts },
     Target { name: "message_block", run: messages::block },
     Target { name: "journal_recovery", run: recovery::recovery },
 ];

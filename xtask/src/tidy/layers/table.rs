@@ -579,8 +579,8 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/fuzzing/src",
         layers: &[
-            &["amqp", "amqp10_client", "amqp10_codec", "disk", "login", "messages", "mqtt_packets", "node_messages", "proxy_header", "selectors", "stomp_frames"],
-            &["recovery"],
+            &["amqp", "amqp10_client", "amqp10_codec", "configurations", "disk", "login", "messages", "mqtt_packets", "node_messages", "proxy_header", "selectors", "stomp_frames"],
+            &["facts", "recovery"],
         ],
         allowed: &[],
     },
