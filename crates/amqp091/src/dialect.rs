@@ -192,7 +192,7 @@ fn laid_over(properties: &[u8], overlay: &Overlay) -> Result<Vec<u8>, Error> {
 }
 
 /// The property bytes for a message of another protocol.
-fn from_neutral(neutral: &Properties) -> Vec<u8> {
+pub fn from_neutral(neutral: &Properties) -> Vec<u8> {
     let texts = Texts::of(neutral);
     let basic = without_headers(neutral, &texts);
     let mut fields = fields_from_neutral(&neutral.headers);

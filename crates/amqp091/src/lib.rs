@@ -15,7 +15,7 @@ mod dialect;
 mod session;
 
 #[cfg(feature = "session")]
-pub use dialect::Amqp091Dialect;
+pub use dialect::{Amqp091Dialect, from_neutral};
 #[cfg(feature = "session")]
 pub use session::encode;
 #[cfg(feature = "session")]

@@ -5,6 +5,8 @@
 //! user is the one that set the shovel, by EXTERNAL, and needs no password. That way in is open to
 //! these pairs alone.
 
+mod translate;
+
 use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -26,6 +28,7 @@ use wire::Protocol;
 
 use crate::config::Settings;
 use crate::protocols::SERVED;
+use translate::Dialects;
 
 /// A shovel whose user can't be used any more, or whose vhost is gone, is looked at this often.
 const ROUND: Duration = Duration::from_secs(5);
@@ -211,7 +214,7 @@ impl Shovels {
             vhost: vhost.clone(),
             near,
         });
-        let ended = shovel::run(Job { spec, dial, status }, order).await;
+        let ended = shovel::run(Job { spec, dial, translate: Arc::new(Dialects), status }, order).await;
         match &ended {
             Ended::Told => {}
             Ended::Complete => {

@@ -5,6 +5,7 @@
 //! source knows that it has arrived. The source is not read while the window has enough bytes.
 
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -16,6 +17,7 @@ use crate::progress::{Order, Progress};
 use crate::source::{Source, SourceEvent, Terms};
 use crate::spec::{AckMode, Extent, Spec};
 use crate::status::{State, Status};
+use crate::translate::Translate;
 use crate::uri::Uri;
 use crate::window::Window;
 
@@ -81,6 +83,7 @@ enum Stage {
 impl<'a> Carry<'a> {
     pub(crate) fn new(
         spec: &Spec,
+        translate: &Arc<dyn Translate>,
         (status, progress): (&'a Status, &'a mut Progress),
         [from, to]: [&Uri; 2],
         [from_stream, to_stream]: [Box<dyn Stream>; 2],
@@ -96,7 +99,7 @@ impl<'a> Carry<'a> {
             status,
             progress,
             source: Source::new(&spec.source, from, terms),
-            destination: Destination::new(&spec.destination, to),
+            destination: Destination::new(&spec.destination, to, translate.clone()),
             from: Peer::new(from_stream, from),
             to: Peer::new(to_stream, to),
             window: Window::new(),

@@ -279,26 +279,24 @@ fn extent(fields: &mut Fields, protocol: Protocol, ack: AckMode) -> Extent {
     extent
 }
 
-/// The destination in the protocol of the source. Messages are passed on as they are, so both ends
-/// speak one protocol; this broker speaks either.
+/// The destination of messages of this protocol. Those of AMQP 1.0 go to this broker by that
+/// protocol, so that they are kept as they came. All others of the other protocol are translated.
 fn together(from: Protocol, to: GiveTo, uris: &[Uri]) -> Result<GiveTo, String> {
-    if from == to.protocol() {
+    if from == Protocol::Amqp091 {
         return Ok(to);
     }
     let is_here = !uris.is_empty() && uris.iter().all(Uri::is_local);
     match to {
+        GiveTo::Exchange { name: None, .. } => {
+            Err("dest-queue or dest-exchange is missing: a message of AMQP 1.0 names no exchange".to_owned())
+        }
         GiveTo::Queue(queue) if is_here => Ok(GiveTo::Address(address(&["queues", &queue.name]))),
         GiveTo::Exchange { name: Some(name), key } if is_here => {
             let key = key.unwrap_or_default();
             let parts = ["exchanges", &name, &key];
             Ok(GiveTo::Address(address(if key.is_empty() { &parts[..2] } else { &parts })))
         }
-        _ => Err(format!(
-            "a shovel from {} to another broker by {} is not supported: use one protocol, or let one shovel bring the \
-             messages here by the first, and another one take them on by the second",
-            from.name(),
-            to.protocol().name()
-        )),
+        to => Ok(to),
     }
 }
 
@@ -477,11 +475,29 @@ mod tests {
         let expected = [("x-opt-shovelled-by", "c"), ("x-opt-shovel-type", "dynamic"), ("x-opt-shovel-name", "n")];
         let expected = expected.map(|(name, text)| (name.to_owned(), text.to_owned()));
         assert_eq!(told.unwrap().destination.trail, expected);
-        let refused = read(json!({
-            "src-protocol": "amqp10", "src-uri": "amqp://", "src-address": "a",
-            "dest-uri": "amqp://h", "dest-queue": "q",
+    }
+
+    #[test]
+    fn another_broker_gets_messages_of_the_other_protocol() {
+        let from_10 = |rest: Json| {
+            let mut definition = json!({"src-protocol": "amqp10", "src-uri": "amqp://", "src-address": "a"});
+            let Json::Object(rest) = rest else { panic!("no object") };
+            definition.as_object_mut().unwrap().extend(rest);
+            read(definition)
+        };
+        let queue =
+            from_10(json!({"dest-uri": "amqp://h", "dest-queue": "q", "dest-publish-properties": {"priority": 1}}));
+        let destination = queue.unwrap().destination;
+        assert_eq!(destination.to, GiveTo::Queue(Queue { name: "q".into(), missing: Missing::Declare(Vec::new()) }));
+        assert_eq!(destination.properties.priority, Some(1));
+        let exchange = from_10(json!({"dest-uri": "amqp://h", "dest-exchange": "e"}));
+        assert_eq!(exchange.unwrap().destination.to, GiveTo::Exchange { name: Some("e".into()), key: None });
+        let nowhere = from_10(json!({"dest-uri": "amqp://h", "dest-exchange-key": "k"}));
+        assert!(nowhere.unwrap_err()[0].contains("names no exchange"));
+        let from_091 = read(json!({
+            "src-uri": "amqp://", "src-queue": "q", "dest-protocol": "amqp10", "dest-uri": "amqp://h", "dest-address": "a",
         }));
-        assert!(refused.unwrap_err()[0].contains("from amqp10 to another broker by amqp091"));
+        assert_eq!(from_091.unwrap().destination.to, GiveTo::Address("a".into()));
     }
 
     #[test]

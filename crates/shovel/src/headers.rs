@@ -41,6 +41,12 @@ impl Rewriting {
         Self { overrides: properties.clone(), trail, timestamp: *timestamp, copies }
     }
 
+    /// Renames headers that route, and leaves all else as it is.
+    pub(crate) fn of_copies() -> Self {
+        let (overrides, timestamp) = (Overrides::default(), Timestamp::None);
+        Self { overrides, trail: Vec::new(), timestamp, copies: Copies::Renamed }
+    }
+
     /// The new bytes; `None` if the old ones do. `seconds` is the time since 1970.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! them on in that order, and acknowledges those that the destination has confirmed, and no other.
 //! So after a crash of either side messages may come twice, and none is lost. Both ends are reached
 //! as a client reaches them, by AMQP 0-9-1 or 1.0; nothing here knows the broker that it runs in.
+//! Where the ends speak different protocols, messages are translated by what its user hands in.
 
 mod annotations;
 mod carry;
@@ -17,6 +18,7 @@ mod run;
 mod source;
 mod spec;
 mod status;
+mod translate;
 mod uri;
 mod window;
 
@@ -29,4 +31,5 @@ pub use spec::{
     Timestamp,
 };
 pub use status::{Figures, State, Status};
+pub use translate::{Translate, Translated};
 pub use uri::{BadUri, Uri};

@@ -10,6 +10,7 @@ use crate::dial::Dial;
 use crate::progress::{Order, Progress};
 use crate::spec::{Extent, Spec};
 use crate::status::{State, Status};
+use crate::translate::Translate;
 use crate::uri::Uri;
 
 /// The pause after the first failure.
@@ -32,6 +33,8 @@ pub struct Job {
     pub spec: Spec,
     /// How it reaches brokers.
     pub dial: Arc<dyn Dial>,
+    /// What it makes messages of the other protocol with, if its ends speak two.
+    pub translate: Arc<dyn Translate>,
     /// Where it says how it is doing.
     pub status: Arc<Status>,
 }
@@ -39,13 +42,13 @@ pub struct Job {
 /// Runs a shovel until it is told to end, has moved all that it should, or fails for good. It is
 /// told to end, too, when the sender of its orders is dropped.
 pub async fn run(job: Job, mut order: watch::Receiver<Order>) -> Ended {
-    let Job { spec, dial, status } = job;
+    let Job { spec, status, .. } = &job;
     let (mut pause, mut extent) = (FIRST_PAUSE, spec.extent);
     for attempt in 0.. {
         status.enter(State::Starting);
         let mut progress = Progress { moved: 0, extent };
-        let why = match once(&spec, &*dial, &status, attempt, (&mut order, &mut progress)).await {
-            Ok(finish) => return ended(&status, finish),
+        let why = match once(&job, attempt, &mut order, &mut progress).await {
+            Ok(finish) => return ended(status, finish),
             Err(why) => why,
         };
         status.fail(&why);
@@ -61,10 +64,10 @@ pub async fn run(job: Job, mut order: watch::Receiver<Order>) -> Ended {
         status.enter(State::Waiting);
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            _ = order.wait_for(|order| *order == Order::End) => return ended(&status, Finish::Told),
+            _ = order.wait_for(|order| *order == Order::End) => return ended(status, Finish::Told),
         }
     }
-    ended(&status, Finish::Told)
+    ended(status, Finish::Told)
 }
 
 fn ended(status: &Status, finish: Finish) -> Ended {
@@ -77,12 +80,12 @@ fn ended(status: &Status, finish: Finish) -> Ended {
 
 /// Connects both ends, and moves messages until something fails.
 async fn once(
-    spec: &Spec,
-    dial: &dyn Dial,
-    status: &Status,
+    job: &Job,
     attempt: usize,
-    (order, progress): (&mut watch::Receiver<Order>, &mut Progress),
+    order: &mut watch::Receiver<Order>,
+    progress: &mut Progress,
 ) -> Result<Finish, String> {
+    let Job { spec, dial, translate, status } = job;
     let choose = |uris: &[Uri]| uris.get(attempt % uris.len().max(1)).cloned();
     let (Some(from), Some(to)) = (choose(&spec.source.uris), choose(&spec.destination.uris)) else {
         return Err("it has no URI".to_owned());
@@ -93,5 +96,5 @@ async fn once(
         streams = dialed => streams?,
         _ = order.wait_for(|order| *order == Order::End) => return Ok(Finish::Told),
     };
-    Carry::new(spec, (status, progress), [&from, &to], streams).run(order).await
+    Carry::new(spec, translate, (status, progress), [&from, &to], streams).run(order).await
 }

@@ -319,6 +319,10 @@ fn listeners(reader: &mut Reader) -> Result<(Vec<IpAddr>, u16, Ports), ConfigErr
 const NODE_NAME: &str = "Name of the broker in the HTTP API, in metrics and for `rabbitmqctl`: a name, `@`, and the \
     machine's name. Without `@`, the machine's name is added. `auto` is `hermod`, or `rabbit` if `compat.product` is \
     `RabbitMQ`.";
+
+const MAX_MESSAGE_SIZE: &str = "Largest body of a message; by AMQP 1.0 the largest message, with all its sections. \
+    A larger one is refused.";
+
 const CLUSTER_NAME: &str = "Name by which dashboards tell this broker from others. It is in the HTTP API, in the \
     server properties of AMQP, and in metrics (`rabbitmq_identity_info`). `auto` is `node_name`.";
 
@@ -380,8 +384,7 @@ impl Limits {
         let mut size = |name, default, doc| {
             reader.get(declare(name, "size", default, doc), |text| at_least(text, value::bytes, 1))
         };
-        let max_message_size =
-            size("limits.max_message_size", "16 MiB", "Largest body of a message. A larger one is refused.")?;
+        let max_message_size = size("limits.max_message_size", "16 MiB", MAX_MESSAGE_SIZE)?;
         let transaction_bytes =
             size("limits.transaction_bytes", "64 MiB", "Bytes that one open transaction may hold.")?;
         let declarations = declarations(reader)?;

@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use broker::Properties;
+use ::amqp091::client::Received;
+use broker::{Properties, Table, Value};
 use serde_json::{Value as Json, json};
-use shovel::{About, Ended, Job, Network, Order, Reach, State, Status};
+use shovel::{About, Ended, Job, Network, Order, Reach, State, Status, Translate, Translated};
 use tokio::sync::watch;
 
 use crate::api::{GUEST, json};
@@ -15,6 +16,19 @@ use crate::matrix::{Answer, Asks, Speaker};
 use crate::server::{HANG, Ports, Server, hermod, run, until};
 
 const ABOUT: About<'static> = About { vhost: "/", name: "test", cluster: "test" };
+
+/// Both ends of these shovels speak one protocol.
+struct Untranslated;
+
+impl Translate for Untranslated {
+    fn to_amqp10(&self, _: &Received<'_>) -> Result<Vec<u8>, String> {
+        Err("it came by AMQP 0-9-1".to_owned())
+    }
+
+    fn to_amqp091<'m>(&self, _: &'m [u8]) -> Result<Translated<'m>, String> {
+        Err("it came by AMQP 1.0".to_owned())
+    }
+}
 
 /// A shovel on a thread of its own.
 struct Running {
@@ -28,7 +42,8 @@ impl Running {
         let spec = shovel::parse(definition.as_object().unwrap(), ABOUT).unwrap();
         let (order, told) = watch::channel(Order::Go);
         let status = Arc::<Status>::default();
-        let job = Job { spec, dial: Arc::new(Network { reach: Reach::Anywhere }), status: status.clone() };
+        let dial = Arc::new(Network { reach: Reach::Anywhere });
+        let job = Job { spec, dial, translate: Arc::new(Untranslated), status: status.clone() };
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(shovel::run(job, told))
@@ -255,6 +270,61 @@ fn an_end_in_this_broker_speaks_the_protocol_of_the_other_one() {
     let told = format!("{:?}", seen[0].properties.headers);
     for annotation in ["x-opt-shovelled-by", "x-opt-shovel-name", "x-opt-shovelled-timestamp"] {
         assert!(told.contains(annotation), "{told}");
+    }
+}
+
+/// What a message says of itself, in all protocols.
+fn told() -> Properties {
+    let some = |text: &str| Some(text.to_owned());
+    Properties {
+        content_type: some("text/plain"),
+        headers: Table(vec![("h".to_owned(), Value::I32(1))]),
+        persistent: true,
+        priority: Some(7),
+        correlation_id: Some("c".into()),
+        reply_to: some("answers"),
+        message_id: Some("m".into()),
+        kind: some("k"),
+        app_id: some("a"),
+        ..Properties::default()
+    }
+}
+
+#[test]
+fn a_shovel_takes_messages_from_one_protocol_to_the_other() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [from, to] = [Server::start(dirs[0].path(), &[]), Server::start(dirs[1].path(), &[])];
+    fill(&to, "by-10", 0..0);
+    let (there_10, there_091) = (
+        json!({"dest-protocol": "amqp10", "dest-address": "/queues/by-10"}),
+        json!({
+            "src-protocol": "amqp10", "src-address": "/queues/r", "dest-queue": "by-091", "dest-queue-args": {"x-max-length": 1000},
+        }),
+    );
+    for (name, queue, rest, arrives, protocols) in [
+        ("up", "q", there_10, "by-10", ["amqp091", "amqp10"]),
+        ("down", "r", there_091, "by-091", ["amqp10", "amqp091"]),
+    ] {
+        Amqp091::connect(&from).declare_counting(queue);
+        Amqp091::connect(&from).publish(queue, &told(), b"first");
+        fill(&from, queue, 0..40);
+        let mut definition = json!({"src-uri": "amqp://", "dest-uri": uri(to.ports)});
+        definition.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        if name == "up" {
+            definition["src-queue"] = json!(queue);
+        }
+        assert_eq!(put(&from, name, GUEST, &definition).0, 201);
+        until("all have come", || state(&from, name)["forwarded"] == 41);
+        let row = state(&from, name);
+        assert_eq!([&row["src_protocol"], &row["dest_protocol"]], protocols);
+        let seen = Amqp091::connect(&to).consume(arrives, Asks::All, 41, Answer::Accept);
+        assert_eq!((depth(&from, queue), &*seen[0].body), (0, &b"first"[..]));
+        let mut properties = seen[0].properties.clone();
+        properties.headers.0.retain(|(header, _)| !header.starts_with("x-"));
+        assert_eq!(properties, told(), "{name}");
+        let bodies: Vec<_> =
+            seen[1..].iter().map(|message| String::from_utf8_lossy(&message.body).into_owned()).collect();
+        assert_eq!(bodies, (0..40).map(|number| number.to_string()).collect::<Vec<_>>(), "{name}");
     }
 }
 

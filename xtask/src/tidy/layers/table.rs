@@ -31,6 +31,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["status", "uri", "window"],
             &["dial", "spec"],
             &["annotations", "definition", "headers", "peer", "progress"],
+            &["translate"],
             &["destination", "source"],
             &["carry"],
             &["run"],
