@@ -13,6 +13,7 @@ mod mqtt;
 mod noted;
 mod redrive;
 mod rest;
+mod shovelled;
 mod wills;
 
 use std::path::{Path, PathBuf};
@@ -31,6 +32,7 @@ use crate::talk::Control;
 use kept::Kept;
 use ledger::Summary;
 use noted::{NOTED, Noted};
+use shovelled::ShovelLoad;
 use wills::WillLoad;
 
 /// The largest body: what fits a record of the small journal.
@@ -150,6 +152,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
         mqtt,
         amqp10,
         wills,
+        shovels: ShovelLoad::default(),
         random: Random::new(seed),
         restarts: Vec::new(),
         cycle: 0,
@@ -158,7 +161,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
     let verdict = run.stage.verdict();
     let summary =
         Summary { commit, seed, cycles: run.cycle, counts: run.stage.checker().counts(), restarts: run.restarts };
-    println!("{summary}\n{}\n{}\n{}", run.mqtt, run.amqp10, run.wills);
+    println!("{summary}\n{}\n{}\n{}\n{}", run.mqtt, run.amqp10, run.wills, run.shovels);
     match (&options.sabotage, outcome) {
         (None, Ok(())) => {
             std::fs::remove_dir_all(&folder).map_err(|error| format!("cannot remove {}: {error}", folder.display()))?;
@@ -194,6 +197,7 @@ struct Run<'a> {
     mqtt: MqttLoad,
     amqp10: Amqp10Load,
     wills: WillLoad,
+    shovels: ShovelLoad,
     random: Random,
     restarts: Vec<Duration>,
     cycle: u64,
@@ -208,6 +212,7 @@ impl Run<'_> {
         self.mqtt.subscribe()?;
         self.amqp10.declare(&self.stage)?;
         self.wills.subscribe()?;
+        self.shovels.set(&self.program, &self.stage)?;
         for group in 0.. {
             let before = self.stage.checker().counts();
             let last = self.options.cycles.min(self.cycle + self.options.drain_every);
@@ -224,17 +229,20 @@ impl Run<'_> {
             self.mqtt.settle()?;
             self.amqp10.drain()?;
             self.wills.settle()?;
+            self.shovels.settle(&self.stage)?;
             // What was settled and fenced while draining must not come back.
             server = self.kill_and_restart(server, self.options.sizes.of(group + 1))?;
             part::drain_alive(&self.stage, &mut server)?;
             self.mqtt.settle()?;
             self.amqp10.drain()?;
             self.wills.settle()?;
+            self.shovels.settle(&self.stage)?;
             let retired = self.stage.number();
             self.stage.checker().finish(retired);
             self.stage.verdict()?;
             self.alive_since(before)?;
             self.amqp10.alive()?;
+            self.shovels.alive()?;
             self.play_calmly(&mut server)?;
             self.play_before_waiters(&mut server)?;
             println!("cycle {}: {}", self.cycle, self.progress());
@@ -324,10 +332,10 @@ impl Run<'_> {
     ) -> Result<(), String> {
         let plays = |part: &Part| plays(part) && (self.options.ids || !part.has_ids());
         let mut seeds: Vec<Random> = (0..PARTS.len() as u64).map(|part| self.random.fork(part)).collect();
-        let [mut redriver, mut keeper, mut annotator, mut publisher, mut subscriber, mut tenth, mut dying] =
-            [0, 1, 2, 3, 4, 5, 6].map(|other| self.random.fork(PARTS.len() as u64 + other));
+        let [mut redriver, mut keeper, mut annotator, mut publisher, mut subscriber, mut tenth, mut dying, mut digger] =
+            [0, 1, 2, 3, 4, 5, 6, 7].map(|other| self.random.fork(PARTS.len() as u64 + other));
         let (stage, program, kept, noted) = (&self.stage, &self.program, &self.kept, &self.noted);
-        let (mqtt, amqp10, wills) = (&self.mqtt, &self.amqp10, &self.wills);
+        let (mqtt, amqp10, wills, shovels) = (&self.mqtt, &self.amqp10, &self.wills, &self.shovels);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 kept.lock().unwrap_or_else(PoisonError::into_inner).play(stage, &mut keeper, until);
@@ -340,6 +348,8 @@ impl Run<'_> {
             scope.spawn(|| mqtt.consume(stage, &mut subscriber, until));
             amqp10.play(scope, stage, &mut tenth, until);
             scope.spawn(|| wills.play(stage, &mut dying, until));
+            scope.spawn(|| shovels.publish(stage, &mut digger, until));
+            scope.spawn(|| shovels.consume(stage, until));
             for (part, random) in PARTS.iter().zip(&mut seeds).filter(|(part, _)| plays(part)) {
                 scope.spawn(move || part.play(stage, random, until));
             }

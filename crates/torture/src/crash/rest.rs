@@ -22,7 +22,7 @@ pub(crate) fn wait(program: &Program, stage: &Stage) -> Result<(), String> {
     let begin = Instant::now();
     loop {
         // Connections first: while one lives its consumers may still get something.
-        let connections = list(program, "connections")?.len();
+        let connections = list(program, "connections")?.iter().filter(|row| !is_shovel(row)).count();
         let out = list(program, "queues")?.iter().map(unsettled).sum::<u64>();
         if (connections, out) == (0, 0) {
             stage.tell(&[Event::AtRest]);
@@ -35,6 +35,12 @@ pub(crate) fn wait(program: &Program, stage: &Stage) -> Result<(), String> {
         }
         std::thread::sleep(GLANCE);
     }
+}
+
+/// Whether a connection is one of the broker's own shovels, which stay.
+fn is_shovel(row: &Value) -> bool {
+    let named = row["user_provided_name"].as_str().or(row["client_id"].as_str());
+    named.is_some_and(|name| name.starts_with("shovel"))
 }
 
 /// How many messages of a queue are with consumers.

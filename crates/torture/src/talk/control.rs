@@ -1,14 +1,17 @@
 //! A connection that asks the broker one question at a time: to declare the queues of the load and
-//! to see them empty.
+//! to see them empty. Besides, it publishes numbers, and takes them again.
 
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-use amqp091::client::{Client, Event, Options};
+use amqp091::client::{Client, Event, Options, PublishTemplate};
 use amqp091::codec::methods::{
-    ChannelOpen, ExchangeBind, ExchangeDeclare, QueueBind, QueueDeclare, QueueDelete, QueuePurge,
+    BasicAck, BasicGet, BasicPublish, ChannelOpen, ConfirmSelect, ExchangeBind, ExchangeDeclare, QueueBind,
+    QueueDeclare, QueueDelete, QueuePurge,
 };
 use amqp091::codec::table::{Value, encode_fields};
-use amqp091::codec::{Method, Table};
+use amqp091::codec::{BasicProperties, Method, Table};
 
 use super::Broken;
 use super::amqp::{CHANNEL, refusal};
@@ -17,6 +20,8 @@ use crate::topology::{
     BINDINGS, EXCHANGES, Exchange, FANOUT, HEADER_BINDINGS, KEY, LINKS, Overflow, PLAIN, QUEUES, Queue, VOID,
 };
 
+/// A delivery mode as the protocol numbers it.
+const PERSISTENT: u8 = 2;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -25,13 +30,16 @@ pub(crate) struct Control {
     link: Link,
     client: Client,
     output: Vec<u8>,
+    /// How many publishes it has numbered; `None` before it asked for confirms.
+    published: Option<u64>,
 }
 
 impl Control {
     /// Connects to the AMQP port on loopback and opens a channel.
     pub(crate) fn open(port: u16) -> Result<Self, Broken> {
         let options = Options { connection_name: "crash".to_owned(), ..Options::default() };
-        let mut control = Self { link: Link::open(port)?, client: Client::new(options), output: Vec::new() };
+        let mut control =
+            Self { link: Link::open(port)?, client: Client::new(options), output: Vec::new(), published: None };
         control.client.start(&mut control.output);
         control.answer("the handshake", |event| matches!(event, Event::Connected(_)).then_some(0))?;
         control.call(ChannelOpen::default())?;
@@ -141,6 +149,56 @@ impl Control {
         self.call(QueueDeclare { queue, passive: true, ..QueueDeclare::default() })
     }
 
+    /// Puts these numbers into a queue, each as a persistent message, and waits until all of them
+    /// are confirmed.
+    pub(crate) fn publish_numbers(&mut self, queue: &str, numbers: RangeInclusive<u64>) -> Result<(), Broken> {
+        let before = match self.published {
+            Some(count) => count,
+            None => {
+                self.call(ConfirmSelect::default())?;
+                0
+            }
+        };
+        let properties = BasicProperties { delivery_mode: Some(PERSISTENT), ..BasicProperties::default() }.to_bytes();
+        let publish = BasicPublish { routing_key: queue, ..BasicPublish::default() };
+        let template = PublishTemplate::new(CHANNEL, publish, &properties, self.client.frame_max());
+        let mut open = BTreeSet::new();
+        for (tag, number) in (before + 1..).zip(numbers) {
+            template.append(number.to_string().as_bytes(), &mut self.output);
+            open.insert(tag);
+        }
+        self.published = Some(before + open.len() as u64);
+        self.answer("the confirms of numbers", |event| {
+            match *event {
+                Event::Ack { delivery_tag, multiple: true, .. } => open.retain(|tag| *tag > delivery_tag),
+                Event::Ack { delivery_tag, .. } => {
+                    open.remove(&delivery_tag);
+                }
+                _ => {}
+            }
+            open.is_empty().then_some(0)
+        })
+        .map(drop)
+    }
+
+    /// Takes the first number of a queue, if there is one, and acknowledges it with what is said
+    /// next.
+    pub(crate) fn take_number(&mut self, queue: &str) -> Result<Option<u64>, Broken> {
+        self.client.send(CHANNEL, BasicGet { queue, ..BasicGet::default() }, &mut self.output);
+        let mut got = None;
+        self.answer("basic.get", |event| match event {
+            Event::Got { delivery_tag, message, .. } => {
+                got = Some((*delivery_tag, str::from_utf8(message.body).ok().and_then(|text| text.parse().ok())));
+                Some(0)
+            }
+            Event::Method { method: Method::BasicGetEmpty(_), .. } => Some(0),
+            _ => None,
+        })?;
+        let Some((delivery_tag, number)) = got else { return Ok(None) };
+        self.client.send(CHANNEL, BasicAck { delivery_tag, multiple: false }, &mut self.output);
+        number.map(Some).ok_or_else(|| Broken::Refused(format!("what {queue} gave is no number")))
+    }
+
     fn declare_exchange(&mut self, exchange: &Exchange) -> Result<(), Broken> {
         let Exchange { name, kind, alternate } = exchange;
         let arguments = alternate.map(|other| ("alternate-exchange".to_owned(), Value::from(other)));
@@ -217,7 +275,7 @@ impl Control {
     }
 
     /// Reads until `pick` finds what was waited for; what comes behind it stays for later.
-    fn answer(&mut self, what: &str, pick: impl Fn(&Event<'_>) -> Option<u64>) -> Result<u64, Broken> {
+    fn answer(&mut self, what: &str, mut pick: impl FnMut(&Event<'_>) -> Option<u64>) -> Result<u64, Broken> {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
             self.link.write(&mut self.output)?;
