@@ -155,7 +155,8 @@ fn answer(hooks: &StandbyHooks, path: &str) -> Response<String> {
 /// The figures of those that follow this node, for Prometheus.
 pub(crate) fn of_followers(rows: &[FollowerRow]) -> String {
     let mut out = Exposition::default();
-    out.gauge("hermod_followers", "Nodes that follow this one", rows.len());
+    let connected = rows.iter().filter(|row| row.state != "away").count();
+    out.gauge("hermod_followers", "Nodes that follow this one and are connected", connected);
     for (name, help, value) in [
         ("hermod_follower_kept_bytes", "Bytes of the log that are kept for it", 3),
         ("hermod_follower_lag_entries", "Entries that are flushed here and not there, at most", 0),
@@ -163,8 +164,14 @@ pub(crate) fn of_followers(rows: &[FollowerRow]) -> String {
         ("hermod_follower_lag_seconds", "All that was flushed here so long ago is flushed there", 2),
     ] {
         out.family(name, "gauge", help);
-        // While a copy is on its way, the lag says nothing.
-        for row in rows.iter().filter(|row| row.state != "copying" || value == 3) {
+        // While a copy is on its way, the lag says nothing; of one that is away, entries are not
+        // counted.
+        let shown = |row: &&FollowerRow| match row.state.as_str() {
+            "copying" => value == 3,
+            "away" => value != 0,
+            _ => true,
+        };
+        for row in rows.iter().filter(shown) {
             let seconds = (row.lag_ms as f64 / 1000.0).to_string();
             let figures = [row.lag_entries.to_string(), row.lag_bytes.to_string(), seconds, row.kept_bytes.to_string()];
             out.sample(name, &[("name", &row.name), ("node", &row.node)], &figures[value]);
@@ -248,6 +255,9 @@ mod tests {
         let text = of_followers(std::slice::from_ref(&row));
         assert!(text.contains("hermod_followers 1\n") && !text.contains("hermod_follower_lag_seconds{"), "{text}");
         assert!(text.contains("hermod_follower_kept_bytes{name=\"b\",node=\"7\"} 7000\n"), "{text}");
+        let away = of_followers(&[FollowerRow { state: "away".into(), ..row.clone() }]);
+        assert!(away.contains("hermod_followers 0\n") && away.contains("hermod_follower_lag_seconds{"), "{away}");
+        assert!(!away.contains("hermod_follower_lag_entries{"), "{away}");
         let text = of_followers(&[FollowerRow { state: "following".into(), ..row }]);
         assert!(text.contains("hermod_follower_lag_seconds{name=\"b\",node=\"7\"} 1.5\n"), "{text}");
     }
