@@ -315,6 +315,58 @@ mod tests {
         }
     }
 
+    /// Values that a setting does not take whose text has a shape of its own.
+    fn misshapen(name: &str) -> [&'static str; 10] {
+        match name {
+            "auth_oauth2.issuer" | "auth_oauth2.jwks_uri" | "auth_oauth2.redirect_uri" | "auth_http.user_path" => [
+                "x",
+                "a.example/auth",
+                "//a.example",
+                "https://",
+                "https:/a",
+                "ftp://a.example/",
+                "http://a.example/",
+                "https://u:p@a.example/",
+                "https://a b/",
+                "javascript:alert(1)",
+            ],
+            "nodes.address" => [
+                "x",
+                "mq1.example",
+                ":5679",
+                "mq1.example:",
+                "mq1.example:amqp",
+                "mq1.example:0",
+                "mq1.example:65536",
+                "http://mq1.example:5679",
+                "mq1 example:5679",
+                "::1:5679",
+            ],
+            "auth_oauth2.algorithms" => {
+                ["x", "HS256", "HS512", "none", "rs256", "RS1", "ES512", "RS256;ES256", "RS256 ES256", "RS256,x"]
+            }
+            _ => [""; 10],
+        }
+    }
+
+    /// A setting whose kind is text may still take no word that means nothing.
+    #[test]
+    fn texts_with_a_shape_are_held_to_it() {
+        let mut count = 0;
+        for setting in describe_all() {
+            for wrong in misshapen(setting.name).into_iter().filter(|wrong| !wrong.is_empty()) {
+                let told =
+                    Config::load(&map(&[(setting.name, wrong)]), None, &BTreeMap::new()).unwrap_err().to_string();
+                let begins = format!("--{}: ", setting.flag());
+                assert!(told.starts_with(&begins), "{} {wrong:?}: {told}", setting.name);
+                let remedies = ["; write", "; use", "is none of ", "leave the user out"];
+                assert!(remedies.iter().any(|remedy| told.contains(remedy)), "{} {wrong:?}: {told}", setting.name);
+                count += 1;
+            }
+        }
+        assert_eq!(count, 60, "each of the settings above is there");
+    }
+
     /// Each error says where the value is, what is wrong with it, and what would be right. A word
     /// that was taken for something else once silenced the log.
     #[test]

@@ -1,10 +1,9 @@
 //! The settings of connections between nodes, and of what is kept for those that follow.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 
-use super::ConfigError;
 use super::reader::{Reader, declare};
-use super::value;
+use super::{ConfigError, value};
 
 /// Where other nodes connect.
 #[derive(Debug, Clone)]
@@ -38,18 +37,18 @@ impl Nodes {
                 "Host and port by which other nodes reach this one, such as `mq1.example:5679`. It is written into \
                  tokens. Empty: what `nodes.listen` says.",
             ),
-            value::text,
+            reached,
         )?;
         let keep = reader.get(
             declare(
                 "nodes.keep",
                 "size",
-                "",
+                "auto",
                 "Bytes of the journal that are kept for a node that follows and is behind, or away. Beyond that the \
-                 journal goes on without it, and it begins with a new copy. Empty: half of `journal.max_bytes`. With \
+                 journal goes on without it, and it begins with a new copy. `auto`: half of `journal.max_bytes`. With \
                  more than `journal.max_bytes`, publishers wait until a node that is connected has got on.",
             ),
-            keep,
+            |text| value::or_auto(text, value::bytes),
         )?;
         Ok(Self { listen, address, keep })
     }
@@ -63,8 +62,26 @@ impl Nodes {
     }
 }
 
-fn keep(text: &str) -> Result<Option<u64>, String> {
-    if text.is_empty() { Ok(None) } else { value::bytes(text).map(Some) }
+/// A host and a port, which other nodes dial.
+fn reached(text: &str) -> Result<String, String> {
+    let is_host = |host: &str| {
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        match bare {
+            Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+            None => {
+                let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+                !host.is_empty() && host.bytes().all(is_letter)
+            }
+        }
+    };
+    let is_right = match text.rsplit_once(':') {
+        Some((host, port)) => is_host(host) && port.parse::<u16>().is_ok_and(|port| port > 0),
+        None => text.is_empty(),
+    };
+    match is_right {
+        true => Ok(text.to_owned()),
+        false => Err(format!("'{text}' is no host with a port; write one such as mq1.example:5679 or [::1]:5679")),
+    }
 }
 
 fn listen(text: &str) -> Result<Option<SocketAddr>, String> {
