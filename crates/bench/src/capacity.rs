@@ -1,11 +1,14 @@
-//! What a broker can hold: messages that are not consumed, queues, connections. Each kind of load
-//! has a phase that makes and, where there is something to take back, a phase that takes back and
-//! checks.
+//! What a broker can hold: messages that are not consumed, queues, connections, retained messages.
+//! Each kind of load has a phase that makes and, where there is something to take back, a phase
+//! that takes back and checks.
 
 pub(crate) mod backlog;
 pub(crate) mod connections;
 pub(crate) mod interval;
+#[cfg(test)]
+mod mqtt_broker;
 pub(crate) mod queues;
+pub(crate) mod retained;
 
 use std::path::PathBuf;
 

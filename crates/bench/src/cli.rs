@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::capacity::backlog::BacklogArgs;
 use crate::capacity::connections::ConnectionsArgs;
 use crate::capacity::queues::QueuesArgs;
+use crate::capacity::retained::RetainedArgs;
 use crate::disk::DiskArgs;
 use crate::durability_audit::AuditArgs;
 use crate::exchange::ExchangeArgs;
@@ -74,6 +75,9 @@ pub(crate) enum Verb {
     Exchange(Box<ExchangeArgs>),
     /// Open many connections that do nothing, and see what they cost
     Connections(Box<ConnectionsArgs>),
+    /// Give many topics of MQTT a retained message, and subscribe to all of them beside live
+    /// traffic
+    Retained(Box<RetainedArgs>),
     /// Be a broker whose latency, capacity, stalls, faults and promises are known, to test a
     /// benchmark with
     Simulate(Box<SimulateArgs>),

@@ -9,7 +9,7 @@ mod amqp10;
 pub(crate) mod jvm;
 mod kafka;
 pub(crate) mod link;
-mod mqtt;
+pub(crate) mod mqtt;
 mod nats;
 mod relay;
 pub(crate) mod session;

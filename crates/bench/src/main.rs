@@ -71,6 +71,7 @@ fn done(verb: Verb) -> Result<u8, Failure> {
         Verb::Backlog(args) => capacity::backlog::run(&args).map(exit),
         Verb::Queues(args) => capacity::queues::run(&args).map(exit),
         Verb::Connections(args) => capacity::connections::run(&args).map(exit),
+        Verb::Retained(args) => capacity::retained::run(&args).map(exit),
         Verb::Simulate(args) => simulate::serve(&args).map(|()| EXIT_VALID),
         Verb::Peers(args) => peers::run(&args).map(|done| if done { EXIT_VALID } else { EXIT_FAILED }),
         Verb::Report(args) => bench_report::draw(&args).map(|()| EXIT_VALID),

@@ -122,7 +122,7 @@ mod tests {
     type Case = (&'static str, &'static [&'static str], [usize; 3]);
 
     const CASES: [Case; 7] = [
-        ("hermod", &["get hermod", "hermod serve"], [0, 0, 11]),
+        ("hermod", &["get hermod", "hermod serve"], [0, 0, 13]),
         ("nats", &["go install", "nats-server"], [3, 0, 1]),
         ("nats/managed", &["go install", "nats-server"], [4, 0, 1]),
         ("rabbitmq", &["apt-get install rabbitmq-server", "epmd", "rabbitmq-server"], [5, 12, 2]),

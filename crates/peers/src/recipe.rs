@@ -78,6 +78,8 @@ pub(crate) struct Variant {
     #[serde(default)]
     pub(crate) ports: Vec<String>,
     #[serde(default)]
+    pub(crate) uris: Vec<String>,
+    #[serde(default)]
     pub(crate) values: BTreeMap<String, String>,
     #[serde(default)]
     pub(crate) source: Vec<Source>,
@@ -246,6 +248,7 @@ impl Recipe {
         self.queue_type = variant.queue_type.or(self.queue_type.take());
         self.ports.extend(variant.ports);
         self.values.extend(variant.values);
+        in_front(&mut self.uris, variant.uris);
         in_front(&mut self.source, variant.source);
         in_front(&mut self.file, variant.file);
         in_front(&mut self.prepare, variant.prepare);
@@ -332,6 +335,8 @@ mod tests {
             values = { sync = "yes" }
             [variant.2]
             about = "version 2"
+            ports = ["b"]
+            uris = ["mqtt://127.0.0.1:{{port.b}}"]
             values = { version = "2" }
             process = [{ command = ["helper"], ready = { log = "up" } }]
         "#;
@@ -340,6 +345,8 @@ mod tests {
         assert_eq!((both.recipe.durability, both.recipe.because.as_str()), (Durability::D3, "sync = yes"));
         assert_eq!(both.values().render("{{sync}} {{version}}").unwrap(), "yes 2");
         assert_eq!(both.recipe.process[0].command, ["helper"]);
+        assert_eq!(both.recipe.ports, ["a", "b"]);
+        assert_eq!(both.recipe.uris, ["mqtt://127.0.0.1:{{port.b}}", "amqp://127.0.0.1:{{port.a}}"]);
         assert_eq!((both.instance().as_str(), both.peer()), ("own.synced.2", "own"));
         for (name, part) in [("other", "no such peer"), ("own/3", "there are: 2, synced")] {
             let failure = Wanted::find(name, dir.path()).unwrap_err().to_string();

@@ -3,6 +3,7 @@
 //! process, or in children that hold a share each.
 
 mod crowd;
+mod idle;
 mod report;
 mod share;
 
@@ -20,6 +21,7 @@ use bench_record::failure::{Context, Failure};
 use bench_record::latency::{Latency, Summary};
 use bench_record::verdict::Verdict;
 use crowd::{Order, Proof};
+use idle::SCHEMES;
 use machine::descriptors;
 use share::Holder;
 
@@ -33,12 +35,13 @@ pub(crate) struct ConnectionsArgs {
     #[serde(skip)]
     pub(crate) trial: TrialArgs,
     /// Connections in all
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
     pub(crate) count: u32,
     /// Processes over which they are spread, where one may not open so many files
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) processes: u32,
-    /// Give each connection a consumer on an exclusive queue of its own
+    /// Give each connection a consumer on an exclusive queue of its own; over MQTT: a subscription
+    /// of quality 0 to a topic of its own
     #[arg(long)]
     pub(crate) consume: bool,
     /// Connections that are being opened at once
@@ -101,7 +104,7 @@ pub(crate) fn run(args: &ConnectionsArgs) -> Result<bool, Failure> {
 
 impl ConnectionsArgs {
     fn begin(&self) -> Result<Trial, Failure> {
-        self.trial.begin(&["amqp"], "connections are opened by AMQP 0-9-1")
+        self.trial.begin(&SCHEMES, "connections are opened by AMQP 0-9-1 or MQTT")
     }
 
     /// What one process opens.

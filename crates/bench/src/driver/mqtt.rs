@@ -4,19 +4,17 @@
 //! message, or those of QoS 2 for what has to come exactly once. What is to outlast a connection is
 //! kept by the broker in the session of its consumer.
 
+pub(crate) mod session;
 mod talk;
 
-use mqtt::codec::{
-    Connect, FilterList, Notice, Options, Packet, PacketId, Properties, PropertyBlock, PropertyId, QoS, Reason,
-    Subscribe, Version, decode, encode,
-};
-use wire::Output;
+use mqtt::codec::{Connect, Packet, PropertyBlock, PropertyId, QoS, Version, decode};
 
 use super::link::Link;
 use super::{Driver, Line, Notation, Part, first_wanted, special};
 use bench_record::failure::{Context, Failure};
 use bench_record::scenario::{Destination, QueueKind, Scenario};
 use bench_record::target::Target;
+use session::{Session, version_of};
 use talk::MqttTalk;
 
 /// Scheme of version 5; `mqtt` is 3.1.1.
@@ -24,8 +22,6 @@ const MQTT5: &str = "mqtt5";
 const TOPICS: Notation = Notation { between: '/', any: '+' };
 /// Message numbers have 16 bits, without 0.
 const IDS: u64 = 65_535;
-/// Unacknowledged messages that a broker takes unless it says otherwise.
-const RECEIVE_MAXIMUM: u32 = 65_535;
 /// A session that outlives its connection.
 const NEVER: u32 = u32::MAX;
 
@@ -68,7 +64,7 @@ impl MqttDriver {
         if let Some(what) = lacks(&target.scheme, &scenario) {
             return Err(Failure::lacking(what));
         }
-        let version = if target.scheme == MQTT5 { Version::V5 } else { Version::V3_1_1 };
+        let version = version_of(&target.scheme);
         Ok(Self { target, scenario, run, version, kept: Vec::new(), opened: 0 })
     }
 
@@ -135,17 +131,7 @@ impl MqttDriver {
             password: Some(self.target.password.as_bytes()),
             ..Connect::default()
         };
-        let mut session = Session { link: Link::open(&self.target.address)?, output: Output::keeping_all() };
-        session.say(self.version, &Packet::Connect(connect));
-        let (reason, takes) = session.hear(self.version, "CONNECT", &mut |packet| match packet {
-            Packet::ConnAck(answer) => {
-                Some((answer.reason, answer.properties.number(PropertyId::ReceiveMaximum).unwrap_or(RECEIVE_MAXIMUM)))
-            }
-            _ => None,
-        })?;
-        if reason.is_error() {
-            return Err(Failure::new(format!("the broker refused the connection: {}", reason.as_str())));
-        }
+        let (session, takes) = Session::open(Link::open(&self.target.address)?, connect)?;
         if self.scenario.clients.window > u64::from(takes) {
             return Err(Failure::new(format!(
                 "the broker takes at most {takes} unconfirmed messages of a client: --window {takes}, or raise its receive maximum"
@@ -159,7 +145,7 @@ impl MqttDriver {
         // What is published with QoS 1 before there is a subscriber has to wait with QoS 1.
         let lossless = self.scenario.clients.ack_every > 0 || self.scenario.topology.consumers == 0;
         let qos = if lossless { self.confirmed() } else { QoS::AtMostOnce };
-        self.filters(queue).iter().try_for_each(|filter| session.subscribe(self.version, filter, qos))
+        self.filters(queue).iter().try_for_each(|filter| session.subscribe(filter, qos))
     }
 }
 
@@ -173,7 +159,7 @@ impl Driver for MqttDriver {
             let mut session = self.connect(&part, Expiry::Never)?;
             self.kept.push(part);
             self.consume(&mut session, queue)?;
-            session.end(self.version)?;
+            session.end()?;
         }
         Ok(())
     }
@@ -201,7 +187,7 @@ impl Driver for MqttDriver {
         let mut topics: Vec<String> = written.map(|queue| self.topic(queue)).collect();
         match part {
             Part::Produce(id) if self.scenario.clients.reply => {
-                session.subscribe(self.version, &self.reply_topic(id), QoS::AtMostOnce)?;
+                session.subscribe(&self.reply_topic(id), QoS::AtMostOnce)?;
             }
             Part::Consume(id) if self.scenario.clients.reply => {
                 topics.push(self.reply_topic(id % self.scenario.topology.producers))
@@ -222,7 +208,7 @@ impl Driver for MqttDriver {
     /// A session is forgotten when its client begins afresh and keeps nothing.
     fn clean(&mut self) -> Result<(), Failure> {
         for part in std::mem::take(&mut self.kept) {
-            self.connect(&part, Expiry::AtEnd)?.end(self.version)?;
+            self.connect(&part, Expiry::AtEnd)?.end()?;
         }
         Ok(())
     }
@@ -235,79 +221,6 @@ enum Expiry {
     Never,
     /// With its connection.
     AtEnd,
-}
-
-/// A connection that asks and waits.
-struct Session {
-    link: Link,
-    output: Output,
-}
-
-impl Session {
-    fn say(&mut self, version: Version, packet: &Packet<'_>) {
-        encode(packet, version, self.output.tail());
-    }
-
-    /// Sends the waiting output, and reads until `pick` finds what it looks for.
-    fn hear<T>(
-        &mut self,
-        version: Version,
-        what: &str,
-        pick: &mut dyn FnMut(&Packet<'_>) -> Option<T>,
-    ) -> Result<T, Failure> {
-        self.link.write_all(&mut self.output)?;
-        loop {
-            let (mut used, mut picked) = (0, None);
-            while picked.is_none()
-                && let Some((said, length)) = packet(&self.link.input()[used..], version)?
-            {
-                used += length;
-                if let Packet::Disconnect(notice) = said {
-                    let reason = notice.reason.as_str();
-                    return Err(Failure::new(format!("{what}: the broker closed the connection: {reason}")));
-                }
-                picked = pick(&said);
-            }
-            self.link.consume(used);
-            if let Some(picked) = picked {
-                return Ok(picked);
-            }
-            if !self.link.read()? {
-                return Err(Failure::new(format!("no answer to {what}")));
-            }
-        }
-    }
-
-    /// Subscribes to `filter`.
-    fn subscribe(&mut self, version: Version, filter: &str, qos: QoS) -> Result<(), Failure> {
-        let mut list = FilterList::default();
-        list.subscribe(filter, Options { qos, ..Options::default() }, version);
-        let filters = list.as_subscribe(version);
-        self.say(version, &Packet::Subscribe(Subscribe { id: PacketId::MIN, properties: Properties::NONE, filters }));
-        let granted = self.hear(version, "SUBSCRIBE", &mut |packet| match packet {
-            Packet::SubAck(granted) => granted.reasons.iter().next(),
-            _ => None,
-        })?;
-        let least = match qos {
-            QoS::AtMostOnce => Reason::Success,
-            QoS::AtLeastOnce => Reason::GrantedQos1,
-            QoS::ExactlyOnce => Reason::GrantedQos2,
-        };
-        match granted {
-            refused if refused.is_error() => {
-                Err(Failure::new(format!("the broker refused the subscription: {}", refused.as_str())))
-            }
-            granted if granted == least => Ok(()),
-            granted => {
-                Err(Failure::new(format!("the broker granted another quality than {qos:?}: {}", granted.as_str())))
-            }
-        }
-    }
-
-    fn end(mut self, version: Version) -> Result<(), Failure> {
-        self.say(version, &Packet::Disconnect(Notice::plain(Reason::Success)));
-        self.link.write_all(&mut self.output)
-    }
 }
 
 #[cfg(test)]

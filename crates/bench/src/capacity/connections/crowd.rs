@@ -5,18 +5,14 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use amqp091::client::{Event as Said, PublishTemplate};
-use amqp091::codec::methods::{BasicConsume, BasicPublish, QueueDeclare};
 use serde::{Deserialize, Serialize};
 
-use crate::driver::amqp::{TRANSIENT, properties};
-use crate::driver::link::Link;
-use crate::driver::session::{CHANNEL, Questions, Session};
-use crate::measure::stamp::{Bodies, Stamp};
+use super::idle::Idle;
+use crate::measure::stamp::Bodies;
 use bench_record::failure::{Context, Failure};
 use bench_record::statistics::random::mix;
 use bench_record::target::Target;
-use machine::clock::{now, unix_time};
+use machine::clock::unix_time;
 
 /// Descriptors that a process needs beside its connections.
 pub(super) const SPARE_DESCRIPTORS: u64 = 64;
@@ -32,7 +28,7 @@ pub(super) struct Order {
     /// Number of the first connection.
     pub(super) first: u32,
     pub(super) count: u32,
-    /// Each has a consumer on an exclusive queue.
+    /// Each has a consumer on an exclusive queue, or a subscription to a topic.
     pub(super) consume: bool,
     /// Connections being opened at once.
     pub(super) parallel: u32,
@@ -57,9 +53,9 @@ pub(super) struct Proof {
 #[derive(Debug)]
 pub(super) struct Crowd {
     order: Order,
-    /// Tells their queues from all others.
+    /// Tells their queues and names from all others.
     run: u32,
-    sessions: Vec<Session>,
+    sessions: Vec<Idle>,
 }
 
 impl Crowd {
@@ -68,7 +64,7 @@ impl Crowd {
         let run = mix(unix_time() ^ u64::from(std::process::id()) << 32 ^ u64::from(order.first)) as u32;
         let until = Instant::now().checked_add(order.limit);
         let part = |at: u32| (u64::from(order.count) * u64::from(at) / u64::from(order.parallel)) as u32;
-        let opened: Vec<Result<Vec<Session>, Failure>> = std::thread::scope(|scope| {
+        let opened: Vec<Result<Vec<Idle>, Failure>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..order.parallel)
                 .map(|at| scope.spawn(move || order.open_some(part(at)..part(at + 1), run, until)))
                 .collect();
@@ -88,7 +84,7 @@ impl Crowd {
         let mut proof = Proof { probes: self.order.probes, ..Proof::default() };
         let bodies = Bodies::new(self.run, PROBE);
         for session in &mut self.sessions {
-            if let Err(failure) = session.link.check() {
+            if let Err(failure) = session.check() {
                 proof.dead += 1;
                 proof.complaint.get_or_insert(failure.to_string());
             }
@@ -96,10 +92,10 @@ impl Crowd {
         for at in 0..self.order.probes {
             let number = (u64::from(at) * self.sessions.len() as u64 / u64::from(self.order.probes)) as usize;
             let id = self.order.first + number as u32;
-            let queue = queue(self.run, id);
+            let place = place(self.run, id);
             let session = &mut self.sessions[number];
-            let consumed = if self.order.consume { Ok(()) } else { consume(session, &queue) };
-            match consumed.and_then(|()| probe(session, &queue, &bodies, id)) {
+            let consumed = if self.order.consume { Ok(()) } else { session.consume(&place) };
+            match consumed.and_then(|()| session.probe(&place, &bodies, id)) {
                 Ok(time) => proof.round_trips.push(time),
                 Err(failure) => {
                     proof.complaint.get_or_insert(format!("connection {id}: {failure}"));
@@ -111,7 +107,7 @@ impl Crowd {
 }
 
 impl Order {
-    fn open_some(&self, part: Range<u32>, run: u32, until: Option<Instant>) -> Result<Vec<Session>, Failure> {
+    fn open_some(&self, part: Range<u32>, run: u32, until: Option<Instant>) -> Result<Vec<Idle>, Failure> {
         let mut sessions = Vec::with_capacity(part.len());
         for number in part.map(|at| self.first + at) {
             if until.is_some_and(|until| Instant::now() > until) {
@@ -123,11 +119,12 @@ impl Order {
         Ok(sessions)
     }
 
-    fn open_one(&self, number: u32, run: u32) -> Result<Session, Failure> {
-        let link = Link::open_idle(&self.target.address, source(&self.target.address, number))?;
-        let mut session = Session::over(link, &self.target, &format!("idle {number}"))?;
+    fn open_one(&self, number: u32, run: u32) -> Result<Idle, Failure> {
+        // What MQTT calls a client is its alone.
+        let name = format!("hermod-bench-{run:08x}-idle-{number}");
+        let mut session = Idle::open(&self.target, source(&self.target.address, number), &name)?;
         if self.consume {
-            consume(&mut session, &queue(run, number))?;
+            session.consume(&place(run, number))?;
         }
         Ok(session)
     }
@@ -146,39 +143,9 @@ fn source(address: &str, number: u32) -> Option<IpAddr> {
     }
 }
 
-fn queue(run: u32, number: u32) -> String {
+/// The queue or topic of a connection.
+fn place(run: u32, number: u32) -> String {
     format!("hermod-bench.{run:08x}.{number}")
-}
-
-/// Declares an exclusive queue and consumes from it.
-fn consume(session: &mut Session, queue: &str) -> Result<(), Failure> {
-    session.call(QueueDeclare { queue, exclusive: true, ..QueueDeclare::default() })?;
-    session.call(BasicConsume { queue, consumer_tag: "c", no_ack: true, ..BasicConsume::default() })?;
-    Ok(())
-}
-
-/// Sends one message to the queue that the connection consumes and waits for it; returns
-/// nanoseconds there and back.
-fn probe(session: &mut Session, name: &str, bodies: &Bodies, id: u32) -> Result<u64, Failure> {
-    let stamp = Stamp { number: u64::from(id), ..Stamp::default() };
-    let mut body = bodies.blank();
-    bodies.write(&mut body, &stamp);
-    let publish = BasicPublish { routing_key: name, ..BasicPublish::default() };
-    let template = PublishTemplate::new(CHANNEL, publish, &properties(TRANSIENT), session.client.frame_max());
-    let begin = now();
-    let mut changed = false;
-    let one = Questions { what: "a message", count: 1, unanswered: 1 };
-    session.ask(one, &mut |_, out| template.append(&body, out), &mut |said, _| match said {
-        Said::Deliver { message, .. } => {
-            changed = bodies.read(message.body) != Ok(stamp);
-            Ok(1)
-        }
-        _ => Ok(0),
-    })?;
-    if changed {
-        return Err(Failure::new("its message came back changed"));
-    }
-    Ok(now() - begin)
 }
 
 #[cfg(test)]

@@ -9,7 +9,12 @@ use bench_report::table::number;
 /// The figures as text.
 pub(super) fn render(record: &ConnectionsRecord<'_>) -> String {
     let load = record.load;
-    let kind = if load.consume { "with a consumer on an exclusive queue each" } else { "with an open channel each" };
+    let kind = match (record.head.target.scheme.as_str(), load.consume) {
+        ("amqp", true) => "with a consumer on an exclusive queue each",
+        ("amqp", false) => "with an open channel each",
+        (_, true) => "with a subscription each",
+        (_, false) => "without subscriptions",
+    };
     let mut text = format!(
         "{} idle connections {kind}, {} at once, {} process(es)\n\n",
         number(load.count.into(), 0),

@@ -1,6 +1,7 @@
 //! Idle connections to a broker in memory: all are opened, numbered once, and proven.
 
 use super::*;
+use crate::capacity::mqtt_broker::{Fault, start};
 use crate::cli::{Verb, verb};
 use crate::simulate::behaviour::Behaviour;
 use crate::simulate::local;
@@ -25,6 +26,21 @@ fn connections_are_opened_and_live() {
         assert_eq!(record.opening.count, u64::from(args.count));
         assert!(report::render(&record).contains("came back"));
     }
+}
+
+#[test]
+fn connections_of_mqtt_are_opened_and_live() {
+    let target = start(Fault::Nothing);
+    for (more, words) in [("", "without subscriptions"), ("--consume", "with a subscription each")] {
+        let args = options(&target, &format!("--count 30 --probes 7 {more}"));
+        let record = measure(&args, None, &Progress::silent()).unwrap();
+        assert!(record.verdict.valid, "{more}: {:?}", record.verdict);
+        assert_eq!((record.answered, record.dead, record.opening.count), (7, 0, 30), "{more}");
+        assert!(report::render(&record).contains(words));
+    }
+    let refused = options(&start(Fault::Refuses), "--count 2 --consume");
+    let failure = measure(&refused, None, &Progress::silent()).err().unwrap().to_string();
+    assert!(failure.contains("connection 0") || failure.contains("connection 1"), "{failure}");
 }
 
 #[test]
@@ -60,7 +76,7 @@ fn dead_and_silent_connections_are_violations() {
 #[test]
 fn what_can_not_be_done_is_refused() {
     for (target, more, part) in [
-        ("stomp://127.0.0.1:1", "--count 1", "use amqp://"),
+        ("stomp://127.0.0.1:1", "--count 1", "use amqp:// or mqtt5:// or mqtt://"),
         ("amqp://127.0.0.1:1", "--count 1 --parallel 1", "connection 0"),
         ("amqp://127.0.0.1:1", "--count 1 --limit=-1", "--limit"),
     ] {
