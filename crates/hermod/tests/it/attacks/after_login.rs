@@ -216,5 +216,6 @@ fn connections_that_come_and_go_leave_nothing_behind() {
     assert!(more_files <= files + 3, "{files} files, then {more_files}");
     assert!(more_memory < memory + 8 * 1024, "{memory} KiB, then {more_memory}");
     let (_, metrics) = server.get("/metrics");
-    assert!(metrics.lines().count() < 400, "{} lines of metrics", metrics.lines().count());
+    // One line for each connection would be hundreds more.
+    assert!(metrics.lines().count() < 500, "{} lines of metrics", metrics.lines().count());
 }

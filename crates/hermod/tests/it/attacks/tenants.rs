@@ -143,7 +143,7 @@ fn dead_letters_of_a_flood_come_in_pieces_and_do_not_multiply() {
         }
         attacker.send(1, QueueUnbind { queue: "dying", exchange: "circle", ..Default::default() });
         attacker.expect("QueueUnbindOk");
-        let dropped = "hermod_dropped_total{reason=\"dead_letter_circle\"}";
+        let dropped = "hermod_dropped_total{reason=\"dead_letter_out_of_moves\"}";
         publish(&mut attacker, "", "dying", &[0, 0], 200);
         publish(&mut attacker, "", "d0", &[0, 0], 5);
         // All have arrived in the last queue, once each, and the messages in the cycle have ended.
