@@ -4,13 +4,11 @@
 use std::sync::Arc;
 
 use broker::Verified;
-use journal::{
-    Address, Bits, Chunk, Durability, Journal, LogId, Options, Owner, Owners, Reference, Replay, Restatement,
-};
+use journal::{Durability, Journal, LogId, Options, Owner};
 
 use crate::disk::Files;
 
-/// The owners that inputs speak of: 1 is the vhost, 2 a queue in it, the others are to be declared.
+/// How many owners an input may name. 1 is the vhost and 2 its queue; an input declares others.
 const OWNERS: u8 = 8;
 /// The kinds of the facts that are there before.
 const VHOST: u8 = 1;
@@ -45,8 +43,8 @@ fn write(disk: &Arc<Files>, input: &[u8]) -> bool {
         incarnation: 7,
         progress: Arc::default(),
     };
-    let opened = Journal::open(disk.clone(), options, &mut Nothing).expect("an empty disk opens");
-    let (journal, stepper) = opened.start_stepped(&mut std::iter::empty(), Arc::new(Nothing), Box::new(|_| {}));
+    let opened = Journal::open(disk.clone(), options, &mut ()).expect("an empty disk opens");
+    let (journal, stepper) = opened.start_stepped(&mut std::iter::empty(), Arc::new(()), Box::new(|_| {}));
     let mut appender = journal.appender(LogId::SYSTEM);
     appender.fact(None, 1, VHOST, &[b"\x01/\x01"]);
     appender.fact(None, 2, QUEUE, &[b"\x01\x01q\0\0"]);
@@ -60,37 +58,4 @@ fn write(disk: &Arc<Files>, input: &[u8]) -> bool {
     drop(appender);
     stepper.flush().expect("memory takes everything");
     knows_all
-}
-
-/// An empty journal, whose owners are gone before anything is restated.
-struct Nothing;
-
-impl Replay for Nothing {
-    fn cold(&mut self, _: Owner, _: u64, _: u64, _: Chunk) {}
-
-    fn fact(&mut self, _: Owner, _: u8, _: &[u8]) {}
-
-    fn reference(&mut self, _: Owner, _: u64, _: u64, _: &[Address]) {}
-
-    fn settled(&mut self, _: Owner, _: u8, _: &[(u64, u64)]) {}
-
-    fn dropped(&mut self, _: Owner) {}
-
-    fn lost(&mut self, _: u32, _: &str, _: &str) {}
-
-    fn burnt(&mut self, _: Owner, _: u64, _: u64) {}
-}
-
-impl Owners for Nothing {
-    fn restate(&self, _: &[Owner], _: &Restatement<'_>) -> Vec<Owner> {
-        Vec::new()
-    }
-
-    fn referenced(&self, _: Owner, _: u32, _: &mut Vec<Reference>) {}
-
-    fn unsettled(&self, _: Owner, _: u64, _: &mut Bits) {}
-
-    fn moved(&self, _: Owner, _: u64, _: &[u32], _: Chunk, _: &[Reference]) -> u64 {
-        0
-    }
 }
