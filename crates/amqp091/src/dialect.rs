@@ -162,7 +162,8 @@ fn fields_from_neutral(table: &broker::Table) -> Vec<(String, Value)> {
 /// If a stored message is in an encoding that this build does not know.
 #[inline]
 pub(crate) fn delivered_properties<'m>(
-    message: &'m Message,
+    message: &Message,
+    properties: &'m [u8],
     counts: Counts,
     dialects: &Dialects,
 ) -> Result<Cow<'m, [u8]>, Error> {
@@ -170,8 +171,8 @@ pub(crate) fn delivered_properties<'m>(
         return Ok(Cow::Owned(from_neutral(&dialects.read_shown(message, counts)?)));
     }
     match message.overlay(counts, dialects) {
-        None => Ok(Cow::Borrowed(message.properties())),
-        Some(overlay) => laid_over(message.properties(), &overlay).map(Cow::Owned),
+        None => Ok(Cow::Borrowed(properties)),
+        Some(overlay) => laid_over(properties, &overlay).map(Cow::Owned),
     }
 }
 

@@ -64,7 +64,6 @@ pub use explain::{
     PREVIEWED, PoliciesExplained, PolicyFit, PolicyPreview, PolicyVerdict, QueuePreview, RouteExplained, RouteHop,
 };
 pub use journal::{Durations, Ticket};
-pub use message::Message;
 pub use message::annotations::{Annotations, Death, DeathPlace, Reason, SAID_MAX};
 pub use message::body::{Body, Gathered, Place};
 pub use message::dialect::{Content, Dialect, DialectId, Dialects, Field, IdForm};
@@ -72,6 +71,7 @@ pub use message::id::Id;
 pub use message::overlay::{Counts, Overlay};
 pub use message::properties::Properties;
 pub use message::scheduling::is_instruction;
+pub use message::{Message, Sent};
 pub use queue::ExactlyOnce;
 /// A purge that is under way.
 pub use queue::Purging;

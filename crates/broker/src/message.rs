@@ -83,6 +83,25 @@ impl Head<'_> {
         annotations: &[],
         publisher: &[],
     };
+
+    /// Adds the block of a message to `block`, which has room for it. Its front has `length` bytes.
+    #[inline]
+    fn put(&self, length: usize, body: &[u8], block: &mut BytesMut) {
+        let start = block.len();
+        block.resize(start + length, 0);
+        self.write(&mut block[start..]);
+        block.put_slice(body);
+    }
+}
+
+/// The parts of a message that consumers are sent, as they stand in its block.
+#[derive(Debug, Clone, Copy)]
+pub struct Sent<'m> {
+    /// Exchange and routing key, each behind a byte with its length, if the block has them like
+    /// that. So it has those of at most 127 bytes.
+    pub short_address: Option<&'m [u8]>,
+    /// What its publisher wrote.
+    pub content: Content<'m>,
 }
 
 /// An immutable message. A clone counts a reference.
@@ -192,11 +211,14 @@ impl Message {
         Some(self.published_at().saturating_add(self.expiration()?))
     }
 
-    /// Exchange and routing key, each behind a byte with its length, if the block has them like
-    /// that. So it has those of at most 127 bytes.
+    /// What consumers are sent.
     #[inline]
-    pub fn short_address(&self) -> Option<&[u8]> {
-        Some(&self.0[layout::short_address(&self.0)?])
+    pub fn sent(&self) -> Sent<'_> {
+        let places = layout::sent(&self.0);
+        Sent {
+            short_address: places.short_address.map(|place| &self.0[place]),
+            content: Content { properties: &self.0[places.properties], body: &self.0[places.body..] },
+        }
     }
 
     /// The exchange it was published to.
@@ -218,7 +240,7 @@ impl Message {
     /// What its publisher wrote.
     #[inline]
     pub fn content(&self) -> Content<'_> {
-        Content { properties: self.properties(), body: self.body() }
+        self.sent().content
     }
 
     /// Its history in this broker, if it has one.
@@ -265,9 +287,9 @@ impl Message {
             annotations: &marks,
             publisher: self.publisher(),
         };
-        let mut block = BytesMut::with_capacity(head.length() + self.body().len());
-        head.write(&mut block);
-        block.put_slice(self.body());
+        let (length, body) = (head.length(), self.body());
+        let mut block = BytesMut::with_capacity(length + body.len());
+        head.put(length, body, &mut block);
         if self.is_retained() {
             layout::mark_retained(&mut block);
         }
@@ -335,9 +357,9 @@ impl Arena {
     ///
     /// The exchange may have [`NAME_MAX`] bytes, the key [`KEY_MAX`], and the rest under 4 GiB.
     pub(crate) fn add(&mut self, head: &Head<'_>, body: &[u8]) -> Message {
-        self.reserve(head.length() + body.len());
-        head.write(&mut self.block);
-        self.block.put_slice(body);
+        let length = head.length();
+        self.reserve(length + body.len());
+        head.put(length, body, &mut self.block);
         Message(self.take())
     }
 
@@ -347,7 +369,7 @@ impl Arena {
         match body {
             Body::Borrowed(body) => self.add(head, body),
             Body::Gathered(gathered) => gathered
-                .complete(head.length(), |mut front| head.write(&mut front))
+                .complete(head.length(), |front| head.write(front))
                 .unwrap_or_else(|gathered| self.add(head, gathered.as_slice())),
         }
     }

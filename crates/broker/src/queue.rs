@@ -38,6 +38,7 @@ mod message_groups;
 mod page;
 mod paging;
 mod purge;
+mod rare;
 mod repair;
 mod retry;
 mod returns;
@@ -106,6 +107,7 @@ use features::Features;
 use filter::Views;
 use lifetime::Lifetime;
 use paging::Paging;
+use rare::Rare;
 use visit::Show;
 
 /// Stands for a number where there was none: the one before the first of a lane is never given out.
@@ -159,9 +161,9 @@ pub(crate) struct Inner {
     /// The result of its own arguments and its policies.
     pub(crate) arguments: Arc<QueueArguments>,
     lanes: Lanes,
-    consumers: Consumers,
+    consumers: Rare<Consumers>,
     /// Consumers with a selector, and browsers. Where messages have groups, all consumers.
-    views: Views,
+    views: Rare<Views>,
     pub(crate) bindings: Bounds,
     /// The bytes of its declaration.
     weight: Weight,
@@ -251,6 +253,13 @@ impl QueueParts {
     }
 }
 
+/// Switches between a single active consumer and many.
+fn activate(consumers: &mut Rare<Consumers>, active: Active) {
+    if consumers.active() != active {
+        consumers.activate(active);
+    }
+}
+
 /// The least that memory keeps of a page. Some queues need the lengths of the bodies, or their
 /// places at any time.
 fn least(accounting: &Accounting, arguments: &QueueArguments) -> Least {
@@ -269,11 +278,13 @@ impl Queue {
         let deduplication = parts.arguments.intake.deduplication;
         let ways_in = WaysIn { copying: Copying::by(parts.arguments.intake.copies.clone()), ..WaysIn::default() };
         let features = Features::new(&parts.arguments, parts.bucket.as_ref(), parts.now);
+        let mut consumers = Rare::default();
+        activate(&mut consumers, Active::of(&parts.arguments));
         let inner = Inner {
-            consumers: Consumers::new(Active::of(&parts.arguments)),
+            consumers,
             arguments: parts.arguments.shared(),
             lanes,
-            views: Views::default(),
+            views: Rare::default(),
             bindings: Bounds::new(&parts.tally),
             weight,
             lifetime: Lifetime::new(parts.now),
@@ -385,7 +396,7 @@ impl Queue {
         let before = std::mem::replace(&mut inner.arguments, arguments.shared());
         let arguments = Arc::clone(&inner.arguments);
         self.ways_in.copying.set(arguments.intake.copies.clone());
-        inner.consumers.activate(Active::of(&arguments));
+        activate(&mut inner.consumers, Active::of(&arguments));
         inner.weigh(arguments.max_length_bytes);
         if before.message_ttl != arguments.message_ttl {
             let die_at = |message: &Message| expires_at(arguments.message_ttl, message, message.published_at());
@@ -519,13 +530,20 @@ impl Inner {
     #[inline]
     fn remove_or_set(&mut self, seq: u64, state: State) -> Option<Message> {
         let message = self.lanes.set(seq, state);
-        if let Some(message) = &message {
+        self.left(seq, state, message.as_ref());
+        message
+    }
+
+    /// An entry has this state now, which is none of the ready ones. It has lost the message, if
+    /// there is one.
+    #[inline]
+    fn left(&mut self, seq: u64, state: State, message: Option<&Message>) {
+        if let Some(message) = message {
             self.accounting.left(message.cost());
         }
         if matches!(state, State::Done | State::Dying) {
             self.features.left(seq, state);
         }
-        message
     }
 
     pub(crate) fn ready(&self) -> usize {

@@ -11,7 +11,9 @@ pub(super) fn block(input: &[u8]) {
     assert!(total < input.len(), "the parts are longer than the block");
     assert!(input.ends_with(message.body()), "the body is the rest");
     assert_eq!(message.body_shared(), message.body());
-    if let Some(address) = message.short_address() {
+    let sent = message.sent();
+    assert_eq!([sent.content.properties, sent.content.body], [message.properties(), message.body()]);
+    if let Some(address) = sent.short_address {
         assert_eq!(address.len(), message.exchange().len() + message.routing_key().len() + 2);
     }
     if let Some(annotations) = message.annotations() {

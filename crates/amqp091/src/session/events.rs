@@ -95,7 +95,8 @@ fn with_content(
     counts: Counts,
     write: impl FnOnce(&mut Link, &Content<'_>),
 ) {
-    let properties = match delivered_properties(message, counts, broker.dialects()) {
+    let sent = message.sent();
+    let properties = match delivered_properties(message, sent.content.properties, counts, broker.dialects()) {
         Ok(properties) => properties,
         Err(error) => {
             link.after.push(After::CloseConnection(error.into()));
@@ -103,14 +104,14 @@ fn with_content(
         }
     };
     let mut room;
-    let address = match message.short_address() {
+    let address = match sent.short_address {
         Some(address) => address,
         None => {
             room = [0; 2 * (1 + SHORT_STRING_MAX)];
             long_address(message, &mut room)
         }
     };
-    let (properties, body) = (properties.as_ref(), message.body());
+    let (properties, body) = (properties.as_ref(), sent.content.body);
     if body.len() < SHARED_BODY {
         write(link, &Content { address, properties, body: Body::Copied(body) });
     } else {
@@ -190,7 +191,7 @@ mod tests {
             ("\u{e9}".repeat(200), 254),
         ] {
             let message = with_key(&key);
-            assert_eq!(message.short_address(), None);
+            assert_eq!(message.sent().short_address, None);
             let mut room = [0; 512];
             let address = long_address(&message, &mut room);
             assert_eq!(address, [&[1, b'e', shown as u8], &key.as_bytes()[..shown]].concat());

@@ -5,7 +5,7 @@
 //! block, so that the message is made around it. If the rest needs more room than expected, the
 //! body is copied like any other.
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::{Buf, Bytes};
 
 use crate::message::{Message, layout};
 
@@ -104,11 +104,9 @@ impl Gathered {
 
     /// The message of this body, with the bytes `before` it that `write` puts there; the body
     /// itself if there is no room.
-    pub(super) fn complete(mut self, before: usize, write: impl FnOnce(&mut dyn BufMut)) -> Result<Message, Self> {
+    pub(super) fn complete(mut self, before: usize, write: impl FnOnce(&mut [u8])) -> Result<Message, Self> {
         let Some(start) = self.room.checked_sub(before) else { return Err(self) };
-        let mut front = &mut self.block[start..self.room];
-        write(&mut front);
-        debug_assert!(front.is_empty(), "{} bytes of the front are missing", front.len());
+        write(&mut self.block[start..self.room]);
         let mut block = Bytes::from(self.block);
         block.advance(start);
         Ok(Message(block))

@@ -72,9 +72,10 @@ impl Head<'_> {
         HEAD + expiration + names + lengths + sections
     }
 
-    /// Writes the bytes in front of the body.
+    /// Writes the bytes in front of the body: [`Head::length`] of them, which `front` has.
     #[inline]
-    pub(super) fn write(&self, block: &mut impl BufMut) {
+    pub(super) fn write(&self, mut front: &mut [u8]) {
+        let block = &mut front;
         let copies = match self.copies {
             Copies::None => 0,
             Copies::Named => COPIES_NAMED,
@@ -96,7 +97,9 @@ impl Head<'_> {
         }
         for name in [self.exchange, self.routing_key] {
             put_length(block, name.len());
-            block.put_slice(name.as_bytes());
+            if !name.is_empty() {
+                block.put_slice(name.as_bytes());
+            }
         }
         put_length(block, self.sections_length());
         let sections = [(PROPERTIES, self.properties), (ANNOTATIONS, self.annotations), (PUBLISHER, self.publisher)];
@@ -107,6 +110,7 @@ impl Head<'_> {
                 block.put_slice(content);
             }
         }
+        debug_assert!(block.is_empty(), "{} bytes of the front are missing", block.len());
     }
 }
 
@@ -138,7 +142,7 @@ fn length_bytes(length: usize) -> usize {
 
 /// Writes a length as a varint.
 #[inline]
-fn put_length(block: &mut impl BufMut, mut length: usize) {
+fn put_length(block: &mut &mut [u8], mut length: usize) {
     while length >= 0x80 {
         block.put_u8(length as u8 | 0x80);
         length >>= 7;
@@ -266,14 +270,34 @@ pub(super) fn routing_key(block: &[u8]) -> Range<usize> {
     name_at(block, exchange(block).end)
 }
 
-/// The place of exchange and routing key, if each stands behind a single byte with its length.
+/// The places of what consumers are sent.
+pub(super) struct Sent {
+    /// Exchange and routing key, if each stands behind a single byte with its length.
+    pub(super) short_address: Option<Range<usize>>,
+    pub(super) properties: Range<usize>,
+    pub(super) body: usize,
+}
+
+/// These places, found in one pass: a delivery needs all of them.
 #[inline]
-pub(super) fn short_address(block: &[u8]) -> Option<Range<usize>> {
+pub(super) fn sent(block: &[u8]) -> Sent {
     let start = address_at(block);
     let exchange = name_at(block, start);
     let key = name_at(block, exchange.end);
     let is_short = exchange.start == start + 1 && key.start == exchange.end + 1;
-    is_short.then_some(start..key.end)
+    let short_address = is_short.then_some(start..key.end);
+    if is_older(block) {
+        return Sent { short_address, properties: properties(block), body: body_at(block) };
+    }
+    let (length, first) = length_at(block, key.end);
+    // Properties are the first section.
+    let properties = if length > 0 && block[first] == PROPERTIES {
+        let (length, start) = length_at(block, first + 1);
+        start..start + length
+    } else {
+        first..first
+    };
+    Sent { short_address, properties, body: first + length }
 }
 
 /// The place of all sections together.

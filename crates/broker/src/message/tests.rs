@@ -35,7 +35,7 @@ fn what_is_written_is_read() {
     assert_eq!(message.properties(), b"\x10\x00\x02");
     assert!(!message.is_marked());
     assert_eq!(message.body(), b"body");
-    assert_eq!(message.short_address(), Some(b"\x06orders\x05eu.de".as_slice()));
+    assert_eq!(message.sent().short_address, Some(b"\x06orders\x05eu.de".as_slice()));
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn blocks_of_every_version_are_read() {
     for (block, version) in FROZEN.into_iter().zip(1..) {
         let message = Message::from_stored(Bytes::from_static(block)).unwrap();
         assert_eq!((message.exchange(), message.routing_key()), ("orders", "eu.de"), "version {version}");
-        assert_eq!(message.short_address(), Some(b"\x06orders\x05eu.de".as_slice()));
+        assert_eq!(message.sent().short_address, Some(b"\x06orders\x05eu.de".as_slice()));
         assert_eq!((message.properties(), message.body()), (b"\x10\x00\x02".as_slice(), b"body".as_slice()));
         assert_eq!((message.dialect(), message.persistent()), (DialectId(1), true));
         assert_eq!((message.priority(), message.given_priority()), (7, Some(7)));
@@ -179,7 +179,7 @@ fn a_long_name_in_an_older_block_is_no_damage() {
     block.extend(b"body");
     let message = Message::from_stored(block.into()).unwrap();
     assert_eq!((message.routing_key(), message.body()), (key.as_str(), b"body".as_slice()));
-    assert!(message.short_address().is_some_and(|address| address.len() == 202));
+    assert!(message.sent().short_address.is_some_and(|address| address.len() == 202));
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn names_of_any_length_are_kept() {
             let stored = Message::from_stored(Bytes::copy_from_slice(message.block())).unwrap();
             assert_eq!((stored.exchange(), stored.routing_key()), (exchange.as_str(), key.as_str()));
             assert_eq!((stored.marks_bytes(), stored.body()), (annotations, b"body".as_slice()));
-            assert_eq!(stored.short_address().is_some(), length < 128);
+            assert_eq!(stored.sent().short_address.is_some(), length < 128);
             let mut gathered = Gathered::new(&exchange, &key, head.properties.len());
             gathered.push(b"body", 4, Place::Sure);
             assert_eq!(Arena::default().add_body(&head, Body::Gathered(gathered)).block(), message.block());

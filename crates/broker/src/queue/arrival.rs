@@ -69,6 +69,8 @@ pub enum Refusal {
 #[derive(Debug)]
 pub(crate) struct Arrival {
     message: Message,
+    /// Bytes of its body.
+    pub(crate) length: u64,
     /// Where its body lies in the journal, once it does.
     pub(crate) address: Option<Address>,
     /// Queues that have not taken it yet.
@@ -99,6 +101,7 @@ impl Arrival {
 
     pub(crate) fn new(message: Message, session: u32, confirm: Confirm, unroutable: Unroutable) -> Self {
         Self {
+            length: message.body().len() as u64,
             message,
             address: None,
             shares: 0,

@@ -10,7 +10,7 @@
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -19,6 +19,7 @@ use crate::arguments::QueueArguments;
 use crate::arguments::consumer::ConsumerArguments;
 use crate::queue::credit::{Bounds, Credit, Grant, Rest, SharedCredit};
 use crate::queue::mailbox::{Mailbox, Notice, Outgoing};
+use crate::queue::rare::Empty;
 use crate::queue::rings::Rings;
 
 /// Up to this number of consumers a search looks through all; beyond it an index is kept.
@@ -279,6 +280,13 @@ pub(crate) struct Consumers {
     came: u64,
 }
 
+impl Empty for Consumers {
+    fn empty() -> &'static Self {
+        static EMPTY: LazyLock<Consumers> = LazyLock::new(Consumers::default);
+        &EMPTY
+    }
+}
+
 impl Consumers {
     /// No consumers yet.
     pub(crate) fn new(active: Active) -> Self {
@@ -286,15 +294,12 @@ impl Consumers {
     }
 
     /// How many of them are active.
-    fn active(&self) -> Active {
+    pub(super) fn active(&self) -> Active {
         if self.single.is_some() { Active::One } else { Active::All }
     }
 
     /// Switches between a single active consumer and many.
     pub(crate) fn activate(&mut self, active: Active) {
-        if self.active() == active {
-            return;
-        }
         self.sweep();
         self.rings.empty();
         self.in_rings = 0;

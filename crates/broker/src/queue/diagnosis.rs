@@ -212,7 +212,7 @@ impl Queue {
         let takers = || plain().chain(inner.views.takers_ready());
         if takers().any(|one| one == Readiness::Ready) {
             let plain_waits = plain().any(|one| one == Readiness::Ready);
-            let passed = inner.views.passed(&inner.lanes);
+            let passed = inner.views.made_mut().map_or(Passed::No, |views| views.passed(&inner.lanes));
             let stopped = !plain_waits && passed == Passed::All;
             let has_groups = inner.features.groups.is_some();
             causes.note((stopped && has_groups).then_some(Cause::GroupHeld));

@@ -82,11 +82,9 @@ impl Queue {
     #[inline]
     fn dispatch_plain(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
         let mut expired = 0;
-        while let Some(seq) = inner.lanes.first_ready() {
-            if inner.consumers.is_empty() {
-                break;
-            }
-            let Some(entry) = inner.lanes.get_mut(seq) else { break };
+        while !inner.consumers.is_empty()
+            && let Some((seq, entry)) = inner.lanes.head()
+        {
             if entry.is_too_old(visit.now) {
                 if expired == VISIT_ENTRIES {
                     inner.lifetime.note_more();
@@ -104,9 +102,11 @@ impl Queue {
                 break;
             }
         }
-        inner.consumers.hand_over();
-        if inner.consumers.are_draining() {
-            inner.consumers.end_drains(inner.lanes.first_ready());
+        if let Some(consumers) = inner.consumers.made_mut() {
+            consumers.hand_over();
+            if consumers.are_draining() {
+                consumers.end_drains(inner.lanes.first_ready());
+            }
         }
         self.expire(inner, visit.now);
     }
@@ -266,12 +266,15 @@ impl Queue {
         if inner.is_deleted() {
             return;
         }
-        keys.iter().for_each(|key| inner.consumers.succeed(*key));
+        if let Some(consumers) = inner.consumers.made_mut() {
+            keys.iter().for_each(|key| consumers.succeed(*key));
+        }
         self.conclude(inner, Show::All, visit);
     }
 
     fn take_away(self: &Arc<Self>, inner: &mut Inner, key: ConsumerKey, visit: &mut Visit<'_>) -> bool {
-        if inner.consumers.remove(key).or_else(|| inner.views.remove(key)).is_none() {
+        let plain = inner.consumers.made_mut().and_then(|consumers| consumers.remove(key));
+        if plain.or_else(|| inner.views.made_mut()?.remove(key)).is_none() {
             return false;
         }
         if inner.features.groups.as_mut().is_some_and(|groups| groups.leave(key)) {
@@ -287,8 +290,10 @@ impl Queue {
     /// A consumer may be ready again.
     pub(crate) fn resume(self: &Arc<Self>, key: ConsumerKey, why: Resume, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.context);
-        inner.consumers.resume(key, why);
-        let view = inner.views.resume(key, why);
+        if let Some(consumers) = inner.consumers.made_mut() {
+            consumers.resume(key, why);
+        }
+        let view = inner.views.made_mut().and_then(|views| views.resume(key, why));
         self.conclude(inner, Show::One { view }, visit);
     }
 
@@ -379,25 +384,25 @@ impl Inner {
     #[inline]
     pub(super) fn lend(&mut self, seq: u64, turn: Turn) -> Option<(Outgoing, usize)> {
         let Turn { consumer, no_ack, .. } = turn;
-        let entry = self.lanes.get_mut(seq)?;
+        let lane = self.lanes.of_mut(seq)?;
+        let place = lane.find(seq)?;
+        let entry = lane.entry_at(place)?;
         self.accounting.left_ready(entry);
         let (past, returns, address) = (entry.past, entry.returns, entry.address);
+        let kept = if no_ack { None } else { entry.message.clone() };
+        let removed = lane.set_at(place, seq, if no_ack { State::Done } else { State::Out });
+        lane.mark.delivered(seq);
         let noted = self.features.noted(seq);
-        let message = if no_ack {
-            self.remove_or_set(seq, State::Done)
-        } else {
-            let message = entry.message.clone();
-            self.lanes.set(seq, State::Out);
-            message
-        };
-        let mut message = message?;
+        let mut message = kept.or(removed)?;
+        if no_ack {
+            self.left(seq, State::Done, Some(&message));
+        }
         if let Some(noted) = noted {
             message = message.noted(&noted);
         }
         let cost = message.cost();
         self.totals.delivered += 1;
         self.totals.redelivered += u64::from(past.is_redelivered());
-        self.lanes.delivered(seq);
         if no_ack {
             self.totals.delivered_auto += 1;
             if let Some(address) = address {

@@ -178,7 +178,7 @@ impl Queue {
             }
             let (address, message) = (arrival.address, arrival.take_share());
             let key = self.key_of(&message, visit.context);
-            inner.totals.published_bytes += message.body().len() as u64;
+            inner.totals.published_bytes += arrival.length;
             let (lane, now) = (lane_of_message(ranks, &message), visit.now);
             // A message that is not due does not age.
             let ages = self.bucket.is_none();

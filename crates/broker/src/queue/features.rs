@@ -12,7 +12,9 @@ use journal::{Group, Owner};
 use crate::arguments::QueueArguments;
 use crate::memory::ledger::Declared;
 use crate::message::Message;
+use crate::queue::consumers::Consumers;
 use crate::queue::deduplication::Ids;
+use crate::queue::filter::Views;
 use crate::queue::lane::Purged;
 use crate::queue::last_value::Values;
 use crate::queue::message_groups::Groups;
@@ -184,8 +186,8 @@ impl Inner {
         self.features.ended();
         self.bindings.clear();
         self.weight.set(Load::default());
-        let mut consumers = self.consumers.clear();
-        consumers.extend(self.views.clear());
+        let mut consumers = self.consumers.made_mut().map(Consumers::clear).unwrap_or_default();
+        consumers.extend(self.views.made_mut().into_iter().flat_map(Views::clear));
         consumers
     }
 

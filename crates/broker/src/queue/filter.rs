@@ -13,7 +13,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use hashbrown::{HashMap, HashSet};
 use selector::Selector;
@@ -29,6 +29,7 @@ use crate::queue::lanes::{LaneNumber, Lanes, height, lane_of};
 use crate::queue::mailbox::{Notice, Outgoing};
 use crate::queue::message_groups::Grouped;
 use crate::queue::paging::Purpose;
+use crate::queue::rare::Empty;
 use crate::queue::{Inner, Queue, Reason, State, Task, Visit, settle};
 
 /// Entries that one visit looks at for each view.
@@ -278,6 +279,13 @@ pub(super) struct Views {
     borrowed: Vec<u64>,
     /// The pager reads for the views next, and not for other consumers.
     are_next: bool,
+}
+
+impl Empty for Views {
+    fn empty() -> &'static Self {
+        static EMPTY: LazyLock<Views> = LazyLock::new(Views::default);
+        &EMPTY
+    }
 }
 
 impl Views {
@@ -617,7 +625,7 @@ impl Queue {
     pub(crate) fn pass_over(&self, numbers: &Range<u64>, context: &QueueContext) {
         let mut inner = self.lock(context);
         let inner = &mut *inner;
-        for view in inner.views.all.values_mut() {
+        for view in inner.views.made_mut().into_iter().flat_map(|views| views.all.values_mut()) {
             while let Some(seq) = view.next(&inner.lanes).filter(|seq| numbers.contains(seq)) {
                 view.pass(seq);
             }
@@ -627,7 +635,9 @@ impl Queue {
     /// Unreadable messages were given up. Views look again, since a message behind them may be
     /// selected.
     pub(crate) fn repaired(self: &Arc<Self>, visit: &mut Visit<'_>) {
-        self.lock(visit.context).views.look_again();
+        if let Some(views) = self.lock(visit.context).views.made_mut() {
+            views.look_again();
+        }
         self.loaded(None, visit);
     }
 }
@@ -675,10 +685,11 @@ impl Inner {
     /// Drops from memory the messages that were read for a look. Those that a view is about to
     /// deliver stay.
     pub(super) fn give_back_borrowed(&mut self) {
-        let mut borrowed = std::mem::take(&mut self.views.borrowed);
+        let Some(views) = self.views.made_mut() else { return };
+        let mut borrowed = std::mem::take(&mut views.borrowed);
         // These are given back the next time.
-        self.views.borrowed.extend(self.views.all.values().filter_map(|view| view.found));
-        let kept: HashSet<u64> = self.views.borrowed.iter().copied().collect();
+        views.borrowed.extend(views.all.values().filter_map(|view| view.found));
+        let kept: HashSet<u64> = views.borrowed.iter().copied().collect();
         borrowed.retain(|seq| !kept.contains(seq));
         borrowed.iter().for_each(|seq| self.let_go_of(*seq));
         let pages: BTreeSet<u64> = borrowed.iter().map(|seq| seq / journal::PAGE).collect();

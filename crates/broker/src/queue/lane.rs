@@ -62,6 +62,14 @@ pub(crate) struct Lane {
     fresh: Fresh,
 }
 
+/// Where a hot page has an entry, until entries come or go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EntryPlace {
+    /// Index of the page.
+    page: usize,
+    at: usize,
+}
+
 /// Whether indexes may list numbers of a queue.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Indexed {
@@ -298,18 +306,29 @@ impl Lane {
         self.pages.push_back(page);
     }
 
-    /// The page of an entry, made hot if its places are known.
+    /// The place of an entry, whose page is made hot if its places are known.
     #[inline]
-    fn page_of(&mut self, seq: u64) -> Option<usize> {
+    pub(crate) fn find(&mut self, seq: u64) -> Option<EntryPlace> {
         let index = self.last_starting_by(seq)?;
+        self.find_in(index, seq)
+    }
+
+    /// The same in the page at `index`, which is the last one that starts at `seq` or before.
+    #[inline]
+    fn find_in(&mut self, index: usize, seq: u64) -> Option<EntryPlace> {
         let page = &self.pages[index];
-        let inside = seq >= page.first && ((seq - page.first) as usize) < page.entries.len();
-        if inside { Some(index) } else { self.thaw(index, seq) }
+        // Far beyond the entries for a page that is not hot.
+        let at = seq.wrapping_sub(page.first) as usize;
+        if at < page.entries.len() {
+            return Some(EntryPlace { page: index, at });
+        }
+        self.thaw(index, seq)?;
+        Some(EntryPlace { page: index, at: (seq - self.pages[index].first) as usize })
     }
 
     /// Makes a lean page hot, if it has an entry of this number.
     #[cold]
-    fn thaw(&mut self, index: usize, seq: u64) -> Option<usize> {
+    fn thaw(&mut self, index: usize, seq: u64) -> Option<()> {
         let page = &mut self.pages[index];
         let inside = page.number == seq / PAGE && page.ready.has(bit_of(seq));
         if !inside || page.is_hot() || page.is_absent() {
@@ -318,7 +337,7 @@ impl Lane {
         self.index_bytes -= page.cost();
         page.thaw(&mut self.paged.memo);
         self.index_bytes += page.live * AWAY_COST;
-        Some(index)
+        Some(())
     }
 
     /// The last page that starts at `seq` or before. Nearly all work is at the head: the first page
@@ -341,9 +360,14 @@ impl Lane {
 
     /// The entry with this number, unless it is done and forgotten, or its page is absent.
     pub(crate) fn get_mut(&mut self, seq: u64) -> Option<&mut Entry> {
-        let page = self.page_of(seq)?;
-        let page = &mut self.pages[page];
-        page.entries.get_mut((seq - page.first) as usize)
+        let place = self.find(seq)?;
+        self.entry_at(place)
+    }
+
+    /// The entry at a place that [`Lane::find`] returned.
+    #[inline]
+    pub(crate) fn entry_at(&mut self, place: EntryPlace) -> Option<&mut Entry> {
+        self.pages[place.page].entries.get_mut(place.at)
     }
 
     /// The first ready entry.
@@ -352,18 +376,33 @@ impl Lane {
         Some(self.cursor)
     }
 
+    /// The first ready entry and its number; `None` if its page is absent, too.
+    #[inline]
+    pub(crate) fn head(&mut self) -> Option<(u64, &mut Entry)> {
+        let (page, head) = self.page_ready_from(self.cursor)?;
+        self.cursor = head;
+        let place = self.find_in(page, head)?;
+        Some((head, self.entry_at(place)?))
+    }
+
     /// The first ready entry from this number on.
     #[inline]
     pub(super) fn ready_from(&self, from: u64) -> Option<u64> {
+        self.page_ready_from(from).map(|(_, seq)| seq)
+    }
+
+    /// The same, behind the index of its page.
+    #[inline]
+    fn page_ready_from(&self, from: u64) -> Option<(usize, u64)> {
         if self.ready == 0 {
             return None;
         }
         let from = from.max(self.cursor);
-        let start = self.last_starting_by(from).unwrap_or(0);
-        for page in self.pages.range(start..) {
+        for index in self.last_starting_by(from).unwrap_or(0)..self.pages.len() {
+            let page = &self.pages[index];
             let bit = from.saturating_sub(page.start()) as usize;
             if let Some(bit) = page.first_ready(bit) {
-                return Some(page.start() + bit as u64);
+                return Some((index, page.start() + bit as u64));
             }
         }
         None
@@ -378,9 +417,14 @@ impl Lane {
     /// Moves an entry to another state; `Done` returns its message. Nothing happens to an entry
     /// that is gone.
     pub(crate) fn set(&mut self, seq: u64, state: State) -> Option<Message> {
-        let index = self.page_of(seq)?;
+        let place = self.find(seq)?;
+        self.set_at(place, seq, state)
+    }
+
+    /// The same for the entry at the place that [`Lane::find`] returned for it.
+    pub(crate) fn set_at(&mut self, place: EntryPlace, seq: u64, state: State) -> Option<Message> {
+        let EntryPlace { page: index, at } = place;
         let page = &mut self.pages[index];
-        let at = (seq - page.first) as usize;
         let entry = page.entries.get_mut(at)?;
         let before = entry.state;
         if before == state || before == State::Done {
@@ -534,7 +578,7 @@ impl Lane {
                 return Away::Nothing;
             }
             if let Some(first) = self.pages[index].first_ready(0) {
-                self.page_of(self.pages[index].start() + first as u64);
+                self.find(self.pages[index].start() + first as u64);
             }
             let page = &self.pages[index];
             for bit in page.ready.iter() {

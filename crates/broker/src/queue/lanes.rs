@@ -297,6 +297,16 @@ impl Lanes {
         self.all_mut().find_map(Lane::first_ready)
     }
 
+    /// The same entry with its number; `None` if its page is absent, too.
+    #[inline]
+    pub(crate) fn head(&mut self) -> Option<(u64, &mut Entry)> {
+        if self.others.is_empty() {
+            return self.normal.head();
+        }
+        let seq = self.first_ready()?;
+        Some((seq, self.get_mut(seq)?))
+    }
+
     /// The first ready entry from `from` on and before `until`, in the order of delivery.
     pub(super) fn ready_between(&self, from: &Cursor, until: Option<&Cursor>) -> Option<u64> {
         self.all().find_map(|lane| {
@@ -331,7 +341,6 @@ impl Lanes {
     }
 
     /// An entry was delivered.
-    #[inline]
     pub(crate) fn delivered(&mut self, seq: u64) {
         if let Some(lane) = self.of_mut(seq) {
             lane.mark.delivered(seq);

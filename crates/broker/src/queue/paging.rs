@@ -144,7 +144,9 @@ impl Queue {
         if need == Need::Look {
             return inner.look_further(context.memory.piece());
         }
-        inner.views.wait_turn();
+        if let Some(views) = inner.views.made_mut() {
+            views.wait_turn();
+        }
         if need == Need::Peek {
             return inner.lanes.peek();
         }

@@ -145,8 +145,12 @@ impl Queue {
             let same = settlements[index..].iter().take_while(|other| other.consumer == first.consumer).count();
             if first.consumer != u32::MAX {
                 let key = ConsumerKey { client, consumer: first.consumer };
-                inner.consumers.settled(key, same as u32);
-                inner.views.settled(key, same as u32);
+                if let Some(consumers) = inner.consumers.made_mut() {
+                    consumers.settled(key, same as u32);
+                }
+                if let Some(views) = inner.views.made_mut() {
+                    views.settled(key, same as u32);
+                }
             }
             index += same;
         }

@@ -49,7 +49,7 @@ impl Client {
     pub(super) fn end_all(&mut self, sessions: Vec<Session>) -> Awaited {
         let exclusive = std::mem::take(&mut self.exclusive);
         let mut ending = self.ending(sessions, exclusive);
-        ending.outgoing = self.receiver.take_deliveries();
+        ending.outgoing = self.receiver.take_deliveries().into();
         ending.mailbox = Some(Arc::clone(&self.shared.mailbox));
         self.receiver.direct().into_iter().for_each(|subscriber| self.end_direct(Some(subscriber)));
         self.receiver.clear_consumers();

@@ -428,10 +428,9 @@ impl Client {
         let totals = &self.engine.totals.publishes;
         let (mut bytes, mut confirming, mut sizes) = (0, 0, [0; Sizes::BOUNDS.len() + 1]);
         for arrival in arrivals.iter().filter(|arrival| arrival.refused.is_none()) {
-            let length = arrival.message().body().len() as u64;
-            bytes += length;
+            bytes += arrival.length;
             confirming += u64::from(arrival.confirm != Confirm::None);
-            sizes[Sizes::class(length)] += 1;
+            sizes[Sizes::class(arrival.length)] += 1;
         }
         totals.received.add(sizes.iter().sum());
         totals.received_bytes.add(bytes);

@@ -1,7 +1,7 @@
 //! The receiving side of a client: its consumers, and what is on its way to it or comes back from
 //! it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ pub(super) struct Receiver {
     consumers: HashMap<u32, ConsumerRecord>,
     /// The number that was given out last.
     last_consumer: u32,
-    inbox: Vec<Outgoing>,
+    inbox: VecDeque<Outgoing>,
     notices: Vec<Notice>,
     /// The queue whose first message is being read for a fetch.
     fetching: Option<Arc<Queue>>,
@@ -137,12 +137,22 @@ impl Receiver {
 impl Receiver {
     /// Takes what waits in the mailbox, once the last deliveries were reported.
     pub(super) fn take_from(&mut self, mailbox: &Mailbox) {
-        mailbox.take(&mut self.inbox, &mut self.notices);
+        self.with_list(|inbox, notices| mailbox.take(inbox, notices));
     }
 
     /// Takes what waits in the mailbox, behind what is here.
     pub(super) fn take_more_from(&mut self, mailbox: &Mailbox) {
-        mailbox.take_more(&mut self.inbox, &mut self.notices);
+        self.with_list(|inbox, notices| mailbox.take_more(inbox, notices));
+    }
+
+    /// Calls `change` with the deliveries as a list. Nothing is copied where none has been
+    /// reported, or all have.
+    #[inline]
+    fn with_list<R>(&mut self, change: impl FnOnce(&mut Vec<Outgoing>, &mut Vec<Notice>) -> R) -> R {
+        let mut inbox = Vec::from(std::mem::take(&mut self.inbox));
+        let result = change(&mut inbox, &mut self.notices);
+        self.inbox = VecDeque::from(inbox);
+        result
     }
 
     #[inline]
@@ -151,19 +161,20 @@ impl Receiver {
     }
 
     #[inline]
-    pub(super) fn take_deliveries(&mut self) -> Vec<Outgoing> {
+    pub(super) fn take_deliveries(&mut self) -> VecDeque<Outgoing> {
         std::mem::take(&mut self.inbox)
     }
 
     /// The deliveries that were taken and not reported.
     #[inline]
-    pub(super) fn put_back_deliveries(&mut self, deliveries: Vec<Outgoing>) {
+    pub(super) fn put_back_deliveries(&mut self, deliveries: VecDeque<Outgoing>) {
         self.inbox = deliveries;
     }
 
     /// Takes the deliveries for these consumers out.
     pub(super) fn take_deliveries_for(&mut self, consumers: &BTreeSet<u32>) -> Vec<Outgoing> {
-        self.inbox.extract_if(.., |outgoing| consumers.contains(&outgoing.consumer)).collect()
+        let is_for = |outgoing: &mut Outgoing| consumers.contains(&outgoing.consumer);
+        self.with_list(|inbox, _| inbox.extract_if(.., is_for).collect())
     }
 
     #[inline]
