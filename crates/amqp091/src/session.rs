@@ -54,8 +54,6 @@ pub struct Settings {
     pub mechanisms: Vec<Mechanism>,
     /// The user of clients that log in by ANONYMOUS; `None` refuses such clients.
     pub anonymous_user: Option<String>,
-    /// The name of the cluster that the server announces.
-    pub cluster_name: String,
 }
 
 impl Default for Settings {
@@ -68,7 +66,6 @@ impl Default for Settings {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             mechanisms: vec![Mechanism::Plain, Mechanism::AmqPlain, Mechanism::Anonymous],
             anonymous_user: None,
-            cluster_name: "hermod".to_owned(),
         }
     }
 }

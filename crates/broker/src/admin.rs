@@ -1,11 +1,12 @@
 //! Changes by operators while the broker runs: vhosts, users, their limits, policies, tasks,
-//! and shovels.
+//! shovels, and global parameters.
 //!
 //! Changes come one after the other (`Engine::administration`). Each is logged before it counts and
 //! returns the ticket for its answer: it is durable when [`Broker::is_durable`] says so. The caller
 //! checks the rights of its user.
 
 mod checks;
+mod global_parameters;
 mod policies;
 mod shovels;
 mod tasks;
@@ -21,6 +22,7 @@ use crate::broker::Broker;
 use crate::error::Error;
 use crate::settings::{DiskLimit, DiskLimits, Switch};
 
+pub use global_parameters::GlobalParameter;
 pub use policies::PolicyReport;
 pub use shovels::ShovelReport;
 pub use tasks::TaskReport;

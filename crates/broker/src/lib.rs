@@ -38,7 +38,7 @@ mod value;
 pub use crate::memory::ingress::LARGE_BODY;
 pub use crate::memory::ledger::{Charge, Held, PublisherRoom};
 pub use crate::queue::dropped::{DEAD_LETTERS_DROPPED, Loss, MissingTarget};
-pub use admin::{PolicyReport, ShovelReport, TaskReport, VhostReport};
+pub use admin::{GlobalParameter, PolicyReport, ShovelReport, TaskReport, VhostReport};
 pub use alarms::{AlarmsUp, Flow};
 pub use arguments::consumer::{ConsumerArguments, InvalidArgument, Mode};
 pub use arguments::{ArgumentKind, queue_argument};

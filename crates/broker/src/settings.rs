@@ -167,6 +167,8 @@ pub struct Settings {
     pub counted_returns: CountedReturns,
     /// The broker's name in copies of traced messages.
     pub node: String,
+    /// The name of the cluster, until an operator gives it another one.
+    pub cluster_name: String,
     /// See [`DiskLimits`].
     pub disk_limits: DiskLimits,
     /// Bytes of queued messages in memory at which the memory alarm rises.
@@ -203,6 +205,7 @@ impl Default for Settings {
             unknown_arguments: UnknownArguments::default(),
             counted_returns: CountedReturns::default(),
             node: "hermod".to_owned(),
+            cluster_name: "hermod".to_owned(),
             disk_limits: DiskLimits::default(),
             memory_limit: 4 << 30,
             connection_memory: None,

@@ -215,7 +215,6 @@ fn facts(settings: &Settings, directory: &Path, listeners: Vec<ListenerRow>, sta
         version: env!("CARGO_PKG_VERSION").to_owned(),
         compat_version: settings.compat.version.clone(),
         node: settings.node_name(),
-        cluster: settings.cluster_name(),
         data_dir: directory.display().to_string(),
         durability: settings.store.durability.name().to_owned(),
         listeners,
@@ -456,6 +455,7 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
     let (connections, _) = connections(settings);
     broker::Settings {
         node: settings.node_name(),
+        cluster_name: settings.cluster_name(),
         unknown_arguments: settings.compat.unknown_arguments,
         counted_returns: settings.compat.counted_returns,
         limits: broker::Limits {

@@ -40,7 +40,6 @@ const TAGS: [&str; 2] = ["administrator", "policymaker"];
 /// Everything that shovels need of the program.
 pub(crate) struct Shovels {
     broker: Broker,
-    cluster: String,
     near: Near,
     running: Mutex<HashMap<Place, Running>>,
     notify: Arc<Woken>,
@@ -86,7 +85,6 @@ impl Thread {
     pub(crate) fn start(broker: &Broker, settings: &Settings, net: &Net) -> io::Result<Self> {
         let shovels = Arc::new(Shovels {
             broker: broker.clone(),
-            cluster: settings.cluster_name(),
             near: near(broker, settings, net),
             running: Mutex::default(),
             notify: Arc::default(),
@@ -196,7 +194,8 @@ impl Shovels {
         order: watch::Receiver<Order>,
     ) -> Ended {
         let ShovelReport { vhost, name, spec } = &report;
-        let about = About { vhost, name, cluster: &self.cluster };
+        let cluster = self.broker.cluster_name();
+        let about = About { vhost, name, cluster: &cluster };
         let fields = serde_json::from_str(&spec.definition).unwrap_or_default();
         let spec = match shovel::parse(&fields, about) {
             Ok(spec) => spec,

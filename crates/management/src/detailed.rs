@@ -8,8 +8,7 @@ use broker::{Overview, QueueReport};
 
 use crate::counters::{self, CHURN, Counter, LENGTHS};
 use crate::exposition::Exposition;
-use crate::facts::Facts;
-use crate::metrics::identity;
+use crate::metrics::{Origin, identity};
 use crate::scrape::{Metric, Scrape, Stalls};
 
 /// A gauge of a queue: name, help, figure. A queue without this figure has no sample.
@@ -120,9 +119,9 @@ impl Asked {
 }
 
 /// The scrape, to which the queues that it wants are to be added.
-pub(crate) fn scrape(facts: &Facts, overview: &Overview, asked: &Asked) -> Scrape {
+pub(crate) fn scrape(origin: &Origin<'_>, overview: &Overview, asked: &Asked) -> Scrape {
     let mut out = Exposition::default();
-    identity(&mut out, facts, "detailed");
+    identity(&mut out, origin, "detailed");
     if asked.has(OF_CHURN) {
         for counter in &CHURN {
             out.counter(&format!("rabbitmq_detailed_{}_total", counter.metric), counter.help, (counter.read)(overview));

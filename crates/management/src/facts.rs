@@ -75,8 +75,6 @@ pub struct Facts {
     pub compat_version: String,
     /// Name of the node in RabbitMQ's form: a name, `@`, and the machine.
     pub node: String,
-    /// Name of the cluster that the node is.
-    pub cluster: String,
     /// The data directory.
     pub data_dir: String,
     /// The durability class.

@@ -25,7 +25,7 @@ use crate::hosts::Hosts;
 use crate::http_listener::Pages;
 use crate::manual;
 use crate::memory::Memory;
-use crate::metrics;
+use crate::metrics::{self, Origin};
 use crate::native;
 use crate::per_queue::{self, Reader};
 use crate::prefix::Prefix;
@@ -188,7 +188,7 @@ async fn aggregated(State(source): State<Arc<Source>>) -> Answer {
         let overview = source.broker.overview();
         let refused = source.refused_connections(&overview);
         metrics::aggregated(
-            &source.facts,
+            &Origin::of(&source),
             &overview,
             logins,
             &refused,
@@ -244,14 +244,14 @@ async fn families_open(
 /// Families of the broker as a whole are built like its other figures.
 async fn families(source: Arc<Source>, asked: Asked) -> Answer {
     let (reader, key) = (Arc::clone(&source), format!("{asked:?}"));
-    let build = move || detailed::scrape(&reader.facts, &reader.broker.overview(), &asked).into_text();
+    let build = move || detailed::scrape(&Origin::of(&reader), &reader.broker.overview(), &asked).into_text();
     exposed(source.scrapes.rare.read(key, build).await)
 }
 
 async fn memory(State(source): State<Arc<Source>>) -> Answer {
     let reader = Arc::clone(&source);
     let figures = source.scrapes.rare.read("memory", move || {
-        metrics::memory(&reader.facts, &Memory::of(&reader.broker.overview(), Process::look()))
+        metrics::memory(&Origin::of(&reader), &Memory::of(&reader.broker.overview(), Process::look()))
     });
     exposed(figures.await)
 }

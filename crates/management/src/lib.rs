@@ -73,9 +73,10 @@ pub use report::{
 };
 pub use resources::{
     BindingChange, BindingFields, Change, ConnectionChange, DestinationType, ExchangeChange, Explain, Explanation,
-    Extent, Imported, LONGEST_DEFINITIONS, LimitChange, Listed, NodeChange, PermissionChange, PlannedRow, PolicyChange,
-    PolicyFields, PublishFields, QueueChange, Reason, RetainedChange, Secret, ShovelChange, SubscriptionChange,
-    TaskChange, TaskFields, TaskTo, UserChange, VhostChange, WillChange, explain_error, percent_encoded,
+    Extent, GlobalParameterChange, Imported, LONGEST_DEFINITIONS, LimitChange, Listed, NodeChange, PermissionChange,
+    PlannedRow, PolicyChange, PolicyFields, PublishFields, QueueChange, Reason, RetainedChange, Secret, ShovelChange,
+    SubscriptionChange, TaskChange, TaskFields, TaskTo, UserChange, VhostChange, WillChange, explain_error,
+    percent_encoded,
 };
 pub use server::{Endpoints, Management};
 pub use source::{Encoding, Source};

@@ -10,13 +10,14 @@ use crate::facts::{Facts, Socket};
 use crate::memory::{Kept, Memory};
 use crate::process::Process;
 use crate::scrape::{Metric, Scrape, Stalls};
+use crate::source::Source;
 
 /// The causes of death, in the order of their counters.
 const REASONS: [&str; 4] = ["rejected", "expired", "maxlen", "delivery_limit"];
 
 /// The scrape that dashboards read: sums over all queues.
 pub(crate) fn aggregated(
-    facts: &Facts,
+    origin: &Origin<'_>,
     overview: &Overview,
     logins: [(&str, u64); 3],
     refused: &[(&str, u64)],
@@ -24,7 +25,7 @@ pub(crate) fn aggregated(
     (process, kept, turns): (Process, Kept, u64),
 ) -> String {
     let mut out = Exposition::default();
-    identity(&mut out, facts, "aggregated");
+    identity(&mut out, origin, "aggregated");
     objects(&mut out, overview);
     out.family("hermod_logins_total", "counter", "Log-ins by how they ended");
     for (outcome, count) in logins {
@@ -107,9 +108,9 @@ fn ages(now: u64) -> impl Iterator<Item = Metric> {
 }
 
 /// What takes the memory of the process.
-pub(crate) fn memory(facts: &Facts, memory: &Memory) -> String {
+pub(crate) fn memory(origin: &Origin<'_>, memory: &Memory) -> String {
     let mut out = Exposition::default();
-    identity(&mut out, facts, "memory-breakdown");
+    identity(&mut out, origin, "memory-breakdown");
     for (name, help, bytes) in [
         ("classic_queue_erlang_process", "Bytes of queued messages in memory", memory.queued),
         ("client_connection_other", "Bytes of large messages that are arriving or wait for a flush", memory.arriving),
@@ -120,12 +121,24 @@ pub(crate) fn memory(facts: &Facts, memory: &Memory) -> String {
     out.into_text()
 }
 
+/// Who serves metrics.
+pub(crate) struct Origin<'a> {
+    facts: &'a Facts,
+    cluster: String,
+}
+
+impl<'a> Origin<'a> {
+    pub(crate) fn of(source: &'a Source) -> Self {
+        Self { facts: &source.facts, cluster: source.broker.cluster_name() }
+    }
+}
+
 /// Dashboards join all metrics with these two on `instance` and `job`, so each has one sample.
-pub(crate) fn identity(out: &mut Exposition, facts: &Facts, endpoint: &str) {
+pub(crate) fn identity(out: &mut Exposition, origin: &Origin<'_>, endpoint: &str) {
+    let Origin { facts, cluster } = origin;
     let Facts { product, compat_version, version, .. } = facts;
     out.family("rabbitmq_identity_info", "gauge", "Who serves these metrics");
-    let node =
-        [("rabbitmq_node", facts.node.as_str()), ("rabbitmq_cluster", &facts.cluster), ("rabbitmq_endpoint", endpoint)];
+    let node = [("rabbitmq_node", facts.node.as_str()), ("rabbitmq_cluster", cluster), ("rabbitmq_endpoint", endpoint)];
     out.sample("rabbitmq_identity_info", &node, 1);
     out.family("rabbitmq_build_info", "gauge", "What serves these metrics");
     let build =

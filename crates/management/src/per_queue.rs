@@ -10,7 +10,7 @@ use crate::api::{Asker, Failure};
 use crate::detailed::{self, Asked};
 use crate::exposition::EXPOSITION;
 use crate::listing::{self, Part};
-use crate::metrics;
+use crate::metrics::{self, Origin};
 use crate::pieces::{self, UNDER_WAY};
 use crate::pool::Work;
 use crate::sampling::now;
@@ -56,7 +56,8 @@ pub(crate) async fn all(source: Arc<Source>, reader: Reader) -> Response {
 
 /// The families that a scrape asks for.
 pub(crate) async fn families(source: Arc<Source>, reader: Reader, asked: Asked) -> Response {
-    let begin = |source: &Source, asked: &Asked| detailed::scrape(&source.facts, &source.broker.overview(), asked);
+    let begin =
+        |source: &Source, asked: &Asked| detailed::scrape(&Origin::of(source), &source.broker.overview(), asked);
     answer(source, reader, asked, begin).await
 }
 

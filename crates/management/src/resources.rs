@@ -10,6 +10,7 @@ mod consumers;
 mod definitions;
 mod exchanges;
 mod explain;
+mod global_parameters;
 mod health;
 mod limits;
 mod log;
@@ -48,6 +49,7 @@ pub(crate) use definitions::{Import, export, import};
 pub use exchanges::{ExchangeChange, PublishFields};
 pub use explain::{Explain, Explanation, Reason, error as explain_error};
 pub(crate) use explain::{explained, literal};
+pub use global_parameters::GlobalParameterChange;
 pub use limits::LimitChange;
 pub use nodes::NodeChange;
 pub use permissions::PermissionChange;
@@ -130,6 +132,8 @@ pub enum Listed {
     ShovelStates,
     /// Wills.
     Wills,
+    /// Parameters of the whole broker.
+    GlobalParameters,
 }
 
 impl Listed {
@@ -160,6 +164,7 @@ impl Listed {
             Self::Shovels => &shovels::Shovels,
             Self::ShovelStates => &shovels::ShovelStates,
             Self::Wills => &wills::Wills,
+            Self::GlobalParameters => &global_parameters::GlobalParameters,
         }
     }
 }
@@ -174,6 +179,7 @@ pub(crate) fn routes() -> Routes {
         definitions::routes,
         exchanges::routes,
         explain::routes,
+        global_parameters::routes,
         health::routes,
         limits::routes,
         login::routes,
@@ -231,6 +237,8 @@ pub enum Change {
     Wills(WillChange),
     /// Of subscriptions.
     Subscriptions(SubscriptionChange),
+    /// Of global parameters, and of the cluster's name.
+    GlobalParameters(GlobalParameterChange),
     /// Of the node itself.
     Node(NodeChange),
 }
@@ -252,6 +260,7 @@ impl Changes for Change {
             Self::Shovels(change) => change.told(),
             Self::Wills(change) => change.told(),
             Self::Subscriptions(change) => change.told(),
+            Self::GlobalParameters(change) => change.told(),
             Self::Node(change) => change.told(),
         }
     }
@@ -272,6 +281,7 @@ impl Changes for Change {
             Self::Shovels(change) => change.apply(broker, caller),
             Self::Wills(change) => change.apply(broker, caller),
             Self::Subscriptions(change) => change.apply(broker, caller),
+            Self::GlobalParameters(change) => change.apply(broker, caller),
             Self::Node(change) => change.apply(broker, caller),
         }
     }

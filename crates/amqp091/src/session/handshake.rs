@@ -78,7 +78,7 @@ impl AmqpConnection {
         let text = |name: &str, value: &str| (name.to_owned(), Value::from(value));
         encode_fields(&[
             ("capabilities".to_owned(), Value::Table(capabilities)),
-            text("cluster_name", &settings.cluster_name),
+            text("cluster_name", &self.server.broker.cluster_name()),
             text("information", "Hermod speaks AMQP 0-9-1 with RabbitMQ's extensions"),
             text("platform", "Rust"),
             text("product", &settings.product),

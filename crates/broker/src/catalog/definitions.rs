@@ -33,14 +33,27 @@ pub(crate) enum Sort {
     Shovel,
     /// The key from which the salts of missing users follow; the name is empty.
     Decoys,
+    /// The name that an operator gave the cluster; the definition's own is empty.
+    ClusterName,
+    /// A parameter of the whole broker, which only the tools of operators read.
+    GlobalParameter,
 }
 
 /// The field of [`Sort::Decoys`].
 pub(crate) const KEY: &str = "key";
 
 impl Sort {
-    const ALL: [Self; 7] =
-        [Self::Vhost, Self::VhostLimits, Self::Policy, Self::OperatorPolicy, Self::Task, Self::Shovel, Self::Decoys];
+    const ALL: [Self; 9] = [
+        Self::Vhost,
+        Self::VhostLimits,
+        Self::Policy,
+        Self::OperatorPolicy,
+        Self::Task,
+        Self::Shovel,
+        Self::Decoys,
+        Self::ClusterName,
+        Self::GlobalParameter,
+    ];
 
     /// Those of a vhost, with an empty name. Policies are in its tables.
     pub(crate) const OF_VHOSTS: [Self; 2] = [Self::Vhost, Self::VhostLimits];
@@ -54,6 +67,8 @@ impl Sort {
             Self::Task => "task",
             Self::Shovel => "shovel",
             Self::Decoys => "decoys",
+            Self::ClusterName => "cluster-name",
+            Self::GlobalParameter => "global-parameter",
         }
     }
 

@@ -196,7 +196,18 @@ impl System {
 
     /// The value of a definition.
     pub(crate) fn defined(&self, key: &DefinitionKey) -> Option<&Table> {
-        match self.subjects.get(&self.definition(key)?)? {
+        self.value_of(self.definition(key)?)
+    }
+
+    /// The names and values of all definitions of this sort, by name.
+    pub(crate) fn all_defined(&self, sort: Sort, vhost: Owner) -> impl Iterator<Item = (&str, &Table)> {
+        let from = DefinitionKey::new(sort, vhost, "");
+        let all = self.definitions.range(from..).take_while(move |(key, _)| (key.sort, key.vhost) == (sort, vhost));
+        all.filter_map(|(key, id)| Some((key.name.as_str(), self.value_of(*id)?)))
+    }
+
+    fn value_of(&self, id: Owner) -> Option<&Table> {
+        match self.subjects.get(&id)? {
             Subject::Definition(_, value) => Some(value),
             _ => None,
         }

@@ -206,6 +206,7 @@ fn path(what: Listed, vhost: Option<&str>) -> Option<String> {
         Listed::Users => return Some("users".to_owned()),
         Listed::Vhosts => return Some("vhosts".to_owned()),
         Listed::UserLimits => return Some("user-limits".to_owned()),
+        Listed::GlobalParameters => return Some("global-parameters".to_owned()),
         Listed::Losses
         | Listed::Strangers
         | Listed::Log

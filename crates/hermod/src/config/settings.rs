@@ -324,7 +324,8 @@ const MAX_MESSAGE_SIZE: &str = "Largest body of a message; by AMQP 1.0 the large
     A larger one is refused.";
 
 const CLUSTER_NAME: &str = "Name by which dashboards tell this broker from others. It is in the HTTP API, in the \
-    server properties of AMQP, and in metrics (`rabbitmq_identity_info`). `auto` is `node_name`.";
+    server properties of AMQP, and in metrics (`rabbitmq_identity_info`). `auto` is `node_name`. A name that an \
+    operator gives while the broker runs (`rabbitmqctl set_cluster_name`) comes before it.";
 
 impl Names {
     fn read(reader: &mut Reader) -> Result<Self, ConfigError> {

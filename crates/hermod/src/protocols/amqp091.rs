@@ -51,7 +51,6 @@ impl OwnSettings for NoneOfItsOwn {
             version: settings.compat.version.clone(),
             mechanisms: settings.users.mechanisms.clone(),
             anonymous_user: settings.users.anonymous.clone(),
-            cluster_name: settings.cluster_name(),
         };
         Arc::new(Amqp091::new(broker.clone(), settings))
     }

@@ -197,11 +197,6 @@ pub(super) fn check_members(_: &Call, server: &Server) -> Said {
     said(&banner, format!("Node {} reported no queues that it is critical for\n", status.server.node))
 }
 
-pub(super) fn global_parameters(_: &Call, _: &Server) -> Said {
-    let columns = ["name", "value"].map(str::to_owned).to_vec();
-    Ok(("Listing global runtime parameters ...".to_owned(), Output::Rows { columns, rows: Vec::new() }))
-}
-
 pub(super) fn feature_flags(_: &Call, server: &Server) -> Said {
     let columns = ["name", "state"].map(str::to_owned).to_vec();
     let status = told(server)?;

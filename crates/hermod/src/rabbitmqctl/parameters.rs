@@ -1,7 +1,8 @@
-//! The verbs of `rabbitmqctl` about parameters, of which Hermod has those of shovels; and those of
-//! the shovel plugin.
+//! The verbs of `rabbitmqctl` about parameters, of which Hermod has those of shovels and those of
+//! the whole broker; and those of the shovel plugin.
 
-use management::{Change, Listed, ShovelChange};
+use management::{Change, GlobalParameterChange, Listed, ShovelChange};
+use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 use super::call::Call;
@@ -29,8 +30,7 @@ pub(super) fn set(call: &Call, server: &Server) -> Said {
     let vhost = call.vhost().to_owned();
     // The value may hold passwords, so the banner does not repeat it.
     let banner = format!("Setting runtime parameter \"{name}\" for component \"{component}\" in vhost \"{vhost}\" ...");
-    let definition = serde_json::from_str(value)
-        .map_err(|error| Refusal::new(DATA, format!("Could not parse JSON document: {error}")))?;
+    let definition = document(value)?;
     done(server, banner, Change::Shovels(ShovelChange::Set { vhost, name: name.to_owned(), definition }))
 }
 
@@ -47,6 +47,34 @@ pub(super) fn list(call: &Call, server: &Server) -> Said {
     let banner = format!("Listing runtime parameters for vhost \"{}\" ...", call.vhost());
     let shovels = listed(server, Listed::Shovels, Some(call.vhost()))?;
     Ok((banner, rows(&shovels, &["component", "name", "value"])))
+}
+
+pub(super) fn set_global(call: &Call, server: &Server) -> Said {
+    let [name, value] = words(call)?;
+    let banner = format!("Setting global runtime parameter \"{name}\" to \"{value}\" ...");
+    let change = GlobalParameterChange::Set { name: name.to_owned(), value: document(value)? };
+    done(server, banner, Change::GlobalParameters(change))
+}
+
+pub(super) fn clear_global(call: &Call, server: &Server) -> Said {
+    let [name] = words(call)?;
+    let banner = format!("Clearing global runtime parameter \"{name}\" ...");
+    done(server, banner, Change::GlobalParameters(GlobalParameterChange::Clear { name: name.to_owned() }))
+}
+
+pub(super) fn list_global(_: &Call, server: &Server) -> Said {
+    let found = listed(server, Listed::GlobalParameters, None)?;
+    Ok(("Listing global runtime parameters ...".to_owned(), rows(&found, &["name", "value"])))
+}
+
+pub(super) fn set_cluster_name(call: &Call, server: &Server) -> Said {
+    let [name] = words(call)?;
+    let banner = format!("Setting cluster name to {name} ...");
+    done(server, banner, Change::GlobalParameters(GlobalParameterChange::NameCluster { name: name.to_owned() }))
+}
+
+fn document<T: DeserializeOwned>(value: &str) -> Result<T, Refusal> {
+    serde_json::from_str(value).map_err(|error| Refusal::new(DATA, format!("Could not parse JSON document: {error}")))
 }
 
 pub(super) fn delete_shovel(call: &Call, server: &Server) -> Said {

@@ -26,7 +26,7 @@ const LEAST_SHARE: u64 = 16 << 20;
 
 type Verb = fn(&Call, &Server) -> Result<(String, Output), Refusal>;
 
-const VERBS: [(&str, Verb); 62] = [
+const VERBS: [(&str, Verb); 65] = [
     ("add_user", add_user),
     ("add_vhost", add_vhost),
     ("authenticate_user", authenticate_user),
@@ -40,6 +40,7 @@ const VERBS: [(&str, Verb); 62] = [
     ("check_port_listener", node::check_port),
     ("check_running", ping),
     ("check_virtual_hosts", node::check_vhosts),
+    ("clear_global_parameter", parameters::clear_global),
     ("clear_operator_policy", policies::clear_operator),
     ("clear_parameter", parameters::clear),
     ("clear_password", clear_password),
@@ -63,14 +64,16 @@ const VERBS: [(&str, Verb); 62] = [
     ("is_booting", node::is_booting),
     ("is_running", node::is_running),
     ("list_feature_flags", node::feature_flags),
-    ("list_global_parameters", node::global_parameters),
+    ("list_global_parameters", parameters::list_global),
     ("list_parameters", parameters::list),
     ("list_user_limits", limits::list_user),
     ("list_vhost_limits", limits::list_vhost),
     ("ping", ping),
     ("purge_queue", purge_queue),
     ("server_version", node::server_version),
+    ("set_cluster_name", parameters::set_cluster_name),
     ("set_disk_free_limit", set_disk_free_limit),
+    ("set_global_parameter", parameters::set_global),
     ("set_operator_policy", policies::set_operator),
     ("set_parameter", parameters::set),
     ("set_permissions", set_permissions),

@@ -105,7 +105,7 @@ impl View {
             a .skip href="#main" { "Skip to the content" }
             header .bar {
                 a .brand href="/" { img src="/favicon.svg" width="26" height="26" alt=""; "Hermod" }
-                span .cluster title="cluster" { (source.facts.cluster) }
+                span .cluster title="cluster" { (source.broker.cluster_name()) }
                 (user(visitor))
             }
             (navigation(self.part))

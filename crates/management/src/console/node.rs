@@ -57,7 +57,7 @@ fn identity(source: &Source, process: Process) -> Markup {
     let unknown = || html! { "—" };
     facts(&[
         ("Name", html! { code { (source.facts.node) } }),
-        ("Cluster", html! { (source.facts.cluster) }),
+        ("Cluster", html! { (source.broker.cluster_name()) }),
         ("Running for", html! { (quantity::span(source.facts.started.elapsed())) }),
         ("Process", html! { (std::process::id()) }),
         ("Open files", process.open_files.map_or_else(unknown, |files| html! { (files) })),

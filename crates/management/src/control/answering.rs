@@ -93,7 +93,7 @@ impl Source {
                 product: facts.product.clone(),
                 compat_version: facts.compat_version.clone(),
                 node: facts.node.clone(),
-                cluster: facts.cluster.clone(),
+                cluster: self.broker.cluster_name(),
                 pid: std::process::id(),
                 uptime_seconds: facts.started.elapsed().as_secs(),
                 data_dir: facts.data_dir.clone(),

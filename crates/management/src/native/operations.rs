@@ -208,7 +208,7 @@ async fn overview(asker: Asker, State(source): Shared) -> Answer {
     let named = [
         ("version", json!(facts.version)),
         ("node", json!(facts.node)),
-        ("cluster", json!(facts.cluster)),
+        ("cluster", json!(source.broker.cluster_name())),
         ("durability", json!(facts.durability)),
         ("uptime_seconds", json!(facts.started.elapsed().as_secs())),
     ];

@@ -10,12 +10,11 @@ use axum::routing::{delete, get, post, put};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker::{Overview, Share};
-use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 
 use super::nodes::exchange_types;
-use crate::api::{Answer, Asker, Document, Failure, Routes, Shared, Wanted, done, shown, sum_up};
+use crate::api::{Answer, Asker, Failure, Routes, Shared, Wanted, done, shown, sum_up};
 use crate::change::{Refused, Why};
 use crate::counters::{self, ALL_LENGTHS, CHURN, OF_QUEUES, TRAFFIC};
 use crate::facts::endpoint;
@@ -27,8 +26,6 @@ pub(super) fn routes() -> Routes {
         .route("/api/whoami", get(whoami))
         .route("/api/version", get(async |State(source): Shared| source.facts.compat_version.clone()))
         .route("/api/overview", get(overview))
-        .route("/api/cluster-name", get(cluster_name).put(refuse_cluster_name))
-        .route("/api/cluster-name/", get(cluster_name).put(refuse_cluster_name))
         .route("/api/auth/hash_password/{password}", get(hash_password))
         .route("/api/auth", get(async || shown(json!({ "oauth_enabled": false }))))
         .route("/api/extensions", get(async |_: Asker| shown(json!([]))))
@@ -47,26 +44,6 @@ pub(super) fn routes() -> Routes {
 async fn whoami(asker: Asker) -> Answer {
     let tags: Vec<&str> = asker.identity().tags().iter().collect();
     shown(json!({ "name": asker.user(), "tags": tags, "is_internal_user": true }))
-}
-
-async fn cluster_name(_: Asker, State(source): Shared) -> Answer {
-    shown(json!({ "name": source.facts.cluster }))
-}
-
-#[derive(Deserialize)]
-struct ClusterName {
-    name: String,
-}
-
-/// Setting the name that the cluster already has succeeds without a change.
-async fn refuse_cluster_name(asker: Asker, State(source): Shared, Document(wanted): Document<ClusterName>) -> Answer {
-    asker.administers()?;
-    let name = &source.facts.cluster;
-    if wanted.name == *name {
-        return done();
-    }
-    let text = format!("the cluster is called '{name}'; for '{}' set cluster_name and start again", wanted.name);
-    Err(Failure::bad_request(text))
 }
 
 async fn feature_flags(_: Asker, State(source): Shared) -> Answer {
@@ -125,7 +102,7 @@ async fn overview(asker: Asker, State(source): Shared, Query(wanted): Wanted) ->
         "management_version": facts.compat_version,
         "rabbitmq_version": facts.compat_version,
         "hermod_version": facts.version,
-        "cluster_name": facts.cluster,
+        "cluster_name": source.broker.cluster_name(),
         "node": facts.node,
         "rates_mode": "basic",
         "disable_stats": false,

@@ -9,10 +9,9 @@ use serde_json::json;
 use crate::api::{Answer, Asker, Failure, Routes, shown};
 
 /// Lists that are empty.
-const EMPTY: [&str; 13] = [
+const EMPTY: [&str; 12] = [
     "parameters/{component}",
     "parameters/{component}/{vhost}",
-    "global-parameters",
     "federation-links",
     "federation-links/{vhost}",
     "federation-links/state/down",
@@ -26,12 +25,8 @@ const EMPTY: [&str; 13] = [
 ];
 
 pub(super) fn routes() -> Routes {
-    let mut routes = Router::new()
-        .route(
-            "/api/parameters/{component}/{vhost}/{name}",
-            get(no_parameter).put(refuse_parameter).delete(no_parameter),
-        )
-        .route("/api/global-parameters/{name}", get(no_parameter).put(refuse_global_parameter).delete(no_parameter));
+    let one = get(no_parameter).put(refuse_parameter).delete(no_parameter);
+    let mut routes = Router::new().route("/api/parameters/{component}/{vhost}/{name}", one);
     for path in EMPTY {
         routes = routes.route(&format!("/api/{path}"), get(async |_: Asker| shown(json!([]))));
     }
@@ -45,8 +40,4 @@ async fn no_parameter(_: Asker) -> Answer {
 async fn refuse_parameter(_: Asker, Path((component, _, name)): Path<(String, String, String)>) -> Answer {
     let reason = format!("Validation failed: component '{component}' of parameter '{name}' is not built");
     Err(Failure::bad_request(reason))
-}
-
-async fn refuse_global_parameter(_: Asker, Path(name): Path<String>) -> Answer {
-    Err(Failure::bad_request(format!("Validation failed: nothing here reads the global parameter '{name}'")))
 }

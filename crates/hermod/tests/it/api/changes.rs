@@ -273,6 +273,49 @@ fn a_binding_is_found_by_its_key_whether_that_is_encoded_once_or_twice() {
 }
 
 #[test]
+fn global_parameters_and_the_name_of_the_cluster_are_kept_over_a_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::start(dir.path(), &["--cluster-name=before"]);
+    assert_eq!(shown(&server, "/api/global-parameters", GUEST), json!([{ "name": "cluster_name", "value": "before" }]));
+    let value = r#"{"value":{"endpoints":["amqp://a"]}}"#;
+    check(
+        &server,
+        GUEST,
+        &[
+            ("PUT", "global-parameters/tool", value, 201, ""),
+            ("PUT", "global-parameters/tool", value, 204, ""),
+            ("PUT", "global-parameters/none", r#"{"value":null}"#, 201, ""),
+            ("DELETE", "global-parameters/none", "", 204, ""),
+            ("PUT", "cluster-name", r#"{"name":"orders"}"#, 204, ""),
+        ],
+    );
+    let all = json!([
+        { "name": "cluster_name", "value": "orders" },
+        { "name": "tool", "value": { "endpoints": ["amqp://a"] } },
+    ]);
+    for round in ["before", "after"] {
+        assert_eq!(shown(&server, "/api/global-parameters", GUEST), all, "{round}");
+        assert_eq!(shown(&server, "/api/global-parameters/tool", GUEST), all[1], "{round}");
+        assert_eq!(shown(&server, "/api/cluster-name", GUEST)["name"], "orders", "{round}");
+        assert_eq!(shown(&server, "/api/overview", GUEST)["cluster_name"], "orders", "{round}");
+        assert_eq!(shown(&server, "/api/definitions", GUEST)["global_parameters"], all, "{round}");
+        assert!(server.get("/metrics").1.contains(r#"rabbitmq_cluster="orders""#), "{round}");
+        if round == "before" {
+            server.signal("KILL");
+            server.wait();
+            server = Server::start(dir.path(), &["--cluster-name=before"]);
+        }
+    }
+    let exported = shown(&server, "/api/definitions", GUEST);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = Server::start(elsewhere.path(), &[]);
+    let headers = format!("{GUEST}{JSON}");
+    assert_eq!(other.send("POST", "/api/definitions", &headers, &exported.to_string()).status, 204);
+    assert_eq!(shown(&other, "/api/global-parameters/tool", GUEST), all[1]);
+    assert_ne!(shown(&other, "/api/cluster-name", GUEST)["name"], "orders");
+}
+
+#[test]
 fn documents_methods_and_paths_that_are_wrong() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);
@@ -293,8 +336,12 @@ fn documents_methods_and_paths_that_are_wrong() {
             ("PUT", "parameters/shovel/%2F/s", r#"{"value":{}}"#, 400, "src-uri"),
             ("DELETE", "parameters/shovel/%2F/s", "", 404, ""),
             ("GET", "parameters", "", 200, "[]"),
-            ("PUT", "global-parameters/g", r#"{"value":1}"#, 400, "global parameter 'g'"),
-            ("PUT", "cluster-name", r#"{"name":"n"}"#, 400, "for 'n' set cluster_name"),
+            ("PUT", "global-parameters/mqtt_default_vhosts", r#"{"value":{}}"#, 400, "VHOST:USER"),
+            ("PUT", "global-parameters/internal_cluster_id", r#"{"value":"x"}"#, 400, "RabbitMQ's own use"),
+            ("PUT", "global-parameters/cluster_name", r#"{"value":1}"#, 400, "is a text"),
+            ("DELETE", "global-parameters/cluster_name", "", 400, "always has a name"),
+            ("DELETE", "global-parameters/g", "", 404, ""),
+            ("PUT", "cluster-name", r#"{"name":""}"#, 400, "1 to 255 bytes"),
             ("POST", "queues/%2F/q", "{}", 405, "method_not_allowed"),
             ("PUT", "overview", "{}", 405, ""),
             ("GET", "dreams", "", 404, ""),

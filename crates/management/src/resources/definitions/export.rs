@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{HERMOD_HASH, HERMOD_ROLES, HERMOD_SUBSCRIPTION, OPERATOR_POLICY, VHOST_LIMITS};
 use crate::listing;
-use crate::resources::{Listed, shovels};
+use crate::resources::{Listed, global_parameters, shovels};
 use crate::source::Source;
 
 /// The names of RabbitMQ's own hashes begin like this; it reads no others.
@@ -54,7 +54,7 @@ pub(crate) fn export(source: &Source) -> Json {
         "permissions": list(Listed::Permissions),
         "topic_permissions": list(Listed::TopicPermissions),
         "parameters": limits.chain(bounds).chain(shovels).collect::<Vec<_>>(),
-        "global_parameters": [],
+        "global_parameters": global_parameters::all(&source.broker),
         "policies": narrowed(
             &list(Listed::Policies), &["vhost", "name", "pattern", "apply-to", "definition", "priority"],
         ),

@@ -23,14 +23,12 @@ use crate::change::{Caller, Refused, Why, client, wait, without_line_ends};
 use crate::json;
 use crate::report::SubscriptionRow;
 use crate::resources::bindings::{self, DestinationType};
+use crate::resources::global_parameters;
 use crate::resources::limits::MAX_QUEUES;
 use crate::resources::policies::{self, PolicyFields};
 use crate::resources::shovels;
 use crate::resources::users::hash_password;
 
-/// Parameters about the identity of a RabbitMQ cluster, which mean nothing elsewhere.
-const OF_A_CLUSTER: [&str; 4] =
-    ["cluster_name", "internal_cluster_id", "cluster_tags", "imported_definition_hash_value"];
 const QUEUE_TYPE: &str = "x-queue-type";
 /// The type of RabbitMQ's replicated queues.
 const QUORUM: &str = "quorum";
@@ -71,6 +69,7 @@ pub(super) struct Plan<'a> {
     /// Passwords that have not been hashed yet.
     passwords: BTreeMap<String, String>,
     shovels: Vec<ShovelEntry>,
+    global_parameters: Vec<NamedEntry>,
     pub(super) faults: Faults,
 }
 
@@ -153,6 +152,7 @@ impl<'a> Plan<'a> {
             counts,
             passwords: BTreeMap::new(),
             shovels: Vec::new(),
+            global_parameters: Vec::new(),
             faults,
         }
     }
@@ -165,7 +165,7 @@ impl<'a> Plan<'a> {
         document.parameters.into_iter().for_each(|entry| self.parameter(entry));
         document.policies.into_iter().for_each(|entry| self.policy(entry, PolicyKind::User));
         document.operator_policies.into_iter().for_each(|entry| self.policy(entry, PolicyKind::Operator));
-        document.global_parameters.into_iter().for_each(|entry| self.global_parameter(&entry));
+        document.global_parameters.into_iter().for_each(|entry| self.global_parameter(entry));
         document.exchanges.into_iter().for_each(|entry| self.exchange(entry));
         document.queues.into_iter().for_each(|entry| self.queue(entry));
         document.bindings.into_iter().for_each(|entry| self.binding(entry));
@@ -216,12 +216,17 @@ impl<'a> Plan<'a> {
     }
 
     /// Parameters about the identity of a cluster become notes, and refuse nothing.
-    fn global_parameter(&mut self, entry: &NamedEntry) {
+    fn global_parameter(&mut self, entry: NamedEntry) {
         let name = &entry.name;
-        match OF_A_CLUSTER.contains(&name.as_str()) {
-            true if entry.value == json!([]) => {}
-            true => self.note(format!("global parameter '{name}' is about the cluster of the document: left there")),
-            false => self.unsupported(format!("global parameter '{name}': nothing here reads it")),
+        if global_parameters::OF_A_CLUSTER.contains(&name.as_str()) {
+            if entry.value != json!([]) && entry.value != self.broker.cluster_name() {
+                self.note(format!("global parameter '{name}' is about the cluster of the document: left there"));
+            }
+            return;
+        }
+        match global_parameters::check(self.broker, name, &entry.value) {
+            Ok(()) => self.global_parameters.push(entry),
+            Err(error) => self.unsupported(format!("global parameter '{name}': {}", error.text)),
         }
     }
 
@@ -555,7 +560,8 @@ impl<'a> Plan<'a> {
 
     pub(super) fn count(&self) -> u64 {
         let declarations = self.declarations.values().map(Vec::len).sum::<usize>();
-        (self.vhosts.len() + self.users.len() + self.limits.len() + self.shovels.len() + declarations) as u64
+        let others = self.limits.len() + self.shovels.len() + self.global_parameters.len();
+        (self.vhosts.len() + self.users.len() + others + declarations) as u64
     }
 
     /// Makes all changes, and waits once until all of them are durable.
@@ -623,6 +629,9 @@ impl<'a> Plan<'a> {
         for ShovelEntry { vhost, name, definition } in self.shovels {
             let text = Json::Object(definition).to_string();
             reached(self.broker.set_shovel(&vhost, &name, text, &caller.identity)?);
+        }
+        for NamedEntry { name, value } in self.global_parameters {
+            reached(self.broker.set_global_parameter(&name, &value.to_string())?);
         }
         Ok(last.into_values().collect())
     }
