@@ -8,7 +8,10 @@ use std::task::Waker;
 use std::time::Instant;
 
 use auth::{Authority, AuthoritySettings, Identity, Permission, Tags, User};
-use journal::{Disk, Feed, Journal, Keeping, Kept, LogId, Options, Reference, Snapshot, SnapshotError};
+use journal::{
+    Awaited, Disk, Feed, FeedError, Journal, Keeping, Kept, LogEnd, LogId, Options, Reference, Snapshot, SnapshotError,
+    Waiting,
+};
 use parking_lot::Mutex;
 
 use crate::catalog::shovels::ShovelWatch;
@@ -393,6 +396,29 @@ impl Broker {
     /// [`crate::Standby`].
     pub fn feed(&self, known: impl IntoIterator<Item = (LogId, u64)>) -> Feed {
         self.engine.journal.feed(known)
+    }
+
+    /// See [`journal::Journal::await_follower`].
+    pub fn await_follower(&self, awaited: Awaited) {
+        self.engine.journal.await_follower(awaited);
+    }
+
+    /// See [`journal::Journal::waiting`].
+    pub fn waiting(&self) -> Waiting {
+        self.engine.journal.waiting()
+    }
+
+    /// See [`journal::Journal::confirm`].
+    pub fn confirm(&self, ends: &[(LogId, u64)]) {
+        self.engine.journal.confirm(ends);
+    }
+
+    /// See [`journal::Journal::shared_ends`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn shared_ends(&self, theirs: &[LogEnd]) -> Result<Vec<(LogId, u64)>, FeedError> {
+        self.engine.journal.shared_ends(theirs)
     }
 
     /// Keeps the log for one that follows: see [`journal::Journal::keep`].

@@ -12,8 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use broker::Broker;
-use management::{FollowerRow, ListenerRow, Source};
-use nodes::{Credentials, Doing, Hello, Identity, Listener, Replaced, Role, Serving, Standing};
+use journal::{Awaited, FeedError, LogEnd, LogId, Waiting};
+use management::{ClusterStatus, FollowerRow, ListenerRow, Source};
+use nodes::{
+    Awaiting, Begins, Confirming, Confirms, Credentials, Doing, Followers, Hello, Identity, Listener, Replaced, Role,
+    Serving, Standing, Waits,
+};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -39,6 +43,22 @@ pub(crate) fn listener(settings: &Settings) -> Option<ListenerRow> {
         name: "nodes.listen".to_owned(),
         terms: vec!["TLS of the cluster".to_owned()],
     })
+}
+
+/// Refuses settings for which no node can follow.
+pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
+    let nodes = &settings.listen.nodes;
+    let durability = settings.store.durability;
+    if nodes.listen.is_some() && durability == Durability::Memory {
+        return Err(Exit::Config.because("nodes.listen: with durability memory there is nothing to follow"));
+    }
+    let why = match nodes.confirms_wait {
+        Waits::Never => return Ok(()),
+        _ if nodes.listen.is_none() => "no node can follow, since nodes.listen is not set",
+        _ if durability != Durability::Fsync => "only what is flushed is sent to others, so durability must be fsync",
+        _ => return Ok(()),
+    };
+    Err(Exit::Config.because(format!("nodes.confirms_wait: {why}")))
 }
 
 /// Refuses to serve a data directory that follows another node, or whose place another one has.
@@ -109,11 +129,11 @@ struct Fence {
 
 impl Links {
     /// Opens the listener, if the settings want one, and tells the node that this one has taken the
-    /// place of.
+    /// place of. Before clients are let in: their confirms may have to wait for a follower.
     pub(crate) fn start(
         settings: &Settings,
         directory: &Path,
-        standing: &Standing,
+        (standing, begins): (&Standing, Begins),
         broker: &Broker,
     ) -> Result<Self, Failure> {
         let mut links = Self::default();
@@ -130,39 +150,19 @@ impl Links {
             links.teller = Some(tell(directory, address, credentials, hello.clone()).map_err(failed)?);
         }
         if let Some(listen) = settings.listen.nodes.listen {
-            if settings.store.durability == Durability::Memory {
-                return Err(Exit::Config.because("nodes.listen: with durability memory there is nothing to follow"));
-            }
             let socket = TcpListener::bind(listen)
                 .map_err(|error| Exit::System.because(format!("nodes.listen: {listen}: {error}")))?;
-            let most_kept = settings.listen.nodes.keep.unwrap_or_else(|| broker.overview().journal.max_bytes / 2);
-            let serving = serving((identity, hello), directory, broker, &links.fence, most_kept);
+            let serving = serving((identity, hello), settings, directory, broker, (&links.fence, begins));
             links.listener = Some(Listener::start(socket, serving).map_err(failed)?);
         }
         Ok(links)
     }
 
-    /// Shows management who follows.
+    /// Shows management who follows, and what confirms rest on.
     pub(crate) fn show(&self, source: &Source) {
-        let Some(followers) = self.listener.as_ref().map(Listener::followers) else { return };
-        source.show_followers(move || {
-            let row = |status: nodes::FollowerStatus| FollowerRow {
-                name: status.name,
-                node: status.node.to_string(),
-                address: status.address.to_string(),
-                state: match status.doing {
-                    Doing::Copying => "copying",
-                    Doing::Following => "following",
-                    Doing::Away => "away",
-                }
-                .to_owned(),
-                lag_entries: status.entries,
-                lag_bytes: status.bytes,
-                kept_bytes: status.kept_bytes,
-                lag_ms: status.behind_ms,
-            };
-            followers.list().into_iter().map(row).collect()
-        });
+        if let Some(followers) = self.listener.as_ref().map(Listener::followers) {
+            source.show_cluster(move || cluster(&followers));
+        }
     }
 
     /// Ends when this node is replaced.
@@ -219,13 +219,72 @@ pub(crate) fn hello(settings: &Settings, identity: &Identity, standing: &Standin
     }
 }
 
+/// What this node is to others.
+fn cluster(followers: &Followers) -> ClusterStatus {
+    let row = |status: nodes::FollowerStatus| FollowerRow {
+        name: status.name,
+        node: status.node.to_string(),
+        address: status.address.to_string(),
+        state: match status.doing {
+            Doing::Copying => "copying",
+            Doing::Following => "following",
+            Doing::Away => "away",
+        }
+        .to_owned(),
+        lag_entries: status.entries,
+        lag_bytes: status.bytes,
+        kept_bytes: status.kept_bytes,
+        lag_ms: status.behind_ms,
+    };
+    let Hello { term, address, .. } = followers.leader();
+    let (confirms, waited) = followers.confirms();
+    let confirms = match confirms {
+        Confirms::Local => "local",
+        Confirms::Replicated => "replicated",
+        Confirms::Waiting => "waiting",
+        Confirms::Alone => "alone",
+    };
+    ClusterStatus {
+        term: *term,
+        nodes_address: address.clone(),
+        confirms: confirms.to_owned(),
+        confirms_waited_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+        followers: followers.list().into_iter().map(row).collect(),
+        ..ClusterStatus::default()
+    }
+}
+
+/// The journal of a broker, which may wait for a follower.
+struct JournalOf(Broker);
+
+impl Awaiting for JournalOf {
+    fn await_follower(&self, awaited: Awaited) {
+        self.0.await_follower(awaited);
+    }
+
+    fn waiting(&self) -> Waiting {
+        self.0.waiting()
+    }
+
+    fn confirm(&self, ends: &[(LogId, u64)]) {
+        self.0.confirm(ends);
+    }
+
+    fn shared_ends(&self, theirs: &[LogEnd]) -> Result<Vec<(LogId, u64)>, FeedError> {
+        self.0.shared_ends(theirs)
+    }
+}
+
 fn serving(
     (identity, hello): (Identity, Hello),
+    settings: &Settings,
     directory: &Path,
     broker: &Broker,
-    fence: &Arc<Fence>,
-    most_kept: u64,
+    (fence, begins): (&Arc<Fence>, Begins),
 ) -> Serving {
+    let nodes = &settings.listen.nodes;
+    let most_kept = nodes.keep.unwrap_or_else(|| broker.overview().journal.max_bytes / 2);
+    let confirming = Confirming::begin(nodes.confirms_wait, begins, Box::new(JournalOf(broker.clone())));
     let [feeding, copying, keeping_log] = [(); 3].map(|()| broker.clone());
     let (keeping, asking, data) = (Arc::clone(fence), Arc::clone(fence), directory.to_owned());
     Serving {
@@ -235,6 +294,7 @@ fn serving(
         backup: Box::new(move |to| copying.backup(to)),
         keep: Box::new(move |most| keeping_log.keep_log(most)),
         most_kept,
+        confirming,
         replaced: Box::new(move |by| keep(&data, &keeping, by)),
         is_quiet: Box::new(move || asking.quiet.load(Ordering::Acquire)),
     }

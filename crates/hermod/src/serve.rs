@@ -15,6 +15,7 @@ use management::{
     Watch,
 };
 use net::Net;
+use nodes::Begins;
 
 use crate::config::value::Amount;
 use crate::config::{Config, Described, Durability, Listening, Origin, Settings, value};
@@ -54,6 +55,8 @@ pub(crate) struct Begun {
     pub(crate) signals: Signals,
     /// Of the data.
     pub(crate) directory: PathBuf,
+    /// Whether it was promoted just now.
+    pub(crate) begins: Begins,
 }
 
 /// Runs the broker until it is told to stop. `reread` reads the settings again; `serving` is called
@@ -70,9 +73,10 @@ pub(crate) fn run(
     warn_of_no_effect(&config);
     let signals = Signals::catch()?;
     let directory = data_dir::data_dir(&config.settings)?;
+    links::check(&config.settings)?;
     links::may_serve(&directory)?;
     links::ask_peers(&config.settings, &directory)?;
-    let begun = Begun { started, recent, level, signals, directory };
+    let begun = Begun { started, recent, level, signals, directory, begins: Begins::Waiting };
     serve(config, reread, begun, |settings, directory| open_telling(settings, directory, accept_damage), serving)
 }
 
@@ -84,7 +88,7 @@ pub(crate) fn serve(
     open: impl FnOnce(&Settings, &Path) -> Result<(Broker, Option<Lock>), Failure>,
     serving: impl FnOnce(&Settings, &Facts) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let Begun { started, recent, level, mut signals, directory } = begun;
+    let Begun { started, recent, level, mut signals, directory, begins } = begun;
     let settings = &config.settings;
     let certificates = Arc::new(AllCertificates::load(&settings.listen.all)?);
     let bound = listeners::bind(&config)?;
@@ -106,12 +110,12 @@ pub(crate) fn serve(
     ));
     tell(&source, &config)?;
     define(settings, &source)?;
+    let mut links = Links::start(settings, &directory, (&links::may_serve(&directory)?, begins), &broker)?;
+    links.show(&source);
     // Listeners open only after the import. An earlier client would find only some of the
     // definitions, and a user of theirs could not log in.
     entrances.into_iter().try_for_each(|entrance| entrance.open(&net)).map_err(|error| thread_failure(&error))?;
     let control = data_dir::control_socket(settings)?;
-    let mut links = Links::start(settings, &directory, &links::may_serve(&directory)?, &broker)?;
-    links.show(&source);
     let shovels = start_shovels(&source, &broker, settings, &net)?;
     let management = manage(&source, endpoints, &control)?;
     let protocols = start_protocols(settings, &broker, &net, &facts)?;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use management::{Promotion, RecentLog, StandbyHooks, StandbyServer};
-use nodes::{Identity, Role, Standing, Token};
+use nodes::{Begins, Identity, Role, Standing, Token};
 
 use self::following::{Following, Follows, Order};
 use crate::config::{Config, Durability, Settings};
@@ -75,7 +75,8 @@ pub(crate) fn run(
     // The one that asked has its answer before the socket goes.
     std::thread::sleep(std::time::Duration::from_millis(50));
     server.stop();
-    let begun = Begun { started: began, recent, level, signals, directory };
+    let begins = Begins::Promoted;
+    let begun = Begun { started: began, recent, level, signals, directory, begins };
     serve::serve(config, reread, begun, |_, _| Ok((following.broker()?, None)), |_, _| Ok(()))
 }
 
@@ -90,6 +91,7 @@ fn prepare(settings: &Settings, directory: &Path, wanted: &Wanted) -> Result<Fol
         let what = "a standby keeps what it has with durability = fsync only: what is not flushed can't be promoted";
         return Err(Exit::Config.because(what));
     }
+    links::check(settings)?;
     data_dir::sweep(settings)?;
     let token = wanted.token.as_deref().map(Token::read).transpose();
     let token = token.map_err(|what| Exit::Usage.because(format!("--token: {what}")))?;

@@ -5,6 +5,7 @@
 //! recycler's.
 
 pub(crate) mod appender;
+mod awaited;
 pub(crate) mod backup;
 pub(crate) mod feed;
 pub(crate) mod follower;

@@ -9,6 +9,7 @@
 mod admission;
 mod checksum;
 mod cold;
+mod copies;
 mod disk;
 mod durations;
 mod engine;
@@ -34,11 +35,12 @@ mod verify;
 mod wal;
 
 pub use admission::Admission;
+pub use copies::{Awaited, Waiting};
 pub use disk::{Disk, DiskFile, Lock, RealDisk};
 pub use durations::Durations;
 pub use engine::appender::{Appender, Unwoken};
 pub use engine::backup::{Backup, BackupError, Copied};
-pub use engine::feed::{Behind, Fed, Feed, FeedError};
+pub use engine::feed::{Behind, Fed, Feed, FeedError, Passed};
 pub use engine::follower::{Counted, FollowedState, Follower};
 pub use engine::journal::{Journal, Opened, Stepper};
 pub use engine::kept::Kept;

@@ -2,14 +2,17 @@
 //! wakers that wait for a ticket.
 //!
 //! Invariant: a ticket never becomes durable before every record of its log appended up to it is,
-//! and never stops being so. Tickets of two logs have no order.
+//! and never stops being so. Tickets of two logs have no order. While a follower is awaited, a
+//! ticket is durable once it is so there, too: [`Progress::reach`] is the one place where that is
+//! decided.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
 use hashbrown::HashMap;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use crate::copies::{Awaited, Copies, FlushedBatch, Waiting};
 use crate::layout::is_spilled;
 use crate::log::LogId;
 
@@ -117,22 +120,44 @@ impl Ticket {
 /// How far each log is durable, and what waits for one to get further.
 #[derive(Default)]
 pub(crate) struct Progress {
-    /// The last durable index of each log.
-    durable: RwLock<HashMap<LogId, AtomicU64>>,
+    ends: RwLock<Ends>,
     lag: AtomicU64,
+    /// Bytes that are flushed here and wait for a follower.
+    unconfirmed: AtomicU64,
     waiting: Mutex<Vec<(Ticket, Waker)>>,
+}
+
+/// How far the logs are.
+#[derive(Default)]
+struct Ends {
+    /// The last durable index of each log.
+    durable: HashMap<LogId, AtomicU64>,
+    /// What followers have; none before one was ever awaited.
+    copies: Option<Box<Mutex<Copies>>>,
+}
+
+impl Ends {
+    fn of(&self, log: LogId) -> Ticket {
+        self.durable.get(&log).map_or(Ticket::NONE, |index| Ticket::at(log, index.load(Ordering::Acquire)))
+    }
+
+    fn advance(&self, log: LogId, index: u64) {
+        if let Some(known) = self.durable.get(&log) {
+            known.fetch_max(index, Ordering::AcqRel);
+        }
+    }
 }
 
 impl Progress {
     /// Starts from what recovery found durable.
     pub(crate) fn resumed(ends: impl Iterator<Item = (LogId, u64)>) -> Self {
         let durable = ends.map(|(log, index)| (log, AtomicU64::new(index))).collect();
-        Self { durable: RwLock::new(durable), ..Self::default() }
+        Self { ends: RwLock::new(Ends { durable, copies: None }), ..Self::default() }
     }
 
     /// The end of what is durable of a log.
     pub(crate) fn durable(&self, log: LogId) -> Ticket {
-        end_of(&self.durable.read(), log)
+        self.ends.read().of(log)
     }
 
     pub(crate) fn is_durable(&self, ticket: Ticket) -> bool {
@@ -141,49 +166,106 @@ impl Progress {
 
     /// Bytes appended and not yet durable, of all logs.
     pub(crate) fn lag(&self) -> u64 {
-        self.lag.load(Ordering::Relaxed)
+        self.lag.load(Ordering::Relaxed) + self.unconfirmed.load(Ordering::Relaxed)
     }
 
-    /// So many bytes are appended and not yet durable. Who says so holds the lock of what counts
+    /// So many bytes are appended and not yet flushed. Who says so holds the lock of what counts
     /// them, so that it is never an older figure.
     pub(crate) fn lags_by(&self, bytes: u64) {
         self.lag.store(bytes, Ordering::Relaxed);
     }
 
-    /// Moves the durable ends of logs forward, each to an index, and wakes what waited for that.
-    pub(crate) fn reach(&self, ends: &[(LogId, u64)]) {
-        self.store(ends);
+    /// Batches are flushed here. Moves the durable ends of their logs forward: at once, or as far
+    /// as a follower has them, if one is awaited. Wakes what waited for that.
+    pub(crate) fn reach(&self, batches: &[FlushedBatch]) {
+        let ends = self.knowing(batches.iter().map(|batch| batch.log));
+        match &ends.copies {
+            None => batches.iter().for_each(|batch| ends.advance(batch.log, batch.index)),
+            Some(copies) => self.change(&ends, copies, |copies| copies.flushed(batches)),
+        }
+        drop(ends);
+        self.wake();
+    }
+
+    /// From now on a follower is awaited, or none is: then all counts that is flushed here. Asked
+    /// the first time before anything waits for a ticket: what a start has found counts as known
+    /// here alone, except for logs that have ended.
+    pub(crate) fn await_follower(&self, awaited: Awaited, ended: &[LogId]) {
+        let mut ends = self.ends.write();
+        if ends.copies.is_none() {
+            let known = ends.durable.iter_mut().map(|(log, index)| (*log, std::mem::take(index.get_mut())));
+            let mut copies = Copies::begin(known);
+            let ended: Vec<_> = ended.iter().flat_map(|log| copies.end(*log)).collect();
+            ends.copies = Some(Box::new(Mutex::new(copies)));
+            ended.into_iter().for_each(|(log, index)| ends.advance(log, index));
+        }
+        let ends = RwLockWriteGuard::downgrade(ends);
+        if let Some(copies) = &ends.copies {
+            self.change(&ends, copies, |copies| copies.wait_for(awaited));
+        }
+        drop(ends);
+        self.wake();
+    }
+
+    /// A follower has flushed logs up to these indexes. It was sent what is flushed here.
+    pub(crate) fn confirm(&self, confirmed: &[(LogId, u64)]) {
+        let ends = self.knowing(confirmed.iter().map(|(log, _)| *log));
+        let Some(copies) = &ends.copies else { return };
+        self.change(&ends, copies, |copies| copies.confirm(confirmed));
+        drop(ends);
+        self.wake();
+    }
+
+    /// Nothing is appended to a log any more, so no follower is awaited for it.
+    pub(crate) fn end_log(&self, log: LogId) {
+        self.confirm(&[(log, u64::MAX)]);
+    }
+
+    /// What waits for a follower.
+    pub(crate) fn waiting(&self) -> Waiting {
+        self.ends.read().copies.as_ref().map_or_else(Waiting::default, |copies| copies.lock().waiting())
+    }
+
+    /// Moves ends to where the logs count after a change.
+    fn change(&self, ends: &Ends, copies: &Mutex<Copies>, change: impl FnOnce(&mut Copies) -> Vec<(LogId, u64)>) {
+        let mut copies = copies.lock();
+        let counts = change(&mut copies);
+        self.unconfirmed.store(copies.bytes(), Ordering::Relaxed);
+        drop(copies);
+        counts.into_iter().for_each(|(log, index)| ends.advance(log, index));
+    }
+
+    /// The ends, with a place for each of these logs.
+    fn knowing(&self, logs: impl Iterator<Item = LogId> + Clone) -> RwLockReadGuard<'_, Ends> {
+        let ends = self.ends.read();
+        if logs.clone().all(|log| ends.durable.contains_key(&log)) {
+            return ends;
+        }
+        drop(ends);
+        let mut ends = self.ends.write();
+        for log in logs {
+            ends.durable.entry(log).or_default();
+        }
+        RwLockWriteGuard::downgrade(ends)
+    }
+
+    /// Wakes what waited for something that is durable now.
+    fn wake(&self) {
         let mut reached = Vec::new();
         let mut waiting = self.waiting.lock();
         // Once for all who wait.
-        let durable = self.durable.read();
+        let ends = self.ends.read();
         waiting.retain(|(wanted, waker)| {
-            let is_reached = wanted.log().is_none_or(|log| wanted.is_within(end_of(&durable, log)));
+            let is_reached = wanted.log().is_none_or(|log| wanted.is_within(ends.of(log)));
             if is_reached {
                 reached.push(waker.clone());
             }
             !is_reached
         });
-        drop((waiting, durable));
+        drop((waiting, ends));
         // Woken without the lock: a waker may run arbitrary code, including this type's.
         for waker in reached {
             waker.wake();
-        }
-    }
-
-    fn store(&self, ends: &[(LogId, u64)]) {
-        let durable = self.durable.read();
-        let new = |(log, index): &&(LogId, u64)| match durable.get(log) {
-            Some(known) => {
-                known.store(*index, Ordering::Release);
-                false
-            }
-            None => true,
-        };
-        let new: Vec<_> = ends.iter().filter(new).copied().collect();
-        drop(durable);
-        if !new.is_empty() {
-            self.durable.write().extend(new.into_iter().map(|(log, index)| (log, AtomicU64::new(index))));
         }
     }
 
@@ -200,10 +282,6 @@ impl Progress {
         }
         waker.wake_by_ref();
     }
-}
-
-fn end_of(durable: &HashMap<LogId, AtomicU64>, log: LogId) -> Ticket {
-    durable.get(&log).map_or(Ticket::NONE, |index| Ticket::at(log, index.load(Ordering::Acquire)))
 }
 
 #[cfg(test)]
@@ -236,12 +314,51 @@ mod tests {
         assert_eq!((late.max(lost), lost.max(late), lost.max(lost)), (lost, lost, lost));
     }
 
+    fn flushed(log: LogId, index: u64) -> FlushedBatch {
+        FlushedBatch { log, index, sequence: 10 * index, bytes: 100 }
+    }
+
+    #[test]
+    fn what_is_flushed_here_counts_once_the_follower_that_is_awaited_has_it() {
+        let [one, two, three] = [1, 2, 3].map(|log| LogId::new(log).unwrap());
+        let (progress, durable) = (Progress::resumed([(one, 3), (three, 9)].into_iter()), Ticket::at);
+        let ends = |progress: &Progress| [one, two].map(|log| progress.durable(log));
+        progress.confirm(&[(one, 4)]);
+        assert_eq!(ends(&progress), [durable(one, 3), Ticket::NONE]);
+        progress.await_follower(Awaited::Yes, &[three]);
+        // Of what was here before it is not known who has it; of a log that has ended none need.
+        assert_eq!((ends(&progress), progress.durable(three)), ([Ticket::NONE; 2], durable(three, 9)));
+        assert_eq!(progress.waiting().oldest, Some(0));
+        progress.confirm(&[(one, 3)]);
+        assert_eq!((progress.durable(one), progress.waiting().oldest), (durable(one, 3), None));
+        progress.reach(&[flushed(one, 4), flushed(one, 5), flushed(two, 1)]);
+        assert_eq!((ends(&progress), progress.lag()), ([durable(one, 3), Ticket::NONE], 300));
+        // It says again what it had before.
+        progress.confirm(&[(one, 2)]);
+        progress.confirm(&[(one, 4)]);
+        assert_eq!((progress.durable(one), progress.lag()), (durable(one, 4), 200));
+        progress.confirm(&[(one, 5)]);
+        assert_eq!(progress.waiting(), Waiting { oldest: Some(10), last: 50 }, "the other log waits");
+        progress.await_follower(Awaited::No, &[]);
+        assert_eq!((ends(&progress), progress.lag()), ([durable(one, 5), durable(two, 1)], 0));
+        progress.reach(&[flushed(one, 6)]);
+        assert_eq!((progress.durable(one), progress.waiting().oldest), (durable(one, 6), None));
+        // What was confirmed alone is awaited, and stays durable.
+        progress.await_follower(Awaited::Yes, &[]);
+        assert_eq!(ends(&progress), [durable(one, 6), durable(two, 1)]);
+        assert_eq!((progress.waiting().oldest, progress.lag()), (Some(60), 0));
+        // A follower may be faster than the one that writes this down.
+        progress.confirm(&[(one, 7), (two, 1)]);
+        progress.reach(&[flushed(one, 7)]);
+        assert_eq!((progress.durable(one), progress.waiting().oldest), (durable(one, 7), None));
+    }
+
     #[test]
     fn a_log_that_gets_further_is_no_other_log() {
         let [one, two] = [1, 2].map(|log| LogId::new(log).unwrap());
         let progress = Progress::resumed([(one, 3)].into_iter());
         assert!(progress.is_durable(Ticket::at(one, 3)) && !progress.is_durable(Ticket::at(two, 1)));
-        progress.reach(&[(two, 1), (two, 2)]);
+        progress.reach(&[flushed(two, 1), flushed(two, 2)]);
         assert!(progress.is_durable(Ticket::at(two, 2)) && !progress.is_durable(Ticket::at(one, 4)));
         assert_eq!((progress.durable(two), progress.durable(one)), (Ticket::at(two, 2), Ticket::at(one, 3)));
     }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::Refused;
 use crate::diagnosis::DiagnosisRow;
-use crate::report::{BackupRow, FollowerRow, MessageRow, Promotion, RedriveRow, RepairRow, StandbyRow, Status};
+use crate::report::{BackupRow, ClusterStatus, MessageRow, Promotion, RedriveRow, RepairRow, StandbyRow, Status};
 use crate::resources::{
     Change, Explain, Explanation, Extent, Imported, LONGEST_DEFINITIONS, Listed, PlannedRow, PublishFields, Secret,
     TaskFields,
@@ -136,8 +136,8 @@ pub enum Request {
     },
     /// How this node follows another.
     Standby,
-    /// The nodes that follow this one.
-    Followers,
+    /// What this node is to others, and which follow it.
+    Cluster,
     /// Promotes the node, which follows another.
     Promote(Promotion),
 }
@@ -205,8 +205,8 @@ pub enum Answer {
     NotBackedUp(String),
     /// To [`Request::Standby`].
     Standby(Box<StandbyRow>),
-    /// To [`Request::Followers`].
-    Followers(Vec<FollowerRow>),
+    /// To [`Request::Cluster`].
+    Cluster(Box<ClusterStatus>),
     /// To [`Request::Promote`]: it serves from now on, as a text.
     Promoted(String),
     /// The request was not understood, and why.

@@ -194,7 +194,7 @@ async fn aggregated(State(source): State<Arc<Source>>) -> Answer {
             &refused,
             (&source.sockets(), &source.long_turns()),
             (Process::look(), source.kept(&overview.memory), source.pool.turns()),
-        ) + &standby::of_followers(&source.followers())
+        ) + &standby::of_cluster(&source.cluster())
     });
     exposed(figures.await)
 }

@@ -68,8 +68,8 @@ pub use listing::{SortKey, at, only};
 pub use process::resident_bytes;
 pub use recent::{AUDIT, LogLine, RecentLog};
 pub use report::{
-    BackupRow, ConnectionStatus, FollowerRow, ListenerRow, MessageRow, MessageStatus, ObjectStatus, Promotion,
-    RedriveRow, RepairRow, ServerStatus, StandbyRow, Status, StorageStatus, SubscriptionRow,
+    BackupRow, ClusterStatus, ConnectionStatus, FollowerRow, ListenerRow, MessageRow, MessageStatus, ObjectStatus,
+    Promotion, RedriveRow, RepairRow, ServerStatus, StandbyRow, Status, StorageStatus, SubscriptionRow,
 };
 pub use resources::{
     BindingChange, BindingFields, Change, ConnectionChange, DestinationType, ExchangeChange, Explain, Explanation,

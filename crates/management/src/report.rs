@@ -23,6 +23,9 @@ pub struct Status {
     /// Memory, and the files of the journal.
     #[serde(flatten)]
     pub storage: StorageStatus,
+    /// What the node is to others.
+    #[serde(flatten)]
+    pub cluster: ClusterStatus,
 }
 
 /// What the server is, and how it is reached.
@@ -259,6 +262,51 @@ impl ListenerRow {
     #[must_use]
     pub fn terms(&self) -> String {
         if self.terms.is_empty() { String::new() } else { format!(" ({})", self.terms.join(", ")) }
+    }
+}
+
+/// What a node that serves is to the others of its cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterStatus {
+    /// `leader`, which serves clients; the other is `standby`.
+    pub role: String,
+    /// How often a node of the cluster was promoted, as far as this one knows.
+    pub term: u64,
+    /// Where other nodes reach it; empty if it listens for none.
+    pub nodes_address: String,
+    /// What confirms rest on: `local`, this node alone, as the settings say; `replicated`, a node
+    /// that follows, too; `waiting`, the same, but some have waited for long; `alone`, this node
+    /// alone, because no other has got on.
+    pub confirms: String,
+    /// How long the oldest confirm has waited for a node that follows, in milliseconds.
+    pub confirms_waited_ms: u64,
+    /// The nodes that follow it, and those that are away and for which the log is kept.
+    pub followers: Vec<FollowerRow>,
+}
+
+impl Default for ClusterStatus {
+    fn default() -> Self {
+        Self {
+            role: "leader".to_owned(),
+            term: 0,
+            nodes_address: String::new(),
+            confirms: "local".to_owned(),
+            confirms_waited_ms: 0,
+            followers: Vec::new(),
+        }
+    }
+}
+
+impl ClusterStatus {
+    /// What an operator has to know of confirms that should wait for a node that follows; none
+    /// while all is well.
+    #[must_use]
+    pub fn alarm(&self) -> Option<&'static str> {
+        match self.confirms.as_str() {
+            "alone" => Some("Confirms rest on this node alone: no node that follows has got on."),
+            "waiting" => Some("Confirms wait for a node that follows, and none gets on."),
+            _ => None,
+        }
     }
 }
 

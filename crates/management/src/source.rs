@@ -18,7 +18,7 @@ use crate::history::Histories;
 use crate::memory::Kept;
 use crate::pool::Pool;
 use crate::rates::Rates;
-use crate::report::{BackupRow, FollowerRow};
+use crate::report::{BackupRow, ClusterStatus};
 use crate::sessions::Sessions;
 use crate::watch::Watch;
 
@@ -34,7 +34,7 @@ type Copying = dyn Fn(&Path, &dyn Fn() -> bool) -> Result<BackupRow, String> + S
 type ShovelStates = dyn Fn() -> Vec<ShovelStatus> + Send + Sync;
 
 /// The nodes that follow this one.
-type FollowersOf = dyn Fn() -> Vec<FollowerRow> + Send + Sync;
+type ClusterOf = dyn Fn() -> ClusterStatus + Send + Sync;
 
 /// Everything that management reads.
 pub struct Source {
@@ -65,8 +65,8 @@ struct Told {
     settings: Mutex<Vec<Setting>>,
     /// How shovels are doing, once they run.
     shovel_states: OnceLock<Box<ShovelStates>>,
-    /// The nodes that follow this one, if it listens for any.
-    followers: OnceLock<Box<FollowersOf>>,
+    /// What this node is to others, if it listens for any.
+    cluster: OnceLock<Box<ClusterOf>>,
 }
 
 impl Source {
@@ -116,13 +116,13 @@ impl Source {
         self.told.shovel_states.get().map(|states| states()).unwrap_or_default()
     }
 
-    /// Asks here which nodes follow this one. The first one counts.
-    pub fn show_followers(&self, followers: impl Fn() -> Vec<FollowerRow> + Send + Sync + 'static) {
-        let _ = self.told.followers.set(Box::new(followers));
+    /// Asks here what this node is to others, and which follow it. The first one counts.
+    pub fn show_cluster(&self, cluster: impl Fn() -> ClusterStatus + Send + Sync + 'static) {
+        let _ = self.told.cluster.set(Box::new(cluster));
     }
 
-    pub(crate) fn followers(&self) -> Vec<FollowerRow> {
-        self.told.followers.get().map(|followers| followers()).unwrap_or_default()
+    pub(crate) fn cluster(&self) -> ClusterStatus {
+        self.told.cluster.get().map(|cluster| cluster()).unwrap_or_default()
     }
 
     /// Clients are served from now on: the server has started.

@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::control::{Answer, Request};
 use crate::exposition::Exposition;
-use crate::report::{FollowerRow, Promotion, StandbyRow};
+use crate::report::{ClusterStatus, FollowerRow, Promotion, StandbyRow};
 
 /// Most HTTP connections at one time.
 const MOST: usize = 32;
@@ -152,9 +152,14 @@ fn answer(hooks: &StandbyHooks, path: &str) -> Response<String> {
     response
 }
 
-/// The figures of those that follow this node, for Prometheus.
-pub(crate) fn of_followers(rows: &[FollowerRow]) -> String {
+/// The figures of a node that serves, and of those that follow it, for Prometheus.
+pub(crate) fn of_cluster(cluster: &ClusterStatus) -> String {
     let mut out = Exposition::default();
+    let (rows, waited) = (&cluster.followers, cluster.confirms_waited_ms as f64 / 1000.0);
+    let alone = u8::from(cluster.confirms == "alone");
+    out.gauge("hermod_confirms_alone", "Whether confirms rest on this node alone, although they should not", alone);
+    let about = "How long the oldest confirm has waited for a node that follows";
+    out.gauge("hermod_confirms_waiting_seconds", about, waited);
     let connected = rows.iter().filter(|row| row.state != "away").count();
     out.gauge("hermod_followers", "Nodes that follow this one and are connected", connected);
     for (name, help, value) in [
@@ -252,14 +257,28 @@ mod tests {
             kept_bytes: 7000,
             ..Default::default()
         };
-        let text = of_followers(std::slice::from_ref(&row));
+        let shown = |row: FollowerRow| of_cluster(&ClusterStatus { followers: vec![row], ..ClusterStatus::default() });
+        let text = shown(row.clone());
         assert!(text.contains("hermod_followers 1\n") && !text.contains("hermod_follower_lag_seconds{"), "{text}");
         assert!(text.contains("hermod_follower_kept_bytes{name=\"b\",node=\"7\"} 7000\n"), "{text}");
-        let away = of_followers(&[FollowerRow { state: "away".into(), ..row.clone() }]);
+        let away = shown(FollowerRow { state: "away".into(), ..row.clone() });
         assert!(away.contains("hermod_followers 0\n") && away.contains("hermod_follower_lag_seconds{"), "{away}");
         assert!(!away.contains("hermod_follower_lag_entries{"), "{away}");
-        let text = of_followers(&[FollowerRow { state: "following".into(), ..row }]);
+        let text = shown(FollowerRow { state: "following".into(), ..row });
         assert!(text.contains("hermod_follower_lag_seconds{name=\"b\",node=\"7\"} 1.5\n"), "{text}");
+    }
+
+    #[test]
+    fn confirms_that_rest_on_one_node_are_an_alarm() {
+        for (confirms, alone, alarm) in
+            [("local", 0, None), ("replicated", 0, None), ("waiting", 0, Some("wait for")), ("alone", 1, Some("alone"))]
+        {
+            let confirms = confirms.to_owned();
+            let cluster = ClusterStatus { confirms, confirms_waited_ms: 2500, ..ClusterStatus::default() };
+            assert!(of_cluster(&cluster).contains(&format!("\nhermod_confirms_alone {alone}\n")), "{cluster:?}");
+            assert!(of_cluster(&cluster).contains("\nhermod_confirms_waiting_seconds 2.5\n"), "{cluster:?}");
+            assert_eq!(cluster.alarm().is_some_and(|text| text.contains(alarm.unwrap())), alarm.is_some());
+        }
     }
 
     #[test]

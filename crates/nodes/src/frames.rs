@@ -7,8 +7,8 @@ use bytes::{Buf, BytesMut};
 
 use crate::message::{Malformed, Message, PIECE};
 
-/// Most bytes of a message of the one that follows: the ends of some 80 000 logs.
-pub const LONGEST_ASKED: u32 = 1 << 20;
+/// Most bytes of a message of the one that follows: the ends of some 87 000 logs.
+pub const LONGEST_ASKED: u32 = 2 << 20;
 
 /// Most bytes of a message of the one that serves, when log files have so many bytes: an entry does
 /// not span them.

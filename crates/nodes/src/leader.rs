@@ -12,15 +12,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use journal::{Backup, BackupError, Disk, Feed, FeedError, Keeping, Kept, LogId};
+use journal::{Backup, BackupError, Disk, Feed, FeedError, Keeping, Kept, LogEnd, LogId};
 use parking_lot::Mutex;
 
+use crate::confirming::{Confirming, Confirms};
 use crate::copy::CopySource;
 use crate::frames::Frames;
 use crate::identity::Identity;
 use crate::link::{Came, Credentials, Link};
 use crate::message::{FORMAT, Hello, Message, Refusal};
-use crate::retained::{AwayNodes, Doing, FollowerStatus, MOST_FOLLOWERS, NEXT, Retained};
+use crate::retained::{AwayNodes, Connected, Doing, FollowerStatus, MOST_FOLLOWERS, NEXT, Retained, Seen};
 use crate::sender::{Asked, Filled, Sender};
 
 /// How long a stranger may take for its handshake, and for its first message.
@@ -33,6 +34,8 @@ const MOST_STRANGERS: usize = 16;
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long the log is left alone when nothing was new: at first, and at last.
 const REST: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
+/// The same at last, where confirms wait for what is sent.
+const REST_OF_CONFIRMS: Duration = Duration::from_millis(2);
 /// Most bytes of a message of one that has no certificate.
 const LONGEST_JOIN: u32 = 1024;
 
@@ -67,6 +70,8 @@ pub struct Serving {
     pub keep: Box<Keeper>,
     /// How many bytes of the log are kept for a follower at most, once it has caught up.
     pub most_kept: u64,
+    /// Whether confirms wait for a follower.
+    pub confirming: Confirming,
     /// Keeps that another node is promoted, or is about to be, before it returns; and has this one
     /// end. An error is why it can't be kept.
     pub replaced: Box<dyn Fn(Replaced) -> io::Result<()> + Send + Sync>,
@@ -80,7 +85,7 @@ struct Shared {
     stop: AtomicBool,
     strangers: AtomicUsize,
     refused: AtomicUsize,
-    followers: Mutex<Vec<(u64, FollowerStatus)>>,
+    followers: Mutex<Vec<(u64, Connected)>>,
     away: AwayNodes,
     next: AtomicUsize,
     handed_over: AtomicBool,
@@ -100,8 +105,19 @@ pub struct Followers(Arc<Shared>);
 impl Followers {
     /// How far each is, and those that are away.
     pub fn list(&self) -> Vec<FollowerStatus> {
-        let here: Vec<_> = self.0.followers.lock().iter().map(|(_, status)| status.clone()).collect();
-        here.into_iter().chain(self.0.away.list(unix_ms())).collect()
+        let now = unix_ms();
+        let here: Vec<_> = self.0.followers.lock().iter().map(|(_, one)| one.status(now)).collect();
+        here.into_iter().chain(self.0.away.list(now)).collect()
+    }
+
+    /// What confirms rest on, and how long the oldest of them has waited.
+    pub fn confirms(&self) -> (Confirms, Duration) {
+        self.0.serving.confirming.confirms()
+    }
+
+    /// How this node greets them.
+    pub fn leader(&self) -> &Hello {
+        &self.0.serving.hello
     }
 
     /// Connections that were refused: strangers, and those that were too many.
@@ -162,6 +178,7 @@ fn listen(shared: &Arc<Shared>, socket: &TcpListener) {
     while !shared.stop.load(Ordering::Relaxed) {
         links.retain(|link| !link.is_finished());
         shared.away.look();
+        shared.serving.confirming.look(Instant::now(), unix_ms());
         match socket.accept() {
             Ok((stream, peer)) => links.extend(admit(shared, stream, peer)),
             Err(error) => {
@@ -284,7 +301,7 @@ struct Conversation<'a> {
     sends: Sends,
     other: Option<Hello>,
     /// What the log keeps for it; none if that was given up.
-    retained: Option<Retained>,
+    retained: Arc<Mutex<Option<Retained>>>,
     /// Its place among the followers.
     place: Option<u64>,
     asked_to_hand_over: bool,
@@ -297,9 +314,9 @@ impl Drop for Conversation<'_> {
     fn drop(&mut self) {
         let mut followers = self.shared.followers.lock();
         followers.retain(|(other, _)| Some(*other) != self.place);
-        let (Some(hello), Some(retained)) = (self.other.take(), self.retained.take()) else { return };
+        let (Some(hello), Some(retained)) = (self.other.take(), self.retained.lock().take()) else { return };
         // A part of a copy is of no use, and what one connection needs that goes on is kept for it.
-        let is_back = followers.iter().any(|(_, status)| status.node == hello.node);
+        let is_back = followers.iter().any(|(_, other)| other.status.node == hello.node);
         if !is_back && !matches!(self.sends, Sends::Copy(_)) {
             self.shared.away.add(hello, self.peer, retained, self.sender.durable_as_of());
         }
@@ -317,7 +334,7 @@ impl<'a> Conversation<'a> {
             sender,
             sends,
             other: None,
-            retained: None,
+            retained: Arc::default(),
             place: None,
             asked_to_hand_over,
             handed_over,
@@ -371,10 +388,7 @@ impl<'a> Conversation<'a> {
             let refused = match asked {
                 Asked::Greeted(other) => self.greeted(other, link)?,
                 Asked::Copy { free } => self.copy(free),
-                Asked::Follow(ends) => {
-                    self.follow(ends);
-                    None
-                }
+                Asked::Follow(ends) => self.follow(&ends),
                 Asked::HandOver => self.begin_to_hand_over(),
             };
             if let Some((why, words)) = refused {
@@ -383,6 +397,7 @@ impl<'a> Conversation<'a> {
                 return Ok(Some(()));
             }
         }
+        self.shared.serving.confirming.confirm(&self.sender.take_durable());
         Ok(None)
     }
 
@@ -415,7 +430,7 @@ impl<'a> Conversation<'a> {
         // What was kept for this node is of no use any more.
         drop(self.other.as_ref().and_then(|other| self.shared.away.take(other)));
         let Serving { keep, most_kept, .. } = &self.shared.serving;
-        self.retained = Some(Retained::with_copy(keep, *most_kept));
+        *self.retained.lock() = Some(Retained::with_copy(keep, *most_kept));
         match CopySource::begin(free, |to| (self.shared.serving.backup)(to)) {
             Ok(copy) => {
                 self.take_place(Doing::Copying);
@@ -423,17 +438,22 @@ impl<'a> Conversation<'a> {
                 None
             }
             Err(error) => {
-                self.retained = None;
+                *self.retained.lock() = None;
                 Some((Refusal::Failed, format!("there is no copy: {error}")))
             }
         }
     }
 
-    fn follow(&mut self, ends: Vec<(LogId, u64)>) {
+    fn follow(&mut self, ends: &[LogEnd]) -> Option<(Refusal, String)> {
+        if let Err(error) = self.shared.serving.confirming.begin_behind(ends) {
+            return Some((Refusal::Apart, error.to_string()));
+        }
         self.take_place(Doing::Following);
         let known = self.other.as_ref().and_then(|other| self.shared.away.take(other)).map(Retained::returned);
-        self.retained = Some(known.unwrap_or_else(|| self.shared.retain()));
-        self.sends = Sends::Entries(Box::new((self.shared.serving.feed)(ends)));
+        *self.retained.lock() = Some(known.unwrap_or_else(|| self.shared.retain()));
+        let known = ends.iter().map(|end| (end.log, end.index)).collect();
+        self.sends = Sends::Entries(Box::new((self.shared.serving.feed)(known)));
+        None
     }
 
     fn begin_to_hand_over(&mut self) -> Option<(Refusal, String)> {
@@ -467,7 +487,9 @@ impl<'a> Conversation<'a> {
                     }
                     Ok(filled) => filled,
                     Err(error @ FeedError::Gone { .. }) => return Ok(self.refuse(Refusal::Gone, &error)),
-                    Err(error @ FeedError::Ahead { .. }) => return Ok(self.refuse(Refusal::Apart, &error)),
+                    Err(error @ (FeedError::Ahead { .. } | FeedError::Forked { .. })) => {
+                        return Ok(self.refuse(Refusal::Apart, &error));
+                    }
                     Err(FeedError::Io(error)) => return Ok(self.refuse(Refusal::Failed, &error)),
                 }
             }
@@ -476,23 +498,27 @@ impl<'a> Conversation<'a> {
             self.sends = Sends::Nothing;
         }
         self.retain(filled);
-        self.tell(now);
+        self.tell();
         Ok(Some(self.patience(filled)))
     }
 
     /// Lets go of what the follower has, and notes whether what it needs is kept still.
     fn retain(&mut self, filled: Filled) {
         let Sends::Entries(feed) = &self.sends else { return };
+        if filled == Filled::UpToDate {
+            self.shared.serving.confirming.keeps_up(self.sender.durable_as_of());
+        }
         let needed = [self.sender.undurable_from(), feed.needs()].into_iter().flatten().min();
-        match &mut self.retained {
+        let mut kept = self.retained.lock();
+        match &mut *kept {
             Some(retained) => {
                 retained.note(needed, self.sender.progress().1, filled);
                 if retained.bytes().is_none() {
-                    self.retained = None;
+                    *kept = None;
                     tracing::warn!(peer = %self.peer, "the log has gone on without a node that follows; {NEXT}");
                 }
             }
-            None if filled == Filled::UpToDate => self.retained = Some(self.shared.retain()),
+            None if filled == Filled::UpToDate => *kept = Some(self.shared.retain()),
             None => {}
         }
     }
@@ -500,10 +526,14 @@ impl<'a> Conversation<'a> {
     fn patience(&mut self, filled: Filled) -> Duration {
         match filled {
             Filled::Enough => self.rest = REST.0,
-            Filled::UpToDate => self.rest = (self.rest * 2).min(REST.1),
+            Filled::UpToDate => self.rest = (self.rest * 2).min(self.longest_rest()),
             Filled::NoCredit | Filled::Copied => return Duration::from_millis(200),
         }
         if filled == Filled::Enough { Duration::ZERO } else { self.rest }
+    }
+
+    fn longest_rest(&self) -> Duration {
+        if self.shared.serving.confirming.waits() { REST_OF_CONFIRMS } else { REST.1 }
     }
 
     fn refuse(&mut self, why: Refusal, error: &dyn std::fmt::Display) -> Option<Duration> {
@@ -511,7 +541,7 @@ impl<'a> Conversation<'a> {
         tracing::warn!(peer = %self.peer, "a follower can't go on: {words}");
         self.sender.refuse(why, &words);
         if why != Refusal::Failed {
-            self.retained = None;
+            *self.retained.lock() = None;
         }
         None
     }
@@ -533,21 +563,19 @@ impl<'a> Conversation<'a> {
             kept_bytes: 0,
             behind_ms: 0,
         };
-        self.shared.followers.lock().push((place, status));
+        let one = Connected { status, seen: Seen::default(), retained: Arc::clone(&self.retained) };
+        self.shared.followers.lock().push((place, one));
         self.place = Some(place);
     }
 
     /// Notes how far the follower is.
-    fn tell(&self, now: u64) {
-        let kept = self.retained.as_ref().and_then(Retained::bytes).unwrap_or(0);
+    fn tell(&self) {
+        let Sends::Entries(feed) = &self.sends else { return };
+        let (sent, reached) = self.sender.progress();
+        let durable_as_of = self.sender.durable_as_of();
         let mut followers = self.shared.followers.lock();
-        let Some((_, status)) = followers.iter_mut().find(|(place, _)| Some(*place) == self.place) else { return };
-        status.kept_bytes = kept;
-        if let Sends::Entries(feed) = &self.sends {
-            let (behind, (sent, reached)) = (feed.behind(), self.sender.progress());
-            status.entries = behind.entries + (sent - reached);
-            status.bytes = behind.bytes;
-            status.behind_ms = now.saturating_sub(self.sender.durable_as_of());
+        if let Some((_, one)) = followers.iter_mut().find(|(place, _)| Some(*place) == self.place) {
+            one.seen = Seen { passed: Some(feed.read()), undurable: sent - reached, durable_as_of };
         }
     }
 }

@@ -6,6 +6,7 @@
 //! [`Link`] is TLS between two nodes of one cluster, an [`Identity`] what they know each other by.
 //! `docs/formats/nodes.md` draws every byte.
 
+mod confirming;
 mod copy;
 mod dial;
 mod directory;
@@ -21,6 +22,7 @@ mod sender;
 mod standing;
 mod token;
 
+pub use confirming::{Awaiting, Begins, Confirming, Confirms, Waits};
 pub use copy::{CopyError, CopySource, CopyTarget};
 pub use dial::{ask, connect, join, tell};
 pub use directory::{copy_folder, finish_swap, swap};

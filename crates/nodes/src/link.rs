@@ -141,11 +141,15 @@ impl Link {
 
     /// Reads some of TLS before `until`.
     fn receive(&mut self, until: Instant) -> io::Result<()> {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            if is_readable_within(&self.socket, left)? {
+                break;
+            }
         }
-        self.socket.set_read_timeout(Some(left))?;
         match self.tls.read_tls(&mut self.socket) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(_) => self.process(),
@@ -234,6 +238,26 @@ impl Link {
         let _ = self.socket.set_read_timeout(Some(Duration::from_millis(200)));
         while Instant::now() < until && matches!(self.socket.read(&mut rest), Ok(1..)) {}
     }
+}
+
+/// Waits until something can be read, at most so long. The time-out of a read is counted in ticks
+/// of the kernel, up to ten milliseconds each, and confirms may wait for what is read here.
+#[cfg(unix)]
+fn is_readable_within(socket: &TcpStream, time: Duration) -> io::Result<bool> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    socket.set_read_timeout(Some(time))?;
+    let time = Timespec::try_from(time).map_err(io::Error::other)?;
+    match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&time)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(unix))]
+fn is_readable_within(socket: &TcpStream, time: Duration) -> io::Result<bool> {
+    // The read itself waits.
+    socket.set_read_timeout(Some(time)).map(|()| true)
 }
 
 fn is_late(error: &io::Error) -> bool {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use journal::{Entry, LogEnd, LogId};
 
 /// The version of the messages. Nodes of two versions do not talk to each other.
-pub const FORMAT: u16 = 1;
+pub const FORMAT: u16 = 2;
 /// Most bytes of a name, of a node or of a file.
 pub const LONGEST_NAME: usize = 255;
 /// Most bytes of the words of a refusal.
@@ -112,8 +112,8 @@ pub enum Message {
         /// The bytes.
         free: u64,
     },
-    /// Asks for the entries behind these, of all logs.
-    Follow(Vec<(LogId, u64)>),
+    /// Asks for the entries behind these ends, of all logs.
+    Follow(Vec<LogEnd>),
     /// Takes so many bytes more.
     Want(u64),
     /// So many entries of this connection are durable.
@@ -225,9 +225,8 @@ impl Message {
             | Self::Reached(count)
             | Self::CopyBegins { bytes: count } => number(*count),
             Self::Follow(ends) => {
-                for (log, index) in ends {
-                    out.extend_from_slice(&log.number().to_le_bytes());
-                    out.extend_from_slice(&index.to_le_bytes());
+                for end in ends {
+                    write_end(end, out);
                 }
             }
             Self::File(name) => out.extend_from_slice(name.as_bytes()),
@@ -365,25 +364,32 @@ fn read_hello(rest: &mut Reader) -> Result<Hello, Malformed> {
 }
 
 fn write_entry(entry: &Entry, out: &mut Vec<u8>) {
-    let LogEnd { log, term, index, link } = entry.end();
-    out.extend_from_slice(&log.number().to_le_bytes());
-    out.extend_from_slice(&term.to_le_bytes());
-    out.extend_from_slice(&index.to_le_bytes());
-    out.extend_from_slice(&link.to_le_bytes());
+    write_end(&entry.end(), out);
     out.extend_from_slice(&entry.file().to_le_bytes());
     out.extend_from_slice(entry.records());
 }
 
 fn read_entry(rest: &mut Reader) -> Result<Entry, Malformed> {
-    let (log, term, index, link) = (rest.log()?, rest.u64()?, rest.u64()?, rest.u32()?);
-    let file = rest.u32()?;
-    Entry::new(LogEnd { log, term, index, link }, file, rest.all()).map_err(Malformed)
+    let (end, file) = (read_end(rest)?, rest.u32()?);
+    Entry::new(end, file, rest.all()).map_err(Malformed)
 }
 
-fn read_ends(rest: &mut Reader) -> Result<Vec<(LogId, u64)>, Malformed> {
-    let mut ends = Vec::with_capacity(rest.0.len() / 12);
+fn write_end(end: &LogEnd, out: &mut Vec<u8>) {
+    let LogEnd { log, term, index, link } = end;
+    out.extend_from_slice(&log.number().to_le_bytes());
+    out.extend_from_slice(&term.to_le_bytes());
+    out.extend_from_slice(&index.to_le_bytes());
+    out.extend_from_slice(&link.to_le_bytes());
+}
+
+fn read_end(rest: &mut Reader) -> Result<LogEnd, Malformed> {
+    Ok(LogEnd { log: rest.log()?, term: rest.u64()?, index: rest.u64()?, link: rest.u32()? })
+}
+
+fn read_ends(rest: &mut Reader) -> Result<Vec<LogEnd>, Malformed> {
+    let mut ends = Vec::with_capacity(rest.0.len() / 24);
     while !rest.0.is_empty() {
-        ends.push((rest.log()?, rest.u64()?));
+        ends.push(read_end(rest)?);
     }
     Ok(ends)
 }

@@ -4,7 +4,7 @@
 //! Invariant: what has come and was not taken yet is bounded by the window and one message. A node
 //! that sends more, or something else than was asked for, is not listened to any longer.
 
-use journal::{Entry, LogId};
+use journal::{Entry, LogEnd};
 
 use crate::frames::Frames;
 use crate::message::{Beat, Hello, Malformed, Message, Refusal};
@@ -72,8 +72,8 @@ impl Receiver {
         self.begin(&Message::Copy { free }, Stage::Copying);
     }
 
-    /// Asks for the entries behind these.
-    pub fn follow(&mut self, ends: Vec<(LogId, u64)>) {
+    /// Asks for the entries behind these ends of logs, which are durable here.
+    pub fn follow(&mut self, ends: Vec<LogEnd>) {
         self.begin(&Message::Follow(ends), Stage::Following);
     }
 

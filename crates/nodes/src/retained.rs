@@ -6,9 +6,10 @@
 //! and not by another copy.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use journal::{Keeping, Kept};
+use journal::{Keeping, Kept, Passed};
 use parking_lot::Mutex;
 
 use crate::message::{Hello, NodeId};
@@ -50,6 +51,39 @@ pub struct FollowerStatus {
     pub kept_bytes: u64,
     /// All that was flushed here so long ago is flushed there, in milliseconds.
     pub behind_ms: u64,
+}
+
+/// A node that is connected, as others see it.
+pub(crate) struct Connected {
+    /// What does not change.
+    pub(crate) status: FollowerStatus,
+    /// How far it was when its thread looked last. That waits for the node's socket at times.
+    pub(crate) seen: Seen,
+    /// What the log keeps for it; none if that was given up.
+    pub(crate) retained: Arc<Mutex<Option<Retained>>>,
+}
+
+/// How far a node was that is sent entries.
+#[derive(Clone, Default)]
+pub(crate) struct Seen {
+    /// What was read for it; none while it is sent no entries.
+    pub(crate) passed: Option<Passed>,
+    /// Entries that were sent and are not durable there.
+    pub(crate) undurable: u64,
+    /// All that was flushed here then is durable there, in milliseconds since 1970.
+    pub(crate) durable_as_of: u64,
+}
+
+impl Connected {
+    /// How far it is, `now` in milliseconds since 1970: from what is flushed and kept here now.
+    pub(crate) fn status(&self, now: u64) -> FollowerStatus {
+        let kept_bytes = self.retained.lock().as_ref().and_then(Retained::bytes).unwrap_or(0);
+        let status = FollowerStatus { kept_bytes, ..self.status.clone() };
+        let Seen { passed: Some(passed), undurable, durable_as_of } = &self.seen else { return status };
+        let behind = passed.behind();
+        let (entries, behind_ms) = (behind.entries + undurable, now.saturating_sub(*durable_as_of));
+        FollowerStatus { entries, bytes: behind.bytes, behind_ms, ..status }
+    }
 }
 
 /// What is kept for one node.

@@ -3,11 +3,11 @@
 //!
 //! Invariant: nothing is sent beyond what the other node said that it takes, except the rest of the
 //! message that reaches this bound; and only what is flushed here. What waits to be written is
-//! bounded by [`OUT`] and one message.
+//! bounded by [`OUT`] and one message, what is not durable there by [`MOST_UNCONFIRMED`] entries.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
-use journal::{Fed, Feed, FeedError, LogId};
+use journal::{Fed, Feed, FeedError, LogEnd, LogId};
 
 use crate::copy::{CopyError, CopySource};
 use crate::frames::{Frames, LONGEST_ASKED};
@@ -15,6 +15,8 @@ use crate::message::{Beat, Hello, Malformed, Message, Refusal};
 
 /// Bytes that are gathered before they are written.
 const OUT: usize = 256 << 10;
+/// Most entries that are sent and not durable there.
+const MOST_UNCONFIRMED: usize = 1 << 16;
 /// How often a beat is sent at least, in milliseconds.
 const BEAT_MS: u64 = 500;
 
@@ -28,8 +30,8 @@ pub enum Asked {
         /// The bytes.
         free: u64,
     },
-    /// The entries behind these.
-    Follow(Vec<(LogId, u64)>),
+    /// The entries behind these ends.
+    Follow(Vec<LogEnd>),
     /// That this node stops serving, and sends the rest.
     HandOver,
 }
@@ -67,6 +69,8 @@ pub struct Sender {
     credit: i64,
     sent: u64,
     reached: u64,
+    /// What is not durable there, each as its number, its log and the index of that.
+    unconfirmed: VecDeque<(u64, LogId, u64)>,
     /// The files here of what is not durable there, each with the number of the first entry in it.
     files: VecDeque<(u64, u32)>,
     /// When the feed was looked at, and what was flushed then.
@@ -90,6 +94,7 @@ impl Default for Sender {
             credit: 0,
             sent: 0,
             reached: 0,
+            unconfirmed: VecDeque::new(),
             files: VecDeque::new(),
             noted: None,
             as_of: 0,
@@ -176,12 +181,14 @@ impl Sender {
             if self.out.len() >= OUT {
                 return Ok(Filled::Enough);
             }
-            if self.credit <= 0 {
+            if self.credit <= 0 || self.unconfirmed.len() >= MOST_UNCONFIRMED {
                 return Ok(Filled::NoCredit);
             }
             match feed.pull()? {
                 Fed::Entry(entry) => {
                     self.sent += 1;
+                    let LogEnd { log, index, .. } = entry.end();
+                    self.unconfirmed.push_back((self.sent, log, index));
                     if self.files.back().is_none_or(|(_, file)| *file != entry.file()) {
                         self.files.push_back((self.sent, entry.file()));
                     }
@@ -216,6 +223,15 @@ impl Sender {
     /// Entries that were sent, and of these how many are durable at the other node.
     pub fn progress(&self) -> (u64, u64) {
         (self.sent, self.reached)
+    }
+
+    /// The ends of what has become durable at the other node since this was asked last.
+    pub fn take_durable(&mut self) -> Vec<(LogId, u64)> {
+        let mut ends = HashMap::new();
+        while let Some((_, log, index)) = self.unconfirmed.pop_front_if(|(number, ..)| *number <= self.reached) {
+            ends.insert(log, index);
+        }
+        ends.into_iter().collect()
     }
 
     /// The oldest file here with an entry that was sent and is not durable there.

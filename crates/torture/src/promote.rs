@@ -2,8 +2,9 @@
 //! planned, or after the one that served was killed.
 //!
 //! What is checked: after a planned switch every confirmed message is there. After a kill a prefix
-//! of them is, and it reaches at least to where the standby said that it was up to date. The old
-//! node never serves again, until it follows the new one.
+//! of them is, and it reaches at least to where the standby said that it was up to date; with
+//! confirms that wait for the standby all of them are. The old node never serves again, until it
+//! follows the new one.
 
 mod load;
 
@@ -30,6 +31,10 @@ pub(crate) struct Options {
     /// The decisions of a run can be made again from its seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// How long confirms wait for the standby, such as 30s: `nodes.confirms_wait`. Then none may
+    /// be lost by a kill.
+    #[arg(long, default_value = "never")]
+    confirms_wait: String,
     /// The broker to start; built if not given.
     #[arg(long)]
     binary: Option<PathBuf>,
@@ -65,7 +70,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
         None => server::build(root, None)?,
     };
     let folder = server::target_folder(root).join("promote").join(std::process::id().to_string());
-    let mut pair = Pair::begin(&binary, &folder)?;
+    let mut pair = Pair::begin(&binary, &folder, &options.confirms_wait)?;
     let mut random = Random::new(options.seed);
     let mut counts = [Counts::default(), Counts::default()];
     for round in 0..2 * options.promotions {
@@ -76,20 +81,25 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
             format!("seed {}, promotion {round} ({kind:?}): {error}\nkept: {}", options.seed, folder.display())
         })?;
     }
-    let row = row(root, options.seed, &counts)?;
+    let row = row(root, options, &counts)?;
     println!("{row}");
     drop(pair);
     server::remove(&folder);
     if options.ledger { ledger::append(root, PAGE, &row) } else { Ok(()) }
 }
 
-fn row(root: &Path, seed: u64, [planned, killed]: &[Counts; 2]) -> Result<String, String> {
+fn row(
+    root: &Path,
+    Options { seed, confirms_wait, .. }: &Options,
+    [planned, killed]: &[Counts; 2],
+) -> Result<String, String> {
     let commit = ledger::commit(root)?;
     let cells = |counts: &Counts| {
         let Counts { promotions, confirmed, lost, longest, lag } = counts;
         format!("{promotions} | {confirmed} | {lost} | {} | {}", lag.as_millis(), longest.as_millis())
     };
-    Ok(format!("| {} | {commit} | {seed} | {} | {} |", ledger::today(), cells(planned), cells(killed)))
+    let (today, planned, killed) = (ledger::today(), cells(planned), cells(killed));
+    Ok(format!("| {today} | {commit} | {seed} | {confirms_wait} | {planned} | {killed} |"))
 }
 
 /// One of both nodes.
@@ -106,6 +116,8 @@ struct Pair {
     nodes: [Node; 2],
     /// Messages so far, of all promotions.
     next: u64,
+    /// See [`Options::confirms_wait`].
+    confirms_wait: String,
 }
 
 impl Drop for Node {
@@ -144,7 +156,7 @@ impl Node {
 
 impl Pair {
     /// Starts both: an empty broker, and one that follows it.
-    fn begin(binary: &Path, folder: &Path) -> Result<Self, String> {
+    fn begin(binary: &Path, folder: &Path, confirms_wait: &str) -> Result<Self, String> {
         server::remove(folder);
         std::fs::create_dir_all(folder).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
         let copy = folder.join("hermod");
@@ -155,7 +167,8 @@ impl Pair {
             let nodes = format!("127.0.0.1:{}", 5679 + offset);
             Node { data: folder.join(name), offset, nodes, child: None }
         };
-        let mut pair = Self { binary: copy, nodes: [node("a", first), node("b", second)], next: 0 };
+        let (nodes, confirms_wait) = ([node("a", first), node("b", second)], confirms_wait.to_owned());
+        let mut pair = Self { binary: copy, nodes, next: 0, confirms_wait };
         pair.nodes[0].child = Some(pair.start(0, &["serve"])?);
         pair.serves(0)?;
         let token = pair.ask(0, &["cluster", "invite"])?;
@@ -171,7 +184,7 @@ impl Pair {
         command
             .args(words)
             .args(["--bind", "127.0.0.1", "--port-offset", &offset.to_string(), "--nodes-listen", nodes])
-            .args(["--shutdown-timeout", "200ms", "--data-dir"])
+            .args(["--shutdown-timeout", "200ms", "--nodes-confirms-wait", &self.confirms_wait, "--data-dir"])
             .arg(data)
             .envs([server::LOGIN])
             .envs([("HERMOD_JOURNAL_MAX_BYTES", "16MiB"), ("HERMOD_JOURNAL_FILE_BYTES", "512KiB")])
@@ -207,20 +220,36 @@ impl Pair {
         Err("the broker does not serve".to_owned())
     }
 
+    fn waits(&self) -> bool {
+        self.confirms_wait != "never"
+    }
+
     /// What the standby says of itself.
     fn status(&self) -> Result<serde_json::Value, String> {
-        let text = self.ask(1, &["cluster", "status", "--json"])?;
+        self.status_of(1)
+    }
+
+    /// What the node that serves says of the standby.
+    fn cluster(&self) -> Result<serde_json::Value, String> {
+        self.status_of(0)
+    }
+
+    fn status_of(&self, node: usize) -> Result<serde_json::Value, String> {
+        let text = self.ask(node, &["cluster", "status", "--json"])?;
         serde_json::from_str(&text).map_err(|error| format!("{text}: {error}"))
     }
 
-    /// Waits until the standby has all that was there before this.
+    /// Waits until the standby has all that was there before this, and confirms rest on it if they
+    /// are to.
     fn catch_up(&self) -> Result<(), String> {
         let begin = Instant::now();
+        let waits = if self.waits() { "replicated" } else { "local" };
         while begin.elapsed() < HANG {
             let asked = Instant::now();
             if let Ok(status) = self.status()
                 && status["state"] == "following"
                 && lag(&status).is_some_and(|lag| asked.duration_since(begin) > lag)
+                && self.cluster()?["confirms"] == waits
             {
                 return Ok(());
             }
@@ -256,7 +285,8 @@ impl Pair {
         counts.longest = counts.longest.max(begin.elapsed());
         let confirmed = load.end()?;
         let found = drain(self.nodes[1].stomp())?;
-        let lost = check(kind, &confirmed, &found, up_to_date)?;
+        let whole = if kind == Kind::Planned || self.waits() { Whole::Yes } else { Whole::UpTo(up_to_date) };
+        let lost = check(whole, &confirmed, &found)?;
         counts.promotions += 1;
         counts.confirmed += confirmed.len() as u64;
         counts.lost += lost;
@@ -283,15 +313,31 @@ fn lag(status: &serde_json::Value) -> Option<Duration> {
     status["lag_ms"].as_u64().map(Duration::from_millis)
 }
 
+/// Which confirmed messages must be there.
+#[derive(Clone, Copy, Debug)]
+enum Whole {
+    /// All.
+    Yes,
+    /// All that were confirmed until then, and of the others those before some moment.
+    UpTo(Option<Instant>),
+}
+
 /// How many confirmed messages are missing, if no more are than may be.
-fn check(kind: Kind, confirmed: &[(u64, Instant)], found: &[u64], up_to_date: Option<Instant>) -> Result<u64, String> {
+fn check(whole: Whole, confirmed: &[(u64, Instant)], found: &[u64]) -> Result<u64, String> {
     if !found.is_sorted() || found.windows(2).any(|pair| pair[0] == pair[1]) {
         return Err(format!("messages come out of order, or twice: {found:?}"));
     }
     let missing: Vec<_> = confirmed.iter().filter(|(number, _)| found.binary_search(number).is_err()).collect();
-    if let Some((number, _)) = missing.first().filter(|_| kind == Kind::Planned) {
-        return Err(format!("{} confirmed messages are lost by a planned switch, from {number} on", missing.len()));
-    }
+    let up_to_date = match whole {
+        Whole::UpTo(up_to_date) => up_to_date,
+        Whole::Yes => match missing.first() {
+            Some((number, _)) => {
+                let count = missing.len();
+                return Err(format!("{count} confirmed messages are lost, and none may be, from {number} on"));
+            }
+            None => return Ok(0),
+        },
+    };
     // What is there is all that came before some moment.
     if let (Some((first, _)), Some(last)) = (missing.first(), found.last())
         && first < last
@@ -317,16 +363,17 @@ mod tests {
         let begin = Instant::now();
         let at = |ms| begin + Duration::from_millis(ms);
         let confirmed = [(1, at(0)), (2, at(10)), (3, at(20))];
-        for (kind, found, up_to_date, expected) in [
-            (Kind::Planned, &[1, 2, 3, 4][..], None, Some(0)),
-            (Kind::Planned, &[1, 2], None, None),
-            (Kind::Killed, &[1, 2], Some(at(15)), Some(1)),
-            (Kind::Killed, &[1], Some(at(15)), None),
-            (Kind::Killed, &[1, 3], Some(at(0)), None),
-            (Kind::Killed, &[2, 1, 3], Some(at(0)), None),
-            (Kind::Killed, &[1, 1, 2, 3], Some(at(0)), None),
+        for (whole, found, expected) in [
+            (Whole::Yes, &[1, 2, 3, 4][..], Some(0)),
+            (Whole::Yes, &[1, 2], None),
+            (Whole::Yes, &[1, 2, 2, 3], None),
+            (Whole::UpTo(Some(at(15))), &[1, 2], Some(1)),
+            (Whole::UpTo(Some(at(15))), &[1], None),
+            (Whole::UpTo(Some(at(0))), &[1, 3], None),
+            (Whole::UpTo(Some(at(0))), &[2, 1, 3], None),
+            (Whole::UpTo(Some(at(0))), &[1, 1, 2, 3], None),
         ] {
-            assert_eq!(check(kind, &confirmed, found, up_to_date).ok(), expected, "{kind:?} {found:?}");
+            assert_eq!(check(whole, &confirmed, found).ok(), expected, "{whole:?} {found:?}");
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use journal::{Disk, Feed, FeedError, LogId};
+use journal::{Disk, Feed, FeedError, LogId, Ticket};
 use nodes::{Asked, CopySource, CopyTarget, Event, Filled, Hello, NodeId, Receiver, Refusal, Sender, longest_sent};
 use testkit::broker::{TestBroker, TestFollower};
 use testkit::sim_disk::{Random, SimDisk};
@@ -29,6 +29,10 @@ struct Link {
     takes: Option<CopyTarget>,
     /// Entries that were taken.
     taken: u64,
+    /// Those that are not flushed yet, each as its number and its ticket.
+    undurable: VecDeque<(u64, Ticket)>,
+    /// What the leader takes to be durable at the follower.
+    confirmed: Vec<(LogId, u64)>,
     ends: Option<End>,
 }
 
@@ -72,6 +76,8 @@ impl Link {
             serves: Serves::Nothing,
             takes: None,
             taken: 0,
+            undurable: VecDeque::new(),
+            confirmed: Vec::new(),
             ends: None,
         }
     }
@@ -90,10 +96,16 @@ impl Link {
                     let copy = CopySource::begin(free, |to| leader.backup(to)).unwrap();
                     self.serves = Serves::Copy(Box::new(copy));
                 }
-                Asked::Follow(ends) => self.serves = Serves::Feed(Box::new(leader.broker.feed(ends))),
+                Asked::Follow(ends) => {
+                    // What confirms could rest on.
+                    self.confirmed.extend(leader.broker.shared_ends(&ends).unwrap());
+                    let known = ends.iter().map(|end| (end.log, end.index));
+                    self.serves = Serves::Feed(Box::new(leader.broker.feed(known)));
+                }
                 Asked::HandOver => unreachable!("it is not asked for"),
             }
         }
+        self.confirmed.extend(self.sender.take_durable());
         match &mut self.serves {
             Serves::Nothing => {}
             Serves::Copy(copy) => {
@@ -120,7 +132,11 @@ impl Link {
         while let Some(event) = self.receiver.next_event().unwrap() {
             match event {
                 Event::Greeted(_) if wish == Wish::Copy => self.receiver.copy(64 << 20),
-                Event::Greeted(_) => self.receiver.follow(ends(follower)),
+                Event::Greeted(_) => {
+                    // The leader takes what is named here to be durable.
+                    follower.work(0);
+                    self.receiver.follow(follower.follower.ends());
+                }
                 Event::CopyBegins(bytes) => {
                     let disk: Arc<dyn Disk> = Arc::new(copy.clone());
                     self.takes = Some(CopyTarget::begin(disk, bytes).unwrap());
@@ -133,9 +149,9 @@ impl Link {
                     self.ends = Some(End::Copied);
                 }
                 Event::Entry(entry) => {
-                    follower.follower.apply(&entry).unwrap_or_else(|refused| panic!("{refused}"));
+                    let ticket = follower.follower.apply(&entry).unwrap_or_else(|refused| panic!("{refused}"));
                     self.taken += 1;
-                    self.receiver.reached(self.taken);
+                    self.undurable.push_back((self.taken, ticket));
                 }
                 Event::Horizon(file) => follower.follower.horizon(file),
                 Event::Beat(beat) => assert!(beat.age_ms <= beat.unix_ms),
@@ -143,12 +159,16 @@ impl Link {
                 other => panic!("{other:?}"),
             }
         }
+        let standby = &follower.follower;
+        if self.undurable.pop_front_if(|(_, ticket)| standby.is_durable(*ticket)).is_some() {
+            while self.undurable.pop_front_if(|(_, ticket)| standby.is_durable(*ticket)).is_some() {}
+            self.receiver.reached(self.undurable.front().map_or(self.taken, |(number, _)| number - 1));
+        }
         self.to_leader.extend(self.receiver.take_out());
+        for (log, index) in self.confirmed.drain(..) {
+            assert!(standby.is_durable(Ticket::at(log, index)), "entry {index} of {log:?} is not flushed there");
+        }
     }
-}
-
-fn ends(follower: &TestFollower) -> Vec<(LogId, u64)> {
-    follower.follower.ends().into_iter().map(|end| (end.log, end.index)).collect()
 }
 
 fn take(from: &mut VecDeque<u8>, most: u64) -> Vec<u8> {

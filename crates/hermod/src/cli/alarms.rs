@@ -1,4 +1,5 @@
-//! `hermod alarms`: the alarms that stop publishers, raised and cleared by hand.
+//! `hermod alarms`: the alarms that stop publishers, raised and cleared by hand; and whether
+//! confirms miss the standby that they should wait for.
 
 use std::io::{IsTerminal, stdout};
 
@@ -61,11 +62,14 @@ fn list(server: &Server, form: Form) -> Result<(), Failure> {
         Answer::Status(status) => status,
         other => return Err(strange(&other)),
     };
+    let mut alarms = status.server.alarms.clone();
+    // This one stops no publisher, or only by making its confirms wait.
+    alarms.extend(status.cluster.alarm().map(|_| "standby".to_owned()));
     if form == Form::Json {
-        return show_json(&status.server.alarms);
+        return show_json(&alarms);
     }
-    if status.server.alarms.is_empty() && stdout().is_terminal() {
+    if alarms.is_empty() && stdout().is_terminal() {
         return show("no alarms\n");
     }
-    show(&status.server.alarms.iter().map(|alarm| format!("{alarm}\n")).collect::<String>())
+    show(&alarms.iter().map(|alarm| format!("{alarm}\n")).collect::<String>())
 }

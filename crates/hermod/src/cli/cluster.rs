@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Arg, ArgMatches, Command};
 use management::control::{Answer, Request};
-use management::{FollowerRow, StandbyRow};
+use management::{ClusterStatus, FollowerRow, StandbyRow};
 use nodes::{Identity, Role, Standing};
 
 use crate::cli::ask::{Server, ask, strange};
@@ -152,10 +152,10 @@ pub(crate) fn standby(server: &Server) -> Result<Option<StandbyRow>, Failure> {
     }
 }
 
-/// The nodes that follow this one, which serves.
-pub(crate) fn followers(server: &Server) -> Result<Vec<FollowerRow>, Failure> {
-    match ask(server, &Request::Followers)? {
-        Answer::Followers(followers) => Ok(followers),
+/// What this node is to others, if it serves.
+fn cluster(server: &Server) -> Result<ClusterStatus, Failure> {
+    match ask(server, &Request::Cluster)? {
+        Answer::Cluster(cluster) => Ok(*cluster),
         other => Err(strange(&other)),
     }
 }
@@ -168,15 +168,29 @@ fn status(server: &Server, form: Form) -> Result<(), Failure> {
         let rows: Vec<_> = lines(&row).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
         return show(&table::text(&["", ""], &rows));
     }
-    let followers = followers(server)?;
+    let cluster = cluster(server)?;
     if form == Form::Json {
-        return show_json(&followers);
+        return show_json(&cluster);
     }
-    if followers.is_empty() {
+    if let Some(text) = confirms(&cluster) {
+        show(&format!("{text}\n"))?;
+    }
+    if cluster.followers.is_empty() {
         return show("this node serves clients; no node follows it\n");
     }
-    let rows: Vec<_> = followers.iter().map(follower).collect();
+    let rows: Vec<_> = cluster.followers.iter().map(follower).collect();
     show(&table::text(&["node", "from", "state", "lag: entries", "bytes", "time", "log kept"], &rows))
+}
+
+/// What confirms rest on, if they are to wait for a node that follows.
+pub(crate) fn confirms(cluster: &ClusterStatus) -> Option<String> {
+    let waited = || format!(" The oldest has waited for {}.", seconds(cluster.confirms_waited_ms));
+    match (cluster.confirms.as_str(), cluster.alarm()) {
+        ("waiting", Some(alarm)) => Some(format!("{alarm}{}", waited())),
+        (_, Some(alarm)) => Some(alarm.to_owned()),
+        ("replicated", None) => Some("Confirms rest on a node that follows, too.".to_owned()),
+        _ => None,
+    }
 }
 
 fn follower(row: &FollowerRow) -> Vec<String> {

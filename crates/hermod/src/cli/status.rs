@@ -24,15 +24,13 @@ pub(crate) fn run(server: &Server, form: Form) -> Result<(), Failure> {
         Answer::Status(status) => status,
         other => return Err(strange(&other)),
     };
-    let followers = cluster::followers(server)?;
     if form == Form::Json {
-        let mut document = serde_json::to_value(&status).map_err(|error| Exit::Bug.because(error))?;
-        (document["role"], document["followers"]) = ("leader".into(), serde_json::json!(followers));
-        return show_json(&document);
+        return show_json(&status);
     }
     let mut rows = lines(&status);
     if status.server.listeners.iter().any(|listener| listener.protocol == CLUSTERING) {
-        rows.insert(2, ("role", role(&followers)));
+        rows.insert(2, ("role", role(&status.cluster.followers)));
+        rows.splice(3..3, cluster::confirms(&status.cluster).map(|text| ("confirms", text)));
     }
     show_lines(rows)
 }
@@ -72,7 +70,7 @@ fn role(followers: &[FollowerRow]) -> String {
 }
 
 fn lines(status: &Status) -> Vec<(&'static str, String)> {
-    let Status { server, connections, objects, messages, storage } = status;
+    let Status { server, connections, objects, messages, storage, .. } = status;
     let alarms = if server.alarms.is_empty() {
         "none".to_owned()
     } else {

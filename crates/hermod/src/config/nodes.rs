@@ -1,6 +1,9 @@
 //! The settings of connections between nodes, and of what is kept for those that follow.
 
 use std::net::{Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use nodes::Waits;
 
 use super::reader::{Reader, declare};
 use super::{ConfigError, value};
@@ -14,6 +17,8 @@ pub(crate) struct Nodes {
     pub(crate) address: String,
     /// Bytes of the journal that are kept for a node that follows; `None`: half of it.
     pub(crate) keep: Option<u64>,
+    /// How long confirms wait for a node that follows.
+    pub(crate) confirms_wait: Waits,
 }
 
 impl Nodes {
@@ -50,7 +55,19 @@ impl Nodes {
             ),
             |text| value::or_auto(text, value::bytes),
         )?;
-        Ok(Self { listen, address, keep })
+        let confirms_wait = reader.get(
+            declare(
+                "nodes.confirms_wait",
+                "time",
+                "never",
+                "How long confirms, and replies that promise something, wait until a node that follows has flushed, too: \
+                 `never`; a time from `100 ms` on, such as `10 s`, after which this node goes on alone until another has \
+                 caught up; or `always`. It holds for all virtual hosts, and needs `nodes.listen` and `durability` \
+                 `fsync`.",
+            ),
+            confirms_wait,
+        )?;
+        Ok(Self { listen, address, keep, confirms_wait })
     }
 
     /// Where others reach this node; empty if they can't.
@@ -59,6 +76,17 @@ impl Nodes {
             Some(listen) if self.address.is_empty() => listen.to_string(),
             _ => self.address.clone(),
         }
+    }
+}
+
+fn confirms_wait(text: &str) -> Result<Waits, String> {
+    match text {
+        "never" => Ok(Waits::Never),
+        "always" => Ok(Waits::Always),
+        time => match value::duration(time) {
+            Ok(most) if most >= Duration::from_millis(100) => Ok(Waits::For(most)),
+            _ => Err(format!("'{time}' is none of never, always, and times from 100 ms on, such as 10 s")),
+        },
     }
 }
 

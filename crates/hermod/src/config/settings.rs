@@ -682,7 +682,8 @@ impl Flow {
         let lag_bytes = size(
             "flow.lag_bytes",
             "16 MiB",
-            "Bytes that may wait for a flush of the journal. Beyond that, nothing more is read from publishers.",
+            "Bytes that may wait for a flush of the journal, here or by `nodes.confirms_wait` on a standby. Beyond that, \
+             nothing more is read from publishers.",
         )?;
         Ok(Self { park_timeout, consumer_timeout, park_bytes, mailbox_bytes, lag_bytes })
     }

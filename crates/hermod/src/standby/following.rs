@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use broker::{Broker, Standby};
-use journal::{Disk, LogId, Progress, RealDisk, Refused, Ticket};
+use journal::{Disk, Progress, RealDisk, Refused, Ticket};
 use management::StandbyRow;
 use nodes::{Beat, Came, CopyTarget, Credentials, Event, Hello, Identity, Link, Receiver, Refusal, Role, Standing};
 use parking_lot::{Condvar, Mutex};
@@ -391,7 +391,8 @@ impl FollowingThread {
             self.report(with);
             let out = with.receiver.take_out();
             with.link.write(&out)?;
-            let patience = if with.undurable.is_empty() { 50 } else { 5 };
+            // Confirms of the leader may wait for what is being flushed.
+            let patience = if with.undurable.is_empty() { 50 } else { 1 };
             match with.link.read(Duration::from_millis(patience))? {
                 Came::Bytes(bytes) => {
                     with.receiver.receive(&bytes);
@@ -454,7 +455,9 @@ impl FollowingThread {
             Event::Horizon(file) => self.standby.iter().for_each(|standby| standby.horizon(file)),
             Event::Beat(beat) => self.beat(&beat),
             Event::HandedOver => {
-                self.flush(with)?;
+                if let Some(standby) = &self.standby {
+                    flush(standby, with.undurable.iter().map(|(_, ticket)| *ticket))?;
+                }
                 return Ok(Some(End::HandedOver));
             }
             Event::Refused(why, words) => return Ok(Some(self.refused(why, words))),
@@ -489,7 +492,9 @@ impl FollowingThread {
             let disk = RealDisk::open(&self.follows.data)?;
             with.receiver.copy(disk.free()?);
         } else if let Some(standby) = &self.standby {
-            let ends: Vec<(LogId, u64)> = standby.ends().into_iter().map(|end| (end.log, end.index)).collect();
+            // The leader takes what is named here to be durable.
+            let ends = standby.ends();
+            flush(standby, ends.iter().map(|end| Ticket::at(end.log, end.index)))?;
             with.receiver.follow(ends);
         }
         let state = if begins_copy { "copying" } else { "following" };
@@ -530,18 +535,6 @@ impl FollowingThread {
         }
     }
 
-    /// Waits until all that was taken is flushed.
-    fn flush(&self, with: &Conversation) -> io::Result<()> {
-        let (Some(standby), until) = (&self.standby, Instant::now() + SILENCE) else { return Ok(()) };
-        while with.undurable.iter().any(|(_, ticket)| !standby.is_durable(*ticket)) {
-            if Instant::now() >= until {
-                return Err(io::Error::other("what was handed over can't be flushed here"));
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(())
-    }
-
     fn refused(&self, why: Refusal, words: String) -> End {
         match why {
             Refusal::Gone => {
@@ -562,6 +555,20 @@ enum Unfit {
     Refused(String),
     /// It can't go on.
     Failed(Failure),
+}
+
+/// Waits until everything up to these tickets is flushed.
+fn flush(standby: &Standby, tickets: impl Iterator<Item = Ticket>) -> io::Result<()> {
+    let until = Instant::now() + SILENCE;
+    for ticket in tickets {
+        while !standby.is_durable(ticket) {
+            if Instant::now() >= until {
+                return Err(io::Error::other("what was taken can't be flushed here"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    Ok(())
 }
 
 fn target(with: &mut Conversation) -> io::Result<&mut CopyTarget> {

@@ -14,7 +14,7 @@ use crate::api::GUEST;
 use crate::server::{Server, hermod, run};
 
 /// Pages without an example that could run here, and why.
-const WITHOUT: [(&str, &str); 22] = [
+const WITHOUT: [(&str, &str); 23] = [
     ("README", "a table of contents"),
     ("amqp10-lost", "what clients see"),
     ("arguments", "its tables are tested by themselves"),
@@ -34,6 +34,7 @@ const WITHOUT: [(&str, &str); 22] = [
     ("mqtt", "its programs are in interop"),
     ("settings", "written from the settings themselves"),
     ("standby", "its commands are run by the tests of standbys, which need two nodes"),
+    ("standby-confirms", "settings of a start, of two nodes"),
     ("stomp", "frames"),
     ("tls", "settings of a start"),
     ("transactions", "of protocols"),

@@ -1,6 +1,8 @@
 //! `hermod standby` and `hermod promote`, with real processes: followed, killed, handed over,
 //! copied again, and refused.
 
+mod confirms;
+
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -334,8 +336,10 @@ fn a_standby_that_stood_still_under_load_arrives_with_one_more_copy_at_most() {
     more(290);
     let (code, rows, _) = run(hermod("cluster", one.data()).args(["status", "--json"]));
     let rows: serde_json::Value = serde_json::from_str(&rows).unwrap();
-    // As of when the node took something last: since then the leader waits for its socket.
-    assert!(code == 0 && rows[0]["kept_bytes"].as_u64().unwrap() > 0, "{rows}");
+    // It has taken nothing since, and the leader waits for its socket.
+    let one_row = |of: &str| rows["followers"][0][of].as_u64().unwrap();
+    assert!(code == 0 && one_row("kept_bytes") > 290 * 60_000 - (3 << 20), "{rows}");
+    assert!(one_row("lag_entries") >= 290 && one_row("lag_bytes") > 1 << 20, "{rows}");
     standby.signal("CONT");
     two.catch_up();
     let copies = two.status()["copies"].as_u64().unwrap();

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use crate::server::{HANG, Server};
 
@@ -84,6 +85,16 @@ impl Stomp {
             assert!(count > 0, "the server closed, with this left: {:?}", String::from_utf8_lossy(&self.received));
             self.received.extend_from_slice(&buffer[..count]);
         }
+    }
+
+    /// Whether nothing comes for so long.
+    pub(crate) fn is_silent(&mut self, time: Duration) -> bool {
+        self.socket.set_read_timeout(Some(time)).unwrap();
+        // Newlines may follow a frame.
+        let has_frame = self.received.iter().any(|byte| !matches!(byte, b'\n' | b'\r'));
+        let is_silent = !has_frame && self.socket.peek(&mut [0]).is_err();
+        self.socket.set_read_timeout(Some(HANG)).unwrap();
+        is_silent
     }
 
     /// Whether the server has closed, without further frames.

@@ -42,6 +42,33 @@ pub struct Behind {
     pub bytes: u64,
 }
 
+/// How far a feed has been read. It is asked while the feed is used elsewhere.
+#[derive(Clone)]
+pub struct Passed {
+    journal: Journal,
+    at: Option<Place>,
+    passed: u64,
+}
+
+impl Passed {
+    /// How much is left of what is flushed now.
+    pub fn behind(&self) -> Behind {
+        let engine = self.journal.engine();
+        let entries = flushed(&self.journal).saturating_sub(self.passed);
+        let end = engine.with_buffer(|buffer| buffer.first_pending()).filter(|_| entries > 0);
+        let (Some(place), Some(end)) = (self.at, end) else { return Behind { entries, bytes: 0 } };
+        let files = u64::from(end.file.saturating_sub(place.file)) * u64::from(engine.sizes.file);
+        let bytes = (files + u64::from(end.offset)).saturating_sub(u64::from(place.offset));
+        Behind { entries, bytes }
+    }
+}
+
+/// The last batch that is flushed.
+fn flushed(journal: &Journal) -> u64 {
+    let log = journal.engine().log.as_ref();
+    log.map_or(0, |log| log.synced.load(std::sync::atomic::Ordering::Acquire))
+}
+
 /// Why a journal can't be followed from where another one is.
 #[derive(Debug)]
 pub enum FeedError {
@@ -63,6 +90,13 @@ pub enum FeedError {
         /// And here.
         last: u64,
     },
+    /// The other journal has other records of a log than this one.
+    Forked {
+        /// The log.
+        log: LogId,
+        /// The index of the last entry of both.
+        index: u64,
+    },
     /// The disk failed, or has other bytes than were written.
     Io(io::Error),
 }
@@ -80,6 +114,11 @@ impl fmt::Display for FeedError {
                 "the copy has {known} entries of log {}, and here are {last}; it is of another log, or this one went back",
                 log.number()
             ),
+            Self::Forked { log, index } => write!(
+                f,
+                "entry {index} of log {} is another one in the copy than here; one of both went back, or has served",
+                log.number()
+            ),
             Self::Io(error) => write!(f, "reading the log for a copy: {error}; check the disk"),
         }
     }
@@ -89,7 +128,7 @@ impl std::error::Error for FeedError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Io(error) => Some(error),
-            Self::Gone { .. } | Self::Ahead { .. } => None,
+            Self::Gone { .. } | Self::Ahead { .. } | Self::Forked { .. } => None,
         }
     }
 }
@@ -173,8 +212,7 @@ impl Feed {
 
     /// The last batch that is flushed.
     pub fn flushed(&self) -> u64 {
-        let log = self.journal.engine().log.as_ref();
-        log.map_or(0, |log| log.synced.load(std::sync::atomic::Ordering::Acquire))
+        flushed(&self.journal)
     }
 
     /// The last batch that was read for the other journal.
@@ -195,13 +233,12 @@ impl Feed {
 
     /// How much is left of what is flushed.
     pub fn behind(&self) -> Behind {
-        let engine = self.journal.engine();
-        let entries = self.flushed().saturating_sub(self.passed);
-        let end = engine.with_buffer(|buffer| buffer.first_pending()).filter(|_| entries > 0);
-        let (Some(place), Some(end)) = (self.at, end) else { return Behind { entries, bytes: 0 } };
-        let files = u64::from(end.file.saturating_sub(place.file)) * u64::from(engine.sizes.file);
-        let bytes = (files + u64::from(end.offset)).saturating_sub(u64::from(place.offset));
-        Behind { entries, bytes }
+        self.read().behind()
+    }
+
+    /// How far it has been read.
+    pub fn read(&self) -> Passed {
+        Passed { journal: self.journal.clone(), at: self.at, passed: self.passed }
     }
 
     /// Notes from which file on bodies are held now. All that is appended later can only reference

@@ -101,9 +101,8 @@ impl Journal {
 
     /// Nothing will be appended to the log any more, so its end need not be kept.
     pub fn end_log(&self, log: LogId) {
-        if let Target::Log(buffer) = &mut self.0.state.lock().target {
-            buffer.end_log(log);
-        }
+        self.0.with_buffer(|buffer| buffer.end_log(log));
+        self.0.progress.end_log(log);
     }
 
     /// The ticket up to which everything in a log is durable. A look into a small table.
@@ -130,7 +129,7 @@ impl Journal {
         self.0.progress.when_durable(ticket, waker);
     }
 
-    /// Bytes appended and not yet durable. One atomic load.
+    /// Bytes appended and not yet durable. Two atomic loads.
     pub fn lag(&self) -> u64 {
         self.0.progress.lag()
     }

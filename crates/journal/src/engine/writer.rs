@@ -13,6 +13,7 @@ use hashbrown::HashMap;
 use parking_lot::RwLockWriteGuard;
 
 use crate::checksum::Checksums;
+use crate::copies::FlushedBatch;
 use crate::disk::is_out_of_handles;
 use crate::engine::{Engine, Log, Target};
 use crate::log::{LogEnd, LogId};
@@ -149,7 +150,7 @@ impl Engine {
         let last = run.last().map_or(writer.last, |batch| batch.sequence);
         #[cfg(feature = "sabotage")]
         if std::env::var_os("HERMOD_SABOTAGE").is_some_and(|fault| fault == "confirm-before-write") {
-            self.progress.reach(&run.iter().map(|batch| (batch.log, batch.index)).collect::<Vec<_>>());
+            self.progress.reach(&flushed_batches(&run));
             // As long as a slow disk would take: a kill must be able to come in between.
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
@@ -169,16 +170,16 @@ impl Engine {
 
     /// Everything up to `end` is durable: wakes what waited for it.
     fn settle(&self, log: &Log, end: DurableEnd) {
-        let (ends, background, surplus) = {
+        let (flushed, background, surplus) = {
             let mut state = self.state.lock();
             let Target::Log(buffer) = &mut state.target else { return };
             let written = buffer.durable(end);
-            let ends: Vec<_> = written.iter().map(|batch| (batch.log, batch.index)).collect();
+            let flushed = flushed_batches(&written);
             self.progress.lags_by(buffer.volumes.pending);
             let surplus = buffer.reuse(written);
-            (ends, log.background_due(buffer), surplus)
+            (flushed, log.background_due(buffer), surplus)
         };
-        self.progress.reach(&ends);
+        self.progress.reach(&flushed);
         drop(surplus);
         if background {
             self.wake_background();
@@ -207,6 +208,16 @@ impl Engine {
         log.writer.lock().joined = Vec::new();
         self.flush(log)
     }
+}
+
+fn flushed_batches(run: &[Arc<Batch>]) -> Vec<FlushedBatch> {
+    let flushed = |batch: &Arc<Batch>| FlushedBatch {
+        log: batch.log,
+        index: batch.index,
+        sequence: batch.sequence,
+        bytes: u64::from(batch.length),
+    };
+    run.iter().map(flushed).collect()
 }
 
 /// How many batches at the front of `run` have their file ready, and why the next one has none.

@@ -398,6 +398,11 @@ impl Buffer {
         self.tails.has_ended(log)
     }
 
+    /// The logs to which nothing is appended any more.
+    pub(crate) fn ended_logs(&self) -> Vec<LogId> {
+        self.tails.logs().filter(|log| self.tails.has_ended(*log)).collect()
+    }
+
     /// The logs that there are or have been.
     pub(crate) fn logs(&self) -> impl Iterator<Item = LogId> + '_ {
         self.tails.logs()

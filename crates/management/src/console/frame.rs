@@ -100,7 +100,7 @@ impl View {
             Notice::Refused(_) => StatusCode::BAD_REQUEST,
         };
         let said = source.sessions.said(&visitor.token);
-        let alarms = alarms(source.broker.alarms());
+        let (alarms, cluster) = (alarms(source.broker.alarms()), source.cluster());
         let inside = html! {
             a .skip href="#main" { "Skip to the content" }
             header .bar {
@@ -113,6 +113,9 @@ impl View {
                 p .alarm role="status" {
                     strong { "Low on " (alarms.join(" and ")) ":" } " publishers wait, consumers are served."
                 }
+            }
+            @if let Some(alarm) = cluster.alarm() {
+                p .alarm role="status" { strong { (alarm) } }
             }
             main #main {
                 (trail(&self.above, &self.title))

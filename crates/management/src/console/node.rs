@@ -18,7 +18,7 @@ use crate::api;
 use crate::memory::Kept;
 use crate::process::Process;
 use crate::quantity;
-use crate::report::FollowerRow;
+use crate::report::{ClusterStatus, FollowerRow};
 use crate::source::Source;
 
 type Shared = State<Arc<Source>>;
@@ -43,8 +43,8 @@ async fn show(visitor: Visitor, State(source): Shared) -> Shown {
         (memory(&overview, process, source.kept(&overview.memory)))
         h2 { "Listeners" }
         (listeners(&source))
-        h2 { "Followers" }
-        (followers(&source))
+        h2 { "Cluster" }
+        (cluster(&source.cluster()))
         h2 { "Settings" }
         @if is_administrator { (settings(&source)) } @else {
             p .hint { "Settings are shown to administrators." }
@@ -131,11 +131,32 @@ fn listeners(source: &Source) -> Markup {
     table("listeners", &columns, &rows, html! { "no listeners" })
 }
 
+/// What this node is to others, and those that follow it.
+fn cluster(cluster: &ClusterStatus) -> Markup {
+    let confirms = match cluster.confirms.as_str() {
+        "replicated" => "rest on a node that follows, too",
+        "local" => "rest on this node; none waits for one that follows",
+        _ => cluster.alarm().unwrap_or_default(),
+    };
+    html! {
+        div data-live {
+            (facts(&[
+                ("Role", html! { (cluster.role) " in term " (cluster.term) }),
+                ("For other nodes", html! {
+                    @if cluster.nodes_address.is_empty() { "it listens for none" } @else { code { (cluster.nodes_address) } }
+                }),
+                ("Confirms", html! { (confirms) }),
+            ]))
+            (followers(&cluster.followers))
+        }
+    }
+}
+
 /// The nodes that follow this one.
-fn followers(source: &Source) -> Markup {
+fn followers(rows: &[FollowerRow]) -> Markup {
     let lag = ["Entries missing", "Bytes missing", "Time behind", "Log kept"].map(Column::number);
     let columns: Vec<_> = ["Node", "From", "State"].map(Column::text).into_iter().chain(lag).collect();
-    let row = |one: FollowerRow| {
+    let row = |one: &FollowerRow| {
         let behind = std::time::Duration::from_millis(one.lag_ms);
         let is_copying = one.state == "copying";
         let (entries, bytes) = (html! { (one.lag_entries) }, figure::bytes(one.lag_bytes));
@@ -145,7 +166,7 @@ fn followers(source: &Source) -> Markup {
         let node = [html! { code { (one.name) } }, html! { code { (one.address) } }, html! { (one.state) }];
         node.into_iter().chain(lag).chain([kept]).collect()
     };
-    let rows: Vec<Vec<Markup>> = source.followers().into_iter().map(row).collect();
+    let rows: Vec<Vec<Markup>> = rows.iter().map(row).collect();
     table("followers", &columns, &rows, html! { "No node follows this one." })
 }
 

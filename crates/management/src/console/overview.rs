@@ -121,15 +121,18 @@ fn stuck(asker: &Asker, source: &Source) -> Vec<QueueReport> {
 }
 
 fn attention(source: &Source, stuck: &[QueueReport], overview: Option<&Overview>) -> Markup {
-    let alarms = alarms(source.broker.alarms());
+    let (alarms, cluster) = (alarms(source.broker.alarms()), source.cluster());
     let damaged = overview.map_or(0, |overview| overview.objects.damaged_queues);
     html! {
         div data-live {
-            @if alarms.is_empty() && stuck.is_empty() && damaged == 0 {
+            @if alarms.is_empty() && cluster.alarm().is_none() && stuck.is_empty() && damaged == 0 {
                 (verdict(Mood::Good, "All is well", "No alarm, and each queue with messages has a consumer that can take more."))
             }
             @for alarm in &alarms {
                 (verdict(Mood::Bad, &format!("Low on {alarm}"), "Publishers wait. Consumers are served, which makes room."))
+            }
+            @if let Some(alarm) = cluster.alarm() {
+                (verdict(Mood::Bad, alarm, html! { code { "hermod cluster status" } " says how far the others are." }))
             }
             @if damaged > 0 {
                 (verdict(Mood::Bad, &several(damaged, "damaged queue", "damaged queues"),

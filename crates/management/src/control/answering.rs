@@ -69,7 +69,7 @@ impl Source {
                 let import = Import { vhost, skip_unsupported: *skip_unsupported, extent: *extent, caller };
                 resources::import(&self.broker, document, &import).map_or_else(Answer::NotChanged, Answer::Imported)
             }
-            Request::Followers => Answer::Followers(self.followers()),
+            Request::Cluster => Answer::Cluster(Box::new(self.cluster())),
             Request::Standby | Request::Promote(_) => {
                 Answer::Refused("this node serves clients already, and follows none".to_owned())
             }
@@ -142,6 +142,7 @@ impl Source {
                 disk_free_limit_bytes: overview.disk.least_free,
                 disk_limit_bytes: overview.disk.most_stored,
             },
+            cluster: self.cluster(),
         }
     }
 }

@@ -1,11 +1,15 @@
 //! Every message is read as it was written, from any pieces, and not before its end.
 
 use bytes::Bytes;
-use journal::LogId;
+use journal::{LogEnd, LogId};
 use nodes::{Beat, Frames, LONGEST_ASKED, Malformed, Membership, Message, NodeId, PIECE, Refusal};
 use testkit::sim_disk::SimDisk;
 
 use crate::{first_entry, hello, leader};
+
+fn end(log: LogId, index: u64) -> LogEnd {
+    LogEnd { log, term: 3, index, link: 99 }
+}
 
 fn all() -> Vec<Message> {
     let log = |number| LogId::new(number).unwrap();
@@ -13,7 +17,7 @@ fn all() -> Vec<Message> {
         Message::Hello(hello()),
         Message::Copy { free: u64::MAX },
         Message::Follow(Vec::new()),
-        Message::Follow(vec![(LogId::SYSTEM, 7), (log(9), u64::MAX)]),
+        Message::Follow(vec![end(LogId::SYSTEM, 7), end(log(9), u64::MAX)]),
         Message::Want(1),
         Message::Reached(77),
         Message::HandOver,

@@ -2,7 +2,6 @@
 //! belong.
 
 use bytes::Bytes;
-use journal::LogId;
 use nodes::{Event, Filled, LONGEST_ASKED, Malformed, Message, Receiver, Sender};
 use testkit::sim_disk::SimDisk;
 
@@ -63,7 +62,7 @@ fn a_receiver_refuses_what_it_did_not_ask_for() {
         assert!(matches!(receiver.next_event(), Ok(Some(Event::Greeted(_)))));
         match wish {
             "copy" => receiver.copy(0),
-            "follow" => receiver.follow(vec![(LogId::SYSTEM, 1)]),
+            "follow" => receiver.follow(Vec::new()),
             _ => {}
         }
         receiver.receive(&bytes_of(&sent));

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use broker::Broker;
+use journal::{Awaited, FeedError, LogEnd, LogId, Waiting};
 use nodes::{
-    Came, Credentials, Doing, Event, FORMAT, FollowerStatus, Hello, Identity, Link, Listener, NodeId, Receiver,
-    Refusal, Replaced, Serving, Token, connect, join, longest_sent, tell,
+    Awaiting, Begins, Came, Confirming, Confirms, Credentials, Doing, Event, FORMAT, FollowerStatus, Hello, Identity,
+    Link, Listener, NodeId, Receiver, Refusal, Replaced, Serving, Token, Waits, connect, join, longest_sent, tell,
 };
 use parking_lot::Mutex;
 use testkit::broker::{Setup, TestBroker};
@@ -24,8 +26,30 @@ struct Leader {
     quiet: Arc<AtomicBool>,
 }
 
+/// The journal of a broker.
+struct JournalOf(Broker);
+
+impl Awaiting for JournalOf {
+    fn await_follower(&self, awaited: Awaited) {
+        self.0.await_follower(awaited);
+    }
+    fn waiting(&self) -> Waiting {
+        self.0.waiting()
+    }
+    fn confirm(&self, ends: &[(LogId, u64)]) {
+        self.0.confirm(ends);
+    }
+    fn shared_ends(&self, theirs: &[LogEnd]) -> Result<Vec<(LogId, u64)>, FeedError> {
+        self.0.shared_ends(theirs)
+    }
+}
+
 impl Leader {
     fn start(term: u64) -> Self {
+        Self::start_waiting(term, Waits::Never)
+    }
+
+    fn start_waiting(term: u64, waits: Waits) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let identity = Identity::create(folder.path()).unwrap();
         let broker = TestBroker::open(Setup::directory(folder.path(), 8 << 20));
@@ -41,6 +65,7 @@ impl Leader {
             backup: Box::new(move |to| copying.backup(to)),
             keep: Box::new(move |most| keeping.keep_log(most)),
             most_kept: 4 << 20,
+            confirming: Confirming::begin(waits, Begins::Waiting, Box::new(JournalOf(broker.broker.clone()))),
             replaced: Box::new(move |by| {
                 told.lock().push(by);
                 Ok(())
@@ -156,6 +181,51 @@ fn a_node_joins_by_a_token_once_and_follows_then() {
     assert_eq!(found.last(), Some(&Event::HandedOver));
     assert_eq!(*leader.replaced.lock(), [Replaced { by: me, planned: true }]);
     assert!(!leader.broker.broker.queues().iter().any(|queue| queue.name.is_empty()));
+}
+
+#[test]
+fn a_node_that_has_something_else_is_refused_and_confirms_nothing() {
+    let leader = Leader::start_waiting(1, Waits::Always);
+    let folder = tempfile::tempdir().unwrap();
+    let identity = join(&leader.token(LATER), folder.path()).unwrap();
+    let (address, credentials) = (leader.address.to_string(), Credentials::of(&identity).unwrap());
+    let me = hello(&identity, 0, "follower");
+    let begin = |ends: Vec<LogEnd>| {
+        let mut link = connect(&address, &credentials).unwrap();
+        let mut receiver = Receiver::new(&me, 1 << 20, longest_sent(1 << 20));
+        events(&mut link, &mut receiver, |event| matches!(event, Event::Greeted(_)));
+        receiver.follow(ends);
+        (link, receiver)
+    };
+    // It takes all there is, and says so.
+    let (mut link, mut receiver) = begin(Vec::new());
+    let is_whole = |event: &Event| matches!(event, Event::Beat(beat) if beat.entries == 0);
+    let found = events(&mut link, &mut receiver, is_whole);
+    let of_entry = |event: &Event| if let Event::Entry(entry) = event { Some(entry.end()) } else { None };
+    let entries: Vec<_> = found.iter().filter_map(of_entry).collect();
+    let last = *entries.iter().rfind(|end| end.log == LogId::SYSTEM).unwrap();
+    assert!(leader.broker.broker.waiting().oldest.is_some());
+    drop(link);
+    // The same index, other records.
+    let (mut link, mut receiver) = begin(vec![LogEnd { link: last.link ^ 1, ..last }]);
+    let found = events(&mut link, &mut receiver, |event| matches!(event, Event::Refused(..)));
+    let words = format!("entry {} of log 0 is another one in the copy than here", last.index);
+    assert!(matches!(&found[..], [Event::Refused(Refusal::Apart, why)] if why.contains(&words)), "{found:?}");
+    assert!(leader.broker.broker.waiting().oldest.is_some());
+    // All of it, as it is here.
+    let mut ends: Vec<LogEnd> = Vec::new();
+    for end in entries {
+        ends.retain(|known| known.log != end.log);
+        ends.push(end);
+    }
+    let (mut link, mut receiver) = begin(ends);
+    events(&mut link, &mut receiver, is_whole);
+    let until = Instant::now() + Duration::from_secs(20);
+    while leader.broker.broker.waiting().oldest.is_some() {
+        assert!(Instant::now() < until, "something waits");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(leader.listener.as_ref().unwrap().followers().confirms().0, Confirms::Replicated);
 }
 
 #[test]

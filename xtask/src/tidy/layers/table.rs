@@ -41,7 +41,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/nodes/src",
         layers: &[
-            &["keeping", "message", "token"],
+            &["confirming", "keeping", "message", "token"],
             &["copy", "frames", "identity", "standing"],
             &["directory", "link", "receiver", "sender"],
             &["retained"],
@@ -116,7 +116,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "crates/journal/src",
         layers: &[
             &["admission", "checksum", "durations", "group", "layout", "log", "progress"],
-            &["options"],
+            &["copies", "options"],
             &["stats"],
             &["disk", "error", "ticket"],
             &["file_header", "memory", "record", "reference"],
@@ -152,6 +152,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["recycle"],
             &["journal"],
             &["backup", "feed", "follower", "kept", "threads"],
+            &["awaited"],
             &["snapshot"],
             &["receiving"],
         ],
