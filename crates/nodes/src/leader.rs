@@ -23,13 +23,12 @@ use crate::link::{Came, Credentials, Link};
 use crate::message::{FORMAT, Hello, Message, Refusal};
 use crate::retained::{AwayNodes, Connected, Doing, FollowerStatus, MOST_FOLLOWERS, NEXT, Retained, Seen};
 use crate::sender::{Asked, Filled, Sender};
+use crate::strangers::{Admitted, MOST_STRANGERS, Place, Strangers};
 
 /// How long a stranger may take for its handshake, and for its first message.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long a follower may say nothing.
 pub const SILENCE: Duration = Duration::from_secs(30);
-/// Connections that have not said yet who they are.
-const MOST_STRANGERS: usize = 16;
 /// How often the listener looks whether it is to stop.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long the log is left alone when nothing was new: at first, and at last.
@@ -83,7 +82,7 @@ struct Shared {
     serving: Serving,
     credentials: Credentials,
     stop: AtomicBool,
-    strangers: AtomicUsize,
+    strangers: Arc<Strangers>,
     refused: AtomicUsize,
     followers: Mutex<Vec<(u64, Connected)>>,
     away: AwayNodes,
@@ -143,7 +142,7 @@ impl Listener {
             credentials: Credentials::of(&serving.identity)?,
             serving,
             stop: AtomicBool::new(false),
-            strangers: AtomicUsize::new(0),
+            strangers: Arc::default(),
             refused: AtomicUsize::new(0),
             followers: Mutex::default(),
             away: AwayNodes::default(),
@@ -192,48 +191,38 @@ fn listen(shared: &Arc<Shared>, socket: &TcpListener) {
     links.into_iter().for_each(|link| drop(link.join()));
 }
 
-/// Gives a connection a thread, if there are not too many.
+/// Gives a connection a thread.
 fn admit(shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr) -> Option<JoinHandle<()>> {
-    if shared.strangers.fetch_add(1, Ordering::Relaxed) >= MOST_STRANGERS {
-        shared.strangers.fetch_sub(1, Ordering::Relaxed);
-        if shared.refused.fetch_add(1, Ordering::Relaxed).is_multiple_of(100) {
-            tracing::warn!(%peer, "a connection to the port of nodes is refused: {MOST_STRANGERS} have not said yet who they are");
+    let place = match shared.strangers.admit(&stream, peer) {
+        Admitted::Yes(place) => place,
+        Admitted::Instead(place) => {
+            tell_flood(shared, peer, "another one is ended for it");
+            place
         }
-        return None;
-    }
+        Admitted::No => {
+            tell_flood(shared, peer, "it is refused");
+            return None;
+        }
+    };
     let serving = Arc::clone(shared);
     let thread = std::thread::Builder::new().name("hermod-node-link".to_owned());
     let spawned = thread.spawn(move || {
-        let mut stranger = Stranger(&serving, true);
-        if let Err(error) = serve(&serving, stream, peer, &mut stranger) {
+        if let Err(error) = serve(&serving, stream, peer, &place) {
             serving.refused.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(%peer, "the connection of a node ends: {error}");
         }
     });
-    if spawned.is_err() {
-        shared.strangers.fetch_sub(1, Ordering::Relaxed);
-    }
     spawned.ok()
 }
 
-/// The place of a connection that has not said who it is.
-struct Stranger<'a>(&'a Shared, bool);
-
-impl Stranger<'_> {
-    fn is_known(&mut self) {
-        if std::mem::take(&mut self.1) {
-            self.0.strangers.fetch_sub(1, Ordering::Relaxed);
-        }
+/// Says that there are too many strangers, once for a hundred.
+fn tell_flood(shared: &Shared, peer: SocketAddr, what: &str) {
+    if shared.refused.fetch_add(1, Ordering::Relaxed).is_multiple_of(100) {
+        tracing::warn!(%peer, "a connection to the port of nodes: {what}, since {MOST_STRANGERS} have not said yet who they are");
     }
 }
 
-impl Drop for Stranger<'_> {
-    fn drop(&mut self) {
-        self.is_known();
-    }
-}
-
-fn serve(shared: &Shared, stream: TcpStream, peer: SocketAddr, stranger: &mut Stranger<'_>) -> io::Result<()> {
+fn serve(shared: &Shared, stream: TcpStream, peer: SocketAddr, stranger: &Place) -> io::Result<()> {
     let mut link = Link::accept(stream, &shared.credentials, HANDSHAKE)?;
     if !link.is_of_a_node() {
         let answer = join(shared, &mut link, peer)?;
@@ -344,7 +333,7 @@ impl<'a> Conversation<'a> {
     }
 
     /// Until one of both ends it.
-    fn run(&mut self, link: &mut Link, stranger: &mut Stranger<'_>) -> io::Result<()> {
+    fn run(&mut self, link: &mut Link, stranger: &Place) -> io::Result<()> {
         let until = Instant::now() + HANDSHAKE;
         loop {
             if self.answer(link)?.is_some() {

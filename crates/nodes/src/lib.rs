@@ -20,6 +20,7 @@ mod receiver;
 mod retained;
 mod sender;
 mod standing;
+mod strangers;
 mod token;
 
 pub use confirming::{Awaiting, Begins, Confirming, Confirms, Waits};

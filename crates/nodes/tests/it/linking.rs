@@ -288,19 +288,22 @@ fn a_node_that_is_told_of_a_later_term_is_replaced() {
 }
 
 #[test]
-fn a_flood_of_strangers_leaves_room_once_they_are_gone() {
+fn a_flood_of_strangers_keeps_no_node_out() {
     let leader = Leader::start(1);
-    let flood: Vec<_> = (0..40).map(|_| TcpStream::connect(leader.address).unwrap()).collect();
+    let address = leader.address;
+    // They say nothing, and stay.
+    let flood: Vec<_> = (0..40).map(|_| TcpStream::connect(address).unwrap()).collect();
     let until = Instant::now() + Duration::from_secs(20);
     while leader.refused() < 24 {
         assert!(Instant::now() < until, "{} are refused", leader.refused());
         std::thread::sleep(Duration::from_millis(10));
     }
-    drop(flood);
     let folder = tempfile::tempdir().unwrap();
-    let token = leader.token(LATER);
-    while let Err(error) = join(&token, folder.path()) {
-        assert!(Instant::now() < until, "{error}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let began = Instant::now();
+    let identity = join(&leader.token(LATER), folder.path()).unwrap();
+    let found = greeted(folder.path(), &address.to_string(), &hello(&identity, 0, "n"));
+    assert!(matches!(&found[..], [Event::Greeted(_)]), "{found:?}");
+    // The places were taken: none of the flood had the time to go by itself.
+    assert!(began.elapsed() < Duration::from_secs(10));
+    drop(flood);
 }

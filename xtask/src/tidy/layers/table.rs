@@ -41,7 +41,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/nodes/src",
         layers: &[
-            &["confirming", "keeping", "message", "token"],
+            &["confirming", "keeping", "message", "strangers", "token"],
             &["copy", "frames", "identity", "standing"],
             &["directory", "link", "receiver", "sender"],
             &["retained"],
