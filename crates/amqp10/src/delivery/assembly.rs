@@ -133,9 +133,13 @@ impl Assembly {
     ///
     /// # Errors
     /// If it does not fit to those before, or exceeds a limit. What was gathered is dropped then.
+    #[inline]
     pub fn transfer<'a>(&mut self, transfer: &Transfer<'_>, payload: &'a [u8]) -> Result<Step<'a>, AssemblyError> {
         let mut open = match self.open.take() {
             Some(open) => open.continued(transfer)?,
+            None if is_whole(transfer) && payload.len() <= self.max_message_size => {
+                return Ok(Step::Complete(First::of(transfer)?.delivery(Cow::Borrowed(payload))));
+            }
             None => Open { first: First::of(transfer)?, bytes: Vec::new(), transfers: 1 },
         };
         // Whatever else such a transfer says or brings is void (§2.7.5).
@@ -144,9 +148,6 @@ impl Assembly {
         }
         if open.bytes.len() + payload.len() > self.max_message_size {
             return Err(AssemblyError::TooLarge(self.max_message_size));
-        }
-        if !transfer.more && open.bytes.is_empty() {
-            return Ok(Step::Complete(open.first.delivery(Cow::Borrowed(payload))));
         }
         open.bytes.extend_from_slice(payload);
         if transfer.more {
@@ -197,6 +198,11 @@ impl First {
         let Self { id, tag, format, settled, resumed, transaction } = self;
         Delivery { id, tag, format, settled, resumed, transaction, message }
     }
+}
+
+/// Whether a first transfer is the only one of its delivery, as nearly all are.
+fn is_whole(transfer: &Transfer<'_>) -> bool {
+    !transfer.more && !transfer.aborted
 }
 
 /// The transaction that a transfer is part of.

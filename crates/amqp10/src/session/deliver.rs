@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use broker::{Delivery, Dialects, Error, Message, Settling};
+use broker::{Content, Delivery, Dialects, Error, Message, Settling};
 use hashbrown::HashMap;
 use wire::{Output, SHARE_FROM};
 
@@ -383,8 +383,8 @@ fn begin<'a>(
         origin: (told == Told::Origin).then(origin),
     };
     if message.dialect() == ENCODING {
-        let overlay = message.overlay(delivery.counts, dialects);
-        return begin_stored(message.properties(), message.body(), overlay.as_ref(), acquired, out);
+        let (Content { properties, body }, overlay) = (message.content(), message.overlay(delivery.counts, dialects));
+        return begin_stored(properties, body, overlay.as_ref(), acquired, out);
     }
     let properties = dialects.read_shown(message, delivery.counts)?;
     begin_neutral(&properties, message.body().len(), acquired, out);

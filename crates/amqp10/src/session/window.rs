@@ -4,9 +4,9 @@
 
 use crate::codec::performative::{Begin, Flow};
 
-/// Transfers that a peer may send before this side opens the window again. The window is what
-/// bounds the bytes on their way, so it is the lever of alarms.
-pub(super) const WINDOW: u32 = 2048;
+/// Transfers that a peer may send before this side opens the window again: more than the credit of
+/// a link, whose flows open it too. It is shut in an alarm.
+pub(super) const WINDOW: u32 = 16_384;
 
 /// Whether peers may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

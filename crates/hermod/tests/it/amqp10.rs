@@ -143,3 +143,79 @@ fn a_page_speaks_amqp_1_0() {
         answer.extend_from_slice(&page.read().unwrap().into_data());
     }
 }
+
+/// Reads until so many links of the peer's are answered. `rest` is what was read and not looked at.
+#[cfg(target_os = "linux")]
+fn attached(socket: &mut TcpStream, rest: &mut Vec<u8>, links: usize) {
+    let (mut part, mut count) = ([0; 1 << 16], 0);
+    while count < links {
+        let mut at = 0;
+        while let Some(frame) = decode_frame(&rest[at..], u32::MAX).unwrap() {
+            match decode_performative(frame.body).unwrap().0 {
+                Performative::Attach(_) => count += 1,
+                Performative::Flow(_) => {}
+                other => panic!("{other:?}"),
+            }
+            at += frame.size as usize;
+        }
+        rest.drain(..at);
+        if count < links {
+            let more = socket.read(&mut part).unwrap();
+            assert!(more > 0, "closed after {count} links");
+            rest.extend_from_slice(&part[..more]);
+        }
+    }
+}
+
+/// Programs hold a link for each of their consumers and producers, most of which wait.
+#[test]
+#[cfg(target_os = "linux")]
+fn ten_thousand_idle_links_take_two_kibibytes_each() {
+    use crate::attacks::resident;
+
+    const LINKS: u32 = 10_000;
+    const AT_ONCE: u32 = 500;
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let (source, target) = (Source { address: Some("idle"), ..Source::default() }, Target::default());
+    let there = AttachTarget::Target(Target { address: Some("idle"), ..Target::default() });
+    let consumer = Attach {
+        role: Role::Receiver,
+        source: Some(source),
+        target: Some(AttachTarget::Target(target)),
+        ..Attach::default()
+    };
+    let producer =
+        Attach { role: Role::Sender, source: Some(Source::default()), target: Some(there), ..Attach::default() };
+    // What one of them left would be where the other's links go.
+    let mut stay = Vec::new();
+    for kind in [consumer, producer] {
+        let mut socket = TcpStream::connect(("127.0.0.1", server.ports.amqp)).unwrap();
+        socket.set_read_timeout(Some(HANG)).unwrap();
+        socket.write_all(&opening()).unwrap();
+        until(&mut socket, &mut Vec::new(), "Begin");
+        let (mut rest, mut before) = (Vec::new(), 0);
+        for first in (0..LINKS).step_by(AT_ONCE as usize) {
+            let mut bytes = Vec::new();
+            for handle in first..first + AT_ONCE {
+                put(&mut bytes, &Attach { name: &format!("link {handle} {:?}", kind.role), handle, ..kind });
+                if kind.role == Role::Receiver {
+                    let credit = Flow { handle: Some(handle), link_credit: Some(100), ..Flow::default() };
+                    put(&mut bytes, &Flow { incoming_window: 100, ..credit });
+                }
+            }
+            socket.write_all(&bytes).unwrap();
+            attached(&mut socket, &mut rest, AT_ONCE as usize);
+            if first == 0 {
+                before = resident(&server);
+            }
+        }
+        // The buffers of an idle connection go back after some seconds.
+        let (most, began) = (before + u64::from(2 * (LINKS - AT_ONCE)), Instant::now());
+        while resident(&server) > most {
+            assert!(began.elapsed() < HANG, "{:?}: {} KiB of {most}", kind.role, resident(&server));
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        stay.push(socket);
+    }
+}

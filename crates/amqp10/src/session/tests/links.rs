@@ -16,7 +16,7 @@ fn a_plain_name_is_a_queue_that_is_made_and_addresses_are_echoed() {
     {
         peer.attach_to(handle, Some(address));
         let expected =
-            [format!("attach {handle} Receiver - > {address}"), format!("flow {handle} count=0 credit=1000")];
+            [format!("attach {handle} Receiver - > {address}"), format!("flow {handle} count=0 credit=8000")];
         assert_eq!(peer.heard(), expected);
     }
     let mut client = scene.client();
@@ -195,7 +195,7 @@ fn handles_are_those_of_the_session() {
         peer.flow(Flow::default());
         peer.send(0, &super::scene::end());
         peer.begin(0, 10);
-        peer.expect(&["begin 0 remote=0 window=2048"]);
+        peer.expect(&["begin 0 remote=0 window=16384"]);
     }
 }
 

@@ -47,7 +47,7 @@ fn pair(scene: &Scene, user: &str) -> Peer {
     peer.attach(requests("pair"));
     peer.attach(responses("pair"));
     peer.expect(&[
-        "begin 0 remote=0 window=2048",
+        "begin 0 remote=0 window=16384",
         "attach 0 Receiver - > /management settled",
         "flow 0 count=0 credit=8",
         "attach 1 Sender /management > - settled",

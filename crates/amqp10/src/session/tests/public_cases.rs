@@ -14,6 +14,7 @@ use crate::codec::state::Received;
 use crate::codec::{
     AttachTarget, DeliveryState, Encode, Message, Outcome, ProtocolId, Source, Symbol, Symbols, Target, Value,
 };
+use crate::session::receiver::CREDIT;
 
 fn target(address: &str) -> Option<AttachTarget<'_>> {
     Some(AttachTarget::Target(Target { address: Some(address), ..Target::default() }))
@@ -53,7 +54,7 @@ fn a_link_that_is_attached_again_is_stolen_from_where_it_was() {
     peer.credit(1, 0, 1, Rest::Kept);
     assert!(peer.heard().contains(&"transfer 1 id=0 m".to_owned()));
     peer.send(1, &sender(0));
-    peer.expect(&["detach 0 closed amqp:link:stolen", "attach 0 Receiver - > q", "flow 0 count=0 credit=1000"]);
+    peer.expect(&["detach 0 closed amqp:link:stolen", "attach 0 Receiver - > q", "flow 0 count=0 credit=8000"]);
     let mut other = scene.session();
     other.attach(receiver(0));
     other.expect(&["attach 0 Sender q > -"]);
@@ -184,7 +185,7 @@ fn an_alarm_that_passes_leaves_no_sender_without_credit() {
         }
         scene.test.broker.force_alarm("memory", Switch::On).unwrap();
         for peer in &mut peers {
-            for id in 0..1000 {
+            for id in 0..CREDIT {
                 peer.transfer(Transfer { settled: Some(settled), ..transfer(id) }, &text("m"));
             }
             assert!(!peer.heard().iter().any(|line| line.starts_with("flow 0")));
@@ -193,11 +194,12 @@ fn an_alarm_that_passes_leaves_no_sender_without_credit() {
         scene.test.housekeep();
         for peer in &mut peers {
             let heard = peer.heard();
-            let opens = |line: &String| line.starts_with("flow next=") && line.ends_with(" window=2048");
+            let opens = |line: &String| line.starts_with("flow next=") && line.ends_with(" window=16384");
             assert!(heard.iter().any(opens), "{settled} {heard:?}");
-            assert!(heard.iter().any(|line| line.starts_with("flow 0 count=1000 credit=")), "{settled} {heard:?}");
+            let granted = format!("flow 0 count={CREDIT} credit=");
+            assert!(heard.iter().any(|line| line.starts_with(&granted)), "{settled} {heard:?}");
         }
-        assert_eq!(ready(&scene, "q"), 2000, "{settled}");
+        assert_eq!(ready(&scene, "q"), 2 * u64::from(CREDIT), "{settled}");
     }
 }
 
@@ -452,8 +454,8 @@ fn a_settled_sender_never_runs_out_of_credit() {
     peer.attach_to(0, Some("q"));
     peer.attach_to(1, Some("q"));
     peer.heard();
-    let (mut credit, mut settling) = (1000, 0);
-    for id in 0..5000 {
+    let (mut credit, mut settling) = (i64::from(CREDIT), 0);
+    for id in 0..5 * CREDIT {
         let is_settled = id % 2 == 0;
         let handle = u32::from(!is_settled);
         peer.transfer(Transfer { handle, settled: Some(is_settled), ..transfer(id) }, &text("m"));

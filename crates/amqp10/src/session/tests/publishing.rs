@@ -43,7 +43,7 @@ fn an_answer_waits_for_the_flush() {
     // The queue is made, so even the link waits.
     peer.expect(&[]);
     scene.test.flush();
-    peer.expect(&["attach 0 Receiver - > q", "flow 0 count=0 credit=1000"]);
+    peer.expect(&["attach 0 Receiver - > q", "flow 0 count=0 credit=8000"]);
     let mut message = Vec::new();
     crate::codec::message::Header { durable: true, ..Default::default() }.encode(&mut message);
     message.extend(text("kept"));
@@ -137,7 +137,7 @@ fn an_anonymous_relay_takes_each_message_where_it_says() {
     let scene = Scene::new();
     let mut peer = scene.session();
     peer.attach_to(0, None);
-    peer.expect(&["attach 0 Receiver - > -", "flow 0 count=0 credit=1000"]);
+    peer.expect(&["attach 0 Receiver - > -", "flow 0 count=0 credit=8000"]);
     for (id, to, answer) in [
         (0, Some("plain"), "accepted"),
         (1, Some("/queues/plain"), "accepted"),

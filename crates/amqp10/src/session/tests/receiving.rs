@@ -41,6 +41,23 @@ fn credit_is_absolute_and_a_drain_ends_at_once() {
     peer.expect(&["disposition Receiver 3..3 settled accepted", "transfer 0 id=3 d"]);
 }
 
+/// A JMS client has granted what it may fetch ahead. At the end of a `receive` with a timeout it
+/// asks by a drain whether there is a message, and grants the same again.
+#[test]
+fn a_receive_on_an_empty_queue_takes_one_round_trip() {
+    let mut peer = filled(&Scene::new(), 1000, &[]);
+    peer.attach_from(0, "q");
+    peer.credit(0, 0, 1000, Rest::Kept);
+    peer.expect(&["attach 0 Sender q > -"]);
+    for asked in 0..3 {
+        let count = 1000 * asked;
+        peer.credit(0, count, 1000, Rest::Drained);
+        peer.expect(&[&format!("flow 0 count={} credit=0 drain", count + 1000)]);
+        peer.credit(0, count + 1000, 1000, Rest::Kept);
+        peer.expect(&[]);
+    }
+}
+
 /// Bodies from 4 KiB on are referenced in the output, with what stands before and behind them.
 #[test]
 fn a_body_of_any_size_is_delivered_whole_with_its_footer() {
@@ -78,7 +95,7 @@ fn an_echo_is_answered() {
     peer.credit(0, 0, 3, Rest::Kept);
     peer.heard();
     peer.flow(Flow { echo: true, ..Flow::default() });
-    peer.expect(&["flow next=1 window=2048"]);
+    peer.expect(&["flow next=1 window=16384"]);
     peer.flow(Flow { echo: true, handle: Some(0), delivery_count: Some(1), link_credit: Some(2), ..Flow::default() });
     peer.expect(&["flow 0 count=1 credit=2"]);
 }

@@ -78,7 +78,7 @@ fn a_producer_learns_what_was_stored_before_its_connection_was_lost() {
             peer.expect(&[]);
         }
         scene.test.flush();
-        peer.expect(&["attach 0 Receiver - > q unsettled={binary(6f6e65)=accepted}", "flow 0 count=0 credit=1000"]);
+        peer.expect(&["attach 0 Receiver - > q unsettled={binary(6f6e65)=accepted}", "flow 0 count=0 credit=8000"]);
         resume(&mut peer, 0, b"one");
         peer.expect(&["disposition Receiver 0..0 settled accepted"]);
         // What is not in the broker's map is ignored (§2.7.5) and sent again as new.

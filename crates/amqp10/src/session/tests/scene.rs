@@ -104,7 +104,7 @@ impl Scene {
     pub(super) fn session_with_window(&self, window: u32) -> Peer {
         let mut peer = self.connect_as("guest");
         peer.begin(0, window);
-        peer.expect(&["begin 0 remote=0 window=2048"]);
+        peer.expect(&["begin 0 remote=0 window=16384"]);
         peer
     }
 }

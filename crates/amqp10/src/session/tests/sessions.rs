@@ -10,11 +10,11 @@ use crate::session::window::WINDOW;
 fn a_channel_has_one_session_at_a_time_and_can_be_used_again() {
     let mut peer = Scene::new().session();
     peer.begin(7, 10);
-    peer.expect(&["begin 7 remote=7 window=2048"]);
+    peer.expect(&["begin 7 remote=7 window=16384"]);
     peer.send(7, &end());
     peer.expect(&["end 7"]);
     peer.begin(7, 10);
-    peer.expect(&["begin 7 remote=7 window=2048"]);
+    peer.expect(&["begin 7 remote=7 window=16384"]);
     peer.begin(7, 10);
     peer.expect(&["close amqp:illegal-state"]);
     peer.send(0, &close());
@@ -31,7 +31,7 @@ fn the_window_is_opened_again_at_half_and_more_than_it_ends_the_session() {
     let mut opened = 0;
     for id in 0..2 * WINDOW {
         peer.message(0, id, "m");
-        opened += peer.heard().iter().filter(|line| line.contains("window=2048")).count();
+        opened += peer.heard().iter().filter(|line| line.contains("window=16384")).count();
     }
     // A link's flow opens it, too, so that little is left to do.
     assert!(opened <= 4, "{opened}");

@@ -7,7 +7,7 @@ use crate::client::in_transaction;
 use crate::codec::message::Properties;
 use crate::codec::performative::{Attach, Disposition, Flow, Role, Transfer};
 use crate::codec::terminus::{Coordinator, Declare, Discharge};
-use crate::codec::{AttachTarget, DeliveryState, Encode, Section, Source};
+use crate::codec::{AttachTarget, DeliveryState, Encode, Outcome, Section, Source};
 
 /// The ids of the first two transactions of a connection.
 const FIRST: [u8; 8] = 1_u64.to_be_bytes();
@@ -19,7 +19,7 @@ fn begun(scene: &Scene) -> Peer {
     let target = Some(AttachTarget::Coordinator(Coordinator::default()));
     let name = peer.name("transactions");
     peer.attach(Attach { handle: 9, target, ..to_server(&name) });
-    peer.expect(&["attach 9 Receiver - > coordinator", "flow 9 count=0 credit=1000"]);
+    peer.expect(&["attach 9 Receiver - > coordinator", "flow 9 count=0 credit=8000"]);
     peer.attach_to(0, Some("q"));
     peer.attach_from(1, "q");
     peer.heard();
@@ -238,4 +238,34 @@ fn the_end_of_a_coordinators_session_rolls_back_in_all_sessions() {
     peer.expect(&[]);
     peer.send(0, &super::scene::end());
     peer.expect(&["end 0", "transfer 0 id=1 m failed=1"]);
+}
+
+/// A rollback as Qpid JMS does it: it takes its credit back, ends the transaction, and releases
+/// what it had fetched ahead. However much that is, the broker's answers are two frames, and none
+/// of them needs another of the client's.
+#[test]
+fn a_rollback_of_a_thousand_fetched_messages_takes_one_round_trip() {
+    const FETCHED: u32 = 1000;
+    let mut peer = begun(&Scene::new());
+    for id in 0..FETCHED {
+        peer.message(0, id, &format!("m{id}"));
+    }
+    let granted = |delivery_count, link_credit| {
+        let (delivery_count, link_credit) = (Some(delivery_count), Some(link_credit));
+        Flow { handle: Some(1), delivery_count, link_credit, incoming_window: 4 * FETCHED, ..Flow::default() }
+    };
+    peer.flow(granted(0, FETCHED));
+    peer.heard();
+    declare(&mut peer, FETCHED);
+    peer.flow(Flow { drain: true, ..granted(FETCHED, 0) });
+    ask(&mut peer, FETCHED + 1, &Discharge { txn_id: &FIRST, fail: true });
+    for id in 0..FETCHED {
+        peer.settle(id, id, Outcome::Released);
+    }
+    let (drained, ended) = (format!("flow 1 count={FETCHED} credit=0 drain"), FETCHED + 1);
+    peer.expect(&[&drained, &format!("disposition Receiver {ended}..{ended} settled accepted")]);
+    // All come again, in their order.
+    peer.flow(granted(FETCHED, FETCHED));
+    let again: Vec<_> = (0..FETCHED).map(|id| format!("transfer 1 id={} m{id}", FETCHED + id)).collect();
+    assert_eq!(peer.heard(), again);
 }
