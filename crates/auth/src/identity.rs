@@ -198,6 +198,11 @@ impl Identity {
     }
 
     /// Whether this was allowed before, in this generation.
+    /// Forgets the decisions, which will be made again.
+    pub fn forget_decisions(&self) {
+        *self.granted.lock() = Granted::default();
+    }
+
     pub(crate) fn was_granted(&self, generation: u64, asked: Question<'_>) -> bool {
         let granted = self.granted.lock();
         granted.generation == generation

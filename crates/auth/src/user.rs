@@ -16,6 +16,7 @@
 //! the old ones: data directories hold them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::{PasswordHash, Permission, TopicPermission};
 
@@ -34,14 +35,14 @@ const NO_LIMIT: u32 = u32::MAX;
 const MAX_NAME: usize = 255;
 
 /// Words attached to a user that open administrative functions, such as `administrator` and
-/// `monitoring`.
+/// `monitoring`. All connections of a user share them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tags(BTreeSet<Box<str>>);
+pub struct Tags(Arc<BTreeSet<Box<str>>>);
 
 impl Tags {
     /// The set of `words`; empty ones are left out.
     pub fn new<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
-        Self(words.into_iter().filter(|word| !word.is_empty()).map(Box::from).collect())
+        Self(Arc::new(words.into_iter().filter(|word| !word.is_empty()).map(Box::from).collect()))
     }
 
     /// Whether `word` is among them.
@@ -248,7 +249,7 @@ impl User {
             let [configure, write, read] = patterns;
             permissions.insert(vhost.into(), Permission::new(configure, write, read).map_err(invalid)?);
         }
-        let mut user = Self { tags: Tags(tags), permissions, ..Self::new(name, password) };
+        let mut user = Self { tags: Tags(Arc::new(tags)), permissions, ..Self::new(name, password) };
         if version == WITHOUT_SECTIONS && !input.0.is_empty() {
             return Err(UserError::Length);
         }

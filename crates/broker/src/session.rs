@@ -154,7 +154,7 @@ impl Client {
             Ok(_) => Some(Error::not_allowed(format!("the password of user '{}' has changed", shared.user))),
         };
         if let Some(error) = outdated {
-            engine.clients.lock().remove(&shared.number);
+            engine.clients.lock().remove(shared.number);
             return Err(error);
         }
         engine.totals.churn.connections_opened.add(1);
@@ -309,10 +309,24 @@ impl Client {
         let ended = sessions.into_iter().filter_map(|session| self.take_session(session)).collect();
         let ends = self.end_all(ended);
         self.engine.forget_expiry(&self.shared);
-        if self.engine.clients.lock().remove(&self.shared.number).is_some() {
+        if self.engine.clients.lock().remove(self.shared.number).is_some() {
             self.engine.totals.churn.connections_closed.add(1);
         }
         ends
+    }
+
+    /// Nothing has moved for a while. Gives back what is kept for the next messages: buffers, and
+    /// routes and decisions that are found again.
+    pub fn rest(&mut self) {
+        self.sessions.rest();
+        self.publisher.rest();
+        self.receiver.rest();
+        self.slots.rest();
+        if self.work.is_empty() {
+            self.work = Vec::new();
+        }
+        self.shared.mailbox.rest();
+        self.shared.identity.forget_decisions();
     }
 
     /// True when `awaited` has come, and what it stands for is durable. If not, the waker is woken

@@ -126,6 +126,8 @@ pub trait Conversation: Send {
     fn report(&mut self, room: usize, now: Instant) -> bool;
     /// Ends the conversation, with a last word if the peer can hear it. It is not over yet.
     fn end(&mut self, why: End, now: Instant);
+    /// Gives back what it keeps for the next frames, besides its parts: see [`Connection::rest`].
+    fn rest(&mut self) {}
 }
 
 /// A conversation as the driver sees it.
@@ -241,6 +243,13 @@ impl<C: Conversation> Connection for Turns<C> {
         let was = line.was.as_ref().map(|(user, vhost)| (&**user, &**vhost));
         let (user, vhost) = client.map(|client| (client.user(), client.vhost())).or(was).unwrap_or_default();
         Doing { user, vhost, last: self.0.last() }
+    }
+
+    fn rest(&mut self) {
+        let Parts { client, output, .. } = self.0.parts();
+        output.shrink();
+        client.into_iter().for_each(Client::rest);
+        self.0.rest();
     }
 
     fn close(&mut self, reason: CloseReason, now: Instant) {

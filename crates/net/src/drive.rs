@@ -37,8 +37,8 @@ const LONG: Duration = Duration::from_millis(100);
 /// work is to wake peers where messages are large. With twice of it others wait longer, and only
 /// messages of 256 KiB gain.
 const BUDGET: usize = 2 * TURN_BYTES;
-/// After this long without traffic a connection gives its buffers back.
-const IDLE: Duration = Duration::from_secs(5);
+/// After this long without traffic a connection rests: it gives its buffers back.
+const IDLE: Duration = Duration::from_secs(1);
 /// Output of this size is written before more input is taken.
 const ENOUGH_OUTPUT: usize = 256 * 1024;
 
@@ -124,7 +124,8 @@ pub(crate) async fn drive(
         Poll::Ready(())
     })
     .await;
-    let Some(opened) = handshakes.open(socket, &listed).await else { return };
+    // In a box, which goes with the handshake: its states would stay a part of the task.
+    let Some(opened) = Box::pin(handshakes.open(socket, &listed)).await else { return };
     let Opened { stream: mut socket, certified_user, input, protocol } = opened;
     registration.speaks(protocol.name());
     let encrypted = socket.is_encrypted();
@@ -393,7 +394,7 @@ impl<'a> Drive<'a> {
         if self.busy.is_some_and(|busy| now >= busy + IDLE) {
             self.busy = None;
             self.input.shrink();
-            self.connection.output().shrink();
+            self.connection.rest();
             self.count_buffers();
         }
     }

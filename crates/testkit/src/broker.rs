@@ -431,6 +431,11 @@ impl TestBroker {
         panic!("the housekeeping does not come to rest");
     }
 
+    /// Whether the housekeeping was woken since this, or [`TestBroker::flush`], looked last.
+    pub fn wants_housekeeping(&self) -> bool {
+        self.housekeeper.take()
+    }
+
     /// Runs the housekeeping once, and reads from the disk what queues wait for.
     pub fn housekeep(&self) {
         self.housekeep_only();

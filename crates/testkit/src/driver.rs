@@ -77,6 +77,11 @@ impl Driver {
         Self { connection, now, input: Vec::new(), output: Vec::new(), reading: Reading::Everything, bell }
     }
 
+    /// Nothing has moved for a while: the connection gives back what it can do without.
+    pub fn rest(&mut self) {
+        self.connection.rest();
+    }
+
     /// Sends bytes, and runs.
     pub fn say(&mut self, bytes: &[u8]) {
         self.input.extend_from_slice(bytes);

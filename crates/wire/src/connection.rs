@@ -119,6 +119,11 @@ pub trait Connection: Send {
     fn read_state(&self) -> ReadState;
     /// Whose it is and what it is at, also once it has ended.
     fn doing(&self) -> Doing<'_>;
+    /// Nothing has moved for a while. Gives back the memory that it can do without until something
+    /// does.
+    fn rest(&mut self) {
+        self.output().shrink();
+    }
     /// Ends the connection from the server side. Idempotent; after `Gone` the connection is
     /// dropped.
     fn close(&mut self, reason: CloseReason, now: Instant);

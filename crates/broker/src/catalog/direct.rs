@@ -32,7 +32,7 @@ pub(crate) struct DirectSubscriber {
     pub(crate) to: MailboxConsumer,
     /// It does not get what this connection publishes.
     pub(crate) not_from: Option<PublisherId>,
-    pub(crate) filters: Vec<DirectFilter>,
+    pub(crate) filters: Box<[DirectFilter]>,
 }
 
 impl DirectSubscriber {

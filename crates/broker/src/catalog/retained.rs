@@ -7,11 +7,14 @@
 //!
 //! Values are logged as facts about bundles of 16 places, so that restating one that changes often
 //! says few others again. Invariant: a place has one value, and a topic one place.
+//!
+//! There may be a million. So a name lies in its value alone, and all else names the place.
 
-use std::borrow::Borrow;
+mod order;
+mod values;
+
 use std::collections::BTreeSet;
-use std::ops::{Bound, Range};
-use std::sync::Arc;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hashbrown::HashMap;
@@ -20,18 +23,19 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::encoding::{Malformed, Reader, write_text, write_varint};
 use crate::memory::ledger::Declared;
-use crate::message::Message;
-use crate::message::retained::{RetainedBlock, Sharing};
+use crate::message::retained::RetainedBlock;
+use crate::message::{Arena, Message};
 use crate::routing::{Load, Look, Sought, Tally, Weight};
 use crate::store::facts::RETAINED;
 use crate::store::owners::OwnerNumbers;
+use order::{At, Order};
+use values::{BUNDLE, Kept, Values};
 
-/// Places of a bundle.
-const BUNDLE: usize = 16;
 /// Beside a place: the user follows that the value counts for.
 const OF_USER: u8 = 16;
-/// The memory of a value besides its block: an estimate from the sizes of what holds it.
-const VALUE_COST: u64 = 100;
+/// The memory of a value besides its block: the growth of the process, Linux with glibc, by 184 000
+/// values of 134 bytes.
+const VALUE_COST: u64 = 80;
 /// The bytes of its fact besides its block.
 const FACT_BYTES: u64 = 48;
 /// Topics that are looked at in one piece of a search.
@@ -41,69 +45,45 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Messages in one piece.
 const PIECE: usize = 256;
 
-/// A value.
-#[derive(Debug)]
-struct Kept {
-    block: RetainedBlock,
-    paid: Declared,
-    /// Which change set it.
-    stamp: u64,
-    place: u32,
-    /// It is in the log.
-    logged: bool,
-}
-
-impl Kept {
-    fn load(&self) -> Load {
-        let load = load_of(self.block.bytes().len());
-        if self.logged { load } else { load.unlogged() }
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        self.paid.changed(self.load().memory, 0);
-    }
-}
-
-impl Sharing for Kept {
-    fn block(&self) -> &RetainedBlock {
-        &self.block
-    }
-}
-
 /// The bytes of a logged value whose block has so many.
 pub(crate) fn load_of(block: usize) -> Load {
     Load { logged: block as u64 + FACT_BYTES, memory: block as u64 + VALUE_COST }
 }
 
-/// A value in the order of its topic.
+/// Whether the log has a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Logged {
+    Yes,
+    No,
+}
+
+impl Logged {
+    fn of(kept: &Kept, exchange: TopicExchange) -> Self {
+        if exchange.durable && kept.block.persistent() { Self::Yes } else { Self::No }
+    }
+
+    fn load(self, kept: &Kept) -> Load {
+        let load = load_of(kept.block.bytes().len());
+        if self == Self::Yes { load } else { load.unlogged() }
+    }
+}
+
+/// The topics of an exchange that have values.
 #[derive(Debug)]
-struct ByTopic(Arc<Kept>);
-
-impl Borrow<str> for ByTopic {
-    fn borrow(&self) -> &str {
-        self.0.block.topic()
-    }
+struct Topics {
+    exchange: TopicExchange,
+    order: Order,
 }
 
-impl PartialEq for ByTopic {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.block.topic() == other.0.block.topic()
+impl Topics {
+    fn of(exchange: TopicExchange) -> Self {
+        Self { exchange, order: Order::default() }
     }
-}
 
-impl Eq for ByTopic {}
-
-impl PartialOrd for ByTopic {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for ByTopic {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.block.topic().cmp(other.0.block.topic())
+    /// Where a topic is, and its place; or where it would be.
+    fn find(&self, topic: &str, values: &Values) -> Result<(At, u32), At> {
+        let at = self.order.seek(|place| values.topic(place) < topic);
+        self.order.get(at).filter(|place| values.topic(*place) == topic).map(|place| (at, place)).ok_or(at)
     }
 }
 
@@ -161,14 +141,8 @@ pub struct RetainedCount {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct RetainedTable {
-    exchanges: HashMap<Owner, BTreeSet<ByTopic>>,
-    /// By places, which facts name them by.
-    places: Vec<Option<Arc<Kept>>>,
-    free: Vec<u32>,
-    /// The owners of the places, each of [`BUNDLE`].
-    bundles: Vec<Owner>,
-    /// Where each of these is.
-    places_of: HashMap<Owner, usize>,
+    exchanges: HashMap<Owner, Topics>,
+    values: Values,
     /// The exchanges by their names, which the values have.
     names: HashMap<Box<str>, Owner>,
     /// When values expire, with their places.
@@ -189,13 +163,15 @@ impl RetainedTable {
         self.find(exchange, topic).map(|kept| kept.block.bytes().len() as u64)
     }
 
-    fn find(&self, exchange: Owner, topic: &str) -> Option<&Arc<Kept>> {
-        Some(&self.exchanges.get(&exchange)?.get(topic)?.0)
+    fn find(&self, exchange: Owner, topic: &str) -> Option<&Kept> {
+        let (_, place) = self.exchanges.get(&exchange)?.find(topic, &self.values).ok()?;
+        self.values.get(place)
     }
 
     /// The value of a topic.
     pub(crate) fn message(&self, exchange: Owner, topic: &str, now: u64) -> Option<Message> {
-        self.find(exchange, topic).map(|kept| Message::of_retained(kept, now))
+        let block = &self.find(exchange, topic)?.block;
+        Some(block.message(now, &mut Arena::of_few(block.copied_bytes())))
     }
 
     /// A search for what there is now, for one that gets all later values as they come.
@@ -212,41 +188,51 @@ impl RetainedTable {
         payer: &Declared,
         to: RetainedLog<'_>,
     ) -> Ticket {
+        let topic = message.routing_key();
         if message.body().is_empty() {
-            return self.remove(exchange.id, message.routing_key(), to).unwrap_or(Ticket::NONE);
+            return self.remove(exchange.id, topic, to).unwrap_or(Ticket::NONE);
         }
         self.stamp += 1;
-        let old = self.take(exchange.id, message.routing_key());
-        let place = old.as_ref().map(|old| old.place);
-        let was_logged = old.is_some_and(|old| old.logged);
-        let place = place.unwrap_or_else(|| self.new_place(to));
-        let block = RetainedBlock::of(message);
-        let logged = exchange.durable && block.persistent();
-        let kept = Kept { block, paid: payer.clone(), stamp: self.stamp, place, logged };
-        let ticket = match (logged, was_logged) {
-            (true, _) => {
+        let topics = self.exchanges.entry(exchange.id).or_insert_with(|| Topics::of(exchange));
+        let found = topics.find(topic, &self.values);
+        let place = found.map_or_else(
+            |at| {
+                let place = self.values.take_place(|| to.owners.take(to.log, 1));
+                topics.order.insert(at, place);
+                place
+            },
+            |(_, place)| place,
+        );
+        let was_logged = self.take(place, exchange).map_or(Logged::No, |(_, logged)| logged);
+        let kept = Kept::new(RetainedBlock::of(message), payer.clone(), self.stamp);
+        let ticket = match (Logged::of(&kept, exchange), was_logged) {
+            (Logged::Yes, _) => {
                 let mut appender = to.journal.appender(to.log);
-                log_retained(
-                    &mut appender,
-                    self.bundle_of(place),
-                    (kept.place, exchange.id),
-                    (&kept.block, kept.paid.user()),
-                );
+                let owner = self.values.owner(place);
+                log_retained(&mut appender, owner, (place, exchange.id), (&kept.block, payer.user()));
                 appender.ticket()
             }
-            (false, true) => self.log_removal(place, to),
-            (false, false) => Ticket::NONE,
+            (Logged::No, Logged::Yes) => self.log_removal(place, to),
+            (Logged::No, Logged::No) => Ticket::NONE,
         };
-        self.insert(exchange.id, kept);
+        self.put(exchange, place, kept);
         ticket
     }
 
     /// Removes the value of a topic. `None` if it has none.
     pub(crate) fn remove(&mut self, exchange: Owner, topic: &str, to: RetainedLog<'_>) -> Option<Ticket> {
-        let old = self.take(exchange, topic)?;
+        let topics = self.exchanges.get_mut(&exchange)?;
+        let (at, place) = topics.find(topic, &self.values).ok()?;
+        topics.order.remove(at);
+        let (is_last, exchange) = (topics.order.is_empty(), topics.exchange);
+        let (kept, logged) = self.take(place, exchange)?;
+        if is_last {
+            self.exchanges.remove(&exchange.id);
+            self.names.remove(kept.block.exchange());
+        }
         self.stamp += 1;
-        self.free.push(old.place);
-        Some(if old.logged { self.log_removal(old.place, to) } else { Ticket::NONE })
+        self.values.free(place);
+        Some(if logged == Logged::Yes { self.log_removal(place, to) } else { Ticket::NONE })
     }
 
     /// Removes values that have expired, at most so many. Returns when the next one does.
@@ -256,20 +242,21 @@ impl RetainedTable {
             if at > now {
                 return Some(at);
             }
-            let kept = Arc::clone(self.places.get(place as usize)?.as_ref()?);
-            let exchange = self.exchange_of(&kept)?;
-            self.remove(exchange, kept.block.topic(), to);
+            let kept = self.values.get(place)?;
+            let (exchange, topic) = (self.exchange_of(kept)?, kept.block.topic().to_owned());
+            self.remove(exchange, &topic, to);
         }
         self.expiring.first().map(|(at, _)| *at)
     }
 
     /// Takes the values of an exchange out that has ended: the log has its end.
     fn end_exchange(&mut self, exchange: Owner) {
-        for ByTopic(kept) in self.exchanges.remove(&exchange).unwrap_or_default() {
-            self.forget(&kept);
-            self.free.push(kept.place);
+        let Some(Topics { exchange, order }) = self.exchanges.remove(&exchange) else { return };
+        for place in order.iter() {
+            self.take(place, exchange);
+            self.values.free(place);
         }
-        self.names.retain(|_, id| *id != exchange);
+        self.names.retain(|_, id| *id != exchange.id);
     }
 
     fn exchange_of(&self, kept: &Kept) -> Option<Owner> {
@@ -278,42 +265,53 @@ impl RetainedTable {
 
     /// The next piece of a search: adds the messages that it finds.
     pub(crate) fn look(&self, search: &mut RetainedSearch, now: u64, found: &mut Vec<Message>) -> Searched {
-        let Some(topics) = self.exchanges.get(&search.exchange) else { return Searched::All };
-        let mut bytes = 0;
-        for _ in 0..LOOKS {
-            if found.len() >= PIECE || bytes >= PIECE_BYTES {
-                return Searched::More;
+        let Some(Topics { order, .. }) = self.exchanges.get(&search.exchange) else { return Searched::All };
+        let (mut blocks, mut bytes, mut looks) = (Vec::new(), 0, 0);
+        let mut at = self.seek(order, &search.from);
+        let searched = loop {
+            let Some(kept) = order.get(at).and_then(|place| self.values.get(place)) else { break Searched::All };
+            let topic = kept.block.topic();
+            if blocks.len() >= PIECE || bytes >= PIECE_BYTES || looks >= LOOKS {
+                search.from = Bound::Included(topic.to_owned());
+                break Searched::More;
             }
-            let from = as_text(&search.from);
-            let Some(ByTopic(kept)) = topics.range::<str, _>((from, Bound::Unbounded)).next() else {
-                return Searched::All;
-            };
-            search.from = match search.sought.look(kept.block.topic()) {
+            looks += 1;
+            at = match search.sought.look(topic) {
                 Look::Match => {
-                    let expired = kept.block.expires_at().is_some_and(|at| at <= now);
-                    if kept.stamp <= search.until && !expired {
+                    if kept.stamp <= search.until && !kept.has_expired(now) {
                         bytes += kept.block.bytes().len();
-                        found.push(Message::of_retained(kept, now));
+                        blocks.push(&kept.block);
                     }
-                    Bound::Excluded(kept.block.topic().to_owned())
+                    order.next(at)
                 }
-                Look::Next(next) => next,
-                Look::End => return Searched::All,
+                Look::Next(from) => self.seek(order, &from),
+                Look::End => break Searched::All,
             };
-        }
-        Searched::More
+        };
+        let mut arena = Arena::of_few(blocks.iter().map(|block| block.copied_bytes()).sum());
+        found.extend(blocks.into_iter().map(|block| block.message(now, &mut arena)));
+        searched
+    }
+
+    fn seek(&self, order: &Order, from: &Bound<String>) -> At {
+        order.seek(|place| match from {
+            Bound::Included(key) => self.values.topic(place) < key.as_str(),
+            Bound::Excluded(key) => self.values.topic(place) <= key.as_str(),
+            Bound::Unbounded => false,
+        })
     }
 
     /// Says the values of a bundle again. False if it is not of this table.
     pub(crate) fn restate(&self, bundle: Owner, restatement: &Restatement<'_>, log: LogId) -> bool {
-        let Some(index) = self.places_of.get(&bundle) else { return false };
+        let Some(values) = self.values.of_owner(bundle) else { return false };
         let appender = &mut restatement.appender(log);
         // One restatement in each turn of the log is enough, however many files mention it.
         appender.supersede(bundle);
-        let first = index * BUNDLE;
-        for kept in self.places.iter().skip(first).take(BUNDLE).flatten().filter(|kept| kept.logged) {
-            if let Some(exchange) = self.exchange_of(kept) {
-                log_retained(appender, bundle, (kept.place, exchange), (&kept.block, kept.paid.user()));
+        for (place, kept) in values {
+            let topics = self.exchange_of(kept).and_then(|exchange| self.exchanges.get(&exchange));
+            let Some(Topics { exchange, .. }) = topics else { continue };
+            if Logged::of(kept, *exchange) == Logged::Yes {
+                log_retained(appender, bundle, (place, exchange.id), (&kept.block, kept.paid.user()));
             }
         }
         true
@@ -321,97 +319,57 @@ impl RetainedTable {
 
     /// Takes a bundle that the log has, with its values, each with its place and who pays for it.
     pub(crate) fn recover(&mut self, bundle: Owner, values: Vec<(u32, RetainedFact, Declared)>) {
-        let places = self.add_bundle(bundle);
+        let first = self.values.add(bundle);
         for (place, RetainedFact { exchange, block, .. }, paid) in values {
             self.stamp += 1;
-            let place = places.start + place;
-            self.insert(exchange, Kept { block, paid, stamp: self.stamp, place, logged: true });
+            let (place, exchange) = (first + place, TopicExchange { id: exchange, durable: true });
+            let kept = Kept::new(block, paid, self.stamp);
+            let topics = self.exchanges.entry(exchange.id).or_insert_with(|| Topics::of(exchange));
+            if let Err(at) = topics.find(kept.block.topic(), &self.values) {
+                topics.order.insert(at, place);
+                self.put(exchange, place, kept);
+            }
         }
-        self.free.extend(places.filter(|place| self.places[*place as usize].is_none()));
+        self.values.free_rest(first);
     }
 
-    fn insert(&mut self, exchange: Owner, kept: Kept) {
-        let load = kept.load();
-        kept.paid.changed(0, load.memory);
+    /// Puts a value into its place, which is in the order, and counts it.
+    fn put(&mut self, exchange: TopicExchange, place: u32, kept: Kept) {
+        let load = Logged::of(&kept, exchange).load(&kept);
         self.count.messages += 1;
         self.count.bytes += kept.block.bytes().len() as u64;
         let all = self.weight.load();
         self.weight.set(Load { logged: all.logged + load.logged, memory: all.memory + load.memory });
         if let Some(at) = kept.block.expires_at() {
-            self.expiring.insert((at, kept.place));
+            self.expiring.insert((at, place));
         }
         if !self.names.contains_key(kept.block.exchange()) {
-            self.names.insert(kept.block.exchange().into(), exchange);
+            self.names.insert(kept.block.exchange().into(), exchange.id);
         }
-        let (place, kept) = (kept.place as usize, Arc::new(kept));
-        self.places[place] = Some(Arc::clone(&kept));
-        self.exchanges.entry(exchange).or_default().insert(ByTopic(kept));
+        self.values.replace(place, Some(kept));
     }
 
-    /// Takes a value out. Its place is not free yet.
-    #[expect(clippy::mutable_key_type, reason = "the order is that of topics, which stay as they are")]
-    fn take(&mut self, exchange: Owner, topic: &str) -> Option<Arc<Kept>> {
-        let topics = self.exchanges.get_mut(&exchange)?;
-        let ByTopic(kept) = topics.take(topic)?;
-        if topics.is_empty() {
-            self.exchanges.remove(&exchange);
-            self.names.remove(kept.block.exchange());
-        }
-        self.forget(&kept);
-        Some(kept)
-    }
-
-    /// Counts a value no more that is in no set of topics.
-    fn forget(&mut self, kept: &Kept) {
-        let (all, load) = (self.weight.load(), kept.load());
+    /// Takes a value out of its place, which is not free yet, and counts it no more. Returns
+    /// whether the log has it.
+    fn take(&mut self, place: u32, exchange: TopicExchange) -> Option<(Kept, Logged)> {
+        let kept = self.values.replace(place, None)?;
+        let logged = Logged::of(&kept, exchange);
+        let (all, load) = (self.weight.load(), logged.load(&kept));
         self.count.messages -= 1;
         self.count.bytes -= kept.block.bytes().len() as u64;
         self.weight.set(Load { logged: all.logged - load.logged, memory: all.memory - load.memory });
         if let Some(at) = kept.block.expires_at() {
-            self.expiring.remove(&(at, kept.place));
+            self.expiring.remove(&(at, place));
         }
-        self.places[kept.place as usize] = None;
-    }
-
-    fn new_place(&mut self, to: RetainedLog<'_>) -> u32 {
-        if self.free.is_empty() {
-            let places = self.add_bundle(to.owners.take(to.log, 1));
-            self.free.extend(places.rev());
-        }
-        self.free.pop().unwrap_or_default()
-    }
-
-    /// Adds a bundle, and returns its places.
-    fn add_bundle(&mut self, owner: Owner) -> Range<u32> {
-        let first = self.places.len() as u32;
-        self.places_of.insert(owner, self.bundles.len());
-        self.bundles.push(owner);
-        if self.places.len() == self.places.capacity() {
-            // By an eighth: there may be many, and each is small.
-            self.places.reserve_exact((self.places.len() / 8).max(BUNDLE));
-        }
-        self.places.extend(std::iter::repeat_n(None, BUNDLE));
-        first..first + BUNDLE as u32
-    }
-
-    fn bundle_of(&self, place: u32) -> Owner {
-        self.bundles[place as usize / BUNDLE]
+        Some((kept, logged))
     }
 
     fn log_removal(&self, place: u32, to: RetainedLog<'_>) -> Ticket {
         let mut bytes = Vec::with_capacity(1);
         write_varint(&mut bytes, u64::from(place) % BUNDLE as u64);
         let mut appender = to.journal.appender(to.log);
-        appender.fact(None, self.bundle_of(place), RETAINED, &[&bytes]);
+        appender.fact(None, self.values.owner(place), RETAINED, &[&bytes]);
         appender.ticket()
-    }
-}
-
-fn as_text(from: &Bound<String>) -> Bound<&str> {
-    match from {
-        Bound::Included(key) => Bound::Included(key),
-        Bound::Excluded(key) => Bound::Excluded(key),
-        Bound::Unbounded => Bound::Unbounded,
     }
 }
 

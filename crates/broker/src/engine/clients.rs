@@ -1,6 +1,7 @@
 //! What the rest of the broker knows of its clients, and of their sessions.
 
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::Waker;
@@ -39,9 +40,60 @@ pub struct Login {
 /// Clients by their numbers.
 pub(crate) type ByNumber = HashMap<u64, Arc<ClientShared>>;
 
+/// The clients that are attached, and how many of them each vhost and each user has: many come in a
+/// second, and none may cost more because others are there.
+#[derive(Default)]
+pub(crate) struct Attached {
+    clients: ByNumber,
+    of_vhosts: HashMap<Box<str>, u64>,
+    of_users: HashMap<Box<str>, u64>,
+}
+
+impl Deref for Attached {
+    type Target = ByNumber;
+
+    fn deref(&self) -> &ByNumber {
+        &self.clients
+    }
+}
+
+impl Attached {
+    pub(crate) fn insert(&mut self, client: &Arc<ClientShared>) {
+        for (counts, name) in [(&mut self.of_vhosts, &client.vhost), (&mut self.of_users, &client.user)] {
+            match counts.get_mut(&**name) {
+                Some(count) => *count += 1,
+                None => _ = counts.insert(name.as_str().into(), 1),
+            }
+        }
+        self.clients.insert(client.number, Arc::clone(client));
+    }
+
+    pub(crate) fn remove(&mut self, number: u64) -> Option<Arc<ClientShared>> {
+        let client = self.clients.remove(&number)?;
+        for (counts, name) in [(&mut self.of_vhosts, &client.vhost), (&mut self.of_users, &client.user)] {
+            let Some(count) = counts.get_mut(&**name) else { continue };
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&**name);
+            }
+        }
+        Some(client)
+    }
+
+    /// How many clients are attached to a vhost.
+    pub(crate) fn of_vhost(&self, name: &str) -> u64 {
+        self.of_vhosts.get(name).copied().unwrap_or_default()
+    }
+
+    /// How many clients a user has.
+    pub(crate) fn of_user(&self, name: &str) -> u64 {
+        self.of_users.get(name).copied().unwrap_or_default()
+    }
+}
+
 /// The clients of the broker.
 pub(crate) struct Clients {
-    attached: Mutex<ByNumber>,
+    attached: Mutex<Attached>,
     next: AtomicU64,
     /// As [`crate::Limits::sessions_per_connection`] says, or a later change.
     pub(crate) sessions_each: AtomicU32,
@@ -61,7 +113,7 @@ impl Clients {
     }
 
     /// Those that are attached.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, ByNumber> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Attached> {
         self.attached.lock()
     }
 

@@ -10,7 +10,7 @@ use auth::Identity;
 use crate::catalog::Vhost;
 use crate::engine::Engine;
 use crate::engine::admission::share;
-use crate::engine::clients::{ByNumber, ClientShared};
+use crate::engine::clients::{Attached, ClientShared};
 use crate::error::Error;
 use crate::memory::ledger::{Account, Declared};
 use crate::routing::Load;
@@ -22,7 +22,7 @@ pub(crate) const ADMINISTRATOR: &str = "administrator";
 struct Entrant<'a> {
     client: &'a ClientShared,
     /// Those that are there.
-    there: &'a ByNumber,
+    there: &'a Attached,
     administers: bool,
 }
 
@@ -59,12 +59,11 @@ impl Engine {
             let admitted = self.admit_kept("connection refused", 0);
             admitted.map_err(Error::not_allowed).inspect_err(|_| of_all.add(1))?;
         }
-        // The first refusal ends it. Each check may have to count all clients, and log-ins wait for
-        // one another here.
+        // The first refusal ends it: log-ins wait for one another here.
         self.refuse_any(&entrant).inspect_err(|_| of_all.add(1))?;
         self.refuse_in_vhost(&entrant, vhost).inspect_err(|_| of_one_vhost.add(1))?;
         self.refuse_user(&entrant).inspect_err(|_| of_one_user.add(1))?;
-        clients.insert(client.number, Arc::clone(client));
+        clients.insert(client);
         Ok(())
     }
 
@@ -92,7 +91,7 @@ impl Engine {
     fn refuse_in_vhost(&self, entrant: &Entrant<'_>, vhost: &Vhost) -> Result<(), Error> {
         let Entrant { client, there, administers } = *entrant;
         let (name, user, limits) = (&client.vhost, &client.user, &self.settings.limits);
-        let reaches = |limit| has_as_many(there, limit, &|other| other.vhost == *name);
+        let reaches = |limit| there.of_vhost(name) >= limit;
         let share = share(limits.connections, limits.vhost_share);
         let limit = self.system.lock().vhost_limits(vhost.id).connections;
         match limit {
@@ -141,7 +140,7 @@ impl Engine {
     fn refuse_user(&self, entrant: &Entrant<'_>) -> Result<(), Error> {
         let Entrant { client, there, administers } = *entrant;
         let (user, limits) = (&client.user, &self.settings.limits);
-        let reaches = |limit| has_as_many(there, limit, &|other| other.user == *user);
+        let reaches = |limit| there.of_user(user) >= limit;
         let share = share(limits.connections, limits.user_share);
         match self.authority.limits(user).connections.map(u64::from) {
             Some(limit) if reaches(limit) => Err(Error::not_allowed(format!(
@@ -157,10 +156,4 @@ impl Engine {
             _ => Ok(()),
         }
     }
-}
-
-/// Whether the limit of clients of this kind is reached. They are counted only where the number of
-/// all clients reaches it.
-fn has_as_many(clients: &ByNumber, limit: u64, which: &dyn Fn(&ClientShared) -> bool) -> bool {
-    clients.len() as u64 >= limit && clients.values().filter(|client| which(client)).count() as u64 >= limit
 }

@@ -84,7 +84,7 @@ pub trait Dialect: Send + Sync {
 /// The dialects that this broker knows.
 #[derive(Clone, Default)]
 pub struct Dialects {
-    known: Vec<Arc<dyn Dialect>>,
+    known: Arc<[Arc<dyn Dialect>]>,
 }
 
 impl Dialects {
@@ -92,7 +92,7 @@ impl Dialects {
     pub fn new(known: Vec<Arc<dyn Dialect>>) -> Self {
         let taken = |id, at: usize| id == DialectId::BROKER || known[..at].iter().any(|other| other.id() == id);
         debug_assert!(known.iter().enumerate().all(|(at, dialect)| !taken(dialect.id(), at)), "an id is taken");
-        Self { known }
+        Self { known: known.into() }
     }
 
     /// The neutral view of what was written in `dialect`.

@@ -69,6 +69,8 @@ pub(crate) struct Mailbox {
     bytes: AtomicUsize,
     limit: usize,
     passed_by: AtomicBool,
+    /// Retained messages wait until there is room.
+    feed_waits: AtomicBool,
     /// Counts messages without a queue that are not read.
     account: Option<Arc<Account>>,
     /// Messages for subscribers without a queue that did not fit.
@@ -83,6 +85,7 @@ impl Mailbox {
             bytes: AtomicUsize::new(0),
             limit,
             passed_by: AtomicBool::new(false),
+            feed_waits: AtomicBool::new(false),
             account: None,
             dropped: AtomicU64::new(0),
             waker,
@@ -178,6 +181,14 @@ impl Mailbox {
             && self.passed_by.swap(false, Ordering::SeqCst)
     }
 
+    /// True once after retained messages had to wait, when half of the room is free again.
+    #[inline]
+    pub(crate) fn take_feed_waits(&self) -> bool {
+        self.feed_waits.load(Ordering::Relaxed)
+            && self.room() > self.limit / 2
+            && self.feed_waits.swap(false, Ordering::SeqCst)
+    }
+
     /// Moves `outgoing` in and wakes the connection.
     pub(crate) fn deliver(&self, outgoing: &mut Vec<Outgoing>, bytes: usize) {
         {
@@ -210,6 +221,14 @@ impl Mailbox {
         let mut inbox = self.inbox.lock();
         outgoing.append(&mut inbox.outgoing);
         notices.append(&mut inbox.notices);
+    }
+
+    /// Its client rests: gives back what is kept for the next ones.
+    pub(crate) fn rest(&self) {
+        let mut inbox = self.inbox.lock();
+        if inbox.outgoing.is_empty() && inbox.notices.is_empty() && inbox.passed.is_empty() {
+            *inbox = Inbox::default();
+        }
     }
 
     /// Makes room: `bytes` of the deliveries have been handed on.
@@ -265,9 +284,15 @@ impl MailboxConsumer {
         mailbox.map_or(0, |mailbox| mailbox.deliver_without_queue(self.consumer, messages, usize::MAX))
     }
 
-    /// Whether more can be handed over now. `None` when its client has gone.
+    /// Whether more can be handed over now; if not, [`Mailbox::take_feed_waits`] tells when to ask
+    /// again. `None` when its client has gone.
     pub(crate) fn has_room(&self) -> Option<bool> {
-        Some(self.mailbox.upgrade()?.bytes() < self.most)
+        let mailbox = self.mailbox.upgrade()?;
+        let has_room = mailbox.bytes() < self.most;
+        if !has_room {
+            mailbox.feed_waits.store(true, Ordering::SeqCst);
+        }
+        Some(has_room)
     }
 
     /// So many messages were dropped.

@@ -69,6 +69,13 @@ impl Answers {
         self.waiting.is_empty()
     }
 
+    /// Gives back what is kept for the next ones.
+    pub(super) fn rest(&mut self) {
+        if self.waiting.is_empty() {
+            self.waiting = VecDeque::new();
+        }
+    }
+
     pub(super) fn push(&mut self, answer: Answer) {
         self.waiting.push_back(answer);
     }

@@ -157,6 +157,9 @@ impl Client {
         if self.shared.mailbox.take_passed_by() {
             self.resume_passed();
         }
+        if self.shared.mailbox.take_feed_waits() {
+            self.engine.housekeeper.wake();
+        }
         more
     }
 

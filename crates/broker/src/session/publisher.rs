@@ -156,6 +156,15 @@ impl Publisher {
         self.arrivals = arrivals;
     }
 
+    /// Gives back what is kept for the next turn.
+    pub(super) fn rest(&mut self) {
+        if self.arrivals.is_empty() {
+            self.arena = Arena::default();
+            self.arrivals = Vec::new();
+            self.retained = Vec::new();
+        }
+    }
+
     /// What was gathered becomes a turn, with the next number. It carries the traced copies.
     #[inline]
     pub(super) fn begin_flush(&mut self) {

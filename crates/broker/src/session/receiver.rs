@@ -32,7 +32,8 @@ pub(super) struct ConsumerRecord {
 /// The receiving side of a client.
 #[derive(Default)]
 pub(super) struct Receiver {
-    consumers: HashMap<u32, ConsumerRecord>,
+    /// In boxes, because a map of one has room for several, and most clients have few.
+    consumers: HashMap<u32, Box<ConsumerRecord>>,
     /// The number that was given out last.
     last_consumer: u32,
     inbox: VecDeque<Outgoing>,
@@ -54,7 +55,7 @@ impl Receiver {
     /// Notes a consumer and gives it its number.
     pub(super) fn add_consumer(&mut self, record: ConsumerRecord) -> u32 {
         self.last_consumer += 1;
-        self.consumers.insert(self.last_consumer, record);
+        self.consumers.insert(self.last_consumer, Box::new(record));
         self.last_consumer
     }
 
@@ -84,16 +85,16 @@ impl Receiver {
 
     #[inline]
     pub(super) fn consumer(&self, consumer: u32) -> Option<&ConsumerRecord> {
-        self.consumers.get(&consumer)
+        self.consumers.get(&consumer).map(|record| &**record)
     }
 
     #[inline]
     pub(super) fn consumer_mut(&mut self, consumer: u32) -> Option<&mut ConsumerRecord> {
-        self.consumers.get_mut(&consumer)
+        self.consumers.get_mut(&consumer).map(|record| &mut **record)
     }
 
     pub(super) fn remove_consumer(&mut self, consumer: u32) -> Option<ConsumerRecord> {
-        self.consumers.remove(&consumer)
+        self.consumers.remove(&consumer).map(|record| *record)
     }
 
     pub(super) fn clear_consumers(&mut self) {
@@ -153,6 +154,13 @@ impl Receiver {
         let result = change(&mut inbox, &mut self.notices);
         self.inbox = VecDeque::from(inbox);
         result
+    }
+
+    /// Gives back what is kept for the next ones.
+    pub(super) fn rest(&mut self) {
+        if self.inbox.is_empty() && self.notices.is_empty() && self.returning.is_empty() {
+            (self.inbox, self.notices, self.returning) = Default::default();
+        }
     }
 
     #[inline]

@@ -41,7 +41,7 @@ pub(super) struct Routes {
 
 impl Routes {
     pub(super) fn clear(&mut self) {
-        self.known.clear();
+        self.known = HashMap::new();
         self.last = None;
     }
 

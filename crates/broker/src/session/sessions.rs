@@ -85,7 +85,8 @@ impl Session {
 /// The sessions of a client.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    open: HashMap<u32, Session>,
+    /// In boxes, because a map of one has room for several, and most clients have one.
+    open: HashMap<u32, Box<Session>>,
     /// The number that was given out last.
     last: u32,
     /// Sessions with answers waiting.
@@ -96,22 +97,31 @@ impl Sessions {
     /// Starts a session that its protocol calls by the number `called`.
     pub(super) fn start(&mut self, called: u32) -> (SessionId, &Session) {
         self.last += 1;
-        let session = self.open.entry(self.last).insert(Session::new(called)).into_mut();
-        (SessionId(self.last), session)
+        let session = self.open.entry(self.last).insert(Box::new(Session::new(called))).into_mut();
+        (SessionId(self.last), &**session)
+    }
+
+    /// Gives back what is kept for the next messages.
+    pub(super) fn rest(&mut self) {
+        self.open.values_mut().for_each(|session| {
+            session.answers.rest();
+            session.unsettled.rest();
+        });
+        self.answering.shrink_to_fit();
     }
 
     pub(super) fn remove(&mut self, session: SessionId) -> Option<Session> {
-        self.open.remove(&session.0)
+        self.open.remove(&session.0).map(|session| *session)
     }
 
     #[inline]
     pub(super) fn get(&self, session: SessionId) -> Option<&Session> {
-        self.open.get(&session.0)
+        self.open.get(&session.0).map(|session| &**session)
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, session: SessionId) -> Option<&mut Session> {
-        self.open.get_mut(&session.0)
+        self.open.get_mut(&session.0).map(|session| &mut **session)
     }
 
     /// The session, which a protocol must not use once it is closed.
@@ -121,11 +131,11 @@ impl Sessions {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
-        self.open.iter().map(|(number, session)| (SessionId(*number), session))
+        self.open.iter().map(|(number, session)| (SessionId(*number), &**session))
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (SessionId, &mut Session)> {
-        self.open.iter_mut().map(|(number, session)| (SessionId(*number), session))
+        self.open.iter_mut().map(|(number, session)| (SessionId(*number), &mut **session))
     }
 
     /// True while an answer waits.

@@ -120,6 +120,13 @@ impl Default for Unsettled {
 }
 
 impl Unsettled {
+    /// Gives back what is kept for the next ones.
+    pub(super) fn rest(&mut self) {
+        if self.deliveries.is_empty() {
+            self.deliveries = VecDeque::new();
+        }
+    }
+
     /// The tag of a delivery; `None` needs no settling.
     pub(super) fn add(&mut self, unacked: Option<Unacked>) -> u64 {
         let tag = self.next;

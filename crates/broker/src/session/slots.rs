@@ -16,6 +16,9 @@ use crate::session::routes::{Route, Routes};
 use crate::stats::Deliveries;
 use direct::DirectSlots;
 
+/// The most slots of a client that gives back what they keep.
+const RESTS: usize = 256;
+
 /// A queue that a client uses, and the work of this turn for it.
 #[derive(Debug)]
 pub(super) struct QueueSlot {
@@ -149,6 +152,20 @@ impl Slots {
             }
         }
         self.direct.let_go_of_idle(&routed);
+    }
+
+    /// Forgets all routes, and gives back what the slots keep for the next turn. A client of many
+    /// queues keeps all of it: to go through them would hold up others.
+    pub(super) fn rest(&mut self) {
+        if self.all.len() > RESTS || !self.is_idle() {
+            return;
+        }
+        self.forget_routes();
+        for slot in self.all.iter_mut().flatten() {
+            slot.picks = Vec::new();
+            slot.settlements = Vec::new();
+        }
+        self.touched = Vec::new();
     }
 
     #[inline]

@@ -21,7 +21,7 @@ pub(super) struct ClientKey {
 #[derive(Debug, Default)]
 struct Table {
     /// For each identifier the connection that holds it, then those that wait.
-    claims: HashMap<ClientKey, VecDeque<(u64, Waker)>>,
+    claims: HashMap<Arc<ClientKey>, VecDeque<(u64, Waker)>>,
     next: u64,
 }
 
@@ -44,7 +44,7 @@ pub(super) enum Standing {
 #[derive(Debug)]
 pub(super) struct Claim {
     table: Arc<Mutex<Table>>,
-    pub(super) key: ClientKey,
+    pub(super) key: Arc<ClientKey>,
     number: u64,
 }
 
@@ -53,8 +53,9 @@ impl Claims {
     pub(super) fn claim(&self, key: ClientKey, waker: Waker) -> Claim {
         let mut table = self.0.lock();
         table.next += 1;
-        let number = table.next;
-        let claims = table.claims.entry(key.clone()).or_default();
+        let (number, key) = (table.next, Arc::new(key));
+        // Nearly all identifiers have one connection.
+        let claims = table.claims.entry(Arc::clone(&key)).or_insert_with(|| VecDeque::with_capacity(1));
         claims.iter().for_each(|(_, other)| other.wake_by_ref());
         claims.push_back((number, waker));
         Claim { table: Arc::clone(&self.0), key, number }

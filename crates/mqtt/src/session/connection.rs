@@ -311,6 +311,12 @@ impl Conversation for MqttConnection {
         false
     }
 
+    fn rest(&mut self) {
+        if let Phase::Open(session) = &mut self.state.phase {
+            session.rest();
+        }
+    }
+
     fn end(&mut self, why: End, now: Instant) {
         let state = &mut self.state;
         let failure = match why {

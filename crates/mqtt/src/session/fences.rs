@@ -38,6 +38,13 @@ impl Fences {
         self.waiting.is_empty() && self.answers.is_empty()
     }
 
+    /// Gives back what is kept for the next ones.
+    pub(super) fn rest(&mut self) {
+        if self.is_empty() && self.steps.is_empty() {
+            *self = Self::default();
+        }
+    }
+
     /// The client has forgotten a message of its own.
     pub(super) fn release_id(&mut self, id: PacketId) {
         self.steps.push(Handover::Released(id.get().into()));

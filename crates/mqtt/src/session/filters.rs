@@ -24,14 +24,15 @@ impl Subscription {
     }
 }
 
-/// A level of filters.
+/// A level of filters with wildcards.
 #[derive(Debug, Default)]
 struct Node {
     /// The subscription whose filter ends here.
     own: Option<Subscription>,
     /// The subscription whose filter ends with `#` below this.
     rest: Option<Subscription>,
-    levels: HashMap<Box<str>, Node>,
+    /// In boxes, because a map of one has room for several.
+    levels: HashMap<Box<str>, Box<Node>>,
     /// The level `+`.
     any: Option<Box<Node>>,
 }
@@ -39,10 +40,18 @@ struct Node {
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Filters {
-    root: Node,
-    count: usize,
+    /// Those without wildcards, by the one topic that each matches. Most sessions have no others.
+    exact: HashMap<Box<str>, Subscription>,
+    /// Those with wildcards, level by level.
+    wildcards: Node,
+    /// How many these are.
+    wildcard_count: usize,
     /// The number of the last consumer without a queue.
     directs: u32,
+}
+
+fn has_wildcards(filter: &str) -> bool {
+    filter.contains(['+', '#'])
 }
 
 /// The filters that a message matches.
@@ -169,7 +178,7 @@ impl Node {
 impl Filters {
     /// How many there are.
     pub(super) fn count(&self) -> usize {
-        self.count
+        self.exact.len() + self.wildcard_count
     }
 
     /// A number for a consumer without a queue.
@@ -180,20 +189,26 @@ impl Filters {
 
     /// The subscription with this filter.
     pub(super) fn get(&self, filter: &str) -> Option<&Subscription> {
-        self.root.get(filter)
+        if has_wildcards(filter) { self.wildcards.get(filter) } else { self.exact.get(filter) }
     }
 
     /// Adds a subscription, in place of the one with the same filter. Returns that.
     pub(super) fn put(&mut self, filter: &str, subscription: Subscription) -> Option<Subscription> {
-        let before = self.root.place(filter).replace(subscription);
-        self.count += usize::from(before.is_none());
+        if !has_wildcards(filter) {
+            return self.exact.insert(filter.into(), subscription);
+        }
+        let before = self.wildcards.place(filter).replace(subscription);
+        self.wildcard_count += usize::from(before.is_none());
         before
     }
 
     /// Removes a subscription.
     pub(super) fn remove(&mut self, filter: &str) -> Option<Subscription> {
-        let removed = self.root.remove(Some(filter))?;
-        self.count -= 1;
+        if !has_wildcards(filter) {
+            return self.exact.remove(filter);
+        }
+        let removed = self.wildcards.remove(Some(filter))?;
+        self.wildcard_count -= 1;
         Some(removed)
     }
 
@@ -202,13 +217,17 @@ impl Filters {
     pub(super) fn matching(&self, topic: &str, by: Publisher) -> Matched {
         let mut matched = Matched::default();
         let mut add = |subscription: &Subscription| matched.add(subscription, by);
+        self.exact.get(topic).into_iter().for_each(&mut add);
+        if self.wildcard_count == 0 {
+            return matched;
+        }
         if topic.starts_with('$') {
             let (level, below) = topic.split_once('/').map_or((topic, None), |(level, below)| (level, Some(below)));
-            if let Some(node) = self.root.levels.get(level) {
+            if let Some(node) = self.wildcards.levels.get(level) {
                 node.visit(below, &mut add);
             }
         } else {
-            self.root.visit(Some(topic), &mut add);
+            self.wildcards.visit(Some(topic), &mut add);
         }
         matched
     }
@@ -249,7 +268,7 @@ mod tests {
             assert_eq!(filters.matching(topic, Publisher::Other).qos.is_some(), matches, "{filter} {topic}");
             assert_eq!(filters.get(filter), Some(&subscription(1)));
             assert_eq!(filters.remove(filter), Some(subscription(1)));
-            assert!(filters.root.is_empty() && filters.count() == 0, "{filter}");
+            assert!(filters.wildcards.is_empty() && filters.count() == 0, "{filter}");
             assert_eq!(filters.remove(filter), None);
         }
     }

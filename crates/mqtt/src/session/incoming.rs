@@ -87,6 +87,13 @@ impl Incoming {
         self.known.extend(known);
     }
 
+    /// Gives back what is kept for the next ones.
+    pub(super) fn rest(&mut self) {
+        if self.known.is_empty() && self.pending.is_empty() {
+            (self.known, self.pending) = Default::default();
+        }
+    }
+
     /// PUBREL: the identifier is free again. Returns the reason of its PUBCOMP.
     pub(super) fn release(&mut self, id: PacketId) -> Reason {
         if self.known.remove(&id) { Reason::Success } else { Reason::PacketIdNotFound }

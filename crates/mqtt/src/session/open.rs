@@ -353,6 +353,14 @@ impl Session {
         Ok(())
     }
 
+    /// Gives back what is kept for the next messages.
+    pub(super) fn rest(&mut self) {
+        self.scratch = Scratch::default();
+        self.fences.rest();
+        self.delivering.incoming.rest();
+        self.delivering.outgoing.rest();
+    }
+
     /// Stops a consumer and writes the deliveries that are on their way.
     pub(super) fn cancel(&mut self, tag: &str, output: &mut Output, now: Instant) -> Result<Ticket, Failure> {
         let Self { client, id, delivering, .. } = self;

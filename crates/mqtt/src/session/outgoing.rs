@@ -164,6 +164,15 @@ impl Outgoing {
         }
     }
 
+    /// Gives back what is kept for the next ones.
+    pub(super) fn rest(&mut self) {
+        if self.sent.is_empty() && self.waiting.is_empty() {
+            (self.sent, self.waiting) = Default::default();
+        }
+        self.settled.shrink_to_fit();
+        self.block = PropertyBlock::default();
+    }
+
     /// Takes up the messages at these places, which the client has taken and not completed. Returns
     /// their identifiers, in order.
     pub(super) fn resume<'o>(&'o mut self, taken: &'o BTreeSet<u64>) -> impl Iterator<Item = PacketId> + 'o {

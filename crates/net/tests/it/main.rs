@@ -102,6 +102,18 @@ fn lines_come_back_whole_however_they_are_cut() {
 }
 
 #[test]
+fn a_connection_rests_once_after_its_traffic_and_goes_on_after_that() {
+    let toy = Toy::default();
+    let (_net, address) = start(Settings::default(), std::slice::from_ref(&toy));
+    let mut socket = connect(address);
+    for times in [1, 2] {
+        socket.write_all(b"echo on\n").unwrap();
+        expect(&mut socket, b"on\n");
+        until("a rest", || toy.rested.load(Ordering::SeqCst) == times);
+    }
+}
+
+#[test]
 fn what_a_paused_connection_left_is_offered_again_after_a_wake_from_another_thread() {
     let toy = Toy::default();
     let (_net, address) = start(Settings::default(), std::slice::from_ref(&toy));

@@ -2,7 +2,7 @@
 //! the ways that a driver has to cope with.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,8 @@ pub(crate) struct Toy {
     /// Set by tests to let a paused connection go on, before they call its waker.
     pub(crate) resume: Arc<AtomicBool>,
     pub(crate) wakers: Arc<Mutex<Vec<Waker>>>,
+    /// How often connections rested.
+    pub(crate) rested: Arc<AtomicUsize>,
     /// Connections that do not end when the server wants to go down.
     pub(crate) stubborn: bool,
     /// Connections start unauthenticated, and the line `login` changes that.
@@ -162,6 +164,10 @@ impl Connection for ToyConnection {
 
     fn doing(&self) -> Doing<'_> {
         Doing { user: &self.user, vhost: "toys", last: self.last }
+    }
+
+    fn rest(&mut self) {
+        self.toy.rested.fetch_add(1, Ordering::SeqCst);
     }
 
     fn close(&mut self, reason: CloseReason, _: Instant) {

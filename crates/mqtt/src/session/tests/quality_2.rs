@@ -40,6 +40,35 @@ fn a_message_goes_through_all_steps_once() {
     assert_eq!(subscriber.heard(), ["PUBLISH 2 t 2"]);
 }
 
+/// What a connection gives back while it rests is nothing that later packets are about.
+#[test]
+fn a_message_goes_through_all_steps_over_rests() {
+    let scene = Scene::new();
+    let (mut publisher, mut subscriber) = (scene.v5("p"), scene.v5("s"));
+    subscriber.subscribe("t/+", QoS::ExactlyOnce);
+    subscriber.subscribe("t/0", QoS::AtMostOnce);
+    assert_eq!(subscriber.heard(), ["SUBACK 0x02", "SUBACK 0x00"]);
+    for number in [1, 2] {
+        publisher.driver.rest();
+        subscriber.driver.rest();
+        let (qos, id, payload) = (QoS::ExactlyOnce, PacketId::new(5), &b"x"[..]);
+        publisher.publish_with(Publish { qos, id, topic: "t/1", payload, ..Publish::default() });
+        publisher.driver.rest();
+        assert_eq!(publisher.heard(), ["PUBREC 5 success"]);
+        publisher.driver.rest();
+        publisher.answer(Packet::PubRel, 5, Reason::Success);
+        assert_eq!(publisher.heard(), ["PUBCOMP 5 success"]);
+        subscriber.driver.rest();
+        assert_eq!(subscriber.heard(), [format!("PUBLISH {number} t/1 x")]);
+        subscriber.driver.rest();
+        subscriber.answer(Packet::PubRec, number, Reason::Success);
+        subscriber.driver.rest();
+        assert_eq!(subscriber.heard(), [format!("PUBREL {number} success")]);
+        subscriber.driver.rest();
+        subscriber.answer(Packet::PubComp, number, Reason::Success);
+    }
+}
+
 /// [MQTT-4.4.0-1]
 #[test]
 fn a_session_goes_on_where_it_was_interrupted() {
