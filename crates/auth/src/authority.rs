@@ -16,6 +16,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use parking_lot::RwLock;
 
+use crate::asking::About;
 use crate::identity::Question;
 use crate::login::{Job, LoginCounts, Logins, People, Plan};
 use crate::members::Members;
@@ -94,7 +95,7 @@ impl Authority {
     /// # Errors
     /// When the Argon2 implementation refuses the built-in parameters, which no input can cause.
     pub fn new(settings: AuthoritySettings) -> Result<Self, PasswordError> {
-        let people = People::default();
+        let people = People { asking: settings.plan.asking(), ..People::default() };
         *people.loopback.write() = settings.loopback_users;
         Ok(Self {
             people: people.clone(),
@@ -357,10 +358,10 @@ impl Authority {
     /// # Errors
     /// When it may not.
     pub fn enter(&self, identity: &Identity, vhost: &str) -> Result<(), Denied> {
-        let may_enter = match identity.grant() {
+        let may_enter = identity.decided(vhost, About::Vhost).unwrap_or_else(|| match identity.grant() {
             Some(grant) => grant.scopes.enters(vhost) || roles_enter(&self.people.users.read(), &grant.scopes, vhost),
             None => enters(&self.people.users.read(), identity.user(), vhost),
-        };
+        });
         match may_enter || identity.is_operator() {
             true => Ok(()),
             false => Err(Denied::Vhost { vhost: vhost.into(), user: identity.user().into() }),
@@ -401,6 +402,9 @@ impl Authority {
     /// Asks the grant of an identity, or else the rules of its user, and keeps a decision.
     fn grants(&self, identity: &Identity, asked: Question<'_>, resource: Resource<'_>) -> bool {
         let Question { vhost, right, .. } = asked;
+        if let Some(allows) = identity.decided(vhost, About::Resource(resource, right)) {
+            return allows;
+        }
         if let Some(grant) = identity.grant() {
             let users = self.people.users.read();
             let generation = self.generation.load(Ordering::Acquire);
@@ -485,7 +489,7 @@ impl Authority {
         right: Right,
     ) -> Result<(), Denied> {
         let who = (identity.actor(), &self.expansions);
-        let allows = match identity.grant() {
+        let here = || match identity.grant() {
             Some(grant) => {
                 let by_role = |users: &Users| roles_allow_key(users, &grant.scopes, who, (vhost, exchange), key, right);
                 grant.scopes.allows_key(vhost, exchange, key, right) || by_role(&self.people.users.read())
@@ -496,7 +500,7 @@ impl Authority {
                 TopicRule::of(&users, who, (vhost, exchange), key, right).allows()
             }
         };
-        if allows {
+        if identity.decided(vhost, About::Topic { exchange, key, right }).unwrap_or_else(here) {
             return Ok(());
         }
         Err(Denied::Topic {
@@ -515,6 +519,9 @@ impl Authority {
 
     /// The rule by which [`Authority::authorize`] decides for an identity.
     pub fn explain_identity(&self, identity: &Identity, vhost: &str, resource: Resource<'_>, right: Right) -> Ruling {
+        if let Some(allows) = identity.decided(vhost, About::Resource(resource, right)) {
+            return Ruling::Elsewhere { allows };
+        }
         let Some(grant) = identity.grant() else { return self.explain(identity.user(), vhost, resource, right) };
         match grant.scopes.find(vhost, resource, right) {
             Some(scope) => Ruling::Scope(scope.to_owned()),

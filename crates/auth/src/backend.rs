@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use ring::hmac;
 
-use crate::{Scopes, Tags};
+use crate::asking::Asking;
+use crate::{Judge, Scopes, Tags};
 
 /// Answers that are kept at once.
 const KEPT: usize = 10_000;
@@ -37,6 +38,12 @@ pub trait Backend: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// When it does not let the user in.
     fn ask(&self, credentials: Credentials<'_>) -> Result<Vouched, No>;
+
+    /// Who decides about each operation of the users that it lets in. `None`: what they may do is
+    /// in their grant.
+    fn judge(&self) -> Option<Arc<dyn Judge>> {
+        None
+    }
 }
 
 /// What a client shows.
@@ -107,6 +114,16 @@ pub enum RightsOf {
 }
 
 impl Step {
+    /// Who decides about the operations of those that it lets in, if a program elsewhere does.
+    pub(crate) fn asking(&self, keep_answers: Duration) -> Option<Arc<Asking>> {
+        match self {
+            Self::Elsewhere { backend, rights: RightsOf::Backend } => {
+                Some(Arc::new(Asking::new(backend.judge()?, backend.name(), keep_answers)))
+            }
+            Self::Elsewhere { .. } | Self::Internal => None,
+        }
+    }
+
     /// Whether the users of this broker say who one is, or what one may do.
     pub(crate) fn asks_own_users(&self) -> bool {
         matches!(self, Self::Internal | Self::Elsewhere { rights: RightsOf::Internal, .. })

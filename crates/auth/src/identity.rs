@@ -3,10 +3,12 @@
 //! The decisions are valid for one generation of the [`crate::Authority`]. Any change of a user
 //! starts a new one, so a withdrawn right is gone at the next operation.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
+use crate::asking::{About, Asked, Asking};
 use crate::backend::Grant;
 use crate::{Actor, PasswordHash, ResourceKind, Right, Spelling, Tags};
 
@@ -23,6 +25,8 @@ pub struct Identity {
     /// What its client is called.
     client: Option<Arc<str>>,
     spelling: Spelling,
+    /// Who decides about what it does, and where it has come from; `None` if that is known here.
+    asking: Option<(Arc<Asking>, IpAddr)>,
     granted: Mutex<Granted>,
 }
 
@@ -90,14 +94,15 @@ pub(crate) struct Question<'a> {
 impl Clone for Identity {
     fn clone(&self) -> Self {
         let (proof, client, spelling) = (self.proof.clone(), self.client.clone(), self.spelling);
-        Self { proof, client, spelling, ..Self::new(Arc::clone(&self.user), self.tags.clone()) }
+        let asking = self.asking.clone();
+        Self { proof, client, spelling, asking, ..Self::new(Arc::clone(&self.user), self.tags.clone()) }
     }
 }
 
 impl Identity {
     pub(crate) fn new(user: Arc<str>, tags: Tags) -> Self {
         let (proof, spelling) = (Proof::Name, Spelling::Letters);
-        Self { user, tags, proof, client: None, spelling, granted: Mutex::default() }
+        Self { user, tags, proof, client: None, spelling, asking: None, granted: Mutex::default() }
     }
 
     /// A user that has shown the password of this hash.
@@ -109,6 +114,29 @@ impl Identity {
     pub(crate) fn by_grant(grant: Arc<Grant>) -> Self {
         let (user, tags) = (Arc::clone(&grant.user), grant.tags.clone());
         Self { proof: Proof::Grant(Arc::new(RwLock::new(grant))), ..Self::new(user, tags) }
+    }
+
+    /// The same user from this address, whose operations a program elsewhere decides about.
+    pub(crate) fn decided_by(self, asking: Arc<Asking>, from: IpAddr) -> Self {
+        Self { asking: Some((asking, from)), ..self }
+    }
+
+    /// Whether a program elsewhere decides about each of its operations: to ask for a right may
+    /// wait.
+    pub fn is_decided_elsewhere(&self) -> bool {
+        self.asking.is_some()
+    }
+
+    /// What that program says; `None` if there is none.
+    pub(crate) fn decided(&self, vhost: &str, about: About<'_>) -> Option<bool> {
+        let (asking, from) = self.asking.as_ref()?;
+        let asked = Asked { actor: self.actor(), tags: &self.tags, from: *from, vhost, about };
+        Some(asking.allows(&asked))
+    }
+
+    /// How long what is decided elsewhere counts; `None` if it is decided here.
+    pub fn decisions_last(&self) -> Option<std::time::Duration> {
+        self.asking.as_ref().map(|(asking, _)| asking.keeps_for())
     }
 
     /// The hash of the password that it has shown.

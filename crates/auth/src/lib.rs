@@ -4,8 +4,9 @@
 //! [`Authority`] holds all users in memory and answers the two questions that a session asks. Is
 //! this password right ([`Authority::login`])? May this identity do that ([`Authority::authorize`],
 //! which every operation of every protocol passes)? The crate does no I/O; the clock and all
-//! randomness come in as arguments.
+//! randomness come in as arguments. Only answers from elsewhere are dated here.
 
+mod asking;
 mod authority;
 mod backend;
 mod identity;
@@ -23,6 +24,7 @@ mod throttle;
 mod topic;
 mod user;
 
+pub use asking::{About, Asked, Judge};
 pub use authority::{Authority, AuthoritySettings};
 pub use backend::{Backend, Credentials, Grant, No, RightsOf, Step, Vouched};
 pub use identity::{Identity, NotRenewed};
@@ -36,3 +38,5 @@ pub use sign_on::{Journey, SignOn};
 pub use throttle::FailureLimits;
 pub use topic::{Actor, Spelling, TopicPattern, TopicPermission};
 pub use user::{Tags, User, UserError, UserLimits, shown_name};
+/// Whether questions about rights may wait now: they ask a program elsewhere then.
+pub use wire::waiting;

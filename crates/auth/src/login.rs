@@ -22,6 +22,7 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use parking_lot::{Condvar, Mutex, RwLock};
 use wire::InTurn;
 
+use crate::asking::Asking;
 use crate::backend::{self, Answers, Credentials, Grant, No, RightsOf, Step};
 use crate::password::{MAX_PASSWORD, Work};
 use crate::throttle::{Attempt, Standing, Throttle, Verdict};
@@ -95,6 +96,11 @@ impl Login {
     pub fn take(&self) -> Option<Result<Identity, Refusal>> {
         self.outcome.lock().take()
     }
+
+    /// Whether the outcome is there, and lets in a user whose rights are decided elsewhere.
+    pub fn is_decided_elsewhere(&self) -> bool {
+        matches!(&*self.outcome.lock(), Some(Ok(identity)) if identity.is_decided_elsewhere())
+    }
 }
 
 /// One password or token to check.
@@ -130,6 +136,8 @@ impl Waiting {
 pub(crate) struct People {
     pub(crate) users: Arc<RwLock<BTreeMap<Arc<str>, User>>>,
     pub(crate) loopback: Arc<RwLock<BTreeSet<String>>>,
+    /// Who decides about operations, for each backend that does.
+    pub(crate) asking: Arc<[Arc<Asking>]>,
 }
 
 impl People {
@@ -146,7 +154,14 @@ impl People {
             return Err(Refusal::NotLoopback);
         }
         match rights {
-            RightsOf::Backend => Ok(Identity::by_grant(grant)),
+            RightsOf::Backend => {
+                let asking = self.asking.iter().find(|asking| asking.backend == grant.backend).cloned();
+                let identity = Identity::by_grant(grant);
+                Ok(match asking {
+                    Some(asking) => identity.decided_by(asking, from.to_canonical()),
+                    None => identity,
+                })
+            }
             RightsOf::Internal => {
                 let users = self.users.read();
                 let (name, user) = users.get_key_value(&*grant.user).ok_or(Refusal::NoRights)?;
@@ -458,6 +473,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Who decides about operations, for each backend that does.
+    pub(crate) fn asking(&self) -> Arc<[Arc<Asking>]> {
+        self.steps.iter().filter_map(|step| step.asking(self.keep_answers)).collect()
+    }
+
     /// The users of this broker alone, and one thread.
     pub fn internal() -> Self {
         Self {
@@ -532,6 +552,7 @@ impl Logins {
     /// Forgets all answers: every backend is asked again.
     pub(crate) fn forget_answers(&self) {
         self.shared.answers.forget();
+        self.shared.people.asking.iter().for_each(|asking| asking.forget());
     }
 
     pub(crate) fn counts(&self) -> LoginCounts {

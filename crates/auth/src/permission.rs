@@ -65,7 +65,7 @@ impl<'a> Resource<'a> {
     }
 
     /// The name that patterns are matched against and that messages show.
-    pub(crate) fn checked_name(&self) -> &'a str {
+    pub fn checked_name(&self) -> &'a str {
         match self.kind {
             ResourceKind::Exchange if self.name.is_empty() => "amq.default",
             _ => self.name,

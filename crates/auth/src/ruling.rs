@@ -171,6 +171,11 @@ pub enum Ruling {
     },
     /// A scope that a backend elsewhere gives is about it.
     Scope(String),
+    /// A program elsewhere decides about each operation, and has said so.
+    Elsewhere {
+        /// What it says.
+        allows: bool,
+    },
     /// The pattern is not found in the name.
     Refused {
         /// The pattern.
@@ -183,7 +188,7 @@ pub enum Ruling {
 impl Ruling {
     /// Whether the operation is allowed.
     pub fn allows(&self) -> bool {
-        matches!(self, Self::Free | Self::Granted { .. } | Self::Scope(_))
+        matches!(self, Self::Free | Self::Granted { .. } | Self::Scope(_) | Self::Elsewhere { allows: true })
     }
 }
 

@@ -1,5 +1,6 @@
 //! From a peer's credentials to a client of the broker, and the lines of the audit log about that.
 
+use std::cell::Cell;
 use std::task::Waker;
 use std::time::Instant;
 
@@ -7,7 +8,7 @@ use auth::sasl::Mechanism;
 use auth::{Identity, Login, Refusal, shown_name};
 use broker::{Broker, Client, Error, Table, Terms};
 use tracing::field::{Empty, display};
-use wire::Peer;
+use wire::{Peer, waiting};
 
 /// How lines of the audit log about one protocol read.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub struct Entrance<'c> {
     pub waker: &'c Waker,
     /// The words of its protocol.
     pub words: &'static Words,
+    /// See [`crate::Line`].
+    pub(crate) may_wait: &'c Cell<bool>,
 }
 
 /// What a client asks for when it has logged in.
@@ -148,8 +151,14 @@ impl PendingLogin {
         &self.user
     }
 
-    /// The outcome, once it is known. A refusal is in the audit log then.
+    /// The outcome, once it is known. A refusal is in the audit log then. A user whose rights are
+    /// decided elsewhere is let in where the connection may wait for that.
     pub fn take(&self, entrance: Entrance<'_>) -> Option<Result<Identity, Refusal>> {
+        if self.login.is_decided_elsewhere() && !waiting::is_allowed() {
+            entrance.may_wait.set(true);
+            entrance.waker.wake_by_ref();
+            return None;
+        }
         let outcome = self.login.take()?;
         if let Err(refusal) = &outcome {
             self.note_refusal(refusal, entrance);

@@ -4,11 +4,12 @@
 //! A protocol takes frames and writes events ([`Conversation`]); [`Turns`] makes that the driver's
 //! contract ([`Connection`]). Nothing is taken while the peer leaves too many answers unread.
 
+use std::cell::Cell;
 use std::task::Waker;
 use std::time::Instant;
 
 use broker::{Broker, Client, Flow};
-use wire::{CloseReason, Connection, Doing, Output, Peer, ReadState};
+use wire::{CloseReason, Connection, Doing, Output, Peer, ReadState, waiting};
 
 use crate::entrance::{Entrance, Words};
 use crate::keep_alive::{Due, KeepAlive};
@@ -35,17 +36,20 @@ pub struct Line {
     words: &'static Words,
     /// User and vhost of the client that has left.
     was: Option<(Box<str>, Box<str>)>,
+    /// A program elsewhere decides about the user's operations. Set at the log-in.
+    may_wait: Cell<bool>,
 }
 
 impl Line {
     /// A connection that has received nothing and must be open by `phase_ends`.
     pub fn new(peer: Peer, waker: Waker, words: &'static Words, phase_ends: Instant, now: Instant) -> Self {
-        Self { peer, waker, keep_alive: KeepAlive::none(now), phase_ends: Some(phase_ends), words, was: None }
+        let (keep_alive, phase_ends, may_wait) = (KeepAlive::none(now), Some(phase_ends), Cell::new(false));
+        Self { peer, waker, keep_alive, phase_ends, words, was: None, may_wait }
     }
 
     /// The peer on its way to the broker.
     pub fn entrance<'c>(&'c self, broker: &'c Broker) -> Entrance<'c> {
-        Entrance { broker, peer: &self.peer, waker: &self.waker, words: self.words }
+        Entrance { broker, peer: &self.peer, waker: &self.waker, words: self.words, may_wait: &self.may_wait }
     }
 
     /// Remembers whose connection it was, for the log; its client ends.
@@ -83,8 +87,10 @@ impl View<'_> {
         matches!(self.state, ReadState::Read | ReadState::Handshake) && self.output.answers() <= UNREAD_ANSWERS
     }
 
+    /// A question that had to wait ends the turn, too: the answers so far go out, and signs of
+    /// life.
     fn is_turn_full(&self) -> bool {
-        self.client.is_some_and(Client::is_turn_full)
+        self.client.is_some_and(Client::is_turn_full) || (self.line.may_wait.get() && waiting::has_waited())
     }
 
     fn reads(&self) -> bool {
@@ -236,6 +242,10 @@ impl<C: Conversation> Connection for Turns<C> {
     fn read_state(&self) -> ReadState {
         let view = self.0.view();
         if view.is_over() || view.reads() { view.state } else { ReadState::Pause }
+    }
+
+    fn may_wait(&self) -> bool {
+        self.0.view().line.may_wait.get()
     }
 
     fn doing(&self) -> Doing<'_> {

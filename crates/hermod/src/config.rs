@@ -318,7 +318,13 @@ mod tests {
     /// Values that a setting does not take whose text has a shape of its own.
     fn misshapen(name: &str) -> [&'static str; 10] {
         match name {
-            "auth_oauth2.issuer" | "auth_oauth2.jwks_uri" | "auth_oauth2.redirect_uri" | "auth_http.user_path" => [
+            "auth_oauth2.issuer"
+            | "auth_oauth2.jwks_uri"
+            | "auth_oauth2.redirect_uri"
+            | "auth_http.user_path"
+            | "auth_http.vhost_path"
+            | "auth_http.resource_path"
+            | "auth_http.topic_path" => [
                 "x",
                 "a.example/auth",
                 "//a.example",
@@ -364,7 +370,7 @@ mod tests {
                 count += 1;
             }
         }
-        assert_eq!(count, 60, "each of the settings above is there");
+        assert_eq!(count, 90, "each of the settings above is there");
     }
 
     /// Each error says where the value is, what is wrong with it, and what would be right. A word

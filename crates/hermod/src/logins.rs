@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use auth::{Plan, RightsOf, SignOn, Step};
-use backends::Web;
-use backends::http::Http;
+use backends::http::{Http, RightsPaths};
 use backends::ldap::{Account, Directory, Entry, Groups, Ldap};
 use backends::oauth2::{CodeClient, CodeGrant, KeysFrom, OAuth2, Reading};
+use backends::{Address, Web};
 
 use crate::config::{self, Asked, HttpBackend, Settings};
 use crate::exit::{Exit, Failure};
@@ -20,7 +20,7 @@ pub(crate) fn plan(settings: &Settings) -> Result<Plan, Failure> {
     let backends = &settings.backends;
     let step = |asked: &Asked| match *asked {
         Asked::Internal => Ok(Step::Internal),
-        Asked::Http => Ok(Step::Elsewhere { backend: Arc::new(service(&backends.http)?), rights: RightsOf::Internal }),
+        Asked::Http(rights) => Ok(Step::Elsewhere { backend: Arc::new(service(&backends.http, rights)?), rights }),
         Asked::OAuth2(rights) => Ok(Step::Elsewhere { backend: Arc::new(oauth2(&backends.oauth2)?), rights }),
         Asked::Ldap(rights) => Ok(Step::Elsewhere { backend: Arc::new(ldap(&backends.ldap)?), rights }),
     };
@@ -33,11 +33,26 @@ pub(crate) fn plan(settings: &Settings) -> Result<Plan, Failure> {
     })
 }
 
-fn service(settings: &HttpBackend) -> Result<Http, Failure> {
+fn service(settings: &HttpBackend, rights: RightsOf) -> Result<Http, Failure> {
     let wrong = |name: &str, what: &str| Exit::Config.because(format!("auth_http.{name}: {what}"));
     let users = settings.user_path.clone().ok_or_else(|| wrong("user_path", "there is no service"))?;
-    Http::new(users, settings.method, settings.ca.as_deref(), settings.timeout)
-        .map_err(|what| wrong("https.cacertfile", &what))
+    let service = Http::new(users, settings.method, settings.ca.as_deref(), settings.timeout)
+        .map_err(|what| wrong("https.cacertfile", &what))?;
+    if rights == RightsOf::Internal {
+        return Ok(service);
+    }
+    let path = |name: &str, path: &Option<Address>| path.clone().ok_or_else(|| wrong(name, "there is no service"));
+    Ok(service.with_rights(RightsPaths {
+        vhost: path("vhost_path", &settings.vhost_path)?,
+        resource: path("resource_path", &settings.resource_path)?,
+        topic: path("topic_path", &settings.topic_path)?,
+    }))
+}
+
+/// Threads for connections that may wait for a web service; none if none is asked about rights.
+pub(crate) fn aside_threads(settings: &Settings) -> usize {
+    let asks = settings.backends.order.contains(&Asked::Http(RightsOf::Backend));
+    if asks { usize::try_from(settings.backends.threads).unwrap_or(1) } else { 0 }
 }
 
 fn oauth2(settings: &config::OAuth2) -> Result<OAuth2, Failure> {

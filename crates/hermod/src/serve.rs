@@ -524,6 +524,7 @@ fn net_settings(settings: &Settings) -> net::Settings {
         // themselves.
         input_limit: size(limits.frame_max) + INPUT_SLACK,
         spin: settings.io.spin,
+        aside_threads: logins::aside_threads(settings),
         ..net::Settings::default()
     }
 }

@@ -192,5 +192,6 @@ async fn off_the_loop<T: Send + 'static>(
     work: impl FnOnce(&Source) -> T + Send + 'static,
 ) -> Result<T, Failure> {
     let there = Arc::clone(source);
+    let kind = if asker.identity().is_decided_elsewhere() { Work::Elsewhere } else { kind };
     source.pool.run(kind, asker.user(), move || work(&there)).await.map_err(Failure::failed)
 }

@@ -5,6 +5,7 @@ use std::thread::park;
 use std::time::Instant;
 
 use auth::shown::extract;
+use auth::waiting;
 use broker::{
     Awaited, Client, Confirm, Error, Event, Fetch, Outcome, Properties, Publish, QueueSpec, SessionId, Settling, Table,
     Tags, Unroutable,
@@ -174,8 +175,12 @@ impl Source {
             unroutable: Unroutable::Tell,
             ..encoded
         };
+        if client.identity().is_decided_elsewhere() {
+            // What a will needs is what a publish needs. In a turn nothing may wait.
+            client.check_will(&publish)?;
+        }
         let turn = self.pool.turn();
-        client.publish(session, publish)?;
+        waiting::forbidden(|| client.publish(session, publish))?;
         client.flush(Instant::now());
         drop(turn);
         let (mut stopped, mut ended) = (None, None);
@@ -208,6 +213,10 @@ impl Source {
     /// would end.
     fn fetch_by(&self, client: &mut Client, session: SessionId, fetching: &Fetching) -> Result<Vec<Fetched>, Refused> {
         let (mut fetched, mut bytes) = (Vec::new(), 0);
+        if client.identity().is_decided_elsewhere() {
+            // It asks for the right to read, too. In a turn nothing may wait.
+            client.check_queue(&fetching.queue, Instant::now())?;
+        }
         let mut turn = Some(self.pool.turn());
         while (fetched.len() as u64) < fetching.count && bytes < MOST_BYTES {
             if client.is_turn_full() {
@@ -216,17 +225,14 @@ impl Source {
             }
             turn.get_or_insert_with(|| self.pool.turn());
             let mut found = None;
-            let outcome = client.get(
-                session,
-                &fetching.queue,
-                Settling::Manual,
-                Instant::now(),
-                &mut |delivery, remaining| {
-                    let message = delivery.message;
-                    bytes += message.body().len() + message.properties().len() + message.routing_key().len() + EACH;
-                    found = Some(self.read(delivery, remaining));
-                },
-            )?;
+            let mut read = |delivery: &broker::Delivery<'_>, remaining| {
+                let message = delivery.message;
+                bytes += message.body().len() + message.properties().len() + message.routing_key().len() + EACH;
+                found = Some(self.read(delivery, remaining));
+            };
+            let queue = &fetching.queue;
+            let get = || client.get(session, queue, Settling::Manual, Instant::now(), &mut read);
+            let outcome = waiting::forbidden(get)?;
             match outcome {
                 Fetch::Message => {}
                 Fetch::Empty => break,

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use auth::waiting;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The kind of work.
@@ -23,20 +24,22 @@ pub(crate) enum Work {
     List,
     /// A change, which waits for the disk.
     Change,
+    /// Any work for a user whose rights a program elsewhere decides about: it may wait for that.
+    Elsewhere,
 }
 
 /// Places of each kind, and how many of them one user may have.
-const PLACES: [(usize, usize); 3] = [(8, 4), (2, 1), (48, 16)];
+const PLACES: [(usize, usize); 4] = [(8, 4), (2, 1), (48, 16), (8, 2)];
 /// Connections that the control socket serves at a time. Each has a thread, because most answers
 /// wait for the disk or grow with the number of objects.
 pub(crate) const OF_CONTROL: usize = 8;
 /// Threads for all places, one for strangers' figures, and those of the control socket.
-pub(crate) const THREADS: usize = 8 + 2 + 48 + 1 + OF_CONTROL;
+pub(crate) const THREADS: usize = 8 + 2 + 48 + 8 + 1 + OF_CONTROL;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    kinds: [Kind; 3],
+    kinds: [Kind; 4],
     turn: Mutex<()>,
     turns: AtomicU64,
 }
@@ -91,7 +94,7 @@ impl Pool {
     ) -> Result<T, String> {
         let entered = self.kinds[kind as usize].enter(user).await.ok_or("the server ends")?;
         let done = tokio::task::spawn_blocking(move || {
-            let done = work();
+            let done = if kind == Work::Elsewhere { waiting::allowed(work) } else { work() };
             drop(entered);
             done
         });

@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use wire::{Peer, Subnet, seen_through};
 
+use crate::aside::Aside;
 use crate::drive::drive;
 use crate::handshake::Handshakes;
 use crate::heavy::Heavy;
@@ -35,6 +36,8 @@ pub(crate) struct Acceptor {
     pub(crate) handshakes: Arc<Handshakes>,
     /// The connections of all listeners share the threads.
     pub(crate) heavy: Arc<Heavy>,
+    /// Where connections may wait for a program elsewhere, if some may.
+    pub(crate) aside: Option<Arc<Aside>>,
     /// How many connections this listener may have, and the places that are free; `None` if only
     /// the limits of all listeners count.
     pub(crate) places: Option<(usize, Arc<Semaphore>)>,
@@ -134,8 +137,8 @@ impl Acceptor {
         let peer = Peer { remote, local, encrypted: false, certified_user: Some(user.into()) };
         let registration =
             self.registry.admit(peer, Instant::now()).map_err(|refusal| io::Error::other(refusal.to_string()))?;
-        let (handshakes, heavy) = (self.handshakes.clone(), self.heavy.clone());
-        tokio::spawn(drive(socket, handshakes, registration, self.settings.clone(), heavy));
+        let (handshakes, threads) = (self.handshakes.clone(), (self.heavy.clone(), self.aside.clone()));
+        tokio::spawn(drive(socket, handshakes, registration, self.settings.clone(), threads));
         Ok(())
     }
 
@@ -152,8 +155,8 @@ impl Acceptor {
             Ok(registration) => {
                 self.tune(&socket);
                 tracing::debug!(connection = registration.listed.id(), peer = %remote, "connection accepted");
-                let (handshakes, heavy) = (self.handshakes.clone(), self.heavy.clone());
-                let driven = drive(socket, handshakes, registration, self.settings.clone(), heavy);
+                let (handshakes, threads) = (self.handshakes.clone(), (self.heavy.clone(), self.aside.clone()));
+                let driven = drive(socket, handshakes, registration, self.settings.clone(), threads);
                 match place {
                     None => drop(tokio::spawn(driven)),
                     Some(place) => drop(tokio::spawn(async move {

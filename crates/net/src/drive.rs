@@ -5,16 +5,19 @@
 //! yields, so that the others run. Reading goes on while the kernel refuses output: how much may
 //! wait is the protocol's business, for how long is ours.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
-use wire::{CloseReason, Connection, Doing, Peer, ReadState};
+use tokio::sync::oneshot;
+use wire::{CloseReason, Connection, Doing, Output, Peer, ReadState};
 
+use crate::aside::{Acts, Aside, Talk};
 use crate::detect::Opened;
 use crate::flush::{Flushed, poll_flush};
 use crate::handshake::Handshakes;
@@ -116,7 +119,7 @@ pub(crate) async fn drive(
     handshakes: Arc<Handshakes>,
     registration: Registration,
     settings: Arc<Settings>,
-    heavy: Arc<Heavy>,
+    (heavy, aside): (Arc<Heavy>, Option<Arc<Aside>>),
 ) {
     let listed = registration.listed.clone();
     poll_fn(|cx| {
@@ -137,12 +140,15 @@ pub(crate) async fn drive(
     let end = match catch_unwind(AssertUnwindSafe(accept)) {
         Err(_) => End::Panicked,
         Ok(connection) => {
-            let mut drive = Drive::new(&mut socket, &registration, &settings, connection, input, Place::new(heavy));
+            let fresh = !input.is_empty();
+            let talk = Talk { connection, input, fresh };
+            let mut drive = Drive::new(&mut socket, &registration, &settings, talk, (Place::new(heavy), aside));
             let end = poll_fn(|cx| {
                 // What a panic leaves half-done is dropped with the connection right after.
                 catch_unwind(AssertUnwindSafe(|| drive.poll(cx))).unwrap_or(Poll::Ready(End::Panicked))
             })
             .await;
+            drive.leave().await;
             owner = Owner::of(&drive);
             // The broker's side ends here, before the socket lingers.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(drive)));
@@ -164,14 +170,15 @@ struct Drive<'a> {
     registration: &'a Registration,
     listed: &'a Listed,
     settings: &'a Settings,
-    connection: Box<dyn Connection>,
-    input: Input,
+    talk: Talk,
     /// Where it stands if there is too much to do for all.
     place: Place,
+    /// The threads that it may wait on, if some connections may.
+    aside: Option<Arc<Aside>>,
+    /// It is on one of those. What is in `talk` stands in for it until it is back.
+    away: Option<oneshot::Receiver<Talk>>,
     /// The peer has authenticated.
     established: bool,
-    /// The protocol has not yet refused what waits in `input`: offer it before reading more.
-    fresh: bool,
     /// The last `wake` may have left something: call it again once its output is written.
     woken: bool,
     /// Since when the kernel has taken none of the output.
@@ -186,21 +193,19 @@ impl<'a> Drive<'a> {
         socket: &'a mut Stream,
         registration: &'a Registration,
         settings: &'a Settings,
-        connection: Box<dyn Connection>,
-        input: Input,
-        place: Place,
+        talk: Talk,
+        (place, aside): (Place, Option<Arc<Aside>>),
     ) -> Self {
-        let fresh = !input.is_empty();
         Self {
             socket,
             registration,
             listed: &registration.listed,
             settings,
-            connection,
-            input,
+            talk,
             place,
+            aside,
+            away: None,
             established: false,
-            fresh,
             woken: false,
             stalled: None,
             busy: Some(Instant::now()),
@@ -260,7 +265,7 @@ impl<'a> Drive<'a> {
     fn tell_long(&self, took: Duration, moved: usize) {
         self.registration.count_long_turn();
         let (connection, peer, protocol) = (self.listed.id(), self.listed.peer().remote, self.listed.protocol());
-        let (milliseconds, Doing { user, vhost, last }) = (took.as_millis(), self.connection.doing());
+        let (milliseconds, Doing { user, vhost, last }) = (took.as_millis(), self.talk.connection.doing());
         tracing::warn!(
             connection, %peer, protocol, user, vhost, last, milliseconds, moved,
             "other connections had to wait: what this one asked for took long"
@@ -269,24 +274,42 @@ impl<'a> Drive<'a> {
 
     /// One turn. True when there may be more to do at once.
     fn turn(&mut self, budget: &mut Budget, now: Instant, cx: &mut Context<'_>) -> Result<bool, End> {
-        let acted = self.take_orders(now)? | self.run_timers(now)?;
-        let took = self.take_input(budget, now, cx)?;
+        let acted = match &self.aside {
+            None => self.act(budget, now, cx)?,
+            Some(aside) => {
+                let aside = aside.clone();
+                match self.poll_back(now, cx)? {
+                    Poll::Pending => return Ok(false),
+                    // What it has answered goes out before it is handed more.
+                    Poll::Ready(true) => true,
+                    Poll::Ready(false) if !self.talk.connection.may_wait() => self.act(budget, now, cx)?,
+                    Poll::Ready(false) if self.hand_over(&aside, budget, now, cx)? => return Ok(true),
+                    Poll::Ready(false) => false,
+                }
+            }
+        };
         let wrote = self.write_output(budget, now, cx)?;
         self.count_buffers();
-        let written = self.connection.output().is_empty() && self.stalled.is_none();
-        match self.connection.read_state() {
+        let written = self.talk.connection.output().is_empty() && self.stalled.is_none();
+        match self.talk.connection.read_state() {
             ReadState::Closed if written => return Err(End::Finished),
             ReadState::Answered if written => return Err(End::Answered),
             ReadState::GivenUp => return Err(End::GivenUp),
             ReadState::Read if !self.established => {
                 self.established = true;
                 self.registration.established();
-                self.input.trust(self.settings.input_limit);
+                self.talk.input.trust(self.settings.input_limit);
                 self.socket.trust();
             }
             _ => {}
         }
-        Ok(acted | took | wrote)
+        Ok(acted | wrote)
+    }
+
+    /// What was ordered, what is due and what has arrived. True if that was something.
+    fn act(&mut self, budget: &mut Budget, now: Instant, cx: &mut Context<'_>) -> Result<bool, End> {
+        let acted = self.take_orders(now)? | self.run_timers(now)?;
+        Ok(acted | self.take_input(budget, now, cx)?)
     }
 
     fn take_orders(&mut self, now: Instant) -> Result<bool, End> {
@@ -295,70 +318,147 @@ impl<'a> Drive<'a> {
             return Err(End::Cut);
         }
         if orders.close() {
-            self.connection.close(self.listed.reason(), now);
+            self.talk.connection.close(self.listed.reason(), now);
         }
         if orders.wake() || self.woken {
             self.woken = true;
-            self.connection.wake(now);
+            self.talk.connection.wake(now);
         }
         let acted = orders.close() || self.woken;
-        self.fresh |= acted && !self.input.is_empty();
+        self.talk.fresh |= acted && !self.talk.input.is_empty();
         Ok(acted)
     }
 
     fn run_timers(&mut self, now: Instant) -> Result<bool, End> {
-        if self.stalled.is_some_and(|since| now >= since + self.settings.write_timeout) {
-            return Err(End::SlowReader);
-        }
-        if self.connection.deadline().is_none_or(|deadline| now < deadline) {
+        self.check_reader(now)?;
+        if self.talk.connection.deadline().is_none_or(|deadline| now < deadline) {
             return Ok(false);
         }
-        self.connection.tick(now);
-        self.fresh |= !self.input.is_empty();
+        self.talk.connection.tick(now);
+        self.talk.fresh |= !self.talk.input.is_empty();
         Ok(true)
+    }
+
+    fn check_reader(&self, now: Instant) -> Result<(), End> {
+        let is_slow = self.stalled.is_some_and(|since| now >= since + self.settings.write_timeout);
+        if is_slow { Err(End::SlowReader) } else { Ok(()) }
     }
 
     /// Offers the protocol what waits, after reading more if it has refused that already.
     fn take_input(&mut self, budget: &mut Budget, now: Instant, cx: &mut Context<'_>) -> Result<bool, End> {
-        if !self.reads() {
+        if !self.fill(budget, now, cx)? {
             return Ok(false);
         }
-        if !self.fresh {
-            if self.input.is_full() {
+        let (ends, is_aside_there) = (budget.ends, self.aside.is_some());
+        self.talk.offer(now, |talk| {
+            talk.connection.output().len() >= ENOUGH_OUTPUT
+                || (talk.fresh && Instant::now() >= ends)
+                // From here on it has its turns elsewhere.
+                || (is_aside_there && talk.connection.may_wait())
+        });
+        Ok(true)
+    }
+
+    /// Reads if the protocol has refused what waits. True if there is something to offer.
+    fn fill(&mut self, budget: &mut Budget, now: Instant, cx: &mut Context<'_>) -> Result<bool, End> {
+        if !self.talk.reads() {
+            return Ok(false);
+        }
+        if !self.talk.fresh {
+            if self.talk.input.is_full() {
                 return Err(End::TooLarge);
             }
-            match self.input.poll_read(self.socket, cx) {
+            match self.talk.input.poll_read(self.socket, cx) {
                 Poll::Pending => return Ok(false),
                 Poll::Ready(Ok(0)) => return Err(End::PeerClosed),
                 Poll::Ready(Ok(count)) => self.arrived(count, budget, now),
                 Poll::Ready(Err(error)) => return Err(End::Failed(error)),
             }
         }
-        while self.fresh && self.reads() {
-            let taken = self.connection.receive(self.input.bytes(), now);
-            self.input.consume(taken);
-            self.fresh = taken > 0 && !self.input.is_empty();
-            if self.connection.output().len() >= ENOUGH_OUTPUT || (self.fresh && Instant::now() >= budget.ends) {
-                break;
-            }
-        }
         Ok(true)
     }
 
-    fn reads(&self) -> bool {
-        matches!(self.connection.read_state(), ReadState::Read | ReadState::Handshake)
+    /// Hands the connection to a thread where it may wait, if there is something to do. False if
+    /// there is nothing.
+    fn hand_over(
+        &mut self,
+        aside: &Aside,
+        budget: &mut Budget,
+        now: Instant,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, End> {
+        let orders = self.listed.wakeup().take();
+        if orders.cut() {
+            return Err(End::Cut);
+        }
+        self.check_reader(now)?;
+        self.woken |= orders.wake();
+        let acts = Acts {
+            close: orders.close().then(|| self.listed.reason()),
+            wake: self.woken,
+            tick: self.talk.connection.deadline().is_some_and(|deadline| now >= deadline),
+            offer: self.fill(budget, now, cx)?,
+        };
+        if acts.is_none() {
+            return Ok(false);
+        }
+        self.send_away(aside, acts)?;
+        Ok(true)
+    }
+
+    fn send_away(&mut self, aside: &Aside, acts: Acts) -> Result<(), End> {
+        aside.serve().map_err(End::Failed)?;
+        let user = self.talk.connection.doing().user.to_owned();
+        let stands_in = Talk { connection: Box::new(Absent::default()), input: Input::new(), fresh: false };
+        let talk = std::mem::replace(&mut self.talk, stands_in);
+        self.away = Some(aside.send(&user, talk, acts));
+        Ok(())
+    }
+
+    /// Waits for the connection to come back. True if it has just come.
+    fn poll_back(&mut self, now: Instant, cx: &mut Context<'_>) -> Result<Poll<bool>, End> {
+        let Some(away) = &mut self.away else { return Ok(Poll::Ready(false)) };
+        match Pin::new(away).poll(cx) {
+            Poll::Pending if self.listed.wakeup().is_cut() => Err(End::Cut),
+            Poll::Pending => self.check_reader(now).map(|()| Poll::Pending),
+            Poll::Ready(Ok(talk)) => {
+                (self.talk, self.away) = (talk, None);
+                Ok(Poll::Ready(true))
+            }
+            Poll::Ready(Err(_)) => {
+                self.away = None;
+                Err(End::Panicked)
+            }
+        }
+    }
+
+    /// Ends the broker's side of a connection that may wait: where it may.
+    async fn leave(&mut self) {
+        let Some(aside) = self.aside.clone() else { return };
+        self.come_back().await;
+        if self.talk.connection.may_wait() && self.send_away(&aside, Acts::gone()).is_ok() {
+            self.come_back().await;
+        }
+    }
+
+    async fn come_back(&mut self) {
+        if let Some(away) = self.away.take()
+            && let Ok(talk) = away.await
+        {
+            self.talk = talk;
+        }
     }
 
     fn arrived(&mut self, count: usize, budget: &mut Budget, now: Instant) {
         self.listed.count_in(count);
         self.busy = Some(now);
-        self.fresh = true;
+        self.talk.fresh = true;
         budget.read(count);
     }
 
     /// Writes what waits. True when the connection has to be asked for more.
     fn write_output(&mut self, budget: &mut Budget, now: Instant, cx: &mut Context<'_>) -> Result<bool, End> {
-        let output = self.connection.output();
+        let output = self.talk.connection.output();
         let waiting = output.len();
         // Within TLS the socket may hold what the output no longer does.
         if waiting == 0 && self.stalled.is_none() {
@@ -393,8 +493,8 @@ impl<'a> Drive<'a> {
     fn give_back(&mut self, now: Instant) {
         if self.busy.is_some_and(|busy| now >= busy + IDLE) {
             self.busy = None;
-            self.input.shrink();
-            self.connection.rest();
+            self.talk.input.shrink();
+            self.talk.connection.rest();
             self.count_buffers();
         }
     }
@@ -403,14 +503,14 @@ impl<'a> Drive<'a> {
     #[inline]
     fn count_buffers(&mut self) {
         if !self.established {
-            self.registration.buffers(self.input.room() + self.connection.output().len());
+            self.registration.buffers(self.talk.input.room() + self.talk.connection.output().len());
         }
     }
 
     fn next_deadline(&self) -> Option<Instant> {
         let stalled = self.stalled.map(|since| since + self.settings.write_timeout);
         let idle = self.busy.map(|busy| busy + IDLE);
-        [self.connection.deadline(), stalled, idle].into_iter().flatten().min()
+        [self.talk.connection.deadline(), stalled, idle].into_iter().flatten().min()
     }
 }
 
@@ -419,12 +519,44 @@ impl Drop for Drive<'_> {
     /// reaches the peer any more.
     fn drop(&mut self) {
         let began = Instant::now();
-        self.connection.close(CloseReason::Gone, began);
+        self.talk.connection.close(CloseReason::Gone, began);
         let took = began.elapsed();
         if took >= LONG {
             self.tell_long(took, 0);
         }
     }
+}
+
+/// Stands in for a connection that is away: nothing is read and nothing is written.
+#[derive(Default)]
+struct Absent(Output);
+
+impl Connection for Absent {
+    fn receive(&mut self, _: &[u8], _: Instant) -> usize {
+        0
+    }
+
+    fn wake(&mut self, _: Instant) {}
+
+    fn tick(&mut self, _: Instant) {}
+
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    fn output(&mut self) -> &mut Output {
+        &mut self.0
+    }
+
+    fn read_state(&self) -> ReadState {
+        ReadState::Pause
+    }
+
+    fn doing(&self) -> Doing<'_> {
+        Doing::default()
+    }
+
+    fn close(&mut self, _: CloseReason, _: Instant) {}
 }
 
 /// Whose a connection was, and what it did last.
@@ -437,7 +569,7 @@ struct Owner {
 impl Owner {
     /// `None` if its peer has not logged in.
     fn of(drive: &Drive<'_>) -> Option<Self> {
-        let Doing { user, vhost, last } = drive.connection.doing();
+        let Doing { user, vhost, last } = drive.talk.connection.doing();
         drive.established.then(|| Self { user: user.to_owned(), vhost: vhost.to_owned(), last })
     }
 }

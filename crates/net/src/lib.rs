@@ -8,6 +8,7 @@
 
 mod accept;
 mod any;
+mod aside;
 mod detect;
 mod drive;
 mod encryption;

@@ -13,6 +13,7 @@ use wire::Protocol;
 
 use crate::accept::{Acceptor, Refused};
 use crate::any::{Any, AnyHandshakes};
+use crate::aside::Aside;
 use crate::handshake::{FixedHandshakes, Handshakes};
 use crate::handshake_threads::HandshakeThreads;
 use crate::heavy::Heavy;
@@ -44,6 +45,7 @@ pub struct Net {
     settings: Arc<Settings>,
     io_threads: usize,
     heavy: Arc<Heavy>,
+    aside: Option<Arc<Aside>>,
     /// Once a listener has TLS.
     handshake_threads: Mutex<Option<Arc<HandshakeThreads>>>,
     /// Room for connections that wait for the header of their proxy.
@@ -72,7 +74,20 @@ impl Net {
         let (settings, heavy, handshake_threads) = (Arc::new(settings), Heavy::new(io_threads), Mutex::default());
         let unproxied = Arc::new(Semaphore::new(MOST_WAITING));
         let host = Some(host);
-        Ok(Self { handle, stop, finish, host, registry, settings, io_threads, heavy, handshake_threads, unproxied })
+        let aside = (settings.aside_threads > 0).then(|| Arc::new(Aside::new(settings.aside_threads)));
+        Ok(Self {
+            handle,
+            stop,
+            finish,
+            host,
+            registry,
+            settings,
+            io_threads,
+            heavy,
+            aside,
+            handshake_threads,
+            unproxied,
+        })
     }
 
     /// Accepts connections on `listener` that speak one of `protocols`. They come within TLS if
@@ -121,6 +136,7 @@ impl Net {
             unproxied: self.unproxied.clone(),
             refused: Refused::default(),
             heavy: self.heavy.clone(),
+            aside: self.aside.clone(),
             handshakes: Arc::new(handshakes),
         };
         self.handle.spawn(Arc::new(acceptor).run(socket, self.stop.subscribe()));
@@ -149,6 +165,7 @@ impl Net {
             unproxied: self.unproxied.clone(),
             refused: Refused::default(),
             heavy: self.heavy.clone(),
+            aside: self.aside.clone(),
             handshakes: Arc::new(handshakes),
         };
         let (handle, acceptor) = (self.handle.clone(), Arc::new(acceptor));

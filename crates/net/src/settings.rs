@@ -32,6 +32,9 @@ pub struct Settings {
     /// How long a single I/O thread looks for more work before it sleeps; zero: not at all. Several
     /// threads never do.
     pub spin: Duration,
+    /// Threads for turns of connections that may wait for a program elsewhere; 0 if there are no
+    /// such connections.
+    pub aside_threads: usize,
 }
 
 impl Default for Settings {
@@ -48,6 +51,7 @@ impl Default for Settings {
             pending_per_address: 64,
             input_limit: 32 * 1024 * 1024,
             spin: Duration::from_micros(25),
+            aside_threads: 0,
         }
     }
 }

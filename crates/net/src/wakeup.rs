@@ -58,6 +58,11 @@ impl Wakeup {
         Orders(self.orders.swap(0, Ordering::AcqRel))
     }
 
+    /// Whether an end without ceremony is ordered; it stays so.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.orders.load(Ordering::Acquire) & CUT != 0
+    }
+
     /// Asks for an orderly close.
     pub(crate) fn close(&self) {
         self.order(CLOSE);

@@ -117,6 +117,11 @@ pub trait Connection: Send {
     fn output(&mut self) -> &mut Output;
     /// What the driver should do with the socket.
     fn read_state(&self) -> ReadState;
+    /// Whether what it does next may wait for a program elsewhere. Then the driver calls it where
+    /// it may ([`crate::waiting`]), and not on the thread of the sockets.
+    fn may_wait(&self) -> bool {
+        false
+    }
     /// Whose it is and what it is at, also once it has ended.
     fn doing(&self) -> Doing<'_>;
     /// Nothing has moved for a while. Gives back the memory that it can do without until something

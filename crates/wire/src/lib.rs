@@ -10,6 +10,7 @@ mod output;
 mod proxy;
 mod reader;
 mod subnet;
+pub mod waiting;
 
 pub use connection::{CloseReason, Connection, Doing, Peer, Protocol, ReadState, Recognition};
 pub use network::{InTurn, network};

@@ -1,11 +1,12 @@
-//! Where peers come from: the network that a count is kept for, and a queue that serves networks in
-//! turn.
+//! Where peers come from: the network that a count is kept for, and a queue that serves networks,
+//! or users, in turn.
 //!
 //! A host with IPv6 has 2^64 addresses of its own, so what is counted by address must be counted by
 //! [`network`], the same one everywhere. [`InTurn`] keeps one network with much that waits from
 //! holding up the others.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// The part of an address that one peer cannot choose: all of it for IPv4, mapped or not, and the
@@ -17,56 +18,64 @@ pub fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A bounded queue that takes one of each network in turn, however many of one there are.
+/// A bounded queue that takes one of each network in turn, or of each `K`, however many of one
+/// there are.
 #[derive(Debug)]
-pub struct InTurn<T> {
-    lines: HashMap<IpAddr, VecDeque<T>>,
-    /// The networks of `lines`, the next one in front.
-    turns: VecDeque<IpAddr>,
+pub struct InTurn<T, K = IpAddr> {
+    lines: HashMap<K, VecDeque<T>>,
+    /// The keys of `lines`, the next one in front.
+    turns: VecDeque<K>,
     waiting: usize,
     most: usize,
 }
 
 impl<T> InTurn<T> {
+    /// Puts one behind the others of its network. Returns what has no place then, as
+    /// [`InTurn::push_of`] does.
+    pub fn push(&mut self, from: IpAddr, item: T) -> Option<T> {
+        self.push_of(network(from), item)
+    }
+}
+
+impl<T, K: Eq + Hash + Clone> InTurn<T, K> {
     /// An empty queue for at most `most`.
     pub fn new(most: usize) -> Self {
         Self { lines: HashMap::new(), turns: VecDeque::new(), waiting: 0, most }
     }
 
-    /// Puts one behind the others of its network. Returns what has no place then: where the queue
-    /// is full, the newest of the network that has the most.
-    pub fn push(&mut self, from: IpAddr, item: T) -> Option<T> {
-        let network = network(from);
-        let line = self.lines.entry(network).or_default();
+    /// Puts one behind the others of its key. Returns what has no place then: where the queue is
+    /// full, the newest of the key that has the most.
+    pub fn push_of(&mut self, key: K, item: T) -> Option<T> {
+        let line = self.lines.entry(key.clone()).or_default();
         if line.is_empty() {
-            self.turns.push_back(network);
+            self.turns.push_back(key);
         }
         line.push_back(item);
         self.waiting += 1;
         if self.waiting <= self.most {
             return None;
         }
-        let longest = self.lines.iter().max_by_key(|(_, line)| line.len()).map(|(network, _)| *network)?;
+        let longest = self.lines.iter().max_by_key(|(_, line)| line.len()).map(|(key, _)| key.clone())?;
         let line = self.lines.get_mut(&longest)?;
         let dropped = line.pop_back()?;
         self.waiting -= 1;
         if line.is_empty() {
             self.lines.remove(&longest);
-            self.turns.retain(|network| *network != longest);
+            self.turns.retain(|key| *key != longest);
         }
         Some(dropped)
     }
 
-    /// The oldest of the network whose turn it is.
+    /// The oldest of the key whose turn it is.
     pub fn pop(&mut self) -> Option<T> {
-        let network = self.turns.pop_front()?;
-        let line = self.lines.get_mut(&network)?;
+        let key = self.turns.pop_front()?;
+        let line = self.lines.get_mut(&key)?;
         let item = line.pop_front()?;
         self.waiting -= 1;
         if line.is_empty() {
-            self.lines.remove(&network);
+            self.lines.remove(&key);
         } else {
-            self.turns.push_back(network);
+            self.turns.push_back(key);
         }
         Some(item)
     }

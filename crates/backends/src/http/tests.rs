@@ -6,6 +6,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Instant;
 
+use auth::{Actor, Resource, Right};
+
 use super::*;
 
 /// Reads a request: its first line and its body.
@@ -76,6 +78,7 @@ fn only_allow_lets_in() {
         (ok("allow"), Ok(())),
         (ok("ALLOW administrator management"), Ok(())),
         (ok(" allow\r\n"), Ok(())),
+        (ok("allow").replace("200 OK", "201 Created"), Ok(())),
         (ok("deny"), Err("the service denies it")),
         (ok("deny wrong password"), Err("the service denies it")),
         (ok("allowed"), Err("neither allow nor deny")),
@@ -148,4 +151,100 @@ fn without_a_name_or_text_nothing_is_asked() {
     assert!(!backend.takes(&[0xff]) && backend.takes("é".as_bytes()));
     assert!(asked.recv().is_err());
     assert!(!format!("{backend:?}").contains("agent"));
+}
+
+/// RabbitMQ's example of such a service is what users have: it must understand each question.
+#[test]
+fn rights_are_asked_with_rabbitmqs_parameters() {
+    let tags = Tags::new(["management", "audit"]);
+    let named = Actor::new("ada", Some("sensor/1"));
+    let ask = |actor, about| Asked { actor, tags: &tags, from: Ipv4Addr::LOCALHOST.into(), vhost: "a b", about };
+    let (queue, exchange) = (Resource::queue("q&1"), Resource::exchange(""));
+    let topic = About::Topic { exchange: "amq.topic", key: "a.#", right: Right::Read };
+    for (path, asked, expected) in [
+        ("/vhost", ask(Actor::new("ada", None), About::Vhost), &["ip=127.0.0.1"][..]),
+        (
+            "/resource",
+            ask(Actor::new("ada", None), About::Resource(queue, Right::Configure)),
+            &["name=q&1", "permission=configure", "resource=queue"],
+        ),
+        (
+            "/resource",
+            ask(named, About::Resource(exchange, Right::Write)),
+            &["client_id=sensor/1", "name=amq.default", "permission=write", "resource=exchange"],
+        ),
+        (
+            "/topic",
+            ask(named, topic),
+            &[
+                "client_id=sensor/1",
+                "name=amq.topic",
+                "permission=read",
+                "resource=topic",
+                "routing_key=a.#",
+                "variable_map.client_id=sensor/1",
+                "variable_map.username=ada",
+                "variable_map.vhost=a b",
+            ],
+        ),
+    ] {
+        for method in [Method::Get, Method::Post] {
+            for (answer, allowed) in [("allow", true), ("deny", false), ("Deny: not yours", false)] {
+                let (users, seen) = serve(vec![ok(answer)]);
+                let outcome = judge(&users, method).decide(&asked);
+                let (line, body) = seen.recv().unwrap();
+                let (target, query) = line
+                    .split(' ')
+                    .nth(1)
+                    .unwrap()
+                    .split_once('?')
+                    .unwrap_or_else(|| (line.split(' ').nth(1).unwrap(), body.as_str()));
+                assert_eq!(target, path);
+                let mut wanted: Vec<_> = expected.iter().map(ToString::to_string).collect();
+                wanted.extend(["tags=audit management", "username=ada", "vhost=a b"].map(str::to_owned));
+                wanted.sort();
+                assert_eq!(decoded(query), wanted, "{path} by {method:?}");
+                match answer {
+                    "Deny: not yours" => assert!(outcome.unwrap_err().contains("neither allow nor deny")),
+                    _ => assert_eq!(outcome, Ok(allowed)),
+                }
+            }
+        }
+    }
+}
+
+/// A service with paths of its own for rights.
+fn with_rights(users: &Address, method: Method) -> Http {
+    let path = |path: &str| Address::parse(&users.as_str().replace("/auth/user", path)).unwrap();
+    let paths = RightsPaths { vhost: path("/vhost"), resource: path("/resource"), topic: path("/topic") };
+    backend(users.clone(), method).with_rights(paths)
+}
+
+fn judge(users: &Address, method: Method) -> Arc<dyn Judge> {
+    with_rights(users, method).judge().unwrap()
+}
+
+/// The parameters, in order of their names.
+fn decoded(query: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for pair in query.replace('+', "%20").split('&') {
+        let mut bytes = Vec::new();
+        let mut rest = pair.bytes();
+        while let Some(byte) = rest.next() {
+            let hex = |rest: &mut std::str::Bytes<'_>| char::from(rest.next().unwrap()).to_digit(16).unwrap() as u8;
+            bytes.push(if byte == b'%' { hex(&mut rest) << 4 | hex(&mut rest) } else { byte });
+        }
+        found.push(String::from_utf8(bytes).unwrap());
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn tags_are_those_of_the_service_where_it_says_what_one_may_do() {
+    let (users, _asked) = serve(vec![ok("allow administrator  audit"); 2]);
+    assert_eq!(ask(&backend(users.clone(), Method::Get), "u", "p").unwrap().grant.tags, Tags::default());
+    let tags = ask(&with_rights(&users, Method::Get), "u", "p").unwrap().grant.tags;
+    assert_eq!(tags, Tags::new(["administrator", "audit"]));
+    assert!(backend(users, Method::Get).judge().is_none());
 }

@@ -119,6 +119,11 @@ impl Engine {
         if self.authority.enter(&client.identity, vhost).is_err() {
             return client.kick(&format!("user '{user}' has no access to vhost '{vhost}' any more"));
         }
+        if client.identity.is_decided_elsewhere() {
+            // It has no rights that could have changed: each is asked for, and not under the locks
+            // that come here.
+            return;
+        }
         let identity = Arc::new(client.identity.clone());
         let clients = ByNumber::from_iter([(client.number, Arc::clone(client))]);
         self.take_away(vhost, &clients, user, Some(&identity));

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use auth::{Resource, Right};
+use auth::{Resource, Right, waiting};
 use journal::Ticket;
 use parking_lot::RwLockWriteGuard;
 
@@ -141,6 +141,7 @@ impl Client {
         let (name, vhost) = (spec.name.as_str(), Arc::clone(&self.vhost));
         check_exchange_name(name)?;
         self.authorize(Resource::exchange(name), Right::Configure)?;
+        self.foresee_alternate(spec);
         let mut tables = vhost.tables.write();
         let Checked::New(exchange) = self.find_or_build_exchange(&tables, spec, 0)? else {
             return Ok(self.settled_and(&tables));
@@ -167,7 +168,7 @@ impl Client {
         let Checked::New((kind, parsed)) = self.declarer().exchange((&vhost.name, Some(tables)), spec)? else {
             return Ok(Checked::There(()));
         };
-        self.authorize_alternate(name, &parsed)?;
+        waiting::forbidden(|| self.authorize_alternate(name, &parsed))?;
         let load = Load::of_exchange(name, &spec.arguments);
         let load = if spec.durable { load } else { load.unlogged() };
         self.admit_declaration(&format!("exchange '{name}'"), &spec.arguments, load)?;
@@ -202,6 +203,16 @@ impl Client {
                 argument,
                 "the argument of {what} '{name}' has no effect; it is kept and shown, and those to come are not told of"
             );
+        }
+    }
+
+    /// Asks what the declaration asks under the lock: there only what is known is answered.
+    fn foresee_alternate(&self, spec: &ExchangeSpec) {
+        if self.shared.identity.is_decided_elsewhere()
+            && let Ok(Checked::New((_, parsed))) = self.declarer().exchange((&self.vhost.name, None), spec)
+        {
+            // What it says is asked again.
+            let _ = self.authorize_alternate(&spec.name, &parsed);
         }
     }
 
@@ -404,7 +415,18 @@ impl Client {
         let name = if spec.name.is_empty() { self.engine.names.name(GENERATED) } else { spec.name.clone() };
         check_name(&name)?;
         self.authorize(Resource::queue(&name), Right::Configure)?;
+        self.foresee_moves(&name, spec);
         Ok(name)
+    }
+
+    /// Asks what the declaration asks under the lock: there only what is known is answered.
+    fn foresee_moves(&self, name: &str, spec: &QueueSpec) {
+        if self.shared.identity.is_decided_elsewhere()
+            && let Ok(Checked::New(parsed)) = self.declarer().queue((&self.vhost.name, None), name, spec)
+        {
+            // What it says is asked again.
+            let _ = self.authorize_moves(name, &parsed);
+        }
     }
 
     /// The queue that is there, or a new one, which is counted and in no table yet. `coming` are
@@ -425,7 +447,7 @@ impl Client {
             }
             Checked::New(parsed) => parsed,
         };
-        self.authorize_moves(name, &parsed)?;
+        waiting::forbidden(|| self.authorize_moves(name, &parsed))?;
         let load = Load::of_queue(name, &spec.arguments);
         let load = if spec.durable && !spec.exclusive { load } else { load.unlogged() };
         self.admit_declaration(&format!("queue '{name}'"), &spec.arguments, load)?;

@@ -252,7 +252,8 @@ impl Client {
         let retain = retain.then(|| Box::new(basis));
         let route = self.slots.route(&queues, &routing.direct);
         if cacheable {
-            self.slots.remember_route(&route, basis);
+            let decisions_last = self.shared.identity.decisions_last();
+            self.slots.remember_route(&route, basis, decisions_last.map(|span| Instant::now() + span));
         }
         Ok(Routed { route, retain, identity, steps })
     }
@@ -315,6 +316,7 @@ impl Client {
     /// Ends the turn: [`Client::flush`], and the next one begins with nothing.
     pub fn end_turn(&mut self, now: Instant) {
         self.flush(now);
+        self.slots.forget_old_routes(now);
         self.publisher.forget_cost();
     }
 

@@ -1,6 +1,7 @@
 //! The routes of a client's messages that were found before.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use hashbrown::{HashMap, HashSet};
 
@@ -36,6 +37,8 @@ pub(super) struct Routes {
     generation: u64,
     /// How many queues were deleted when routes were last looked through.
     deleted: u64,
+    /// Until when the rights to all of them are known, if a program elsewhere decides about these.
+    until: Option<Instant>,
     wanted: Vec<u8>,
 }
 
@@ -43,6 +46,13 @@ impl Routes {
     pub(super) fn clear(&mut self) {
         self.known = HashMap::new();
         self.last = None;
+        self.until = None;
+    }
+
+    /// Whether the right to one of them may be gone.
+    #[inline]
+    pub(super) fn are_old(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| until <= now)
     }
 
     /// Notes which generation the routes are of. False if they were of another one.
@@ -95,7 +105,8 @@ impl Routes {
     }
 
     /// Remembers the route of the last search.
-    pub(super) fn remember(&mut self, route: &Route, basis: Basis) {
+    pub(super) fn remember(&mut self, route: &Route, basis: Basis, until: Option<Instant>) {
+        self.until = self.until.or(until);
         self.known.insert(self.wanted.as_slice().into(), Found { route: Arc::clone(route), basis });
     }
 }

@@ -4,6 +4,7 @@
 mod direct;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use hashbrown::HashMap;
 use journal::Owner;
@@ -129,9 +130,18 @@ impl Slots {
         }
     }
 
-    /// Remembers the route that [`Slots::known_route`] did not find.
-    pub(super) fn remember_route(&mut self, route: &Route, basis: Basis) {
-        self.routes.remember(route, basis);
+    /// Remembers the route that [`Slots::known_route`] did not find. The right to it is known until
+    /// then, if not for ever.
+    pub(super) fn remember_route(&mut self, route: &Route, basis: Basis, until: Option<Instant>) {
+        self.routes.remember(route, basis, until);
+    }
+
+    /// Forgets all routes if the right to the first of them is no longer known.
+    #[inline]
+    pub(super) fn forget_old_routes(&mut self, now: Instant) {
+        if self.routes.are_old(now) {
+            self.forget_routes();
+        }
     }
 
     /// Forgets all routes, and the slots that nothing else points to.

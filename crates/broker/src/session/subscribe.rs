@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use auth::{Resource, Right};
+use auth::{Resource, Right, waiting};
 use journal::Ticket;
 use parking_lot::MutexGuard;
 use selector::Selector;
@@ -286,11 +286,13 @@ impl Client {
         self.flush(now);
         let vhost = Arc::clone(&self.vhost);
         self.authorize(Resource::queue(queue), Right::Configure)?;
+        let there = vhost.tables.read().subscribed_queue(name).map(|queue| Arc::clone(&queue.name));
+        there.map_or(Ok(()), |there| self.authorize(Resource::queue(&there), Right::Configure))?;
         let mut tables = vhost.tables.write();
         let is_free = |queue: &&Arc<Queue>| tables.subscriptions.of_queue(queue.id).is_none();
         let queue = tables.subscribed_queue(name).or_else(|| tables.queue(queue).filter(is_free)).cloned();
         let Some(queue) = queue else { return Ok(self.settled_and(&tables)) };
-        self.authorize(Resource::queue(&queue.name), Right::Configure)?;
+        waiting::forbidden(|| self.authorize(Resource::queue(&queue.name), Right::Configure))?;
         Ok(self.end_queue(&mut tables, &queue, DeleteIf::UNUSED)?.1)
     }
 }

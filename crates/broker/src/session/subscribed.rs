@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use auth::{Resource, Right};
+use auth::{Resource, Right, waiting};
 use journal::Ticket;
 
 use crate::catalog::declaration::BindingSpec;
@@ -54,9 +54,12 @@ impl Client {
     ) -> Result<Option<SubscriptionThere>, Error> {
         self.flush(now);
         let vhost = Arc::clone(&self.vhost);
+        let there = vhost.tables.read().subscribed_queue(name).map(|queue| Arc::clone(&queue.name));
+        there.map_or(Ok(()), |there| self.authorize(Resource::queue(&there), Right::Configure))?;
         let tables = vhost.tables.read();
         let Some(queue) = tables.subscribed_queue(name) else { return Ok(None) };
-        self.authorize(Resource::queue(&queue.name), Right::Configure)?;
+        // It may be another queue by now.
+        waiting::forbidden(|| self.authorize(Resource::queue(&queue.name), Right::Configure))?;
         let Some(fact) = tables.subscriptions.of_queue(queue.id) else { return Ok(None) };
         let mut filters = filters_of(&tables, queue);
         self.publisher.add_cost(CHANGE_ENTRIES + filters.len());

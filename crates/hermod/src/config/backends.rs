@@ -25,10 +25,13 @@ pub(crate) struct Backends {
     pub(crate) http: Http,
 }
 
-/// A web service that knows passwords.
+/// A web service that knows passwords, and rights perhaps.
 #[derive(Debug, Clone)]
 pub(crate) struct Http {
     pub(crate) user_path: Option<Address>,
+    pub(crate) vhost_path: Option<Address>,
+    pub(crate) resource_path: Option<Address>,
+    pub(crate) topic_path: Option<Address>,
     pub(crate) method: Method,
     pub(crate) ca: Option<PathBuf>,
     pub(crate) timeout: Duration,
@@ -40,8 +43,7 @@ pub(crate) enum Asked {
     Internal,
     OAuth2(RightsOf),
     Ldap(RightsOf),
-    /// It says who one is.
-    Http,
+    Http(RightsOf),
 }
 
 /// Log-in by tokens.
@@ -78,11 +80,13 @@ pub(crate) struct CodeFlow {
 const ORDER: &str = "Who is asked when a user logs in with a password or a token, in this order, until one lets it \
     in. `internal`: the users of this broker. `oauth2`: tokens of `auth_oauth2`. `oauth2/internal`: the token says who \
     one is; what one may do are the rights of the user of that name in this broker. `ldap` and `ldap/internal`: the \
-    same with the directory of `auth_ldap`. `http/internal`: the same with passwords that the web service `auth_http` \
-    knows. A backend that cannot be asked lets no one in.";
-const THREADS: &str = "How many questions to backends elsewhere are under way at the same time.";
+    same with the directory of `auth_ldap`. `http` and `http/internal`: the same with the web service of `auth_http`; \
+    `http` asks it about each operation. A backend that cannot be asked lets no one in.";
+const THREADS: &str = "How many questions to backends elsewhere are under way at the same time: so many for log-ins, \
+    and so many for operations of users whose rights a web service decides.";
 const CACHE: &str = "How long an answer from elsewhere is taken again for the same password or token. A token is \
-    never taken beyond its end. SIGHUP forgets all answers. `0`: each log-in is asked.";
+    never taken beyond its end. So long a right that a web service has allowed counts, too, and 1 s at least. SIGHUP \
+    forgets all answers. `0`: each log-in is asked.";
 
 impl Backends {
     pub(super) fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
@@ -103,17 +107,11 @@ impl Backends {
 
     /// Checks what needs several of these settings.
     fn check(&self) -> Result<(), String> {
-        match (self.order.contains(&Asked::Http), &self.http.user_path) {
-            (true, None) => {
-                return Err("auth_http.user_path: where is the service for http/internal? Write its URL".to_owned());
-            }
-            (false, Some(_)) => {
-                return Err("auth_backends: http/internal is not among them, but auth_http is set; add it, as in \
-                            auth_backends = \"http/internal, internal\""
-                    .to_owned());
-            }
-            _ => {}
-        }
+        let rights = self.order.iter().find_map(|asked| match asked {
+            Asked::Http(rights) => Some(*rights),
+            _ => None,
+        });
+        self.http.check(rights)?;
         let OAuth2 { resource_server_id, issuer, jwks_uri, jwks_file, .. } = &self.oauth2;
         let keys = usize::from(jwks_uri.is_some()) + usize::from(jwks_file.is_some());
         let is_asked = self.order.iter().any(|asked| matches!(asked, Asked::OAuth2(_)));
@@ -141,12 +139,7 @@ impl Backends {
 }
 
 /// Backends of RabbitMQ that are not there, and what takes their place.
-const ABSENT: [(&str, &str); 5] = [
-    (
-        "http",
-        "a service that is asked at each operation would stop its connection; write http/internal: the service says who \
-         one is, and what one may do are the rights of the user of that name here",
-    ),
+const ABSENT: [(&str, &str); 4] = [
     ("amqp", "the AMQP backend is not built"),
     ("ip_range", "networks are not a backend here; use bind, and a firewall"),
     ("cache", "answers are cached for any backend, for auth_cache.ttl: name the backend itself"),
@@ -176,13 +169,16 @@ fn asked(name: &str) -> Result<Asked, String> {
         "oauth2/internal" => return Ok(Asked::OAuth2(RightsOf::Internal)),
         "ldap" => return Ok(Asked::Ldap(RightsOf::Backend)),
         "ldap/internal" => return Ok(Asked::Ldap(RightsOf::Internal)),
-        "http/internal" => return Ok(Asked::Http),
+        "http" => return Ok(Asked::Http(RightsOf::Backend)),
+        "http/internal" => return Ok(Asked::Http(RightsOf::Internal)),
         _ => {}
     }
     let absent = ABSENT.iter().find(|(absent, _)| bare.split('/').next() == Some(absent));
     Err(match absent {
         Some((_, why)) => format!("'{name}': {why}"),
-        None => format!("'{name}' is none of internal, oauth2, oauth2/internal, ldap, ldap/internal, http/internal"),
+        None => {
+            format!("'{name}' is none of internal, oauth2, oauth2/internal, ldap, ldap/internal, http, http/internal")
+        }
     })
 }
 
@@ -277,6 +273,12 @@ impl CodeFlow {
 const USER_PATH: &str = "URL of the web service that is asked about names and passwords, as by RabbitMQ's plugin for \
     log-ins over HTTP: the parameters are `username` and `password`, and the answer is `allow` or `deny`. \
     `https`, or an address of this machine.";
+const VHOST_PATH: &str = "URL of that service for `http`: may this user enter this vhost? The parameters are `username`, \
+    `vhost`, `ip` and `tags`.";
+const RESOURCE_PATH: &str = "URL of that service for `http`: may this user do that with this exchange or queue? The \
+    parameters are `username`, `vhost`, `resource`, `name`, `permission` and `tags`.";
+const TOPIC_PATH: &str = "URL of that service for `http`: may this user use this routing key with this topic exchange? \
+    The parameters are those of `auth_http.resource_path`, and `routing_key`.";
 const HTTP_METHOD: &str = "How the parameters are sent. `get`: in the URL, which servers and proxies may log. `post`: as \
     a form.";
 
@@ -285,12 +287,45 @@ impl Http {
         const METHODS: [(&str, Method); 2] = [("get", Method::Get), ("post", Method::Post)];
         Ok(Self {
             user_path: reader.get(declare("auth_http.user_path", "text", "", USER_PATH), address)?,
+            vhost_path: reader.get(declare("auth_http.vhost_path", "text", "", VHOST_PATH), address)?,
+            resource_path: reader.get(declare("auth_http.resource_path", "text", "", RESOURCE_PATH), address)?,
+            topic_path: reader.get(declare("auth_http.topic_path", "text", "", TOPIC_PATH), address)?,
             method: reader.get(declare("auth_http.http_method", "get, post", "post", HTTP_METHOD), |text| {
                 value::choice(text, &METHODS)
             })?,
             ca: reader.get(declare("auth_http.https.cacertfile", "path", "", SERVICE_CA), optional_path)?,
             timeout: reader.get(declare("auth_http.timeout", "time", "5 s", SERVICE_TIMEOUT), value::timeout)?,
         })
+    }
+
+    /// Checks the paths against how the service is asked; `None` if it is not.
+    fn check(&self, asked: Option<RightsOf>) -> Result<(), String> {
+        let rights = [
+            ("vhost_path", &self.vhost_path),
+            ("resource_path", &self.resource_path),
+            ("topic_path", &self.topic_path),
+        ];
+        let set = rights.iter().find(|(_, path)| path.is_some()).map(|(name, _)| *name);
+        let missing = rights.iter().find(|(_, path)| path.is_none()).map(|(name, _)| *name);
+        match asked {
+            None if set.is_some() || self.user_path.is_some() => {
+                Err("auth_backends: http is not among them, but auth_http is set; add http or http/internal, as in \
+                     auth_backends = \"http, internal\""
+                    .to_owned())
+            }
+            Some(_) if self.user_path.is_none() => {
+                Err("auth_http.user_path: where is the service for http? Write its URL".to_owned())
+            }
+            Some(RightsOf::Internal) if let Some(set) = set => Err(format!(
+                "auth_http.{set}: with http/internal the service is not asked what one may do; leave the path out, or \
+                 write http in auth_backends"
+            )),
+            Some(RightsOf::Backend) if let Some(missing) = missing => Err(format!(
+                "auth_http.{missing}: http asks the service what one may do; write this URL, too, or http/internal in \
+                 auth_backends: the permissions of the user of that name here count then"
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -344,8 +379,9 @@ mod tests {
             ("oauth2/internal", Ok(vec![Asked::OAuth2(RightsOf::Internal)])),
             ("ldap, internal", Ok(vec![Asked::Ldap(RightsOf::Backend), Asked::Internal])),
             ("rabbit_auth_backend_ldap", Ok(vec![Asked::Ldap(RightsOf::Backend)])),
-            ("rabbit_auth_backend_http", Err("write http/internal")),
-            ("http/internal, internal", Ok(vec![Asked::Http, Asked::Internal])),
+            ("rabbit_auth_backend_http", Ok(vec![Asked::Http(RightsOf::Backend)])),
+            ("http/internal, internal", Ok(vec![Asked::Http(RightsOf::Internal), Asked::Internal])),
+            ("http, http/internal", Err("is asked already")),
             ("ldap/internal", Ok(vec![Asked::Ldap(RightsOf::Internal)])),
             ("cache", Err("name the backend itself")),
             ("internal/oauth2", Err("is none of internal")),

@@ -33,6 +33,7 @@ mod remote;
 mod roles;
 mod scrub;
 mod server;
+mod service;
 mod shovels;
 mod shutdown;
 mod sign_on;

@@ -249,7 +249,13 @@ fn rights_may_be_those_of_the_user_of_that_name_here() {
 fn settings_that_do_not_fit_stop_the_start() {
     let dir = tempfile::tempdir().unwrap();
     for (flags, reason) in [
-        (&["--auth-backends=http"][..], "write http/internal"),
+        (&["--auth-backends=http"][..], "where is the service for http?"),
+        (&["--auth-backends=http", "--auth-http-user-path=https://id"], "auth_http.vhost_path: http asks the service"),
+        (&["--auth-http-topic-path=https://id"], "http is not among them"),
+        (
+            &["--auth-backends=http/internal", "--auth-http-user-path=https://id", "--auth-http-topic-path=https://id"],
+            "with http/internal the service is not asked",
+        ),
         (&["--auth-backends=oauth2"], "which service are tokens for?"),
         (&["--auth-backends=oauth2", "--auth-oauth2-resource-server-id=mq"], "where do the keys of tokens come from?"),
         (&["--auth-oauth2-resource-server-id=mq"], "oauth2 is not among them"),

@@ -25,9 +25,13 @@ use crate::budget::NoRoom;
 use crate::change::{self, Caller};
 use crate::cookies;
 use crate::listing::Rights;
+use crate::pool::Work;
 use crate::sessions::Token;
 use crate::source::Source;
 use crate::visit::Visit;
+
+/// Vhosts that a program elsewhere is asked about for one request.
+const MOST_VHOSTS: usize = 256;
 
 /// The authenticated user of a request.
 #[derive(Clone)]
@@ -93,6 +97,22 @@ impl Asker {
         }
         let entered = source.broker.authority().enter(&self.identity, vhost);
         entered.map_err(|_| Failure::not_authorized(format!("User not authorised to access virtual host '{vhost}'")))
+    }
+
+    /// Asks a program elsewhere, if one decides about the user, which vhosts it may enter. The loop
+    /// and the lists look at what is known.
+    async fn foresee(&self, source: &Arc<Source>) -> Result<(), Failure> {
+        if !self.identity.is_decided_elsewhere() {
+            return Ok(());
+        }
+        let (there, identity) = (Arc::clone(source), self.identity.clone());
+        let ask = move || {
+            for vhost in there.broker.vhost_names().iter().take(MOST_VHOSTS) {
+                // The answer is kept.
+                let _ = there.broker.authority().enter(&identity, vhost);
+            }
+        };
+        source.pool.run(Work::Elsewhere, self.user(), ask).await.map_err(Failure::failed)
     }
 
     /// Whether the user sees this row of a list.
@@ -181,14 +201,21 @@ impl FromRequestParts<Arc<Source>> for Asker {
     async fn from_request_parts(parts: &mut Parts, source: &Arc<Source>) -> Result<Self, Response> {
         let Extension(visit) =
             Extension::<Visit>::from_request_parts(parts, source).await.map_err(IntoResponse::into_response)?;
-        let Some((user, password)) = credentials(&parts.headers) else {
-            let (identity, _) = session(source, &visit, &parts.headers).ok_or_else(Failure::challenge)?;
-            return Self::of(identity, visit).map_err(IntoResponse::into_response);
+        let asker = match credentials(&parts.headers) {
+            None => {
+                let (identity, _) = session(source, &visit, &parts.headers).ok_or_else(Failure::challenge)?;
+                Self::of(identity, visit).map_err(IntoResponse::into_response)?
+            }
+            Some((user, password)) => {
+                let asked = Self::log_in(source, &user, &password, visit).await;
+                asked.map_err(|refused| match refused {
+                    LogIn::Refused => Failure::challenge(),
+                    LogIn::Tags(failure) => failure.into_response(),
+                })?
+            }
         };
-        Self::log_in(source, &user, &password, visit).await.map_err(|refused| match refused {
-            LogIn::Refused => Failure::challenge(),
-            LogIn::Tags(failure) => failure.into_response(),
-        })
+        asker.foresee(source).await.map_err(IntoResponse::into_response)?;
+        Ok(asker)
     }
 }
 

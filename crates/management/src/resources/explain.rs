@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use auth::{Actor, Authority, Identity, Resource, Right, Ruling, Spelling};
+use auth::{Actor, Authority, Identity, Resource, Right, Ruling, Spelling, waiting};
 use axum::Router;
 use axum::extract::{Query, State};
 use axum::routing::get;
@@ -284,7 +284,7 @@ impl<'a> Asked<'a> {
 
     fn ruling(&self, vhost: &str, resource: Resource<'_>, right: Right) -> Ruling {
         match &self.guest {
-            Some(guest) => self.authority.explain_identity(guest, vhost, resource, right),
+            Some(guest) => waiting::allowed(|| self.authority.explain_identity(guest, vhost, resource, right)),
             None => self.authority.explain(self.user, vhost, resource, right),
         }
     }
@@ -303,7 +303,12 @@ impl<'a> Asked<'a> {
             };
             return (outcome(&ruling), because(&ruling, self.user, vhost) + self.unnamed(&ruling) + otherwise);
         };
-        match self.authority.authorize_topic(guest, vhost, exchange, key, right) {
+        let decided = waiting::allowed(|| self.authority.authorize_topic(guest, vhost, exchange, key, right));
+        if guest.is_decided_elsewhere() {
+            let ruling = Ruling::Elsewhere { allows: decided.is_ok() };
+            return (outcome(&ruling), because(&ruling, self.user, vhost));
+        }
+        match decided {
             Ok(()) => ("allowed", "a scope or a role that it was given allows this key".to_owned()),
             Err(_) => ("refused", "none of its scopes and roles allows this key".to_owned()),
         }
@@ -321,7 +326,7 @@ impl<'a> Asked<'a> {
 
     fn enters(&self, vhost: &str) -> bool {
         match &self.guest {
-            Some(guest) => self.authority.enter(guest, vhost).is_ok(),
+            Some(guest) => waiting::allowed(|| self.authority.enter(guest, vhost)).is_ok(),
             None => self.authority.may_enter(self.user, vhost),
         }
     }
@@ -365,6 +370,10 @@ fn because(ruling: &Ruling, user: &str, vhost: &str) -> String {
         Ruling::NoUser => format!("there is no user '{user}'"),
         Ruling::NoPermissions => format!("it has no permissions in virtual host '{vhost}'"),
         Ruling::Scope(scope) => format!("the scope '{scope}' that it was given elsewhere is about it"),
+        Ruling::Elsewhere { allows: true } => "the web service that the user comes from allows it".to_owned(),
+        Ruling::Elsewhere { allows: false } => {
+            "the web service that the user comes from denies it, or can't be asked (see the log)".to_owned()
+        }
         Ruling::Free => "no topic permission of the user is about this exchange".to_owned(),
         Ruling::Granted { pattern, role } => format!("the pattern '{pattern}'{} is found in it", of_role(role)),
         Ruling::Refused { pattern, role } if pattern.is_empty() => {

@@ -152,10 +152,17 @@ fn backend(name: &str, gathered: &Gathered) -> Option<&'static str> {
         "ldap" => "ldap/internal",
         "oauth2" | "oauth" if !has_keys(gathered) => return None,
         "oauth2" | "oauth" => "oauth2",
-        "http" => "http/internal",
+        "http" if has_own_rights(gathered) => "http/internal",
+        "http" => "http",
         "cache" => return gathered.value("auth_cache.cached_backend").and_then(|cached| backend(cached, gathered)),
         _ => return None,
     })
+}
+
+/// Whether what users of other backends may do are permissions of this broker.
+fn has_own_rights(gathered: &Gathered) -> bool {
+    let entries = gathered.numbered("auth_backends.");
+    entries.iter().any(|entry| entry.key.ends_with(".authz") && entry.value == "internal")
 }
 
 /// Whether it is said where the keys of tokens are.
@@ -192,14 +199,40 @@ fn backends(gathered: &Gathered, outcome: &mut Outcome<'_>) {
     if let Some(entry) = gathered.entry("auth_cache.cached_backend") {
         outcome.moved(entry.line, &entry.key, "auth_backends, all of which are cached");
     }
-    let paths = ["auth_http.vhost_path", "auth_http.resource_path", "auth_http.topic_path"];
-    for entry in paths.into_iter().filter_map(|key| gathered.entry(key)) {
-        outcome.left_out(
-            entry.line,
-            &entry.key,
-            "the web service says who one is; what one may do are permissions here",
-        );
-        outcome.warn("give the users of the web service permissions in this broker: without these they may do nothing");
+    service(gathered, &names, outcome);
+}
+
+/// Where a web service is asked what its users may do. A path that is not set is RabbitMQ's
+/// default.
+fn service(gathered: &Gathered, backends: &[&str], outcome: &mut Outcome<'_>) {
+    let asks = backends.contains(&"http");
+    let line = gathered.numbered("auth_backends.").first().map_or(0, |entry| entry.line);
+    let mut absent = Vec::new();
+    const PATHS: [(&str, &str); 4] = [
+        ("auth_http.user_path", "http://localhost:8000/auth/user"),
+        ("auth_http.vhost_path", "http://localhost:8000/auth/vhost"),
+        ("auth_http.resource_path", "http://localhost:8000/auth/resource"),
+        ("auth_http.topic_path", "http://localhost:8000/auth/topic"),
+    ];
+    for (key, default) in PATHS {
+        match gathered.entry(key) {
+            // It is in the table.
+            Some(_) if key == PATHS[0].0 => {}
+            Some(entry) if asks => outcome.set(entry.line, &entry.key, key, entry.value.as_str()),
+            Some(entry) => outcome.left_out(
+                entry.line,
+                &entry.key,
+                "the web service says who one is; what one may do are permissions here",
+            ),
+            None if asks => {
+                outcome.set(line, "auth_backends", key, default);
+                absent.push(key);
+            }
+            None => {}
+        }
+    }
+    if !absent.is_empty() {
+        outcome.warn(format!("{} not set: RabbitMQ asks localhost:8000 then, and so it is now", absent.join(" and ")));
     }
 }
 

@@ -315,7 +315,7 @@ fn unfold(line: usize, key: &str, value: &Term, entries: &mut Vec<Entry>) {
                 }
             }
         }
-        "auth_http.user_path" | "auth_http.vhost_path" | "auth_http.resource_path" => {
+        "auth_http.user_path" | "auth_http.vhost_path" | "auth_http.resource_path" | "auth_http.topic_path" => {
             push(entries, line, key, &word(value));
         }
         _ => nested(line, key, value, entries),

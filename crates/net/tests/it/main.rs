@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is a failed test")]
 
 mod any;
+mod aside;
 mod linger;
 mod long;
 mod proxy;

@@ -57,7 +57,17 @@ impl Protocol for Toy {
         output.put(self.opening);
         let state = if self.strict { ReadState::Handshake } else { ReadState::Read };
         let user = peer.certified_user.as_deref().unwrap_or("unknown").to_owned();
-        Box::new(ToyConnection { toy: self.clone(), waker, user, output, state, flood: 0, deadline, last: "" })
+        Box::new(ToyConnection {
+            toy: self.clone(),
+            waker,
+            user,
+            output,
+            state,
+            flood: 0,
+            deadline,
+            last: "",
+            waits: false,
+        })
     }
 }
 
@@ -72,6 +82,8 @@ struct ToyConnection {
     flood: usize,
     deadline: Option<Instant>,
     last: &'static str,
+    /// Its turns may wait for a program elsewhere.
+    waits: bool,
 }
 
 impl ToyConnection {
@@ -95,6 +107,16 @@ impl ToyConnection {
                 self.last = "busy";
                 std::thread::sleep(Duration::from_millis(argument.parse().unwrap()));
             }
+            "wait" => self.waits = true,
+            // Until the test lets it go on.
+            "hang" => {
+                assert!(wire::waiting::is_allowed(), "on the thread of the sockets");
+                self.note("hangs");
+                while !self.toy.resume.swap(false, Ordering::SeqCst) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            "where" => self.output.put(format!("{}\n", wire::waiting::is_allowed()).as_bytes()),
             "pause" => self.state = ReadState::Pause,
             "whole" => {
                 let count: usize = argument.parse().unwrap();
@@ -160,6 +182,10 @@ impl Connection for ToyConnection {
 
     fn read_state(&self) -> ReadState {
         self.state
+    }
+
+    fn may_wait(&self) -> bool {
+        self.waits
     }
 
     fn doing(&self) -> Doing<'_> {
