@@ -1,5 +1,5 @@
 //! Where the dead letters of a queue go: through an exchange, or to a queue of their own that a
-//! rule names. What expires may have another way than the rest, of either kind.
+//! rule names. What expires may have another way than the rest, of either kind, or none.
 //!
 //! A rule has the name of the queue in it, and more. So no queue is its own dead-letter queue, and
 //! no two queues share one.
@@ -14,7 +14,7 @@ pub(super) const EXCHANGE: &str = "x-dead-letter-exchange";
 pub(super) const EXPIRY_EXCHANGE: &str = "x-expiry-exchange";
 /// The rule that names a dead-letter queue.
 pub(super) const QUEUE: &str = "x-dead-letter-queue";
-/// The rule that names a queue for expired messages.
+/// The rule that names a queue for expired messages. Empty: they are dropped.
 pub(super) const EXPIRY_QUEUE: &str = "x-expiry-queue";
 /// The queue whose dead letters a queue was made for.
 pub(crate) const MADE_FOR: &str = "x-dead-letters-of";
@@ -44,6 +44,8 @@ pub(crate) struct Ways {
     pub(crate) usual: Option<DeadLetters>,
     /// Of messages that expire.
     pub(crate) expired: Option<DeadLetters>,
+    /// Messages that expire have none: they are dropped.
+    pub(crate) drops_expired: bool,
     /// `x-dead-letters-of`: the queue whose dead letters this one was made for.
     pub(crate) made_for: Option<Box<str>>,
 }
@@ -84,8 +86,11 @@ impl DeadLetters {
 impl Ways {
     /// The way of messages that die for this reason.
     pub(crate) fn of(&self, reason: Reason) -> Option<&DeadLetters> {
-        let expired = self.expired.as_ref().filter(|_| reason == Reason::Expired);
-        expired.or(self.usual.as_ref())
+        match reason {
+            Reason::Expired if self.drops_expired => None,
+            Reason::Expired => self.expired.as_ref().or(self.usual.as_ref()),
+            _ => self.usual.as_ref(),
+        }
     }
 
     /// All of them.
@@ -102,6 +107,9 @@ impl Ways {
     pub(super) fn take(&mut self, argument: &str, value: &Value, table: &Table) -> Result<(), String> {
         match argument {
             QUEUE => self.usual = Some(DeadLetters::by(&RULES[0], value, table)?),
+            EXPIRY_QUEUE if value.as_text() == Some("") && table.get(EXPIRY_EXCHANGE).is_none() => {
+                self.drops_expired = true;
+            }
             EXPIRY_QUEUE => self.expired = Some(DeadLetters::by(&RULES[1], value, table)?),
             MADE_FOR => return self.take_made_for(value, table),
             EXPIRY_EXCHANGE => self.expired = Some(DeadLetters::through(name(value)?)),

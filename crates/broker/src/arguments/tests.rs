@@ -109,7 +109,11 @@ fn what_is_understood() {
             QueueArguments { overflow: Overflow::RejectPublishDeadLetter, ..classic() },
         ),
         (
-            table(&[("x-dead-letter-routing-key", text(&long)), ("x-dead-letter-exchange", text(""))]),
+            table(&[
+                ("x-dead-letter-routing-key", text(&long)),
+                ("x-dead-letter-exchange", text("")),
+                ("x-expiry-queue", text("")),
+            ]),
             QueueArguments {
                 dead_letters: Ways {
                     usual: Some(DeadLetters {
@@ -118,6 +122,7 @@ fn what_is_understood() {
                         is_rule: false,
                     }),
                     expired: None,
+                    drops_expired: true,
                     made_for: None,
                 },
                 ..classic()

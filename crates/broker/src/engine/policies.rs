@@ -100,7 +100,8 @@ impl Engine {
         for exchange in MOVES.iter().filter_map(|(exchange, _)| text(exchange)).chain(alternate) {
             ask(Resource::exchange(exchange), Right::Write)?;
         }
-        let rules = RULES.map(text);
+        // An empty rule names no queue: what expires is dropped.
+        let rules = RULES.map(|rule| text(rule).filter(|rule| !rule.is_empty()));
         // All of them go through the default exchange.
         let through_default = rules.into_iter().chain([text(COPY_TO)]).flatten().next().is_some();
         if through_default {

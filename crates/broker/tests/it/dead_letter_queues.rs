@@ -258,6 +258,30 @@ fn what_expires_has_a_queue_of_its_own() {
     ]);
 }
 
+/// ActiveMQ's `processExpired="false"`: what expires is no dead letter, and what is rejected is.
+#[test]
+fn an_empty_rule_drops_what_expires_and_nothing_else() {
+    let mut script = Script::stepped(&SimDisk::new(1, 64 << 20), 8 << 20);
+    let dead = "x-dead-letter-exchange= x-dead-letter-routing-key=dead";
+    let queue = format!("a queue q durable x-message-ttl=1000 {dead} x-expiry-queue=; queue dead durable");
+    script.check(&[
+        (queue.as_str(), "0 0, 0 0"),
+        ("a publish - q 1 persistent", ""),
+        ("* tick 1001", ""),
+        ("* counts q", "0 0"),
+        ("* counts dead", "0 0"),
+        ("a publish - q 2 persistent", ""),
+        ("a get q", ":1=2 left 0"),
+        ("a reject 1", ""),
+        ("a get dead", ":2=2[q/rejected*1] left 0"),
+        (
+            "a queue r x-expiry-queue= x-expiry-exchange=amq.fanout",
+            "406 invalid arg 'x-expiry-queue' for queue 'r' in vhost '/': contradicts x-expiry-exchange: \
+             declare one of both",
+        ),
+    ]);
+}
+
 /// None overtakes another, so what was rejected waits for the queue of what expired before.
 #[test]
 fn all_wait_for_the_queue_that_cant_be_made() {

@@ -67,6 +67,9 @@ pub(super) fn convert(
         if node.attribute("topic").is_some() && node.attribute("queue").is_none() {
             continue;
         }
+        if dead.is_some() && child(node, "deadLetterStrategy").is_some_and(drops_expired) {
+            definition.insert("expiry-queue".to_owned(), "".into());
+        }
         match dead {
             None => {}
             Some(Dead::Shared(queue)) => {
@@ -218,9 +221,8 @@ fn strategy(xml: &Xml<'_>, strategy: Node<'_, '_>, outcome: &mut Outcome<'_>) ->
     let by_default = || Some(Dead::Shared(DEAD.to_owned()));
     let Some(kind) = elements(strategy).next() else { return by_default() };
     let line = xml.line(kind);
-    if kind.attribute("processExpired") == Some("false") {
-        let text = "what expires is a dead letter too; expiry-exchange of a policy gives it another way";
-        outcome.left_out(line, "processExpired", text);
+    if drops_expired(strategy) {
+        outcome.moved(line, "processExpired", "expiry-queue of a policy, empty: what expires is dropped");
     }
     match name(kind) {
         "discarding" => {
@@ -247,6 +249,11 @@ fn strategy(xml: &Xml<'_>, strategy: Node<'_, '_>, outcome: &mut Outcome<'_>) ->
             by_default()
         }
     }
+}
+
+/// Whether what expires is no dead letter.
+fn drops_expired(strategy: Node<'_, '_>) -> bool {
+    elements(strategy).next().is_some_and(|kind| kind.attribute("processExpired") == Some("false"))
 }
 
 /// The most specific entry gets the highest priority. What has no entry has the default.
