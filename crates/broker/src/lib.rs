@@ -91,8 +91,8 @@ pub use session::{
     SubscriptionSpec, SubscriptionThere, Tags, TransactionId, Unroutable,
 };
 pub use settings::{
-    ConsumerLimits, CountedReturns, DeclarationLimits, DiskLimit, DiskLimits, Limits, ParkingLimits, RetainedLimits,
-    Settings, Switch, UnknownArguments,
+    ConsumerLimits, CountedReturns, DeclarationLimits, DiskLimit, DiskLimits, Limits, NodeNames, ParkingLimits,
+    RetainedLimits, Settings, Switch, UnknownArguments,
 };
 pub use standby::Standby;
 pub use stats::{Churn, Counter, Deaths, Deliveries, Publishes, Sizes, Totals};

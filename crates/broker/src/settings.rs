@@ -154,6 +154,22 @@ pub struct DiskLimits {
     pub most_stored: DiskLimit,
 }
 
+/// What the broker is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeNames {
+    /// Its own name, in copies of traced messages.
+    pub node: String,
+    /// The name of its cluster, until an operator gives that another one.
+    pub cluster: String,
+}
+
+impl Default for NodeNames {
+    fn default() -> Self {
+        let name = || "hermod".to_owned();
+        Self { node: name(), cluster: name() }
+    }
+}
+
 /// The settings of the broker.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -165,10 +181,8 @@ pub struct Settings {
     pub unknown_arguments: UnknownArguments,
     /// Of queues that count.
     pub counted_returns: CountedReturns,
-    /// The broker's name in copies of traced messages.
-    pub node: String,
-    /// The name of the cluster, until an operator gives it another one.
-    pub cluster_name: String,
+    /// See [`NodeNames`].
+    pub names: NodeNames,
     /// See [`DiskLimits`].
     pub disk_limits: DiskLimits,
     /// Bytes of queued messages in memory at which the memory alarm rises.
@@ -204,8 +218,7 @@ impl Default for Settings {
             retained: RetainedLimits { messages: 100_000, bytes: 256 << 20 },
             unknown_arguments: UnknownArguments::default(),
             counted_returns: CountedReturns::default(),
-            node: "hermod".to_owned(),
-            cluster_name: "hermod".to_owned(),
+            names: NodeNames::default(),
             disk_limits: DiskLimits::default(),
             memory_limit: 4 << 30,
             connection_memory: None,

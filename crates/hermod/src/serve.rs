@@ -458,8 +458,7 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
     let memory_limit = memory_limit(settings);
     let (connections, _) = connections(settings);
     broker::Settings {
-        node: settings.node_name(),
-        cluster_name: settings.cluster_name(),
+        names: broker::NodeNames { node: settings.node_name(), cluster: settings.cluster_name() },
         unknown_arguments: settings.compat.unknown_arguments,
         counted_returns: settings.compat.counted_returns,
         limits: broker::Limits {

@@ -188,7 +188,7 @@ async fn aggregated(State(source): State<Arc<Source>>) -> Answer {
         let overview = source.broker.overview();
         let refused = source.refused_connections(&overview);
         metrics::aggregated(
-            &Origin::of(&source),
+            &Origin::of(&source.facts, &source.broker),
             &overview,
             logins,
             &refused,
@@ -244,14 +244,19 @@ async fn families_open(
 /// Families of the broker as a whole are built like its other figures.
 async fn families(source: Arc<Source>, asked: Asked) -> Answer {
     let (reader, key) = (Arc::clone(&source), format!("{asked:?}"));
-    let build = move || detailed::scrape(&Origin::of(&reader), &reader.broker.overview(), &asked).into_text();
+    let build = move || {
+        detailed::scrape(&Origin::of(&reader.facts, &reader.broker), &reader.broker.overview(), &asked).into_text()
+    };
     exposed(source.scrapes.rare.read(key, build).await)
 }
 
 async fn memory(State(source): State<Arc<Source>>) -> Answer {
     let reader = Arc::clone(&source);
     let figures = source.scrapes.rare.read("memory", move || {
-        metrics::memory(&Origin::of(&reader), &Memory::of(&reader.broker.overview(), Process::look()))
+        metrics::memory(
+            &Origin::of(&reader.facts, &reader.broker),
+            &Memory::of(&reader.broker.overview(), Process::look()),
+        )
     });
     exposed(figures.await)
 }

@@ -2,7 +2,7 @@
 //! made for RabbitMQ work. Figures of Hermod alone start with `hermod_`. A figure that is not known
 //! is left out.
 
-use broker::{DEAD_LETTERS_DROPPED, Durations, Held, Left, Overview, QueueReport, Sizes, Totals};
+use broker::{Broker, DEAD_LETTERS_DROPPED, Durations, Held, Left, Overview, QueueReport, Sizes, Totals};
 
 use crate::counters::{ALL_LENGTHS, CHURN, Counter, LENGTHS, OF_QUEUES, TRAFFIC, counter};
 use crate::exposition::Exposition;
@@ -10,7 +10,6 @@ use crate::facts::{Facts, Socket};
 use crate::memory::{Kept, Memory};
 use crate::process::Process;
 use crate::scrape::{Metric, Scrape, Stalls};
-use crate::source::Source;
 
 /// The causes of death, in the order of their counters.
 const REASONS: [&str; 4] = ["rejected", "expired", "maxlen", "delivery_limit"];
@@ -128,8 +127,8 @@ pub(crate) struct Origin<'a> {
 }
 
 impl<'a> Origin<'a> {
-    pub(crate) fn of(source: &'a Source) -> Self {
-        Self { facts: &source.facts, cluster: source.broker.cluster_name() }
+    pub(crate) fn of(facts: &'a Facts, broker: &Broker) -> Self {
+        Self { facts, cluster: broker.cluster_name() }
     }
 }
 

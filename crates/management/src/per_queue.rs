@@ -56,8 +56,9 @@ pub(crate) async fn all(source: Arc<Source>, reader: Reader) -> Response {
 
 /// The families that a scrape asks for.
 pub(crate) async fn families(source: Arc<Source>, reader: Reader, asked: Asked) -> Response {
-    let begin =
-        |source: &Source, asked: &Asked| detailed::scrape(&Origin::of(source), &source.broker.overview(), asked);
+    let begin = |source: &Source, asked: &Asked| {
+        detailed::scrape(&Origin::of(&source.facts, &source.broker), &source.broker.overview(), asked)
+    };
     answer(source, reader, asked, begin).await
 }
 

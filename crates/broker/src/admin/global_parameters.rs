@@ -31,7 +31,7 @@ impl Broker {
     pub fn cluster_name(&self) -> String {
         let system = self.engine.system.lock();
         let named = system.defined(&DefinitionKey::new(Sort::ClusterName, EVERYWHERE, ""));
-        named.and_then(text_of).unwrap_or(&self.engine.settings.cluster_name).to_owned()
+        named.and_then(text_of).unwrap_or(&self.engine.settings.names.cluster).to_owned()
     }
 
     /// Names the cluster. Returns the ticket for the answer.

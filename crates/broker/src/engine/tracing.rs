@@ -55,7 +55,7 @@ impl Engine {
             ("exchange_name".to_owned(), text(message.exchange())),
             ("routing_keys".to_owned(), Value::Array(keys)),
             ("properties".to_owned(), Value::Table(as_table(properties))),
-            ("node".to_owned(), text(&self.settings.node)),
+            ("node".to_owned(), text(&self.settings.names.node)),
         ];
         headers.extend(more);
         let mut bytes = Vec::new();

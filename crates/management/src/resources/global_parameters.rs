@@ -37,7 +37,7 @@ impl Collection for GlobalParameters {
     }
 
     fn rows(&self, source: &Source, part: Part, _: &mut VecDeque<Part>) -> Vec<Json> {
-        part.of_whole(all(&source.broker).into_iter())
+        part.of_whole(all(&source.broker))
     }
 }
 

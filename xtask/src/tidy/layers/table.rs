@@ -251,7 +251,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "crates/broker/src/admin",
         layers: &[
             &["checks"],
-            &["policies", "shovels", "tasks", "users", "vhosts"],
+            &["global_parameters", "policies", "shovels", "tasks", "users", "vhosts"],
         ],
         allowed: &[],
     },
@@ -652,7 +652,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/management/src/resources",
         layers: &[
-            &["channels", "consumers", "exchanges", "health", "limits", "log", "login", "losses", "nodes", "parameters", "permissions", "policies", "shovels"],
+            &["channels", "consumers", "exchanges", "global_parameters", "health", "limits", "log", "login", "losses", "nodes", "parameters", "permissions", "policies", "shovels"],
             &["connections", "explain", "queues", "retained", "subscriptions", "users", "vhosts", "wills"],
             &["bindings", "overview"],
             &["definitions", "tasks"],

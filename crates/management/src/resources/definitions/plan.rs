@@ -68,9 +68,15 @@ pub(super) struct Plan<'a> {
     counts: Counts,
     /// Passwords that have not been hashed yet.
     passwords: BTreeMap<String, String>,
-    shovels: Vec<ShovelEntry>,
-    global_parameters: Vec<NamedEntry>,
+    parameters: Parameters,
     pub(super) faults: Faults,
+}
+
+/// Shovels, and the parameters of the whole broker.
+#[derive(Default)]
+struct Parameters {
+    shovels: Vec<ShovelEntry>,
+    global: Vec<NamedEntry>,
 }
 
 /// The vhost, whether it is a queue, and the name.
@@ -151,8 +157,7 @@ impl<'a> Plan<'a> {
             bound: BTreeSet::new(),
             counts,
             passwords: BTreeMap::new(),
-            shovels: Vec::new(),
-            global_parameters: Vec::new(),
+            parameters: Parameters::default(),
             faults,
         }
     }
@@ -225,7 +230,7 @@ impl<'a> Plan<'a> {
             return;
         }
         match global_parameters::check(self.broker, name, &entry.value) {
-            Ok(()) => self.global_parameters.push(entry),
+            Ok(()) => self.parameters.global.push(entry),
             Err(error) => self.unsupported(format!("global parameter '{name}': {}", error.text)),
         }
     }
@@ -396,7 +401,7 @@ impl<'a> Plan<'a> {
             return self.wrong(format!("shovel '{name}': there is no vhost '{vhost}'"));
         }
         match shovels::check(self.broker, (&vhost, &name), &definition, &Identity::operator("import")) {
-            Ok(()) => self.shovels.push(ShovelEntry { vhost, name, definition }),
+            Ok(()) => self.parameters.shovels.push(ShovelEntry { vhost, name, definition }),
             Err(faults) => {
                 faults.iter().for_each(|fault| self.unsupported(format!("shovel '{name}' in vhost '{vhost}': {fault}")))
             }
@@ -560,7 +565,7 @@ impl<'a> Plan<'a> {
 
     pub(super) fn count(&self) -> u64 {
         let declarations = self.declarations.values().map(Vec::len).sum::<usize>();
-        let others = self.limits.len() + self.shovels.len() + self.global_parameters.len();
+        let others = self.limits.len() + self.parameters.shovels.len() + self.parameters.global.len();
         (self.vhosts.len() + self.users.len() + others + declarations) as u64
     }
 
@@ -626,11 +631,11 @@ impl<'a> Plan<'a> {
             reached(self.broker.limit_vhost(name, *limits)?);
         }
         // Last, since what they move needs what is declared here.
-        for ShovelEntry { vhost, name, definition } in self.shovels {
+        for ShovelEntry { vhost, name, definition } in self.parameters.shovels {
             let text = Json::Object(definition).to_string();
             reached(self.broker.set_shovel(&vhost, &name, text, &caller.identity)?);
         }
-        for NamedEntry { name, value } in self.global_parameters {
+        for NamedEntry { name, value } in self.parameters.global {
             reached(self.broker.set_global_parameter(&name, &value.to_string())?);
         }
         Ok(last.into_values().collect())
