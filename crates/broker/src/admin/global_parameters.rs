@@ -13,7 +13,7 @@ use crate::value::{Table, Value};
 /// The only field of these definitions.
 const VALUE: &str = "value";
 /// Most bytes of a parameter's value.
-const LONGEST_VALUE: usize = 64 * 1024;
+const LONGEST_VALUE: usize = 16 * 1024;
 /// Most parameters.
 const MOST: usize = 1000;
 
@@ -53,8 +53,12 @@ impl Broker {
         self.check_global_parameter(name, value)?;
         let _alone = self.engine.administration.lock();
         let key = DefinitionKey::new(Sort::GlobalParameter, EVERYWHERE, name);
-        let is_new = self.engine.system.lock().definition(&key).is_none();
-        if is_new && self.global_parameters().len() >= MOST {
+        let is_full = {
+            let system = self.engine.system.lock();
+            let count = || system.all_defined(Sort::GlobalParameter, EVERYWHERE).count();
+            system.definition(&key).is_none() && count() >= MOST
+        };
+        if is_full {
             let text = format!("there are {MOST} global parameters, the most that may be: clear one first");
             return Err(Error::precondition(text));
         }
@@ -87,14 +91,17 @@ impl Broker {
         ended.ok_or_else(|| Error::not_found(format!("global parameter '{name}' does not exist")))
     }
 
+    /// One parameter.
+    pub fn global_parameter(&self, name: &str) -> Option<GlobalParameter> {
+        let system = self.engine.system.lock();
+        let value = system.defined(&DefinitionKey::new(Sort::GlobalParameter, EVERYWHERE, name))?;
+        parameter_of((name, value))
+    }
+
     /// Every parameter, by name.
     pub fn global_parameters(&self) -> Vec<GlobalParameter> {
         let system = self.engine.system.lock();
-        let all = system.all_defined(Sort::GlobalParameter, EVERYWHERE);
-        let parameter = |(name, value): (&str, &Table)| {
-            Some(GlobalParameter { name: name.to_owned(), value: text_of(value)?.to_owned() })
-        };
-        all.filter_map(parameter).collect()
+        system.all_defined(Sort::GlobalParameter, EVERYWHERE).filter_map(parameter_of).collect()
     }
 }
 
@@ -104,6 +111,10 @@ fn check_name(what: &str, name: &str) -> Result<(), Error> {
         return Err(Error::precondition(text));
     }
     refuse_control(what, name)
+}
+
+fn parameter_of((name, value): (&str, &Table)) -> Option<GlobalParameter> {
+    Some(GlobalParameter { name: name.to_owned(), value: text_of(value)?.to_owned() })
 }
 
 fn table_of(text: &str) -> Table {

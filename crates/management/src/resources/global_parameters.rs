@@ -54,17 +54,23 @@ fn row(parameter: &GlobalParameter) -> Json {
     json!({ "name": parameter.name, "value": value })
 }
 
+fn row_of_cluster(broker: &Broker) -> Json {
+    json!({ "name": CLUSTER_NAME, "value": broker.cluster_name() })
+}
+
 /// All of them, as they are listed and exported.
 pub(super) fn all(broker: &Broker) -> Vec<Json> {
-    let named = json!({ "name": CLUSTER_NAME, "value": broker.cluster_name() });
-    let own = broker.global_parameters();
-    std::iter::once(named).chain(own.iter().map(row)).collect()
+    std::iter::once(row_of_cluster(broker)).chain(broker.global_parameters().iter().map(row)).collect()
+}
+
+fn find(broker: &Broker, name: &str) -> Option<Json> {
+    if name == CLUSTER_NAME { Some(row_of_cluster(broker)) } else { broker.global_parameter(name).as_ref().map(row) }
 }
 
 async fn one(asker: Asker, State(source): Shared, Path(name): Path<String>) -> Answer {
     asker.administers()?;
-    let rows = look(&source, &asker, |source| crate::listing::all(source, &GlobalParameters, None)).await?;
-    rows.into_iter().find(|row| row["name"] == name).map_or_else(|| Err(Failure::not_found()), shown)
+    let found = look(&source, &asker, move |source| find(&source.broker, &name)).await?;
+    found.map_or_else(|| Err(Failure::not_found()), shown)
 }
 
 #[derive(Deserialize)]
@@ -75,10 +81,7 @@ struct Body {
 async fn put(asker: Asker, State(source): Shared, Path(name): Path<String>, Document(body): Document<Body>) -> Answer {
     asker.administers()?;
     let sought = name.clone();
-    let was_there = look(&source, &asker, move |source| {
-        sought == CLUSTER_NAME || source.broker.global_parameters().iter().any(|known| known.name == sought)
-    })
-    .await?;
+    let was_there = look(&source, &asker, move |source| find(&source.broker, &sought).is_some()).await?;
     make(&source, &asker, GlobalParameterChange::Set { name, value: body.value }).await?;
     if was_there { done() } else { created() }
 }

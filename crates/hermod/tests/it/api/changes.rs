@@ -278,6 +278,9 @@ fn global_parameters_and_the_name_of_the_cluster_are_kept_over_a_start() {
     let mut server = Server::start(dir.path(), &["--cluster-name=before"]);
     assert_eq!(shown(&server, "/api/global-parameters", GUEST), json!([{ "name": "cluster_name", "value": "before" }]));
     let value = r#"{"value":{"endpoints":["amqp://a"]}}"#;
+    let (headers, long) = (format!("{GUEST}{JSON}"), format!(r#"{{"value":"{}"}}"#, "x".repeat(16 * 1024 - 1)));
+    let refused = server.send("PUT", "/api/global-parameters/long", &headers, &long);
+    assert!(refused.status == 400 && refused.body.contains("16385 bytes, 16384 are the most"), "{}", refused.body);
     check(
         &server,
         GUEST,
@@ -309,7 +312,6 @@ fn global_parameters_and_the_name_of_the_cluster_are_kept_over_a_start() {
     let exported = shown(&server, "/api/definitions", GUEST);
     let elsewhere = tempfile::tempdir().unwrap();
     let other = Server::start(elsewhere.path(), &[]);
-    let headers = format!("{GUEST}{JSON}");
     assert_eq!(other.send("POST", "/api/definitions", &headers, &exported.to_string()).status, 204);
     assert_eq!(shown(&other, "/api/global-parameters/tool", GUEST), all[1]);
     assert_ne!(shown(&other, "/api/cluster-name", GUEST)["name"], "orders");
