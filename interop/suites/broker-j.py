@@ -1,48 +1,31 @@
 #!/usr/bin/env python3
-"""Runs the protocol tests of Qpid Broker-J for AMQP 0-9-1 or 1.0, frame by frame against the specification's sections, by Maven."""
+"""Runs the protocol tests of Qpid Broker-J for AMQP 0-9-1 or 1.0, frame by frame against the specification's sections, by Maven.
+
+The checkout must be built and installed in Maven's own repository.
+"""
 
 import dataclasses
-import re
 import shutil
 import sys
 
 import judge
 
 ADMIN, SERVICE = "hermod.HermodAdmin", "META-INF/services/org.apache.qpid.tests.utils.BrokerAdmin"
-# Of these not every registry has what the checkout names, and none of them has to do with these tests.
-PINNED = ["-Dkerby-version=2.1.1", "-Denforcer.skip", "-Drat.skip"]
-BERKELEY_DB = re.compile(r"\s*<dependency>\s*<groupId>org\.apache\.qpid</groupId>\s*<artifactId>"
-                         r"(qpid-bdbstore|qpid-broker-plugins-amqp-1-0-protocol-bdb-link-store)</artifactId>.*?</dependency>", re.DOTALL)
 WEB_AMQP = 15678
 # Some tests wait until the server closes a connection that does not log in, as long as the suite waits for any answer.
 SETTINGS = {"HERMOD_ANONYMOUS_USER": "guest", "HERMOD_LIMITS_HANDSHAKE_TIMEOUT": "2s", "HERMOD_PORTS_WEB_AMQP": WEB_AMQP}
 EXTERNAL = "qpid.tests.protocol.broker.external"
 # How a test ends that the suite itself wants to skip, as being about its own broker: its way of skipping is an error of JUnit's.
 SKIPPED_BY_ITSELF = "Chain of InvocationInterceptors called invocation multiple times"
-# The client of the tests for AMQP 0-9-1 opens channel 0 unless told otherwise, which the specification keeps for the connection (4.2.3): it gets 1, and
-# what is of the connection stays on 0.
-CLIENT = "src/main/java/org/apache/qpid/tests/protocol/v0_8/Interaction.java"
-CHANNEL = [
-    ("private int _channelId;", "private int _channelId = 1;"),
-    ("new AMQFrame(channel, amqBody)", "new AMQFrame(isGlobal(amqBody) ? 0 : channel, amqBody)"),
-    ("    public Interaction negotiateOpen()", '''    private static boolean isGlobal(final AMQBody body)
-    {
-        return body.getFrameType() == 8 || (body instanceof org.apache.qpid.server.protocol.v0_8.transport.AMQMethodBody method
-                                            && method.getClazz() == 10);
-    }
-
-    public Interaction negotiateOpen()'''),
-]
 
 
 @dataclasses.dataclass(frozen=True)
 class Tests:
-    """One of the suite's modules: its folder, what turns it on, one of its classes, changes of its files, and what its tests are told besides."""
+    """One of the suite's modules: its folder, what turns it on, one of its classes, and what its tests are told besides."""
 
     module: str
     switches: list
     any_class: str
-    changes: dict
     told: dict
 
 
@@ -51,7 +34,6 @@ PROTOCOLS = {
         "systests/protocol-tests-amqp-0-8",
         ["-DenableAmqp0-x", "-Dprofile=java-mms.0-9-1"],
         "ChannelTest",
-        {CLIENT: CHANNEL},
         # One test declares its queue again, as one that is not durable.
         {f"{EXTERNAL}.supportedSaslMechanisms": "PLAIN", "hermod.durable": "false"},
     ),
@@ -59,7 +41,6 @@ PROTOCOLS = {
         "systests/protocol-tests-amqp-1-0",
         ["-DenableAmqp1-0", "-Dprofile=java-mms.1-0"],
         "BeginTest",
-        {},
         {
             # Some restart the broker.
             "hermod.durable": "true",
@@ -78,10 +59,9 @@ def body():
     suite = PROTOCOLS[options.part]
     checkout = judge.copy_of(options)
     module = checkout / suite.module
-    prepare_module(module, suite)
-    maven = ["mvn", "--batch-mode", "--no-transfer-progress", "--projects", suite.module, *PINNED]
-    judge.prepare([*maven, "--also-make", "install", "-DskipTests", "--quiet"], cwd=checkout)
-    tests = [*maven, "surefire:test@integration-test", "-DskipTests=false", "-DskipITs=false", *suite.switches, "-Dmaven.test.failure.ignore=true"]
+    maven = ["mvn", "--batch-mode", "--no-transfer-progress", "--projects", suite.module, "-Denforcer.skip", *options.argument]
+    tests = [*maven, f"-Dmaven.test.additionalClasspath={admin(options, maven, module)}", "surefire:test@integration-test",
+             "-DskipTests=false", "-DskipITs=false", *suite.switches, "-Dmaven.test.failure.ignore=true"]
     # To run none of a class's tests makes Maven fetch what runs them before the broker starts.
     judge.prepare([*tests, f"-Dtest={suite.any_class}#none", "-Dsurefire.failIfNoSpecifiedTests=false"], cwd=checkout)
     for old in (module / "target").rglob("TEST-*.xml"):
@@ -109,27 +89,17 @@ def external():
     }
 
 
-def prepare_module(module, suite):
-    """Adds the class by which the suite makes queues, counts messages and restarts the broker: for each broker it needs one."""
-    pom = module / "pom.xml"
-    pom.write_text(BERKELEY_DB.sub("", pom.read_text()))
-    for name, changes in suite.changes.items():
-        file = module / name
-        file.write_text(changed(file.read_text(), changes, name))
-    admin = module / "src/main/java" / f"{ADMIN.replace('.', '/')}.java"
-    admin.parent.mkdir(parents=True)
-    shutil.copy(judge.FOLDER / "broker-j" / admin.name, admin)
-    service = module / "src/main/resources" / SERVICE
-    service.parent.mkdir(parents=True, exist_ok=True)
-    service.write_text(f"{ADMIN}\n")
-
-
-def changed(text, changes, name):
-    for old, new in changes:
-        if text.count(old) != 1:
-            raise judge.Trouble(f"this checkout has no `{old}` in {name}: take the version that docs/conformance.md names")
-        text = text.replace(old, new)
-    return text
+def admin(options, maven, module):
+    """The folder with the class by which the suite makes queues, counts messages and restarts the broker: for each broker it needs one."""
+    folder, libraries = options.work_dir / "admin", options.work_dir / "libraries.txt"
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / SERVICE).parent.mkdir(parents=True)
+    (folder / SERVICE).write_text(f"{ADMIN}\n")
+    judge.prepare([*maven, "dependency:build-classpath", f"-Dmdep.outputFile={libraries}", "--quiet"], cwd=options.work_dir / "checkout")
+    classes = judge.built(module, "target/classes")
+    source = judge.FOLDER / "broker-j" / f"{ADMIN.split('.')[-1]}.java"
+    judge.prepare(["javac", "-cp", f"{classes}:{libraries.read_text().strip()}", "-d", folder, source])
+    return folder
 
 
 def skipped_or(outcome):

@@ -62,6 +62,7 @@ def arguments(suite, describes, *, standard_ports=False, parts=()):
     parser = argparse.ArgumentParser(prog=f"interop/suites/{suite}.py", description=describes)
     parser.add_argument("--server", type=pathlib.Path, help="the broker's program (default: target/ci or target/release)")
     parser.add_argument("--suite-dir", type=pathlib.Path, help="a checkout of the suite")
+    parser.add_argument("--argument", action="append", default=[], metavar="WORD", help="for Maven, where it runs the tests, as --argument=-Dname=value")
     parser.add_argument("--port-offset", type=int, default=0, help="added to every port (default 0)")
     # Not within this repository: package managers would take a suite's own package for a part of it.
     parser.add_argument("--work-dir", type=pathlib.Path,
@@ -105,6 +106,14 @@ def copy_of(options, source=None):
             if not os.path.islink(path):
                 os.chmod(path, os.stat(path).st_mode | 0o200)
     return copy
+
+
+def built(checkout, folder):
+    """A folder within a checkout that its build makes. No script here builds a suite."""
+    place = checkout / folder
+    if not place.is_dir():
+        raise Trouble(f"the checkout has no {folder}: build the suite's tests first, as its own pages say")
+    return place
 
 
 def copy_of_module(options, module, version):

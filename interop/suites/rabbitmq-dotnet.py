@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs the tests of RabbitMQ's .NET client 5.1.0, the last one that Mono's compiler takes, under Mono and NUnit's console.
 
-Debian's packages: mono-devel, mono-mcs, nunit-console, libnunit-cil-dev. The client is built from the checkout, first the generator of its methods.
+Debian's packages: mono-runtime, nunit-console, libnunit-cil-dev. The checkout's folder `built` must have the client and its tests as
+RabbitMQ.Client.dll and Unit.dll.
 """
 
 import re
@@ -12,8 +13,6 @@ import judge
 
 NUNIT = "/usr/lib/cli/nunit.framework-2.6.3/nunit.framework.dll"
 CONSOLE = "/usr/lib/nunit/nunit-console.exe"
-# The client reads its version from an attribute that the build of its own adds.
-VERSION = '[assembly: System.Reflection.AssemblyInformationalVersion("5.1.0")]\n'
 # SharedQueue hangs under Mono, and uses no broker; flooding takes minutes, and the tests of TLS want certificates of their own.
 LEFT_OUT = {"TestSharedQueue", "TestFloodPublishing", "TestSsl", "TestHeartbeats"}
 CTL = """#!/bin/sh
@@ -27,10 +26,8 @@ NAMESPACE = re.compile(r"^namespace\s+([\w.]+)", re.MULTILINE)
 def body():
     options = judge.arguments("rabbitmq-dotnet", __doc__, standard_ports=True)
     checkout = judge.copy_of(options)
-    client, tests = checkout / "projects/client", checkout / "projects/client/Unit"
-    built = options.work_dir / "built"
-    built.mkdir(exist_ok=True)
-    build(client, checkout / "docs/specs/amqp0-9-1.stripped.xml", built)
+    tests, built = checkout / "projects/client/Unit", judge.built(checkout, "built")
+    (built / "nunit.framework.dll").write_bytes(judge.pathlib.Path(NUNIT).read_bytes())
     fixtures = options.work_dir / "fixtures.txt"
     fixtures.write_text("".join(f"{name}\n" for name in sorted(fixtures_of(tests)) if name.split(".")[-1] not in LEFT_OUT))
     ctl = options.work_dir / "rabbitmqctl"
@@ -45,27 +42,6 @@ def body():
     if not results.is_file():
         raise judge.Trouble(f"NUnit wrote no results; see {log}")
     return judge.report(options, "5.1.0", list(outcomes(results)))
-
-
-def build(client, specification, built):
-    """Builds the generator, the client and its tests."""
-    listed = re.search(r'Include="([^"]+)"', (client / "ApigenBootstrap/ApigenBootstrap.csproj").read_text())[1].split(";")
-    bootstrap = [client / one.replace("\\", "/").removeprefix("../") for one in listed]
-    sources = sorted((client / "Apigen/src").rglob("*.cs"))
-    compiler(built / "apigen.exe", [*sources, *bootstrap], ())
-    judge.prepare(["mono", str(built / "apigen.exe"), "--apiName:AMQP_0_9_1", str(specification), str(built / "methods.cs")])
-    (built / "version.cs").write_text(VERSION)
-    sources = sorted(one for one in (client / "RabbitMQ.Client").rglob("*.cs") if "WinRT" not in one.parts)
-    compiler(built / "RabbitMQ.Client.dll", [*sources, built / "methods.cs", built / "version.cs"], ("System.Net.Http", "Microsoft.CSharp"))
-    (built / "nunit.framework.dll").write_bytes(judge.pathlib.Path(NUNIT).read_bytes())
-    sources = sorted((client / "Unit/src").rglob("*.cs"))
-    compiler(built / "Unit.dll", sources, (built / "RabbitMQ.Client.dll", built / "nunit.framework.dll"))
-
-
-def compiler(output, sources, references):
-    kind = [] if output.suffix == ".exe" else ["-target:library"]
-    judge.prepare(["mcs", "-langversion:latest", "-nowarn:0618,1591,0612,0672", *kind, f"-out:{output}", *(f"-r:{one}" for one in references),
-                   *map(str, sources)])
 
 
 def fixtures_of(tests):
