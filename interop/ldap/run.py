@@ -88,7 +88,10 @@ class Directory:
 
     def change_member(self, verb, group, entry):
         """Has an entry `add`ed to a group, or `delete`d from it, while the directory serves."""
-        change = f"dn: cn={group},ou=groups,{SUFFIX}\nchangetype: modify\n{verb}: uniqueMember\nuniqueMember: {entry},ou=people,{SUFFIX}\n"
+        self.change(verb, group, "uniqueMember", f"{entry},ou=people,{SUFFIX}")
+
+    def change(self, verb, group, attribute, value):
+        change = f"dn: cn={group},ou=groups,{SUFFIX}\nchangetype: modify\n{verb}: {attribute}\n{attribute}: {value}\n"
         root = ["-x", "-H", f"ldap://127.0.0.1:{self.plain}", "-D", f"cn=root,{SUFFIX}", "-w", "root"]
         run("ldapmodify", *root, input=change.encode())
 
@@ -101,7 +104,7 @@ class Check:
     """A broker that asks the directory in one way, and clients of it."""
 
     def __init__(self, pika, program, flags, scratch):
-        self.pika = pika
+        self.pika, self.scratch = pika, scratch
         scratch.mkdir()
         self.hermod = server.Hermod(program, flags, scratch)
 
@@ -120,6 +123,25 @@ class Check:
         except refusals(self.pika.exceptions):
             return
         raise AssertionError(f"let in: {user!r}")
+
+    def log(self):
+        return (self.scratch / "hermod.log").read_text()
+
+    def lost(self, connection):
+        """Whether a right to declare is lost."""
+        try:
+            connection.channel().queue_declare("orders.lost")
+        except self.pika.exceptions.ChannelClosedByBroker as closed:
+            return closed.reply_code == 403
+        return False
+
+    def end(self, connection):
+        """How the broker has closed a connection, if it has."""
+        try:
+            connection.process_data_events(0.1)
+        except self.pika.exceptions.ConnectionClosedByBroker as closed:
+            return closed
+        return None
 
     def whoami(self, user, password):
         basic = base64.b64encode(f"{user}:{password}".encode()).decode()
@@ -177,7 +199,7 @@ def by_search(start, directory, scratch):
     down = server.free_port()
     flags = ["--auth-backends=ldap", "--auth-ldap-use-starttls=true", "--auth-cache-ttl=0"]
     flags += [f"--auth-ldap-servers=ldap://127.0.0.1:{down},ldap://127.0.0.1:{directory.plain}"]
-    flags += [f"--auth-ldap-ssl-options-cacertfile={scratch}/ca.pem", "--auth-ldap-keep-rights=20 s"]
+    flags += [f"--auth-ldap-ssl-options-cacertfile={scratch}/ca.pem", "--auth-ldap-keep-rights=20 s", "--auth-ldap-refresh=0"]
     flags += ["--auth-ldap-dn-lookup-attribute=uid", f"--auth-ldap-dn-lookup-base=ou=people,{SUFFIX}"]
     flags += [f"--auth-ldap-dn-lookup-bind-user-dn=cn=hermod,{SUFFIX}"]
     flags += [f"--auth-ldap-dn-lookup-bind-password-file={password}"]
@@ -205,6 +227,38 @@ def by_search(start, directory, scratch):
         directory.change_member("add", "orders", JOHN)
         check.connect("jdoe", "sold").channel().queue_declare("orders.back")
         print("rights end, and the client logs in again with those that it has now")
+
+
+def asked_again(start, directory, scratch):
+    """The account asks for the groups of those who are connected."""
+    flags = ["--auth-backends=ldap", f"--auth-ldap-servers=ldaps://127.0.0.1:{directory.tls}", "--auth-cache-ttl=1 h"]
+    flags += [f"--auth-ldap-ssl-options-cacertfile={scratch}/ca.pem", "--auth-ldap-refresh=1 s"]
+    flags += ["--auth-ldap-dn-lookup-attribute=uid", f"--auth-ldap-dn-lookup-base=ou=people,{SUFFIX}"]
+    flags += [f"--auth-ldap-dn-lookup-bind-user-dn=cn=hermod,{SUFFIX}"]
+    flags += [f"--auth-ldap-dn-lookup-bind-password-file={scratch}/password"]
+    flags += [f"--auth-ldap-group-lookup-base=ou=groups,{SUFFIX}", f"--auth-ldap-groups={GROUPS}"]
+    with start("asked-again", flags) as check:
+        connection, other = check.connect("jdoe", "sold"), check.connect("ada", "wonder")
+        channel, gone = connection.channel(), []
+        channel.queue_declare("orders.again")
+        channel.add_on_cancel_callback(lambda _: gone.append(True))
+        channel.basic_consume("orders.again", lambda *_: None)
+        directory.stop()
+        server.until("the broker notes that it can't ask", lambda: "keep the rights" in check.log() or connection.process_data_events(0.1))
+        channel.queue_declare("orders.kept")
+        directory.start()
+        print("while the directory is down, those who are connected keep their rights")
+        directory.change_member("delete", "orders", JOHN)
+        server.until("the consumer goes on, and what is lost is refused", lambda: connection.process_data_events(0.1) or check.lost(connection))
+        assert not gone, "readers may read it"
+        directory.change("delete", "readers", "memberUid", "jdoe")
+        closed = server.until("the connection is closed", lambda: check.end(connection))
+        assert closed.reply_code == 320 and "no access" in closed.reply_text, closed
+        check.refused("jdoe", "sold")
+        other.channel().queue_declare("anything")
+        directory.change_member("add", "orders", JOHN)
+        directory.change("add", "readers", "memberUid", "jdoe")
+        print("a group that is left takes its rights from open connections, and from kept answers")
 
 
 def with_own_rights(start, directory, scratch):
@@ -287,7 +341,7 @@ def main():
             return Check(pika, options.server, flags, scratch / name)
 
         try:
-            for part in [by_name, by_search, with_own_rights, not_trusted, by_role, with_a_certificate]:
+            for part in [by_name, by_search, asked_again, with_own_rights, not_trusted, by_role, with_a_certificate]:
                 part(start, directory, scratch)
         except BaseException:
             server.show_logs(scratch)

@@ -10,12 +10,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Wake, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use parking_lot::RwLock;
 
+use crate::again::Connected;
 use crate::asking::About;
 use crate::identity::Question;
 use crate::login::{Job, LoginCounts, Logins, People, Plan};
@@ -95,7 +96,8 @@ impl Authority {
     /// # Errors
     /// When the Argon2 implementation refuses the built-in parameters, which no input can cause.
     pub fn new(settings: AuthoritySettings) -> Result<Self, PasswordError> {
-        let people = People { asking: settings.plan.asking(), ..People::default() };
+        let (asking, connected) = (settings.plan.asking(), Arc::new(Connected::new(&settings.plan.steps)));
+        let people = People { asking, connected, ..People::default() };
         *people.loopback.write() = settings.loopback_users;
         Ok(Self {
             people: people.clone(),
@@ -456,6 +458,34 @@ impl Authority {
     /// Forgets what backends elsewhere have answered: they are asked again.
     pub fn forget_answers(&self) {
         self.logins.forget_answers();
+    }
+
+    /// How often backends elsewhere are asked again what those may do who are connected; `None` if
+    /// none is.
+    pub fn asks_again_every(&self) -> Option<Duration> {
+        self.people.connected.every()
+    }
+
+    /// Backend and name of each user that is connected by rights that can be asked about again.
+    pub fn connected_from_elsewhere(&self) -> Vec<(&'static str, Arc<str>)> {
+        self.people.connected.users()
+    }
+
+    /// Asks a backend again what a user may do, on a thread that may wait. Returns whether that is
+    /// something else now. It counts from then on.
+    ///
+    /// # Errors
+    /// When the backend can't be asked; then nothing has changed.
+    pub fn ask_again(&self, backend: &'static str, user: &Arc<str>) -> Result<bool, String> {
+        let Some(grant) = self.people.connected.ask(backend, user)? else { return Ok(false) };
+        // Who looks at users holds the rights first, so these are not changed with users locked.
+        if !self.people.connected.give(user, &grant) {
+            return Ok(false);
+        }
+        self.logins.forget_answers_about(backend, user);
+        let _users = self.people.users.write();
+        self.generation.fetch_add(1, Ordering::Release);
+        Ok(true)
     }
 
     /// Whether an identity has this tag now.

@@ -39,6 +39,20 @@ pub trait Backend: std::fmt::Debug + Send + Sync {
     /// When it does not let the user in.
     fn ask(&self, credentials: Credentials<'_>) -> Result<Vouched, No>;
 
+    /// What this user may do now, asked without a secret, on a thread that may wait. It is called
+    /// only if [`Backend::asked_again_every`] says so.
+    ///
+    /// # Errors
+    /// When it knows no such user any more, or can't be asked.
+    fn again(&self, user: &str) -> Result<Grant, No> {
+        Err(No::Unavailable(format!("it can't be asked about '{user}' without a secret")))
+    }
+
+    /// How often it is asked again what those may do who are connected. `None`: it is not.
+    fn asked_again_every(&self) -> Option<Duration> {
+        None
+    }
+
     /// Who decides about each operation of the users that it lets in. `None`: what they may do is
     /// in their grant.
     fn judge(&self) -> Option<Arc<dyn Judge>> {
@@ -186,6 +200,11 @@ impl Answers {
             kept.insert(key, Kept { until, grant: Arc::clone(&grant) });
         }
         grant
+    }
+
+    /// Forgets those about a user of a backend.
+    pub(crate) fn forget_user(&self, backend: &str, user: &str) {
+        self.kept.lock().retain(|_, kept| (kept.grant.backend, &*kept.grant.user) != (backend, user));
     }
 
     /// Forgets all.

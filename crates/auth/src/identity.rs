@@ -6,8 +6,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLockReadGuard};
 
+use crate::again::Held;
 use crate::asking::{About, Asked, Asking};
 use crate::backend::Grant;
 use crate::{Actor, PasswordHash, ResourceKind, Right, Spelling, Tags};
@@ -40,7 +41,7 @@ enum Proof {
     /// The operating system: it acts for the operator of the server, who may do everything.
     Operator,
     /// A backend elsewhere, which says what it may do. A renewal replaces that for all copies.
-    Grant(Arc<RwLock<Arc<Grant>>>),
+    Grant(Arc<Held>),
 }
 
 /// Why a grant can't take another's place.
@@ -113,7 +114,15 @@ impl Identity {
     /// A user that a backend elsewhere has let in, with these rights.
     pub(crate) fn by_grant(grant: Arc<Grant>) -> Self {
         let (user, tags) = (Arc::clone(&grant.user), grant.tags.clone());
-        Self { proof: Proof::Grant(Arc::new(RwLock::new(grant))), ..Self::new(user, tags) }
+        Self { proof: Proof::Grant(Arc::new(Held::new(grant))), ..Self::new(user, tags) }
+    }
+
+    /// What holds the rights that a backend elsewhere has given it, for all its copies.
+    pub(crate) fn held(&self) -> Option<&Arc<Held>> {
+        match &self.proof {
+            Proof::Grant(held) => Some(held),
+            Proof::Name | Proof::Operator | Proof::Password(_) => None,
+        }
     }
 
     /// The same user from this address, whose operations a program elsewhere decides about.
@@ -149,10 +158,7 @@ impl Identity {
 
     /// What a backend elsewhere has said of it last. It is not renewed while this is held.
     pub(crate) fn grant(&self) -> Option<RwLockReadGuard<'_, Arc<Grant>>> {
-        match &self.proof {
-            Proof::Grant(grant) => Some(grant.read()),
-            Proof::Name | Proof::Operator | Proof::Password(_) => None,
-        }
+        self.held().map(|held| held.read())
     }
 
     /// The name of the backend elsewhere that has given it its rights.
@@ -225,12 +231,12 @@ impl Identity {
         &self.tags
     }
 
-    /// Whether this was allowed before, in this generation.
     /// Forgets the decisions, which will be made again.
     pub fn forget_decisions(&self) {
         *self.granted.lock() = Granted::default();
     }
 
+    /// Whether this was allowed before, in this generation.
     pub(crate) fn was_granted(&self, generation: u64, asked: Question<'_>) -> bool {
         let granted = self.granted.lock();
         granted.generation == generation

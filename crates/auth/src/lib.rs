@@ -6,6 +6,7 @@
 //! which every operation of every protocol passes)? The crate does no I/O; the clock and all
 //! randomness come in as arguments. Only answers from elsewhere are dated here.
 
+mod again;
 mod asking;
 mod authority;
 mod backend;

@@ -22,6 +22,7 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use parking_lot::{Condvar, Mutex, RwLock};
 use wire::InTurn;
 
+use crate::again::Connected;
 use crate::asking::Asking;
 use crate::backend::{self, Answers, Credentials, Grant, No, RightsOf, Step};
 use crate::password::{MAX_PASSWORD, Work};
@@ -138,6 +139,8 @@ pub(crate) struct People {
     pub(crate) loopback: Arc<RwLock<BTreeSet<String>>>,
     /// Who decides about operations, for each backend that does.
     pub(crate) asking: Arc<[Arc<Asking>]>,
+    /// Those with rights that are asked about again.
+    pub(crate) connected: Arc<Connected>,
 }
 
 impl People {
@@ -157,6 +160,7 @@ impl People {
             RightsOf::Backend => {
                 let asking = self.asking.iter().find(|asking| asking.backend == grant.backend).cloned();
                 let identity = Identity::by_grant(grant);
+                identity.held().into_iter().for_each(|held| self.connected.list(held));
                 Ok(match asking {
                     Some(asking) => identity.decided_by(asking, from.to_canonical()),
                     None => identity,
@@ -547,6 +551,11 @@ impl Logins {
             }
             Step::Elsewhere { .. } | Step::Internal => None,
         })
+    }
+
+    /// Forgets the answers about a user of a backend.
+    pub(crate) fn forget_answers_about(&self, backend: &str, user: &str) {
+        self.shared.answers.forget_user(backend, user);
     }
 
     /// Forgets all answers: every backend is asked again.

@@ -50,6 +50,8 @@ pub struct Directory {
     pub groups: Option<Groups>,
     /// How long a connection keeps the rights of its log-in; zero for as long as it lives.
     pub keep_rights: Duration,
+    /// How often it is asked again what those may do who are connected; only with an account.
+    pub refresh: Option<Duration>,
 }
 
 /// Whether a connection that begins without TLS goes on with it (RFC 4511 §4.14).
@@ -109,6 +111,15 @@ pub struct Ldap {
     tls: Arc<rustls::ClientConfig>,
 }
 
+/// What the directory is asked about a user.
+#[derive(Clone, Copy)]
+enum Asked<'a> {
+    /// Whether this is its password, and what it may do.
+    LogIn(&'a str),
+    /// What it may do, as it has logged in before. The account asks.
+    Again,
+}
+
 /// Why there is no answer yet: the next server may have one, or none will.
 enum Failed {
     Here(String),
@@ -143,10 +154,10 @@ impl Ldap {
     }
 
     /// Asks one server after another. The time is for all of them.
-    async fn ask_all(&self, user: &str, password: &str) -> Result<Grant, No> {
+    async fn ask_all(&self, user: &str, asked: Asked<'_>) -> Result<Grant, No> {
         let mut why = Vec::new();
         for server in &self.directory.servers {
-            match self.ask_one(server, user, password).await {
+            match self.ask_one(server, user, asked).await {
                 Ok(grant) => return Ok(grant),
                 Err(Failed::Everywhere(no)) => return Err(no),
                 Err(Failed::Here(what)) => why.push(format!("{server}: {what}")),
@@ -155,7 +166,21 @@ impl Ldap {
         Err(No::Unavailable(why.join("; ")))
     }
 
-    async fn ask_one(&self, server: &str, user: &str, password: &str) -> Result<Grant, Failed> {
+    /// The same, within the time that the directory has.
+    fn ask_in_time(&self, user: &str, asked: Asked<'_>) -> Result<Grant, No> {
+        let unavailable = |what: String| No::Unavailable(what);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| unavailable(format!("no network: {error}")))?;
+        let limit = self.directory.timeout;
+        runtime.block_on(async {
+            let answer = tokio::time::timeout(limit, self.ask_all(user, asked)).await;
+            answer.unwrap_or_else(|_| {
+                Err(unavailable(format!("the directory takes longer than {limit:?} (auth_ldap.timeout)")))
+            })
+        })
+    }
+
+    async fn ask_one(&self, server: &str, user: &str, asked: Asked<'_>) -> Result<Grant, Failed> {
         let directory = &self.directory;
         // A server that does not answer leaves the others their part of the time.
         let part = directory.timeout / u32::try_from(directory.servers.len()).unwrap_or(1).max(1);
@@ -169,13 +194,9 @@ impl Ldap {
             let _ = driver.drive().await;
         });
         let dn = self.entry(&mut connection, user).await?;
-        let bound = connection.simple_bind(&dn, password).await?;
-        match bound.rc {
-            0 => {}
-            rc if WRONG.contains(&rc) => {
-                return Err(No::Refused(format!("the directory refuses the user's bind (result {rc})")).into());
-            }
-            rc => return Err(Failed::Here(format!("it answers a bind with result {rc}: {}", bound.text))),
+        match asked {
+            Asked::LogIn(password) => bind(&mut connection, &dn, password).await?,
+            Asked::Again => self.still_there(&mut connection, &dn).await?,
         }
         let name = self.spelling(&mut connection, &dn, user).await?;
         let words = self.words(&mut connection, &dn, user).await?;
@@ -196,6 +217,15 @@ impl Ldap {
             [entry] => Ok(entry.dn.clone()),
             [] => Err(No::Refused("the directory has no entry of this user".to_owned()).into()),
             _ => Err(No::Refused("the directory has several entries of this user".to_owned()).into()),
+        }
+    }
+
+    /// Refuses one whose entry is gone.
+    async fn still_there(&self, connection: &mut Connection, dn: &str) -> Result<(), Failed> {
+        self.bind_account(connection).await?;
+        match search(connection, (dn, Scope::Base, "(objectClass=*)"), NO_ATTRIBUTES, 1).await?.is_empty() {
+            true => Err(No::Refused("the directory has no entry of this user any more".to_owned()).into()),
+            false => Ok(()),
         }
     }
 
@@ -274,18 +304,28 @@ impl Backend for Ldap {
         if password.is_empty() || credentials.user.trim().is_empty() || credentials.user.len() > MOST_NAME {
             return Err(wrong("the user's name or password is empty, or the name is too long"));
         }
-        let unavailable = |what: String| No::Unavailable(what);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| unavailable(format!("no network: {error}")))?;
-        let limit = self.directory.timeout;
-        let grant = runtime.block_on(async {
-            let asked = self.ask_all(credentials.user, password);
-            let answer = tokio::time::timeout(limit, asked).await;
-            answer.unwrap_or_else(|_| {
-                Err(unavailable(format!("the directory takes longer than {limit:?} (auth_ldap.timeout)")))
-            })
-        })?;
+        let grant = self.ask_in_time(credentials.user, Asked::LogIn(password))?;
         Ok(Vouched { grant, valid_for: Duration::MAX })
+    }
+
+    fn again(&self, user: &str) -> Result<Grant, No> {
+        self.ask_in_time(user, Asked::Again)
+    }
+
+    fn asked_again_every(&self) -> Option<Duration> {
+        self.directory.refresh
+    }
+}
+
+/// Whether the directory takes this password for this entry.
+async fn bind(connection: &mut Connection, dn: &str, password: &str) -> Result<(), Failed> {
+    let bound = connection.simple_bind(dn, password).await?;
+    match bound.rc {
+        0 => Ok(()),
+        rc if WRONG.contains(&rc) => {
+            Err(No::Refused(format!("the directory refuses the user's bind (result {rc})")).into())
+        }
+        rc => Err(Failed::Here(format!("it answers a bind with result {rc}: {}", bound.text))),
     }
 }
 

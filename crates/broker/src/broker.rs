@@ -256,6 +256,16 @@ impl Broker {
         &self.engine.authority
     }
 
+    /// Asks a backend elsewhere again what a user may do who is connected, on a thread that may
+    /// wait. What it may do no more ends: consumers, bindings of exclusive queues, or its clients.
+    /// Returns whether its rights have changed.
+    ///
+    /// # Errors
+    /// When the backend can't be asked; then nothing has changed.
+    pub fn ask_again(&self, backend: &'static str, user: &Arc<str>) -> Result<bool, String> {
+        self.engine.ask_again(backend, user)
+    }
+
     /// Whether an identity is still that of its user, and its rights have not ended.
     pub fn is_current(&self, identity: &Identity) -> bool {
         let has_ended = identity.expires().is_some_and(|at| at <= self.engine.clock.unix_ms());

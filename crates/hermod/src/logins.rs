@@ -118,6 +118,7 @@ fn ldap(settings: &config::Ldap) -> Result<Ldap, Failure> {
             give: groups.give.clone(),
         }),
         keep_rights: settings.keep_rights,
+        refresh: settings.refresh(),
     };
     let shown = match (&settings.certificate, &settings.key) {
         (Some(certificate), Some(key)) => {

@@ -18,6 +18,7 @@ mod notify;
 mod pager;
 mod protocols;
 mod rabbitmqctl;
+mod refresh;
 mod secrets;
 mod serve;
 mod shovels;

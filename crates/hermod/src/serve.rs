@@ -27,7 +27,9 @@ use crate::protocols::{self, Around, SERVED};
 use crate::signals::{Ended, Signals};
 use crate::tls::AllCertificates;
 use crate::worker::Worker;
-use crate::{backup, data_dir, housekeeper, listeners, log, logins, machine, notify, pager, secrets, shovels, tasks};
+use crate::{
+    backup, data_dir, housekeeper, listeners, log, logins, machine, notify, pager, refresh, secrets, shovels, tasks,
+};
 
 /// Files that the broker itself may have open: those of the log, segments that are being read, and
 /// listeners.
@@ -196,13 +198,14 @@ fn tell(source: &Source, config: &Config) -> Result<(), Failure> {
 }
 
 /// Starts the scrub, and the threads for all that happens without a request.
-fn start_workers(settings: &Settings, broker: &Broker, watch: &Arc<Watch>) -> std::io::Result<[Worker; 3]> {
+fn start_workers(settings: &Settings, broker: &Broker, watch: &Arc<Watch>) -> std::io::Result<Vec<Worker>> {
     broker.scrub(settings.store.journal.scrub);
-    Ok([
+    let always = [
         housekeeper::start(broker.clone(), watch.clone())?,
         pager::start(broker.clone())?,
         tasks::start(broker.clone())?,
-    ])
+    ];
+    Ok(always.into_iter().chain(refresh::start(broker.clone())?).collect())
 }
 
 /// Starts the threads that protocols have of their own.

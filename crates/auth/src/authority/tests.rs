@@ -4,10 +4,13 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use super::*;
 use crate::password::MAX_PASSWORD;
 use crate::{Actor, Cost, Permission, TopicPermission};
 
+mod again;
 mod backends;
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

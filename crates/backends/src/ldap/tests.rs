@@ -15,6 +15,7 @@ fn directory(server: String) -> Directory {
         account: None,
         groups: None,
         keep_rights: Duration::ZERO,
+        refresh: None,
     }
 }
 

@@ -129,6 +129,22 @@ impl Engine {
         self.take_away(vhost, &clients, user, Some(&identity));
     }
 
+    /// Asks a backend elsewhere again what a user may do, and takes away from its clients what that
+    /// does not cover any more. Returns whether its rights have changed. Waits for the answer.
+    ///
+    /// # Errors
+    /// When the backend can't be asked; then nothing has changed.
+    pub(crate) fn ask_again(&self, backend: &'static str, user: &Arc<str>) -> Result<bool, String> {
+        if !self.authority.ask_again(backend, user)? {
+            return Ok(false);
+        }
+        let is_concerned =
+            |client: &&Arc<ClientShared>| client.user == **user && client.identity.backend() == Some(backend);
+        let concerned: Vec<_> = self.clients.lock().values().filter(is_concerned).cloned().collect();
+        concerned.iter().for_each(|client| self.hold_one_to_rights(client));
+        Ok(true)
+    }
+
     /// The subscriptions of a user that is deleted get nothing more.
     pub(crate) fn sever_subscriptions_of(&self, user: &str) {
         for vhost in self.catalog.vhosts() {

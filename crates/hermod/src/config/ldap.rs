@@ -24,6 +24,7 @@ pub(crate) struct Ldap {
     pub(crate) lookup: Lookup,
     pub(crate) groups: GroupsOf,
     pub(crate) keep_rights: Duration,
+    refresh: Duration,
 }
 
 /// How entries are looked for, and the account that does it.
@@ -72,6 +73,10 @@ const GROUPS: &str = "What groups give, each as `NAME=SCOPE SCOPE`. The name is 
 const KEEP_RIGHTS: &str = "How long a connection keeps the rights that the directory gave it. Then it is closed, and its \
     client logs in again. `0`: as long as it is open.";
 
+const REFRESH: &str = "How often the account of `auth_ldap.dn_lookup_bind` asks for the groups of those who are \
+    connected. What they give no more ends at once; what they give besides counts at once. Without an account nothing \
+    is asked. `0`: only at a log-in.";
+
 /// The most time that rights are kept.
 const LONGEST: Duration = Duration::from_hours(24 * 365);
 const FILTER: &str = "(|(member=${user_dn})(uniqueMember=${user_dn})(memberUid=${username}))";
@@ -90,7 +95,13 @@ impl Ldap {
             lookup: Lookup::read(reader)?,
             groups: GroupsOf::read(reader)?,
             keep_rights: reader.get(declare("auth_ldap.keep_rights", "time", "24 h", KEEP_RIGHTS), keep_rights)?,
+            refresh: reader.get(declare("auth_ldap.refresh", "time", "5 min", REFRESH), refresh)?,
         })
+    }
+
+    /// How often those who are connected are asked about; `None` if they are not.
+    pub(crate) fn refresh(&self) -> Option<Duration> {
+        (!self.refresh.is_zero() && !self.lookup.account.is_empty()).then_some(self.refresh)
     }
 
     /// Checks what needs several of these settings: with the rights that the directory gives, if it
@@ -207,6 +218,16 @@ fn keep_rights(text: &str) -> Result<Duration, String> {
     }
 }
 
+fn refresh(text: &str) -> Result<Duration, String> {
+    match value::duration(text)? {
+        short if !short.is_zero() && short < Duration::from_secs(1) => {
+            Err(format!("{text} is too short; the least is 1 s, and 0 is never"))
+        }
+        long if long > LONGEST => Err(format!("{text} is too long; the most is a year")),
+        span => Ok(span),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,6 +278,8 @@ mod tests {
             (own, &[("dn_lookup_bind.password", "a"), ("dn_lookup_bind.password_file", "b")], "comes from one place"),
             (own, &[("keep_rights", "1 s")], "the least is 10 s"),
             (own, &[("keep_rights", "0")], ""),
+            (own, &[("refresh", "10 ms")], "the least is 1 s"),
+            (own, &[("refresh", "0")], ""),
             (own, &[("timeout", "0")], "is not from 1 ms"),
         ] {
             let said = said(rights, changed);

@@ -57,6 +57,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["user"],
             &["asking", "ruling", "scopes"],
             &["backend"],
+            &["again"],
             &["identity"],
             &["login"],
             &["authority"],
@@ -673,7 +674,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         layers: &[
             &["allocator", "backup", "machine", "manual", "spare", "worker"],
             &["notify"],
-            &["config", "housekeeper", "pager", "tasks"],
+            &["config", "housekeeper", "pager", "refresh", "tasks"],
             &["exit", "protocols", "tls"],
             &["data_dir", "listeners", "log", "logins", "secrets", "shovels", "signals"],
             &["links"],
