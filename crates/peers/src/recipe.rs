@@ -13,11 +13,12 @@ use bench_record::durability::Durability;
 use bench_record::failure::{Context, Failure};
 
 /// The peers that this program knows by itself, one file each.
-const OWN: [(&str, &str); 9] = [
+const OWN: [(&str, &str); 10] = [
     ("activemq", include_str!("../recipes/activemq.toml")),
     ("artemis", include_str!("../recipes/artemis.toml")),
     ("hermod", include_str!("../recipes/hermod.toml")),
     ("kafka", include_str!("../recipes/kafka.toml")),
+    ("lavinmq", include_str!("../recipes/lavinmq.toml")),
     ("mosquitto", include_str!("../recipes/mosquitto.toml")),
     ("nats", include_str!("../recipes/nats.toml")),
     ("openmq", include_str!("../recipes/openmq.toml")),
