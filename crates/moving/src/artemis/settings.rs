@@ -1,13 +1,13 @@
 //! Address settings as policies. Artemis merges those that match an address, from the general to
 //! the special; policies do not merge, so that each becomes the whole of what held.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use roxmltree::Node;
 use serde_json::{Map, Value};
 
 use super::Artemis;
-use crate::address::{Match, escape};
+use crate::address::{Match, Wildcards, escape};
 use crate::definitions::Policy;
 use crate::outcome::{Outcome, Verdict};
 use crate::source::Refusal;
@@ -111,10 +111,11 @@ pub(super) fn convert(artemis: &Artemis<'_, '_>, node: Node<'_, '_>, outcome: &m
     }
     all.sort_by_key(|settings| settings.at.rank());
     let targets = targets(&all);
+    let endless = endless(&all, &targets, artemis.wildcards);
     for (priority, settings) in all.iter().enumerate() {
         let whole = merged(&all, &settings.at);
         let definition = definition(&whole, outcome);
-        policies(settings, priority * 2, definition, &targets, outcome);
+        policies(settings, priority * 2, definition, &endless, outcome);
     }
     for target in &targets {
         outcome.definitions.queue(target);
@@ -254,6 +255,26 @@ fn targets(all: &[Settings]) -> Vec<String> {
     targets
 }
 
+/// Those of them whose own dead letters come back to them, at once or by way of others.
+fn endless(all: &[Settings], targets: &[String], wildcards: Wildcards) -> Vec<String> {
+    let onward = |target: &String| {
+        let Some(at) = Match::new(target, wildcards) else { return vec![target.clone()] };
+        let whole = merged(all, &at);
+        WAYS.iter().filter_map(|way| whole.get(way.address)).map(|address| queue_of(address).to_owned()).collect()
+    };
+    let onward: BTreeMap<&String, Vec<String>> = targets.iter().map(|target| (target, onward(target))).collect();
+    let comes_back = |target: &&String| {
+        let (mut seen, mut left) = (BTreeSet::new(), onward[target].iter().collect::<Vec<_>>());
+        while let Some(next) = left.pop() {
+            if seen.insert(next) {
+                left.extend(onward.get(next).into_iter().flatten());
+            }
+        }
+        seen.contains(target)
+    };
+    targets.iter().filter(comes_back).cloned().collect()
+}
+
 fn queue_of(address: &str) -> &str {
     address.strip_prefix("jms.queue.").unwrap_or(address)
 }
@@ -317,25 +338,25 @@ fn retry(whole: &BTreeMap<&str, &str>, delay: Option<i64>, most: Option<i64>, de
     }
 }
 
-/// The policy of a match. Queues of dead letters get a second one without a way onwards, so that
-/// nothing goes round.
+/// The policy of a match. Queues whose dead letters would come back to them get a second one
+/// without a way onwards, so that nothing goes round.
 fn policies(
     settings: &Settings,
     priority: usize,
     definition: Map<String, Value>,
-    targets: &[String],
+    endless: &[String],
     outcome: &mut Outcome<'_>,
 ) {
     let name = settings.text.clone();
     let dead = |key: &String| key.contains("dead-letter") || key.starts_with("expiry-") || key == "delivery-limit";
     let matched =
-        !targets.is_empty() && definition.keys().any(|key| key.contains("exchange") || key.ends_with("-queue"));
+        !endless.is_empty() && definition.keys().any(|key| key.contains("exchange") || key.ends_with("-queue"));
     if matched {
         let own: Map<String, Value> =
             definition.iter().filter(|(key, _)| !dead(key)).map(|(key, value)| (key.clone(), value.clone())).collect();
         let mut own = own;
         own.insert("delivery-limit".to_owned(), (-1).into());
-        let names: Vec<_> = targets.iter().map(|target| escape(target)).collect();
+        let names: Vec<_> = endless.iter().map(|target| escape(target)).collect();
         let pattern = format!("^(?={}$)(?:{})$", settings.at.body(), names.join("|"));
         let name = format!("{name} of dead letters");
         outcome.definitions.policies.push(Policy { name, pattern, priority: priority + 1, definition: own });
