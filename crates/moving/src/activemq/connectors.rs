@@ -10,7 +10,8 @@ use crate::xml::{Xml, elements, filled};
 
 /// Reads all of them, with the certificate of those over TLS.
 pub(super) fn convert(xml: &Xml<'_>, connectors: Node<'_, '_>, ssl: Option<Node<'_, '_>>, outcome: &mut Outcome<'_>) {
-    let mut reading = Reading { doors: Vec::new(), verify: "none", largest: None, most: Vec::new() };
+    let mut reading =
+        Reading { doors: Vec::new(), opened: Asked::None, closed: Asked::None, largest: None, most: Vec::new() };
     for connector in elements(connectors) {
         let line = xml.line(connector);
         let name = connector.attribute("name").unwrap_or("connector").to_owned();
@@ -25,10 +26,46 @@ pub(super) fn convert(xml: &Xml<'_>, connectors: Node<'_, '_>, ssl: Option<Node<
     reading.finish(xml, ssl, outcome);
 }
 
+/// Whether clients are asked for certificates. The stricter is the greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Asked {
+    None,
+    Peer,
+    Required,
+}
+
+impl Asked {
+    fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Peer => "peer",
+            Self::Required => "required",
+        }
+    }
+}
+
+/// Options of a connector that ask for certificates of clients.
+const CLIENT_AUTH: [(&str, Asked); 4] = [
+    ("needClientAuth", Asked::Required),
+    ("transport.needClientAuth", Asked::Required),
+    ("wantClientAuth", Asked::Peer),
+    ("transport.wantClientAuth", Asked::Peer),
+];
+
+/// What a connector with these options asks for.
+fn asked(query: &str) -> Asked {
+    let set = query.split('&').filter_map(|pair| pair.split_once('=')).filter(|(_, value)| *value == "true");
+    let asked = set.filter_map(|(key, _)| CLIENT_AUTH.iter().find(|(name, _)| *name == key));
+    asked.map(|(_, asked)| *asked).max().unwrap_or(Asked::None)
+}
+
 /// What all connectors come to.
 struct Reading {
     doors: Vec<Door>,
-    verify: &'static str,
+    /// What clients of connectors that are opened are asked for, and of those over TLS that are
+    /// not.
+    opened: Asked,
+    closed: Asked,
     /// The largest frame, and where it stands.
     largest: Option<(usize, String, u64)>,
     /// The most connections of each that is opened.
@@ -52,6 +89,9 @@ impl Reading {
             Some("vm") => return outcome.note(line, name, Verdict::Needless, "of programs in the same process"),
             Some("tcp") | None => {
                 outcome.warn("clients of OpenWire can't connect; move them to AMQP 1.0 (Qpid JMS), STOMP or MQTT");
+                if tls {
+                    self.closed = self.closed.max(asked(query));
+                }
                 return outcome.not_built(line, name, "Hermod does not speak OpenWire");
             }
             Some(other) => return outcome.left_out(line, name, format!("Hermod has no transport {other}")),
@@ -64,6 +104,7 @@ impl Reading {
             return outcome.left_out(line, name, "its URI has no port that is a number");
         };
         let most = self.options(line, name, query, outcome);
+        self.opened = self.opened.max(asked(query));
         self.most.extend(most.map(|most| (line, name.to_owned(), most)));
         self.doors.push(Door { line, name: name.to_owned(), host, port, protocols, tls, most: None });
     }
@@ -85,14 +126,7 @@ impl Reading {
                         outcome.note(line, &label, Verdict::Shipped, "the largest one of all counts");
                     }
                 }
-                ("needClientAuth" | "transport.needClientAuth", _) if value == "true" => {
-                    self.verify = "required";
-                    outcome.moved(line, &label, "tls.verify");
-                }
-                ("wantClientAuth" | "transport.wantClientAuth", _) if value == "true" => {
-                    if self.verify == "none" {
-                        self.verify = "peer";
-                    }
+                (key, _) if CLIENT_AUTH.iter().any(|(name, _)| *name == key) && value == "true" => {
                     outcome.moved(line, &label, "tls.verify");
                 }
                 ("transport.enabledProtocols", _) => {
@@ -110,6 +144,9 @@ impl Reading {
             let context =
                 ssl.descendants().find(|node| node.is_element() && node.attribute("keyStore").is_some()).unwrap_or(ssl);
             let get = |key: &str| context.attribute(key).map(str::to_owned);
+            // Who opens a port by hand later asks for no less than what the file did.
+            let is_open = self.doors.iter().any(|door| door.tls);
+            let verify = if is_open { self.opened } else { self.opened.max(self.closed) };
             let pkcs12 = get("keyStoreType").is_some_and(|kind| kind.eq_ignore_ascii_case("PKCS12"));
             let stores = Stores {
                 line: xml.line(context),
@@ -118,7 +155,7 @@ impl Reading {
                 trust: get("trustStore"),
                 trust_password: get("trustStorePassword"),
                 pkcs12,
-                verify: Some(self.verify),
+                verify: Some(verify.word()),
             };
             stores::convert(&stores, outcome);
         }
