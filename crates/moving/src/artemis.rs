@@ -58,7 +58,7 @@ const OTHERS: &[(&str, Verdict, &str)] = &[
     ("ha-policy", Verdict::NotBuilt, ONE_NODE),
     ("grouping-handler", Verdict::NotBuilt, ONE_NODE),
     ("failover-on-server-shutdown", Verdict::Needless, ONE_NODE),
-    ("bridges", Verdict::NotBuilt, "messages are not forwarded to other brokers"),
+    ("bridges", Verdict::LeftOut, "a shovel takes the place of each: hermod shovels set"),
     ("broker-connections", Verdict::NotBuilt, "messages are not forwarded to other brokers"),
     ("federations", Verdict::NotBuilt, "messages are not taken from other brokers"),
     ("amqp-connections", Verdict::NotBuilt, "messages are not forwarded to other brokers"),

@@ -148,6 +148,11 @@ impl<'a> Outcome<'a> {
         }
     }
 
+    /// Whether a setting takes a value.
+    pub(crate) fn takes(&self, setting: &str, value: &str) -> bool {
+        (self.check)(setting, value).is_ok()
+    }
+
     /// Sets what follows from several items, or from none.
     pub(crate) fn put(&mut self, setting: &'static str, value: impl Into<String>) {
         let value = value.into();

@@ -14,7 +14,7 @@ pub(crate) use conf::read as conf;
 pub(crate) use environment::read as environment;
 pub(crate) use terms::read as terms;
 
-use self::table::Rule;
+use self::table::{Form, Rule};
 use crate::outcome::{Outcome, Verdict};
 use crate::source::is_placeholder;
 
@@ -97,6 +97,9 @@ fn single(entry: &Entry, outcome: &mut Outcome<'_>) {
     match rule {
         Some(Rule::Set(setting, form)) => match form.read(value) {
             Some(read) => outcome.set(*line, key, setting, read),
+            None if matches!(form, Form::Number) && value == "infinity" => {
+                outcome.needless(*line, key, format!("without a bound of its own, as by default; {setting} is one"));
+            }
             None if is_placeholder(value) => {
                 outcome.left_out(*line, key, format!("its value looks like a placeholder; write {setting} by hand"));
             }

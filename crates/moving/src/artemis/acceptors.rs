@@ -179,6 +179,9 @@ fn others(line: usize, name: &str, parameters: &BTreeMap<String, String>, outcom
             "trustStoreType" | "trustStoreProvider" => outcome.needless(line, &label, "the kind is seen in the file"),
             store if store.starts_with("keyStore") || store.starts_with("trustStore") => {}
             "needClientAuth" | "wantClientAuth" => {}
+            of_openwire if of_openwire.starts_with("wireFormat.") => {
+                outcome.needless(line, &label, "of OpenWire, which is not spoken");
+            }
             "defaultMqttSessionExpiryInterval" => {
                 outcome.set(line, &label, "mqtt.session_expiry", format!("{value} s"));
             }

@@ -34,6 +34,9 @@ enum Tls {
     Missing,
 }
 
+/// Why nothing is made of the other parts of TLS.
+const NO_CERTIFICATE: &str = "without a certificate (ssl_options.certfile) there is no TLS";
+
 /// Whose certificate management has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
@@ -63,7 +66,23 @@ fn open(gathered: &Gathered, key: &str, outcome: &mut Outcome<'_>) -> Open {
             outcome.left_out(entry.line, &entry.key, "its value is no port, and no address with a port");
         }
     }
+    open.without_covered(outcome);
     open
+}
+
+impl Open {
+    /// A port that is open at every address is open at each of them, too.
+    fn without_covered(&mut self, outcome: &mut Outcome<'_>) {
+        let wide: Vec<u16> =
+            self.places.iter().filter(|(_, place)| place.address.is_none()).map(|(_, place)| place.port).collect();
+        self.places.retain(|(entry, place)| {
+            let covered = place.address.is_some() && wide.contains(&place.port);
+            if covered {
+                outcome.needless(entry.line, &entry.key, "its port is open at every address already");
+            }
+            !covered
+        });
+    }
 }
 
 /// All listeners.
@@ -139,9 +158,12 @@ fn listeners(protocol: &'static str, open: &Open, port: (&'static str, bool), bi
 
 /// The certificate of all listeners.
 fn certificate(gathered: &Gathered, outcome: &mut Outcome<'_>) -> Tls {
+    let has = gathered.entry("ssl_options.certfile").is_some();
     for (key, setting) in [("certfile", "tls.certificate"), ("keyfile", "tls.key"), ("password", "tls.key_password")] {
-        if let Some(entry) = gathered.entry(&format!("ssl_options.{key}")) {
-            outcome.set(entry.line, &entry.key, setting, entry.value.clone());
+        let Some(entry) = gathered.entry(&format!("ssl_options.{key}")) else { continue };
+        match has {
+            true => outcome.set(entry.line, &entry.key, setting, entry.value.clone()),
+            false => outcome.left_out(entry.line, &entry.key, NO_CERTIFICATE),
         }
     }
     let (verify, fail) = (gathered.entry("ssl_options.verify"), gathered.entry("ssl_options.fail_if_no_peer_cert"));
@@ -153,6 +175,11 @@ fn certificate(gathered: &Gathered, outcome: &mut Outcome<'_>) -> Tls {
     };
     for entry in [verify, fail].into_iter().flatten() {
         match asked {
+            // Who adds a certificate later must not forget it.
+            asked if !has && asked != Some("none") => {
+                let text = format!("{NO_CERTIFICATE}; with one, set tls.verify = {}", asked.unwrap_or("required"));
+                outcome.left_out(entry.line, &entry.key, text);
+            }
             Some(asked) => outcome.set(entry.line, &entry.key, "tls.verify", asked),
             // Never laxer: what can't be read is the strictest.
             None => {
@@ -168,6 +195,7 @@ fn certificate(gathered: &Gathered, outcome: &mut Outcome<'_>) -> Tls {
     if let Some(entry) = gathered.entry("ssl_options.cacertfile") {
         match asked {
             Some("none") => outcome.needless(entry.line, &entry.key, "clients are not asked for certificates"),
+            _ if !has => outcome.left_out(entry.line, &entry.key, NO_CERTIFICATE),
             _ => outcome.set(entry.line, &entry.key, "tls.ca", entry.value.clone()),
         }
     }
@@ -180,7 +208,6 @@ fn certificate(gathered: &Gathered, outcome: &mut Outcome<'_>) -> Tls {
             outcome.warn("TLS below 1.2 is not spoken: clients that have nothing newer can't connect");
         }
     }
-    let has = gathered.entry("ssl_options.certfile").is_some();
     if has && gathered.entry("ssl_options.cacertfile").is_some() {
         outcome.warn(
             "issuers of the server's own certificate must stand in the file of tls.certificate, behind it: tls.ca is for \
@@ -241,6 +268,11 @@ fn http(gathered: &Gathered, tls: Tls, bind: &str, outcome: &mut Outcome<'_>) {
     }
     let own = own_certificate(gathered, outcome);
     let prefix = gathered.entry("management.path_prefix");
+    let path = prefix.map_or("", |entry| entry.value.trim_matches('/'));
+    if let Some(entry) = prefix.filter(|_| path.is_empty()) {
+        outcome.needless(entry.line, &entry.key, "it is no prefix");
+    }
+    let prefix = prefix.filter(|_| !path.is_empty());
     let addresses = ["management.tcp.ip", "management.listener.ip"].into_iter().find_map(|key| gathered.entry(key));
     let address = addresses.and_then(|entry| Place::read(&format!("{}:1", entry.value))).map(|place| place.bind());
     let apart = prefix.is_some() || address.as_ref().is_some_and(|address| address != bind);
@@ -250,7 +282,7 @@ fn http(gathered: &Gathered, tls: Tls, bind: &str, outcome: &mut Outcome<'_>) {
     }
     if apart {
         let port = plain.and_then(|entry| entry.value.parse().ok()).unwrap_or(15672);
-        let path = prefix.map(|entry| ("path_prefix", toml::Value::String(entry.value.clone())));
+        let path = prefix.map(|_| ("path_prefix", toml::Value::String(format!("/{path}"))));
         for entry in plain.into_iter().chain(prefix) {
             outcome.moved(entry.line, &entry.key, "the listener http");
         }
@@ -342,6 +374,12 @@ fn verify_of_management(
 
 /// A port for metrics alone.
 fn metrics(gathered: &Gathered, outcome: &mut Outcome<'_>) {
+    if let Some(Entry { line, key, value }) = gathered.entry("prometheus.path") {
+        match value.trim_end_matches('/') {
+            "/metrics" => outcome.needless(*line, key, "metrics are there"),
+            _ => outcome.left_out(*line, key, "metrics are at /metrics"),
+        }
+    }
     let Some(entry) = gathered.entry("prometheus.tcp.port") else { return };
     let Ok(port) = entry.value.parse() else {
         return outcome.left_out(entry.line, &entry.key, "its value is no port");

@@ -6,6 +6,10 @@ use crate::limits::largest_message;
 use crate::outcome::Outcome;
 use crate::units;
 
+/// How much memory RabbitMQ takes the machine to have.
+const TOTAL_MEMORY: &str = "total_memory_available_override_value";
+const ABSOLUTE_COUNTS: &str = "the absolute limit counts, in RabbitMQ too";
+
 /// A value with `$(…)` is of the environment or of another file.
 pub(super) fn unresolved(entry: &Entry, outcome: &mut Outcome<'_>) {
     let Entry { line, key, value } = entry;
@@ -23,7 +27,10 @@ pub(super) fn convert(gathered: &Gathered, outcome: &mut Outcome<'_>) {
     cut(gathered, outcome);
     who(gathered, outcome);
     limits(gathered, outcome);
-    memory_and_disk(gathered, outcome);
+    memory(gathered, outcome);
+    disk(gathered, outcome);
+    queue_type(gathered, outcome);
+    shovels(gathered, outcome);
     log(gathered, outcome);
     definitions(gathered, outcome);
     mqtt(gathered, outcome);
@@ -55,6 +62,8 @@ fn who(gathered: &Gathered, outcome: &mut Outcome<'_>) {
     console(gathered, outcome);
     directory(gathered, outcome);
     loopback(gathered, outcome);
+    anonymous(gathered, outcome);
+    peers_of_clients(gathered, outcome);
     let tags = gathered.below("default_user_tags.").filter(|entry| entry.value == "true");
     let names: Vec<_> = tags.map(|entry| last(&entry.key)).collect();
     for entry in gathered.below("default_user_tags.") {
@@ -77,15 +86,29 @@ fn who(gathered: &Gathered, outcome: &mut Outcome<'_>) {
             }
         }
     }
-    for (key, setting) in [
-        ("auth_oauth2.preferred_username_claims.", "auth_oauth2.preferred_username_claims"),
-        ("auth_oauth2.algorithms.", "auth_oauth2.algorithms"),
-    ] {
-        let entries = gathered.numbered(key);
-        let values: Vec<_> = entries.iter().map(|entry| entry.value.as_str()).collect();
-        for entry in &entries {
-            outcome.set(entry.line, &entry.key, setting, values.join(","));
-        }
+    tokens(gathered, outcome);
+}
+
+/// What is asked of tokens.
+fn tokens(gathered: &Gathered, outcome: &mut Outcome<'_>) {
+    let claims = gathered.numbered("auth_oauth2.preferred_username_claims.");
+    let names: Vec<_> = claims.iter().map(|entry| entry.value.as_str()).collect();
+    for entry in &claims {
+        let setting = "auth_oauth2.preferred_username_claims";
+        outcome.set(entry.line, &entry.key, setting, names.join(","));
+    }
+    let setting = "auth_oauth2.algorithms";
+    let listed = gathered.numbered("auth_oauth2.algorithms.");
+    let (taken, others): (Vec<&Entry>, Vec<_>) = listed.iter().partition(|entry| outcome.takes(setting, &entry.value));
+    let names: Vec<_> = taken.iter().map(|entry| entry.value.as_str()).collect();
+    for entry in &taken {
+        outcome.set(entry.line, &entry.key, setting, names.join(","));
+    }
+    for entry in &others {
+        outcome.left_out(entry.line, &entry.key, "tokens of this algorithm are not taken; see auth_oauth2.algorithms");
+    }
+    if taken.is_empty() && !others.is_empty() {
+        outcome.warn("no algorithm of tokens that the file names is taken here: those by default are, if the issuer has keys for them");
     }
 }
 
@@ -267,6 +290,32 @@ fn loopback(gathered: &Gathered, outcome: &mut Outcome<'_>) {
     }
 }
 
+/// Clients without log-in. RabbitMQ's word for none of them is `none`.
+fn anonymous(gathered: &Gathered, outcome: &mut Outcome<'_>) {
+    let Some(Entry { line, key, value }) = resolved(gathered, "anonymous_login_user") else { return };
+    match value.as_str() {
+        "none" => outcome.needless(*line, key, "clients without log-in are let in only if anonymous_user is set"),
+        user => outcome.set(*line, key, "anonymous_user", user),
+    }
+}
+
+/// Servers that are asked who someone is show a certificate, which is always checked.
+fn peers_of_clients(gathered: &Gathered, outcome: &mut Outcome<'_>) {
+    for (asked, authority) in [
+        ("auth_http.ssl_options.verify", "auth_http.https.cacertfile"),
+        ("auth_oauth2.https.peer_verification", "auth_oauth2.https.cacertfile"),
+    ] {
+        let Some(Entry { line, key, value }) = resolved(gathered, asked) else { continue };
+        match value.as_str() {
+            "verify_peer" => outcome.needless(*line, key, "the server's certificate is always checked"),
+            _ => {
+                let text = format!("the server's certificate is always checked; name who issued it, as {authority}");
+                outcome.left_out(*line, key, text);
+            }
+        }
+    }
+}
+
 fn limits(gathered: &Gathered, outcome: &mut Outcome<'_>) {
     if let Some(Entry { line, key, value }) = resolved(gathered, "channel_max") {
         outcome.set(*line, key, "limits.channel_max", if value == "0" { "65535" } else { value });
@@ -286,7 +335,13 @@ fn limits(gathered: &Gathered, outcome: &mut Outcome<'_>) {
     }
 }
 
-fn memory_and_disk(gathered: &Gathered, outcome: &mut Outcome<'_>) {
+/// The memory that shares are of, if the file says how much there is.
+fn total_memory(gathered: &Gathered) -> Option<u64> {
+    resolved(gathered, TOTAL_MEMORY).and_then(|entry| units::decimal(&entry.value))
+}
+
+fn memory(gathered: &Gathered, outcome: &mut Outcome<'_>) {
+    let total = total_memory(gathered);
     let absolute = resolved(gathered, "vm_memory_high_watermark.absolute");
     if let Some(Entry { line, key, value }) = absolute {
         match units::decimal(value) {
@@ -294,13 +349,33 @@ fn memory_and_disk(gathered: &Gathered, outcome: &mut Outcome<'_>) {
             None => outcome.left_out(*line, key, "its value is no size that RabbitMQ takes; set memory.limit"),
         }
     }
-    if let Some(Entry { line, key, value }) = resolved(gathered, "vm_memory_high_watermark.relative") {
-        match units::thousandths(value).filter(|share| *share > 0) {
-            _ if absolute.is_some() => outcome.needless(*line, key, "the absolute limit counts, in RabbitMQ too"),
-            Some(share) => outcome.set(*line, key, "memory.limit", units::per_cent(share.min(1000))),
-            None => outcome.left_out(*line, key, "its value is no share of memory; set memory.limit"),
+    let relative = resolved(gathered, "vm_memory_high_watermark.relative");
+    let share = relative.and_then(|entry| units::thousandths(&entry.value)).filter(|share| *share > 0);
+    if let Some(Entry { line, key, .. }) = relative {
+        match (share.map(|share| share.min(1000)), total) {
+            _ if absolute.is_some() => outcome.needless(*line, key, ABSOLUTE_COUNTS),
+            (Some(share), Some(total)) => outcome.set(*line, key, "memory.limit", scaled(total, share)),
+            (Some(share), None) => outcome.set(*line, key, "memory.limit", units::per_cent(share)),
+            (None, _) => outcome.left_out(*line, key, "its value is no share of memory; set memory.limit"),
         }
     }
+    if let Some(Entry { line, key, .. }) = resolved(gathered, TOTAL_MEMORY) {
+        match total {
+            _ if absolute.is_some() => outcome.needless(*line, key, ABSOLUTE_COUNTS),
+            Some(_) if share.is_some() => outcome.moved(*line, key, "memory.limit, a share of it in bytes"),
+            // RabbitMQ's share was 40 % before it was 60 %; Hermod's is the smaller one, too.
+            Some(total) if relative.is_none() => outcome.set(*line, key, "memory.limit", scaled(total, 400)),
+            _ => outcome.left_out(*line, key, "write memory.limit in bytes"),
+        }
+    }
+}
+
+/// So many thousandths of a size.
+fn scaled(bytes: u64, thousandths: u64) -> String {
+    (u128::from(bytes) * u128::from(thousandths) / 1000).to_string()
+}
+
+fn disk(gathered: &Gathered, outcome: &mut Outcome<'_>) {
     let absolute = resolved(gathered, "disk_free_limit.absolute");
     if let Some(Entry { line, key, value }) = absolute {
         match units::decimal(value) {
@@ -308,18 +383,37 @@ fn memory_and_disk(gathered: &Gathered, outcome: &mut Outcome<'_>) {
             None => outcome.left_out(*line, key, "its value is no size that RabbitMQ takes; set disk.free_limit"),
         }
     }
-    if let Some(Entry { line, key, value }) = resolved(gathered, "disk_free_limit.relative") {
-        match units::thousandths(value) {
-            _ if absolute.is_some() => outcome.needless(*line, key, "the absolute limit counts, in RabbitMQ too"),
-            Some(times) => {
-                outcome.set(*line, key, "disk.free_limit", format!("{} x memory", units::factor(times)));
-                if times < 1000 {
-                    outcome.warn(format!(
-                        "{key} is a multiple of the memory, as in RabbitMQ, and not a share of the disk"
-                    ));
-                }
-            }
-            None => outcome.left_out(*line, key, "its value is no multiple of memory; set disk.free_limit"),
+    let Some(Entry { line, key, value }) = resolved(gathered, "disk_free_limit.relative") else { return };
+    let times = match units::thousandths(value) {
+        _ if absolute.is_some() => return outcome.needless(*line, key, ABSOLUTE_COUNTS),
+        Some(times) => times,
+        None => return outcome.left_out(*line, key, "its value is no multiple of memory; set disk.free_limit"),
+    };
+    let limit = match total_memory(gathered) {
+        Some(total) => scaled(total, times),
+        None => format!("{} x memory", units::factor(times)),
+    };
+    outcome.set(*line, key, "disk.free_limit", limit);
+    if times < 1000 {
+        outcome.warn(format!("{key} is a multiple of the memory, as in RabbitMQ, and not a share of the disk"));
+    }
+}
+
+/// Queues whose declaration names no type.
+fn queue_type(gathered: &Gathered, outcome: &mut Outcome<'_>) {
+    let Some(Entry { line, key, value }) = resolved(gathered, "default_queue_type") else { return };
+    match value.as_str() {
+        "classic" | "rabbit_classic_queue" => outcome.needless(*line, key, "queues without a type are classic queues"),
+        _ => outcome.left_out(*line, key, "set the default type of each vhost: hermod vhosts, or definitions"),
+    }
+}
+
+/// Shovels of the file itself. Those that were set while the broker ran are in definitions.
+fn shovels(gathered: &Gathered, outcome: &mut Outcome<'_>) {
+    for Entry { line, key, value } in gathered.below("shovel.") {
+        match value.as_str() {
+            "none" => outcome.needless(*line, key, "there is none"),
+            _ => outcome.left_out(*line, key, "set each shovel once, by hermod shovels set: it survives restarts"),
         }
     }
 }
@@ -463,14 +557,18 @@ fn plugins(gathered: &Gathered, outcome: &mut Outcome<'_>) {
             "rabbitmq_web_stomp" => outcome.set(entry.line, &entry.key, "ports.web_stomp", "15674"),
             "rabbitmq_web_mqtt" => outcome.set(entry.line, &entry.key, "ports.web_mqtt", "15675"),
             built_in if BUILT_IN.contains(&built_in) => outcome.needless(entry.line, &entry.key, "it is built in"),
+            shovel if shovel.starts_with("rabbitmq_shovel") => {
+                outcome.needless(entry.line, &entry.key, "shovels are built in");
+            }
             peers if peers.starts_with("rabbitmq_peer_discovery") => {
                 outcome.not_built(entry.line, &entry.key, "of a cluster; Hermod has one node so far");
             }
             stream if stream.starts_with("rabbitmq_stream") => {
                 outcome.not_built(entry.line, &entry.key, "streams are not built");
             }
-            between if between.starts_with("rabbitmq_shovel") || between.starts_with("rabbitmq_federation") => {
-                outcome.not_built(entry.line, &entry.key, "messages are not moved between brokers");
+            federation if federation.starts_with("rabbitmq_federation") => {
+                let text = "brokers are not federated; a shovel moves messages between two queues";
+                outcome.not_built(entry.line, &entry.key, text);
             }
             _ => outcome.left_out(entry.line, &entry.key, "of a plugin of RabbitMQ that Hermod does not have"),
         }

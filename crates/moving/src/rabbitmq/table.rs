@@ -79,7 +79,7 @@ const CIPHERS: &str = "weak ciphers and renegotiation are not offered, so that t
 const ONE_NODE: &str = "of a cluster; Hermod has one node so far";
 const STATISTICS: &str = "statistics cost next to nothing here, and are always on";
 const PLUGIN_OF_RABBIT: &str = "of a plugin of RabbitMQ that Hermod does not have";
-const OTHER_BROKERS: &str = "messages are not moved between brokers";
+const OTHER_BROKERS: &str = "brokers are not federated; a shovel moves messages between two queues";
 const OBSOLETE: &str = "a setting that RabbitMQ itself dropped";
 const OF_MQTT: &str = "MQTT is served without it: topics are keys of amq.topic, in the vhost of the log-in";
 const TUNING_OF_TCP: &str = "buffers and backlogs are the kernel's";
@@ -159,7 +159,7 @@ pub(super) const TABLE: &[(&str, Rule)] = &[
     ("prometheus.tcp.port", Rule::Together),
     ("prometheus.tcp.ip", Rule::Together),
     ("prometheus.return_per_object_metrics", Rule::Needless("those of each queue are at /metrics/per-object")),
-    ("prometheus.path", Rule::Lacking("metrics are at /metrics")),
+    ("prometheus.path", Rule::Together),
     ("prometheus.**", Rule::Lacking("metrics are at /metrics of ports.http")),
 
     ("auth_mechanisms.*", Rule::Together),
@@ -173,6 +173,8 @@ pub(super) const TABLE: &[(&str, Rule)] = &[
     ("auth_http.http_method", Rule::Set("auth_http.http_method", Form::Text)),
     ("auth_http.user_path", Rule::Set("auth_http.user_path", Form::Text)),
     ("auth_http.ssl_options.cacertfile", Rule::Set("auth_http.https.cacertfile", Form::Text)),
+    ("auth_http.ssl_options.verify", Rule::Together),
+    ("auth_http.ssl_options.**", Rule::Lacking("Hermod shows the web service no certificate; of its TLS it sets auth_http.https.cacertfile alone")),
     ("auth_http.request_timeout", Rule::Set("auth_http.timeout", Form::Milliseconds)),
     ("auth_http.connection_timeout", Rule::Needless("auth_http.timeout bounds the whole request")),
     ("auth_http.vhost_path", Rule::Together),
@@ -187,6 +189,7 @@ pub(super) const TABLE: &[(&str, Rule)] = &[
     ("auth_oauth2.https.cacertfile", Rule::Set("auth_oauth2.https.cacertfile", Form::Text)),
     ("auth_oauth2.preferred_username_claims.*", Rule::Together),
     ("auth_oauth2.algorithms.*", Rule::Together),
+    ("auth_oauth2.https.peer_verification", Rule::Together),
     ("auth_oauth2.default_key", Rule::Needless("a token without the name of its key is tried with every key")),
     ("auth_oauth2.signing_keys.*", Rule::Lacking("keys are one file: make them a JSON Web Key Set, and name it as auth_oauth2.jwks_file")),
     ("auth_oauth2.**", Rule::Lacking("see the settings auth_oauth2 for what Hermod asks of tokens")),
@@ -213,8 +216,8 @@ pub(super) const TABLE: &[(&str, Rule)] = &[
     ("default_users.**", Rule::Lacking("one user is made at the first start; the others belong into definitions")),
     ("default_policies.**", Rule::Lacking("write the policy into definitions")),
     ("default_limits.**", Rule::Lacking("limits of vhosts belong into definitions")),
-    ("default_queue_type", Rule::Lacking("set the default type of each vhost: hermod vhosts, or definitions")),
-    ("anonymous_login_user", Rule::Set("anonymous_user", Form::Text)),
+    ("default_queue_type", Rule::Together),
+    ("anonymous_login_user", Rule::Together),
     ("anonymous_login_pass", Rule::Needless("anonymous_user needs no password")),
     ("loopback_users", Rule::Together),
     ("loopback_users.*", Rule::Together),
@@ -244,7 +247,7 @@ pub(super) const TABLE: &[(&str, Rule)] = &[
     ("vm_memory_high_watermark_paging_ratio", Rule::Needless(SELF_TUNING)),
     ("vm_memory_calculation_strategy", Rule::Needless(SELF_TUNING)),
     ("memory_monitor_interval", Rule::Needless(SELF_TUNING)),
-    ("total_memory_available_override_value", Rule::Lacking("write memory.limit in bytes")),
+    ("total_memory_available_override_value", Rule::Together),
     ("disk_free_limit.absolute", Rule::Together),
     ("disk_free_limit.relative", Rule::Together),
     ("disk_monitor.**", Rule::Needless(SELF_TUNING)),
@@ -349,7 +352,7 @@ pub(super) const TABLE: &[(&str, Rule)] = &[
     ("rabbitmq_delayed_message_exchange.**", Rule::Needless("delays are built in")),
     ("stream.**", Rule::NotBuilt("streams are not built")),
     ("federation.**", Rule::NotBuilt(OTHER_BROKERS)),
-    ("shovel.**", Rule::NotBuilt(OTHER_BROKERS)),
+    ("shovel.**", Rule::Together),
     ("app.**", Rule::Lacking(PLUGIN_OF_RABBIT)),
 ];
 
