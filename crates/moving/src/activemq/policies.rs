@@ -100,13 +100,21 @@ fn attributes(line: usize, entry: Node<'_, '_>, definition: &mut Map<String, Val
         let label = format!("policyEntry {key}");
         match (key, value) {
             ("queue" | "topic" | "tempQueue" | "tempTopic", _) => {}
+            ("gcInactiveDestinations", "true") if !is_purged(entry) => {
+                let text = "nothing was purged: the broker has no schedulePeriodForDestinationPurge";
+                outcome.needless(line, &label, text);
+            }
             ("gcInactiveDestinations", "true") if timeout > 0 => {
                 definition.insert("expires".to_owned(), timeout.into());
                 definition.insert("expires-if-empty".to_owned(), true.into());
                 outcome.moved(line, &label, "a policy: queues that are empty and unused go");
             }
             ("inactiveTimoutBeforeGC" | "inactiveTimeoutBeforeGC", _) => {
-                outcome.moved(line, &label, "expires of a policy")
+                let is_on = is_purged(entry) && entry.attribute("gcInactiveDestinations") == Some("true");
+                match is_on {
+                    true => outcome.moved(line, &label, "expires of a policy"),
+                    false => outcome.needless(line, &label, "nothing was purged"),
+                }
             }
             ("prioritizedMessages", "true") => {
                 definition.insert("max-priority".to_owned(), 9.into());
@@ -127,6 +135,14 @@ fn attributes(line: usize, entry: Node<'_, '_>, definition: &mut Map<String, Val
             _ => outcome.note(line, &label, Verdict::Unknown, "this is no attribute of a policy that is known"),
         }
     }
+}
+
+/// Whether the broker looks for inactive destinations at all: by default it does not.
+fn is_purged(entry: Node<'_, '_>) -> bool {
+    let broker = entry.ancestors().find(|node| name(*node) == "broker");
+    let period = broker.and_then(|broker| broker.attribute("schedulePeriodForDestinationPurge"));
+    // A placeholder may be any number.
+    period.is_some_and(|period| period.parse::<u64>() != Ok(0))
 }
 
 /// Attributes that need nothing, whatever their value.
