@@ -287,9 +287,8 @@ impl Script {
             "exchange" | "passive-exchange" | "delete-exchange" | "bind" | "unbind" => self.exchange(name, &statement),
             "publish" | "tx-publish" => self.publish(name, number, statement),
             "subscribe" | "unsubscribe" => self.subscribe(name, &statement),
-            "ack" | "nack" | "fail" | "reject" | "modify" | "tx-ack" | "tx-nack" | "tx-reject" | "tx-modify" => {
-                self.settle(name, number, &statement)
-            }
+            "ack" | "nack" | "fail" | "reject" | "modify" | "tx-ack" | "tx-nack" | "tx-reject" | "tx-modify"
+            | "tx-hold" => self.settle(name, number, &statement),
             _ => self.session(name, number, &statement),
         };
         match result {
@@ -465,7 +464,7 @@ impl Script {
         let session = peer.session(number);
         let tags = named(statement);
         let outcome = match statement.verb.trim_start_matches("tx-") {
-            "ack" => Outcome::Accepted,
+            "ack" | "hold" => Outcome::Accepted,
             "nack" => Outcome::Released,
             "fail" => Outcome::FAILED,
             "reject" => Outcome::Rejected { said: statement.said() },
@@ -477,6 +476,9 @@ impl Script {
             other => panic!("no outcome {other}"),
         };
         let settled = match peer.transactions.get(&number) {
+            Some(transaction) if statement.verb == "tx-hold" => {
+                peer.client.settle_held_in(*transaction, session, statement.number(0), &outcome)?
+            }
             Some(transaction) if statement.verb.starts_with("tx-") => {
                 peer.client.settle_in(*transaction, session, tags, &outcome)?
             }

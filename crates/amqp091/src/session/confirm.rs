@@ -66,8 +66,7 @@ impl Channel {
             return Err(precondition("channel is not transactional"));
         };
         cx.client.rollback(transaction);
-        cx.client.take_up_again(self.session);
-        self.settlements.clear();
+        cx.client.take_up_again(self.session, self.settlements.drain(..).map(|(tag, _)| tag));
         self.mode = Mode::Transactional(cx.client.begin(self.session));
         cx.link.send(cx.number, TxRollbackOk {});
         Ok(())

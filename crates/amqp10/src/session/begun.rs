@@ -13,6 +13,7 @@ use crate::session::frames;
 use crate::session::link::Link;
 use crate::session::names::Node;
 use crate::session::numbered::Numbered;
+use crate::session::promised::Promised;
 use crate::session::sender::Ending;
 use crate::session::window::{Incoming, Outgoing};
 
@@ -35,6 +36,7 @@ pub(super) struct Begun {
     pub(super) incoming: Incoming,
     pub(super) links: Numbered<Link>,
     pub(super) deliveries: Deliveries,
+    pub(super) promised: Promised,
     /// The number of the last publish.
     pub(super) published: u64,
     pub(super) unanswered: VecDeque<Unanswered>,
@@ -54,6 +56,7 @@ impl Begun {
             incoming: Incoming::new(begin),
             links: Numbered::default(),
             deliveries: Deliveries::new(channel, frame_max, Outgoing::new(begin)),
+            promised: Promised::default(),
             published: 0,
             unanswered: VecDeque::new(),
             lasting: Vec::new(),
@@ -149,18 +152,18 @@ impl Begun {
         for tag in self.deliveries.forget_held(Some(handle)) {
             self.settle_tags(client, (tag, tag), &Outcome::Released);
         }
+        self.settle_promised(handle, client);
         let Some(Link::Sender(sender)) = self.links.get(handle) else { return };
         let outcome = sender.outcome_of_rest(ending);
         for part in self.deliveries.unsettled.of_link(handle) {
-            let count = self.settle_tags(client, (part.first, part.last), &outcome);
-            self.deliveries.unsettled.settled(part, count);
+            self.settle_tags(client, (part.first, part.last), &outcome);
         }
+        self.deliveries.unsettled.forget_link(handle);
     }
 
-    /// Returns how many of these tags were not settled.
-    fn settle_tags(&self, client: &mut Client, (first, last): (u64, u64), outcome: &Outcome) -> usize {
+    fn settle_tags(&self, client: &mut Client, (first, last): (u64, u64), outcome: &Outcome) {
         // The session is open, and such an outcome has no annotations that could be too large.
-        client.settle(self.id, Tags::Range { first, last }, outcome).unwrap_or_default()
+        client.settle(self.id, Tags::Range { first, last }, outcome).ok();
     }
 
     /// The same for all links.

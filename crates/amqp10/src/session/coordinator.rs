@@ -14,7 +14,7 @@ use crate::session::begun::Unanswered;
 use crate::session::error::Failure;
 use crate::session::running::Running;
 use crate::session::sessions::Sessions;
-use crate::session::transactions::{Discharging, Open, Reply, rolled_back};
+use crate::session::transactions::{Discharging, Reply, rolled_back};
 
 /// Bytes of a request to a coordinator at most.
 pub(super) const REQUEST: usize = 4096;
@@ -76,7 +76,7 @@ impl Running {
                 Ok(())
             }
             CoordinatorRequest::Discharge(discharge) => {
-                self.discharge(&discharge, Discharging { session, request, answer }, output, now)
+                self.discharge(&discharge, Discharging { session, request, answer, redeemed: Vec::new() }, output, now)
             }
         }
     }
@@ -89,10 +89,10 @@ impl Running {
         now: Instant,
     ) -> Result<(), Failure> {
         let Self { client, sessions, .. } = self;
-        let Open { transaction, failed, .. } = sessions.transactions.take(discharge.txn_id)?;
-        if discharge.fail || failed.is_some() {
-            client.rollback(transaction);
-            return match failed.filter(|_| !discharge.fail) {
+        let open = sessions.transactions.take(discharge.txn_id)?;
+        if discharge.fail || open.failed.is_some() {
+            sessions.roll_back(&open, client);
+            return match open.failed.filter(|_| !discharge.fail) {
                 Some(failure) => Err(rolled_back(failure.text)),
                 None => {
                     sessions.discharged(&discharging, None, output);
@@ -100,8 +100,12 @@ impl Running {
                 }
             };
         }
-        client.commit(transaction, now).map_err(|error| rolled_back(error.text))?;
-        sessions.transactions.discharging.insert(transaction, discharging);
+        let redeemed = sessions.redeem(&open, client).map_err(|failure| {
+            sessions.roll_back(&open, client);
+            rolled_back(failure.text)
+        })?;
+        client.commit(open.transaction, now).map_err(|error| rolled_back(error.text))?;
+        sessions.transactions.discharging.insert(open.transaction, Discharging { redeemed, ..discharging });
         Ok(())
     }
 }
@@ -110,12 +114,16 @@ impl Sessions {
     /// A commit has ended: durable, or rolled back for this reason.
     pub(super) fn committed(&mut self, transaction: TransactionId, refused: Option<String>, output: &mut Output) {
         if let Some(discharging) = self.transactions.discharging.remove(&transaction) {
+            if refused.is_none() {
+                // First of all: clients settle what they hold when they know that it is committed.
+                self.put_redeemed(&discharging.redeemed, output);
+            }
             self.discharged(&discharging, refused.map(rolled_back), output);
         }
     }
 
     fn discharged(&mut self, discharging: &Discharging, failure: Option<Failure>, output: &mut Output) {
-        let Discharging { session, request, answer } = *discharging;
+        let Discharging { session, request, answer, .. } = *discharging;
         let Some(begun) = self.of(session).filter(|_| answer == Reply::Wanted) else { return };
         match failure {
             Some(failure) => begun.reject(request.delivery, request.handle, failure, output),

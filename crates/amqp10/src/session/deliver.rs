@@ -38,6 +38,8 @@ struct Run {
 pub(super) struct Part {
     /// The first number of the run.
     run: u64,
+    /// The first number of the part.
+    pub(super) number: u64,
     /// The first and the last tag of the part.
     pub(super) first: u64,
     pub(super) last: u64,
@@ -102,9 +104,11 @@ impl Unsettled {
         let around = self.runs.range(..=first).next_back().filter(|(_, run)| run.last >= first);
         let (start, run) = around.or_else(|| self.runs.range(first..=last).next())?;
         let end = last.min(run.last);
+        let number = first.max(*start);
         let part = Part {
             run: *start,
-            first: run.tag + (first.max(*start) - start),
+            number,
+            first: run.tag + (number - start),
             last: run.tag + (end - start),
             handle: run.handle,
         };
@@ -129,6 +133,18 @@ impl Unsettled {
         if run.left == 0 {
             self.runs.remove(&part.run);
         }
+    }
+
+    /// So many of the one delivery with this number were settled.
+    pub(super) fn settled_at(&mut self, number: u64, count: usize) {
+        if let Some((part, _)) = self.part(number, number) {
+            self.settled(part, count);
+        }
+    }
+
+    /// A link has ended: all that it had is settled, or is part of a commit that is on its way.
+    pub(super) fn forget_link(&mut self, handle: u32) {
+        self.runs.retain(|_, run| run.handle != handle);
     }
 }
 

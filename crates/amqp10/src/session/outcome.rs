@@ -33,6 +33,20 @@ pub(super) fn outcome_of(outcome: &codec::Outcome<'_>) -> Result<Outcome, Failur
     })
 }
 
+/// The outcome that the peer is told, whose own words it is not told again.
+pub(super) fn told_of(outcome: &Outcome) -> codec::Outcome<'static> {
+    match outcome {
+        Outcome::Accepted => codec::Outcome::Accepted,
+        Outcome::Released => codec::Outcome::Released,
+        Outcome::Rejected { .. } => codec::Outcome::Rejected(Rejected { error: None }),
+        Outcome::Modified { failed, elsewhere, .. } => codec::Outcome::Modified(Modified {
+            delivery_failed: *failed,
+            undeliverable_here: *elsewhere,
+            message_annotations: None,
+        }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -117,12 +117,7 @@ impl Running {
             Performative::End(_) => return Ok(self.take_end(channel, output, now)),
             _ if begun.ended => {}
             Performative::Transfer(transfer) => return self.take_transfer(channel, &transfer, payload, output, now),
-            Performative::Disposition(disposition) => {
-                let within = self.sessions.enlist(&disposition)?;
-                let Some(begun) = self.sessions.begun(channel) else { return Ok(Taken::Done) };
-                let echo = begun.take_disposition(&disposition, within, &mut self.client)?;
-                echo.into_iter().for_each(|frame| self.sessions.echo(frame));
-            }
+            Performative::Disposition(disposition) => self.take_disposition(channel, &disposition, output, now)?,
             Performative::Flow(flow) => begun.take_flow(&flow, &mut self.client, output, now)?,
             Performative::Attach(attach) => return self.take_attach(channel, &attach, output, now),
             Performative::Detach(detach) => return self.take_detach(channel, &detach, output, now),
@@ -219,7 +214,9 @@ impl Running {
     fn close_session(&mut self, begun: &mut Begun, ending: Ending, now: Instant) -> Awaited {
         self.suspend_all(begun, now);
         begun.give_all_back(ending, &mut self.client);
-        self.sessions.transactions.end_session(begun.id, &mut self.client);
+        for open in self.sessions.transactions.end_session(begun.id) {
+            self.sessions.roll_back(&open, &mut self.client);
+        }
         let published = self.client.published_ticket(begun.id);
         let mut gone = Ticket::NONE;
         let ended = self.client.close_session(begun.id, now);
@@ -383,7 +380,9 @@ impl Running {
         let session = begun.id;
         let published = client.published_ticket(session);
         let (dynamic, unfinished) = begun.end_link(handle, ending, client);
-        sessions.transactions.end_link(session, handle, client);
+        for open in sessions.transactions.end_link(session, handle) {
+            sessions.roll_back(&open, client);
+        }
         self.unfinished -= unfinished.min(self.unfinished);
         let gone = self.delete_dynamic(dynamic, now);
         self.client.flush(now);

@@ -16,6 +16,7 @@ use crate::delivery::Delivery;
 use crate::limits;
 use crate::session::begun::Unanswered;
 use crate::session::error::Failure;
+use crate::session::promised::Redeemed;
 
 /// How deliveries that were settled in a transaction go back when it is rolled back: they count as
 /// tried.
@@ -26,6 +27,8 @@ pub(super) struct Open {
     pub(super) transaction: TransactionId,
     session: SessionId,
     coordinator: u32,
+    /// The sessions with deliveries that have been promised an outcome in it.
+    pub(super) promised: Vec<SessionId>,
     /// Why it can't be committed.
     pub(super) failed: Option<Failure>,
 }
@@ -35,6 +38,8 @@ pub(super) struct Discharging {
     pub(super) session: SessionId,
     pub(super) request: Unanswered,
     pub(super) answer: Reply,
+    /// What the peer did not settle by itself.
+    pub(super) redeemed: Vec<Redeemed>,
 }
 
 /// Whether a request has an answer: one that its sender has settled has none.
@@ -66,6 +71,21 @@ impl Transactions {
         key(id).and_then(|key| self.open.get(&key)).map(|open| open.transaction).ok_or_else(unknown)
     }
 
+    /// Deliveries of this session are promised an outcome in the transaction of this id.
+    pub(super) fn promise(&mut self, id: &[u8], session: SessionId) {
+        if let Some(open) = key(id).and_then(|key| self.open.get_mut(&key))
+            && !open.promised.contains(&session)
+        {
+            open.promised.push(session);
+        }
+    }
+
+    /// The session and the handle of the link that has declared it.
+    pub(super) fn coordinator_of(&self, transaction: TransactionId) -> Option<(SessionId, u32)> {
+        let open = self.open.values().find(|open| open.transaction == transaction)?;
+        Some((open.session, open.coordinator))
+    }
+
     /// Something of it was refused, so all of it is.
     pub(super) fn fail(&mut self, id: &[u8], failure: &Failure) {
         if let Some(open) = key(id).and_then(|key| self.open.get_mut(&key)) {
@@ -87,7 +107,8 @@ impl Transactions {
         }
         self.last += 1;
         let transaction = client.begin_with(session, TRIED);
-        self.open.insert(self.last, Open { transaction, session, coordinator, failed: None });
+        let open = Open { transaction, session, coordinator, promised: Vec::new(), failed: None };
+        self.open.insert(self.last, open);
         Ok(self.last)
     }
 
@@ -96,21 +117,17 @@ impl Transactions {
         key(id).and_then(|key| self.open.remove(&key)).ok_or_else(unknown)
     }
 
-    /// The coordinator's link ends: what it has declared is rolled back.
-    pub(super) fn end_link(&mut self, session: SessionId, handle: u32, client: &mut Client) {
+    /// The coordinator's link ends. Returns what it has declared, which is to be rolled back.
+    pub(super) fn end_link(&mut self, session: SessionId, handle: u32) -> Vec<Open> {
         let ends = |_: &u64, open: &mut Open| open.session == session && open.coordinator == handle;
-        for (_, open) in self.open.extract_if(ends) {
-            client.rollback(open.transaction);
-        }
+        self.open.extract_if(ends).map(|(_, open)| open).collect()
     }
 
     /// The same for all coordinators of a session. What other sessions did in their transactions
     /// is undone, too.
-    pub(super) fn end_session(&mut self, session: SessionId, client: &mut Client) {
-        for (_, open) in self.open.extract_if(|_, open| open.session == session) {
-            client.rollback(open.transaction);
-        }
+    pub(super) fn end_session(&mut self, session: SessionId) -> Vec<Open> {
         self.discharging.retain(|_, discharging| discharging.session != session);
+        self.open.extract_if(|_, open| open.session == session).map(|(_, open)| open).collect()
     }
 }
 

@@ -63,6 +63,14 @@ impl Outcome {
     /// It returns to its place, and counts as failed.
     pub const FAILED: Self = Self::Modified { failed: true, elsewhere: false, annotations: None };
 
+    /// Whether a delivery may have this outcome.
+    ///
+    /// # Errors
+    /// `Precondition` for annotations that are too large.
+    pub fn check(&self) -> Result<(), Error> {
+        self.annotations().map_or(Ok(()), check_notes)
+    }
+
     #[inline]
     pub(super) fn for_entry(&self) -> (EntryOutcome, Option<Said>) {
         match self {
@@ -239,7 +247,8 @@ impl Unsettled {
     }
 
     /// Puts these deliveries aside, except those that were put aside before.
-    fn put_aside(&mut self, tags: Tags, each: &mut dyn FnMut(u64)) {
+    /// Returns how many were looked at.
+    fn put_aside(&mut self, tags: Tags, each: &mut dyn FnMut(u64)) -> usize {
         let (first, last) = match tags {
             Tags::One(tag) => (tag, tag),
             Tags::UpTo(tag) => (self.aside_to + 1, tag),
@@ -249,10 +258,12 @@ impl Unsettled {
         if let Tags::One(tag) | Tags::UpTo(tag) = tags
             && (self.index(tag).is_none() || self.aside.contains(&tag))
         {
-            return;
+            return 0;
         }
         let named = self.deliveries.range(self.place(first)..).take_while(|(tag, _)| *tag <= last);
+        let mut count = 0;
         for (tag, unacked) in named {
+            count += 1;
             if unacked.is_some() && self.aside.insert(*tag) {
                 each(*tag);
             }
@@ -260,11 +271,25 @@ impl Unsettled {
         if let Tags::UpTo(_) | Tags::All = tags {
             self.aside_to = self.aside_to.max(last);
         }
+        count
     }
 
-    fn take_up_again(&mut self) {
-        self.aside.clear();
+    /// Makes these free to be named again.
+    fn take_up_again(&mut self, tags: impl IntoIterator<Item = u64>) {
+        for tag in tags {
+            self.aside.remove(&tag);
+        }
         self.aside_to = 0;
+    }
+
+    /// Deliveries that were taken are unsettled again, in their places.
+    pub(super) fn put_back(&mut self, deliveries: impl IntoIterator<Item = (u64, Unacked)>) {
+        let back = deliveries.into_iter().map(|(tag, unacked)| (tag, Some(unacked)));
+        let left = std::mem::take(&mut self.deliveries).into_iter().filter(|(_, unacked)| unacked.is_some());
+        let mut all: Vec<_> = left.chain(back).collect();
+        all.sort_unstable_by_key(|(tag, _)| *tag);
+        self.count = all.len();
+        self.deliveries = all.into();
     }
 }
 
@@ -282,8 +307,8 @@ impl Client {
     /// If the session has ended; `Precondition` for annotations that are too large.
     #[inline]
     pub fn settle(&mut self, session: SessionId, tags: Tags, outcome: &Outcome) -> Result<usize, Error> {
+        outcome.check()?;
         let annotations = outcome.annotations();
-        annotations.map_or(Ok(()), check_notes)?;
         let (outcome, said) = outcome.for_entry();
         self.take_deliveries(session, tags, &mut |client, unacked, shared| {
             if let Some(annotations) = annotations {
@@ -343,22 +368,23 @@ impl Client {
     }
 
     /// Puts deliveries aside that a transaction will settle, and reports their tags. They stay the
-    /// session's. They can't be named again before [`Client::settle_in`] or
-    /// [`Client::take_up_again`], and [`Client::recover`] passes them over. Some protocols leave
-    /// deliveries with the client after a rollback, and need this. The bare [`Client::settle_in`]
-    /// gives them back to their queues.
+    /// session's. They can't be named again before [`Client::settle_in`],
+    /// [`Client::settle_held_in`] or [`Client::take_up_again`], and [`Client::recover`] passes them
+    /// over. Some protocols leave deliveries with the client after a rollback, and need this. The
+    /// bare [`Client::settle_in`] gives them back to their queues.
     ///
     /// # Errors
     /// As [`Client::settle`].
     pub fn put_aside(&mut self, session: SessionId, tags: Tags, each: &mut dyn FnMut(u64)) -> Result<(), Error> {
-        self.sessions.require(session)?.unsettled.put_aside(tags, each);
+        let count = self.sessions.require(session)?.unsettled.put_aside(tags, each);
+        self.publisher.add_cost(count);
         Ok(())
     }
 
-    /// Makes the deliveries that this session has put aside unsettled again.
-    pub fn take_up_again(&mut self, session: SessionId) {
+    /// Makes deliveries that this session has put aside for one transaction free to be named again.
+    pub fn take_up_again(&mut self, session: SessionId, tags: impl IntoIterator<Item = u64>) {
         if let Some(entry) = self.sessions.get_mut(session) {
-            entry.unsettled.take_up_again();
+            entry.unsettled.take_up_again(tags);
         }
     }
 
@@ -571,12 +597,46 @@ mod tests {
         unsettled.aside.remove(&4);
         assert_eq!(unsettled.take_free().iter().map(|unacked| unacked.seq).collect::<Vec<_>>(), [4]);
         assert_eq!(unsettled.index(5).and_then(|index| unsettled.take_one(index)).map(|unacked| unacked.seq), Some(5));
-        unsettled.take_up_again();
+        unsettled.take_up_again([1, 2]);
         let mut tags = Vec::new();
         unsettled.put_aside(Tags::UpTo(2), &mut |tag| tags.push(tag));
         assert_eq!(tags, [1, 2]);
-        unsettled.take_up_again();
+        unsettled.take_up_again([1, 2]);
         assert_eq!(unsettled.take_free().iter().map(|unacked| unacked.seq).collect::<Vec<_>>(), [1, 2]);
         assert_eq!(unsettled.add(Some(unacked(6))), 6);
+    }
+
+    /// One transaction is rolled back, another one goes on.
+    #[test]
+    fn what_one_transaction_takes_up_stays_aside_for_another() {
+        let mut unsettled = Unsettled::default();
+        for seq in 1..=4 {
+            unsettled.add(Some(unacked(seq)));
+        }
+        for one in [Tags::One(1), Tags::Range { first: 2, last: 3 }] {
+            unsettled.put_aside(one, &mut |_| {});
+        }
+        unsettled.take_up_again([2, 3]);
+        let mut tags = Vec::new();
+        unsettled.put_aside(Tags::All, &mut |tag| tags.push(tag));
+        assert_eq!(tags, [2, 3, 4]);
+    }
+
+    #[test]
+    fn what_is_put_back_has_its_place_again() {
+        let mut unsettled = Unsettled::default();
+        for seq in 1..=6 {
+            unsettled.add(Some(unacked(seq)));
+        }
+        let taken = |unsettled: &mut Unsettled, tag| {
+            let index = unsettled.index(tag).unwrap();
+            (tag, unsettled.take_one(index).unwrap())
+        };
+        let back = [5, 1, 2].map(|tag| taken(&mut unsettled, tag));
+        taken(&mut unsettled, 3);
+        unsettled.put_back(back);
+        assert_eq!((unsettled.len(), unsettled.tags()), (5, (1, 7)));
+        assert_eq!(unsettled.iter().map(|(tag, _)| tag).collect::<Vec<_>>(), [1, 2, 4, 5, 6]);
+        assert_eq!(unsettled.take_range(2, 4).iter().map(|unacked| unacked.seq).collect::<Vec<_>>(), [2, 4]);
     }
 }

@@ -101,10 +101,36 @@ impl Client {
         tags: Tags,
         outcome: &Outcome,
     ) -> Result<usize, Error> {
+        self.enlist(transaction, session, (tags, None), outcome)
+    }
+
+    /// The same for one delivery whose client holds on to it. If the commit fails it is unsettled
+    /// again, as long as its consumer is there.
+    ///
+    /// # Errors
+    /// As [`Client::settle_in`].
+    pub fn settle_held_in(
+        &mut self,
+        transaction: TransactionId,
+        session: SessionId,
+        tag: u64,
+        outcome: &Outcome,
+    ) -> Result<usize, Error> {
+        self.enlist(transaction, session, (Tags::One(tag), Some(tag)), outcome)
+    }
+
+    fn enlist(
+        &mut self,
+        transaction: TransactionId,
+        session: SessionId,
+        (tags, held): (Tags, Option<u64>),
+        outcome: &Outcome,
+    ) -> Result<usize, Error> {
+        outcome.check()?;
         self.transactions.require(transaction)?;
         let mut deliveries = Vec::new();
         let settled = self.take_deliveries(session, tags, &mut |_, unacked, _| {
-            deliveries.push(Enlisted { session, unacked, outcome: outcome.clone() });
+            deliveries.push(Enlisted { session, unacked, outcome: outcome.clone(), held });
         })?;
         self.transactions.require(transaction)?.deliveries.extend(deliveries);
         Ok(settled)
@@ -326,24 +352,48 @@ impl Client {
         queues
     }
 
-    /// Drops a transaction: its publishes are forgotten, its deliveries return to their places.
+    /// Drops a transaction: its publishes are forgotten, its deliveries return to their places, and
+    /// those that clients hold are unsettled again.
     pub fn rollback(&mut self, transaction: TransactionId) {
         if let Some(open) = self.transactions.remove(transaction) {
             self.undo(open);
         }
     }
 
-    fn undo(&mut self, mut open: Open) {
-        open.deliveries.iter_mut().for_each(|enlisted| enlisted.outcome = open.undone.clone());
-        self.settle_rest(&open.deliveries);
+    fn undo(&mut self, open: Open) {
+        let mut deliveries = self.take_up_held(open.deliveries);
+        deliveries.iter_mut().for_each(|enlisted| enlisted.outcome = open.undone.clone());
+        self.settle_rest(&deliveries);
         self.run_work();
+    }
+
+    /// Makes those that clients hold unsettled again, and returns the others. Nobody holds what
+    /// went to a consumer that has left.
+    fn take_up_held(&mut self, deliveries: Vec<Enlisted>) -> Vec<Enlisted> {
+        let is_held = |one: &Enlisted| {
+            one.held.is_some()
+                && self.sessions.get(one.session).is_some()
+                && self.receiver.consumer(one.unacked.consumer).is_some()
+        };
+        let (held, rest): (Vec<_>, Vec<_>) = deliveries.into_iter().partition(is_held);
+        let mut of: HashMap<SessionId, Vec<(u64, Unacked)>> = HashMap::new();
+        for Enlisted { session, unacked, held, .. } in held {
+            of.entry(session).or_default().extend(held.map(|tag| (tag, unacked)));
+        }
+        for (session, deliveries) in of {
+            if let Some(entry) = self.sessions.get_mut(session) {
+                entry.unsettled.put_back(deliveries);
+            }
+        }
+        rest
     }
 
     /// Drops all transactions of a session that ends. Their publishes are forgotten, and their
     /// deliveries are returned.
     pub(super) fn abandon_transactions(&mut self, session: SessionId) -> Vec<Unacked> {
         let abandoned = self.transactions.remove_of(session);
-        abandoned.flat_map(|open| open.deliveries).map(|enlisted| enlisted.unacked).collect()
+        let deliveries = abandoned.flat_map(|open| open.deliveries).collect();
+        self.take_up_held(deliveries).into_iter().map(|enlisted| enlisted.unacked).collect()
     }
 
     /// Commits transactions that waited for an alarm, or rolls back those that waited too long.

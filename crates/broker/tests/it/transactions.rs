@@ -58,6 +58,25 @@ fn a_transaction_that_a_full_queue_refuses_is_undone() {
     ]);
 }
 
+/// Some clients do not settle what they accept in a transaction, and go on to hold it.
+#[test]
+fn what_a_client_holds_stays_with_it_when_a_commit_fails() {
+    const FULL: &str = "406 queue 'full' in vhost '/' is full and refuses publishes";
+    for (consumer, said, stays) in [("", "", true), ("cancel c", "cancelled", false)] {
+        check(&[
+            ("a queue full x-max-length=1 x-overflow=reject-publish; queue q; publish - full 1", "0 0, 0 0"),
+            ("a publish - q 1; publish - q 2; prefetch 9; consume q c", "c:1=1, c:2=2"),
+            ("a begin; tx-publish - full 3; tx-hold 1", ""),
+            (&format!("a {consumer}"), said),
+            ("a commit", FULL),
+            ("* counts q", if stays { "0 2" } else { "1 1" }),
+            ("a ack 1", if stays { "" } else { "settled already" }),
+            ("a ack 2", ""),
+            ("* counts q", if stays { "0 0" } else { "1 0" }),
+        ]);
+    }
+}
+
 /// A full transaction was taken where the queue was not full before.
 #[test]
 fn a_transaction_does_not_overfill_a_queue_that_refuses() {

@@ -4,11 +4,13 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use amqp10::codec::performative::{Attach, Begin, Close, Flow, Open, Role, Transfer};
+use amqp10::client::in_transaction;
+use amqp10::codec::performative::{Attach, Begin, Close, Disposition, Flow, Open, Role, Transfer};
 use amqp10::codec::sasl::{SaslInit, Secret};
+use amqp10::codec::terminus::{Coordinator, Declare, Discharge};
 use amqp10::codec::{
-    AttachTarget, Encode, FrameKind, Performative, ProtocolId, Section, Source, Symbol, Target, decode_frame,
-    decode_performative, encode_frame,
+    AttachTarget, DeliveryState, Encode, FrameKind, Outcome, Performative, ProtocolId, Section, Source, Symbol, Target,
+    decode_frame, decode_performative, encode_frame,
 };
 use amqp10::delivery::encode_transfers;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -106,6 +108,54 @@ fn one_port_has_both_versions_and_the_queues_are_the_same() {
     put(&mut bytes, &Close::default());
     socket.write_all(&bytes).unwrap();
     until(&mut socket, &mut answer, "Close");
+}
+
+fn put_message(bytes: &mut Vec<u8>, handle: u32, id: u32, section: Section, value: &impl Encode) {
+    let mut message = Vec::new();
+    section.encode(value, &mut message);
+    let tag = id.to_be_bytes();
+    let transfer = Transfer { handle, delivery_id: Some(id), delivery_tag: Some(&tag), ..Transfer::default() };
+    encode_transfers(transfer, 0, &message, FRAME, bytes);
+}
+
+/// Part 4, §4.4.2. Clients as AMQPNetLite and Proton do not settle what they take in a transaction.
+#[test]
+fn a_rollback_leaves_what_a_client_has_not_settled_with_it() {
+    // The id of the first transaction of a connection.
+    let txn_id = &1_u64.to_be_bytes();
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut socket = TcpStream::connect(("127.0.0.1", server.ports.amqp)).unwrap();
+    socket.set_read_timeout(Some(HANG)).unwrap();
+    let mut say = opening();
+    let target = Some(AttachTarget::Target(Target { address: Some("kept"), ..Target::default() }));
+    put(&mut say, &Attach { name: "out", role: Role::Sender, target, ..Attach::default() });
+    put_message(&mut say, 0, 0, Section::Data, &&b"m"[..]);
+    let target = Some(AttachTarget::Coordinator(Coordinator::default()));
+    put(&mut say, &Attach { name: "control", handle: 1, role: Role::Sender, target, ..Attach::default() });
+    let source = Some(Source { address: Some("kept"), ..Source::default() });
+    put(&mut say, &Attach { name: "in", handle: 2, role: Role::Receiver, source, ..Attach::default() });
+    put(&mut say, &Flow { incoming_window: 100, handle: Some(2), link_credit: Some(9), ..Flow::default() });
+    socket.write_all(&say).unwrap();
+    let mut answer = Vec::new();
+    let mut heard = until(&mut socket, &mut answer, "Transfer");
+
+    let taken = Disposition { role: Role::Receiver, ..Disposition::default() };
+    let mut say = Vec::new();
+    put_message(&mut say, 1, 1, Section::Value, &Declare::default());
+    put(&mut say, &Disposition { state: Some(in_transaction(txn_id, Outcome::Accepted)), ..taken });
+    put_message(&mut say, 1, 2, Section::Value, &Discharge { txn_id, fail: true });
+    put(&mut say, &Disposition { state: Some(DeliveryState::Outcome(Outcome::Accepted)), ..taken });
+    socket.write_all(&say).unwrap();
+    // The last word is that the delivery is settled.
+    while heard.iter().filter(|name| *name == "Disposition").count() < 4 {
+        let mut part = [0; 4096];
+        let count = socket.read(&mut part).unwrap();
+        assert!(count > 0, "closed after {heard:?}");
+        answer.extend_from_slice(&part[..count]);
+        heard = self::heard(&answer);
+    }
+    assert_eq!(heard.iter().filter(|name| name.starts_with("Transfer")).count(), 1, "{heard:?}");
 }
 
 #[test]

@@ -6,16 +6,21 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use wire::CloseReason;
 
 use super::scene::{Peer, Scene, disposed, from, text, to_peer, to_server};
+use crate::client::in_transaction;
 use crate::codec::frame::{FrameKind, encode_frame};
 use crate::codec::performative::{
     Attach, Begin, Detach, Disposition, End, Flow, ReceiverSettleMode, SenderSettleMode, Transfer,
 };
 use crate::codec::state::{Modified, Rejected};
-use crate::codec::{AttachTarget, Encode, Outcome, Source, Symbol, Target};
+use crate::codec::terminus::{Coordinator, Declare, Discharge};
+use crate::codec::{AttachTarget, Encode, Outcome, Section, Source, Symbol, Target};
 use crate::delivery::encode_transfers;
 
 /// How many conversations are tried.
 const CONVERSATIONS: u32 = 96;
+
+/// The handle of a link to the coordinator.
+const COORDINATOR: u32 = 9;
 
 /// A frame as numbers, so that it can be made smaller.
 type Step = (u8, u16, u32, u32, u32, u8);
@@ -48,7 +53,7 @@ fn bytes_of((kind, channel, handle, a, b, flags): Step) -> Vec<u8> {
     let address = ADDRESSES[a as usize % ADDRESSES.len()];
     let name = ["a", "b", "c", ""][b as usize % 4];
     let second = if is(16) { ReceiverSettleMode::Second } else { ReceiverSettleMode::First };
-    match kind % 10 {
+    match kind % 11 {
         0 => put(&Begin { incoming_window: a, next_outgoing_id: b, ..Begin::default() }),
         1 => put(&Attach {
             handle,
@@ -91,14 +96,33 @@ fn bytes_of((kind, channel, handle, a, b, flags): Step) -> Vec<u8> {
             encode_transfers(first, channel, &text(&"m".repeat(b as usize % 90)), frame, &mut out);
         }
         8 => {
-            let settled = Disposition { settled: is(16), ..disposed(a, a.wrapping_add(b), outcome(flags)) };
-            put(&settled);
+            let id = u64::from(1 + handle % 3).to_be_bytes();
+            let plain = Disposition { settled: is(16), ..disposed(a, a.wrapping_add(b), outcome(flags)) };
+            let state = if is(64) { Some(in_transaction(&id, outcome(flags))) } else { plain.state };
+            put(&Disposition { state, ..plain });
+        }
+        9 => {
+            let id = u64::from(1 + handle % 3).to_be_bytes();
+            let discharge = Discharge { txn_id: &id, fail: is(1) };
+            put_request(&if is(2) { value(&discharge) } else { value(&Declare::default()) }, &mut out);
         }
         _ if is(1) => put(&Detach { handle, closed: is(2), error: None }),
         _ if is(6) => put(&End::default()),
         _ => put(&Flow::default()),
     }
     out
+}
+
+fn value(request: &impl Encode) -> Vec<u8> {
+    let mut message = Vec::new();
+    Section::Value.encode(request, &mut message);
+    message
+}
+
+/// A request to the coordinator, with an id that may be wrong.
+fn put_request(message: &[u8], out: &mut Vec<u8>) {
+    let first = Transfer { handle: COORDINATOR, delivery_id: None, delivery_tag: Some(b"t"), ..Transfer::default() };
+    encode_transfers(first, 0, message, 4096, out);
 }
 
 /// What is encoded already.
@@ -112,6 +136,8 @@ impl Encode for Bytes<'_> {
 
 fn converse(scene: &Scene, steps: &[Step], cut: usize) {
     let mut peer: Peer = scene.session();
+    let target = Some(AttachTarget::Coordinator(Coordinator::default()));
+    peer.attach(Attach { handle: COORDINATOR, target, ..to_server("coordinator") });
     let bytes: Vec<u8> = steps.iter().flat_map(|step| bytes_of(*step)).collect();
     for part in bytes.chunks(cut) {
         peer.raw(part);
@@ -131,7 +157,7 @@ fn converse(scene: &Scene, steps: &[Step], cut: usize) {
 #[test]
 fn whatever_a_peer_sends_the_broker_goes_on_and_keeps_nothing_of_it() {
     let step = (
-        0u8..10,
+        0u8..11,
         prop_oneof![9 => Just(0u16), 1 => 0u16..3],
         0u32..4,
         prop_oneof![8 => 0u32..12, 1 => Just(u32::MAX), 1 => any::<u32>()],

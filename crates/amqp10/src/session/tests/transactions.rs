@@ -2,7 +2,7 @@
 
 use broker::{QueueSpec, Rest, Switch};
 
-use super::scene::{ACCEPTED, Peer, Scene, capabilities, detach, from, text, to_peer, to_server, transfer};
+use super::scene::{ACCEPTED, Peer, Scene, capabilities, detach, disposed, from, text, to_peer, to_server, transfer};
 use crate::client::in_transaction;
 use crate::codec::message::Properties;
 use crate::codec::performative::{Attach, Disposition, Flow, Role, Transfer};
@@ -11,6 +11,7 @@ use crate::codec::{AttachTarget, DeliveryState, Encode, Outcome, Section, Source
 
 /// The ids of the first two transactions of a connection.
 const FIRST: [u8; 8] = 1_u64.to_be_bytes();
+const SECOND: [u8; 8] = 2_u64.to_be_bytes();
 const ABSENT: [u8; 8] = 9_u64.to_be_bytes();
 
 /// The peer has a coordinator at handle 9, sends to `q` at 0 and receives from it at 1.
@@ -238,6 +239,152 @@ fn the_end_of_a_coordinators_session_rolls_back_in_all_sessions() {
     peer.expect(&[]);
     peer.send(0, &super::scene::end());
     peer.expect(&["end 0", "transfer 0 id=1 m failed=1"]);
+}
+
+/// A disposition of delivery 0 in this transaction, which the peer does not settle.
+fn promise(peer: &mut Peer, transaction: &[u8], outcome: Outcome<'_>) {
+    let state = Some(in_transaction(transaction, outcome));
+    peer.send(0, &Disposition { role: Role::Receiver, state, ..Disposition::default() });
+}
+
+fn ready(scene: &Scene) -> u64 {
+    scene.client().check_queue("q", scene.test.now()).unwrap().ready
+}
+
+/// The peer has got one message, and has declared a transaction.
+fn delivered(scene: &Scene) -> Peer {
+    let mut peer = begun(scene);
+    peer.message(0, 0, "m");
+    peer.credit(1, 0, 10, Rest::Kept);
+    peer.heard();
+    declare(&mut peer, 1);
+    peer
+}
+
+/// §4.4.2: whoever wants the rollback, what the peer has not settled is still its own.
+#[test]
+fn what_the_peer_has_not_settled_stays_with_it_after_a_rollback() {
+    let full = testkit::broker::table_of("x-max-length=1 x-overflow=reject-publish");
+    for how in ["discharge", "detach", "refused at once", "refused by a queue"] {
+        let scene = Scene::new();
+        let spec = QueueSpec { name: "full".into(), durable: true, arguments: full.clone(), ..QueueSpec::default() };
+        scene.client().declare_queue(&spec, scene.test.now()).unwrap();
+        let mut peer = delivered(&scene);
+        let to = if how == "refused at once" { "/queues/none" } else { "/queues/full" };
+        peer.attach_to(2, None);
+        peer.attach_to(3, Some("/queues/full"));
+        peer.message(3, 2, "fills it");
+        peer.heard();
+        promise(&mut peer, &FIRST, ACCEPTED);
+        peer.expect(&[]);
+        if how.starts_with("refused") {
+            let mut message = Vec::new();
+            Properties { to: Some(to), ..Properties::default() }.encode(&mut message);
+            message.extend(text("fails"));
+            let state = Some(in_transaction(&FIRST, ACCEPTED));
+            peer.transfer(Transfer { handle: 2, state, ..transfer(3) }, &message);
+            peer.heard();
+        }
+        match how {
+            "detach" => peer.send(0, &detach(9)),
+            _ => ask(&mut peer, 4, &Discharge { txn_id: &FIRST, fail: how == "discharge" }),
+        }
+        let heard = peer.heard();
+        assert_eq!(heard.len(), 1, "{how} {heard:?}");
+        assert_eq!(heard[0].contains("rejected amqp:transaction:rollback"), how.starts_with("refused"), "{heard:?}");
+        assert_eq!(ready(&scene), 0, "{how}");
+        peer.send(0, &disposed(0, 0, ACCEPTED));
+        peer.expect(&["disposition Sender 0..0 settled accepted"]);
+        peer.send(0, &detach(1));
+        peer.heard();
+        assert_eq!(ready(&scene), 0, "{how}");
+    }
+}
+
+/// It can be part of another transaction then.
+#[test]
+fn a_commit_settles_what_the_peer_has_not_settled() {
+    let scene = Scene::new();
+    let mut peer = delivered(&scene);
+    peer.message(0, 2, "n");
+    peer.heard();
+    let state = Some(in_transaction(&FIRST, ACCEPTED));
+    let both = Disposition { role: Role::Receiver, last: Some(1), state, ..Disposition::default() };
+    peer.send(0, &both);
+    ask(&mut peer, 3, &Discharge { txn_id: &FIRST, fail: true });
+    peer.expect(&["disposition Receiver 3..3 settled accepted"]);
+    declare(&mut peer, 4);
+    peer.send(0, &Disposition { state: Some(in_transaction(&SECOND, ACCEPTED)), ..both });
+    peer.expect(&[]);
+    ask(&mut peer, 5, &Discharge { txn_id: &SECOND, fail: false });
+    peer.expect(&["disposition Sender 0..1 settled accepted", "disposition Receiver 5..5 settled accepted"]);
+    peer.send(0, &detach(1));
+    peer.heard();
+    assert_eq!(ready(&scene), 0);
+}
+
+/// Nobody holds it any more.
+#[test]
+fn what_was_not_settled_returns_to_its_queue_if_its_link_has_ended_before_the_rollback() {
+    for (fail, left) in [(false, 0), (true, 1)] {
+        let scene = Scene::new();
+        let mut peer = delivered(&scene);
+        promise(&mut peer, &FIRST, ACCEPTED);
+        peer.send(0, &detach(1));
+        peer.heard();
+        assert_eq!(ready(&scene), 0);
+        ask(&mut peer, 2, &Discharge { txn_id: &FIRST, fail });
+        peer.expect(&["disposition Receiver 2..2 settled accepted"]);
+        assert_eq!(ready(&scene), left, "{fail}");
+    }
+}
+
+/// §4.4.2: the control link is terminated with that error.
+#[test]
+fn a_delivery_is_in_one_transaction_at_a_time() {
+    let scene = Scene::new();
+    let mut peer = delivered(&scene);
+    declare(&mut peer, 2);
+    promise(&mut peer, &FIRST, ACCEPTED);
+    peer.expect(&[]);
+    promise(&mut peer, &SECOND, ACCEPTED);
+    peer.expect(&["detach 9 closed amqp:transaction:rollback"]);
+    peer.send(0, &disposed(0, 0, ACCEPTED));
+    peer.expect(&["disposition Sender 0..0 settled accepted"]);
+}
+
+#[test]
+fn the_last_outcome_of_a_delivery_is_the_one_that_counts() {
+    let again = |heard: &[String]| heard.iter().find(|line| line.starts_with("transfer")).cloned();
+    // In the same transaction.
+    let mut peer = delivered(&Scene::new());
+    promise(&mut peer, &FIRST, ACCEPTED);
+    promise(&mut peer, &FIRST, Outcome::Released);
+    ask(&mut peer, 2, &Discharge { txn_id: &FIRST, fail: false });
+    let heard = peer.heard();
+    assert!(heard.contains(&"disposition Sender 0..0 settled released".to_owned()), "{heard:?}");
+    assert_eq!(again(&heard).as_deref(), Some("transfer 1 id=1 m"));
+    // Settled with what was said before, and outside of the transaction.
+    let settled = Disposition { role: Role::Receiver, settled: true, ..Disposition::default() };
+    let accepted = Disposition { state: Some(DeliveryState::Outcome(ACCEPTED)), ..settled };
+    let in_first = Disposition { state: Some(in_transaction(&FIRST, ACCEPTED)), ..settled };
+    for (then, fail, comes) in [
+        (settled, false, None),
+        (settled, true, Some("transfer 1 id=1 m failed=1")),
+        (in_first, true, Some("transfer 1 id=1 m failed=1")),
+        (accepted, false, None),
+        (accepted, true, None),
+    ] {
+        let scene = Scene::new();
+        let mut peer = delivered(&scene);
+        promise(&mut peer, &FIRST, ACCEPTED);
+        peer.send(0, &then);
+        ask(&mut peer, 2, &Discharge { txn_id: &FIRST, fail });
+        let heard = peer.heard();
+        assert_eq!(again(&heard).as_deref(), comes, "{then:?} {heard:?}");
+        assert!(!heard.iter().any(|line| line.starts_with("disposition Sender")), "{heard:?}");
+        assert_eq!(ready(&scene), 0);
+    }
 }
 
 /// A rollback as Qpid JMS does it: it takes its credit back, ends the transaction, and releases

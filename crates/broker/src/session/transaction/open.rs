@@ -21,6 +21,8 @@ pub(in crate::session) struct Enlisted {
     pub(super) session: SessionId,
     pub(super) unacked: Unacked,
     pub(super) outcome: Outcome,
+    /// Its tag, if its client holds it beyond a rollback.
+    pub(super) held: Option<u64>,
 }
 
 /// A transaction that is being gathered, or waits behind an alarm.
