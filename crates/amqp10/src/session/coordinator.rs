@@ -20,7 +20,7 @@ use crate::session::transactions::{Discharging, Reply, rolled_back};
 pub(super) const REQUEST: usize = 4096;
 
 /// What a coordinator can do (§4.5.7).
-const CAPABILITIES: [&str; 2] = ["amqp:local-transactions", "amqp:multi-txns-per-ssn"];
+const CAPABILITIES: [&str; 3] = ["amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn"];
 
 /// The coordinator that is in force, or why there is none.
 pub(super) fn coordinator(asked: &Coordinator<'_>) -> Result<Coordinator<'static>, Failure> {

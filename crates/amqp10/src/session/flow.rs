@@ -9,7 +9,7 @@ use crate::codec::error::condition;
 use crate::codec::performative::Flow;
 use crate::session::begun::Begun;
 use crate::session::deliver::Drained;
-use crate::session::error::Fault;
+use crate::session::error::{Failure, Fault};
 use crate::session::link::Link;
 
 impl Begun {
@@ -32,6 +32,10 @@ impl Begun {
         match self.links.get(handle) {
             None => return Err(unattached(handle)),
             Some(Link::Detached | Link::Found(_)) => return Ok(()),
+            Some(Link::Sender(_)) if acquires(flow) => {
+                let what = "what is delivered as part of a transaction (txn-id in a flow)";
+                return Err(Fault::Link(handle, Failure::not_built(what)));
+            }
             Some(Link::Sender(_)) => self.take_credit(handle, flow, client, output, now),
             // What the peer says of its own end is a hint.
             Some(Link::Receiver(_)) => {}
@@ -68,6 +72,11 @@ impl Begun {
             client.set_credit(self.id, &tag, Credit::Granted { left, rest }, now);
         }
     }
+}
+
+/// Whether the deliveries are to be part of a transaction (part 4, §4.4.3).
+fn acquires(flow: &Flow<'_>) -> bool {
+    flow.properties.is_some_and(|properties| properties.iter().any(|(name, _)| name.as_text() == Some("txn-id")))
 }
 
 /// The peer names a link that is not there.

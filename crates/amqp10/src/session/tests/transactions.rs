@@ -7,7 +7,9 @@ use crate::client::in_transaction;
 use crate::codec::message::Properties;
 use crate::codec::performative::{Attach, Disposition, Flow, Role, Transfer};
 use crate::codec::terminus::{Coordinator, Declare, Discharge};
-use crate::codec::{AttachTarget, DeliveryState, Encode, Outcome, Section, Source};
+use crate::codec::value::Budget;
+use crate::codec::{AttachTarget, DeliveryState, Encode, Outcome, Section, Source, Value, ValueRef, read_value};
+use crate::session::coordinator::coordinator;
 
 /// The ids of the first two transactions of a connection.
 const FIRST: [u8; 8] = 1_u64.to_be_bytes();
@@ -193,6 +195,8 @@ fn a_source_without_rejected_is_detached() {
 /// §4.2: links of several sessions take part, and the end of one of them changes nothing.
 #[test]
 fn a_transaction_spans_the_sessions_of_its_connection() {
+    let offered = coordinator(&Coordinator::default()).unwrap().capabilities;
+    assert!(offered.has("amqp:multi-ssns-per-txn"));
     for (fail, ends, left) in [(false, false, 1), (false, true, 1), (true, false, 2), (true, true, 2)] {
         let scene = Scene::new();
         let mut peer = begun(&scene);
@@ -385,6 +389,20 @@ fn the_last_outcome_of_a_delivery_is_the_one_that_counts() {
         assert!(!heard.iter().any(|line| line.starts_with("disposition Sender")), "{heard:?}");
         assert_eq!(ready(&scene), 0);
     }
+}
+
+/// §4.4.3 is not built.
+#[test]
+fn what_is_to_be_delivered_in_a_transaction_is_refused_by_name() {
+    let mut peer = begun(&Scene::new());
+    declare(&mut peer, 0);
+    let id = Value::Map(vec![(Value::Symbol("txn-id".to_owned()), Value::Binary(FIRST.to_vec()))]).to_bytes();
+    let properties = match read_value(&mut wire::Reader::new(&id), &mut Budget::default()) {
+        Ok(ValueRef::Map(map)) => Some(map),
+        _ => None,
+    };
+    peer.flow(Flow { handle: Some(1), link_credit: Some(1), properties, ..Flow::default() });
+    peer.expect(&["detach 1 closed amqp:not-implemented"]);
 }
 
 /// A rollback as Qpid JMS does it: it takes its credit back, ends the transaction, and releases
