@@ -7,5 +7,6 @@ pub(crate) mod file;
 pub(crate) mod identity;
 pub(crate) mod keeps;
 pub(crate) mod received;
+pub(crate) mod recent;
 pub(crate) mod table;
 pub(crate) mod tails;

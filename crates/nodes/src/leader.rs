@@ -33,7 +33,9 @@ pub const SILENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long the log is left alone when nothing was new: at first, and at last.
 const REST: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
-/// The same at last, where confirms wait for what is sent.
+/// How long the acknowledgements of a follower are left alone when nothing was new.
+const GATHER: Duration = Duration::from_millis(5);
+/// The longest rest, where confirms wait for what is sent.
 const REST_OF_CONFIRMS: Duration = Duration::from_millis(2);
 /// Most bytes of a message of one that has no certificate.
 const LONGEST_JOIN: u32 = 1024;
@@ -348,15 +350,15 @@ impl<'a> Conversation<'a> {
                 Some(patience) => patience,
                 None => return Ok(()),
             };
-            let out = self.sender.take_out();
-            link.write(&out)?;
+            link.write(self.sender.out())?;
+            self.sender.written();
             if self.shared.stop.load(Ordering::Relaxed) {
                 self.sender.refuse(Refusal::Failed, "the node stops");
                 return Ok(());
             }
             match patience {
                 Duration::ZERO => {}
-                patience => match link.read(patience)? {
+                patience => match link.read(self.gather(patience))? {
                     Came::Bytes(bytes) => {
                         self.sender.receive(&bytes);
                         self.heard = Instant::now();
@@ -519,6 +521,18 @@ impl<'a> Conversation<'a> {
             Filled::NoCredit | Filled::Copied => return Duration::from_millis(200),
         }
         if filled == Filled::Enough { Duration::ZERO } else { self.rest }
+    }
+
+    /// Lets more come together, where no confirm waits for what is sent: each look costs as much,
+    /// however little is new. How long to wait for the other side after that.
+    fn gather(&self, patience: Duration) -> Duration {
+        let is_up_to_date = matches!(self.sends, Sends::Entries(_)) && patience <= REST.1;
+        if !is_up_to_date || self.asked_to_hand_over || self.shared.serving.confirming.waits() {
+            return patience;
+        }
+        let pause = patience.min(GATHER);
+        std::thread::sleep(pause);
+        patience.saturating_sub(pause).max(REST.0)
     }
 
     fn longest_rest(&self) -> Duration {

@@ -76,6 +76,8 @@ fn plain(mut config: ClientConfig) -> ClientConfig {
 pub struct Link {
     tls: Connection,
     socket: TcpStream,
+    /// What is read into: as much as a piece, filled with zeros once.
+    buffer: Vec<u8>,
 }
 
 /// What a read has brought.
@@ -127,7 +129,7 @@ impl Link {
         socket.set_nodelay(true)?;
         socket.set_nonblocking(false)?;
         socket.set_write_timeout(Some(patience))?;
-        let mut link = Self { tls, socket };
+        let mut link = Self { tls, socket, buffer: vec![0; PIECE] };
         while link.tls.is_handshaking() {
             link.flush()?;
             if link.tls.is_handshaking() {
@@ -183,13 +185,9 @@ impl Link {
     pub fn read(&mut self, patience: Duration) -> io::Result<Came> {
         let until = Instant::now() + patience;
         loop {
-            let mut bytes = vec![0; PIECE];
-            match self.tls.reader().read(&mut bytes) {
+            match self.tls.reader().read(&mut self.buffer) {
                 Ok(0) => return Ok(Came::End),
-                Ok(count) => {
-                    bytes.truncate(count);
-                    return Ok(Came::Bytes(bytes));
-                }
+                Ok(count) => return Ok(Came::Bytes(self.buffer[..count].to_vec())),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }

@@ -249,6 +249,17 @@ impl Sender {
         self.durable_as_of
     }
 
+    /// What is to be written.
+    pub fn out(&self) -> &[u8] {
+        &self.out
+    }
+
+    /// All of that is written. Its memory is for what comes next, unless it was one large message.
+    pub fn written(&mut self) {
+        self.out.clear();
+        self.out.shrink_to(2 * OUT);
+    }
+
     /// Takes what is to be written.
     pub fn take_out(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.out)

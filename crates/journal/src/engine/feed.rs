@@ -1,11 +1,12 @@
 //! What another journal is sent that follows this one: the entries of all logs, in the order in
-//! which they were written, read back from the disk.
+//! which they were written, read back from the disk; what was written last, from memory.
 //!
 //! Invariant: nothing is sent that is not flushed, so no copy has what a power cut here would undo.
 //! Without a feed nothing is done for it: a feed asks, and appending tells it nothing.
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -18,7 +19,7 @@ use crate::entry::Entry;
 use crate::log::LogId;
 use crate::options::BLOCK;
 use crate::record;
-use crate::wal::batch::{BatchHeader, HEADER};
+use crate::wal::batch::{Batch, BatchHeader, HEADER};
 use crate::wal::identity::Advance;
 use crate::wal::tails::Missing;
 
@@ -171,13 +172,33 @@ pub struct Feed {
     held: Option<(u64, u32)>,
     /// The horizon that was told last.
     told: u32,
+    /// Has the last batches held in memory.
+    _reading: Reading,
+}
+
+/// A reader of the last batches.
+struct Reading(Journal);
+
+impl Reading {
+    fn begin(journal: &Journal) -> Self {
+        let _ = journal.engine().with_buffer(|buffer| buffer.recent.begin());
+        Self(journal.clone())
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        // Dropped without the lock.
+        drop(self.0.engine().with_buffer(|buffer| buffer.recent.end()));
+    }
 }
 
 impl Journal {
     /// What a journal is sent that has so many entries of each log, and none of the others.
     pub fn feed(&self, known: impl IntoIterator<Item = (LogId, u64)>) -> Feed {
         let known = known.into_iter().collect();
-        Feed { journal: self.clone(), known, at: None, passed: 0, next_file: None, held: None, told: 0 }
+        let (journal, _reading) = (self.clone(), Reading::begin(self));
+        Feed { journal, known, at: None, passed: 0, next_file: None, held: None, told: 0, _reading }
     }
 
     /// All batches from the first of a file on.
@@ -281,6 +302,14 @@ impl Feed {
         if place.sequence.is_some_and(|sequence| sequence > synced) {
             return Ok(None);
         }
+        if let Some(batch) = place.sequence.and_then(|sequence| recent(engine, sequence))
+            && let Some((header, records)) = of_memory(log, &batch)
+        {
+            let end = batch.end();
+            self.at = Some(Place { file: end.file, offset: end.offset, sequence: Some(header.sequence + 1) });
+            self.passed = header.sequence;
+            return Ok(Some((header, records)));
+        }
         let next_file = Place { file: place.file + 1, offset: BLOCK, ..place };
         for place in [Some(place), place.sequence.is_some().then_some(next_file)].into_iter().flatten() {
             let Some((header, records)) = read_batch(log, place)? else { continue };
@@ -332,6 +361,19 @@ impl Feed {
         let entry = Entry::new(end, header.generation, Bytes::from(records));
         Ok(Some(entry.map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what))?))
     }
+}
+
+/// A batch that was written lately.
+fn recent(engine: &Engine, sequence: u64) -> Option<Arc<Batch>> {
+    engine.with_buffer(|buffer| buffer.recent.find(sequence)).flatten()
+}
+
+/// Header and records of a batch in memory. It has not gone over a disk, so its records need no
+/// look at their checksum.
+fn of_memory(log: &Log, batch: &Batch) -> Option<(BatchHeader, Vec<u8>)> {
+    let bytes = batch.bytes.read();
+    let (header, _) = BatchHeader::decode(&bytes, log.incarnation, batch.file, batch.offset)?;
+    Some((header, bytes.get(HEADER..HEADER + header.length as usize)?.to_vec()))
 }
 
 /// The batch at a place, if there is one and it is the one that is looked for.

@@ -18,6 +18,7 @@ use super::batch::{Batch, BatchKind, HEADER, footprint};
 use super::entries::Entries;
 use super::keeps::Keeps;
 use super::received::Received;
+use super::recent::Recent;
 use super::table::{LogFile, Table};
 use super::tails::{Missing, Tails};
 use crate::cold::count::Counts;
@@ -70,6 +71,8 @@ pub(crate) struct Buffer {
     /// Where in the head the next batch goes, unless the last one is open still.
     offset: u32,
     spare: Vec<Vec<u8>>,
+    /// What was written last, for those who follow.
+    pub(crate) recent: Recent,
     /// Whether the last batch is an empty one on disk which proves all before it durable.
     pub(crate) proven: bool,
     pub(crate) volumes: Volumes,
@@ -134,6 +137,7 @@ impl Buffer {
             next_sequence: sequence,
             offset,
             spare: Vec::new(),
+            recent: Recent::new(sizes.file),
             // An empty log has nothing to prove.
             proven: sequence == 1,
             volumes: Volumes::default(),
@@ -454,9 +458,11 @@ impl Buffer {
         durable
     }
 
-    /// Keeps the memory of written batches for later ones, and gives back what is too much. Drop
-    /// that without the lock: the system takes its time with large pieces.
+    /// Keeps written batches for those who follow, and the memory of others for later ones. Gives
+    /// back what is too much. Drop that without the lock: the system takes its time with large
+    /// pieces.
     pub(crate) fn reuse(&mut self, written: Vec<Arc<Batch>>) -> Vec<Vec<u8>> {
+        let written = self.recent.take(written);
         // A batch that is still being read goes when that is done.
         let mut buffers: Vec<_> =
             written.into_iter().filter_map(Arc::into_inner).map(|batch| batch.bytes.into_inner()).collect();

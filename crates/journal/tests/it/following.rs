@@ -229,6 +229,36 @@ fn only_what_is_flushed_and_still_in_the_log_is_sent() {
     assert!(matches!(late, FeedError::Gone { .. }), "{late}");
 }
 
+/// What is read back from the disk would come from there, since it is written past the page cache.
+#[test]
+fn what_was_written_last_is_sent_from_memory_and_what_is_older_from_the_disk() {
+    let disk = disk();
+    let (journal, steps) = leader(&disk);
+    let owner = LogId::SYSTEM.owner(1);
+    let mut feed = journal.feed([]);
+    say(&journal, owner, b"one");
+    steps.flush().unwrap();
+    assert_eq!(entry(&mut feed).end().index, 1);
+    for value in [&b"two"[..], b"three"] {
+        say(&journal, owner, value);
+        steps.flush().unwrap();
+    }
+    let lost: Vec<_> = disk.names().into_iter().map(|name| (disk.bytes(&name), name)).collect();
+    let file = lost.iter().find(|(bytes, _)| bytes.windows(5).any(|part| part == b"three"));
+    let (bytes, name) = file.expect("it is written");
+    let place = bytes.windows(5).position(|part| part == b"three").unwrap();
+    disk.flip_bit(name, 8 * place as u64);
+    assert_eq!(entry(&mut feed).end().index, 2);
+    assert_eq!(entry(&mut feed).end().index, 3, "the disk was not asked");
+    assert_eq!(feed.pull().unwrap(), Fed::Nothing);
+    // Another one begins before what is held: it reads what is on the disk.
+    drop(feed);
+    let mut late = journal.feed([]);
+    assert_eq!((entry(&mut late).end().index, entry(&mut late).end().index), (1, 2));
+    let torn = late.pull();
+    assert!(matches!(&torn, Ok(Fed::Nothing) | Err(FeedError::Io(_))), "{torn:?}");
+}
+
 /// Appends so many entries of two blocks each, and lets all leave that can.
 fn turn(journal: &Journal, steps: &Stepper, entries: usize) {
     for _ in 0..entries {

@@ -140,7 +140,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "crates/journal/src/wal",
         layers: &[
             &["batch", "file", "identity", "received", "table"],
-            &["entries", "keeps"],
+            &["entries", "keeps", "recent"],
             &["tails"],
             &["buffer"],
         ],
