@@ -1,6 +1,8 @@
 //! Destination policies. Only the most specific entry of a destination counts. An entry without a
 //! strategy sends what is dead to `ActiveMQ.DLQ`, and so does a file without any.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use roxmltree::Node;
 use serde_json::{Map, Value};
 
@@ -272,6 +274,28 @@ fn drops_expired(strategy: Node<'_, '_>) -> bool {
     elements(strategy).next().is_some_and(|kind| kind.attribute("processExpired") == Some("false"))
 }
 
+/// Those queues of dead letters whose own dead letters come back to them, at once or by way of
+/// others. The entries are in the order of their ranks.
+fn endless<'a>(entries: &[Entry], dead: &'a [String]) -> Vec<&'a String> {
+    let onward = |queue: &String| {
+        let at = Match::new(queue, ACTIVEMQ)?;
+        let definition = &entries.iter().rev().find(|entry| entry.at.covers(&at))?.definition;
+        // A queue for each would be one more for each time.
+        let next = if definition.contains_key(RULE) { queue } else { definition.get(SHARED)?.as_str()? };
+        Some(next.to_owned())
+    };
+    let onward: BTreeMap<&String, String> = dead.iter().filter_map(|queue| Some((queue, onward(queue)?))).collect();
+    let comes_back = |queue: &&String| {
+        let mut seen = BTreeSet::new();
+        let mut next = onward.get(queue);
+        while let Some(here) = next.filter(|here| seen.insert(*here)) {
+            next = onward.get(here);
+        }
+        seen.contains(queue)
+    };
+    dead.iter().filter(comes_back).collect()
+}
+
 /// The most specific entry gets the highest priority. What has no entry has the default.
 fn write(mut entries: Vec<Entry>, outcome: &mut Outcome<'_>) {
     if !entries.iter().any(|entry| entry.at.is_all())
@@ -291,7 +315,7 @@ fn write(mut entries: Vec<Entry>, outcome: &mut Outcome<'_>) {
         .collect();
     dead.sort();
     dead.dedup();
-    let escaped: Vec<_> = dead.iter().map(|queue| escape(queue)).collect();
+    let escaped: Vec<_> = endless(&entries, &dead).into_iter().map(|queue| escape(queue)).collect();
     for (priority, entry) in entries.into_iter().enumerate() {
         let all = if entry.at.is_all() { ".*".to_owned() } else { entry.at.body() };
         // A dead letter that is rejected again must not go round.
