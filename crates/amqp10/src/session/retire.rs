@@ -2,7 +2,7 @@
 //!
 //! Until the discharge such a delivery is the peer's, as if nothing had been said of it. A commit
 //! settles it, and the peer is told. After a rollback, whichever side wanted it, it is what it was
-//! before. When its link ends it is settled in the transaction, since nobody holds it any more.
+//! before. When its link ends it is settled in the transaction: the peer has let go of it.
 
 use broker::{Client, Outcome, Tags, TransactionId};
 use wire::Output;

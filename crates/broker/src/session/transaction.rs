@@ -367,8 +367,8 @@ impl Client {
         self.run_work();
     }
 
-    /// Makes those that clients hold unsettled again, and returns the others. Nobody holds what
-    /// went to a consumer that has left.
+    /// Makes those that clients hold unsettled again, and returns the others. A consumer that has
+    /// left holds none.
     fn take_up_held(&mut self, deliveries: Vec<Enlisted>) -> Vec<Enlisted> {
         let is_held = |one: &Enlisted| {
             one.held.is_some()

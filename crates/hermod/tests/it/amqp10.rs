@@ -110,6 +110,20 @@ fn one_port_has_both_versions_and_the_queues_are_the_same() {
     until(&mut socket, &mut answer, "Close");
 }
 
+/// Reads until so many frames begin like this.
+fn heard_until(socket: &mut TcpStream, bytes: &mut Vec<u8>, name: &str, wanted: usize) -> Vec<String> {
+    let mut part = [0; 4096];
+    loop {
+        let names = heard(bytes);
+        if names.iter().filter(|found| found.starts_with(name)).count() >= wanted {
+            return names;
+        }
+        let count = socket.read(&mut part).unwrap();
+        assert!(count > 0, "closed after {names:?}");
+        bytes.extend_from_slice(&part[..count]);
+    }
+}
+
 fn put_message(bytes: &mut Vec<u8>, handle: u32, id: u32, section: Section, value: &impl Encode) {
     let mut message = Vec::new();
     section.encode(value, &mut message);
@@ -138,7 +152,7 @@ fn a_rollback_leaves_what_a_client_has_not_settled_with_it() {
     put(&mut say, &Flow { incoming_window: 100, handle: Some(2), link_credit: Some(9), ..Flow::default() });
     socket.write_all(&say).unwrap();
     let mut answer = Vec::new();
-    let mut heard = until(&mut socket, &mut answer, "Transfer");
+    heard_until(&mut socket, &mut answer, "Transfer", 1);
 
     let taken = Disposition { role: Role::Receiver, ..Disposition::default() };
     let mut say = Vec::new();
@@ -147,14 +161,8 @@ fn a_rollback_leaves_what_a_client_has_not_settled_with_it() {
     put_message(&mut say, 1, 2, Section::Value, &Discharge { txn_id, fail: true });
     put(&mut say, &Disposition { state: Some(DeliveryState::Outcome(Outcome::Accepted)), ..taken });
     socket.write_all(&say).unwrap();
-    // The last word is that the delivery is settled.
-    while heard.iter().filter(|name| *name == "Disposition").count() < 4 {
-        let mut part = [0; 4096];
-        let count = socket.read(&mut part).unwrap();
-        assert!(count > 0, "closed after {heard:?}");
-        answer.extend_from_slice(&part[..count]);
-        heard = self::heard(&answer);
-    }
+    // The publish, the declaration, the rollback, and at last that the delivery is settled.
+    let heard = heard_until(&mut socket, &mut answer, "Disposition", 4);
     assert_eq!(heard.iter().filter(|name| name.starts_with("Transfer")).count(), 1, "{heard:?}");
 }
 

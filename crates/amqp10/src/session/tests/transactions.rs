@@ -265,7 +265,7 @@ fn delivered(scene: &Scene) -> Peer {
     peer
 }
 
-/// §4.4.2: whoever wants the rollback, what the peer has not settled is still its own.
+/// §4.4.2: whichever side wants the rollback, what the peer has not settled is still its own.
 #[test]
 fn what_the_peer_has_not_settled_stays_with_it_after_a_rollback() {
     let full = testkit::broker::table_of("x-max-length=1 x-overflow=reject-publish");
@@ -327,7 +327,7 @@ fn a_commit_settles_what_the_peer_has_not_settled() {
     assert_eq!(ready(&scene), 0);
 }
 
-/// Nobody holds it any more.
+/// With the link the peer has let go of it.
 #[test]
 fn what_was_not_settled_returns_to_its_queue_if_its_link_has_ended_before_the_rollback() {
     for (fail, left) in [(false, 0), (true, 1)] {
