@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use argon2::{Algorithm, Argon2, Params, Version};
 use parking_lot::{Condvar, Mutex, RwLock};
+use ring::hmac;
 use wire::InTurn;
 
 use crate::again::Connected;
@@ -272,11 +272,14 @@ impl Shared {
         }
     }
 
+    /// Of many log-ins with one password that wait here together, the first alone is computed.
     fn check_hash(&self, job: &Job) -> Result<Identity, Refusal> {
-        if !job.hash.matches_among(&job.password, job.kept) {
-            return Err(Refusal::WrongCredentials);
+        if !self.successes.contains(&job.user, &job.hash, &job.password, job.now) {
+            if !job.hash.matches_among(&job.password, job.kept) {
+                return Err(Refusal::WrongCredentials);
+            }
+            self.successes.insert(&job.user, &job.hash, &job.password, job.now);
         }
-        self.successes.insert(&job.user, &job.hash, &job.password, job.now);
         Ok(Identity::by_password(Arc::clone(&job.user), job.tags.clone(), job.hash.clone()))
     }
 
@@ -630,24 +633,26 @@ impl Logins {
 /// Recent successes, each under a hash keyed with a secret of this process, so that memory holds no
 /// password.
 struct Successes {
-    boot_key: [u8; 32],
+    key: hmac::Key,
     until: Mutex<HashMap<[u8; 32], Instant>>,
 }
 
 impl Successes {
     fn new(boot_key: [u8; 32]) -> Self {
-        Self { boot_key, until: Mutex::default() }
+        Self { key: hmac::Key::new(hmac::HMAC_SHA256, &boot_key), until: Mutex::default() }
     }
 
-    /// Argon2id with its smallest parameters and the boot key as its secret: a keyed hash of some
-    /// microseconds. The stored hash is part of it, so a changed password is not remembered.
-    fn key(&self, user: &str, hash: &PasswordHash, password: &[u8]) -> Option<[u8; 32]> {
-        let params = Params::new(Params::MIN_M_COST, 1, 1, Some(32)).ok()?;
-        let keyed = Argon2::new_with_secret(&self.boot_key, Algorithm::Argon2id, Version::V0x13, params).ok()?;
-        let salt = [hash.as_str().as_bytes(), &[0], user.as_bytes()].concat();
+    /// Connections' threads compute it for each log-in, so it takes less than a microsecond. The
+    /// stored hash is part of it, so a changed password is not remembered.
+    fn key(&self, user: &str, hash: &PasswordHash, password: &[u8]) -> [u8; 32] {
+        let mut context = hmac::Context::with_key(&self.key);
+        for part in [hash.as_str().as_bytes(), user.as_bytes(), password] {
+            context.update(&(part.len() as u64).to_be_bytes());
+            context.update(part);
+        }
         let mut key = [0; 32];
-        keyed.hash_password_into(password, &salt, &mut key).ok()?;
-        Some(key)
+        key.copy_from_slice(context.sign().as_ref());
+        key
     }
 
     fn contains(&self, user: &str, hash: &PasswordHash, password: &[u8], now: Instant) -> bool {
@@ -655,16 +660,12 @@ impl Successes {
         if self.until.lock().is_empty() {
             return false;
         }
-        let Some(key) = self.key(user, hash, password) else {
-            return false;
-        };
+        let key = self.key(user, hash, password);
         self.until.lock().get(&key).is_some_and(|until| now < *until)
     }
 
     fn insert(&self, user: &str, hash: &PasswordHash, password: &[u8], now: Instant) {
-        let Some(key) = self.key(user, hash, password) else {
-            return;
-        };
+        let key = self.key(user, hash, password);
         let mut until = self.until.lock();
         if until.len() >= REMEMBERED {
             until.retain(|_, until| now < *until);
@@ -701,6 +702,18 @@ mod tests {
             assert_eq!(successes.contains(user, hash, password, at), expected);
         }
         assert_ne!(Successes::new([8; 32]).key("alice", &hash, b"x"), successes.key("alice", &hash, b"x"));
+    }
+
+    #[test]
+    fn a_log_in_that_waited_while_its_password_was_found_right_computes_no_hash() {
+        let cost = Cost { memory_kib: 8, passes: 1, lanes: 1 };
+        let other = PasswordHash::create(b"another", [1; 16], cost).unwrap();
+        let logins = Logins::new(Plan::internal(), People::default(), FailureLimits::default(), [9; 32]);
+        let job = job("alice", "10.0.0.1", &other).job;
+        assert!(logins.shared.check_hash(&job).is_err());
+        // The hash does not fit, so only what is remembered can let it in.
+        logins.shared.successes.insert("alice", &other, b"x", job.now);
+        assert!(logins.shared.check_hash(&job).is_ok());
     }
 
     fn job(user: &str, from: &str, hash: &PasswordHash) -> Waiting {
