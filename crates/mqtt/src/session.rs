@@ -15,6 +15,7 @@ mod open;
 mod opening;
 mod outgoing;
 mod publish;
+mod seldom;
 mod store;
 mod subscribe;
 mod sys;

@@ -12,9 +12,9 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::stream::Stream;
 
-/// What a connection starts with: enough for each step of a usual handshake, and ten thousand of it
-/// are no burden.
-const SMALLEST: usize = 1024;
+/// What a connection starts with: enough for each step of a usual handshake. Many that come within
+/// a second have it at once, and what they give back lies between what they keep.
+const SMALLEST: usize = 512;
 /// What may wait of a peer that has not authenticated: twice the largest unit of any handshake.
 const STRANGERS: usize = 16 * 1024;
 /// One turn reads at most this much, unless a single unit of the protocol is larger.
@@ -185,7 +185,7 @@ mod tests {
             sizes.push(arrive(&mut input, usize::MAX, &mut next));
             input.consume(usize::MAX);
         }
-        assert_eq!(sizes, [1024, 4096, 16384, 65536, 262_144, 262_144]);
+        assert_eq!(sizes, [512, 2048, 8192, 32768, 131_072, 262_144]);
         while !input.is_full() {
             assert!(arrive(&mut input, usize::MAX, &mut next) > 0);
         }

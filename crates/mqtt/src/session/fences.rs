@@ -10,6 +10,7 @@ use broker::{Awaited, Client, Handover, SessionId, Ticket};
 use wire::Output;
 
 use super::failure::Failure;
+use super::seldom::{Seldom, empty};
 use crate::codec::{Ack, Packet, PacketId, PacketKind, Properties, Reason, Version, encode};
 
 /// An answer.
@@ -32,17 +33,26 @@ pub(super) struct Fences {
     answers: Vec<(PacketKind, PacketId, Reason)>,
 }
 
+empty!(Fences);
+
+impl Seldom<Fences> {
+    /// Gives back what is kept for the next ones.
+    pub(super) fn rest(&mut self) {
+        if self.has_nothing() {
+            self.let_go();
+        }
+    }
+}
+
 impl Fences {
     /// Whether no answer waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.answers.is_empty()
     }
 
-    /// Gives back what is kept for the next ones.
-    pub(super) fn rest(&mut self) {
-        if self.is_empty() && self.steps.is_empty() {
-            *self = Self::default();
-        }
+    /// Whether nothing is gathered or waits.
+    pub(super) fn has_nothing(&self) -> bool {
+        self.is_empty() && self.steps.is_empty()
     }
 
     /// The client has forgotten a message of its own.

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use super::seldom::{Seldom, empty};
 use crate::codec::{Options, QoS};
 
 /// A subscription without its filter.
@@ -37,13 +38,15 @@ struct Node {
     any: Option<Box<Node>>,
 }
 
+empty!(Node);
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Filters {
     /// Those without wildcards, by the one topic that each matches. Most sessions have no others.
     exact: HashMap<Box<str>, Subscription>,
     /// Those with wildcards, level by level.
-    wildcards: Node,
+    wildcards: Seldom<Node>,
     /// How many these are.
     wildcard_count: usize,
     /// The number of the last consumer without a queue.
@@ -207,8 +210,12 @@ impl Filters {
         if !has_wildcards(filter) {
             return self.exact.remove(filter);
         }
+        self.wildcards.get(filter)?;
         let removed = self.wildcards.remove(Some(filter))?;
         self.wildcard_count -= 1;
+        if self.wildcard_count == 0 {
+            self.wildcards.let_go();
+        }
         Some(removed)
     }
 

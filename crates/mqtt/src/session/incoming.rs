@@ -10,6 +10,7 @@ use std::collections::{HashSet, VecDeque};
 use broker::Refusal;
 
 use super::failure::{Failure, reason_of};
+use super::seldom::{Seldom, empty};
 use crate::codec::{PacketId, PacketKind, PropertyId, Publish, QoS, Reason};
 use crate::limits;
 
@@ -45,6 +46,20 @@ pub(super) struct Incoming {
     known: HashSet<PacketId>,
     /// The topics of the aliases from 1.
     aliases: Vec<Option<Box<str>>>,
+}
+
+empty!(Incoming);
+
+impl Seldom<Incoming> {
+    /// Gives back what is kept for the next ones; all of it for a client that only listens.
+    pub(super) fn rest(&mut self) {
+        if self.known.is_empty() && self.pending.is_empty() {
+            if self.numbered == 0 && self.aliases.is_empty() {
+                return self.let_go();
+            }
+            (self.known, self.pending) = Default::default();
+        }
+    }
 }
 
 impl Incoming {
@@ -85,13 +100,6 @@ impl Incoming {
     /// What earlier connections of the session have left unreleased.
     pub(super) fn resume(&mut self, known: impl IntoIterator<Item = PacketId>) {
         self.known.extend(known);
-    }
-
-    /// Gives back what is kept for the next ones.
-    pub(super) fn rest(&mut self) {
-        if self.known.is_empty() && self.pending.is_empty() {
-            (self.known, self.pending) = Default::default();
-        }
     }
 
     /// PUBREL: the identifier is free again. Returns the reason of its PUBCOMP.

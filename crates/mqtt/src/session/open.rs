@@ -21,6 +21,7 @@ use super::fences::Fences;
 use super::filters::{Filters, Matched, Publisher, Subscription};
 use super::incoming::Incoming;
 use super::outgoing::{Figure, Follows, Outgoing, topic_of};
+use super::seldom::{Seldom, empty};
 use super::store::{DirectTag, EXCHANGE, Life, OWN, Store, filter_of_binding};
 use super::sys::{News, SysReader, is_sys};
 use super::will::delay_within;
@@ -51,13 +52,18 @@ pub(super) struct Delivering {
     mark: Mark,
     pub(super) filters: Filters,
     /// Shared subscriptions, by their filters as written.
-    pub(super) shares: HashMap<String, Subscription>,
-    pub(super) incoming: Incoming,
+    pub(super) shares: Seldom<Shares>,
+    pub(super) incoming: Seldom<Incoming>,
     outgoing: Outgoing,
     /// What it reads of the figures of the broker.
     pub(super) sys: SysReader,
     dialects: Dialects,
 }
+
+/// Subscriptions by filters as written.
+pub(super) type Shares = HashMap<String, Subscription>;
+
+empty!(Shares);
 
 /// A client that has its session.
 pub(super) struct Session {
@@ -72,7 +78,7 @@ pub(super) struct Session {
     receive_maximum: u16,
     pub(super) max_qos: QoS,
     wants_reasons: bool,
-    pub(super) fences: Fences,
+    pub(super) fences: Seldom<Fences>,
     /// Whether its queue has a consumer.
     consumes: bool,
     /// DISCONNECT has come.
@@ -99,8 +105,8 @@ impl Session {
             version: asked.accepts.version,
             mark,
             filters: Filters::default(),
-            shares: HashMap::new(),
-            incoming: Incoming::default(),
+            shares: Seldom::default(),
+            incoming: Seldom::default(),
             outgoing: Outgoing::new(asked.accepts),
             sys,
             dialects,
@@ -116,7 +122,7 @@ impl Session {
             receive_maximum: asked.receive_maximum,
             max_qos,
             wants_reasons: asked.wants_reasons,
-            fences: Fences::default(),
+            fences: Seldom::default(),
             consumes: false,
             has_left: false,
             waits: false,
@@ -308,7 +314,9 @@ impl Session {
     /// The broker has run what was gathered. Writes its events, about `room` bytes, and the answers
     /// that can be written now. True if it has more events.
     pub(super) fn report(&mut self, output: &mut Output, room: usize, now: Instant) -> Result<bool, Failure> {
-        self.fences.hand_over(&mut self.client, self.id)?;
+        if !self.fences.has_nothing() {
+            self.fences.hand_over(&mut self.client, self.id)?;
+        }
         self.release(output);
         let Self { client, delivering, .. } = self;
         let mut result = Ok(());
@@ -332,23 +340,21 @@ impl Session {
 
     /// Writes the answers that have nothing more to wait for.
     fn release(&mut self, output: &mut Output) {
-        self.fences.release(&mut self.client, self.delivering.version, output);
+        if !self.fences.is_empty() {
+            self.fences.release(&mut self.client, self.delivering.version, output);
+        }
     }
 
     /// Settles what was sent and needs no answer of the client.
     pub(super) fn settle_sent(&mut self, now: Instant) -> Result<(), Failure> {
-        let mut settled = std::mem::take(&mut self.delivering.outgoing.settled);
-        if settled.is_empty() {
-            return Ok(());
-        }
+        let Some(settled) = self.delivering.outgoing.take_settled() else { return Ok(()) };
         let runs = settled.chunk_by(|(tag, outcome), (next, other)| tag + 1 == *next && outcome == other);
         for run in runs {
             let [(first, outcome), ..] = run else { continue };
             let tags = Tags::Range { first: *first, last: first + run.len() as u64 - 1 };
             self.client.settle(self.id, tags, outcome)?;
         }
-        settled.clear();
-        self.delivering.outgoing.settled = settled;
+        self.delivering.outgoing.settled_again(settled);
         self.client.flush(now);
         Ok(())
     }

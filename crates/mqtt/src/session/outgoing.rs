@@ -14,6 +14,7 @@ use wire::Output;
 
 use super::failure::Failure;
 use super::filters::Matched;
+use super::seldom::{Seldom, empty};
 use super::store::OWN;
 use crate::address::topic_of_key;
 use crate::codec::{
@@ -102,6 +103,12 @@ fn id_of(place: u64) -> PacketId {
 #[derive(Debug)]
 pub(super) struct Outgoing {
     accepts: Accepts,
+    ledger: Seldom<Ledger>,
+}
+
+/// What is not settled, and what is kept for the next messages.
+#[derive(Debug)]
+struct Ledger {
     sent: HashMap<PacketId, Sent>,
     /// How many of them wait for PUBCOMP.
     released: usize,
@@ -112,7 +119,23 @@ pub(super) struct Outgoing {
     /// Reused for each message.
     block: PropertyBlock,
     /// Deliveries that need no answer of the client.
-    pub(super) settled: Vec<(u64, Outcome)>,
+    settled: Vec<(u64, Outcome)>,
+}
+
+empty!(Ledger);
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self {
+            sent: HashMap::new(),
+            released: 0,
+            waiting: VecDeque::new(),
+            last: PacketId::MAX,
+            aliases: HashMap::new(),
+            block: PropertyBlock::default(),
+            settled: Vec::new(),
+        }
+    }
 }
 
 /// A figure of the broker, as it is sent.
@@ -152,25 +175,31 @@ enum Said {
 impl Outgoing {
     /// For a client that accepts this.
     pub(super) fn new(accepts: Accepts) -> Self {
-        Self {
-            accepts,
-            sent: HashMap::new(),
-            released: 0,
-            waiting: VecDeque::new(),
-            last: PacketId::MAX,
-            aliases: HashMap::new(),
-            block: PropertyBlock::default(),
-            settled: Vec::new(),
-        }
+        Self { accepts, ledger: Seldom::default() }
     }
 
-    /// Gives back what is kept for the next ones.
+    /// Gives back what is kept for the next ones; all of it where the client owes nothing and knows
+    /// no alias.
     pub(super) fn rest(&mut self) {
-        if self.sent.is_empty() && self.waiting.is_empty() {
-            (self.sent, self.waiting) = Default::default();
+        let ledger = &self.ledger;
+        if ledger.sent.is_empty() && ledger.waiting.is_empty() && ledger.settled.is_empty() {
+            if ledger.aliases.is_empty() {
+                return self.ledger.let_go();
+            }
+            (self.ledger.sent, self.ledger.waiting, self.ledger.settled) = Default::default();
         }
-        self.settled.shrink_to_fit();
-        self.block = PropertyBlock::default();
+        self.ledger.block = PropertyBlock::default();
+    }
+
+    /// Takes the deliveries that need no answer of the client, if there are any.
+    pub(super) fn take_settled(&mut self) -> Option<Vec<(u64, Outcome)>> {
+        (!self.ledger.settled.is_empty()).then(|| std::mem::take(&mut self.ledger.settled))
+    }
+
+    /// Gives the list of these back, empty.
+    pub(super) fn settled_again(&mut self, mut settled: Vec<(u64, Outcome)>) {
+        settled.clear();
+        self.ledger.settled = settled;
     }
 
     /// Takes up the messages at these places, which the client has taken and not completed. Returns
@@ -178,8 +207,8 @@ impl Outgoing {
     pub(super) fn resume<'o>(&'o mut self, taken: &'o BTreeSet<u64>) -> impl Iterator<Item = PacketId> + 'o {
         taken.iter().map(|place| {
             let id = id_of(*place);
-            self.sent.insert(id, Sent { tag: None, place: *place, stage: Stage::Released });
-            self.released = self.sent.len();
+            self.ledger.sent.insert(id, Sent { tag: None, place: *place, stage: Stage::Released });
+            self.ledger.released = self.ledger.sent.len();
             id
         })
     }
@@ -191,7 +220,7 @@ impl Outgoing {
     /// If it is the answer to a message of another quality, or at another step (section 1.2,
     /// protocol error), or if too many messages wait for PUBCOMP.
     pub(super) fn answered(&mut self, kind: PacketKind, ack: &Ack<'_>) -> Result<Follows, Failure> {
-        let stage = self.sent.get(&ack.id).map(|sent| sent.stage);
+        let stage = self.ledger.sent.get(&ack.id).map(|sent| sent.stage);
         match (kind, stage) {
             (PacketKind::PubAck, Some(Stage::Once)) => {}
             // A refused message is forgotten, and there is no PUBREL.
@@ -202,8 +231,8 @@ impl Outgoing {
                 return Ok(Follows::Release(Reason::PacketIdNotFound));
             }
             (PacketKind::PubComp, Some(Stage::Released)) => {
-                self.released -= 1;
-                let sent = self.sent.remove(&ack.id);
+                self.ledger.released -= 1;
+                let sent = self.ledger.sent.remove(&ack.id);
                 return Ok(sent.map_or(Follows::Nothing, |Sent { place, tag, .. }| Follows::Complete { place, tag }));
             }
             (_, None) => return Ok(Follows::Nothing),
@@ -212,42 +241,47 @@ impl Outgoing {
                 return Err(Failure::protocol(format!("{kind} {id} is not what message {id} waits for [4.3]")));
             }
         }
-        let tag = self.sent.remove(&ack.id).and_then(|sent| sent.tag);
+        let tag = self.ledger.sent.remove(&ack.id).and_then(|sent| sent.tag);
         Ok(tag.map_or(Follows::Nothing, Follows::Settle))
     }
 
     fn take(&mut self, id: PacketId) -> Result<Follows, Failure> {
-        if self.released >= limits::UNCOMPLETED {
+        if self.ledger.released >= limits::UNCOMPLETED {
             let text = format!("{} messages wait for PUBCOMP, the most that may: answer PUBREL", limits::UNCOMPLETED);
             return Err(Failure::new(Reason::QuotaExceeded, text));
         }
-        let Some(sent) = self.sent.get_mut(&id) else { return Ok(Follows::Nothing) };
+        let Ledger { sent, released, .. } = &mut *self.ledger;
+        let Some(sent) = sent.get_mut(&id) else { return Ok(Follows::Nothing) };
         sent.stage = Stage::Released;
-        self.released += 1;
+        *released += 1;
         Ok(sent.tag.map_or(Follows::Nothing, Follows::Take))
     }
 
     /// The next message that waited for its identifier, if that is free.
     pub(super) fn take_waiting(&mut self) -> Option<Waiting> {
-        let sent = &self.sent;
-        self.waiting.pop_front_if(|waiting| !sent.contains_key(&id_of(waiting.place)))
+        // Most sessions have none, at most times.
+        if self.ledger.waiting.is_empty() {
+            return None;
+        }
+        let Ledger { sent, waiting, .. } = &mut *self.ledger;
+        waiting.pop_front_if(|waiting| !sent.contains_key(&id_of(waiting.place)))
     }
 
     /// The identifier of a message. `None` if it has to wait for its own.
     fn identify(&mut self, delivery: &Delivery<'_>, qos: QoS) -> Option<PacketId> {
         let own = id_of(delivery.place);
-        if delivery.consumer_tag == OWN && !self.sent.contains_key(&own) {
+        if delivery.consumer_tag == OWN && !self.ledger.sent.contains_key(&own) {
             return Some(own);
         }
         if qos == QoS::ExactlyOnce {
             return None;
         }
-        let mut id = self.last;
+        let mut id = self.ledger.last;
         loop {
             id = PacketId::new(id.get().wrapping_add(1)).unwrap_or(PacketId::MIN);
             // Far fewer are unanswered than there are identifiers.
-            if !self.sent.contains_key(&id) {
-                self.last = id;
+            if !self.ledger.sent.contains_key(&id) {
+                self.ledger.last = id;
                 return Some(id);
             }
         }
@@ -266,10 +300,10 @@ impl Outgoing {
         let Some(granted) = matched.qos else { return self.settle(delivery, Outcome::Accepted) };
         let (message, body) = (delivery.message, delivery.message.body());
         let said = self.say(topic);
-        let mut block = std::mem::take(&mut self.block);
+        let mut block = std::mem::take(&mut self.ledger.block);
         block.clear();
         let Some(shown) = show(delivery, dialects, now, &mut block) else {
-            self.block = block;
+            self.ledger.block = block;
             return self.settle(delivery, Outcome::REJECTED);
         };
         let properties = with_own(shown.properties, matched, said, &mut block);
@@ -289,7 +323,7 @@ impl Outgoing {
         } else {
             self.send(&mut publish, delivery, (topic, said), output);
         }
-        self.block = block;
+        self.ledger.block = block;
     }
 
     /// Writes a figure of the broker, which no queue has, to the subscriptions that its topic
@@ -298,7 +332,7 @@ impl Outgoing {
         if matched.qos.is_none() {
             return;
         }
-        let mut block = std::mem::take(&mut self.block);
+        let mut block = std::mem::take(&mut self.ledger.block);
         block.clear();
         let properties = with_own(Shape::Written, matched, Said::Topic, &mut block);
         let &Figure { topic, value, retain } = figure;
@@ -307,13 +341,13 @@ impl Outgoing {
             publish.write_head(self.accepts.version, value.len(), output.tail());
             output.put(value.as_bytes());
         }
-        self.block = block;
+        self.ledger.block = block;
     }
 
     /// A delivery needs no answer of the client. One that comes from no queue needs none at all.
     fn settle(&mut self, delivery: &Delivery<'_>, outcome: Outcome) {
         if delivery.place != 0 {
-            self.settled.push((delivery.tag, outcome));
+            self.ledger.settled.push((delivery.tag, outcome));
         }
     }
 
@@ -328,10 +362,11 @@ impl Outgoing {
         let (version, body) = (self.accepts.version, delivery.message.body());
         if !self.note(publish, delivery) {
             let &Delivery { tag, place, redelivered, counts, message, .. } = delivery;
-            return self.waiting.push_back(Waiting { tag, place, redelivered, counts, message: message.clone() });
+            let waiting = Waiting { tag, place, redelivered, counts, message: message.clone() };
+            return self.ledger.waiting.push_back(waiting);
         }
         if let Said::Named(alias) = said {
-            self.aliases.insert(topic.into(), alias);
+            self.ledger.aliases.insert(topic.into(), alias);
         }
         publish.write_head(version, body.len(), output.tail());
         if body.len() < limits::SHARED_PAYLOAD {
@@ -353,7 +388,7 @@ impl Outgoing {
         };
         let Some(id) = self.identify(delivery, publish.qos) else { return false };
         publish.id = Some(id);
-        self.sent.insert(id, Sent { tag: Some(delivery.tag), place: delivery.place, stage });
+        self.ledger.sent.insert(id, Sent { tag: Some(delivery.tag), place: delivery.place, stage });
         true
     }
 
@@ -364,8 +399,8 @@ impl Outgoing {
         if most == 0 || topic.len() <= 3 {
             return Said::Topic;
         }
-        let next = self.aliases.len() as u16 + 1;
-        match self.aliases.get(topic) {
+        let next = self.ledger.aliases.len() as u16 + 1;
+        match self.ledger.aliases.get(topic) {
             Some(alias) => Said::Alias(*alias),
             None if next <= most => Said::Named(next),
             None => Said::Topic,

@@ -77,6 +77,9 @@ impl Session {
 
     /// Writes the answers that are known, in the order of the messages.
     pub(super) fn answer(&mut self, output: &mut Output) -> Result<(), Failure> {
+        if self.delivering.incoming.is_empty() {
+            return Ok(());
+        }
         let version = self.delivering.version;
         let mut block = PropertyBlock::default();
         while let Some(answer) = self.delivering.incoming.answer() {

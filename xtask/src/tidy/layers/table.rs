@@ -523,6 +523,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/mqtt/src/session",
         layers: &[
+            &["seldom"],
             &["claims", "failure", "filters"],
             &["incoming", "store"],
             &["enhanced", "fences", "outgoing", "sys", "will"],
