@@ -233,10 +233,7 @@ impl Client {
     /// The most sessions of its user on all connections, if it has so many already.
     pub fn session_limit_reached(&self) -> Option<u32> {
         let limit = self.engine.authority.limits(&self.shared.user).sessions?;
-        let clients = self.engine.clients.lock();
-        let of_user = clients.values().filter(|client| client.user == self.shared.user);
-        let sessions: u64 = of_user.map(|client| u64::from(client.figures.sessions())).sum();
-        (sessions >= u64::from(limit)).then_some(limit)
+        (self.shared.account.sessions_of_user() >= limit as usize).then_some(limit)
     }
 
     /// Fails where memory has no room for one more session, which its protocol calls `what`.
@@ -260,7 +257,7 @@ impl Client {
 
     /// Starts a session. Its protocol calls it by the number `called`.
     pub fn open_session(&mut self, called: u32) -> SessionId {
-        self.shared.account.keep(Kept::Session, 0);
+        self.shared.account.add_session();
         let (number, session) = self.sessions.start(called);
         self.shared.figures.add_session(&session.shown);
         self.engine.totals.churn.sessions_opened.add(1);
@@ -289,7 +286,7 @@ impl Client {
         if ended.publishes() {
             self.shared.figures.remove_publisher();
         }
-        self.shared.account.end(Kept::Session, 0);
+        self.shared.account.remove_session();
         self.engine.totals.churn.sessions_closed.add(1);
         Some(ended)
     }

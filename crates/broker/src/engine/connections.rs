@@ -64,6 +64,7 @@ impl Engine {
         self.refuse_in_vhost(&entrant, vhost).inspect_err(|_| of_one_vhost.add(1))?;
         self.refuse_user(&entrant).inspect_err(|_| of_one_user.add(1))?;
         clients.insert(client);
+        client.account.list();
         Ok(())
     }
 

@@ -9,7 +9,7 @@
 //! [`crate::engine::admission`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -137,13 +137,15 @@ pub(crate) struct UserAccount {
     declared: Declared,
     /// How many clients it has. Changed under the lock of [`UserAccounts`] alone.
     clients: AtomicUsize,
+    /// The sessions of those of its clients that are listed.
+    sessions: AtomicUsize,
 }
 
 impl UserAccount {
     /// Of a user without clients.
     fn new(declared: Declared) -> Self {
-        let [held, parked, clients] = [const { AtomicUsize::new(0) }; 3];
-        Self { name: declared.user().into(), held, parked, declared, clients }
+        let [held, parked, clients, sessions] = [const { AtomicUsize::new(0) }; 4];
+        Self { name: declared.user().into(), held, parked, declared, clients, sessions }
     }
 
     pub(crate) fn held(&self) -> usize {
@@ -237,6 +239,9 @@ pub(crate) struct Account {
     own: Ledger,
     /// The bytes that the client takes for as long as it is there.
     kept: AtomicUsize,
+    /// Its sessions. They count for the user if it is listed.
+    sessions: AtomicUsize,
+    is_listed: AtomicBool,
     user: Arc<UserAccount>,
     /// Most bytes; `None` for a quarter of the memory limit, at least `least`.
     most: Option<usize>,
@@ -250,6 +255,8 @@ impl Account {
             memory: Arc::clone(memory),
             own: Ledger::default(),
             kept: AtomicUsize::new(0),
+            sessions: AtomicUsize::new(0),
+            is_listed: AtomicBool::new(false),
             user: memory.users().enter(user),
             most: settings.connection_memory.map(size),
             least: settings.parking.bytes,
@@ -278,6 +285,38 @@ impl Account {
     pub(crate) fn end(&self, kept: Kept, texts: usize) {
         self.kept.fetch_sub(kept.cost() + texts, Ordering::Relaxed);
         self.memory.kept.fetch_sub(kept.cost() + texts, Ordering::Relaxed);
+    }
+
+    /// The client is among those that count against limits. It has no session yet.
+    pub(crate) fn list(&self) {
+        self.is_listed.store(true, Ordering::Relaxed);
+    }
+
+    fn is_listed(&self) -> bool {
+        self.is_listed.load(Ordering::Relaxed)
+    }
+
+    /// The client has one more session.
+    pub(crate) fn add_session(&self) {
+        self.keep(Kept::Session, 0);
+        self.sessions.fetch_add(1, Ordering::Relaxed);
+        if self.is_listed() {
+            self.user.sessions.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// One of its sessions has ended.
+    pub(crate) fn remove_session(&self) {
+        self.end(Kept::Session, 0);
+        self.sessions.fetch_sub(1, Ordering::Relaxed);
+        if self.is_listed() {
+            self.user.sessions.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The sessions of all listed clients of its user.
+    pub(crate) fn sessions_of_user(&self) -> usize {
+        self.user.sessions.load(Ordering::Relaxed)
     }
 
     /// Bytes of one kind.
@@ -349,6 +388,9 @@ impl Account {
 impl Drop for Account {
     fn drop(&mut self) {
         self.memory.kept.fetch_sub(*self.kept.get_mut(), Ordering::Relaxed);
+        if self.is_listed() {
+            self.user.sessions.fetch_sub(*self.sessions.get_mut(), Ordering::Relaxed);
+        }
         self.memory.users().leave(&self.user);
     }
 }
