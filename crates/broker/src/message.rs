@@ -331,10 +331,10 @@ impl Arena {
         Self { block: BytesMut::new(), size: bytes.clamp(1, SMALL_BLOCK) }
     }
 
-    /// Copies a stored block.
-    pub(crate) fn copy(&mut self, block: &[u8]) -> Bytes {
-        self.reserve(block.len());
-        self.block.put_slice(block);
+    /// Copies a stored block, which may lie in pieces.
+    pub(crate) fn copy(&mut self, pieces: &[&[u8]]) -> Bytes {
+        self.reserve(pieces.iter().map(|piece| piece.len()).sum());
+        pieces.iter().for_each(|piece| self.block.put_slice(piece));
         self.take()
     }
 

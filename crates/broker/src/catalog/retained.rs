@@ -8,8 +8,10 @@
 //! Values are logged as facts about bundles of 16 places, so that restating one that changes often
 //! says few others again. Invariant: a place has one value, and a topic one place.
 //!
-//! There may be a million. So a name lies in its value alone, and all else names the place.
+//! There may be a million. So a topic lies in its value alone, and all else names the place; the
+//! name of its exchange lies with that, once.
 
+mod exchanges;
 mod order;
 mod values;
 
@@ -17,17 +19,17 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hashbrown::HashMap;
 use journal::{Appender, Journal, LogId, Owner, Restatement, Ticket};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::encoding::{Malformed, Reader, write_text, write_varint};
 use crate::memory::ledger::Declared;
-use crate::message::retained::RetainedBlock;
+use crate::message::retained::{RetainedBlock, StoredRetained};
 use crate::message::{Arena, Message};
 use crate::routing::{Load, Look, Sought, Tally, Weight};
 use crate::store::facts::RETAINED;
 use crate::store::owners::OwnerNumbers;
+use exchanges::{Exchanges, Named, Topics};
 use order::{At, Order};
 use values::{BUNDLE, Kept, Values};
 
@@ -62,28 +64,9 @@ impl Logged {
         if exchange.durable && kept.block.persistent() { Self::Yes } else { Self::No }
     }
 
-    fn load(self, kept: &Kept) -> Load {
-        let load = load_of(kept.block.bytes().len());
+    fn load(self, kept: &Kept, exchange: &str) -> Load {
+        let load = Load { logged: load_of(kept.block.length(exchange)).logged, ..load_of(kept.block.size()) };
         if self == Self::Yes { load } else { load.unlogged() }
-    }
-}
-
-/// The topics of an exchange that have values.
-#[derive(Debug)]
-struct Topics {
-    exchange: TopicExchange,
-    order: Order,
-}
-
-impl Topics {
-    fn of(exchange: TopicExchange) -> Self {
-        Self { exchange, order: Order::default() }
-    }
-
-    /// Where a topic is, and its place; or where it would be.
-    fn find(&self, topic: &str, values: &Values) -> Result<(At, u32), At> {
-        let at = self.order.seek(|place| values.topic(place) < topic);
-        self.order.get(at).filter(|place| values.topic(*place) == topic).map(|place| (at, place)).ok_or(at)
     }
 }
 
@@ -141,10 +124,8 @@ pub struct RetainedCount {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct RetainedTable {
-    exchanges: HashMap<Owner, Topics>,
+    exchanges: Exchanges,
     values: Values,
-    /// The exchanges by their names, which the values have.
-    names: HashMap<Box<str>, Owner>,
     /// When values expire, with their places.
     expiring: BTreeSet<(u64, u32)>,
     /// The number of the last change.
@@ -160,18 +141,20 @@ impl RetainedTable {
 
     /// The bytes of the block of a topic, if it has a value.
     pub(crate) fn block_bytes(&self, exchange: Owner, topic: &str) -> Option<u64> {
-        self.find(exchange, topic).map(|kept| kept.block.bytes().len() as u64)
+        self.find(exchange, topic).map(|(kept, exchange)| kept.block.length(exchange) as u64)
     }
 
-    fn find(&self, exchange: Owner, topic: &str) -> Option<&Kept> {
-        let (_, place) = self.exchanges.get(&exchange)?.find(topic, &self.values).ok()?;
-        self.values.get(place)
+    /// The value of a topic, and the name of its exchange.
+    fn find(&self, exchange: Owner, topic: &str) -> Option<(&Kept, &str)> {
+        let topics = self.exchanges.get(exchange)?;
+        let (_, place) = topics.find(topic, &self.values).ok()?;
+        Some((self.values.get(place)?, &topics.of.name))
     }
 
     /// The value of a topic.
     pub(crate) fn message(&self, exchange: Owner, topic: &str, now: u64) -> Option<Message> {
-        let block = &self.find(exchange, topic)?.block;
-        Some(block.message(now, &mut Arena::of_few(block.copied_bytes())))
+        let (Kept { block, .. }, exchange) = self.find(exchange, topic)?;
+        Some(block.message(exchange, now, &mut Arena::of_few(block.copied_bytes(exchange))))
     }
 
     /// A search for what there is now, for one that gets all later values as they come.
@@ -193,7 +176,7 @@ impl RetainedTable {
             return self.remove(exchange.id, topic, to).unwrap_or(Ticket::NONE);
         }
         self.stamp += 1;
-        let topics = self.exchanges.entry(exchange.id).or_insert_with(|| Topics::of(exchange));
+        let topics = self.exchanges.enter(exchange, message.exchange());
         let found = topics.find(topic, &self.values);
         let place = found.map_or_else(
             |at| {
@@ -203,32 +186,35 @@ impl RetainedTable {
             },
             |(_, place)| place,
         );
-        let was_logged = self.take(place, exchange).map_or(Logged::No, |(_, logged)| logged);
-        let kept = Kept::new(RetainedBlock::of(message), payer.clone(), self.stamp);
+        let of = topics.of.clone();
+        let was_logged = self.take(place, &of).map_or(Logged::No, |(_, logged)| logged);
+        let block = RetainedBlock::of(StoredRetained::of(message), of.number);
+        let kept = Kept::new(block, payer.clone(), self.stamp);
         let ticket = match (Logged::of(&kept, exchange), was_logged) {
             (Logged::Yes, _) => {
                 let mut appender = to.journal.appender(to.log);
                 let owner = self.values.owner(place);
-                log_retained(&mut appender, owner, (place, exchange.id), (&kept.block, payer.user()));
+                kept.block.pieces(&of.name, |pieces| {
+                    log_retained(&mut appender, owner, (place, exchange.id), (pieces, payer.user()));
+                });
                 appender.ticket()
             }
             (Logged::No, Logged::Yes) => self.log_removal(place, to),
             (Logged::No, Logged::No) => Ticket::NONE,
         };
-        self.put(exchange, place, kept);
+        self.put(&of, place, kept);
         ticket
     }
 
     /// Removes the value of a topic. `None` if it has none.
     pub(crate) fn remove(&mut self, exchange: Owner, topic: &str, to: RetainedLog<'_>) -> Option<Ticket> {
-        let topics = self.exchanges.get_mut(&exchange)?;
+        let topics = self.exchanges.get_mut(exchange)?;
         let (at, place) = topics.find(topic, &self.values).ok()?;
         topics.order.remove(at);
-        let (is_last, exchange) = (topics.order.is_empty(), topics.exchange);
-        let (kept, logged) = self.take(place, exchange)?;
+        let (is_last, of) = (topics.order.is_empty(), topics.of.clone());
+        let (_, logged) = self.take(place, &of)?;
         if is_last {
-            self.exchanges.remove(&exchange.id);
-            self.names.remove(kept.block.exchange());
+            self.exchanges.remove(exchange);
         }
         self.stamp += 1;
         self.values.free(place);
@@ -243,7 +229,7 @@ impl RetainedTable {
                 return Some(at);
             }
             let kept = self.values.get(place)?;
-            let (exchange, topic) = (self.exchange_of(kept)?, kept.block.topic().to_owned());
+            let (exchange, topic) = (self.exchange_of(kept)?.exchange.id, kept.block.topic().to_owned());
             self.remove(exchange, &topic, to);
         }
         self.expiring.first().map(|(at, _)| *at)
@@ -251,21 +237,20 @@ impl RetainedTable {
 
     /// Takes the values of an exchange out that has ended: the log has its end.
     fn end_exchange(&mut self, exchange: Owner) {
-        let Some(Topics { exchange, order }) = self.exchanges.remove(&exchange) else { return };
+        let Some(Topics { of, order }) = self.exchanges.remove(exchange) else { return };
         for place in order.iter() {
-            self.take(place, exchange);
+            self.take(place, &of);
             self.values.free(place);
         }
-        self.names.retain(|_, id| *id != exchange.id);
     }
 
-    fn exchange_of(&self, kept: &Kept) -> Option<Owner> {
-        self.names.get(kept.block.exchange()).copied()
+    fn exchange_of(&self, kept: &Kept) -> Option<&Named> {
+        self.exchanges.numbered(kept.block.exchange()).map(|topics| &topics.of)
     }
 
     /// The next piece of a search: adds the messages that it finds.
     pub(crate) fn look(&self, search: &mut RetainedSearch, now: u64, found: &mut Vec<Message>) -> Searched {
-        let Some(Topics { order, .. }) = self.exchanges.get(&search.exchange) else { return Searched::All };
+        let Some(Topics { of, order }) = self.exchanges.get(search.exchange) else { return Searched::All };
         let (mut blocks, mut bytes, mut looks) = (Vec::new(), 0, 0);
         let mut at = self.seek(order, &search.from);
         let searched = loop {
@@ -279,7 +264,7 @@ impl RetainedTable {
             at = match search.sought.look(topic) {
                 Look::Match => {
                     if kept.stamp <= search.until && !kept.has_expired(now) {
-                        bytes += kept.block.bytes().len();
+                        bytes += kept.block.size();
                         blocks.push(&kept.block);
                     }
                     order.next(at)
@@ -288,8 +273,8 @@ impl RetainedTable {
                 Look::End => break Searched::All,
             };
         };
-        let mut arena = Arena::of_few(blocks.iter().map(|block| block.copied_bytes()).sum());
-        found.extend(blocks.into_iter().map(|block| block.message(now, &mut arena)));
+        let mut arena = Arena::of_few(blocks.iter().map(|block| block.copied_bytes(&of.name)).sum());
+        found.extend(blocks.into_iter().map(|block| block.message(&of.name, now, &mut arena)));
         searched
     }
 
@@ -308,10 +293,11 @@ impl RetainedTable {
         // One restatement in each turn of the log is enough, however many files mention it.
         appender.supersede(bundle);
         for (place, kept) in values {
-            let topics = self.exchange_of(kept).and_then(|exchange| self.exchanges.get(&exchange));
-            let Some(Topics { exchange, .. }) = topics else { continue };
+            let Some(Named { exchange, name, .. }) = self.exchange_of(kept) else { continue };
             if Logged::of(kept, *exchange) == Logged::Yes {
-                log_retained(appender, bundle, (place, exchange.id), (&kept.block, kept.paid.user()));
+                kept.block.pieces(name, |pieces| {
+                    log_retained(appender, bundle, (place, exchange.id), (pieces, kept.paid.user()));
+                });
             }
         }
         true
@@ -323,40 +309,38 @@ impl RetainedTable {
         for (place, RetainedFact { exchange, block, .. }, paid) in values {
             self.stamp += 1;
             let (place, exchange) = (first + place, TopicExchange { id: exchange, durable: true });
-            let kept = Kept::new(block, paid, self.stamp);
-            let topics = self.exchanges.entry(exchange.id).or_insert_with(|| Topics::of(exchange));
+            let topics = self.exchanges.enter(exchange, block.exchange());
+            let of = topics.of.clone();
+            let kept = Kept::new(RetainedBlock::of(block, of.number), paid, self.stamp);
             if let Err(at) = topics.find(kept.block.topic(), &self.values) {
                 topics.order.insert(at, place);
-                self.put(exchange, place, kept);
+                self.put(&of, place, kept);
             }
         }
         self.values.free_rest(first);
     }
 
     /// Puts a value into its place, which is in the order, and counts it.
-    fn put(&mut self, exchange: TopicExchange, place: u32, kept: Kept) {
-        let load = Logged::of(&kept, exchange).load(&kept);
+    fn put(&mut self, of: &Named, place: u32, kept: Kept) {
+        let load = Logged::of(&kept, of.exchange).load(&kept, &of.name);
         self.count.messages += 1;
-        self.count.bytes += kept.block.bytes().len() as u64;
+        self.count.bytes += kept.block.length(&of.name) as u64;
         let all = self.weight.load();
         self.weight.set(Load { logged: all.logged + load.logged, memory: all.memory + load.memory });
         if let Some(at) = kept.block.expires_at() {
             self.expiring.insert((at, place));
-        }
-        if !self.names.contains_key(kept.block.exchange()) {
-            self.names.insert(kept.block.exchange().into(), exchange.id);
         }
         self.values.replace(place, Some(kept));
     }
 
     /// Takes a value out of its place, which is not free yet, and counts it no more. Returns
     /// whether the log has it.
-    fn take(&mut self, place: u32, exchange: TopicExchange) -> Option<(Kept, Logged)> {
+    fn take(&mut self, place: u32, of: &Named) -> Option<(Kept, Logged)> {
         let kept = self.values.replace(place, None)?;
-        let logged = Logged::of(&kept, exchange);
-        let (all, load) = (self.weight.load(), logged.load(&kept));
+        let logged = Logged::of(&kept, of.exchange);
+        let (all, load) = (self.weight.load(), logged.load(&kept, &of.name));
         self.count.messages -= 1;
-        self.count.bytes -= kept.block.bytes().len() as u64;
+        self.count.bytes -= kept.block.length(&of.name) as u64;
         self.weight.set(Load { logged: all.logged - load.logged, memory: all.memory - load.memory });
         if let Some(at) = kept.block.expires_at() {
             self.expiring.remove(&(at, place));
@@ -373,12 +357,12 @@ impl RetainedTable {
     }
 }
 
-/// Logs the value of a place, its exchange, and the user that it counts for.
+/// Logs the value of a place, its exchange, its block in pieces, and the user that it counts for.
 pub(crate) fn log_retained(
     appender: &mut Appender<'_>,
     bundle: Owner,
     (place, exchange): (u32, Owner),
-    (block, user): (&RetainedBlock, &str),
+    (block, user): (&[&[u8]], &str),
 ) {
     let mut bytes = Vec::with_capacity(11);
     write_varint(&mut bytes, u64::from(place) % BUNDLE as u64);
@@ -387,7 +371,8 @@ pub(crate) fn log_retained(
         bytes[0] |= OF_USER;
         write_text(&mut bytes, user);
     }
-    appender.fact(None, bundle, RETAINED, &[&bytes, block.bytes()]);
+    let pieces: Vec<_> = std::iter::once(&bytes[..]).chain(block.iter().copied()).collect();
+    appender.fact(None, bundle, RETAINED, &pieces);
 }
 
 /// A value, as logged.
@@ -396,7 +381,7 @@ pub(crate) struct RetainedFact {
     pub(crate) exchange: Owner,
     /// The user that it counts for; none before versions that wrote it.
     pub(crate) set_by: Option<Box<str>>,
-    pub(crate) block: RetainedBlock,
+    pub(crate) block: StoredRetained,
 }
 
 /// Reads a fact.
@@ -414,7 +399,7 @@ pub(crate) fn read_retained(bytes: &[u8]) -> Result<(u32, Option<RetainedFact>),
     }
     let exchange = reader.varint()?;
     let set_by = if is_of_user { Some(reader.text()?.into()) } else { None };
-    let block = RetainedBlock::from_stored(reader.rest()).map_err(|_| reader.malformed("a damaged message"))?;
+    let block = StoredRetained::read(reader.rest()).map_err(|_| reader.malformed("a damaged message"))?;
     Ok((place.into(), Some(RetainedFact { exchange, set_by, block })))
 }
 

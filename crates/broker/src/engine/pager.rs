@@ -255,7 +255,7 @@ impl Engine {
         let mut messages = Vec::with_capacity(wanted.len());
         for (one, block) in wanted.iter().zip(blocks) {
             let message = block.map_err(|error| error.to_string()).and_then(|block| {
-                let block = if block.len() <= COPIED { arena.copy(&block) } else { block };
+                let block = if block.len() <= COPIED { arena.copy(&[&block]) } else { block };
                 Message::from_stored(block).map_err(|error: Error| error.text)
             });
             match message {

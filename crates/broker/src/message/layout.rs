@@ -270,6 +270,38 @@ pub(super) fn routing_key(block: &[u8]) -> Range<usize> {
     name_at(block, exchange(block).end)
 }
 
+/// A length as it stands in a block, and how many of these bytes that takes.
+pub(super) fn written_length(length: usize) -> ([u8; 5], usize) {
+    let mut bytes = [0; 5];
+    put_length(&mut &mut bytes[..], length);
+    (bytes, length_bytes(length))
+}
+
+/// A block with a number where it has its exchange's name and the length of that. `None` for a
+/// block of an older version.
+pub(super) fn numbered(block: &[u8], exchange: u32) -> Option<Box<[u8]>> {
+    if is_older(block) {
+        return None;
+    }
+    let (start, end) = (address_at(block), self::exchange(block).end);
+    let (number, used) = written_length(exchange as usize);
+    Some([&block[..start], &number[..used], &block[end..]].concat().into())
+}
+
+/// The number of the exchange in such a block, and its place.
+#[inline]
+pub(super) fn exchange_number(numbered: &[u8]) -> (u32, Range<usize>) {
+    let start = address_at(numbered);
+    let (number, end) = length_at(numbered, start);
+    (number as u32, start..end)
+}
+
+/// The place of the routing key in such a block.
+#[inline]
+pub(super) fn numbered_routing_key(numbered: &[u8]) -> Range<usize> {
+    name_at(numbered, exchange_number(numbered).1.end)
+}
+
 /// The places of what consumers are sent.
 pub(super) struct Sent {
     /// Exchange and routing key, if each stands behind a single byte with its length.

@@ -23,7 +23,7 @@ pub(super) struct Kept {
 
 impl Kept {
     pub(super) fn new(block: RetainedBlock, paid: Declared, stamp: u64) -> Self {
-        paid.changed(0, load_of(block.bytes().len()).memory);
+        paid.changed(0, load_of(block.size()).memory);
         Self { block, paid, stamp }
     }
 
@@ -35,7 +35,7 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        self.paid.changed(load_of(self.block.bytes().len()).memory, 0);
+        self.paid.changed(load_of(self.block.size()).memory, 0);
     }
 }
 

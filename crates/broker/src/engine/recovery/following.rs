@@ -145,7 +145,8 @@ impl Rebuilt {
             // One restatement in each turn of the log is enough, as for the ids below.
             appender.supersede(owner);
             for (place, RetainedFact { exchange, set_by, block }) in values {
-                log_retained(appender, owner, (*place, *exchange), (block, set_by.as_deref().unwrap_or_default()));
+                let value: (&[&[u8]], _) = (&[block.bytes()], set_by.as_deref().unwrap_or_default());
+                log_retained(appender, owner, (*place, *exchange), value);
             }
         } else if let Some(will) = self.messages.wills.get(&owner) {
             will.log(appender, owner);
