@@ -41,8 +41,9 @@ pub(super) struct Slots {
     by_queue: HashMap<Owner, u32>,
     /// Those with work of this turn, in the order in which the turn came to them.
     touched: Vec<u32>,
-    /// Subscribers without a queue, which have slots too.
-    direct: DirectSlots,
+    /// Subscribers without a queue, which have slots too. Few clients publish to any, and the
+    /// others do without the memory.
+    direct: Option<Box<DirectSlots>>,
     /// They name slots.
     routes: Routes,
 }
@@ -75,7 +76,8 @@ impl Slots {
             return queues.iter().map(|queue| self.slot(queue)).collect();
         }
         let mut route: Vec<u32> = queues.iter().map(|queue| self.slot(queue)).collect();
-        route.extend(direct.iter().map(|subscriber| self.direct.slot(subscriber)));
+        let slots = self.direct.get_or_insert_default();
+        route.extend(direct.iter().map(|subscriber| slots.slot(subscriber)));
         route.into()
     }
 
@@ -161,7 +163,7 @@ impl Slots {
                 self.free.push(index as u32);
             }
         }
-        self.direct.let_go_of_idle(&routed);
+        self.direct.iter_mut().for_each(|direct| direct.let_go_of_idle(&routed));
     }
 
     /// Forgets all routes, and gives back what the slots keep for the next turn. A client of many
@@ -193,13 +195,13 @@ impl Slots {
     pub(super) fn gather_pick(&mut self, slot: u32, index: u32) {
         match self.touch(slot) {
             Some(entry) => entry.picks.push(index),
-            None => self.direct.gather_pick(slot, index),
+            None => self.direct.iter_mut().for_each(|direct| direct.gather_pick(slot, index)),
         }
     }
 
     /// The turn's arrival at `index` goes to none of the slots that were picked for it.
     pub(super) fn forget_picks(&mut self, index: u32) {
-        self.direct.forget_picks(index);
+        self.direct.iter_mut().for_each(|direct| direct.forget_picks(index));
         for slot in &self.touched {
             if let Some(entry) = &mut self.all[*slot as usize] {
                 entry.picks.retain(|pick| *pick != index);
@@ -210,15 +212,15 @@ impl Slots {
     /// Hands subscribers without a queue their messages of the turn.
     #[inline]
     pub(super) fn deliver_direct(&mut self, arrivals: &mut [Arrival], totals: &Deliveries) {
-        if !self.direct.is_idle() {
-            self.direct.deliver(arrivals, totals);
+        if let Some(direct) = self.direct.as_mut().filter(|direct| !direct.is_idle()) {
+            direct.deliver(arrivals, totals);
         }
     }
 
     /// Adds an arrival of a transaction to what goes to subscribers without a queue, by slot.
     pub(super) fn add_direct(&self, route: &Route, arrival: &mut Arrival, batches: &mut HashMap<u32, DirectBatch>) {
         for slot in &**route {
-            let Some(subscriber) = self.direct.subscriber(*slot) else { continue };
+            let Some(subscriber) = self.direct.as_ref().and_then(|direct| direct.subscriber(*slot)) else { continue };
             if subscriber.takes(arrival.message()) {
                 let batch = batches.entry(*slot).or_insert_with(|| DirectBatch::to(subscriber));
                 batch.messages.push(arrival.message().clone());
@@ -269,8 +271,8 @@ impl Slots {
                 entry.picks.clear();
             }
         }
-        if !self.direct.is_idle() {
-            self.direct.end_turn();
+        if let Some(direct) = self.direct.as_mut().filter(|direct| !direct.is_idle()) {
+            direct.end_turn();
         }
     }
 }
