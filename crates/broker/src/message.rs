@@ -25,7 +25,7 @@ use crate::message::annotations::Annotations;
 use crate::message::body::Body;
 use crate::message::cc::Copies;
 use crate::message::dialect::{Content, DialectId};
-use crate::message::layout::{COPIES_NAMED, COPIES_SPENT, DELAYED, INSTRUCTED, PERSISTENT, PRIORITY_GIVEN};
+use crate::message::layout::{COPIES_NAMED, COPIES_SPENT, DELAYED, Front, INSTRUCTED, PERSISTENT, PRIORITY_GIVEN};
 use crate::value::Table;
 
 /// The memory of an entry besides its message's block, in bytes.
@@ -84,12 +84,10 @@ impl Head<'_> {
         publisher: &[],
     };
 
-    /// Adds the block of a message to `block`, which has room for it. Its front has `length` bytes.
+    /// Adds the block of a message to `block`, which has room for it.
     #[inline]
-    fn put(&self, length: usize, body: &[u8], block: &mut BytesMut) {
-        let start = block.len();
-        block.resize(start + length, 0);
-        self.write(&mut block[start..]);
+    fn put(&self, front: Front, body: &[u8], block: &mut BytesMut) {
+        self.write(front, block);
         block.put_slice(body);
     }
 }
@@ -214,11 +212,8 @@ impl Message {
     /// What consumers are sent.
     #[inline]
     pub fn sent(&self) -> Sent<'_> {
-        let places = layout::sent(&self.0);
-        Sent {
-            short_address: places.short_address.map(|place| &self.0[place]),
-            content: Content { properties: &self.0[places.properties], body: &self.0[places.body..] },
-        }
+        let layout::Parts { short_address, properties, body } = layout::sent(&self.0);
+        Sent { short_address, content: Content { properties, body } }
     }
 
     /// The exchange it was published to.
@@ -287,9 +282,9 @@ impl Message {
             annotations: &marks,
             publisher: self.publisher(),
         };
-        let (length, body) = (head.length(), self.body());
-        let mut block = BytesMut::with_capacity(length + body.len());
-        head.put(length, body, &mut block);
+        let (front, body) = (head.front(), self.body());
+        let mut block = BytesMut::with_capacity(front.length + body.len());
+        head.put(front, body, &mut block);
         if self.is_retained() {
             layout::mark_retained(&mut block);
         }
@@ -357,9 +352,9 @@ impl Arena {
     ///
     /// The exchange may have [`NAME_MAX`] bytes, the key [`KEY_MAX`], and the rest under 4 GiB.
     pub(crate) fn add(&mut self, head: &Head<'_>, body: &[u8]) -> Message {
-        let length = head.length();
-        self.reserve(length + body.len());
-        head.put(length, body, &mut self.block);
+        let front = head.front();
+        self.reserve(front.length + body.len());
+        head.put(front, body, &mut self.block);
         Message(self.take())
     }
 
@@ -368,9 +363,12 @@ impl Arena {
     pub(crate) fn add_body(&mut self, head: &Head<'_>, body: Body<'_>) -> Message {
         match body {
             Body::Borrowed(body) => self.add(head, body),
-            Body::Gathered(gathered) => gathered
-                .complete(head.length(), |front| head.write(front))
-                .unwrap_or_else(|gathered| self.add(head, gathered.as_slice())),
+            Body::Gathered(gathered) => {
+                let front = head.front();
+                gathered
+                    .complete(front.length, |mut place| head.write(front, &mut place))
+                    .unwrap_or_else(|gathered| self.add(head, gathered.as_slice()))
+            }
         }
     }
 }

@@ -14,6 +14,7 @@ mod direct;
 mod drain;
 pub(crate) mod ending;
 mod exactly_once;
+mod numbered;
 pub(crate) mod publish;
 mod publisher;
 mod purge;
@@ -258,8 +259,8 @@ impl Client {
     /// Starts a session. Its protocol calls it by the number `called`.
     pub fn open_session(&mut self, called: u32) -> SessionId {
         self.shared.account.add_session();
-        let (number, session) = self.sessions.start(called);
-        self.shared.figures.add_session(&session.shown);
+        let (number, shown) = self.sessions.start(called);
+        self.shared.figures.add_session(&shown);
         self.engine.totals.churn.sessions_opened.add(1);
         number
     }

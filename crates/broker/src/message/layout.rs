@@ -57,39 +57,35 @@ pub(super) fn room(exchange: &str, routing_key: &str, properties: usize) -> usiz
     FRONT_MAX + exchange.len() + routing_key.len() + properties
 }
 
-impl Head<'_> {
-    fn sections_length(&self) -> usize {
-        section_length(self.properties) + section_length(self.annotations) + section_length(self.publisher)
-    }
+/// The bytes of a block in front of its body, and of the sections among them. Counted once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Front {
+    pub(super) length: usize,
+    sections: usize,
+}
 
+impl Head<'_> {
     /// The bytes in front of the body.
     #[inline]
     pub(crate) fn length(&self) -> usize {
-        let sections = self.sections_length();
-        let expiration = if self.expiration.is_some() { TIME } else { 0 };
-        let names = self.exchange.len() + self.routing_key.len();
-        let lengths = length_bytes(self.exchange.len()) + length_bytes(self.routing_key.len()) + length_bytes(sections);
-        HEAD + expiration + names + lengths + sections
+        self.front().length
     }
 
-    /// Writes the bytes in front of the body: [`Head::length`] of them, which `front` has.
     #[inline]
-    pub(super) fn write(&self, mut front: &mut [u8]) {
-        let block = &mut front;
-        let copies = match self.copies {
-            Copies::None => 0,
-            Copies::Named => COPIES_NAMED,
-            Copies::Spent => COPIES_SPENT,
-        };
-        let flag = |set, flag| if set { flag } else { 0 };
-        let flags = copies
-            | flag(self.persistent, PERSISTENT)
-            | flag(self.instructed, INSTRUCTED)
-            | flag(self.delayed, DELAYED)
-            | flag(self.priority.is_some(), PRIORITY_GIVEN)
-            | flag(self.expiration.is_some(), EXPIRES)
-            | flag(!self.annotations.is_empty(), ANNOTATED);
-        let mut fixed = [VERSION, self.dialect.0, flags, 0, self.priority.unwrap_or(0), 0, 0, 0, 0, 0, 0];
+    pub(super) fn front(&self) -> Front {
+        let sections =
+            section_length(self.properties) + section_length(self.annotations) + section_length(self.publisher);
+        let expiration = if self.expiration.is_some() { TIME } else { 0 };
+        let (exchange, key) = (self.exchange.len(), self.routing_key.len());
+        let lengths = length_bytes(exchange) + length_bytes(key) + length_bytes(sections);
+        Front { length: HEAD + expiration + exchange + key + lengths + sections, sections }
+    }
+
+    /// Writes the bytes in front of the body: `front` was counted for this head, and `block` has
+    /// room for it.
+    #[inline]
+    pub(super) fn write(&self, front: Front, block: &mut impl BufMut) {
+        let mut fixed = [VERSION, self.dialect.0, self.flags(), 0, self.priority.unwrap_or(0), 0, 0, 0, 0, 0, 0];
         fixed[5..].copy_from_slice(&time_bytes(self.published_at));
         block.put_slice(&fixed);
         if let Some(expiration) = self.expiration {
@@ -101,16 +97,30 @@ impl Head<'_> {
                 block.put_slice(name.as_bytes());
             }
         }
-        put_length(block, self.sections_length());
+        put_length(block, front.sections);
         let sections = [(PROPERTIES, self.properties), (ANNOTATIONS, self.annotations), (PUBLISHER, self.publisher)];
         for (kind, content) in sections {
             if !content.is_empty() {
-                block.put_u8(kind);
-                put_length(block, content.len());
-                block.put_slice(content);
+                put_section(block, kind, content);
             }
         }
-        debug_assert!(block.is_empty(), "{} bytes of the front are missing", block.len());
+    }
+
+    #[inline]
+    fn flags(&self) -> u8 {
+        let copies = match self.copies {
+            Copies::None => 0,
+            Copies::Named => COPIES_NAMED,
+            Copies::Spent => COPIES_SPENT,
+        };
+        let flag = |set, flag| if set { flag } else { 0 };
+        copies
+            | flag(self.persistent, PERSISTENT)
+            | flag(self.instructed, INSTRUCTED)
+            | flag(self.delayed, DELAYED)
+            | flag(self.priority.is_some(), PRIORITY_GIVEN)
+            | flag(self.expiration.is_some(), EXPIRES)
+            | flag(!self.annotations.is_empty(), ANNOTATED)
     }
 }
 
@@ -142,12 +152,23 @@ fn length_bytes(length: usize) -> usize {
 
 /// Writes a length as a varint.
 #[inline]
-fn put_length(block: &mut &mut [u8], mut length: usize) {
+fn put_length(block: &mut impl BufMut, length: usize) {
+    if length < 0x80 { block.put_u8(length as u8) } else { put_long_length(block, length) }
+}
+
+fn put_long_length(block: &mut impl BufMut, mut length: usize) {
     while length >= 0x80 {
         block.put_u8(length as u8 | 0x80);
         length >>= 7;
     }
     block.put_u8(length as u8);
+}
+
+#[inline]
+fn put_section(block: &mut impl BufMut, kind: u8, content: &[u8]) {
+    block.put_u8(kind);
+    put_length(block, content.len());
+    block.put_slice(content);
 }
 
 /// The length that stands here, and the place behind it.
@@ -302,34 +323,51 @@ pub(super) fn numbered_routing_key(numbered: &[u8]) -> Range<usize> {
     name_at(numbered, exchange_number(numbered).1.end)
 }
 
-/// The places of what consumers are sent.
-pub(super) struct Sent {
+/// What consumers are sent.
+pub(super) struct Parts<'m> {
     /// Exchange and routing key, if each stands behind a single byte with its length.
-    pub(super) short_address: Option<Range<usize>>,
-    pub(super) properties: Range<usize>,
-    pub(super) body: usize,
+    pub(super) short_address: Option<&'m [u8]>,
+    pub(super) properties: &'m [u8],
+    pub(super) body: &'m [u8],
 }
 
-/// These places, found in one pass: a delivery needs all of them.
+/// These parts, found in one pass: a delivery needs all of them.
 #[inline]
-pub(super) fn sent(block: &[u8]) -> Sent {
-    let start = address_at(block);
-    let exchange = name_at(block, start);
-    let key = name_at(block, exchange.end);
-    let is_short = exchange.start == start + 1 && key.start == exchange.end + 1;
-    let short_address = is_short.then_some(start..key.end);
-    if is_older(block) {
-        return Sent { short_address, properties: properties(block), body: body_at(block) };
+pub(super) fn sent(block: &[u8]) -> Parts<'_> {
+    let rest = &block[address_at(block)..];
+    let exchange = usize::from(rest[0]);
+    if exchange >= 0x80 || is_older(block) {
+        return sent_otherwise(block);
     }
-    let (length, first) = length_at(block, key.end);
+    let key = usize::from(rest[1 + exchange]);
+    if key >= 0x80 {
+        return sent_otherwise(block);
+    }
+    let (address, rest) = rest.split_at(2 + exchange + key);
+    let (length, start) = length_at(rest, 0);
+    let (sections, body) = rest[start..].split_at(length);
     // Properties are the first section.
-    let properties = if length > 0 && block[first] == PROPERTIES {
-        let (length, start) = length_at(block, first + 1);
-        start..start + length
-    } else {
-        first..first
+    let properties = match sections {
+        [PROPERTIES, rest @ ..] => {
+            let (length, start) = length_at(rest, 0);
+            &rest[start..start + length]
+        }
+        _ => &[],
     };
-    Sent { short_address, properties, body: first + length }
+    Parts { short_address: Some(address), properties, body }
+}
+
+/// The same for a block whose address has no single bytes as lengths, and for older ones.
+#[cold]
+fn sent_otherwise(block: &[u8]) -> Parts<'_> {
+    let (exchange, key) = (exchange(block), routing_key(block));
+    let start = address_at(block);
+    let is_short = exchange.start == start + 1 && key.start == exchange.end + 1;
+    Parts {
+        short_address: is_short.then(|| &block[start..key.end]),
+        properties: &block[properties(block)],
+        body: &block[body_at(block)..],
+    }
 }
 
 /// The place of all sections together.

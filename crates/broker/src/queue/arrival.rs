@@ -96,13 +96,16 @@ pub(crate) struct Arrival {
 impl Arrival {
     /// A message that the broker itself publishes.
     pub(crate) fn of_broker(message: Message) -> Self {
-        Self::new(message, 0, Confirm::None, Unroutable::Drop)
+        let length = message.body().len() as u64;
+        Self::new(message, length, 0, Confirm::None, Unroutable::Drop)
     }
 
-    pub(crate) fn new(message: Message, session: u32, confirm: Confirm, unroutable: Unroutable) -> Self {
+    /// A message whose body has so many bytes.
+    #[inline]
+    pub(crate) fn new(message: Message, length: u64, session: u32, confirm: Confirm, unroutable: Unroutable) -> Self {
         Self {
-            length: message.body().len() as u64,
             message,
+            length,
             address: None,
             shares: 0,
             taken: 0,

@@ -12,6 +12,7 @@ use journal::Ticket;
 use crate::message::Message;
 use crate::queue::arrival::Work;
 use crate::queue::consumers::Turn;
+use crate::queue::lane::EntryPlace;
 use crate::queue::mailbox::{Notice, Outgoing};
 use crate::queue::visit::AT_ONCE;
 use crate::queue::{Consumer, ConsumerKey, Filter, Gone, Inner, Past, Queue, Reason, Resume, Returns, Show, State};
@@ -83,7 +84,7 @@ impl Queue {
     fn dispatch_plain(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
         let mut expired = 0;
         while !inner.consumers.is_empty()
-            && let Some((seq, entry)) = inner.lanes.head()
+            && let Some((seq, place, entry)) = inner.lanes.head()
         {
             if entry.is_too_old(visit.now) {
                 if expired == VISIT_ENTRIES {
@@ -98,7 +99,7 @@ impl Queue {
             if away || (durable && !self.mark_covers(inner, seq, visit)) {
                 break;
             }
-            if !Self::deliver(inner, seq) {
+            if !Self::deliver(inner, seq, place) {
                 break;
             }
         }
@@ -148,10 +149,11 @@ impl Queue {
         }
     }
 
-    /// Delivers one entry to the consumer whose turn it is; false when none is ready.
-    fn deliver(inner: &mut Inner, seq: u64) -> bool {
+    /// Delivers the entry at `place` to the consumer whose turn it is; false when none is ready.
+    #[inline]
+    fn deliver(inner: &mut Inner, seq: u64, place: EntryPlace) -> bool {
         let Some(turn) = inner.consumers.next() else { return false };
-        let Some((outgoing, cost)) = inner.lend(seq, turn) else { return false };
+        let Some((outgoing, cost)) = inner.lend_at(place, seq, turn) else { return false };
         inner.consumers.lend(turn.slot, outgoing, cost);
         true
     }
@@ -381,11 +383,16 @@ impl Queue {
 impl Inner {
     /// Takes an entry out for a consumer, and returns its cost too. With `no_ack` the entry is
     /// done.
-    #[inline]
     pub(super) fn lend(&mut self, seq: u64, turn: Turn) -> Option<(Outgoing, usize)> {
+        let place = self.lanes.of_mut(seq)?.find(seq)?;
+        self.lend_at(place, seq, turn)
+    }
+
+    /// The same for the entry at the place where its lane has it.
+    #[inline]
+    fn lend_at(&mut self, place: EntryPlace, seq: u64, turn: Turn) -> Option<(Outgoing, usize)> {
         let Turn { consumer, no_ack, .. } = turn;
         let lane = self.lanes.of_mut(seq)?;
-        let place = lane.find(seq)?;
         let entry = lane.entry_at(place)?;
         self.accounting.left_ready(entry);
         let (past, returns, address) = (entry.past, entry.returns, entry.address);

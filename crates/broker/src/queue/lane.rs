@@ -376,13 +376,13 @@ impl Lane {
         Some(self.cursor)
     }
 
-    /// The first ready entry and its number; `None` if its page is absent, too.
+    /// The first ready entry, behind its number and its place; `None` if its page is absent, too.
     #[inline]
-    pub(crate) fn head(&mut self) -> Option<(u64, &mut Entry)> {
+    pub(crate) fn head(&mut self) -> Option<(u64, EntryPlace, &mut Entry)> {
         let (page, head) = self.page_ready_from(self.cursor)?;
         self.cursor = head;
         let place = self.find_in(page, head)?;
-        Some((head, self.entry_at(place)?))
+        Some((head, place, self.entry_at(place)?))
     }
 
     /// The first ready entry from this number on.

@@ -15,8 +15,8 @@ use journal::{Address, Bits, Chunk, PAGE, Reference};
 
 use crate::message::Message;
 use crate::queue::filter::Cursor;
-use crate::queue::lane::Want;
 use crate::queue::lane::{Attendance, Away, Dropped, Entry, Indexed, Lane, Least, Piece, Placed, Purged, State, Swept};
+use crate::queue::lane::{EntryPlace, Want};
 use crate::queue::page::Page;
 use crate::queue::{Returns, Task};
 
@@ -297,14 +297,14 @@ impl Lanes {
         self.all_mut().find_map(Lane::first_ready)
     }
 
-    /// The same entry with its number; `None` if its page is absent, too.
+    /// The same entry behind its number and its place in its lane; `None` if its page is absent,
+    /// too.
     #[inline]
-    pub(crate) fn head(&mut self) -> Option<(u64, &mut Entry)> {
+    pub(crate) fn head(&mut self) -> Option<(u64, EntryPlace, &mut Entry)> {
         if self.others.is_empty() {
             return self.normal.head();
         }
-        let seq = self.first_ready()?;
-        Some((seq, self.get_mut(seq)?))
+        self.all_mut().find(|lane| lane.ready() > 0)?.head()
     }
 
     /// The first ready entry from `from` on and before `until`, in the order of delivery.

@@ -225,34 +225,27 @@ impl Client {
 
     /// Reports from the inbox until `budget` is used up; returns the bytes reported.
     fn report_inbox(&mut self, budget: usize, report: &mut dyn FnMut(Event<'_>)) -> usize {
-        let mut bytes = 0;
+        let (mut bytes, mut count, mut auto, mut redelivered) = (0, 0, 0, 0);
         let mut inbox = self.receiver.take_deliveries();
-        let count = inbox
-            .iter()
-            .take_while(|outgoing| {
-                let fits = bytes < budget;
-                if fits {
-                    bytes += outgoing.message.cost();
-                }
-                fits
-            })
-            .count();
-        let (mut auto, mut redelivered) = (0, 0);
-        for outgoing in inbox.drain(..count) {
+        while bytes < budget
+            && let Some(outgoing) = inbox.pop_front()
+        {
+            bytes += outgoing.message.cost();
+            count += 1;
             redelivered += u64::from(outgoing.past.is_redelivered());
-            auto += u64::from(self.report_one(outgoing, report));
+            auto += u64::from(self.report_one(&outgoing, report));
         }
         self.receiver.put_back_deliveries(inbox);
         self.shared.mailbox.handed_on(bytes);
         let totals = &self.engine.totals.deliveries;
         totals.delivered_auto.add(auto);
-        totals.delivered_manual.add(count as u64 - auto);
+        totals.delivered_manual.add(count - auto);
         totals.redelivered.add(redelivered);
         bytes
     }
 
     /// True for a delivery that needs no settling.
-    fn report_one(&mut self, outgoing: Outgoing, report: &mut dyn FnMut(Event<'_>)) -> bool {
+    fn report_one(&mut self, outgoing: &Outgoing, report: &mut dyn FnMut(Event<'_>)) -> bool {
         if outgoing.has_no_queue() {
             self.shared.mailbox.replies_taken(outgoing.message.cost());
         }
@@ -277,7 +270,7 @@ impl Client {
         }));
         let (no_ack, of, slot) = (consumer.no_ack, consumer.session, consumer.slot);
         if self.traces(&outgoing.message) {
-            self.trace_delivery(of, slot, &outgoing);
+            self.trace_delivery(of, slot, outgoing);
         }
         no_ack
     }

@@ -61,6 +61,16 @@ pub struct Publish<'a> {
     pub instructed: bool,
 }
 
+impl<'a> Publish<'a> {
+    /// Exchange and key, by which its route is remembered. That of a message with more keys or
+    /// instructions in its headers, or with a key longer than a name, is not.
+    #[inline]
+    fn route_name(&self) -> Option<(&'a str, &'a str)> {
+        let is_alone = self.copies || self.instructed || self.routing_key.len() > NAME_MAX;
+        (!is_alone).then_some((self.exchange, self.routing_key))
+    }
+}
+
 /// The cost of a message that is refused without a route. The steps of its routing are unknown.
 const REFUSED: usize = STEPS as usize / STEPS_PER_ENTRY;
 
@@ -101,6 +111,11 @@ pub(super) struct Routed {
 }
 
 impl Routed {
+    /// By a route that was found before.
+    pub(super) fn known(route: Route) -> Self {
+        Self { route, retain: None, identity: None, steps: 0 }
+    }
+
     /// Its part of the cost of a turn, in entries.
     pub(super) fn cost(&self) -> usize {
         self.route.len() + self.steps as usize / STEPS_PER_ENTRY
@@ -115,12 +130,18 @@ impl Client {
     /// too large. Nothing is taken then, and the publish has no answer but by [`Client::refuse`].
     pub fn publish(&mut self, session: SessionId, publish: Publish<'_>) -> Result<(), Error> {
         self.check_publish(&publish)?;
-        let now = self.publisher.time(&*self.engine.clock);
-        let routed = self.route(Wanted::of(&publish, now))?;
+        let routed = match self.known_route(publish.route_name()) {
+            Some(route) => Routed::known(route),
+            None => {
+                let now = self.publisher.time(&*self.engine.clock);
+                self.find_route(Wanted::of(&publish, now))?
+            }
+        };
         if routed.retain.is_some() {
             self.admit_retained(&publish)?;
         }
         let (confirm, unroutable) = (publish.confirm, publish.unroutable);
+        let length = publish.body.as_slice().len() as u64;
         let message = self.write_message(publish);
         let claim = self.uploads.arrived(session);
         let entry = self.sessions.require(session)?;
@@ -128,7 +149,7 @@ impl Client {
         if entry.begins_to_publish() {
             self.shared.figures.add_publisher();
         }
-        let mut arrival = Arrival::new(message, session.0, confirm, unroutable);
+        let mut arrival = Arrival::new(message, length, session.0, confirm, unroutable);
         arrival.claim = claim;
         if !entry.parked.is_empty() {
             self.note_steps(&routed);
@@ -148,7 +169,7 @@ impl Client {
         self.uploads.forget(session);
         let message = self.publisher.write(&Head::EMPTY, Body::Borrowed(&[]));
         let entry = self.sessions.require(session)?;
-        let mut arrival = Arrival::new(message, session.0, Confirm::Numbered(number), Unroutable::Drop);
+        let mut arrival = Arrival::new(message, 0, session.0, Confirm::Numbered(number), Unroutable::Drop);
         arrival.refused = Some(Refusal::Error(why));
         entry.answers.expect(arrival.confirm);
         if entry.parked.is_empty() {
@@ -217,16 +238,19 @@ impl Client {
         self.publisher.write(&head, publish.body)
     }
 
-    /// The route of a message, in the client's queue slots. Checks the right to write to the
-    /// exchange. The route of a message with more keys or instructions in its headers, or with a
-    /// key longer than a name, is neither looked up nor remembered.
-    pub(super) fn route(&mut self, wanted: Wanted<'_>) -> Result<Routed, Error> {
+    /// The route of an exchange and a key, if it was found before and holds.
+    #[inline]
+    fn known_route(&mut self, name: Option<(&str, &str)>) -> Option<Route> {
         self.slots.renew_routes(self.engine.catalog.generation(), &self.vhost.versions);
+        let (exchange, key) = name?;
+        self.slots.known_route(exchange, key, &self.vhost.versions)
+    }
+
+    /// Finds the route of a message that is not known, in the client's queue slots. Checks the
+    /// right to write to the exchange.
+    fn find_route(&mut self, wanted: Wanted<'_>) -> Result<Routed, Error> {
         let Wanted { exchange, key, copies, .. } = wanted;
         let single = copies == Copies::Named || wanted.instructed || key.len() > NAME_MAX;
-        if !single && let Some(route) = self.slots.known_route(exchange, key, &self.vhost.versions) {
-            return Ok(Routed { route, retain: None, identity: None, steps: 0 });
-        }
         self.slots.make_room_for_route();
         self.authorize(Resource::exchange(exchange), Right::Write)?;
         let vhost = Arc::clone(&self.vhost);
@@ -270,10 +294,15 @@ impl Client {
 
     /// The route of a parked message.
     pub(super) fn route_again(&mut self, message: &Message) -> Result<Routed, Error> {
-        self.route(Wanted {
-            exchange: message.exchange(),
-            key: message.routing_key(),
-            copies: message.copies(),
+        let (exchange, key, copies) = (message.exchange(), message.routing_key(), message.copies());
+        let is_alone = copies == Copies::Named || message.instructed() || key.len() > NAME_MAX;
+        if let Some(route) = self.known_route((!is_alone).then_some((exchange, key))) {
+            return Ok(Routed::known(route));
+        }
+        self.find_route(Wanted {
+            exchange,
+            key,
+            copies,
             instructed: message.instructed(),
             published_at: message.published_at(),
             dialect: message.dialect(),

@@ -5,12 +5,12 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hashbrown::HashMap;
 use journal::Owner;
 
 use crate::queue::mailbox::{Mailbox, Notice, Outgoing};
 use crate::queue::{Queue, SharedCredit};
 use crate::session::SessionId;
+use crate::session::numbered::Numbered;
 
 #[derive(Debug)]
 pub(super) struct ConsumerRecord {
@@ -32,10 +32,7 @@ pub(super) struct ConsumerRecord {
 /// The receiving side of a client.
 #[derive(Default)]
 pub(super) struct Receiver {
-    /// In boxes, because a map of one has room for several, and most clients have few.
-    consumers: HashMap<u32, Box<ConsumerRecord>>,
-    /// The number that was given out last.
-    last_consumer: u32,
+    consumers: Numbered<ConsumerRecord>,
     inbox: VecDeque<Outgoing>,
     notices: Vec<Notice>,
     /// The queue whose first message is being read for a fetch.
@@ -54,9 +51,7 @@ pub(super) struct Receiver {
 impl Receiver {
     /// Notes a consumer and gives it its number.
     pub(super) fn add_consumer(&mut self, record: ConsumerRecord) -> u32 {
-        self.last_consumer += 1;
-        self.consumers.insert(self.last_consumer, Box::new(record));
-        self.last_consumer
+        self.consumers.add(record)
     }
 
     /// Sets how long a consumer may hold a delivery.
@@ -80,21 +75,21 @@ impl Receiver {
 
     /// All subscribers without a queue.
     pub(super) fn direct(&self) -> Vec<Owner> {
-        self.consumers.values().filter_map(|record| record.direct).collect()
+        self.consumers.iter().filter_map(|(_, record)| record.direct).collect()
     }
 
     #[inline]
     pub(super) fn consumer(&self, consumer: u32) -> Option<&ConsumerRecord> {
-        self.consumers.get(&consumer).map(|record| &**record)
+        self.consumers.get(consumer)
     }
 
     #[inline]
     pub(super) fn consumer_mut(&mut self, consumer: u32) -> Option<&mut ConsumerRecord> {
-        self.consumers.get_mut(&consumer).map(|record| &mut **record)
+        self.consumers.get_mut(consumer)
     }
 
     pub(super) fn remove_consumer(&mut self, consumer: u32) -> Option<ConsumerRecord> {
-        self.consumers.remove(&consumer).map(|record| *record)
+        self.consumers.remove(consumer)
     }
 
     pub(super) fn clear_consumers(&mut self) {
@@ -108,7 +103,7 @@ impl Receiver {
 
     /// The shortest time that a consumer may hold a delivery.
     pub(super) fn shortest_timeout(&self) -> Option<Duration> {
-        self.consumers.values().filter_map(|consumer| consumer.timeout).min()
+        self.consumers.iter().filter_map(|(_, consumer)| consumer.timeout).min()
     }
 
     /// It consumes or fetches from here on.

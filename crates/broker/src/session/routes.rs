@@ -42,6 +42,15 @@ pub(super) struct Routes {
     wanted: Vec<u8>,
 }
 
+/// Whether this is how routes are named of this exchange and this key: the exchange's length, and
+/// both.
+#[inline]
+fn is_of(name: &[u8], exchange: &str, key: &str) -> bool {
+    let Some((length, names)) = name.split_first() else { return false };
+    let both = names.split_at_checked(exchange.len());
+    usize::from(*length) == exchange.len() && both == Some((exchange.as_bytes(), key.as_bytes()))
+}
+
 impl Routes {
     pub(super) fn clear(&mut self) {
         self.known = HashMap::new();
@@ -86,16 +95,16 @@ impl Routes {
     }
 
     pub(super) fn find(&mut self, exchange: &str, key: &str, versions: &Versions) -> Option<Route> {
-        self.wanted.clear();
-        self.wanted.push(exchange.len() as u8);
-        self.wanted.extend_from_slice(exchange.as_bytes());
-        self.wanted.extend_from_slice(key.as_bytes());
         if let Some((name, found)) = &mut self.last
-            && **name == *self.wanted
+            && is_of(name, exchange, key)
             && versions.still_hold(&mut found.basis)
         {
             return Some(Arc::clone(&found.route));
         }
+        self.wanted.clear();
+        self.wanted.push(exchange.len() as u8);
+        self.wanted.extend_from_slice(exchange.as_bytes());
+        self.wanted.extend_from_slice(key.as_bytes());
         let (name, found) = self.known.get_key_value(self.wanted.as_slice())?;
         if !versions.hold(found.basis) {
             return None;

@@ -16,6 +16,7 @@ use crate::session::ack_timeout::Notes;
 use crate::session::answers::{Answer, Answers};
 use crate::session::blocked::Parked;
 use crate::session::drain::Event;
+use crate::session::numbered::Numbered;
 use crate::session::replies::ReplyConsumer;
 use crate::session::settle::{Unacked, Unsettled};
 
@@ -85,25 +86,22 @@ impl Session {
 /// The sessions of a client.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    /// In boxes, because a map of one has room for several, and most clients have one.
-    open: HashMap<u32, Box<Session>>,
-    /// The number that was given out last.
-    last: u32,
+    open: Numbered<Session>,
     /// Sessions with answers waiting.
     answering: Vec<u32>,
 }
 
 impl Sessions {
     /// Starts a session that its protocol calls by the number `called`.
-    pub(super) fn start(&mut self, called: u32) -> (SessionId, &Session) {
-        self.last += 1;
-        let session = self.open.entry(self.last).insert(Box::new(Session::new(called))).into_mut();
-        (SessionId(self.last), &**session)
+    pub(super) fn start(&mut self, called: u32) -> (SessionId, Arc<Shown>) {
+        let session = Session::new(called);
+        let shown = Arc::clone(&session.shown);
+        (SessionId(self.open.add(session)), shown)
     }
 
     /// Gives back what is kept for the next messages.
     pub(super) fn rest(&mut self) {
-        self.open.values_mut().for_each(|session| {
+        self.open.iter_mut().for_each(|(_, session)| {
             session.answers.rest();
             session.unsettled.rest();
         });
@@ -111,17 +109,17 @@ impl Sessions {
     }
 
     pub(super) fn remove(&mut self, session: SessionId) -> Option<Session> {
-        self.open.remove(&session.0).map(|session| *session)
+        self.open.remove(session.0)
     }
 
     #[inline]
     pub(super) fn get(&self, session: SessionId) -> Option<&Session> {
-        self.open.get(&session.0).map(|session| &**session)
+        self.open.get(session.0)
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, session: SessionId) -> Option<&mut Session> {
-        self.open.get_mut(&session.0).map(|session| &mut **session)
+        self.open.get_mut(session.0)
     }
 
     /// The session, which a protocol must not use once it is closed.
@@ -131,11 +129,11 @@ impl Sessions {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
-        self.open.iter().map(|(number, session)| (SessionId(*number), &**session))
+        self.open.iter().map(|(number, session)| (SessionId(number), session))
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (SessionId, &mut Session)> {
-        self.open.iter_mut().map(|(number, session)| (SessionId(*number), &mut **session))
+        self.open.iter_mut().map(|(number, session)| (SessionId(number), session))
     }
 
     /// True while an answer waits.
@@ -146,7 +144,7 @@ impl Sessions {
 
     /// Puts an answer behind the others of its session.
     pub(super) fn answer(&mut self, session: SessionId, answer: Answer) {
-        let Some(entry) = self.open.get_mut(&session.0) else { return };
+        let Some(entry) = self.open.get_mut(session.0) else { return };
         if entry.answers.is_empty() {
             self.answering.push(session.0);
         }
@@ -183,7 +181,7 @@ impl Sessions {
         let (mut confirmed, mut highest) = (0, Ticket::NONE);
         let open = &mut self.open;
         self.answering.retain(|number| {
-            let Some(entry) = open.get_mut(number) else { return false };
+            let Some(entry) = open.get_mut(*number) else { return false };
             let (count, waits) = entry.answers.report(SessionId(*number), durable, times, report);
             confirmed += count;
             highest = highest.max(waits.unwrap_or(Ticket::NONE));

@@ -55,7 +55,7 @@ impl Client {
             return;
         }
         let route = queues.iter().map(|queue| self.slots.slot(queue)).collect();
-        self.gather(Arrival::of_broker(copy), Routed { route, retain: None, identity: None, steps: 0 });
+        self.gather(Arrival::of_broker(copy), Routed::known(route));
         self.publisher.note_traced();
     }
 }

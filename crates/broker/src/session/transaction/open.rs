@@ -63,7 +63,10 @@ impl Open {
     /// Its messages, on their way into queues.
     pub(super) fn take_arrivals(&mut self) -> Vec<Arrival> {
         let session = self.session.0;
-        let arrival = |(message, unroutable)| Arrival::new(message, session, Confirm::None, unroutable);
+        let arrival = |(message, unroutable): (Message, Unroutable)| {
+            let length = message.body().len() as u64;
+            Arrival::new(message, length, session, Confirm::None, unroutable)
+        };
         std::mem::take(&mut self.publishes).into_iter().map(arrival).collect()
     }
 }
