@@ -549,6 +549,6 @@ fn admit(count: &AtomicU64, limit: u64) -> bool {
 }
 
 /// The binding as the exchange keeps it.
-pub(crate) fn binding_of(destination: Destination, key: &str, arguments: &Table) -> Binding {
-    Binding { destination, key: key.to_owned(), arguments: arguments.clone() }
+pub(crate) fn binding_of(destination: Destination, key: impl Into<Arc<str>>, arguments: &Table) -> Binding {
+    Binding { destination, key: key.into(), arguments: arguments.clone() }
 }

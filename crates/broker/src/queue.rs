@@ -74,6 +74,7 @@ pub(crate) use entry_annotations::EntryAnnotations;
 pub use exactly_once::ExactlyOnce;
 pub(crate) use exactly_once::Handed;
 pub(crate) use features::{Remains, RestatedBundle};
+use figures::{Counts, Seldom};
 pub use figures::{QueueFigures, QueueTotals};
 pub(crate) use filter::Filter;
 pub use filter::SelectorReport;
@@ -150,9 +151,9 @@ pub(crate) struct Queue {
     /// What routing knows of it.
     ways_in: WaysIn,
     /// Set for a bucket of another queue.
-    pub(crate) bucket: Option<Bucket>,
+    pub(crate) bucket: Option<Box<Bucket>>,
     /// Its own buckets. Locked after the catalog and before any queue.
-    pub(crate) delays: Mutex<Delays>,
+    pub(crate) delays: Mutex<Rare<Delays>>,
     inner: Mutex<Inner>,
 }
 
@@ -170,12 +171,11 @@ pub(crate) struct Inner {
     lifetime: Lifetime,
     accounting: Accounting,
     features: Features,
-    paging: Paging,
+    paging: Rare<Paging>,
     departures: Departures,
     unsettled: usize,
-    /// Deaths since start, by reason.
-    pub(crate) died: [u64; 4],
-    pub(crate) totals: QueueTotals,
+    pub(crate) totals: Counts,
+    pub(crate) seldom: Rare<Seldom>,
 }
 
 /// The locked queue. Ends the process when a panic begins under it: its state could not be trusted
@@ -290,11 +290,11 @@ impl Queue {
             lifetime: Lifetime::new(parts.now),
             accounting,
             features,
-            paging: Paging::default(),
+            paging: Rare::default(),
             departures: Departures::default(),
             unsettled: 0,
-            died: [0; 4],
-            totals: QueueTotals::default(),
+            totals: Counts::default(),
+            seldom: Rare::default(),
         };
         Arc::new(Self {
             id: parts.id,
@@ -309,7 +309,7 @@ impl Queue {
             declared: parts.declared,
             awaiting_read: AtomicUsize::new(0),
             ways_in,
-            bucket: parts.bucket,
+            bucket: parts.bucket.map(Box::new),
             delays: Mutex::default(),
             inner: Mutex::new(inner),
         })
@@ -493,7 +493,9 @@ impl Inner {
                 noted: None,
             });
         }
-        self.died[Reason::MaxLength as usize] += u64::from(dies);
+        if dies {
+            self.seldom.died[Reason::MaxLength as usize] += 1;
+        }
         arrival.refuse();
     }
 

@@ -357,7 +357,7 @@ impl Broker {
             bytes: inner.bytes() as u64,
             consumers: inner.consumer_count() as u64,
             selectors: inner.selectors(),
-            died: inner.died,
+            died: inner.seldom.died,
             duplicates: inner.duplicates(),
             superseded: inner.superseded(),
             damaged: damaged.map(str::to_owned),

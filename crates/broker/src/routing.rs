@@ -176,7 +176,7 @@ impl Matcher {
     fn leads_by(&self, binding: &Binding, envelope: &Envelope<'_>) -> bool {
         let mut reached = Reached::within(STEPS);
         match self {
-            Self::Direct(_) => return envelope.keys().any(|key| key == binding.key),
+            Self::Direct(_) => return envelope.keys().any(|key| key == &*binding.key),
             Self::Topic(_) => {
                 let mut alone = Topic::default();
                 alone.add(&binding.key, binding.destination);

@@ -53,7 +53,7 @@ impl Broker {
             let destination = existing_destination(&tables, vhost, &spec.destination)?;
             if let Some(existing) = tables.exchange(&spec.source) {
                 existing.bindings.check(&spec.key, &spec.arguments)?;
-                let is_there = |end| existing.bindings.contains(&binding_of(end, &spec.key, &spec.arguments));
+                let is_there = |end| existing.bindings.contains(&binding_of(end, spec.key.as_str(), &spec.arguments));
                 return Ok(!destination.is_some_and(is_there));
             }
         }

@@ -199,7 +199,7 @@ impl Tables {
             Change::Unbind(bound, destination) => {
                 let lasts = self.lasts(&bound, destination);
                 let Some(source) = self.raise_source(&bound) else { return };
-                source.bindings.remove(&binding_of(destination, &bound.key, &bound.arguments));
+                source.bindings.remove(&binding_of(destination, Arc::clone(&bound.key), &bound.arguments));
                 self.exchanges.note(destination, bound.exchange);
                 if lasts {
                     self.change_bounds(destination, |bounds| bounds.forget(&bound));

@@ -45,7 +45,7 @@ impl Engine {
     /// last one. `None` if there is no such binding.
     pub(crate) fn unbind(&self, vhost: &Vhost, tables: &mut Tables, source: &str, binding: &Binding) -> Option<Ticket> {
         let exchange = tables.exchange(source).filter(|exchange| exchange.bindings.contains(binding))?;
-        let bound = Bound::new(exchange.id, &binding.key, &binding.arguments);
+        let bound = Bound::new(exchange.id, Arc::clone(&binding.key), &binding.arguments);
         let ticket = self.change(vhost, tables, Change::Unbind(bound, binding.destination));
         if tables.exchange(source).is_some_and(|exchange| exchange.auto_delete && exchange.bindings.is_empty()) {
             return Some(ticket.max(self.end_exchange(tables, source)));

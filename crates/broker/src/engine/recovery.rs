@@ -478,7 +478,7 @@ impl Rebuilt {
             };
             for bound in list {
                 let Some(source) = tables.exchange_by_id(bound.exchange) else { continue };
-                let binding = binding_of(destination, &bound.key, &bound.arguments);
+                let binding = binding_of(destination, Arc::clone(&bound.key), &bound.arguments);
                 if let Some(admitted) = source.bindings.admit(binding, u64::MAX)? {
                     let admitted = match &payer {
                         Some(payer) => admitted.paid_by(payer),

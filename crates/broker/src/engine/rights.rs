@@ -350,7 +350,7 @@ fn shared_bindings(vhost: &Vhost, queue: &Arc<Queue>, engine: &Engine) -> Vec<He
         Some(Held {
             exchange: Arc::clone(&exchange.name),
             is_topic: exchange.kind == ExchangeKind::Topic,
-            binding: binding_of(Destination::Queue(queue.id), &bound.key, &bound.arguments),
+            binding: binding_of(Destination::Queue(queue.id), bound.key, &bound.arguments),
         })
     });
     held.collect()

@@ -1,6 +1,8 @@
 //! The durable bindings of a queue or an exchange, kept with it so that it can be restated without
 //! a search.
 
+use std::sync::Arc;
+
 use journal::Owner;
 
 use crate::routing::{Load, Tally, Weight};
@@ -11,16 +13,16 @@ use crate::value::Table;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Bound {
     pub(crate) exchange: Owner,
-    pub(crate) key: String,
+    pub(crate) key: Arc<str>,
     /// Sorted by name: the same arguments in another order are the same binding.
     pub(crate) arguments: Table,
 }
 
 impl Bound {
-    pub(crate) fn new(exchange: Owner, key: &str, arguments: &Table) -> Self {
+    pub(crate) fn new(exchange: Owner, key: impl Into<Arc<str>>, arguments: &Table) -> Self {
         let mut arguments = arguments.clone();
         arguments.0.sort_by(|(one, _), (other, _)| one.cmp(other));
-        Self { exchange, key: key.to_owned(), arguments }
+        Self { exchange, key: key.into(), arguments }
     }
 
     /// The bytes of its log record.

@@ -74,7 +74,7 @@ impl Queue {
     #[cold]
     pub(crate) fn note_missing(&self, count: u64, missing: MissingTarget, context: &QueueContext) {
         let mut inner = self.lock(context);
-        inner.totals.targetless += count;
+        inner.seldom.targetless += count;
         inner.departures.missing = Some(Box::new(missing));
     }
 
@@ -108,7 +108,7 @@ impl Queue {
             }
             inner.leave_ready(seq, State::Done);
         }
-        inner.died[reason as usize] += 1;
+        inner.seldom.died[reason as usize] += 1;
         true
     }
 
@@ -126,7 +126,7 @@ impl Queue {
             }
             inner.remove_or_set(dead.seq, State::Done);
         }
-        inner.totals.dead_lettered += dying.len() as u64;
+        inner.seldom.dead_lettered += dying.len() as u64;
         self.log_settled_in(&mut inner, group, context);
     }
 

@@ -7,13 +7,14 @@
 //! queue has a few hundred buckets at most, however far ahead messages are due.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
 use journal::{Group, Owner, Ticket};
 
 use crate::message::Message;
 use crate::queue::QueueContext;
 use crate::queue::arrival::{Arrival, Work};
+use crate::queue::rare::Empty;
 use crate::queue::{Dying, Gone, Inner, Lanes, Queue, Reason, State, Visit, settle};
 
 /// The shortest span is two to the power of this in milliseconds: 16 s.
@@ -69,6 +70,13 @@ pub(crate) struct Delays {
     pub(crate) closed: bool,
     /// A visit to move due messages has been asked for.
     pub(crate) asked: bool,
+}
+
+impl Empty for Delays {
+    fn empty() -> &'static Self {
+        static EMPTY: LazyLock<Delays> = LazyLock::new(Delays::default);
+        &EMPTY
+    }
 }
 
 /// How far a bucket has been looked through for due times.

@@ -265,7 +265,7 @@ impl Inner {
 
     /// True when its oldest message comes back again and again.
     fn goes_in_circles(&mut self) -> bool {
-        let totals = self.totals;
+        let totals = self.totals();
         let often = totals.redelivered >= LOOP_REDELIVERED && totals.redelivered > LOOP_SHARE * totals.acknowledged;
         let next = self.lanes.first_ready();
         let entries = [next.and_then(|seq| self.lanes.entry_of(seq)), self.lanes.oldest_out()];

@@ -336,7 +336,7 @@ impl Queue {
         }
         inner.lifetime.touch(visit.now);
         let Some(seq) = inner.lanes.first_ready() else {
-            inner.totals.fetched_empty += 1;
+            inner.seldom.fetched_empty += 1;
             self.conclude(inner, Show::Nothing, visit);
             return Ok(Fetched::Empty);
         };
@@ -360,12 +360,12 @@ impl Queue {
         let (past, returns, address) = (entry.past, entry.returns, entry.address);
         let message = inner.features.show_noted(seq, message);
         inner.totals.delivered += 1;
-        inner.totals.fetched += 1;
-        inner.totals.redelivered += u64::from(past.is_redelivered());
+        inner.seldom.fetched += 1;
+        inner.note_redelivered(past);
         inner.lanes.delivered(seq);
         match settling {
             Settling::Auto => {
-                inner.totals.fetched_auto += 1;
+                inner.seldom.fetched_auto += 1;
                 if let Some(address) = address {
                     inner.departures.settle(seq, address, settle::ACKNOWLEDGED);
                 }
@@ -381,6 +381,14 @@ impl Queue {
 }
 
 impl Inner {
+    /// Counts a delivery of an entry that may have been delivered before.
+    #[inline]
+    fn note_redelivered(&mut self, past: Past) {
+        if past.is_redelivered() {
+            self.seldom.redelivered += 1;
+        }
+    }
+
     /// Takes an entry out for a consumer, and returns its cost too. With `no_ack` the entry is
     /// done.
     pub(super) fn lend(&mut self, seq: u64, turn: Turn) -> Option<(Outgoing, usize)> {
@@ -409,7 +417,7 @@ impl Inner {
         }
         let cost = message.cost();
         self.totals.delivered += 1;
-        self.totals.redelivered += u64::from(past.is_redelivered());
+        self.note_redelivered(past);
         if no_ack {
             self.totals.delivered_auto += 1;
             if let Some(address) = address {

@@ -46,7 +46,7 @@ pub(crate) fn log_binding(
 
 pub(crate) fn read_binding(bytes: &[u8]) -> Result<Bound, Malformed> {
     let mut reader = Reader::new(bytes);
-    let bound = Bound { exchange: reader.varint()?, key: reader.text()?.to_owned(), arguments: reader.table()? };
+    let bound = Bound { exchange: reader.varint()?, key: reader.text()?.into(), arguments: reader.table()? };
     reader.end()?;
     Ok(bound)
 }

@@ -18,6 +18,7 @@ use crate::queue::filter::Views;
 use crate::queue::lane::Purged;
 use crate::queue::last_value::Values;
 use crate::queue::message_groups::Groups;
+use crate::queue::rare::Rare;
 use crate::queue::{
     Bucket, Consumer, Dues, EntryAnnotations, ExactlyOnce, Inner, Keyed, Lanes, MessageIdentity, Queue, QueueContext,
 };
@@ -43,7 +44,7 @@ pub(super) struct Features {
     /// When messages are due; of a bucket only.
     pub(super) dues: Option<Box<Dues>>,
     /// Deaths whose decision is logged and whose move waits for room.
-    pub(super) decided: BTreeMap<u64, Reason>,
+    pub(super) decided: Rare<BTreeMap<u64, Reason>>,
 }
 
 /// A new entry, as the features see it.
@@ -70,7 +71,7 @@ impl Features {
             exactly_once: None,
             dues: bucket
                 .map(|bucket| Box::new(if bucket.span.is_near(now) { Dues::sorted() } else { Dues::default() })),
-            decided: BTreeMap::new(),
+            decided: Rare::default(),
         }
     }
 
@@ -90,7 +91,9 @@ impl Features {
     pub(super) fn left(&mut self, number: u64, state: State) {
         if state == State::Done {
             self.ids.left(number);
-            self.decided.remove(&number);
+            if let Some(decided) = self.decided.made_mut() {
+                decided.remove(&number);
+            }
             if let Some(annotations) = &mut self.annotations {
                 annotations.left(number);
             }
@@ -139,7 +142,7 @@ impl Features {
         if let Some(dues) = &mut self.dues {
             dues.purged();
         }
-        self.decided.clear();
+        self.decided = Rare::default();
     }
 
     /// Their memory, in bytes.

@@ -4,7 +4,10 @@
 //! All are read from counters that the queue keeps anyway, so a list of queues looks at no message
 //! except each head.
 
+use std::sync::LazyLock;
+
 use crate::message::dialect::Field;
+use crate::queue::rare::Empty;
 use crate::queue::{Causes, Inner, Queue, QueueContext};
 use crate::value::seconds_of_ms;
 
@@ -36,6 +39,57 @@ pub struct QueueTotals {
     pub dead_lettered: u64,
     /// Those of them that were dropped, since their exchange or queue was not there.
     pub targetless: u64,
+}
+
+/// The totals that any queue counts.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) published: u64,
+    pub(crate) published_bytes: u64,
+    pub(crate) delivered: u64,
+    pub(crate) delivered_auto: u64,
+    pub(crate) acknowledged: u64,
+}
+
+/// Those that most queues do not, and the deaths.
+#[derive(Debug, Default)]
+pub(crate) struct Seldom {
+    /// By reason.
+    pub(crate) died: [u64; 4],
+    pub(super) fetched: u64,
+    pub(super) fetched_auto: u64,
+    pub(super) fetched_empty: u64,
+    pub(super) redelivered: u64,
+    pub(super) dead_lettered: u64,
+    pub(super) targetless: u64,
+}
+
+impl Empty for Seldom {
+    fn empty() -> &'static Self {
+        static EMPTY: LazyLock<Seldom> = LazyLock::new(Seldom::default);
+        &EMPTY
+    }
+}
+
+impl Inner {
+    /// Totals since start.
+    pub(crate) fn totals(&self) -> QueueTotals {
+        let Counts { published, published_bytes, delivered, delivered_auto, acknowledged } = self.totals;
+        let seldom = &*self.seldom;
+        QueueTotals {
+            published,
+            published_bytes,
+            delivered,
+            delivered_auto,
+            fetched: seldom.fetched,
+            fetched_auto: seldom.fetched_auto,
+            fetched_empty: seldom.fetched_empty,
+            redelivered: seldom.redelivered,
+            acknowledged,
+            dead_lettered: seldom.dead_lettered,
+            targetless: seldom.targetless,
+        }
+    }
 }
 
 impl QueueTotals {
@@ -98,7 +152,7 @@ impl QueueFigures {
 impl Queue {
     /// Messages that died here since the start.
     pub(crate) fn dead_lettered(&self, context: &QueueContext) -> u64 {
-        self.lock(context).totals.dead_lettered
+        self.lock(context).seldom.dead_lettered
     }
 
     /// The figures of this queue, which is locked. So many messages of it are not due.
@@ -111,7 +165,7 @@ impl Queue {
         let is_exclusive = inner.has_exclusive_consumer();
         let exclusive = if is_exclusive { consumers().find(|(consumer, _)| consumer.exclusive) } else { None };
         QueueFigures {
-            totals: inner.totals,
+            totals: inner.totals(),
             remembered: inner.remembered() as u64,
             persistent: inner.lanes.durable() as u64,
             ready_in_memory: (inner.ready() - inner.lanes.away()) as u64,

@@ -15,6 +15,7 @@ use crate::queue::delivery_mark::Mark;
 use crate::queue::entries::Entries;
 use crate::queue::lanes::{LaneNumber, first_of, lane_of};
 use crate::queue::page::{Memo, NOT_KNOWN, Page, SIZE, bit_of};
+use crate::queue::rare::Rare;
 use crate::queue::{Returns, Task};
 
 pub(super) use crate::queue::page::PLACE_COST;
@@ -58,7 +59,7 @@ pub(crate) struct Lane {
     pub(super) mark: Mark,
     /// The number of a message that was read only for its age, and when it expires, in milliseconds
     /// since 1970.
-    pub(super) peeked: Option<(u64, u64)>,
+    pub(super) peeked: Option<Box<(u64, u64)>>,
     fresh: Fresh,
 }
 
@@ -180,6 +181,7 @@ impl Lane {
         }
         (lane.ready, lane.away) = (lane.live, lane.live);
         lane.cursor = pages.front().map_or(next, |page| page.start());
+        let returns = if returns.is_empty() { Rare::default() } else { Rare::of(returns) };
         lane.paged.memo = Memo { mark, returns };
         lane.mark = Mark::starting_at(mark);
         lane.paged.indexed = indexed;
@@ -499,7 +501,7 @@ impl Lane {
     pub(crate) fn ageless_head(&mut self) -> Option<u64> {
         let head = self.first_ready()?;
         let unaged = self.pages.get(self.last_starting_by(head)?)?.is_unaged(head);
-        (unaged && self.peeked.is_none_or(|(seq, _)| seq != head)).then_some(head)
+        (unaged && self.peeked.as_ref().is_none_or(|peeked| peeked.0 != head)).then_some(head)
     }
 
     /// The page of the first ready entry.
@@ -515,9 +517,9 @@ impl Lane {
         let page = self.last_starting_by(head).map(|index| &self.pages[index]);
         let entry = page.and_then(|page| page.entries.get(usize::try_from(head.checked_sub(page.first)?).ok()?));
         let known = entry.map_or(NOT_KNOWN, |entry| entry.expires_at);
-        match self.peeked {
+        match self.peeked.as_deref() {
             _ if known != NOT_KNOWN => known,
-            Some((seq, expires_at)) if seq == head => expires_at,
+            Some((seq, expires_at)) if *seq == head => *expires_at,
             _ => u64::MAX,
         }
     }

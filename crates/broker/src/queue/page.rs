@@ -16,6 +16,7 @@ use crate::message::Message;
 use crate::queue::Returns;
 use crate::queue::bitmap::Bitmap;
 use crate::queue::entries::{CHUNK, Entries};
+use crate::queue::rare::Rare;
 
 /// Entries in a page.
 pub(super) const SIZE: usize = PAGE as usize;
@@ -235,7 +236,7 @@ pub(super) struct Memo {
     /// Every recovered entry below it counts as delivered before.
     pub(super) mark: u64,
     /// How often entries came back, where these are not in a hot page.
-    pub(super) returns: BTreeMap<u64, Returns>,
+    pub(super) returns: Rare<BTreeMap<u64, Returns>>,
 }
 
 /// See the module.
@@ -456,7 +457,7 @@ impl Page {
             entries.push(Entry {
                 address: Some(place.address),
                 length: place.length,
-                returns: memo.returns.remove(&seq).unwrap_or_default(),
+                returns: memo.returns.made_mut().and_then(|all| all.remove(&seq)).unwrap_or_default(),
                 expires_at: if self.timeless { u64::MAX } else { NOT_KNOWN },
                 past: match seq < memo.mark || has(&failed, bit) {
                     true => Past::Failed,

@@ -6,8 +6,8 @@
 //! read. Nothing is delivered past an entry that is away.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock};
 use std::task::Waker;
 
 use journal::{Address, Chunk, Reference};
@@ -18,6 +18,7 @@ use crate::queue::arrival::Work;
 use crate::queue::dispatch::Fetched;
 use crate::queue::enqueue::expires_at;
 use crate::queue::lane::{Away, Placed, Want};
+use crate::queue::rare::{Empty, Rare};
 use crate::queue::{Dying, Guard, Inner, Page, Queue, Show, State, Visit};
 
 /// Bytes of messages that are read together for their times of expiry.
@@ -92,10 +93,21 @@ impl Paging {
     pub(super) fn damage_text(&self) -> Option<&str> {
         self.damage.as_ref().map(|damage| damage.text.as_str())
     }
+}
 
+impl Empty for Paging {
+    fn empty() -> &'static Self {
+        static EMPTY: LazyLock<Paging> = LazyLock::new(Paging::default);
+        &EMPTY
+    }
+}
+
+impl Rare<Paging> {
     /// A read that failed is tried once more.
     pub(super) fn forget_damage(&mut self) {
-        self.damage = None;
+        if let Some(paging) = self.made_mut() {
+            paging.damage = None;
+        }
     }
 }
 
@@ -220,7 +232,7 @@ impl Queue {
         let mut inner = self.lock(context);
         let expires_at = expires_at(inner.arguments.message_ttl, message, message.published_at());
         if let Some(lane) = inner.lanes.of_mut(seq) {
-            lane.peeked = Some((seq, expires_at));
+            lane.peeked = Some(Box::new((seq, expires_at)));
         }
     }
 

@@ -218,7 +218,7 @@ pub(crate) fn binding_report(
         source: source.name.to_string(),
         destination,
         to_queue,
-        key: binding.key.clone(),
+        key: binding.key.to_string(),
         arguments: binding.arguments.clone(),
     })
 }

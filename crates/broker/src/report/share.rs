@@ -55,7 +55,7 @@ impl Broker {
                 share.consumers += inner.consumer_count() as u64;
                 share.ready += inner.ready() as u64;
                 share.unacked += inner.unsettled() as u64;
-                share += inner.totals;
+                share += inner.totals();
             }
         }
         for client in self.engine.clients.lock().values().filter(|client| client.user == user) {

@@ -34,8 +34,9 @@ impl Destination {
 pub(crate) struct Binding {
     /// Where it leads.
     pub(crate) destination: Destination,
-    /// The binding key. A headers or fanout exchange keeps it and does not use it.
-    pub(crate) key: String,
+    /// The binding key, shared with the matcher and with its destination. A headers or fanout
+    /// exchange keeps it and does not use it.
+    pub(crate) key: Arc<str>,
     /// The fields that a headers exchange matches. Other kinds keep them and do not use them.
     pub(crate) arguments: Table,
 }
@@ -227,7 +228,8 @@ impl Tally {
 pub(super) struct BindingIdentity(Box<[u8]>);
 
 impl Binding {
-    /// Bytes of memory, with its key and arguments, which are stored three times.
+    /// Bytes of memory, with its key and arguments. The key is stored twice, and counts once more
+    /// for what its place besides the index takes.
     pub(super) fn heap_bytes(&self) -> u64 {
         BINDING_COST + (3 * self.key.len() + 2 * self.arguments.heap_bytes()) as u64
     }

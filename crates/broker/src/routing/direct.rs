@@ -1,6 +1,8 @@
 //! Direct exchanges: a message goes to the bindings whose key equals its routing key, byte for
 //! byte.
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 
 use super::binding::Destination;
@@ -10,12 +12,12 @@ use super::targets::Targets;
 /// The destinations of each key. A key without destinations is not kept.
 #[derive(Default, Debug)]
 pub(super) struct Direct {
-    keys: HashMap<String, Targets>,
+    keys: HashMap<Arc<str>, Targets>,
 }
 
 impl Direct {
-    pub(super) fn add(&mut self, key: &str, destination: Destination) {
-        self.keys.entry_ref(key).or_default().add(destination);
+    pub(super) fn add(&mut self, key: &Arc<str>, destination: Destination) {
+        self.keys.entry(Arc::clone(key)).or_default().add(destination);
     }
 
     pub(super) fn remove(&mut self, key: &str, destination: Destination) {

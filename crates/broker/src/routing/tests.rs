@@ -20,7 +20,7 @@ fn bindings_of(kind: ExchangeKind) -> Bindings {
 
 fn binding(destination: Destination, key: &str, arguments: &[(&str, Value)]) -> Binding {
     let fields = arguments.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-    Binding { destination, key: key.to_owned(), arguments: Table(fields) }
+    Binding { destination, key: key.into(), arguments: Table(fields) }
 }
 
 fn to_queue(id: u64, key: &str) -> Binding {

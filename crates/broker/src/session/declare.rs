@@ -310,8 +310,8 @@ impl Client {
         destination: Destination,
         queue: Option<&Queue>,
     ) -> Result<Option<Change>, Error> {
-        let bound = Bound::new(source.id, &spec.key, &spec.arguments);
-        let binding = binding_of(destination, &bound.key, &bound.arguments);
+        let bound = Bound::new(source.id, spec.key.as_str(), &spec.arguments);
+        let binding = binding_of(destination, Arc::clone(&bound.key), &bound.arguments);
         let limit = self.engine.settings.limits.bindings;
         if !source.bindings.contains(&binding) {
             let what = format!("binding from exchange '{}'", spec.source);
@@ -335,7 +335,7 @@ impl Client {
             return Ok(());
         }
         self.authorize_binding(spec).inspect_err(|_| {
-            let binding = binding_of(Destination::Queue(queue.id), &spec.key, &spec.arguments);
+            let binding = binding_of(Destination::Queue(queue.id), spec.key.as_str(), &spec.arguments);
             let lost = vec![(spec.source.as_str().into(), binding, Arc::clone(queue))];
             self.engine.unbind_lost(&self.vhost, lost, &|client| client == self.shared.number);
         })
@@ -355,7 +355,7 @@ impl Client {
             Err(error) if error.kind == ErrorKind::NotFound => return Ok(self.settled_and(&tables)),
             Err(error) => return Err(error),
         };
-        let binding = binding_of(destination, &spec.key, &spec.arguments);
+        let binding = binding_of(destination, spec.key.as_str(), &spec.arguments);
         // The queue looks for it among all that it has.
         self.publisher.add_cost(CHANGE_ENTRIES + bound / STEPS_PER_ENTRY);
         match self.engine.unbind(&vhost, &mut tables, &spec.source, &binding) {

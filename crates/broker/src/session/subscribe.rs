@@ -324,7 +324,7 @@ pub(super) fn searches(
     let mut searches = Vec::new();
     for binding in bindings {
         let Some(source) = tables.exchange(&binding.source) else { continue };
-        let of_queue = binding_of(destination, &binding.key, &binding.arguments);
+        let of_queue = binding_of(destination, binding.key.as_str(), &binding.arguments);
         if wanted == RetainedWanted::OfNew && source.bindings.contains(&of_queue) {
             continue;
         }

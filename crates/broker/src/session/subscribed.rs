@@ -34,7 +34,7 @@ fn filters_of(tables: &Tables, queue: &Queue) -> Vec<SubscriptionFilter> {
     let of_exchange = |exchange: &Exchange| {
         let filter = |binding: &Binding| SubscriptionFilter {
             exchange: exchange.name.to_string(),
-            key: binding.key.clone(),
+            key: binding.key.to_string(),
             arguments: binding.arguments.clone(),
         };
         exchange.bindings.to(destination).map(filter).collect::<Vec<_>>()
@@ -86,7 +86,7 @@ impl Client {
             return Ok(Ticket::NONE);
         };
         let has = |binding: &BindingSpec| {
-            let of_queue = binding_of(Destination::Queue(queue.id), &binding.key, &binding.arguments);
+            let of_queue = binding_of(Destination::Queue(queue.id), binding.key.as_str(), &binding.arguments);
             tables.exchange(&binding.source).is_some_and(|exchange| exchange.bindings.contains(&of_queue))
         };
         let filters = filters_of(tables, &queue).len();

@@ -109,7 +109,9 @@ impl Lane {
             } else {
                 self.away -= live;
                 self.index_bytes -= page.cost();
-                self.paged.memo.returns.extract_if(page.start()..page.start() + PAGE, |_, _| true).for_each(drop);
+                if let Some(returns) = self.paged.memo.returns.made_mut() {
+                    returns.extract_if(page.start()..page.start() + PAGE, |_, _| true).for_each(drop);
+                }
                 purged.take_whole(page);
             }
             self.live -= live - page.live;
