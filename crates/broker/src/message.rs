@@ -87,7 +87,9 @@ impl Head<'_> {
     /// Adds the block of a message to `block`, which has room for it.
     #[inline]
     fn put(&self, front: Front, body: &[u8], block: &mut BytesMut) {
-        self.write(front, block);
+        let start = block.len();
+        block.resize(start + front.length, 0);
+        self.write(front, &mut &mut block[start..]);
         block.put_slice(body);
     }
 }
