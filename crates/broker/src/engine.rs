@@ -115,7 +115,7 @@ pub(crate) struct Engine {
     /// What queues use of it.
     pub(crate) context: QueueContext,
     pub(crate) catalog: Catalog,
-    pub(crate) authority: Authority,
+    pub(crate) authority: Arc<Authority>,
     pub(crate) ingress: Arc<Ingress>,
     pub(crate) alarms: Alarms,
     pub(crate) housekeeper: Arc<Housekeeper>,
@@ -170,7 +170,7 @@ pub(crate) enum Writing<'a> {
 pub(crate) struct EngineParts {
     pub(crate) journal: Journal,
     pub(crate) catalog: Catalog,
-    pub(crate) authority: Authority,
+    pub(crate) authority: Arc<Authority>,
     pub(crate) dialects: Dialects,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,

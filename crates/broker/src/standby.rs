@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::task::Waker;
 
+use auth::Authority;
 use journal::{
     Disk, Entry, Journal, LogEnd, Opened, Options, Owners, Receiving, ReceivingError, Reference, Refused, Ticket,
 };
@@ -88,6 +89,11 @@ impl Standby {
     /// See [`journal::Follower::horizon`].
     pub fn horizon(&self, file: u32) {
         self.journal.horizon(file);
+    }
+
+    /// The users and their rights, as the entries say so far.
+    pub fn authority(&self) -> Arc<Authority> {
+        self.followed.authority()
     }
 
     /// Whether an entry is durable here.

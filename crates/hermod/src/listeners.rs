@@ -12,6 +12,7 @@ use wire::Protocol;
 
 use crate::config::{Config, Listening, MissingAddress, Serves, Settings, TakenPort};
 use crate::exit::{Exit, Failure};
+use crate::log::START;
 use crate::machine;
 use crate::protocols::{OwnSettings, SERVED, ServedWeb};
 use crate::tls::{AllCertificates, Certificates};
@@ -146,6 +147,32 @@ fn for_http(
         pages,
         prefix: listening.prefix.clone(),
     }
+}
+
+/// The listeners of HTTP, for a node that follows another and serves no client. A port that is
+/// taken is only needed once it serves.
+pub(crate) fn for_standby(settings: &Settings, certificates: &AllCertificates) -> Vec<HttpListener> {
+    let nagle = if settings.listen.tcp.nodelay { Nagle::Off } else { Nagle::On };
+    let mut http = Vec::new();
+    for listening in &settings.listen.all {
+        let Serves::Http(pages) = listening.serves else { continue };
+        let tls = listening.tls.as_ref().and_then(|tls| certificates.of(tls));
+        if listening.tls.is_some() && tls.is_none() {
+            continue;
+        }
+        for address in &listening.addresses {
+            match Listener::bind(*address, nagle) {
+                Ok(listener) => {
+                    let (protocol, bound) = (&listening.protocol, listener.address().unwrap_or(*address));
+                    tracing::info!(target: START, "listening for {protocol} on {bound}: metrics, health and page of a standby");
+                    http.push(for_http(settings, listening, pages, listener, tls.clone()));
+                }
+                Err(error) if listening.missing == MissingAddress::Skipped && error.is_unavailable() => {}
+                Err(error) => tracing::warn!("{address} is not served: {error}"),
+            }
+        }
+    }
+    http
 }
 
 /// The pages that may open WebSockets.

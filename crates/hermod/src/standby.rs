@@ -5,12 +5,11 @@
 
 mod following;
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use management::{Promotion, RecentLog, StandbyHooks, StandbyServer};
+use management::{Hosts, Promotion, RecentLog, StandbyHooks, StandbyServer};
 use nodes::{Begins, Identity, Role, Standing, Token};
 
 use self::following::{Following, Follows, Order};
@@ -19,7 +18,8 @@ use crate::exit::{Exit, Failure};
 use crate::log::START;
 use crate::serve::{self, Begun};
 use crate::signals::{Ended, Signals};
-use crate::{data_dir, links, log, notify};
+use crate::tls::AllCertificates;
+use crate::{data_dir, links, listeners, log, machine, notify};
 
 /// What the command line says.
 pub(crate) struct Wanted {
@@ -58,11 +58,16 @@ pub(crate) fn run(
     let follows = prepare(&config.settings, &directory, wanted)?;
     let began = Instant::now();
     let following = Following::start(follows, &config.settings).map_err(|error| system(&error))?;
-    let server = watch(&config, &directory, &following)?;
+    let certificates = certificates(&config.settings);
+    let server = watch(&config, &directory, &following, &certificates)?;
     let (version, process, leader) = (env!("CARGO_PKG_VERSION"), std::process::id(), following.leader());
     tracing::info!(target: START, "Hermod {version}, process {process}: follows {leader}; it serves no clients");
     notify::ready(&format!("follows {}", following.leader()));
-    let ended = signals.wait(log::reopen, following.promoted());
+    let reload = || {
+        log::reopen();
+        certificates.reload();
+    };
+    let ended = signals.wait(reload, following.promoted());
     if let Ended::BySignal(signal) = ended {
         tracing::info!(target: START, "{signal}: stopping");
         notify::stopping("stopping");
@@ -72,7 +77,7 @@ pub(crate) fn run(
         log::settle();
         return Ok(());
     }
-    // The one that asked has its answer before the socket goes.
+    // The one that asked over the control socket has its answer before that goes.
     std::thread::sleep(std::time::Duration::from_millis(50));
     server.stop();
     let begins = Begins::Promoted;
@@ -82,6 +87,14 @@ pub(crate) fn run(
 
 fn system(error: &std::io::Error) -> Failure {
     Exit::System.because(format!("the operating system refuses a thread or a socket: {error}"))
+}
+
+/// The certificates of listeners. A node that follows goes on without them, and says so.
+fn certificates(settings: &Settings) -> AllCertificates {
+    AllCertificates::load(&settings.listen.all).unwrap_or_else(|failure| {
+        tracing::error!("HTTPS is not served, and this node could not be promoted: {}", failure.text);
+        AllCertificates::default()
+    })
 }
 
 /// Finds out which node this is, and which one it follows.
@@ -134,22 +147,14 @@ fn prepare(settings: &Settings, directory: &Path, wanted: &Wanted) -> Result<Fol
     Ok(Follows { data, leader, identity, me, standing, replace: wanted.replace })
 }
 
-/// Opens the control socket, and HTTP for probes at the ports that it has when it serves.
-fn watch(config: &Config, directory: &Path, following: &Following) -> Result<StandbyServer, Failure> {
-    let http = config.settings.listen.all.iter().filter(|listening| listening.is_plain_http());
-    let mut sockets = Vec::new();
-    for address in http.flat_map(|listening| &listening.addresses) {
-        match TcpListener::bind(address) {
-            Ok(socket) => {
-                if let Ok(bound) = socket.local_addr() {
-                    tracing::info!(target: START, "listening for http on {bound}: metrics and health of a standby");
-                }
-                sockets.push(socket);
-            }
-            Err(error) => tracing::warn!("{address} is not served: {error}"),
-        }
-    }
-    let (status, orders) = (following.shared(), following.shared());
+/// Opens the control socket, and HTTP at the ports that it has when it serves.
+fn watch(
+    config: &Config,
+    directory: &Path,
+    following: &Following,
+    certificates: &AllCertificates,
+) -> Result<StandbyServer, Failure> {
+    let (status, orders, users) = (following.shared(), following.shared(), following.shared());
     let hooks = StandbyHooks {
         status: Box::new(move || status.status()),
         promote: Box::new(move |promotion| {
@@ -158,8 +163,11 @@ fn watch(config: &Config, directory: &Path, following: &Following) -> Result<Sta
                 Promotion::Planned => Order::HandOver,
             })
         }),
+        authority: Box::new(move || users.authority()),
     };
     let control = data_dir::control_socket(&config.settings)?;
-    StandbyServer::start(sockets, cfg!(unix).then_some(control), hooks)
+    let http = listeners::for_standby(&config.settings, certificates);
+    let hosts = Hosts::new(&machine::name(), config.settings.http.hosts.clone());
+    StandbyServer::start(http, hosts, cfg!(unix).then_some(control), hooks)
         .map_err(|error| Exit::System.because(format!("{}: {error}", directory.display())))
 }

@@ -23,7 +23,7 @@ use crate::listing::{self, Collection, Rights};
 use crate::pool::Work;
 use crate::source::Source;
 pub(crate) use answer::{Answer, Failure, Refusal, created, done, shown, shown_text};
-pub(crate) use asker::{Asker, LogIn, session};
+pub(crate) use asker::{Asker, LogIn, credentials, identify, session};
 pub(crate) use document::{Document, Parameters, Words, number, read, truth, words_of};
 pub(crate) use page::{Shape, Wanted, rows};
 

@@ -32,6 +32,7 @@ mod reading;
 mod seen;
 mod sessions;
 mod shovels;
+pub(crate) mod standby;
 mod subscriptions;
 mod tasks;
 mod trouble;
@@ -44,11 +45,12 @@ use std::sync::Arc;
 use axum::Router;
 
 use crate::source::Source;
+pub(crate) use assets::router as assets;
 
 /// All pages.
 pub(crate) fn router() -> Router<Arc<Source>> {
     Router::new()
-        .merge(assets::router())
+        .merge(assets())
         .merge(login::router())
         .merge(elsewhere::router())
         .merge(overview::router())

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Query, State};
-use axum::http::header::{self, HeaderName};
+use axum::http::header;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
 use axum::response::{IntoResponse, Response as Answer};
@@ -15,11 +15,11 @@ use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 
 use crate::api::{Asker, Failure};
+use crate::checks::{Checks, tell_browsers};
 use crate::console;
 use crate::control;
 use crate::detailed::{self, Asked};
 use crate::exposition::EXPOSITION;
-use crate::foreign::acts_for_another_site;
 use crate::front;
 use crate::hosts::Hosts;
 use crate::http_listener::Pages;
@@ -28,31 +28,17 @@ use crate::memory::Memory;
 use crate::metrics::{self, Origin};
 use crate::native;
 use crate::per_queue::{self, Reader};
-use crate::prefix::Prefix;
 use crate::process::Process;
 use crate::resources;
 use crate::source::{Source, alarms};
 use crate::standby;
 use crate::visit::{Carried, Visit};
 
-/// Headers of all answers that do not set them: browsers may not cache a page, guess its type, run
-/// scripts in it or show it in a frame.
-const SAID: [(HeaderName, HeaderValue); 3] = [
-    (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-    (
-        header::CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static("default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
-    ),
-];
 /// The parameters of a request; a name may be there several times.
 type Pairs = Vec<(String, String)>;
 
 /// Paths that may be asked for in a reserved place.
 const HEALTH: [&str; 2] = ["/health/", "/api/health/checks/"];
-
-/// What a listener for observation answers.
-const OBSERVED: [&str; 2] = ["/metrics", "/health/"];
 
 /// Who may read the figures of each queue. They contain its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,90 +52,50 @@ pub enum PerObject {
 /// All paths, and the checks before them.
 #[derive(Clone)]
 pub(crate) struct Paths {
-    hosts: Arc<Hosts>,
+    checks: Checks,
     service: TowerToHyperService<Router>,
-    pages: Pages,
-    prefix: Prefix,
 }
 
 impl Paths {
     pub(crate) fn new(source: &Arc<Source>, hosts: Arc<Hosts>, per_object: PerObject) -> Self {
         let service = TowerToHyperService::new(router(Arc::clone(source), per_object));
-        Self { hosts, service, pages: Pages::All, prefix: Prefix::default() }
+        Self { checks: Checks::new(hosts), service }
     }
 
     /// The same paths as one listener answers them.
     pub(crate) fn at(&self, pages: Pages, prefix: &str) -> Self {
-        Self { pages, prefix: Prefix::new(prefix), ..self.clone() }
+        Self { checks: self.checks.at(pages, prefix), ..self.clone() }
     }
 
     /// Answers a request. The bytes of the answer are charged; if the budget has no room for them,
     /// the request is refused.
     pub(crate) async fn answer(&self, visit: Visit, mut request: Request<Incoming>) -> Response<Carried> {
-        let within = self.prefix.within(request.uri());
-        let is_below = within.is_some();
-        *request.uri_mut() = within.unwrap_or_default();
-        let answer = match self.refusal(&visit, &request) {
+        let refused = self.checks.refusal(&mut request, visit.peer().ip());
+        let answer = match refused.or_else(|| unkept(&visit, request.uri().path())) {
             Some(refusal) => refusal.into_response(),
-            None if !is_below => absent(OUTSIDE).into_response(),
-            None if !self.answers(request.uri().path()) => absent(NOT_OBSERVED).into_response(),
             None => {
                 request.extensions_mut().insert(visit.clone());
-                request.extensions_mut().insert(self.prefix.clone());
+                request.extensions_mut().insert(self.checks.prefix().clone());
                 self.service.call(request).await.unwrap_or_else(|never| match never {})
             }
         };
-        let answer = self.prefix.before(answer).await;
+        let answer = self.checks.prefix().before(answer).await;
         let is_charged = visit.charge_body(answer.body()).is_ok();
         let mut answer = if is_charged { answer } else { Failure::busy().into_response() };
-        for (name, value) in SAID {
-            answer.headers_mut().entry(name).or_insert(value);
-        }
+        tell_browsers(&mut answer);
         if visit.is_kept() {
             answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         answer.map(|body| visit.carry(body))
     }
-
-    /// Whether this listener answers a path, if it exists.
-    fn answers(&self, path: &str) -> bool {
-        self.pages == Pages::All || OBSERVED.iter().any(|prefix| path.starts_with(prefix))
-    }
-
-    /// Why a request reaches none of the paths.
-    fn refusal<B>(&self, visit: &Visit, request: &Request<B>) -> Option<Failure> {
-        let (headers, path) = (request.headers(), request.uri().path());
-        if headers.get_all(header::HOST).iter().count() > 1 {
-            return Some(Failure::bad_request("there is more than one header Host"));
-        }
-        let header = headers.get(header::HOST).map(|value| value.to_str().unwrap_or_default());
-        let line = request.uri().authority().map(|authority| authority.as_str());
-        if let Some(host) = header.into_iter().chain(line).find(|host| !self.hosts.admits(host, visit.peer().ip())) {
-            let host: String = host.chars().take(100).collect();
-            let reason = format!(
-                "'{host}' is no name of this server: call it by its address, as localhost or by the machine's name, or add the name \
-                 to http.hosts"
-            );
-            return Some(Failure::new(StatusCode::MISDIRECTED_REQUEST, "misdirected_request", reason));
-        }
-        if acts_for_another_site(request.method(), path, headers) {
-            let reason =
-                "a page of another site may not act here: headers Origin and Sec-Fetch-Site say that it is one";
-            return Some(Failure::new(StatusCode::FORBIDDEN, "cross_site_request", reason));
-        }
-        (visit.is_kept() && !HEALTH.iter().any(|prefix| path.starts_with(prefix))).then(|| {
-            let reason = "connections are as many as there may be: the last places are for health checks";
-            Failure::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
-        })
-    }
 }
 
-/// Why a path is not there on this listener.
-const OUTSIDE: &str = "the paths of this listener have a prefix: its path_prefix";
-const NOT_OBSERVED: &str = "this listener answers /metrics and /health alone";
-
-fn absent(reason: &'static str) -> Failure {
-    Failure::new(StatusCode::NOT_FOUND, "not_found", reason)
+/// Why a request in a reserved place is not answered.
+fn unkept(visit: &Visit, path: &str) -> Option<Failure> {
+    (visit.is_kept() && !HEALTH.iter().any(|prefix| path.starts_with(prefix))).then(|| {
+        let reason = "connections are as many as there may be: the last places are for health checks";
+        Failure::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
+    })
 }
 
 fn router(source: Arc<Source>, per_object: PerObject) -> Router {

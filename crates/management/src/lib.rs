@@ -8,6 +8,7 @@ mod api;
 mod audit;
 mod budget;
 mod change;
+mod checks;
 mod console;
 pub mod control;
 mod cookies;
@@ -80,5 +81,5 @@ pub use resources::{
 };
 pub use server::{Endpoints, Management};
 pub use source::{Encoding, Source};
-pub use standby::{StandbyHooks, StandbyServer};
+pub use standby::{StandbyHooks, StandbyServer, lost_at_most};
 pub use watch::Watch;

@@ -4,6 +4,7 @@
 //! One table has all operations. Routes and the OpenAPI document are made from it, and from the
 //! tables of fields that rows are made from. So the document says what is answered.
 
+mod cluster;
 mod field;
 mod guard;
 mod list;
@@ -21,6 +22,9 @@ use axum::routing::{any, get};
 use crate::api::{Failure, Routes, shown};
 use crate::source::Source;
 use operations::OPERATIONS;
+
+pub(crate) use cluster::{ClusterRow, PromotionRow};
+pub(crate) use guard::problem;
 
 /// Where all paths of this API begin.
 const PREFIX: &str = "/hermod/v1";

@@ -32,6 +32,24 @@ pub(crate) fn lasting(milliseconds: u64) -> String {
     if milliseconds < 1000 { format!("{milliseconds} ms") } else { span(Duration::from_millis(milliseconds)) }
 }
 
+/// Bytes in powers of 1024: `640 B`, `1.5 MiB`, `12 GiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB"];
+    let Some(unit) = (0..units.len()).rev().find(|unit| bytes >> (10 * (unit + 1)) > 0) else {
+        return format!("{bytes} B");
+    };
+    let tenths = u128::from(bytes) * 10 >> (10 * (unit + 1));
+    match (tenths / 10, tenths % 10) {
+        (whole, rest) if whole < 10 && rest > 0 => format!("{whole}.{rest} {}", units[unit]),
+        (whole, _) => format!("{whole} {}", units[unit]),
+    }
+}
+
+/// Milliseconds as seconds: `1.250 s`.
+pub(crate) fn seconds(milliseconds: u64) -> String {
+    format!("{}.{:03} s", milliseconds / 1000, milliseconds % 1000)
+}
+
 /// `1 queue`, `2 queues`.
 pub(crate) fn several(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(number), if number == 1 { one } else { many })
@@ -48,6 +66,18 @@ mod tests {
         {
             assert_eq!(span(Duration::from_secs(seconds)), text);
         }
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1 KiB"),
+            (1536, "1.5 KiB"),
+            (10 << 20, "10 MiB"),
+            ((3 << 30) + (300 << 20), "3.2 GiB"),
+            (u64::MAX, "16777215 TiB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+        assert_eq!(seconds(1_050), "1.050 s");
         assert_eq!(several(1, "queue", "queues"), "1 queue");
         assert_eq!(several(0, "queue", "queues"), "0 queues");
     }

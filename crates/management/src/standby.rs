@@ -1,30 +1,59 @@
 //! What a node that follows another says of itself: over the control socket, and over HTTP to
-//! probes and Prometheus. It serves nothing else, and needs no broker.
+//! probes, to Prometheus and to operators, who can have it serve from now on. It needs no broker.
 //!
-//! Invariant: connections are bounded in number and in time, as those to a broker are.
+//! Invariants: connections are bounded in number and in time, as those to a broker are. Only an
+//! administrator among the users that it has from the leader promotes it over HTTP.
+
+mod entrance;
+mod figures;
+mod page;
+mod promotion;
 
 use std::io;
-use std::net::TcpListener;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use auth::Authority;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
 use axum::http::{Request as HttpRequest, Response, StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
 
+use crate::api::Failure;
+use crate::checks::{Checks, tell_browsers};
 use crate::control::{Answer, Request};
-use crate::exposition::Exposition;
-use crate::report::{ClusterStatus, FollowerRow, Promotion, StandbyRow};
+use crate::hosts::Hosts;
+use crate::http_listener::{Handshake, HttpListener, Introduce};
+use crate::report::{Promotion, StandbyRow};
+use crate::sessions::Sessions;
+use crate::visit::Transport;
+
+use self::entrance::Peer;
+pub(crate) use self::figures::of_cluster;
+pub use self::promotion::lost_at_most;
 
 /// Most HTTP connections at one time.
 const MOST: usize = 32;
-/// How long the head of a request may take, and a whole connection.
+/// How long the head of a request may take, and a connection on which nothing is answered.
 const PATIENCE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(60));
+/// How long answers may take to be read, when the node is promoted or stops.
+const LAST: Duration = Duration::from_secs(1);
 
 /// What the node does that is asked.
 pub struct StandbyHooks {
@@ -32,6 +61,8 @@ pub struct StandbyHooks {
     pub status: Box<dyn Fn() -> StandbyRow + Send + Sync>,
     /// Promotes it. Waits until it is, or can't be: an error is a text for the operator.
     pub promote: Box<dyn Fn(Promotion) -> Result<String, String> + Send + Sync>,
+    /// The users that it has from the leader; none before there is a whole copy.
+    pub authority: Box<dyn Fn() -> Option<Arc<Authority>> + Send + Sync>,
 }
 
 impl StandbyHooks {
@@ -55,6 +86,16 @@ impl StandbyHooks {
     }
 }
 
+/// What requests over HTTP are answered from.
+pub(crate) struct Node {
+    hooks: StandbyHooks,
+    /// Who is logged in to the page.
+    sessions: Sessions,
+}
+
+/// What every route gets.
+type Shared = State<Arc<Node>>;
+
 /// The server while the node follows.
 pub struct StandbyServer {
     stop: watch::Sender<bool>,
@@ -63,38 +104,53 @@ pub struct StandbyServer {
 }
 
 impl StandbyServer {
-    /// Serves on these bound sockets, and at the control socket, if there is one.
+    /// Serves at these listeners, which go by these names, and at the control socket, if there is
+    /// one.
     ///
     /// # Errors
     /// When a thread or the control socket is not to be had.
-    pub fn start(http: Vec<TcpListener>, control: Option<PathBuf>, hooks: StandbyHooks) -> io::Result<Self> {
-        let hooks = Arc::new(hooks);
+    pub fn start(
+        http: Vec<HttpListener>,
+        hosts: Hosts,
+        control: Option<PathBuf>,
+        hooks: StandbyHooks,
+    ) -> io::Result<Self> {
+        let node = Arc::new(Node { hooks, sessions: Sessions::default() });
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_io().enable_time().max_blocking_threads(8).build()?;
         let inside = runtime.enter();
         let room = Arc::new(Semaphore::new(MOST));
-        for socket in http {
+        let (stop, stopped) = watch::channel(false);
+        let (router, checks) = (router(&node), Checks::new(Arc::new(hosts)));
+        for HttpListener { socket, tls, introduce, pages, prefix, .. } in http {
             socket.set_nonblocking(true)?;
             let listener = tokio::net::TcpListener::from_std(socket)?;
-            drop(runtime.spawn(accept(listener, Arc::clone(&room), Arc::clone(&hooks))));
+            let (service, checks) = (TowerToHyperService::new(router.clone()), checks.at(pages, &prefix));
+            let serving = Serving { service, checks, tls, introduce, stopped: stopped.clone() };
+            drop(runtime.spawn(serving.accept(listener, Arc::clone(&room))));
         }
         #[cfg(unix)]
         if let Some(path) = &control {
             let listener = crate::control::bind(path)?;
-            let asked = Arc::clone(&hooks);
-            drop(runtime.spawn(crate::control::serve_by(listener, Arc::new(move |request| asked.answer(request)))));
+            let asked = Arc::clone(&node);
+            let answer = Arc::new(move |request: &Request| asked.hooks.answer(request));
+            drop(runtime.spawn(crate::control::serve_by(listener, answer)));
         }
         drop(inside);
-        let (stop, mut stopped) = watch::channel(false);
+        let mut stopped = stopped;
         let thread = std::thread::Builder::new().name("hermod-standby".to_owned());
         let thread = thread.spawn(move || {
-            let _ = runtime.block_on(stopped.wait_for(|stop| *stop));
-            runtime.shutdown_timeout(Duration::from_secs(1));
+            runtime.block_on(async {
+                let _ = stopped.wait_for(|stop| *stop).await;
+                // All of the room is free again when the last connection has ended.
+                let _ = tokio::time::timeout(LAST, room.acquire_many(MOST as u32)).await;
+            });
+            runtime.shutdown_timeout(LAST);
         })?;
         Ok(Self { stop, thread: Some(thread), control })
     }
 
-    /// Stops serving, and removes the control socket.
+    /// Stops serving once requests under way are answered, and removes the control socket.
     pub fn stop(mut self) {
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
@@ -106,187 +162,308 @@ impl StandbyServer {
     }
 }
 
-async fn accept(listener: tokio::net::TcpListener, room: Arc<Semaphore>, hooks: Arc<StandbyHooks>) {
-    loop {
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
-        let Ok((socket, _)) = listener.accept().await else {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
+/// What serves one listener.
+#[derive(Clone)]
+struct Serving {
+    service: TowerToHyperService<Router>,
+    checks: Checks,
+    tls: Option<Handshake>,
+    introduce: Option<Arc<Introduce>>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Serving {
+    async fn accept(mut self, listener: tokio::net::TcpListener, room: Arc<Semaphore>) {
+        loop {
+            let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+            let accepted = tokio::select! {
+                _ = self.stopped.wait_for(|stop| *stop) => return,
+                accepted = listener.accept() => accepted,
+            };
+            let Ok((socket, peer)) = accepted else {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            let serving = self.clone();
+            drop(tokio::spawn(async move {
+                serving.converse(socket, peer).await;
+                drop(permit);
+            }));
+        }
+    }
+
+    async fn converse(self, socket: TcpStream, peer: SocketAddr) {
+        let introduced = match &self.introduce {
+            None => Ok((socket, peer)),
+            Some(introduce) => tokio::time::timeout(PATIENCE.0, introduce(socket, peer))
+                .await
+                .unwrap_or_else(|_| Err("the header of its proxy took too long".to_owned())),
         };
-        let hooks = Arc::clone(&hooks);
-        drop(tokio::spawn(async move {
-            let service = service_fn(|request: HttpRequest<Incoming>| {
-                let answer = answer(&hooks, request.uri().path());
-                async move { Ok::<_, std::convert::Infallible>(answer) }
-            });
-            let serving = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(PATIENCE.0)
-                .serve_connection(TokioIo::new(socket), service);
-            let _ = tokio::time::timeout(PATIENCE.1, serving).await;
-            drop(permit);
-        }));
+        let (socket, peer) = match introduced {
+            Ok(introduced) => introduced,
+            Err(why) => return tracing::warn!(%peer, "HTTP connection refused: {why}"),
+        };
+        let Some(Handshake { config, patience }) = self.tls.clone() else {
+            return self.answer(socket, Peer { address: peer, transport: Transport::Plain }).await;
+        };
+        match tokio::time::timeout(patience, TlsAcceptor::from(config()).accept(socket)).await {
+            Ok(Ok(stream)) => self.answer(stream, Peer { address: peer, transport: Transport::Tls }).await,
+            Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
+            Err(_) => tracing::debug!(%peer, "TLS handshake took too long"),
+        }
+    }
+
+    /// Answers requests one after the other, until the peer ends or the node does not follow any
+    /// more. A promotion may take long.
+    async fn answer(self, stream: impl AsyncRead + AsyncWrite + Unpin, peer: Peer) {
+        let mut stopped = self.stopped.clone();
+        let busy = AtomicUsize::new(0);
+        let service = service_fn(|request: HttpRequest<Incoming>| {
+            let (serving, busy) = (&self, &busy);
+            async move {
+                busy.fetch_add(1, Ordering::Relaxed);
+                let answer = answer(&serving.service, &serving.checks, request, peer).await;
+                busy.fetch_sub(1, Ordering::Relaxed);
+                Ok::<_, std::convert::Infallible>(answer)
+            }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(PATIENCE.0)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut connection = pin!(connection);
+        let mut is_last = false;
+        loop {
+            tokio::select! {
+                _ = connection.as_mut() => return,
+                () = tokio::time::sleep(PATIENCE.1) => {
+                    if busy.load(Ordering::Relaxed) == 0 {
+                        return;
+                    }
+                }
+                _ = stopped.wait_for(|stop| *stop), if !is_last => {
+                    is_last = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+            }
+        }
     }
 }
 
-/// The answer at a path.
-fn answer(hooks: &StandbyHooks, path: &str) -> Response<String> {
-    let row = (hooks.status)();
-    let (status, kind, text) = match path {
-        "/health/live" => (StatusCode::OK, "text/plain", "alive\n".to_owned()),
-        "/health/ready" | "/health/writable" => {
-            let text = format!("{} follows {} and serves no clients\n", row.node, row.leader);
-            (StatusCode::SERVICE_UNAVAILABLE, "text/plain", text)
-        }
-        "/metrics" => (StatusCode::OK, "text/plain; version=0.0.4", metrics(&row)),
-        "/hermod/v1/standby" => (StatusCode::OK, "application/json", serde_json::to_string(&row).unwrap_or_default()),
-        _ => {
-            let text = "This node follows another one. There are /hermod/v1/standby, /metrics, /health/live, /health/ready \
-                        and /health/writable.\n";
-            (StatusCode::NOT_FOUND, "text/plain", text.to_owned())
-        }
-    };
-    let mut response = Response::new(text);
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
-    response
-}
-
-/// The figures of a node that serves, and of those that follow it, for Prometheus.
-pub(crate) fn of_cluster(cluster: &ClusterStatus) -> String {
-    let mut out = Exposition::default();
-    let (rows, waited) = (&cluster.followers, cluster.confirms_waited_ms as f64 / 1000.0);
-    let alone = u8::from(cluster.confirms == "alone");
-    out.gauge("hermod_confirms_alone", "Whether confirms rest on this node alone, although they should not", alone);
-    let about = "How long the oldest confirm has waited for a node that follows";
-    out.gauge("hermod_confirms_waiting_seconds", about, waited);
-    let connected = rows.iter().filter(|row| row.state != "away").count();
-    out.gauge("hermod_followers", "Nodes that follow this one and are connected", connected);
-    for (name, help, value) in [
-        ("hermod_follower_kept_bytes", "Bytes of the log that are kept for it", 3),
-        ("hermod_follower_lag_entries", "Entries that are flushed here and not there, at most", 0),
-        ("hermod_follower_lag_bytes", "Bytes that are flushed here and were not sent, at most", 1),
-        ("hermod_follower_lag_seconds", "All that was flushed here so long ago is flushed there", 2),
-    ] {
-        out.family(name, "gauge", help);
-        // While a copy is on its way, the lag says nothing; of one that is away, entries are not
-        // counted.
-        let shown = |row: &&FollowerRow| match row.state.as_str() {
-            "copying" => value == 3,
-            "away" => value != 0,
-            _ => true,
-        };
-        for row in rows.iter().filter(shown) {
-            let seconds = (row.lag_ms as f64 / 1000.0).to_string();
-            let figures = [row.lag_entries.to_string(), row.lag_bytes.to_string(), seconds, row.kept_bytes.to_string()];
-            out.sample(name, &[("name", &row.name), ("node", &row.node)], &figures[value]);
-        }
-    }
-    out.into_text()
-}
-
-/// Its figures, for Prometheus.
-fn metrics(row: &StandbyRow) -> String {
-    let seconds = |ms: Option<u64>| ms.map_or(f64::NAN, |ms| ms as f64 / 1000.0);
-    let figures = [
-        (
-            "hermod_standby_following",
-            "Whether entries of the leader come.",
-            f64::from(u8::from(row.state == "following")),
-        ),
-        (
-            "hermod_standby_whole",
-            "Whether there is a whole copy, which could be promoted.",
-            f64::from(u8::from(row.whole)),
-        ),
-        ("hermod_standby_lag_entries", "Entries that the leader had flushed and not sent.", row.lag_entries as f64),
-        ("hermod_standby_lag_bytes", "The bytes of these.", row.lag_bytes as f64),
-        ("hermod_standby_lag_seconds", "All that the leader had flushed so long ago is here.", seconds(row.lag_ms)),
-        ("hermod_standby_heard_seconds", "Time since the leader was heard.", seconds(row.heard_ms)),
-        ("hermod_standby_term", "How often a node of the cluster was promoted.", row.term as f64),
-        ("hermod_standby_copied_bytes", "Bytes of the copy that came.", row.copied_bytes as f64),
-        ("hermod_standby_copy_bytes", "Size of the copy.", row.copy_bytes as f64),
-    ];
-    let totals = [
-        ("hermod_standby_entries_total", "Entries taken.", row.entries as f64),
-        ("hermod_standby_copies_total", "Copies begun.", row.copies as f64),
-    ];
-    let of = |kind: &'static str| {
-        move |(name, help, value): (&str, &str, f64)| {
-            let value = if value.is_nan() { "NaN".to_owned() } else { value.to_string() };
-            format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n")
+/// The answer to a request of this peer.
+async fn answer<B>(
+    service: &TowerToHyperService<Router>,
+    checks: &Checks,
+    mut request: HttpRequest<B>,
+    peer: Peer,
+) -> Response<Body>
+where
+    B: axum::body::HttpBody<Data = axum::body::Bytes> + Send + 'static,
+    B::Error: Into<axum::BoxError>,
+{
+    let answer = match checks.refusal(&mut request, peer.address.ip()) {
+        Some(refusal) => refusal.into_response(),
+        None => {
+            request.extensions_mut().insert(peer);
+            service.call(request).await.unwrap_or_else(|never| match never {})
         }
     };
-    figures.into_iter().map(of("gauge")).chain(totals.into_iter().map(of("counter"))).collect()
+    let mut answer = checks.prefix().before(answer).await;
+    tell_browsers(&mut answer);
+    answer
+}
+
+/// All paths.
+fn router(node: &Arc<Node>) -> Router {
+    Router::new()
+        .route("/health/live", get(async || "alive\n"))
+        .route("/health/ready", get(unready))
+        .route("/health/writable", get(unready))
+        .route("/metrics", get(metrics))
+        .route("/hermod/v1/standby", get(async |State(node): Shared| axum::Json((node.hooks.status)())))
+        .merge(promotion::routes())
+        .merge(page::routes())
+        .fallback(nothing)
+        .with_state(Arc::clone(node))
+}
+
+async fn unready(State(node): Shared) -> impl IntoResponse {
+    let row = (node.hooks.status)();
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{} follows {} and serves no clients\n", row.node, row.leader))
+}
+
+async fn metrics(State(node): Shared) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], figures::metrics(&(node.hooks.status)()))
+}
+
+async fn nothing() -> impl IntoResponse {
+    let text = "This node follows another one. There are / (a page, with the promotion), /hermod/v1/cluster, \
+                /hermod/v1/standby, /metrics, /health/live, /health/ready and /health/writable.\n";
+    (StatusCode::NOT_FOUND, text)
+}
+
+/// No user can log in yet.
+fn without_users() -> Failure {
+    let reason = "this node knows no users yet: they come with the copy of its leader";
+    Failure::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use auth::{AuthoritySettings, Cost, PasswordHash, Tags, User};
 
-    fn hooks() -> StandbyHooks {
-        let row =
-            StandbyRow { node: "b".into(), leader: "a:1".into(), state: "following".into(), ..Default::default() };
-        StandbyHooks { status: Box::new(move || row.clone()), promote: Box::new(|_| Err("not now".to_owned())) }
+    use super::*;
+    use crate::hosts::Names;
+
+    const ADA: &str = "Basic YWRhOm9uZQ==";
+    const BOB: &str = "Basic Ym9iOm9uZQ==";
+
+    /// A node that has a whole copy or none, with the administrator ada and the monitoring bob.
+    fn node(state: &'static str) -> TowerToHyperService<Router> {
+        let whole = state == "following";
+        let row = StandbyRow {
+            node: "b".into(),
+            leader: "a:1".into(),
+            state: state.into(),
+            lag_entries: 7,
+            lag_bytes: 1536,
+            lag_ms: Some(1250),
+            whole,
+            ..StandbyRow::default()
+        };
+        let authority = Arc::new(Authority::new(AuthoritySettings::new([7; 32])).unwrap());
+        let hash = PasswordHash::create(b"one", [1; 16], Cost::default()).unwrap();
+        for (name, tag) in [("ada", "administrator"), ("bob", "monitoring")] {
+            let tags = Tags::new([tag]);
+            authority.put(User { tags, ..User::new(name, Some(hash.clone())) }).unwrap();
+        }
+        let hooks = StandbyHooks {
+            status: Box::new(move || row.clone()),
+            promote: Box::new(|promotion| match promotion {
+                Promotion::Planned => Ok("it serves from now on".to_owned()),
+                Promotion::Now => Err("not now".to_owned()),
+            }),
+            authority: Box::new(move || whole.then(|| Arc::clone(&authority))),
+        };
+        TowerToHyperService::new(router(&Arc::new(Node { hooks, sessions: Sessions::default() })))
     }
 
-    #[test]
-    fn probes_learn_that_a_standby_lives_and_serves_no_client() {
+    /// The status, the cookie or the way on, and the body.
+    async fn ask(
+        node: &TowerToHyperService<Router>,
+        (method, path): (&str, &str),
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> (u16, String, String) {
+        let checks = Checks::new(Arc::new(Hosts::new("b", Names::Unset)));
+        let mut request = HttpRequest::builder().method(method).uri(path).header("host", "localhost");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let peer = Peer { address: "127.0.0.1:9".parse().unwrap(), transport: Transport::Plain };
+        let answer = answer(node, &checks, request.body(Body::from(body.to_owned())).unwrap(), peer).await;
+        let said = |name| answer.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+        let on = said(header::SET_COOKIE).or_else(|| said(header::LOCATION)).unwrap_or_default();
+        let status = answer.status().as_u16();
+        let bytes = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+        (status, on, String::from_utf8(bytes.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn probes_learn_that_a_standby_lives_and_serves_no_client() {
+        let node = node("following");
         for (path, code, words) in [
             ("/health/live", 200, "alive"),
             ("/health/ready", 503, "b follows a:1"),
             ("/health/writable", 503, "b follows a:1"),
             ("/metrics", 200, "\nhermod_standby_following 1\n"),
-            ("/metrics", 200, "\nhermod_standby_lag_seconds NaN\n"),
+            ("/metrics", 200, "\nhermod_standby_heard_seconds NaN\n"),
             ("/hermod/v1/standby", 200, r#""state":"following""#),
             ("/api/overview", 404, "follows another one"),
+            ("/", 200, "It follows its leader."),
+            ("/", 200, "Log in to promote"),
+            ("/login", 200, "those of the leader"),
         ] {
-            let answer = answer(&hooks(), path);
-            assert_eq!(answer.status().as_u16(), code, "{path}");
-            assert!(answer.body().contains(words), "{path}: {}", answer.body());
+            let (status, _, body) = ask(&node, ("GET", path), &[], "").await;
+            assert_eq!(status, code, "{path}");
+            assert!(body.contains(words), "{path}: {body}");
         }
+        let (status, ..) = ask(&node, ("GET", "/"), &[("host", "evil.example")], "").await;
+        assert_eq!(status, 400, "two names");
     }
 
-    #[test]
-    fn followers_are_shown_with_their_lag_once_they_follow() {
-        let row = FollowerRow {
-            name: "b".into(),
-            node: "7".into(),
-            state: "copying".into(),
-            lag_ms: 1500,
-            kept_bytes: 7000,
-            ..Default::default()
+    #[tokio::test]
+    async fn only_an_administrator_promotes_and_is_told_what_is_lost_before() {
+        let (follows, copies) = (node("following"), node("copying"));
+        let path = "/hermod/v1/cluster/promote";
+        let (ada, bob) = (("authorization", ADA), ("authorization", BOB));
+        let (planned, accepts) = (r#"{"planned": true}"#, r#"{"accept_loss": true}"#);
+        for (node, headers, document, code, words) in [
+            (&follows, &[][..], planned, 401, "Login failed"),
+            (&follows, &[("authorization", "Basic YWRhOnR3bw==")], planned, 401, "Login failed"),
+            (&follows, &[bob], planned, 403, "not authorised"),
+            (&follows, &[ada], "", 409, "7 entries (1.5 KiB) were known to be missing"),
+            (&follows, &[ada], r#"{"planned": false}"#, 409, r#"\"accept_loss\": true"#),
+            (&follows, &[ada], r#"{"planned": true, "accept_loss": true}"#, 400, "leave accept_loss out"),
+            (&follows, &[ada], r#"{"plan": true}"#, 400, "unknown field"),
+            (&follows, &[ada], accepts, 409, "not now"),
+            (&follows, &[ada, ("sec-fetch-site", "cross-site")], planned, 403, "another site"),
+            (&follows, &[ada, ("origin", "http://evil.example")], planned, 403, "another site"),
+            (&follows, &[ada], planned, 200, "it serves from now on"),
+            (&copies, &[ada], planned, 503, "no users yet"),
+        ] {
+            let (status, _, body) = ask(node, ("POST", path), headers, document).await;
+            assert!(status == code && body.contains(words), "{document} {headers:?}: {status} {body}");
+        }
+        let (status, _, body) = ask(&follows, ("GET", "/hermod/v1/cluster"), &[bob], "").await;
+        assert!(status == 200 && body.contains(r#""role":"standby""#) && body.contains(r#""lag_entries":7"#), "{body}");
+        assert_eq!(ask(&follows, ("GET", "/hermod/v1/cluster"), &[], "").await.0, 401);
+    }
+
+    #[tokio::test]
+    async fn the_page_asks_before_it_promotes() {
+        let node = node("following");
+        let form = ("content-type", "application/x-www-form-urlencoded");
+        let log_in = async |user: &str, password: &str| {
+            ask(&node, ("POST", "/login"), &[form], &format!("user={user}&password={password}")).await
         };
-        let shown = |row: FollowerRow| of_cluster(&ClusterStatus { followers: vec![row], ..ClusterStatus::default() });
-        let text = shown(row.clone());
-        assert!(text.contains("hermod_followers 1\n") && !text.contains("hermod_follower_lag_seconds{"), "{text}");
-        assert!(text.contains("hermod_follower_kept_bytes{name=\"b\",node=\"7\"} 7000\n"), "{text}");
-        let away = shown(FollowerRow { state: "away".into(), ..row.clone() });
-        assert!(away.contains("hermod_followers 0\n") && away.contains("hermod_follower_lag_seconds{"), "{away}");
-        assert!(!away.contains("hermod_follower_lag_entries{"), "{away}");
-        let text = shown(FollowerRow { state: "following".into(), ..row });
-        assert!(text.contains("hermod_follower_lag_seconds{name=\"b\",node=\"7\"} 1.5\n"), "{text}");
-    }
-
-    #[test]
-    fn confirms_that_rest_on_one_node_are_an_alarm() {
-        for (confirms, alone, alarm) in
-            [("local", 0, None), ("replicated", 0, None), ("waiting", 0, Some("wait for")), ("alone", 1, Some("alone"))]
-        {
-            let confirms = confirms.to_owned();
-            let cluster = ClusterStatus { confirms, confirms_waited_ms: 2500, ..ClusterStatus::default() };
-            assert!(of_cluster(&cluster).contains(&format!("\nhermod_confirms_alone {alone}\n")), "{cluster:?}");
-            assert!(of_cluster(&cluster).contains("\nhermod_confirms_waiting_seconds 2.5\n"), "{cluster:?}");
-            assert_eq!(cluster.alarm().is_some_and(|text| text.contains(alarm.unwrap())), alarm.is_some());
+        let (status, _, body) = log_in("ada", "two").await;
+        assert!(status == 403 && body.contains("User or password is wrong."), "{body}");
+        let (_, cookie, _) = log_in("ada", "one").await;
+        let (_, bobs, _) = log_in("bob", "one").await;
+        let (ada, bob) = (("cookie", cookie.as_str()), ("cookie", bobs.as_str()));
+        assert_eq!(ask(&node, ("GET", "/promote?how=now"), &[], "").await.1, "/login");
+        assert_eq!(ask(&node, ("POST", "/promote"), &[form], "how=planned").await.1, "/login");
+        for (what, headers, fields, code, words) in [
+            (("GET", "/"), &[ada][..], "", 200, "Promote at once…"),
+            (("GET", "/"), &[bob], "", 200, "An administrator can promote"),
+            (("GET", "/promote?how=now"), &[ada], "", 200, "type the name of this node"),
+            (("GET", "/promote?how=now"), &[ada], "", 200, "7 entries (1.5 KiB) were known to be missing"),
+            (("GET", "/promote?how=planned"), &[ada], "", 200, "nothing is lost"),
+            (("GET", "/promote"), &[bob], "", 403, "not authorised"),
+            (("POST", "/promote"), &[bob, form], "how=planned", 403, "not authorised"),
+            (("POST", "/promote"), &[ada, form], "how=now&name=a", 400, "not the name of this node"),
+            (("POST", "/promote"), &[ada, form], "how=now&name=b", 409, "not now"),
+            (("POST", "/promote"), &[ada, form, ("sec-fetch-site", "same-site")], "how=planned", 403, "another site"),
+            (("POST", "/promote"), &[ada], "how=planned", 415, "takes forms"),
+            (("POST", "/promote"), &[ada, form], "how=planned", 200, "it serves from now on"),
+        ] {
+            let (status, _, body) = ask(&node, what, headers, fields).await;
+            assert!(status == code && body.contains(words), "{what:?} {fields}: {status} {body}");
         }
+        assert!(ask(&node, ("POST", "/logout"), &[ada, form], "").await.1.starts_with("hermod=;"));
+        assert_eq!(ask(&node, ("POST", "/promote"), &[ada, form], "how=planned").await.1, "/login");
     }
 
     #[test]
     fn what_needs_a_broker_is_refused_by_name() {
-        let Answer::Error(text) = hooks().answer(&Request::Status) else { panic!("it is refused") };
+        let hooks = StandbyHooks {
+            status: Box::new(|| StandbyRow { node: "b".into(), leader: "a:1".into(), ..StandbyRow::default() }),
+            promote: Box::new(|_| Err("not now".to_owned())),
+            authority: Box::new(|| None),
+        };
+        let Answer::Error(text) = hooks.answer(&Request::Status) else { panic!("it is refused") };
         assert!(text.starts_with("b follows a:1 and serves no clients"), "{text}");
-        assert!(
-            matches!(hooks().answer(&Request::Promote(Promotion::Now)), Answer::Refused(text) if text == "not now")
-        );
+        assert!(matches!(hooks.answer(&Request::Promote(Promotion::Now)), Answer::Refused(text) if text == "not now"));
     }
 }

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use auth::Authority;
 use journal::{
     Address, Bits, Chunk, Counted, Entry, FollowedState, LogId, Owner, Owners, Reference, Refused, Replay, Restatement,
     Ticket,
@@ -33,6 +34,11 @@ impl Followed {
         let mut replayed = self.0.lock();
         let mut applying = Applying { replayed: &mut replayed, journal, counted: Counted::default() };
         journal.append(entry, &mut applying)
+    }
+
+    /// The users, which change with the entries.
+    pub(crate) fn authority(&self) -> Arc<Authority> {
+        Arc::clone(&self.0.lock().authority)
     }
 
     /// The reason why this can't become a broker, if there is one.

@@ -138,13 +138,13 @@ pub(crate) struct Rebuilt {
 pub(crate) struct Replayed {
     pub(crate) system: System,
     pub(crate) catalog: Catalog,
-    pub(crate) authority: Authority,
+    pub(crate) authority: Arc<Authority>,
     pub(crate) rebuilt: Rebuilt,
 }
 
 impl Replayed {
     /// The state before any record. `authority` knows no user yet.
-    pub(crate) fn new(authority: Authority) -> Self {
+    pub(crate) fn new(authority: Arc<Authority>) -> Self {
         let (system, catalog, rebuilt) = (System::default(), Catalog::default(), Rebuilt::default());
         Self { system, catalog, authority, rebuilt }
     }
@@ -155,7 +155,7 @@ impl Replayed {
     /// For settings that can't be used.
     pub(crate) fn with(authority: AuthoritySettings) -> Result<Self, OpenError> {
         let authority = Authority::new(authority).map_err(|error| OpenError::DefaultUser(error.to_string()))?;
-        Ok(Self::new(authority))
+        Ok(Self::new(Arc::new(authority)))
     }
 
     /// Decides what is alive, and declares it. Counts the entries by the file of their bodies.

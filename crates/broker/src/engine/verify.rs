@@ -48,7 +48,7 @@ impl Verified {
     pub fn read(disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
         let authority = Authority::new(AuthoritySettings::new([0; 32]))
             .map_err(|error| OpenError::DefaultUser(error.to_string()))?;
-        let mut replayed = Replayed::new(authority);
+        let mut replayed = Replayed::new(Arc::new(authority));
         let journal = journal::verify(disk, &mut replayed)?;
         let Replayed { system, mut rebuilt, .. } = replayed;
         rebuilt.settle_pages(&system, &|chunk, page, into| journal.read_chunk(chunk, page, into));

@@ -4,12 +4,11 @@ use std::io::{IsTerminal, Write};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use management::control::{Answer, Request};
-use management::{Promotion, StandbyRow};
+use management::{Promotion, lost_at_most};
 
 use crate::cli::ask::{Server, ask, strange};
-use crate::cli::cluster::{seconds, standby};
+use crate::cli::cluster::standby;
 use crate::cli::output::show;
-use crate::config::value::size;
 use crate::exit::{Exit, Failure};
 
 /// Its flags.
@@ -32,7 +31,7 @@ pub(crate) fn run(server: &Server, arguments: &ArgMatches) -> Result<(), Failure
         );
     }
     let promotion = if arguments.get_flag("planned") { Promotion::Planned } else { Promotion::Now };
-    show(&format!("{}\n", warning(&row, promotion)))?;
+    show(&format!("{}\n", lost_at_most(&row, promotion)))?;
     if promotion == Promotion::Now && !arguments.get_flag("yes") && !agrees()? {
         return Err(Exit::CannotCreate.because("nothing was changed"));
     }
@@ -41,23 +40,6 @@ pub(crate) fn run(server: &Server, arguments: &ArgMatches) -> Result<(), Failure
         Answer::Refused(text) => Err(Exit::CannotCreate.because(text)),
         other => Err(strange(&other)),
     }
-}
-
-/// What is lost at most.
-fn warning(row: &StandbyRow, promotion: Promotion) -> String {
-    if promotion == Promotion::Planned {
-        return format!("{} stops serving and sends everything; nothing is lost", row.leader);
-    }
-    let lag = match row.lag_ms {
-        Some(ms) => format!("this node has all that {} had flushed {} ago", row.leader, seconds(ms)),
-        None => format!("this node has not been up to date with {} since it was started", row.leader),
-    };
-    format!(
-        "{lag}; what that one has taken since is lost: {} entries ({}) were known to be missing when it was heard last, {}",
-        row.lag_entries,
-        size(row.lag_bytes),
-        row.heard_ms.map_or_else(|| "never".to_owned(), |ms| format!("{} ago", seconds(ms)))
-    )
 }
 
 fn agrees() -> Result<bool, Failure> {

@@ -77,11 +77,6 @@ impl Listening {
         self.origin != Origin::Default
     }
 
-    /// Whether it is HTTP without TLS.
-    pub(crate) fn is_plain_http(&self) -> bool {
-        matches!(self.serves, Serves::Http(_)) && self.tls.is_none()
-    }
-
     /// What it asks of connections, for people.
     pub(crate) fn terms(&self) -> Vec<String> {
         let mut terms = Vec::new();

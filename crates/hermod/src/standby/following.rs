@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use auth::Authority;
 use broker::{Broker, Standby};
 use journal::{Disk, Progress, RealDisk, Refused, Ticket};
 use management::StandbyRow;
@@ -65,6 +66,8 @@ pub(super) struct Shared {
 
 struct State {
     order: Order,
+    /// The users of what is here.
+    authority: Option<Arc<Authority>>,
     /// What came of the last order to promote.
     answer: Option<Result<String, String>>,
     row: StandbyRow,
@@ -79,6 +82,11 @@ impl Shared {
         let state = self.state.lock();
         let ms = |at: Instant| u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX);
         StandbyRow { lag_ms: state.as_of.map(ms), heard_ms: state.heard.map(ms), ..state.row.clone() }
+    }
+
+    /// The users and passwords that came from the leader; none before there is a whole copy.
+    pub(super) fn authority(&self) -> Option<Arc<Authority>> {
+        self.state.lock().authority.clone()
     }
 
     /// Tells the thread to promote the node, and waits for what comes of it.
@@ -129,7 +137,7 @@ impl Following {
             term: follows.standing.term,
             ..StandbyRow::default()
         };
-        let state = State { order: Order::Follow, answer: None, row, as_of: None, heard: None };
+        let state = State { order: Order::Follow, authority: None, answer: None, row, as_of: None, heard: None };
         let (state, changed, promoted) = (Mutex::new(state), Condvar::new(), Notify::new());
         let shared = Arc::new(Shared { state, changed, promoted });
         let leader = follows.leader.clone();
@@ -306,6 +314,7 @@ impl FollowingThread {
         let parts = serve::parts(&self.settings, disk, Arc::<Progress>::default())?;
         let shown = self.follows.data.display();
         let standby = Standby::open(parts).map_err(|error| Exit::BadData.because(format!("{shown}: {error}")))?;
+        self.shared.state.lock().authority = Some(standby.authority());
         self.standby = Some(standby);
         self.shared.say(|row| row.whole = true);
         Ok(())
@@ -319,6 +328,7 @@ impl FollowingThread {
 
     fn close(&mut self) -> Result<(), Failure> {
         let Some(standby) = self.standby.take() else { return Ok(()) };
+        self.shared.state.lock().authority = None;
         self.shared.say(|row| row.whole = false);
         standby.close().map_err(|error| Exit::Io.because(format!("the journal cannot be closed: {error}")))
     }

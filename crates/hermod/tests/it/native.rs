@@ -33,7 +33,7 @@ fn is_of(value: &Value, kind: &Value) -> bool {
 }
 
 /// Checks a row against its schema: all its fields, no others, each of its type.
-fn check(row: &Value, schema: &Value) {
+pub(crate) fn check(row: &Value, schema: &Value) {
     let (fields, told) = (row.as_object().unwrap(), schema["properties"].as_object().unwrap());
     assert_eq!(fields.keys().collect::<Vec<_>>(), told.keys().collect::<Vec<_>>());
     for (name, value) in fields {
@@ -111,11 +111,29 @@ fn every_path_of_the_document_answers_as_it_says() {
             check(&shown(&server, &at, GUEST), &schemas[name]);
         }
     }
-    assert_eq!((lists, ones), (14, 10));
+    assert_eq!((lists, ones), (14, 11));
     for path in ["/overview", "/health"] {
         assert!(shown(&server, &format!("{V1}{path}"), GUEST).is_object());
     }
     assert_eq!(shown(&server, &format!("{V1}/overview"), GUEST)["unsettled"], 1);
+}
+
+#[test]
+fn a_node_that_leads_says_so_and_is_not_promoted() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let schemas = shown(&server, &format!("{V1}/openapi.json"), "")["components"]["schemas"].clone();
+    let row = shown(&server, &format!("{V1}/cluster"), GUEST);
+    check(&row, &schemas["cluster"]);
+    assert_eq!((&row["role"], &row["state"], &row["loss"]), (&json!("leader"), &json!("serving"), &Value::Null));
+    let reply = send(&server, "POST", "/cluster/promote", "", &json!({ "planned": true }));
+    assert_eq!((reply.status, reply.header("content-type")), (409, "application/problem+json"));
+    assert!(reply.body.contains("serves clients already"), "{}", reply.body);
+    let add = ["add", "alice", "--password", "one", "--tags", "management"];
+    assert_eq!(run(hermod("users", dir.path()).args(add)).0, 0);
+    assert_eq!(server.send("GET", &format!("{V1}/cluster"), ALICE, "").status, 403);
+    assert_eq!(server.send("POST", &format!("{V1}/cluster/promote"), ALICE, "{}").status, 403);
+    assert_eq!(server.send("POST", &format!("{V1}/cluster/promote"), "", "{}").status, 401);
 }
 
 #[test]

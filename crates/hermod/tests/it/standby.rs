@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use crate::api::GUEST;
+use crate::native::check;
 use crate::server::{HANG, Ports, Server, free_port, hermod, run, serve, until};
 use crate::stomp::Stomp;
 
@@ -402,15 +404,82 @@ fn what_can_not_be_followed_is_refused_by_name() {
     drop(leader);
 }
 
+/// A standby is looked at and promoted over HTTP by the users of its leader; then by its page.
+#[test]
+fn a_standby_is_promoted_over_http_and_by_its_page() {
+    let (one, two) = (Node::new(), Node::new());
+    let leader = one.serve();
+    publish(one.ports.stomp, 0..10);
+    let standby = two.follow(&["--token", &one.invite()]);
+    standby.until_logged("connected: following");
+    two.catch_up();
+    let schemas = serde_json::from_str::<serde_json::Value>(&get(one.ports.http, "/hermod/v1/openapi.json").1).unwrap()
+        ["components"]["schemas"]
+        .clone();
+    let cluster = |port| {
+        let (status, _, body) = ask(port, ("GET", "/hermod/v1/cluster"), GUEST, "");
+        assert_eq!(status, 200, "{body}");
+        let row: serde_json::Value = serde_json::from_str(&body).unwrap();
+        check(&row, &schemas["cluster"]);
+        row
+    };
+    let (leads, follows) = (cluster(one.ports.http), cluster(two.ports.http));
+    check(&leads["followers"][0], &schemas["followers"]);
+    assert_eq!((&leads["role"], &leads["followers"][0]["state"]), (&"leader".into(), &"following".into()));
+    assert_eq!((&follows["role"], &follows["promotable"]), (&"standby".into(), &true.into()), "{follows}");
+    assert!(follows["loss"].as_str().unwrap().contains("what that one has taken since is lost"), "{follows}");
+
+    let promote = |document: &str| ask(two.ports.http, ("POST", "/hermod/v1/cluster/promote"), GUEST, document);
+    let (status, _, body) = promote("{}");
+    assert!(status == 409 && body.contains("were known to be missing"), "{status} {body}");
+    assert_eq!(cluster(two.ports.http)["state"], "following", "it was asked what to do");
+    let (status, _, body) = promote(r#"{"planned": true}"#);
+    assert!(status == 200 && body.contains("nothing is lost"), "{status} {body}");
+    check(&serde_json::from_str(&body).unwrap(), &schemas["promotion"]);
+    standby.until_logged("Server startup complete");
+    let (code, log) = leader.wait();
+    assert_eq!(code, Some(78), "{log:?}");
+    assert_eq!(promote(r#"{"planned": true}"#).0, 409, "it leads now");
+
+    // Back again by the page, with what the form needs.
+    let back = one.follow(&["--from", &two.nodes, "--replace"]);
+    back.until_logged("connected: following");
+    one.catch_up();
+    let form = "Content-Type: application/x-www-form-urlencoded\r\n";
+    let (status, cookie, _) = ask(one.ports.http, ("POST", "/login"), form, "user=guest&password=guest");
+    assert_eq!(status, 303);
+    let headers = format!("{form}Cookie: {cookie}\r\nOrigin: http://localhost\r\n");
+    let (_, _, page) = ask(one.ports.http, ("GET", "/"), &headers, "");
+    assert!(page.contains("It follows its leader.") && page.contains("Promote at once…"), "{page}");
+    let (status, _, page) = ask(one.ports.http, ("POST", "/promote"), &headers, "how=now&name=other");
+    assert!(status == 400 && page.contains("not the name of this node"), "{page}");
+    let forged = format!("{headers}Sec-Fetch-Site: cross-site\r\n");
+    assert_eq!(ask(one.ports.http, ("POST", "/promote"), &forged, "how=planned").0, 403);
+    let (status, _, page) = ask(one.ports.http, ("POST", "/promote"), &headers, "how=planned");
+    assert!(status == 200 && page.contains("it serves from now on"), "{status} {page}");
+    back.until_logged("Server startup complete");
+    assert_eq!(one.bodies("q", 10), expected(10));
+}
+
 fn get(port: u16, path: &str) -> (u16, String) {
+    let (status, _, body) = ask(port, ("GET", path), "", "");
+    (status, body)
+}
+
+/// The status, the cookie that is set, and the body of an answer.
+fn ask(port: u16, (method, path): (&str, &str), headers: &str, document: &str) -> (u16, String, String) {
     use std::io::{Read, Write};
     let mut socket = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     socket.set_read_timeout(Some(HANG)).unwrap();
-    socket
-        .write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes())
-        .unwrap();
+    let length = document.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n{document}"
+    );
+    socket.write_all(request.as_bytes()).unwrap();
     let mut text = String::new();
     socket.read_to_string(&mut text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap_or_default();
+    let cookie = cookie.split(';').next().unwrap_or_default().to_owned();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), cookie, body.to_owned())
 }

@@ -6,11 +6,12 @@
 //! a vhost needs its permissions there.
 
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use auth::{Identity, shown_name};
+use auth::{Authority, Identity, shown_name};
 use axum::extract::{Extension, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
@@ -161,29 +162,36 @@ impl Asker {
     /// `LogIn::Refused` if user or password is wrong, or may not be tried now; `LogIn::Tags` if no
     /// tag of the user lets it in.
     pub(crate) async fn log_in(source: &Source, user: &str, password: &[u8], visit: Visit) -> Result<Self, LogIn> {
-        let peer = visit.peer();
-        let mut login = None;
-        let outcome = poll_fn(|context| {
-            let login = login.get_or_insert_with(|| {
-                let waker = context.waker().clone();
-                source.broker.authority().login(user, password, peer.ip().to_canonical(), Instant::now(), waker)
-            });
-            login.take().map_or(Poll::Pending, Poll::Ready)
-        })
-        .await;
-        let identity = outcome.map_err(|refusal| {
-            let user = shown_name(user);
-            // The refusals that led to an endless one are in the log. It can be repeated as fast as
-            // requests can be made, so it is logged at debug level only.
-            if refusal.is_endless() {
-                tracing::debug!(target: change::AUDIT, user, %peer, reason = %refusal, "HTTP login refused");
-            } else {
-                tracing::warn!(target: change::AUDIT, user, %peer, reason = %refusal, stranger = Empty, "HTTP login refused");
-            }
-            LogIn::Refused
-        })?;
-        Self::of(identity, visit).map_err(LogIn::Tags)
+        let identity = identify(source.broker.authority(), user, password, visit.peer()).await;
+        Self::of(identity.ok_or(LogIn::Refused)?, visit).map_err(LogIn::Tags)
     }
+}
+
+/// The user with this password; none if it is wrong, or may not be tried now. The audit log is told
+/// of a refusal.
+pub(crate) async fn identify(authority: &Authority, user: &str, password: &[u8], peer: SocketAddr) -> Option<Identity> {
+    let mut login = None;
+    let outcome = poll_fn(|context| {
+        let login = login.get_or_insert_with(|| {
+            let waker = context.waker().clone();
+            authority.login(user, password, peer.ip().to_canonical(), Instant::now(), waker)
+        });
+        login.take().map_or(Poll::Pending, Poll::Ready)
+    })
+    .await;
+    let refusal = match outcome {
+        Ok(identity) => return Some(identity),
+        Err(refusal) => refusal,
+    };
+    let user = shown_name(user);
+    // The refusals that led to an endless one are in the log. It can be repeated as fast as
+    // requests can be made, so it is logged at debug level only.
+    if refusal.is_endless() {
+        tracing::debug!(target: change::AUDIT, user, %peer, reason = %refusal, "HTTP login refused");
+    } else {
+        tracing::warn!(target: change::AUDIT, user, %peer, reason = %refusal, stranger = Empty, "HTTP login refused");
+    }
+    None
 }
 
 /// Why a log-in failed.
@@ -230,7 +238,7 @@ pub(crate) fn session(source: &Source, visit: &Visit, headers: &HeaderMap) -> Op
 
 /// User and password of `Authorization: Basic`; or the token of `Authorization: Bearer`, which says
 /// itself who the user is (RFC 6750).
-fn credentials(headers: &HeaderMap) -> Option<(String, Vec<u8>)> {
+pub(crate) fn credentials(headers: &HeaderMap) -> Option<(String, Vec<u8>)> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, encoded) = value.split_once(' ')?;
     if scheme.eq_ignore_ascii_case("bearer") {

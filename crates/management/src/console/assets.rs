@@ -1,7 +1,7 @@
 //! The style, the script and the icon. Their addresses carry a digest of their contents, so that a
 //! browser keeps each version for good and never mixes two.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use axum::Router;
 use axum::http::header;
@@ -10,8 +10,6 @@ use axum::routing::get;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
-
-use crate::source::Source;
 
 /// A file that pages load.
 pub(super) struct Asset {
@@ -57,7 +55,8 @@ impl Asset {
     }
 }
 
-pub(super) fn router() -> Router<Arc<Source>> {
+/// The files, whatever state the other routes have.
+pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     Router::new()
         .route(STYLE.name, get(async || STYLE.answer()))
         .route(SCRIPT.name, get(async || SCRIPT.answer()))

@@ -179,6 +179,18 @@ pub(super) fn bare(title: &str, body: Markup) -> Response {
     document(title, Theme::System, html! { main #main .alone { (body) } })
 }
 
+/// A page of a node that has no other parts, with what stands in the bar.
+pub(super) fn apart(title: &str, bar: Markup, body: Markup) -> Response {
+    let inside = html! {
+        header .bar {
+            a .brand href="/" { img src="/favicon.svg" width="26" height="26" alt=""; "Hermod" }
+            div .who { (bar) }
+        }
+        main #main { (body) }
+    };
+    document(title, Theme::System, inside)
+}
+
 fn document(title: &str, theme: Theme, inside: Markup) -> Response {
     let page = html! {
         (DOCTYPE)

@@ -15,6 +15,8 @@ pub(super) enum Kind {
     Words,
     /// An object of names that only its author knows.
     Object,
+    /// A list of objects with this schema.
+    Rows(&'static str),
 }
 
 impl Kind {
@@ -27,6 +29,9 @@ impl Kind {
             Self::Time => json!({ "type": "string", "format": "date-time" }),
             Self::Words => json!({ "type": "array", "items": { "type": "string" } }),
             Self::Object => json!({ "type": "object" }),
+            Self::Rows(of) => {
+                json!({ "type": "array", "items": { "$ref": format!("#/components/schemas/{of}") } })
+            }
         }
     }
 }
@@ -59,6 +64,11 @@ impl<T> Field<T> {
         self.is_nullable = true;
         self
     }
+}
+
+/// All of these fields of a thing.
+pub(super) fn whole<T>(fields: &[Field<T>], thing: &T) -> Json {
+    Json::Object(fields.iter().map(|field| (field.name.to_owned(), (field.read)(thing))).collect())
 }
 
 /// A time in milliseconds since 1970.

@@ -41,7 +41,7 @@ pub(super) async fn guard(State(source): State<Arc<Source>>, request: Request, n
 }
 
 /// A refusal as RFC 9457 has it; any other answer stays.
-fn problem(mut answer: Response) -> Response {
+pub(crate) fn problem(mut answer: Response) -> Response {
     let Some(Refusal { error, reason }) = answer.extensions_mut().remove::<Refusal>() else { return answer };
     let is_challenge = answer.headers().contains_key(header::WWW_AUTHENTICATE);
     let status = match answer.status() {

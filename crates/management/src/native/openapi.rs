@@ -3,6 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::PREFIX;
+use super::cluster::{CLUSTER, FOLLOWERS, PROMOTION};
 use super::field::{Field, Kind, Member};
 use super::operations::{Answers, OPERATIONS, Operation};
 use super::resource::Resource;
@@ -98,6 +99,9 @@ fn schemas() -> Json {
     add(&mut schemas, &OPERATOR_POLICIES);
     add(&mut schemas, &LOG);
     add(&mut schemas, &AUDIT);
+    schemas.insert("cluster".to_owned(), row(CLUSTER));
+    schemas.insert("followers".to_owned(), row(FOLLOWERS));
+    schemas.insert("promotion".to_owned(), row(PROMOTION));
     let problem = [
         ("type", Kind::Text, "about:blank"),
         ("title", Kind::Text, "The kind of refusal"),
@@ -109,7 +113,8 @@ fn schemas() -> Json {
     schemas.into()
 }
 
-fn add<T: Send + Sync>(schemas: &mut Map<String, Json>, resource: &Resource<T>) {
+/// The schema of a thing with these fields.
+fn row<T>(fields: &[Field<T>]) -> Json {
     let schema = |field: &Field<T>| {
         let mut schema = field.kind.schema();
         if field.is_nullable {
@@ -117,8 +122,12 @@ fn add<T: Send + Sync>(schemas: &mut Map<String, Json>, resource: &Resource<T>) 
         }
         (field.name, schema, field.about)
     };
-    let mut row = object(resource.fields.iter().map(schema));
-    row["required"] = resource.fields.iter().map(|field| json!(field.name)).collect();
+    let mut row = object(fields.iter().map(schema));
+    row["required"] = fields.iter().map(|field| json!(field.name)).collect();
+    row
+}
+
+fn add<T: Send + Sync>(schemas: &mut Map<String, Json>, resource: &Resource<T>) {
     let page = json!({
         "type": "object",
         "properties": {
@@ -128,7 +137,7 @@ fn add<T: Send + Sync>(schemas: &mut Map<String, Json>, resource: &Resource<T>) 
         },
         "required": ["items", "next", "total"],
     });
-    schemas.insert(resource.name.to_owned(), row);
+    schemas.insert(resource.name.to_owned(), row(resource.fields));
     schemas.insert(format!("{}-page", resource.name), page);
 }
 

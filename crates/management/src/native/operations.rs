@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use axum::routing::{MethodRouter, delete, get, put};
+use axum::routing::{MethodRouter, delete, get, post, put};
 use serde_json::{Map, Value as Json, json};
 
 use super::field::{Kind, Member};
-use super::list;
 use super::rows::{
     AUDIT, BINDINGS, CONNECTIONS, CONSUMERS, EXCHANGES, LOG, OPERATOR_POLICIES, OVERVIEW, POLICIES, QUEUES, RETAINED,
     SUBSCRIPTIONS, USERS, VHOSTS, WILLS,
 };
+use super::{cluster, list};
 use crate::api::{Answer, Asker, Failure, Shared, done, look, make, shown, sum_up};
 use crate::resources::{ConnectionChange, native as changes};
 use crate::source::{Source, alarms};
@@ -78,6 +78,20 @@ const POLICY: &[Member] = &[
 pub(super) static OPERATIONS: &[Operation] = &[
     read("/health", "Whether clients are served, and publishers not stopped", Answers::Document, || get(health)),
     read("/overview", "Sums over everything", Answers::Document, || get(overview)),
+    read("/cluster", "What this node is to others: it leads, or follows one", Answers::One("cluster"), || {
+        get(cluster::show)
+    }),
+    Operation {
+        method: "post",
+        path: "/cluster/promote",
+        about: "Has a standby serve from now on, for administrators",
+        takes: &[
+            member("planned", Kind::Truth, "The leader stops first and sends everything, so that nothing is lost"),
+            member("accept_loss", Kind::Truth, "Promote at once, although what the leader has taken since is lost"),
+        ],
+        answers: Answers::One("promotion"),
+        route: || post(cluster::refuse),
+    },
     read("/queues", "Queues", Answers::Page("queues"), || list::route(&QUEUES)),
     read("/queues/{vhost}/{name}", "A queue", Answers::One("queues"), || QUEUES.one()),
     set(

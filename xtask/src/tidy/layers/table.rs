@@ -601,7 +601,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["courier", "diagnosis", "listing", "messages", "sampling"],
             &["api"],
             &["resources"],
-            &["console", "control", "manual", "native", "per_queue"],
+            &["checks", "console", "control", "manual", "native", "per_queue"],
             &["standby"],
             &["http"],
             &["serving"],
@@ -627,7 +627,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["bindings", "trouble"],
             &["keeping", "reading"],
             &["login", "messages", "tasks"],
-            &["about", "connections", "elsewhere", "exchanges", "limits", "log", "node", "policies", "queues", "sessions", "shovels", "subscriptions", "users", "vhosts"],
+            &["about", "connections", "elsewhere", "exchanges", "limits", "log", "node", "policies", "queues", "sessions", "shovels", "standby", "subscriptions", "users", "vhosts"],
             &["explained", "overview", "queue"],
         ],
         allowed: &[],
@@ -641,10 +641,19 @@ pub(super) const FOLDERS: &[Folder] = &[
         allowed: &[],
     },
     Folder {
+        path: "crates/management/src/standby",
+        layers: &[
+            &["entrance", "figures"],
+            &["promotion"],
+            &["page"],
+        ],
+        allowed: &[],
+    },
+    Folder {
         path: "crates/management/src/native",
         layers: &[
             &["field"],
-            &["resource"],
+            &["cluster", "resource"],
             &["list", "rows"],
             &["operations"],
             &["guard", "openapi"],
