@@ -21,6 +21,7 @@ pub mod sasl;
 mod scopes;
 pub mod shown;
 mod sign_on;
+mod successes;
 mod throttle;
 mod topic;
 mod user;

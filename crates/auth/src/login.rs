@@ -11,7 +11,7 @@
 //! Backends are asked in their order, until one lets the user in. Those elsewhere are asked by
 //! threads of their own, so that a slow one holds up no hash.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,20 +19,16 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
-use ring::hmac;
 use wire::InTurn;
 
 use crate::again::Connected;
 use crate::asking::Asking;
 use crate::backend::{self, Answers, Credentials, Grant, No, RightsOf, Step};
 use crate::password::{MAX_PASSWORD, Work};
+use crate::successes::Successes;
 use crate::throttle::{Attempt, Standing, Throttle, Verdict};
 use crate::{FailureLimits, Identity, PasswordHash, Tags, User};
 
-/// How long a success is remembered.
-const REMEMBER: Duration = Duration::from_secs(60);
-/// How many successes are remembered at once.
-const REMEMBERED: usize = 10_000;
 /// Logins of one standing that may wait for a hashing thread; of more, the newest of the network
 /// with the most is refused.
 const WAITING: usize = 4096;
@@ -630,79 +626,10 @@ impl Logins {
     }
 }
 
-/// Recent successes, each under a hash keyed with a secret of this process, so that memory holds no
-/// password.
-struct Successes {
-    key: hmac::Key,
-    until: Mutex<HashMap<[u8; 32], Instant>>,
-}
-
-impl Successes {
-    fn new(boot_key: [u8; 32]) -> Self {
-        Self { key: hmac::Key::new(hmac::HMAC_SHA256, &boot_key), until: Mutex::default() }
-    }
-
-    /// Connections' threads compute it for each log-in, so it takes less than a microsecond. The
-    /// stored hash is part of it, so a changed password is not remembered.
-    fn key(&self, user: &str, hash: &PasswordHash, password: &[u8]) -> [u8; 32] {
-        let mut context = hmac::Context::with_key(&self.key);
-        for part in [hash.as_str().as_bytes(), user.as_bytes(), password] {
-            context.update(&(part.len() as u64).to_be_bytes());
-            context.update(part);
-        }
-        let mut key = [0; 32];
-        key.copy_from_slice(context.sign().as_ref());
-        key
-    }
-
-    fn contains(&self, user: &str, hash: &PasswordHash, password: &[u8], now: Instant) -> bool {
-        // No success is remembered at most times: then the key need not be computed.
-        if self.until.lock().is_empty() {
-            return false;
-        }
-        let key = self.key(user, hash, password);
-        self.until.lock().get(&key).is_some_and(|until| now < *until)
-    }
-
-    fn insert(&self, user: &str, hash: &PasswordHash, password: &[u8], now: Instant) {
-        let key = self.key(user, hash, password);
-        let mut until = self.until.lock();
-        if until.len() >= REMEMBERED {
-            until.retain(|_, until| now < *until);
-        }
-        if until.len() < REMEMBERED {
-            until.insert(key, now + REMEMBER);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Cost;
-
-    #[test]
-    fn a_success_is_remembered_for_a_minute_and_for_its_hash_alone() {
-        let cost = Cost { memory_kib: 8, passes: 1, lanes: 1 };
-        let hash = PasswordHash::create(b"secret", [1; 16], cost).unwrap();
-        let renewed = PasswordHash::create(b"secret", [2; 16], cost).unwrap();
-        let successes = Successes::new([9; 32]);
-        let now = Instant::now();
-        assert!(!successes.contains("alice", &hash, b"secret", now));
-        successes.insert("alice", &hash, b"secret", now);
-        let late = now + REMEMBER;
-        for (user, hash, password, at, expected) in [
-            ("alice", &hash, &b"secret"[..], now, true),
-            ("alice", &hash, b"secret", late - Duration::from_nanos(1), true),
-            ("alice", &hash, b"secret", late, false),
-            ("alice", &hash, b"Secret", now, false),
-            ("bob", &hash, b"secret", now, false),
-            ("alice", &renewed, b"secret", now, false),
-        ] {
-            assert_eq!(successes.contains(user, hash, password, at), expected);
-        }
-        assert_ne!(Successes::new([8; 32]).key("alice", &hash, b"x"), successes.key("alice", &hash, b"x"));
-    }
 
     #[test]
     fn a_log_in_that_waited_while_its_password_was_found_right_computes_no_hash() {

@@ -38,7 +38,7 @@ pub(crate) fn size(bytes: u64) -> String {
     let Some(unit) = (0..units.len()).rev().find(|unit| bytes >> (10 * (unit + 1)) > 0) else {
         return format!("{bytes} B");
     };
-    let tenths = u128::from(bytes) * 10 >> (10 * (unit + 1));
+    let tenths = (u128::from(bytes) * 10) >> (10 * (unit + 1));
     match (tenths / 10, tenths % 10) {
         (whole, rest) if whole < 10 && rest > 0 => format!("{whole}.{rest} {}", units[unit]),
         (whole, _) => format!("{whole} {}", units[unit]),

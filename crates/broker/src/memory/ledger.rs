@@ -41,8 +41,8 @@ impl Held {
 /// What a client takes for as long as it is there, each with a cost that was measured: the growth
 /// of the process, Linux with glibc, by 2000 connections of AMQP 0-9-1 over plain TCP that rest
 /// (8.7 KiB with a session) and by 5000 of MQTT (8.0 KiB with theirs), by 2000 sessions, consumers,
-/// and 36 000 links of publishers of AMQP 1.0. Of the consumers 50 000 of five queues take 570 bytes
-/// each, and 15 000 of a queue each 1000.
+/// and 36 000 links of publishers of AMQP 1.0. Of the consumers 50 000 of five queues take 570
+/// bytes each, and 15 000 of a queue each 1000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kept {
     Connection,

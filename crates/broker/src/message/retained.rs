@@ -3,7 +3,7 @@
 //!
 //! A block as it was published shares its memory with its neighbours, of which one would keep all.
 //! There may be a million copies, most of them to one exchange. So a small one has a number where
-//! the exchange's name stands in a message, and whoever keeps it knows the names.
+//! the exchange's name stands in a message; the table of retained messages knows the names.
 //!
 //! Invariant: with the name that its number stands for, a block is that of the message, byte for
 //! byte.

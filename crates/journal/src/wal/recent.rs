@@ -1,9 +1,9 @@
 //! The last batches that were written, in memory, for journals that follow: what goes past the page
 //! cache would otherwise be read back from the disk a moment later.
 //!
-//! Invariant: without a reader nothing is held, and with readers no more than [`MOST`] bytes, a file
-//! of the log, or [`MOST_BATCHES`]. What is held is what lies on the disk, so a reader that finds
-//! nothing here finds it there.
+//! Invariant: without a reader nothing is held, and with readers no more than [`MOST`] bytes, a
+//! file of the log, or [`MOST_BATCHES`]. What is held is what lies on the disk, so a reader that
+//! finds nothing here finds it there.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -88,7 +88,7 @@ async fn ask(
     headers: HeaderMap,
 ) -> Response {
     match administrator(&node, peer, &headers) {
-        Err(answer) => answer,
+        Err(answer) => *answer,
         Ok(_) => question(&node, wanted(&query), None),
     }
 }
@@ -111,7 +111,7 @@ async fn promote(
 ) -> Response {
     let asker = match administrator(&node, peer, &headers) {
         Ok(asker) => asker,
-        Err(answer) => return answer,
+        Err(answer) => return *answer,
     };
     let form = match form(request).await {
         Ok(form) => form,
@@ -132,10 +132,10 @@ fn wanted(form: &Pairs) -> Promotion {
     if text(form, "how") == "planned" { Promotion::Planned } else { Promotion::Now }
 }
 
-/// The administrator whose session this is. Else the way to the log-in, or a refusal.
-fn administrator(node: &Node, peer: Peer, headers: &HeaderMap) -> Result<Asker, Response> {
-    let (asker, _) = node.session(peer, headers).ok_or_else(|| Redirect::to("/login").into_response())?;
-    asker.administers().map(|()| asker).map_err(trouble)
+/// The administrator whose session this is; if it is none's, the answer.
+fn administrator(node: &Node, peer: Peer, headers: &HeaderMap) -> Result<Asker, Box<Response>> {
+    let (asker, _) = node.session(peer, headers).ok_or_else(|| Box::new(Redirect::to("/login").into_response()))?;
+    asker.administers().map(|()| asker).map_err(|refused| Box::new(trouble(refused)))
 }
 
 fn trouble(failure: Failure) -> Response {

@@ -57,7 +57,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["user"],
             &["asking", "ruling", "scopes"],
             &["backend"],
-            &["again"],
+            &["again", "successes"],
             &["identity"],
             &["login"],
             &["authority"],
