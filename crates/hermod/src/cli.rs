@@ -77,6 +77,10 @@ pub(crate) fn run() -> Result<(), Failure> {
     if let ("config", Some(("convert", given))) = (verb, arguments.subcommand()) {
         return convert::run(given);
     }
+    if let ("config", Some(("check", given))) = (verb, arguments.subcommand()) {
+        let file = given.get_one::<PathBuf>("file").map(PathBuf::as_path).or(named_file(given));
+        return config::check(&Config::load(&flags(given), file, &environment())?, Form::of(given));
+    }
     match verb {
         "serve" => return serve(arguments),
         "standby" => return standby(arguments),
@@ -276,6 +280,7 @@ fn command() -> Command {
                         .help("Print the manual's page of settings"),
                 )
                 .args_conflicts_with_subcommands(true)
+                .subcommand(config::check_command(Command::new("check").arg(json())))
                 .subcommand(convert::command(Command::new("convert").arg(json()))),
         )
 }

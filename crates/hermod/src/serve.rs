@@ -72,7 +72,7 @@ pub(crate) fn run(
     let started = Instant::now();
     let recent = Arc::<RecentLog>::default();
     let level = log::start(&config.settings, &recent)?;
-    warn_of_no_effect(&config);
+    without_effect(&config).iter().for_each(|warning| tracing::warn!("{warning}"));
     let signals = Signals::catch()?;
     let directory = data_dir::data_dir(&config.settings)?;
     links::check(&config.settings)?;
@@ -560,29 +560,33 @@ fn room_for_http(descriptors: usize) -> usize {
     (descriptors / 8).min(MOST_HTTP_CONNECTIONS)
 }
 
-/// Logs settings and variables that have no effect.
-fn warn_of_no_effect(config: &Config) {
-    for (variable, nearest) in &config.suspects {
-        tracing::warn!("{variable} is no setting and has no effect; did you mean {nearest}?");
-    }
+/// Settings and variables that have no effect, each with the reason.
+pub(crate) fn without_effect(config: &Config) -> Vec<String> {
+    let mut warnings: Vec<_> = config
+        .suspects
+        .iter()
+        .map(|(variable, nearest)| format!("{variable} is no setting and has no effect; did you mean {nearest}?"))
+        .collect();
     if config.settings.store.durability == Durability::Memory && config.settings.store.disk.is_limited() {
-        tracing::warn!("disk.free_limit and disk.limit have no effect with durability = memory: nothing is on a disk");
+        let why = "disk.free_limit and disk.limit have no effect with durability = memory: nothing is on a disk";
+        warnings.push(why.to_owned());
     }
     let spins = config.described.iter().any(|one| one.name == "io_spin" && one.origin != Origin::Default);
     let threads = io_threads(&config.settings);
     if spins && threads > 1 {
-        tracing::warn!(
+        warnings.push(format!(
             "io_spin has no effect with {threads} I/O threads: only a single one (io_threads = 1) looks for more to do"
-        );
+        ));
     }
     let (budget, limit) = (config.settings.memory.budget, memory_limit(&config.settings));
     if let Some(budget) = budget.filter(|budget| limit > 0 && *budget > limit / 2) {
-        tracing::warn!(
+        warnings.push(format!(
             "memory.budget is {}, of which half of memory.limit counts, {}: raise the limit or lower the budget",
             value::size(budget),
             value::size(limit / 2)
-        );
+        ));
     }
+    warnings
 }
 
 /// Warns if the disk has less room for the log than the settings ask for.

@@ -18,7 +18,8 @@ A setting can be given in four places. The later one wins:
 3. the environment: `limits.frame_max` is `HERMOD_LIMITS_FRAME_MAX`;
 4. a flag of `hermod serve`: `--limits-frame-max 64KiB`.
 
-`hermod config` shows the effective values and where each came from. Settings are read at the start.
+`hermod config` shows the effective values and where each came from; `hermod config check` says
+whether a broker would start with them. Settings are read at the start.
 SIGHUP reads them again and applies `disk.free_limit`, `disk.limit`, `limits.channel_max`,
 `limits.user_memory`, `log.level`, `loopback_users` and `memory.limit`. The others take effect at
 the next start.

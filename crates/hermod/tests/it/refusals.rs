@@ -117,3 +117,39 @@ fn what_is_set_and_changes_nothing_is_said() {
         assert_eq!(warned, said, "{asked}: {:?}", server.start);
     }
 }
+
+#[test]
+fn settings_are_checked_without_a_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, data) = (dir.path().join("hermod.toml"), dir.path().join("data"));
+    let check = |text: &str, more: &[&str]| {
+        std::fs::write(&file, text).unwrap();
+        let mut command = hermod("config", &data);
+        run(command.arg("check").arg(&file).args(more))
+    };
+    let shown = file.display();
+    let (code, stdout, stderr) = check("heartbeat = 3\n", &[]);
+    let said = format!("hermod: {shown}:1: there is no setting 'heartbeat'");
+    assert!(code == 78 && stdout.is_empty() && stderr.starts_with(&said), "{code}: {stderr}");
+    let (code, stdout, stderr) = check("limits.heartbeat = \"30 s\"\nio_threads = 2\nio_spin = \"25us\"\n", &[]);
+    assert_eq!(stdout, format!("{shown}: a broker would start with it; 4 settings differ from the default\n"));
+    assert!(code == 0 && stderr.starts_with("warning: io_spin has no effect with 2 I/O threads"), "{code}: {stderr}");
+    // What a start would read besides is read, too.
+    for (text, expected) in [
+        ("tls.certificate = \"none.pem\"\ntls.key = \"none.key\"\n", "none.pem"),
+        ("default_pass_file = \"none.txt\"\n", "default_pass_file"),
+        ("nodes.confirms_wait = \"30 s\"\n", "nodes.confirms_wait: no node can follow"),
+        (
+            "auth_backends = \"ldap/internal\"\nauth_ldap.servers = \"ldaps://h\"\nauth_ldap.user_dn_pattern = \
+          \"uid=${username},o=x\"\nauth_ldap.ssl_options.cacertfile = \"none.pem\"\n",
+            "none.pem",
+        ),
+    ] {
+        let (code, _, stderr) = check(text, &[]);
+        assert!(code != 0 && stderr.contains(expected), "{text}: {code}: {stderr}");
+    }
+    let (_, stdout, _) = check("io_threads = 1\n", &["--json"]);
+    let document: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((&document["set"], &document["warnings"]), (&2.into(), &serde_json::json!([])), "{stdout}");
+    assert!(!data.exists(), "nothing was touched");
+}
