@@ -72,7 +72,7 @@ pub(crate) fn run(
     let started = Instant::now();
     let recent = Arc::<RecentLog>::default();
     let level = log::start(&config.settings, &recent)?;
-    without_effect(&config).iter().for_each(|warning| tracing::warn!("{warning}"));
+    without_effect(&config).iter().for_each(|warning| tracing::warn!("of no effect: {warning}"));
     let signals = Signals::catch()?;
     let directory = data_dir::data_dir(&config.settings)?;
     links::check(&config.settings)?;

@@ -35,6 +35,7 @@ const WITHOUT: [(&str, &str); 23] = [
     ("settings", "written from the settings themselves"),
     ("standby", "its commands are run by the tests of standbys, which need two nodes"),
     ("standby-confirms", "settings of a start, of two nodes"),
+    ("standby-http", "two nodes, of names that are examples"),
     ("stomp", "frames"),
     ("tls", "settings of a start"),
     ("transactions", "of protocols"),

@@ -1,6 +1,7 @@
 //! A server that cannot start says why in one line, and its exit code tells scripts the reason.
 
 use std::net::TcpListener;
+use std::process::Command;
 
 use crate::server::{Ports, Server, hermod, run, serve};
 
@@ -124,8 +125,8 @@ fn settings_are_checked_without_a_start() {
     let (file, data) = (dir.path().join("hermod.toml"), dir.path().join("data"));
     let check = |text: &str, more: &[&str]| {
         std::fs::write(&file, text).unwrap();
-        let mut command = hermod("config", &data);
-        run(command.arg("check").arg(&file).args(more))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hermod"));
+        run(command.env_clear().args(["config", "check"]).arg(&file).arg("--data-dir").arg(&data).args(more))
     };
     let shown = file.display();
     let (code, stdout, stderr) = check("heartbeat = 3\n", &[]);

@@ -78,7 +78,7 @@ fn buffers_of_strangers_are_counted() {
     let mut strangers: Vec<_> = (0..20).map(|_| socket(server.ports.stomp)).collect();
     strangers.iter_mut().for_each(|socket| shove(socket, b"CONNECT\nlogin:guest\n"));
     let now = || counted(&server, "hermod_strangers_memory_bytes");
-    crate::server::until("they are counted", || now() >= 20 * 1024);
+    crate::server::until("they are counted", || now() >= 20 * 512);
     drop(strangers);
     crate::server::until("they are gone", || now() == 0);
 }
