@@ -130,7 +130,7 @@ fn settings_are_checked_without_a_start() {
     };
     let shown = file.display();
     let (code, stdout, stderr) = check("heartbeat = 3\n", &[]);
-    let said = format!("hermod: {shown}:1: there is no setting 'heartbeat'");
+    let said = format!("hermod: {shown}:1: there is no setting heartbeat");
     assert!(code == 78 && stdout.is_empty() && stderr.starts_with(&said), "{code}: {stderr}");
     let (code, stdout, stderr) = check("limits.heartbeat = \"30 s\"\nio_threads = 2\nio_spin = \"25us\"\n", &[]);
     assert_eq!(stdout, format!("{shown}: a broker would start with it; 4 settings differ from the default\n"));
