@@ -1,5 +1,4 @@
-//! Logging in: the order of the checks, the threads that compute hashes, and the memory of recent
-//! successes.
+//! Logging in: the order of the checks, and the threads that compute hashes.
 //!
 //! Argon2 is slow on purpose, so it never runs on a connection's thread. A few threads of its own
 //! take jobs from a bounded queue and wake the connection. That bounds both the processors and the
