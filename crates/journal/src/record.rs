@@ -55,8 +55,15 @@ impl Draft<'_> {
     }
 
     /// Appends the record to `out`, with the `name` of each body that it references. The checksum
-    /// of a body is left zero, for [`seal_bodies`].
-    pub(crate) fn write(&self, group: Option<Group>, out: &mut Vec<u8>, name: impl Fn(Address) -> (u32, u32)) {
+    /// of a body is left zero, for [`seal_bodies`]. `length` is what [`Draft::len`] said.
+    pub(crate) fn write(
+        &self,
+        length: usize,
+        group: Option<Group>,
+        out: &mut Vec<u8>,
+        name: impl Fn(Address) -> (u32, u32),
+    ) {
+        debug_assert_eq!(length, self.len(group));
         let kind = match self {
             Self::Body { .. } => BODY,
             Self::Reference { .. } => REFERENCE_BACK,
@@ -66,19 +73,26 @@ impl Draft<'_> {
             Self::GroupEnd { .. } => GROUP_END,
             Self::LogEnd { .. } => LOG_END,
         };
-        let payload = (self.len(group) - HEAD) as u32;
-        out.extend_from_slice(&[kind, if group.is_some() { GROUPED } else { 0 }]);
-        out.extend_from_slice(&payload.to_le_bytes());
-        if let Some(group) = group {
-            out.extend_from_slice(&group.raw().to_le_bytes());
+        // What has a fixed length goes out in one piece: each piece asks for room.
+        let mut head = [kind, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        head[2..HEAD].copy_from_slice(&((length - HEAD) as u32).to_le_bytes());
+        match group {
+            Some(group) => {
+                head[1] = GROUPED;
+                head[HEAD..].copy_from_slice(&group.raw().to_le_bytes());
+                out.extend_from_slice(&head);
+            }
+            None if matches!(self, Self::Body { .. }) => out.extend_from_slice(&head[..BODY_HEAD]),
+            None => out.extend_from_slice(&head[..HEAD]),
         }
         match self {
-            Self::Body { parts } => {
-                out.extend_from_slice(&[0; 4]);
-                parts.iter().for_each(|part| out.extend_from_slice(part));
-            }
+            Self::Body { parts } => parts.iter().for_each(|part| out.extend_from_slice(part)),
             Self::Reference { owner, first_seq, mark, bodies } => {
-                [owner, first_seq, mark].iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+                let mut numbers = [0; 24];
+                numbers[..8].copy_from_slice(&owner.to_le_bytes());
+                numbers[8..16].copy_from_slice(&first_seq.to_le_bytes());
+                numbers[16..].copy_from_slice(&mark.to_le_bytes());
+                out.extend_from_slice(&numbers);
                 for body in *bodies {
                     let (back, offset) = name(*body);
                     let packed = u64::from(back) | u64::from(offset) << 32;
@@ -89,8 +103,8 @@ impl Draft<'_> {
                 out.extend_from_slice(&owner.to_le_bytes());
                 out.push(*reason);
                 for (first, count) in *runs {
-                    out.extend_from_slice(&first.to_le_bytes());
-                    out.extend_from_slice(&count.to_le_bytes());
+                    let run = u128::from(*first) | u128::from(*count) << 64;
+                    out.extend_from_slice(&run.to_le_bytes());
                 }
             }
             Self::Fact { owner, kind, parts } => {
@@ -260,7 +274,6 @@ pub(crate) fn link(before: u32, records: &[u8]) -> u32 {
     sum.add(&before.to_le_bytes());
     let (mut done, mut at) = (0, 0);
     while let Some([kind, _, a, b, c, d]) = records.get(at..).and_then(|rest| rest.first_chunk::<HEAD>()) {
-        // Before they are sealed they are zero anyhow, and all is one piece.
         if *kind == BODY && records.get(at + HEAD..at + BODY_HEAD).is_some_and(|sum| *sum != [0; 4]) {
             sum.add(&records[done..at + HEAD]);
             sum.add(&[0; 4]);
@@ -269,6 +282,16 @@ pub(crate) fn link(before: u32, records: &[u8]) -> u32 {
         at = at.saturating_add(HEAD).saturating_add(u32::from_le_bytes([*a, *b, *c, *d]) as usize);
     }
     sum.add(&records[done..]);
+    sum.value()
+}
+
+/// The same over records whose bodies have no checksums yet. All of them are one piece then: to
+/// step from one to the next would wait for memory at each.
+pub(crate) fn link_unsealed(before: u32, records: &[u8]) -> u32 {
+    let mut sum = crate::checksum::unseeded();
+    sum.add(&before.to_le_bytes());
+    sum.add(records);
+    debug_assert_eq!(sum.value(), link(before, records), "no body is sealed");
     sum.value()
 }
 
@@ -297,7 +320,7 @@ mod tests {
 
     fn bytes(draft: Draft<'_>, group: Option<Group>) -> Vec<u8> {
         let mut out = Vec::new();
-        draft.write(group, &mut out, |body| (body.file, body.offset));
+        draft.write(draft.len(group), group, &mut out, |body| (body.file, body.offset));
         assert_eq!(out.len(), draft.len(group));
         out
     }

@@ -95,7 +95,7 @@ impl WrittenEnds {
         let (end, commit) = self.ends.entry(log).or_insert_with(|| (LogEnd::before(log, term), 0));
         if batch.advance() == Advance::Yes {
             // What was sent has been checked, or begins the log here.
-            *end = batch.sent.unwrap_or_else(|| LogEnd { term, ..end.with(Advance::Yes, records) });
+            *end = batch.sent.unwrap_or_else(|| LogEnd { term, ..end.with_unsealed(records) });
             debug_assert_eq!(end.index, batch.index, "the buffer and the writer count alike");
             if self.unsynced.last() != Some(&log) {
                 self.unsynced.push(log);

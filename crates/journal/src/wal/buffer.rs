@@ -185,7 +185,7 @@ impl Buffer {
         }
         let address = Address { file, offset: offset + bytes.len() as u32 };
         let entries = &self.tails.get(place).entries;
-        draft.write(group, bytes, |body| entries.name(index, body));
+        draft.write(need, group, bytes, |body| entries.name(index, body));
         (address, need as u64)
     }
 
