@@ -330,24 +330,24 @@ impl Arena {
 
     /// Copies a stored block, which may lie in pieces.
     pub(crate) fn copy(&mut self, pieces: &[&[u8]]) -> Bytes {
-        self.reserve(pieces.iter().map(|piece| piece.len()).sum());
-        pieces.iter().for_each(|piece| self.block.put_slice(piece));
-        self.take()
+        let mut piece = self.cut(pieces.iter().map(|piece| piece.len()).sum());
+        pieces.iter().for_each(|bytes| piece.put_slice(bytes));
+        piece.freeze()
     }
 
-    /// Takes the written bytes. A block for one message alone is not kept: its rest would keep all
-    /// of it in memory.
-    fn take(&mut self) -> Bytes {
-        if self.block.len() > self.size / 2 {
-            return std::mem::take(&mut self.block).freeze();
+    /// Room for one message of `need` bytes. A large one has a block of its own: the rest of one
+    /// that it shares would stay in memory with it. The room is cut off before it is written, since
+    /// the count of those who share a block waits until the processor has stored what was written.
+    #[inline]
+    fn cut(&mut self, need: usize) -> BytesMut {
+        if need > self.size / 2 {
+            return BytesMut::with_capacity(need);
         }
-        self.block.split().freeze()
-    }
-
-    fn reserve(&mut self, need: usize) {
-        if self.block.capacity() - self.block.len() < need {
-            self.block = BytesMut::with_capacity(if need > self.size / 2 { need } else { self.size });
+        if self.block.capacity() < need {
+            self.block = BytesMut::with_capacity(self.size);
         }
+        let rest = self.block.split_off(need);
+        std::mem::replace(&mut self.block, rest)
     }
 
     /// Writes a message.
@@ -355,9 +355,9 @@ impl Arena {
     /// The exchange may have [`NAME_MAX`] bytes, the key [`KEY_MAX`], and the rest under 4 GiB.
     pub(crate) fn add(&mut self, head: &Head<'_>, body: &[u8]) -> Message {
         let front = head.front();
-        self.reserve(front.length + body.len());
-        head.put(front, body, &mut self.block);
-        Message(self.take())
+        let mut block = self.cut(front.length + body.len());
+        head.put(front, body, &mut block);
+        Message(block.freeze())
     }
 
     /// The same; a body that was gathered is not copied.
