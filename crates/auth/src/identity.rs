@@ -257,6 +257,10 @@ impl Identity {
         let decision =
             Decision { vhost: asked.vhost.into(), name: asked.name.into(), kind: asked.kind, right: asked.right };
         if granted.entries.len() < KEPT {
+            // Most clients ask for one thing, again and again.
+            if granted.entries.is_empty() {
+                granted.entries.reserve_exact(1);
+            }
             granted.entries.push(decision);
         } else {
             let place = granted.next;

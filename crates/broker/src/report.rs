@@ -400,7 +400,7 @@ fn client_report(client: &ClientShared) -> ClientReport {
         user: client.user.clone(),
         vhost: client.vhost.clone(),
         protocol: client.protocol,
-        peer: client.peer.clone(),
+        peer: client.peer.to_string(),
         name: client.name.clone(),
         properties: client.properties(),
         terms: client.terms,

@@ -162,7 +162,8 @@ impl Broker {
     /// The client of this number; empty for one that has just gone.
     fn holder(&self, client: u64) -> Holder {
         let clients = self.engine.clients.lock();
-        let holder = clients.get(&client).map(|client| Holder { user: client.user.clone(), peer: client.peer.clone() });
+        let holder =
+            clients.get(&client).map(|client| Holder { user: client.user.clone(), peer: client.peer.to_string() });
         holder.unwrap_or_default()
     }
 }

@@ -261,7 +261,7 @@ impl Broker {
     /// The number of the client whose connection has these ends.
     pub fn client_at(&self, peer: &str) -> Option<u64> {
         let clients = self.engine.clients.lock();
-        clients.values().find(|client| client.peer == peer).map(|client| client.number)
+        clients.values().find(|client| *client.peer == *peer).map(|client| client.number)
     }
 
     /// Reports of these clients, without those that have gone.

@@ -17,7 +17,7 @@ use super::open::Session;
 use super::store::{self, DirectTag, Life};
 use super::sys::is_sys;
 use crate::codec::{
-    Asked, Filter, Granted, Options, Packet, PacketKind, Properties, PropertyBlock, PropertyId, QoS, Reason,
+    Asked, Filter, Granted, Options, Packet, PacketId, PacketKind, Properties, PropertyBlock, PropertyId, QoS, Reason,
     ReasonList, RetainHandling, Subscribe, Unsubscribe,
 };
 use crate::limits;
@@ -35,7 +35,7 @@ impl Session {
             let done = self.subscribe_to(&asked, id, output, now);
             answers.add(done, PacketKind::SubAck, self);
         }
-        answers.fence(subscribe.id, PacketKind::SubAck, self);
+        answers.fence(subscribe.id, PacketKind::SubAck, self, output);
         Ok(())
     }
 
@@ -243,7 +243,7 @@ impl Session {
             let done = self.unsubscribe_from(written, output, now);
             answers.add(done, PacketKind::UnsubAck, self);
         }
-        answers.fence(unsubscribe.id, PacketKind::UnsubAck, self);
+        answers.fence(unsubscribe.id, PacketKind::UnsubAck, self, output);
         Ok(())
     }
 
@@ -297,12 +297,12 @@ impl Answers {
         self.reasons.push(reason, kind, session.delivering.version);
     }
 
-    fn fence(self, id: crate::codec::PacketId, kind: PacketKind, session: &mut Session) {
+    fn fence(self, id: PacketId, kind: PacketKind, session: &mut Session, output: &mut Output) {
         let mut block = PropertyBlock::default();
         let properties = self.text.map_or(Properties::NONE, |text| session.reason(&text, &mut block));
         let reasons = self.reasons.as_reasons(kind, session.delivering.version);
         let granted = Granted { id, properties, reasons };
         let packet = if kind == PacketKind::SubAck { Packet::SubAck(granted) } else { Packet::UnsubAck(granted) };
-        session.fence(self.ticket.unwrap_or(Ticket::NONE), &packet);
+        session.fence(self.ticket.unwrap_or(Ticket::NONE), &packet, output);
     }
 }
