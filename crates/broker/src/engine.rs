@@ -17,7 +17,7 @@ pub(crate) mod declarations;
 pub(crate) mod delay;
 pub(crate) mod disk_watch;
 pub(crate) mod ending;
-pub(crate) mod expiry;
+pub(crate) mod expiring_rights;
 pub(crate) mod follow;
 pub(crate) mod housekeeping;
 pub(crate) mod open_error;

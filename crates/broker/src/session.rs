@@ -6,8 +6,8 @@
 //! session happen in the order of its requests.
 
 mod ack_timeout;
-mod answers;
 mod blocked;
+mod confirms;
 pub(crate) mod consume;
 pub(crate) mod declare;
 mod direct;

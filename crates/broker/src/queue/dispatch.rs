@@ -16,7 +16,7 @@ use crate::queue::lane::EntryPlace;
 use crate::queue::mailbox::{Notice, Outgoing};
 use crate::queue::visit::AT_ONCE;
 use crate::queue::{Consumer, ConsumerKey, Filter, Gone, Inner, Past, Queue, Reason, Resume, Returns, Show, State};
-use crate::queue::{Guard, VISIT_ENTRIES, Visit, settle};
+use crate::queue::{VISIT_ENTRIES, Visit, settle};
 use crate::store::facts;
 
 /// How far ahead of the deliveries the mark is logged, in entries.
@@ -110,43 +110,6 @@ impl Queue {
             }
         }
         self.expire(inner, visit.now);
-    }
-
-    /// Expires the heads of the lanes that are too old, up to [`VISIT_ENTRIES`]. A head that the
-    /// pager must place first does not hold up other lanes. False if more are too old, or this
-    /// visit has dropped as much as it may.
-    fn expire(&self, inner: &mut Inner, now: u64) -> bool {
-        if inner.lifetime.has_more() {
-            return false;
-        }
-        #[cfg(feature = "sabotage")]
-        let now = now + if super::sabotage::armed("early") { super::sabotage::EARLY } else { 0 };
-        let mut expired = 0;
-        for at in 0..inner.lanes.count() {
-            while let Some(seq) = inner.lanes.first_expired(at, now) {
-                if expired == VISIT_ENTRIES {
-                    inner.lifetime.note_more();
-                    return false;
-                }
-                if !self.die(inner, seq, Reason::Expired) {
-                    break;
-                }
-                expired += 1;
-            }
-        }
-        true
-    }
-
-    /// Locks the queue once all heads that are too old have expired, in as many visits as that
-    /// takes.
-    fn lock_expired<'a, 'v: 'a>(self: &'a Arc<Self>, visit: &mut Visit<'v>) -> Guard<'a> {
-        loop {
-            let mut inner = self.lock(visit.context);
-            if inner.is_deleted() || self.expire(&mut inner, visit.now) {
-                return inner;
-            }
-            self.conclude(inner, Show::Nothing, visit);
-        }
     }
 
     /// Delivers the entry at `place` to the consumer whose turn it is; false when none is ready.

@@ -10,6 +10,7 @@ use journal::{Group, Ticket};
 use crate::arguments::Ranks;
 use crate::message::Message;
 use crate::queue::arrival::Arrival;
+use crate::queue::expiry::expires_at;
 use crate::queue::features::Entered;
 use crate::queue::lanes::lane_above;
 #[cfg(feature = "sabotage")]
@@ -250,15 +251,4 @@ fn lane_of_message(ranks: Ranks, message: &Message) -> LaneNumber {
             lane_above(i16::from(priority) - i16::from(usual))
         }
     }
-}
-
-/// When a message expires that came at `since`, in a queue with `message_ttl`. In milliseconds
-/// since 1970.
-#[inline]
-pub(super) fn expires_at(message_ttl: Option<u64>, message: &Message, since: u64) -> u64 {
-    let ttl = match (message.expiration(), message_ttl) {
-        (Some(own), Some(queue)) => Some(own.min(queue)),
-        (own, queue) => own.or(queue),
-    };
-    ttl.map_or(u64::MAX, |ttl| since.saturating_add(ttl))
 }

@@ -16,7 +16,7 @@ use crate::message::Message;
 use crate::queue::QueueContext;
 use crate::queue::arrival::Work;
 use crate::queue::dispatch::Fetched;
-use crate::queue::enqueue::expires_at;
+use crate::queue::expiry::expires_at;
 use crate::queue::lane::{Away, Placed, Want};
 use crate::queue::rare::{Empty, Rare};
 use crate::queue::{Dying, Guard, Inner, Page, Queue, Show, State, Visit};

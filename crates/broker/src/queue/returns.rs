@@ -1,7 +1,13 @@
-//! How often entries came back, and how many of these returns count towards the delivery limit.
+//! Returned deliveries: how often an entry came back, how many of these returns count towards the
+//! delivery limit, and what becomes of it: ready at once, after a while, or past the limit dead.
 
+use std::sync::Arc;
+
+use crate::arguments::ReturnCause;
 use crate::message::overlay::Counts;
+use crate::queue::{Inner, Past, Queue, Reason, Visit, facts as queue_facts};
 use crate::settings::CountedReturns;
+use crate::store::facts;
 
 /// How often an entry came back. Both numbers end at 65 535, so that they take four bytes of an
 /// entry.
@@ -60,6 +66,55 @@ impl Returns {
         let of = |number: u16| (number > 0).then_some(u32::from(number));
         let acquired = if counting == CountedReturns::Failures { of(self.came_back) } else { None };
         Counts { delivery: of(self.counted), acquired }
+    }
+}
+
+impl Queue {
+    /// Returns a delivery: the entry is ready again at its place, at once or after a while. Past
+    /// the delivery limit it dies.
+    pub(super) fn come_back(&self, inner: &mut Inner, seq: u64, how: ReturnCause, visit: &Visit<'_>) {
+        let arguments = Arc::clone(&inner.arguments);
+        let Some(entry) = inner.lanes.get_mut(seq) else { return };
+        let before = entry.past;
+        entry.past = before.max(match how {
+            ReturnCause::Failed => Past::Failed,
+            ReturnCause::Returned => Past::Returned,
+        });
+        if arguments.counts_returns() {
+            // The failure of an earlier run that its consumer was told of stays counted.
+            if before.failures(entry.returns) > entry.returns.counted() {
+                entry.returns.add_counted();
+            }
+            let all = visit.context.settings.counted_returns == CountedReturns::All;
+            match how {
+                ReturnCause::Failed => entry.returns.add_counted(),
+                ReturnCause::Returned if all => entry.returns.add_counted(),
+                ReturnCause::Returned => entry.returns.add(),
+            }
+            let (returns, durable) = (entry.returns, entry.is_durable());
+            if arguments.delivery_limit.is_some_and(|limit| u64::from(returns.counted()) > limit) {
+                self.die(inner, seq, Reason::DeliveryLimit);
+                return;
+            }
+            let delay = arguments.retry.and_then(|retry| retry.delay(how, returns.counted()));
+            let due = delay.map(|delay| visit.now.saturating_add(delay));
+            if durable {
+                let mut appender = visit.context.journal.appender(self.log());
+                queue_facts::log_returns(&mut appender, self.id, seq, returns);
+                if let Some(due) = due {
+                    facts::log_retry(&mut appender, self.id, seq, due);
+                }
+            }
+            if let Some(due) = due {
+                inner.make_ready(seq);
+                if durable && visit.context.memory.is_tight() {
+                    inner.let_go_of(seq);
+                }
+                inner.wait_until(seq, due);
+                return;
+            }
+        }
+        inner.make_ready(seq);
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::session::Client;
-use crate::session::answers::Answer;
+use crate::session::confirms::Answer;
 use crate::session::sessions::Session;
 use crate::session::settle::FETCHED;
 

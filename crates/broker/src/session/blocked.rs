@@ -13,7 +13,7 @@ use crate::alarms::Allowance;
 use crate::error::Error;
 use crate::memory::ledger::Account;
 use crate::queue::arrival::{Arrival, Refusal};
-use crate::session::answers::Answer;
+use crate::session::confirms::Answer;
 use crate::session::sessions::Session;
 use crate::session::{Client, SessionId};
 

@@ -25,7 +25,7 @@ use crate::message::{Head, KEY_MAX, Message, NAME_MAX};
 use crate::queue::arrival::{Arrival, Confirm, Refusal, Unroutable};
 use crate::queue::{MessageIdentity, Visit};
 use crate::routing::{Envelope, STEPS};
-use crate::session::answers::Answer;
+use crate::session::confirms::Answer;
 use crate::session::retain::check_retained;
 use crate::session::routes::Route;
 use crate::session::slots::QueueSlot;

@@ -24,7 +24,7 @@ use crate::message::Message;
 use crate::queue::arrival::{Arrival, Unroutable};
 use crate::queue::mailbox::{Notice, TransactionId};
 use crate::queue::{Coming, HiddenRun, Queue, Settlement, Visit};
-use crate::session::answers::Answer;
+use crate::session::confirms::Answer;
 use crate::session::publish::Publish;
 use crate::session::settle::{Outcome, Tags, Unacked};
 use crate::session::{Client, SessionId};

@@ -243,7 +243,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["recovery"],
             &["follow"],
             &["checkpoint", "connections", "ending", "rights", "sealed", "system", "tracing"],
-            &["dead_letter", "expiry", "policies", "retained", "users", "verify"],
+            &["dead_letter", "expiring_rights", "policies", "retained", "users", "verify"],
             &["housekeeping"],
         ],
         allowed: &[],

@@ -1,4 +1,5 @@
-//! The answers that the publisher of a session waits for, in the order of its publishes.
+//! Confirms and the other answers that the publisher of a session waits for, in the order of its
+//! publishes.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
