@@ -89,7 +89,7 @@ pub(super) const CLIENTS: [Client; 25] = [
         name: "proton",
         prepare: PYTHON,
         call: &["{made}/venv/bin/python", "{source}/client.py"],
-        further: &[],
+        further: &["transactions"],
         server: &[],
     },
     Client {
