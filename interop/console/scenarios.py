@@ -826,7 +826,7 @@ def objects_of_other_vhosts_are_as_if_they_were_not_there(stage):
                  "/exchanges/elsewhere/amq.topic", "/exchanges/elsewhere/amq.topic/route", "/queues/none/treasure"]:
         stage.open(path, page)
         expect(page.get_by_role("alert")).to_contain_text("There is no")
-    for path in ["/", "/queues", "/exchanges", "/policies", "/vhosts", "/sessions", "/limits", "/node"]:
+    for path in ["/", "/queues", "/exchanges", "/policies", "/vhosts", "/sessions", "/consumers", "/limits", "/node"]:
         stage.open(path, page)
         assert "treasure" not in page.content() and "elsewhere" not in page.content(), path
 
@@ -875,8 +875,8 @@ def what_a_client_chose_is_text_on_every_page(stage):
     stage.broker.api("vhosts/marked", "PUT", {"description": EVIL, "tags": [EVIL]})
     stage.client(EVIL)
     stage.log_in()
-    for path in ["/", "/connections", "/queues", "/exchanges", "/policies", "/users", "/vhosts", "/sessions", "/limits",
-                 "/node"]:
+    for path in ["/", "/connections", "/queues", "/exchanges", "/policies", "/users", "/vhosts", "/sessions",
+                 "/consumers", "/limits", "/node"]:
         stage.open(path)
         expect(stage.page.locator("img[src=x]")).to_have_count(0)
     stage.open("/queues?name=alert")
@@ -1054,6 +1054,7 @@ PAGES = {
     "user": "/users/guest",
     "virtual_hosts": "/vhosts",
     "sessions": "/sessions",
+    "consumers": "/consumers",
     "subscriptions": "/subscriptions",
     "retained": "/retained",
     "wills": "/wills",

@@ -2,6 +2,7 @@
 //! clients, with short locks.
 
 mod diagnosis;
+mod direct;
 pub(crate) mod objects;
 mod parts;
 mod presence;
@@ -32,7 +33,8 @@ use crate::stats::Totals;
 use crate::value::Table;
 
 pub use diagnosis::{Diagnosis, Standing};
-pub use objects::{BindingReport, ConsumerReport, ExchangeReport, Holder};
+pub use direct::DirectConsumer;
+pub use objects::{BindingReport, ConsumerReport, ConsumerSource, ExchangeReport, FilterReport, Holder};
 pub use parts::{BindingPlace, Names, QueueCounts};
 pub use presence::Presence;
 pub use retained::{RETAINED_BETWEEN, RetainedReport};

@@ -11,6 +11,7 @@ mod assets;
 mod bindings;
 mod chart;
 mod connections;
+mod consumers;
 mod elsewhere;
 mod exchanges;
 mod explained;
@@ -55,6 +56,7 @@ pub(crate) fn router() -> Router<Arc<Source>> {
         .merge(elsewhere::router())
         .merge(overview::router())
         .merge(connections::router())
+        .merge(consumers::router())
         .merge(queues::router())
         .merge(queue::router())
         .merge(exchanges::router())

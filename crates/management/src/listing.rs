@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use broker::{BindingPlace, Names};
+use broker::{BindingPlace, DirectConsumer, Names};
 use serde_json::{Map, Value as Json};
 
 use crate::facts::Socket;
@@ -64,6 +64,8 @@ pub(crate) trait Collection: Sync {
 pub(crate) enum Part {
     /// The things with these names in a vhost, or what belongs to these things.
     Named(Arc<str>, Names),
+    /// These consumers without a queue, of a vhost.
+    Direct(Arc<str>, Vec<DirectConsumer>),
     /// Bindings of an exchange after this one.
     Bindings { vhost: Arc<str>, exchange: Arc<str>, after: Option<BindingPlace> },
     /// These clients, or their sessions.
@@ -83,6 +85,7 @@ impl Part {
     fn weight(&self) -> usize {
         let inner = match self {
             Self::Named(_, names) => names.len() * size_of::<Arc<str>>(),
+            Self::Direct(_, consumers) => consumers.len() * size_of::<DirectConsumer>(),
             Self::Clients(numbers, _) => numbers.len() * size_of::<u64>(),
             Self::Bindings { .. } | Self::Whole(_) => 0,
         };

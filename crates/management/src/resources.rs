@@ -108,8 +108,10 @@ pub enum Listed {
     Strangers,
     /// Sessions of connections, which AMQP 0-9-1 calls channels.
     Channels,
-    /// Consumers.
+    /// Consumers of queues.
     Consumers,
+    /// Consumers, those without a queue included.
+    AllConsumers,
     /// Policies.
     Policies,
     /// Operator policies.
@@ -153,6 +155,7 @@ impl Listed {
             Self::Strangers => &connections::Strangers,
             Self::Channels => &channels::Channels,
             Self::Consumers => &consumers::Consumers,
+            Self::AllConsumers => &consumers::AllConsumers,
             Self::Policies => &policies::Policies(PolicyKind::User),
             Self::OperatorPolicies => &policies::Policies(PolicyKind::Operator),
             Self::Losses => &losses::Losses,

@@ -28,7 +28,6 @@ pub(crate) struct DirectFilter {
 #[derive(Debug)]
 pub(crate) struct DirectSubscriber {
     pub(crate) id: Owner,
-    pub(crate) client: u64,
     pub(crate) to: MailboxConsumer,
     /// It does not get what this connection publishes.
     pub(crate) not_from: Option<PublisherId>,

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::engine::Engine;
 use crate::message::Message;
 use crate::names::may_be_address;
-use crate::queue::mailbox::{Mailbox, MailboxConsumer};
+use crate::queue::mailbox::{Called, Mailbox, MailboxConsumer};
 
 /// Bytes that may lie in a mailbox before another reply is refused. Replies have no queue to wait
 /// in, so this is more than queues put there. A requester decides how much it asks for before it
@@ -21,15 +21,15 @@ use crate::queue::mailbox::{Mailbox, MailboxConsumer};
 const REPLIES_MAX: usize = 16 << 20;
 
 /// Where a reply goes.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Requester {
     vhost: Arc<str>,
     pub(crate) to: MailboxConsumer,
 }
 
 impl Requester {
-    pub(crate) fn new(vhost: &Arc<str>, mailbox: &Arc<Mailbox>, consumer: u32) -> Self {
-        Self { vhost: Arc::clone(vhost), to: MailboxConsumer::new(mailbox, consumer, REPLIES_MAX) }
+    pub(crate) fn new(vhost: &Arc<str>, mailbox: &Arc<Mailbox>, consumer: u32, called: Called) -> Self {
+        Self { vhost: Arc::clone(vhost), to: MailboxConsumer::new(mailbox, consumer, REPLIES_MAX, called) }
     }
 
     /// False when its client leaves too much unread.
@@ -40,19 +40,24 @@ impl Requester {
 
 /// All reply consumers by address.
 #[derive(Debug, Default)]
-pub(crate) struct Replies(Mutex<HashMap<String, Requester>>);
+pub(crate) struct Replies(Mutex<HashMap<String, Arc<Requester>>>);
 
 impl Replies {
     /// The requester at an address of this vhost.
-    pub(crate) fn at(&self, vhost: &str, address: &str) -> Option<Requester> {
+    pub(crate) fn at(&self, vhost: &str, address: &str) -> Option<Arc<Requester>> {
         if !may_be_address(address) {
             return None;
         }
         self.0.lock().get(address).filter(|requester| *requester.vhost == *vhost).cloned()
     }
 
+    /// All requesters of this vhost.
+    pub(crate) fn of(&self, vhost: &str) -> Vec<Arc<Requester>> {
+        self.0.lock().values().filter(|requester| *requester.vhost == *vhost).cloned().collect()
+    }
+
     pub(crate) fn insert(&self, address: String, requester: Requester) {
-        self.0.lock().insert(address, requester);
+        self.0.lock().insert(address, Arc::new(requester));
     }
 
     pub(crate) fn remove(&self, address: &str) {
@@ -63,7 +68,7 @@ impl Replies {
 impl Engine {
     /// The requester that a message is a reply to. Called only for a message that no queue took,
     /// since no queue has such a name.
-    pub(crate) fn requester(&self, vhost: &str, message: &Message) -> Option<Requester> {
+    pub(crate) fn requester(&self, vhost: &str, message: &Message) -> Option<Arc<Requester>> {
         if !message.exchange().is_empty() {
             return None;
         }

@@ -236,7 +236,7 @@ impl Engine {
     fn end_unentitled(&self, vhost: &Vhost, clients: &ByNumber) {
         let direct: Vec<_> = vhost.tables.read().direct.iter().cloned().collect();
         for subscriber in direct {
-            let Some(client) = clients.get(&subscriber.client) else { continue };
+            let Some(client) = clients.get(&subscriber.to.called().client) else { continue };
             let (authority, identity, name) = (&self.authority, &client.identity, &client.vhost);
             let may = |filter: &DirectFilter| {
                 let topic = || authority.authorize_topic(identity, name, &filter.exchange, &filter.key, Right::Read);

@@ -22,7 +22,7 @@ pub(crate) struct Sealed {
     /// The places of its messages, those of one queue next to each other.
     pub(crate) hidden: Vec<HiddenRun>,
     /// Messages that go to no queue.
-    pub(crate) replies: Vec<(Requester, Message)>,
+    pub(crate) replies: Vec<(Arc<Requester>, Message)>,
     /// Messages for subscribers without a queue.
     pub(crate) direct: Vec<DirectBatch>,
     /// The transaction, and the mailbox of its client.

@@ -250,19 +250,41 @@ impl Mailbox {
     }
 }
 
+/// Whose consumer one is, and what its client calls it: for reports.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Called {
+    /// The number of its client.
+    pub(crate) client: u64,
+    /// Its protocol's number for its session.
+    pub(crate) session: u32,
+    pub(crate) tag: Arc<str>,
+}
+
 /// A consumer of a client that needs no queue: of direct replies, or of a subscriber's filters.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct MailboxConsumer {
     /// Routes to it may be remembered for longer than its client is there.
     mailbox: Weak<Mailbox>,
     consumer: u32,
     /// Bytes that may lie in the mailbox before more is dropped.
     most: usize,
+    called: Called,
 }
 
 impl MailboxConsumer {
-    pub(crate) fn new(mailbox: &Arc<Mailbox>, consumer: u32, most: usize) -> Self {
-        Self { mailbox: Arc::downgrade(mailbox), consumer, most }
+    pub(crate) fn new(mailbox: &Arc<Mailbox>, consumer: u32, most: usize, called: Called) -> Self {
+        Self { mailbox: Arc::downgrade(mailbox), consumer, most, called }
+    }
+
+    /// Whose it is.
+    pub(crate) fn called(&self) -> &Called {
+        &self.called
+    }
+
+    /// The bytes that lie in the mailbox, if nothing more can be handed over.
+    pub(crate) fn unread(&self) -> Option<usize> {
+        let bytes = self.mailbox.upgrade()?.bytes();
+        (bytes >= self.most).then_some(bytes)
     }
 
     /// Its number within the client.

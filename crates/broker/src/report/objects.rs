@@ -7,6 +7,7 @@ use super::owned;
 use crate::arguments::idle;
 use crate::broker::Broker;
 use crate::catalog::{Exchange, Tables};
+use crate::engine::clients::ClientShared;
 use crate::queue::{Queue, Readiness};
 use crate::routing::{Binding, Destination, ExchangeKind};
 use crate::value::Table;
@@ -49,25 +50,53 @@ pub struct BindingReport {
     pub arguments: Table,
 }
 
-/// The user of a client, and both ends of its connection.
+/// The user of a client, and its connection.
 #[derive(Debug, Clone, Default)]
 pub struct Holder {
     /// Its user.
     pub user: String,
     /// Both ends of its connection.
     pub peer: String,
+    /// Its name for its connection; over MQTT, its identifier.
+    pub name: Option<String>,
+}
+
+impl Holder {
+    pub(super) fn of(client: &ClientShared) -> Self {
+        Self { user: client.user.clone(), peer: client.peer.to_string(), name: client.name.clone() }
+    }
+}
+
+/// What a consumer gets messages from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConsumerSource {
+    /// The queue of this name.
+    Queue(String),
+    /// What these filters match, without a queue.
+    Filters(Vec<FilterReport>),
+    /// Replies to what its session asks, without a queue.
+    Replies,
+}
+
+/// A filter of a consumer without a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilterReport {
+    /// The exchange that messages come from.
+    pub exchange: String,
+    /// The binding key.
+    pub key: String,
 }
 
 /// One consumer.
 #[derive(Debug, Clone)]
 pub struct ConsumerReport {
-    /// The vhost of its queue.
+    /// Its vhost.
     pub vhost: String,
-    /// The name of its queue.
-    pub queue: String,
+    /// What it gets messages from.
+    pub source: ConsumerSource,
     /// The number of its client.
     pub client: u64,
-    /// The user of its client, and both ends of its connection.
+    /// The user of its client, and its connection.
     pub holder: Holder,
     /// Its protocol's number for its session.
     pub session: u32,
@@ -91,6 +120,24 @@ pub struct ConsumerReport {
     pub timeout: Option<Duration>,
     /// The arguments that it asked for, those that change something.
     pub arguments: Table,
+}
+
+impl ConsumerReport {
+    /// The name of its queue; `None` for a consumer without one.
+    pub fn queue(&self) -> Option<&str> {
+        match &self.source {
+            ConsumerSource::Queue(name) => Some(name),
+            ConsumerSource::Filters(_) | ConsumerSource::Replies => None,
+        }
+    }
+
+    /// The filters of a consumer without a queue.
+    pub fn filters(&self) -> &[FilterReport] {
+        match &self.source {
+            ConsumerSource::Filters(filters) => filters,
+            ConsumerSource::Queue(_) | ConsumerSource::Replies => &[],
+        }
+    }
 }
 
 impl Broker {
@@ -127,14 +174,16 @@ impl Broker {
         reports
     }
 
-    /// Every consumer of a queue, by vhost and queue.
+    /// Every consumer, by vhost and queue; in each vhost, those without a queue first.
     pub fn consumers(&self) -> Vec<ConsumerReport> {
         let mut reports = Vec::new();
         for vhost in self.engine.catalog.vhosts() {
             let tables = vhost.tables.read();
             tables.queues().for_each(|queue| self.consumers_of(queue, &mut reports));
+            drop(tables);
+            reports.extend(self.some_direct(&self.direct_consumers(&vhost.name)));
         }
-        reports.sort_by(|a, b| (&a.vhost, &a.queue, a.client, &a.tag).cmp(&(&b.vhost, &b.queue, b.client, &b.tag)));
+        reports.sort_by(|a, b| (&a.vhost, a.queue(), a.client, &a.tag).cmp(&(&b.vhost, b.queue(), b.client, &b.tag)));
         reports
     }
 
@@ -142,7 +191,7 @@ impl Broker {
         let inner = queue.lock(&self.engine);
         reports.extend(inner.consumers().map(|(consumer, active)| ConsumerReport {
             vhost: queue.vhost.to_string(),
-            queue: queue.name.to_string(),
+            source: ConsumerSource::Queue(queue.name.to_string()),
             client: consumer.key.client,
             holder: self.holder(consumer.key.client),
             session: consumer.session,
@@ -161,10 +210,7 @@ impl Broker {
 
     /// The client of this number; empty for one that has just gone.
     fn holder(&self, client: u64) -> Holder {
-        let clients = self.engine.clients.lock();
-        let holder =
-            clients.get(&client).map(|client| Holder { user: client.user.clone(), peer: client.peer.to_string() });
-        holder.unwrap_or_default()
+        self.engine.clients.lock().get(&client).map(|client| Holder::of(client)).unwrap_or_default()
     }
 }
 

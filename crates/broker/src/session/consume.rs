@@ -15,7 +15,7 @@ use crate::catalog::subscriptions::{Sharing, SubscriptionFact, SubscriptionName}
 use crate::engine::bounds::FETCH_ENTRIES;
 use crate::error::{Error, Fact};
 use crate::memory::ledger::Kept;
-use crate::queue::mailbox::Outgoing;
+use crate::queue::mailbox::{Called, Outgoing};
 use crate::queue::{Consumer, Credit, Fetched, Filter, Queue, Resume, Settling, Unattached, Visit};
 use crate::session::drain::{Delivery, Event};
 use crate::session::receiver::ConsumerRecord;
@@ -305,6 +305,14 @@ impl Client {
         }
         self.shared.figures.add_consumer();
         Ok(number)
+    }
+
+    /// What reports call a consumer of this client.
+    pub(super) fn called(&self, consumer: u32) -> Result<Called, Error> {
+        let record = self.receiver.consumer(consumer);
+        let of = record.and_then(|record| Some((record, self.sessions.get(record.session)?.shown.number())));
+        let (record, session) = of.ok_or_else(|| Error::internal("a consumer is not among those of its client"))?;
+        Ok(Called { client: self.shared.number, session, tag: Arc::clone(&record.tag) })
     }
 
     pub(super) fn consumer_tag(&self, session: SessionId, wanted: &str) -> Result<String, Error> {

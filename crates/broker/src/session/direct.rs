@@ -100,7 +100,7 @@ impl Client {
         bindings: &[BindingSpec],
         wanted: RetainedWanted,
     ) -> Result<(), Error> {
-        let (engine, vhost) = (Arc::clone(&self.engine), Arc::clone(&self.vhost));
+        let (engine, vhost, called) = (Arc::clone(&self.engine), Arc::clone(&self.vhost), self.called(consumer)?);
         let retained = (wanted != RetainedWanted::None).then(|| vhost.retained.lock());
         let mut tables = vhost.tables.write();
         let filter = |binding: &BindingSpec| {
@@ -110,8 +110,7 @@ impl Client {
         };
         let subscriber = Arc::new(DirectSubscriber {
             id: engine.owner(vhost.log()),
-            client: self.shared.number,
-            to: MailboxConsumer::new(&self.shared.mailbox, consumer, engine.settings.mailbox_bytes),
+            to: MailboxConsumer::new(&self.shared.mailbox, consumer, engine.settings.mailbox_bytes, called),
             not_from,
             filters: bindings.iter().filter_map(filter).collect(),
         });

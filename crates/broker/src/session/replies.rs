@@ -37,7 +37,8 @@ impl Client {
         }
         let consumer = self.add_consumer(session, (&tag, 0), None, Settling::Auto)?;
         let address = self.engine.names.address(prefix);
-        let requester = Requester::new(&self.vhost.name, &self.shared.mailbox, consumer);
+        let called = self.called(consumer)?;
+        let requester = Requester::new(&self.vhost.name, &self.shared.mailbox, consumer, called);
         self.engine.replies.insert(address.clone(), requester);
         self.sessions.require(session)?.replies = Some(ReplyConsumer { consumer, address });
         Ok(tag)

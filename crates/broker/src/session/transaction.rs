@@ -217,7 +217,7 @@ impl Client {
 
     /// Returns the messages that reached no queue, where the publisher asked for that. The result
     /// has the replies.
-    fn return_unroutable(&mut self, session: SessionId, arrivals: &mut Vec<Arrival>) -> Vec<(Requester, Message)> {
+    fn return_unroutable(&mut self, session: SessionId, arrivals: &mut Vec<Arrival>) -> Vec<(Arc<Requester>, Message)> {
         let (all, mut replies) = (arrivals.len(), Vec::new());
         self.engine.totals.publishes.duplicates.add(arrivals.iter().filter(|arrival| arrival.repeated).count() as u64);
         let (mut lost, mut returned) = (0, 0);

@@ -1,8 +1,9 @@
 //! Subscribers without a queue: messages go to the mailbox of their client, at most once; what it
 //! leaves unread beyond a bound is dropped and counted.
 
-use broker::Held;
+use broker::{ConsumerReport, ConsumerSource, Held};
 use testkit::broker::Setup;
+use testkit::peer::Peer;
 use testkit::script::Script;
 use testkit::sim_disk::SimDisk;
 
@@ -49,6 +50,43 @@ fn exchanges_of_every_type_lead_to_it() {
         ("p publish e k 8 CC=spare; delete-exchange e; publish c z 9 mandatory", ""),
         ("s", "t:7=8, t:8=9"),
     ]);
+}
+
+#[test]
+fn it_is_reported_with_what_it_asks_for_while_it_is_there() {
+    let mut script = Script::memory();
+    let reported = |script: &Script| -> Vec<String> {
+        let shown = |consumer: ConsumerReport| {
+            let ConsumerReport { tag, session, source, holder, .. } = consumer;
+            let source = match source {
+                ConsumerSource::Queue(name) => name,
+                ConsumerSource::Filters(filters) => filters
+                    .iter()
+                    .map(|filter| format!("{}/{}", filter.exchange, filter.key))
+                    .collect::<Vec<_>>()
+                    .join(","),
+                ConsumerSource::Replies => "replies".to_owned(),
+            };
+            format!("{tag} of {}/{session} from {source}", holder.user)
+        };
+        script.broker().broker.consumers().into_iter().map(shown).collect()
+    };
+    script.check(&[
+        ("a queue q; consume q c", "0 0"),
+        ("a/7 consume direct:amq.topic/a.*,amq.direct/k d no-ack", ""),
+        ("b consume direct:amq.fanout/ e no-ack", ""),
+    ]);
+    let [of_queue, with_filters] = ["c of guest/1 from q", "d of guest/7 from amq.topic/a.*,amq.direct/k"];
+    assert_eq!(reported(&script), [with_filters, "e of guest/1 from amq.fanout/", of_queue]);
+    script.check(&[("b close", ""), ("a/7 cancel d", "cancelled")]);
+    assert_eq!(reported(&script), [of_queue]);
+    let mut asking = Peer::attach(script.broker(), "guest").expect("it may attach");
+    let session = asking.session(3);
+    let now = script.broker().now();
+    asking.client.consume_replies(session, "r", "reply.", now).expect("it may");
+    assert_eq!(reported(&script), ["r of guest/3 from replies", of_queue]);
+    asking.client.close(now);
+    assert_eq!(reported(&script), [of_queue]);
 }
 
 /// No queue is there in which it could wait.

@@ -193,6 +193,7 @@ fn path(what: Listed, vhost: Option<&str>) -> Option<String> {
         Listed::Exchanges => ("exchanges", false),
         Listed::Bindings => ("bindings", false),
         Listed::Consumers => ("consumers", false),
+        Listed::AllConsumers => ("all-consumers", false),
         Listed::Policies => ("policies", false),
         Listed::OperatorPolicies => ("operator-policies", false),
         Listed::VhostLimits => ("vhost-limits", false),

@@ -10,7 +10,7 @@ use crate::stomp::Stomp;
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
 
 /// What a browser keeps of a server: its cookie.
-struct Browser<'a> {
+pub(crate) struct Browser<'a> {
     server: &'a Server,
     cookie: String,
 }
@@ -21,7 +21,7 @@ impl<'a> Browser<'a> {
     }
 
     /// A browser in which this user has logged in.
-    fn of(server: &'a Server, user: &str, password: &str) -> Self {
+    pub(crate) fn of(server: &'a Server, user: &str, password: &str) -> Self {
         let mut browser = Self::new(server);
         let reply = browser.post("/login", &[("user", user), ("password", password), ("to", "/")]);
         assert_eq!((reply.status, reply.header("location")), (303, "/"), "{}", reply.body);
@@ -52,14 +52,14 @@ impl<'a> Browser<'a> {
     }
 
     /// The text of a page that is there.
-    fn page(&self, path: &str) -> String {
+    pub(crate) fn page(&self, path: &str) -> String {
         let reply = self.get(path);
         assert_eq!(reply.status, 200, "{path}: {}", reply.body);
         reply.body
     }
 }
 
-fn has(page: &str, words: &[&str]) {
+pub(crate) fn has(page: &str, words: &[&str]) {
     for said in words {
         assert!(page.contains(said), "'{said}' is missing in {page}");
     }

@@ -94,7 +94,8 @@ fn lists_are_filtered_sorted_and_cut_and_are_the_rows_of_the_http_api() {
         [r#"[{"message_stats":{"publish":2},"name":"mail"}]"#]
     );
     for verb in ["queues", "exchanges", "bindings", "vhosts", "users", "permissions", "connections", "consumers"] {
-        let (_, over_http) = server.ask("GET", &format!("/api/{verb}"), GUEST);
+        let path = if verb == "consumers" { "all-consumers" } else { verb };
+        let (_, over_http) = server.ask("GET", &format!("/api/{path}"), GUEST);
         let mut rows = [serde_json::from_str(&over_http).unwrap(), json(verb, &dir)];
         // What moves between two readings.
         for row in rows.iter_mut().flat_map(|rows: &mut serde_json::Value| rows.as_array_mut().unwrap()) {

@@ -15,6 +15,7 @@ mod control;
 mod convert;
 mod damage;
 mod definitions;
+mod direct_consumers;
 mod durability;
 mod http;
 mod listeners;

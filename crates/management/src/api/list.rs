@@ -114,7 +114,7 @@ impl List {
     /// Whether the user sees anything of a part.
     fn sees(&self, part: &Part) -> bool {
         match part {
-            Part::Named(vhost, _) if !self.asker.monitors() => {
+            Part::Named(vhost, _) | Part::Direct(vhost, _) if !self.asker.monitors() => {
                 self.source.broker.authority().enter(self.asker.identity(), vhost).is_ok()
             }
             _ => true,

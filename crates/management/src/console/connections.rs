@@ -21,7 +21,7 @@ use crate::api;
 use crate::facts::Socket;
 use crate::json::object;
 use crate::quantity;
-use crate::resources::ConnectionChange;
+use crate::resources::{ConnectionChange, percent_encoded};
 use crate::source::Source;
 
 type Shared = State<Arc<Source>>;
@@ -149,6 +149,7 @@ async fn show(visitor: Visitor, State(source): Shared, Path(name): Path<String>)
         ]))
         h2 { "Sessions" }
         (sessions_table(&sessions))
+        p { a href={ "/consumers?name=" (percent_encoded(&client.peer)) } { "Its consumers" } }
         h2 { "Close it" }
         @if may_close {
             form .card.danger method="post" action={ (top_place("connections", &name)) "/close" } {

@@ -27,8 +27,9 @@ const PARTS: [(Part, &str, &str); 8] = [
 ];
 
 /// The parts behind *More*.
-const MORE: [(Part, &str, &str); 8] = [
+const MORE: [(Part, &str, &str); 9] = [
     (Part::Sessions, "Sessions", "/sessions"),
+    (Part::Consumers, "Consumers", "/consumers"),
     (Part::Shovels, "Shovels", "/shovels"),
     (Part::Subscriptions, "Subscriptions", "/subscriptions"),
     (Part::Limits, "Limits", "/limits"),
@@ -51,6 +52,7 @@ pub(super) enum Part {
     Tasks,
     Shovels,
     Sessions,
+    Consumers,
     Subscriptions,
     Limits,
     Log,

@@ -7,21 +7,21 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use axum::routing::{get, post};
-use broker::{BindingReport, ConsumerReport, Diagnosis, QueueReport, Readiness};
+use broker::{BindingReport, Diagnosis, QueueReport};
 use maud::{Markup, html};
 
 use super::chart::{Line, Unit, chart, spans};
 use super::figure;
 use super::form::Fields;
 use super::frame::{Notice, Part, View};
-use super::parts::{Column, Form, Mood, ask, badge, facts, figures, place, table, top_place, verdict};
+use super::parts::{Form, Mood, ask, facts, figures, place, verdict};
 use super::queues::{Rates, kind, mood};
 use super::trouble::{Shown, Trouble};
 use super::visitor::Visitor;
-use super::{bindings, keeping, messages, policies};
+use super::{bindings, consumers, keeping, messages, policies};
 use crate::api;
 use crate::counters::{LENGTHS, OF_QUEUES};
-use crate::diagnosis::{DiagnosisRow, readiness};
+use crate::diagnosis::DiagnosisRow;
 use crate::history::Span;
 use crate::json::object;
 use crate::quantity::several;
@@ -95,7 +95,7 @@ async fn page(
         (movement(source, queue, Span::Hour))
         p .buttons { a .button href={ (whole.path()) "/history" } { "History of 24 hours" } }
         h2 { "Consumers" }
-        (consumers(&whole.found.consumers))
+        (consumers::of_queue(&whole.found.consumers))
         h2 { "Messages" }
         (messages::browsing(&whole.path()))
         (messages::publishing(&whole.path(), sent))
@@ -181,37 +181,6 @@ async fn history(visitor: Visitor, State(source): Shared, Path((vhost, name)): N
     };
     let page = View::new(Part::Queues, "History", body).below("Queues", "/queues").below(name, whole.path());
     Ok(page.show(&visitor, &source))
-}
-
-fn consumers(consumers: &[ConsumerReport]) -> Markup {
-    let columns = [
-        Column::text("Tag"),
-        Column::text("Connection"),
-        Column::text("User"),
-        Column::text("State"),
-        Column::number("Prefetch"),
-        Column::number("Unacknowledged"),
-    ];
-    let rows: Vec<Vec<Markup>> = consumers.iter().map(consumer).collect();
-    table("consumers", &columns, &rows, html! { "no consumers" })
-}
-
-fn consumer(consumer: &ConsumerReport) -> Vec<Markup> {
-    let mood = match consumer.readiness {
-        Readiness::Ready => Mood::Good,
-        Readiness::NotActive => Mood::Plain,
-        Readiness::OutOfCredit | Readiness::NotReading { .. } => Mood::Warning,
-    };
-    let state = badge(readiness(consumer), mood);
-    let peer = &consumer.holder.peer;
-    vec![
-        html! { code { (consumer.tag) } },
-        html! { a href=(top_place("connections", peer)) { (peer) } " (" (consumer.session) ")" },
-        html! { (consumer.holder.user) },
-        state,
-        html! { @if consumer.no_ack { "no acknowledgement" } @else if consumer.prefetch == 0 { "none" } @else { (consumer.prefetch) } },
-        figure::count(u64::from(consumer.unsettled)),
-    ]
 }
 
 fn settings(queue: &QueueReport) -> Markup {

@@ -8,7 +8,7 @@ use super::field::{Field, Kind, Member};
 use super::operations::{Answers, OPERATIONS, Operation};
 use super::resource::Resource;
 use super::rows::{
-    AUDIT, BINDINGS, CONNECTIONS, CONSUMERS, EXCHANGES, LOG, OPERATOR_POLICIES, POLICIES, QUEUES, RETAINED,
+    AUDIT, BINDINGS, CONNECTIONS, CONSUMERS, EXCHANGES, FILTERS, LOG, OPERATOR_POLICIES, POLICIES, QUEUES, RETAINED,
     SUBSCRIPTIONS, USERS, VHOSTS, WILLS,
 };
 
@@ -99,6 +99,7 @@ fn schemas() -> Json {
     add(&mut schemas, &OPERATOR_POLICIES);
     add(&mut schemas, &LOG);
     add(&mut schemas, &AUDIT);
+    schemas.insert("filters".to_owned(), row(FILTERS));
     schemas.insert("cluster".to_owned(), row(CLUSTER));
     schemas.insert("followers".to_owned(), row(FOLLOWERS));
     schemas.insert("promotion".to_owned(), row(PROMOTION));

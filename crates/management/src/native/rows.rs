@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use auth::{PasswordHash, User};
 use broker::{
-    BindingReport, Broker, ClientReport, ConsumerReport, ExchangeReport, Overview, PolicyKind, PolicyReport,
-    QueueReport, RetainedReport, Sharing, Standing, VhostReport, WillReport,
+    BindingReport, Broker, ClientReport, ConsumerReport, ConsumerSource, ExchangeReport, FilterReport, Overview,
+    PolicyKind, PolicyReport, QueueReport, RetainedReport, Sharing, Standing, VhostReport, WillReport,
 };
 use serde_json::{Value as Json, json};
 
-use super::field::{Field, Kind, declared, figure, time};
+use super::field::{Field, Kind, declared, figure, time, whole};
 use super::resource::{BETWEEN, Reading, Resource};
 use crate::json::object;
 use crate::listing::Rights;
@@ -200,14 +200,34 @@ pub(super) static CONSUMERS: Resource<ConsumerReport> = Resource {
     of: |consumer| &consumer.vhost,
     key: |consumer| {
         let (client, session) = (consumer.client.to_string(), consumer.session.to_string());
-        key(&[&consumer.vhost, &consumer.queue, &client, &session, &consumer.tag])
+        key(&[&consumer.vhost, consumer.queue().unwrap_or_default(), &client, &session, &consumer.tag])
     },
     reading: Reading::Whole(|source| source.broker.consumers()),
     fields: &[
-        declared("vhost", Kind::Text, "The vhost of its queue", |consumer| json!(consumer.vhost)),
-        declared("queue", Kind::Text, "Its queue", |consumer| json!(consumer.queue)),
+        declared("vhost", Kind::Text, "Its vhost", |consumer| json!(consumer.vhost)),
+        declared("source", Kind::Text, "What it gets messages from: queue, filters or replies", |consumer| {
+            json!(match consumer.source {
+                ConsumerSource::Queue(_) => "queue",
+                ConsumerSource::Filters(_) => "filters",
+                ConsumerSource::Replies => "replies",
+            })
+        }),
+        declared("queue", Kind::Text, "Its queue; null for a consumer without one", |consumer: &ConsumerReport| {
+            json!(consumer.queue())
+        })
+        .or_null(),
+        declared("filters", Kind::Rows("filters"), "What it subscribes to without a queue", |consumer| {
+            consumer.filters().iter().map(|filter| whole(FILTERS, filter)).collect()
+        }),
         declared("tag", Kind::Text, "Its client's name for it", |consumer| json!(consumer.tag)),
         declared("connection", Kind::Number, "The number of its connection", |consumer| json!(consumer.client)),
+        declared(
+            "connection_name",
+            Kind::Text,
+            "Its client's name for its connection; over MQTT the client identifier",
+            |consumer: &ConsumerReport| json!(consumer.holder.name),
+        )
+        .or_null(),
         declared("user", Kind::Text, "The user of its connection", |consumer| json!(consumer.holder.user)),
         declared("session", Kind::Number, "Its session", |consumer| json!(consumer.session)),
         declared("settles", Kind::Truth, "It settles its deliveries", |consumer| json!(!consumer.no_ack)),
@@ -222,6 +242,12 @@ pub(super) static CONSUMERS: Resource<ConsumerReport> = Resource {
         figure("unsettled", Kind::Number, "Deliveries that it has not settled", |consumer| json!(consumer.unsettled)),
     ],
 };
+
+/// A filter of a consumer.
+pub(super) static FILTERS: &[Field<FilterReport>] = &[
+    declared("exchange", Kind::Text, "The exchange that messages come from", |filter| json!(filter.exchange)),
+    declared("routing_key", Kind::Text, "The binding key", |filter| json!(filter.key)),
+];
 
 pub(super) static VHOSTS: Resource<VhostReport> = Resource {
     name: "vhosts",

@@ -58,7 +58,7 @@ impl Collection for Bindings {
                 }
                 reports.iter().map(row).collect()
             }
-            Part::Clients(..) | Part::Whole(_) => Vec::new(),
+            Part::Clients(..) | Part::Direct(..) | Part::Whole(_) => Vec::new(),
         }
     }
 }

@@ -1,19 +1,24 @@
-//! Consumers of queues.
+//! Consumers. RabbitMQ's path lists those of queues. Another one lists those without a queue, too:
+//! there they are queues of a kind of their own, which have no consumers.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use axum::Router;
-use broker::ConsumerReport;
+use broker::{ConsumerReport, ConsumerSource, FilterReport};
 use serde_json::{Value as Json, json};
 
 use crate::api::{self, Routes};
 use crate::facts::endpoint;
 use crate::json::object;
-use crate::listing::{self, Collection, Part};
+use crate::listing::{self, Collection, PART, Part};
 use crate::source::Source;
 
-/// See the module.
+/// Those of queues.
 pub(crate) struct Consumers;
+
+/// All of them.
+pub(crate) struct AllConsumers;
 
 impl Collection for Consumers {
     fn parts(&self, source: &Source, vhost: Option<&str>) -> VecDeque<Part> {
@@ -26,8 +31,31 @@ impl Collection for Consumers {
     }
 }
 
+impl Collection for AllConsumers {
+    fn parts(&self, source: &Source, vhost: Option<&str>) -> VecDeque<Part> {
+        let vhosts = vhost.map_or_else(|| source.broker.vhost_names(), |vhost| vec![vhost.into()]);
+        let direct = |vhost: &Arc<str>| -> Vec<Part> {
+            let all = source.broker.direct_consumers(vhost);
+            all.chunks(PART).map(|some| Part::Direct(Arc::clone(vhost), some.to_vec())).collect()
+        };
+        let of_vhost = |vhost: &Arc<str>| Consumers.parts(source, Some(vhost)).into_iter().chain(direct(vhost));
+        vhosts.iter().flat_map(of_vhost).collect()
+    }
+
+    fn rows(&self, source: &Source, part: Part, left: &mut VecDeque<Part>) -> Vec<Json> {
+        match part {
+            Part::Direct(_, consumers) => source.broker.some_direct(&consumers).iter().map(row).collect(),
+            part => Consumers.rows(source, part, left),
+        }
+    }
+}
+
 pub(super) fn routes() -> Routes {
-    Router::new().merge(api::all("consumers", &Consumers)).merge(api::in_vhost("consumers/{vhost}", &Consumers))
+    Router::new()
+        .merge(api::all("consumers", &Consumers))
+        .merge(api::in_vhost("consumers/{vhost}", &Consumers))
+        .merge(api::all("all-consumers", &AllConsumers))
+        .merge(api::in_vhost("all-consumers/{vhost}", &AllConsumers))
 }
 
 /// Includes the fields without which rabbitmqadmin can't read a list of consumers.
@@ -40,10 +68,8 @@ pub(super) fn row(consumer: &ConsumerReport) -> Json {
         (true, false) => "waiting",
         _ => "up",
     };
-    json!({
-        "queue": { "name": consumer.queue, "vhost": consumer.vhost },
+    let mut row = json!({
         "vhost": consumer.vhost,
-        "queue_name": consumer.queue,
         "connection": consumer.client,
         "consumer_tag": consumer.tag,
         "ack_required": !consumer.no_ack,
@@ -62,5 +88,21 @@ pub(super) fn row(consumer: &ConsumerReport) -> Json {
             "peer_host": host,
             "peer_port": port,
         },
-    })
+    });
+    match &consumer.source {
+        ConsumerSource::Queue(name) => {
+            row["queue"] = json!({ "name": name, "vhost": consumer.vhost });
+            row["queue_name"] = json!(name);
+        }
+        ConsumerSource::Filters(filters) => row["filters"] = filters.iter().map(filter).collect(),
+        ConsumerSource::Replies => row["replies"] = json!(true),
+    }
+    if let (None, Some(name)) = (consumer.queue(), &consumer.holder.name) {
+        row["user_provided_name"] = json!(name);
+    }
+    row
+}
+
+fn filter(filter: &FilterReport) -> Json {
+    json!({ "exchange": filter.exchange, "routing_key": filter.key })
 }

@@ -627,7 +627,7 @@ pub(super) const FOLDERS: &[Folder] = &[
             &["bindings", "trouble"],
             &["keeping", "reading"],
             &["login", "messages", "tasks"],
-            &["about", "connections", "elsewhere", "exchanges", "limits", "log", "node", "policies", "queues", "sessions", "shovels", "standby", "subscriptions", "users", "vhosts"],
+            &["about", "connections", "consumers", "elsewhere", "exchanges", "limits", "log", "node", "policies", "queues", "sessions", "shovels", "standby", "subscriptions", "users", "vhosts"],
             &["explained", "overview", "queue"],
         ],
         allowed: &[],

@@ -234,12 +234,15 @@ pub(crate) const BINDINGS: Kind = simple(
 
 /// `hermod consumers`.
 pub(crate) const CONSUMERS: Kind = simple(
-    Listed::Consumers,
+    Listed::AllConsumers,
     ["consumer", "consumers"],
     &[
-        named("vhost", "queue.vhost"),
-        named("queue", "queue.name"),
+        plain("vhost"),
+        named("queue", "queue_name"),
+        Column { title: "filters", path: "filters", show: Show::Rare },
+        Column { title: "replies", path: "replies", show: Show::Rare },
         named("connection", "channel_details.connection_name"),
+        Column { title: "client", path: "user_provided_name", show: Show::Rare },
         named("user", "channel_details.user"),
         named("tag", "consumer_tag"),
         named("acks", "ack_required"),

@@ -520,6 +520,7 @@ fn nothing_tells_what_there_is_in_a_vhost_of_others() {
         ("GET", "bindings/V/e/x/q/Q", ""),
         ("GET", "bindings/V/e/x/q/Q/~", ""),
         ("GET", "consumers/V", ""),
+        ("GET", "all-consumers/V", ""),
         ("GET", "policies/V", ""),
         ("GET", "policies/V/p", ""),
         ("GET", "operator-policies/V/p", ""),

@@ -78,6 +78,13 @@ impl Amqp091 {
         self.wait(|event| method(event, |method| matches!(method, Method::QueueDeclareOk(_))));
     }
 
+    /// Consumes replies by a consumer of this tag.
+    pub(crate) fn consume_replies(&mut self, consumer_tag: &str) {
+        let queue = "amq.rabbitmq.reply-to";
+        self.send(BasicConsume { queue, consumer_tag, no_ack: true, ..Default::default() });
+        self.wait(|event| method(event, |method| matches!(method, Method::BasicConsumeOk(_))));
+    }
+
     /// How many messages of an existing queue are ready.
     pub(crate) fn count(&mut self, queue: &str) -> usize {
         self.send(QueueDeclare { queue, passive: true, ..Default::default() });
