@@ -1,18 +1,21 @@
 //! Promotions: two nodes, one follows the other under load, and takes over again and again:
-//! planned, or after the one that served was killed.
+//! planned, after the one that served was killed, or while the link between them is cut.
 //!
-//! What is checked: after a planned switch every confirmed message is there. After a kill a prefix
-//! of them is, and it reaches at least to where the standby said that it was up to date; with
-//! confirms that wait for the standby all of them are. The old node never serves again, until it
-//! follows the new one.
+//! What is checked: after a planned switch every confirmed message is there. After a kill and a cut
+//! a prefix of them is, and it reaches at least to where the standby said that it was up to date;
+//! with confirms that wait for the standby all of them are. The old node never serves again, until
+//! it follows the new one. One that was cut off ends once it can be told.
 
 mod load;
+mod network;
 
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use self::load::{Load, drain};
+use self::network::{Link, Network};
 use crate::ledger;
 use crate::random::Random;
 use crate::server;
@@ -35,6 +38,10 @@ pub(crate) struct Options {
     /// be lost by a kill.
     #[arg(long, default_value = "never")]
     confirms_wait: String,
+    /// Each node in a network namespace of its own, with a link between them that is cut now and
+    /// then; and promotions while it is cut. Needs root.
+    #[arg(long)]
+    netns: bool,
     /// The broker to start; built if not given.
     #[arg(long)]
     binary: Option<PathBuf>,
@@ -47,10 +54,58 @@ pub(crate) struct Options {
 enum Kind {
     Planned,
     Killed,
+    /// Both nodes run, and can't reach each other.
+    Parted,
+}
+
+impl Kind {
+    /// Those that there are, in the order of rounds.
+    fn all(network: &Network) -> &'static [Self] {
+        match network.has_link() {
+            true => &[Self::Planned, Self::Killed, Self::Parted],
+            false => &[Self::Planned, Self::Killed],
+        }
+    }
+}
+
+/// What happens to the link in a round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cut {
+    No,
+    /// It is mended before the promotion.
+    Mended,
+    /// It is mended after that.
+    Lasting,
+}
+
+/// One promotion: what is done, and when.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    kind: Kind,
+    cut: Cut,
+    /// Under load, before anything is done.
+    wait: Duration,
+    /// How long the link is cut before what comes next.
+    pause: Duration,
+}
+
+impl Round {
+    fn new(number: u64, network: &Network, random: &mut Random) -> Self {
+        let kinds = Kind::all(network);
+        let kind = kinds[number as usize % kinds.len()];
+        let wait = Duration::from_millis(random.within(100..=1500));
+        let cut = match kind {
+            _ if !network.has_link() => Cut::No,
+            Kind::Parted => Cut::Lasting,
+            Kind::Planned => *random.pick(&[Cut::No, Cut::Mended]),
+            Kind::Killed => *random.pick(&[Cut::No, Cut::Mended, Cut::Lasting]),
+        };
+        let pause = if cut == Cut::No { 0 } else { random.within(0..=2500) };
+        Self { kind, cut, wait, pause: Duration::from_millis(pause) }
+    }
 }
 
 /// What all promotions of a kind came to.
-#[derive(Default)]
 struct Counts {
     promotions: u64,
     confirmed: u64,
@@ -58,6 +113,10 @@ struct Counts {
     /// The longest time from the order to a broker that serves, and the largest lag that was shown.
     longest: Duration,
     lag: Duration,
+}
+
+impl Counts {
+    const EMPTY: Self = Self { promotions: 0, confirmed: 0, lost: 0, longest: Duration::ZERO, lag: Duration::ZERO };
 }
 
 /// Promotes as often as asked.
@@ -70,15 +129,15 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
         None => server::build(root, None)?,
     };
     let folder = server::target_folder(root).join("promote").join(std::process::id().to_string());
-    let mut pair = Pair::begin(&binary, &folder, &options.confirms_wait)?;
+    let network = if options.netns { Network::namespaces()? } else { Network::Loopback };
+    let kinds = Kind::all(&network).len() as u64;
+    let mut pair = Pair::begin(&binary, &folder, &options.confirms_wait, network)?;
     let mut random = Random::new(options.seed);
-    let mut counts = [Counts::default(), Counts::default()];
-    for round in 0..2 * options.promotions {
-        let kind = if round % 2 == 0 { Kind::Planned } else { Kind::Killed };
-        let wait = Duration::from_millis(random.within(100..=1500));
-        let counts = &mut counts[kind as usize];
-        pair.promote(kind, wait, counts).map_err(|error| {
-            format!("seed {}, promotion {round} ({kind:?}): {error}\nkept: {}", options.seed, folder.display())
+    let mut counts = [const { Counts::EMPTY }; 3];
+    for number in 0..kinds * options.promotions {
+        let round = Round::new(number, &pair.network, &mut random);
+        pair.promote(round, &mut counts[round.kind as usize]).map_err(|error| {
+            format!("seed {}, promotion {number} ({round:?}): {error}\nkept: {}", options.seed, folder.display())
         })?;
     }
     let row = row(root, options, &counts)?;
@@ -90,21 +149,24 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
 
 fn row(
     root: &Path,
-    Options { seed, confirms_wait, .. }: &Options,
-    [planned, killed]: &[Counts; 2],
+    Options { seed, confirms_wait, netns, .. }: &Options,
+    [planned, killed, parted]: &[Counts; 3],
 ) -> Result<String, String> {
     let commit = ledger::commit(root)?;
     let cells = |counts: &Counts| {
         let Counts { promotions, confirmed, lost, longest, lag } = counts;
         format!("{promotions} | {confirmed} | {lost} | {} | {}", lag.as_millis(), longest.as_millis())
     };
-    let (today, planned, killed) = (ledger::today(), cells(planned), cells(killed));
-    Ok(format!("| {today} | {commit} | {seed} | {confirms_wait} | {planned} | {killed} |"))
+    let (today, network) = (ledger::today(), if *netns { "link" } else { "loopback" });
+    let (planned, killed, parted) = (cells(planned), cells(killed), cells(parted));
+    Ok(format!("| {today} | {commit} | {seed} | {network} | {confirms_wait} | {planned} | {killed} | {parted} |"))
 }
 
 /// One of both nodes.
 struct Node {
     data: PathBuf,
+    /// Where it runs, in the network.
+    place: usize,
     offset: u16,
     nodes: String,
     child: Option<Child>,
@@ -113,7 +175,9 @@ struct Node {
 /// Both, of which the first serves.
 struct Pair {
     binary: PathBuf,
+    // They end before the places where they run.
     nodes: [Node; 2],
+    network: Network,
     /// Messages so far, of all promotions.
     next: u64,
     /// See [`Options::confirms_wait`].
@@ -156,19 +220,19 @@ impl Node {
 
 impl Pair {
     /// Starts both: an empty broker, and one that follows it.
-    fn begin(binary: &Path, folder: &Path, confirms_wait: &str) -> Result<Self, String> {
+    fn begin(binary: &Path, folder: &Path, confirms_wait: &str, network: Network) -> Result<Self, String> {
         server::remove(folder);
         std::fs::create_dir_all(folder).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
         let copy = folder.join("hermod");
         std::fs::copy(binary, &copy).map_err(|error| format!("cannot copy {}: {error}", binary.display()))?;
         let first = server::free_offset(0)?;
         let second = server::free_offset(first)?;
-        let node = |name: &str, offset: u16| {
-            let nodes = format!("127.0.0.1:{}", 5679 + offset);
-            Node { data: folder.join(name), offset, nodes, child: None }
+        let node = |name: &str, place: usize, offset: u16| {
+            let nodes = format!("{}:{}", network.address(place), 5679 + offset);
+            Node { data: folder.join(name), place, offset, nodes, child: None }
         };
-        let (nodes, confirms_wait) = ([node("a", first), node("b", second)], confirms_wait.to_owned());
-        let mut pair = Self { binary: copy, nodes, next: 0, confirms_wait };
+        let (nodes, confirms_wait) = ([node("a", 0, first), node("b", 1, second)], confirms_wait.to_owned());
+        let mut pair = Self { binary: copy, nodes, network, next: 0, confirms_wait };
         pair.nodes[0].child = Some(pair.start(0, &["serve"])?);
         pair.serves(0)?;
         let token = pair.ask(0, &["cluster", "invite"])?;
@@ -177,10 +241,10 @@ impl Pair {
     }
 
     fn start(&self, node: usize, words: &[&str]) -> Result<Child, String> {
-        let Node { data, offset, nodes, .. } = &self.nodes[node];
+        let Node { data, place, offset, nodes, .. } = &self.nodes[node];
         let log = std::fs::File::options().create(true).append(true).open(data.with_extension("log"));
         let log = log.map_err(|error| format!("cannot open a log: {error}"))?;
-        let mut command = Command::new(&self.binary);
+        let mut command = self.network.command(*place, &self.binary);
         command
             .args(words)
             .args(["--bind", "127.0.0.1", "--port-offset", &offset.to_string(), "--nodes-listen", nodes])
@@ -218,6 +282,13 @@ impl Pair {
             std::thread::sleep(Duration::from_millis(20));
         }
         Err("the broker does not serve".to_owned())
+    }
+
+    /// A connection of a client.
+    fn connect(&self, node: usize) -> Result<TcpStream, String> {
+        let node = &self.nodes[node];
+        let connected = self.network.connect(node.place, node.stomp());
+        connected.map_err(|error| format!("the broker is not reached: {error}"))
     }
 
     fn waits(&self) -> bool {
@@ -258,14 +329,32 @@ impl Pair {
         Err("the standby does not catch up".to_owned())
     }
 
+    /// Cuts the link, and mends it unless the cut lasts.
+    fn disturb(&self, Round { cut, pause, .. }: Round) -> Result<(), String> {
+        if cut == Cut::No {
+            return Ok(());
+        }
+        self.network.set(Link::Down)?;
+        std::thread::sleep(pause);
+        if cut == Cut::Lasting {
+            return Ok(());
+        }
+        self.network.set(Link::Up)?;
+        self.catch_up()
+    }
+
     /// One promotion under load; then the old node follows the new one.
-    fn promote(&mut self, kind: Kind, wait: Duration, counts: &mut Counts) -> Result<(), String> {
+    fn promote(&mut self, round: Round, counts: &mut Counts) -> Result<(), String> {
+        let Round { kind, cut, wait, .. } = round;
         self.catch_up()?;
-        let load = Load::start(self.nodes[0].stomp(), self.next);
+        let load = Load::start(self.connect(0)?, self.next);
         std::thread::sleep(wait);
+        self.disturb(round)?;
         let (begin, up_to_date);
-        if kind == Kind::Killed {
-            self.nodes[0].kill();
+        if kind != Kind::Planned {
+            if kind == Kind::Killed {
+                self.nodes[0].kill();
+            }
             let (asked, status) = (Instant::now(), self.status()?);
             let shown = lag(&status).ok_or("the standby does not say its lag")?;
             counts.lag = counts.lag.max(shown);
@@ -283,8 +372,18 @@ impl Pair {
         }
         self.serves(1)?;
         counts.longest = counts.longest.max(begin.elapsed());
+        if cut == Cut::Lasting {
+            self.network.set(Link::Up)?;
+        }
+        if kind == Kind::Parted {
+            // It has served on, since no node could tell it.
+            match self.nodes[0].ended()? {
+                Some(78) => {}
+                other => return Err(format!("the node that was cut off ends with {other:?}, not with 78")),
+            }
+        }
         let confirmed = load.end()?;
-        let found = drain(self.nodes[1].stomp())?;
+        let found = drain(self.connect(1)?)?;
         let whole = if kind == Kind::Planned || self.waits() { Whole::Yes } else { Whole::UpTo(up_to_date) };
         let lost = check(whole, &confirmed, &found)?;
         counts.promotions += 1;

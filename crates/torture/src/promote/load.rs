@@ -1,7 +1,7 @@
 //! The load of promotions: one publisher that waits for each receipt, and one consumer that drains.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -20,8 +20,7 @@ struct Client {
 }
 
 impl Client {
-    fn connect(port: u16) -> std::io::Result<Self> {
-        let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    fn connect(socket: TcpStream) -> std::io::Result<Self> {
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(PATIENCE))?;
         let mut client = Self { socket, received: Vec::new() };
@@ -60,12 +59,13 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Publishes numbers from `first` on.
-    pub(super) fn start(port: u16, first: u64) -> Self {
+    /// Publishes numbers from `first` on, over a connection that is open.
+    pub(super) fn start(socket: TcpStream, first: u64) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&ends);
         let thread = std::thread::spawn(move || {
-            let mut client = Client::connect(port).map_err(|error| format!("the publisher is not let in: {error}"))?;
+            let mut client =
+                Client::connect(socket).map_err(|error| format!("the publisher is not let in: {error}"))?;
             let mut confirmed = Vec::new();
             for number in first.. {
                 let pad = "x".repeat((number % 7) as usize * 400);
@@ -94,9 +94,9 @@ impl Load {
 }
 
 /// Takes everything out of the queue, and gives the numbers in their order.
-pub(super) fn drain(port: u16) -> Result<Vec<u64>, String> {
+pub(super) fn drain(socket: TcpStream) -> Result<Vec<u64>, String> {
     let failed = |error: std::io::Error| format!("draining: {error}");
-    let mut client = Client::connect(port).map_err(failed)?;
+    let mut client = Client::connect(socket).map_err(failed)?;
     client.send(&format!("SUBSCRIBE\nid:0\ndestination:{QUEUE}\nack:client\n\n")).map_err(failed)?;
     client.socket.set_read_timeout(Some(QUIET)).map_err(failed)?;
     let (mut found, mut last) = (Vec::new(), None);
