@@ -231,10 +231,20 @@ impl Client {
         self.shared.number
     }
 
-    /// The most sessions of its user on all connections, if it has so many already.
+    /// The most sessions of its user on all connections, if it has so many already. Lone ones do
+    /// not count.
     pub fn session_limit_reached(&self) -> Option<u32> {
         let limit = self.engine.authority.limits(&self.shared.user).sessions?;
         (self.shared.account.sessions_of_user() >= limit as usize).then_some(limit)
+    }
+
+    /// Fails where its user has as many sessions as it may.
+    ///
+    /// # Errors
+    /// `NotAllowed`.
+    pub fn admit_session(&self) -> Result<(), Error> {
+        let Some(limit) = self.session_limit_reached() else { return Ok(()) };
+        Err(Error::not_allowed(format!("user '{}' has as many sessions as it may ({limit})", self.user())))
     }
 
     /// Fails where memory has no room for one more session, which its protocol calls `what`.
@@ -254,6 +264,13 @@ impl Client {
         let admitted = self.engine.admit_kept("publisher refused", (Kept::Publisher.cost() + texts) as u64);
         admitted.map_err(|refused| Error::new(ErrorKind::ResourceLimit, refused))?;
         Ok(PublisherRoom::new(&self.shared.account, texts))
+    }
+
+    /// Starts the session of a client whose protocol has none beside the connection. It does not
+    /// count against the limit of sessions of its user.
+    pub fn open_lone_session(&mut self) -> SessionId {
+        self.shared.account.leave_out_sessions();
+        self.open_session(1)
     }
 
     /// Starts a session. Its protocol calls it by the number `called`.

@@ -93,10 +93,22 @@ impl Entrance<'_> {
         let peer = format!("{} -> {}", self.peer.remote, self.peer.local);
         let protocol = self.words.protocol;
         let login = broker::Login { identity, vhost, protocol, peer, name, properties, terms };
-        self.broker.attach(login, self.waker.clone()).inspect_err(|error| {
-            let (peer, user, vhost) = (self.peer.remote, shown_name(&user), shown_name(&wanted));
-            tracing::warn!(target: "audit", %peer, user, vhost, reason = %error, "{}", self.words.refused);
-        })
+        let attached = self.broker.attach(login, self.waker.clone());
+        attached.inspect_err(|error| self.note_refused(&user, &wanted, error))
+    }
+
+    /// Fails where the user of a client has as many sessions as it may: for protocols that open one
+    /// with each connection.
+    ///
+    /// # Errors
+    /// `NotAllowed`; it is in the audit log.
+    pub fn admit_session(self, client: &Client) -> Result<(), Error> {
+        client.admit_session().inspect_err(|error| self.note_refused(client.user(), client.vhost(), error))
+    }
+
+    fn note_refused(self, user: &str, vhost: &str, error: &Error) {
+        let (peer, user, vhost) = (self.peer.remote, shown_name(user), shown_name(vhost));
+        tracing::warn!(target: "audit", %peer, user, vhost, reason = %error, "{}", self.words.refused);
     }
 
     /// Notes in the audit log that a client has its connection.

@@ -150,12 +150,9 @@ impl Running {
             let text = format!("channel {channel} is higher than the agreed channel-max ({most})");
             return Err(Fault::connection(condition::FRAMING_ERROR, text));
         }
-        let refused = match self.client.session_limit_reached() {
-            Some(limit) => {
-                let text = format!("user '{}' has as many sessions as it may ({limit})", self.client.user());
-                Some(Failure::new(condition::RESOURCE_LIMIT_EXCEEDED, text))
-            }
-            None => self.client.check_session("session").err().map(Failure::from),
+        let refused = match self.client.admit_session() {
+            Err(error) => Some(Failure::new(condition::RESOURCE_LIMIT_EXCEEDED, error.text)),
+            Ok(()) => self.client.check_session("session").err().map(Failure::from),
         };
         let reply = Begin {
             remote_channel: Some(channel),

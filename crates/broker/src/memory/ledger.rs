@@ -240,9 +240,9 @@ pub(crate) struct Account {
     own: Ledger,
     /// The bytes that the client takes for as long as it is there.
     kept: AtomicUsize,
-    /// Its sessions. They count for the user if it is listed.
+    /// Its sessions, and whether they count against the limit of its user.
     sessions: AtomicUsize,
-    is_listed: AtomicBool,
+    sessions_count: AtomicBool,
     user: Arc<UserAccount>,
     /// Most bytes; `None` for a quarter of the memory limit, at least `least`.
     most: Option<usize>,
@@ -257,7 +257,7 @@ impl Account {
             own: Ledger::default(),
             kept: AtomicUsize::new(0),
             sessions: AtomicUsize::new(0),
-            is_listed: AtomicBool::new(false),
+            sessions_count: AtomicBool::new(false),
             user: memory.users().enter(user),
             most: settings.connection_memory.map(size),
             least: settings.parking.bytes,
@@ -290,18 +290,23 @@ impl Account {
 
     /// The client is among those that count against limits. It has no session yet.
     pub(crate) fn list(&self) {
-        self.is_listed.store(true, Ordering::Relaxed);
+        self.sessions_count.store(true, Ordering::Relaxed);
     }
 
-    fn is_listed(&self) -> bool {
-        self.is_listed.load(Ordering::Relaxed)
+    /// Its sessions do not count nevertheless. It has none yet.
+    pub(crate) fn leave_out_sessions(&self) {
+        self.sessions_count.store(false, Ordering::Relaxed);
+    }
+
+    fn sessions_count(&self) -> bool {
+        self.sessions_count.load(Ordering::Relaxed)
     }
 
     /// The client has one more session.
     pub(crate) fn add_session(&self) {
         self.keep(Kept::Session, 0);
         self.sessions.fetch_add(1, Ordering::Relaxed);
-        if self.is_listed() {
+        if self.sessions_count() {
             self.user.sessions.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -310,12 +315,12 @@ impl Account {
     pub(crate) fn remove_session(&self) {
         self.end(Kept::Session, 0);
         self.sessions.fetch_sub(1, Ordering::Relaxed);
-        if self.is_listed() {
+        if self.sessions_count() {
             self.user.sessions.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// The sessions of all listed clients of its user.
+    /// The sessions of its user that count.
     pub(crate) fn sessions_of_user(&self) -> usize {
         self.user.sessions.load(Ordering::Relaxed)
     }
@@ -389,7 +394,7 @@ impl Account {
 impl Drop for Account {
     fn drop(&mut self) {
         self.memory.kept.fetch_sub(*self.kept.get_mut(), Ordering::Relaxed);
-        if self.is_listed() {
+        if self.sessions_count() {
             self.user.sessions.fetch_sub(*self.sessions.get_mut(), Ordering::Relaxed);
         }
         self.memory.users().leave(&self.user);

@@ -294,6 +294,14 @@ fn limits_of_a_user() {
     assert_eq!(peer.client.session_limit_reached(), Some(3));
     drop(other);
     assert_eq!(peer.client.session_limit_reached(), None);
+    // A client without sessions of its own, and the end of that.
+    let mut lone = Peer::attach(&broker, "guest").unwrap();
+    lone.client.open_lone_session();
+    peer.session(2);
+    assert_eq!(peer.client.session_limit_reached(), None);
+    drop(lone);
+    peer.session(3);
+    assert_eq!(peer.client.session_limit_reached(), Some(3));
 }
 
 /// The log is recycled many times: definitions are restated at its head, and deleted ones are not.

@@ -99,7 +99,7 @@ pub(super) struct Scratch {
 impl Session {
     pub(super) fn new(parts: Parts, dialects: Dialects, now: Instant) -> Self {
         let Parts { asked, mut client, will, mark, claim, store, sys, max_qos } = parts;
-        let id = client.open_session(1);
+        let id = client.open_lone_session();
         client.share_window(id, NonZeroU32::new(asked.receive_maximum.into()), now);
         let delivering = Delivering {
             version: asked.accepts.version,

@@ -120,7 +120,9 @@ impl Connecting {
                 ..Terms::default()
             },
         };
-        let mut client = entrance.attach(identity, wish).map_err(|error| Failure::new("Bad CONNECT", error.text))?;
+        let refused = |error: broker::Error| Failure::new("Bad CONNECT", error.text);
+        let mut client = entrance.attach(identity, wish).map_err(refused)?;
+        entrance.admit_session(&client).map_err(refused)?;
         self.name.iter().for_each(|name| client.name_client(name));
         let name = shared.broker.name("");
         let spoken = Spoken { version: self.version, trailer: shared.settings.trailer };

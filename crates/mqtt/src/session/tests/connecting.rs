@@ -137,6 +137,23 @@ fn a_user_name_may_begin_with_a_vhost() {
 }
 
 /// [3.1.1: MQTT-3.1.2-2], [3.1.1: MQTT-3.1.4-1]
+/// As in RabbitMQ, where MQTT has no channels. A limit of connections is for them.
+#[test]
+fn a_connection_is_none_of_the_sessions_of_its_user() {
+    let scene = Scene::new();
+    let limit = |user: &mut auth::User| {
+        user.limits.sessions = Some(1);
+        Ok(())
+    };
+    scene.broker.change_user("guest", limit).unwrap();
+    let _clients = ["a", "b", "c"].map(|name| scene.v5(name));
+    let mut client = scene.client();
+    assert_eq!(client.session_limit_reached(), None);
+    client.open_session(1);
+    assert_eq!(client.session_limit_reached(), Some(1));
+    let _fourth = scene.v3("d");
+}
+
 #[test]
 fn an_unknown_version_has_an_answer_and_no_packet_at_all_has_none() {
     let scene = Scene::new();

@@ -67,6 +67,27 @@ fn a_refused_connect_says_no_more_than_it_must() {
     assert!(scene.broker.clients().is_empty());
 }
 
+/// As in RabbitMQ, where a connection of STOMP has a channel.
+#[test]
+fn a_connection_is_one_of_the_sessions_of_its_user() {
+    let scene = Scene::new();
+    let limit = |user: &mut auth::User| {
+        user.limits.sessions = Some(2);
+        Ok(())
+    };
+    scene.broker.change_user("guest", limit).unwrap();
+    let first = scene.connect("1.2");
+    let _second = scene.connect("1.2");
+    let mut third = scene.accept();
+    third.say("CONNECT\nlogin:guest\npasscode:guest\n\n\0");
+    let heard = third.wait_for_frames().remove(0);
+    assert!(heard.starts_with("ERROR\nmessage:Bad CONNECT\n"), "{heard}");
+    assert!(heard.ends_with("\n\nuser 'guest' has as many sessions as it may (2)"), "{heard}");
+    assert_eq!(scene.broker.clients().len(), 2);
+    drop(first);
+    drop(scene.connect("1.2"));
+}
+
 #[test]
 fn frames_right_behind_connect_are_understood_in_its_version() {
     let mut peer = Scene::new().accept();
