@@ -18,7 +18,7 @@ use super::batch::{Batch, BatchKind, HEADER, footprint};
 use super::entries::Entries;
 use super::keeps::Keeps;
 use super::received::Received;
-use super::recent::Recent;
+use super::recent::{Recent, Surplus};
 use super::table::{LogFile, Table};
 use super::tails::{Missing, Tails};
 use crate::cold::count::Counts;
@@ -462,10 +462,9 @@ impl Buffer {
     /// back what is too much. Drop that without the lock: the system takes its time with large
     /// pieces.
     pub(crate) fn reuse(&mut self, written: Vec<Arc<Batch>>) -> Vec<Vec<u8>> {
-        let written = self.recent.take(written);
+        let Surplus { batches, mut buffers } = self.recent.take(written);
         // A batch that is still being read goes when that is done.
-        let mut buffers: Vec<_> =
-            written.into_iter().filter_map(Arc::into_inner).map(|batch| batch.bytes.into_inner()).collect();
+        buffers.extend(batches.into_iter().filter_map(Arc::into_inner).map(|batch| batch.bytes.into_inner()));
         let room = KEPT_BUFFERS - self.spare.len();
         let limit = self.buffer_bytes();
         let kept = buffers.extract_if(.., |bytes| bytes.capacity() <= limit).take(room);
