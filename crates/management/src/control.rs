@@ -313,8 +313,8 @@ mod unix {
         tokio::time::timeout(PATIENCE, writing.write_all(&text)).await?
     }
 
-    /// What gives the answers where there is no broker.
-    type Answering = dyn Fn(&Request) -> Answer + Send + Sync;
+    /// What gives the answers where there is no broker. It is told who asks, for the audit log.
+    type Answering = dyn Fn(&Request, &str) -> Answer + Send + Sync;
 
     /// Has requests answered by a function, for as long as it is polled.
     pub(crate) async fn serve_by(listener: UnixListener, answering: Arc<Answering>) {
@@ -334,12 +334,13 @@ mod unix {
     }
 
     async fn converse_by(mut socket: UnixStream, answering: Arc<Answering>) -> io::Result<()> {
+        let asker = asker(&socket.peer_cred());
         let (reading, mut writing) = socket.split();
         let mut line = Vec::new();
         let mut reading = tokio::io::BufReader::new(reading).take(LONGEST_REQUEST);
         tokio::time::timeout(PATIENCE, reading.read_until(b'\n', &mut line)).await??;
         let answer = match serde_json::from_slice::<Request>(&line) {
-            Ok(request) => tokio::task::spawn_blocking(move || answering(&request)).await?,
+            Ok(request) => tokio::task::spawn_blocking(move || answering(&request, &asker)).await?,
             Err(error) => Answer::Error(format!("the request is not understood: {error}")),
         };
         let mut text = serde_json::to_vec(&answer)?;

@@ -202,9 +202,12 @@ impl Source {
     }
 }
 
+/// What the audit log calls the operator.
+pub(crate) const OPERATOR: &str = "operator";
+
 /// The operator of the server, which may do everything.
 pub(crate) fn operator(from: &str) -> Caller {
-    Caller { identity: Identity::operator("operator"), from: from.to_owned() }
+    Caller { identity: Identity::operator(OPERATOR), from: from.to_owned() }
 }
 
 /// The names of the active alarms that stop publishers.

@@ -4,6 +4,7 @@
 //! Invariants: connections are bounded in number and in time, as those to a broker are. Only an
 //! administrator among the users that it has from the leader promotes it over HTTP.
 
+mod asked;
 mod entrance;
 mod figures;
 mod page;
@@ -22,7 +23,7 @@ use auth::Authority;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{Request as HttpRequest, Response, StatusCode, header};
+use axum::http::{Request as HttpRequest, Response, StatusCode, Uri, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use hyper::body::Incoming;
@@ -42,6 +43,7 @@ use crate::hosts::Hosts;
 use crate::http_listener::{Handshake, HttpListener, Introduce};
 use crate::report::{Promotion, StandbyRow};
 use crate::sessions::Sessions;
+use crate::source::OPERATOR;
 use crate::visit::Transport;
 
 use self::entrance::Peer;
@@ -66,23 +68,28 @@ pub struct StandbyHooks {
 }
 
 impl StandbyHooks {
-    /// The answer to a request over the control socket.
+    /// The answer to a request over the control socket. The audit log calls the one who asks so.
     #[cfg_attr(not(unix), expect(dead_code, reason = "no control socket asks"))]
-    fn answer(&self, request: &Request) -> Answer {
+    fn answer(&self, request: &Request, asker: &str) -> Answer {
         match request {
             Request::Standby => Answer::Standby(Box::new((self.status)())),
-            Request::Promote(promotion) => match (self.promote)(*promotion) {
-                Ok(text) => Answer::Promoted(text),
-                Err(text) => Answer::Refused(text),
-            },
-            _ => {
-                let StandbyRow { node, leader, .. } = (self.status)();
-                Answer::Error(format!(
-                    "{node} follows {leader} and serves no clients: ask that node, or promote this one (hermod promote); \
-                     hermod cluster status says how it follows"
-                ))
+            Request::Promote(promotion) => {
+                let node = (self.status)().node;
+                let made = (self.promote)(*promotion);
+                promotion::tell((OPERATOR, asker), &node, *promotion, &made);
+                made.map_or_else(Answer::Refused, Answer::Promoted)
             }
+            _ => Answer::Error(self.refusal()),
         }
+    }
+
+    /// Why what needs a broker is not done.
+    fn refusal(&self) -> String {
+        let StandbyRow { node, leader, .. } = (self.status)();
+        format!(
+            "{node} follows {leader} and serves no clients: ask that node, or promote this one (hermod promote); \
+             hermod cluster status says how it follows"
+        )
     }
 }
 
@@ -133,7 +140,7 @@ impl StandbyServer {
         if let Some(path) = &control {
             let listener = crate::control::bind(path)?;
             let asked = Arc::clone(&node);
-            let answer = Arc::new(move |request: &Request| asked.hooks.answer(request));
+            let answer = Arc::new(move |request: &Request, asker: &str| asked.hooks.answer(request, asker));
             drop(runtime.spawn(crate::control::serve_by(listener, answer)));
         }
         drop(inside);
@@ -281,6 +288,7 @@ fn router(node: &Arc<Node>) -> Router {
         .route("/health/writable", get(unready))
         .route("/metrics", get(metrics))
         .route("/hermod/v1/standby", get(async |State(node): Shared| axum::Json((node.hooks.status)())))
+        .merge(asked::routes())
         .merge(promotion::routes())
         .merge(page::routes())
         .fallback(nothing)
@@ -296,10 +304,15 @@ async fn metrics(State(node): Shared) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], figures::metrics(&(node.hooks.status)()))
 }
 
-async fn nothing() -> impl IntoResponse {
+/// What programs ask a broker for is refused as such; people learn what there is.
+async fn nothing(State(node): Shared, uri: Uri) -> Response<Body> {
+    if uri.path().starts_with("/api/") {
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        return Failure::new(status, "service_unavailable", node.hooks.refusal()).into_response();
+    }
     let text = "This node follows another one. There are / (a page, with the promotion), /hermod/v1/cluster, \
                 /hermod/v1/standby, /metrics, /health/live, /health/ready and /health/writable.\n";
-    (StatusCode::NOT_FOUND, text)
+    (StatusCode::NOT_FOUND, text).into_response()
 }
 
 /// No user can log in yet.
@@ -379,7 +392,8 @@ mod tests {
             ("/metrics", 200, "\nhermod_standby_following 1\n"),
             ("/metrics", 200, "\nhermod_standby_heard_seconds NaN\n"),
             ("/hermod/v1/standby", 200, r#""state":"following""#),
-            ("/api/overview", 404, "follows another one"),
+            ("/api/overview", 503, r#""reason":"b follows a:1 and serves no clients"#),
+            ("/else", 404, "follows another one"),
             ("/", 200, "It follows its leader."),
             ("/", 200, "Log in to promote"),
             ("/login", 200, "those of the leader"),
@@ -455,6 +469,23 @@ mod tests {
         assert_eq!(ask(&node, ("POST", "/promote"), &[ada, form], "how=planned").await.1, "/login");
     }
 
+    #[tokio::test]
+    async fn the_command_line_is_answered_over_http_before_there_are_users_and_promotes_nothing() {
+        let long = format!("\"{}\"", "x".repeat(2000));
+        for node in [node("copying"), node("following")] {
+            for (request, words) in [
+                (r#""standby""#, r#"{"standby":{"node":"b","leader":"a:1""#),
+                (r#""status""#, r#"{"error":"b follows a:1 and serves no clients"#),
+                (r#"{"promote":"now"}"#, r#"{"error":"b follows a:1 and serves no clients"#),
+                ("nonsense", r#"{"error":"b follows a:1 and serves no clients"#),
+                (&long, r#"{"error":"b follows a:1 and serves no clients"#),
+            ] {
+                let (status, _, body) = ask(&node, ("POST", crate::control::PATH), &[], request).await;
+                assert!(status == 200 && body.starts_with(words), "{request}: {status} {body}");
+            }
+        }
+    }
+
     #[test]
     fn what_needs_a_broker_is_refused_by_name() {
         let hooks = StandbyHooks {
@@ -462,8 +493,9 @@ mod tests {
             promote: Box::new(|_| Err("not now".to_owned())),
             authority: Box::new(|| None),
         };
-        let Answer::Error(text) = hooks.answer(&Request::Status) else { panic!("it is refused") };
+        let Answer::Error(text) = hooks.answer(&Request::Status, "me") else { panic!("it is refused") };
         assert!(text.starts_with("b follows a:1 and serves no clients"), "{text}");
-        assert!(matches!(hooks.answer(&Request::Promote(Promotion::Now)), Answer::Refused(text) if text == "not now"));
+        let promoted = hooks.answer(&Request::Promote(Promotion::Now), "me");
+        assert!(matches!(promoted, Answer::Refused(text) if text == "not now"));
     }
 }

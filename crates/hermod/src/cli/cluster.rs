@@ -43,17 +43,22 @@ pub(crate) fn command(command: Command) -> Command {
 
 /// Runs a verb.
 pub(crate) fn run(server: &Server, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
+    let Some((verb @ ("init" | "invite" | "reinstate"), given)) = arguments.subcommand() else {
+        return status(server, form);
+    };
+    if server.remote.is_some() {
+        return Err(Exit::Usage.because(format!(
+            "cluster {verb} works on the files of a node: run it on its machine, without --url and context"
+        )));
+    }
     let directory = data_dir::data_dir(&server.settings)?;
-    match arguments.subcommand() {
-        Some(("init", _)) => {
+    match verb {
+        "init" => {
             let identity = init(&directory)?;
             show(&format!("node {} of cluster {}\n", identity.node, identity.cluster))
         }
-        Some(("invite", given)) => {
-            invite(server, &directory, given.get_one::<String>("for").map_or("", String::as_str))
-        }
-        Some(("reinstate", _)) => reinstate(&directory),
-        _ => status(server, form),
+        "invite" => invite(server, &directory, given.get_one::<String>("for").map_or("", String::as_str)),
+        _ => reinstate(&directory),
     }
 }
 

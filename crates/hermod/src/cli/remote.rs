@@ -11,7 +11,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use management::control::{Answer, PATH, Request};
-use management::{Listed, percent_encoded};
+use management::{Listed, Promotion, percent_encoded};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde::Deserialize;
@@ -23,6 +23,8 @@ use crate::exit::{Exit, Failure};
 
 /// How long the connection and the head of an answer to a short request may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Where a node is promoted.
+const PROMOTE: &str = "/hermod/v1/cluster/promote";
 /// Most bytes of an answer.
 const LONGEST_ANSWER: u64 = 1 << 30;
 
@@ -68,6 +70,12 @@ struct Reason {
 #[derive(Deserialize)]
 struct Routed {
     routed: bool,
+}
+
+/// The answer to a promotion.
+#[derive(Deserialize)]
+struct Promoted {
+    text: String,
 }
 
 /// A broker that is asked over HTTP.
@@ -116,6 +124,14 @@ impl Remote {
                 let path = format!("/api/queues/{}/{}/get", percent_encoded(vhost), percent_encoded(queue));
                 let how = json!({ "count": count, "ackmode": "ack_requeue_false", "encoding": "auto" });
                 self.parse(&self.post(&path, how.to_string().as_bytes())?).map(Answer::Fetched)
+            }
+            Request::Promote(promotion) => {
+                let how = match promotion {
+                    Promotion::Planned => json!({ "planned": true }),
+                    Promotion::Now => json!({ "accept_loss": true }),
+                };
+                let made: Promoted = self.parse(&self.post(PROMOTE, how.to_string().as_bytes())?)?;
+                Ok(Answer::Promoted(made.text))
             }
             Request::Backup { .. } | Request::Repair { .. } => Err(Exit::Usage.because(
                 "backup and repair work on the files of a server: run them on its machine, without --url and context",

@@ -14,10 +14,7 @@ use crate::links::CLUSTERING;
 
 /// Asks and prints.
 pub(crate) fn run(server: &Server, form: Form) -> Result<(), Failure> {
-    // A standby is asked over its control socket alone.
-    if server.remote.is_none()
-        && let Some(row) = cluster::standby(server)?
-    {
+    if let Some(row) = cluster::standby(server)? {
         return standby(&row, form);
     }
     let status = match ask(server, &Request::Status)? {

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use auth::shown::extract;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -14,7 +15,7 @@ use serde::Deserialize;
 use super::entrance::Asker;
 use super::{Node, Shared};
 use crate::api::{self, Failure};
-use crate::change::AUDIT;
+use crate::change::{AUDIT, WHY};
 use crate::native::{ClusterRow, PromotionRow, problem};
 use crate::quantity::{seconds, size};
 use crate::report::{Promotion, StandbyRow};
@@ -123,21 +124,26 @@ pub(super) async fn carry_out(asker: &Asker, node: &Arc<Node>, promotion: Promot
     let there = Arc::clone(node);
     let made = tokio::task::spawn_blocking(move || (there.hooks.promote)(promotion)).await;
     let made = made.map_err(|_| Failure::failed("the promotion had panicked"))?;
-    let (who, from, action, vhost, name) = (asker.identity.user(), asker.from, "promote", "", row.node.as_str());
+    tell((asker.identity.user(), &asker.from.to_string()), &row.node, promotion, &made);
+    let loss = lost_at_most(&row, promotion);
+    made.map(|text| PromotionRow { text, loss }).map_err(conflict)
+}
+
+/// Tells the audit log of a promotion: who asked for it, and from where.
+pub(super) fn tell((who, from): (&str, &str), name: &str, promotion: Promotion, made: &Result<String, String>) {
+    let (action, vhost) = ("promote", "");
     let about = match promotion {
         Promotion::Planned => "planned",
         Promotion::Now => "at once",
     };
     match made {
-        Ok(text) => {
+        Ok(_) => {
             let (count, outcome) = (0, "done");
-            tracing::info!(target: AUDIT, who, %from, action, vhost, name, about, count, outcome, "administrative change");
-            Ok(PromotionRow { text, loss: lost_at_most(&row, promotion) })
+            tracing::info!(target: AUDIT, %who, %from, action, vhost, name, %about, count, outcome, "administrative change");
         }
         Err(why) => {
-            let outcome = "refused";
-            tracing::warn!(target: AUDIT, who, %from, action, vhost, name, about, outcome, why, "administrative change refused");
-            Err(conflict(why))
+            let (why, outcome) = (extract(why, WHY), "refused");
+            tracing::warn!(target: AUDIT, %who, %from, action, vhost, name, %about, outcome, %why, "administrative change refused");
         }
     }
 }

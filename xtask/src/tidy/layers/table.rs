@@ -643,7 +643,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/management/src/standby",
         layers: &[
-            &["entrance", "figures"],
+            &["asked", "entrance", "figures"],
             &["promotion"],
             &["page"],
         ],
