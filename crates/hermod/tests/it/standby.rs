@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::api::GUEST;
 use crate::native::check;
+use crate::remote::program;
 use crate::server::{HANG, Ports, Server, free_port, hermod, run, serve, until};
 use crate::stomp::Stomp;
 
@@ -402,6 +403,56 @@ fn what_can_not_be_followed_is_refused_by_name() {
     assert_eq!(codes, [200, 503, 200, 200], "{answers:?}");
     assert!(answers[2].1.contains("hermod_standby_following 1"), "{}", answers[2].1);
     drop(leader);
+}
+
+#[test]
+fn the_command_line_promotes_a_standby_by_its_url_and_the_audit_log_says_who_promoted_it() {
+    let (one, two) = (Node::new(), Node::new());
+    let leader = one.serve();
+    publish(one.ports.stomp, 0..10);
+    let standby = two.follow(&["--token", &one.invite()]);
+    standby.until_logged("connected: following");
+    two.catch_up();
+    let home = tempfile::tempdir().unwrap();
+    let ask = |node: &Node, line: &str, password: &str| {
+        let mut command = program(home.path());
+        command.env("HERMOD_URL", format!("http://127.0.0.1:{}", node.ports.http));
+        run(command.envs([("HERMOD_USER", "guest"), ("HERMOD_PASSWORD", password)]).args(line.split(' ')))
+    };
+    for (line, code, words) in [
+        ("cluster status", 0, "following"),
+        ("status", 0, "standby: "),
+        ("health", 69, "and serves no clients"),
+        ("queues", 69, "and serves no clients"),
+        ("queues declare x", 69, "and serves no clients"),
+        ("cluster invite", 64, "cluster invite works on the files of a node: run it on its machine"),
+        ("promote", 64, "add --yes"),
+    ] {
+        let (ended, text, error) = ask(&two, line, "guest");
+        assert!(ended == code && (text.contains(words) || error.contains(words)), "{line}: {ended} {text}{error}");
+    }
+    for (node, password, code, words) in [
+        (&one, "guest", 73, "follows none"),
+        (&two, "wrong", 77, "refuses user 'guest'"),
+        (&two, "guest", 0, "nothing is lost"),
+    ] {
+        let (ended, text, error) = ask(node, "promote --planned", password);
+        assert!(ended == code && (text.contains(words) || error.contains(words)), "{ended} {text}{error}");
+    }
+    standby.until_logged("Server startup complete");
+    assert_eq!(leader.wait().0, Some(78));
+    let audit = |node: &Node| run(hermod("audit", node.data()).args(["--columns", "who,via,action,outcome"])).1;
+    let text = audit(&two);
+    assert!(text.contains("\nguest\thttp\tpromote\tdone\n"), "{text}");
+
+    let back = one.follow(&["--from", &two.nodes, "--replace"]);
+    back.until_logged("connected: following");
+    one.catch_up();
+    let (code, text, error) = one.promote(&["--planned"]);
+    assert_eq!(code, 0, "{text}{error}");
+    back.until_logged("Server startup complete");
+    let text = audit(&one);
+    assert!(text.contains("\noperator\tcommand line\tpromote\tdone\n"), "{text}");
 }
 
 /// A standby is looked at and promoted over HTTP by the users of its leader; then by its page.
