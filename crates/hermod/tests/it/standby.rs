@@ -278,6 +278,8 @@ fn a_standby_that_comes_too_late_begins_with_a_new_copy_and_survives_kills() {
     publish(one.ports.stomp, 0..20);
     let standby = two.follow(&["--token", &one.invite()]);
     standby.until_logged("connected: following");
+    // Until then the leader keeps all that it needs, for a minute, too, after it is gone.
+    two.catch_up();
     standby.stop();
     let (code, _, error) = run(serve(two.data(), two.ports).args(SMALL));
     assert!(code == 78 && error.contains("run hermod standby"), "{error}");
