@@ -9,7 +9,7 @@ use bytes::Bytes;
 use journal::{Entry, LogEnd, LogId};
 
 /// The version of the messages. Nodes of two versions do not talk to each other.
-pub const FORMAT: u16 = 2;
+pub const FORMAT: u16 = 3;
 /// Most bytes of a name, of a node or of a file.
 pub const LONGEST_NAME: usize = 255;
 /// Most bytes of the words of a refusal.
@@ -72,6 +72,9 @@ pub struct Beat {
     pub entries: u64,
     /// The bytes of these, at most.
     pub bytes: u64,
+    /// The last stamp that the other node has sent. So this was said after that, however long it
+    /// was on its way.
+    pub stamp: u64,
 }
 
 /// Why a node does not go on.
@@ -116,8 +119,13 @@ pub enum Message {
     Follow(Vec<LogEnd>),
     /// Takes so many bytes more.
     Want(u64),
-    /// So many entries of this connection are durable.
-    Reached(u64),
+    /// How far this node is.
+    Reached {
+        /// So many entries of this connection are durable.
+        count: u64,
+        /// Its time, which the next beat repeats. It never goes back.
+        stamp: u64,
+    },
     /// Asks the other one to stop serving, and to send the rest.
     HandOver,
     /// Asks to be a node of the cluster; the first message, of one that has no certificate yet.
@@ -220,10 +228,8 @@ impl Message {
         let mut number = |number: u64| out.extend_from_slice(&number.to_le_bytes());
         match self {
             Self::Hello(hello) => write_hello(hello, out),
-            Self::Copy { free: count }
-            | Self::Want(count)
-            | Self::Reached(count)
-            | Self::CopyBegins { bytes: count } => number(*count),
+            Self::Copy { free: count } | Self::Want(count) | Self::CopyBegins { bytes: count } => number(*count),
+            Self::Reached { count, stamp } => [*count, *stamp].into_iter().for_each(number),
             Self::Follow(ends) => {
                 for end in ends {
                     write_end(end, out);
@@ -240,7 +246,9 @@ impl Message {
             }
             Self::Entry(entry) => write_entry(entry, out),
             Self::Horizon(file) => out.extend_from_slice(&file.to_le_bytes()),
-            Self::Beat(beat) => [beat.unix_ms, beat.age_ms, beat.entries, beat.bytes].into_iter().for_each(number),
+            Self::Beat(Beat { unix_ms, age_ms, entries, bytes, stamp }) => {
+                [*unix_ms, *age_ms, *entries, *bytes, *stamp].into_iter().for_each(number);
+            }
             Self::HandOver | Self::CopyEnds | Self::HandedOver => {}
             Self::Join { secret, key } => {
                 out.extend_from_slice(secret);
@@ -260,7 +268,7 @@ impl Message {
             Self::Copy { .. } => Kind::Copy,
             Self::Follow(_) => Kind::Follow,
             Self::Want(_) => Kind::Want,
-            Self::Reached(_) => Kind::Reached,
+            Self::Reached { .. } => Kind::Reached,
             Self::HandOver => Kind::HandOver,
             Self::Join { .. } => Kind::Join,
             Self::Joined(_) => Kind::Joined,
@@ -288,7 +296,7 @@ impl Message {
             kind if kind == Kind::Copy as u8 => Self::Copy { free: rest.u64()? },
             kind if kind == Kind::Follow as u8 => Self::Follow(read_ends(&mut rest)?),
             kind if kind == Kind::Want as u8 => Self::Want(rest.u64()?),
-            kind if kind == Kind::Reached as u8 => Self::Reached(rest.u64()?),
+            kind if kind == Kind::Reached as u8 => Self::Reached { count: rest.u64()?, stamp: rest.u64()? },
             kind if kind == Kind::HandOver as u8 => Self::HandOver,
             kind if kind == Kind::Join as u8 => Self::Join { secret: rest.bytes()?, key: rest.bytes()? },
             kind if kind == Kind::Joined as u8 => Self::Joined(read_membership(&mut rest)?),
@@ -395,7 +403,7 @@ fn read_ends(rest: &mut Reader) -> Result<Vec<LogEnd>, Malformed> {
 }
 
 fn read_beat(rest: &mut Reader) -> Result<Beat, Malformed> {
-    Ok(Beat { unix_ms: rest.u64()?, age_ms: rest.u64()?, entries: rest.u64()?, bytes: rest.u64()? })
+    Ok(Beat { unix_ms: rest.u64()?, age_ms: rest.u64()?, entries: rest.u64()?, bytes: rest.u64()?, stamp: rest.u64()? })
 }
 
 fn read_refused(rest: &mut Reader) -> Result<Message, Malformed> {

@@ -83,9 +83,9 @@ impl Receiver {
         (self.stage, self.allowed) = (stage, self.window.cast_signed());
     }
 
-    /// Says that so many entries of this connection are durable.
-    pub fn reached(&mut self, count: u64) {
-        Message::Reached(count).write(&mut self.out);
+    /// Says that so many entries of this connection are durable, at this time of the caller's own.
+    pub fn reached(&mut self, count: u64, stamp: u64) {
+        Message::Reached { count, stamp }.write(&mut self.out);
     }
 
     /// Asks the other node to stop serving, and to send the rest.

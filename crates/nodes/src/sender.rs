@@ -69,6 +69,8 @@ pub struct Sender {
     credit: i64,
     sent: u64,
     reached: u64,
+    /// When the other node said so, by its own time.
+    stamp: u64,
     /// What is not durable there, each as its number, its log and the index of that.
     unconfirmed: VecDeque<(u64, LogId, u64)>,
     /// The files here of what is not durable there, each with the number of the first entry in it.
@@ -94,6 +96,7 @@ impl Default for Sender {
             credit: 0,
             sent: 0,
             reached: 0,
+            stamp: 0,
             unconfirmed: VecDeque::new(),
             files: VecDeque::new(),
             noted: None,
@@ -134,8 +137,10 @@ impl Sender {
                 (Message::Want(bytes), Stage::Copying | Stage::Following) => {
                     self.credit = self.credit.saturating_add_unsigned(bytes);
                 }
-                (Message::Reached(count), Stage::Following) if self.reached <= count && count <= self.sent => {
-                    self.reached = count;
+                (Message::Reached { count, stamp }, Stage::Following)
+                    if self.reached <= count && count <= self.sent =>
+                {
+                    (self.reached, self.stamp) = (count, stamp);
                     while self.files.get(1).is_some_and(|(first, _)| *first <= count + 1) {
                         self.files.pop_front();
                     }
@@ -290,7 +295,8 @@ impl Sender {
         let behind = feed.behind();
         // Before the first round all of the time is missing.
         let age_ms = now.saturating_sub(self.as_of);
-        let beat = Beat { unix_ms: now, age_ms, entries: behind.entries, bytes: behind.bytes };
+        let (entries, bytes) = (behind.entries, behind.bytes);
+        let beat = Beat { unix_ms: now, age_ms, entries, bytes, stamp: self.stamp };
         Message::Beat(beat).write(&mut self.out);
         self.beat_at = now;
     }

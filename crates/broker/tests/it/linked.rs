@@ -162,7 +162,7 @@ impl Link {
         let standby = &follower.follower;
         if self.undurable.pop_front_if(|(_, ticket)| standby.is_durable(*ticket)).is_some() {
             while self.undurable.pop_front_if(|(_, ticket)| standby.is_durable(*ticket)).is_some() {}
-            self.receiver.reached(self.undurable.front().map_or(self.taken, |(number, _)| number - 1));
+            self.receiver.reached(self.undurable.front().map_or(self.taken, |(number, _)| number - 1), 0);
         }
         self.to_leader.extend(self.receiver.take_out());
         for (log, index) in self.confirmed.drain(..) {

@@ -31,8 +31,8 @@ const WINDOW: u64 = 4 << 20;
 const UNFLUSHED: u64 = 32 << 20;
 /// How long the leader may say nothing.
 const SILENCE: Duration = Duration::from_secs(15);
-/// How often the leader hears something.
-const SAY: Duration = Duration::from_secs(2);
+/// How often the leader hears something. Its beats are as old as what it has heard last.
+const SAY: Duration = Duration::from_millis(250);
 /// How long to wait before the next connection: at first, and at last.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
@@ -231,6 +231,8 @@ struct FollowingThread {
 /// A connection, and what came over it.
 struct Conversation {
     link: Link,
+    /// From here its time counts, with which it stamps what it says.
+    began: Instant,
     receiver: Receiver,
     target: Option<CopyTarget>,
     taken: u64,
@@ -373,6 +375,7 @@ impl FollowingThread {
         self.follows.me.term = self.follows.standing.term;
         let mut conversation = Conversation {
             link,
+            began: Instant::now(),
             receiver: Receiver::new(&self.follows.me, WINDOW, longest),
             target: None,
             taken: 0,
@@ -435,7 +438,8 @@ impl FollowingThread {
         if reached > with.reached || with.said.elapsed() >= SAY {
             with.reached = reached;
             with.said = Instant::now();
-            with.receiver.reached(reached);
+            let stamp = u64::try_from(with.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            with.receiver.reached(reached, stamp);
         }
     }
 
@@ -463,7 +467,7 @@ impl FollowingThread {
             }
             Event::Entry(entry) => return self.apply(&entry, with),
             Event::Horizon(file) => self.standby.iter().for_each(|standby| standby.horizon(file)),
-            Event::Beat(beat) => self.beat(&beat),
+            Event::Beat(beat) => self.beat(&beat, with.began),
             Event::HandedOver => {
                 if let Some(standby) = &self.standby {
                     flush(standby, with.undurable.iter().map(|(_, ticket)| *ticket))?;
@@ -537,11 +541,15 @@ impl FollowingThread {
         Ok(None)
     }
 
-    fn beat(&self, beat: &Beat) {
+    /// A beat was said after the stamp in it, and no more is known: a link that was cut delivers it
+    /// late, and entries lie before it. So its age counts from the stamp.
+    fn beat(&self, beat: &Beat, began: Instant) {
         let mut state = self.shared.state.lock();
         (state.row.lag_entries, state.row.lag_bytes) = (beat.entries, beat.bytes);
         if beat.age_ms < beat.unix_ms {
-            state.as_of = Instant::now().checked_sub(Duration::from_millis(beat.age_ms)).or(state.as_of);
+            let said = began.checked_add(Duration::from_millis(beat.stamp));
+            let as_of = said.and_then(|said| said.checked_sub(Duration::from_millis(beat.age_ms)));
+            state.as_of = as_of.or(state.as_of);
         }
     }
 

@@ -19,7 +19,7 @@ fn all() -> Vec<Message> {
         Message::Follow(Vec::new()),
         Message::Follow(vec![end(LogId::SYSTEM, 7), end(log(9), u64::MAX)]),
         Message::Want(1),
-        Message::Reached(77),
+        Message::Reached { count: 77, stamp: 5 },
         Message::HandOver,
         Message::Join { secret: [5; 16], key: [6; 32] },
         Message::Joined(Membership { node: NodeId([7; 16]), certificate: vec![1, 2], authority: vec![3] }),
@@ -30,7 +30,7 @@ fn all() -> Vec<Message> {
         Message::CopyEnds,
         Message::Entry(first_entry(&leader(&SimDisk::new(1, 64 << 20)))),
         Message::Horizon(3),
-        Message::Beat(Beat { unix_ms: 1, age_ms: 2, entries: 3, bytes: 4 }),
+        Message::Beat(Beat { unix_ms: 1, age_ms: 2, entries: 3, bytes: 4, stamp: 5 }),
         Message::HandedOver,
         Message::Refused { why: Refusal::Gone, words: "begin again".to_owned() },
     ]

@@ -2,7 +2,7 @@
 //! belong.
 
 use bytes::Bytes;
-use nodes::{Event, Filled, LONGEST_ASKED, Malformed, Message, Receiver, Sender};
+use nodes::{Event, Filled, Frames, LONGEST_ASKED, Malformed, Message, Receiver, Sender};
 use testkit::sim_disk::SimDisk;
 
 use crate::{hello, leader};
@@ -36,6 +36,33 @@ fn a_sender_stops_where_the_other_takes_no_more() {
     }
     assert!(sender.progress().0 > 1, "{:?}", sender.progress());
     assert!(sent.iter().filter(|bytes| **bytes == 0).count() > 100, "a byte is asked for at a time: {sent:?}");
+}
+
+/// A link that was cut brought a beat a second late, and the standby took itself to be up to date as
+/// of then, without what had been confirmed meanwhile.
+#[test]
+fn a_beat_says_what_it_was_said_after() {
+    let leader = leader(&SimDisk::new(1, 64 << 20));
+    let mut feed = leader.broker().broker.feed([]);
+    let mut sender = Sender::default();
+    let asked = [Message::Hello(hello()), Message::Follow(Vec::new()), Message::Want(1 << 20)];
+    sender.receive(&bytes_of(&asked));
+    for (now, stamp) in [(1_000, 0), (2_000, 17), (3_000, 29)] {
+        if stamp > 0 {
+            sender.receive(&bytes_of(&[Message::Reached { count: 0, stamp }]));
+        }
+        while sender.next_asked().unwrap().is_some() {}
+        sender.follow(&mut feed, now).unwrap();
+        let mut frames = Frames::new(1 << 20);
+        frames.push(&sender.take_out());
+        let mut stamps = Vec::new();
+        while let Some(message) = frames.next_message().unwrap() {
+            if let Message::Beat(beat) = message {
+                stamps.push(beat.stamp);
+            }
+        }
+        assert_eq!(stamps, [stamp], "at {now}");
+    }
 }
 
 #[test]
@@ -86,7 +113,7 @@ fn a_sender_takes_wishes_in_their_order_only() {
         (vec![Message::Hello(hello()), Message::Want(1)], 1, true),
         (vec![Message::Hello(hello()), Message::HandOver], 1, true),
         (vec![Message::Hello(hello()), Message::Follow(Vec::new()), Message::Copy { free: 1 }], 2, true),
-        (vec![Message::Hello(hello()), Message::Follow(Vec::new()), Message::Reached(1)], 2, true),
+        (vec![Message::Hello(hello()), Message::Follow(Vec::new()), Message::Reached { count: 1, stamp: 0 }], 2, true),
         (vec![Message::Hello(hello()), Message::Follow(Vec::new()), Message::HandOver], 3, false),
         (vec![Message::Hello(hello()), Message::Copy { free: 1 }, Message::Want(u64::MAX), Message::Want(1)], 2, false),
     ] {
