@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long nothing comes from a queue that is empty.
-const QUIET: Duration = Duration::from_millis(500);
 const QUEUE: &str = "/queue/promotions";
+/// What is no message of the load.
+const LAST: &str = "the last";
 
 /// A session over STOMP.
 struct Client {
@@ -93,31 +93,25 @@ impl Load {
     }
 }
 
-/// Takes everything out of the queue, and gives the numbers in their order.
+/// Takes everything out of the queue, and gives the numbers in their order. A message of its own
+/// comes last: a silence says nothing on a machine that is busy.
 pub(super) fn drain(socket: TcpStream) -> Result<Vec<u64>, String> {
     let failed = |error: std::io::Error| format!("draining: {error}");
     let mut client = Client::connect(socket).map_err(failed)?;
+    client.send(&format!("SEND\ndestination:{QUEUE}\npersistent:true\n\n{LAST}")).map_err(failed)?;
     client.send(&format!("SUBSCRIBE\nid:0\ndestination:{QUEUE}\nack:client\n\n")).map_err(failed)?;
-    client.socket.set_read_timeout(Some(QUIET)).map_err(failed)?;
-    let (mut found, mut last) = (Vec::new(), None);
+    let mut found = Vec::new();
     loop {
-        match client.frame() {
-            Ok(frame) => {
-                let (head, text) = frame.split_once("\n\n").ok_or("a frame without an end of its head")?;
-                let number = text.split(' ').next().and_then(|number| number.parse().ok());
-                found.push(number.ok_or_else(|| format!("what comes is no message of the load: {frame}"))?);
-                last = head.lines().find_map(|line| line.strip_prefix("ack:")).map(str::to_owned);
-            }
-            Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {
-                break;
-            }
-            Err(error) => return Err(failed(error)),
+        let frame = client.frame().map_err(failed)?;
+        let (head, text) = frame.split_once("\n\n").ok_or("a frame without an end of its head")?;
+        if text == LAST {
+            let last = head.lines().find_map(|line| line.strip_prefix("ack:"));
+            let last = last.ok_or("a message that can't be acknowledged")?;
+            client.send(&format!("ACK\nid:{last}\nreceipt:a\n\n")).map_err(failed)?;
+            client.frame().map_err(failed)?;
+            return Ok(found);
         }
+        let number = text.split(' ').next().and_then(|number| number.parse().ok());
+        found.push(number.ok_or_else(|| format!("what comes is no message of the load: {frame}"))?);
     }
-    if let Some(last) = last {
-        client.socket.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-        client.send(&format!("ACK\nid:{last}\nreceipt:a\n\n")).map_err(failed)?;
-        client.frame().map_err(failed)?;
-    }
-    Ok(found)
 }
