@@ -59,9 +59,11 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Publishes numbers from `first` on, over a connection that is open.
+    /// Publishes numbers from `first` on, over a connection that is open. Returns once one of them
+    /// is confirmed: what comes next must find a publisher at work.
     pub(super) fn start(socket: TcpStream, first: u64) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
+        let (begins, begun) = std::sync::mpsc::channel();
         let ended = Arc::clone(&ends);
         let thread = std::thread::spawn(move || {
             let mut client =
@@ -72,7 +74,10 @@ impl Load {
                 let frame = format!("SEND\ndestination:{QUEUE}\npersistent:true\nreceipt:r\n\n{number} {pad}");
                 let receipt = client.send(&frame).and_then(|()| client.frame());
                 match receipt {
-                    Ok(frame) if frame.starts_with("RECEIPT\n") => confirmed.push((number, Instant::now())),
+                    Ok(frame) if frame.starts_with("RECEIPT\n") => {
+                        confirmed.push((number, Instant::now()));
+                        let _ = begins.send(());
+                    }
                     // The broker ends, and with it the connection.
                     _ => return Ok(confirmed),
                 }
@@ -82,6 +87,8 @@ impl Load {
             }
             Ok(confirmed)
         });
+        // It fails where the publisher has ended, and `end` says why.
+        let _ = begun.recv();
         Self { thread, ends }
     }
 
