@@ -38,8 +38,8 @@ fn a_sender_stops_where_the_other_takes_no_more() {
     assert!(sent.iter().filter(|bytes| **bytes == 0).count() > 100, "a byte is asked for at a time: {sent:?}");
 }
 
-/// A link that was cut brought a beat a second late, and the standby took itself to be up to date as
-/// of then, without what had been confirmed meanwhile.
+/// A link that was cut brought a beat a second late, and the standby took itself to be up to date
+/// as of then, without what had been confirmed meanwhile.
 #[test]
 fn a_beat_says_what_it_was_said_after() {
     let leader = leader(&SimDisk::new(1, 64 << 20));

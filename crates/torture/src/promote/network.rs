@@ -215,7 +215,8 @@ mod tests {
 
         let network = match Network::namespaces() {
             Ok(network) => network,
-            // Anything else is a fault of ours, and was one: `ip` took the device's name for a keyword.
+            // Anything else is a fault of ours, and was one: `ip` took the device's name for a
+            // keyword.
             Err(error) if error.contains("not permitted") || error.contains("No such file") => {
                 return assert!(error.starts_with("--netns needs root"), "{error}");
             }
