@@ -4,6 +4,7 @@
 //! Invariant: the decoder reads nothing outside the slice it is given and gives an error for every
 //! slice the encoder can't have written.
 
+use crate::checksum::{self, Checksums, Sum};
 use crate::group::Group;
 use crate::log::{LogEnd, LogId};
 use crate::{Address, Owner};
@@ -12,6 +13,8 @@ use crate::{Address, Owner};
 pub(crate) const HEAD: usize = 6;
 /// The bytes of a body record before the body itself: the head and the body's checksum.
 pub(crate) const BODY_HEAD: usize = HEAD + 4;
+/// How much of a batch is gone through at a time: half of a processor's first cache.
+const PIECE: usize = 16 << 10;
 /// How many bodies or runs one record lists; longer lists take several records.
 pub(crate) const LIST: usize = 512;
 
@@ -55,7 +58,7 @@ impl Draft<'_> {
     }
 
     /// Appends the record to `out`, with the `name` of each body that it references. The checksum
-    /// of a body is left zero, for [`seal_bodies`]. `length` is what [`Draft::len`] said.
+    /// of a body is left zero, for [`seal`]. `length` is what [`Draft::len`] said.
     pub(crate) fn write(
         &self,
         length: usize,
@@ -270,8 +273,7 @@ pub(crate) fn body_head(length: u32, checksum: u32) -> [u8; BODY_HEAD] {
 /// The checksum over `records` and, by its value `before`, all earlier ones of their log. Those of
 /// bodies count as zero: they depend on where the body lies.
 pub(crate) fn link(before: u32, records: &[u8]) -> u32 {
-    let mut sum = crate::checksum::unseeded();
-    sum.add(&before.to_le_bytes());
+    let mut sum = begin_link(before);
     let (mut done, mut at) = (0, 0);
     while let Some([kind, _, a, b, c, d]) = records.get(at..).and_then(|rest| rest.first_chunk::<HEAD>()) {
         if *kind == BODY && records.get(at + HEAD..at + BODY_HEAD).is_some_and(|sum| *sum != [0; 4]) {
@@ -285,32 +287,64 @@ pub(crate) fn link(before: u32, records: &[u8]) -> u32 {
     sum.value()
 }
 
-/// The same over records whose bodies have no checksums yet. All of them are one piece then: to
-/// step from one to the next would wait for memory at each.
-pub(crate) fn link_unsealed(before: u32, records: &[u8]) -> u32 {
-    let mut sum = crate::checksum::unseeded();
+fn begin_link(before: u32) -> Sum {
+    let mut sum = checksum::unseeded();
     sum.add(&before.to_le_bytes());
-    sum.add(records);
-    debug_assert_eq!(sum.value(), link(before, records), "no body is sealed");
-    sum.value()
+    sum
 }
 
-/// Fills in the checksum of every body among `records`, which start at `offset` of their file.
-pub(crate) fn seal_bodies(records: &mut [u8], offset: u32, checksum: impl Fn(u32, &[u8]) -> u32) {
+/// The checksums over all records of a batch.
+pub(crate) struct Sealed {
+    /// Over what is written, the checksums of bodies included.
+    pub(crate) payload: u32,
+    /// See [`link`].
+    pub(crate) link: Option<u32>,
+}
+
+/// Fills in the checksum of every body among `records`, which start at `offset` of their file, and
+/// gives the two that go over all of them; the link only if there is a value `before` it.
+///
+/// Each byte is read three times. So the records are taken in pieces that stay in the processor's
+/// first cache meanwhile, and the link, which goes over checksums that are zero still, comes first.
+pub(crate) fn seal(records: &mut [u8], offset: u32, sums: Checksums, before: Option<u32>) -> Sealed {
+    let mut sum = before.map(begin_link);
+    let mut payload = sums.begin();
+    let (mut linked, mut sealed) = (0, 0);
+    while linked < records.len() {
+        let piece = linked..records.len().min(linked + PIECE);
+        linked = piece.end;
+        sum.iter_mut().for_each(|sum| sum.add(&records[piece.clone()]));
+        let start = offset + sealed as u32;
+        let whole = seal_bodies(&mut records[sealed..linked], |at, body| sums.body(start + at as u32, body));
+        payload.add(&records[sealed..sealed + whole]);
+        sealed += whole;
+    }
+    debug_assert_eq!(sealed, records.len(), "records are whole");
+    let after = sum.map(|sum| sum.value());
+    debug_assert_eq!(after, before.map(|before| link(before, records)), "no body was sealed before");
+    Sealed { payload: payload.value(), link: after }
+}
+
+/// Fills in the checksum of every body that is whole in `records`. Gives how far whole records go.
+fn seal_bodies(records: &mut [u8], checksum: impl Fn(usize, &[u8]) -> u32) -> usize {
     let mut at = 0;
     while let Some([kind, _, a, b, c, d]) = records.get(at..).and_then(|rest| rest.first_chunk::<HEAD>()) {
         let end = at + HEAD + u32::from_le_bytes([*a, *b, *c, *d]) as usize;
+        if end > records.len() {
+            break;
+        }
         if *kind == BODY {
-            let sum = checksum(offset + at as u32, &records[at + BODY_HEAD..end]);
+            let sum = checksum(at, &records[at + BODY_HEAD..end]);
             records[at + HEAD..at + BODY_HEAD].copy_from_slice(&sum.to_le_bytes());
         }
         at = end;
     }
+    at
 }
 
 /// Takes the checksums of the bodies among `records` out again.
 pub(crate) fn unseal_bodies(records: &mut [u8]) {
-    seal_bodies(records, 0, |_, _| 0);
+    seal_bodies(records, |_, _| 0);
 }
 
 #[cfg(test)]
@@ -389,7 +423,7 @@ mod tests {
     fn sealing_fills_in_each_body_and_nothing_else() {
         let mut all = samples().concat();
         let before = all.clone();
-        seal_bodies(&mut all, 4096, |offset, body| offset + body.len() as u32);
+        assert_eq!(seal_bodies(&mut all, |at, body| (at + body.len()) as u32 + 4096), before.len());
         let second = samples()[0].len();
         assert_eq!(all[HEAD..BODY_HEAD], (4096u32 + 11).to_le_bytes());
         assert_eq!(all[second + HEAD..second + BODY_HEAD], (4096 + second as u32).to_le_bytes());
@@ -397,11 +431,28 @@ mod tests {
     }
 
     #[test]
+    fn sums_taken_piece_by_piece_are_those_of_the_whole() {
+        let sums = Checksums::new(1, 2);
+        let around = [0, 1, PIECE - 11, PIECE - 10, PIECE - 9, PIECE, 3 * PIECE + 5].map(|length| vec![7; length]);
+        let bodies: Vec<_> = around.iter().map(|body| bytes(Draft::Body { parts: &[body] }, None)).collect();
+        for from in 0..bodies.len() {
+            let records = [&bodies[from..].concat()[..], &samples().concat(), &bodies[..from].concat()].concat();
+            let mut whole = records.clone();
+            seal_bodies(&mut whole, |at, body| sums.body(4096 + at as u32, body));
+            let mut pieces = records.clone();
+            let sealed = seal(&mut pieces, 4096, sums, Some(9));
+            assert_eq!(pieces, whole);
+            assert_eq!((sealed.payload, sealed.link), (sums.of(&whole), Some(link(9, &records))));
+            assert_eq!(seal(&mut records.clone(), 4096, sums, None).link, None);
+        }
+    }
+
+    #[test]
     fn the_link_is_the_same_wherever_the_bodies_lie() {
         let records = samples().concat();
         let sealed = |offset| {
             let mut records = records.clone();
-            seal_bodies(&mut records, offset, |offset, body| offset + body.len() as u32);
+            seal_bodies(&mut records, |at, body| (offset + at + body.len()) as u32);
             records
         };
         let (here, there) = (sealed(4096), sealed(8192));

@@ -89,13 +89,22 @@ impl WrittenEnds {
         self.ends.insert(end.log, (end, end.index));
     }
 
-    /// Moves the log of a batch forward, and gives what its header says of it.
-    fn take(&mut self, batch: &Batch, records: &[u8]) -> Identity {
+    /// The link that the records of a batch continue: none if they do not move their log, or were
+    /// sent here with the link behind them.
+    fn link_before(&self, batch: &Batch) -> Option<u32> {
+        let moves = batch.advance() == Advance::Yes && batch.sent.is_none();
+        moves.then(|| self.ends.get(&batch.log).map_or(0, |(end, _)| end.link))
+    }
+
+    /// Moves the log of a batch forward, and gives what its header says of it. `link` continues
+    /// [`Self::link_before`].
+    fn take(&mut self, batch: &Batch, link: Option<u32>) -> Identity {
         let (term, log) = (batch.sent.map_or(self.term, |end| end.term), batch.log);
         let (end, commit) = self.ends.entry(log).or_insert_with(|| (LogEnd::before(log, term), 0));
+        // What was sent has been checked, or begins the log here.
+        let next = batch.sent.or(link.map(|link| LogEnd { log, term, index: end.index + 1, link }));
         if batch.advance() == Advance::Yes {
-            // What was sent has been checked, or begins the log here.
-            *end = batch.sent.unwrap_or_else(|| LogEnd { term, ..end.with_unsealed(records) });
+            *end = next.unwrap_or(*end);
             debug_assert_eq!(end.index, batch.index, "the buffer and the writer count alike");
             if self.unsynced.last() != Some(&log) {
                 self.unsynced.push(log);
@@ -308,11 +317,11 @@ impl Writer {
             kind: batch.kind,
             identity: None,
         };
-        // Before they are sealed, so that it is one piece. It can't be taken from the checksum of
-        // the records: that is seeded by the file, and goes over those of the bodies.
-        fields.identity = Some(self.ends.take(batch, records));
-        record::seal_bodies(records, batch.offset + HEADER as u32, |offset, body| sums.body(offset, body));
-        fields.payload = sums.of(records);
+        // None of these can be taken from another: that of the payload is seeded by the file.
+        let before = self.ends.link_before(batch);
+        let sealed = record::seal(records, batch.offset + HEADER as u32, sums, before);
+        fields.payload = sealed.payload;
+        fields.identity = Some(self.ends.take(batch, sealed.link));
         self.proof = batch.is_empty() && self.synced + 1 == batch.sequence;
         self.previous = fields.encode(sums, header);
         bytes.resize(bytes.len().next_multiple_of(BLOCK as usize), 0);

@@ -38,11 +38,6 @@ impl LogEnd {
         }
     }
 
-    /// The end with one more batch of new records, whose bodies have no checksums yet.
-    pub(crate) fn with_unsealed(self, records: &[u8]) -> Self {
-        Self { index: self.index + 1, link: record::link_unsealed(self.link, records), ..self }
-    }
-
     /// Takes the next batch of the log that was read back; the error says why it can't be that.
     pub(crate) fn follow(self, next: &Identity, advance: Advance, records: &[u8]) -> Result<Self, &'static str> {
         let expected = self.with(advance, records);
