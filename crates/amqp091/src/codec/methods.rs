@@ -57,6 +57,13 @@ pub fn decode_method(payload: &[u8]) -> Result<Method<'_>, MethodError> {
     }
 }
 
+/// Reads the payload of a method frame if it is a publish, as most are.
+#[inline(always)]
+pub(crate) fn decode_publish(payload: &[u8]) -> Option<Result<BasicPublish<'_>, MethodError>> {
+    let [0, 60, 0, 40, arguments @ ..] = payload else { return None };
+    Some(BasicPublish::read(arguments))
+}
+
 /// Turns the list of methods into structures, an enum of all of them, and encoding and decoding. It
 /// is a macro because each line of the list becomes a type of its own.
 macro_rules! methods {
@@ -67,6 +74,20 @@ macro_rules! methods {
             #[derive(Debug, Clone, Copy, PartialEq, Default)]
             #[allow(missing_docs, reason = "the arguments are those of the specification, by its names")]
             pub struct $name $(<$life>)? { $(pub $field: $kind),* }
+
+            impl<'a> $name $(<$life>)? {
+                /// Reads its arguments. Part of the caller, which looks at them right away: what is
+                /// handed over in pieces of other sizes waits until these are stored.
+                #[inline(always)]
+                fn read(arguments: &'a [u8]) -> Result<Self, MethodError> {
+                    let malformed = |error| MethodError::Malformed { class: $class, method: $id, error };
+                    let mut fields = FieldReader::new(arguments);
+                    let read = Self { $($field: Field::read(&mut fields).map_err(malformed)?),* };
+                    let _ = &mut fields;
+                    fields.finish().map_err(malformed)?;
+                    Ok(read)
+                }
+            }
 
             impl<'a> From<$name $(<$life>)?> for Method<'a> {
                 #[inline]
@@ -84,16 +105,10 @@ macro_rules! methods {
         impl<'a> Method<'a> {
             #[inline]
             fn decode(class: u16, method: u16, arguments: &'a [u8]) -> Result<Self, MethodError> {
-                let malformed = |error| MethodError::Malformed { class, method, error };
-                let mut fields = FieldReader::new(arguments);
-                let decoded = match (class, method) {
-                    $(($class, $id) => Self::$name($name {
-                        $($field: Field::read(&mut fields).map_err(malformed)?),*
-                    }),)*
+                Ok(match (class, method) {
+                    $(($class, $id) => Self::$name($name::read(arguments)?),)*
                     _ => return Err(MethodError::Unknown { class, method }),
-                };
-                fields.finish().map_err(malformed)?;
-                Ok(decoded)
+                })
             }
 
             /// Class and method number.

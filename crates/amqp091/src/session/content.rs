@@ -6,8 +6,8 @@
 
 use broker::{Body, Charge, Gathered, LARGE_BODY, SessionId};
 
-use crate::codec::methods::BasicPublish;
-use crate::codec::{ContentHeader, Frame, FrameKind, Method, decode_frame, decode_method};
+use crate::codec::methods::{BasicPublish, decode_publish};
+use crate::codec::{ContentHeader, Frame, FrameKind, decode_frame};
 use crate::limits::BASIC_CLASS;
 use crate::session::channel::{Channel, Step};
 use crate::session::context::Context;
@@ -65,7 +65,8 @@ impl Channel {
         let Some((properties, body, length)) = whole_content(frame.channel, after, cx.link.frame_max) else {
             return Ok(0);
         };
-        let Method::BasicPublish(publish) = decode_method(frame.payload)? else { return Ok(0) };
+        let Some(publish) = decode_publish(frame.payload) else { return Ok(0) };
+        let publish = publish?;
         check_immediate(&publish)?;
         // If this fails, the channel closes. Then it ignores the content frames, which are still in
         // the input.

@@ -122,7 +122,10 @@ struct Asked {
 /// Checks the properties, including the user that they name.
 #[inline]
 fn check_properties(scan: &PropertyScan<'_>, cx: &Context<'_>) -> Result<Asked, Failure> {
-    let asked = asked(scan)?;
+    let asked = match (scan.expiration, scan.headers) {
+        (None, None) => Asked { expiration: None, copies: false, instructed: false },
+        _ => asked(scan)?,
+    };
     if let Some(user) = scan.user_id
         && user != cx.client.user().as_bytes()
         && cx.names == UserNames::Own
@@ -135,7 +138,6 @@ fn check_properties(scan: &PropertyScan<'_>, cx: &Context<'_>) -> Result<Asked, 
 }
 
 /// Reads what the properties ask for, for any publisher.
-#[inline]
 fn asked(scan: &PropertyScan<'_>) -> Result<Asked, Failure> {
     let expiration = match scan.expiration {
         None => None,
