@@ -198,7 +198,7 @@ impl<'a, T: Field<'a>> Slot<'a> for Option<T> {
 }
 
 /// A composite type.
-pub(crate) trait Composite<'a>: Sized {
+pub(crate) trait Composite<'a>: Default {
     const CODE: u64;
     const NAME: &'static str;
     fn read_fields(fields: &mut FieldReader<'a, '_>) -> Result<Self, FieldError>;
@@ -208,11 +208,22 @@ pub(crate) trait Composite<'a>: Sized {
 /// Reads the list of the fields, behind the descriptor.
 #[inline]
 pub(crate) fn read_list<'a, T: Composite<'a>>(reader: &mut Reader<'a>, budget: &mut Budget) -> Result<T, FieldError> {
+    let mut value = None;
+    read_list_into(&mut value, reader, budget)?;
+    Ok(value.unwrap_or_default())
+}
+
+/// The same, right into its place: what is returned is copied once more.
+#[inline]
+pub(crate) fn read_list_into<'a, T: Composite<'a>>(
+    place: &mut Option<T>,
+    reader: &mut Reader<'a>,
+    budget: &mut Budget,
+) -> Result<(), FieldError> {
     let outside = |error: DecodeError| FieldError::from(error).within(T::NAME, "");
     let mut fields = FieldReader::open(reader, budget).map_err(outside)?;
-    let value = T::read_fields(&mut fields)?;
-    fields.close().map_err(outside)?;
-    Ok(value)
+    *place = Some(T::read_fields(&mut fields)?);
+    fields.close().map_err(outside)
 }
 
 /// Appends descriptor and list.

@@ -202,11 +202,14 @@ fn widen(out: &mut Vec<u8>, elements: usize) {
     out.copy_within(elements..end, elements + WIDE_HEAD - NARROW_HEAD);
 }
 
-/// A described list of few short fields, gathered on the stack and appended at once: what every
-/// delivery has. It is written as [`FieldWriter`](crate::codec::composite::FieldWriter) would.
-pub(crate) struct ShortList {
-    bytes: [u8; SHORT_LIST],
-    length: usize,
+/// A described list of few short fields, in room that is appended at once: what every delivery has.
+/// It is written as [`FieldWriter`](crate::codec::composite::FieldWriter) would. To gather it
+/// elsewhere and copy it would wait until the processor has stored its many small pieces.
+pub(crate) struct ShortList<'a> {
+    out: &'a mut Vec<u8>,
+    /// Where it begins, and where the next field goes.
+    start: usize,
+    next: usize,
     count: u8,
     /// Where the last field that is there ends, and its number.
     end: (usize, u8),
@@ -217,19 +220,22 @@ const SHORT_LIST: usize = 40;
 /// Bytes of its descriptor and its head.
 const SHORT_LIST_HEAD: usize = 6;
 
-impl ShortList {
+impl<'a> ShortList<'a> {
     /// Begins the list of the type with this number.
     #[inline]
-    pub(crate) fn new(descriptor: u8) -> Self {
-        let mut bytes = [0; SHORT_LIST];
-        bytes[..SHORT_LIST_HEAD].copy_from_slice(&[code::DESCRIBED, code::ULONG_8, descriptor, code::LIST_8, 0, 0]);
-        Self { bytes, length: SHORT_LIST_HEAD, count: 0, end: (SHORT_LIST_HEAD, 0) }
+    pub(crate) fn open(descriptor: u8, out: &'a mut Vec<u8>) -> Self {
+        let start = out.len();
+        out.extend_from_slice(&[0; SHORT_LIST]);
+        let head = [code::DESCRIBED, code::ULONG_8, descriptor, code::LIST_8, 0, 0];
+        let next = start + SHORT_LIST_HEAD;
+        out[start..next].copy_from_slice(&head);
+        Self { out, start, next, count: 0, end: (next, 0) }
     }
 
     #[inline]
     fn append<const N: usize>(&mut self, bytes: [u8; N]) {
-        self.bytes[self.length..self.length + N].copy_from_slice(&bytes);
-        self.length += N;
+        self.out[self.next..self.next + N].copy_from_slice(&bytes);
+        self.next += N;
     }
 
     /// Writes a field, with its constructor.
@@ -237,7 +243,7 @@ impl ShortList {
     pub(crate) fn put<const N: usize>(&mut self, field: [u8; N]) {
         self.append(field);
         self.count += 1;
-        self.end = (self.length, self.count);
+        self.end = (self.next, self.count);
     }
 
     /// Leaves a field out.
@@ -277,16 +283,16 @@ impl ShortList {
         }
     }
 
-    /// Appends the list.
+    /// Ends the list behind the last field that is there.
     #[inline]
-    pub(crate) fn close(mut self, out: &mut Vec<u8>) {
-        let (end, count) = self.end;
+    pub(crate) fn close(self) {
+        let Self { out, start, end: (end, count), .. } = self;
         if count == 0 {
-            self.bytes[3] = code::LIST_0;
-            return out.extend_from_slice(&self.bytes[..4]);
+            out[start + 3] = code::LIST_0;
+            return out.truncate(start + 4);
         }
-        self.bytes[4] = (end - SHORT_LIST_HEAD + 1) as u8;
-        self.bytes[5] = count;
-        out.extend_from_slice(&self.bytes[..end]);
+        out[start + 4] = (end - start - SHORT_LIST_HEAD + 1) as u8;
+        out[start + 5] = count;
+        out.truncate(end);
     }
 }

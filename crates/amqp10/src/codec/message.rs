@@ -6,7 +6,7 @@
 
 use wire::{DecodeError, Reader};
 
-use crate::codec::composite::{Composite, Field, FieldError, composites, read_list};
+use crate::codec::composite::{Composite, Field, FieldError, composites, read_list, read_list_into};
 use crate::codec::descriptor::read_descriptor;
 use crate::codec::encode::{Encode, ShortList, Symbol, Timestamp, put};
 use crate::codec::format as code;
@@ -43,13 +43,13 @@ impl Header {
     /// Appends the section. It is the same as [`Encode::encode`], for every delivery.
     #[inline]
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
-        let mut list = ShortList::new(HEADER as u8);
+        let mut list = ShortList::open(HEADER as u8, out);
         list.put_if(self.durable.then_some([code::TRUE]));
         list.put_if(self.priority.map(|priority| [code::UBYTE, priority]));
         list.uint_if(self.ttl);
         list.put_if(self.first_acquirer.then_some([code::TRUE]));
         list.uint_if(Some(self.delivery_count).filter(|count| *count > 0));
-        list.close(out);
+        list.close();
     }
 }
 
@@ -210,6 +210,16 @@ impl<'a> Message<'a> {
     #[inline]
     pub fn decode(bytes: &'a [u8]) -> Result<Self, FieldError> {
         let mut message = Self::default();
+        message.read(bytes)?;
+        Ok(message)
+    }
+
+    /// The same into an empty one, which is too large to be moved about for every message.
+    ///
+    /// # Errors
+    /// As [`Message::decode`].
+    pub(crate) fn read(&mut self, bytes: &'a [u8]) -> Result<(), FieldError> {
+        let message = self;
         let mut walk = Walk { reader: Reader::new(bytes), budget: Budget::default(), last: 0, sections: 0 };
         let mut bare: Option<usize> = None;
         let mut body = 0;
@@ -219,7 +229,7 @@ impl<'a> Message<'a> {
             let section = walk.next()?;
             match section {
                 HEADER => {
-                    message.header = Some(read_list(&mut walk.reader, &mut walk.budget)?);
+                    read_list_into(&mut message.header, &mut walk.reader, &mut walk.budget)?;
                     message.header_section = &bytes[start..bytes.len() - walk.reader.rest().len()];
                 }
                 DELIVERY_ANNOTATIONS => message.delivery_annotations = Some(walk.map("delivery-annotations")?),
@@ -227,7 +237,7 @@ impl<'a> Message<'a> {
                     message.message_annotations = Some(walk.map("message-annotations")?);
                     message.annotations_section = &bytes[start..bytes.len() - walk.reader.rest().len()];
                 }
-                PROPERTIES => message.properties = Some(read_list(&mut walk.reader, &mut walk.budget)?),
+                PROPERTIES => read_list_into(&mut message.properties, &mut walk.reader, &mut walk.budget)?,
                 APPLICATION_PROPERTIES => message.application_properties = Some(walk.map("application-properties")?),
                 FOOTER => {
                     message.footer = Some(walk.map("footer")?);
@@ -247,7 +257,7 @@ impl<'a> Message<'a> {
             }
         }
         message.bare = bare.map_or(&[], |start| &bytes[start..end]);
-        Ok(message)
+        Ok(())
     }
 }
 

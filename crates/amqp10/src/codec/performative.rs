@@ -115,13 +115,13 @@ impl<'a> Transfer<'a> {
     #[inline]
     pub(crate) fn put_only(handle: u32, id: u32, tag: [u8; 8], mode: SenderSettleMode, out: &mut Vec<u8>) {
         let [a, b, c, d, e, f, g, h] = tag;
-        let mut list = ShortList::new(Self::CODE as u8);
+        let mut list = ShortList::open(Self::CODE as u8, out);
         list.uint(handle);
         list.uint(id);
         list.put([code::BINARY_8, 8, a, b, c, d, e, f, g, h]);
         list.uint(0);
         list.put([if mode == SenderSettleMode::Settled { code::TRUE } else { code::FALSE }]);
-        list.close(out);
+        list.close();
     }
 
     /// Reads a frame's body as nearly every sender writes it: a transfer of few fields, in a list

@@ -61,7 +61,8 @@ pub fn published<'a>(message: &Message<'a>, now: impl FnOnce() -> u64, room: Vec
     let header = message.header.unwrap_or_default();
     let mut properties = room;
     let body = store(message, &mut properties);
-    let given = message.properties.unwrap_or_default();
+    let given = message.properties.as_ref();
+    let to = given.and_then(|given| given.to);
     Ok(Published {
         properties,
         body,
@@ -69,10 +70,10 @@ pub fn published<'a>(message: &Message<'a>, now: impl FnOnce() -> u64, room: Vec
         priority: header.priority.unwrap_or(DEFAULT_PRIORITY),
         expiration: expiration(message, now)?,
         instructed: instructed(message),
-        to: given.to,
-        subject: given.subject,
-        user_id: given.user_id,
-        to_topic: given.to.is_some() && goes_to_topic(message),
+        to,
+        subject: given.and_then(|given| given.subject),
+        user_id: given.and_then(|given| given.user_id),
+        to_topic: to.is_some() && goes_to_topic(message),
     })
 }
 
@@ -86,7 +87,7 @@ fn goes_to_topic(message: &Message<'_>) -> bool {
 /// The time to live. If there is a time of death too, the earlier end counts.
 fn expiration(message: &Message<'_>, now: impl FnOnce() -> u64) -> Result<Option<u64>, Error> {
     let ttl = message.header.and_then(|header| header.ttl).map(u64::from);
-    let Some(at) = message.properties.and_then(|properties| properties.absolute_expiry_time) else { return Ok(ttl) };
+    let Some(at) = message.properties.as_ref().and_then(|properties| properties.absolute_expiry_time) else { return Ok(ttl) };
     let left = u64::try_from(at.0).unwrap_or(0).saturating_sub(now());
     if left > LONGEST_SPAN_MS {
         let wanted = format!("absolute-expiry-time must be {TIME_WANTED}, not {}", at.0);

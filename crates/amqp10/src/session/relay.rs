@@ -1,5 +1,4 @@
-//! Where one message goes: the target of its link, or with an anonymous relay the message's own
-//! `to`.
+//! Where a message goes whose link does not say it, an anonymous relay: by its own `to`.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -12,7 +11,7 @@ use crate::codec::error::condition;
 use crate::dialect::Published;
 use crate::session::address::{Address, TOPICS};
 use crate::session::error::Failure;
-use crate::session::target::{Destination, ensure};
+use crate::session::target::ensure;
 use crate::session::transactions::Reply;
 
 /// How many queues of anonymous relays are remembered. Beyond that all are forgotten.
@@ -33,20 +32,15 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// The route of a message of a link with this destination.
+    /// The route of a message that came without one.
     pub(super) fn route<'a>(
         &mut self,
-        destination: &'a Destination,
         published: &Published<'a>,
         answer: Reply,
         client: &mut Client,
         now: Instant,
     ) -> Result<Route<'a>, Failure> {
         let subject = || Cow::Borrowed(published.subject.unwrap_or_default());
-        if let Destination::Fixed { exchange, key, unroutable } = destination {
-            let key = key.as_deref().map_or_else(subject, Cow::Borrowed);
-            return Ok(Route { exchange: Cow::Borrowed(exchange), key, unroutable: *unroutable });
-        }
         let to = published.to.ok_or_else(|| {
             let text = "the link has no address, so each message must have one in its property `to`";
             Failure::new(condition::PRECONDITION_FAILED, text)

@@ -33,6 +33,14 @@ pub(super) enum Destination {
 }
 
 impl Destination {
+    /// Exchange and routing key of a message with this subject, and what becomes of it if it
+    /// reaches no queue. `None` where the message says where it goes.
+    #[inline]
+    pub(super) fn route<'a>(&'a self, subject: Option<&'a str>) -> Option<(&'a str, &'a str, Unroutable)> {
+        let Self::Fixed { exchange, key, unroutable } = self else { return None };
+        Some((exchange, key.as_deref().or(subject).unwrap_or_default(), *unroutable))
+    }
+
     /// A queue.
     pub(super) fn queue(name: String) -> Self {
         Self::Fixed { exchange: String::new(), key: Some(name), unroutable: Unroutable::Tell }

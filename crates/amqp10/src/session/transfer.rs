@@ -214,18 +214,26 @@ impl Running {
         if delivery.format != 0 {
             return Err(Failure::not_built("a message format other than 0"));
         }
-        let message = Message::decode(&delivery.message)?;
+        let mut message = Message::default();
+        message.read(&delivery.message)?;
         let Self { client, sessions, relay, stored, .. } = self;
         let mut published = dialect::published(&message, || client.unix_ms(), std::mem::take(stored))?;
         check_user(client, &published)?;
         let Some(begun) = sessions.begun(channel) else { return Ok(()) };
         let Some(Link::Receiver(receiver)) = begun.links.get_mut(handle) else { return Ok(()) };
-        let route = relay.route(&receiver.destination, &published, Reply::to(delivery), client, now)?;
+        let own;
+        let (exchange, routing_key, unroutable) = match receiver.destination.route(published.subject) {
+            Some(fixed) => fixed,
+            None => {
+                own = relay.route(&published, Reply::to(delivery), client, now)?;
+                (&*own.exchange, &*own.key, own.unroutable)
+            }
+        };
         let number = begun.published + 1;
         let confirm = if delivery.settled || within.is_some() { Confirm::None } else { Confirm::Numbered(number) };
         let publish = Publish {
-            exchange: &route.exchange,
-            routing_key: &route.key,
+            exchange,
+            routing_key,
             dialect: ENCODING,
             properties: &published.properties,
             persistent: published.persistent,
@@ -233,7 +241,7 @@ impl Running {
             expiration: published.expiration,
             body: (&*published.body).into(),
             confirm,
-            unroutable: route.unroutable,
+            unroutable,
             copies: false,
             instructed: published.instructed,
         };
